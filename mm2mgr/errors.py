@@ -1,0 +1,68 @@
+"""The error tree of mm2mgr. Every error that a user can meet is one of these; anything else is a bug.
+
+Mm2mgrError                    exit code 1, one sentence what happened, `hint` what to do
+├── SpecError                  the YAML tree is wrong; carries every problem found, each with file:line:column
+├── TemplateError              a connector template failed to render
+├── ConnectError               a Kafka Connect cluster refused or failed a request (see mm2mgr.connect)
+├── KafkaError                 a Kafka cluster could not be read
+├── StalePlan                  the reviewed plan no longer describes what apply would do
+├── JavaMissing                a command that starts a JVM found no Java 17 or newer
+└── SandboxError               a local broker or worker did not start or stop
+
+Library exceptions are chained as `__cause__` and never leak.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+class Mm2mgrError(Exception):
+    """Root of all errors shown to users: a message, and optionally a hint that says what to do next."""
+
+    exit_code = 1
+
+    def __init__(self, message: str, *, hint: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+
+class TemplateError(Mm2mgrError):
+    """A Jinja2 template is missing, broken, or used a name that does not exist."""
+
+
+class KafkaError(Mm2mgrError):
+    """A Kafka cluster could not be reached or refused a read; the message names the cluster alias."""
+
+
+class StalePlan(Mm2mgrError):
+    """The live state or the YAML tree changed after the plan was made."""
+
+
+class JavaMissing(Mm2mgrError):
+    """No Java 17 or newer; raised only by commands that start a JVM."""
+
+
+class SandboxError(Mm2mgrError):
+    """A local broker, worker or their download failed."""
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One thing wrong in the YAML tree: where, what, and (inside the sentence) what to write instead."""
+
+    place: object  # a spec.places.Place; prints as file:line:column
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.place}: {self.message}"
+
+
+class SpecError(Mm2mgrError):
+    """The YAML tree is wrong. Holds every problem found, not just the first."""
+
+    def __init__(self, problems: Sequence[Problem], *, hint: str | None = None) -> None:
+        self.problems = tuple(problems)
+        super().__init__("\n".join(str(problem) for problem in self.problems), hint=hint)

@@ -1,0 +1,15 @@
+"""The name of one partition, shared by everything that reads, measures or places partitions."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class TopicPartition(NamedTuple):
+    """One partition of one topic; never joined into a string, because `a-2` is also a legal topic name."""
+
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"
