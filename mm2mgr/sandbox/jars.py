@@ -1,0 +1,197 @@
+"""Fetches the jars of one Kafka line by its lock file, with the Ivy that PySpark ships, and verifies each by sha256.
+
+In: `kafka-<version>.lock` beside this module (another line is added by adding its file); out: paths in the cache.
+A jar whose checksum differs from the lock is deleted and never put on a class path.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import importlib.util
+import json
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from xml.sax.saxutils import quoteattr
+
+from mm2mgr.errors import SandboxError
+from mm2mgr.sandbox.java import cache_directory, find_java
+from mm2mgr.sandbox.trust import trust_arguments
+
+DEFAULT_VERSION = "4.3.1"
+DOWNLOAD_TIMEOUT_SECONDS = 900
+_STAMP = "verified.json"
+# Ivy's ibiblio resolver knows the central repository itself. No POMs: the lock already holds the whole closure.
+_SETTINGS = """<ivysettings><settings defaultResolver="central"/><resolvers>
+<ibiblio name="central" m2compatible="true" usepoms="false" checksums="sha1"/></resolvers></ivysettings>
+"""
+_MODULE = """<ivy-module version="2.0"><info organisation="local" module="classpath"/>
+<configurations><conf name="default"/></configurations><dependencies>{dependencies}</dependencies></ivy-module>
+"""
+
+
+@dataclass(frozen=True)
+class Artifact:
+    """One line of a lock file: Maven coordinates and the sha256 of the jar."""
+
+    group: str
+    name: str
+    version: str
+    sha256: str
+
+    @property
+    def file_name(self) -> str:
+        return f"{self.name}-{self.version}.jar"
+
+    @property
+    def coordinates(self) -> str:
+        return f"{self.group}:{self.name}:{self.version}"
+
+
+def kafka_jars(version: str = DEFAULT_VERSION, cache: Path | None = None) -> list[Path]:
+    """Return the verified jars of a Kafka line, fetching what is missing (about 55 MB, once).
+
+    Raises SandboxError for an unknown version, a failed download or a jar that differs from the lock.
+    """
+    return locked_jars(lock_file(version), (cache or cache_directory()) / f"kafka-{version}")
+
+
+def locked_jars(lock: Path, directory: Path) -> list[Path]:
+    """Return the jars of any lock file, fetched into a directory of their own and verified there."""
+    artifacts = read_lock(lock)
+    if not _is_verified(directory, artifacts):
+        directory.mkdir(parents=True, exist_ok=True)
+        with _only_one_process(directory / "busy"):
+            if not _is_verified(directory, artifacts):  # the process before us may have done the work
+                _complete(directory, artifacts)
+    return [directory / artifact.file_name for artifact in artifacts]
+
+
+def known_versions() -> list[str]:
+    """Return the Kafka versions that have a lock file."""
+    return sorted(path.stem.removeprefix("kafka-") for path in Path(__file__).parent.glob("kafka-*.lock"))
+
+
+def lock_file(version: str) -> Path:
+    """Return the lock file of a Kafka version; raise SandboxError that lists the known ones."""
+    path = Path(__file__).with_name(f"kafka-{version}.lock")
+    if version not in known_versions():
+        raise SandboxError(
+            f"the sandbox has no lock file for Kafka {version}", hint=f"known versions: {', '.join(known_versions())}"
+        )
+    return path
+
+
+def read_lock(path: Path) -> list[Artifact]:
+    """Read `group:artifact:version sha256` lines."""
+    artifacts = []
+    for line in path.read_text().splitlines():
+        coordinates, sha256 = line.split()
+        group, name, version = coordinates.split(":")
+        artifacts.append(Artifact(group, name, version, sha256))
+    return artifacts
+
+
+def _is_verified(directory: Path, artifacts: Sequence[Artifact]) -> bool:
+    """Compare the stamp of the last full check with the lock and with the sizes on disk: a millisecond, no hashing."""
+    try:
+        stamp = json.loads((directory / _STAMP).read_text())
+        sizes = {a.file_name: (directory / a.file_name).stat().st_size for a in artifacts}
+    except (OSError, ValueError):
+        return False
+    return bool(stamp == _stamp(artifacts, sizes))
+
+
+def _stamp(artifacts: Sequence[Artifact], sizes: dict[str, int]) -> dict[str, object]:
+    return {"sha256": {a.file_name: a.sha256 for a in artifacts}, "bytes": sizes}
+
+
+def _complete(directory: Path, artifacts: Sequence[Artifact]) -> None:
+    """Fetch what is absent or altered, then write the stamp; what is good stays, so that a retry asks for the rest."""
+    wanted = [artifact for artifact in artifacts if not _is_good(directory / artifact.file_name, artifact)]
+    if wanted:
+        ivy_cache = directory / "ivy"
+        fetched = _fetch(wanted, ivy_cache)
+        altered = [artifact for artifact in wanted if not _is_good(fetched / artifact.file_name, artifact)]
+        for artifact in wanted:
+            if artifact not in altered:
+                (fetched / artifact.file_name).replace(directory / artifact.file_name)
+        shutil.rmtree(ivy_cache, ignore_errors=True)  # also drops an altered download, so that a retry asks again
+        if altered:
+            raise SandboxError(
+                f"refused: {', '.join(a.coordinates for a in altered)} differs from the sha256 in the lock file",
+                hint="run again to download it afresh; if it stays, a proxy or mirror alters downloads",
+            )
+    sizes = {artifact.file_name: (directory / artifact.file_name).stat().st_size for artifact in artifacts}
+    draft = directory / f"{_STAMP}.new"
+    draft.write_text(json.dumps(_stamp(artifacts, sizes)))
+    draft.replace(directory / _STAMP)
+
+
+def _is_good(path: Path, artifact: Artifact) -> bool:
+    if not path.is_file():
+        return False
+    with path.open("rb") as jar:
+        return hashlib.file_digest(jar, "sha256").hexdigest() == artifact.sha256
+
+
+def _fetch(artifacts: Sequence[Artifact], ivy_cache: Path) -> Path:
+    """Run Ivy once for all artifacts and return the folder it filled; its cache keeps what came before a failure."""
+    retrieved = ivy_cache / "retrieved"
+    ivy_cache.mkdir(parents=True, exist_ok=True)
+    settings, module = ivy_cache / "settings.xml", ivy_cache / "ivy.xml"
+    settings.write_text(_SETTINGS)
+    module.write_text(_MODULE.format(dependencies="".join(_dependency(artifact) for artifact in artifacts)))
+    java = find_java()
+    command = [str(java.java), *trust_arguments(java, ivy_cache / "trusted.jks"), "-cp", str(_ivy_jar())]
+    command += ["org.apache.ivy.Main"]
+    command += ["-settings", str(settings), "-ivy", str(module), "-confs", "default", "-cache", str(ivy_cache)]
+    command += ["-types", "jar", "bundle"]  # snappy-java is packaged as a "bundle"
+    command += ["-retrieve", f"{retrieved}/[artifact]-[revision].[ext]", "-warn"]
+    try:
+        run = subprocess.run(command, capture_output=True, text=True, timeout=DOWNLOAD_TIMEOUT_SECONDS, check=False)
+    except subprocess.TimeoutExpired as error:
+        raise _download_failed(artifacts, f"TimeoutError: no end after {DOWNLOAD_TIMEOUT_SECONDS} seconds") from error
+    if run.returncode != 0:
+        raise _download_failed(artifacts, run.stdout + run.stderr)
+    return retrieved
+
+
+def _dependency(artifact: Artifact) -> str:
+    group, name, version = quoteattr(artifact.group), quoteattr(artifact.name), quoteattr(artifact.version)
+    return f'<dependency org={group} name={name} rev={version} transitive="false" conf="default->default"/>'
+
+
+def _download_failed(artifacts: Sequence[Artifact], output: str) -> SandboxError:
+    unresolved = set(re.findall(r"([\w.-]+)#([\w.-]+);([\w.-]+): (?:not found|.*error)", output))
+    missing = [a.coordinates for a in artifacts if (a.group, a.name, a.version) in unresolved]
+    names = ", ".join(missing[:3]) or artifacts[0].coordinates
+    more = f" and {len(missing) - 3} more" if len(missing) > 3 else ""
+    cause = re.search(r"[\w.]+(?:Exception|Error)\b[^\n]{0,160}", output)
+    because = f": {cause.group()}" if cause else ""
+    return SandboxError(
+        f"could not download {names}{more} from the central Maven repository{because}",
+        hint="check the network and run again: what was fetched is kept."
+        " Behind a proxy: JAVA_TOOL_OPTIONS='-Dhttps.proxyHost=HOST -Dhttps.proxyPort=PORT'",
+    )
+
+
+def _ivy_jar() -> Path:
+    """Find the Ivy inside PySpark's jars without importing PySpark."""
+    package = importlib.util.find_spec("pyspark")
+    for location in (package.submodule_search_locations or ()) if package else ():
+        for jar in sorted(Path(location, "jars").glob("ivy-*.jar")):
+            return jar
+    raise SandboxError("PySpark, whose Ivy downloads Kafka, is not installed", hint="pip install 'mm2mgr[sandbox]'")
+
+
+@contextmanager
+def _only_one_process(path: Path) -> Iterator[None]:
+    with path.open("w") as handle:
+        fcntl.flock(handle, fcntl.LOCK_EX)  # the kernel frees it when its holder dies, however it dies
+        yield

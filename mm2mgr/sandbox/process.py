@@ -1,0 +1,141 @@
+"""Owns one operating-system process: start it in its own session, wait for it, stop it by its own id.
+
+In: a command and a directory for its console; out: a ProcessId that outlives this Python process. It never signals a
+process whose start time differs from the one recorded, and knows nothing of Kafka.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from mm2mgr.errors import SandboxError
+
+CONSOLE_LIMIT_BYTES = 1024 * 1024
+POLL_SECONDS = 0.05
+_children: dict[int, subprocess.Popen[bytes]] = {}  # ours to reap: a zombie would keep its id and look alive to `ps`
+
+
+class ProcessDied(SandboxError):
+    """The process ended while somebody waited for it; the message carries the end of its log."""
+
+
+@dataclass(frozen=True)
+class ProcessId:
+    """A process id with the start time that tells it from a later process of the same number."""
+
+    pid: int
+    started: str
+
+    def alive(self) -> bool:
+        return started_at(self.pid) == self.started
+
+    def stop(self, timeout_seconds: float = 15.0) -> None:
+        """Ask it to end (SIGTERM), and kill it when the deadline passes; no effect on a process that is not ours."""
+        self._signal(signal.SIGTERM)
+        if not self._gone_within(timeout_seconds):
+            self.kill()
+
+    def kill(self) -> None:
+        """End it at once (SIGKILL); raise SandboxError if the kernel still has it ten seconds later."""
+        self._signal(signal.SIGKILL)
+        if not self._gone_within(10.0):
+            raise SandboxError(
+                f"process {self.pid} did not end after SIGKILL", hint="it may hang in a dead file system"
+            )
+
+    def _signal(self, number: int) -> None:
+        if self.alive():
+            os.killpg(self.pid, number)  # it leads its own session, so its group has its number
+
+    def _gone_within(self, seconds: float) -> bool:
+        deadline = time.monotonic() + seconds
+        while self.alive() and time.monotonic() < deadline:
+            time.sleep(POLL_SECONDS)
+        return not self.alive()
+
+
+def started_at(pid: int) -> str | None:
+    """Return when a process started, as an opaque text; None when there is none or only its zombie is left."""
+    _reap()
+    if not Path("/proc/self/stat").exists():
+        return _started_at_by_ps(pid)
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()  # the name may hold blanks and ")"
+    except OSError:
+        return None
+    state, started_ticks = fields[0], fields[19]
+    return None if state in "ZX" else started_ticks
+
+
+def spawn(command: Sequence[str], console: Path, environment: Mapping[str, str]) -> ProcessId:
+    """Start a command in its own session, so that Ctrl-C here does not reach it; keep the first MiB of its console."""
+    with console.open("wb") as file:
+        # `head` ends the growth without a thread of ours that would have to live as long as the JVM. A JVM ignores
+        # SIGPIPE, so one that talks on simply talks to nobody.
+        head = subprocess.Popen(
+            ["head", "-c", str(CONSOLE_LIMIT_BYTES)],
+            stdin=subprocess.PIPE,
+            stdout=file,
+            stderr=subprocess.DEVNULL,  # else a pipe around `sandbox up` would stay open until `sandbox down`
+            start_new_session=True,
+        )
+    try:
+        child = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=head.stdin,
+            stderr=subprocess.STDOUT,
+            env=dict(environment),
+            start_new_session=True,
+        )
+    except OSError as error:
+        raise SandboxError(f"could not start {command[0]}: {error.strerror}") from error
+    finally:
+        if head.stdin:
+            head.stdin.close()
+    _children.update({head.pid: head, child.pid: child})
+    return ProcessId(child.pid, started_at(child.pid) or "ended at once")
+
+
+def wait_until(
+    ready: Callable[[], bool], process: ProcessId, what: str, timeout_seconds: float, tail: Callable[[], str]
+) -> None:
+    """Wait until `ready()`; raise ProcessDied at once when the process ends, SandboxError at the deadline."""
+    deadline = time.monotonic() + timeout_seconds
+    while not ready():
+        if not process.alive():
+            raise ProcessDied(f"{what} ended while starting. The end of its log:\n{tail()}")
+        if time.monotonic() > deadline:
+            raise SandboxError(f"{what} was not ready after {timeout_seconds:.0f} s. The end of its log:\n{tail()}")
+        time.sleep(POLL_SECONDS)
+
+
+def last_lines(path: Path, lines: int = 15, line_characters: int = 300) -> list[str]:
+    """Return the last lines of a log, each cut and without Java's stack frames; nothing when there is no file."""
+    try:
+        with path.open("rb") as file:
+            file.seek(max(0, path.stat().st_size - 64 * 1024))
+            text = file.read().decode(errors="replace")
+    except OSError:
+        return []
+    told = [line for line in text.splitlines() if not line.startswith("\tat ")]  # frames would push the cause out
+    return [line[:line_characters] for line in told[-lines:]]
+
+
+def _reap() -> None:
+    for pid, child in list(_children.items()):
+        if child.poll() is not None:
+            _children.pop(pid, None)
+
+
+def _started_at_by_ps(pid: int) -> str | None:
+    """Ask `ps` where there is no /proc (macOS)."""
+    answer = subprocess.run(["ps", "-o", "stat=,lstart=", "-p", str(pid)], capture_output=True, text=True, check=False)
+    state, _, started = answer.stdout.strip().partition(" ")
+    return None if not state or state.startswith("Z") else started.strip()

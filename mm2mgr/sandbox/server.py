@@ -1,0 +1,254 @@
+"""What brokers and workers share: a directory, free ports, a properties file, a JVM, and waiting until it serves.
+
+In: a name, a directory and extra properties; out: a running server that can be stopped, killed and started again on
+the same ports. It must not know which keys a broker or a worker needs.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import random
+import socket
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from mm2mgr.errors import SandboxError
+from mm2mgr.sandbox.jars import DEFAULT_VERSION, kafka_jars
+from mm2mgr.sandbox.java import Java, find_java
+from mm2mgr.sandbox.process import ProcessDied, ProcessId, last_lines, spawn, wait_until
+
+HOST = "127.0.0.1"
+START_TIMEOUT_SECONDS = 90.0
+PORT_ATTEMPTS = 4
+# Below Linux' ephemeral range (32768-60999): a client that retries a dead ephemeral port on loopback can be given that
+# very port, connect to itself, and keep the server from coming back.
+_PORTS = range(15000, 32000)
+_given_ports: set[int] = set()
+# The first compiler tier and the serial collector halve the start-up of short-lived servers.
+_JVM_FLAGS = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto", "-XX:-UsePerfData")
+_LOG_CONFIGURATION = Path(__file__).with_name("log4j2.properties")
+
+
+@dataclass(frozen=True)
+class Runtime:
+    """The Java and the jars that servers are started with."""
+
+    java: Java
+    jars: tuple[Path, ...]
+
+
+def kafka_runtime(version: str = DEFAULT_VERSION) -> Runtime:
+    """Find Java and fetch the jars of a Kafka line; raises JavaMissing or SandboxError."""
+    return Runtime(find_java(), tuple(kafka_jars(version)))
+
+
+class Server(ABC):
+    """One local JVM server; a context manager that starts it and stops it."""
+
+    kind: str
+    heap: str
+
+    def __init__(
+        self, name: str, directory: Path, properties: Mapping[str, str] | None = None, runtime: Runtime | None = None
+    ) -> None:
+        self.name = name
+        self.directory = directory.absolute()
+        self.properties = dict(properties or {})
+        self.ports: dict[str, int] = {}
+        self.process: ProcessId | None = None
+        self._runtime = runtime
+        self._served_before = False
+
+    @property
+    @abstractmethod
+    def port_names(self) -> tuple[str, ...]:
+        """Name the ports that this server listens on."""
+
+    @abstractmethod
+    def server_properties(self) -> dict[str, str]:
+        """Return all properties of the server, `self.properties` last so that they win."""
+
+    @abstractmethod
+    def shell_command(self, java: str, properties_file: Path) -> str:
+        """Return what `sh` runs; it ends with `exec`, so that the shell's process becomes the server."""
+
+    @abstractmethod
+    def ready(self) -> bool:
+        """Tell whether the server serves requests now."""
+
+    @property
+    @abstractmethod
+    def address(self) -> str:
+        """Return where clients reach it; known after the first start."""
+
+    @property
+    def running(self) -> bool:
+        return self.process is not None and self.process.alive()
+
+    @property
+    def log_file(self) -> Path:
+        return self.directory / "server.log"
+
+    def start(self, timeout_seconds: float = START_TIMEOUT_SECONDS) -> None:
+        """Start it and wait until it serves; nothing is left running when that fails."""
+        start_all([self], timeout_seconds=timeout_seconds)
+
+    def begin(self) -> None:
+        """Start the JVM and return at once; ports are chosen at the first start and then kept."""
+        if self.running:
+            return
+        if not self.ports:
+            self.ports = dict(zip(self.port_names, free_ports(len(self.port_names)), strict=True))
+        self._runtime = self._runtime or kafka_runtime()
+        self.directory.mkdir(parents=True, exist_ok=True)
+        if self.log_file.exists():
+            self.log_file.replace(self.directory / "server.previous.log")  # readiness must not be read from an old log
+        properties_file = self.directory / f"{self.kind}.properties"
+        write_properties(properties_file, self.server_properties())
+        command = self.shell_command(str(self._runtime.java.java), properties_file)
+        self.process = spawn(["sh", "-c", command], self.directory / "console.log", self._environment(self._runtime))
+
+    def wait_ready(self, timeout_seconds: float = START_TIMEOUT_SECONDS) -> None:
+        """Wait until it serves; a port taken between choosing and binding means new ports, unless it served before."""
+        for attempt in range(1, PORT_ATTEMPTS + 1):
+            if self.process is None:
+                raise SandboxError(f"{self.kind} {self.name} was not started")
+            try:
+                wait_until(self.ready, self.process, f"{self.kind} {self.name}", timeout_seconds, self.log_tail)
+                self._served_before = True
+                return
+            except ProcessDied as error:
+                if not self._port_was_taken():
+                    raise
+                if self._served_before or attempt == PORT_ATTEMPTS:
+                    error.hint = f"another program has one of its ports: {sorted(self.ports.values())}"
+                    raise
+                self.ports = {}
+                self.begin()
+
+    def stop(self, timeout_seconds: float = 15.0) -> None:
+        """End it in order (SIGTERM, and SIGKILL at the deadline); ports and data stay for the next start."""
+        if self.process:
+            self.process.stop(timeout_seconds)
+
+    def kill(self) -> None:
+        """End it at once (SIGKILL), as a crash would; ports and data stay for the next start."""
+        if self.process:
+            self.process.kill()
+
+    def adopt(self, process: ProcessId | None, ports: Mapping[str, int]) -> None:
+        """Take over a server that another Python process started."""
+        self.process, self.ports, self._served_before = process, dict(ports), True
+
+    def log_tail(self) -> str:
+        """Return the end of the console and of the log, each line cut."""
+        return "\n".join([*last_lines(self.directory / "console.log", 5), *last_lines(self.log_file)])
+
+    def log_has(self, text: str) -> bool:
+        try:
+            return text in self.log_file.read_text(errors="replace")
+        except OSError:
+            return False
+
+    def _port_was_taken(self) -> bool:
+        return any(text in self.log_tail() for text in ("Address already in use", "Failed to bind"))
+
+    def _environment(self, runtime: Runtime) -> dict[str, str]:
+        """Pass the class path by environment: 93 paths would make `ps` unreadable."""
+        return {**os.environ, "CLASSPATH": os.pathsep.join(str(jar) for jar in runtime.jars)}
+
+    def jvm_arguments(self) -> list[str]:
+        """Return the flags of this server's JVM: small, quick to start, with a bounded log."""
+        return [
+            *_JVM_FLAGS,
+            f"-Xmx{self.heap}",
+            f"-XX:ErrorFile={self.directory}/jvm-crash.log",
+            f"-Dmm2mgr.log.directory={self.directory}",
+            f"-Dlog4j2.configurationFile={_LOG_CONFIGURATION.as_uri()}",
+        ]
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+
+def start_all(
+    servers: Iterable[Server],
+    *,
+    timeout_seconds: float = START_TIMEOUT_SECONDS,
+    changed: Callable[[Server], None] = lambda server: None,
+) -> None:
+    """Start servers side by side and wait for all; on failure or Ctrl-C stop those that this call started.
+
+    `changed` is told each server that was started or is ready, so that a caller can record its process and ports.
+    """
+    started: list[Server] = []
+    try:
+        for server in servers:
+            if not server.running:
+                started.append(server)
+                server.begin()
+                changed(server)
+        for server in started:
+            server.wait_ready(timeout_seconds)
+            changed(server)
+    except BaseException:
+        for server in started:
+            with contextlib.suppress(SandboxError):  # the first error is the one to show
+                server.kill()
+        raise
+
+
+def free_ports(count: int) -> list[int]:
+    """Choose ports that nothing listens on now and that this process has not given away before."""
+    chosen: list[int] = []
+    for port in random.sample(_PORTS, len(_PORTS)):
+        if len(chosen) == count:
+            break
+        if port not in _given_ports and _can_bind(port):
+            _given_ports.add(port)
+            chosen.append(port)
+    if len(chosen) < count:
+        raise SandboxError(f"no {count} free ports between {_PORTS.start} and {_PORTS.stop}")
+    return chosen
+
+
+def _can_bind(port: int) -> bool:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((HOST, port))
+        except OSError:
+            return False
+    return True
+
+
+def write_properties(path: Path, properties: Mapping[str, str]) -> None:
+    """Write a Java properties file that only its owner may read (it can hold passwords)."""
+    lines = [f"{_escape(key)}={_escape(value)}\n" for key, value in properties.items()]
+    path.touch(mode=0o600)
+    path.write_text("".join(lines), encoding="ascii")
+
+
+def _escape(text: str) -> str:
+    """Escape for java.util.Properties: it reads Latin-1, drops leading blanks and takes backslashes for its own."""
+    escaped = text.replace("\\", "\\\\").replace("\n", "\\n").replace("\r", "\\r")
+    if escaped.startswith(" "):
+        escaped = f"\\{escaped}"
+    return "".join(char if char.isascii() else json.dumps(char)[1:-1] for char in escaped)  # JSON's \uXXXX is Java's
+
+
+def exec_java(java: str, arguments: Sequence[str]) -> list[str]:
+    """Return the words that replace the shell by a JVM."""
+    return ["exec", java, *arguments]

@@ -1,0 +1,103 @@
+"""What a sandbox directory remembers: the layout's names, and each server's process and ports, as `state.json`.
+
+In and out: frozen values. It starts and stops nothing; only one process at a time may hold a directory's lock.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from mm2mgr.errors import SandboxError
+from mm2mgr.sandbox.process import ProcessId
+
+_FORMAT = 1
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Names of the Kafka clusters, and for each Connect cluster the Kafka cluster that it keeps its topics in."""
+
+    sources: tuple[str, ...] = ("dc1-logging", "dc2-logging")
+    aggregates: tuple[str, ...] = ("agg-east", "agg-west")
+    connect: Mapping[str, str] = field(default_factory=lambda: {"east": "agg-east", "west": "agg-west"})
+
+    def __post_init__(self) -> None:
+        names = [*self.kafka_clusters, *self.connect]
+        if len(set(names)) < len(names):
+            raise SandboxError(f"two servers of the sandbox have the same name: {', '.join(names)}")
+        for name, kafka in self.connect.items():
+            if kafka not in self.kafka_clusters:
+                raise SandboxError(f"Connect cluster {name} is to run on {kafka}, which is no cluster of the sandbox")
+
+    @property
+    def kafka_clusters(self) -> tuple[str, ...]:
+        return (*self.sources, *self.aggregates)
+
+
+@dataclass(frozen=True)
+class Record:
+    """One server that was started: its process and its ports by name."""
+
+    process: ProcessId
+    ports: Mapping[str, int]
+
+
+@dataclass(frozen=True)
+class State:
+    """A layout and the servers of it that were started."""
+
+    layout: Layout
+    records: Mapping[str, Record]
+
+
+def read_state(path: Path) -> State | None:
+    """Return the remembered state, None when there is none; raise SandboxError when the file is not one of ours."""
+    try:
+        data = json.loads(path.read_text())
+        if data["format"] != _FORMAT:
+            raise ValueError(f"format {data['format']}")
+        layout = Layout(tuple(data["sources"]), tuple(data["aggregates"]), dict(data["connect"]))
+        records = {
+            name: Record(ProcessId(server["pid"], server["started"]), dict(server["ports"]))
+            for name, server in data["servers"].items()
+        }
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        hint = "end the Java processes that it names by hand, then delete the file"
+        raise SandboxError(f"cannot read the sandbox's state in {path}", hint=hint) from error
+    return State(layout, records)
+
+
+def write_state(path: Path, state: State) -> None:
+    """Replace the file in one step, so that a reader never sees half of it."""
+    data = {
+        "format": _FORMAT,
+        "sources": state.layout.sources,
+        "aggregates": state.layout.aggregates,
+        "connect": dict(state.layout.connect),
+        "servers": {
+            name: {"pid": record.process.pid, "started": record.process.started, "ports": dict(record.ports)}
+            for name, record in state.records.items()
+        },
+    }
+    draft = path.with_suffix(".new")
+    draft.write_text(json.dumps(data, indent=2) + "\n")
+    draft.replace(path)
+
+
+@contextmanager
+def only_one(directory: Path) -> Iterator[None]:
+    """Hold the directory's lock, which the kernel frees when its holder dies; raise SandboxError when another has it."""
+    with (directory / "state.lock").open("w") as handle:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            message = f"another process is starting or stopping the sandbox in {directory}"
+            raise SandboxError(message, hint="wait for it, then run again") from error
+        yield

@@ -1,0 +1,91 @@
+"""One Kafka Connect worker in distributed mode, with a free REST port on the loopback.
+
+In: the bootstrap servers of the Kafka cluster that holds its topics, a group and extra properties; out: the REST URL.
+Workers with the same group and Kafka cluster form one Connect cluster.
+"""
+
+from __future__ import annotations
+
+import http.client
+import shlex
+import urllib.error
+import urllib.request
+from collections.abc import Mapping
+from pathlib import Path
+
+from mm2mgr.sandbox.server import HOST, Runtime, Server, exec_java
+
+REST = "REST"
+
+
+class Worker(Server):
+    """A worker; `group_id` defaults to its name, `scheme` is https when extra properties set up TLS for REST."""
+
+    kind = "worker"
+    heap = "384m"
+
+    def __init__(  # noqa: PLR0913 - a worker is told by its Kafka cluster and its group
+        self,
+        name: str,
+        directory: Path,
+        bootstrap_servers: str,
+        properties: Mapping[str, str] | None = None,
+        *,
+        group_id: str | None = None,
+        scheme: str = "http",
+        runtime: Runtime | None = None,
+    ) -> None:
+        super().__init__(name, directory, properties, runtime)
+        self.bootstrap_servers = bootstrap_servers
+        self.group_id = group_id or name
+        self.scheme = scheme
+
+    @property
+    def port_names(self) -> tuple[str, ...]:
+        return (REST,)
+
+    @property
+    def url(self) -> str:
+        """Where REST answers; known after the first start."""
+        return f"{self.scheme}://{HOST}:{self.ports[REST]}"
+
+    @property
+    def address(self) -> str:
+        return self.url
+
+    def server_properties(self) -> dict[str, str]:
+        topics = {kind: f"connect-{self.group_id}-{kind}s" for kind in ("config", "offset", "status")}
+        json_converter = "org.apache.kafka.connect.json.JsonConverter"  # what Kafka's own example file has
+        return {
+            "bootstrap.servers": self.bootstrap_servers,
+            "group.id": self.group_id,
+            "listeners": self.url,
+            "rest.advertised.host.name": HOST,
+            "key.converter": json_converter,
+            "value.converter": json_converter,
+            **{f"{kind}.storage.topic": topic for kind, topic in topics.items()},
+            **{f"{kind}.storage.replication.factor": "1" for kind in topics},
+            **{f"{kind}.storage.partitions": "1" for kind in ("offset", "status")},
+            "offset.flush.interval.ms": "2000",
+            "plugin.discovery": "service_load",
+            "scheduled.rebalance.max.delay.ms": "0",
+            **self.properties,
+        }
+
+    def shell_command(self, java: str, properties_file: Path) -> str:
+        main = "org.apache.kafka.connect.cli.ConnectDistributed"
+        return shlex.join(exec_java(java, [*self.jvm_arguments(), main, str(properties_file)]))
+
+    def ready(self) -> bool:
+        """Tell whether it has joined its group and answers: before that, writes meet a rebalance and GET / is a 404."""
+        joined = self.log_has("Finished starting connectors and tasks")
+        return joined and (self.scheme == "https" or self._answers())
+
+    def _answers(self) -> bool:
+        try:
+            with urllib.request.urlopen(f"{self.url}/", timeout=2) as answer:  # noqa: S310 - our own loopback URL
+                return bool(answer.status == 200)
+        except urllib.error.HTTPError as error:
+            return error.code in (401, 403)  # it serves, to those who have a password
+        except (OSError, http.client.HTTPException):
+            return False
