@@ -1,0 +1,284 @@
+"""Kafka Connect's REST API, one method per endpoint: values of `types` in and out, ConnectError when it fails.
+
+A call retries what passes by itself (rebalances, starting workers) until its deadline; a write whose answer was lost is
+read back before it is repeated. It must not decide what a connector should look like.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable, Mapping
+from types import TracebackType
+from typing import Any, Self, TypeVar
+from urllib.parse import quote, urlencode
+
+import httpx
+
+from mm2mgr.connect.answers import Call
+from mm2mgr.connect.calls import Caller, Check, parsed
+from mm2mgr.connect.errors import Invalid, NotFound
+from mm2mgr.connect.mask import mask
+from mm2mgr.connect.target import ConnectTarget
+from mm2mgr.connect.types import (
+    ConnectorInfo,
+    ConnectorStatus,
+    Plugin,
+    PluginKey,
+    SourceOffset,
+    TaskConfig,
+    Validation,
+    WorkerInfo,
+    as_list,
+    as_object,
+    parse_config,
+)
+from mm2mgr.connect.wire import Deadline, Wire
+
+T = TypeVar("T")
+# Jetty 12 (Kafka 4) answers 400 to %2F, %5C and %25; `.` and `..` are path segments; POST trims white space.
+_UNADDRESSABLE = re.compile(r"[/\\%]|^\.{0,2}\Z|^\s|\s\Z")
+
+
+class Connect:
+    """One Connect cluster: `async with Connect(target) as connect: …`; safe to share between tasks of one event loop.
+
+    `deadline_seconds` bounds every call with all its retries; None means 60 s for reads and 120 s for writes. A cluster
+    that no URL reaches fails at once, unless it was reached before by this client (then its workers may be restarting).
+    """
+
+    def __init__(
+        self,
+        target: ConnectTarget,
+        *,
+        deadline_seconds: float | None = None,
+        transport: httpx.AsyncBaseTransport | None = None,
+        first_backoff_seconds: float = 0.2,
+    ) -> None:
+        self.target = target
+        self._wire = Wire(target, transport)
+        self._caller = Caller(self._wire, deadline_seconds, first_backoff_seconds)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._wire.close()
+
+    # The Connect cluster
+
+    async def root(self) -> WorkerInfo:
+        """Return the answering worker's version and the id of the Kafka cluster it lives on."""
+        return await self._read(self._call("GET", "/"), WorkerInfo.parse)
+
+    async def connectors(self) -> tuple[str, ...]:
+        """Return the names of all connectors."""
+        return await self._read(self._call("GET", "/connectors"), _names)
+
+    async def infos(self) -> dict[str, ConnectorInfo]:
+        """Return config and task ids of all connectors in one request (KIP-465, Kafka 2.3)."""
+        call = self._call("GET", "/connectors?expand=info")
+        return await self._read(call, lambda data: _expanded(data, "info", ConnectorInfo.parse))
+
+    async def statuses(self) -> dict[str, ConnectorStatus]:
+        """Return the status of all connectors in one request; Connect leaves out those that have none yet."""
+        call = self._call("GET", "/connectors?expand=status")
+        return await self._read(call, lambda data: _expanded(data, "status", ConnectorStatus.parse))
+
+    async def plugins(self) -> tuple[Plugin, ...]:
+        """Return the connector plugins of the worker that answers; others may differ during a rolling upgrade."""
+        return await self._read(self._call("GET", "/connector-plugins"), lambda data: _each(data, Plugin.parse))
+
+    async def plugin_config(self, plugin: str) -> tuple[PluginKey, ...]:
+        """Return the config keys that a plugin defines (KIP-769, Kafka 3.2)."""
+        call = self._call("GET", f"/connector-plugins/{_quoted(plugin)}/config")
+        return await self._read(call, lambda data: _each(data, PluginKey.parse))
+
+    async def validate(self, plugin: str, config: Mapping[str, str]) -> Validation:
+        """Return what the worker thinks of a config, without writing anything; secrets of the config are masked."""
+        path = f"/connector-plugins/{_quoted(plugin)}/config/validate"
+        found = await self._read(self._call("PUT", path, body=dict(config), sent=config), Validation.parse)
+        errors = {key: tuple(mask(reason, config) for reason in reasons) for key, reasons in found.errors.items()}
+        return Validation(found.name, found.error_count, errors)
+
+    # One connector, reading
+
+    async def info(self, name: str) -> ConnectorInfo:
+        """Return a connector's config, type and task ids."""
+        return await self._read(self._about(name, "GET"), ConnectorInfo.parse)
+
+    async def config(self, name: str) -> dict[str, str]:
+        """Return a connector's config as stored: `${…}` unresolved, inline secrets in clear."""
+        return await self._read(self._about(name, "GET", "/config"), parse_config)
+
+    async def status(self, name: str) -> ConnectorStatus:
+        """Return a connector's status; NotFound also while a new connector has not reported yet (up to minutes)."""
+        return await self._read(self._about(name, "GET", "/status"), ConnectorStatus.parse)
+
+    async def tasks(self, name: str) -> tuple[TaskConfig, ...]:
+        """Return the configs of a connector's tasks; only these tell whether a new config has reached the tasks."""
+        return await self._read(self._about(name, "GET", "/tasks"), lambda data: _each(data, TaskConfig.parse))
+
+    async def topics(self, name: str) -> tuple[str, ...]:
+        """Return the topics a connector wrote to (remote names); Unsupported if the workers do not track them."""
+
+        def parse(data: object) -> tuple[str, ...]:
+            return _names(
+                as_object(as_object(data, "topics by connector").get(name), "a connector's topics").get("topics")
+            )
+
+        return await self._read(self._about(name, "GET", "/topics"), parse)
+
+    async def offsets(self, name: str) -> tuple[SourceOffset, ...]:
+        """Return a connector's stored source offsets (KIP-875, Kafka 3.5); exact only while it is STOPPED."""
+        return await self._offsets(name)
+
+    # One connector, writing
+
+    async def put_config(self, name: str, config: Mapping[str, str]) -> ConnectorInfo:
+        """Create or update a connector; even an unchanged config restarts the connector instance.
+
+        The result's tasks are those from before the change, and empty if the answer was lost but the config is stored.
+        """
+        call = self._about(name, "PUT", "/config", body=dict(config), sent=config)
+        return await self._upsert(call, name, config)
+
+    async def create(self, name: str, config: Mapping[str, str], initial_state: str | None = None) -> ConnectorInfo:
+        """Create a connector, or raise AlreadyExists; `initial_state` (RUNNING, PAUSED, STOPPED) needs Kafka 3.7."""
+        body: dict[str, object] = {"name": name, "config": dict(config)}
+        if initial_state is not None:
+            body["initial_state"] = initial_state
+        call = self._call("POST", "/connectors", connector=name, body=body, sent=config, write=True)
+        return await self._upsert(call, name, config)
+
+    async def delete(self, name: str) -> None:
+        """Delete a connector; its source offsets stay in Kafka and come back with the name."""
+
+        async def gone(deadline: Deadline) -> bool:
+            return not await self._exists(name, deadline)
+
+        await self._caller.write(self._about(name, "DELETE"), gone)
+
+    async def pause(self, name: str) -> None:
+        """Ask a connector and its tasks to pause; returns before they have."""
+        await self._caller.write(self._about(name, "PUT", "/pause"), self._in_state(name, "PAUSED"))
+
+    async def resume(self, name: str) -> None:
+        """Ask a paused or stopped connector to run; returns before it does."""
+        await self._caller.write(self._about(name, "PUT", "/resume"), self._in_state(name, "RUNNING"))
+
+    async def stop(self, name: str) -> None:
+        """Ask a connector to stop and give up its tasks (KIP-875, Kafka 3.5); returns before it has."""
+        await self._caller.write(self._about(name, "PUT", "/stop"), self._in_state(name, "STOPPED"))
+
+    async def restart(
+        self, name: str, *, include_tasks: bool = False, only_failed: bool = False
+    ) -> ConnectorStatus | None:
+        """Restart a connector instance, or with its tasks (KIP-745, Kafka 3.0), and return the restart plan if any.
+
+        Raises OutcomeUnknown when the answer is lost: a restart leaves nothing behind that could be read back.
+        """
+        chosen = {"includeTasks": include_tasks, "onlyFailed": only_failed}
+        query = (
+            "?" + urlencode({key: str(value).lower() for key, value in chosen.items()}) if any(chosen.values()) else ""
+        )
+        call = self._about(name, "POST", "/restart" + query)
+        answer = await self._caller.write(call, None)
+        return parsed(answer, call, ConnectorStatus.parse) if answer and answer.text.strip() else None
+
+    async def restart_task(self, name: str, task: int) -> None:
+        """Restart one task; OutcomeUnknown as for `restart`."""
+        await self._caller.write(self._about(name, "POST", f"/tasks/{task}/restart"), None)
+
+    async def patch_offsets(self, name: str, offsets: Iterable[SourceOffset]) -> None:
+        """Alter stored source offsets of a STOPPED connector (Kafka 3.6); offset None removes an entry, others stay."""
+        wanted = tuple(offsets)
+
+        async def stored(deadline: Deadline) -> bool:
+            found = {_key(entry.partition): entry.offset for entry in await self._offsets(name, deadline)}
+            return all(found.get(_key(entry.partition)) == entry.offset for entry in wanted)
+
+        body = {"offsets": [entry.to_dict() for entry in wanted]}
+        await self._caller.write(self._about(name, "PATCH", "/offsets", body=body), stored)
+
+    async def delete_offsets(self, name: str) -> None:
+        """Remove all stored source offsets of a STOPPED connector (Kafka 3.6)."""
+
+        async def empty(deadline: Deadline) -> bool:
+            return not await self._offsets(name, deadline)
+
+        await self._caller.write(self._about(name, "DELETE", "/offsets"), empty)
+
+    # How a call is made
+
+    def _call(self, method: str, path: str, **more: Any) -> Call:
+        return Call(self.target.name, method, path, credentials=self.target.credentials, **more)
+
+    def _about(self, name: str, method: str, rest: str = "", **more: Any) -> Call:
+        return self._call(method, f"/connectors/{_quoted(name)}{rest}", connector=name, write=method != "GET", **more)
+
+    async def _read(self, call: Call, parse: Callable[[object], T], deadline: Deadline | None = None) -> T:
+        return parsed(await self._caller.read(call, deadline), call, parse)
+
+    async def _upsert(self, call: Call, name: str, config: Mapping[str, str]) -> ConnectorInfo:
+        # The worker adds the name to a config that lacks it.
+        wanted = {"name": name, **config}
+
+        async def stored(deadline: Deadline) -> bool:
+            try:
+                return await self._read(self._about(name, "GET", "/config"), parse_config, deadline) == wanted
+            except NotFound:
+                return False
+
+        if _UNADDRESSABLE.search(name):
+            hint = "Without / \\ % and surrounding white space; a worker would create it, but never find it again."
+            raise call.error(Invalid, f"a connector named {name!r} cannot be addressed in a URL", hint=hint)
+        answer = await self._caller.write(call, stored)
+        return parsed(answer, call, ConnectorInfo.parse) if answer else ConnectorInfo(name, wanted)
+
+    async def _offsets(self, name: str, deadline: Deadline | None = None) -> tuple[SourceOffset, ...]:
+        def parse(data: object) -> tuple[SourceOffset, ...]:
+            return _each(as_object(data, "stored offsets").get("offsets"), SourceOffset.parse)
+
+        return await self._read(self._about(name, "GET", "/offsets"), parse, deadline)
+
+    async def _exists(self, name: str, deadline: Deadline) -> bool:
+        try:
+            await self._read(self._about(name, "GET", "/config"), parse_config, deadline)
+        except NotFound:
+            return False
+        return True
+
+    def _in_state(self, name: str, state: str) -> Check:
+        async def check(deadline: Deadline) -> bool:
+            try:
+                status = await self._read(self._about(name, "GET", "/status"), ConnectorStatus.parse, deadline)
+            except NotFound:
+                return False
+            return status.state == state
+
+        return check
+
+
+def _quoted(name: str) -> str:
+    return quote(name, safe="")
+
+
+def _key(partition: Mapping[str, Any]) -> str:
+    return json.dumps(partition, sort_keys=True)
+
+
+def _each(data: object, parse: Callable[[object], T]) -> tuple[T, ...]:
+    return tuple(parse(entry) for entry in as_list(data, "a list"))
+
+
+def _names(data: object) -> tuple[str, ...]:
+    return tuple(str(name) for name in as_list(data, "a list of names"))
+
+
+def _expanded(data: object, kind: str, parse: Callable[[object], T]) -> dict[str, T]:
+    entries = as_object(data, "connectors by name")
+    parts = ((name, as_object(entry, "an expanded connector").get(kind)) for name, entry in entries.items())
+    return {name: parse(part) for name, part in parts if part is not None}

@@ -1,0 +1,233 @@
+"""The values of Connect's REST API as frozen dataclasses; each `parse` takes decoded JSON and ignores unknown fields.
+
+A body of another shape raises WrongBody, never KeyError. This module must not import an HTTP library.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from mm2mgr.connect.errors import WrongBody
+
+
+@dataclass(frozen=True)
+class WorkerInfo:
+    """What `GET /` says: the worker's Kafka version and the id of the Kafka cluster that the *worker* lives on."""
+
+    version: str
+    commit: str
+    kafka_cluster_id: str
+
+    @classmethod
+    def parse(cls, data: object) -> WorkerInfo:
+        body = as_object(data, "the worker's version")
+        return cls(_text(body, "version"), _text(body, "commit", ""), _text(body, "kafka_cluster_id", ""))
+
+
+@dataclass(frozen=True)
+class ConnectorInfo:
+    """A connector as configured: raw config (`${…}` kept, inline secrets in clear, hence absent from the repr)."""
+
+    name: str
+    config: dict[str, str] = field(repr=False)
+    tasks: tuple[int, ...] = ()
+    type: str = "unknown"
+
+    @classmethod
+    def parse(cls, data: object) -> ConnectorInfo:
+        body = as_object(data, "a connector")
+        tasks = (as_object(task, "a task id") for task in as_list(body.get("tasks") or [], "the tasks"))
+        return cls(
+            name=_text(body, "name"),
+            config=parse_config(body.get("config")),
+            tasks=tuple(_number(task, "task") for task in tasks),
+            type=_text(body, "type", "unknown"),
+        )
+
+
+@dataclass(frozen=True)
+class TaskStatus:
+    """One task's state as its worker last reported it; `trace` is the Java stack trace of a FAILED task."""
+
+    id: int
+    state: str
+    worker_id: str = ""
+    trace: str | None = field(default=None, repr=False)
+
+    @classmethod
+    def parse(cls, data: object) -> TaskStatus:
+        body = as_object(data, "a task's status")
+        return cls(_number(body, "id"), _text(body, "state"), _text(body, "worker_id", ""), _optional(body, "trace"))
+
+
+@dataclass(frozen=True)
+class ConnectorStatus:
+    """The state of a connector and of its tasks, eventually consistent: a stale RUNNING can outlive a change."""
+
+    name: str
+    state: str
+    worker_id: str = ""
+    trace: str | None = field(default=None, repr=False)
+    tasks: tuple[TaskStatus, ...] = ()
+
+    @classmethod
+    def parse(cls, data: object) -> ConnectorStatus:
+        body = as_object(data, "a connector's status")
+        connector = as_object(body.get("connector"), "the connector's own state")
+        return cls(
+            name=_text(body, "name"),
+            state=_text(connector, "state"),
+            worker_id=_text(connector, "worker_id", ""),
+            trace=_optional(connector, "trace"),
+            tasks=tuple(TaskStatus.parse(task) for task in as_list(body.get("tasks") or [], "the tasks")),
+        )
+
+
+@dataclass(frozen=True)
+class TaskConfig:
+    """One task's config: MirrorMaker copies the whole connector config into it and adds `task.assigned.partitions`."""
+
+    id: int
+    config: dict[str, str] = field(repr=False)
+
+    @classmethod
+    def parse(cls, data: object) -> TaskConfig:
+        body = as_object(data, "a task's config")
+        return cls(_number(as_object(body.get("id"), "a task id"), "task"), parse_config(body.get("config")))
+
+
+@dataclass(frozen=True)
+class SourceOffset:
+    """One source partition and the last offset replicated from it; offset None means none is stored."""
+
+    partition: dict[str, Any]
+    offset: dict[str, Any] | None
+
+    @classmethod
+    def parse(cls, data: object) -> SourceOffset:
+        body = as_object(data, "an offset")
+        offset = body.get("offset")
+        partition = as_object(body.get("partition"), "a source partition")
+        return cls(partition, None if offset is None else as_object(offset, "a source offset"))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the entry as Connect's offsets endpoints take it."""
+        return {"partition": self.partition, "offset": self.offset}
+
+
+@dataclass(frozen=True)
+class Plugin:
+    """A plugin that the answering worker has installed."""
+
+    class_name: str
+    type: str
+    version: str
+
+    @classmethod
+    def parse(cls, data: object) -> Plugin:
+        body = as_object(data, "a plugin")
+        return cls(_text(body, "class"), _text(body, "type", "unknown"), _text(body, "version", ""))
+
+
+@dataclass(frozen=True)
+class PluginKey:
+    """One config key that a plugin defines, as its own code documents it."""
+
+    name: str
+    type: str
+    required: bool = False
+    default_value: str | None = None
+    importance: str = ""
+    documentation: str = field(default="", repr=False)
+
+    @classmethod
+    def parse(cls, data: object) -> PluginKey:
+        body = as_object(data, "a plugin's config key")
+        return cls(
+            name=_text(body, "name"),
+            type=_text(body, "type", "STRING"),
+            required=bool(body.get("required")),
+            default_value=_optional(body, "default_value"),
+            importance=_text(body, "importance", ""),
+            documentation=_text(body, "documentation", ""),
+        )
+
+
+@dataclass(frozen=True)
+class Validation:
+    """What a dry validation found: for each refused key the worker's reasons, with the sent secrets masked."""
+
+    name: str
+    error_count: int
+    errors: dict[str, tuple[str, ...]]
+
+    @classmethod
+    def parse(cls, data: object) -> Validation:
+        body = as_object(data, "a validation")
+        errors: dict[str, tuple[str, ...]] = {}
+        for entry in as_list(body.get("configs"), "the validated keys"):
+            value = as_object(as_object(entry, "a validated key").get("value"), "a validated value")
+            if reasons := as_list(value.get("errors") or [], "the errors of a key"):
+                errors[_text(value, "name")] = tuple(str(reason) for reason in reasons)
+        return cls(_text(body, "name", ""), _number(body, "error_count"), errors)
+
+
+def parse_config(data: object) -> dict[str, str]:
+    """Return a flat config, string → string, without keys whose value is null."""
+    body = as_object(data, "a config")
+    return {
+        key: value if isinstance(value, str) else _json_text(value) for key, value in body.items() if value is not None
+    }
+
+
+def as_object(data: object, what: str) -> dict[str, Any]:
+    """Return a JSON object, or raise WrongBody saying what was expected."""
+    if not isinstance(data, dict):
+        raise WrongBody(f"expected {what} as a JSON object, got {_kind(data)}")
+    return data
+
+
+def as_list(data: object, what: str) -> list[Any]:
+    """Return a JSON array, or raise WrongBody saying what was expected."""
+    if not isinstance(data, list):
+        raise WrongBody(f"expected {what} as a JSON array, got {_kind(data)}")
+    return data
+
+
+def _text(body: Mapping[str, Any], key: str, default: str | None = None) -> str:
+    value = body.get(key)
+    if value is None and default is not None:
+        return default
+    if not isinstance(value, str):
+        raise WrongBody(f"expected text in '{key}', got {_kind(value)}")
+    return value
+
+
+def _optional(body: Mapping[str, Any], key: str) -> str | None:
+    return _text(body, key, "") or None
+
+
+def _number(body: Mapping[str, Any], key: str) -> int:
+    value = body.get(key)
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise WrongBody(f"expected a whole number in '{key}', got {_kind(value)}")
+    return value
+
+
+def _json_text(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _kind(value: object) -> str:
+    """Name a JSON type without showing the value, which may be a secret."""
+    names = {
+        dict: "an object",
+        list: "an array",
+        str: "text",
+        bool: "true or false",
+        int: "a number",
+        float: "a number",
+    }
+    return names.get(type(value), "nothing")

@@ -1,0 +1,117 @@
+"""The fake tells the truth: the same requests get the same answers from a real worker and from FakeConnect."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mm2mgr.connect.client import Connect
+from mm2mgr.connect.errors import ConnectError, NotFound
+from mm2mgr.connect.target import ConnectTarget
+from mm2mgr.connect.types import SourceOffset
+from tests.fake_connect import FakeConnect
+
+NAME = "dc1->agg east.1"
+DEADLINE_SECONDS = 60.0
+PARTITION = {"cluster": "dc1", "topic": "orders", "partition": 0}
+STEPS: tuple[tuple[str, Callable[[Connect, dict[str, str]], Awaitable[Any]]], ...] = (
+    ("status of nobody", lambda c, _: c.status("x")),
+    ("config of nobody", lambda c, _: c.config("x")),
+    ("pause nobody", lambda c, _: c.pause("x")),
+    ("delete nobody", lambda c, _: c.delete("x")),
+    ("offsets of nobody", lambda c, _: c.offsets("x")),
+    ("restart nobody", lambda c, _: c.restart("x")),
+    ("topics of nobody", lambda c, _: c.topics("x")),
+    ("put without class", lambda c, _: c.put_config("x", {"a.password": "hunter2"})),
+    ("put unknown class", lambda c, _: c.put_config("x", {"connector.class": "Nope"})),
+    ("put another name", lambda c, flow: c.put_config("x", flow | {"name": "y"})),
+    ("create stopped", lambda c, flow: c.create(NAME, flow, initial_state="STOPPED")),
+    ("create again", lambda c, flow: c.create(NAME, flow)),
+    ("status STOPPED", lambda c, _: shown(c, "STOPPED", 0)),
+    ("config", lambda c, _: c.config(NAME)),
+    ("no tasks", lambda c, _: c.tasks(NAME)),
+    ("no offsets", lambda c, _: c.offsets(NAME)),
+    ("alter nothing", lambda c, _: c.patch_offsets(NAME, [])),
+    ("alter badly", lambda c, _: c.patch_offsets(NAME, [SourceOffset(PARTITION, {"offset": -1})])),
+    ("alter", lambda c, _: c.patch_offsets(NAME, [SourceOffset(PARTITION, {"offset": 41})])),
+    ("offsets", lambda c, _: c.offsets(NAME)),
+    ("remove one", lambda c, _: c.patch_offsets(NAME, [SourceOffset(PARTITION, None)])),
+    ("offsets after removal", lambda c, _: c.offsets(NAME)),
+    ("delete offsets", lambda c, _: c.delete_offsets(NAME)),
+    ("resume", lambda c, _: c.resume(NAME)),
+    ("status RUNNING", lambda c, _: shown(c, "RUNNING", 2)),
+    ("task configs", lambda c, _: c.tasks(NAME)),
+    ("alter while running", lambda c, _: c.delete_offsets(NAME)),
+    ("all infos", lambda c, _: c.infos()),
+    ("pause", lambda c, _: c.pause(NAME)),
+    ("status PAUSED", lambda c, _: shown(c, "PAUSED", 2)),
+    ("update", lambda c, flow: c.put_config(NAME, flow | {"tasks.max": "1"})),
+    ("restart task nobody", lambda c, _: c.restart_task(NAME, 7)),
+    ("stop", lambda c, _: c.stop(NAME)),
+    ("stopped again", lambda c, _: shown(c, "STOPPED", 0)),
+    ("delete", lambda c, _: c.delete(NAME)),
+    ("names", lambda c, _: c.connectors()),
+)
+
+
+async def shown(connect: Connect, state: str, tasks: int) -> tuple[str, list[str]]:
+    """Wait until the status shows a state with so many tasks in it, and return it without worker addresses."""
+    async with asyncio.timeout(DEADLINE_SECONDS):
+        while True:
+            try:
+                status = await connect.status(NAME)
+                states = [task.state for task in status.tasks]
+                if status.state == state and states == [state] * tasks:
+                    return status.state, states
+            except NotFound:
+                pass  # a new connector has no status for a moment
+            await asyncio.sleep(0.1)
+
+
+async def observed(connect: Connect, flow: dict[str, str]) -> dict[str, object]:
+    seen: dict[str, object] = {}
+    for step, action in STEPS:
+        try:
+            seen[step] = await action(connect, flow)
+        except ConnectError as error:
+            seen[step] = f"{type(error).__name__}: {error.message}"
+    return seen
+
+
+@pytest.mark.live
+def test_the_fake_answers_as_a_real_worker(tmp_path: Path) -> None:
+    from confluent_kafka.admin import AdminClient
+    from confluent_kafka.cimpl import NewTopic
+
+    from mm2mgr.sandbox.broker import Broker
+    from mm2mgr.sandbox.worker import Worker
+
+    async def both(url: str, flow: dict[str, str]) -> tuple[dict[str, object], dict[str, object]]:
+        fake = FakeConnect(source_topics={"orders": 2})
+        async with Connect(ConnectTarget("east", (url,))) as real:
+            of_real = await observed(real, flow)
+        async with Connect(ConnectTarget("east", ("http://fake",)), transport=fake.transport()) as faked:
+            return of_real, await observed(faked, flow)
+
+    with Broker("agg", tmp_path / "agg") as broker:
+        admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
+        admin.create_topics([NewTopic("orders", 2, 1)])["orders"].result(30)
+        flow = {
+            "connector.class": "org.apache.kafka.connect.mirror.MirrorSourceConnector",
+            "topics": "orders",
+            "tasks.max": "9",
+            "source.cluster.alias": "dc1",
+            "target.cluster.alias": "agg",
+            "source.cluster.bootstrap.servers": broker.bootstrap_servers,
+            "target.cluster.bootstrap.servers": broker.bootstrap_servers,
+            "replication.factor": "1",
+            "offset-syncs.topic.replication.factor": "1",
+        }
+        with Worker("east", tmp_path / "east", broker.bootstrap_servers) as worker:
+            real, fake = asyncio.run(both(worker.url, flow))
+    assert "hunter2" not in str(real.values())
+    assert fake == real

@@ -1,0 +1,636 @@
+"""An in-memory Kafka Connect that answers as real workers (3.6 to 4.3) were seen to: same codes, same texts.
+
+`FakeConnect.handle` is pure HTTP in, HTTP out; use it through `transport()` (httpx.MockTransport) or `serving(fake)`
+(a real server on a free port). Faults are scripted beforehand, requests are logged, and nothing ever waits by itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import re
+import socket
+import ssl
+import struct
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+from urllib.parse import parse_qs, unquote, urlsplit
+
+MIRROR = "org.apache.kafka.connect.mirror."
+CLASSES = tuple(
+    MIRROR + name for name in ("MirrorSourceConnector", "MirrorCheckpointConnector", "MirrorHeartbeatConnector")
+)
+STALE = (
+    "Cannot complete request momentarily due to stale configuration (typically caused by a concurrent config change)"
+)
+NO_LEADER = "Cannot complete request momentarily due to no known leader URL, likely because a rebalance was underway."
+REBALANCE = "Request cannot be completed because a rebalance is expected"
+TIMED_OUT = "Request timed out. The worker is currently flushing updates to the status topic"
+FORWARDING = "IO Error trying to forward REST request: java.net.ConnectException: Connection refused"
+FORWARD_CUT = "IO Error trying to forward REST request: java.io.EOFException: HttpConnectionOverHTTP"
+STARTING_PAGE = (
+    "<html><head><title>Error 404 Not Found</title></head><body><h2>HTTP ERROR 404 Not Found</h2></body></html>"
+)
+PRINCIPAL = frozenset({"sasl.jaas.config", "sasl.mechanism", "security.protocol"})
+
+Answer = tuple[int, dict[str, str], bytes]
+
+
+@dataclass(frozen=True)
+class Request:
+    """One logged request; `path` is decoded, `body` is decoded JSON."""
+
+    method: str
+    path: str
+    query: str
+    body: Any
+    headers: dict[str, str] = field(repr=False)
+
+    @property
+    def writes(self) -> bool:
+        return self.method != "GET" and not self.path.endswith("/validate")
+
+
+@dataclass
+class Fault:
+    """What happens to the next `times` requests of a method ("*": any) under a path prefix (decoded)."""
+
+    method: str
+    path_prefix: str
+    times: int
+    status: int | None = None  # None: answer normally
+    body: object = None
+    headers: dict[str, str] = field(default_factory=dict)
+    apply: bool = False
+    drop: bool = False
+    latency_seconds: float = 0.0
+
+    def hits(self, method: str, path: str) -> bool:
+        return self.times > 0 and self.method in {"*", method} and path.startswith(self.path_prefix)
+
+
+class Dropped(Exception):
+    """The connection is cut before an answer."""
+
+
+class Refusal(Exception):
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+@dataclass
+class Connector:
+    """A stored connector; states and traces set here show up in its status."""
+
+    config: dict[str, str]
+    state: str = "RUNNING"  # the target state
+    shown_state: str | None = None  # what the status shows instead, e.g. FAILED
+    trace: str | None = None
+    failed_tasks: dict[int, str] = field(default_factory=dict)
+    hidden_reads: int = 0  # status reads that still find no status
+    forced_tasks: int | None = None
+    topics: list[str] = field(default_factory=list)
+
+
+class FakeConnect:
+    """State, faults and log of one fake Connect cluster. `source_topics` (topic → partitions) is what flows match;
+    None takes every name in `topics` for an existing topic of one partition."""
+
+    def __init__(
+        self,
+        *,
+        version: str = "4.3.1",
+        cluster_id: str = "fake-kafka-cluster-id",
+        source_topics: Mapping[str, int] | None = None,
+        policy: str = "All",
+        allowlist: frozenset[str] = frozenset(),
+        basic: tuple[str, str] | None = None,
+        bearer: str | None = None,
+        status_after_reads: int = 0,
+    ) -> None:
+        self.version, self.cluster_id, self.source_topics = version, cluster_id, source_topics
+        self.policy, self.allowlist = policy, allowlist
+        self.status_after_reads = status_after_reads
+        self.connectors: dict[str, Connector] = {}
+        self.offsets: dict[str, dict[str, dict[str, Any]]] = {}  # outlive their connector, as in Kafka
+        self.faults: list[Fault] = []
+        self.requests: list[Request] = []
+        self._authorization = f"Bearer {bearer}" if bearer else None
+        if basic:
+            self._authorization = "Basic " + base64.b64encode(":".join(basic).encode()).decode()
+        self._lock = threading.Lock()
+
+    # Scripting and looking back
+
+    def fail_next(
+        self,
+        method: str,
+        path_prefix: str,
+        status: int,
+        body: object = None,
+        *,
+        times: int = 1,
+        apply: bool = False,
+        **headers: str,
+    ) -> None:
+        """Answer the next requests with this status; text of a body becomes Connect's error JSON unless it is HTML.
+
+        With `apply` the request is carried out and the error is answered all the same: an ambiguous outcome.
+        """
+        self.faults.append(Fault(method, path_prefix, times, status, body, headers, apply))
+
+    def drop_next(self, method: str, path_prefix: str, times: int = 1, apply: bool = False) -> None:
+        """Cut the connection instead of answering the next requests."""
+        self.faults.append(Fault(method, path_prefix, times, apply=apply, drop=True))
+
+    def delay_next(self, method: str, path_prefix: str, seconds: float, times: int = 1) -> None:
+        """Carry out the next requests, and answer them late."""
+        self.faults.append(Fault(method, path_prefix, times, latency_seconds=seconds))
+
+    @property
+    def writes(self) -> list[Request]:
+        """The logged requests that change something."""
+        return [request for request in self.requests if request.writes]
+
+    def add(self, name: str, config: Mapping[str, str], **more: Any) -> Connector:
+        """Store a connector without a request."""
+        self.connectors[name] = Connector({"name": name, **config}, **more)
+        return self.connectors[name]
+
+    def add_offsets(self, name: str, topic: str, partitions: Mapping[int, int], alias: str = "source") -> None:
+        """Store MirrorSource offsets: partition → last replicated source offset."""
+        stored = self.offsets.setdefault(name, {})
+        for partition, offset in partitions.items():
+            stored[_key({"cluster": alias, "partition": partition, "topic": topic})] = {"offset": offset}
+
+    # HTTP
+
+    def handle(
+        self, method: str, path: str, query: str, body: bytes, headers: Mapping[str, str]
+    ) -> tuple[Answer, float]:
+        """Return the answer and the seconds by which it is late; raise Dropped for a cut connection."""
+        with self._lock:
+            segments = [unquote(part) for part in path.strip("/").split("/") if part]
+            decoded = "/" + "/".join(segments)
+            sent = json.loads(body) if body else None
+            self.requests.append(Request(method, decoded, query, sent, {k.lower(): v for k, v in headers.items()}))
+            fault = next((fault for fault in self.faults if fault.hits(method, decoded)), None)
+            if fault is None:
+                return self._answer(method, segments, query, sent), 0.0
+            fault.times -= 1
+            failing = fault.drop or fault.status is not None
+            answer = self._answer(method, segments, query, sent) if fault.apply or not failing else None
+            if fault.drop:
+                raise Dropped
+            if fault.status is not None or answer is None:
+                answer = _scripted(fault)
+            return answer, fault.latency_seconds
+
+    def _answer(self, method: str, segments: list[str], query: str, sent: Any) -> Answer:
+        if self._authorization and self.requests[-1].headers.get("authorization") != self._authorization:
+            return 401, {"WWW-Authenticate": "Basic"}, b"User cannot access the resource."
+        if any(character in segment for segment in segments for character in "/\\%"):
+            # Seen on 4.3.1: Jetty 12 refuses %2F, %5C and %25 before Connect sees the request.
+            return (
+                400,
+                {"Content-Type": "text/html"},
+                b"<html><body><h2>HTTP ERROR 400 Ambiguous URI</h2></body></html>",
+            )
+        try:
+            status, body = self._route(method, segments, parse_qs(query), sent)
+        except Refusal as refusal:
+            status, body = refusal.status, {"error_code": refusal.status, "message": str(refusal)}
+        data = b"" if body is None else json.dumps(body).encode()
+        return status, {"Content-Type": "application/json"} if data else {}, data
+
+    def _route(self, method: str, segments: list[str], query: dict[str, list[str]], sent: Any) -> tuple[int, Any]:  # noqa: PLR0911, PLR0912
+        match (method, *segments):
+            case ("GET",):
+                return 200, {"version": self.version, "commit": "fake", "kafka_cluster_id": self.cluster_id}
+            case ("GET", "health"):
+                return 200, {
+                    "status": "healthy",
+                    "message": "Worker has completed startup and is ready to handle requests.",
+                }
+            case ("GET", "connectors"):
+                return 200, self._list(query.get("expand", []))
+            case ("POST", "connectors"):
+                return self._create(sent)
+            case (_, "connectors", name):
+                return self._one(method, name)
+            case (_, "connectors", name, "config"):
+                return self._config(method, name, sent)
+            case ("GET", "connectors", name, "status"):
+                return 200, self._seen_status(name)
+            case ("GET", "connectors", name, "tasks"):
+                return 200, self._tasks(name)
+            case ("GET", "connectors", name, "topics"):
+                return 200, {name: {"topics": self.connectors[name].topics if name in self.connectors else []}}
+            case (_, "connectors", name, "offsets"):
+                return self._offsets(method, name, sent)
+            case ("PUT", "connectors", name, "pause" | "resume" | "stop" as verb):
+                return self._set_state(name, verb)
+            case ("POST", "connectors", name, "restart"):
+                return self._restart(name, query)
+            case ("POST", "connectors", name, "tasks", task, "restart"):
+                if int(task) >= self.task_count(name):
+                    raise Refusal(404, f"Unknown task: {name}-{task}")
+                self._found(name).failed_tasks.pop(int(task), None)
+                return 204, None
+            case ("GET", "connector-plugins"):
+                return 200, [{"class": name, "type": "source", "version": self.version} for name in CLASSES]
+            case ("GET", "connector-plugins", _, "config"):
+                return 200, [
+                    {"name": name, "type": kind, "required": False, "default_value": value}
+                    for name, kind, value in KEYS
+                ]
+            case ("PUT", "connector-plugins", _, "config", "validate"):
+                return 200, self._validate(sent)
+        raise Refusal(404, "HTTP 404 Not Found")
+
+    # Endpoints
+
+    def _list(self, expand: list[str]) -> Any:
+        if not expand:
+            return list(self.connectors)
+        expanded = {}
+        for name in self.connectors:
+            # Seen on 4.3.1: while a connector has no status, expand=status leaves it out altogether.
+            if "status" in expand and self._no_status_yet(name):
+                continue
+            parts = {"info": self._info(name)} if "info" in expand else {}
+            expanded[name] = parts | ({"status": self.status(name)} if "status" in expand else {})
+        return expanded
+
+    def _create(self, sent: dict[str, Any]) -> tuple[int, Any]:
+        name, config = sent["name"].strip(), sent.get("config", {})
+        if "initial_state" in sent and self._older_than(3, 7):
+            raise Refusal(
+                500, 'Unrecognized field "initial_state" (class CreateConnectorRequest), not marked as ignorable'
+            )
+        self._check_config(name, config)
+        if name in self.connectors:
+            raise Refusal(409, f"Connector {name} already exists")
+        self.add(name, config, state=sent.get("initial_state", "RUNNING").upper(), hidden_reads=self.status_after_reads)
+        return 201, self._info(name)
+
+    def _one(self, method: str, name: str) -> tuple[int, Any]:
+        self._found(name)
+        if method == "GET":
+            return 200, self._info(name)
+        if method != "DELETE":
+            raise Refusal(405, "HTTP 405 Method Not Allowed")
+        del self.connectors[name]
+        return 204, None
+
+    def _config(self, method: str, name: str, sent: dict[str, Any]) -> tuple[int, Any]:
+        if method == "GET":
+            return 200, self._found(name).config
+        if method == "PATCH" and self._older_than(3, 8):
+            raise Refusal(405, "HTTP 405 Method Not Allowed")
+        if method == "PATCH":
+            sent = {k: v for k, v in (self._found(name).config | sent).items() if v is not None}
+        if sent.get("name", name) != name:
+            text = f"Connector name configuration ({sent['name']}) doesn't match connector name in the URL ({name})"
+            raise Refusal(400, text)
+        self._check_config(name, sent)
+        known = self.connectors.get(name)
+        if known is None:
+            self.add(name, sent, hidden_reads=self.status_after_reads)
+            return 201, self._info(name)
+        info = self._info(name)  # its tasks are the old ones
+        known.shown_state = known.trace = None
+        # An identical config restarts the connector instance only: FAILED tasks stay FAILED.
+        if known.config != {"name": name, **sent}:
+            known.config = {"name": name, **sent}
+            known.failed_tasks.clear()
+        return 200, info | {"config": known.config}
+
+    def _set_state(self, name: str, verb: str) -> tuple[int, Any]:
+        if verb == "stop" and self._older_than(3, 5):
+            raise Refusal(404, "HTTP 404 Not Found")
+        if name not in self.connectors:
+            raise Refusal(404, f"Unknown connector {name}")
+        self.connectors[name].state = {"pause": "PAUSED", "resume": "RUNNING", "stop": "STOPPED"}[verb]
+        if verb == "stop":
+            self.connectors[name].shown_state = None  # stopping a FAILED connector works
+        return (204 if verb == "stop" else 202), None
+
+    def _restart(self, name: str, query: dict[str, list[str]]) -> tuple[int, Any]:
+        if name not in self.connectors:
+            raise Refusal(404, f"Unknown connector: {name}")
+        connector = self.connectors[name]
+        include, only_failed = (query.get(key) == ["true"] for key in ("includeTasks", "onlyFailed"))
+        plan = self.status(name)
+        if not only_failed or plan["connector"]["state"] == "FAILED":
+            plan["connector"]["state"] = "RESTARTING"
+        connector.shown_state = connector.trace = None
+        if not include and not only_failed:
+            return 204, None
+        for task in plan["tasks"] if include else []:
+            if not only_failed or task["state"] == "FAILED":
+                task["state"] = "RESTARTING"
+                connector.failed_tasks.pop(task["id"], None)
+        return 202, plan
+
+    def _offsets(self, method: str, name: str, sent: Any) -> tuple[int, Any]:
+        if self._older_than(3, 5):
+            raise Refusal(404, "HTTP 404 Not Found")
+        if method != "GET" and self._older_than(3, 6):
+            raise Refusal(405, "HTTP 405 Method Not Allowed")
+        if method == "PATCH" and not sent.get("offsets"):
+            raise Refusal(400, "Partitions / offsets need to be provided for an alter offsets request")
+        connector, stored = self._found(name), self.offsets.setdefault(name, {})
+        if method == "GET":
+            return 200, {"offsets": [{"partition": json.loads(key), "offset": value} for key, value in stored.items()]}
+        if connector.state != "STOPPED":
+            text = (
+                "Connectors must be in the STOPPED state before their offsets can be modified. This can be done for the"
+            )
+            raise Refusal(
+                400, f"{text} specified connector by issuing a 'PUT' request to the '/connectors/{name}/stop' endpoint"
+            )
+        if method == "DELETE":
+            stored.clear()
+            return 200, {"message": "The offsets for this connector have been reset successfully"}
+        self._alter(stored, sent["offsets"])
+        return 200, {"message": "The offsets for this connector have been altered successfully"}
+
+    def _alter(self, stored: dict[str, dict[str, Any]], entries: list[dict[str, Any]]) -> None:
+        for entry in entries:
+            value = entry["offset"] and entry["offset"].get("offset")
+            if isinstance(value, int) and value < 0:
+                offset, partition = _java_map(entry["offset"]), _java_map(dict(sorted(entry["partition"].items())))
+                text = f"Source offset {offset} for source partition {partition} has an invalid value {value}"
+                raise Refusal(500, f"{text} for the 'offset' key, which cannot be negative")
+            if entry["offset"] is not None and not isinstance(value, int):
+                raise Refusal(500, f"Source offset {_java_map(entry['offset'])} has an invalid value")
+        for entry in entries:
+            if entry["offset"] is None:
+                stored.pop(_key(entry["partition"]), None)
+            else:
+                stored[_key(entry["partition"])] = entry["offset"]
+
+    # Validation
+
+    def _check_config(self, name: str, config: dict[str, Any]) -> None:
+        for key, value in config.items():
+            if value is None:
+                raise Refusal(400, f"Configuration '{key}' values must not be null.")
+        kind = config.get("connector.class")
+        if kind is None:
+            # The worker prints the whole config, Java style, secrets included.
+            printed = _java_map({"name": name} | config)
+            raise Refusal(400, f"Connector config {printed} contains no connector type")
+        if kind not in CLASSES and kind not in {name.rsplit(".", 1)[1] for name in CLASSES}:
+            text = f"Failed to find any class that implements Connector and which name matches {kind}, available connectors are:"
+            raise Refusal(400, f"{text} {', '.join(self._described(name) for name in sorted(CLASSES))}")
+        if errors := self._policy_errors(config):
+            head = f"Connector configuration is invalid and contains the following {len(errors)} error(s):"
+            tail = "You can also find the above list of errors at the endpoint `/connector-plugins/{connectorType}/config/validate`"
+            raise Refusal(400, "\n".join((head, *errors.values(), tail)))
+
+    def _described(self, name: str) -> str:
+        version = f"version='{self.version}', encodedVersion={self.version}"
+        return f"PluginDesc{{klass=class {name}, name='{name}', {version}, type=source, typeName='source', location='classpath'}}"
+
+    def _policy_errors(self, config: dict[str, str]) -> dict[str, str]:
+        """Which overrides the worker's policy refuses, for a source connector on Kafka 3.3 or newer."""
+        own_offsets = bool(config.get("offsets.storage.topic", "").strip())
+        prefixes = ["producer.override."]
+        prefixes += ["consumer.override."] if own_offsets else []
+        creates = any(key.startswith("topic.creation.") for key in config)
+        prefixes += ["admin.override."] if own_offsets or creates else []
+        errors = {}
+        for key in config:
+            bare = next((key.removeprefix(prefix) for prefix in prefixes if key.startswith(prefix)), None)
+            allowed = {"Principal": PRINCIPAL, "Allowlist": self.allowlist}.get(self.policy, frozenset())
+            if bare is not None and self.policy != "All" and bare not in allowed:
+                text = f"The '{self.policy}' policy does not allow '{bare}' to be overridden in the connector configuration."
+                errors[key] = text
+        return errors
+
+    def _validate(self, config: dict[str, str]) -> Any:
+        if "connector.class" not in config:
+            raise Refusal(500, "Connector config contains no connector type")
+        errors = self._policy_errors(config)
+        values = [
+            {
+                "definition": None,
+                "value": {"name": key, "value": config[key], "errors": [errors[key]] if key in errors else []},
+            }
+            for key in config
+        ]
+        return {"name": config["connector.class"], "error_count": len(errors), "groups": [], "configs": values}
+
+    # What a connector looks like
+
+    def task_count(self, name: str) -> int:
+        """How many tasks the connector has now: min(tasks.max, partitions) for a MirrorSource, one for the others."""
+        connector = self.connectors[name]
+        if connector.state == "STOPPED":
+            return 0
+        if connector.forced_tasks is not None:
+            return connector.forced_tasks
+        if not connector.config["connector.class"].endswith("MirrorSourceConnector"):
+            return 1
+        partitions = sum(count for _, count in self._matched(connector.config.get("topics", "")))
+        return min(int(connector.config.get("tasks.max", "1")), partitions)
+
+    def status(self, name: str) -> dict[str, Any]:
+        """The connector's status as Connect prints it."""
+        connector, worker = self.connectors[name], "127.0.0.1:8083"
+        own = {"state": connector.shown_state or connector.state, "worker_id": worker}
+        tasks = []
+        for number in range(self.task_count(name)):
+            trace = connector.failed_tasks.get(number)
+            state = {"state": connector.state} if trace is None else {"state": "FAILED", "trace": trace}
+            tasks.append({"id": number, "worker_id": worker, **state})
+        own |= {"trace": connector.trace} if connector.trace else {}
+        return {"name": name, "connector": own, "tasks": tasks, "type": "source"}
+
+    def _matched(self, topics: str) -> list[tuple[str, int]]:
+        wanted = [item.strip() for item in topics.split(",") if item.strip()]
+        known = self.source_topics
+        if known is None:
+            return [(topic, 1) for topic in wanted]
+        names = {name for item in wanted for name in ([item] if item in known else _matching(item, known))}
+        return [(name, known[name]) for name in sorted(names)]
+
+    def _info(self, name: str) -> dict[str, Any]:
+        tasks = [{"connector": name, "task": number} for number in range(self.task_count(name))]
+        return {"name": name, "config": self.connectors[name].config, "tasks": tasks, "type": "source"}
+
+    def _tasks(self, name: str) -> list[dict[str, Any]]:
+        config, count = self._found(name).config, self.task_count(name)
+        parts = [
+            f"{topic}-{number}" for topic, size in self._matched(config.get("topics", "")) for number in range(size)
+        ]
+        task_class = config["connector.class"].removesuffix("Connector") + "Task"
+        return [
+            {
+                "id": {"connector": name, "task": number},
+                "config": config
+                | {
+                    "task.class": task_class,
+                    "task.index": str(number),
+                    "task.assigned.partitions": ",".join(parts[number::count]),
+                },
+            }
+            for number in range(count)
+        ]
+
+    def _seen_status(self, name: str) -> dict[str, Any]:
+        if name not in self.connectors or self._no_status_yet(name):
+            raise Refusal(404, f"No status found for connector {name}")
+        return self.status(name)
+
+    def _no_status_yet(self, name: str) -> bool:
+        connector = self.connectors[name]
+        hidden = connector.hidden_reads > 0
+        connector.hidden_reads -= hidden
+        return hidden
+
+    def _found(self, name: str) -> Connector:
+        if name not in self.connectors:
+            raise Refusal(404, f"Connector {name} not found")
+        return self.connectors[name]
+
+    def _older_than(self, *version: int) -> bool:
+        return tuple(int(part) for part in self.version.split(".")[:2]) < version
+
+    # Ways to reach it
+
+    def transport(self) -> Any:
+        """Return an httpx.MockTransport that answers from this fake."""
+        import httpx
+
+        async def answer(request: httpx.Request) -> httpx.Response:
+            url = urlsplit(str(request.url))
+            try:
+                reply, late_seconds = self.handle(request.method, url.path, url.query, request.content, request.headers)
+            except Dropped:
+                raise httpx.ReadError("connection reset by peer") from None
+            if late_seconds:
+                try:
+                    async with asyncio.timeout(request.extensions["timeout"]["read"]):
+                        await asyncio.sleep(late_seconds)
+                except TimeoutError:
+                    raise httpx.ReadTimeout("no answer") from None
+            return httpx.Response(reply[0], headers=reply[1], content=reply[2])
+
+        return httpx.MockTransport(answer)
+
+
+KEYS = (
+    ("source.cluster.alias", "STRING", None),
+    ("topics", "LIST", ".*"),
+    ("sync.topic.acls.enabled", "BOOLEAN", "true"),
+)
+
+
+@contextmanager
+def serving(fake: FakeConnect, tls: ssl.SSLContext | None = None) -> Iterator[str]:
+    """Serve a fake on a free port of 127.0.0.1 and yield its URL; every thread has ended on leaving."""
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+        timeout = 30
+
+        def setup(self) -> None:
+            if tls:
+                self.request = tls.wrap_socket(self.request, server_side=True, do_handshake_on_connect=False)
+                self.request.settimeout(self.timeout)
+                try:
+                    self.request.do_handshake()
+                except ssl.SSLError:
+                    _drain(self.request)  # closing with unread bytes would send RST and lose the TLS alert
+                    raise
+            super().setup()
+
+        def log_message(self, *args: object) -> None:
+            pass
+
+        def do_GET(self) -> None:
+            url = urlsplit(self.path)
+            body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+            try:
+                (status, headers, data), late_seconds = fake.handle(
+                    self.command, url.path, url.query, body, dict(self.headers)
+                )
+            except Dropped:
+                self._reset()
+                return
+            if late_seconds:
+                time.sleep(late_seconds)
+            self.send_response(status)
+            for name, value in headers.items():
+                self.send_header(name, value)
+            if status != 204:
+                self.send_header("Content-Length", str(len(data)))
+            self.end_headers()
+            with suppress(ConnectionError):
+                self.wfile.write(data)
+
+        def _reset(self) -> None:
+            # Linger of zero: close() sends RST, which is what a dying worker looks like.
+            self.close_connection = True
+            self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            self.connection.close()
+
+        do_POST = do_PUT = do_DELETE = do_PATCH = do_GET
+
+    class Server(ThreadingHTTPServer):
+        daemon_threads = True
+        request_queue_size = 256
+
+        def handle_error(self, request: Any, client_address: Any) -> None:
+            pass  # a client that hung up, or a TLS handshake that was meant to fail
+
+    server = Server(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
+    thread.start()
+    try:
+        yield f"{'https' if tls else 'http'}://127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+def _drain(refused: socket.socket) -> None:
+    with suppress(OSError):
+        refused.shutdown(socket.SHUT_WR)
+        while refused.recv(4096):
+            pass
+
+
+def _scripted(fault: Fault) -> Answer:
+    body = fault.body if fault.body is not None else f"scripted {fault.status}"
+    if isinstance(body, str) and not body.startswith("<"):
+        body = {"error_code": fault.status, "message": body}
+    if isinstance(body, bytes):
+        return fault.status or 200, fault.headers, body
+    if isinstance(body, str):
+        return fault.status or 200, {"Content-Type": "text/html", **fault.headers}, body.encode()
+    return fault.status or 200, {"Content-Type": "application/json", **fault.headers}, json.dumps(body).encode()
+
+
+def _java_map(values: Mapping[str, Any]) -> str:
+    return "{" + ", ".join(f"{key}={values[key]}" for key in values) + "}"
+
+
+def _matching(pattern: str, known: Mapping[str, int]) -> Iterator[str]:
+    compiled = re.compile(pattern)
+    return (name for name in known if compiled.fullmatch(name))
+
+
+def _key(partition: Mapping[str, Any]) -> str:
+    return json.dumps(partition, sort_keys=True)
