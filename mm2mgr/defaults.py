@@ -1,0 +1,70 @@
+"""The client settings mm2mgr gives every flow unless people say otherwise, each with its reason. Data only.
+
+Each was seen to be needed on real workers; a plain key (or null) in the same block of a flow outranks it.
+"""
+
+from __future__ import annotations
+
+# block of a flow -> Kafka key -> (value, why)
+CLIENT_DEFAULTS: dict[str, dict[str, tuple[str, str]]] = {
+    "source_consumer": {
+        "allow.auto.create.topics": (
+            "false",
+            "a deleted source topic must not be created again by the mirror's own reads",
+        ),
+        "receive.buffer.bytes": (
+            "-1",
+            "64 KiB caps a 100 ms link at 0.8 MB/s; the operating system sizes the window better",
+        ),
+        "send.buffer.bytes": ("-1", "left to the operating system"),
+        "fetch.max.bytes": (
+            "16777216",
+            "a fetch must finish inside request.timeout.ms (30 s), else the flow stalls while RUNNING",
+        ),
+        "max.partition.fetch.bytes": (
+            "4194304",
+            "one partition is request and response only: 1 MiB a round trip is slow over distance",
+        ),
+    },
+    "record_producer": {
+        "send.buffer.bytes": ("-1", "128 KiB caps the window of a long link; the operating system sizes it better"),
+        "receive.buffer.bytes": ("-1", "left to the operating system"),
+    },
+    "source_admin": {
+        "retry.backoff.ms": (
+            "5000",
+            "a 4.x admin client without brokers writes thousands of log lines a second otherwise",
+        ),
+        "retry.backoff.max.ms": ("10000", "upper end of the same back-off"),
+    },
+    "target_admin": {
+        "retry.backoff.ms": (
+            "5000",
+            "a 4.x admin client without brokers writes thousands of log lines a second otherwise",
+        ),
+        "retry.backoff.max.ms": ("10000", "upper end of the same back-off"),
+    },
+}
+
+# Never mirrored, whatever `topics` says: Kafka's default list of 4.0 and newer (KIP-1074) with the older internal suffixes.
+TOPICS_EXCLUDE = (r"mm2.*\.internal", r".*[\-.]internal", r".*\.replica", "__.*")
+GROUPS_EXCLUDE = ("console-consumer-.*", "connect-.*", "__.*")
+# DefaultConfigPropertyFilter's own list: giving the key replaces it, so it is always written whole.
+PROPERTIES_EXCLUDE = (
+    r"follower\.replication\.throttled\.replicas",
+    r"leader\.replication\.throttled\.replicas",
+    r"message\.timestamp\.difference\.max\.ms",
+    r"message\.timestamp\.type",
+    r"unclean\.leader\.election\.enable",
+    r"min\.insync\.replicas",
+)
+
+POLICIES = {
+    "default": "org.apache.kafka.connect.mirror.DefaultReplicationPolicy",
+    "identity": "org.apache.kafka.connect.mirror.IdentityReplicationPolicy",
+}
+
+# A fetch may take this share of request.timeout.ms (30 s): the rule D <= r x 20 s.
+FETCH_SECONDS = 20.0
+# Bytes in flight that stock brokers allow: socket.send.buffer.bytes=102400 gave about 240 kB usable on real links.
+BROKER_WINDOW_BYTES = 240_000

@@ -1,0 +1,270 @@
+"""Spec → Topology: aliases resolved, defaults laid under, sources × targets expanded, exceptions taken out. Pure: no I/O.
+
+Problems are collected over the whole estate and raised together as one SpecError, each with its place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from difflib import get_close_matches
+from typing import Any
+
+from mm2mgr.errors import Problem, SpecError
+from mm2mgr.origins import Origin, Text
+from mm2mgr.spec.loader import OVERRIDES, Spec, settled
+from mm2mgr.spec.models import Cluster, Connect, FlowSettings, Link
+from mm2mgr.spec.models import Flow as FlowModel
+from mm2mgr.spec.places import PathKey
+from mm2mgr.spec.values import Selector
+from mm2mgr.topology import ConnectCluster, Flow, KafkaCluster, Tasks, Topology
+
+
+def expand(spec: Spec) -> Topology:
+    """Expand a spec. Raises SpecError with every unknown alias, self-flow, clash and missing Connect cluster."""
+    return _Expansion(spec).topology()
+
+
+class _Expansion:
+    """One pass over a spec; collects problems instead of stopping at the first."""
+
+    def __init__(self, spec: Spec) -> None:
+        self.spec = spec
+        self.tree = spec.tree
+        self.problems: list[Problem] = []
+        self.clusters = {alias: self._cluster(alias) for alias in self.tree.clusters}
+        self.connects = {
+            name: ConnectCluster(name, model.kafka, self._connect_model(name, model))
+            for name, model in self.tree.connect.items()
+        }
+
+    def topology(self) -> Topology:
+        self._check_names()
+        flows = [flow for name in self.tree.flows for flow in self._flows(name)]
+        self._check_sizing(flows)
+        self._check_pairs(flows)
+        if self.problems:
+            raise SpecError(self.problems)
+        owner = Text(self.tree.owner, self._origin(("owner",)))
+        return Topology(owner, self.clusters, self.connects, tuple(flows))
+
+    def problem(self, path: PathKey, message: str) -> None:
+        problem = Problem(self.spec.place(*path), message)
+        if problem not in self.problems:  # one line of a flow stands for many pairs
+            self.problems.append(problem)
+
+    def unknown(self, path: PathKey, what: str, name: str, known: Iterable[str]) -> None:
+        names = sorted(known)
+        near = get_close_matches(name, names, 1, cutoff=0.5)
+        hint = f"did you mean '{near[0]}'?" if near else f"known: {', '.join(names) or 'none'}"
+        self.problem(path, f"unknown {what} '{name}'; {hint}")
+
+    # --- clusters and Connect clusters --------------------------------------------------------------------------------
+
+    def _cluster(self, alias: str) -> KafkaCluster:
+        own: PathKey = ("clusters", alias)
+        layers: list[PathKey] = [("defaults", "clusters"), own]
+        merged, written = self._layers(layers)
+        model = Cluster.model_validate(merged)
+        factor = Text(
+            str(model.replication_factor),
+            written.get(("replication_factor",), Origin("default", "mm2mgr: Kafka mixes 2 and 3")),
+        )
+        client = {"bootstrap.servers": Text(",".join(model.bootstrap_servers), written["bootstrap_servers",])}
+        for key, value in model.security.items():
+            names = [name for name in merged["security"] if name in {key, key.removeprefix("security.")}]
+            client[key] = Text(value, written["security", names[-1]])  # `protocol` is short for security.protocol
+        return KafkaCluster(alias, client, factor, model)
+
+    def _connect_model(self, name: str, model: Connect) -> Connect:
+        if model.kafka not in self.tree.clusters:
+            self.unknown(("connect", name, "kafka"), "cluster alias", model.kafka, self.tree.clusters)
+        # Whole values, not key by key: half of one kind of credentials and half of another are none.
+        shared = self.tree.defaults.connect
+        inherited = shared.model_fields_set - model.model_fields_set
+        return model.model_copy(update={key: getattr(shared, key) for key in inherited})
+
+    def _layers(self, paths: list[PathKey]) -> tuple[dict[str, Any], dict[PathKey, Origin]]:
+        """Lay the written values at `paths` over each other, nearest last; return them and who said each leaf."""
+        merged: dict[str, Any] = {}
+        written: dict[PathKey, Origin] = {}
+        for path in paths:
+            node: Any = self.spec.raw
+            for key in path:
+                node = node.get(key, {}) if isinstance(node, dict) else {}
+            self._lay(node, merged, written, path, ())
+        return merged, written
+
+    def _lay(
+        self, node: dict[str, Any], into: dict[str, Any], written: dict[PathKey, Origin], base: PathKey, path: PathKey
+    ) -> None:
+        for key, written_value in node.items():
+            here = (*path, key)
+            value = {"enabled": written_value} if not path and isinstance(written_value, bool) else written_value
+            if isinstance(value, dict):
+                if not isinstance(into.get(key), dict):
+                    into[key] = {}
+                self._lay(value, into[key], written, base, here)
+            else:
+                into[key] = value
+                written[here] = self._origin((*base, *here))
+
+    def _origin(self, path: PathKey) -> Origin:
+        place = self.spec.place(*path)
+        return Origin("override" if f"/{OVERRIDES}/" in f"/{place.file}" else "spec", f"{place.file}:{place.line}")
+
+    # --- flows --------------------------------------------------------------------------------------------------------
+
+    def _flows(self, name: str) -> list[Flow]:
+        model = self.tree.flows[name]
+        path: PathKey = ("flows", name)
+        sources = self._selected((*path, "sources"), model.sources)
+        targets = self._selected((*path, "targets"), model.targets)
+        pairs = [(source, target) for target in targets for source in sources]
+        self._check_pair_names(path, model, {f"{source}->{target}" for source, target in pairs})
+        flows = []
+        for source, target in pairs:
+            pair = f"{source}->{target}"
+            if pair in model.except_:
+                continue
+            if source == target:
+                hint = f"take '{source}' out of sources or targets, or add '{pair}' to except:"
+                self.problem((*path, "sources"), f"flow '{name}' would mirror '{source}' to itself; {hint}")
+                continue
+            flow = self._flow(name, source, target)
+            if flow:
+                flows.append(flow)
+        return flows
+
+    def _selected(self, path: PathKey, selector: Selector) -> list[str]:
+        if isinstance(selector, list):
+            for index, alias in enumerate(selector):
+                if alias not in self.clusters:
+                    self.unknown((*path, index), "cluster alias", alias, self.clusters)
+                elif alias in selector[:index]:
+                    self.problem((*path, index), f"'{alias}' stands in this list twice")
+            return [alias for alias in dict.fromkeys(selector) if alias in self.clusters]
+        found = [
+            alias
+            for alias, cluster in self.clusters.items()
+            if all(cluster.model.labels.get(label) in values for label, values in selector.items())
+        ]
+        if not found:
+            wanted = ", ".join(f"{label}={'|'.join(values)}" for label, values in selector.items())
+            labels = sorted(
+                {f"{key}={value}" for cluster in self.clusters.values() for key, value in cluster.model.labels.items()}
+            )
+            self.problem(path, f"no cluster has the labels {wanted}; labels here: {', '.join(labels) or 'none'}")
+        return found
+
+    def _check_pair_names(self, path: PathKey, model: FlowModel, pairs: set[str]) -> None:
+        for index, pair in enumerate(model.except_):
+            if pair not in pairs:
+                self.unknown((*path, "except", index), "pair", pair, pairs)
+        for pair in model.pairs:
+            if pair not in pairs:
+                self.unknown((*path, "pairs", pair), "pair", pair, pairs)
+
+    def _flow(self, name: str, source: str, target: str) -> Flow | None:
+        own: PathKey = ("flows", name)
+        pair: PathKey = (*own, "pairs", f"{source}->{target}")
+        merged, written = self._layers([("defaults", "flows"), own, pair])
+        for key in ("sources", "targets", "except", "pairs"):
+            merged.pop(key, None)
+        settings, clashes = settled(merged)
+        for where, clash in clashes:
+            self.problem(
+                (*own, *where), f"'{'.'.join(map(str, where))}' of {source}->{target}, defaults included: {clash}"
+            )
+        if settings is None:
+            return None
+        if not settings.topics.include:
+            self.problem(own, f"flow '{name}' names no topics: write topics: {{include: [...]}}")
+        for alias in (source, target):
+            if settings.replication_policy != "identity" and settings.separator in alias:
+                self.problem(
+                    ("clusters", alias),
+                    f"alias '{alias}' holds the separator '{settings.separator}' of flow '{name}': remote topics would not be told apart",
+                )
+        connect = self._run_on(name, target, settings)
+        if connect is None:
+            return None
+        return Flow(
+            name,
+            self.clusters[source],
+            self.clusters[target],
+            connect,
+            settings,
+            written,
+            self._tasks(f"{name}:{source}->{target}", settings, written),
+            self._link(source, target),
+        )
+
+    def _run_on(self, name: str, target: str, settings: FlowSettings) -> ConnectCluster | None:
+        path: PathKey = ("flows", name, "run_on")
+        by_target = settings.run_on if isinstance(settings.run_on, dict) else {}
+        for alias in by_target.keys() - self.clusters.keys():
+            self.unknown((*path, alias), "cluster alias", alias, self.clusters)
+        wanted = by_target.get(target) if not isinstance(settings.run_on, str) else settings.run_on
+        if wanted is not None:
+            if wanted not in self.connects:
+                self.unknown(path, "Connect cluster", wanted, self.connects)
+            return self.connects.get(wanted)
+        near = [connect for connect in self.connects.values() if connect.kafka == target]
+        if len(near) != 1:
+            count = "no Connect cluster has" if not near else f"{len(near)} Connect clusters have"
+            self.problem(
+                path,
+                f"{count} kafka: {target}; say which one runs flow '{name}' with run_on: {{{target}: NAME}}",
+            )
+            return None
+        return near[0]
+
+    def _tasks(self, flow_id: str, settings: FlowSettings, written: Mapping[PathKey, Origin]) -> Tasks:
+        tasks = settings.tasks
+        origin = written.get(("tasks", "max"), Origin("default", "mm2mgr"))
+        if tasks.max != "auto":
+            return Tasks(Text(str(tasks.max), origin), automatic=False)
+        sized = self.tree.sizing.get(flow_id)
+        if sized is None:
+            where = written.get(("tasks", "min"), Origin("default", "mm2mgr: not sized yet (mm2mgr size)"))
+            return Tasks(Text(str(tasks.min), where), automatic=True)
+        bounded = max(tasks.min, min(sized.tasks_max, tasks.limit))
+        origin = self._origin(("sizing", flow_id, "tasks_max"))
+        return Tasks(Text(str(bounded), Origin("override", origin.where)), automatic=True)
+
+    def _link(self, source: str, target: str) -> Link | None:
+        return next((link for link in self.tree.links if set(link.between) == {source, target}), None)
+
+    # --- checks over the whole estate ---------------------------------------------------------------------------------
+
+    def _check_names(self) -> None:
+        for index, link in enumerate(self.tree.links):
+            for end, alias in enumerate(link.between):
+                if alias not in self.clusters:
+                    self.unknown(("links", index, "between", end), "cluster alias", alias, self.clusters)
+        seen: dict[str, str] = {}
+        for alias, cluster in self.clusters.items():
+            for address in cluster.model.bootstrap_servers:
+                other = seen.setdefault(address, alias)
+                if other != alias:
+                    message = f"'{alias}' and '{other}' share the address {address}: one cluster must have one alias, else records loop"
+                    self.problem(("clusters", alias, "bootstrap_servers"), message)
+
+    def _check_sizing(self, flows: list[Flow]) -> None:
+        known = {flow.id for flow in flows}
+        for flow_id in self.tree.sizing:
+            if flow_id not in known and not self.problems:
+                self.unknown(("sizing", flow_id), "flow (remove this entry or run mm2mgr size again)", flow_id, known)
+
+    def _check_pairs(self, flows: list[Flow]) -> None:
+        """Flows of one pair share internal topics, so they must agree on what names them, and run side by side."""
+        first: dict[str, Flow] = {}
+        for flow in flows:
+            other = first.setdefault(flow.pair, flow)
+            for key in ("replication_policy", "separator", "offset_syncs"):
+                if getattr(flow.settings, key) != getattr(other.settings, key):
+                    message = f"flows '{flow.name}' and '{other.name}' share the pair {flow.pair} and must have the same {key}"
+                    self.problem(("flows", flow.name, key), message)
+            if flow.connect != other.connect:
+                message = f"flows '{flow.name}' and '{other.name}' share the pair {flow.pair} and must run on the same Connect cluster"
+                self.problem(("flows", flow.name, "run_on"), message)

@@ -1,0 +1,31 @@
+"""A config value that remembers where it came from. In: any stage that writes a value. Out: what `render --origins` shows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+Kind = Literal["spec", "override", "default", "template"]
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Who said a value: a line people wrote, a reviewed override, a default of mm2mgr (with its reason) or a template line."""
+
+    kind: Kind
+    where: str
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.where}"
+
+
+class Text(str):
+    """A string with an origin; any string operation on it gives a plain str again."""
+
+    origin: Origin
+    __slots__ = ("origin",)
+
+    def __new__(cls, value: str, origin: Origin) -> Text:
+        text = super().__new__(cls, value)
+        text.origin = origin
+        return text

@@ -1,0 +1,1 @@
+"""What people declare: YAML files in, a validated `Spec` with places out."""

@@ -1,0 +1,113 @@
+"""Kafka key names that the declaration itself must know: what describes access to a cluster, and which prefixes people must not write.
+
+Source: MirrorClientConfig.CLIENT_CONFIG_DEF of Kafka (the only names that `source.cluster.` and `target.cluster.` let pass).
+"""
+
+from __future__ import annotations
+
+SECURITY_KEYS = frozenset(
+    ["security.protocol", "security.providers"]
+    + [
+        f"ssl.{name}"
+        for name in [
+            "cipher.suites",
+            "enabled.protocols",
+            "endpoint.identification.algorithm",
+            "engine.factory.class",
+            "key.password",
+            "keymanager.algorithm",
+            "keystore.certificate.chain",
+            "keystore.key",
+            "keystore.location",
+            "keystore.password",
+            "keystore.type",
+            "protocol",
+            "provider",
+            "secure.random.implementation",
+            "trustmanager.algorithm",
+            "truststore.certificates",
+            "truststore.location",
+            "truststore.password",
+            "truststore.type",
+        ]
+    ]
+    + [
+        f"sasl.{name}"
+        for name in [
+            "client.callback.handler.class",
+            "jaas.config",
+            "kerberos.kinit.cmd",
+            "kerberos.min.time.before.relogin",
+            "kerberos.service.name",
+            "kerberos.ticket.renew.jitter",
+            "kerberos.ticket.renew.window.factor",
+            "login.callback.handler.class",
+            "login.class",
+            "login.connect.timeout.ms",
+            "login.read.timeout.ms",
+            "login.refresh.buffer.seconds",
+            "login.refresh.min.period.seconds",
+            "login.refresh.window.factor",
+            "login.refresh.window.jitter",
+            "login.retry.backoff.max.ms",
+            "login.retry.backoff.ms",
+            "mechanism",
+            "oauthbearer.clock.skew.seconds",
+            "oauthbearer.expected.audience",
+            "oauthbearer.expected.issuer",
+            "oauthbearer.header.urlencode",
+            "oauthbearer.jwks.endpoint.refresh.ms",
+            "oauthbearer.jwks.endpoint.retry.backoff.max.ms",
+            "oauthbearer.jwks.endpoint.retry.backoff.ms",
+            "oauthbearer.jwks.endpoint.url",
+            "oauthbearer.scope.claim.name",
+            "oauthbearer.sub.claim.name",
+            "oauthbearer.token.endpoint.url",
+        ]
+    ]
+)
+
+PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+
+# Prefix people know from connector JSON -> the block of a flow that stands for it.
+PREFIX_BLOCKS = {
+    "producer.override.": "record_producer",
+    "source.consumer.": "source_consumer",
+    "source.producer.": "offset_syncs_producer",
+    "target.producer.": "offset_syncs_producer",
+    "target.consumer.": "target_consumer",
+    "source.admin.": "source_admin",
+    "target.admin.": "target_admin",
+    "source.cluster.": "the cluster's own entry under clusters:",
+    "target.cluster.": "the cluster's own entry under clusters:",
+    "consumer.override.": "source_consumer",
+    "admin.override.": "target_admin",
+    "consumer.": "source_consumer",
+    "producer.": "record_producer",
+    "admin.": "source_admin or target_admin",
+}
+CONNECTOR_KEYS_LIKE_PREFIXES = frozenset({"admin.timeout.ms", "consumer.poll.timeout.ms"})
+
+# Connector keys that mm2mgr itself writes -> where people say it instead.
+OWNED_CONNECTOR_KEYS = {
+    "name": "names come from the aliases and the flow",
+    "connector.class": "each connector type has its template",
+    "tasks.max": "write tasks: {max: N}",
+    "topics": "write topics: {include: [...]}",
+    "topics.exclude": "write topics: {exclude: [...]}",
+    "groups": "write checkpoints: {groups: {include: [...]}}",
+    "groups.exclude": "write checkpoints: {groups: {exclude: [...]}}",
+    "source.cluster.alias": "aliases are the keys under clusters:",
+    "target.cluster.alias": "aliases are the keys under clusters:",
+    "replication.policy.class": "write replication_policy:",
+    "replication.policy.separator": "write separator:",
+    "offset-syncs.topic.location": "write offset_syncs: {location: source|target}",
+    "emit.offset-syncs.enabled": "write offset_syncs: {enabled: true|false}",
+    "emit.checkpoints.enabled": "write checkpoints: true|false",
+    "emit.heartbeats.enabled": "write heartbeats: true|false",
+    "heartbeats.replication.enabled": "one source connector of each pair carries the heartbeats; write heartbeats: true|false",
+    "sync.group.offsets.enabled": "write checkpoints: {group_offsets: true|false}",
+    "sync.topic.configs.enabled": "write sync: {topic_configs: true|false}",
+    "sync.topic.acls.enabled": "write sync: {topic_acls: true|false}",
+    "config.properties.exclude": "write sync: {exclude_properties: [...]}",
+}

@@ -1,0 +1,233 @@
+"""Loads a YAML tree: many files, one `Spec`. Every problem names file, line, column and, for a misspelt key, the nearest known one.
+
+In: files and folders. Out: `Spec`, the validated tree plus the place of every value. Does not resolve aliases (topology does).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from pathlib import Path
+from types import UnionType
+from typing import Annotated, Any, Union, get_args, get_origin
+
+from pydantic import BaseModel, ValidationError
+
+from mm2mgr.errors import Mm2mgrError, Problem, SpecError
+from mm2mgr.secrets import is_secret
+from mm2mgr.spec.models import FlowSettings, Tree
+from mm2mgr.spec.places import Document, Key, PathKey, Place, read_yaml
+
+OVERRIDES = "overrides"
+
+
+@dataclass(frozen=True)
+class Spec:
+    """A validated tree. `raw` holds just what was written (nested dicts), `places` where."""
+
+    tree: Tree
+    raw: dict[str, Any]
+    places: dict[PathKey, Place]
+    files: tuple[str, ...]
+
+    def place(self, *path: Key) -> Place:
+        """Return where `path` was written, or its nearest parent that was."""
+        return _nearest(self.places, path)
+
+
+def load(sources: Sequence[Path]) -> Spec:
+    """Load all YAML files in `sources` (files, or folders read recursively). Raises SpecError with every problem found."""
+    problems: list[Problem] = []
+    documents: list[Document] = []
+    files = list(_files(sources))
+    for file in files:
+        try:
+            documents += read_yaml(file)
+        except SpecError as error:
+            problems += error.problems
+    merged = _Merged()
+    for document in documents:
+        merged.add(document)
+    problems += merged.problems
+    if problems:
+        raise SpecError(problems)
+    if not documents:
+        raise SpecError(
+            [Problem(", ".join(map(str, sources)), "no YAML file with content here")],
+            hint="mm2mgr init writes a starter",
+        )
+    try:
+        tree = Tree.model_validate(merged.values)
+    except ValidationError as error:
+        raise SpecError(_problems(error, merged)) from error
+    return Spec(tree, merged.values, merged.places, tuple(str(file) for file in files))
+
+
+def settled(merged: dict[str, Any]) -> tuple[FlowSettings | None, list[tuple[PathKey, str]]]:
+    """Check settings that were laid over each other: each layer was valid, their sum need not be. Returns paths and messages too."""
+    try:
+        return FlowSettings.model_validate(merged), []
+    except ValidationError as error:
+        return None, [(item["loc"], item["msg"].removeprefix("Value error, ")) for item in error.errors()]
+
+
+def _files(sources: Sequence[Path]) -> Iterable[Path]:
+    for source in sources:
+        if source.is_dir():
+            yield from sorted(path for path in source.rglob("*") if path.suffix in {".yaml", ".yml"} and path.is_file())
+        elif source.exists():
+            yield source
+        else:
+            raise Mm2mgrError(
+                f"{source}: no such file or folder", hint="name the tree with --clusters, or run mm2mgr init"
+            )
+
+
+class _Merged:
+    """The top level of all files as one mapping: maps join (a key twice is a problem), lists follow one another."""
+
+    def __init__(self) -> None:
+        self.values: dict[str, Any] = {}
+        self.places: dict[PathKey, Place] = {}
+        self.problems: list[Problem] = []
+
+    def add(self, document: Document) -> None:
+        sizing_only = OVERRIDES in Path(document.file).parent.parts
+        lengths = {key: len(value) for key, value in self.values.items() if isinstance(value, list)}
+        for key, value in document.values.items():
+            before = self.values.get(key)
+            if (key == "sizing") != sizing_only:
+                rule = f"only files in an {OVERRIDES}/ folder hold sizing: and they hold nothing else"
+                self.problems.append(Problem(document.places[key,], f"'{key}' does not belong in this file: {rule}"))
+            elif value is None:
+                continue  # `flows:` with every entry below it commented out
+            elif isinstance(before, list) and isinstance(value, list):
+                before.extend(value)
+            elif isinstance(before, dict) and isinstance(value, dict):
+                self._join(document, (key,), before, value, deep=key == "defaults")
+            elif key in self.values and before != value:
+                message = f"'{key}' was given another value at {self.places[key,]}"
+                self.problems.append(Problem(document.places[key,], message))
+            else:
+                self.values[key] = value
+        for path, place in document.places.items():
+            shifted = path
+            if len(path) > 1 and isinstance(path[1], int):
+                shifted = (path[0], path[1] + lengths.get(str(path[0]), 0), *path[2:])
+            self.places.setdefault(shifted, place)
+
+    def _join(
+        self, document: Document, path: PathKey, into: dict[str, Any], values: dict[str, Any], *, deep: bool
+    ) -> None:
+        for key, value in values.items():
+            inner = (*path, key)
+            if key not in into:
+                into[key] = value
+            elif deep and isinstance(into[key], dict) and isinstance(value, dict):
+                self._join(document, inner, into[key], value, deep=True)
+            else:
+                message = f"'{'.'.join(map(str, inner))}' is declared already at {self.places[inner]}"
+                self.problems.append(Problem(document.places[inner], message))
+
+
+def _nearest(places: dict[PathKey, Place], path: PathKey) -> Place:
+    for length in range(len(path), -1, -1):
+        if path[:length] in places:
+            return places[path[:length]]
+    return next(iter(places.values()), Place("?", 1, 1))
+
+
+def _problems(error: ValidationError, merged: _Merged) -> list[Problem]:
+    """Turn pydantic's errors into one problem a place; a union reports each of its branches, so the deepest one is kept."""
+    found: dict[PathKey, tuple[int, Problem]] = {}
+    for item in error.errors(include_url=False):
+        path = _real_path(item["loc"], merged.values)
+        place = (
+            _nearest(merged.places, path)
+            if path in merged.places or item["type"] != "missing"
+            else _nearest(merged.places, path[:-1])
+        )
+        known = found.get(path)
+        if known is None or len(item["loc"]) > known[0]:
+            found[path] = (len(item["loc"]), Problem(place, _sentence(item, path)))
+        elif len(item["loc"]) == known[0]:
+            found[path] = (known[0], Problem(place, f"{known[1].message}, or: {item['msg']}"))
+    return [problem for _, problem in found.values()]
+
+
+def _real_path(location: tuple[Key, ...], values: Any) -> PathKey:
+    """Drop what pydantic adds to a path (union branch and validator names): keep what leads through the written values."""
+    path: list[Key] = []
+    for key in location:
+        inner = dict(enumerate(values)) if isinstance(values, list) else values
+        if isinstance(inner, dict) and key in inner:
+            path, values = [*path, key], inner[key]
+        elif (
+            isinstance(values, dict)
+            and path[-1:] != [key]
+            and isinstance(key, str)
+            and not key.startswith(("[", "function-"))
+        ):
+            path, values = [*path, key], None
+    return tuple(path)
+
+
+def _sentence(item: Any, path: PathKey) -> str:
+    name = ".".join(str(key) for key in path)
+    key = str(item["loc"][-1])
+    if item["type"] == "extra_forbidden":
+        model = _model_at(path[:-1])
+        known = sorted((field.alias or name) for name, field in model.model_fields.items()) if model else []
+        near = get_close_matches(key, known, 1, cutoff=0.55)
+        return f"unknown key '{key}'" + (
+            f"; did you mean '{near[0]}'?" if near else f"; known here: {', '.join(known)}"
+        )
+    if item["type"] == "missing":
+        return f"'{name}' is missing"
+    message = str(item["msg"]).removeprefix("Value error, ")
+    if message.startswith("a ") and item["type"] == "value_error":
+        message = f"should be {message}"
+    got = item.get("input")
+    shown = (
+        f" (got {got!r})"
+        if isinstance(got, str | int | float) and not _sensitive(path, got) and len(str(got)) < 80
+        else ""
+    )
+    return f"'{name}': {message}{shown}"
+
+
+def _sensitive(path: PathKey, value: object) -> bool:
+    # `user:password@host` in an address is refused, and must not be repeated while doing so.
+    words = [*map(str, path), str(value)]
+    return any(is_secret(word) for word in words) or "@" in str(value) or not {"auth", "security"}.isdisjoint(path)
+
+
+def _model_at(path: PathKey) -> type[BaseModel] | None:
+    """Return the model whose keys stand at `path`."""
+    here: Any = Tree
+    for key in path:
+        here = _step(here, key)
+    return next((one for one in _branches(here) if isinstance(one, type) and issubclass(one, BaseModel)), None)
+
+
+def _step(annotation: Any, key: Key) -> Any:
+    """Return the annotation of what stands under `key` in a value of this annotation."""
+    for branch in _branches(annotation):
+        if isinstance(branch, type) and issubclass(branch, BaseModel):
+            for name, field in branch.model_fields.items():
+                if (field.alias or name) == key:
+                    return field.annotation
+        elif get_origin(branch) in {dict, list}:
+            return get_args(branch)[-1]
+    return None
+
+
+def _branches(annotation: Any) -> list[Any]:
+    """Unfold Annotated and unions."""
+    origin = get_origin(annotation)
+    if origin is Annotated:
+        return _branches(get_args(annotation)[0])
+    if origin in {Union, UnionType}:
+        return [branch for inner in get_args(annotation) for branch in _branches(inner)]
+    return [annotation]

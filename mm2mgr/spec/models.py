@@ -1,0 +1,329 @@
+"""What people declare: the pydantic models of the YAML tree. Every model forbids unknown keys; the JSON Schema comes from here.
+
+Client settings are plain Kafka keys under the client they are meant for; nobody writes a prefix (the compiler owns them).
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+
+from mm2mgr.spec.values import (
+    Addresses,
+    ByteRate,
+    ClientSettings,
+    ConnectorSettings,
+    PairName,
+    Patterns,
+    Seconds,
+    Security,
+    Selector,
+    Share,
+    Urls,
+    flag,
+)
+
+
+class Model(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+
+
+# --- clusters, Connect clusters, links --------------------------------------------------------------------------------
+
+
+class Access(Model):
+    """How mm2mgr itself reaches a cluster where that differs from how the Connect workers do."""
+
+    bootstrap_servers: Addresses | None = None
+    """`host:port` list; not given: the cluster's own."""
+    security: Security | None = None
+    """Plain Kafka client keys; not given: the cluster's own."""
+
+
+class ClusterDefaults(Model):
+    """What many Kafka clusters share."""
+
+    labels: dict[str, str] = {}
+    """Free words that flows select clusters by, such as `{workload: logging, tier: local, dc: dc1}`."""
+    security: Security = {}
+    """Plain Kafka client keys: `protocol`, `sasl.*`, `ssl.*`. Secrets as `${file:…}` placeholders of the workers' config providers."""
+    replication_factor: Annotated[int, Field(ge=-1, le=32)] = 3
+    """Copies of each topic that MirrorMaker creates here; -1 asks the brokers for their default. Kafka's own mix of 2 and 3 surprises people."""
+    access: Access | None = None
+    """Only where mm2mgr's own machine needs other addresses or credentials than the workers."""
+
+
+class Cluster(ClusterDefaults):
+    """A Kafka cluster. Its key is the alias, which becomes part of remote topic names and of stored offsets."""
+
+    bootstrap_servers: Addresses
+    """`host:port` list as the Connect workers see it."""
+
+
+class Basic(Model):
+    username: str
+    """Name, or a placeholder such as `${env:CONNECT_USER}`."""
+    password: str
+    """A placeholder such as `${env:CONNECT_PASSWORD}`; resolved on mm2mgr's machine, never stored."""
+
+
+class Auth(Model):
+    """Credentials for the REST API."""
+
+    basic: Basic | None = None
+    """User name and password."""
+    bearer: str | None = None
+    """A token, as a placeholder such as `${env:CONNECT_TOKEN}`."""
+
+    @model_validator(mode="after")
+    def _exactly_one(self) -> Auth:
+        if (self.basic is None) == (self.bearer is None):
+            raise ValueError("give either basic or bearer")
+        return self
+
+
+class Tls(Model):
+    """TLS towards the REST API; files are PEM, relative to where mm2mgr runs."""
+
+    ca: str | None = None
+    """Certificates to trust; not given: the system's."""
+    certificate: str | None = None
+    """Own certificate chain, for mutual TLS."""
+    key: str | None = None
+    """Private key of that certificate."""
+
+
+class ConnectDefaults(Model):
+    """What many Connect clusters share."""
+
+    auth: Auth | None = None
+    """Not given: the REST API asks for none. A Connect cluster's own `auth` replaces this one as a whole."""
+    tls: Tls | None = None
+    """For `https` URLs; not given: the system's authorities, no own certificate."""
+    producer_security: Literal["worker", "connector"] = "worker"
+    """Who brings the record producer's security when the target is the workers' own Kafka: `worker` when the workers have
+    `producer.*` security settings, `connector` when they have only top-level ones, which Connect does not hand to producers."""
+
+
+class Connect(ConnectDefaults):
+    """A Kafka Connect cluster: its key is the name used by `run_on`."""
+
+    url: Urls
+    """REST URLs of the workers; the next one is tried when one does not answer."""
+    kafka: str
+    """Alias of the Kafka cluster that the workers themselves use (their `bootstrap.servers`)."""
+
+
+class Link(Model):
+    """What lies between two clusters; feeds the size of fetches."""
+
+    between: Annotated[list[str], Field(min_length=2, max_length=2)]
+    """Two aliases, order does not matter."""
+    rtt: Seconds
+    """Round-trip time."""
+    bandwidth: ByteRate | None = None
+    """Not given: not a limit."""
+
+
+# --- flows ------------------------------------------------------------------------------------------------------------
+
+
+class Topics(Model):
+    """Topics by name or Java regular expression (whole name must match). A plain name is taken literally, dots included."""
+
+    include: Patterns = []
+    """What the flow mirrors; a flow without any is an error."""
+    exclude: Patterns = []
+    """Added to what is never mirrored: internal topics, `*.replica`, names that start with `__`."""
+
+
+class Tasks(Model):
+    """How many tasks the source connector may have."""
+
+    max: Literal["auto"] | Annotated[int, Field(ge=1)] = "auto"
+    """A number is taken as it is; `auto` takes the number that `mm2mgr size` computed from measured throughput, else `min`."""
+    min: Annotated[int, Field(ge=1)] = 1
+    """Never fewer than this with `auto`."""
+    limit: Annotated[int, Field(ge=1)] = 64
+    """Never more than this with `auto`."""
+    capacity: ByteRate = 10e6
+    """What one task can carry. 10 MB/s is the published value for load-balanced Brooklin; measure yours."""
+    threshold: Share = 0.7
+    """Share of the capacity to plan with, so that a task survives a peak."""
+    default_rate: ByteRate = 5e3
+    """Assumed for a partition that has no measured rate and whose topic has none."""
+
+    @model_validator(mode="after")
+    def _bounds(self) -> Tasks:
+        if self.min > self.limit:
+            raise ValueError(f"min ({self.min}) is above limit ({self.limit})")
+        return self
+
+
+class Groups(Model):
+    """Consumer groups whose offsets are translated."""
+
+    include: Patterns = [".*"]
+    """Consumer groups by name or Java regular expression."""
+    exclude: Patterns = []
+    """Added to `console-consumer-.*`, `connect-.*`, `__.*`."""
+
+
+class Checkpoints(Model):
+    """Translated consumer group offsets on the target: one MirrorCheckpointConnector per pair."""
+
+    enabled: bool = True
+    """`checkpoints: false` is short for this."""
+    group_offsets: bool = False
+    """Write the translated offsets into the target's consumer groups too (only for groups not active there)."""
+    groups: Groups = Groups()
+    """Whose offsets; not given: all groups."""
+    interval: Seconds = 60
+    """How often checkpoints (and group offsets) are written."""
+
+
+class Heartbeats(Model):
+    """A heartbeat that really crosses: written to the source, mirrored by the flow. One MirrorHeartbeatConnector per pair."""
+
+    enabled: bool = True
+    """`heartbeats: false` is short for this."""
+    interval: Seconds = 1
+    """Time between two beats, in whole seconds: Kafka knows nothing finer."""
+
+
+class OffsetSyncs(Model):
+    """The pairs of source and target offsets that checkpoints are made from."""
+
+    enabled: bool = True
+    """False needs Kafka 3.9 or newer and switches the checkpoints of the pair off."""
+    location: Literal["source", "target"] = "source"
+    """Where their topic lives; `target` when mm2mgr's principal may only read the source."""
+
+
+class Sync(Model):
+    """What MirrorMaker copies besides records."""
+
+    topic_configs: bool = True
+    """Later changes of topic settings; a new topic gets them in any case."""
+    topic_acls: bool = False
+    """Kafka's default is true; it copies principals as they are and asks for cluster-wide ACL rights, so it is off unless asked for."""
+    exclude_properties: Patterns = []
+    """Topic settings that are not copied, added to Kafka's own six."""
+
+
+class FlowSettings(Model):
+    """Everything about a flow except which clusters it connects. Nearest value wins: pair, flow, defaults."""
+
+    topics: Topics = Topics()
+    """Which topics."""
+    run_on: str | dict[str, str] | None = None
+    """Connect cluster that runs the flow, or one per target alias. Not given: the one whose `kafka` is the target."""
+    replication_policy: str = "default"
+    """`default` (topics become `alias.topic`), `identity` (names stay; no loop detection), or a Java class name."""
+    separator: Annotated[str, Field(min_length=1)] = "."
+    """Between alias and topic name. Use one per estate."""
+    tasks: Tasks = Tasks()
+    """Tasks of the source connector: a number, or bounds for the computed one."""
+    checkpoints: Annotated[Checkpoints, BeforeValidator(flag, json_schema_input_type=Checkpoints | bool)] = (
+        Checkpoints()
+    )
+    """Translated consumer group offsets; true, false or settings."""
+    heartbeats: Annotated[Heartbeats, BeforeValidator(flag, json_schema_input_type=Heartbeats | bool)] = Heartbeats()
+    """Proof that the flow moves; true, false or settings."""
+    offset_syncs: Annotated[OffsetSyncs, BeforeValidator(flag, json_schema_input_type=OffsetSyncs | bool)] = (
+        OffsetSyncs()
+    )
+    """What checkpoints are made from; true, false or settings."""
+    sync: Sync = Sync()
+    """What is copied besides records."""
+    refresh_interval: Seconds = 600
+    """How often new topics, partitions and groups are looked for."""
+    source_consumer: ClientSettings = {}
+    """The consumer that reads the source. Plain consumer keys; null drops a default of mm2mgr."""
+    record_producer: ClientSettings = {}
+    """The producer that writes mirrored records to the target. Plain producer keys."""
+    source_admin: ClientSettings = {}
+    """The admin client on the source."""
+    target_admin: ClientSettings = {}
+    """The admin client on the target (creates and alters topics)."""
+    offset_syncs_producer: ClientSettings = {}
+    """The producer of the offset-syncs topic."""
+    target_consumer: ClientSettings = {}
+    """The consumer with which the checkpoint connector reads the target."""
+    source_connector: ConnectorSettings = {}
+    """Any other key of MirrorSourceConnector, as Kafka names it."""
+    checkpoint_connector: ConnectorSettings = {}
+    """Any other key of MirrorCheckpointConnector."""
+    heartbeat_connector: ConnectorSettings = {}
+    """Any other key of MirrorHeartbeatConnector."""
+
+
+class Flow(FlowSettings):
+    """A declared flow: sources × targets, less the exceptions."""
+
+    sources: Selector
+    """Aliases, or labels that all must match (a list of values means any of them)."""
+    targets: Selector
+    """Aliases, or labels."""
+    except_: Annotated[list[PairName], Field(alias="except")] = []
+    """Pairs left out, as `source->target`."""
+    pairs: dict[PairName, FlowSettings] = {}
+    """Settings of single pairs, as `source->target: {…}`."""
+
+
+class Defaults(Model):
+    """What many entries share; an entry's own value outranks it, key by key."""
+
+    clusters: ClusterDefaults = ClusterDefaults()
+    """For every Kafka cluster."""
+    connect: ConnectDefaults = ConnectDefaults()
+    """For every Connect cluster."""
+    flows: FlowSettings = FlowSettings()
+    """For every flow."""
+
+
+class Sized(Model):
+    """One recommendation of `mm2mgr size`: ranks below hand-written values."""
+
+    tasks_max: Annotated[int, Field(ge=1)]
+    """Used where `tasks: {max: auto}`, within min and limit."""
+    reason: str = ""
+    """Why, in words."""
+    bytes_per_second: float | None = None
+    """Load of the flow that the number was computed from."""
+    measured: str | None = None
+    """Time window of the samples."""
+    source: str | None = None
+    """Which statistic was used, and from where."""
+
+
+Alias = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=100)]
+
+
+class Tree(Model):
+    """All files together."""
+
+    owner: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
+    """Marks every connector this tree manages (`mm2mgr.owner`); connectors without this mark are never touched."""
+    defaults: Defaults = Defaults()
+    """What many entries share."""
+    clusters: dict[Alias, Cluster]
+    """Kafka clusters by alias."""
+    connect: dict[Alias, Connect]
+    """Kafka Connect clusters by name."""
+    links: list[Link] = []
+    """What lies between clusters that are far apart."""
+    flows: dict[Alias, Flow] = {}
+    """Which topics go from where to where, by name."""
+    sizing: dict[str, Sized] = {}
+    """Only in `overrides/`: written by `mm2mgr size`, reviewed like any change."""
+
+
+def json_schema() -> dict[str, Any]:
+    """Return the JSON Schema of one file of the tree: every top-level key is optional, since files are merged."""
+    schema = Tree.model_json_schema(by_alias=True)
+    schema.pop("required", None)
+    schema["$schema"] = "https://json-schema.org/draft/2020-12/schema"
+    schema["title"] = "mm2mgr topology"
+    return schema

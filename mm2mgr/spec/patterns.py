@@ -1,0 +1,71 @@
+"""Topic and group patterns as MirrorMaker reads them: a comma-separated LIST of Java regular expressions, whole-name match.
+
+In: what people wrote. Out: checked patterns, their Java form, and a matcher. Sources: DefaultTopicFilter, ConfigDef LIST parsing.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+
+_LITERAL = re.compile(r"[A-Za-z0-9._-]+")
+_QUOTED = re.compile(r"\\Q(.*?)\\E", re.DOTALL)
+_FLAGS = re.compile(r"\(\?[a-zA-Z]+\)")
+_PYTHON_ONLY = re.compile(r"\(\?[P(]")
+_STRAY_BRACE = re.compile(
+    r"(?<!\\)(?<!\\[pPx])\{(?!\d+\})"
+)  # Python takes it literally, Java fails when the connector starts
+_POSIX = {
+    r"\p{Alnum}": "[A-Za-z0-9]",
+    r"\p{Alpha}": "[A-Za-z]",
+    r"\p{Lower}": "[a-z]",
+    r"\p{Upper}": "[A-Z]",
+    r"\p{Digit}": "[0-9]",
+}
+
+
+def check_pattern(text: str) -> str:
+    """Return `text` if it is a topic name or a regular expression that survives Connect's list parsing; ValueError says why not."""
+    if not text.strip():
+        raise ValueError("empty: an empty pattern matches nothing")
+    if "," in text:
+        raise ValueError("Connect splits lists at commas, so a pattern must not hold one (for a{1,2} write a|aa)")
+    if _FLAGS.search(text):
+        raise ValueError("Connect joins patterns into one, so a flag would reach the others too: write (?i:...)")
+    if _PYTHON_ONLY.search(text):
+        raise ValueError("not a Java regular expression: (?P and (?( are Python's")
+    if _STRAY_BRACE.search(_python(text)):
+        raise ValueError(r"not a Java regular expression: write a { that is no repetition count as \{")
+    try:
+        re.compile(_python(text))
+    except re.error as error:
+        raise ValueError(f"not a regular expression: {error}") from error
+    return text
+
+
+def java_pattern(text: str) -> str:
+    """Escape the dots of a plain name (`a.b` would also match `axb`); leave regular expressions as they are."""
+    return text.replace(".", r"\.") if _LITERAL.fullmatch(text) else text
+
+
+def java_list(patterns: Sequence[str]) -> str:
+    """Return the value of a Connect LIST of patterns."""
+    return ",".join(java_pattern(text) for text in patterns)
+
+
+def matcher(include: Sequence[str], exclude: Sequence[str]) -> Callable[[str], bool]:
+    """Return a predicate on names: matches any of `include` wholly and none of `exclude`."""
+    wanted, unwanted = _any_of(include), _any_of(exclude)
+    return lambda name: wanted.fullmatch(name) is not None and unwanted.fullmatch(name) is None
+
+
+def _any_of(patterns: Sequence[str]) -> re.Pattern[str]:
+    return re.compile("|".join(f"(?:{_python(java_pattern(text))})" for text in patterns) or r"(?!)")
+
+
+def _python(text: str) -> str:
+    """Translate the Java forms that Python lacks: \\Q…\\E quoting and the POSIX classes."""
+    text = _QUOTED.sub(lambda found: re.escape(found[1]), text)
+    for java, python in _POSIX.items():
+        text = text.replace(java, python)
+    return text

@@ -1,0 +1,143 @@
+"""Reads YAML text into plain values and remembers the file, line and column of every key and item.
+
+In: the text of one file. Out: values plus a map from path (tuple of keys and indexes) to `Place`.
+Knows nothing of what the keys mean.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from mm2mgr.errors import Problem, SpecError
+
+Key = str | int
+PathKey = tuple[Key, ...]
+
+_Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_MAX_BYTES = 20_000_000
+_MAX_VALUES = 2_000_000  # what anchors may expand to: a few lines of nested anchors can name billions
+_PLAIN_TAGS = {"tag:yaml.org,2002:map", "tag:yaml.org,2002:seq"}
+
+
+@dataclass(frozen=True, order=True)
+class Place:
+    """Where a key was written: file as given by the user, line and column counted from 1."""
+
+    file: str
+    line: int
+    column: int
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}:{self.column}"
+
+
+@dataclass
+class Document:
+    """One YAML file: its values and the place of each of them."""
+
+    file: str
+    values: dict[str, Any] = field(default_factory=dict)
+    places: dict[PathKey, Place] = field(default_factory=dict)
+
+
+def read_yaml(path: Path) -> list[Document]:
+    """Read every YAML document of `path`; empty documents are left out.
+
+    Raises SpecError with file:line:column for unreadable files, YAML syntax, duplicate keys and non-mappings.
+    """
+    file = str(path)
+    try:
+        if path.stat().st_size > _MAX_BYTES:
+            raise SpecError([Problem(Place(file, 1, 1), f"larger than {_MAX_BYTES // 1_000_000} MB")])
+        text = path.read_text(encoding="utf-8-sig")
+    except OSError as error:
+        raise SpecError([Problem(Place(file, 1, 1), f"cannot be read: {error.strerror}")]) from error
+    except UnicodeDecodeError as error:
+        raise SpecError([Problem(Place(file, 1, 1), f"is not UTF-8 text (byte {error.start})")]) from error
+    try:
+        nodes = [node for node in yaml.compose_all(text, Loader=_Loader) if node is not None]
+        return [_Reader(file).document(node) for node in nodes if not _is_null(node)]
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        place = Place(file, mark.line + 1, mark.column + 1) if mark else Place(file, 1, 1)
+        raise SpecError([Problem(place, f"not YAML: {error.problem or error.context}")]) from error
+    except (yaml.YAMLError, ValueError) as error:
+        raise SpecError([Problem(Place(file, 1, 1), f"not YAML: {str(error).splitlines()[0]}")]) from error
+    except RecursionError as error:
+        raise SpecError([Problem(Place(file, 1, 1), "nested too deeply")]) from error
+
+
+def _is_null(node: yaml.Node) -> bool:
+    return isinstance(node, yaml.ScalarNode) and node.tag.endswith(":null")
+
+
+class _Reader:
+    """Turns the node graph of one file into values; collects every problem before it raises."""
+
+    def __init__(self, file: str) -> None:
+        self.file = file
+        self.places: dict[PathKey, Place] = {}
+        self.problems: list[Problem] = []
+        self.constructor = yaml.constructor.SafeConstructor()
+        self.count = 0
+        self.checked: set[int] = set()  # nodes whose keys were looked at; an anchored node is read once per alias
+
+    def document(self, root: yaml.Node) -> Document:
+        if not isinstance(root, yaml.MappingNode):
+            raise SpecError([Problem(self.place(root), "the file must hold keys such as 'clusters:' or 'flows:'")])
+        values = self.value(root, ())
+        if self.problems:
+            raise SpecError(self.problems)
+        return Document(self.file, values, self.places)
+
+    def place(self, node: yaml.Node) -> Place:
+        return Place(self.file, node.start_mark.line + 1, node.start_mark.column + 1)
+
+    def value(self, node: yaml.Node, path: PathKey) -> Any:
+        self.count += 1
+        if self.count > _MAX_VALUES:
+            raise SpecError([Problem(self.place(node), "the anchors of this file expand to too many values")])
+        self.places.setdefault(path, self.place(node))
+        if not isinstance(node, yaml.ScalarNode) and node.tag not in _PLAIN_TAGS:
+            self.problems.append(Problem(self.place(node), f"the tag {node.tag} is not supported"))
+        if isinstance(node, yaml.MappingNode):
+            return self.mapping(node, path)
+        if isinstance(node, yaml.SequenceNode):
+            return [self.value(item, (*path, index)) for index, item in enumerate(node.value)]
+        return self.scalar(node)
+
+    def mapping(self, node: yaml.MappingNode, path: PathKey) -> dict[str, Any]:
+        if id(node) not in self.checked:
+            self.checked.add(id(node))
+            self.refuse_twice(node)
+            self.constructor.flatten_mapping(node)  # YAML merge keys; a mapping's own keys come last and win
+        result: dict[str, Any] = {}
+        for key, item in node.value:
+            if not isinstance(key, yaml.ScalarNode):
+                self.problems.append(Problem(self.place(key), "a key must be plain text"))
+                continue
+            self.places[(*path, key.value)] = self.place(key)
+            result[key.value] = self.value(item, (*path, key.value))
+        return result
+
+    def refuse_twice(self, node: yaml.MappingNode) -> None:
+        seen: set[str] = set()
+        for key, _ in node.value:
+            if isinstance(key, yaml.ScalarNode) and key.value != "<<":
+                if key.value in seen:
+                    self.problems.append(Problem(self.place(key), f"the key '{key.value}' stands here a second time"))
+                seen.add(key.value)
+
+    def scalar(self, node: yaml.Node) -> Any:
+        try:
+            return self.constructor.construct_object(node)
+        except yaml.constructor.ConstructorError:
+            self.problems.append(Problem(self.place(node), f"the tag {node.tag} is not supported"))
+        except ValueError:  # 2026-13-45 looks like a date to YAML
+            kind = node.tag.rsplit(":", 1)[-1]
+            self.problems.append(Problem(self.place(node), f"not a {kind}: put text that looks like one in quotes"))
+        return None

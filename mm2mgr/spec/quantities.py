@@ -1,0 +1,56 @@
+"""Quantities as people write them: durations, byte sizes, rates, shares. In: text or number. Out: floats in seconds, bytes, bytes/s.
+
+Decimal units (kB, MB, GB = 10^3, 10^6, 10^9) and binary ones (KiB, MiB, GiB) mean what they say; bit rates are divided by eight.
+"""
+
+from __future__ import annotations
+
+import re
+
+_SECONDS = {"ms": 1e-3, "s": 1.0, "sec": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
+_BYTES = {"b": 1.0, "kb": 1e3, "mb": 1e6, "gb": 1e9, "tb": 1e12, "kib": 2.0**10, "mib": 2.0**20, "gib": 2.0**30}
+_BITS = {"bit": 1.0, "kbit": 1e3, "mbit": 1e6, "gbit": 1e9, "tbit": 1e12}
+_NUMBER = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([A-Za-z%]*)\s*(/\s*s|ps)?\s*")
+
+
+def duration_seconds(value: object) -> float:
+    """Parse `80ms`, `10min`, `1h`; returns seconds. ValueError says what is accepted."""
+    number, unit, per_second = _split(value)
+    if unit not in _SECONDS or per_second:
+        raise ValueError("a duration such as 80ms, 30s, 10min or 2h")
+    return number * _SECONDS[unit]
+
+
+def bytes_per_second(value: object) -> float:
+    """Parse `10 MB/s`, `1Gbit/s`; returns bytes per second."""
+    number, unit, per_second = _split(value)
+    if per_second and unit in _BYTES:
+        return number * _BYTES[unit]
+    if per_second and unit in _BITS:
+        return number * _BITS[unit] / 8
+    raise ValueError("a rate such as 10 MB/s, 500 kB/s or 1Gbit/s")
+
+
+def share(value: object) -> float:
+    """Parse `70%` or `0.7`; returns a number above 0 and up to 1."""
+    number, unit, per_second = _split(value)
+    result = number / 100 if unit == "%" else number
+    if per_second or unit not in {"", "%"} or not 0 < result <= 1:
+        raise ValueError("a share such as 70% or 0.7")
+    return result
+
+
+def _split(value: object) -> tuple[float, str, bool]:
+    found = _NUMBER.fullmatch(str(value)) if not isinstance(value, bool) else None
+    if not found:
+        return 0.0, "?", False
+    # A small b is a bit to some people and a byte to others: neither is guessed.
+    return float(found[1]), "?" if found[2].endswith("b") else found[2].lower(), bool(found[3])
+
+
+def rate_text(value: float) -> str:
+    """Print bytes per second as people read them: `7.0 MB/s`."""
+    for unit, size in (("GB/s", 1e9), ("MB/s", 1e6), ("kB/s", 1e3)):
+        if value >= size:
+            return f"{value / size:.1f} {unit}"
+    return f"{value:.0f} B/s"

@@ -1,0 +1,126 @@
+"""The values of the declaration as annotated types: names, addresses, patterns, quantities, client settings with checked keys.
+
+In: what YAML gave. Out: checked values; a ValueError says what to write instead. Knows no model and no place.
+"""
+
+from __future__ import annotations
+
+import re
+from difflib import get_close_matches
+from typing import Annotated
+
+from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema
+
+from mm2mgr.spec import keys
+from mm2mgr.spec.patterns import check_pattern
+from mm2mgr.spec.quantities import bytes_per_second, duration_seconds, share
+
+
+def _config_value(value: object) -> object:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value) if isinstance(value, int | float) else value
+
+
+def _one_or_many(value: object) -> object:
+    return [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
+
+
+def _label_values(value: object) -> object:
+    return value if isinstance(value, list) else [str(value)]
+
+
+def _patterns(value: object) -> object:
+    # A comma inside braces belongs to the expression; check_pattern says what to do about it.
+    return [value] if isinstance(value, str) and re.search(r"\{[^}]*,", value) else _one_or_many(value)
+
+
+def _plain_key(key: str) -> str:
+    if not re.fullmatch(r"[\w.$-]+", key):
+        raise ValueError("a Kafka key has no blanks and no signs but . - _")
+    return key
+
+
+def _security_key(key: str) -> str:
+    if key == "protocol":
+        return "security.protocol"
+    if key not in keys.SECURITY_KEYS:
+        near = get_close_matches(key, keys.SECURITY_KEYS, 1)
+        raise ValueError(f"no security setting of a Kafka client{f'; did you mean {near[0]!r}?' if near else ''}")
+    return key
+
+
+def _security(values: dict[str, str]) -> dict[str, str]:
+    protocol = values.get("security.protocol", "PLAINTEXT")
+    if protocol not in keys.PROTOCOLS:
+        raise ValueError(f"protocol must be one of {', '.join(keys.PROTOCOLS)}")
+    return values
+
+
+def _client_key(key: str) -> str:
+    _plain_key(key)
+    for prefix, block in keys.PREFIX_BLOCKS.items():
+        if key.startswith(prefix):
+            raise ValueError(
+                f"write the plain Kafka key, without the prefix {prefix!r}, under {block}; mm2mgr writes prefixes"
+            )
+    if key == "bootstrap.servers":
+        raise ValueError("addresses belong to the cluster: write bootstrap_servers under clusters:")
+    return key
+
+
+def _connector_key(key: str) -> str:
+    _plain_key(key)
+    if key in keys.OWNED_CONNECTOR_KEYS:
+        raise ValueError(f"mm2mgr writes this key itself: {keys.OWNED_CONNECTOR_KEYS[key]}")
+    for prefix, block in keys.PREFIX_BLOCKS.items():
+        if key.startswith(prefix) and key not in keys.CONNECTOR_KEYS_LIKE_PREFIXES:
+            raise ValueError(f"write {key.removeprefix(prefix)!r} under {block}; mm2mgr writes prefixes")
+    if key.startswith("mm2mgr."):
+        raise ValueError("keys that start with 'mm2mgr.' mark ownership and are written by mm2mgr")
+    return key
+
+
+def flag(value: object) -> object:
+    """Read `true` and `false` as the short form of `{enabled: …}`."""
+    return {"enabled": value} if isinstance(value, bool) else value
+
+
+ConfigValue = Annotated[
+    str,
+    BeforeValidator(_config_value),
+    WithJsonSchema({"type": ["string", "number", "boolean"], "title": "Kafka value"}),
+]
+Names = Annotated[list[str], BeforeValidator(_one_or_many, json_schema_input_type=str | list[str]), Field(min_length=1)]
+Addresses = Annotated[
+    list[Annotated[str, Field(pattern=r"^(\$\{.+\}|\[?[A-Za-z0-9._:-]+\]?:[0-9]{1,5})$")]],
+    BeforeValidator(_one_or_many, json_schema_input_type=str | list[str]),
+    Field(min_length=1),
+]
+Urls = Annotated[
+    list[Annotated[str, Field(pattern=r"^https?://[^\s@]+$")]],
+    BeforeValidator(_one_or_many, json_schema_input_type=str | list[str]),
+    Field(min_length=1),
+]
+Security = Annotated[dict[Annotated[str, AfterValidator(_security_key)], ConfigValue], AfterValidator(_security)]
+ClientSettings = dict[Annotated[str, AfterValidator(_client_key)], ConfigValue | None]
+ConnectorSettings = dict[Annotated[str, AfterValidator(_connector_key)], ConfigValue | None]
+Patterns = Annotated[
+    list[Annotated[str, AfterValidator(check_pattern)]],
+    BeforeValidator(_patterns, json_schema_input_type=str | list[str]),
+]
+Labels = Annotated[
+    dict[str, Annotated[list[str], BeforeValidator(_label_values, json_schema_input_type=str | list[str])]],
+    Field(min_length=1),  # no label at all would select every cluster
+]
+Selector = Annotated[Names | Labels, Field(union_mode="left_to_right")]
+Seconds = Annotated[
+    float, BeforeValidator(duration_seconds), WithJsonSchema({"type": "string", "examples": ["80ms", "10min"]})
+]
+ByteRate = Annotated[
+    float, BeforeValidator(bytes_per_second), WithJsonSchema({"type": "string", "examples": ["10 MB/s"]})
+]
+Share = Annotated[
+    float, BeforeValidator(share), WithJsonSchema({"type": ["string", "number"], "examples": ["70%", 0.7]})
+]
+PairName = Annotated[str, Field(pattern=r"^\S+->\S+$")]

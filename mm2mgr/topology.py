@@ -1,0 +1,164 @@
+"""The expanded estate as values: clusters, Connect clusters and flows, each setting with its origin. Pure: no I/O, no clock.
+
+`mm2mgr.expand` makes these from a Spec; rendering, sizing and status read them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from functools import cached_property
+
+from mm2mgr import defaults
+from mm2mgr.errors import Mm2mgrError
+from mm2mgr.origins import Origin, Text
+from mm2mgr.spec.models import Cluster, Connect, FlowSettings, Link
+from mm2mgr.spec.patterns import matcher
+from mm2mgr.spec.places import Key, PathKey
+
+
+@dataclass(frozen=True)
+class KafkaCluster:
+    """A Kafka cluster of the estate. `client` is what a client needs to reach it: bootstrap.servers and security keys."""
+
+    alias: str
+    client: Mapping[str, Text]
+    replication_factor: Text
+    model: Cluster
+
+
+@dataclass(frozen=True)
+class ConnectCluster:
+    """A Kafka Connect cluster; `kafka` is the alias of the Kafka its workers use."""
+
+    name: str
+    kafka: str
+    model: Connect
+
+
+@dataclass(frozen=True)
+class Tasks:
+    """`maximum` as the connector gets it, and what decided it."""
+
+    maximum: Text
+    automatic: bool
+
+
+@dataclass(frozen=True, eq=False)
+class Flow:
+    """One flow of the expanded topology: a declared flow between one source and one target."""
+
+    name: str
+    source: KafkaCluster
+    target: KafkaCluster
+    connect: ConnectCluster
+    settings: FlowSettings
+    written: Mapping[PathKey, Origin]
+    tasks: Tasks
+    link: Link | None = None
+
+    @property
+    def pair(self) -> str:
+        """`source->target`."""
+        return f"{self.source.alias}->{self.target.alias}"
+
+    @property
+    def id(self) -> str:
+        """`name:source->target`, unique in the estate."""
+        return f"{self.name}:{self.pair}"
+
+    def origin(self, *path: Key) -> Origin:
+        """Return who said the setting at `path`, or that it is mm2mgr's default."""
+        return self.written.get(path, Origin("default", "mm2mgr"))
+
+    def text(self, value: object, *path: Key) -> Text:
+        """Return `value` as Connect wants it (booleans in lower case, whole numbers without a point), with its origin."""
+        return Text(config_text(value), self.origin(*path))
+
+    def client(self, block: str) -> dict[str, Text]:
+        """Return the settings of one client: mm2mgr's defaults, overlaid by what people wrote (null drops a key)."""
+        result = {
+            key: Text(value, Origin("default", f"mm2mgr: {why}"))
+            for key, (value, why) in defaults.CLIENT_DEFAULTS.get(block, {}).items()
+        }
+        if block == "source_consumer" and self.link:
+            result |= _fetch_limits(self.link, int(self.tasks.maximum))
+        written: Mapping[str, str | None] = getattr(self.settings, block)
+        for key, value in written.items():
+            result.pop(key, None)
+            if value is not None:
+                result[key] = self.text(value, block, key)
+        return result
+
+    @cached_property
+    def carries(self) -> Callable[[str], bool]:
+        """A predicate on source topic names: does this flow mirror the topic? Heartbeats, which one flow of a pair carries, aside.
+
+        Follows MirrorSourceConnector.shouldReplicateTopic.
+        """
+        wanted = matcher(self.settings.topics.include, [*defaults.TOPICS_EXCLUDE, *self.settings.topics.exclude])
+        cycle = self.settings.replication_policy == "default"
+        separator, target = self.settings.separator, self.target.alias
+
+        # Internal names follow the separator (KIP-690, KIP-1074); the default exclude list knows only dots.
+        checkpoints, internal = f"{separator}checkpoints{separator}internal", f"{separator}internal"
+
+        def carried(topic: str) -> bool:
+            if topic.startswith(("__", ".")) or topic.endswith(checkpoints) or not wanted(topic):
+                return False
+            if topic.startswith("mm2") and topic.endswith(internal):
+                return False
+            return not (cycle and target in topic.split(separator)[:-1])
+
+        return carried
+
+    def remote_topic(self, topic: str) -> str:
+        """Return the name of a source topic on the target."""
+        identity = self.settings.replication_policy == "identity"
+        if identity and topic != "heartbeats":
+            return topic
+        return f"{self.source.alias}{'.' if identity else self.settings.separator}{topic}"
+
+
+@dataclass(frozen=True)
+class Topology:
+    """The expanded estate."""
+
+    owner: Text
+    clusters: Mapping[str, KafkaCluster]
+    connects: Mapping[str, ConnectCluster]
+    flows: tuple[Flow, ...]
+
+    def select(self, name: str) -> list[Flow]:
+        """Return the flows that a user means by a flow id, a pair `source->target`, or a declared name."""
+        found = [flow for flow in self.flows if name in {flow.id, flow.pair, flow.name}]
+        if not found:
+            known = sorted({flow.id for flow in self.flows} | {flow.name for flow in self.flows})
+            near = get_close_matches(name, known, 3, cutoff=0.4)
+            raise Mm2mgrError(f"no flow '{name}'", hint=f"flows here: {', '.join(near or known[:10]) or 'none'}")
+        return found
+
+
+def config_text(value: object) -> str:
+    """Return a value the way Connect configs spell it."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))
+    return str(value)
+
+
+def _fetch_limits(link: Link, tasks: int) -> dict[str, Text]:
+    """Keep a fetch within 20 s of what one connection carries: D <= min(W / RTT, B / tasks) x 20 s (never above the default)."""
+    rate = defaults.BROKER_WINDOW_BYTES / max(link.rtt, 1e-3)
+    if link.bandwidth:
+        rate = min(rate, link.bandwidth / max(tasks, 1))
+    limit = int(rate * defaults.FETCH_SECONDS)
+    result = {}
+    for key in ("fetch.max.bytes", "max.partition.fetch.bytes"):
+        value = int(defaults.CLIENT_DEFAULTS["source_consumer"][key][0])
+        if limit < value:
+            why = f"link of {link.rtt * 1000:.0f} ms: {rate / 1e6:.2f} MB/s a connection, so a fetch ends within {defaults.FETCH_SECONDS:.0f} s"
+            result[key] = Text(str(max(limit, 65536)), Origin("default", f"mm2mgr: {why}"))
+    return result

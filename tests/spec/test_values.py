@@ -1,0 +1,144 @@
+"""Values of the wrong kind: types, durations, rates, shares, patterns, addresses. And the right ones, with what they mean."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mm2mgr.spec.patterns import check_pattern, java_list, matcher
+from mm2mgr.spec.quantities import bytes_per_second, duration_seconds, rate_text, share
+from tests.spec.trees import BASE, FLOW, complaint, expanded
+
+
+@pytest.mark.parametrize(
+    ("line", "place", "says"),
+    [
+        ("tasks: {max: many}", "x.yaml:12:13", "'flows.f.tasks.max'"),
+        (
+            "tasks: {max: 0}",
+            "x.yaml:12:13",
+            "Input should be 'auto' (got 0), or: Input should be greater than or equal to 1",
+        ),
+        ("tasks: {min: 9, limit: 3}", "x.yaml:12:5", "min (9) is above limit (3)"),
+        ("tasks: 4", "x.yaml:12:5", "'flows.f.tasks'"),
+        ("checkpoints: {group_offsets: perhaps}", "x.yaml:12:19", "boolean"),
+        ("offset_syncs: {location: middle}", "x.yaml:12:20", "'source' or 'target' (got 'middle')"),
+        ("heartbeats: {interval: 5}", "x.yaml:12:18", "should be a duration such as 80ms, 30s, 10min or 2h (got 5)"),
+        ("refresh_interval: 600", "x.yaml:12:5", "should be a duration such as 80ms, 30s, 10min or 2h (got 600)"),
+        ("tasks: {capacity: 10 Mb/s}", "x.yaml:12:13", "should be a rate such as 10 MB/s, 500 kB/s or 1Gbit/s"),
+        ("tasks: {threshold: 70}", "x.yaml:12:13", "should be a share such as 70% or 0.7"),
+        ("separator: ''", "x.yaml:12:5", "at least 1 character"),
+        ("except: [a-b]", "x.yaml:12:14", "should match pattern"),
+        ("record_producer: {linger.ms: [5]}", "x.yaml:12:23", "string"),
+        ("record_producer: 5", "x.yaml:12:5", "dictionary"),
+        ("checkpoints: {groups: {include: ['g{1,2}']}}", "x.yaml:12:38", "must not hold one"),
+    ],
+)
+def test_a_wrong_value_says_where_and_what_is_wanted(tmp_path: Path, line: str, place: str, says: str) -> None:
+    found = complaint(tmp_path, x=f"{BASE}{FLOW}    {line}\n")
+    assert found.startswith(f"{place}: ")
+    assert says in found
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("x{1,2}", "Connect splits lists at commas"),
+        ("app[.", "not a regular expression"),
+        ("x{a", "write a { that is no repetition count"),
+        ("(?i)app", "write (?i:...)"),
+        ("(?P<n>app)", "Python's"),
+        (" ", "an empty pattern matches nothing"),
+    ],
+)
+def test_a_pattern_that_connect_would_misread_is_refused(tmp_path: Path, text: str, says: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(says)):
+        check_pattern(text)
+    assert says in complaint(tmp_path, x=f"{BASE}{FLOW}".replace("[t]", f"['{text}']"))
+
+
+@pytest.mark.parametrize("text", ["x{1,2}", "x{1,}"])
+def test_a_comma_inside_braces_is_refused_in_a_plain_string_too(tmp_path: Path, text: str) -> None:
+    assert "must not hold one" in complaint(tmp_path, x=f"{BASE}{FLOW}".replace("[t]", f"'{text}'"))
+
+
+def test_a_string_of_names_is_a_list(tmp_path: Path) -> None:
+    (flow,) = expanded(tmp_path, x=f"{BASE}{FLOW}".replace("[t]", '"t1, t2"')).flows
+    assert flow.settings.topics.include == ["t1", "t2"]
+
+
+@pytest.mark.parametrize(
+    ("pattern", "matches", "does_not"),
+    [
+        ("app.orders", "app.orders", "appXorders"),  # a plain name: dots are dots
+        ("app.*", "appXorders", "xapp"),
+        (r"\Qa.b\E.*", "a.bc", "aXbc"),
+        (r"\p{Lower}+", "abc", "aBc"),
+        ("(?i:app).x", "APP.x", "app.X"),
+        ("a{2}", "aa", "a"),
+    ],
+)
+def test_patterns_match_whole_names_as_java_does(pattern: str, matches: str, does_not: str) -> None:
+    carried = matcher([check_pattern(pattern)], [])
+    assert carried(matches)
+    assert not carried(does_not)
+    assert not matcher([pattern], [pattern])(matches)
+
+
+def test_no_pattern_matches_nothing() -> None:
+    assert not matcher([], [])("x")
+    assert java_list(["a.b", "c.*"]) == r"a\.b,c.*"
+
+
+@given(st.from_regex(r"[A-Za-z0-9._-]{1,40}", fullmatch=True), st.from_regex(r"[A-Za-z0-9._-]{1,40}", fullmatch=True))
+def test_a_plain_name_matches_itself_only(name: str, other: str) -> None:
+    assert matcher([name], [])(other) == (name == other)
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("80ms", 0.08), ("30s", 30), ("10min", 600), ("10 m", 600), ("2h", 7200)]
+)
+def test_durations(text: str, seconds: float) -> None:
+    assert duration_seconds(text) == pytest.approx(seconds)
+
+
+@pytest.mark.parametrize(
+    ("text", "rate"),
+    [("10 MB/s", 1e7), ("1Gbit/s", 1.25e8), ("500 kB/s", 5e5), ("1 MiB/s", 2**20), ("20Mbit/s", 2.5e6)],
+)
+def test_rates(text: str, rate: float) -> None:
+    assert bytes_per_second(text) == rate
+
+
+@pytest.mark.parametrize("text", ["10", "10 MB", "10 Mb/s", "10 kb/s", "fast", "-1 MB/s", 10, True])
+def test_what_is_no_rate(text: object) -> None:
+    with pytest.raises(ValueError, match="a rate such as"):
+        bytes_per_second(text)
+
+
+def test_shares() -> None:
+    assert share("70%") == share(0.7) == share("0.7") == pytest.approx(0.7)
+    for wrong in ("0%", "101%", 0, 7, "x", True):
+        with pytest.raises(ValueError, match="a share such as"):
+            share(wrong)
+
+
+@given(st.floats(1, 1e12))
+def test_a_printed_rate_reads_back_within_its_rounding(rate: float) -> None:
+    number, unit = rate_text(rate).split()
+    assert bytes_per_second(f"{number} {unit}") == pytest.approx(rate, rel=0.06, abs=0.51)
+
+
+@pytest.mark.parametrize("address", ["a1", "http://a1:9092", "a1:port", "a 1:9092"])
+def test_an_address_needs_host_and_port(tmp_path: Path, address: str) -> None:
+    assert "should match pattern" in complaint(tmp_path, x=(BASE + FLOW).replace("[a1:9092]", f'["{address}"]'))
+
+
+@pytest.mark.parametrize("written", ["a1:9092", '"a1:9092, a2:9092"', '["${file:/x:y}"]', '["[::1]:9092"]'])
+def test_addresses_may_be_one_many_or_a_placeholder(tmp_path: Path, written: str) -> None:
+    flow = expanded(tmp_path, x=(BASE + FLOW).replace("[a1:9092]", written)).flows[0]
+    assert flow.source.client["bootstrap.servers"].origin.where.endswith("x.yaml:3")

@@ -1,0 +1,111 @@
+"""The nearest value wins, key by key: pair, flow, defaults, mm2mgr; and each value says who wrote it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from mm2mgr.topology import Flow, Topology
+from tests.spec.trees import BASE, FLOW, complaint, expanded
+
+DEFAULTS = """\
+defaults:
+  flows:
+    refresh_interval: 5min
+    record_producer: {linger.ms: 1, acks: all, batch.size: 1}
+    checkpoints: false
+    tasks: {limit: 8}
+"""
+OWN = """\
+    record_producer: {linger.ms: 2, batch.size: 2}
+    checkpoints: {interval: 30s}
+    pairs:
+      "a->b":
+        record_producer: {linger.ms: 3, send.buffer.bytes: null}
+        checkpoints: {enabled: true}
+"""
+
+
+def origin(folder: Path, flow: Flow, *path: str) -> str:
+    return str(flow.origin(*path)).replace(f"{folder}/", "")
+
+
+def test_the_nearest_layer_wins_key_by_key(tmp_path: Path) -> None:
+    (flow,) = expanded(tmp_path, d=DEFAULTS, x=BASE + FLOW + OWN).flows
+    client = flow.client("record_producer")
+    assert client["linger.ms"] == "3"
+    assert client["batch.size"] == "2"
+    assert client["acks"] == "all"
+    assert "send.buffer.bytes" not in client  # null drops what mm2mgr adds
+    assert client["receive.buffer.bytes"].origin.kind == "default"
+    assert (flow.settings.refresh_interval, flow.settings.checkpoints.enabled) == (300, True)
+    assert flow.settings.checkpoints.interval == 30
+
+
+def test_each_value_knows_who_said_it(tmp_path: Path) -> None:
+    (flow,) = expanded(tmp_path, d=DEFAULTS, x=BASE + FLOW + OWN).flows
+    assert origin(tmp_path, flow, "record_producer", "linger.ms") == "spec x.yaml:16"
+    assert origin(tmp_path, flow, "record_producer", "batch.size") == "spec x.yaml:12"
+    assert origin(tmp_path, flow, "record_producer", "acks") == "spec d.yaml:4"
+    assert origin(tmp_path, flow, "checkpoints", "enabled") == "spec x.yaml:17"
+    assert origin(tmp_path, flow, "checkpoints", "interval") == "spec x.yaml:13"
+    assert origin(tmp_path, flow, "heartbeats", "interval") == "default mm2mgr"
+
+
+def test_the_short_form_of_a_block_is_overlaid_like_the_long_one(tmp_path: Path) -> None:
+    text = BASE + FLOW + "    checkpoints: {interval: 30s}\n    heartbeats: false\n"
+    (flow,) = expanded(
+        tmp_path, d="defaults: {flows: {checkpoints: false, heartbeats: {interval: 9s}}}\n", x=text
+    ).flows
+    assert (flow.settings.checkpoints.enabled, flow.settings.checkpoints.interval) == (False, 30)
+    assert (flow.settings.heartbeats.enabled, flow.settings.heartbeats.interval) == (False, 9)
+    assert origin(tmp_path, flow, "checkpoints", "enabled") == "spec d.yaml:1"
+
+
+def test_layers_that_only_clash_together_are_a_problem_with_a_place(tmp_path: Path) -> None:
+    text = BASE + FLOW + "    tasks: {min: 9}\n"
+    found = complaint(tmp_path, d=DEFAULTS, x=text)
+    assert found == "x.yaml:12:5: 'tasks' of a->b, defaults included: min (9) is above limit (8)"
+
+
+def cluster_tree(folder: Path, defaults: str, own: str) -> Topology:
+    text = BASE.replace("[a1:9092]}", f"[a1:9092]{own}}}") + FLOW
+    return expanded(folder, d=f"defaults: {{clusters: {defaults}}}\n", x=text)
+
+
+def test_clusters_share_what_the_defaults_say(tmp_path: Path) -> None:
+    topology = cluster_tree(
+        tmp_path,
+        "{replication_factor: 1, labels: {x: y}, security: {protocol: SSL, ssl.truststore.type: PEM}}",
+        ", replication_factor: 2, security: {protocol: SASL_SSL}",
+    )
+    a, b = topology.clusters["a"], topology.clusters["b"]
+    assert (a.replication_factor, b.replication_factor) == ("2", "1")
+    assert a.replication_factor.origin.where.endswith("x.yaml:3")
+    assert b.replication_factor.origin.where.endswith("d.yaml:1")
+    assert dict(a.client) == {
+        "bootstrap.servers": "a1:9092",
+        "security.protocol": "SASL_SSL",
+        "ssl.truststore.type": "PEM",
+    }
+    assert a.client["security.protocol"].origin.where.endswith("x.yaml:3")
+    assert a.client["ssl.truststore.type"].origin.where.endswith("d.yaml:1")
+    assert a.model.labels == {"x": "y"}
+
+
+def test_protocol_and_its_long_name_are_one_key(tmp_path: Path) -> None:
+    for far, near in (("protocol", "security.protocol"), ("security.protocol", "protocol")):
+        topology = cluster_tree(tmp_path, f"{{security: {{{far}: SSL}}}}", f", security: {{{near}: SASL_SSL}}")
+        said = topology.clusters["a"].client["security.protocol"]
+        assert said == "SASL_SSL"
+        assert said.origin.where.endswith("x.yaml:3")
+
+
+def test_credentials_of_a_connect_cluster_replace_shared_ones_whole(tmp_path: Path) -> None:
+    shared = "defaults: {connect: {auth: {basic: {username: u, password: '${env:P}'}}, producer_security: connector}}\n"
+    text = BASE.replace("kafka: b}", "kafka: b, auth: {bearer: '${env:T}'}}\n  v: {url: http://v, kafka: a}") + FLOW
+    connects = expanded(tmp_path, d=shared, x=text).connects
+    assert connects["w"].model.auth is not None
+    assert (connects["w"].model.auth.basic, connects["w"].model.auth.bearer) == (None, "${env:T}")
+    assert connects["w"].model.producer_security == "connector"
+    assert connects["v"].model.auth is not None
+    assert connects["v"].model.auth.basic is not None

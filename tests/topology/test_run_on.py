@@ -1,0 +1,90 @@
+"""Which Connect cluster runs a flow, and what flows that share a pair must agree on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.spec.trees import FLOW, complaint, expanded
+
+CLUSTERS = """\
+owner: team
+clusters:
+  a: {bootstrap_servers: [a1:9092]}
+  b: {bootstrap_servers: [b1:9092]}
+  c: {bootstrap_servers: [c1:9092]}
+connect:
+  near: {url: "http://near:8083", kafka: b}
+  far: {url: "http://far:8083", kafka: c}
+"""
+SECOND = FLOW.replace("  f:", "  g:").replace("[t]", "[u]")
+
+
+def test_the_default_is_the_one_whose_kafka_is_the_target(tmp_path: Path) -> None:
+    flows = expanded(tmp_path, x=CLUSTERS, y=FLOW.replace("[b]", "[b, c]")).flows
+    assert [(flow.target.alias, flow.connect.name) for flow in flows] == [("b", "near"), ("c", "far")]
+
+
+@pytest.mark.parametrize(
+    ("run_on", "names"),
+    [("far", ["far", "far"]), ("{b: far}", ["far", "far"]), ("{b: far, c: near}", ["far", "near"])],
+)
+def test_run_on_says_otherwise_for_all_or_for_one_target(tmp_path: Path, run_on: str, names: list[str]) -> None:
+    text = FLOW.replace("[b]", "[b, c]") + f"    run_on: {run_on}\n"
+    assert [flow.connect.name for flow in expanded(tmp_path, x=CLUSTERS, y=text).flows] == names
+
+
+def test_a_pair_may_run_elsewhere(tmp_path: Path) -> None:
+    text = FLOW.replace("[b]", "[b, c]") + '    pairs: {"a->b": {run_on: far}}\n'
+    assert [flow.connect.name for flow in expanded(tmp_path, x=CLUSTERS, y=text).flows] == ["far", "far"]
+
+
+def test_a_target_without_connect_cluster_must_say_who(tmp_path: Path) -> None:
+    text = FLOW.replace("[a]", "[b]").replace("targets: [b]", "targets: [a]")
+    found = complaint(tmp_path, x=CLUSTERS, y=text)
+    assert found == "y.yaml:2:3: no Connect cluster has kafka: a; say which one runs flow 'f' with run_on: {a: NAME}"
+
+
+def test_two_connect_clusters_on_one_kafka_are_ambiguous_until_said(tmp_path: Path) -> None:
+    clusters = CLUSTERS.replace("kafka: c", "kafka: b")
+    found = complaint(tmp_path, x=clusters, y=FLOW)
+    assert found == "y.yaml:2:3: 2 Connect clusters have kafka: b; say which one runs flow 'f' with run_on: {b: NAME}"
+    assert expanded(tmp_path, y=FLOW + "    run_on: near\n").flows[0].connect.name == "near"
+
+
+def test_an_unknown_connect_cluster(tmp_path: Path) -> None:
+    found = complaint(tmp_path, x=CLUSTERS, y=FLOW + "    run_on: nearr\n")
+    assert found == "y.yaml:6:5: unknown Connect cluster 'nearr'; did you mean 'near'?"
+
+
+def test_a_target_that_is_misspelt_in_run_on_is_not_passed_over(tmp_path: Path) -> None:
+    found = complaint(tmp_path, x=CLUSTERS, y=FLOW + "    run_on: {bb: far}\n")
+    assert found == "y.yaml:6:14: unknown cluster alias 'bb'; did you mean 'b'?"
+
+
+def test_two_flows_may_share_a_pair(tmp_path: Path) -> None:
+    topology = expanded(tmp_path, x=CLUSTERS, y=FLOW, z=SECOND)
+    assert [flow.id for flow in topology.flows] == ["f:a->b", "g:a->b"]
+    assert [flow.id for flow in topology.select("a->b")] == ["f:a->b", "g:a->b"]
+
+
+@pytest.mark.parametrize(
+    ("setting", "says"),
+    [
+        ("replication_policy: identity", "must have the same replication_policy"),
+        ("separator: _", "must have the same separator"),
+        ("offset_syncs: {location: target}", "must have the same offset_syncs"),
+        ("offset_syncs: false", "must have the same offset_syncs"),
+        ("run_on: far", "must run on the same Connect cluster"),
+    ],
+)
+def test_but_they_must_agree_on_what_names_their_internal_topics(tmp_path: Path, setting: str, says: str) -> None:
+    found = complaint(tmp_path, x=CLUSTERS, y=FLOW, z=f"{SECOND}    {setting}\n")
+    assert found.startswith("z.yaml:6:5: flows 'g' and 'f' share the pair a->b and ")
+    assert found.endswith(says)
+
+
+def test_what_concerns_one_flow_only_may_differ(tmp_path: Path) -> None:
+    more = "    tasks: {max: 3}\n    record_producer: {linger.ms: 5}\n    sync: {topic_acls: true}\n"
+    assert len(expanded(tmp_path, x=CLUSTERS, y=FLOW, z=SECOND + more).flows) == 2
