@@ -1,0 +1,324 @@
+"""Flows + Jinja2 templates → desired connectors: flat string configs whose every key knows its origin.
+
+In: a Topology, a folder of templates (the user's outranks mm2mgr's own). Out: `Connector` values. No network.
+A template line reads `key = {{ value }}`; the line is the origin of literal text, the spec is the origin of what it inserts.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from itertools import groupby
+from pathlib import Path
+from typing import Any, Literal
+
+import jinja2
+
+from mm2mgr import defaults
+from mm2mgr.errors import TemplateError
+from mm2mgr.origins import Origin, Text
+from mm2mgr.spec.patterns import java_list, java_pattern
+from mm2mgr.topology import Flow, KafkaCluster, Topology
+
+Type = Literal["source", "checkpoint", "heartbeat"]
+
+CLASSES: dict[Type, str] = {
+    "source": "org.apache.kafka.connect.mirror.MirrorSourceConnector",
+    "checkpoint": "org.apache.kafka.connect.mirror.MirrorCheckpointConnector",
+    "heartbeat": "org.apache.kafka.connect.mirror.MirrorHeartbeatConnector",
+}
+OWNER_KEY = "mm2mgr.owner"
+FLOW_KEY = "mm2mgr.flow"
+
+_MARK = "\x01"  # around the number of an inserted value
+_LINE = "\x02"  # before the template line number at the end of a line
+_KEY_VALUE = re.compile(r"\s*([^\s=]+)\s*=\s*(.*?)\s*", re.DOTALL)
+
+
+@dataclass(frozen=True)
+class Connector:
+    """One desired connector. `config` is what Connect gets, `origins` has the same keys."""
+
+    name: str
+    type: Type
+    connect: str
+    pair: str
+    flows: tuple[str, ...]
+    config: Mapping[str, str] = field(repr=False)  # may hold secrets
+    origins: Mapping[str, Origin] = field(repr=False)
+
+
+def connector_name(pair_source: str, pair_target: str, type_: Type, flow: str = "") -> str:
+    """Return the connector's name. Offsets are stored under it: another name mirrors everything again."""
+    return ".".join(part for part in ("mm2", pair_source, pair_target, type_, flow) if part)
+
+
+def render(topology: Topology, templates: Path | None = None) -> tuple[Connector, ...]:
+    """Render every connector of the topology, by pair: heartbeat, sources, checkpoint (the order apply uses)."""
+    if templates is not None and not templates.is_dir():
+        raise TemplateError(
+            f"{templates}: no such folder", hint="give the folder that holds your *.properties.j2 files"
+        )
+    press = _Press(topology.owner, templates)
+    connectors: list[Connector] = []
+    for _, group in groupby(sorted(topology.flows, key=lambda flow: flow.pair), key=lambda flow: flow.pair):
+        connectors += press.pair(tuple(group))
+    _refuse_twins(connectors)
+    return tuple(connectors)
+
+
+def template_folders(own: Path | None) -> list[Path]:
+    """Return where templates are looked for: the user's folder, then the one inside the package (beside it in a checkout)."""
+    package = Path(__file__).parent
+    shipped = package / "templates"
+    return [*([own] if own else []), shipped if shipped.is_dir() else package.parent / "templates"]
+
+
+def _refuse_twins(connectors: Iterable[Connector]) -> None:
+    seen: dict[tuple[str, str], Connector] = {}
+    for connector in connectors:
+        other = seen.setdefault((connector.connect, connector.name), connector)
+        if other is not connector:
+            raise TemplateError(
+                f"two connectors would be named '{connector.name}' on Connect cluster '{connector.connect}': "
+                f"{other.pair} and {connector.pair}",
+                hint="aliases that hold dots can collide: rename one",
+            )
+
+
+class _Loader(jinja2.FileSystemLoader):
+    """Loads templates and marks the end of every `key = value` line with its file and line number."""
+
+    def get_source(self, environment: jinja2.Environment, template: str) -> tuple[str, str, Callable[[], bool]]:
+        source, path, fresh = super().get_source(environment, template)
+        lines = source.split("\n")
+        marked = [
+            f"{line}{_LINE}{template}:{number}{_LINE}" if re.match(r"\s*[\w.-]+\s*=", line) else line
+            for number, line in enumerate(lines, 1)
+        ]
+        return "\n".join(marked), path, fresh
+
+
+class _Press:
+    """Renders the connectors of one pair at a time."""
+
+    def __init__(self, owner: Text, templates: Path | None) -> None:
+        self.owner = owner
+        self.values: list[str] = []
+        self.environment = jinja2.Environment(  # noqa: S701  the output is a connector config, not HTML
+            loader=_Loader(template_folders(templates)),
+            undefined=jinja2.StrictUndefined,
+            trim_blocks=True,
+            lstrip_blocks=True,
+            keep_trailing_newline=True,
+            finalize=self.finalize,
+        )
+        self.environment.globals["settings"] = self.settings
+
+    # Jinja runs a plain finalize on constants when it compiles a template, where no connector is being written.
+    @jinja2.pass_eval_context
+    def finalize(self, _: object, value: Any) -> str:
+        return self.insert(value)
+
+    def insert(self, value: Any) -> str:
+        """Stand in for a value until the lines are read back: values may hold line ends, equals signs and blanks."""
+        if isinstance(value, _Lines):
+            return value
+        if isinstance(value, jinja2.Undefined):
+            return str(value)  # StrictUndefined raises with the name
+        self.values.append(value if isinstance(value, Text) else str(value))
+        return f"{_MARK}{len(self.values) - 1}{_MARK}"
+
+    def settings(self, prefix: str, block: Mapping[str, str]) -> _Lines:
+        """Write one `prefix + key = value` line for each setting of a block."""
+        return _Lines("\n".join(f"{prefix}{key} = {self.insert(value)}" for key, value in block.items()))
+
+    # --- the connectors of a pair -------------------------------------------------------------------------------------
+
+    def pair(self, flows: tuple[Flow, ...]) -> list[Connector]:
+        beating = [flow for flow in flows if flow.settings.heartbeats.enabled]
+        result = [self.heartbeat(flows, beating[0])] if beating else []
+        for flow in flows:
+            result.append(self.source(flow, carries_heartbeats=bool(beating) and flow is beating[0]))
+        checked = [flow for flow in flows if flow.settings.checkpoints.enabled and flow.settings.offset_syncs.enabled]
+        if checked:
+            result.append(self.checkpoint(tuple(checked)))
+        return result
+
+    def source(self, flow: Flow, *, carries_heartbeats: bool) -> Connector:
+        s = flow.settings
+        record_producer = {**_retarget(flow, flow.target), **flow.client("record_producer")}
+        syncs_on = flow.source if s.offset_syncs.location == "source" else flow.target
+        context = {
+            "tasks_max": flow.tasks.maximum,
+            "source": flow.source,
+            "target": flow.target,
+            "topics": flow.text(java_list(s.topics.include), "topics", "include"),
+            "topics_exclude": flow.text(_with(defaults.TOPICS_EXCLUDE, s.topics.exclude), "topics", "exclude"),
+            "refresh_seconds": _seconds(flow, s.refresh_interval, "refresh_interval"),
+            "sync_topic_configs": flow.text(s.sync.topic_configs, "sync", "topic_configs"),
+            "sync_topic_acls": flow.text(s.sync.topic_acls, "sync", "topic_acls"),
+            "exclude_properties": flow.text(
+                _with(defaults.PROPERTIES_EXCLUDE, s.sync.exclude_properties), "sync", "exclude_properties"
+            ),
+            "carries_heartbeats": Text(
+                "true" if carries_heartbeats else "false",
+                Origin("default", "mm2mgr: exactly one source connector of a pair carries its heartbeats"),
+            ),
+            "offset_syncs_enabled": flow.text(s.offset_syncs.enabled, "offset_syncs", "enabled"),
+            "offset_syncs_location": flow.text(s.offset_syncs.location, "offset_syncs", "location"),
+            "offset_syncs_replication_factor": syncs_on.replication_factor,
+            "record_producer": record_producer,
+            **{block: flow.client(block) for block in ("source_consumer", "source_admin", "target_admin")},
+            "offset_syncs_producer": flow.client("offset_syncs_producer"),
+            "connector": flow.client("source_connector"),
+        }
+        return self.connector("source", flow, (flow,), context)
+
+    def checkpoint(self, flows: tuple[Flow, ...]) -> Connector:
+        """One for the pair. Settings come from its first flow; the topics and groups of all its flows are taken together."""
+        first, s = flows[0], flows[0].settings
+        topics, topics_exclude = _together(
+            [(flow.settings.topics.include, flow.settings.topics.exclude) for flow in flows], defaults.TOPICS_EXCLUDE
+        )
+        groups, groups_exclude = _together(
+            [(f.settings.checkpoints.groups.include, f.settings.checkpoints.groups.exclude) for f in flows],
+            defaults.GROUPS_EXCLUDE,
+        )
+        every = min((flow for flow in flows), key=lambda flow: flow.settings.checkpoints.interval)
+        syncing = next((flow for flow in flows if flow.settings.checkpoints.group_offsets), first)
+        context = {
+            "tasks_max": Text("1", Origin("default", "mm2mgr: one task serves many groups")),
+            "source": first.source,
+            "target": first.target,
+            "topics": flows[0].text(topics, "topics", "include"),
+            "topics_exclude": flows[0].text(topics_exclude, "topics", "exclude"),
+            "groups": flows[0].text(groups, "checkpoints", "groups", "include"),
+            "groups_exclude": flows[0].text(groups_exclude, "checkpoints", "groups", "exclude"),
+            "refresh_seconds": _seconds(first, s.refresh_interval, "refresh_interval"),
+            "checkpoint_seconds": _seconds(every, every.settings.checkpoints.interval, "checkpoints", "interval"),
+            "group_offsets": syncing.text(syncing.settings.checkpoints.group_offsets, "checkpoints", "group_offsets"),
+            "offset_syncs_location": first.text(s.offset_syncs.location, "offset_syncs", "location"),
+            "record_producer": _retarget(first, first.target),
+            **{block: first.client(block) for block in ("source_admin", "target_admin", "target_consumer")},
+            "connector": first.client("checkpoint_connector"),
+        }
+        return self.connector("checkpoint", first, flows, context)
+
+    def heartbeat(self, flows: tuple[Flow, ...], flow: Flow) -> Connector:
+        every = flow.settings.heartbeats.interval
+        context = {
+            "tasks_max": Text("1", Origin("default", "mm2mgr: a heartbeat connector never has more")),
+            "source": flow.target,
+            "target": flow.source,
+            "heartbeat_seconds": _seconds(flow, every, "heartbeats", "interval"),
+            "record_producer": _retarget(flow, flow.source),
+            "target_admin": flow.client("source_admin"),
+            "connector": flow.client("heartbeat_connector"),
+        }
+        return self.connector("heartbeat", flow, flows, context)
+
+    def connector(self, type_: Type, flow: Flow, flows: tuple[Flow, ...], context: dict[str, Any]) -> Connector:
+        name = connector_name(flow.source.alias, flow.target.alias, type_, flow.name if type_ == "source" else "")
+        policy = flow.settings.replication_policy
+        context |= {
+            "name": Text(name, Origin("default", "mm2mgr: made from the aliases and the flow")),
+            "connector_class": CLASSES[type_],
+            "owner": self.owner,
+            "flows": Text(",".join(one.id for one in flows), Origin("default", "mm2mgr: the flows it serves")),
+            "policy": flow.text(defaults.POLICIES.get(policy, policy), "replication_policy"),
+            "separator": flow.text(flow.settings.separator, "separator"),
+        }
+        config, origins = self.printed(f"{type_}.properties.j2", context, name)
+        _refuse_changes(name, config, {"name": name, OWNER_KEY: str(self.owner)}, type_)
+        return Connector(name, type_, flow.connect.name, flow.pair, tuple(f.id for f in flows), config, origins)
+
+    def printed(self, template: str, context: dict[str, Any], name: str) -> tuple[dict[str, str], dict[str, Origin]]:
+        self.values.clear()
+        try:
+            text = self.environment.get_template(template).render(context)
+        except jinja2.TemplateSyntaxError as error:
+            raise TemplateError(f"{error.name or template}:{error.lineno}: {error.message}") from error
+        except jinja2.TemplateError as error:
+            raise TemplateError(f"{template}, connector '{name}': {type(error).__name__}: {error.message}") from error
+        except (
+            ArithmeticError,
+            AttributeError,
+            LookupError,
+            TypeError,
+            ValueError,
+        ) as error:  # from an expression in it
+            raise TemplateError(f"{template}, connector '{name}': {type(error).__name__}: {error}") from error
+        config: dict[str, str] = {}
+        origins: dict[str, Origin] = {}
+        for line in text.split("\n"):
+            where = re.search(rf"{_LINE}([^{_LINE}]*){_LINE}", line)
+            body = re.sub(rf"{_LINE}[^{_LINE}]*{_LINE}", "", line)
+            if not body.strip() or body.lstrip().startswith("#"):
+                continue
+            found = _KEY_VALUE.fullmatch(body)
+            at = where[1] if where else template
+            if not found:
+                raise TemplateError(f"{at}: not a `key = value` line: {body.strip()[:60]!r}")
+            key, value = found.groups()
+            if key in config:
+                raise TemplateError(
+                    f"{at}, connector '{name}': the key '{key}' is written twice",
+                    hint=f"it came from {origins[key]} already; remove it from the flow's *_connector block or from the template",
+                )
+            config[key], origins[key] = self.read_back(value, Origin("template", at))
+        return config, origins
+
+    def read_back(self, value: str, line: Origin) -> tuple[str, Origin]:
+        """Put the inserted values in; a line of several parts takes the origin of its first inserted one."""
+        numbers = [int(number) for number in re.findall(rf"{_MARK}(\d+){_MARK}", value)]
+        inserted = [self.values[number] for number in numbers]
+        origin = next((text.origin for text in inserted if isinstance(text, Text)), line)
+        return re.sub(rf"{_MARK}(\d+){_MARK}", lambda found: self.values[int(found[1])], value), origin
+
+
+class _Lines(str):
+    """Rendered `key = value` lines."""
+
+    __slots__ = ()
+
+
+def _refuse_changes(name: str, config: Mapping[str, str], needed: Mapping[str, str], type_: Type) -> None:
+    for key, value in needed.items():
+        if config.get(key) != value:
+            raise TemplateError(
+                f"{type_}.properties.j2, connector '{name}': the template must write {key} = {value}",
+                hint="ownership and names are how mm2mgr finds its connectors again",
+            )
+
+
+def _retarget(flow: Flow, records: KafkaCluster) -> dict[str, Text]:
+    """Return the producer overrides that send records to `records` (Connect's own producer goes to the workers' Kafka)."""
+    if flow.connect.kafka != records.alias:
+        # Whatever the workers' producer.security.protocol says would be inherited, so plain text is said too.
+        return {"security.protocol": Text("PLAINTEXT", Origin("default", "Kafka")), **records.client}
+    if flow.connect.model.producer_security == "connector":
+        return {key: value for key, value in records.client.items() if key != "bootstrap.servers"}
+    return {}
+
+
+def _seconds(flow: Flow, value: float, *path: str) -> Text:
+    return flow.text(max(1, round(value)), *path)
+
+
+def _with(always: Iterable[str], more: Iterable[str]) -> str:
+    return ",".join([*always, *map(java_pattern, more)])
+
+
+def _together(filters: list[tuple[list[str], list[str]]], always: Iterable[str]) -> tuple[str, str]:
+    """Join the filters of several flows: one flow's exclude must not take away what another includes."""
+    if len(filters) == 1:
+        return java_list(filters[0][0]), _with(always, filters[0][1])
+    parts = dict.fromkeys(
+        f"(?!(?:{'|'.join(map(java_pattern, exclude))})$)(?:{'|'.join(map(java_pattern, include))})"
+        if exclude
+        else "|".join(map(java_pattern, include))
+        for include, exclude in filters
+    )
+    return ",".join(parts), ",".join(always)
