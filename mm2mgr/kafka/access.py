@@ -1,0 +1,119 @@
+"""How mm2mgr itself reaches one Kafka cluster: settings in Java client keys, translated to librdkafka's.
+
+In go the keys that a Java client of that cluster would use, out comes the dict for a confluent-kafka client.
+It opens no connection and imports no client; what has no counterpart is an error with a way out, never a guess.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import NoReturn
+
+from mm2mgr.errors import KafkaError
+from mm2mgr.kafka.jaas import Login, parse_jaas
+from mm2mgr.kafka.placeholders import resolve
+
+_LOGIN_MODULES = {"PLAIN": "PlainLoginModule", "SCRAM-SHA-256": "ScramLoginModule", "SCRAM-SHA-512": "ScramLoginModule"}
+_PEM_BLOCK = re.compile(r"(-----BEGIN [A-Z0-9 ]+-----)(.*?)(-----END [A-Z0-9 ]+-----)", re.DOTALL)
+_HINT = (
+    "give the cluster an `access:` block for mm2mgr's own reads: PEM for certificates (ssl.truststore.type=PEM, "
+    "ssl.truststore.location=/path/ca.pem), PLAIN or SCRAM for logins"
+)
+
+
+@dataclass(frozen=True)
+class KafkaAccess:
+    """One cluster as mm2mgr reaches it; `security` holds Java client keys and may hold config-provider placeholders."""
+
+    alias: str
+    bootstrap_servers: str
+    security: Mapping[str, str] = field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        return f"KafkaAccess({self.alias!r}, {self.bootstrap_servers!r}, {len(self.security)} security settings hidden)"
+
+
+def librdkafka_config(access: KafkaAccess) -> dict[str, str]:
+    """Translate to librdkafka's keys; KafkaError where a store format or a login has no counterpart there.
+
+    Keys that decide neither who logs in nor whom we trust (cipher names, protocol lists) are left out.
+    """
+    settings = {key: resolve(access.alias, str(value)) for key, value in access.security.items()}
+    protocol = settings.get("security.protocol", "PLAINTEXT").upper()
+    config = {"bootstrap.servers": resolve(access.alias, access.bootstrap_servers), "security.protocol": protocol}
+    if protocol.startswith("SASL_"):
+        config |= _sasl(access.alias, settings)
+    if protocol.endswith("SSL"):
+        config |= _trust(access.alias, settings) | _identity(access.alias, settings) | _host_name_check(settings)
+    return config
+
+
+def _sasl(alias: str, settings: Mapping[str, str]) -> dict[str, str]:
+    mechanism = settings.get("sasl.mechanism", "GSSAPI").upper()
+    if mechanism not in _LOGIN_MODULES:
+        _refuse(alias, f"sasl.mechanism {mechanism} is one that mm2mgr cannot log in with")
+    login = _login(alias, settings.get("sasl.jaas.config", ""))
+    wanted = _LOGIN_MODULES[mechanism]
+    if login.module != wanted:
+        _refuse(alias, f"sasl.jaas.config names {login.module}, but sasl.mechanism {mechanism} needs {wanted}")
+    missing = [name for name in ("username", "password") if name not in login.options]
+    if missing:
+        _refuse(alias, f"sasl.jaas.config has no {' and no '.join(missing)}")
+    names = {"sasl.username": login.options["username"], "sasl.password": login.options["password"]}
+    return {"sasl.mechanism": mechanism, **names}
+
+
+def _login(alias: str, text: str) -> Login:
+    try:
+        return parse_jaas(text)
+    except ValueError as error:
+        raise KafkaError(f"{alias}: sasl.jaas.config cannot be read: {error}", hint=_HINT) from error
+
+
+def _trust(alias: str, settings: Mapping[str, str]) -> dict[str, str]:
+    inline, location = settings.get("ssl.truststore.certificates"), settings.get("ssl.truststore.location")
+    if not inline and not location:
+        return {}  # both sides then trust the machine's own certificate authorities
+    if (kind := _store_type(settings, "truststore")) != "PEM":
+        _refuse(alias, f"the truststore is {kind}, which librdkafka cannot read")
+    return {"ssl.ca.pem": _pem_lines(inline)} if inline else {"ssl.ca.location": str(location)}
+
+
+def _identity(alias: str, settings: Mapping[str, str]) -> dict[str, str]:
+    chain, key = settings.get("ssl.keystore.certificate.chain"), settings.get("ssl.keystore.key")
+    location, kind = settings.get("ssl.keystore.location"), _store_type(settings, "keystore")
+    password = {"ssl.key.password": settings["ssl.key.password"]} if settings.get("ssl.key.password") else {}
+    if not (chain or key or location):
+        return {}
+    if kind == "PKCS12" and location:
+        return {"ssl.keystore.location": location, "ssl.keystore.password": settings.get("ssl.keystore.password", "")}
+    if kind != "PEM":
+        _refuse(alias, f"the keystore is {kind}, which librdkafka cannot read")
+    if location:  # a PEM keystore of Kafka is one file with key and chain; librdkafka picks its part from either
+        return {"ssl.certificate.location": location, "ssl.key.location": location, **password}
+    if not (chain and key):
+        _refuse(alias, "ssl.keystore.certificate.chain and ssl.keystore.key belong together, and one is missing")
+    return {"ssl.certificate.pem": _pem_lines(str(chain)), "ssl.key.pem": _pem_lines(str(key)), **password}
+
+
+def _host_name_check(settings: Mapping[str, str]) -> dict[str, str]:
+    algorithm = settings.get("ssl.endpoint.identification.algorithm", "https")
+    return {"ssl.endpoint.identification.algorithm": algorithm.lower() or "none"}
+
+
+def _store_type(settings: Mapping[str, str], store: str) -> str:
+    return settings.get(f"ssl.{store}.type", "").upper() or "JKS (no type given)"
+
+
+def _pem_lines(text: str) -> str:
+    """Java accepts PEM with blanks for line breaks, OpenSSL does not: put them back."""
+    if "\n" in text.strip():
+        return text
+    blocks = ["\n".join([begin, *body.split(), end, ""]) for begin, body, end in _PEM_BLOCK.findall(text)]
+    return "".join(blocks) or text
+
+
+def _refuse(alias: str, what: str) -> NoReturn:
+    raise KafkaError(f"{alias}: {what}", hint=_HINT)

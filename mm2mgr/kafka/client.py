@@ -1,0 +1,195 @@
+"""One Kafka cluster through its admin API: who it is, its topics, their offsets, and topics created for a demo.
+
+In goes a KafkaAccess, out come values of this module; every failure is a KafkaError that names the alias.
+It never joins a group and never commits; records are read in `records`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import Future
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import islice
+from types import TracebackType
+from typing import Any
+
+import confluent_kafka
+from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec  # type: ignore[attr-defined]
+
+from mm2mgr.errors import KafkaError
+from mm2mgr.kafka.access import KafkaAccess
+from mm2mgr.kafka.failures import client_settings, is_silence
+from mm2mgr.kafka.offsets import Offsets, OffsetsRead
+from mm2mgr.partitions import TopicPartition
+
+_PARTITIONS_PER_REQUEST = 5_000
+_TOPICS_PER_REQUEST = 1_000
+_EARLIEST, _LATEST = OffsetSpec.earliest(), OffsetSpec.latest()  # type: ignore[no-untyped-call]
+_NO_TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAAA"  # what brokers before 2.8 answer: sixteen zero bytes
+
+
+@dataclass(frozen=True)
+class TopicInfo:
+    """One topic: number of partitions, its id (None before Kafka 2.8), and whether it belongs to Kafka itself."""
+
+    partitions: int
+    topic_id: str | None
+    internal: bool
+
+
+class Kafka:
+    """A connection to one cluster; use it in a `with` block.
+
+    `timeout_seconds` bounds every single call.
+    """
+
+    def __init__(self, access: KafkaAccess, timeout_seconds: float = 10.0) -> None:
+        self.access = access
+        self.timeout_seconds = timeout_seconds
+        settings, self._failures = client_settings(
+            access, {"socket.timeout.ms": max(1000, int(timeout_seconds * 1000))}
+        )
+        with self._told("the client's settings"):
+            self._admin = AdminClient(settings)
+
+    def __enter__(self) -> Kafka:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        del self._admin  # librdkafka closes its connections when the last reference goes
+
+    def cluster_id(self) -> str:
+        """Return the cluster's id, the one identity that survives renamed hosts."""
+        with self._told("reading the cluster id"):
+            described = self._result(self._admin.describe_cluster(request_timeout=self.timeout_seconds))
+            return str(described.cluster_id)
+
+    def topics(self) -> dict[str, TopicInfo]:
+        """Return every topic that this login may see."""
+        with self._told("listing topics"):
+            listed = self._admin.list_topics(timeout=self.timeout_seconds).topics
+            identities = self._identities(sorted(listed))
+        return {
+            name: TopicInfo(len(topic.partitions), *identities.get(name, (None, name.startswith("__"))))
+            for name, topic in listed.items()
+            if topic.partitions
+        }
+
+    def offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Offsets]:
+        """Return log start and end per partition; partitions that cannot be read are absent (see `read_offsets`)."""
+        return self.read_offsets(partitions).found
+
+    def read_offsets(self, partitions: Iterable[TopicPartition]) -> OffsetsRead:
+        """Return log start and end per partition, and the reason for each partition without them.
+
+        KafkaError only when no partition at all could be read because nothing answered.
+        """
+        wanted, read = iter(dict.fromkeys(partitions)), OffsetsRead({}, {})
+        while batch := list(islice(wanted, _PARTITIONS_PER_REQUEST)):
+            self._read_batch(batch, read)
+        if read.failed and not read.found and read.unanswered:
+            self._admin.poll(0)
+            raise self._failures.no_answer(self.timeout_seconds)
+        return read
+
+    def create_topics(self, wanted: Mapping[str, tuple[int, int, Mapping[str, str]]]) -> list[str]:
+        """Create topics given as name: (partitions, replication factor, configs); return the names that were new.
+
+        Returns when every partition can be read. A topic that exists already is left as it is.
+        """
+        new = [NewTopic(name, count, factor, config=dict(more)) for name, (count, factor, more) in wanted.items()]
+        created = []
+        for name, future in self._admin.create_topics(new, request_timeout=self.timeout_seconds).items() if new else []:
+            with self._told(f"creating topic {name}"):
+                if self._created(future):
+                    created.append(name)
+        self._wait_until_readable({name: count for name, (count, _, _) in wanted.items()})
+        return created
+
+    def _created(self, future: Future[None]) -> bool:
+        try:
+            self._result(future)
+        except confluent_kafka.KafkaException as error:
+            if error.args[0].code() == confluent_kafka.KafkaError.TOPIC_ALREADY_EXISTS:
+                return False
+            raise
+        return True
+
+    def _wait_until_readable(self, counts: Mapping[str, int]) -> None:
+        """Wait for metadata and then for the leaders: they are named a moment before they know their partition."""
+        deadline = time.monotonic() + self.timeout_seconds
+        while late := self._without_leaders(counts) or list(self.read_offsets(_partitions(counts)).failed):
+            if time.monotonic() > deadline:
+                raise KafkaError(f"{self.access.alias}: {late[0]} is created but not readable yet")
+            self._admin.poll(0.1)
+
+    def _without_leaders(self, counts: Mapping[str, int]) -> list[TopicPartition]:
+        # Listing also refreshes librdkafka's cache, which otherwise remembers a topic as unknown for 30 s.
+        with self._told("listing topics"):
+            topics = self._admin.list_topics(timeout=self.timeout_seconds).topics
+        led = {
+            TopicPartition(name, number)
+            for name, topic in topics.items()
+            for number, partition in topic.partitions.items()
+            if partition.leader >= 0
+        }
+        return [one for one in _partitions(counts) if one not in led]
+
+    def _identities(self, names: list[str]) -> dict[str, tuple[str | None, bool]]:
+        """Topic id and internal flag; a topic that cannot be described is left out, for its offsets still count."""
+        found: dict[str, tuple[str | None, bool]] = {}
+        for start in range(0, len(names), _TOPICS_PER_REQUEST):
+            batch = confluent_kafka.TopicCollection(names[start : start + _TOPICS_PER_REQUEST])
+            for name, future in self._admin.describe_topics(batch, request_timeout=self.timeout_seconds).items():
+                try:
+                    described = self._result(future)
+                except confluent_kafka.KafkaException:
+                    continue
+                topic_id = str(described.topic_id)
+                found[name] = (None if topic_id == _NO_TOPIC_ID else topic_id, bool(described.is_internal))
+        return found
+
+    def _read_batch(self, batch: list[TopicPartition], read: OffsetsRead) -> None:
+        starts = self._list_offsets(batch, _EARLIEST, read)
+        ends = self._list_offsets(list(starts), _LATEST, read)
+        read.found.update({one: Offsets(starts[one], end) for one, end in ends.items()})
+
+    def _list_offsets(
+        self, partitions: list[TopicPartition], spec: OffsetSpec, read: OffsetsRead
+    ) -> dict[TopicPartition, int]:
+        """Ask for one end of the log in bulk; partitions without an answer go to `read.failed`."""
+        offsets: dict[TopicPartition, int] = {}
+        asked = {confluent_kafka.TopicPartition(*one): spec for one in partitions}
+        answers = self._admin.list_offsets(asked, request_timeout=self.timeout_seconds) if asked else {}
+        for key, future in answers.items():
+            partition = TopicPartition(key.topic, key.partition)
+            try:
+                offsets[partition] = self._result(future).offset
+            except confluent_kafka.KafkaException as error:
+                read.failed[partition] = self._failures.cut(error.args[0].str())
+                read.unanswered |= is_silence(error.args[0])
+            except TimeoutError:
+                read.failed[partition] = "no answer in time"
+                read.unanswered = True
+        return offsets
+
+    def _result(self, future: Future[Any]) -> Any:
+        # librdkafka ends every request by itself; the extra second only guards against a lost callback.
+        return future.result(timeout=self.timeout_seconds + 1)
+
+    @contextmanager
+    def _told(self, doing: str) -> Iterator[None]:
+        try:
+            yield
+        except (confluent_kafka.KafkaException, TimeoutError, ValueError) as error:
+            if hasattr(self, "_admin"):
+                self._admin.poll(0)  # delivers the background error that explains a time-out
+            raise self._failures.error(error, doing, self.timeout_seconds) from error
+
+
+def _partitions(counts: Mapping[str, int]) -> list[TopicPartition]:
+    return [TopicPartition(name, number) for name, count in counts.items() for number in range(count)]

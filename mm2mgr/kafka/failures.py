@@ -1,0 +1,97 @@
+"""What librdkafka reports, turned into sentences that name the cluster.
+
+In go its exceptions and the background errors of a client, out come KafkaErrors without secrets.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import confluent_kafka
+
+from mm2mgr.errors import KafkaError
+from mm2mgr.kafka.access import KafkaAccess, librdkafka_config
+
+_NO_ANSWER = {
+    confluent_kafka.KafkaError._TRANSPORT,
+    confluent_kafka.KafkaError._TIMED_OUT,
+    confluent_kafka.KafkaError._ALL_BROKERS_DOWN,
+    confluent_kafka.KafkaError._RESOLVE,
+}
+_LOGIN = {
+    confluent_kafka.KafkaError._AUTHENTICATION,
+    confluent_kafka.KafkaError._SSL,
+    confluent_kafka.KafkaError.SASL_AUTHENTICATION_FAILED,
+}
+_SECRET_KEYS = ("sasl.password", "ssl.key.password", "ssl.keystore.password", "ssl.key.pem")
+_LONGEST_REASON = 300
+
+# librdkafka prints to stderr unless it has a logger; its errors reach the user through `Failures` instead.
+_silent = logging.getLogger("mm2mgr.kafka.librdkafka")
+_silent.addHandler(logging.NullHandler())
+_silent.propagate = False
+
+
+@dataclass
+class Failures:
+    """The last telling background error of one client, and the way to name it."""
+
+    access: KafkaAccess
+    secrets: tuple[str, ...] = field(default=(), repr=False)
+    last: confluent_kafka.KafkaError | None = None
+
+    def note(self, error: confluent_kafka.KafkaError) -> None:
+        """Keep a background error; a refused login stays, because `all brokers down` follows it and says less."""
+        if self.last is None or self.last.code() not in _LOGIN:
+            self.last = error
+
+    def error(self, cause: BaseException, doing: str, timeout_seconds: float) -> KafkaError:
+        """Build the KafkaError for a failed call: no answer, a refused login, or the broker's own words."""
+        reported = cause.args[0] if isinstance(cause, confluent_kafka.KafkaException) and cause.args else None
+        code = reported.code() if isinstance(reported, confluent_kafka.KafkaError) else None
+        if code in _NO_ANSWER or isinstance(cause, TimeoutError):
+            return self.no_answer(timeout_seconds)
+        reason = reported.str() if isinstance(reported, confluent_kafka.KafkaError) else str(reported or cause)
+        return KafkaError(f"{self.access.alias}: {doing} failed: {self.cut(reason)}", hint=_hint(code))
+
+    def no_answer(self, timeout_seconds: float) -> KafkaError:
+        """Say that nothing answered in time, with the refused login or connection that explains it."""
+        why = f": {self.cut(self.last.str())}" if self.last is not None else ""
+        refused = self.last is not None and self.last.code() in _LOGIN
+        servers, alias = self.access.bootstrap_servers, self.access.alias
+        told = f"{alias}: no broker of {servers} answered within {timeout_seconds:g} s{why}"
+        return KafkaError(told, hint=_hint(self.last.code() if refused and self.last else None))
+
+    def cut(self, text: str) -> str:
+        """Shorten a library's text and blank every secret of this client in it."""
+        for secret in self.secrets:
+            text = text.replace(secret, "***")
+        flat = " ".join(text.split())
+        return flat if len(flat) <= _LONGEST_REASON else flat[:_LONGEST_REASON] + "…"
+
+
+def client_settings(access: KafkaAccess, extra: Mapping[str, Any]) -> tuple[dict[str, Any], Failures]:
+    """Return the settings of one silent client, and where its background errors are kept."""
+    config = librdkafka_config(access)
+    failures = Failures(access, tuple(config[key] for key in _SECRET_KEYS if config.get(key)))
+    quiet = {"logger": _silent, "log_level": 0, "error_cb": failures.note, "client.id": "mm2mgr"}
+    return {**config, **quiet, **extra}, failures
+
+
+def is_silence(error: confluent_kafka.KafkaError) -> bool:
+    """Tell whether an error means that no broker answered, as against a broker that said no."""
+    return error.code() in _NO_ANSWER
+
+
+def _hint(code: int | None) -> str:
+    if code in _LOGIN:
+        return "check security.protocol, the login and the truststore of this cluster; mm2mgr reads with them itself"
+    if code in (
+        confluent_kafka.KafkaError.TOPIC_AUTHORIZATION_FAILED,
+        confluent_kafka.KafkaError.CLUSTER_AUTHORIZATION_FAILED,
+    ):
+        return "this login needs Describe and Read on the topics that mm2mgr looks at"
+    return "check bootstrap servers and network from this machine; an `access:` block can name other listeners"

@@ -1,0 +1,170 @@
+"""One real broker with an open, a password and a TLS listener: what the mock brokers cannot show."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import trustme
+from confluent_kafka.admin import AdminClient
+from cryptography.hazmat.primitives import serialization
+
+from mm2mgr.errors import KafkaError
+from mm2mgr.kafka.access import KafkaAccess
+from mm2mgr.kafka.client import Kafka
+from mm2mgr.kafka.offsets import Offsets
+from mm2mgr.kafka.producer import Producer
+from mm2mgr.kafka.records import mean_record_bytes, read
+from mm2mgr.partitions import TopicPartition
+from mm2mgr.samples.offsets import poll
+from mm2mgr.sandbox.broker import Broker
+
+pytestmark = pytest.mark.live
+PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
+
+
+@pytest.fixture(scope="module")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("certificates")
+    authority = trustme.CA()
+    authority.cert_pem.write_to_path(directory / "ca.pem")
+    for name, host in (("broker", "127.0.0.1"), ("client", "client.example")):
+        identity = authority.issue_cert(host)
+        chain = b"".join(pem.bytes() for pem in identity.cert_chain_pems)
+        (directory / f"{name}.pem").write_bytes(_pkcs8(identity.private_key_pem.bytes()) + chain)
+    trustme.CA().cert_pem.write_to_path(directory / "stranger.pem")
+    return directory
+
+
+def _pkcs8(pem: bytes) -> bytes:
+    """Rewrite a key in the only form that Kafka reads."""
+    key = serialization.load_pem_private_key(pem, password=None)
+    return key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+
+
+@pytest.fixture(scope="module")
+def broker(certificates: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    properties = {
+        "sasl.enabled.mechanisms": "PLAIN",
+        "listener.name.password.plain.sasl.jaas.config": f'{PLAIN} required user_alice="right pass";',
+        "listener.name.tls.ssl.keystore.type": "PEM",
+        "listener.name.tls.ssl.keystore.location": str(certificates / "broker.pem"),
+        "listener.name.tls.ssl.truststore.type": "PEM",
+        "listener.name.tls.ssl.truststore.location": str(certificates / "ca.pem"),
+        "listener.name.tls.ssl.client.auth": "required",
+    }
+    listeners = {"PLAINTEXT": "PLAINTEXT", "PASSWORD": "SASL_PLAINTEXT", "TLS": "SSL"}
+    with Broker("dc1", tmp_path_factory.mktemp("dc1"), properties, listeners=listeners) as running:
+        yield running
+
+
+@pytest.fixture
+def access(broker: Broker) -> KafkaAccess:
+    return KafkaAccess("dc1", broker.bootstrap_servers)
+
+
+def login(broker: Broker, password: str) -> KafkaAccess:
+    jaas = f'{PLAIN} required username="alice" password="{password}";'
+    security = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN", "sasl.jaas.config": jaas}
+    return KafkaAccess("dc1", broker.bootstrap("PASSWORD"), security)
+
+
+def tls(broker: Broker, certificates: Path, trusted: str) -> KafkaAccess:
+    security = {
+        "security.protocol": "SSL",
+        "ssl.truststore.type": "PEM",
+        "ssl.truststore.location": str(certificates / trusted),
+        "ssl.keystore.type": "PEM",
+        "ssl.keystore.location": str(certificates / "client.pem"),
+    }
+    return KafkaAccess("dc1", broker.bootstrap("TLS"), security)
+
+
+def delete(access: KafkaAccess, topic: str) -> None:
+    admin = AdminClient({"bootstrap.servers": access.bootstrap_servers})
+    admin.delete_topics([topic])[topic].result(10)
+    deadline = time.monotonic() + 10
+    while topic in admin.list_topics(timeout=5).topics:
+        assert time.monotonic() < deadline, "the topic is still there"
+
+
+def test_topics_are_created_once_and_described(access: KafkaAccess) -> None:
+    with Kafka(access) as kafka:
+        assert kafka.create_topics({"made": (3, 1, {"retention.ms": "7200000"})}) == ["made"]
+        assert kafka.create_topics({"made": (3, 1, {}), "more": (1, 1, {})}) == ["more"]
+        made = kafka.topics()["made"]
+        assert (made.partitions, made.internal) == (3, False)
+        assert made.topic_id
+        assert len(kafka.cluster_id()) == 22
+
+
+def test_a_refused_topic_names_the_topic_and_the_reason(access: KafkaAccess) -> None:
+    with Kafka(access) as kafka, pytest.raises(KafkaError, match=r"dc1: creating topic wide failed.*eplication"):
+        kafka.create_topics({"wide": (1, 3, {})})
+
+
+def test_records_written_are_the_records_read_and_sized(access: KafkaAccess) -> None:
+    partition = TopicPartition("written", 1)
+    with Kafka(access) as kafka:
+        kafka.create_topics({"written": (2, 1, {})})
+        with Producer(access) as producer:
+            for number in range(100):
+                producer.send(partition, b"%03d" % number, key=b"key", timestamp_ms=1_700_000_000_000 + number)
+        offsets = kafka.offsets([partition])
+    assert offsets == {partition: Offsets(0, 100)}
+    assert mean_record_bytes(access, offsets) == {partition: 6.0}
+    records = list(read(access, [partition]))
+    assert [record.value for record in records] == [b"%03d" % number for number in range(100)]
+    assert records[7].timestamp_ms == 1_700_000_000_007
+
+
+def test_a_topic_deleted_between_listing_and_reading_is_reported(access: KafkaAccess) -> None:
+    partition, kept = TopicPartition("short-lived", 0), TopicPartition("kept", 0)
+    with Kafka(access, timeout_seconds=5) as kafka:
+        kafka.create_topics({"short-lived": (1, 1, {}), "kept": (1, 1, {})})
+        before = kafka.topics()["short-lived"].topic_id
+        assert set(kafka.offsets([partition, kept])) == {partition, kept}
+        delete(access, "short-lived")
+        deadline = time.monotonic() + 10
+        while partition in (answer := kafka.read_offsets([partition, kept])).found:
+            assert time.monotonic() < deadline, "the old leader still answers"  # it does so for a moment
+        assert set(answer.found) == {kept}
+        assert set(answer.failed) == {partition}
+        kafka.create_topics({"short-lived": (1, 1, {})})
+        assert kafka.topics()["short-lived"].topic_id != before
+
+
+def test_a_poll_samples_every_partition_but_not_kafkas_own(access: KafkaAccess) -> None:
+    with Kafka(access) as kafka:
+        kafka.create_topics({"polled": (4, 1, {})})
+        samples = poll(kafka, lambda topic: topic == "polled").samples
+    assert [(s.cluster, s.topic, s.partition, s.end_offset) for s in samples] == [
+        ("dc1", "polled", n, 0) for n in range(4)
+    ]
+    assert all(sample.topic_id for sample in samples)
+    assert abs(samples[0].time_ms - time.time() * 1000) < 60_000
+
+
+def test_a_password_login_works_and_a_wrong_one_is_told_without_it(broker: Broker) -> None:
+    with Kafka(login(broker, "right pass"), timeout_seconds=5) as kafka:
+        assert kafka.cluster_id()
+    with Kafka(login(broker, "wrong pass"), timeout_seconds=2) as kafka, pytest.raises(KafkaError) as caught:
+        kafka.topics()
+    assert "uthentication" in caught.value.message
+    assert "login" in str(caught.value.hint)
+    assert "wrong pass" not in caught.value.message
+
+
+def test_mutual_tls_works_and_an_unknown_authority_is_told(broker: Broker, certificates: Path) -> None:
+    with Kafka(tls(broker, certificates, "ca.pem"), timeout_seconds=5) as kafka:
+        assert kafka.cluster_id()
+    with (
+        Kafka(tls(broker, certificates, "stranger.pem"), timeout_seconds=2) as kafka,
+        pytest.raises(KafkaError) as caught,
+    ):
+        kafka.topics()
+    assert "certificate verify failed" in caught.value.message
