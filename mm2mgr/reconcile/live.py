@@ -1,0 +1,65 @@
+"""Reads what Connect clusters run, all of them at once, one request each. In: connectors wanted. Out: a Plan.
+
+Credentials of a Connect cluster are resolved here, on their way to the client, and kept nowhere.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from mm2mgr.connect.client import Connect
+from mm2mgr.connect.target import BasicAuth, BearerAuth, ConnectTarget, Tls
+from mm2mgr.errors import Mm2mgrError
+from mm2mgr.kafka.placeholders import resolve
+from mm2mgr.reconcile.plan import ClusterPlan, Plan, plan_cluster
+from mm2mgr.render import Connector
+from mm2mgr.topology import ConnectCluster, Topology
+
+
+def target_of(connect: ConnectCluster) -> ConnectTarget:
+    """Return where a declared Connect cluster is, with its credentials resolved on this machine."""
+    model = connect.model
+    auth: BasicAuth | BearerAuth | None = None
+    if model.auth and model.auth.basic:
+        basic = model.auth.basic
+        auth = BasicAuth(resolve(connect.name, basic.username), resolve(connect.name, basic.password))
+    elif model.auth and model.auth.bearer:
+        auth = BearerAuth(resolve(connect.name, model.auth.bearer))
+    tls = Tls(_path(model.tls.ca), _path(model.tls.certificate), _path(model.tls.key)) if model.tls else None
+    return ConnectTarget(connect.name, tuple(model.url), auth, tls)
+
+
+def _path(text: str | None) -> Path | None:
+    return Path(text) if text else None
+
+
+async def make_plan(
+    topology: Topology,
+    connectors: Sequence[Connector],
+    *,
+    prune: bool = False,
+    only: Iterable[str] | None = None,
+    deadline_seconds: float = 30.0,
+) -> Plan:
+    """Read every Connect cluster concurrently and compare. `only` limits the plan to connectors that serve these flow ids.
+
+    A cluster that cannot be read is in the plan with its error; the others are planned all the same.
+    """
+    chosen = None if only is None else set(only)
+    wanted = [c for c in connectors if chosen is None or chosen & set(c.flows)]
+    names = list(topology.connects) if chosen is None else sorted({c.connect for c in wanted})
+
+    async def part(name: str) -> ClusterPlan:
+        desired = [connector for connector in wanted if connector.connect == name]
+        try:
+            async with Connect(target_of(topology.connects[name]), deadline_seconds=deadline_seconds) as client:
+                live = {each: info.config for each, info in (await client.infos()).items()}
+        except Mm2mgrError as error:
+            return ClusterPlan(name, error=error.message, hint=error.hint)
+        if chosen is not None:  # what is left over shows only in the plan of the whole tree
+            live = {each: config for each, config in live.items() if any(c.name == each for c in desired)}
+        return plan_cluster(topology.owner, name, desired, live, prune=prune and chosen is None)
+
+    return Plan(topology.owner, tuple(await asyncio.gather(*map(part, names))), prune)

@@ -1,0 +1,167 @@
+"""The plan as a value: what would be created, updated and deleted, key by key. Pure: desired and live in, a Plan out.
+
+A Connect cluster whose live state could not be read has an error and no changes: a failed read never becomes a create.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from mm2mgr.render import OWNER_KEY, Connector
+from mm2mgr.secrets import mask
+
+Action = Literal["create", "update", "delete", "no-op", "blocked"]
+_ORDER: dict[str, int] = {"heartbeat": 0, "source": 1, "checkpoint": 2}
+
+
+@dataclass(frozen=True)
+class KeyChange:
+    """One key of one connector: None before means added, None after means removed."""
+
+    key: str
+    before: str | None = field(repr=False)  # may be secrets
+    after: str | None = field(repr=False)
+
+    @property
+    def kind(self) -> Literal["add", "change", "remove"]:
+        if self.before is None:
+            return "add"
+        return "remove" if self.after is None else "change"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the change with secrets masked."""
+        shown = {
+            name: None if v is None else mask(self.key, v)
+            for name, v in (("before", self.before), ("after", self.after))
+        }
+        return {"key": self.key, "kind": self.kind, **shown}
+
+
+@dataclass(frozen=True)
+class Change:
+    """What happens to one connector. `config` is what would be written; None for delete, no-op and blocked."""
+
+    connect: str
+    connector: str
+    type: str
+    action: Action
+    flows: tuple[str, ...] = ()
+    keys: tuple[KeyChange, ...] = ()
+    reason: str = ""
+    config: Mapping[str, str] | None = field(default=None, repr=False)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the change as JSON-ready values, secrets masked."""
+        return {
+            "connector": self.connector,
+            "type": self.type,
+            "action": self.action,
+            "flows": list(self.flows),
+            "reason": self.reason,
+            "keys": [key.to_dict() for key in self.keys],
+        }
+
+
+@dataclass(frozen=True)
+class ClusterPlan:
+    """The plan of one Connect cluster; `error` when its live state is unknown (then there are no changes)."""
+
+    connect: str
+    changes: tuple[Change, ...] = ()
+    left_over: tuple[str, ...] = ()
+    unowned: int = 0
+    error: str | None = None
+    hint: str | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "connect": self.connect,
+            "error": self.error,
+            "hint": self.hint,
+            "changes": [change.to_dict() for change in self.changes],
+            "left_over": list(self.left_over),
+            "unowned": self.unowned,
+        }
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The plan of the whole estate, one part per Connect cluster."""
+
+    owner: str
+    clusters: tuple[ClusterPlan, ...]
+    prune: bool = False
+
+    @property
+    def changes(self) -> tuple[Change, ...]:
+        return tuple(change for cluster in self.clusters for change in cluster.changes)
+
+    @property
+    def writes(self) -> tuple[Change, ...]:
+        return tuple(change for change in self.changes if change.action in {"create", "update", "delete"})
+
+    @property
+    def failed(self) -> bool:
+        """True when a cluster could not be read or a connector's name is taken by somebody else."""
+        return any(cluster.error for cluster in self.clusters) or any(c.action == "blocked" for c in self.changes)
+
+    def counts(self) -> dict[str, int]:
+        """Return how many connectors each action concerns."""
+        counts = {"create": 0, "update": 0, "delete": 0, "no-op": 0, "blocked": 0}
+        for change in self.changes:
+            counts[change.action] += 1
+        return counts
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return everything people and machines may see; text, JSON and plan files are made from this."""
+        return {
+            "owner": self.owner,
+            "prune": self.prune,
+            "counts": self.counts(),
+            "clusters": [cluster.to_dict() for cluster in self.clusters],
+        }
+
+
+def diff(before: Mapping[str, str], after: Mapping[str, str]) -> tuple[KeyChange, ...]:
+    """Return the differing keys in order of their names. Values compare as strings, as Connect stores them."""
+    return tuple(
+        KeyChange(key, before.get(key), after.get(key))
+        for key in sorted(before.keys() | after.keys())
+        if before.get(key) != after.get(key)
+    )
+
+
+def plan_cluster(
+    owner: str, connect: str, desired: Iterable[Connector], live: Mapping[str, Mapping[str, str]], *, prune: bool
+) -> ClusterPlan:
+    """Compare what one Connect cluster should run with the configs it has (name → config)."""
+    wanted = sorted(desired, key=lambda connector: (connector.pair, _ORDER[connector.type], connector.name))
+    changes = [_compare(owner, connect, connector, live.get(connector.name)) for connector in wanted]
+    names = {connector.name for connector in wanted}
+    left_over = sorted(name for name, config in live.items() if config.get(OWNER_KEY) == owner and name not in names)
+    if prune:
+        changes += [_delete(connect, name, live[name]) for name in left_over]
+    unowned = sum(1 for config in live.values() if config.get(OWNER_KEY) != owner)
+    return ClusterPlan(connect, tuple(changes), () if prune else tuple(left_over), unowned)
+
+
+def _compare(owner: str, connect: str, desired: Connector, live: Mapping[str, str] | None) -> Change:
+    def change(action: Action, keys: Sequence[KeyChange] = (), reason: str = "") -> Change:
+        config = desired.config if action in {"create", "update"} else None
+        return Change(connect, desired.name, desired.type, action, desired.flows, tuple(keys), reason, config)
+
+    if live is None:
+        return change("create", diff({}, desired.config))
+    holder = live.get(OWNER_KEY)
+    if holder != owner:
+        whose = f"belongs to owner '{holder}'" if holder else "carries no owner mark"
+        return change("blocked", reason=f"a connector of this name exists and {whose}; mm2mgr does not touch it")
+    keys = diff(live, desired.config)
+    return change("update", keys) if keys else change("no-op")
+
+
+def _delete(connect: str, name: str, config: Mapping[str, str]) -> Change:
+    kind = config.get("connector.class", "").rsplit(".Mirror", 1)[-1].removesuffix("Connector").lower()
+    return Change(connect, name, kind, "delete", keys=diff(config, {}), reason="no longer declared")

@@ -1,0 +1,121 @@
+"""A reviewed plan on disk. In: a Plan. Out: JSON without secrets; and later the check that it still says what apply would do.
+
+The file holds no secret and is not executed: apply makes the plan anew from tree and live state and refuses if it differs.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from mm2mgr.errors import Mm2mgrError, StalePlan
+from mm2mgr.reconcile.plan import Plan
+
+FORMAT = 1
+
+
+@dataclass(frozen=True)
+class PlanFile:
+    """What a plan file says: the tree it was made from, how, and the plan itself as JSON-ready values."""
+
+    clusters: tuple[str, ...]
+    templates: str | None
+    only: tuple[str, ...] | None
+    plan: dict[str, Any]
+
+
+def write_plan(
+    path: Path, plan: Plan, clusters: Sequence[str], templates: str | None, only: Sequence[str] | None
+) -> None:
+    """Write the plan so that the file is either whole or not there."""
+    document = {
+        "mm2mgr-plan": FORMAT,
+        "clusters": list(clusters),
+        "templates": templates,
+        "only": None if only is None else list(only),
+        "plan": plan.to_dict(),
+    }
+    partial = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        partial.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+        partial.replace(path)
+    except OSError as error:
+        partial.unlink(missing_ok=True)
+        raise Mm2mgrError(f"{path}: the plan could not be written: {error.strerror}") from error
+
+
+def read_plan(path: Path) -> PlanFile:
+    """Read a plan file; Mm2mgrError when it is not one."""
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise Mm2mgrError(f"{path}: cannot be read: {error.strerror}") from error
+    except ValueError as error:
+        raise Mm2mgrError(f"{path}: not a plan file: {error}", hint="make one with mm2mgr plan --out FILE") from error
+    if (
+        not isinstance(document, dict)
+        or document.get("mm2mgr-plan") != FORMAT
+        or not isinstance(document.get("plan"), dict)
+    ):
+        raise Mm2mgrError(f"{path}: not a plan file of format {FORMAT}", hint="make one with mm2mgr plan --out FILE")
+    try:
+        return _parsed(document)
+    except (KeyError, TypeError) as error:
+        raise Mm2mgrError(f"{path}: this plan file is damaged", hint="make one with mm2mgr plan --out FILE") from error
+
+
+def _parsed(document: dict[str, Any]) -> PlanFile:
+    only, plan = document["only"], document["plan"]
+    names = [cluster["connect"] for cluster in plan["clusters"]] + [
+        str(cluster["error"]) for cluster in plan["clusters"]
+    ]
+    names += [change[key] for one in plan["clusters"] for change in one["changes"] for key in ("connector", "action")]
+    if not all(isinstance(name, str) for name in names):
+        raise TypeError("a name that is no text")
+    return PlanFile(
+        tuple(str(path) for path in document["clusters"]),
+        document["templates"],
+        None if only is None else tuple(str(flow) for flow in only),
+        plan,
+    )
+
+
+def refuse_stale(reviewed: dict[str, Any], now: Plan) -> None:
+    """Raise StalePlan, naming the first differences, unless `now` says exactly what was reviewed."""
+    differences = list(_differences(reviewed, now.to_dict()))
+    if differences:
+        shown = "; ".join(differences[:5]) + (f"; and {len(differences) - 5} more" if len(differences) > 5 else "")
+        raise StalePlan(f"the plan is stale: {shown}", hint="make and review a new one: mm2mgr plan --out FILE")
+
+
+def _differences(before: dict[str, Any], after: dict[str, Any]) -> Iterator[str]:
+    if (before.get("owner"), before.get("prune")) != (after["owner"], after["prune"]):
+        yield "owner or --prune is another one"
+    old = {cluster["connect"]: cluster for cluster in before.get("clusters", [])}
+    new = {cluster["connect"]: cluster for cluster in after["clusters"]}
+    for name in sorted(old.keys() | new.keys()):
+        if name not in old or name not in new:
+            yield f"Connect cluster '{name}' is in only one of the two"
+        elif new[name]["error"] != old[name]["error"]:
+            yield f"Connect cluster '{name}' {'cannot be read now' if new[name]['error'] else 'can be read now'}"
+        else:
+            yield from _changed(name, old[name], new[name])
+
+
+def _changed(name: str, old: dict[str, Any], new: dict[str, Any]) -> Iterator[str]:
+    before = {change["connector"]: change for change in old["changes"]}
+    after = {change["connector"]: change for change in new["changes"]}
+    for connector in sorted(before.keys() | after.keys()):
+        was, now = before.get(connector), after.get(connector)
+        if was == now:
+            continue
+        actions = f"{was['action'] if was else 'absent'}, now {now['action'] if now else 'absent'}"
+        yield (
+            f"{name}/{connector}: reviewed as {actions}"
+            if not (was and now and was["action"] == now["action"])
+            else f"{name}/{connector}: other keys would change than reviewed"
+        )

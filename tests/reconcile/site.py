@@ -1,0 +1,84 @@
+"""A small estate whose two Connect clusters are fakes behind real sockets, and what a session with it looks like."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from mm2mgr.expand import expand
+from mm2mgr.reconcile.apply import Result, apply_plan
+from mm2mgr.reconcile.live import make_plan
+from mm2mgr.reconcile.plan import Plan
+from mm2mgr.render import Connector, render
+from mm2mgr.spec.loader import load
+from mm2mgr.topology import Topology
+from tests.fake_connect import FakeConnect, serving
+from tests.spec.trees import write
+
+FLOWS = """\
+flows:
+  logs: {sources: [a], targets: [east, west], topics: {include: ["logs[.].*"]}}
+  orders: {sources: [a], targets: [east], topics: {include: [orders]}}
+"""
+# What FLOWS comes to: on east two source connectors share a heartbeat and a checkpoint connector.
+ON_EAST = [f"mm2.a.east.{name}" for name in ("heartbeat", "source.logs", "source.orders", "checkpoint")]
+ON_WEST = [f"mm2.a.west.{name}" for name in ("heartbeat", "source.logs", "checkpoint")]
+
+
+@dataclass
+class Site:
+    folder: Path
+    urls: dict[str, str]
+    fakes: dict[str, FakeConnect] = field(default_factory=dict)
+    owner: str = "team"
+
+    @property
+    def east(self) -> FakeConnect:
+        return self.fakes["east"]
+
+    @property
+    def west(self) -> FakeConnect:
+        return self.fakes["west"]
+
+    def declare(self, flows: str = FLOWS) -> tuple[Topology, tuple[Connector, ...]]:
+        lines = [f"owner: {self.owner}", "clusters:"]
+        lines += [f"  {alias}: {{bootstrap_servers: ['{alias}:9092']}}" for alias in ("a", "east", "west")]
+        lines += ["connect:", *(f"  {name}: {{url: '{url}', kafka: {name}}}" for name, url in self.urls.items())]
+        topology = expand(load([write(self.folder, x="\n".join(lines) + "\n" + flows)]))
+        return topology, render(topology)
+
+    def plan(self, flows: str = FLOWS, **options: Any) -> Plan:
+        return asyncio.run(make_plan(*self.declare(flows), **({"deadline_seconds": 2.0} | options)))
+
+    def apply(self, plan: Plan, flows: str = FLOWS, **options: Any) -> list[Result]:
+        return asyncio.run(apply_plan(self.declare(flows)[0], plan, **({"deadline_seconds": 2.0} | options)))
+
+    def converge(self, flows: str = FLOWS, **options: Any) -> list[Result]:
+        return self.apply(self.plan(flows, **options), flows)
+
+    def names(self, cluster: str) -> list[str]:
+        return sorted(self.fakes[cluster].connectors)
+
+    def forget(self) -> None:
+        """Forget what was requested so far."""
+        for fake in self.fakes.values():
+            fake.requests.clear()
+
+
+@contextmanager
+def running(folder: Path) -> Iterator[Site]:
+    east, west = FakeConnect(), FakeConnect()
+    with serving(east) as east_url, serving(west) as west_url:
+        yield Site(folder, {"east": east_url, "west": west_url}, {"east": east, "west": west})
+
+
+def actions(plan: Plan) -> dict[str, str]:
+    return {change.connector: change.action for change in plan.changes}
+
+
+def errors(results: list[Result]) -> dict[str, str]:
+    return {result.connector: result.error for result in results if result.error}

@@ -1,0 +1,100 @@
+"""Reading live state over real sockets: one request a cluster, and a failed read is never taken for an empty cluster."""
+
+from __future__ import annotations
+
+import pytest
+
+from mm2mgr.errors import Mm2mgrError
+from mm2mgr.reconcile.live import target_of
+from tests.reconcile.site import FLOWS, ON_EAST, ON_WEST, Site, actions
+
+
+def test_a_plan_costs_one_request_a_cluster_however_many_connectors(site: Site) -> None:
+    site.converge()
+    site.forget()
+    plan = site.plan()
+    assert set(actions(plan).values()) == {"no-op"}
+    for fake in site.fakes.values():
+        assert [(request.method, request.path, request.query) for request in fake.requests] == [
+            ("GET", "/connectors", "expand=info")
+        ]
+
+
+def test_what_would_be_created_where(site: Site) -> None:
+    plan = site.plan()
+    assert [(part.connect, [change.connector for change in part.changes]) for part in plan.clusters] == [
+        ("east", ON_EAST),
+        ("west", ON_WEST),
+    ]
+    assert set(actions(plan).values()) == {"create"}
+    assert not plan.failed
+
+
+@pytest.mark.parametrize("status", [401, 403, 500])
+def test_a_cluster_that_cannot_be_read_gets_no_create_and_the_other_is_planned(site: Site, status: int) -> None:
+    site.east.fail_next("GET", "/connectors", status, times=1000)
+    plan = site.plan()
+    east, west = plan.clusters
+    assert east.error
+    assert "'east'" in east.error
+    assert east.hint
+    assert east.changes == ()
+    assert [change.action for change in west.changes] == ["create"] * len(ON_WEST)
+    assert plan.failed
+    assert plan.to_dict()["clusters"][0]["error"] == east.error
+
+
+def test_a_cluster_that_is_down_or_answers_nonsense(site: Site) -> None:
+    site.urls["east"] = "http://127.0.0.1:1"
+    site.west.fail_next("GET", "/connectors", 200, b"<html>welcome</html>", times=1000)
+    plan = site.plan()
+    assert all(part.error and not part.changes for part in plan.clusters)
+    assert "no URL answered" in str(plan.clusters[0].error)
+
+
+def test_a_cluster_that_is_busy_for_a_moment_is_read_in_the_end(site: Site) -> None:
+    site.east.fail_next("GET", "/connectors", 503, times=2)
+    assert not site.plan().failed
+
+
+def test_only_limits_the_plan_to_connectors_that_serve_these_flows(site: Site) -> None:
+    site.converge()
+    site.east.connectors.clear()
+    site.forget()
+    plan = site.plan(only=["orders:a->east"])
+    assert list(actions(plan)) == [name for name in ON_EAST if not name.endswith("logs")]
+    assert not site.west.requests
+    assert plan.clusters[0].left_over == ()
+
+
+def test_only_never_deletes(site: Site) -> None:
+    site.converge()
+    fewer = FLOWS.replace("targets: [east, west]", "targets: [west]")
+    assert "delete" in actions(site.plan(fewer, prune=True)).values()
+    assert "delete" not in actions(site.plan(fewer, prune=True, only=["orders:a->east"])).values()
+
+
+def test_what_is_left_over_is_named(site: Site) -> None:
+    site.converge()
+    plan = site.plan(FLOWS.replace("targets: [east, west]", "targets: [west]"))
+    assert plan.clusters[0].left_over == ("mm2.a.east.source.logs",)
+    assert actions(plan)["mm2.a.east.checkpoint"] == "update"  # it served both flows
+
+
+def test_credentials_are_resolved_on_the_way_to_the_client(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SITE_TOKEN", "t0ken-t0ken")
+    shared = "defaults: {connect: {auth: {bearer: '${env:SITE_TOKEN}'}}}\n"
+    plan = site.plan(FLOWS + shared)
+    assert not plan.failed
+    assert site.east.requests[0].headers["authorization"] == "Bearer t0ken-t0ken"
+    target = target_of(site.declare(FLOWS + shared)[0].connects["east"])
+    assert "t0ken" not in repr(target)
+
+
+def test_credentials_that_are_missing_fail_the_plan_by_name(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("SITE_NO_TOKEN", raising=False)
+    text = FLOWS + "defaults: {connect: {auth: {bearer: '${env:SITE_NO_TOKEN}'}}}\n"
+    with pytest.raises(Mm2mgrError, match="SITE_NO_TOKEN"):
+        target_of(site.declare(text)[0].connects["east"])
+    assert all("SITE_NO_TOKEN" in str(part.error) for part in site.plan(text).clusters)
+    assert not site.east.requests

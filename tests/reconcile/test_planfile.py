@@ -1,0 +1,157 @@
+"""A reviewed plan on disk: it comes back as it was, is refused when it says something else than apply would do, or is damaged."""
+
+from __future__ import annotations
+
+import json
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from mm2mgr.errors import Mm2mgrError, StalePlan
+from mm2mgr.reconcile.plan import ClusterPlan, Plan, plan_cluster
+from mm2mgr.reconcile.planfile import read_plan, refuse_stale, write_plan
+from tests.reconcile.site import FLOWS, Site
+from tests.reconcile.test_plan import live, wanted
+
+
+def plan_of(*parts: ClusterPlan, owner: str = "team", prune: bool = False) -> Plan:
+    return Plan(owner, parts, prune)
+
+
+def part(name: str = "w", linger: str = "5", found: dict[str, dict[str, str]] | None = None) -> ClusterPlan:
+    return plan_cluster("team", name, [wanted("n", linger=linger)], found or {}, prune=False)
+
+
+def reviewed(folder: Path, plan: Plan) -> dict[str, Any]:
+    write_plan(folder / "plan.json", plan, ["clusters"], None, None)
+    return read_plan(folder / "plan.json").plan
+
+
+def test_a_plan_file_says_what_it_was_made_from(tmp_path: Path) -> None:
+    file = tmp_path / "plan.json"
+    write_plan(file, plan_of(part()), ["clusters", "more.yaml"], "templates", ["f:a->b"])
+    back = read_plan(file)
+    assert (back.clusters, back.templates, back.only) == (("clusters", "more.yaml"), "templates", ("f:a->b",))
+    assert back.plan == plan_of(part()).to_dict()
+    write_plan(file, plan_of(part()), ["clusters"], None, None)
+    assert (read_plan(file).templates, read_plan(file).only) == (None, None)
+    assert [path.name for path in tmp_path.iterdir()] == ["plan.json"]  # nothing half written stays
+
+
+def test_an_unchanged_plan_is_not_stale(tmp_path: Path) -> None:
+    plan = plan_of(part(), part("v", found=live("n", linger="1")), ClusterPlan("u", error="down"))
+    refuse_stale(reviewed(tmp_path, plan), plan)
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "says"),
+    [
+        (plan_of(part()), plan_of(part(linger="6")), "w/n: other keys would change than reviewed"),
+        (plan_of(part()), plan_of(part(found=live("n"))), "w/n: reviewed as create, now update"),
+        (plan_of(part()), plan_of(part(found=live("n", linger="5"))), "w/n: reviewed as create, now no-op"),
+        (plan_of(part()), plan_of(part(found=live("n", "them"))), "w/n: reviewed as create, now blocked"),
+        (plan_of(part(found=live("n"))), plan_of(part(found=live("n", x="1"))), "w/n: other keys would change"),
+        (plan_of(part()), plan_of(ClusterPlan("w")), "w/n: reviewed as create, now absent"),
+        (plan_of(ClusterPlan("w")), plan_of(part()), "w/n: reviewed as absent, now create"),
+        (plan_of(part()), plan_of(ClusterPlan("w", error="down")), "Connect cluster 'w' cannot be read now"),
+        (plan_of(ClusterPlan("w", error="down")), plan_of(part()), "Connect cluster 'w' can be read now"),
+        (plan_of(part()), plan_of(part("v")), "Connect cluster 'v' is in only one of the two"),
+        (plan_of(part()), plan_of(part(), part("v")), "Connect cluster 'v' is in only one of the two"),
+        (plan_of(part()), plan_of(part(), prune=True), "owner or --prune is another one"),
+        (plan_of(part()), plan_of(part(), owner="them"), "owner or --prune is another one"),
+    ],
+)
+def test_a_plan_that_says_something_else_is_refused(tmp_path: Path, before: Plan, now: Plan, says: str) -> None:
+    with pytest.raises(StalePlan, match="the plan is stale") as caught:
+        refuse_stale(reviewed(tmp_path, before), now)
+    assert says in caught.value.message
+    assert caught.value.hint
+
+
+def test_many_differences_are_counted(tmp_path: Path) -> None:
+    names = [f"n{number}" for number in range(9)]
+    now = plan_of(plan_cluster("team", "w", [wanted(name) for name in names], {}, prune=False))
+    with pytest.raises(StalePlan, match="and 4 more"):
+        refuse_stale(reviewed(tmp_path, plan_of(ClusterPlan("w"))), now)
+
+
+def test_what_happened_to_others_connectors_makes_no_plan_stale(tmp_path: Path) -> None:
+    refuse_stale(reviewed(tmp_path, plan_of(part())), plan_of(part(found=live("theirs", "them"))))
+
+
+def test_a_real_change_behind_the_reviewers_back(site: Site, tmp_path: Path) -> None:
+    site.converge()
+    linger = FLOWS.replace("[orders]}", "[orders]}, record_producer: {linger.ms: 7}")
+    saved = reviewed(tmp_path, site.plan(linger))
+    refuse_stale(saved, site.plan(linger))
+    site.east.connectors["mm2.a.east.source.orders"].config["tasks.max"] = "9"
+    with pytest.raises(StalePlan, match=r"east/mm2\.a\.east\.source\.orders: other keys"):
+        refuse_stale(saved, site.plan(linger))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "{",
+        "[]",
+        "null",
+        '"plan"',
+        "{}",
+        '{"mm2mgr-plan": 2, "plan": {}}',
+        '{"mm2mgr-plan": 1}',
+        '{"mm2mgr-plan": 1, "plan": []}',
+        '{"mm2mgr-plan": 1, "plan": {}}',
+        '{"mm2mgr-plan": 1, "clusters": [], "templates": null, "only": null, "plan": {"clusters": 5}}',
+        '{"mm2mgr-plan": 1, "clusters": [], "templates": null, "only": null, "plan": {"clusters": [{}]}}',
+        '{"mm2mgr-plan": 1, "clusters": [], "templates": null, "only": null, "plan": {"clusters": [{"connect": 5}]}}',
+        '{"mm2mgr-plan": 1, "clusters": 7, "templates": null, "only": null, "plan": {"clusters": []}}',
+        '{"mm2mgr-plan": 1, "clusters": [], "templates": null, "only": 7, "plan": {"clusters": []}}',
+    ],
+)
+def test_what_is_no_plan_file_is_refused_with_the_way_to_make_one(tmp_path: Path, text: str) -> None:
+    file = tmp_path / "plan.json"
+    file.write_text(text, encoding="utf-8")
+    with pytest.raises(Mm2mgrError, match=r"plan\.json: ") as caught:
+        read_plan(file)
+    assert caught.value.hint == "make one with mm2mgr plan --out FILE"
+
+
+@pytest.mark.parametrize("name", ["[]", "{}", "0", "null"])
+def test_names_that_are_no_text_are_damage(tmp_path: Path, name: str) -> None:
+    write_plan(tmp_path / "plan.json", plan_of(part()), ["clusters"], None, None)
+    text = (tmp_path / "plan.json").read_text(encoding="utf-8")
+    (tmp_path / "plan.json").write_text(text.replace('"connector": "n"', f'"connector": {name}'), encoding="utf-8")
+    with pytest.raises(Mm2mgrError, match="this plan file is damaged"):
+        read_plan(tmp_path / "plan.json")
+
+
+def test_files_that_cannot_be_read_or_written(tmp_path: Path) -> None:
+    with pytest.raises(Mm2mgrError, match="cannot be read"):
+        read_plan(tmp_path / "absent.json")
+    (tmp_path / "latin1.json").write_bytes(b'{"\xe9"')
+    with pytest.raises(Mm2mgrError, match="not a plan file"):
+        read_plan(tmp_path / "latin1.json")
+    with pytest.raises(Mm2mgrError, match="could not be written"):
+        write_plan(tmp_path / "no" / "plan.json", plan_of(part()), [], None, None)
+
+
+WHOLE = plan_of(part(found=live("n")), part("v"))
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(st.data())
+def test_a_damaged_file_is_an_error_for_people_or_the_same_plan(tmp_path: Path, data: st.DataObject) -> None:
+    file = tmp_path / "plan.json"
+    write_plan(file, WHOLE, ["clusters"], None, None)
+    text = file.read_text(encoding="utf-8")
+    start = data.draw(st.integers(0, len(text)))
+    end = data.draw(st.integers(start, min(len(text), start + 40)))
+    file.write_text(text[:start] + data.draw(st.sampled_from(["", "0", "{}", "[]", '"x"', "null"])) + text[end:])
+    with suppress(Mm2mgrError):  # anything else is a crash
+        refuse_stale(read_plan(file).plan, WHOLE)
+        assert json.loads(file.read_text())["plan"].keys() >= {"owner", "clusters"}
