@@ -1,0 +1,33 @@
+"""Numbers as people read them in reasons: rates with a unit, counts with their noun, lists with an end."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+_UNITS = ((1e9, "GB/s"), (1e6, "MB/s"), (1e3, "kB/s"))
+_NAMES_SHOWN = 5
+
+
+def rate_text(bytes_per_second: float) -> str:
+    """Write a rate in decimal units (kB = 10³, MB = 10⁶) with three digits, such as 26.6 MB/s."""
+    for size, unit in _UNITS:
+        if bytes_per_second >= 0.9995 * size:
+            return f"{_three_digits(bytes_per_second / size)} {unit}"
+    return f"{_three_digits(bytes_per_second)} B/s"
+
+
+def number_of(count: int, noun: str) -> str:
+    """Write a count with its noun: 1 task, 4 tasks."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
+def listed(names: Sequence[str]) -> str:
+    """Join names with commas; after five, say how many more there are."""
+    more = f" and {len(names) - _NAMES_SHOWN} more" if len(names) > _NAMES_SHOWN else ""
+    return ", ".join(names[:_NAMES_SHOWN]) + more
+
+
+def _three_digits(value: float) -> str:
+    digits = 0 if value >= 99.95 else 1 if value >= 9.995 else 2
+    text = f"{value:.{digits}f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text

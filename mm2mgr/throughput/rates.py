@@ -1,0 +1,52 @@
+"""What was measured of one partition over a window: the rows of the throughput result as plain values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal
+
+from mm2mgr.partitions import TopicPartition
+
+Statistic = Literal["mean", "p50", "p95", "max"]
+
+
+@dataclass(frozen=True)
+class PartitionRate:
+    """One row of the result; the field names are its columns.
+
+    `samples` counts distinct moments, `covered_seconds` the time that has a rate. Rates are None where the window
+    has no usable interval; bytes are None also where no record size is known anywhere in the cluster.
+    Percentiles are weighted by time: p95 is the rate that was not exceeded during 95 % of the covered seconds.
+    """
+
+    cluster: str
+    topic: str
+    partition: int
+    window_start_ms: int
+    window_end_ms: int
+    samples: int
+    covered_seconds: float
+    resets: int
+    gaps: int
+    bytes_per_second_mean: float | None
+    bytes_per_second_p50: float | None
+    bytes_per_second_p95: float | None
+    bytes_per_second_max: float | None
+    records_per_second_mean: float | None
+    records_per_second_p50: float | None
+    records_per_second_p95: float | None
+    records_per_second_max: float | None
+    record_bytes: float | None
+
+
+def bytes_per_second(
+    rates: Iterable[PartitionRate], cluster: str, statistic: Statistic = "p95"
+) -> dict[TopicPartition, float]:
+    """Pick one statistic for the partitions of a cluster; partitions without a rate are absent, not zero."""
+    chosen = {
+        TopicPartition(rate.topic, rate.partition): getattr(rate, f"bytes_per_second_{statistic}")
+        for rate in rates
+        if rate.cluster == cluster
+    }
+    return {partition: float(value) for partition, value in chosen.items() if value is not None}
