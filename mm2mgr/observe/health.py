@@ -1,0 +1,253 @@
+"""Reading + memory → the status of every flow and of the connectors beside it: states, lag, problems, one word of health.
+
+Pure: no I/O, no clock. `ok` is only said when all tasks run and records were seen to arrive, or none wait.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from mm2mgr.connect.types import ConnectorStatus
+from mm2mgr.observe.lag import FlowLag, PartitionLag, measure
+from mm2mgr.observe.memory import Mark, Memory
+from mm2mgr.observe.notes import companion_notes, flow_notes, growth, offsets_note
+from mm2mgr.observe.problems import Case, FlowCase, Patience, connector_problems, flow_problems
+from mm2mgr.observe.reading import Failure, Reading, SeenConnector, SeenKafka
+from mm2mgr.topology import Flow
+
+Health = Literal["ok", "waiting", "problem", "unknown"]
+
+_WORST_FIRST: tuple[Health, ...] = ("problem", "unknown", "waiting", "ok")
+_NO_KAFKA = SeenKafka()
+
+
+@dataclass(frozen=True)
+class TaskState:
+    """One task: its state in Connect's words, its worker, and how many partitions it has (None: not known)."""
+
+    id: int
+    state: str
+    worker: str = ""
+    partitions: int | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the task as JSON-ready values."""
+        return {"id": self.id, "state": self.state, "worker": self.worker, "partitions": self.partitions}
+
+
+@dataclass(frozen=True)
+class ConnectorState:
+    """One connector: `state` in Connect's words, or `not applied`, `no status`, `unknown`. Problems are sentences."""
+
+    connect: str
+    connector: str
+    type: str
+    pair: str
+    state: str
+    health: Health
+    tasks: tuple[TaskState, ...] = ()
+    problems: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the connector as JSON-ready values."""
+        return {
+            "connect": self.connect,
+            "connector": self.connector,
+            "type": self.type,
+            "pair": self.pair,
+            "state": self.state,
+            "health": self.health,
+            "tasks": [task.to_dict() for task in self.tasks],
+            "problems": list(self.problems),
+            "notes": list(self.notes),
+        }
+
+
+@dataclass(frozen=True)
+class FlowStatus(ConnectorState):
+    """A flow through its source connector. `lag_records` None: not known, and `offsets_note` says why."""
+
+    flow: str = field(kw_only=True)
+    lag_records: int | None = field(kw_only=True, default=None)
+    lag_partitions: tuple[PartitionLag, ...] = field(kw_only=True, default=())
+    offsets_note: str = field(kw_only=True, default="")
+
+    @property
+    def partitions_per_task(self) -> dict[int, int | None]:
+        """Partitions by task id; None where the tasks could not be read."""
+        return {task.id: task.partitions for task in self.tasks}
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the flow as JSON-ready values."""
+        return {
+            "flow": self.flow,
+            **super().to_dict(),
+            "partitions_per_task": {str(task): count for task, count in self.partitions_per_task.items()},
+            "lag_records": self.lag_records,
+            "lag_partitions": [one.to_dict() for one in self.lag_partitions],
+            "offsets_note": self.offsets_note,
+        }
+
+
+@dataclass(frozen=True)
+class Status:
+    """Everything that was looked at. `failures` are clusters that could not be read, as `connect NAME` or `kafka ALIAS`."""
+
+    taken_at: float
+    flows: tuple[FlowStatus, ...]
+    companions: tuple[ConnectorState, ...] = ()
+    failures: Mapping[str, Failure] = field(default_factory=dict)
+
+    @property
+    def health(self) -> Health:
+        """The worst word among flows and companions; nothing at all is `ok`."""
+        return worst([one.health for one in (*self.flows, *self.companions)])
+
+    def counts(self) -> dict[str, int]:
+        """Return how many flows have each health, worst first."""
+        return {word: sum(flow.health == word for flow in self.flows) for word in _WORST_FIRST}
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the status as JSON-ready values; text and pages are made from this too."""
+        return {
+            "taken_at": self.taken_at,
+            "health": self.health,
+            "counts": self.counts(),
+            "flows": [flow.to_dict() for flow in self.flows],
+            "companions": [one.to_dict() for one in self.companions],
+            "failures": {where: failure.to_dict() for where, failure in self.failures.items()},
+        }
+
+
+def worst(words: list[Health]) -> Health:
+    """Return the worst of some words of health."""
+    return min(words, key=_WORST_FIRST.index, default="ok")
+
+
+def lags_of(reading: Reading) -> dict[str, FlowLag]:
+    """Measure every flow of a reading whose connector could be read and exists."""
+    lags = {}
+    for flow in reading.flows:
+        seen = reading.source_connector(flow)
+        if seen and seen.info:
+            source = reading.clusters.get(flow.source.alias, _NO_KAFKA)
+            lags[flow.id] = measure(flow, seen, source, reading.clusters.get(flow.target.alias, _NO_KAFKA))
+    return lags
+
+
+@dataclass(frozen=True)
+class Looks:
+    """The memory before this look and after it (`memory.remember`), with the patience to judge by."""
+
+    earlier: Memory
+    memory: Memory
+    patience: Patience = field(default_factory=Patience)
+
+
+def judge(reading: Reading, lags: Mapping[str, FlowLag], looks: Looks, *, top: int = 5) -> Status:
+    """Judge a reading by what is remembered; `top` bounds the partitions named per flow."""
+    flows = tuple(_flow_status(reading, flow, lags.get(flow.id, FlowLag()), looks, top) for flow in reading.flows)
+    companions = tuple(
+        _companion(Case(seen, looks.patience, _waited(seen, reading, looks))) for seen in reading.companions()
+    )
+    return Status(reading.taken_at, flows, companions, reading.failures())
+
+
+# --- flows ------------------------------------------------------------------------------------------------------------
+
+
+def _flow_status(reading: Reading, flow: Flow, lag: FlowLag, looks: Looks, top: int) -> FlowStatus:
+    seen = reading.source_connector(flow)
+    if seen is None:
+        return _unread(reading, flow)
+    marks, before = looks.memory.marks.get(flow.id, {}), looks.earlier.marks.get(flow.id, {})
+    now = reading.taken_at
+    case = FlowCase(
+        seen,
+        looks.patience,
+        _waited(seen, reading, looks),
+        flow=flow,
+        lag=lag,
+        source=reading.clusters.get(flow.source.alias, _NO_KAFKA),
+        standing_seconds={task: max(0.0, now - mark.since) for task, mark in marks.items() if mark.behind},
+        unassigned_seconds=max(0.0, now - looks.memory.unassigned.get(flow.id, now)),
+        blind=all(mark.arrived is None for mark in marks.values()),
+    )
+    problems = flow_problems(case)
+    desired = seen.desired
+    return FlowStatus(
+        desired.connect,
+        desired.name,
+        desired.type,
+        desired.pair,
+        case.state,
+        "problem" if problems else _flow_health(case, marks),
+        _tasks(seen),
+        problems,
+        flow_notes(case),
+        flow=flow.id,
+        lag_records=lag.total_records if seen.info else None,
+        lag_partitions=lag.most_behind(top),
+        offsets_note=offsets_note(case, reading.clusters.get(flow.target.alias, _NO_KAFKA), growth(now, marks, before)),
+    )
+
+
+def _unread(reading: Reading, flow: Flow) -> FlowStatus:
+    failure = reading.connects[flow.connect.name].failure
+    why = failure.message if failure else "no source connector was rendered for this flow"
+    return FlowStatus(
+        flow.connect.name, "", "source", flow.pair, "unknown", "unknown", notes=(why,), flow=flow.id,
+        offsets_note="not known: the Connect cluster could not be read",
+    )  # fmt: skip
+
+
+def _flow_health(case: FlowCase, marks: Mapping[str, Mark]) -> Health:
+    """Return the health of a flow without problems: `ok` needs records that were seen to move, or none that wait."""
+    lag, status = case.lag, case.seen.status
+    if status is None or status.state != "RUNNING" or not _all_run(status) or lag.unassigned:
+        return "waiting"
+    if lag.total_records is None or lag.unread or isinstance(case.seen.tasks, Failure):
+        return "unknown"
+    waiting = {task for task, mark in marks.items() if mark.behind}
+    moving = {task for task, mark in marks.items() if mark.moved}
+    return "ok" if not lag.total_records or (moving and waiting <= moving) else "waiting"
+
+
+# --- connectors -------------------------------------------------------------------------------------------------------
+
+
+def _waited(seen: SeenConnector, reading: Reading, looks: Looks) -> float:
+    """Return for how many seconds a connector has been seen without a status."""
+    return max(0.0, reading.taken_at - looks.memory.without_status.get(seen.key, reading.taken_at))
+
+
+def _companion(case: Case) -> ConnectorState:
+    """Judge a checkpoint or heartbeat connector; without consumer groups a checkpoint connector rightly has no task."""
+    status, desired = case.seen.status, case.seen.desired
+    problems = connector_problems(case)
+    well = status is not None and status.state == "RUNNING" and status.tasks and _all_run(status)
+    return ConnectorState(
+        desired.connect,
+        desired.name,
+        desired.type,
+        desired.pair,
+        case.state,
+        "problem" if problems else "ok" if well else "waiting",
+        _tasks(case.seen),
+        problems,
+        companion_notes(case),
+    )
+
+
+def _all_run(status: ConnectorStatus) -> bool:
+    return all(task.state == "RUNNING" for task in status.tasks)
+
+
+def _tasks(seen: SeenConnector) -> tuple[TaskState, ...]:
+    assigned = seen.assigned()
+    tasks = seen.status.tasks if seen.status else ()
+    counted = {task: len(partitions) for task, partitions in assigned.items()}
+    return tuple(TaskState(task.id, task.state, task.worker_id, counted.get(task.id)) for task in tasks)

@@ -1,0 +1,280 @@
+"""What is wrong with a connector or a flow, as sentences that end with what to do: one function a rule. Pure.
+
+In: a case, that is what was read of one connector with how long things have lasted. Out: sentences; none means no problem
+is known, not that all is well (`health` decides that). To add a rule, write a function and put it into a tuple below.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from mm2mgr.connect.mask import cut, mask
+from mm2mgr.observe.lag import FlowLag, PartitionLag
+from mm2mgr.observe.reading import Failure, SeenConnector, SeenKafka
+from mm2mgr.reconcile.plan import diff
+from mm2mgr.topology import Flow
+
+_SHOWN = 3
+
+
+@dataclass(frozen=True)
+class Patience:
+    """How long something may last before it is a problem.
+
+    Progress gets more than a flush interval (60 s by default): only then must stored offsets have moved. Where the
+    target cannot be read they are all there is to see, so one late flush is forgiven.
+    """
+
+    no_status_seconds: float = 60.0
+    no_progress_seconds: float = 75.0
+    no_progress_blind_seconds: float = 150.0
+
+
+@dataclass(frozen=True)
+class Case:
+    """One connector that was read, and for how long it has had no status."""
+
+    seen: SeenConnector
+    patience: Patience
+    without_status_seconds: float = 0.0
+
+    @property
+    def state(self) -> str:
+        """The connector's state in Connect's words, `not applied`, or `no status`."""
+        if self.seen.info is None:
+            return "not applied"
+        return self.seen.status.state if self.seen.status else "no status"
+
+
+@dataclass(frozen=True)
+class FlowCase(Case):
+    """A flow's source connector with its lag; `standing_seconds` by task: how long records wait without any progress."""
+
+    flow: Flow = field(kw_only=True)
+    lag: FlowLag = field(kw_only=True)
+    source: SeenKafka = field(kw_only=True)
+    standing_seconds: Mapping[str, float] = field(kw_only=True, default_factory=dict)
+    unassigned_seconds: float = field(kw_only=True, default=0.0)
+    blind: bool = field(kw_only=True, default=False)
+
+
+# --- any connector ----------------------------------------------------------------------------------------------------
+
+
+def not_applied(case: Case) -> Iterator[str]:
+    """A connector that the tree declares and Connect does not have."""
+    if case.seen.info is None:
+        yield f"it is not on Connect cluster '{case.seen.desired.connect}': run mm2mgr apply"
+
+
+def drifted(case: Case) -> Iterator[str]:
+    """A config that somebody changed, or a tree that was not applied. Names keys only: values may be secrets."""
+    if case.seen.info is None:
+        return
+    keys = [change.key for change in diff(case.seen.info.config, case.seen.desired.config)]
+    if keys:
+        yield f"its config differs from the tree in {_some(keys, 'key')}: run mm2mgr plan"
+
+
+def no_status(case: Case) -> Iterator[str]:
+    """MirrorMaker's start jobs wait for both clusters, 60 s each by default, and Connect says nothing meanwhile."""
+    if case.state == "no status" and case.without_status_seconds >= case.patience.no_status_seconds:
+        clusters = " and ".join(case.seen.desired.pair.split("->"))
+        yield (
+            f"no status for {case.without_status_seconds:.0f} s: a connector is silent while it waits for a cluster that "
+            f"does not answer; check addresses, ports and security protocol of {clusters} from the workers, then their log"
+        )
+
+
+def failed(case: Case) -> Iterator[str]:
+    """A connector that gave up: mostly a setting its clients refuse."""
+    status = case.seen.status
+    if status and status.state == "FAILED":
+        running = " (tasks still run on the config before)" if any(t.state == "RUNNING" for t in status.tasks) else ""
+        why = trace_summary(status.trace, case.seen)
+        yield f"connector FAILED{running}: {why}; mend the cause, then restart the connector"
+
+
+def failed_tasks(case: Case) -> Iterator[str]:
+    """Tasks that gave up, one sentence for each different cause; Connect never restarts them by itself."""
+    by_cause: dict[str, list[str]] = {}
+    for task in case.seen.status.tasks if case.seen.status else ():
+        if task.state == "FAILED":
+            by_cause.setdefault(trace_summary(task.trace, case.seen), []).append(str(task.id))
+    for why, tasks in by_cause.items():
+        yield f"{_some(tasks, 'task')} FAILED: {why}; mend the cause, then restart the failed tasks (nothing else does)"
+
+
+def unassigned(case: Case) -> Iterator[str]:
+    """No worker holds it; for a connector also: its new config hangs on a dead cluster while old tasks run on."""
+    status = case.seen.status
+    if status and status.state == "UNASSIGNED":
+        yield (
+            "connector UNASSIGNED: no worker has taken it, or its changed config waits for a cluster that does not answer "
+            "while tasks run on the config before; check the workers and that they reach both clusters"
+        )
+    tasks = [str(task.id) for task in status.tasks if task.state == "UNASSIGNED"] if status else []
+    if tasks:
+        yield f"{_some(tasks, 'task')} UNASSIGNED: no worker runs them; check that enough workers are up"
+
+
+def heartbeat_without_task(case: Case) -> Iterator[str]:
+    """A heartbeat connector always has one task."""
+    if case.seen.desired.type == "heartbeat" and _runs_empty(case):
+        yield "RUNNING without a task: no heartbeats are sent; look into the workers' log and restart the connector"
+
+
+# --- source connectors ------------------------------------------------------------------------------------------------
+
+
+def no_tasks(case: FlowCase) -> Iterator[str]:
+    """The state that looks healthy and mirrors nothing (an unreachable source ends in it, as does a wrong pattern)."""
+    if not _runs_empty(case):
+        return
+    alias = case.flow.source.alias
+    if case.source.failure:
+        yield (
+            f"RUNNING without a task, nothing is mirrored: mostly the workers cannot reach or log in to {alias}, "
+            f"which mm2mgr could not read either ({case.source.failure.message}); check the cluster, then the workers' log"
+        )
+    elif not case.lag.matched:
+        patterns = ", ".join(case.flow.settings.topics.include)
+        yield f"RUNNING without a task: no topic on {alias} matches {patterns}; check topics: and what may be described there"
+    else:
+        yield (
+            f"RUNNING without a task although {_count(case.lag.matched, 'topic')} on {alias} match: the workers cannot reach "
+            f"or log in to {alias}, or may not describe its topics; look into their log for 'loading initial set of topic-partitions'"
+        )
+
+
+def old_config(case: FlowCase) -> Iterator[str]:
+    """Tasks carry a copy of the connector's whole config; until it is the new one, status says RUNNING all the same."""
+    if case.seen.info is None or isinstance(case.seen.tasks, Failure) or case.state == "PAUSED":
+        return  # a paused connector's tasks take a new config when they are resumed
+    # A reference that a worker resolved would look like a change.
+    live = {key: value for key, value in case.seen.info.config.items() if "${" not in value}
+    older = {
+        str(task.id): [key for key, value in live.items() if task.config.get(key) != value] for task in case.seen.tasks
+    }
+    stale = {task: keys for task, keys in older.items() if keys}
+    if stale:
+        keys = sorted({key for keys in stale.values() for key in keys})
+        yield (
+            f"{_some(list(stale), 'task')} still on an older config ({_some(keys, 'key')}): if this lasts longer than a "
+            "rebalance, the connector cannot start with the new one; check the clusters and the workers' log"
+        )
+
+
+def no_progress(case: FlowCase) -> Iterator[str]:
+    """Records wait, and neither stored offsets nor the remote topics moved."""
+    limit = case.patience.no_progress_blind_seconds if case.blind else case.patience.no_progress_seconds
+    stuck = {task: seconds for task, seconds in case.standing_seconds.items() if seconds >= limit}
+    if case.state != "RUNNING" or not stuck:
+        return
+    whom = "the flow" if set(stuck) == {"-"} else _some(sorted(stuck), "task")
+    committed = case.seen.desired.config.get("source.consumer.isolation.level") == "read_committed"
+    hint = " (read_committed: an open transaction on the source looks like this too)" if committed else ""
+    yield (
+        f"no progress for {min(stuck.values()):.0f} s: records wait, but neither the stored offsets nor the target move for "
+        f"{whom}{hint}; look into the workers' log for 'Failure during poll' and check rights and space on {case.flow.target.alias}"
+    )
+
+
+def past_end(case: FlowCase) -> Iterator[str]:
+    """MirrorMaker does not notice a topic that was deleted and created again."""
+    wrong = [one for one in case.lag.partitions if one.past_end]
+    if wrong:
+        shown = _partitions(wrong, lambda one: f"{one.stored} stored, log ends at {one.log.end}")
+        yield (
+            f"the stored offset lies at or past the end of {shown}: the topic was deleted and created again, or truncated, and "
+            "its new records are skipped or sent twice; compare it with the target, then stop the flow and reset these offsets"
+        )
+
+
+def lost(case: FlowCase) -> Iterator[str]:
+    """Retention took records before they were replicated; MirrorMaker goes on at the log's start without a word."""
+    gone = [one for one in case.lag.partitions if one.lost_records]
+    if gone:
+        total = sum(one.lost_records for one in gone)
+        shown = _partitions(sorted(gone, key=lambda one: -one.lost_records), lambda one: f"{one.lost_records}")
+        yield (
+            f"up to {_count(total, 'record')} left the source before they were mirrored (retention): {shown}; "
+            "give the topics longer retention or the flow more tasks"
+        )
+
+
+def nobodys(case: FlowCase) -> Iterator[str]:
+    """Partitions that the flow wants and no task has; new ones are found at the next refresh."""
+    if case.lag.unassigned and case.unassigned_seconds > case.flow.settings.refresh_interval:
+        names = [str(one) for one in case.lag.unassigned]
+        yield (
+            f"{_some(names, 'partition')} assigned to no task for {case.unassigned_seconds:.0f} s, longer than the refresh interval: "
+            f"check that the workers' login may describe them on {case.flow.source.alias} and create topics on {case.flow.target.alias}"
+        )
+
+
+CONNECTOR_RULES: tuple[Callable[[Case], Iterator[str]], ...] = (
+    not_applied,
+    no_status,
+    failed,
+    failed_tasks,
+    unassigned,
+    heartbeat_without_task,
+    drifted,
+)
+FLOW_RULES: tuple[Callable[[FlowCase], Iterator[str]], ...] = (
+    no_tasks,
+    no_progress,
+    past_end,
+    lost,
+    nobodys,
+    old_config,
+)
+
+
+def connector_problems(case: Case) -> tuple[str, ...]:
+    """Return what is wrong with any connector."""
+    return tuple(sentence for rule in CONNECTOR_RULES for sentence in rule(case))
+
+
+def flow_problems(case: FlowCase) -> tuple[str, ...]:
+    """Return what is wrong with a flow: with its source connector, and with what arrives."""
+    return connector_problems(case) + tuple(sentence for rule in FLOW_RULES for sentence in rule(case))
+
+
+def trace_summary(trace: str | None, seen: SeenConnector) -> str:
+    """Return the first line of a Java trace and its last `Caused by`, with secrets masked, cut."""
+    lines = [line.strip() for line in (trace or "").splitlines() if line.strip()]
+    if not lines:
+        return "no trace was reported"
+    causes = [line for line in lines[1:] if line.startswith("Caused by:")]
+    text = lines[0] + (f" … {causes[-1]}" if causes else "")
+    return cut(mask(_quiet(text), seen.info.config if seen.info else None))
+
+
+def _quiet(text: str) -> str:
+    return re.sub(r"\s+", " ", text)
+
+
+def _runs_empty(case: Case) -> bool:
+    status = case.seen.status
+    return status is not None and status.state == "RUNNING" and not status.tasks
+
+
+def _partitions(partitions: Iterable[PartitionLag], words: Callable[[PartitionLag], str]) -> str:
+    every = list(partitions)
+    more = f" and {len(every) - _SHOWN} more" if len(every) > _SHOWN else ""
+    return ", ".join(f"{one.partition} ({words(one)})" for one in every[:_SHOWN]) + more
+
+
+def _some(names: list[str], what: str) -> str:
+    """Name a few: `task 1`, `4 keys (a, b, c, …)`."""
+    if len(names) == 1:
+        return f"{what} {names[0]}"
+    return f"{len(names)} {what}s ({', '.join(names[:_SHOWN])}{', …' if len(names) > _SHOWN else ''})"
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"

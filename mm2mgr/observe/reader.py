@@ -1,0 +1,155 @@
+"""Reads what the chosen flows need from Connect and from Kafka, every cluster at the same time. In: flows. Out: a Reading.
+
+Connect is read before Kafka: an end offset read first would make a flow that moves look as if it were past the end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+from mm2mgr.connect.client import Connect
+from mm2mgr.connect.types import ConnectorInfo, ConnectorStatus
+from mm2mgr.errors import Mm2mgrError
+from mm2mgr.kafka.access import KafkaAccess
+from mm2mgr.kafka.client import Kafka
+from mm2mgr.observe.access import kafka_access
+from mm2mgr.observe.lag import upstream_topic
+from mm2mgr.observe.reading import Failure, Reading, SeenConnect, SeenConnector, SeenKafka, parse_stored
+from mm2mgr.partitions import TopicPartition
+from mm2mgr.reconcile.live import target_of
+from mm2mgr.render import Connector
+from mm2mgr.topology import ConnectCluster, Flow, Topology
+
+T = TypeVar("T")
+Choose = Callable[[Mapping[str, int]], list[TopicPartition]]
+ReadKafka = Callable[[KafkaAccess, Choose], SeenKafka]
+
+_REQUESTS_AT_ONCE = 8  # per Connect cluster: a read of one connector may be forwarded to the leader
+_CLUSTERS_AT_ONCE = 32
+_KAFKA_TIMEOUT_SECONDS = 10.0
+
+
+def read_kafka(access: KafkaAccess, choose: Choose) -> SeenKafka:
+    """Read one Kafka cluster's topics, and the offsets of the partitions chosen among them. Blocks; never raises."""
+    try:
+        with Kafka(access, _KAFKA_TIMEOUT_SECONDS) as kafka:
+            topics = {name: info.partitions for name, info in kafka.topics().items()}
+            read = kafka.read_offsets(choose(topics))
+    except Mm2mgrError as error:
+        return SeenKafka(failure=Failure.of(error))
+    return SeenKafka(topics, read.found, read.failed)
+
+
+@dataclass(frozen=True)
+class Instruments:
+    """What a reading is made with; `deadline_seconds` bounds each request to Connect with its retries."""
+
+    kafka: ReadKafka = read_kafka
+    clock: Callable[[], float] = time.time
+    deadline_seconds: float = 20.0
+
+
+async def read_estate(
+    topology: Topology, connectors: Iterable[Connector], flows: Sequence[Flow], use: Instruments = Instruments()
+) -> Reading:
+    """Read the chosen flows and nothing else.
+
+    Nothing is raised for a cluster that does not answer: its failure is in the Reading.
+    """
+    chosen = {flow.id for flow in flows}
+    wanted: dict[str, list[Connector]] = {flow.connect.name: [] for flow in flows}
+    for connector in connectors:
+        if chosen & set(connector.flows):
+            wanted[connector.connect].append(connector)
+    seen = await asyncio.gather(
+        *(_read_connect(topology.connects[name], group, use.deadline_seconds) for name, group in wanted.items())
+    )
+    reading = Reading(use.clock(), tuple(flows), {connect.name: connect for connect in seen}, {})
+    return replace(reading, clusters=await _read_clusters(reading, use.kafka), taken_at=use.clock())
+
+
+# --- Connect ----------------------------------------------------------------------------------------------------------
+
+
+async def _read_connect(connect: ConnectCluster, wanted: Sequence[Connector], deadline_seconds: float) -> SeenConnect:
+    try:
+        async with Connect(target_of(connect), deadline_seconds=deadline_seconds) as client:
+            infos, statuses = await client.infos(), await client.statuses()
+            gate = asyncio.Semaphore(_REQUESTS_AT_ONCE)
+            seen = await asyncio.gather(*(_more(client, gate, _seen(one, infos, statuses)) for one in wanted))
+    except Mm2mgrError as error:
+        return SeenConnect(connect.name, failure=Failure.of(error))
+    return SeenConnect(connect.name, {one.desired.name: one for one in seen})
+
+
+def _seen(
+    desired: Connector, infos: Mapping[str, ConnectorInfo], statuses: Mapping[str, ConnectorStatus]
+) -> SeenConnector:
+    return SeenConnector(desired, infos.get(desired.name), statuses.get(desired.name))
+
+
+async def _more(client: Connect, gate: asyncio.Semaphore, seen: SeenConnector) -> SeenConnector:
+    """Add tasks and offsets of a source connector that exists; the others have nothing to tell there."""
+    name = seen.desired.name
+    if seen.info is None or seen.desired.type != "source":
+        return seen
+    tasks = await _kept(gate, client.tasks(name))
+    offsets = await _kept(gate, client.offsets(name))
+    if not isinstance(offsets, Failure):
+        stored = parse_stored(offsets, seen.desired.config["source.cluster.alias"])
+        return replace(seen, tasks=tasks, offsets=stored)
+    return replace(seen, tasks=tasks, offsets=offsets)
+
+
+async def _kept(gate: asyncio.Semaphore, answer: Awaitable[T]) -> T | Failure:
+    async with gate:
+        try:
+            return await answer
+        except Mm2mgrError as error:
+            return Failure.of(error)
+
+
+# --- Kafka ------------------------------------------------------------------------------------------------------------
+
+
+async def _read_clusters(reading: Reading, kafka: ReadKafka) -> dict[str, SeenKafka]:
+    """Read sources and targets side by side, each cluster once, in threads because the client blocks."""
+    clusters = {cluster.alias: cluster for flow in reading.flows for cluster in (flow.source, flow.target)}
+    loop = asyncio.get_running_loop()
+    with ThreadPoolExecutor(max_workers=max(1, min(_CLUSTERS_AT_ONCE, len(clusters)))) as threads:
+        seen = await asyncio.gather(
+            *(
+                loop.run_in_executor(threads, kafka, kafka_access(cluster), _chooser(reading, alias))
+                for alias, cluster in clusters.items()
+            )
+        )
+    return dict(zip(clusters, seen, strict=True))
+
+
+def _chooser(reading: Reading, alias: str) -> Choose:
+    """Return what to read of a cluster: topics that its flows carry away from it, and those that arrive from others."""
+    away = [(flow, _assigned_topics(reading, flow)) for flow in reading.flows if flow.source.alias == alias]
+    here = [(flow, _assigned_topics(reading, flow)) for flow in reading.flows if flow.target.alias == alias]
+
+    def wanted(topic: str) -> bool:
+        if any(topic in assigned or flow.carries(topic) for flow, assigned in away):
+            return True
+        sources = ((flow, assigned, upstream_topic(flow, topic)) for flow, assigned in here)
+        return any(name and (name in assigned or flow.carries(name)) for flow, assigned, name in sources)
+
+    def choose(topics: Mapping[str, int]) -> list[TopicPartition]:
+        return [TopicPartition(topic, n) for topic, count in topics.items() if wanted(topic) for n in range(count)]
+
+    return choose
+
+
+def _assigned_topics(reading: Reading, flow: Flow) -> frozenset[str]:
+    seen = reading.source_connector(flow)
+    return (
+        frozenset(one.topic for partitions in seen.assigned().values() for one in partitions) if seen else frozenset()
+    )

@@ -1,0 +1,123 @@
+"""A small estate for the tests of `observe`: one flow A->B on a fake Connect, and Kafka clusters that answer from dicts."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from mm2mgr.expand import expand
+from mm2mgr.kafka.access import KafkaAccess
+from mm2mgr.kafka.offsets import Offsets
+from mm2mgr.observe.health import FlowStatus, Status
+from mm2mgr.observe.problems import Patience
+from mm2mgr.observe.reader import Instruments
+from mm2mgr.observe.reading import Failure, SeenKafka
+from mm2mgr.observe.status import Manner, Observation, observe
+from mm2mgr.partitions import TopicPartition
+from mm2mgr.render import Connector, render
+from mm2mgr.spec.loader import load
+from mm2mgr.topology import Flow, Topology
+from tests.fake_connect import FakeConnect, serving
+
+TREE = """
+owner: tester
+clusters:
+  A: {{bootstrap_servers: "a:9092"}}
+  B: {{bootstrap_servers: "b:9092"}}
+connect:
+  cb: {{url: "{url}", kafka: B}}
+flows:
+  orders:
+    sources: [A]
+    targets: [B]
+    topics: {{include: ["orders.*"]}}
+    tasks: {{max: 2}}
+    {more}
+"""
+
+
+def topology_of(text: str, directory: Path) -> Topology:
+    """Load, validate and expand a tree given as text."""
+    file = directory / "tree.yaml"
+    file.write_text(text)
+    return expand(load([file]))
+
+
+def flow_of(directory: Path, more: str = "") -> Flow:
+    """Return the one flow of the small estate."""
+    return topology_of(TREE.format(url="http://127.0.0.1:1", more=more), directory).flows[0]
+
+
+@dataclass
+class FakeKafka:
+    """Kafka clusters by alias: topic → (start, end) per partition. Logs what was asked of which cluster."""
+
+    clusters: dict[str, dict[str, list[tuple[int, int]]]]
+    down: set[str] = field(default_factory=set)
+    asked: list[tuple[str, TopicPartition]] = field(default_factory=list)
+    before_read: Callable[[str], None] = lambda alias: None
+
+    def __call__(self, access: KafkaAccess, choose: Callable[[Mapping[str, int]], list[TopicPartition]]) -> SeenKafka:
+        self.before_read(access.alias)
+        if access.alias in self.down:
+            return SeenKafka(failure=Failure(f"{access.alias}: no broker answered", "check the network"))
+        topics = self.clusters[access.alias]
+        chosen = choose({name: len(logs) for name, logs in topics.items()})
+        self.asked += [(access.alias, one) for one in chosen]
+        found = {one: Offsets(*topics[one.topic][one.partition]) for one in chosen}
+        return SeenKafka({name: len(logs) for name, logs in topics.items()}, found)
+
+
+class Estate:
+    """The flow `orders:A->B`, everything applied and running, nothing in the topics unless a test says so."""
+
+    source = "mm2.A.B.source.orders"
+    checkpoint = "mm2.A.B.checkpoint"
+    heartbeat = "mm2.A.B.heartbeat"
+
+    def __init__(self, topology: Topology, connect: FakeConnect, directory: Path) -> None:
+        self.topology, self.connect = topology, connect
+        self.connectors: tuple[Connector, ...] = render(topology)
+        self.kafka = FakeKafka({"A": {"orders": [(0, 0), (0, 0)]}, "B": {"A.orders": [(0, 0), (0, 0)]}})
+        self.connect.source_topics = {"orders": 2}
+        self.now = 1_000_000.0
+        self.memory_file = directory / "observed" / "tester.json"
+        for connector in self.connectors:
+            connect.add(connector.name, _as_fake(connector.config))
+
+    def log(self, start: int, end: int, *, partition: int = 0, alias: str = "A", topic: str = "orders") -> None:
+        """Set where one partition's log starts and ends."""
+        self.kafka.clusters[alias][topic][partition] = (start, end)
+
+    def stored(self, offset: int, *, partition: int = 0, topic: str = "orders") -> None:
+        """Store the last replicated offset of one partition."""
+        self.connect.add_offsets(self.source, topic, {partition: offset}, alias="A")
+
+    def look(self, *, later_seconds: float = 0.0, only: Iterable[str] | None = None, **more: Any) -> Observation:
+        """Look once, this much later than the last time."""
+        self.now += later_seconds
+        use = Instruments(kafka=self.kafka, clock=lambda: self.now, deadline_seconds=5)
+        manner = Manner(use, Patience(), self.memory_file)
+        return asyncio.run(observe(self.topology, self.connectors, only=only, manner=manner, **more))
+
+    def status(self, **more: Any) -> Status:
+        return self.look(**more).status
+
+    def flow(self, **more: Any) -> FlowStatus:
+        return self.status(**more).flows[0]
+
+
+@contextmanager
+def estate(directory: Path, *, more: str = "", **fake: Any) -> Iterator[Estate]:
+    """Serve the small estate over real HTTP."""
+    connect = FakeConnect(**fake)
+    with serving(connect) as url:
+        yield Estate(topology_of(TREE.format(url=url, more=more), directory), connect, directory)
+
+
+def _as_fake(config: Mapping[str, str]) -> dict[str, str]:
+    return {key: value for key, value in config.items() if key != "name"}

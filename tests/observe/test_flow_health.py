@@ -1,0 +1,158 @@
+"""What makes a flow ok, waiting or unknown, and what is said about its lag."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.observe.estate import Estate, estate
+
+
+def test_a_flow_whose_records_all_arrived_is_ok(small: Estate) -> None:
+    small.log(0, 10)
+    small.stored(9)
+    flow = small.flow()
+    assert (flow.health, flow.state, flow.lag_records, flow.problems) == ("ok", "RUNNING", 0, ())
+    assert flow.partitions_per_task == {0: 1, 1: 1}
+    assert flow.offsets_note == ""
+
+
+def test_lag_is_source_end_minus_the_next_offset(small: Estate) -> None:
+    small.log(0, 100)
+    small.stored(59)
+    small.log(5, 25, partition=1)
+    flow = small.flow()
+    assert flow.lag_records == 40 + 20
+    first, second = flow.lag_partitions
+    assert (first.partition.partition, first.lag_records, first.task) == (0, 40, 0)
+    assert (second.lag_records, second.to_dict()["note"]) == (20, "nothing stored yet")
+    assert "offset.flush.interval.ms" in flow.offsets_note
+    assert "nothing stored yet for 1 partitions" in flow.offsets_note
+
+
+def test_records_that_wait_are_not_ok_until_something_moved(small: Estate) -> None:
+    small.log(0, 100)
+    small.stored(59)
+    assert small.flow().health == "waiting"
+    small.log(0, 20, alias="B", topic="A.orders")
+    moved = small.flow(later_seconds=10)
+    assert (moved.health, moved.lag_records) == ("ok", 40)
+    assert "in the last 10 s the target got 20 records, of which stored offsets show 0" in moved.offsets_note
+    assert small.flow(later_seconds=1).health == "ok", "a second look right after must not take it back"
+
+
+def test_progress_of_stored_offsets_alone_counts_too(small: Estate) -> None:
+    small.kafka.down.add("B")
+    small.log(0, 100)
+    small.stored(9)
+    assert small.flow().health == "waiting"
+    small.stored(49)
+    flow = small.flow(later_seconds=60)
+    assert flow.health == "ok"
+    assert "the target could not be read" in flow.offsets_note
+
+
+def test_what_is_on_the_target_already_is_said(small: Estate) -> None:
+    small.log(0, 100)
+    small.log(0, 90, alias="B", topic="A.orders")
+    assert "nothing stored yet for 1 partitions, but their remote topics hold 90 records already" in (
+        small.flow().offsets_note
+    )
+
+
+@pytest.mark.parametrize("state", ["PAUSED", "STOPPED"])
+def test_a_flow_at_rest_is_shown_as_such_and_is_no_problem(small: Estate, state: str) -> None:
+    small.log(0, 100)
+    small.stored(9)
+    small.connect.connectors[small.source].state = state
+    small.flow()
+    flow = small.flow(later_seconds=10_000)
+    assert (flow.state, flow.health, flow.problems, flow.lag_records) == (state, "waiting", (), 90)
+    assert any(state in note for note in flow.notes)
+    assert ("exact" in flow.offsets_note) == (state == "STOPPED")
+
+
+def test_one_record_behind_for_ever_may_be_a_transaction_marker(small: Estate) -> None:
+    small.log(0, 100)
+    small.stored(98)
+    small.flow()
+    flow = small.flow(later_seconds=1000)
+    assert (flow.health, flow.problems) == ("waiting", ())
+    assert "transaction's end marker" in flow.offsets_note
+
+
+def test_heartbeats_do_not_count_as_lag_but_show_that_an_idle_flow_is_stuck(small: Estate) -> None:
+    small.kafka.clusters["A"]["heartbeats"] = [(0, 60)]
+    config = small.connect.connectors[small.source].config | {
+        "task.assigned.partitions": "orders-0,orders-1,heartbeats-0"
+    }
+    body = [{"id": {"connector": small.source, "task": 0}, "config": config}]
+    small.connect.fail_next("GET", f"/connectors/{small.source}/tasks", 200, body, times=9)
+    first = small.flow()
+    assert (first.health, first.lag_records) == ("ok", 0)
+    small.log(0, 140, topic="heartbeats")
+    later = small.flow(later_seconds=80)
+    assert (later.health, later.lag_records) == ("problem", 0)
+    assert later.problems[0].startswith("no progress for 80 s")
+
+
+def test_a_new_topic_waits_for_the_refresh_and_is_a_problem_after_it(small: Estate) -> None:
+    small.kafka.clusters["A"]["orders.new"] = [(0, 0)]
+    early = small.flow()
+    assert (early.health, early.problems) == ("waiting", ())
+    assert any("1 partitions have no task" in note for note in early.notes)
+    late = small.flow(later_seconds=601)
+    assert late.health == "problem"
+    assert "partition orders.new-0 assigned to no task for 601 s" in late.problems[0]
+    assert "check that" in late.problems[0]
+
+
+def test_a_topic_deleted_at_the_source_is_a_note(small: Estate) -> None:
+    del small.kafka.clusters["A"]["orders"]
+    small.kafka.clusters["A"]["orders2"] = [(0, 0)]
+    flow = small.flow()
+    assert any("no longer has: orders" in note for note in flow.notes)
+
+
+def test_without_the_source_lag_is_unknown_not_zero(small: Estate) -> None:
+    small.kafka.down.add("A")
+    flow = small.flow()
+    assert (flow.health, flow.lag_records, flow.state) == ("unknown", None, "RUNNING")
+    assert "A: no broker answered" in flow.offsets_note
+    assert small.status().failures["kafka A"].hint == "check the network"
+
+
+def test_without_the_offsets_api_lag_is_unknown(tmp_path: Path) -> None:
+    with estate(tmp_path, version="3.4.0") as old:
+        flow = old.flow()
+    assert (flow.health, flow.lag_records) == ("unknown", None)
+    assert "stored offsets could not be read" in flow.offsets_note
+
+
+def test_a_connect_cluster_that_is_down_is_unknown_and_hides_nothing_else(tmp_path: Path) -> None:
+    with estate(tmp_path) as gone:
+        pass
+    status = gone.status()
+    assert (status.flows[0].health, status.flows[0].state) == ("unknown", "unknown")
+    assert "connect cb" in status.failures
+    assert status.health == "unknown"
+    assert status.flows[0].flow == "orders:A->B"
+
+
+def test_auto_offset_reset_latest_does_not_owe_old_records(tmp_path: Path) -> None:
+    with estate(tmp_path, more="source_consumer: {auto.offset.reset: latest}") as latest:
+        latest.log(0, 1000)
+        assert latest.flow().lag_records == 0
+
+
+def test_the_status_is_json_and_says_it_once(small: Estate) -> None:
+    small.log(0, 10)
+    data = json.loads(json.dumps(small.status().to_dict()))
+    assert data["counts"] == {"problem": 0, "unknown": 0, "waiting": 1, "ok": 0}
+    flow = data["flows"][0]
+    assert flow["partitions_per_task"] == {"0": 1, "1": 1}
+    assert flow["lag_partitions"][0]["log_end"] == 10
+    assert [one["type"] for one in data["companions"]] == ["checkpoint", "heartbeat"]
+    assert {one["health"] for one in data["companions"]} == {"ok"}

@@ -1,0 +1,145 @@
+"""On real brokers and a real worker: a flow that ends with no lag, and one whose source port is dead."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from mm2mgr.kafka.client import Kafka
+from mm2mgr.kafka.producer import Producer
+from mm2mgr.observe.access import kafka_access
+from mm2mgr.observe.health import FlowStatus
+from mm2mgr.observe.problems import Patience
+from mm2mgr.observe.status import Manner, describe, status
+from mm2mgr.reconcile.apply import apply_plan
+from mm2mgr.reconcile.live import make_plan
+from mm2mgr.render import Connector, render
+from mm2mgr.sandbox.broker import Broker
+from mm2mgr.sandbox.server import free_ports, kafka_runtime, start_all
+from mm2mgr.sandbox.worker import Worker
+from mm2mgr.topology import Topology
+from tests.observe.estate import topology_of
+
+pytestmark = pytest.mark.live
+
+TREE = """
+owner: live
+defaults:
+  clusters: {{replication_factor: 1}}
+clusters:
+  A: {{bootstrap_servers: "{a}"}}
+  B: {{bootstrap_servers: "{b}"}}
+  gone: {{bootstrap_servers: "127.0.0.1:{dead}"}}
+connect:
+  cb: {{url: "{url}", kafka: B}}
+flows:
+  orders:
+    sources: [A]
+    targets: [B]
+    topics: {{include: ["orders"]}}
+    tasks: {{max: 2}}
+    refresh_interval: 5s
+  lost:
+    sources: [gone]
+    targets: [B]
+    topics: {{include: ["orders"]}}
+    heartbeats: false
+    checkpoints: false
+    source_connector: {{admin.timeout.ms: 5000}}
+"""
+
+
+@pytest.fixture(scope="module")
+def topology(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Topology]:
+    directory = tmp_path_factory.mktemp("observe")
+    runtime = kafka_runtime()
+    a, b = (Broker(name, directory / name, runtime=runtime) for name in ("A", "B"))
+    with contextlib.ExitStack() as running:
+        running.callback(a.stop)
+        running.callback(b.stop)
+        start_all([a, b])
+        worker = Worker("cb", directory / "cb", b.bootstrap_servers, runtime=runtime)
+        running.callback(worker.stop)
+        worker.start()
+        (dead,) = free_ports(1)
+        addresses = {"a": a.bootstrap_servers, "b": b.bootstrap_servers, "url": worker.url, "dead": dead}
+        yield topology_of(TREE.format(**addresses), directory)
+
+
+@pytest.fixture(scope="module")
+def applied(topology: Topology) -> tuple[Connector, ...]:
+    with Kafka(kafka_access(topology.clusters["A"])) as kafka:
+        kafka.create_topics({"orders": (3, 1, {})})
+    produce(topology, 500)
+    connectors = render(topology)
+    apply(topology, connectors, "orders:A->B")
+    return connectors
+
+
+def apply(topology: Topology, connectors: tuple[Connector, ...], flow: str) -> None:
+    plan = asyncio.run(make_plan(topology, connectors, only=[flow]))
+    results = asyncio.run(apply_plan(topology, plan))
+    assert {result.error for result in results} == {None}
+
+
+def produce(topology: Topology, records: int) -> None:
+    with Producer(kafka_access(topology.clusters["A"])) as producer:
+        for number in range(records):
+            producer.send(("orders", number % 3), f"record {number}".encode())
+        producer.flush()
+
+
+def wait_for(
+    look: Callable[[], FlowStatus], wanted: Callable[[FlowStatus], bool], deadline_seconds: float = 60.0
+) -> FlowStatus:
+    """Look until it is as wanted; fail with the last status."""
+    end = time.monotonic() + deadline_seconds
+    while not wanted(found := look()):
+        assert time.monotonic() < end, found.to_dict()
+        time.sleep(0.5)
+    return found
+
+
+def test_a_healthy_flow_ends_with_no_lag(topology: Topology, applied: tuple[Connector, ...], tmp_path: Path) -> None:
+    manner = Manner(memory_file=tmp_path / "memory.json")
+
+    def look() -> FlowStatus:
+        return asyncio.run(status(topology, applied, only=["orders:A->B"], manner=manner)).flows[0]
+
+    flow = wait_for(look, lambda one: one.lag_records == 0 and one.health == "ok")
+    assert flow.state == "RUNNING"
+    assert flow.problems == ()
+    # three partitions of orders and the one of heartbeats, dealt to two tasks
+    assert sorted(count or 0 for count in flow.partitions_per_task.values()) == [2, 2]
+    produce(topology, 300)
+    wait_for(look, lambda one: one.lag_records == 0 and one.health == "ok")
+    data = asyncio.run(describe(topology, applied, topology.select("orders")[0], manner=manner)).to_dict()
+    orders = [one for one in data["lag"] if one["topic"] == "orders"]
+    assert [(one["stored_offset"], one["log_end"]) for one in orders] == [(266, 267), (266, 267), (265, 266)]
+    assert sum(one["target_end"] for one in orders) == 800
+    assert {one["health"] for one in data["companions"]} <= {"ok", "waiting"}
+
+
+def test_a_dead_source_is_no_status_first_and_a_problem_then(
+    topology: Topology, applied: tuple[Connector, ...], tmp_path: Path
+) -> None:
+    manner = Manner(patience=Patience(no_status_seconds=3), memory_file=tmp_path / "memory.json")
+
+    def look() -> FlowStatus:
+        return asyncio.run(status(topology, applied, only=["lost:gone->B"], manner=manner)).flows[0]
+
+    apply(topology, applied, "lost:gone->B")
+    first = look()
+    assert (first.state, first.health, first.lag_records) == ("no status", "waiting", None)
+    assert "gone" in first.offsets_note
+    found = wait_for(look, lambda one: bool(one.problems))
+    assert (found.state, found.health) == ("no status", "problem")
+    assert "check addresses, ports and security protocol of gone and B" in found.problems[0]
+    ended = wait_for(look, lambda one: one.state == "RUNNING")
+    assert "RUNNING without a task" in ended.problems[0]
+    assert "gone" in ended.problems[0]

@@ -1,0 +1,236 @@
+"""Each problem sentence: a case that trips it, one that does not, and that it says what to do."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from mm2mgr.observe.health import FlowStatus
+from tests.observe.estate import Estate, estate
+
+TRACE = """org.apache.kafka.connect.errors.ConnectException: Unrecoverable exception from producer send callback
+\tat org.apache.kafka.connect.runtime.WorkerSourceTask.lambda(WorkerSourceTask.java:1)
+Caused by: java.util.concurrent.ExecutionException: outer
+\t... 3 more
+Caused by: org.apache.kafka.common.errors.RecordTooLargeException: The message is 2000088 bytes when serialized
+\t... 9 more
+"""
+
+
+def only_problem(flow: FlowStatus) -> str:
+    assert flow.health == "problem"
+    assert len(flow.problems) == 1, flow.problems
+    return flow.problems[0]
+
+
+def test_not_applied(small: Estate) -> None:
+    del small.connect.connectors[small.source]
+    flow = small.flow()
+    assert flow.state == "not applied"
+    assert only_problem(flow).endswith("it is not on Connect cluster 'cb': run mm2mgr apply")
+    assert flow.lag_records is None
+
+
+def test_no_status_is_waited_for_a_minute(small: Estate) -> None:
+    small.connect.connectors[small.source].hidden_reads = 99
+    early = small.flow()
+    assert (early.state, early.health, early.problems) == ("no status", "waiting", ())
+    assert any("first waits for both clusters" in note for note in early.notes)
+    assert small.flow(later_seconds=59).problems == ()
+    sentence = only_problem(small.flow(later_seconds=1))
+    assert sentence.startswith("no status for 60 s")
+    assert "check addresses, ports and security protocol of A and B" in sentence
+    small.connect.connectors[small.source].hidden_reads = 0
+    assert small.flow(later_seconds=1).health == "ok"
+    small.connect.connectors[small.source].hidden_reads = 99
+    assert small.flow(later_seconds=1).health == "waiting", "the minute begins anew"
+
+
+def test_connector_failed(small: Estate) -> None:
+    connector = small.connect.connectors[small.source]
+    connector.shown_state, connector.trace = "FAILED", TRACE
+    sentence = only_problem(small.flow())
+    assert sentence.startswith("connector FAILED (tasks still run on the config before): org.apache.kafka.connect")
+    assert "Caused by: org.apache.kafka.common.errors.RecordTooLargeException: The message is 2000088" in sentence
+    assert "ExecutionException" not in sentence
+    assert "WorkerSourceTask" not in sentence
+    assert sentence.endswith("then restart the connector")
+
+
+def test_tasks_failed_for_the_same_reason_are_one_sentence(small: Estate) -> None:
+    small.connect.connectors[small.source].failed_tasks = {0: TRACE, 1: TRACE}
+    sentence = only_problem(small.flow())
+    assert sentence.startswith("2 tasks (0, 1) FAILED: org.apache.kafka.connect.errors.ConnectException")
+    assert "RecordTooLargeException" in sentence
+    assert "restart the failed tasks" in sentence
+
+
+def test_secrets_in_a_trace_are_masked(small: Estate) -> None:
+    config = small.connect.connectors[small.source].config
+    config["source.cluster.sasl.jaas.config"] = 'x.PlainLoginModule required username="u" password="hunter2secret";'
+    trace = f"ConfigException: bad {config['source.cluster.sasl.jaas.config']} and hunter2secret"
+    small.connect.connectors[small.source].failed_tasks = {0: trace}
+    assert "hunter2secret" not in str(small.status().to_dict())
+
+
+def test_unassigned_connector_and_task(small: Estate) -> None:
+    small.connect.connectors[small.source].shown_state = "UNASSIGNED"
+    sentence = only_problem(small.flow())
+    assert sentence.startswith("connector UNASSIGNED")
+    assert "check the workers" in sentence
+    small.connect.connectors[small.source].shown_state = None
+    small.connect.connectors[small.source].state = "UNASSIGNED"  # the fake gives tasks the same state
+    assert any(one.startswith("2 tasks (0, 1) UNASSIGNED") for one in small.flow().problems)
+
+
+def test_running_without_tasks_although_topics_match(small: Estate) -> None:
+    small.connect.connectors[small.source].forced_tasks = 0
+    sentence = only_problem(small.flow())
+    assert sentence.startswith("RUNNING without a task although 1 topic on A match")
+    assert "look into their log" in sentence
+
+
+def test_running_without_tasks_because_no_topic_matches(small: Estate) -> None:
+    small.connect.connectors[small.source].forced_tasks = 0
+    small.kafka.clusters["A"] = {"other": [(0, 0)]}
+    sentence = only_problem(small.flow())
+    assert sentence.startswith("RUNNING without a task: no topic on A matches orders.*")
+    assert "check topics:" in sentence
+
+
+def test_running_without_tasks_and_the_source_is_down(small: Estate) -> None:
+    small.connect.connectors[small.source].forced_tasks = 0
+    small.kafka.down.add("A")
+    sentence = only_problem(small.flow())
+    assert "mm2mgr could not read either (A: no broker answered)" in sentence
+    assert "check the cluster" in sentence
+
+
+def test_no_progress(small: Estate) -> None:
+    small.log(0, 100)
+    small.stored(9)
+    small.flow()
+    assert small.flow(later_seconds=74).problems == ()
+    small.log(0, 200)  # the source goes on, which is no progress of the flow
+    sentence = only_problem(small.flow(later_seconds=1))
+    assert sentence.startswith("no progress for 75 s: records wait")
+    assert "for task 0;" in sentence
+    assert "check rights and space on B" in sentence
+    small.stored(19)
+    assert small.flow(later_seconds=60).health == "ok"
+
+
+def test_one_task_that_stands_still_is_seen_beside_one_that_moves(small: Estate) -> None:
+    for partition in (0, 1):
+        small.log(0, 100, partition=partition)
+        small.stored(9, partition=partition)
+    small.flow()
+    small.stored(50, partition=1)
+    assert "for task 0;" in only_problem(small.flow(later_seconds=80))
+
+
+def test_the_target_moving_is_progress(small: Estate) -> None:
+    small.log(0, 100)
+    small.stored(9)
+    small.flow()
+    small.log(0, 50, alias="B", topic="A.orders")
+    assert small.flow(later_seconds=80).health == "ok"
+
+
+def test_without_the_target_one_late_flush_is_forgiven(small: Estate) -> None:
+    small.kafka.down.add("B")
+    small.log(0, 100)
+    small.stored(9)
+    small.flow()
+    assert small.flow(later_seconds=149).problems == ()
+    assert "no progress for 150 s" in only_problem(small.flow(later_seconds=1))
+
+
+def test_an_idle_flow_is_no_problem_however_long(small: Estate) -> None:
+    small.log(0, 100)
+    small.stored(99)
+    small.flow()
+    assert small.flow(later_seconds=100_000).health == "ok"
+    small.log(0, 150)
+    assert small.flow(later_seconds=1).health == "waiting", "records wait since now, not since the first look"
+
+
+def test_offset_past_the_end(small: Estate) -> None:
+    small.log(0, 10)
+    small.stored(999)
+    sentence = only_problem(small.flow())
+    assert "at or past the end of orders-0 (999 stored, log ends at 10)" in sentence
+    assert "reset these offsets" in sentence
+
+
+def test_offset_at_the_end_is_past_it_and_one_less_is_not(small: Estate) -> None:
+    small.log(0, 10)
+    small.stored(10)
+    assert "deleted and created again" in only_problem(small.flow())
+    small.stored(9)
+    assert small.flow().problems == ()
+
+
+def test_records_lost_to_retention(small: Estate) -> None:
+    small.log(2000, 5000)
+    small.stored(999)
+    flow = small.flow()
+    sentence = only_problem(flow)
+    assert sentence.startswith(
+        "up to 1000 records left the source before they were mirrored (retention): orders-0 (1000)"
+    )
+    assert "longer retention" in sentence
+    assert flow.lag_records == 3000, "what is gone is lost, not behind"
+
+
+@pytest.mark.parametrize(("start", "stored"), [(1000, 999), (1000, 998)])
+def test_a_log_that_was_emptied_after_mirroring_lost_nothing(small: Estate, start: int, stored: int) -> None:
+    """The second case is a transaction's end marker behind the last record."""
+    small.log(start, 1000)
+    small.stored(stored)
+    flow = small.flow()
+    assert (flow.problems, flow.lag_records) == ((), 0)
+
+
+def test_drift_names_keys_and_no_values(small: Estate) -> None:
+    small.connect.connectors[small.source].config |= {"tasks.max": "7", "source.cluster.ssl.key.password": "s3cr3t"}
+    sentence = only_problem(small.flow())
+    assert "differs from the tree in 2 keys (source.cluster.ssl.key.password, tasks.max)" in sentence
+    assert sentence.endswith("run mm2mgr plan")
+    assert "s3cr3t" not in sentence
+
+
+def test_tasks_on_an_older_config(small: Estate) -> None:
+    config = dict(small.connect.connectors[small.source].config)
+    stale = config | {"refresh.topics.interval.seconds": "5", "task.assigned.partitions": "orders-0,orders-1"}
+    body = [{"id": {"connector": small.source, "task": 0}, "config": stale}]
+    small.connect.fail_next("GET", f"/connectors/{small.source}/tasks", 200, body, times=1)
+    small.connect.connectors[small.source].forced_tasks = 1
+    sentence = only_problem(small.flow())
+    assert sentence.startswith("task 0 still on an older config (key refresh.topics.interval.seconds)")
+    assert "check the clusters" in sentence
+
+
+def test_companions_have_their_own_problems(small: Estate) -> None:
+    small.connect.connectors[small.checkpoint].failed_tasks = {0: TRACE}
+    small.connect.connectors[small.heartbeat].forced_tasks = 0
+    status = small.status()
+    by_type = {one.type: one for one in status.companions}
+    assert by_type["checkpoint"].problems[0].startswith("task 0 FAILED")
+    assert "no heartbeats are sent" in by_type["heartbeat"].problems[0]
+    assert (status.flows[0].health, status.health) == ("ok", "problem")
+
+
+def test_a_checkpoint_connector_without_groups_is_no_problem(small: Estate) -> None:
+    small.connect.connectors[small.checkpoint].forced_tasks = 0
+    one = next(one for one in small.status().companions if one.type == "checkpoint")
+    assert (one.health, one.problems) == ("waiting", ())
+    assert "no consumer group" in one.notes[0]
+
+
+def test_an_open_transaction_is_named_where_it_can_be_the_cause(tmp_path: Path) -> None:
+    with estate(tmp_path, more="source_consumer: {isolation.level: read_committed}") as committed:
+        committed.log(0, 100)
+        committed.flow()
+        assert "open transaction" in only_problem(committed.flow(later_seconds=80))

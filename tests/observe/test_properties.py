@@ -1,0 +1,104 @@
+"""What holds for any numbers: lag is never negative, a FAILED task is never ok, traces never show a secret."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mm2mgr.connect.types import ConnectorInfo, ConnectorStatus, TaskConfig, TaskStatus
+from mm2mgr.kafka.offsets import Offsets
+from mm2mgr.observe.health import Looks, Status, judge, lags_of
+from mm2mgr.observe.memory import Memory, remember
+from mm2mgr.observe.reading import Reading, SeenConnect, SeenConnector, SeenKafka
+from mm2mgr.partitions import TopicPartition
+from mm2mgr.render import Connector, render
+from mm2mgr.topology import Flow
+from tests.observe.estate import TREE, topology_of
+
+offsets = st.integers(0, 10_000)
+logs = st.lists(st.tuples(offsets, offsets).map(sorted), min_size=1, max_size=4)
+stored = st.lists(st.none() | offsets, min_size=4, max_size=4)
+
+
+@dataclass(frozen=True)
+class Draw:
+    """Logs (start, end) and stored offsets by partition."""
+
+    logs: list[list[int]]
+    stored: list[int | None]
+
+
+draws = st.builds(Draw, logs, stored)
+states = st.sampled_from(["RUNNING", "PAUSED", "STOPPED", "FAILED", "UNASSIGNED", "RESTARTING", "DESTROYED"])
+tasks = st.lists(states, max_size=4)
+
+
+@dataclass(frozen=True)
+class Declared:
+    """A flow and its rendered source connector."""
+
+    flow: Flow
+    desired: Connector
+
+
+@pytest.fixture(scope="module")
+def declared(tmp_path_factory: pytest.TempPathFactory) -> Declared:
+    directory: Path = tmp_path_factory.mktemp("tree")
+    topology = topology_of(TREE.format(url="http://127.0.0.1:1", more=""), directory)
+    return Declared(topology.flows[0], next(one for one in render(topology) if one.type == "source"))
+
+
+def reading(declared: Declared, draw: Draw, state: str, task_states: list[str], now: float) -> Reading:
+    flow, desired = declared.flow, declared.desired
+    info = ConnectorInfo(desired.name, dict(desired.config))
+    assigned = ",".join(f"orders-{number}" for number in range(len(draw.logs)))
+    config = {**desired.config, "task.assigned.partitions": assigned}
+    trace = "boom: password=hunter2"
+    seen = SeenConnector(
+        desired,
+        info,
+        ConnectorStatus(
+            desired.name, state, "w", trace, tuple(TaskStatus(n, one, "w", trace) for n, one in enumerate(task_states))
+        ),
+        tuple(TaskConfig(n, config) for n in range(min(1, len(task_states)))),
+        {
+            TopicPartition("orders", n): value
+            for n, value in enumerate(draw.stored[: len(draw.logs)])
+            if value is not None
+        },
+    )
+    found = {TopicPartition("orders", n): Offsets(*log) for n, log in enumerate(draw.logs)}
+    clusters = {"A": SeenKafka({"orders": len(draw.logs)}, found), "B": SeenKafka()}
+    return Reading(now, (flow,), {"cb": SeenConnect("cb", {desired.name: seen})}, clusters)
+
+
+def judged(one: Reading, earlier: Memory) -> tuple[Status, Memory]:
+    lags = lags_of(one)
+    memory = remember(earlier, one, lags)
+    return judge(one, lags, Looks(earlier, memory)), memory
+
+
+@settings(max_examples=150, deadline=None)
+@given(first=draws, later=draws, state=states, task_states=tasks)
+def test_no_numbers_break_the_promises(
+    declared: Declared, first: Draw, later: Draw, state: str, task_states: list[str]
+) -> None:
+    before, memory = judged(reading(declared, first, state, task_states, 0.0), Memory())
+    after, _ = judged(reading(declared, later, state, task_states, 1000.0), memory)
+    for status in (before, after):
+        flow = status.flows[0]
+        assert flow.lag_records is not None
+        assert flow.lag_records >= 0
+        assert all(0 < one.lag_records <= one.log.end - one.log.start for one in flow.lag_partitions)
+        if "FAILED" in task_states or state == "FAILED":
+            assert flow.health == "problem"
+        if flow.health == "ok":
+            assert state == "RUNNING"
+            assert set(task_states) == {"RUNNING"}
+        assert (flow.health == "problem") == bool(flow.problems)
+        assert "hunter2" not in json.dumps(status.to_dict())
