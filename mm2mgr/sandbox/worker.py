@@ -54,7 +54,8 @@ class Worker(Server):
         return self.url
 
     def server_properties(self) -> dict[str, str]:
-        topics = {kind: f"connect-{self.group_id}-{kind}s" for kind in ("config", "offset", "status")}
+        names = {"config": "configs", "offset": "offsets", "status": "status"}
+        topics = {kind: f"connect-{self.group_id}-{name}" for kind, name in names.items()}
         json_converter = "org.apache.kafka.connect.json.JsonConverter"  # what Kafka's own example file has
         return {
             "bootstrap.servers": self.bootstrap_servers,

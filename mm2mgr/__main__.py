@@ -1,0 +1,5 @@
+"""`python -m mm2mgr`."""
+
+from mm2mgr.cli import main
+
+main()

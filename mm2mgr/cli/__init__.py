@@ -1,0 +1,93 @@
+"""The commands: one function each, about ten lines, importing what it needs when it runs (cold start matters).
+
+Exit codes: 0 done, 1 failed, 2 `plan --detailed-exitcode` with changes. Wrong usage is 2 too, as click has it.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from mm2mgr import __version__
+from mm2mgr.cli.change import apply, plan
+from mm2mgr.cli.declare import init, render, schema
+from mm2mgr.cli.estate import Estate
+from mm2mgr.cli.load import sample, size, throughput
+from mm2mgr.cli.local import demo, sandbox
+from mm2mgr.cli.watch import describe, status
+from mm2mgr.errors import Mm2mgrError
+
+# Optional packages, and the extra of mm2mgr that brings each.
+_EXTRAS = {"pyspark": "spark", "pyarrow": "spark", "py4j": "spark"}
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.version_option(__version__, prog_name="mm2mgr")
+@click.option(
+    "--clusters",
+    "-f",
+    type=click.Path(path_type=Path),
+    multiple=True,
+    default=("clusters",),
+    envvar="MM2MGR_CLUSTERS",
+    show_default=True,
+    help="The YAML tree: a folder, or files (repeat the option). Or $MM2MGR_CLUSTERS.",
+)
+@click.option(
+    "--templates",
+    type=click.Path(path_type=Path, file_okay=False),
+    default=None,
+    envvar="MM2MGR_TEMPLATES",
+    help="A folder of own connector templates; outranks ./templates and the shipped ones.",
+)
+@click.pass_context
+def cli(context: click.Context, clusters: tuple[Path, ...], templates: Path | None) -> None:
+    """The control plane for Apache Kafka MirrorMaker 2.
+
+    Declare clusters and flows in YAML, see the change as a plan, apply it to Kafka Connect, size it from measured
+    throughput, and watch that data really arrives.
+
+    \b
+    First steps:
+      mm2mgr demo                 the whole job on real Kafka, Connect and Spark, on this machine
+      mm2mgr init                 a commented clusters/ to start from
+      mm2mgr plan                 what would change
+    """
+    context.obj = Estate(clusters, templates)
+
+
+for command in (init, schema, render, plan, apply, status, describe, sample, throughput, size, sandbox, demo):
+    cli.add_command(command)
+
+
+def main() -> None:
+    """Run the command line; errors people can meet are printed with their hint, never as a traceback."""
+    try:
+        code = cli.main(standalone_mode=False)
+    except Mm2mgrError as error:
+        from mm2mgr.output.console import complain
+
+        complain(error.message, error.hint)
+        code = error.exit_code
+    except ModuleNotFoundError as missing:
+        extra = _EXTRAS.get((missing.name or "").partition(".")[0])
+        if extra is None:
+            raise
+        from mm2mgr.output.console import complain
+
+        complain(f"this command needs the Python package {missing.name}", f"pip install 'mm2mgr[{extra}]'")
+        code = 1
+    except click.exceptions.Abort:
+        code = 130
+    except click.ClickException as error:
+        error.show()
+        code = error.exit_code
+    except BrokenPipeError:
+        sys.stderr.close()
+        code = 1
+    except KeyboardInterrupt:
+        sys.stderr.write("interrupted\n")
+        code = 130
+    sys.exit(code if isinstance(code, int) else 0)

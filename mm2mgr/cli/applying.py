@@ -1,0 +1,120 @@
+"""How `apply` goes about it: plan anew, check against the reviewed plan, ask, write, wait, say what is left."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from mm2mgr.cli.estate import Estate
+from mm2mgr.errors import Mm2mgrError
+from mm2mgr.output.console import say, say_json, talk
+from mm2mgr.output.plan_text import say_plan
+from mm2mgr.reconcile.apply import Result, apply_plan, settle
+from mm2mgr.reconcile.live import make_plan
+from mm2mgr.reconcile.plan import Plan
+from mm2mgr.reconcile.planfile import read_plan, refuse_stale
+
+_DONE = {"create": "created", "update": "updated", "delete": "deleted"}
+
+
+def run_apply(
+    estate: Estate,
+    planfile: Path | None,
+    flows: tuple[str, ...],
+    *,
+    prune: bool,
+    yes: bool,
+    wait_seconds: float,
+    output: str,
+) -> int:
+    """Apply and return the exit code."""
+    plan, estate = _plan(estate, planfile, flows, prune=prune)
+    if output == "text":
+        say_plan(plan.to_dict())
+    if plan.writes and not (yes or planfile):
+        _confirm()
+    results: list[Result] = []
+    states: dict[tuple[str, str], str] = {}
+
+    async def write() -> None:
+        def report(result: Result) -> None:
+            results.append(result)
+            _tell(result)
+
+        await apply_plan(estate.topology, plan, report=report)
+        if wait_seconds > 0 and any(result.error is None for result in results):
+            talk(f"waiting up to {wait_seconds:.0f} s for the written connectors to run")
+            states.update(await settle(estate.topology, results, timeout_seconds=wait_seconds))
+
+    try:
+        asyncio.run(write())
+    except KeyboardInterrupt:
+        talk("interrupted", style="bold red")
+    return _close(plan, results, states, output)
+
+
+def _plan(estate: Estate, planfile: Path | None, flows: tuple[str, ...], *, prune: bool) -> tuple[Plan, Estate]:
+    only = estate.only(flows) if flows else None
+    reviewed: dict[str, Any] | None = None
+    if planfile:
+        if flows or prune:
+            raise Mm2mgrError(
+                "a PLANFILE says itself which flows it is for and whether to prune", hint="leave the options out"
+            )
+        document = read_plan(planfile)
+        reviewed, prune = document.plan, bool(document.plan.get("prune"))
+        templates = Path(document.templates) if document.templates else None
+        estate = Estate(tuple(Path(file) for file in document.clusters), templates)
+        only = list(document.only) if document.only is not None else None
+    plan = asyncio.run(make_plan(estate.topology, estate.connectors, prune=prune, only=only))
+    if reviewed is not None:
+        refuse_stale(reviewed, plan)
+    return plan, estate
+
+
+def _confirm() -> None:
+    if not sys.stdin.isatty():
+        raise Mm2mgrError(
+            "apply asks before it writes and there is no terminal",
+            hint="add --yes, or apply a reviewed plan: mm2mgr apply PLANFILE",
+        )
+    click.confirm("Apply this plan?", abort=True, err=True)
+
+
+def _tell(result: Result) -> None:
+    if result.error is None:
+        talk(f"{result.connect}: {_DONE[result.action]} {result.connector} ({result.seconds:.1f} s)")
+    else:
+        talk(f"{result.connect}: {result.action} of {result.connector} failed: {result.error}", style="bold red")
+
+
+def _close(plan: Plan, results: list[Result], states: dict[tuple[str, str], str], output: str) -> int:
+    failed = [result for result in results if result.error is not None]
+    told = {(result.connect, result.connector) for result in results}
+    left = [change for change in plan.writes if (change.connect, change.connector) not in told]
+    broken = {name: state for name, state in states.items() if "FAILED" in state}
+    if output == "json":
+        done = [{**r.to_dict(), "state": states.get((r.connect, r.connector), "")} for r in results]
+        say_json({"results": done, "left": [c.connector for c in left], "failed_clusters": _unread(plan)})
+    else:
+        for (connect, connector), state in sorted(states.items()):
+            if state != "RUNNING":
+                say(f"{connect}/{connector}: {state}", style="red" if "FAILED" in state else "yellow")
+        for result in failed:
+            say(f"failed: {result.connect}/{result.connector}: {result.error}", style="bold red")
+            if result.hint:
+                say(f"        {result.hint}")
+        for change in left:
+            say(f"left: {change.action} {change.connect}/{change.connector}", style="bold yellow")
+        say(f"Applied: {len(results) - len(failed)} of {len(plan.writes)} changes", style="bold")
+        if failed or left:
+            say("Apply again to converge; what is done already will not be written a second time.")
+    return 1 if failed or left or broken or plan.failed else 0
+
+
+def _unread(plan: Plan) -> list[str]:
+    return [cluster.connect for cluster in plan.clusters if cluster.error]

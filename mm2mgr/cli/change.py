@@ -1,0 +1,92 @@
+"""Commands that change Connect clusters: plan shows, apply does."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from mm2mgr.cli.estate import Estate, output_option
+
+
+@click.command()
+@click.argument("flows", nargs=-1)
+@click.option("--prune", is_flag=True, help="Also delete owned connectors that are no longer declared.")
+@click.option("--full", is_flag=True, help="Show every key of connectors that are created or deleted.")
+@click.option(
+    "--out", type=click.Path(path_type=Path, dir_okay=False), help="Write the plan to a file for review and apply."
+)
+@click.option("--detailed-exitcode", is_flag=True, help="Exit 2 when there are changes (0: none, 1: failed).")
+@output_option
+@click.pass_obj
+def plan(
+    estate: Estate,
+    flows: tuple[str, ...],
+    prune: bool,
+    full: bool,
+    out: Path | None,
+    detailed_exitcode: bool,
+    output: str,
+) -> int:
+    """Compare the tree with what the Connect clusters run and show what would change. Writes nothing.
+
+    FLOWS limits the plan to some flows. Exit code 1 when a Connect cluster could not be read.
+
+    \b
+    Example:
+      mm2mgr plan --out plan.json --detailed-exitcode
+    """
+    import asyncio
+
+    from mm2mgr.output.console import say_json, talk
+    from mm2mgr.output.plan_text import say_plan, say_topology
+    from mm2mgr.reconcile.live import make_plan
+    from mm2mgr.reconcile.planfile import write_plan
+
+    only = estate.only(flows)
+    made = asyncio.run(make_plan(estate.topology, estate.connectors, prune=prune, only=only))
+    if output == "json":
+        say_json(made.to_dict())
+    else:
+        if only is None:
+            say_topology(estate.topology, estate.connectors)
+        say_plan(made.to_dict(), full=full)
+    if out:
+        own = str(estate.templates) if estate.templates else None
+        write_plan(out, made, [str(file) for file in estate.files], own, only)
+        talk(f"plan written to {out}; apply it with: mm2mgr apply {out}")
+    if made.failed:
+        return 1
+    return 2 if detailed_exitcode and made.writes else 0
+
+
+@click.command()
+@click.argument("planfile", type=click.Path(path_type=Path, dir_okay=False), required=False)
+@click.option("--flow", "flows", multiple=True, help="Only this flow (repeat the option).")
+@click.option("--prune", is_flag=True, help="Also delete owned connectors that are no longer declared.")
+@click.option("--yes", "-y", is_flag=True, help="Do not ask. Needed without a terminal, unless a PLANFILE is given.")
+@click.option(
+    "--wait",
+    type=float,
+    default=30.0,
+    show_default=True,
+    help="Seconds to wait for written connectors to run; 0: do not.",
+)
+@output_option
+@click.pass_obj
+def apply(
+    estate: Estate, planfile: Path | None, flows: tuple[str, ...], prune: bool, yes: bool, wait: float, output: str
+) -> int:
+    """Make the Connect clusters run what the tree says; a second apply writes nothing.
+
+    With a PLANFILE (from `plan --out`) just that reviewed plan is applied, and refused if tree or live state changed
+    since. Connectors without this tree's owner mark are never touched. Exit code 1 if anything failed or is left.
+
+    \b
+    Example:
+      mm2mgr plan --out plan.json
+      mm2mgr apply plan.json
+    """
+    from mm2mgr.cli.applying import run_apply
+
+    return run_apply(estate, planfile, flows, prune=prune, yes=yes, wait_seconds=wait, output=output)

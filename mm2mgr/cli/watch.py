@@ -1,0 +1,45 @@
+"""Commands that look at what runs: status of all flows, description of one."""
+
+from __future__ import annotations
+
+import click
+
+from mm2mgr.cli.estate import Estate, output_option
+
+
+@click.command()
+@click.argument("flows", nargs=-1)
+@click.option(
+    "--watch", type=click.FloatRange(0), default=0.0, help="Read twice, so many seconds apart, to see progress."
+)
+@output_option
+@click.pass_obj
+def status(estate: Estate, flows: tuple[str, ...], watch: float, output: str) -> int:
+    """Show health, tasks and lag of FLOWS (all by default). Exit code 1 when a flow has a problem.
+
+    Lag is the source's end offset less what the workers last flushed, so the true lag may be smaller. A connector that
+    is RUNNING with zero tasks, silent for a minute, or without progress is a problem, whatever Connect says.
+
+    \b
+    Example:
+      mm2mgr status --watch 10
+    """
+    from mm2mgr.cli.watching import run_status
+
+    return run_status(estate, flows, watch_seconds=watch, output=output)
+
+
+@click.command()
+@click.argument("flow")
+@output_option
+@click.pass_obj
+def describe(estate: Estate, flow: str, output: str) -> int:
+    """Show everything about FLOW: clusters, connectors, tasks with their partitions, lag per partition, traces.
+
+    \b
+    Example:
+      mm2mgr describe 'logging:dc1-logging->agg-east'
+    """
+    from mm2mgr.cli.watching import run_describe
+
+    return run_describe(estate, flow, output=output)

@@ -1,0 +1,92 @@
+"""A plan and the topology as text. In: `Plan.to_dict()`, a Topology's flows and connectors. Out: lines on stdout."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from mm2mgr.output.console import say, say_table
+from mm2mgr.render import Connector
+from mm2mgr.topology import Topology
+
+_SIGNS = {"create": "+", "update": "~", "delete": "-", "no-op": "=", "blocked": "!"}
+_STYLES = {"create": "green", "update": "yellow", "delete": "red", "blocked": "bold red"}
+_KEY_SIGNS = {"add": "+", "change": "~", "remove": "-"}
+_LONGEST = 100
+
+
+def say_topology(topology: Topology, connectors: Sequence[Connector]) -> None:
+    """Print the sources × targets matrix: per cell each flow with its tasks.max, then the pair's other connectors."""
+    sources = list(dict.fromkeys(flow.source.alias for flow in topology.flows))
+    targets = list(dict.fromkeys(flow.target.alias for flow in topology.flows))
+    cells: dict[tuple[str, str], list[str]] = {}
+    for flow in topology.flows:
+        tasks = f"{flow.tasks.maximum} task{'s' if flow.tasks.maximum != '1' else ''}"
+        cells.setdefault((flow.source.alias, flow.target.alias), []).append(f"{flow.name} ({tasks})")
+    for connector in connectors:
+        if connector.type != "source":
+            source, _, target = connector.pair.partition("->")
+            cells.setdefault((source, target), []).append(connector.type)
+    rows = [[source, *(" + ".join(cells.get((source, target), ["-"])) for target in targets)] for source in sources]
+    say_table(["source \\ target", *targets], rows)
+    count = len(topology.flows)
+    say(
+        f"{count} flow{'s' if count != 1 else ''}, {len(connectors)} connectors on {len(topology.connects)} Connect clusters"
+    )
+
+
+def say_plan(plan: dict[str, Any], *, full: bool = False) -> None:
+    """Print what would change, key by key for updates; `full` shows every key of what is created or deleted too."""
+    for cluster in plan["clusters"]:
+        say_cluster(cluster, full=full)
+    counts = plan["counts"]
+    blocked = f", {counts['blocked']} blocked" if counts["blocked"] else ""
+    unread = sum(1 for cluster in plan["clusters"] if cluster["error"])
+    unread_text = f"; {unread} Connect cluster(s) could not be read" if unread else ""
+    say(
+        f"Plan: {counts['create']} to create, {counts['update']} to update, {counts['delete']} to delete, "
+        f"{counts['no-op']} unchanged{blocked}{unread_text}",
+        style="bold",
+    )
+
+
+def say_cluster(cluster: dict[str, Any], *, full: bool) -> None:
+    say(f"Connect cluster {cluster['connect']}", style="bold")
+    if cluster["error"]:
+        say(f"  ! not planned: {cluster['error']}", style="bold red")
+        if cluster["hint"]:
+            say(f"    {cluster['hint']}")
+        return
+    for change in cluster["changes"]:
+        if change["action"] != "no-op":
+            _say_change(change, full=full)
+    unchanged = sum(1 for change in cluster["changes"] if change["action"] == "no-op")
+    if unchanged:
+        say(f"  = {unchanged} unchanged")
+    for name in cluster["left_over"]:
+        say(f"  ? {name}: owned and no longer declared; --prune would delete it", style="yellow")
+    if cluster["unowned"]:
+        say(f"    {cluster['unowned']} connectors of others here, not touched", style="dim")
+
+
+def _say_change(change: dict[str, Any], *, full: bool) -> None:
+    keys = change["keys"]
+    note = f"  ({len(keys)} keys)" if keys else ""
+    reason = f"  {change['reason']}" if change["reason"] else ""
+    line = f"  {_SIGNS[change['action']]} {change['action']:7} {change['connector']}{note}{reason}"
+    say(line, style=_STYLES.get(change["action"]))
+    if change["action"] == "update" or full:
+        for key in keys:
+            say(f"      {_KEY_SIGNS[key['kind']]} {key['key']}: {_values(key)}")
+
+
+def _values(key: dict[str, Any]) -> str:
+    before, after = _short(key["before"]), _short(key["after"])
+    if key["kind"] == "add":
+        return after
+    return f"{before} (removed)" if key["kind"] == "remove" else f"{before} -> {after}"
+
+
+def _short(value: str | None) -> str:
+    text = (value or "").replace("\n", "\\n")
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
