@@ -1,0 +1,193 @@
+"""The story of `mm2mgr demo`: the commands a team would run, one after the other, on a sandbox with live traffic."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import time
+from contextlib import ExitStack
+from pathlib import Path
+
+from mm2mgr.cli.applying import run_apply
+from mm2mgr.cli.estate import Estate
+from mm2mgr.cli.loading import run_sample, run_size, run_throughput
+from mm2mgr.cli.watching import read_status
+from mm2mgr.demo.proof import Verdict, prove, read_ids
+from mm2mgr.demo.traffic import RATES, Traffic
+from mm2mgr.demo.tree import write_tree
+from mm2mgr.errors import Mm2mgrError
+from mm2mgr.kafka.client import Kafka
+from mm2mgr.observe.access import kafka_access
+from mm2mgr.output.console import say, say_table, talk
+from mm2mgr.output.plan_text import say_plan, say_topology
+from mm2mgr.output.status_text import say_status
+from mm2mgr.partitions import TopicPartition
+from mm2mgr.reconcile.live import make_plan
+from mm2mgr.sandbox.layout import Sandbox
+from mm2mgr.topology import Flow
+
+_STEPS = 9
+_CATCH_UP_SECONDS = 90.0
+
+
+def tell(directory: Path, *, keep: bool, measure_seconds: int) -> int:
+    """Run the demo; return 0 only when the proof holds, the second plan is empty and every flow is healthy."""
+    story = _Story(directory, measure_seconds)
+    sandbox = Sandbox(directory / "sandbox")
+    try:
+        with ExitStack() as traffic:
+            code = story.run(sandbox, traffic)
+    except BaseException:
+        talk("stopping what the demo started")
+        sandbox.down(progress=talk)
+        raise
+    if keep:
+        say(f"\nEverything is still running. Look around: mm2mgr --clusters {story.tree} status")
+        say(f"Stop it: mm2mgr sandbox down --dir {sandbox.directory}")
+    else:
+        sandbox.down(progress=talk)
+    say(f"\nDemo {'succeeded' if code == 0 else 'FAILED'} in {time.monotonic() - story.begun:.0f} s", style="bold")
+    return code
+
+
+class _Story:
+    def __init__(self, directory: Path, measure_seconds: int) -> None:
+        self.directory = directory
+        self.tree = directory / "clusters"
+        self.measure_seconds = measure_seconds
+        self.begun = time.monotonic()
+        self.number = 0
+
+    def step(self, title: str, command: str = "") -> None:
+        self.number += 1
+        elapsed = time.monotonic() - self.begun
+        say(f"\n[{self.number}/{_STEPS}] {title}  ({elapsed:.0f} s)", style="bold cyan")
+        if command:
+            say(f"$ mm2mgr --clusters {self.tree} {command}" if command[0] != "$" else command, style="dim")
+
+    def run(self, sandbox: Sandbox, stack: ExitStack) -> int:
+        self.step("Four Kafka clusters and two Connect workers", "$ mm2mgr sandbox up")
+        for old in (self.tree, self.directory / "samples", self.directory / "throughput"):
+            shutil.rmtree(old, ignore_errors=True)
+        write_tree(self.tree, sandbox.up(progress=talk))
+        estate = Estate((self.tree,))
+        flows = estate.topology.flows
+
+        self.step("Uneven traffic on the sources, and it goes on")
+        traffic = self.traffic(flows, stack)
+
+        samples, result = self.directory / "samples", self.directory / "throughput"
+        self.step("Sample end offsets and record sizes", f"sample --interval 1s --duration {self.measure_seconds}s")
+        must(run_sample(estate, samples, 1.0, float(self.measure_seconds), ()), "sampling")
+        self.step("Throughput per partition, on Spark", "throughput")
+        must(run_throughput(samples, result, None, 8, show=False, output="text"), "the throughput job")
+        self.step("Tasks per flow from measured throughput", "size")
+        must(run_size(estate, (), result, "p95", dry_run=False, output="text"), "sizing")
+
+        self.step("Plan and apply", "apply --yes")
+        estate = Estate((self.tree,))  # read again: sizing is part of the tree now
+        say_topology(estate.topology, estate.connectors)
+        must(run_apply(estate, None, (), prune=False, yes=True, wait_seconds=60, output="text"), "apply")
+
+        self.step("Stop the traffic and wait until every flow has caught up")
+        for each in traffic:
+            each.stop()
+        self.wait_until_caught_up(list(estate.topology.flows))
+
+        self.step("Proof by record ids: source log against target log")
+        exact = self.prove(list(estate.topology.flows))
+
+        self.step("Plan again, and status", "plan; status")
+        plan = asyncio.run(make_plan(estate.topology, estate.connectors))
+        say_plan(plan.to_dict())
+        healthy = self.status(estate)
+        return 0 if exact and healthy and not plan.writes and not plan.failed else 1
+
+    def traffic(self, flows: tuple[Flow, ...], stack: ExitStack) -> list[Traffic]:
+        sources = {flow.source.alias: flow.source for flow in flows}
+        running = []
+        for index, cluster in enumerate(sources.values()):
+            scale = 1.0 if index == 0 else 0.5
+            running.append(stack.enter_context(Traffic(kafka_access(cluster), scale)))
+            total = scale * sum(map(sum, RATES.values()))
+            talk(
+                f"{cluster.alias}: {', '.join(f'{t} ({len(r)} partitions)' for t, r in RATES.items())}, {total:.0f} records/s"
+            )
+        return running
+
+    def wait_until_caught_up(self, flows: list[Flow]) -> None:
+        """Compare end offsets: without transactions a remote partition has as many records as its source."""
+        deadline = time.monotonic() + _CATCH_UP_SECONDS
+        while True:
+            behind = {flow.id: lag for flow in flows if (lag := _records_behind(flow)) > 0}
+            if not behind:
+                talk("every flow has caught up")
+                return
+            if time.monotonic() > deadline:
+                raise Mm2mgrError(
+                    f"not caught up after {_CATCH_UP_SECONDS:.0f} s: {behind}", hint="mm2mgr demo --keep, then status"
+                )
+            talk("behind: " + ", ".join(f"{name} {lag} records" for name, lag in behind.items()))
+            time.sleep(1.0)
+
+    def prove(self, flows: list[Flow]) -> bool:
+        sources = {f.source.alias: read_ids(kafka_access(f.source), _partitions()) for f in flows}
+        rows, exact = [], True
+        for flow in flows:
+            remote = [TopicPartition(flow.remote_topic(p.topic), p.partition) for p in _partitions()]
+            verdicts = prove(
+                sources[flow.source.alias], read_ids(kafka_access(flow.target), remote), flow.remote_topic("")
+            )
+            exact = exact and all(verdict.exact for verdict in verdicts)
+            rows.append(_row(flow, verdicts))
+        say_table(["flow", "partitions", "records", "missing", "duplicated", "altered", "in order"], rows)
+        say(
+            "Every record arrived exactly once and in order." if exact else "NOT EXACT: see the table.",
+            style="bold green" if exact else "bold red",
+        )
+        return exact
+
+    def status(self, estate: Estate) -> bool:
+        """Print the status, once the workers have flushed their offsets (every 2 s in the sandbox)."""
+        deadline = time.monotonic() + 30
+        while (found := read_status(estate, ()))["health"] != "ok" and time.monotonic() < deadline:
+            time.sleep(1.0)
+        say_status(found)
+        return bool(found["health"] == "ok")
+
+
+def must(code: int, what: str) -> None:
+    """Stop the demo when a step failed; the step has said why."""
+    if code:
+        raise Mm2mgrError(f"the demo stops: {what} failed")
+
+
+def _partitions() -> list[TopicPartition]:
+    return [TopicPartition(topic, number) for topic, rates in RATES.items() for number in range(len(rates))]
+
+
+def _records_behind(flow: Flow) -> int:
+    with Kafka(kafka_access(flow.source)) as source, Kafka(kafka_access(flow.target)) as target:
+        ends = source.offsets(_partitions())
+        remote = target.offsets(TopicPartition(flow.remote_topic(p.topic), p.partition) for p in _partitions())
+    return sum(
+        offsets.end
+        - (there.end if (there := remote.get(TopicPartition(flow.remote_topic(p.topic), p.partition))) else 0)
+        for p, offsets in ends.items()
+    )
+
+
+def _row(flow: Flow, verdicts: list[Verdict]) -> tuple[str, ...]:
+    def total(name: str) -> str:
+        return str(sum(getattr(verdict, name) for verdict in verdicts))
+
+    ordered = "yes" if all(verdict.in_order for verdict in verdicts) else "NO"
+    return (
+        flow.id,
+        str(len(verdicts)),
+        total("records"),
+        total("missing"),
+        total("duplicated"),
+        total("unexpected"),
+        ordered,
+    )
