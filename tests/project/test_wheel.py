@@ -1,0 +1,77 @@
+"""Proves the built wheel, with the source tree out of sight: its data files are in it, and it renders the estate alike."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+DATA_SUFFIXES = {".j2", ".lock", ".properties", ".yaml", ".json", ".html", ".css"}
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    target = tmp_path_factory.mktemp("wheel")
+    # No isolation: the build backend is a development dependency, so that no test downloads anything.
+    build = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "--wheel-dir"]
+    command = [*build, str(target), str(REPOSITORY)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    (built,) = target.glob("mm2mgr-*.whl")
+    return built
+
+
+@pytest.fixture(scope="module")
+def unpacked(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    target = tmp_path_factory.mktemp("unpacked")
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(target)
+    return target
+
+
+def render(python_path: Path, directory: Path) -> tuple[Path, list[dict[str, Any]]]:
+    """Render `clusters` in a directory with the package found on a path; return which package ran, and its answer."""
+    code = "import sys, mm2mgr; print(mm2mgr.__file__, file=sys.stderr); from mm2mgr.cli import main; main()"
+    command = [sys.executable, "-c", code, "render", "--output", "json"]
+    env = {**os.environ, "PYTHONPATH": str(python_path)}
+    done = subprocess.run(command, cwd=directory, env=env, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+    answer: list[dict[str, Any]] = json.loads(done.stdout)
+    return Path(done.stderr.splitlines()[0]), answer
+
+
+def test_it_holds_every_data_file_and_nothing_else(wheel: Path) -> None:
+    names = set(zipfile.ZipFile(wheel).namelist())
+    package = REPOSITORY / "mm2mgr"
+    expected = {f"mm2mgr/templates/{path.name}" for path in (REPOSITORY / "templates").glob("*.j2")}
+    assert expected
+    expected |= {
+        path.relative_to(REPOSITORY).as_posix()
+        for path in package.rglob("*")
+        if path.is_file() and path.suffix in {".py", *DATA_SUFFIXES}
+    }
+    assert expected <= names
+    others = {name for name in names - expected if ".dist-info/" not in name}
+    assert others <= {"mm2mgr/py.typed"}
+
+
+def test_it_carries_its_licence(wheel: Path) -> None:
+    assert [name for name in zipfile.ZipFile(wheel).namelist() if name.endswith(".dist-info/licenses/LICENSE")]
+
+
+def test_it_renders_the_estate_as_the_source_tree_does(unpacked: Path, tmp_path: Path) -> None:
+    shutil.copytree(REPOSITORY / "clusters", tmp_path / "clusters")
+    ran, from_wheel = render(unpacked, tmp_path)
+    assert ran.is_relative_to(unpacked)
+    ran, from_source = render(REPOSITORY, tmp_path)
+    assert ran.is_relative_to(REPOSITORY)
+    assert from_wheel
+    assert from_wheel == from_source
