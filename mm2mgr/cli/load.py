@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from mm2mgr.cli.estate import Estate, output_option
+
+if TYPE_CHECKING:
+    from mm2mgr.throughput.rates import Statistic
 
 SAMPLES = Path(".mm2mgr/samples")
 THROUGHPUT = Path(".mm2mgr/throughput")
@@ -89,7 +93,7 @@ def throughput(samples: Path, result: Path, window: float | None, top: int, show
 @click.option("--dry-run", is_flag=True, help="Print only; leave overrides/sizing.yaml as it is.")
 @output_option
 @click.pass_obj
-def size(estate: Estate, flows: tuple[str, ...], result: Path, statistic: str, dry_run: bool, output: str) -> int:
+def size(estate: Estate, flows: tuple[str, ...], result: Path, statistic: Statistic, dry_run: bool, output: str) -> int:
     """Compute tasks per flow from measured throughput and write them to overrides/sizing.yaml for review.
 
     Tasks = load / (capacity × threshold), within min and limit, never above the partitions; each number with its

@@ -18,7 +18,7 @@ from mm2mgr.partitions import TopicPartition
 if TYPE_CHECKING:
     from mm2mgr.samples.offsets import Round
     from mm2mgr.sizing.tasks import Sizing
-    from mm2mgr.throughput.rates import PartitionRate
+    from mm2mgr.throughput.rates import PartitionRate, Statistic
     from mm2mgr.topology import Flow
 
 
@@ -90,14 +90,15 @@ def _spark_job(samples: Path, result: Path, window: float | None) -> None:
     if window is not None:
         from mm2mgr.samples.store import SampleStore
 
-        newest = max((sample.time_ms for sample in SampleStore(samples).read()), default=0)
-        since_ms = newest - round(window * 1000)
+        since_ms = SampleStore(samples).newest_ms() - round(window * 1000)
     with working(f"computing throughput of {samples} with Spark"):
-        count = run(Job(samples, result, since_ms), java_home=home)
+        count = run(Job(samples, result, since_ms), java_home=home, log_file=result / "spark.log")
     talk(f"throughput of {count} partitions in {result}")
 
 
-def run_size(estate: Estate, names: Sequence[str], result: Path, statistic: str, *, dry_run: bool, output: str) -> int:
+def run_size(
+    estate: Estate, names: Sequence[str], result: Path, statistic: Statistic, *, dry_run: bool, output: str
+) -> int:
     """Size the named flows and write the overrides file; flows whose source cannot be read keep what they have."""
     from mm2mgr.sizing.overrides import overrides_document
     from mm2mgr.spec.sizing_file import sizing_path, write_sizing
@@ -121,11 +122,12 @@ def run_size(estate: Estate, names: Sequence[str], result: Path, statistic: str,
 
 
 def _size_flows(
-    flows: Sequence[Flow], rates: Sequence[PartitionRate], statistic: str
+    flows: Sequence[Flow], rates: Sequence[PartitionRate], statistic: Statistic
 ) -> tuple[list[Sizing], dict[str, str]]:
     from mm2mgr.kafka.client import Kafka
     from mm2mgr.observe.access import kafka_access
     from mm2mgr.sizing.tasks import Bounds, Capacity, Rules, size_flow
+    from mm2mgr.throughput.rates import bytes_per_second
 
     clusters = {flow.source.alias: flow.source for flow in flows}
 
@@ -144,21 +146,13 @@ def _size_flows(
         found = existing[flow.source.alias]
         if isinstance(found, Mm2mgrError):
             continue
-        measured = _rates_of(flow, rates, statistic)
+        known = bytes_per_second(rates, flow.source.alias, statistic)
+        measured = {partition: rate for partition, rate in known.items() if flow.carries(partition.topic)}
         wanted = dict.fromkeys(measured, False) | {each: True for each in found if flow.carries(each.topic)}
         tasks = flow.settings.tasks
         rules = Rules(Capacity(tasks.capacity, tasks.threshold), Bounds(tasks.min, tasks.limit), tasks.default_rate)
         sizings.append(size_flow(flow.id, wanted, measured, rules))
     return sizings, failures
-
-
-def _rates_of(flow: Flow, rates: Sequence[PartitionRate], statistic: str) -> dict[TopicPartition, float]:
-    found: dict[TopicPartition, float] = {}
-    for rate in rates:
-        value = getattr(rate, f"bytes_per_second_{statistic}")
-        if rate.cluster == flow.source.alias and value is not None and flow.carries(rate.topic):
-            found[TopicPartition(rate.topic, rate.partition)] = value
-    return found
 
 
 def _window(rates: Sequence[PartitionRate]) -> str:

@@ -71,7 +71,7 @@ def say_cluster(cluster: dict[str, Any], *, full: bool) -> None:
 
 def _say_change(change: dict[str, Any], *, full: bool) -> None:
     keys = change["keys"]
-    note = f"  ({len(keys)} keys)" if keys else ""
+    note = f"  ({len(keys)} key{'s' if len(keys) > 1 else ''})" if keys else ""
     reason = f"  {change['reason']}" if change["reason"] else ""
     line = f"  {_SIGNS[change['action']]} {change['action']:7} {change['connector']}{note}{reason}"
     say(line, style=_STYLES.get(change["action"]))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Collection
 from typing import Any
 
 from mm2mgr.output.console import say, say_table
@@ -25,8 +26,9 @@ def say_status(status: dict[str, Any]) -> None:
             f"{count} {kind} connector{'s' if count > 1 else ''} {health}",
             style=None if health == "ok" else _STYLES[health],
         )
+    told = {failure["message"] for failure in status["failures"].values()}  # said once, below
     for one in (*status["flows"], *status["companions"]):
-        _say_sentences(one)
+        _say_sentences(one, told)
     for where, failure in status["failures"].items():
         say(f"! {where}: {failure['message']}", style="bold magenta")
         if failure["hint"]:
@@ -79,11 +81,11 @@ def say_description(found: dict[str, Any]) -> None:
         say(f"! {where}: {failure['message']}", style="bold magenta")
 
 
-def _say_sentences(one: dict[str, Any]) -> None:
+def _say_sentences(one: dict[str, Any], told: Collection[str] = ()) -> None:
     name = one.get("flow") or one["connector"]
     for problem in one["problems"]:
         say(f"! {name}: {problem}", style="bold red")
-    for note in one["notes"]:
+    for note in [note for note in one["notes"] if note not in told]:
         say(f"  {name}: {note}", style="yellow")
 
 

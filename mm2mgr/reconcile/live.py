@@ -10,8 +10,9 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from mm2mgr.connect.client import Connect
+from mm2mgr.connect.errors import ConnectError
 from mm2mgr.connect.target import BasicAuth, BearerAuth, ConnectTarget, Tls
-from mm2mgr.errors import Mm2mgrError
+from mm2mgr.errors import KafkaError, Mm2mgrError
 from mm2mgr.kafka.placeholders import resolve
 from mm2mgr.reconcile.plan import ClusterPlan, Plan, plan_cluster
 from mm2mgr.render import Connector
@@ -24,11 +25,20 @@ def target_of(connect: ConnectCluster) -> ConnectTarget:
     auth: BasicAuth | BearerAuth | None = None
     if model.auth and model.auth.basic:
         basic = model.auth.basic
-        auth = BasicAuth(resolve(connect.name, basic.username), resolve(connect.name, basic.password))
+        auth = BasicAuth(_resolved(connect, basic.username), _resolved(connect, basic.password))
     elif model.auth and model.auth.bearer:
-        auth = BearerAuth(resolve(connect.name, model.auth.bearer))
+        auth = BearerAuth(_resolved(connect, model.auth.bearer))
     tls = Tls(_path(model.tls.ca), _path(model.tls.certificate), _path(model.tls.key)) if model.tls else None
     return ConnectTarget(connect.name, tuple(model.url), auth, tls)
+
+
+def _resolved(connect: ConnectCluster, text: str) -> str:
+    try:
+        return resolve(f"Connect cluster '{connect.name}', auth", text)
+    except KafkaError as error:
+        raise ConnectError(
+            error.message, hint="provide this variable or file on the machine that runs mm2mgr"
+        ) from error
 
 
 def _path(text: str | None) -> Path | None:

@@ -38,6 +38,11 @@ def hour_of(time_ms: int) -> str:
     return datetime.fromtimestamp(time_ms // 1000, UTC).strftime(_HOUR)
 
 
+def hour_start_ms(hour: str) -> int:
+    """Return the first millisecond of an hour such as 2026-11-21T10 (UTC)."""
+    return round(datetime.strptime(hour, _HOUR).replace(tzinfo=UTC).timestamp() * 1000)
+
+
 def hours_text(hours: list[str]) -> str:
     """Say in words which hours hold samples, for errors about an empty window."""
     if not hours:

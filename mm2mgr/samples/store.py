@@ -17,7 +17,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from mm2mgr.errors import Mm2mgrError
-from mm2mgr.samples.schema import HOUR_PREFIX, LAYOUT, LAYOUT_FILE, Sample, hour_of, hours_text, window_text
+from mm2mgr.samples.schema import (
+    HOUR_PREFIX,
+    LAYOUT,
+    LAYOUT_FILE,
+    Sample,
+    hour_of,
+    hour_start_ms,
+    hours_text,
+    window_text,
+)
 
 SCHEMA = pa.schema(
     [
@@ -49,6 +58,13 @@ class SampleStore:
     def hours(self) -> list[str]:
         """Return the hours that have at least one complete file, oldest first."""
         return sorted({path.parent.name.removeprefix(HOUR_PREFIX) for path in self._files()})
+
+    def newest_ms(self) -> int:
+        """Return the time of the newest sample; Mm2mgrError when there is none. Reads one hour, however long the store."""
+        hours = self.hours()
+        if not hours:
+            raise Mm2mgrError(f"no samples in {self.directory}", hint=hours_text([]))
+        return max(sample.time_ms for sample in self.read(since_ms=hour_start_ms(hours[-1])))
 
     def read(self, since_ms: int | None = None, until_ms: int | None = None) -> list[Sample]:
         """Return the samples of a window (since inclusive, until exclusive); Mm2mgrError when there is none."""

@@ -42,16 +42,18 @@ class Job:
     max_gap_seconds: float | None = None
 
 
-def run(job: Job, java_home: Path | None = None, spark: SparkSession | None = None) -> int:
+def run(
+    job: Job, java_home: Path | None = None, spark: SparkSession | None = None, log_file: Path | None = None
+) -> int:
     """Compute and write the result; return the number of partitions.
 
     Mm2mgrError when the window holds no sample; JavaMissing before anything is touched. A session started here is
-    stopped here.
+    stopped here; `log_file` takes what its JVM writes to stderr.
     """
     hours = _hours_in_window(job)
     if spark:
         return _write(spark, job, hours)
-    own = session(java_home)
+    own = session(java_home, log_file)
     try:
         return _write(own, job, hours)
     finally:

@@ -7,6 +7,9 @@ from __future__ import annotations
 
 import os
 import shutil
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from pyspark.errors import PySparkException
@@ -29,10 +32,11 @@ _LOCAL = {
 }
 
 
-def session(java_home: Path | None = None) -> SparkSession:
+def session(java_home: Path | None = None, log_file: Path | None = None) -> SparkSession:
     """Start a local session on all cores; JavaMissing when there is no `java` to start.
 
-    `java_home` decides which Java; without it JAVA_HOME, then PATH.
+    `java_home` decides which Java; without it JAVA_HOME, then PATH. With `log_file`, what the JVM writes to stderr in
+    its whole life goes there instead of the terminal.
     """
     _require_java(java_home)
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
@@ -43,11 +47,31 @@ def session(java_home: Path | None = None) -> SparkSession:
     for key, value in _LOCAL.items():
         builder = builder.config(key, value)
     try:
-        return builder.getOrCreate()
+        with _stderr_into(log_file):
+            return builder.getOrCreate()
     except (PySparkException, OSError) as error:
+        where = f"; its own words are in {log_file}" if log_file else ""
         raise Mm2mgrError(
-            "Spark did not start", hint="run `java -version`; PySpark 4 needs Java 17 or newer"
+            "Spark did not start", hint=f"run `java -version`; PySpark 4 needs Java 17 or newer{where}"
         ) from error
+
+
+@contextmanager
+def _stderr_into(log_file: Path | None) -> Iterator[None]:
+    """Let a child process started meanwhile inherit `log_file` as its stderr; Spark's launcher offers no other way."""
+    if log_file is None:
+        yield
+        return
+    log_file.parent.mkdir(parents=True, exist_ok=True)
+    sys.stderr.flush()
+    kept = os.dup(2)
+    try:
+        with log_file.open("wb") as log:
+            os.dup2(log.fileno(), 2)
+            yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
 
 
 def submitted_session() -> SparkSession:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from pathlib import Path
 
@@ -12,11 +13,13 @@ from hypothesis import strategies as st
 
 from mm2mgr.expand import expand
 from mm2mgr.render import FLOW_KEY, OWNER_KEY, Connector, render
+from mm2mgr.spec.keys import OWNED_CONNECTOR_KEYS
 from mm2mgr.spec.loader import load
 from mm2mgr.topology import Topology
 from tests.spec.trees import ESTATE, expanded
 
 BYTES = "org.apache.kafka.connect.converters.ByteArrayConverter"
+PREFIXED = re.compile(r"(source|target)\.(cluster\.(?!alias)|consumer\.|admin\.)|producer\.override\.")
 SHARED_BY_A_PAIR = ("replication.policy.class", "replication.policy.separator")
 
 
@@ -71,6 +74,12 @@ def check_pair(connectors: list[Connector], topology: Topology) -> None:
             assert (
                 one.config["target.cluster.bootstrap.servers"] == topology.clusters[source].client["bootstrap.servers"]
             )
+
+
+def test_what_a_template_writes_cannot_be_written_in_the_declaration_either() -> None:
+    ours = {key for one in render(expand(load([ESTATE]))) for key in one.config if not PREFIXED.match(key)}
+    switches = {"refresh.topics.enabled", "refresh.groups.enabled"}  # render refuses these as written twice
+    assert {key for key in ours if not key.startswith("mm2mgr.")} <= OWNED_CONNECTOR_KEYS.keys() | switches
 
 
 def test_the_example_estate() -> None:

@@ -55,6 +55,8 @@ def test_misspelt_keys_inside_pairs_and_flows_are_found_together(tmp_path: Path)
         ("source_connector", "topics", "write topics: {include: [...]}"),
         ("source_connector", "tasks.max", "write tasks: {max: N}"),
         ("checkpoint_connector", "sync.group.offsets.enabled", "write checkpoints: {group_offsets: true|false}"),
+        ("source_connector", "replication.factor", "write replication_factor: under clusters:"),
+        ("source_connector", "value.converter", "any other converter alters them"),
         ("heartbeat_connector", "mm2mgr.owner", "mark ownership"),
         ("source_connector", "two words", "a Kafka key has no blanks"),
         ("record_producer", "linger.ms=5", "a Kafka key has no blanks"),
