@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mm2mgr.connect.client import Connect
-from mm2mgr.connect.errors import AlreadyExists, ConnectError, NotFound
+from mm2mgr.connect.errors import AlreadyExists, ConnectError, ConnectUnreachable, NotFound
 from mm2mgr.connect.types import ConnectorStatus
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.reconcile.live import target_of
@@ -66,7 +66,8 @@ async def apply_plan(
 ) -> list[Result]:
     """Write every change of the plan; one that fails does not stop the others.
 
-    `deadline_seconds` bounds each write, retries included. Results are reported as they come and returned in all.
+    `deadline_seconds` bounds each write, retries included. Results are reported as they come and returned in all. When
+    no worker of a Connect cluster answers until a deadline, the rest of its changes are not tried and say so.
     """
     parts = await asyncio.gather(*(_cluster(topology, part, report, deadline_seconds) for part in plan.clusters))
     return [result for part in parts for result in part]
@@ -81,10 +82,16 @@ async def _cluster(
     results: list[Result] = []
     async with Connect(target_of(topology.connects[part.connect]), deadline_seconds=deadline_seconds) as client:
         gate = asyncio.Semaphore(_AT_ONCE)
+        gone = False
 
         async def write(change: Change) -> None:
+            nonlocal gone
             async with gate:
-                result = await _write(client, change, plan_owner=topology.owner)
+                begun = time.monotonic()
+                # Each write to dead workers would wait out a deadline of its own: 120 s for every eight connectors.
+                error = _untried(change) if gone else await _write(client, change, plan_owner=topology.owner)
+            gone = gone or _no_worker_answers(error)
+            result = _result(change, error, time.monotonic() - begun)
             results.append(result)
             report(result)
 
@@ -94,9 +101,8 @@ async def _cluster(
     return results
 
 
-async def _write(client: Connect, change: Change, *, plan_owner: str) -> Result:
-    begun = time.monotonic()
-    error: Mm2mgrError | None = None
+async def _write(client: Connect, change: Change, *, plan_owner: str) -> Mm2mgrError | None:
+    """Carry out one change; return what went wrong."""
     try:
         if change.action == "create":
             await client.create(change.connector, dict(change.config or {}))
@@ -107,12 +113,32 @@ async def _write(client: Connect, change: Change, *, plan_owner: str) -> Result:
             await _still_ours(client, change, plan_owner)
             await client.delete(change.connector)
     except NotFound as missing:
-        error = None if change.action == "delete" else missing
+        return None if change.action == "delete" else missing
     except AlreadyExists as taken:
         taken.hint = "it appeared since the plan was made; plan again"
-        error = taken
+        return taken
     except Mm2mgrError as failed:
-        error = failed
+        return failed
+    return None
+
+
+def _no_worker_answers(error: Mm2mgrError | None) -> bool:
+    """Tell whether every URL was dead until the deadline, for the write or for reading back what became of it."""
+    return isinstance(error, ConnectUnreachable) or (
+        error is not None and isinstance(error.__cause__, ConnectUnreachable)
+    )
+
+
+def _untried(change: Change) -> ConnectError:
+    return ConnectError(
+        f"Connect cluster '{change.connect}', connector '{change.connector}': not tried, since no URL answered the write before",
+        hint="bring the workers back, then apply again",
+        cluster=change.connect,
+        connector=change.connector,
+    )
+
+
+def _result(change: Change, error: Mm2mgrError | None, seconds: float) -> Result:
     return Result(
         change.connect,
         change.connector,
@@ -120,7 +146,7 @@ async def _write(client: Connect, change: Change, *, plan_owner: str) -> Result:
         change.type,
         error.message if error else None,
         error.hint if error else None,
-        seconds=time.monotonic() - begun,
+        seconds=seconds,
     )
 
 

@@ -1,0 +1,189 @@
+"""What there is to see in Kafka and Connect, read without mm2mgr's own judgement, and waiting for it with a deadline.
+
+In: a KafkaAccess or a REST URL. Out: records with headers, topics, committed offsets, JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, TypeVar
+from urllib.parse import quote
+
+import confluent_kafka
+from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+
+from mm2mgr.kafka.access import KafkaAccess, librdkafka_config
+
+Value = TypeVar("Value")
+DEADLINE_SECONDS = 90.0
+_POLL_SECONDS = 0.25
+
+
+def until(
+    read: Callable[[], Value], wanted: Callable[[Value], bool], what: str = "", seconds: float = DEADLINE_SECONDS
+) -> Value:
+    """Read until the value is as wanted, and return it; fail with the last value at the deadline."""
+    deadline = time.monotonic() + seconds
+    while not wanted(value := read()):
+        assert time.monotonic() < deadline, f"{what or 'not as wanted'} after {seconds:.0f} s: {value!r}"
+        time.sleep(_POLL_SECONDS)
+    return value
+
+
+# --- Kafka ------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Message:
+    """All of a record that a mirror must not alter."""
+
+    partition: int
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes | None], ...] = ()
+    timestamp_ms: int = 0
+
+
+def admin(access: KafkaAccess) -> AdminClient:
+    return AdminClient({**librdkafka_config(access)})
+
+
+def topics(access: KafkaAccess) -> dict[str, int]:
+    """Return the number of partitions by topic."""
+    listed = admin(access).list_topics(timeout=20).topics
+    return {name: len(topic.partitions) for name, topic in listed.items()}
+
+
+def create(access: KafkaAccess, names: Iterable[str], partitions: int = 1) -> None:
+    client = admin(access)  # must outlive its futures
+    new = [NewTopic(name, partitions, 1, config={"retention.ms": "-1"}) for name in names]
+    for future in client.create_topics(new).values():
+        future.result(30)
+
+
+def delete(access: KafkaAccess, names: list[str]) -> None:
+    client = admin(access)
+    for future in client.delete_topics(names).values():
+        future.result(30)
+
+
+def write(access: KafkaAccess, topic: str, messages: Iterable[Message]) -> None:
+    lost: list[object] = []
+    settings = {**librdkafka_config(access), "message.timeout.ms": 30_000}
+    producer = confluent_kafka.Producer(settings)
+    for one in messages:
+        producer.produce(
+            topic,
+            one.value,
+            one.key,
+            one.partition,
+            timestamp=one.timestamp_ms,
+            headers=list(one.headers),
+            on_delivery=lambda error, _: lost.append(error) if error else None,
+        )
+    assert producer.flush(35) == 0
+    assert not lost
+
+
+def write_values(access: KafkaAccess, topic: str, *values: bytes) -> None:
+    write(access, topic, [Message(0, None, value) for value in values])
+
+
+def messages(access: KafkaAccess, topic: str) -> list[Message]:
+    """Return every record of a topic in log order per partition; nothing when there is no such topic."""
+    count = topics(access).get(topic, 0)
+    settings = {"group.id": "nobody", "enable.auto.commit": False, "enable.partition.eof": True}
+    consumer = confluent_kafka.Consumer({**librdkafka_config(access), **settings})
+    found, ended, deadline = [], 0, time.monotonic() + 30
+    try:
+        consumer.assign([confluent_kafka.TopicPartition(topic, number, 0) for number in range(count)])
+        while ended < count:
+            assert time.monotonic() < deadline, f"{topic} cannot be read to its end"
+            record = consumer.poll(1)
+            if record is None:
+                continue
+            error = record.error()
+            if error is None:
+                found.append(_message(record))
+            else:
+                assert error.code() == confluent_kafka.KafkaError._PARTITION_EOF, error
+                ended += 1
+    finally:
+        consumer.close()
+    return sorted(found, key=lambda one: one.partition)
+
+
+def _message(record: Any) -> Message:
+    return Message(
+        record.partition(), record.key(), record.value(), tuple(record.headers() or ()), record.timestamp()[1]
+    )
+
+
+def values(access: KafkaAccess, topic: str) -> list[bytes | None]:
+    return [message.value for message in messages(access, topic)]
+
+
+def commit(access: KafkaAccess, group: str, topic: str, offset: int) -> None:
+    """Commit an offset of partition 0 for a group that has no member."""
+    consumer = confluent_kafka.Consumer({**librdkafka_config(access), "group.id": group})
+    try:
+        consumer.commit(offsets=[confluent_kafka.TopicPartition(topic, 0, offset)], asynchronous=False)
+    finally:
+        consumer.close()
+
+
+def committed(access: KafkaAccess, group: str, topic: str) -> int:
+    """Return what a group committed for partition 0; negative when it has not."""
+    consumer = confluent_kafka.Consumer({**librdkafka_config(access), "group.id": group})
+    try:
+        return int(consumer.committed([confluent_kafka.TopicPartition(topic, 0)], timeout=20)[0].offset)
+    finally:
+        consumer.close()
+
+
+def end_offset(access: KafkaAccess, topic: str) -> int:
+    consumer = confluent_kafka.Consumer({**librdkafka_config(access), "group.id": "nobody"})
+    try:
+        return int(consumer.get_watermark_offsets(confluent_kafka.TopicPartition(topic, 0), timeout=20)[1])
+    finally:
+        consumer.close()
+
+
+# --- Connect ----------------------------------------------------------------------------------------------------------
+
+
+def rest(method: str, url: str, body: object = None) -> Any:
+    """Send one request to a worker and return the decoded answer; HTTPError for a refusal."""
+    data = None if body is None else json.dumps(body).encode()
+    request = urllib.request.Request(url, data, {"Content-Type": "application/json"}, method=method)
+    with urllib.request.urlopen(request, timeout=60) as answer:
+        text = answer.read()
+    return json.loads(text) if text else None
+
+
+def connector_url(url: str, name: str, rest_of_path: str = "") -> str:
+    return f"{url}/connectors/{quote(name, safe='')}{rest_of_path}"
+
+
+def config_of(url: str, name: str) -> dict[str, str]:
+    found: dict[str, str] = rest("GET", connector_url(url, name, "/config"))
+    return found
+
+
+def task_configs(url: str, name: str) -> list[dict[str, str]]:
+    """Return what a connector's tasks were started with; nothing while a rebalance holds the answer back."""
+    try:
+        return [task["config"] for task in rest("GET", connector_url(url, name, "/tasks"))]
+    except urllib.error.HTTPError:
+        return []
+
+
+def statuses(url: str) -> dict[str, Any]:
+    """Return state and tasks by connector, as far as the workers have reported."""
+    found = rest("GET", f"{url}/connectors?expand=status")
+    return {name: entry["status"] for name, entry in found.items()}

@@ -1,0 +1,191 @@
+"""Plan and apply against real workers: two of one group on the target, and a second Connect cluster on the source.
+
+Each test has flows, and an owner, of its own; heartbeats and checkpoints, which a pair has once, belong to the first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pytest
+
+from mm2mgr.kafka.access import KafkaAccess
+from mm2mgr.sandbox.broker import Broker
+from mm2mgr.sandbox.server import Runtime
+from mm2mgr.sandbox.worker import Worker
+
+from .command import Tree
+from .conftest import WORKER, serving
+from .seen import (
+    config_of,
+    connector_url,
+    create,
+    end_offset,
+    rest,
+    statuses,
+    task_configs,
+    topics,
+    until,
+    values,
+    write_values,
+)
+
+pytestmark = pytest.mark.live
+CONFIG_TOPIC = "connect-pair-configs"
+
+
+@dataclass(frozen=True)
+class World:
+    """Two Kafka clusters; Connect cluster `pair` (two workers) lives on `tgt`, `spare` on `src`."""
+
+    src: Broker
+    tgt: Broker
+    pair: tuple[Worker, Worker]
+    spare: Worker
+
+    @property
+    def source(self) -> KafkaAccess:
+        return KafkaAccess("src", self.src.bootstrap_servers)
+
+    @property
+    def target(self) -> KafkaAccess:
+        return KafkaAccess("tgt", self.tgt.bootstrap_servers)
+
+    @property
+    def url(self) -> str:
+        return self.pair[0].url
+
+    def yaml(self, owner: str, flows: str, defaults: str = "checkpoints: false, heartbeats: false, ") -> str:
+        return f"""\
+owner: {owner}
+defaults:
+  clusters: {{replication_factor: 1}}
+  flows: {{{defaults}refresh_interval: 2s}}
+clusters:
+  src: {{bootstrap_servers: ["{self.src.bootstrap_servers}"]}}
+  tgt: {{bootstrap_servers: ["{self.tgt.bootstrap_servers}"]}}
+connect:
+  pair: {{url: [{", ".join(worker.url for worker in self.pair)}], kafka: tgt}}
+  spare: {{url: ["{self.spare.url}"], kafka: src}}
+flows:
+{flows}"""
+
+
+def flow(name: str, topic: str, more: str = "") -> str:
+    return f"  {name}: {{sources: [src], targets: [tgt], topics: {{include: [{topic}]}}{more}}}\n"
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory, runtime: Runtime) -> Iterator[World]:
+    folder = tmp_path_factory.mktemp("apply")
+    src, tgt = (Broker(name, folder / name, runtime=runtime) for name in ("src", "tgt"))
+    with serving([src, tgt]):
+        first, second = (
+            Worker(name, folder / name, tgt.bootstrap_servers, WORKER, group_id="pair", runtime=runtime)
+            for name in ("first", "second")
+        )
+        spare = Worker("spare", folder / "spare", src.bootstrap_servers, WORKER, runtime=runtime)
+        with serving([first, second, spare]):
+            yield World(src, tgt, (first, second), spare)
+
+
+def test_a_second_apply_writes_nothing(world: World, tree: Tree) -> None:
+    create(world.source, ["app.orders", "audit.log", "audit-log"])
+    for topic in ("app.orders", "audit.log", "audit-log"):
+        write_values(world.source, topic, b"1", b"2", b"3")
+    tree.write(world.yaml("first", flow("logging", '"app[.].*", audit.log'), defaults=""))
+    planned = tree.run("plan", "--detailed-exitcode", code=2)
+    assert "Plan: 3 to create, 0 to update, 0 to delete, 0 unchanged" in planned
+    assert "Applied: 3 of 3 changes" in tree.run("apply", "--yes")
+    wanted = {topic: [b"1", b"2", b"3"] for topic in ("src.app.orders", "src.audit.log")}
+    until(lambda: {topic: values(world.target, topic) for topic in wanted}, lambda found: found == wanted)
+    # The flow finds the heartbeats topic at a refresh, and tells the workers so: what is written ends after that.
+    until(lambda: values(world.target, "src.heartbeats"), bool, "no heartbeat crossed")
+    assert "src.audit-log" not in topics(world.target), "the dot of audit.log was read as any character"
+
+    before = end_offset(world.target, CONFIG_TOPIC)
+    assert "0 to create, 0 to update, 0 to delete, 3 unchanged" in tree.run("plan", "--detailed-exitcode", code=0)
+    assert "Applied: 0 of 0 changes" in tree.run("apply", "--yes")
+    assert end_offset(world.target, CONFIG_TOPIC) == before, "the workers were told something"
+
+
+def test_one_changed_key_reaches_the_tasks_of_one_connector(world: World, tree: Tree) -> None:
+    create(world.source, ["keys.a", "keys.b"])
+    tree.write(world.yaml("keys", flow("a", "keys.a") + flow("b", "keys.b")))
+    tree.run("apply", "--yes")
+    tree.write(
+        world.yaml("keys", flow("a", "keys.a", ", source_consumer: {max.poll.records: 777}") + flow("b", "keys.b"))
+    )
+    planned = tree.run("plan")
+    assert "~ update  mm2.src.tgt.source.a" in planned
+    assert "0 to create, 1 to update, 0 to delete, 1 unchanged" in planned
+    assert "+ source.consumer.max.poll.records: 777" in planned
+    tree.run("apply", "--yes")
+    changed = until(
+        lambda: task_configs(world.url, "mm2.src.tgt.source.a"),
+        lambda tasks: bool(tasks) and all("source.consumer.max.poll.records" in task for task in tasks),
+    )
+    assert [task["source.consumer.max.poll.records"] for task in changed] == ["777"]
+    for task in task_configs(world.url, "mm2.src.tgt.source.b"):
+        assert "source.consumer.max.poll.records" not in task
+
+
+def test_only_prune_deletes_what_is_no_longer_declared(world: World, tree: Tree) -> None:
+    create(world.source, ["stays", "goes"])
+    tree.write(world.yaml("pruned", flow("stays", "stays") + flow("goes", "goes")))
+    tree.run("apply", "--yes")
+    tree.write(world.yaml("pruned", flow("stays", "stays")))
+    assert "? mm2.src.tgt.source.goes: owned and no longer declared" in tree.run("apply", "--yes")
+    assert "mm2.src.tgt.source.goes" in rest("GET", f"{world.url}/connectors")
+    others = set(rest("GET", f"{world.url}/connectors")) - {"mm2.src.tgt.source.goes"}
+    assert "pair: deleted mm2.src.tgt.source.goes" in tree.run("apply", "--yes", "--prune")
+    left = until(lambda: set(rest("GET", f"{world.url}/connectors")), lambda names: names == others)
+    assert "mm2.src.tgt.source.stays" in left
+
+
+def test_a_connector_of_nobody_is_not_touched(world: World, tree: Tree) -> None:
+    create(world.source, ["nobodys", "ours"])
+    tree.write(world.yaml("somebody", flow("ours", "ours") + flow("nobodys", "nobodys")))
+    [config] = [one.config for one in tree.estate().connectors if one.name == "mm2.src.tgt.source.nobodys"]
+    by_hand = {key: value for key, value in config.items() if not key.startswith("mm2mgr.")} | {"tasks.max": "3"}
+    rest("PUT", connector_url(world.url, "mm2.src.tgt.source.nobodys", "/config"), by_hand)
+    said = tree.run("apply", "--yes", code=1)
+    assert "mm2.src.tgt.source.nobodys  a connector of this name exists and carries no owner mark" in said
+    assert "pair: created mm2.src.tgt.source.ours" in said
+    assert config_of(world.url, "mm2.src.tgt.source.nobodys") == by_hand
+    assert config_of(world.url, "mm2.src.tgt.source.ours")["mm2mgr.owner"] == "somebody"
+
+
+def test_a_reviewed_plan_is_refused_after_a_change_by_hand(world: World, tree: Tree) -> None:
+    name = "mm2.src.tgt.source.stale"
+    create(world.source, ["stale"])
+    tree.write(world.yaml("reviewed", flow("stale", "stale")))
+    tree.run("apply", "--yes")
+    tree.write(world.yaml("reviewed", flow("stale", "stale", ", tasks: {max: 2}")))
+    plan = str(tree.folder / "plan.json")
+    tree.run("plan", "--out", plan)
+    by_hand = {**config_of(world.url, name), "tasks.max": "5"}
+    rest("PUT", connector_url(world.url, name, "/config"), by_hand)
+    said = tree.run("apply", plan, code=1)
+    assert f"the plan is stale: pair/{name}: other keys would change than reviewed" in said
+    assert config_of(world.url, name) == by_hand
+    tree.run("plan", "--out", plan)
+    tree.run("apply", plan)
+    assert config_of(world.url, name)["tasks.max"] == "2"
+
+
+def test_a_stopped_connect_cluster_does_not_hold_up_the_other(world: World, tree: Tree) -> None:
+    create(world.source, ["there"])
+    create(world.target, ["back"])
+    back = "  back: {sources: [tgt], targets: [src], topics: {include: [back]}}\n"
+    tree.write(world.yaml("both", flow("there", "there") + back))
+    world.spare.stop()
+    said = tree.run("apply", "--yes", code=1)
+    assert "! not planned: Connect cluster 'spare': GET /connectors?expand=info: no URL answered" in said
+    assert world.spare.url in said
+    assert "1 Connect cluster(s) could not be read" in said
+    assert "Applied: 1 of 1 changes" in said
+    assert statuses(world.url)["mm2.src.tgt.source.there"]["connector"]["state"] == "RUNNING"
+    world.spare.start()
+    assert "spare: created mm2.tgt.src.source.back" in tree.run("apply", "--yes")

@@ -1,0 +1,265 @@
+"""What breaks in practice, with real processes: a dead source, a deleted topic, workers killed in the middle of an apply."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+import pytest
+
+from mm2mgr.kafka.access import KafkaAccess
+from mm2mgr.reconcile.apply import Result, apply_plan
+from mm2mgr.reconcile.live import make_plan
+from mm2mgr.sandbox.broker import Broker
+from mm2mgr.sandbox.server import Runtime, start_all
+from mm2mgr.sandbox.worker import Worker
+
+from .command import Tree
+from .conftest import WORKER, serving
+from .seen import (
+    config_of,
+    connector_url,
+    create,
+    delete,
+    rest,
+    statuses,
+    topics,
+    until,
+    values,
+    write_values,
+)
+
+pytestmark = pytest.mark.live
+FLOODING_LOGGER = "org.apache.kafka.clients.admin.internals.AdminMetadataManager"
+QUIET_BYTES = 500_000  # seen: 50 kB in these 30 s, and more than 6 MB without the back-off
+WATCHED_SECONDS = 30.0
+FLOWS = 10
+
+
+@dataclass(frozen=True)
+class World:
+    """A source that creates topics when asked for them, a target, and two workers of one group on the target."""
+
+    src: Broker
+    tgt: Broker
+    workers: tuple[Worker, Worker]
+
+    @property
+    def source(self) -> KafkaAccess:
+        return KafkaAccess("src", self.src.bootstrap_servers)
+
+    @property
+    def target(self) -> KafkaAccess:
+        return KafkaAccess("tgt", self.tgt.bootstrap_servers)
+
+    @property
+    def url(self) -> str:
+        return self.workers[0].url
+
+    def yaml(self, owner: str, flows: str, defaults: str = "") -> str:
+        return f"""\
+owner: {owner}
+defaults:
+  clusters: {{replication_factor: 1}}
+  flows: {{{defaults}refresh_interval: 2s}}
+clusters:
+  src: {{bootstrap_servers: ["{self.src.bootstrap_servers}"]}}
+  tgt: {{bootstrap_servers: ["{self.tgt.bootstrap_servers}"]}}
+connect:
+  pair: {{url: [{", ".join(worker.url for worker in self.workers)}], kafka: tgt}}
+flows:
+{flows}"""
+
+
+def flow(name: str, topic: str, more: str = "") -> str:
+    return f"  {name}: {{sources: [src], targets: [tgt], topics: {{include: [{topic}]}}{more}}}\n"
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory, runtime: Runtime) -> Iterator[World]:
+    folder = tmp_path_factory.mktemp("faults")
+    creates = {"auto.create.topics.enable": "true"}
+    src, tgt = (Broker(name, folder / name, creates, runtime=runtime) for name in ("src", "tgt"))
+    with serving([src, tgt]):
+        first, second = (
+            Worker(name, folder / name, tgt.bootstrap_servers, WORKER, group_id="pair", runtime=runtime)
+            for name in ("first", "second")
+        )
+        with serving([first, second]):
+            yield World(src, tgt, (first, second))
+
+
+@pytest.fixture(autouse=True)
+def empty(world: World) -> None:
+    """Start from two serving workers without connectors."""
+    start_all([world.src, *world.workers])
+    left = [connector_url(world.url, name) for name in rest("GET", f"{world.url}/connectors")]
+    with ThreadPoolExecutor(8) as threads:  # one after the other, each would wait for a rebalance of its own
+        list(threads.map(rest, ["DELETE"] * len(left), left))
+    urls = [worker.url for worker in world.workers]
+    until(lambda: [name for url in urls for name in rest("GET", f"{url}/connectors")], lambda names: not names)
+
+
+# --- a source that is down --------------------------------------------------------------------------------------------
+
+
+def log_bytes(world: World) -> int:
+    """Return how much the workers' logs hold (each keeps at most 24 MB)."""
+    return sum(file.stat().st_size for worker in world.workers for file in worker.directory.glob("server*.log"))
+
+
+def set_level(world: World, level: str) -> None:
+    for worker in world.workers:
+        rest("PUT", f"{worker.url}/admin/loggers/{FLOODING_LOGGER}", {"level": level})
+
+
+def watch_log(world: World, seconds: float, limit_bytes: int) -> int:
+    """Return how many bytes were logged within the time, or as soon as there are more than the limit."""
+    before, end = log_bytes(world), time.monotonic() + seconds
+    while (grown := log_bytes(world) - before) <= limit_bytes and time.monotonic() < end:
+        time.sleep(0.5)
+    return grown
+
+
+def test_a_source_that_is_down_is_told_and_comes_in_by_itself(world: World, tree: Tree) -> None:
+    create(world.source, ["sleeper"])
+    tree.write(world.yaml("down", flow("sleeper", "sleeper")))
+    world.src.stop()
+    set_level(world, "INFO")  # the sandbox silences the logger that floods; here it shall speak
+    said = tree.run("apply", "--yes", "--wait", "3")
+    assert "Applied: 3 of 3 changes" in said
+    assert "pair/mm2.src.tgt.source.sleeper: no status yet" in said
+    quiet = watch_log(world, WATCHED_SECONDS, QUIET_BYTES)
+    assert quiet < QUIET_BYTES
+    status = tree.run("status")
+    assert "! kafka src: src: " in status
+    assert "a new connector first waits for both clusters" in status
+
+    ours = config_of(world.url, "mm2.src.tgt.source.sleeper")
+    bare = {key: value for key, value in ours.items() if ".retry.backoff." not in key}
+    assert len(bare) < len(ours)
+    rest("PUT", connector_url(world.url, "by-hand", "/config"), bare | {"name": "by-hand", "topics": "by-hand"})
+    flood = watch_log(world, 90, 5 * QUIET_BYTES)
+    set_level(world, "WARN")
+    rest("DELETE", connector_url(world.url, "by-hand"))
+    assert flood > 5 * QUIET_BYTES, f"{flood} bytes without mm2mgr's back-off, {quiet} with it: is it still needed?"
+
+    world.src.start()
+    write_values(world.source, "sleeper", b"awake")
+    assert until(lambda: values(world.target, "src.sleeper"), bool, seconds=120) == [b"awake"]
+    assert "0 to create, 0 to update, 0 to delete, 3 unchanged" in tree.run("plan")
+
+
+def test_a_deleted_source_topic_stays_deleted(world: World, tree: Tree) -> None:
+    """The flow `careless` has Kafka's own default, and shows how long the consumer takes to create a topic."""
+    create(world.source, ["kept", "careless"])
+    careless = ", source_consumer: {allow.auto.create.topics: true}"
+    off = "checkpoints: false, heartbeats: false, "
+    tree.write(world.yaml("deleted", flow("kept", "kept") + flow("careless", "careless", careless), off))
+    tree.run("apply", "--yes")
+    for topic in ("kept", "careless"):
+        write_values(world.source, topic, b"1")
+    wanted = {"src.kept": [b"1"], "src.careless": [b"1"]}
+    until(lambda: {topic: values(world.target, topic) for topic in wanted}, lambda found: found == wanted)
+    for doomed in (["kept", "careless"], ["careless"]):
+        delete(world.source, doomed)
+        until(lambda: topics(world.source), lambda names: "careless" in names, "the consumer did not create it again")
+        assert "kept" not in topics(world.source)
+    assert values(world.target, "src.kept") == [b"1"]
+
+
+# --- workers that die -------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Many:
+    """Ten flows of one pair, each with a topic and a record of its own, which makes twelve connectors."""
+
+    world: World
+    tree: Tree
+    topics: list[str]
+
+    @property
+    def connectors(self) -> set[str]:
+        return {connector.name for connector in self.tree.estate().connectors}
+
+    @property
+    def sources(self) -> set[str]:
+        return {f"mm2.src.tgt.source.{topic}" for topic in self.topics}
+
+    def apply_and_kill(self, victims: Iterable[Worker], deadline_seconds: float) -> list[Result]:
+        """Apply, and kill workers with SIGKILL as soon as three results are there."""
+        estate, seen = self.tree.estate(), list[Result]()
+
+        def report(result: Result) -> None:
+            seen.append(result)
+            if len(seen) == 3:
+                for worker in victims:
+                    worker.kill()
+
+        async def run() -> list[Result]:
+            plan = await make_plan(estate.topology, estate.connectors)
+            assert {change.connector for change in plan.writes} == self.connectors
+            return await apply_plan(estate.topology, plan, report=report, deadline_seconds=deadline_seconds)
+
+        results = asyncio.run(run())
+        assert results == seen
+        return results
+
+    def assert_all_run_once(self, url: str) -> None:
+        """Hold Connect to exactly the declared connectors, one running task each, and to records from all of them."""
+        assert "0 to create, 0 to update, 0 to delete, 12 unchanged" in self.tree.run("plan", "--detailed-exitcode")
+        names = rest("GET", f"{url}/connectors")
+        assert sorted(names) == sorted(self.connectors)
+        until(lambda: self.running_tasks(url), lambda tasks: tasks == sorted((name, 0) for name in self.sources))
+        wanted = {f"src.{topic}": {topic.encode()} for topic in self.topics}
+        until(lambda: {topic: set(values(self.world.target, topic)) for topic in wanted}, lambda got: got == wanted)
+
+    def running_tasks(self, url: str) -> list[tuple[str, int]]:
+        return sorted(
+            (name, task["id"])
+            for name, status in statuses(url).items()
+            for task in status["tasks"]
+            if task["state"] == "RUNNING" and name in self.sources
+        )
+
+
+@pytest.fixture
+def many(world: World, tree: Tree, request: pytest.FixtureRequest) -> Many:
+    made = Many(world, tree, [f"{request.param}{number}" for number in range(FLOWS)])
+    create(world.source, made.topics)
+    for topic in made.topics:
+        write_values(world.source, topic, topic.encode())
+    tree.write(world.yaml("killed", "".join(flow(topic, topic) for topic in made.topics)))
+    return made
+
+
+@pytest.mark.parametrize("many", ["one"], indirect=True)
+def test_apply_completes_when_one_of_two_workers_is_killed(many: Many) -> None:
+    victim, survivor = many.world.workers
+    results = many.apply_and_kill([victim], deadline_seconds=100)
+    assert [(result.connector, result.error) for result in results if result.error] == []
+    assert {result.connector for result in results} == many.connectors
+    many.assert_all_run_once(survivor.url)
+    holders = {task["worker_id"] for one in statuses(survivor.url).values() for task in one["tasks"]}
+    assert holders == {survivor.url.removeprefix("http://")}
+
+
+@pytest.mark.parametrize("many", ["all"], indirect=True)
+def test_apply_says_what_is_left_when_no_worker_is_left(many: Many) -> None:
+    begun = time.monotonic()
+    results = many.apply_and_kill(many.world.workers, deadline_seconds=8)
+    assert time.monotonic() - begun < 2 * 8, "each wave waited for workers that are known to be gone"
+    failed = {result.connector: result for result in results if result.error is not None}
+    for name, result in failed.items():
+        assert f"Connect cluster 'pair', connector '{name}'" in str(result.error)
+        assert result.hint
+    assert "not tried, since no URL answered" in str(failed["mm2.src.tgt.checkpoint"].error)
+    assert {result.connector for result in results} == many.connectors
+    start_all(many.world.workers)
+    said = many.tree.run("apply", "--yes")
+    assert "pair: created mm2.src.tgt.checkpoint" in said
+    many.assert_all_run_once(many.world.url)
