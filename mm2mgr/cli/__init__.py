@@ -65,7 +65,7 @@ for command in (init, schema, render, plan, apply, status, describe, sample, thr
 def main() -> None:
     """Run the command line; errors people can meet are printed with their hint, never as a traceback."""
     try:
-        code = cli.main(standalone_mode=False)
+        code = cli.main(prog_name="mm2mgr", standalone_mode=False)
     except Mm2mgrError as error:
         from mm2mgr.output.console import complain
 

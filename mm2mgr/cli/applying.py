@@ -18,6 +18,7 @@ from mm2mgr.reconcile.live import make_plan
 from mm2mgr.reconcile.plan import Plan
 from mm2mgr.reconcile.planfile import read_plan, refuse_stale
 
+INTERRUPTED = 130
 _DONE = {"create": "created", "update": "updated", "delete": "deleted"}
 
 
@@ -50,11 +51,14 @@ def run_apply(
             talk(f"waiting up to {wait_seconds:.0f} s for the written connectors to run")
             states.update(await settle(estate.topology, results, timeout_seconds=wait_seconds))
 
+    interrupted = False
     try:
         asyncio.run(write())
     except KeyboardInterrupt:
+        interrupted = True
         talk("interrupted", style="bold red")
-    return _close(plan, results, states, output)
+    code = _close(plan, results, states, output)
+    return INTERRUPTED if interrupted else code
 
 
 def _plan(estate: Estate, planfile: Path | None, flows: tuple[str, ...], *, prune: bool) -> tuple[Plan, Estate]:

@@ -46,8 +46,8 @@ def run_sample(
     def progress(round_: Round) -> None:
         ever_read.update(alias for alias in chosen if alias not in round_.failures)
         talk(f"round {round_.number}: {round_.samples} samples")
-        for alias, error in round_.failures.items():
-            talk(f"  {alias}: {error.message}", style="yellow")
+        for error in round_.failures.values():
+            talk(f"  {error.message}", style="yellow")
         for alias, unread in round_.unread.items():
             talk(f"  {alias}: {len(unread)} partitions could not be read", style="yellow")
 
@@ -112,8 +112,8 @@ def run_size(
         say_json({"sizings": [sizing.to_dict() for sizing in sizings], "failures": failures})
     else:
         say_sizings(sizings, {flow.id: flow.tasks for flow in flows})
-    for alias, message in failures.items():
-        complain(f"not sized, flows from {alias}: {message}", "their entries stay as they are")
+    for message in failures.values():
+        complain(f"{message}; its flows are not sized", "their entries stay as they are")
     if not dry_run and sizings:
         document = overrides_document(sizings, _window(rates), f"{statistic} of {result}")
         changed = write_sizing(path, document["sizing"], {flow.id for flow in estate.topology.flows})

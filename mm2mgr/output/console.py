@@ -6,11 +6,12 @@ Colour only on a terminal and never with NO_COLOR; what is piped is not wrapped.
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
-from typing import Any
+from typing import Any, Literal
 
 from rich.console import Console
 from rich.markup import escape
@@ -22,7 +23,10 @@ _PIPE_WIDTH = 400
 @cache
 def _console(*, stderr: bool) -> Console:
     stream = sys.stderr if stderr else sys.stdout
-    return Console(stderr=stderr, width=None if stream.isatty() else _PIPE_WIDTH, highlight=False, soft_wrap=True)
+    width = None if stream.isatty() else _PIPE_WIDTH
+    # With NO_COLOR rich still writes bold and dim: without a colour system it writes text only.
+    colours: Literal["auto"] | None = None if os.environ.get("NO_COLOR") else "auto"
+    return Console(stderr=stderr, width=width, color_system=colours, highlight=False, soft_wrap=True)
 
 
 def say(text: str = "", style: str | None = None) -> None:
@@ -60,9 +64,9 @@ def say_table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, right: S
 
 @contextmanager
 def working(text: str) -> Iterator[None]:
-    """Show that something takes a while: a spinner on a terminal, one line elsewhere."""
+    """Show that something takes a while: a spinner on a terminal, one line elsewhere and with NO_COLOR."""
     console = _console(stderr=True)
-    if not console.is_terminal:
+    if not console.is_terminal or console.no_color:
         talk(text)
         yield
         return

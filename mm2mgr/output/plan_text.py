@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import takewhile
 from typing import Any
 
 from mm2mgr.output.console import say, say_table
@@ -13,6 +14,7 @@ _SIGNS = {"create": "+", "update": "~", "delete": "-", "no-op": "=", "blocked": 
 _STYLES = {"create": "green", "update": "yellow", "delete": "red", "blocked": "bold red"}
 _KEY_SIGNS = {"add": "+", "change": "~", "remove": "-"}
 _LONGEST = 100
+_CONTEXT = 20
 
 
 def say_topology(topology: Topology, connectors: Sequence[Connector]) -> None:
@@ -81,12 +83,21 @@ def _say_change(change: dict[str, Any], *, full: bool) -> None:
 
 
 def _values(key: dict[str, Any]) -> str:
-    before, after = _short(key["before"]), _short(key["after"])
+    before, after = ((key[side] or "").replace("\n", "\\n") for side in ("before", "after"))
     if key["kind"] == "add":
-        return after
-    return f"{before} (removed)" if key["kind"] == "remove" else f"{before} -> {after}"
+        return _short(after)
+    if key["kind"] == "remove":
+        return f"{_short(before)} (removed)"
+    if max(len(before), len(after)) > _LONGEST:  # two long values must not be cut to the same beginning
+        skipped = _same(before, after) - _CONTEXT
+        before, after = (f"…{value[skipped:]}" if skipped > 0 else value for value in (before, after))
+    return f"{_short(before)} -> {_short(after)}"
 
 
-def _short(value: str | None) -> str:
-    text = (value or "").replace("\n", "\\n")
+def _same(before: str, after: str) -> int:
+    """Return how many characters two values begin with alike."""
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(before, after, strict=False)))
+
+
+def _short(text: str) -> str:
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"

@@ -1,0 +1,106 @@
+"""The `mm2mgr` command as people meet it: arguments in; exit code, stdout and stderr apart out.
+
+`Command` runs it inside this process, through the same `main()`; `start` runs it as a process of its own.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mm2mgr.cli import main
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+DEADLINE_SECONDS = 60.0
+# Each of these would change what is printed, or which Java is found.
+_PRIVATE = ("NO_COLOR", "FORCE_COLOR", "TTY_COMPATIBLE", "MM2MGR_CLUSTERS", "MM2MGR_TEMPLATES", "PYTHONPATH", "TERM")
+
+
+@dataclass(frozen=True)
+class Said:
+    """How one run ended."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.out)
+
+    @property
+    def lines(self) -> list[str]:
+        """Stdout by lines, without the blanks that align columns."""
+        return [line.rstrip() for line in self.out.splitlines()]
+
+
+@dataclass(frozen=True)
+class Command:
+    """Runs the command in this process, in a folder of its own, on the tree `clusters` there."""
+
+    folder: Path
+    monkeypatch: pytest.MonkeyPatch
+    capsys: pytest.CaptureFixture[str]
+
+    @property
+    def tree(self) -> Path:
+        return self.folder / "clusters"
+
+    def __call__(self, *arguments: str | Path, code: int = 0) -> Said:
+        """Run `mm2mgr ARGUMENTS` and hold it to its exit code."""
+        self.monkeypatch.setattr(sys, "argv", ["mm2mgr", *map(str, arguments)])
+        self.capsys.readouterr()
+        with pytest.raises(SystemExit) as ended:
+            main()
+        out, err = self.capsys.readouterr()
+        said = Said(int(ended.value.code or 0), out, err)
+        assert said.code == code, f"mm2mgr {' '.join(map(str, arguments))} ended with {said.code}\n{out}{err}"
+        assert "Traceback" not in out + err
+        return said
+
+    def files(self) -> dict[str, bytes]:
+        """Return every file below the folder with its bytes, to see that nothing was written."""
+        return {str(path): path.read_bytes() for path in sorted(self.folder.rglob("*")) if path.is_file()}
+
+
+def environment(folder: Path, more: Mapping[str, str] | None = None) -> dict[str, str]:
+    """Return this process's environment without what would change the output, and with a cache of its own."""
+    kept = {key: value for key, value in os.environ.items() if key not in _PRIVATE}
+    return {**kept, "PYTHONPATH": str(REPOSITORY), "MM2MGR_CACHE": str(folder / "cache"), **(more or {})}
+
+
+def start(
+    folder: Path, *arguments: str, more: Mapping[str, str] | None = None, stdin: int = subprocess.DEVNULL
+) -> subprocess.Popen[str]:
+    """Start `python -m mm2mgr ARGUMENTS` in a folder."""
+    command = [sys.executable, "-m", "mm2mgr", *arguments]
+    pipe = subprocess.PIPE
+    env = environment(folder, more)
+    return subprocess.Popen(command, cwd=folder, env=env, stdin=stdin, stdout=pipe, stderr=pipe, text=True)
+
+
+def finish(running: subprocess.Popen[str], timeout_seconds: float = DEADLINE_SECONDS) -> Said:
+    """Wait for the end of a process, and end it by its own id when it does not come."""
+    try:
+        out, err = running.communicate(timeout=timeout_seconds)
+    finally:
+        running.kill()
+    assert "Traceback" not in out + err, err
+    return Said(running.returncode, out, err)
+
+
+def until(condition: Callable[[], object], what: str, seconds: float = DEADLINE_SECONDS) -> None:
+    """Wait for a condition; fail at the deadline."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, f"{what}: not after {seconds:.0f} s"
+        time.sleep(0.02)

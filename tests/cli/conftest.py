@@ -1,0 +1,46 @@
+"""A folder of its own for each test, the command in it, two fake Connect clusters, and brokers without a JVM."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from mm2mgr.kafka.client import Kafka
+from mm2mgr.observe import reader
+from mm2mgr.output import console
+from tests.kafka.conftest import closed_port, mock_cluster
+from tests.reconcile.site import Site, running
+
+from .command import Command, environment
+
+__all__ = ["closed_port", "mock_cluster"]
+
+
+@pytest.fixture
+def mm2mgr(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Iterator[Command]:
+    wanted = environment(tmp_path)
+    for key in ("NO_COLOR", "FORCE_COLOR", "TTY_COMPATIBLE", "MM2MGR_CLUSTERS", "MM2MGR_TEMPLATES"):
+        monkeypatch.delenv(key, raising=False)
+    monkeypatch.setenv("MM2MGR_CACHE", wanted["MM2MGR_CACHE"])
+    (tmp_path / "work").mkdir()
+    monkeypatch.chdir(tmp_path / "work")
+    console._console.cache_clear()  # another test may have made it for a terminal
+    yield Command(tmp_path / "work", monkeypatch, capsys)
+    console._console.cache_clear()
+
+
+@pytest.fixture
+def site(mm2mgr: Command) -> Iterator[Site]:
+    """Two fake Connect clusters, east and west, and the tree in `clusters` that names them."""
+    with running(mm2mgr.tree) as made:
+        made.declare()
+        yield made
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Half a second for what a cluster does not answer: dead ones, and mock brokers, which cannot describe topics."""
+    monkeypatch.setattr(Kafka.__init__, "__defaults__", (0.5,))
+    monkeypatch.setattr(reader, "_KAFKA_TIMEOUT_SECONDS", 0.5)

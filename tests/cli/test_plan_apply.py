@@ -1,0 +1,182 @@
+"""plan and apply on two fake Connect clusters: exit codes, reviewed plans, refusals, and what is really requested."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from mm2mgr.kafka.access import KafkaAccess
+from tests.fake_connect import FakeConnect, serving
+from tests.reconcile.site import FLOWS, ON_EAST, ON_WEST, Site
+from tests.spec.trees import write
+
+from .command import Command
+
+ALL = len(ON_EAST) + len(ON_WEST)
+PASSWORD = "pa55-of-connect"
+
+
+def test_plan_exit_codes_tell_changes_from_none(site: Site, mm2mgr: Command) -> None:
+    assert f"Plan: {ALL} to create, 0 to update" in mm2mgr("plan").out
+    mm2mgr("plan", "--detailed-exitcode", code=2)
+    assert site.east.writes == site.west.writes == []
+    mm2mgr("apply", "--yes")
+    assert f"0 to create, 0 to update, 0 to delete, {ALL} unchanged" in mm2mgr("plan", "--detailed-exitcode").out
+
+
+def test_plan_of_one_flow_is_about_its_connectors(site: Site, mm2mgr: Command) -> None:
+    shown = mm2mgr("plan", "orders", "-o", "json").json
+    assert [cluster["connect"] for cluster in shown["clusters"]] == ["east"]
+    assert {change["connector"] for change in shown["clusters"][0]["changes"]} == set(ON_EAST) - {
+        "mm2.a.east.source.logs"
+    }
+
+
+def test_a_second_apply_writes_nothing(site: Site, mm2mgr: Command) -> None:
+    said = mm2mgr("apply", "--yes")
+    assert f"Applied: {ALL} of {ALL} changes" in said.out
+    assert "east: created mm2.a.east.heartbeat" in said.err
+    assert (site.names("east"), site.names("west")) == (sorted(ON_EAST), sorted(ON_WEST))
+    site.forget()
+    assert "Applied: 0 of 0 changes" in mm2mgr("apply", "--yes").out
+    assert site.east.requests
+    assert site.east.writes == site.west.writes == []
+
+
+def test_apply_without_a_terminal_refuses_unless_told_yes(site: Site, mm2mgr: Command) -> None:
+    said = mm2mgr("apply", code=1)
+    assert "to create" in said.out  # what it would have done
+    assert said.err.splitlines() == [
+        "error: apply asks before it writes and there is no terminal",
+        "hint: add --yes, or apply a reviewed plan: mm2mgr apply PLANFILE",
+    ]
+    assert site.east.writes == site.west.writes == []
+
+
+def test_apply_that_has_nothing_to_do_asks_nobody(site: Site, mm2mgr: Command) -> None:
+    mm2mgr("apply", "--yes")
+    mm2mgr("apply")
+
+
+def test_apply_of_a_reviewed_plan_needs_no_yes(site: Site, mm2mgr: Command) -> None:
+    said = mm2mgr("plan", "--out", "plan.json", "--detailed-exitcode", code=2)
+    assert "apply it with: mm2mgr apply plan.json" in said.err
+    mm2mgr("apply", "plan.json")
+    assert (site.names("east"), site.names("west")) == (sorted(ON_EAST), sorted(ON_WEST))
+
+
+@pytest.mark.parametrize("changed", ["the tree", "the live state"])
+def test_a_stale_plan_is_refused(site: Site, mm2mgr: Command, changed: str) -> None:
+    mm2mgr("plan", "--out", "plan.json")
+    if changed == "the tree":
+        site.declare(FLOWS.replace("[orders]", "[orders, payments]"))
+        wanted = "east/mm2.a.east.checkpoint: other keys would change than reviewed"
+    else:
+        site.east.add("mm2.a.east.heartbeat", {"connector.class": "some.Other"})
+        wanted = "east/mm2.a.east.heartbeat: reviewed as create, now blocked"
+    said = mm2mgr("apply", "plan.json", code=1)
+    assert said.out == ""
+    assert said.err.startswith(f"error: the plan is stale: {wanted}")
+    assert "hint: make and review a new one: mm2mgr plan --out FILE" in said.err
+    assert site.east.writes == site.west.writes == []
+
+
+def test_a_plan_file_says_itself_what_it_is_for(site: Site, mm2mgr: Command) -> None:
+    mm2mgr("plan", "orders", "--out", "plan.json")
+    said = mm2mgr("apply", "plan.json", "--prune", code=1)
+    assert "hint: leave the options out" in said.err
+    mm2mgr("apply", "plan.json")
+    assert "mm2.a.east.source.orders" in site.names("east")
+    assert site.names("west") == []
+
+
+@pytest.mark.parametrize("text", ["", "[]", '{"mm2mgr-plan": 1, "plan": {}}', None])
+def test_a_file_that_is_no_plan_is_refused(site: Site, mm2mgr: Command, text: str | None) -> None:
+    if text is not None:
+        (mm2mgr.folder / "plan.json").write_text(text)
+    said = mm2mgr("apply", "plan.json", code=1)
+    assert said.err.startswith("error: plan.json: ")
+    assert site.east.requests == []
+
+
+def test_json_is_alone_on_stdout_and_the_talk_on_stderr(site: Site, mm2mgr: Command) -> None:
+    planned = mm2mgr("plan", "-o", "json", "--out", "plan.json")
+    assert planned.json["counts"]["create"] == ALL
+    assert planned.json == json.loads((mm2mgr.folder / "plan.json").read_text())["plan"]
+    assert planned.err.startswith("plan written to plan.json")
+    applied = mm2mgr("apply", "--yes", "-o", "json")
+    assert {(each["connector"], each["ok"]) for each in applied.json["results"]} == {
+        (name, True) for name in (*ON_EAST, *ON_WEST)
+    }
+    assert (applied.json["left"], applied.json["failed_clusters"]) == ([], [])
+    assert "west: created mm2.a.west.checkpoint" in applied.err
+
+
+def test_prune_deletes_what_is_no_longer_declared(site: Site, mm2mgr: Command) -> None:
+    mm2mgr("apply", "--yes")
+    site.declare("".join(FLOWS.splitlines(keepends=True)[:-1]))
+    assert "? mm2.a.east.source.orders: owned and no longer declared; --prune would delete it" in mm2mgr("plan").out
+    mm2mgr("apply", "--yes", "--prune")
+    assert "mm2.a.east.source.orders" not in site.names("east")
+    assert "mm2.a.east.source.logs" in site.names("east")
+
+
+def test_the_connector_of_somebody_else_is_blocked_and_left_alone(site: Site, mm2mgr: Command) -> None:
+    site.east.add("mm2.a.east.heartbeat", {"connector.class": "some.Other"})
+    assert "! blocked mm2.a.east.heartbeat" in mm2mgr("plan", code=1).out
+    mm2mgr("apply", "--yes", code=1)
+    assert site.east.connectors["mm2.a.east.heartbeat"].config["connector.class"] == "some.Other"
+    assert site.names("west") == sorted(ON_WEST)
+
+
+def test_a_connect_cluster_that_is_down_fails_and_the_other_is_applied(
+    site: Site, mm2mgr: Command, closed_port: int
+) -> None:
+    site.urls["east"] = f"http://127.0.0.1:{closed_port}"
+    site.declare()
+    for arguments in (["plan"], ["plan", "--detailed-exitcode"], ["plan", "-o", "json"]):
+        assert f"http://127.0.0.1:{closed_port}" in mm2mgr(*arguments, code=1).out
+    said = mm2mgr("apply", "--yes", code=1)
+    assert "Connect cluster east\n  ! not planned: " in said.out
+    assert f"Applied: {len(ON_WEST)} of {len(ON_WEST)} changes" in said.out
+    assert site.names("west") == sorted(ON_WEST)
+    assert mm2mgr("apply", "--yes", "-o", "json", code=1).json["failed_clusters"] == ["east"]
+
+
+def test_a_refused_write_is_told_with_what_is_left_to_do(site: Site, mm2mgr: Command) -> None:
+    site.east.fail_next("POST", "/connectors", 400, "Connector configuration is invalid: topics", times=1)
+    said = mm2mgr("apply", "--yes", code=1)
+    assert "failed: east/mm2.a.east.heartbeat: " in said.out
+    assert f"Applied: {ALL - 1} of {ALL} changes" in said.out
+    assert "Apply again to converge" in said.out
+    site.forget()
+    mm2mgr("apply", "--yes")
+    assert [request.body["name"] for request in site.east.writes] == ["mm2.a.east.heartbeat"]
+    assert site.west.writes == []
+
+
+@pytest.mark.usefixtures("impatient")
+@pytest.mark.parametrize("command", ["plan", "apply --yes", "status", "plan -o json"])
+def test_wrong_credentials_are_told_and_never_shown(mm2mgr: Command, mock_cluster: KafkaAccess, command: str) -> None:
+    fake = FakeConnect(basic=("admin", "the-right-one"))
+    a, b = mock_cluster.bootstrap_servers.split(",")
+    with serving(fake) as url:
+        auth = f"auth: {{basic: {{username: admin, password: {PASSWORD}}}}}"
+        lines = ["owner: team", f"clusters: {{a: {{bootstrap_servers: ['{a}']}}, b: {{bootstrap_servers: ['{b}']}}}}"]
+        lines += [f"connect: {{w: {{url: '{url}', kafka: b, {auth}}}}}"]
+        write(mm2mgr.tree, x="\n".join(lines), y="flows: {f: {sources: [a], targets: [b], topics: {include: [t]}}}\n")
+        said = mm2mgr(*command.split(), code=1)
+    assert "401" in said.out or "refused" in said.out
+    assert "HTTP basic credentials" in said.out
+    assert PASSWORD not in said.out + said.err
+    assert fake.writes == []
+
+
+def test_credentials_that_are_not_there_are_named(mm2mgr: Command) -> None:
+    connect = 'connect: {w: {url: "http://127.0.0.1:1", kafka: b, auth: {bearer: "${env:NO_SUCH_TOKEN}"}}}\n'
+    clusters = "owner: team\nclusters: {a: {bootstrap_servers: ['a:1']}, b: {bootstrap_servers: ['b:1']}}\n"
+    write(mm2mgr.tree, x=clusters + connect + "flows: {f: {sources: [a], targets: [b], topics: {include: [t]}}}\n")
+    said = mm2mgr("plan", code=1)
+    assert "NO_SUCH_TOKEN" in said.out
+    assert "provide this variable or file on the machine that runs mm2mgr" in said.out

@@ -1,0 +1,138 @@
+"""size: which number wins, what is said about topics that are new or gone, and what becomes of the file people review."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from mm2mgr.kafka.access import KafkaAccess
+
+from .command import Command
+from .load import addresses, declare, measured, produce
+
+pytestmark = pytest.mark.usefixtures("impatient")
+RESULT = ("--result", "result")
+
+
+@pytest.fixture
+def ready(mm2mgr: Command, mock_cluster: KafkaAccess) -> Command:
+    """Topics logs.web and orders in the one mock cluster that both a and b name, rates for a."""
+    declare(mm2mgr.tree, *addresses(mock_cluster))
+    produce(mock_cluster, "logs.web")
+    produce(mock_cluster, "orders")
+    rates = {("a", "logs.web", number): 7_000_000.0 for number in range(3)}
+    measured(mm2mgr.folder / "result", {**rates, ("a", "orders", 0): 1_000.0})
+    return mm2mgr
+
+
+def entries(mm2mgr: Command) -> dict[str, Any]:
+    document: dict[str, Any] = yaml.safe_load(file_of(mm2mgr).read_text())
+    return dict(document["sizing"])
+
+
+def file_of(mm2mgr: Command) -> Path:
+    return mm2mgr.tree / "overrides" / "sizing.yaml"
+
+
+def tasks_max(mm2mgr: Command, connector: str) -> str:
+    rendered = {each["connector"]: each["config"] for each in mm2mgr("render", "-o", "json").json}
+    return str(rendered[connector]["tasks.max"])
+
+
+def test_tasks_are_written_with_their_reasons_and_reach_the_connectors(ready: Command) -> None:
+    assert tasks_max(ready, "mm2.a.hub.source.logs") == "1"
+    said = ready("size", *RESULT)
+    assert said.err == "clusters/overrides/sizing.yaml written: review it, then plan\n"
+    # 3 × 7 MB/s measured, and a fourth partition that takes their mean: 28 MB/s by 7 MB/s a task.
+    logs = entries(ready)["logs:a->hub"]
+    assert (logs["tasks_max"], logs["bytes_per_second"]) == (4, 28_000_000)
+    assert (
+        "28 MB/s over 4 partitions, divided by 7 MB/s usable per task (10 MB/s × 70 %), needs 4 tasks."
+        in logs["reason"]
+    )
+    assert "Of 4 partitions, 3 have a rate of their own, 1 take the mean of their topic." in logs["reason"]
+    assert logs["measured"] == "2025-11-21T10:00:00Z/2025-11-21T11:00:00Z"
+    assert tasks_max(ready, "mm2.a.hub.source.logs") == "4"
+
+
+def test_a_number_written_by_hand_wins(ready: Command, mock_cluster: KafkaAccess) -> None:
+    measured(ready.folder / "result", {("a", "orders", number): 7_000_000.0 for number in range(4)})
+    declare(ready.tree, *addresses(mock_cluster), orders=", tasks: {max: 2}")
+    said = ready("size", *RESULT)
+    (row,) = [line.split() for line in said.lines if line.startswith("orders:a->hub ")]
+    assert row[1:5] == ["28", "MB/s", "4", "2"]
+    assert " ".join(row[5:]) == "written by hand, stays"
+    assert entries(ready)["orders:a->hub"]["tasks_max"] == 4
+    assert tasks_max(ready, "mm2.a.hub.source.orders") == "2"
+
+
+def test_topics_nobody_measured_take_the_default(ready: Command) -> None:
+    sizings = {each["flow_id"]: each for each in ready("size", *RESULT, "--dry-run", "-o", "json").json["sizings"]}
+    assert sizings["logs:b->hub"]["bytes_per_second"] == 4 * 5_000
+    assert "4 take the default of 5 kB/s." in " ".join(sizings["logs:b->hub"]["reasons"])
+
+
+def test_a_topic_that_is_gone_from_kafka_is_named_and_not_counted(ready: Command) -> None:
+    measured(ready.folder / "result", {("a", "logs.gone", 0): 90_000_000.0, ("a", "logs.web", 0): 1_000.0})
+    said = ready("size", "logs:a->hub", *RESULT)
+    assert "  Measured but no longer in Kafka, so ignored: logs.gone." in said.lines
+    assert entries(ready)["logs:a->hub"]["tasks_max"] == 1
+
+
+def test_the_statistic_can_be_chosen(ready: Command) -> None:
+    ready("size", *RESULT, "--by", "max")
+    assert entries(ready)["logs:a->hub"]["source"] == "max of result"
+
+
+def test_entries_of_flows_that_were_not_sized_stay(ready: Command) -> None:
+    ready("size", *RESULT)
+    before = entries(ready)
+    measured(ready.folder / "result", {("a", "orders", number): 7_000_000.0 for number in range(4)})
+    ready("size", "orders", *RESULT)
+    after = entries(ready)
+    assert after["orders:a->hub"]["tasks_max"] == 4
+    assert {flow: entry for flow, entry in after.items() if flow != "orders:a->hub"} == {
+        flow: entry for flow, entry in before.items() if flow != "orders:a->hub"
+    }
+
+
+def test_nothing_is_written_when_nothing_changed(ready: Command) -> None:
+    ready("size", *RESULT)
+    before, changed_at = ready.files(), file_of(ready).stat().st_mtime_ns
+    said = ready("size", *RESULT)
+    assert said.err == "clusters/overrides/sizing.yaml is up to date\n"
+    assert ready.files() == before
+    assert file_of(ready).stat().st_mtime_ns == changed_at
+
+
+def test_a_dry_run_writes_nothing(ready: Command) -> None:
+    before = ready.files()
+    assert "logs:a->hub" in ready("size", *RESULT, "--dry-run").out
+    assert ready.files() == before
+
+
+def test_a_source_that_is_down_keeps_its_entries(ready: Command, mock_cluster: KafkaAccess, closed_port: int) -> None:
+    ready("size", *RESULT)
+    kept = entries(ready)["logs:b->hub"]
+    declare(ready.tree, addresses(mock_cluster)[0], f"127.0.0.1:{closed_port}")
+    measured(ready.folder / "result", {("a", "orders", number): 7_000_000.0 for number in range(4)})
+    said = ready("size", *RESULT, "-o", "json", code=1)
+    assert f"error: b: no broker of 127.0.0.1:{closed_port}" in said.err
+    assert "; its flows are not sized\nhint: their entries stay as they are\n" in said.err
+    assert said.json["failures"].keys() == {"b"}
+    assert entries(ready)["logs:b->hub"] == kept
+    assert entries(ready)["orders:a->hub"]["tasks_max"] == 4
+
+
+def test_without_a_result_nothing_is_sized(ready: Command) -> None:
+    said = ready("size", "--result", "nowhere", code=1)
+    assert said.err == "error: nowhere holds no throughput result\nhint: run `mm2mgr throughput` first\n"
+    assert not file_of(ready).exists()
+
+
+def test_a_tree_of_single_files_has_no_place_for_overrides(ready: Command) -> None:
+    said = ready("-f", ready.tree / "x.yaml", "size", *RESULT, code=1)
+    assert "hint: name its folder: mm2mgr --clusters FOLDER size" in said.err

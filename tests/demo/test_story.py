@@ -1,0 +1,155 @@
+"""The story's end: a mirror that loses, repeats, alters or reorders a record makes the demo say so and fail."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from mm2mgr.demo import story
+from mm2mgr.demo.proof import RecordId
+from mm2mgr.demo.story import _partitions, _Story
+from mm2mgr.errors import Mm2mgrError
+from mm2mgr.kafka.access import KafkaAccess
+from mm2mgr.output import console
+from mm2mgr.partitions import TopicPartition
+from mm2mgr.reconcile.plan import Plan
+from mm2mgr.topology import Flow
+
+from .conftest import ENDPOINTS
+
+Damage = Callable[[list[RecordId]], list[RecordId]]
+DAMAGES: dict[str, tuple[Damage, list[str]]] = {
+    "lost": (lambda ids: ids[:-1], ["1", "0", "0", "yes"]),
+    "duplicated": (lambda ids: [*ids, ids[0]], ["0", "1", "0", "yes"]),
+    "altered": (lambda ids: [(ids[0][0], ids[0][1] + 1), *ids[1:]], ["1", "0", "1", "yes"]),
+    "reordered": (lambda ids: ids[::-1], ["0", "0", "0", "NO"]),
+}
+
+
+def logs(damage: Damage | None) -> Callable[[KafkaAccess, Iterable[TopicPartition]], dict[TopicPartition, Any]]:
+    """Return a `read_ids` of clusters whose every partition holds five records; damaged is one partition from dc2."""
+    broken = TopicPartition("dc2.app.clicks", 1)
+
+    def read_ids(access: KafkaAccess, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, list[RecordId]]:
+        ids = [(f"#{number}".encode(), number) for number in range(5)]
+        return {one: damage(ids) if damage and one == broken else list(ids) for one in partitions}
+
+    return read_ids
+
+
+@pytest.fixture(autouse=True)
+def _plain_output() -> None:
+    console._console.cache_clear()
+
+
+def proof_rows(text: str) -> dict[str, list[str]]:
+    return {line.split()[0]: line.split()[1:] for line in text.splitlines() if line.startswith("logging:")}
+
+
+@pytest.mark.parametrize("kind", DAMAGES)
+def test_damage_is_in_the_row_of_its_flow(
+    flows: list[Flow], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], kind: str
+) -> None:
+    damage, wanted = DAMAGES[kind]
+    monkeypatch.setattr(story, "read_ids", logs(damage))
+    assert _Story(tmp_path, 5).prove(flows) is False
+    out = capsys.readouterr().out
+    count, records = str(len(_partitions())), str(5 * len(_partitions()))
+    assert proof_rows(out) == {
+        "logging:dc1->agg": [count, records, "0", "0", "0", "yes"],
+        "logging:dc2->agg": [count, records, *wanted],
+    }
+    assert "NOT EXACT: see the table." in out
+
+
+def test_an_exact_mirror_is_exact(
+    flows: list[Flow], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(story, "read_ids", logs(None))
+    assert _Story(tmp_path, 5).prove(flows) is True
+    assert "Every record arrived exactly once and in order." in capsys.readouterr().out
+
+
+class Stage:
+    """Stands in for the sandbox, and for everything of the story that needs one."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.downs = 0
+        self.failing = ""
+        self.health = "ok"
+        self.directory = Path("sandbox")
+        monkeypatch.setattr(story, "Sandbox", lambda directory: self)
+        for step in ("run_sample", "run_throughput", "run_size", "run_apply"):
+            monkeypatch.setattr(story, step, lambda *a, step=step, **k: int(step == self.failing))
+        monkeypatch.setattr(story, "_records_behind", lambda flow: 0)
+        monkeypatch.setattr(story, "make_plan", self.plan)
+        monkeypatch.setattr(story, "read_status", lambda estate, names: self.status())
+        monkeypatch.setattr(_Story, "traffic", lambda *a: [])
+        ticks = iter(range(0, 10_000, 10))  # each look at the clock is ten seconds later
+        clock = SimpleNamespace(sleep=lambda seconds: None, monotonic=lambda: next(ticks))
+        monkeypatch.setattr(story, "time", clock)
+
+    def up(self, progress: object) -> Any:
+        return ENDPOINTS
+
+    def down(self, progress: object) -> None:
+        self.downs += 1
+
+    async def plan(self, *arguments: object) -> Plan:
+        return Plan("sandbox", ())
+
+    def status(self) -> dict[str, Any]:
+        return {"health": self.health, "flows": [], "companions": [], "failures": {}, "counts": {self.health: 2}}
+
+
+@pytest.fixture
+def stage(monkeypatch: pytest.MonkeyPatch) -> Stage:
+    return Stage(monkeypatch)
+
+
+@pytest.mark.parametrize("kind", [None, *DAMAGES])
+def test_the_exit_code_is_the_proof(
+    stage: Stage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], kind: str | None
+) -> None:
+    monkeypatch.setattr(story, "read_ids", logs(DAMAGES[kind][0] if kind else None))
+    assert story.tell(tmp_path, keep=False, measure_seconds=5) == (1 if kind else 0)
+    assert f"Demo {'FAILED' if kind else 'succeeded'} in " in capsys.readouterr().out
+    assert stage.downs == 1
+
+
+def test_a_flow_that_is_not_healthy_fails_the_demo(
+    stage: Stage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(story, "read_ids", logs(None))
+    stage.health = "problem"
+    assert story.tell(tmp_path, keep=False, measure_seconds=5) == 1
+
+
+@pytest.mark.parametrize("step", ["run_sample", "run_throughput", "run_size", "run_apply"])
+def test_a_step_that_fails_ends_the_demo_and_stops_what_it_started(stage: Stage, tmp_path: Path, step: str) -> None:
+    stage.failing = step
+    with pytest.raises(Mm2mgrError, match=r"the demo stops: .* failed"):
+        story.tell(tmp_path, keep=True, measure_seconds=5)
+    assert stage.downs == 1
+
+
+def test_keep_leaves_it_running_and_says_how_to_stop_it(
+    stage: Stage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(story, "read_ids", logs(None))
+    assert story.tell(tmp_path, keep=True, measure_seconds=5) == 0
+    assert stage.downs == 0
+    out = capsys.readouterr().out
+    assert f"mm2mgr --clusters {tmp_path / 'clusters'} status" in out
+    assert "Stop it: mm2mgr sandbox down --dir sandbox" in out
+
+
+def test_flows_that_never_catch_up_end_the_demo(stage: Stage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(story, "_records_behind", lambda flow: 3)
+    with pytest.raises(Mm2mgrError, match=r"not caught up after 90 s: .*'logging:dc1->agg': 3"):
+        story.tell(tmp_path, keep=False, measure_seconds=5)
+    assert stage.downs == 1

@@ -1,0 +1,121 @@
+"""A plan as text from its `to_dict()`, and the topology as a matrix: what people review, as files."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from mm2mgr.expand import expand
+from mm2mgr.output.plan_text import say_plan, say_topology
+from mm2mgr.reconcile.plan import Change, ClusterPlan, KeyChange, Plan
+from mm2mgr.render import render
+from mm2mgr.spec.loader import load
+from tests.spec.trees import ESTATE, write
+
+GOLDEN = Path(__file__).parent / "golden"
+JAAS = 'ScramLoginModule required username="mirror" password="pa55";'
+EAST = ClusterPlan(
+    "east",
+    (
+        Change("east", "mm2.a.b.heartbeat", "heartbeat", "no-op"),
+        Change(
+            "east",
+            "mm2.a.b.source.logs",
+            "source",
+            "update",
+            ("logs:a->b",),
+            (
+                KeyChange("topics", "logs[.].*", ", ".join(f"logs[.]{number:02}[.].*" for number in range(20))),
+                KeyChange("source.cluster.sasl.jaas.config", None, JAAS),
+                KeyChange("source.cluster.ssl.key.password", "old-word", "${file:/etc/a.properties:key}"),
+                KeyChange("source.cluster.ssl.truststore.certificates", "-----BEGIN\nabc\nEND-----", None),
+                KeyChange("tasks.max", "1", "4"),
+            ),
+        ),
+        Change(
+            "east",
+            "mm2.a.b.source.new",
+            "source",
+            "create",
+            ("new:a->b",),
+            (KeyChange("name", None, "mm2.a.b.source.new"), KeyChange("tasks.max", None, "2")),
+        ),
+        Change(
+            "east",
+            "mm2.a.b.source.old",
+            "source",
+            "delete",
+            (),
+            (KeyChange("tasks.max", "1", None),),
+            "no longer declared",
+        ),
+        Change(
+            "east",
+            "mm2.a.b.checkpoint",
+            "checkpoint",
+            "blocked",
+            ("logs:a->b",),
+            reason="a connector of this name exists and belongs to owner 'them'; mm2mgr does not touch it",
+        ),
+    ),
+    unowned=3,
+)
+WEST = ClusterPlan("west", (Change("west", "mm2.a.c.heartbeat", "heartbeat", "no-op"),), ("mm2.a.c.source.gone",))
+NORTH = ClusterPlan("north", error="Connect cluster 'north': no URL answered", hint="Check `url` [of the cluster].")
+
+
+def golden(name: str) -> list[str]:
+    return (GOLDEN / name).read_text(encoding="utf-8").splitlines()
+
+
+@pytest.mark.parametrize("full", [False, True])
+def test_a_plan_is_shown_as_reviewed(printed: Callable[[], list[str]], full: bool) -> None:
+    say_plan(Plan("team", (EAST, WEST, NORTH)).to_dict(), full=full)
+    lines = printed()
+    assert lines == golden("plan_full.txt" if full else "plan.txt")
+    assert not any(secret in "\n".join(lines) for secret in ("pa55", "old-word"))
+
+
+def test_text_needs_nothing_but_what_json_has(printed: Callable[[], list[str]]) -> None:
+    plan = Plan("team", (EAST, WEST, NORTH)).to_dict()
+    say_plan(json.loads(json.dumps(plan)))
+    assert printed() == golden("plan.txt")
+
+
+def test_two_long_values_are_shown_where_they_differ(printed: Callable[[], list[str]]) -> None:
+    long = ", ".join(f"topic-{number:03}" for number in range(100))
+    keys = (KeyChange("topics", long, f"{long}, one-more"), KeyChange("topics.exclude", f"x{long}", f"y{long}"))
+    say_plan(Plan("t", (ClusterPlan("w", (Change("w", "c", "source", "update", keys=keys),)),)).to_dict())
+    assert printed()[2:4] == [
+        "      ~ topics: …topic-098, topic-099 -> …topic-098, topic-099, one-more",
+        f"      ~ topics.exclude: x{long[:98]}… -> y{long[:98]}…",
+    ]
+
+
+def test_an_empty_plan_is_one_line(printed: Callable[[], list[str]]) -> None:
+    say_plan(Plan("team", ()).to_dict())
+    assert printed() == ["Plan: 0 to create, 0 to update, 0 to delete, 0 unchanged"]
+
+
+def test_the_example_estate_is_a_matrix(printed: Callable[[], list[str]]) -> None:
+    topology = expand(load([ESTATE]))
+    say_topology(topology, render(topology))
+    assert printed() == golden("estate.txt")
+
+
+def test_a_pair_without_a_flow_is_a_dash(printed: Callable[[], list[str]], tmp_path: Path) -> None:
+    aliases = ("a", "b", "x", "y")
+    clusters = "".join(f"  {alias}: {{bootstrap_servers: ['{alias}:1']}}\n" for alias in aliases)
+    connects = "".join(f"  {alias}: {{url: 'http://{alias}:2', kafka: {alias}}}\n" for alias in ("x", "y"))
+    flow = "topics: {include: [t]}, checkpoints: false, heartbeats: false"
+    flows = f"  f: {{sources: [a, b], targets: [x, y], except: ['a->y'], {flow}, tasks: {{max: 3}}}}\n"
+    folder = write(tmp_path, x=f"owner: t\nclusters:\n{clusters}connect:\n{connects}flows:\n{flows}")
+    topology = expand(load([folder]))
+    say_topology(topology, render(topology))
+    head, *rows, last = [line.split(maxsplit=1) for line in printed()]
+    assert head == ["source", r"\ target   x             y"]
+    assert rows == [["a", "f (3 tasks)   -"], ["b", "f (3 tasks)   f (3 tasks)"]]
+    assert last == ["3", "flows, 3 connectors on 2 Connect clusters"]

@@ -1,0 +1,100 @@
+"""Status, description, rates and sizings as text: problems and failures are shown, each once, and nothing is markup."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from mm2mgr.observe.health import ConnectorState, FlowStatus, Status, TaskState
+from mm2mgr.observe.reading import Failure
+from mm2mgr.origins import Origin, Text
+from mm2mgr.output.load_text import say_rates, say_sizings
+from mm2mgr.output.status_text import say_status
+from mm2mgr.partitions import TopicPartition
+from mm2mgr.sizing.tasks import Bounds, Rules, size_flow
+from mm2mgr.throughput.rates import PartitionRate
+from mm2mgr.topology import Tasks
+
+GOLDEN = Path(__file__).parent / "golden"
+Printed = Callable[[], list[str]]
+
+
+def flow(name: str, health: str, state: str = "RUNNING", **more: object) -> FlowStatus:
+    return FlowStatus("east", f"mm2.a.b.source.{name}", "source", "a->b", state, health, flow=f"{name}:a->b", **more)  # type: ignore[arg-type]
+
+
+RUNNING = tuple(TaskState(number, "RUNNING", "w:1", count) for number, count in enumerate((5, 4, None)))
+FLOWS = (
+    flow("fine", "ok", tasks=RUNNING, lag_records=0),
+    flow(
+        "broken",
+        "problem",
+        tasks=(TaskState(0, "FAILED", "w:1", 2), TaskState(1, "RUNNING", "w:1", 1)),
+        problems=("task 0 FAILED: IllegalStateException: [boom]; restart it when the cause is gone",),
+        notes=("2 partitions have no task: new ones are looked for every 600 s",),
+        lag_records=41,
+        offsets_note="workers store offsets every offset.flush.interval.ms",
+    ),
+    flow("new", "waiting", "not applied", problems=(), lag_records=None),
+    flow("dark", "unknown", "unknown", notes=("Connect cluster 'west': no URL answered",)),
+)
+COMPANIONS = (
+    ConnectorState("east", "mm2.a.b.heartbeat", "heartbeat", "a->b", "RUNNING", "ok"),
+    ConnectorState("east", "mm2.c.b.heartbeat", "heartbeat", "c->b", "RUNNING", "ok"),
+    ConnectorState(
+        "east", "mm2.a.b.checkpoint", "checkpoint", "a->b", "FAILED", "problem", problems=("connector FAILED: boom",)
+    ),
+)
+FAILURES = {
+    "connect west": Failure("Connect cluster 'west': no URL answered", "check its `url`"),
+    "kafka a": Failure("a: no broker answered"),
+}
+
+
+def golden(name: str) -> list[str]:
+    return (GOLDEN / name).read_text(encoding="utf-8").splitlines()
+
+
+def test_a_status_shows_every_problem_and_failure_once(printed: Printed) -> None:
+    status = Status(0.0, FLOWS, COMPANIONS, FAILURES).to_dict()
+    say_status(json.loads(json.dumps(status)))
+    lines = printed()
+    assert lines == golden("status.txt")
+    text = "\n".join(lines)
+    for sentence in (*FLOWS[1].problems, *COMPANIONS[2].problems, *(one.message for one in FAILURES.values())):
+        assert text.count(sentence) == 1
+
+
+@pytest.mark.parametrize("health", ["ok", "waiting", "problem", "unknown"])
+def test_the_last_line_counts_flows_by_health(printed: Printed, health: str) -> None:
+    say_status(Status(0.0, (flow("x", health), flow("y", health))).to_dict())
+    assert printed()[-1] == f"Flows: 2 {health}"
+
+
+def test_no_flows_is_said(printed: Printed) -> None:
+    say_status(Status(0.0, ()).to_dict())
+    assert printed()[-1] == "Flows: none"
+
+
+def test_a_rate_that_is_not_known_is_a_dash_and_not_zero(printed: Printed) -> None:
+    known = PartitionRate("a", "t", 0, 0, 1, 9, 3600.0, 1, 2, 1e3, 2e3, 3e6, 4e6, 1.0, 1.0, 30.4, 1.0, 100.0)
+    unknown = PartitionRate("a", "t", 1, 0, 1, 1, 0.0, 0, 1, None, None, None, None, None, None, None, None, None)
+    say_rates([known, unknown], 20)
+    _, first, second, last = printed()
+    assert first.split() == ["a", "t-0", "1", "kB/s", "2", "kB/s", "3", "MB/s", "4", "MB/s", "30", "3600", "s"]
+    assert second.split() == ["a", "t-1", "-", "-", "-", "-", "-", "0", "s"]
+    assert last == "2 partitions; 1 resets and 3 gaps left out of the rates"
+
+
+def test_a_sizing_shows_what_the_tree_has_now_and_every_reason(printed: Printed) -> None:
+    rates = {TopicPartition("t", number): 9_000_000.0 for number in range(3)}
+    sizing = size_flow("f:a->b", dict.fromkeys(rates, True), rates, Rules(bounds=Bounds(1, 2)))
+    say_sizings([sizing], {"f:a->b": Tasks(Text("5", Origin("spec", "x.yaml:1")), automatic=False)})
+    _, row, title, *reasons = printed()
+    assert row.split(maxsplit=5) == ["f:a->b", "27", "MB/s", "2", "5", "written by hand, stays"]
+    assert title == "f:a->b"
+    assert reasons == [f"  {reason}" for reason in sizing.reasons]
+    assert len(reasons) > 2
