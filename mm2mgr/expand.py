@@ -40,12 +40,12 @@ class _Expansion:
     def topology(self) -> Topology:
         self._check_names()
         flows = [flow for name in self.tree.flows for flow in self._flows(name)]
-        self._check_sizing(flows)
         self._check_pairs(flows)
         if self.problems:
             raise SpecError(self.problems)
         owner = Text(self.tree.owner, self._origin(("owner",)))
-        return Topology(owner, self.clusters, self.connects, tuple(flows))
+        stale = tuple(sorted(self.tree.sizing.keys() - {flow.id for flow in flows}))
+        return Topology(owner, self.clusters, self.connects, tuple(flows), stale)
 
     def problem(self, path: PathKey, message: str) -> None:
         problem = Problem(self.spec.place(*path), message)
@@ -249,12 +249,6 @@ class _Expansion:
                 if other != alias:
                     message = f"'{alias}' and '{other}' share the address {address}: one cluster must have one alias, else records loop"
                     self.problem(("clusters", alias, "bootstrap_servers"), message)
-
-    def _check_sizing(self, flows: list[Flow]) -> None:
-        known = {flow.id for flow in flows}
-        for flow_id in self.tree.sizing:
-            if flow_id not in known and not self.problems:
-                self.unknown(("sizing", flow_id), "flow (remove this entry or run mm2mgr size again)", flow_id, known)
 
     def _check_pairs(self, flows: list[Flow]) -> None:
         """Flows of one pair share internal topics, so they must agree on what names them, and run side by side."""

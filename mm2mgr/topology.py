@@ -129,6 +129,8 @@ class Topology:
     clusters: Mapping[str, KafkaCluster]
     connects: Mapping[str, ConnectCluster]
     flows: tuple[Flow, ...]
+    stale_sizing: tuple[str, ...] = ()
+    """Entries of overrides/ for flows that are no longer declared: they decide nothing, and `size` drops them."""
 
     def select(self, name: str) -> list[Flow]:
         """Return the flows that a user means by a flow id, a pair `source->target`, or a declared name."""
@@ -136,7 +138,8 @@ class Topology:
         if not found:
             known = sorted({flow.id for flow in self.flows} | {flow.name for flow in self.flows})
             near = get_close_matches(name, known, 3, cutoff=0.4)
-            raise Mm2mgrError(f"no flow '{name}'", hint=f"flows here: {', '.join(near or known[:10]) or 'none'}")
+            hint = f"did you mean {', '.join(near)}?" if near else f"flows here: {', '.join(known[:10]) or 'none'}"
+            raise Mm2mgrError(f"no flow '{name}'", hint=hint)
         return found
 
 

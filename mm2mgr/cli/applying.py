@@ -37,7 +37,7 @@ def run_apply(
     if output == "text":
         say_plan(plan.to_dict())
     if plan.writes and not (yes or planfile):
-        _confirm()
+        _confirm(output)
     results: list[Result] = []
     states: dict[tuple[str, str], str] = {}
 
@@ -80,7 +80,11 @@ def _plan(estate: Estate, planfile: Path | None, flows: tuple[str, ...], *, prun
     return plan, estate
 
 
-def _confirm() -> None:
+def _confirm(output: str) -> None:
+    if output == "json":
+        raise Mm2mgrError(
+            "apply -o json shows no plan to confirm", hint="add --yes, or apply a reviewed plan: mm2mgr apply PLANFILE"
+        )
     if not sys.stdin.isatty():
         raise Mm2mgrError(
             "apply asks before it writes and there is no terminal",

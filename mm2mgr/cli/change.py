@@ -44,6 +44,8 @@ def plan(
     from mm2mgr.reconcile.planfile import write_plan
 
     only = estate.only(flows)
+    for entry in estate.topology.stale_sizing:
+        talk(f"overrides: no flow '{entry}' is declared any more, its sizing is ignored; mm2mgr size drops it")
     made = asyncio.run(make_plan(estate.topology, estate.connectors, prune=prune, only=only))
     if output == "json":
         say_json(made.to_dict())

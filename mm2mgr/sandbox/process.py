@@ -9,8 +9,10 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -101,6 +103,25 @@ def spawn(command: Sequence[str], console: Path, environment: Mapping[str, str])
             head.stdin.close()
     _children.update({head.pid: head, child.pid: child})
     return ProcessId(child.pid, started_at(child.pid) or "ended at once")
+
+
+@contextmanager
+def uninterrupted() -> Iterator[None]:
+    """Hold a Ctrl-C back until the block is over: between starting a process and noting it down, it would be orphaned.
+
+    A handler and not a signal mask, which the new process would inherit for good.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    came: list[int] = []
+    before = signal.signal(signal.SIGINT, lambda number, _: came.append(number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before or signal.SIG_DFL)
+        if came:
+            signal.raise_signal(signal.SIGINT)
 
 
 def wait_until(

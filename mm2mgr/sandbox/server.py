@@ -21,7 +21,7 @@ from typing import Self
 from mm2mgr.errors import SandboxError
 from mm2mgr.sandbox.jars import DEFAULT_VERSION, kafka_jars
 from mm2mgr.sandbox.java import Java, find_java
-from mm2mgr.sandbox.process import ProcessDied, ProcessId, last_lines, spawn, wait_until
+from mm2mgr.sandbox.process import ProcessDied, ProcessId, last_lines, spawn, uninterrupted, wait_until
 
 HOST = "127.0.0.1"
 START_TIMEOUT_SECONDS = 90.0
@@ -112,7 +112,9 @@ class Server(ABC):
         properties_file = self.directory / f"{self.kind}.properties"
         write_properties(properties_file, self.server_properties())
         command = self.shell_command(str(self._runtime.java.java), properties_file)
-        self.process = spawn(["sh", "-c", command], self.directory / "console.log", self._environment(self._runtime))
+        environment = self._environment(self._runtime)
+        with uninterrupted():
+            self.process = spawn(["sh", "-c", command], self.directory / "console.log", environment)
 
     def wait_ready(self, timeout_seconds: float = START_TIMEOUT_SECONDS) -> None:
         """Wait until it serves; a port taken between choosing and binding means new ports, unless it served before."""

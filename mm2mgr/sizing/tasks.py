@@ -161,11 +161,15 @@ def _why_needed(load: _Load, rules: Rules, needed: int) -> list[str]:
     partitions = number_of(len(load.rates), "partition")
     origin = f"Of {partitions}, {load.measured} have a rate of their own"
     if load.by_topic:
-        origin += f", {load.by_topic} take the mean of their topic"
+        origin += f", {load.by_topic} {_take(load.by_topic)} the mean of their topic"
     if load.by_default:
-        origin += f", {load.by_default} take the default of {rate_text(rules.default_bytes_per_second)}"
+        origin += f", {load.by_default} {_take(load.by_default)} the default of {rate_text(rules.default_bytes_per_second)}"
     total = f"{rate_text(load.total)} over {partitions}, divided by {usable} {share}"
     return [f"{total}, needs {number_of(needed, 'task')}.", f"{origin}."]
+
+
+def _take(count: int) -> str:
+    return "takes" if count == 1 else "take"
 
 
 def _why_bounded(load: _Load, bounds: Bounds, needed: int, tasks: int, capped_by: str | None) -> list[str]:

@@ -96,7 +96,7 @@ def test_a_flow_that_is_not_declared_is_answered_with_those_that_are(
 ) -> None:
     said = mm2mgr(*arguments.split(), code=1)
     assert said.out == ""
-    assert "error: no flow 'order'\nhint: flows here: orders, " in said.err
+    assert "error: no flow 'order'\nhint: did you mean orders, " in said.err
     assert site.east.requests == []
 
 

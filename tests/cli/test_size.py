@@ -53,7 +53,7 @@ def test_tasks_are_written_with_their_reasons_and_reach_the_connectors(ready: Co
         "28 MB/s over 4 partitions, divided by 7 MB/s usable per task (10 MB/s × 70 %), needs 4 tasks."
         in logs["reason"]
     )
-    assert "Of 4 partitions, 3 have a rate of their own, 1 take the mean of their topic." in logs["reason"]
+    assert "Of 4 partitions, 3 have a rate of their own, 1 takes the mean of their topic." in logs["reason"]
     assert logs["measured"] == "2025-11-21T10:00:00Z/2025-11-21T11:00:00Z"
     assert tasks_max(ready, "mm2.a.hub.source.logs") == "4"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -10,7 +11,15 @@ from pathlib import Path
 import pytest
 
 from mm2mgr.errors import SandboxError
-from mm2mgr.sandbox.process import CONSOLE_LIMIT_BYTES, ProcessDied, ProcessId, last_lines, spawn, wait_until
+from mm2mgr.sandbox.process import (
+    CONSOLE_LIMIT_BYTES,
+    ProcessDied,
+    ProcessId,
+    last_lines,
+    spawn,
+    uninterrupted,
+    wait_until,
+)
 
 Shell = Callable[[str], ProcessId]
 
@@ -111,3 +120,17 @@ def _runs(pid: int) -> bool:
     except ProcessLookupError:
         return False
     return "\nState:\tZ" not in Path(f"/proc/{pid}/status").read_text() if Path("/proc/self").exists() else True
+
+
+def test_a_ctrl_c_while_a_process_is_noted_down_comes_after_it() -> None:
+    noted = []
+
+    def interrupted_start() -> None:
+        with uninterrupted():
+            signal.raise_signal(signal.SIGINT)
+            noted.append("started")
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted_start()
+    assert noted == ["started"]
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler

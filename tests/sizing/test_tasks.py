@@ -108,7 +108,7 @@ def test_unknown_partitions_take_the_topic_mean_then_the_default_and_it_is_said(
     assert sizing.bytes_per_second == 9 * MB + 1000
     assert (sizing.measured_partitions, sizing.topic_rate_partitions, sizing.default_partitions) == (2, 1, 1)
     assert sizing.reasons[1] == (
-        "Of 4 partitions, 2 have a rate of their own, 1 take the mean of their topic, 1 take the default of 1 kB/s."
+        "Of 4 partitions, 2 have a rate of their own, 1 takes the mean of their topic, 1 takes the default of 1 kB/s."
     )
 
 

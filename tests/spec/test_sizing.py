@@ -50,10 +50,10 @@ def test_a_number_in_the_defaults_is_hand_written_too(tmp_path: Path) -> None:
     assert expanded(tmp_path, x=text + back).flows[0].tasks.maximum == "6"
 
 
-def test_sizing_of_a_flow_that_is_gone_is_refused_with_the_way_out(tmp_path: Path) -> None:
-    found = complaint(tmp_path, x=BASE + FLOW, overrides__s=SIZED.replace("f:a", "g:a"))
-    assert found.startswith("overrides/s.yaml:2:3: unknown flow (remove this entry or run mm2mgr size again) 'g:a->b'")
-    assert "did you mean 'f:a->b'?" in found
+def test_sizing_of_a_flow_that_is_gone_decides_nothing_and_is_named(tmp_path: Path) -> None:
+    topology = expanded(tmp_path, x=BASE + FLOW, overrides__s=SIZED.replace("f:a", "g:a"))
+    assert topology.stale_sizing == ("g:a->b",)
+    assert topology.flows[0].tasks.maximum == "1"
 
 
 def test_sizing_with_a_bad_number(tmp_path: Path) -> None:
