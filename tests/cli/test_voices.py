@@ -72,14 +72,20 @@ def test_apply_asks_on_stderr(site: Site, mm2mgr: Command, answer: bytes, code: 
     ours, theirs = pty.openpty()
     os.write(ours, answer)
     try:
-        said = finish(start(mm2mgr.folder, "apply", "-o", "json", stdin=theirs))
+        said = finish(start(mm2mgr.folder, "apply", stdin=theirs))
     finally:
         os.close(ours)
         os.close(theirs)
     assert said.code == code
     assert "Apply this plan? [y/N]" in said.err
-    assert "Apply" not in said.out
+    assert "Apply this plan?" not in said.out
     assert len(site.east.connectors) + len(site.west.connectors) == created
+
+
+def test_apply_as_json_does_not_ask_about_a_plan_nobody_saw(site: Site, mm2mgr: Command) -> None:
+    said = mm2mgr("apply", "-o", "json", code=1)
+    assert "hint: add --yes, or apply a reviewed plan" in said.err
+    assert not site.east.connectors
 
 
 def test_a_reader_that_leaves_early_is_no_crash(mm2mgr: Command) -> None:
