@@ -49,11 +49,15 @@ CLIENT_DEFAULTS: dict[str, dict[str, tuple[str, str]]] = {
 # Never mirrored, whatever `topics` says: Kafka's default list of 4.0 and newer (KIP-1074) with the older internal suffixes.
 TOPICS_EXCLUDE = (r"mm2.*\.internal", r".*[\-.]internal", r".*\.replica", "__.*")
 GROUPS_EXCLUDE = ("console-consumer-.*", "connect-.*", "__.*")
-# DefaultConfigPropertyFilter's own list: giving the key replaces it, so it is always written whole.
+# DefaultConfigPropertyFilter's own list: giving the key replaces it, so it is always written whole. The two limits that
+# took the place of message.timestamp.difference.max.ms (KIP-937) are meant in 4.3's list too, which writes the brokers'
+# names for them.
 PROPERTIES_EXCLUDE = (
     r"follower\.replication\.throttled\.replicas",
     r"leader\.replication\.throttled\.replicas",
     r"message\.timestamp\.difference\.max\.ms",
+    r"message\.timestamp\.before\.max\.ms",
+    r"message\.timestamp\.after\.max\.ms",
     r"message\.timestamp\.type",
     r"unclean\.leader\.election\.enable",
     r"min\.insync\.replicas",

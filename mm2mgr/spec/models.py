@@ -209,7 +209,7 @@ class Sync(Model):
     topic_acls: bool = False
     """Kafka's default is true; it copies principals as they are and asks for cluster-wide ACL rights, so it is off unless asked for."""
     exclude_properties: Patterns = []
-    """Topic settings that are not copied, added to Kafka's own six."""
+    """Topic settings that are not copied, added to Kafka's own list."""
 
 
 class FlowSettings(Model):
