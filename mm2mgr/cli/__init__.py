@@ -9,11 +9,13 @@ import sys
 from pathlib import Path
 
 import click
+from click.core import ParameterSource
 
 from mm2mgr import __version__
 from mm2mgr.cli.change import apply, plan
 from mm2mgr.cli.declare import init, render, schema
 from mm2mgr.cli.estate import Estate
+from mm2mgr.cli.explain import explain
 from mm2mgr.cli.load import sample, size, throughput
 from mm2mgr.cli.local import demo, sandbox
 from mm2mgr.cli.watch import describe, status
@@ -55,10 +57,11 @@ def cli(context: click.Context, clusters: tuple[Path, ...], templates: Path | No
       mm2mgr init                 a commented clusters/ to start from
       mm2mgr plan                 what would change
     """
-    context.obj = Estate(clusters, templates)
+    said = {context.get_parameter_source(name) for name in ("clusters", "templates")}
+    context.obj = Estate(clusters, templates, ParameterSource.COMMANDLINE in said)
 
 
-for command in (init, schema, render, plan, apply, status, describe, sample, throughput, size, sandbox, demo):
+for command in (init, schema, render, explain, plan, apply, status, describe, sample, throughput, size, sandbox, demo):
     cli.add_command(command)
 
 

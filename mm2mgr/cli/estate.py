@@ -32,6 +32,8 @@ class Estate:
 
     files: tuple[Path, ...]
     own_templates: Path | None = None
+    named_by_option: bool = False
+    """True when --clusters or --templates stood on the command line."""
 
     @cached_property
     def spec(self) -> Spec:

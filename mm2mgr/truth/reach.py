@@ -1,0 +1,267 @@
+"""Which client of a MirrorMaker connector sees a key, and which spelling wins when several set it: a table, and questions to it.
+
+In: a connector type, keys and a `Setting`; out: `Reached` values and winning keys. Rule sources: MirrorConnectorConfig and
+Connect's Worker; a live test compares every row with what workers of the oldest and the newest line really give their clients.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from mm2mgr.spec.keys import CONNECTOR_KEYS_LIKE_PREFIXES, SECURITY_KEYS
+
+ConnectorType = Literal["source", "checkpoint", "heartbeat"]
+Kind = Literal["producer", "consumer", "admin"]
+Side = Literal["source", "target", "records", "offsets"]
+Exists = Literal[
+    "always", "syncs on source", "syncs on target", "checkpoint read-back", "own offsets", "framework admin"
+]
+
+# Known to MirrorClientConfig since 4.1; older lines drop them, and their clients do not know them either.
+_OAUTH_SINCE_4_1 = frozenset(
+    f"sasl.oauthbearer.{name}"
+    for name in (
+        *("jwt.retriever.class", "jwt.validator.class", "scope"),
+        *("client.credentials.client.id", "client.credentials.client.secret"),
+        *("assertion.algorithm", "assertion.file", "assertion.template.file"),
+        *("assertion.private.key.file", "assertion.private.key.passphrase"),
+        *("assertion.claim.aud", "assertion.claim.iss", "assertion.claim.sub", "assertion.claim.jti.include"),
+        *("assertion.claim.exp.seconds", "assertion.claim.nbf.seconds"),
+    )
+)
+# What `source.cluster.` and `target.cluster.` let pass: MirrorClientConfig.CLIENT_CONFIG_DEF has no security.providers.
+CLUSTER_KEYS = (SECURITY_KEYS - {"security.providers"}) | _OAUTH_SINCE_4_1 | {"bootstrap.servers"}
+
+
+@dataclass(frozen=True)
+class Layer:
+    """A prefix in the connector config; `filtered` lets only the names of MirrorClientConfig pass and drops the rest."""
+
+    prefix: str
+    filtered: bool = False
+
+    def plain(self, key: str) -> str | None:
+        """Return the name under which the client sees `key`, None when this layer does not hand it over."""
+        name = key.removeprefix(self.prefix)
+        if name == key or not name or key in CONNECTOR_KEYS_LIKE_PREFIXES:
+            return None
+        # `producer.` also catches `producer.override.x`, as the unknown key `override.x` that every client ignores.
+        if name.startswith("override.") or (self.filtered and name not in CLUSTER_KEYS):
+            return None
+        return name
+
+
+@dataclass(frozen=True)
+class Client:
+    """A Kafka client of a connector; `layers` from lowest to highest, `forced` are keys that nobody can set.
+
+    `role` is how its client.id ends (MirrorMaker's own, KAFKA-14838) or starts (the framework's); `worker_prefixes` are
+    what it takes from the worker's properties, below every layer; `block` is the setting of a flow that stands for it.
+    """
+
+    name: str
+    kind: Kind
+    role: str
+    side: Side
+    layers: tuple[Layer, ...]
+    exists: Exists = "always"
+    worker_prefixes: tuple[str, ...] = ()
+    block: str | None = None
+    forced: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What decides which clients there are: Kafka's version and five facts about connector and worker."""
+
+    version: str = "4.3.1"
+    offset_syncs_location: str = "source"
+    offsets_storage_topic: bool = False
+    exactly_once: bool = False
+    topic_creation: bool = False
+    offset_syncs: bool = True
+
+    @classmethod
+    def of(cls, config: Mapping[str, str], version: str = "4.3.1", *, exactly_once: bool = False) -> Setting:
+        """Read a connector's config; whether the worker is exactly-once is not in it."""
+        return cls(
+            version,
+            config.get("offset-syncs.topic.location", "source"),
+            bool(config.get("offsets.storage.topic", "").strip()),
+            exactly_once,
+            any(key.startswith("topic.creation.") for key in config),
+            # KIP-1031: older lines do not know the key and write their syncs.
+            numbers(version) < (3, 9) or config.get("emit.offset-syncs.enabled", "true").strip().lower() != "false",
+        )
+
+    def has(self, exists: Exists) -> bool:
+        """Tell whether a client with this condition is there."""
+        own_offsets = self.offsets_storage_topic or self.exactly_once
+        return {
+            "always": True,
+            "syncs on source": self.offset_syncs and self.offset_syncs_location == "source",
+            "syncs on target": self.offset_syncs and self.offset_syncs_location == "target",
+            "checkpoint read-back": numbers(self.version) >= (3, 7, 1),  # KAFKA-15905
+            "own offsets": own_offsets,
+            "framework admin": own_offsets or self.topic_creation,
+        }[exists]
+
+
+@dataclass(frozen=True)
+class Reached:
+    """A client that sees a key: as which plain key, by which prefix, and the rank of that prefix (higher wins)."""
+
+    client: Client
+    key: str
+    prefix: str
+    rank: int
+
+
+def numbers(version: str) -> tuple[int, ...]:
+    """Return a version as numbers to compare, `3.7` before `3.7.1`; what follows a dash does not count."""
+    return tuple(int(part) for part in version.partition("-")[0].split(".") if part.isdigit())
+
+
+def _own(  # noqa: PLR0913, PLR0917 - a row of the table
+    name: str,
+    kind: Kind,
+    side: Literal["source", "target"],
+    role: str,
+    exists: Exists = "always",
+    block: str | None = None,
+) -> Client:
+    """Return a client that MirrorMaker makes itself; all of them are told the same three ways."""
+    layers = (Layer(f"{side}.cluster.", filtered=True), Layer(f"{kind}."), Layer(f"{side}.{kind}."))
+    # MirrorConnectorConfig puts this one last.
+    forced = frozenset({"enable.auto.commit"}) if kind == "consumer" else frozenset()
+    return Client(name, kind, role, side, layers, exists, block=block, forced=forced)
+
+
+def _framework(records_block: str | None) -> tuple[Client, ...]:
+    """Return the clients that Connect's Worker makes for any source connector; it reads no other prefix than these."""
+    return (
+        Client(
+            "record producer",
+            "producer",
+            "connector-producer",
+            "records",
+            (Layer("producer.override."),),
+            worker_prefixes=("producer.",),
+            block=records_block,
+        ),
+        Client(
+            "framework offsets consumer",
+            "consumer",
+            "connector-consumer",
+            "offsets",
+            (Layer("consumer.override."),),
+            "own offsets",
+            ("consumer.",),
+        ),
+        Client(
+            "framework admin",
+            "admin",
+            "connector-adminclient",
+            "offsets",
+            (Layer("admin.override."),),
+            "framework admin",
+            ("", "admin."),
+        ),
+    )
+
+
+# What an exactly-once worker decides itself, whatever anybody writes (Worker.exactlyOnceSourceTaskProducerConfigs, KIP-618).
+EXACTLY_ONCE_FORCES = {
+    "record producer": frozenset({"enable.idempotence", "transactional.id"}),
+    "framework offsets consumer": frozenset({"isolation.level"}),
+}
+
+CLIENTS: dict[ConnectorType, tuple[Client, ...]] = {
+    "source": (
+        _own("source consumer", "consumer", "source", "replication-consumer", block="source_consumer"),
+        *_framework("record_producer"),
+        _own("source admin", "admin", "source", "replication-source-admin", block="source_admin"),
+        _own("target admin", "admin", "target", "replication-target-admin", block="target_admin"),
+        _own(
+            "offset-syncs producer",
+            "producer",
+            "source",
+            "offset-syncs-source-producer",
+            "syncs on source",
+            "offset_syncs_producer",
+        ),
+        _own(
+            "offset-syncs producer",
+            "producer",
+            "target",
+            "offset-syncs-target-producer",
+            "syncs on target",
+            "offset_syncs_producer",
+        ),
+        _own("offset-syncs admin", "admin", "source", "offset-syncs-source-admin", "syncs on source", "source_admin"),
+        _own("offset-syncs admin", "admin", "target", "offset-syncs-target-admin", "syncs on target", "target_admin"),
+    ),
+    "checkpoint": (
+        *_framework(None),
+        _own("source admin", "admin", "source", "checkpoint-source-admin", block="source_admin"),
+        _own("target admin", "admin", "target", "checkpoint-target-admin", block="target_admin"),
+        _own("offset-syncs consumer", "consumer", "source", "offset-syncs-source-consumer", "syncs on source"),
+        _own(
+            "offset-syncs consumer",
+            "consumer",
+            "target",
+            "offset-syncs-target-consumer",
+            "syncs on target",
+            "target_consumer",
+        ),
+        _own("offset-syncs admin", "admin", "source", "offset-syncs-source-admin", "syncs on source", "source_admin"),
+        _own("offset-syncs admin", "admin", "target", "offset-syncs-target-admin", "syncs on target", "target_admin"),
+        _own(
+            "checkpoints consumer",
+            "consumer",
+            "target",
+            "checkpoints-target-consumer",
+            "checkpoint read-back",
+            "target_consumer",
+        ),
+    ),
+    # Written so that beats land on the flow's source: there `target` is the cluster that the flow reads from.
+    "heartbeat": (
+        *_framework(None),
+        _own("target admin", "admin", "target", "heartbeats-target-admin", block="source_admin"),
+    ),
+}
+
+
+def clients(type_: ConnectorType, setting: Setting) -> tuple[Client, ...]:
+    """Return the clients that such a connector has."""
+    found = tuple(client for client in CLIENTS[type_] if setting.has(client.exists))
+    if not setting.exactly_once:
+        return found
+    return tuple(replace(each, forced=each.forced | EXACTLY_ONCE_FORCES.get(each.name, frozenset())) for each in found)
+
+
+def reached(type_: ConnectorType, key: str, setting: Setting) -> tuple[Reached, ...]:
+    """Return every client that sees a key as it is spelled in the connector config; none when the key does nothing."""
+    return tuple(
+        hit for client in clients(type_, setting) for hit in seen_by(client, key) if hit.key not in client.forced
+    )
+
+
+def seen_by(client: Client, key: str) -> tuple[Reached, ...]:
+    """Return as what a client sees a key, forced keys included; ranks count from the lowest prefix."""
+    names = ((rank, layer, layer.plain(key)) for rank, layer in enumerate(client.layers))
+    return tuple(Reached(client, plain, layer.prefix, rank) for rank, layer, plain in names if plain is not None)
+
+
+def effective(client: Client, config: Mapping[str, str]) -> dict[str, str]:
+    """Return plain key -> the key of the connector config that wins for this client."""
+    hits = [(hit.rank, hit.key, key) for key in config for hit in seen_by(client, key) if hit.key not in client.forced]
+    return {plain: key for _, plain, key in sorted(hits)}  # the highest rank comes last and stays
+
+
+def winner(client: Client, plain: str, config: Mapping[str, str]) -> str | None:
+    """Return which key of the config decides a client's plain key, None when none does."""
+    return effective(client, config).get(plain)

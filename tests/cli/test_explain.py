@@ -1,0 +1,101 @@
+"""explain: keys without a tree, flows with one, secrets that stay hidden, and what it does not load."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.project.test_cold_start import HEAVY, loaded
+from tests.spec.trees import BASE, FLOW, write
+
+from .command import Command
+from .test_declare import SECRETS
+
+
+def test_a_key_needs_no_tree(mm2mgr: Command) -> None:
+    said = mm2mgr("explain", "producer.batch.size")
+    assert said.lines[0] == "producer.batch.size (Kafka 4.3.1) reaches the offset-syncs producer (source)"
+    assert "mirrored records are written by Connect's own producer" in said.out
+    assert "record_producer: {batch.size: …}" in said.out
+    assert said.err == ""
+
+
+def test_text_and_json_say_the_same(mm2mgr: Command) -> None:
+    found = mm2mgr("explain", "linger.ms", "--kafka", "3.9", "-o", "json").json
+    assert found["kafka"] == "3.9.2"
+    assert found["definitions"][0]["default"] == "0"
+    text = mm2mgr("explain", "linger.ms", "--kafka", "3.9").out
+    assert found["verdict"] in text
+    assert all(way["raw"] in text for way in found["instead"])
+
+
+def test_a_version_that_was_never_read_is_judged_by_the_one_before(mm2mgr: Command) -> None:
+    said = mm2mgr("explain", "linger.ms", "--kafka", "9.0", "-o", "json")
+    assert said.json["definitions"][0]["default"] == "5"
+    assert "judged by 4.3" in said.err
+    assert mm2mgr("explain", "linger.ms", "--kafka", "4.3.0").err == ""
+
+
+@pytest.mark.parametrize("name", ["source", "MirrorSource", "org.apache.kafka.connect.mirror.MirrorSourceConnector"])
+def test_on_takes_types_and_class_names(mm2mgr: Command, name: str) -> None:
+    found = mm2mgr("explain", "producer.override.acks", "--on", name, "-o", "json").json
+    assert {effect["connector"] for effect in found["effects"]} == {"source"}
+
+
+@pytest.mark.parametrize(("option", "value"), [("--on", "sink"), ("--kafka", "newest")])
+def test_wrong_options_are_wrong_usage(mm2mgr: Command, option: str, value: str) -> None:
+    assert value in mm2mgr("explain", "acks", option, value, code=2).err
+
+
+def test_an_unknown_key_fails_with_the_nearest(mm2mgr: Command) -> None:
+    said = mm2mgr("explain", "source.consumer.fetch.max.byte", code=1)
+    assert said.out == ""
+    assert said.err.endswith("hint: nearest: source.consumer.fetch.max.bytes\n")
+    write(mm2mgr.tree, x=BASE + FLOW)
+    assert mm2mgr("explain", "source.consumer.fetch.max.byte", code=1).err == said.err
+
+
+@pytest.mark.parametrize("name", ["f", "a->b", "f:a->b"])
+def test_a_flow_shows_each_client_with_origins(mm2mgr: Command, name: str) -> None:
+    write(mm2mgr.tree, x=BASE + FLOW + "    source_consumer: {max.poll.records: 7}\n")
+    found = mm2mgr("explain", name, "-o", "json").json
+    assert {each["type"] for each in found} == {"source", "checkpoint", "heartbeat"}
+    (source,) = [each for each in found if each["type"] == "source"]
+    reader = {value["key"]: value for value in source["clients"][0]["values"]}
+    assert source["clients"][0]["client"] == "source consumer"
+    assert reader["max.poll.records"]["value"] == "7"
+    assert "clusters/x.yaml:12" in reader["max.poll.records"]["origin"]
+    assert reader["max.poll.records"]["written_as"] == "source.consumer.max.poll.records"
+    assert reader["bootstrap.servers"]["value"] == "a1:9092"
+    assert reader["auto.offset.reset"]["origin"] == "set by MirrorMaker"
+    text = mm2mgr("explain", name, "--on", "source").out
+    assert "clusters/x.yaml:12" in text
+    assert "checkpoint" not in text
+
+
+def test_all_adds_kafkas_own_defaults(mm2mgr: Command) -> None:
+    write(mm2mgr.tree, x=BASE + FLOW)
+    set_only, everything = mm2mgr("explain", "f").out, mm2mgr("explain", "f", "--all").out
+    assert "fetch.max.wait.ms" not in set_only
+    assert "fetch.max.wait.ms" in everything
+
+
+def test_secrets_of_a_flow_stay_hidden(mm2mgr: Command) -> None:
+    write(mm2mgr.tree, x=SECRETS + FLOW)
+    for output in ("text", "json"):
+        said = mm2mgr("explain", "f", "-o", output)
+        assert "pa55-of-a" not in said.out
+        assert "trusted-word" not in said.out
+        assert "[hidden]" in said.out
+
+
+def test_an_unknown_flow_and_a_broken_tree_are_told(mm2mgr: Command) -> None:
+    write(mm2mgr.tree, x=BASE + FLOW)
+    said = mm2mgr("explain", "f:a->c", code=1)
+    assert "no flow 'f:a->c'" in said.err
+    assert "f:a->b" in said.err
+    write(mm2mgr.tree, x=BASE + FLOW + "    nonsense: 1\n")
+    assert "nonsense" in mm2mgr("explain", "f", code=1).err
+
+
+def test_a_key_loads_no_model_no_template_and_no_client() -> None:
+    assert not loaded("explain", "producer.batch.size") & (HEAVY - {"rich"})

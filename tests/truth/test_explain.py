@@ -1,0 +1,174 @@
+"""What `explain` says: spellings people try, connector keys, keys of other versions, and what nobody knows."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from mm2mgr.errors import Mm2mgrError
+from mm2mgr.truth.explain import Explanation, explain, policy_of
+from mm2mgr.truth.explain_flow import client_settings, kafka_defaults
+from mm2mgr.truth.keys import load
+from mm2mgr.truth.reach import CLIENTS, ConnectorType, Setting, reached
+
+TYPES: tuple[ConnectorType, ...] = ("source", "checkpoint", "heartbeat")
+
+
+def told(key: str, types: tuple[ConnectorType, ...] = TYPES, kafka: str = "4.3.1") -> Explanation:
+    return explain(key, types, kafka, load())
+
+
+def ways(explanation: Explanation) -> dict[str, str | None]:
+    """Return raw key -> YAML."""
+    return {way.raw: way.yaml for way in explanation.instead}
+
+
+@pytest.mark.parametrize(
+    ("key", "verdict"),
+    [
+        ("batch.size", "does nothing: no client reads a connector's key without a prefix"),
+        ("producer.batch.size", "reaches the offset-syncs producer (source)"),
+        ("source.producer.batch.size", "reaches the offset-syncs producer (source)"),
+        ("target.producer.batch.size", "does nothing by default: the offset-syncs producer (source) would see it only"),
+        ("producer.override.batch.size", "reaches the record producer (source, checkpoint, heartbeat)"),
+        ("record_producer.batch.size", "reaches the record producer (source)"),
+        ("source.cluster.producer.batch.size", "does nothing: source.cluster. passes only bootstrap.servers"),
+        ("offset-syncs.producer.batch.size", "does nothing: no client of these connectors looks at offset-syncs.pro"),
+        ("source.consumer.batch.size", "does nothing: a consumer does not know this key"),
+        ("dc1->agg.producer.batch.size", "does nothing: only MirrorMaker's own mm2.properties knows dc1->agg.*"),
+    ],
+)
+def test_every_spelling_of_batch_size_leads_to_the_record_producer(key: str, verdict: str) -> None:
+    explanation = told(key)
+    assert explanation.verdict.startswith(verdict)
+    assert ways(explanation)["producer.override.batch.size"] is None  # checkpoint, heartbeat: no YAML
+    source = [way for way in explanation.instead if way.yaml == "record_producer: {batch.size: …}"]
+    assert [way.raw for way in source] == ["producer.override.batch.size"]
+    assert "Allowlist (4.2 and newer) that lists batch.size" in source[0].policy
+
+
+@pytest.mark.parametrize("plain", ["linger.ms", "fetch.max.bytes", "retries", "client.rack", "request.timeout.ms"])
+def test_what_is_said_to_write_instead_reaches_its_client(plain: str) -> None:
+    for way in told(plain).instead:
+        for type_ in TYPES:
+            hits = {hit.client.name for hit in reached(type_, way.raw, Setting())}
+            assert (type_ in way.connectors) <= bool(hits & set(way.client.split(", "))), (way, type_)
+
+
+def test_the_block_of_the_yaml_is_the_one_the_templates_write() -> None:
+    blocks = {client.name: client.block for client in CLIENTS["heartbeat"]}
+    assert blocks["target admin"] == "source_admin"  # beats go to the flow's source
+    assert told("source_admin.retries").verdict.endswith("the target admin (heartbeat)")
+
+
+def test_overrides_of_the_frameworks_own_clients_need_a_reason_to_be_looked_at() -> None:
+    explanation = told("admin.override.retries", ("source",))
+    assert explanation.verdict == (
+        "does nothing by default: the framework admin (source) would see it "
+        "only with offsets.storage.topic, topic.creation.* or an exactly-once worker"
+    )
+    assert "admin.override.retries" in ways(explanation)
+    assert "admin.override.retries" not in ways(told("retries"))
+
+
+def test_a_general_prefix_is_outranked_and_a_shared_address_is_warned_of() -> None:
+    explanation = told("consumer.bootstrap.servers", ("source",))
+    assert [effect.outranked_by for effect in explanation.effects] == [("source.consumer.",)]
+    assert any("both clusters at once" in note for note in explanation.notes)
+
+
+def test_access_is_said_once_per_cluster() -> None:
+    found = ways(told("ssl.truststore.location", ("source",)))
+    assert set(found) == {
+        f"{p}ssl.truststore.location" for p in ("source.cluster.", "target.cluster.", "producer.override.")
+    }
+    assert set(found.values()) == {"clusters: {<alias>: {security: {ssl.truststore.location: …}}}"}
+    assert "{protocol: …}" in str(ways(told("security.protocol"))["target.cluster.security.protocol"])
+
+
+def test_defaults_are_those_of_the_version_and_say_who_sets_another() -> None:
+    (old,), (new,) = told("linger.ms", kafka="3.9.2").definitions, told("linger.ms").definitions
+    assert (old.default, new.default) == ("0", "5")
+    assert old.history == new.history == ("0 in 3.6-3.9", "5 in 4.0-4.3")
+    (acks,) = told("producer.override.max.in.flight.requests.per.connection").definitions
+    assert acks.default == "5"
+    assert "record producer: 1 (Connect)" in acks.set_instead
+    (fetch,) = told("fetch.max.bytes").definitions
+    assert any(each.startswith("source_consumer: 16777216 (mm2mgr: ") for each in fetch.set_instead)
+
+
+def test_what_mirrormaker_forces_is_said_to_do_nothing() -> None:
+    explanation = told("source.consumer.enable.auto.commit", ("source",))
+    assert explanation.verdict == "does nothing: MirrorMaker sets this itself, last"
+    assert explanation.instead == ()
+
+
+def test_keys_of_connectors_say_where_the_yaml_has_them() -> None:
+    assert ways(told("tasks.max")) == {"tasks.max": "tasks: {max: N}"}
+    assert ways(told("offset.lag.max")) == {"offset.lag.max": "source_connector: {offset.lag.max: …}"}
+    assert told("groups").verdict == "is read by the connector itself (checkpoint)"
+    assert told("groups", ("heartbeat",)).verdict == "does nothing: only checkpoint connectors read it"
+    assert told("source.consumer.groups").verdict.startswith("does nothing: it is a connector's own key")
+
+
+def test_keys_of_other_versions_are_told_as_such() -> None:
+    assert told("emit.offset-syncs.enabled", kafka="3.8.1").verdict == "does nothing: Kafka 3.8.1 does not have it"
+    assert told("emit.offset-syncs.enabled").definitions[0].lines == "since 3.9"
+    gone = told("topics.blacklist")
+    assert gone.definitions[0].lines == "since 3.6 or earlier, gone after 3.9; not in 4.3.1"
+    assert ways(gone) == {"topics.exclude": "topics: {exclude: [...]}"}
+    assert told("topics.blacklist", kafka="3.9.2").verdict == "is read by the connector itself (source, checkpoint)"
+
+
+def test_keys_of_workers_are_sent_there() -> None:
+    explanation = told("offset.flush.interval.ms")
+    assert explanation.verdict == "does nothing on a connector: it belongs into the properties of the Connect workers"
+
+
+@pytest.mark.parametrize(
+    ("typo", "near"),
+    [
+        ("producer.override.batch.sizes", "nearest: producer.override.batch.size"),
+        ("fetch.max.byte", "nearest: fetch.max.bytes"),
+        ("tpoics", "nearest: topics"),
+        ("emit.heartbeat.enabled", "nearest: emit.heartbeats.enabled"),
+    ],
+)
+def test_unknown_keys_get_the_nearest_known_one(typo: str, near: str) -> None:
+    with pytest.raises(Mm2mgrError) as raised:
+        told(typo)
+    assert typo in raised.value.message
+    assert raised.value.hint == near
+
+
+def test_every_known_client_key_can_be_explained_with_and_without_a_prefix() -> None:
+    keys = load()
+    prefixes = ("source.cluster.", "admin.", "consumer.override.")
+    for kind in ("producer", "consumer", "admin"):
+        for plain in keys.names(kind):
+            for prefix in ("", *prefixes):
+                explanation = told(prefix + plain)
+                assert explanation.verdict.startswith(("reaches ", "does nothing", "is read by")), explanation
+                json.dumps(explanation.to_dict())
+
+
+def test_who_needs_which_policy() -> None:
+    assert policy_of("source.consumer.client.rack") == ""
+    assert "Principal" in policy_of("producer.override.sasl.mechanism")
+    assert "Principal" not in policy_of("producer.override.bootstrap.servers")
+
+
+def test_settings_of_clients_come_from_the_winning_key() -> None:
+    config = {"consumer.client.rack": "a", "source.consumer.client.rack": "b", "producer.override.acks": "1", "x": "y"}
+    origins = {"source.consumer.client.rack": "here"}
+    found = {each.client.name: each for each in client_settings("source", config, origins, "4.3.1", load())}
+    rack = {value.key: value for value in found["source consumer"].values}["client.rack"]
+    assert (rack.value, rack.origin, rack.written_as) == ("b", "here", "source.consumer.client.rack")
+    produced = {value.key: (value.value, value.origin) for value in found["record producer"].values}
+    assert produced["acks"] == ("1", "connector")
+    assert produced["enable.idempotence"] == ("false", "set by Connect")
+    assert produced["bootstrap.servers"] == ("the workers' own", "Connect worker")
+    left = {value.key: value.value for value in kafka_defaults(found["record producer"], "4.3.1", load())}
+    assert left["linger.ms"] == "5"
+    assert not {"acks", "enable.idempotence"} & left.keys()
