@@ -9,12 +9,16 @@ import re
 
 MASK = "[hidden]"
 _SECRET_KEY = re.compile(
-    r"(password|passphrase|secret|token(?!\.endpoint)|credential|jaas\.config$|keystore\.key$|bearer|api[._-]?key)",
+    r"(passw(or)?d|pwd|passphrase|secret|credential|jaas|private|\.key$|token(?!\.endpoint|auth)|(?<!oauth)bearer"
+    r"|api[._-]?key|access[._-]?key|user\.info)",
     re.IGNORECASE,
 )
 _PLACEHOLDER = re.compile(r"\$\{[^}]+\}")
-_JAAS_SECRET = re.compile(
-    r"((?:\w*password|\w*secret|\w*token)\w*\s*=\s*)(\"(?:[^\"\\]|\\.)*\"|'[^']*'|[^\s;]+)", re.IGNORECASE
+# A JAAS string is shown as its module and options, and of the options only these; any other may be a secret.
+_JAAS_MODULE = re.compile(r"\s*[\w.$]+\s+(?:required|requisite|sufficient|optional)\b", re.IGNORECASE)
+_JAAS_OPTION = re.compile(r"([\w.-]+)(\s*=\s*)(\"(?:[^\"\\]|\\.)*\"|'[^']*'|[^\s;]+)")
+_JAAS_OPEN = frozenset(
+    ["username", "clientId", "principal", "serviceName", "useKeyTab", "keyTab", "useTicketCache", "storeKey", "doNotPrompt", "tokenauth", "scope", "debug"]
 )
 
 
@@ -33,8 +37,21 @@ def mask(key: str, value: str) -> str:
     if not is_secret(key) or is_placeholder(value) or not value:
         return value
     if key.endswith("jaas.config"):
-        return _JAAS_SECRET.sub(lambda m: m[1] + (m[2] if is_placeholder(m[2].strip("\"'")) else f'"{MASK}"'), value)
+        return _masked_jaas(value)
     return MASK
+
+
+def _masked_jaas(value: str) -> str:
+    module = _JAAS_MODULE.match(value)
+    rest = _JAAS_OPTION.sub("", value[module.end() :]) if module else value
+    if not module or rest.strip("; \t\r\n"):  # not of the form that JAAS has, so nothing tells what is secret in it
+        return MASK
+
+    def shown(option: re.Match[str]) -> str:
+        is_open = option[1] in _JAAS_OPEN or is_placeholder(option[3].strip("\"'"))
+        return option[1] + option[2] + (option[3] if is_open else f'"{MASK}"')
+
+    return value[: module.end()] + _JAAS_OPTION.sub(shown, value[module.end() :])
 
 
 def masked(config: dict[str, str]) -> dict[str, str]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import click
 
@@ -15,29 +15,33 @@ from mm2mgr.output.console import say, say_json, talk
 from mm2mgr.output.plan_text import say_plan
 from mm2mgr.reconcile.apply import Result, apply_plan, settle
 from mm2mgr.reconcile.live import make_plan
-from mm2mgr.reconcile.plan import Plan
+from mm2mgr.reconcile.plan import Plan, Wish
 from mm2mgr.reconcile.planfile import read_plan, refuse_stale
 
 INTERRUPTED = 130
 _DONE = {"create": "created", "update": "updated", "delete": "deleted"}
 
 
-def run_apply(
-    estate: Estate,
-    planfile: Path | None,
-    flows: tuple[str, ...],
-    *,
-    prune: bool,
-    yes: bool,
-    wait_seconds: float,
-    output: str,
-) -> int:
+@dataclass(frozen=True)
+class Order:
+    """What the user asked `apply` for."""
+
+    planfile: Path | None = None
+    flows: tuple[str, ...] = ()
+    prune: bool = False
+    mirror_again: bool = False
+    yes: bool = False
+    wait_seconds: float = 30.0
+    output: str = "text"
+
+
+def run_apply(estate: Estate, order: Order) -> int:
     """Apply and return the exit code."""
-    plan, estate = _plan(estate, planfile, flows, prune=prune)
-    if output == "text":
+    plan, estate = _plan(estate, order)
+    if order.output == "text":
         say_plan(plan.to_dict())
-    if plan.writes and not (yes or planfile):
-        _confirm(output)
+    if plan.writes and not (order.yes or order.planfile):
+        _confirm(order.output)
     results: list[Result] = []
     states: dict[tuple[str, str], str] = {}
 
@@ -47,9 +51,9 @@ def run_apply(
             _tell(result)
 
         await apply_plan(estate.topology, plan, report=report)
-        if wait_seconds > 0 and any(result.error is None for result in results):
-            talk(f"waiting up to {wait_seconds:.0f} s for the written connectors to run")
-            states.update(await settle(estate.topology, results, timeout_seconds=wait_seconds))
+        if order.wait_seconds > 0 and any(result.error is None for result in results):
+            talk(f"waiting up to {order.wait_seconds:.0f} s for the written connectors to run")
+            states.update(await settle(estate.topology, results, timeout_seconds=order.wait_seconds))
 
     interrupted = False
     try:
@@ -57,26 +61,25 @@ def run_apply(
     except KeyboardInterrupt:
         interrupted = True
         talk("interrupted", style="bold red")
-    code = _close(plan, results, states, output)
+    code = _close(plan, results, states, order.output)
     return INTERRUPTED if interrupted else code
 
 
-def _plan(estate: Estate, planfile: Path | None, flows: tuple[str, ...], *, prune: bool) -> tuple[Plan, Estate]:
-    only = estate.only(flows) if flows else None
-    reviewed: dict[str, Any] | None = None
-    if planfile:
-        if flows or prune:
-            raise Mm2mgrError(
-                "a PLANFILE says itself which flows it is for and whether to prune", hint="leave the options out"
-            )
-        document = read_plan(planfile)
-        reviewed, prune = document.plan, bool(document.plan.get("prune"))
-        templates = Path(document.templates) if document.templates else None
-        estate = Estate(tuple(Path(file) for file in document.clusters), templates)
-        only = list(document.only) if document.only is not None else None
-    plan = asyncio.run(make_plan(estate.topology, estate.connectors, prune=prune, only=only))
-    if reviewed is not None:
-        refuse_stale(reviewed, plan)
+def _plan(estate: Estate, order: Order) -> tuple[Plan, Estate]:
+    if order.planfile is None:
+        wish, only = Wish(order.prune, order.mirror_again), estate.only(order.flows)
+        return asyncio.run(make_plan(estate.topology, estate.connectors, wish, only=only)), estate
+    if order.flows or order.prune or order.mirror_again or estate.named_by_option:
+        raise Mm2mgrError(
+            "a PLANFILE says itself which tree, templates and flows it is for, and whether to prune or mirror again",
+            hint="leave the options out",
+        )
+    document = read_plan(order.planfile)
+    templates = Path(document.templates) if document.templates else None
+    estate = Estate(tuple(Path(file) for file in document.clusters), templates)
+    wish = Wish(bool(document.plan.get("prune")), bool(document.plan.get("mirror_again")))
+    plan = asyncio.run(make_plan(estate.topology, estate.connectors, wish, only=document.only))
+    refuse_stale(document.plan, plan)
     return plan, estate
 
 

@@ -8,10 +8,17 @@ import click
 
 from mm2mgr.cli.estate import Estate, output_option
 
+_mirror_again = click.option(
+    "--mirror-again",
+    is_flag=True,
+    help="Create connectors even if they mirror from the start what an older one has mirrored.",
+)
+
 
 @click.command()
 @click.argument("flows", nargs=-1)
 @click.option("--prune", is_flag=True, help="Also delete owned connectors that are no longer declared.")
+@_mirror_again
 @click.option("--full", is_flag=True, help="Show every key of connectors that are created or deleted.")
 @click.option(
     "--out", type=click.Path(path_type=Path, dir_okay=False), help="Write the plan to a file for review and apply."
@@ -23,6 +30,7 @@ def plan(
     estate: Estate,
     flows: tuple[str, ...],
     prune: bool,
+    mirror_again: bool,
     full: bool,
     out: Path | None,
     detailed_exitcode: bool,
@@ -41,12 +49,13 @@ def plan(
     from mm2mgr.output.console import say_json, talk
     from mm2mgr.output.plan_text import say_plan, say_topology
     from mm2mgr.reconcile.live import make_plan
+    from mm2mgr.reconcile.plan import Wish
     from mm2mgr.reconcile.planfile import write_plan
 
     only = estate.only(flows)
     for entry in estate.topology.stale_sizing:
         talk(f"overrides: no flow '{entry}' is declared any more, its sizing is ignored; mm2mgr size drops it")
-    made = asyncio.run(make_plan(estate.topology, estate.connectors, prune=prune, only=only))
+    made = asyncio.run(make_plan(estate.topology, estate.connectors, Wish(prune, mirror_again), only=only))
     if output == "json":
         say_json(made.to_dict())
     else:
@@ -66,6 +75,7 @@ def plan(
 @click.argument("planfile", type=click.Path(path_type=Path, dir_okay=False), required=False)
 @click.option("--flow", "flows", multiple=True, help="Only this flow (repeat the option).")
 @click.option("--prune", is_flag=True, help="Also delete owned connectors that are no longer declared.")
+@_mirror_again
 @click.option("--yes", "-y", is_flag=True, help="Do not ask. Needed without a terminal, unless a PLANFILE is given.")
 @click.option(
     "--wait",
@@ -77,18 +87,25 @@ def plan(
 @output_option
 @click.pass_obj
 def apply(
-    estate: Estate, planfile: Path | None, flows: tuple[str, ...], prune: bool, yes: bool, wait: float, output: str
+    estate: Estate,
+    planfile: Path | None,
+    flows: tuple[str, ...],
+    prune: bool,
+    mirror_again: bool,
+    yes: bool,
+    wait: float,
+    output: str,
 ) -> int:
     """Make the Connect clusters run what the tree says; a second apply writes nothing.
 
     With a PLANFILE (from `plan --out`) just that reviewed plan is applied, and refused if tree or live state changed
-    since. Connectors without this tree's owner mark are never touched. Exit code 1 if anything failed or is left.
+    since (inline secrets aside: a plan file holds none, so it cannot tell). Connectors without this tree's owner mark are never touched. Exit code 1 if anything failed or is left.
 
     \b
     Example:
       mm2mgr plan --out plan.json
       mm2mgr apply plan.json
     """
-    from mm2mgr.cli.applying import run_apply
+    from mm2mgr.cli.applying import Order, run_apply
 
-    return run_apply(estate, planfile, flows, prune=prune, yes=yes, wait_seconds=wait, output=output)
+    return run_apply(estate, Order(planfile, flows, prune, mirror_again, yes, wait, output))

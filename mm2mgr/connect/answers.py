@@ -105,7 +105,7 @@ def error_of(answer: Answer, call: Call) -> ConnectError | None:
 
 def _invalid(answer: Answer, call: Call, said: str) -> ConnectError:
     lines = tuple(line for line in said.splitlines() if line and not line.startswith(_FRAME))
-    hint = "Correct the config; `mm2mgr lint` explains most of the worker's reasons."
+    hint = "Correct the flow; `mm2mgr render --origins` shows where each key comes from."
     if "STOPPED state" in said:
         hint = "Stop the connector, wait until its status shows STOPPED without tasks, then try again."
     if answer.message is None:

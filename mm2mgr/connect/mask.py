@@ -9,10 +9,11 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 
+from mm2mgr.secrets import is_secret
+
 MASK = "****"
 BODY_CHARACTERS = 500
 
-_SECRET_KEY = re.compile(r"password|passphrase|passwd|secret|token|jaas|credential|private|\.key$", re.IGNORECASE)
 # A placeholder names a secret without being one; it is what the reader must see to find a wrong reference.
 _REFERENCE = re.compile(r"\$\{[^}]*\}")
 # Both patterns start at a fixed place, so that a page of megabytes costs milliseconds.
@@ -22,11 +23,6 @@ _ASSIGNMENT = re.compile(
     re.IGNORECASE,
 )
 _OPTION = re.compile(r"(?<![\w.])([\w.]+)\s*=\s*(?:\"((?:[^\"\\]|\\.)*)\"|'((?:[^'\\]|\\.)*)'|([^\s\"';]+))")
-
-
-def is_secret_key(key: str) -> bool:
-    """Tell whether a config key looks as if its value must not be shown."""
-    return _SECRET_KEY.search(key) is not None
 
 
 def mask(text: str, config: Mapping[str, str] | None = None) -> str:
@@ -45,13 +41,13 @@ def cut(text: str) -> str:
 
 def _secrets(config: Mapping[str, str]) -> Iterator[str]:
     for key, value in config.items():
-        if not is_secret_key(key):
+        if not is_secret(key):
             continue
         if _is_secret(value):
             yield value
         # A JAAS line: a worker may quote one option of it instead of the whole.
         for option, *values in _OPTION.findall(value):
-            yield from (part for part in values if is_secret_key(option) and _is_secret(part))
+            yield from (part for part in values if is_secret(option) and _is_secret(part))
 
 
 def _is_secret(value: str) -> bool:

@@ -8,7 +8,7 @@ import time
 from contextlib import ExitStack
 from pathlib import Path
 
-from mm2mgr.cli.applying import run_apply
+from mm2mgr.cli.applying import Order, run_apply
 from mm2mgr.cli.estate import Estate
 from mm2mgr.cli.loading import run_sample, run_size, run_throughput
 from mm2mgr.cli.watching import read_status
@@ -87,7 +87,7 @@ class _Story:
         self.step("Plan and apply", "apply --yes")
         estate = Estate((self.tree,))  # read again: sizing is part of the tree now
         say_topology(estate.topology, estate.connectors)
-        must(run_apply(estate, None, (), prune=False, yes=True, wait_seconds=60, output="text"), "apply")
+        must(run_apply(estate, Order(yes=True, wait_seconds=60)), "apply")
 
         self.step("Stop the traffic and wait until every flow has caught up")
         for each in traffic:

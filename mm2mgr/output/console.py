@@ -20,13 +20,23 @@ from rich.table import Table
 _PIPE_WIDTH = 400
 
 
+class _Voice(Console):
+    """A console whose talk may go unheard: nobody reading stderr is no reason to leave work half done."""
+
+    def on_broken_pipe(self) -> None:
+        if not self.stderr:
+            super().on_broken_pipe()  # nobody wants the result: stop
+        self.quiet = True
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
+
+
 @cache
 def _console(*, stderr: bool) -> Console:
     stream = sys.stderr if stderr else sys.stdout
     width = None if stream.isatty() else _PIPE_WIDTH
     # With NO_COLOR rich still writes bold and dim: without a colour system it writes text only.
     colours: Literal["auto"] | None = None if os.environ.get("NO_COLOR") else "auto"
-    return Console(stderr=stderr, width=width, color_system=colours, highlight=False, soft_wrap=True)
+    return _Voice(stderr=stderr, width=width, color_system=colours, highlight=False, soft_wrap=True)
 
 
 def say(text: str = "", style: str | None = None) -> None:

@@ -14,7 +14,7 @@ from mm2mgr.connect.errors import ConnectError
 from mm2mgr.connect.target import BasicAuth, BearerAuth, ConnectTarget, Tls
 from mm2mgr.errors import KafkaError, Mm2mgrError
 from mm2mgr.kafka.placeholders import resolve
-from mm2mgr.reconcile.plan import ClusterPlan, Plan, plan_cluster
+from mm2mgr.reconcile.plan import ClusterPlan, Plan, Wish, mirrored_already, plan_cluster
 from mm2mgr.render import Connector
 from mm2mgr.topology import ConnectCluster, Topology
 
@@ -48,8 +48,8 @@ def _path(text: str | None) -> Path | None:
 async def make_plan(
     topology: Topology,
     connectors: Sequence[Connector],
+    wish: Wish | None = None,
     *,
-    prune: bool = False,
     only: Iterable[str] | None = None,
     deadline_seconds: float = 30.0,
 ) -> Plan:
@@ -59,17 +59,35 @@ async def make_plan(
     """
     chosen = None if only is None else set(only)
     wanted = [c for c in connectors if chosen is None or chosen & set(c.flows)]
-    names = list(topology.connects) if chosen is None else sorted({c.connect for c in wanted})
+    read = dict(
+        zip(
+            topology.connects,
+            await asyncio.gather(*(_live(c, deadline_seconds) for c in topology.connects.values())),
+            strict=True,
+        )
+    )
+    known = {name: live for name, live in read.items() if not isinstance(live, Mm2mgrError)}
+    wish = wish or Wish()
+    again = mirrored_already(topology.owner, connectors, known)
+    here = Wish(wish.prune and chosen is None, wish.mirror_again, again)
 
-    async def part(name: str) -> ClusterPlan:
+    def part(name: str) -> ClusterPlan:
+        live = read[name]
+        if isinstance(live, Mm2mgrError):
+            return ClusterPlan(name, error=live.message, hint=live.hint)
         desired = [connector for connector in wanted if connector.connect == name]
-        try:
-            async with Connect(target_of(topology.connects[name]), deadline_seconds=deadline_seconds) as client:
-                live = {each: info.config for each, info in (await client.infos()).items()}
-        except Mm2mgrError as error:
-            return ClusterPlan(name, error=error.message, hint=error.hint)
         if chosen is not None:  # what is left over shows only in the plan of the whole tree
             live = {each: config for each, config in live.items() if any(c.name == each for c in desired)}
-        return plan_cluster(topology.owner, name, desired, live, prune=prune and chosen is None)
+        return plan_cluster(topology.owner, name, desired, live, here)
 
-    return Plan(topology.owner, tuple(await asyncio.gather(*map(part, names))), prune)
+    names = list(topology.connects) if chosen is None else sorted({c.connect for c in wanted})
+    return Plan(topology.owner, tuple(map(part, names)), wish.prune, wish.mirror_again)
+
+
+async def _live(connect: ConnectCluster, deadline_seconds: float) -> dict[str, dict[str, str]] | Mm2mgrError:
+    """Return the configs of all connectors by name, or why they could not be read."""
+    try:
+        async with Connect(target_of(connect), deadline_seconds=deadline_seconds) as client:
+            return {name: info.config for name, info in (await client.infos()).items()}
+    except Mm2mgrError as error:
+        return error

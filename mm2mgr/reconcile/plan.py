@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from mm2mgr.render import OWNER_KEY, Connector
+from mm2mgr.render import CLASSES, OWNER_KEY, Connector
 from mm2mgr.secrets import mask
 
 Action = Literal["create", "update", "delete", "no-op", "blocked"]
@@ -93,6 +93,7 @@ class Plan:
     owner: str
     clusters: tuple[ClusterPlan, ...]
     prune: bool = False
+    mirror_again: bool = False
 
     @property
     def changes(self) -> tuple[Change, ...]:
@@ -119,6 +120,7 @@ class Plan:
         return {
             "owner": self.owner,
             "prune": self.prune,
+            "mirror_again": self.mirror_again,
             "counts": self.counts(),
             "clusters": [cluster.to_dict() for cluster in self.clusters],
         }
@@ -133,27 +135,80 @@ def diff(before: Mapping[str, str], after: Mapping[str, str]) -> tuple[KeyChange
     )
 
 
+LiveConfigs = Mapping[str, Mapping[str, str]]
+
+
+def mirrored_already(
+    owner: str, desired: Sequence[Connector], live: Mapping[str, LiveConfigs]
+) -> dict[tuple[str, str], str]:
+    """Name, for each source connector that would be created, the left-over one whose records it would mirror again.
+
+    Offsets are stored under the connector's name on its Connect cluster, so a renamed flow, or one that runs elsewhere now,
+    starts from the beginning. `desired` is all that the tree wants, `live` the configs per Connect cluster (name → config).
+    """
+    wanted = {(connector.connect, connector.name) for connector in desired}
+    left_over = [
+        (connect, name, config)
+        for connect, configs in live.items()
+        for name, config in configs.items()
+        if config.get(OWNER_KEY) == owner
+        and config.get("connector.class") == CLASSES["source"]
+        and (connect, name) not in wanted
+    ]
+    found = {}
+    for connector in desired:
+        if connector.type == "source" and connector.name not in live.get(connector.connect, {}):
+            for connect, name, config in left_over:
+                if _same_records(connector.config, config):
+                    found[connector.connect, connector.name] = f"'{name}' on Connect cluster '{connect}'"
+    return found
+
+
+def _same_records(one: Mapping[str, str], other: Mapping[str, str]) -> bool:
+    """Tell whether two source connectors share a pair and at least one topic pattern."""
+    pair = ("source.cluster.alias", "target.cluster.alias")
+    patterns = [set(config.get("topics", "").split(",")) for config in (one, other)]
+    return all(one.get(key) == other.get(key) for key in pair) and not patterns[0].isdisjoint(patterns[1])
+
+
+@dataclass(frozen=True)
+class Wish:
+    """How a plan is to be made. `again` names what each source connector would mirror a second time."""
+
+    prune: bool = False
+    mirror_again: bool = False
+    again: Mapping[tuple[str, str], str] = field(default_factory=dict)
+
+
 def plan_cluster(
-    owner: str, connect: str, desired: Iterable[Connector], live: Mapping[str, Mapping[str, str]], *, prune: bool
+    owner: str, connect: str, desired: Iterable[Connector], live: LiveConfigs, wish: Wish | None = None
 ) -> ClusterPlan:
     """Compare what one Connect cluster should run with the configs it has (name → config)."""
+    wish = wish or Wish()
     wanted = sorted(desired, key=lambda connector: (connector.pair, _ORDER[connector.type], connector.name))
-    changes = [_compare(owner, connect, connector, live.get(connector.name)) for connector in wanted]
+    changes = [_compare(owner, connect, connector, live.get(connector.name), wish) for connector in wanted]
     names = {connector.name for connector in wanted}
     left_over = sorted(name for name, config in live.items() if config.get(OWNER_KEY) == owner and name not in names)
-    if prune:
+    if wish.prune:
         changes += [_delete(connect, name, live[name]) for name in left_over]
     unowned = sum(1 for config in live.values() if config.get(OWNER_KEY) != owner)
-    return ClusterPlan(connect, tuple(changes), () if prune else tuple(left_over), unowned)
+    return ClusterPlan(connect, tuple(changes), () if wish.prune else tuple(left_over), unowned)
 
 
-def _compare(owner: str, connect: str, desired: Connector, live: Mapping[str, str] | None) -> Change:
+def _compare(owner: str, connect: str, desired: Connector, live: Mapping[str, str] | None, wish: Wish) -> Change:
     def change(action: Action, keys: Sequence[KeyChange] = (), reason: str = "") -> Change:
         config = desired.config if action in {"create", "update"} else None
         return Change(connect, desired.name, desired.type, action, desired.flows, tuple(keys), reason, config)
 
     if live is None:
-        return change("create", diff({}, desired.config))
+        old = wish.again.get((connect, desired.name))
+        if old and not wish.mirror_again:
+            return change(
+                "blocked",
+                reason=f"{old} has mirrored these topics, and its offsets do not come along: everything would arrive a "
+                "second time. Keep the old name or Connect cluster, or say --mirror-again",
+            )
+        return change("create", diff({}, desired.config), f"mirrors again what {old} has mirrored" if old else "")
     holder = live.get(OWNER_KEY)
     if holder != owner:
         whose = f"belongs to owner '{holder}'" if holder else "carries no owner mark"

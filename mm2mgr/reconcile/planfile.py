@@ -93,8 +93,8 @@ def refuse_stale(reviewed: dict[str, Any], now: Plan) -> None:
 
 
 def _differences(before: dict[str, Any], after: dict[str, Any]) -> Iterator[str]:
-    if (before.get("owner"), before.get("prune")) != (after["owner"], after["prune"]):
-        yield "owner or --prune is another one"
+    if any(before.get(key) != after[key] for key in ("owner", "prune", "mirror_again")):
+        yield "owner, --prune or --mirror-again is another one"
     old = {cluster["connect"]: cluster for cluster in before.get("clusters", [])}
     new = {cluster["connect"]: cluster for cluster in after["clusters"]}
     for name in sorted(old.keys() | new.keys()):

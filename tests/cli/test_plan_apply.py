@@ -180,3 +180,20 @@ def test_credentials_that_are_not_there_are_named(mm2mgr: Command) -> None:
     said = mm2mgr("plan", code=1)
     assert "NO_SUCH_TOKEN" in said.out
     assert "provide this variable or file on the machine that runs mm2mgr" in said.out
+
+
+def test_a_plan_file_takes_no_other_tree(mm2mgr: Command, site: Site) -> None:
+    mm2mgr("plan", "--out", "plan.json")
+    said = mm2mgr("--clusters", "elsewhere", "apply", "plan.json", code=1)
+    assert "a PLANFILE says itself which tree" in said.err
+    assert not site.east.connectors
+
+
+def test_a_renamed_flow_is_not_mirrored_again_unasked(mm2mgr: Command, site: Site) -> None:
+    mm2mgr("apply", "--yes")
+    site.declare(FLOWS.replace("orders:", "trade:", 1))
+    said = mm2mgr("apply", "--yes", "--prune", code=1)
+    assert "blocked mm2.a.east.source.trade" in said.out
+    assert "mm2.a.east.source.trade" not in site.east.connectors
+    mm2mgr("apply", "--yes", "--mirror-again")
+    assert "mm2.a.east.source.trade" in site.east.connectors

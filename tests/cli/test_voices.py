@@ -88,6 +88,14 @@ def test_apply_as_json_does_not_ask_about_a_plan_nobody_saw(site: Site, mm2mgr: 
     assert not site.east.connectors
 
 
+def test_an_apply_that_nobody_listens_to_is_carried_out_all_the_same(site: Site, mm2mgr: Command) -> None:
+    running = start(mm2mgr.folder, "apply", "--yes", "--wait", "0")
+    assert running.stderr
+    running.stderr.close()
+    running.wait(DEADLINE_SECONDS)
+    assert len(site.east.connectors) + len(site.west.connectors) == 7
+
+
 def test_a_reader_that_leaves_early_is_no_crash(mm2mgr: Command) -> None:
     running = start(mm2mgr.folder, "schema")
     assert running.stdout

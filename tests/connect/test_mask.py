@@ -7,7 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mm2mgr.connect.mask import BODY_CHARACTERS, cut, is_secret_key, mask
+from mm2mgr import secrets
+from mm2mgr.connect.mask import BODY_CHARACTERS, cut, mask
+from mm2mgr.secrets import is_secret
 
 JAAS = 'org.apache.kafka.common.security.plain.PlainLoginModule required username="app" password="hunter2";'
 
@@ -20,16 +22,21 @@ JAAS = 'org.apache.kafka.common.security.plain.PlainLoginModule required usernam
         "ssl.keystore.key",
         "source.cluster.ssl.truststore.password",
         "client.secret",
-        "sasl.oauthbearer.token.endpoint.url",
+        "transforms.x.passwd",
+        "x.private.key",
+        "db.pwd",
+        "basic.auth.user.info",
     ],
 )
 def test_secret_looking_keys(key: str) -> None:
-    assert is_secret_key(key)
+    assert is_secret(key)
 
 
-@pytest.mark.parametrize("key", ["key.converter", "topics", "ssl.keystore.location", "replication.policy.class"])
+@pytest.mark.parametrize(
+    "key", ["key.converter", "topics", "ssl.keystore.location", "sasl.oauthbearer.token.endpoint.url"]
+)
 def test_other_keys(key: str) -> None:
-    assert not is_secret_key(key)
+    assert not is_secret(key)
 
 
 @pytest.mark.parametrize(
@@ -91,3 +98,21 @@ def test_a_large_page_costs_no_time() -> None:
 def test_cut() -> None:
     assert cut("x" * BODY_CHARACTERS) == "x" * BODY_CHARACTERS
     assert len(cut("x" * 10_000)) == BODY_CHARACTERS + 1
+
+
+@pytest.mark.parametrize(
+    ("jaas", "shown"),
+    [
+        ('x.Plain required username="u" password="p";', 'x.Plain required username="u" password="[hidden]";'),
+        ('x.Y required passphrase="p" privateKey=q;', 'x.Y required passphrase="[hidden]" privateKey="[hidden]";'),
+        ('x.Y required password="${file:/a:b}";', 'x.Y required password="${file:/a:b}";'),
+        (
+            "x.Krb5 required useKeyTab=true keyTab='/k' principal=me;",
+            "x.Krb5 required useKeyTab=true keyTab='/k' principal=me;",
+        ),
+        ("hunter2", "[hidden]"),
+        ("x.Y required password: hunter2;", "[hidden]"),
+    ],
+)
+def test_of_a_jaas_string_only_known_options_are_shown(jaas: str, shown: str) -> None:
+    assert secrets.mask("sasl.jaas.config", jaas) == shown

@@ -12,7 +12,7 @@ from typing import Any
 from mm2mgr.expand import expand
 from mm2mgr.reconcile.apply import Result, apply_plan
 from mm2mgr.reconcile.live import make_plan
-from mm2mgr.reconcile.plan import Plan
+from mm2mgr.reconcile.plan import Plan, Wish
 from mm2mgr.render import Connector, render
 from mm2mgr.spec.loader import load
 from mm2mgr.topology import Topology
@@ -51,8 +51,9 @@ class Site:
         topology = expand(load([write(self.folder, x="\n".join(lines) + "\n" + flows)]))
         return topology, render(topology)
 
-    def plan(self, flows: str = FLOWS, **options: Any) -> Plan:
-        return asyncio.run(make_plan(*self.declare(flows), **({"deadline_seconds": 2.0} | options)))
+    def plan(self, flows: str = FLOWS, *, prune: bool = False, mirror_again: bool = False, **options: Any) -> Plan:
+        wish = Wish(prune, mirror_again)
+        return asyncio.run(make_plan(*self.declare(flows), wish, **({"deadline_seconds": 2.0} | options)))
 
     def apply(self, plan: Plan, flows: str = FLOWS, **options: Any) -> list[Result]:
         return asyncio.run(apply_plan(self.declare(flows)[0], plan, **({"deadline_seconds": 2.0} | options)))

@@ -63,7 +63,7 @@ def test_only_limits_the_plan_to_connectors_that_serve_these_flows(site: Site) -
     site.forget()
     plan = site.plan(only=["orders:a->east"])
     assert list(actions(plan)) == [name for name in ON_EAST if not name.endswith("logs")]
-    assert not site.west.requests
+    assert len(site.west.requests) == 1  # read, lest its connectors mirror the same already
     assert plan.clusters[0].left_over == ()
 
 

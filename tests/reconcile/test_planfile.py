@@ -23,7 +23,7 @@ def plan_of(*parts: ClusterPlan, owner: str = "team", prune: bool = False) -> Pl
 
 
 def part(name: str = "w", linger: str = "5", found: dict[str, dict[str, str]] | None = None) -> ClusterPlan:
-    return plan_cluster("team", name, [wanted("n", linger=linger)], found or {}, prune=False)
+    return plan_cluster("team", name, [wanted("n", linger=linger)], found or {})
 
 
 def reviewed(folder: Path, plan: Plan) -> dict[str, Any]:
@@ -61,8 +61,8 @@ def test_an_unchanged_plan_is_not_stale(tmp_path: Path) -> None:
         (plan_of(ClusterPlan("w", error="down")), plan_of(part()), "Connect cluster 'w' can be read now"),
         (plan_of(part()), plan_of(part("v")), "Connect cluster 'v' is in only one of the two"),
         (plan_of(part()), plan_of(part(), part("v")), "Connect cluster 'v' is in only one of the two"),
-        (plan_of(part()), plan_of(part(), prune=True), "owner or --prune is another one"),
-        (plan_of(part()), plan_of(part(), owner="them"), "owner or --prune is another one"),
+        (plan_of(part()), plan_of(part(), prune=True), "owner, --prune or --mirror-again is another one"),
+        (plan_of(part()), plan_of(part(), owner="them"), "owner, --prune or --mirror-again is another one"),
     ],
 )
 def test_a_plan_that_says_something_else_is_refused(tmp_path: Path, before: Plan, now: Plan, says: str) -> None:
@@ -74,7 +74,7 @@ def test_a_plan_that_says_something_else_is_refused(tmp_path: Path, before: Plan
 
 def test_many_differences_are_counted(tmp_path: Path) -> None:
     names = [f"n{number}" for number in range(9)]
-    now = plan_of(plan_cluster("team", "w", [wanted(name) for name in names], {}, prune=False))
+    now = plan_of(plan_cluster("team", "w", [wanted(name) for name in names], {}))
     with pytest.raises(StalePlan, match="and 4 more"):
         refuse_stale(reviewed(tmp_path, plan_of(ClusterPlan("w"))), now)
 
