@@ -11,6 +11,8 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import DoubleType, IntegerType, LongType, StringType, StructField, StructType
 
 GAP_FACTOR = 3.0
+# Even, so that an interval's own kind is never outnumbered where two overlapping samplers alternate short and long.
+GAP_NEIGHBOURS = 6
 _PARTITION = ["cluster", "topic", "partition"]
 _TOPIC = ["cluster", "topic"]
 
@@ -47,11 +49,12 @@ def intervals(samples: DataFrame) -> DataFrame:
     by_time = Window.partitionBy(*_PARTITION).orderBy("time_ms", "end_offset")
     before = by_time.rowsBetween(Window.unboundedPreceding, -1)
     until_now = by_time.rowsBetween(Window.unboundedPreceding, Window.currentRow)
-    from_now = by_time.rowsBetween(Window.currentRow, Window.unboundedFollowing)
+    # Not from the current row on: Spark reads such a frame anew for every row, quadratic in the partition's samples.
+    all_time = by_time.rowsBetween(Window.unboundedPreceding, Window.unboundedFollowing)
     known_id = F.last("topic_id", ignorenulls=True)
     size = F.coalesce(
         F.last("record_bytes", ignorenulls=True).over(until_now),
-        F.first("record_bytes", ignorenulls=True).over(from_now),
+        F.first("record_bytes", ignorenulls=True).over(all_time),
     )
     return samples.select(
         *_PARTITION,
@@ -69,14 +72,17 @@ def judged(steps: DataFrame, max_gap_seconds: float | None = None) -> DataFrame:
     """Say of every interval whether it is a reset, a gap, or usable.
 
     Reset: the end offset went back or the topic id changed, so the two samples belong to different logs. Gap: longer
-    than three times the partition's median interval, or than `max_gap_seconds`. Neither has a rate across it.
+    than three times the median of itself and its neighbours, up to six on either side, or than `max_gap_seconds`.
+    Neighbours, not the whole partition: a sampler that was set to a longer pace has no gaps once six intervals of
+    that pace are known. Neither a reset nor a gap has a rate across it; intervals of zero milliseconds are neither
+    judged as gaps nor counted as neighbours.
     """
-    whole = Window.partitionBy(*_PARTITION)
-    distance_ms = F.when(F.col("elapsed_ms") > 0, F.col("elapsed_ms"))
-    too_long = F.col("elapsed_ms") > GAP_FACTOR * F.percentile(distance_ms, F.lit(0.5)).over(whole)
+    has_distance = F.col("elapsed_ms") > 0
+    by_time = Window.partitionBy(*_PARTITION, has_distance).orderBy("time_ms")
+    nearby_ms = F.percentile("elapsed_ms", F.lit(0.5)).over(by_time.rowsBetween(-GAP_NEIGHBOURS, GAP_NEIGHBOURS))
+    too_long = F.col("elapsed_ms") > GAP_FACTOR * nearby_ms
     if max_gap_seconds is not None:
         too_long = too_long | (F.col("elapsed_ms") > max_gap_seconds * 1000)
-    has_distance = F.col("elapsed_ms") > 0
     reset = F.coalesce((F.col("records") < 0) | F.col("another_topic"), F.lit(False))
     gap = F.coalesce(has_distance & too_long & ~reset, F.lit(False))
     usable = F.coalesce(has_distance & ~reset & ~gap, F.lit(False))

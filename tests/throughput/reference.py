@@ -21,10 +21,8 @@ def reference(samples: list[Sample], max_gap_seconds: float | None = None) -> di
 
 
 def _one(key: Key, rows: list[Sample], everything: list[Sample], max_gap_seconds: float | None) -> PartitionRate:
+    ends = [b.time_ms for a, b in pairwise(rows) if b.time_ms > a.time_ms]
     distances = [b.time_ms - a.time_ms for a, b in pairwise(rows) if b.time_ms > a.time_ms]
-    longest = 3 * statistics.median(distances) if distances else math.inf
-    if max_gap_seconds is not None:
-        longest = min(longest, max_gap_seconds * 1000)
     resets = gaps = 0
     used: list[tuple[int, int, float | None]] = []
     for place, (a, b) in enumerate(pairwise(rows), start=1):
@@ -33,7 +31,7 @@ def _one(key: Key, rows: list[Sample], everything: list[Sample], max_gap_seconds
         changed = bool(ids) and b.topic_id is not None and b.topic_id != ids[-1]
         if b.end_offset < a.end_offset or changed:
             resets += 1
-        elif elapsed > longest:
+        elif elapsed > 0 and elapsed > _longest(distances, ends.index(b.time_ms), max_gap_seconds):
             gaps += 1
         elif elapsed > 0:
             used.append((elapsed, b.end_offset - a.end_offset, _size(rows, place, key, everything)))
@@ -51,6 +49,11 @@ def _one(key: Key, rows: list[Sample], everything: list[Sample], max_gap_seconds
         **{f"records_per_second_{name}": value for name, value in records.items()},
         record_bytes=_size(rows, len(rows) - 1, key, everything),
     )
+
+
+def _longest(distances: list[int], place: int, max_gap_seconds: float | None) -> float:
+    longest = 3 * statistics.median(distances[max(0, place - 6) : place + 7])
+    return longest if max_gap_seconds is None else min(longest, max_gap_seconds * 1000)
 
 
 def _size(rows: list[Sample], place: int, key: Key, everything: list[Sample]) -> float | None:
