@@ -22,6 +22,7 @@ from pathlib import Path
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 BARE = "python -c pass"
+CONNECT_CLUSTERS = 2  # of the estate; each needs a URL of its own
 _WARM_UP_ROUNDS = 1  # writes the .pyc files and fills the page cache
 
 
@@ -46,8 +47,8 @@ def measure(rounds: int) -> dict[str, list[Run]]:
     """Return the runs of each command; the commands take turns, so that a busy machine slows all of them alike."""
     with ExitStack() as stack:
         estate = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="mm2mgr-cold-start-")))
-        url = stack.enter_context(fake_connect())
-        environment = copy_estate(REPOSITORY / "clusters", estate, url)
+        urls = [stack.enter_context(fake_connect()) for _ in range(CONNECT_CLUSTERS)]
+        environment = copy_estate(REPOSITORY / "clusters", estate, urls)
         commands = {
             BARE: [sys.executable, "-c", "pass"],
             "mm2mgr --help": [sys.executable, "-m", "mm2mgr", "--help"],
@@ -97,11 +98,12 @@ def fake_connect() -> AbstractContextManager[str]:
     return serving(FakeConnect())
 
 
-def copy_estate(source: Path, target: Path, url: str) -> dict[str, str]:
-    """Copy the YAML files with every Connect URL replaced and no TLS; return the variables that they read."""
+def copy_estate(source: Path, target: Path, urls: Sequence[str]) -> dict[str, str]:
+    """Copy the YAML files with one URL a Connect cluster and no TLS; return the variables that they read."""
     variables: set[str] = set()
+    given = iter(urls)
     for file in source.rglob("*.yaml"):
-        text = re.sub(r"https?://[^\s,\]\"']+", url, file.read_text())
+        text = re.sub(r"\burl: *\[.*\]", lambda _: f"url: ['{next(given)}']", file.read_text())
         text = re.sub(r"^ +tls: *\{.*\}.*\n", "", text, flags=re.MULTILINE)
         variables |= set(re.findall(r"\$\{env:(\w+)\}", text))
         copy = target / file.relative_to(source)

@@ -48,8 +48,8 @@ def test_help_loads_nothing_heavy(command: str) -> None:
 
 
 def test_plan_loads_no_kafka_client_and_no_spark(tmp_path: Path) -> None:
-    with cold_start.fake_connect() as url:
-        environment = cold_start.copy_estate(cold_start.REPOSITORY / "clusters", tmp_path, url)
+    with cold_start.fake_connect() as east, cold_start.fake_connect() as west:
+        environment = cold_start.copy_estate(cold_start.REPOSITORY / "clusters", tmp_path, [east, west])
         modules = loaded("--clusters", str(tmp_path), "plan", environment=environment)
     assert "httpx" in modules
     assert not modules & JVM_AND_CLIENTS
