@@ -11,12 +11,14 @@ from typing import Any
 
 from mm2mgr.errors import Problem, SpecError
 from mm2mgr.origins import Origin, Text
-from mm2mgr.spec.loader import OVERRIDES, Spec, settled
+from mm2mgr.spec.loader import Spec, settled
 from mm2mgr.spec.models import Cluster, Connect, FlowSettings, Link
 from mm2mgr.spec.models import Flow as FlowModel
 from mm2mgr.spec.places import PathKey
 from mm2mgr.spec.values import Selector
-from mm2mgr.topology import ConnectCluster, Flow, KafkaCluster, Tasks, Topology
+from mm2mgr.topology import ConnectCluster, Flow, KafkaCluster, Tasks, Topology, clashes
+
+SWITCHES = ("checkpoints", "heartbeats", "offset_syncs")
 
 
 def expand(spec: Spec) -> Topology:
@@ -38,9 +40,12 @@ class _Expansion:
         }
 
     def topology(self) -> Topology:
-        self._check_names()
+        self._check_links()
+        self._check_urls()
+        self._check_addresses()
         flows = [flow for name in self.tree.flows for flow in self._flows(name)]
-        self._check_pairs(flows)
+        for path, message in clashes(flows):
+            self.problem(path, message)
         if self.problems:
             raise SpecError(self.problems)
         owner = Text(self.tree.owner, self._origin(("owner",)))
@@ -71,8 +76,7 @@ class _Expansion:
         )
         client = {"bootstrap.servers": Text(",".join(model.bootstrap_servers), written["bootstrap_servers",])}
         for key, value in model.security.items():
-            names = [name for name in merged["security"] if name in {key, key.removeprefix("security.")}]
-            client[key] = Text(value, written["security", names[-1]])  # `protocol` is short for security.protocol
+            client[key] = Text(value, written["security", key])
         return KafkaCluster(alias, client, factor, model)
 
     def _connect_model(self, name: str, model: Connect) -> Connect:
@@ -97,20 +101,28 @@ class _Expansion:
     def _lay(
         self, node: dict[str, Any], into: dict[str, Any], written: dict[PathKey, Origin], base: PathKey, path: PathKey
     ) -> None:
-        for key, written_value in node.items():
+        for spelt, written_value in node.items():
+            security = path[-1:] == ("security",)
+            key = "security.protocol" if security and spelt == "protocol" else spelt
             here = (*path, key)
             value = {"enabled": written_value} if not path and isinstance(written_value, bool) else written_value
-            if isinstance(value, dict):
+            if security and value is None:  # a plain-text cluster must get rid of the default's credentials
+                into.pop(key, None)
+                written.pop(here, None)
+            elif isinstance(value, dict):
                 if not isinstance(into.get(key), dict):
                     into[key] = {}
+                if not path and key in SWITCHES and into[key].get("enabled") is False and "enabled" not in value:
+                    into[key]["enabled"] = True  # who writes settings wants them used
+                    written[*here, "enabled"] = self._origin((*base, key))
                 self._lay(value, into[key], written, base, here)
             else:
                 into[key] = value
-                written[here] = self._origin((*base, *here))
+                written[here] = self._origin((*base, *path, spelt))
 
     def _origin(self, path: PathKey) -> Origin:
         place = self.spec.place(*path)
-        return Origin("override" if f"/{OVERRIDES}/" in f"/{place.file}" else "spec", f"{place.file}:{place.line}")
+        return Origin("override" if place.file in self.spec.overrides else "spec", f"{place.file}:{place.line}")
 
     # --- flows --------------------------------------------------------------------------------------------------------
 
@@ -228,7 +240,7 @@ class _Expansion:
         if sized is None:
             where = written.get(("tasks", "min"), Origin("default", "mm2mgr: not sized yet (mm2mgr size)"))
             return Tasks(Text(str(tasks.min), where), automatic=True)
-        bounded = max(tasks.min, min(sized.tasks_max, tasks.limit))
+        bounded = min(sized.tasks_max, tasks.limit)  # not raised to `min`: sizing did, up to the number of partitions
         origin = self._origin(("sizing", flow_id, "tasks_max"))
         return Tasks(Text(str(bounded), Origin("override", origin.where)), automatic=True)
 
@@ -237,11 +249,31 @@ class _Expansion:
 
     # --- checks over the whole estate ---------------------------------------------------------------------------------
 
-    def _check_names(self) -> None:
+    def _check_links(self) -> None:
+        seen: dict[frozenset[str], int] = {}
         for index, link in enumerate(self.tree.links):
             for end, alias in enumerate(link.between):
                 if alias not in self.clusters:
                     self.unknown(("links", index, "between", end), "cluster alias", alias, self.clusters)
+            first = seen.setdefault(frozenset(link.between), index)
+            if len(set(link.between)) == 1:
+                self.problem(("links", index), f"a link from '{link.between[0]}' to itself: name two clusters")
+            elif first != index:
+                ends = " and ".join(f"'{alias}'" for alias in link.between)
+                where = self.spec.place("links", first)
+                self.problem(("links", index), f"a second link between {ends}; the first is at {where}: keep one")
+
+    def _check_urls(self) -> None:
+        """One Connect cluster under two names: a plan of one would delete what the other created."""
+        seen: dict[str, str] = {}
+        for name, connect in self.tree.connect.items():
+            for url in connect.url:
+                other = seen.setdefault(url.rstrip("/").lower(), name)
+                if other != name:
+                    message = f"'{name}' and '{other}' share the URL {url}: one Connect cluster must have one name"
+                    self.problem(("connect", name, "url"), message)
+
+    def _check_addresses(self) -> None:
         seen: dict[str, str] = {}
         for alias, cluster in self.clusters.items():
             for address in cluster.model.bootstrap_servers:
@@ -249,16 +281,3 @@ class _Expansion:
                 if other != alias:
                     message = f"'{alias}' and '{other}' share the address {address}: one cluster must have one alias, else records loop"
                     self.problem(("clusters", alias, "bootstrap_servers"), message)
-
-    def _check_pairs(self, flows: list[Flow]) -> None:
-        """Flows of one pair share internal topics, so they must agree on what names them, and run side by side."""
-        first: dict[str, Flow] = {}
-        for flow in flows:
-            other = first.setdefault(flow.pair, flow)
-            for key in ("replication_policy", "separator", "offset_syncs"):
-                if getattr(flow.settings, key) != getattr(other.settings, key):
-                    message = f"flows '{flow.name}' and '{other.name}' share the pair {flow.pair} and must have the same {key}"
-                    self.problem(("flows", flow.name, key), message)
-            if flow.connect != other.connect:
-                message = f"flows '{flow.name}' and '{other.name}' share the pair {flow.pair} and must run on the same Connect cluster"
-                self.problem(("flows", flow.name, "run_on"), message)

@@ -18,7 +18,20 @@ _PLACEHOLDER = re.compile(r"\$\{[^}]+\}")
 _JAAS_MODULE = re.compile(r"\s*[\w.$]+\s+(?:required|requisite|sufficient|optional)\b", re.IGNORECASE)
 _JAAS_OPTION = re.compile(r"([\w.-]+)(\s*=\s*)(\"(?:[^\"\\]|\\.)*\"|'[^']*'|[^\s;]+)")
 _JAAS_OPEN = frozenset(
-    ["username", "clientId", "principal", "serviceName", "useKeyTab", "keyTab", "useTicketCache", "storeKey", "doNotPrompt", "tokenauth", "scope", "debug"]
+    [
+        "username",
+        "clientId",
+        "principal",
+        "serviceName",
+        "useKeyTab",
+        "keyTab",
+        "useTicketCache",
+        "storeKey",
+        "doNotPrompt",
+        "tokenauth",
+        "scope",
+        "debug",
+    ]
 )
 
 

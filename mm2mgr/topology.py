@@ -5,16 +5,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
-from functools import cached_property
+from functools import cached_property, reduce
+from itertools import combinations
 
 from mm2mgr import defaults
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.origins import Origin, Text
 from mm2mgr.spec.models import Cluster, Connect, FlowSettings, Link
-from mm2mgr.spec.patterns import matcher
+from mm2mgr.spec.patterns import is_name, java_pattern, matcher
 from mm2mgr.spec.places import Key, PathKey
 
 
@@ -68,6 +69,15 @@ class Flow:
         """`name:source->target`, unique in the estate."""
         return f"{self.name}:{self.pair}"
 
+    @property
+    def policy(self) -> str:
+        """The Java class of its replication policy."""
+        return defaults.POLICIES.get(self.settings.replication_policy, self.settings.replication_policy)
+
+    def setting(self, path: Sequence[str]) -> object:
+        """Return the setting at `path`."""
+        return reduce(getattr, path, self.settings)
+
     def origin(self, *path: Key) -> Origin:
         """Return who said the setting at `path`, or that it is mm2mgr's default."""
         return self.written.get(path, Origin("default", "mm2mgr"))
@@ -98,7 +108,7 @@ class Flow:
         Follows MirrorSourceConnector.shouldReplicateTopic.
         """
         wanted = matcher(self.settings.topics.include, [*defaults.TOPICS_EXCLUDE, *self.settings.topics.exclude])
-        cycle = self.settings.replication_policy == "default"
+        cycle = self.policy == defaults.POLICIES["default"]
         separator, target = self.settings.separator, self.target.alias
 
         # Internal names follow the separator (KIP-690, KIP-1074); the default exclude list knows only dots.
@@ -115,7 +125,7 @@ class Flow:
 
     def remote_topic(self, topic: str) -> str:
         """Return the name of a source topic on the target."""
-        identity = self.settings.replication_policy == "identity"
+        identity = self.policy == defaults.POLICIES["identity"]
         if identity and topic != "heartbeats":
             return topic
         return f"{self.source.alias}{'.' if identity else self.settings.separator}{topic}"
@@ -165,3 +175,95 @@ def _fetch_limits(link: Link, tasks: int) -> dict[str, Text]:
             why = f"link of {link.rtt * 1000:.0f} ms: {rate / 1e6:.2f} MB/s a connection, so a fetch ends within {defaults.FETCH_SECONDS:.0f} s"
             result[key] = Text(str(max(limit, 65536)), Origin("default", f"mm2mgr: {why}"))
     return result
+
+
+# --- what flows must agree on -----------------------------------------------------------------------------------------
+
+Clash = tuple[PathKey, str]
+
+# Flows of a pair share its internal topics, one checkpoint and one heartbeat connector. What lands on those (see render)
+# comes from one of the flows, so another flow's setting would be lost in silence.
+SHARED_BY_PAIR = (("replication_policy",), ("separator",), ("offset_syncs",))
+SHARED_BY_CHECKPOINTS = (
+    ("checkpoint_connector",),
+    ("target_consumer",),
+    ("source_admin",),
+    ("target_admin",),
+    ("refresh_interval",),
+    ("checkpoints", "group_offsets"),
+    ("checkpoints", "interval"),
+)
+SHARED_BY_HEARTBEATS = (("heartbeat_connector",), ("heartbeats", "interval"), ("source_admin",))
+
+
+def clashes(flows: Sequence[Flow]) -> Iterator[Clash]:
+    """Find what flows may not say beside each other; yields the place to complain at and the message."""
+    yield from _separators([flow for flow in flows if flow.policy == defaults.POLICIES["default"]])
+    yield from _endless([flow for flow in flows if flow.policy == defaults.POLICIES["identity"]])
+    pairs: dict[str, list[Flow]] = {}
+    for flow in flows:
+        pairs.setdefault(flow.pair, []).append(flow)
+    for pair, group in pairs.items():
+        checked = [flow for flow in group if flow.settings.checkpoints.enabled and flow.settings.offset_syncs.enabled]
+        beating = [flow for flow in group if flow.settings.heartbeats.enabled]
+        yield from _unequal(group, f"the pair {pair}", SHARED_BY_PAIR)
+        yield from _unequal(checked, f"the checkpoint connector of {pair}", SHARED_BY_CHECKPOINTS)
+        yield from _unequal(beating, f"the heartbeat connector of {pair}", SHARED_BY_HEARTBEATS)
+        yield from _apart(group)
+        yield from _twice(group)
+
+
+def _unequal(group: Sequence[Flow], shared: str, paths: Iterable[tuple[str, ...]]) -> Iterator[Clash]:
+    for path in paths:
+        for flow in group[1:]:
+            if flow.setting(path) != group[0].setting(path):
+                names = (
+                    f"flows '{flow.name}' and '{group[0].name}' share {shared} and must have the same {'.'.join(path)}"
+                )
+                yield ("flows", flow.name, *path), f"{names}: write it in both flows or under defaults:"
+
+
+def _apart(group: Sequence[Flow]) -> Iterator[Clash]:
+    for flow in group[1:]:
+        if flow.connect != group[0].connect:
+            message = f"flows '{flow.name}' and '{group[0].name}' share the pair {flow.pair} and must run on the same Connect cluster"
+            yield ("flows", flow.name, "run_on"), message
+
+
+def _twice(group: Sequence[Flow]) -> Iterator[Clash]:
+    for first, flow in combinations(group, 2):
+        taken = set(map(java_pattern, first.settings.topics.include))
+        for pattern in flow.settings.topics.include:
+            if java_pattern(pattern) in taken:
+                message = (
+                    f"flows '{flow.name}' and '{first.name}' share the pair {flow.pair} and both include '{pattern}'"
+                )
+                yield (
+                    ("flows", flow.name, "topics", "include"),
+                    f"{message}: its records would be mirrored twice; take it out of one",
+                )
+
+
+def _separators(flows: Sequence[Flow]) -> Iterator[Clash]:
+    """A hop made with another separator is not seen as one, so DefaultReplicationPolicy finds no cycle through it."""
+    for flow in flows[1:]:
+        if flow.settings.separator != flows[0].settings.separator:
+            message = f"flow '{flow.name}' has the separator '{flow.settings.separator}' and flow '{flows[0].name}' has '{flows[0].settings.separator}'"
+            yield (
+                ("flows", flow.name, "separator"),
+                f"{message}: cycles are found with one separator per estate only; write it under defaults:",
+            )
+
+
+def _endless(flows: Sequence[Flow]) -> Iterator[Clash]:
+    """IdentityReplicationPolicy cannot tell where a record came from: the same topic in both directions has no end."""
+    for first, flow in combinations(flows, 2):
+        if (first.source, first.target) != (flow.target, flow.source):
+            continue
+        there, back = first.settings.topics.include, flow.settings.topics.include
+        if not all(map(is_name, [*there, *back])) or not set(there).isdisjoint(back):
+            message = f"flows '{first.name}' ({first.pair}) and '{flow.name}' ({flow.pair}) keep topic names both ways, so records would go round without end"
+            yield (
+                ("flows", flow.name, "replication_policy"),
+                f"{message}: write replication_policy: default, or include plain topic names, other ones each way",
+            )

@@ -163,7 +163,9 @@ def _why_needed(load: _Load, rules: Rules, needed: int) -> list[str]:
     if load.by_topic:
         origin += f", {load.by_topic} {_take(load.by_topic)} the mean of their topic"
     if load.by_default:
-        origin += f", {load.by_default} {_take(load.by_default)} the default of {rate_text(rules.default_bytes_per_second)}"
+        origin += (
+            f", {load.by_default} {_take(load.by_default)} the default of {rate_text(rules.default_bytes_per_second)}"
+        )
     total = f"{rate_text(load.total)} over {partitions}, divided by {usable} {share}"
     return [f"{total}, needs {number_of(needed, 'task')}.", f"{origin}."]
 

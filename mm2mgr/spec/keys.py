@@ -6,7 +6,7 @@ Source: MirrorClientConfig.CLIENT_CONFIG_DEF of Kafka (the only names that `sour
 from __future__ import annotations
 
 SECURITY_KEYS = frozenset(
-    ["security.protocol", "security.providers"]
+    ["security.protocol"]
     + [
         f"ssl.{name}"
         for name in [
@@ -52,6 +52,19 @@ SECURITY_KEYS = frozenset(
             "login.retry.backoff.max.ms",
             "login.retry.backoff.ms",
             "mechanism",
+            "oauthbearer.assertion.algorithm",
+            "oauthbearer.assertion.claim.aud",
+            "oauthbearer.assertion.claim.exp.seconds",
+            "oauthbearer.assertion.claim.iss",
+            "oauthbearer.assertion.claim.jti.include",
+            "oauthbearer.assertion.claim.nbf.seconds",
+            "oauthbearer.assertion.claim.sub",
+            "oauthbearer.assertion.file",
+            "oauthbearer.assertion.private.key.file",
+            "oauthbearer.assertion.private.key.passphrase",
+            "oauthbearer.assertion.template.file",
+            "oauthbearer.client.credentials.client.id",
+            "oauthbearer.client.credentials.client.secret",
             "oauthbearer.clock.skew.seconds",
             "oauthbearer.expected.audience",
             "oauthbearer.expected.issuer",
@@ -60,6 +73,9 @@ SECURITY_KEYS = frozenset(
             "oauthbearer.jwks.endpoint.retry.backoff.max.ms",
             "oauthbearer.jwks.endpoint.retry.backoff.ms",
             "oauthbearer.jwks.endpoint.url",
+            "oauthbearer.jwt.retriever.class",
+            "oauthbearer.jwt.validator.class",
+            "oauthbearer.scope",
             "oauthbearer.scope.claim.name",
             "oauthbearer.sub.claim.name",
             "oauthbearer.token.endpoint.url",
@@ -122,5 +138,9 @@ OWNED_CONNECTOR_KEYS = {
     "key.converter": "MirrorMaker's records are bytes and any other converter alters them",
     "value.converter": "MirrorMaker's records are bytes and any other converter alters them",
     "header.converter": "MirrorMaker's records are bytes and any other converter alters them",
+    "enabled": "pause the connector in Connect, or take the flow out of the tree",
+    "replication.policy.internal.topic.separator.enabled": "not supported: internal topics follow separator:",
+    "refresh.topics.enabled": "new topics are always looked for; write refresh_interval: to do it less often",
+    "refresh.groups.enabled": "new groups are always looked for; write refresh_interval: to do it less often",
     "errors.tolerance": "a record that is skipped is a record that is lost",
 }

@@ -5,7 +5,7 @@ In: files and folders. Out: `Spec`, the validated tree plus the place of every v
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
@@ -14,22 +14,22 @@ from typing import Annotated, Any, Union, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 
-from mm2mgr.errors import Mm2mgrError, Problem, SpecError
+from mm2mgr.errors import Problem, SpecError
 from mm2mgr.secrets import is_secret
+from mm2mgr.spec.files import OVERRIDES, tree_files
 from mm2mgr.spec.models import FlowSettings, Tree
 from mm2mgr.spec.places import Document, Key, PathKey, Place, read_yaml
-
-OVERRIDES = "overrides"
 
 
 @dataclass(frozen=True)
 class Spec:
-    """A validated tree. `raw` holds just what was written (nested dicts), `places` where."""
+    """A validated tree. `raw` holds just what was written (nested dicts), `places` where, `overrides` which files are."""
 
     tree: Tree
     raw: dict[str, Any]
     places: dict[PathKey, Place]
     files: tuple[str, ...]
+    overrides: frozenset[str] = frozenset()
 
     def place(self, *path: Key) -> Place:
         """Return where `path` was written, or its nearest parent that was."""
@@ -38,17 +38,17 @@ class Spec:
 
 def load(sources: Sequence[Path]) -> Spec:
     """Load all YAML files in `sources` (files, or folders read recursively). Raises SpecError with every problem found."""
-    problems: list[Problem] = []
+    files, problems = tree_files(sources)
+    overrides = frozenset(str(file.path) for file in files if file.override)
     documents: list[Document] = []
-    files = list(_files(sources))
     for file in files:
         try:
-            documents += read_yaml(file)
+            documents += read_yaml(file.path)
         except SpecError as error:
             problems += error.problems
     merged = _Merged()
     for document in documents:
-        merged.add(document)
+        merged.add(document, sizing_only=document.file in overrides)
     problems += merged.problems
     if problems:
         raise SpecError(problems)
@@ -61,7 +61,7 @@ def load(sources: Sequence[Path]) -> Spec:
         tree = Tree.model_validate(merged.values)
     except ValidationError as error:
         raise SpecError(_problems(error, merged)) from error
-    return Spec(tree, merged.values, merged.places, tuple(str(file) for file in files))
+    return Spec(tree, merged.values, merged.places, tuple(str(file.path) for file in files), overrides)
 
 
 def settled(merged: dict[str, Any]) -> tuple[FlowSettings | None, list[tuple[PathKey, str]]]:
@@ -72,18 +72,6 @@ def settled(merged: dict[str, Any]) -> tuple[FlowSettings | None, list[tuple[Pat
         return None, [(item["loc"], item["msg"].removeprefix("Value error, ")) for item in error.errors()]
 
 
-def _files(sources: Sequence[Path]) -> Iterable[Path]:
-    for source in sources:
-        if source.is_dir():
-            yield from sorted(path for path in source.rglob("*") if path.suffix in {".yaml", ".yml"} and path.is_file())
-        elif source.exists():
-            yield source
-        else:
-            raise Mm2mgrError(
-                f"{source}: no such file or folder", hint="name the tree with --clusters, or run mm2mgr init"
-            )
-
-
 class _Merged:
     """The top level of all files as one mapping: maps join (a key twice is a problem), lists follow one another."""
 
@@ -92,8 +80,7 @@ class _Merged:
         self.places: dict[PathKey, Place] = {}
         self.problems: list[Problem] = []
 
-    def add(self, document: Document) -> None:
-        sizing_only = OVERRIDES in Path(document.file).parent.parts
+    def add(self, document: Document, *, sizing_only: bool) -> None:
         lengths = {key: len(value) for key, value in self.values.items() if isinstance(value, list)}
         for key, value in document.values.items():
             before = self.values.get(key)
@@ -151,7 +138,7 @@ def _problems(error: ValidationError, merged: _Merged) -> list[Problem]:
         known = found.get(path)
         if known is None or len(item["loc"]) > known[0]:
             found[path] = (len(item["loc"]), Problem(place, _sentence(item, path)))
-        elif len(item["loc"]) == known[0]:
+        elif len(item["loc"]) == known[0] and item["input"] is not None:
             found[path] = (known[0], Problem(place, f"{known[1].message}, or: {item['msg']}"))
     return [problem for _, problem in found.values()]
 
@@ -185,6 +172,8 @@ def _sentence(item: Any, path: PathKey) -> str:
         )
     if item["type"] == "missing":
         return f"'{name}' is missing"
+    if item["input"] is None:
+        return f"'{name}': null is no value here; leave it out instead"
     message = str(item["msg"]).removeprefix("Value error, ")
     if message.startswith("a ") and item["type"] == "value_error":
         message = f"should be {message}"

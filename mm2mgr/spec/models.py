@@ -20,6 +20,7 @@ from mm2mgr.spec.values import (
     Security,
     Selector,
     Share,
+    TaskCount,
     Urls,
     flag,
 )
@@ -47,7 +48,7 @@ class ClusterDefaults(Model):
     labels: dict[str, str] = {}
     """Free words that flows select clusters by, such as `{workload: logging, tier: local, dc: dc1}`."""
     security: Security = {}
-    """Plain Kafka client keys: `protocol`, `sasl.*`, `ssl.*`. Secrets as `${file:…}` placeholders of the workers' config providers."""
+    """Plain Kafka client keys: `protocol`, `sasl.*`, `ssl.*`; null drops a key that the defaults gave. Secrets as `${file:…}` placeholders of the workers' config providers."""
     replication_factor: Annotated[int, Field(ge=-1, le=32)] = 3
     """Copies of each topic that MirrorMaker creates here; -1 asks the brokers for their default. Kafka's own mix of 2 and 3 surprises people."""
     access: Access | None = None
@@ -141,13 +142,13 @@ class Topics(Model):
 class Tasks(Model):
     """How many tasks the source connector may have."""
 
-    max: Literal["auto"] | Annotated[int, Field(ge=1)] = "auto"
+    max: Literal["auto"] | TaskCount = "auto"
     """A number is taken as it is; `auto` takes the number that `mm2mgr size` computed from measured throughput, else `min`."""
-    min: Annotated[int, Field(ge=1)] = 1
-    """Never fewer than this with `auto`."""
-    limit: Annotated[int, Field(ge=1)] = 64
+    min: TaskCount = 1
+    """With `auto`, used until the flow is sized; `mm2mgr size` goes below it only where the flow has fewer partitions."""
+    limit: TaskCount = 64
     """Never more than this with `auto`."""
-    capacity: ByteRate = 10e6
+    capacity: Annotated[ByteRate, Field(gt=0)] = 10e6
     """What one task can carry. 10 MB/s is the published value for load-balanced Brooklin; measure yours."""
     threshold: Share = 0.7
     """Share of the capacity to plan with, so that a task survives a peak."""
@@ -164,8 +165,8 @@ class Tasks(Model):
 class Groups(Model):
     """Consumer groups whose offsets are translated."""
 
-    include: Patterns = [".*"]
-    """Consumer groups by name or Java regular expression."""
+    include: Annotated[Patterns, Field(min_length=1)] = [".*"]
+    """Consumer groups by name or Java regular expression; for no groups write `checkpoints: false`."""
     exclude: Patterns = []
     """Added to `console-consumer-.*`, `connect-.*`, `__.*`."""
 
@@ -221,8 +222,8 @@ class FlowSettings(Model):
     """Connect cluster that runs the flow, or one per target alias. Not given: the one whose `kafka` is the target."""
     replication_policy: str = "default"
     """`default` (topics become `alias.topic`), `identity` (names stay; no loop detection), or a Java class name."""
-    separator: Annotated[str, Field(min_length=1)] = "."
-    """Between alias and topic name. Use one per estate."""
+    separator: Annotated[str, Field(min_length=1, pattern=r"^[A-Za-z0-9._-]+$")] = "."
+    """Between alias and topic name, in signs that topic names may have. One per estate."""
     tasks: Tasks = Tasks()
     """Tasks of the source connector: a number, or bounds for the computed one."""
     checkpoints: Annotated[Checkpoints, BeforeValidator(flag, json_schema_input_type=Checkpoints | bool)] = (
@@ -286,11 +287,11 @@ class Defaults(Model):
 class Sized(Model):
     """One recommendation of `mm2mgr size`: ranks below hand-written values."""
 
-    tasks_max: Annotated[int, Field(ge=1)]
-    """Used where `tasks: {max: auto}`, within min and limit."""
+    tasks_max: TaskCount
+    """Used where `tasks: {max: auto}`, up to `limit`; `min` and the number of partitions are in it already."""
     reason: str = ""
     """Why, in words."""
-    bytes_per_second: float | None = None
+    bytes_per_second: Annotated[float, Field(allow_inf_nan=False)] | None = None
     """Load of the flow that the number was computed from."""
     measured: str | None = None
     """Time window of the samples."""

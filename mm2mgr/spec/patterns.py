@@ -6,6 +6,7 @@ In: what people wrote. Out: checked patterns, their Java form, and a matcher. So
 from __future__ import annotations
 
 import re
+import warnings
 from collections.abc import Callable, Sequence
 
 _LITERAL = re.compile(r"[A-Za-z0-9._-]+")
@@ -15,12 +16,15 @@ _PYTHON_ONLY = re.compile(r"\(\?[P(]")
 _STRAY_BRACE = re.compile(
     r"(?<!\\)(?<!\\[pPx])\{(?!\d+\})"
 )  # Python takes it literally, Java fails when the connector starts
+# Java intersects and joins sets inside [...]; Python takes the signs literally.
+_SET = re.compile(r"(?<!\\)(?:\\\\)*\[\^?\]?(?:\\.|[^\]\\])*?(?:&&|\[)")
+_CLASS = re.compile(r"\\.|\[(?:\\.|[^\]\\])*\]")
 _POSIX = {
-    r"\p{Alnum}": "[A-Za-z0-9]",
-    r"\p{Alpha}": "[A-Za-z]",
-    r"\p{Lower}": "[a-z]",
-    r"\p{Upper}": "[A-Z]",
-    r"\p{Digit}": "[0-9]",
+    r"\p{Alnum}": "A-Za-z0-9",
+    r"\p{Alpha}": "A-Za-z",
+    r"\p{Lower}": "a-z",
+    r"\p{Upper}": "A-Z",
+    r"\p{Digit}": "0-9",
 }
 
 
@@ -36,16 +40,27 @@ def check_pattern(text: str) -> str:
         raise ValueError("not a Java regular expression: (?P and (?( are Python's")
     if _STRAY_BRACE.search(_python(text)):
         raise ValueError(r"not a Java regular expression: write a { that is no repetition count as \{")
+    if _SET.search(_QUOTED.sub("", text)):
+        raise ValueError("sets inside [...] (&&, a second [) are not supported: write alternatives such as (?:[a-c]|x)")
     try:
-        re.compile(_python(text))
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", FutureWarning)
+            re.compile(_python(text))
     except re.error as error:
         raise ValueError(f"not a regular expression: {error}") from error
+    except FutureWarning as error:
+        raise ValueError("unclear inside [...]: put a backslash before each sign that is meant literally") from error
     return text
+
+
+def is_name(text: str) -> bool:
+    """Return whether `text` is a plain name, which stands for itself only."""
+    return _LITERAL.fullmatch(text) is not None
 
 
 def java_pattern(text: str) -> str:
     """Escape the dots of a plain name (`a.b` would also match `axb`); leave regular expressions as they are."""
-    return text.replace(".", r"\.") if _LITERAL.fullmatch(text) else text
+    return text.replace(".", r"\.") if is_name(text) else text
 
 
 def java_list(patterns: Sequence[str]) -> str:
@@ -66,6 +81,11 @@ def _any_of(patterns: Sequence[str]) -> re.Pattern[str]:
 def _python(text: str) -> str:
     """Translate the Java forms that Python lacks: \\Q…\\E quoting and the POSIX classes."""
     text = _QUOTED.sub(lambda found: re.escape(found[1]), text)
-    for java, python in _POSIX.items():
-        text = text.replace(java, python)
+    text = _CLASS.sub(lambda found: _ranges(found[0], "%s") if found[0].startswith("[") else found[0], text)
+    return _ranges(text, "[%s]")
+
+
+def _ranges(text: str, form: str) -> str:
+    for java, ranges in _POSIX.items():
+        text = text.replace(java, form % ranges)
     return text

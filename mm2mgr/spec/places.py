@@ -6,6 +6,7 @@ Knows nothing of what the keys mean.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,8 @@ _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _MAX_BYTES = 20_000_000
 _MAX_VALUES = 2_000_000  # what anchors may expand to: a few lines of nested anchors can name billions
 _PLAIN_TAGS = {"tag:yaml.org,2002:map", "tag:yaml.org,2002:seq"}
+_NUMBER_TAGS = {"tag:yaml.org,2002:int", "tag:yaml.org,2002:float"}
+_OLD_NUMBER = re.compile(r"[-+]?0[0-7_]+|[^:]*:.*")  # YAML 1.1: 010 is eight and 1:30 is ninety, which nobody means
 
 
 @dataclass(frozen=True, order=True)
@@ -133,6 +136,10 @@ class _Reader:
                 seen.add(key.value)
 
     def scalar(self, node: yaml.Node) -> Any:
+        if node.tag in _NUMBER_TAGS and _OLD_NUMBER.fullmatch(node.value):
+            message = f"{node.value} means another number to YAML: write it in quotes or as a plain decimal number"
+            self.problems.append(Problem(self.place(node), message))
+            return None
         try:
             return self.constructor.construct_object(node)
         except yaml.constructor.ConstructorError:

@@ -5,11 +5,13 @@ Decimal units (kB, MB, GB = 10^3, 10^6, 10^9) and binary ones (KiB, MiB, GiB) me
 
 from __future__ import annotations
 
+import math
 import re
 
 _SECONDS = {"ms": 1e-3, "s": 1.0, "sec": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
 _BYTES = {"b": 1.0, "kb": 1e3, "mb": 1e6, "gb": 1e9, "tb": 1e12, "kib": 2.0**10, "mib": 2.0**20, "gib": 2.0**30}
 _BITS = {"bit": 1.0, "kbit": 1e3, "mbit": 1e6, "gbit": 1e9, "tbit": 1e12}
+_TEN_YEARS_SECONDS = 10 * 366 * 86400.0
 _NUMBER = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([A-Za-z%]*)\s*(/\s*s|ps)?\s*")
 
 
@@ -18,17 +20,20 @@ def duration_seconds(value: object) -> float:
     number, unit, per_second = _split(value)
     if unit not in _SECONDS or per_second:
         raise ValueError("a duration such as 80ms, 30s, 10min or 2h")
-    return number * _SECONDS[unit]
+    seconds = number * _SECONDS[unit]
+    if seconds > _TEN_YEARS_SECONDS:
+        raise ValueError("a duration of at most ten years")
+    return seconds
 
 
 def bytes_per_second(value: object) -> float:
     """Parse `10 MB/s`, `1Gbit/s`; returns bytes per second."""
     number, unit, per_second = _split(value)
-    if per_second and unit in _BYTES:
-        return number * _BYTES[unit]
-    if per_second and unit in _BITS:
-        return number * _BITS[unit] / 8
-    raise ValueError("a rate such as 10 MB/s, 500 kB/s or 1Gbit/s")
+    size = _BYTES.get(unit) or _BITS.get(unit, math.inf) / 8
+    rate = number * size
+    if not per_second or not math.isfinite(rate):
+        raise ValueError("a rate such as 10 MB/s, 500 kB/s or 1Gbit/s")
+    return rate
 
 
 def share(value: object) -> float:

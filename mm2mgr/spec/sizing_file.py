@@ -13,7 +13,7 @@ from typing import Any
 import yaml
 
 from mm2mgr.errors import Mm2mgrError
-from mm2mgr.spec.loader import OVERRIDES
+from mm2mgr.spec.files import OVERRIDES
 from mm2mgr.spec.places import read_yaml
 
 FILE = "sizing.yaml"

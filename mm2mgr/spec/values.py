@@ -50,6 +50,20 @@ def _security_key(key: str) -> str:
     return key
 
 
+def _security_as_written(values: object) -> object:
+    """Check keys before two spellings become one; null drops a key that defaults gave, which is done when layers are laid."""
+    if not isinstance(values, dict):
+        return values
+    if {"protocol", "security.protocol"} <= values.keys():
+        raise ValueError("'protocol' and 'security.protocol' are one key: write one of them")
+    for key in [key for key, value in values.items() if value is None]:
+        try:
+            _security_key(key)
+        except ValueError as error:
+            raise ValueError(f"{key!r} is {error}") from error
+    return {key: value for key, value in values.items() if value is not None}
+
+
 def _security(values: dict[str, str]) -> dict[str, str]:
     protocol = values.get("security.protocol", "PLAINTEXT")
     if protocol not in keys.PROTOCOLS:
@@ -102,7 +116,12 @@ Urls = Annotated[
     BeforeValidator(_one_or_many, json_schema_input_type=str | list[str]),
     Field(min_length=1),
 ]
-Security = Annotated[dict[Annotated[str, AfterValidator(_security_key)], ConfigValue], AfterValidator(_security)]
+_SecurityValue = Annotated[ConfigValue, WithJsonSchema({"type": ["string", "number", "boolean", "null"]})]
+Security = Annotated[
+    dict[Annotated[str, AfterValidator(_security_key)], _SecurityValue],
+    BeforeValidator(_security_as_written, json_schema_input_type=dict[str, _SecurityValue]),
+    AfterValidator(_security),
+]
 ClientSettings = dict[Annotated[str, AfterValidator(_client_key)], ConfigValue | None]
 ConnectorSettings = dict[Annotated[str, AfterValidator(_connector_key)], ConfigValue | None]
 Patterns = Annotated[
@@ -123,4 +142,5 @@ ByteRate = Annotated[
 Share = Annotated[
     float, BeforeValidator(share), WithJsonSchema({"type": ["string", "number"], "examples": ["70%", 0.7]})
 ]
+TaskCount = Annotated[int, Field(ge=1, le=2**31 - 1)]  # Connect reads tasks.max as a Java int
 PairName = Annotated[str, Field(pattern=r"^\S+->\S+$")]

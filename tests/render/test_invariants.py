@@ -78,8 +78,7 @@ def check_pair(connectors: list[Connector], topology: Topology) -> None:
 
 def test_what_a_template_writes_cannot_be_written_in_the_declaration_either() -> None:
     ours = {key for one in render(expand(load([ESTATE]))) for key in one.config if not PREFIXED.match(key)}
-    switches = {"refresh.topics.enabled", "refresh.groups.enabled"}  # render refuses these as written twice
-    assert {key for key in ours if not key.startswith("mm2mgr.")} <= OWNED_CONNECTOR_KEYS.keys() | switches
+    assert {key for key in ours if not key.startswith("mm2mgr.")} <= OWNED_CONNECTOR_KEYS.keys()
 
 
 def test_the_example_estate() -> None:

@@ -60,7 +60,8 @@ def test_a_users_shared_part_reaches_all_three(topology: Topology, own: Path) ->
     ["a.b = {{ 5 }}", "a.b = {{ 2 + 3 }}", "a.b = {% if true %}{{ '5' }}{% endif %}", "  a.b=5  ", "a.b = {{ '5' }}\r"],
 )
 def test_constants_in_a_template_are_the_same_in_every_connector(tmp_path: Path, own: Path, line: str) -> None:
-    topology = expanded(tmp_path / "two", x=BASE + FLOW + FLOW.replace("flows:\n", "").replace("f:", "g:", 1))
+    second = FLOW.replace("flows:\n", "").replace("f:", "g:", 1).replace("[t]", "[u]")
+    topology = expanded(tmp_path / "two", x=BASE + FLOW + second)
     (own / "source.properties.j2").write_text(f"{line}\n{COMMON}", encoding="utf-8")
     sources = [one for one in render(topology, own) if one.type == "source"]
     assert [(one.config["a.b"], one.config["name"]) for one in sources] == [
@@ -116,11 +117,13 @@ def test_names_and_ownership_are_not_for_templates_to_change(topology: Topology,
         render(topology, own)
 
 
-def test_a_key_given_twice_says_who_gave_it_first(tmp_path: Path) -> None:
-    topology = expanded(tmp_path, x=BASE + FLOW + "    source_connector: {refresh.topics.enabled: false}\n")
-    with pytest.raises(TemplateError, match=r"the key 'refresh\.topics\.enabled' is written twice") as caught:
-        render(topology)
-    assert "template source.properties.j2:5" in (caught.value.hint or "")
+def test_a_key_given_twice_says_who_gave_it_first(tmp_path: Path, own: Path) -> None:
+    topology = expanded(tmp_path, x=BASE + FLOW + "    source_connector: {offset.lag.max: 5}\n")
+    twice = f'{COMMON}\noffset.lag.max = 7\n{{{{ settings("", connector) }}}}\n'
+    (own / "source.properties.j2").write_text(twice, encoding="utf-8")
+    with pytest.raises(TemplateError, match=r"the key 'offset\.lag\.max' is written twice") as caught:
+        render(topology, own)
+    assert "template source.properties.j2:" in (caught.value.hint or "")
 
 
 def test_a_folder_of_templates_that_is_not_there(topology: Topology, tmp_path: Path) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -52,7 +54,7 @@ def test_defaults_join_deeply_but_say_no_leaf_twice(tmp_path: Path) -> None:
 
 
 def test_lists_of_several_files_follow_one_another_and_keep_their_places(tmp_path: Path) -> None:
-    one = "links:\n  - {between: [a, b], rtt: 1ms}\n"
+    one = "clusters: {c: {bootstrap_servers: [c1:9092]}}\nlinks:\n  - {between: [a, c], rtt: 1ms}\n"
     two = "links:\n  - {between: [a, b], rtt: 2ms}\n  - {between: [a, nowhere], rtt: 3ms}\n"
     assert complaint(tmp_path, w=one, x=BASE + FLOW, y=two).startswith("y.yaml:3:19: unknown cluster alias 'nowhere'")
     spec = loaded(tmp_path)
@@ -149,7 +151,83 @@ def test_an_empty_tree_says_so(tmp_path: Path, text: str | None) -> None:
     assert caught.value.hint == "mm2mgr init writes a starter"
 
 
+def test_a_folder_that_may_not_be_looked_at_says_so(tmp_path: Path) -> None:
+    (tmp_path / "round").symlink_to("round")
+    with pytest.raises(Mm2mgrError, match="cannot be read: Too many levels of symbolic links"):
+        load([tmp_path / "round"])
+
+
 def test_a_missing_folder_says_so(tmp_path: Path) -> None:
     with pytest.raises(Mm2mgrError, match="no such file or folder") as caught:
         load([tmp_path / "absent"])
     assert caught.value.hint
+
+
+# --- files that are easily left out: what is left out would be deleted by apply --prune -------------------------------
+
+
+def test_a_suffix_in_capitals_counts(tmp_path: Path) -> None:
+    write(tmp_path, x=BASE + FLOW)
+    (tmp_path / "Y.YAML").write_text(FLOW.replace("f:", "g:", 1).replace("[t]", "[u]"), encoding="utf-8")
+    (tmp_path / "z.Yml").write_text(FLOW.replace("f:", "h:", 1).replace("[t]", "[v]"), encoding="utf-8")
+    assert {flow.name for flow in expanded(tmp_path).flows} == {"f", "g", "h"}
+
+
+@pytest.mark.parametrize("name", ["y.yaml", "flows"])  # a link without a suffix may have led to a folder
+def test_a_link_that_leads_nowhere_is_a_problem(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).symlink_to(tmp_path / "gone")
+    assert complaint(tmp_path, x=BASE + FLOW) == f"{name}:1:1: cannot be read: No such file or directory"
+
+
+def test_a_link_to_a_folder_is_followed(tmp_path: Path) -> None:
+    write(tmp_path / "elsewhere", y=FLOW)
+    folder = write(tmp_path / "tree", x=BASE)
+    (folder / "flows").symlink_to(tmp_path / "elsewhere")
+    (folder / "flows" / "round").symlink_to(folder)  # and back up again
+    spec = loaded(folder)
+    assert set(spec.tree.flows) == {"f"}
+    assert [Path(file).relative_to(folder) for file in spec.files] == [Path("flows/y.yaml"), Path("x.yaml")]
+
+
+def test_a_configmap_as_kubernetes_mounts_it_declares_everything_once(tmp_path: Path) -> None:
+    write(tmp_path / "..2026_01_01", x=BASE, y=FLOW)
+    (tmp_path / "..data").symlink_to("..2026_01_01")
+    for name in ("x.yaml", "y.yaml"):
+        (tmp_path / name).symlink_to(f"..data/{name}")
+    write(tmp_path, **{".draft": "owner: other\n"})
+    assert [Path(file).name for file in loaded(tmp_path).files] == ["x.yaml", "y.yaml"]
+
+
+def test_a_folder_or_a_pipe_with_the_name_of_a_file(tmp_path: Path) -> None:
+    (tmp_path / "y.yaml").mkdir()  # what docker makes of a bind mount whose file is missing
+    os.mkfifo(tmp_path / "z.yml")
+    assert sorted(complaints(tmp_path, x=BASE + FLOW)) == [
+        "y.yaml:1:1: cannot be read: it is a folder",
+        "z.yml:1:1: cannot be read: it is not a regular file",
+    ]
+
+
+def test_a_folder_that_may_not_be_listed_is_a_problem(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    closed, scandir = tmp_path / "flows", os.scandir
+    closed.mkdir()
+
+    def refusing(path: str) -> Iterator[os.DirEntry[str]]:  # root may list any folder, whatever its mode
+        if str(path) == str(closed):
+            raise PermissionError(13, "Permission denied", str(path))
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", refusing)
+    assert complaint(tmp_path, x=BASE + FLOW) == "flows:1:1: cannot be read: Permission denied"
+
+
+def test_a_tree_below_a_folder_named_overrides_is_a_tree(tmp_path: Path) -> None:
+    sized = 'sizing:\n  "f:a->b": {tasks_max: 6}\n'
+    folder = tmp_path / "overrides" / "clusters"
+    (flow,) = expanded(folder, x=BASE + FLOW + "    tasks: {limit: 4}\n", overrides__s=sized).flows
+    assert flow.tasks.maximum.origin.kind == "override"
+    assert flow.origin("tasks", "limit").kind == "spec"
+
+
+def test_single_files_may_be_named_with_their_overrides(tmp_path: Path) -> None:
+    folder = write(tmp_path, x=BASE + FLOW, overrides__s='sizing:\n  "f:a->b": {tasks_max: 6}\n')
+    assert load([folder / "x.yaml", folder / "overrides" / "s.yaml"]).tree.sizing["f:a->b"].tasks_max == 6

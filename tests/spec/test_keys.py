@@ -57,6 +57,10 @@ def test_misspelt_keys_inside_pairs_and_flows_are_found_together(tmp_path: Path)
         ("checkpoint_connector", "sync.group.offsets.enabled", "write checkpoints: {group_offsets: true|false}"),
         ("source_connector", "replication.factor", "write replication_factor: under clusters:"),
         ("source_connector", "value.converter", "any other converter alters them"),
+        ("source_connector", "enabled", "pause the connector in Connect"),
+        ("source_connector", "replication.policy.internal.topic.separator.enabled", "not supported"),
+        ("source_connector", "refresh.topics.enabled", "write refresh_interval:"),
+        ("checkpoint_connector", "refresh.groups.enabled", "write refresh_interval:"),
         ("heartbeat_connector", "mm2mgr.owner", "mark ownership"),
         ("source_connector", "two words", "a Kafka key has no blanks"),
         ("record_producer", "linger.ms=5", "a Kafka key has no blanks"),
@@ -86,6 +90,21 @@ def test_an_unknown_security_key_is_told_the_nearest_one(tmp_path: Path) -> None
 def test_an_unknown_protocol_lists_the_four(tmp_path: Path) -> None:
     text = BASE.replace("[a1:9092]}", "[a1:9092], security: {protocol: TLS}}")
     assert "protocol must be one of PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL" in complaint(tmp_path, x=text + FLOW)
+
+
+def test_both_spellings_of_the_protocol_in_one_block(tmp_path: Path) -> None:
+    text = BASE.replace("[a1:9092]}", "[a1:9092], security: {protocol: SSL, security.protocol: SASL_SSL}}")
+    found = complaint(tmp_path, x=text + FLOW)
+    assert (
+        found == "x.yaml:3:37: 'clusters.a.security': 'protocol' and 'security.protocol' are one key: write one of them"
+    )
+
+
+def test_a_misspelt_security_key_is_found_where_it_should_drop_one(tmp_path: Path) -> None:
+    text = BASE.replace("[a1:9092]}", "[a1:9092], security: {sasl.jaas.confg: null}}")
+    assert "'sasl.jaas.confg' is no security setting of a Kafka client; did you mean 'sasl.jaas.config'?" in complaint(
+        tmp_path, x=text + FLOW
+    )
 
 
 def test_what_is_missing_is_named_at_its_parent(tmp_path: Path) -> None:

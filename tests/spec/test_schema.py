@@ -90,10 +90,17 @@ def test_the_example_estate_is_accepted(file: Path) -> None:
         {"flows": {"f": {"sources": ["a"], "targets": ["b"], "refresh_interval": 600}}},
         {"defaults": {"flows": {"offset_syncs": {"location": "middle"}}}},
         {"clusters": {"a": {"bootstrap_servers": 5}}},
+        {"clusters": {"a": {"bootstrap_servers": "a:1", "security": {"protocol": ["SSL"]}}}},
+        {"defaults": {"flows": {"separator": "->"}}},
     ],
 )
 def test_and_what_the_loader_refuses_is_refused(wrong: dict[str, Any]) -> None:
     assert list(refusals(wrong, SCHEMA))
+
+
+def test_null_drops_a_security_key() -> None:
+    cluster = {"bootstrap_servers": "a:1", "security": {"protocol": "PLAINTEXT", "sasl.jaas.config": None}}
+    assert list(refusals({"clusters": {"a": cluster}}, SCHEMA)) == []
 
 
 @pytest.mark.parametrize("short", [True, False, {"enabled": False}])

@@ -29,7 +29,7 @@ def test_overrides_hold_nothing_but_sizing(tmp_path: Path) -> None:
         ("", SIZED, "6", "override overrides/s.yaml:2"),
         ("    tasks: {max: auto}\n", SIZED, "6", "override overrides/s.yaml:2"),
         ("    tasks: {limit: 4}\n", SIZED, "4", "override overrides/s.yaml:2"),
-        ("    tasks: {min: 8}\n", SIZED, "8", "override overrides/s.yaml:2"),
+        ("    tasks: {min: 8}\n", SIZED, "6", "override overrides/s.yaml:2"),
         ("    tasks: {max: 2}\n", SIZED, "2", "spec x.yaml:12"),
         ("    tasks: {max: 99, limit: 5}\n", "", "99", "spec x.yaml:12"),
     ],

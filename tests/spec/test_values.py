@@ -24,6 +24,8 @@ from tests.spec.trees import BASE, FLOW, complaint, expanded
             "Input should be 'auto' (got 0), or: Input should be greater than or equal to 1",
         ),
         ("tasks: {min: 9, limit: 3}", "x.yaml:12:5", "min (9) is above limit (3)"),
+        ("tasks: {max: 2147483648}", "x.yaml:12:13", "less than or equal to 2147483647"),
+        ("tasks: {limit: 2147483648}", "x.yaml:12:13", "less than or equal to 2147483647"),
         ("tasks: 4", "x.yaml:12:5", "'flows.f.tasks'"),
         ("checkpoints: {group_offsets: perhaps}", "x.yaml:12:19", "boolean"),
         ("offset_syncs: {location: middle}", "x.yaml:12:20", "'source' or 'target' (got 'middle')"),
@@ -32,6 +34,19 @@ from tests.spec.trees import BASE, FLOW, complaint, expanded
         ("tasks: {capacity: 10 Mb/s}", "x.yaml:12:13", "should be a rate such as 10 MB/s, 500 kB/s or 1Gbit/s"),
         ("tasks: {threshold: 70}", "x.yaml:12:13", "should be a share such as 70% or 0.7"),
         ("separator: ''", "x.yaml:12:5", "at least 1 character"),
+        ("separator: '->'", "x.yaml:12:5", "should match pattern"),
+        ('separator: "_\\n"', "x.yaml:12:5", "should match pattern"),
+        (f"refresh_interval: {'9' * 400}s", "x.yaml:12:5", "a duration of at most ten years"),
+        ("heartbeats: {interval: 3661d}", "x.yaml:12:18", "a duration of at most ten years"),
+        (f"tasks: {{capacity: {'9' * 400} MB/s}}", "x.yaml:12:13", "should be a rate such as"),
+        ("checkpoints: {groups: {include: []}}", "x.yaml:12:28", "at least 1 item"),
+        ("tasks: null", "x.yaml:12:5", "'flows.f.tasks': null is no value here; leave it out instead"),
+        ("refresh_interval:", "x.yaml:12:5", "null is no value here; leave it out instead"),
+        ("checkpoints:", "x.yaml:12:5", "null is no value here; leave it out instead"),
+        ("tasks: {max: null}", "x.yaml:12:13", "'flows.f.tasks.max': null is no value here; leave it out instead"),
+        ("tasks: {max: 010}", "x.yaml:12:18", "010 means another number to YAML: write it in quotes or as a plain"),
+        ("record_producer: {linger.ms: 1:30}", "x.yaml:12:34", "1:30 means another number to YAML"),
+        ("record_producer: {linger.ms: -1:30.5}", "x.yaml:12:34", "-1:30.5 means another number to YAML"),
         ("except: [a-b]", "x.yaml:12:14", "should match pattern"),
         ("record_producer: {linger.ms: [5]}", "x.yaml:12:23", "string"),
         ("record_producer: 5", "x.yaml:12:5", "dictionary"),
@@ -52,6 +67,10 @@ def test_a_wrong_value_says_where_and_what_is_wanted(tmp_path: Path, line: str, 
         ("x{a", "write a { that is no repetition count"),
         ("(?i)app", "write (?i:...)"),
         ("(?P<n>app)", "Python's"),
+        ("[a-z&&[^b]]", "write alternatives"),
+        ("[a[bc]]", "write alternatives"),
+        (r"\\[a[bc]]", "write alternatives"),
+        ("[a||b]", "put a backslash before each sign"),
         (" ", "an empty pattern matches nothing"),
     ],
 )
@@ -78,6 +97,8 @@ def test_a_string_of_names_is_a_list(tmp_path: Path) -> None:
         ("app.*", "appXorders", "xapp"),
         (r"\Qa.b\E.*", "a.bc", "aXbc"),
         (r"\p{Lower}+", "abc", "aBc"),
+        (r"[\p{Lower}_]+[\[&]", "a_b[", "aBc["),
+        (r"\Q[a[\E.*", "[a[b", "[a"),
         ("(?i:app).x", "APP.x", "app.X"),
         ("a{2}", "aa", "a"),
     ],
@@ -112,6 +133,14 @@ def test_durations(text: str, seconds: float) -> None:
 )
 def test_rates(text: str, rate: float) -> None:
     assert bytes_per_second(text) == rate
+
+
+@pytest.mark.parametrize(
+    ("number", "sent"), [("0", "0"), ("0.1", "0.1"), ("1000", "1000"), ("'010'", "010"), ("'1:30'", "1:30")]
+)
+def test_numbers_that_mean_what_they_look_like_pass(tmp_path: Path, number: str, sent: str) -> None:
+    text = f"{BASE}{FLOW}    record_producer: {{linger.ms: {number}}}\n"
+    assert expanded(tmp_path, x=text).flows[0].client("record_producer")["linger.ms"] == sent
 
 
 @pytest.mark.parametrize("text", ["10", "10 MB", "10 Mb/s", "10 kb/s", "fast", "-1 MB/s", 10, True])

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from mm2mgr.topology import Flow, Topology
 from tests.spec.trees import BASE, FLOW, complaint, expanded
 
@@ -52,13 +54,21 @@ def test_each_value_knows_who_said_it(tmp_path: Path) -> None:
 
 
 def test_the_short_form_of_a_block_is_overlaid_like_the_long_one(tmp_path: Path) -> None:
-    text = BASE + FLOW + "    checkpoints: {interval: 30s}\n    heartbeats: false\n"
-    (flow,) = expanded(
-        tmp_path, d="defaults: {flows: {checkpoints: false, heartbeats: {interval: 9s}}}\n", x=text
-    ).flows
-    assert (flow.settings.checkpoints.enabled, flow.settings.checkpoints.interval) == (False, 30)
+    text = BASE + FLOW + "    heartbeats: false\n"
+    (flow,) = expanded(tmp_path, d="defaults: {flows: {heartbeats: {interval: 9s}}}\n", x=text).flows
     assert (flow.settings.heartbeats.enabled, flow.settings.heartbeats.interval) == (False, 9)
-    assert origin(tmp_path, flow, "checkpoints", "enabled") == "spec d.yaml:1"
+
+
+@pytest.mark.parametrize("off", ["false", "{enabled: false}"])
+@pytest.mark.parametrize("block", ["checkpoints", "heartbeats", "offset_syncs"])
+def test_settings_near_by_switch_on_what_was_off_further_away(tmp_path: Path, block: str, off: str) -> None:
+    inner = "location: target" if block == "offset_syncs" else "interval: 30s"
+    text = BASE + FLOW + f"    {block}: {{{inner}}}\n"
+    (flow,) = expanded(tmp_path, d=f"defaults: {{flows: {{{block}: {off}}}}}\n", x=text).flows
+    assert getattr(flow.settings, block).enabled
+    assert origin(tmp_path, flow, block, "enabled") == "spec x.yaml:12"
+    (flow,) = expanded(tmp_path, x=text.replace(inner, f"{inner}, enabled: false")).flows
+    assert not getattr(flow.settings, block).enabled
 
 
 def test_layers_that_only_clash_together_are_a_problem_with_a_place(tmp_path: Path) -> None:
@@ -98,6 +108,18 @@ def test_protocol_and_its_long_name_are_one_key(tmp_path: Path) -> None:
         said = topology.clusters["a"].client["security.protocol"]
         assert said == "SASL_SSL"
         assert said.origin.where.endswith("x.yaml:3")
+
+
+def test_null_drops_a_security_key_of_the_defaults(tmp_path: Path) -> None:
+    topology = cluster_tree(
+        tmp_path,
+        "{security: {protocol: SASL_SSL, sasl.mechanism: PLAIN, sasl.jaas.config: '${file:/x:y}'}}",
+        ", security: {protocol: PLAINTEXT, sasl.mechanism: null, sasl.jaas.config: null, ssl.key.password: null}",
+    )
+    assert dict(topology.clusters["a"].client) == {"bootstrap.servers": "a1:9092", "security.protocol": "PLAINTEXT"}
+    assert topology.clusters["b"].client["sasl.mechanism"] == "PLAIN"
+    dropped = cluster_tree(tmp_path, "{security: {security.protocol: SSL}}", ", security: {protocol: null}")
+    assert dict(dropped.clusters["a"].client) == {"bootstrap.servers": "a1:9092"}
 
 
 def test_credentials_of_a_connect_cluster_replace_shared_ones_whole(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.spec.trees import FLOW, complaint, expanded
+from tests.spec.trees import FLOW, complaint, complaints, expanded
 
 CLUSTERS = """\
 owner: team
@@ -80,9 +80,8 @@ def test_two_flows_may_share_a_pair(tmp_path: Path) -> None:
     ],
 )
 def test_but_they_must_agree_on_what_names_their_internal_topics(tmp_path: Path, setting: str, says: str) -> None:
-    found = complaint(tmp_path, x=CLUSTERS, y=FLOW, z=f"{SECOND}    {setting}\n")
-    assert found.startswith("z.yaml:6:5: flows 'g' and 'f' share the pair a->b and ")
-    assert found.endswith(says)
+    found = complaints(tmp_path, x=CLUSTERS, y=FLOW, z=f"{SECOND}    {setting}\n")
+    assert f"z.yaml:6:5: flows 'g' and 'f' share the pair a->b and {says}" in [one.split(": write")[0] for one in found]
 
 
 def test_what_concerns_one_flow_only_may_differ(tmp_path: Path) -> None:
