@@ -11,11 +11,16 @@ from pathlib import Path
 import pytest
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-# Written so that no pattern matches its own text here.
+# Written in parts, so that no pattern matches its own text here and no such name stands in this file.
+_REGISTRIES = {
+    "org": ("pypi", "pythonhosted", "maven", r"maven\.apache", r"proxy\.golang", r"deb\.debian"),
+    "com": ("npmjs", r"hub\.docker"),
+}
 FORBIDDEN = {
     "a path of one machine": r"/(?:work|root|Users)/\w|/home/(?!appuser\b)\w|/tmp/(?:pytest|tmp|bash)[\w.-]",
-    "a package registry": r"\bpypi\.org|pythonhosted\.org|maven\.org|maven\.apache\.org|npmjs\.org|\bcrates\.io"
-    r"|proxy\.golang\.org|deb\.debian\.org|hub\.docker\.com",
+    "a package registry": "|".join(
+        rf"\b{name}\.(?:{end}|io|dev)\b" for end, names in _REGISTRIES.items() for name in names
+    ),
     "a merge marker": r"^(?:<{7} |={7}$|>{7} )",
 }
 
