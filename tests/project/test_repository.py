@@ -12,15 +12,10 @@ import pytest
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 # Written in parts, so that no pattern matches its own text here and no such name stands in this file.
-_REGISTRIES = {
-    "org": ("pypi", "pythonhosted", "maven", r"maven\.apache", r"proxy\.golang", r"deb\.debian"),
-    "com": ("npmjs", r"hub\.docker"),
-}
+_REGISTRIES = r"pypi|pythonhosted|maven|maven\.apache|npmjs|crates|proxy\.golang|deb\.debian|hub\.docker"
 FORBIDDEN = {
     "a path of one machine": r"/(?:work|root|Users)/\w|/home/(?!appuser\b)\w|/tmp/(?:pytest|tmp|bash)[\w.-]",
-    "a package registry": "|".join(
-        rf"\b{name}\.(?:{end}|io|dev)\b" for end, names in _REGISTRIES.items() for name in names
-    ),
+    "a package registry": rf"\b(?:{_REGISTRIES})\.(?:org|com|io)\b",
     "a merge marker": r"^(?:<{7} |={7}$|>{7} )",
 }
 
