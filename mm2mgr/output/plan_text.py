@@ -31,9 +31,10 @@ def say_topology(topology: Topology, connectors: Sequence[Connector]) -> None:
             cells.setdefault((source, target), []).append(connector.type)
     rows = [[source, *(" + ".join(cells.get((source, target), ["-"])) for target in targets)] for source in sources]
     say_table(["source \\ target", *targets], rows)
-    count = len(topology.flows)
+    flows, connects = len(topology.flows), len(topology.connects)
     say(
-        f"{count} flow{'s' if count != 1 else ''}, {len(connectors)} connectors on {len(topology.connects)} Connect clusters"
+        f"{flows} flow{'s' if flows != 1 else ''}, {len(connectors)} connectors "
+        f"on {connects} Connect cluster{'s' if connects != 1 else ''}"
     )
 
 
