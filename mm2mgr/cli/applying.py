@@ -69,13 +69,18 @@ def _plan(estate: Estate, order: Order) -> tuple[Plan, Estate]:
     if order.planfile is None:
         wish, only = Wish(order.prune, order.mirror_again), estate.only(order.flows)
         return asyncio.run(make_plan(estate.topology, estate.connectors, wish, only=only)), estate
-    if order.flows or order.prune or order.mirror_again or estate.named_by_option:
+    if order.flows or order.prune or order.mirror_again:
         raise Mm2mgrError(
-            "a PLANFILE says itself which tree, templates and flows it is for, and whether to prune or mirror again",
+            "a PLANFILE says itself which flows it is for, and whether to prune or mirror again",
             hint="leave the options out",
         )
     document = read_plan(order.planfile)
     templates = Path(document.templates) if document.templates else None
+    if estate.named_by_option and (tuple(map(str, estate.files)), estate.templates) != (document.clusters, templates):
+        raise Mm2mgrError(
+            f"{order.planfile} was made from another tree or templates: {', '.join(document.clusters)}",
+            hint="leave --clusters and --templates out, or make a plan of the tree you name",
+        )
     estate = Estate(tuple(Path(file) for file in document.clusters), templates)
     wish = Wish(bool(document.plan.get("prune")), bool(document.plan.get("mirror_again")))
     plan = asyncio.run(make_plan(estate.topology, estate.connectors, wish, only=document.only))

@@ -185,8 +185,10 @@ def test_credentials_that_are_not_there_are_named(mm2mgr: Command) -> None:
 def test_a_plan_file_takes_no_other_tree(mm2mgr: Command, site: Site) -> None:
     mm2mgr("plan", "--out", "plan.json")
     said = mm2mgr("--clusters", "elsewhere", "apply", "plan.json", code=1)
-    assert "a PLANFILE says itself which tree" in said.err
+    assert "error: plan.json was made from another tree or templates: clusters" in said.err
     assert not site.east.connectors
+    mm2mgr("--clusters", "clusters", "apply", "plan.json")
+    assert site.east.connectors
 
 
 def test_a_renamed_flow_is_not_mirrored_again_unasked(mm2mgr: Command, site: Site) -> None:
