@@ -207,7 +207,7 @@ class Connect:
         """Remove all stored source offsets of a STOPPED connector (Kafka 3.6)."""
 
         async def empty(deadline: Deadline) -> bool:
-            return not await self._offsets(name, deadline)
+            return all(entry.offset is None for entry in await self._offsets(name, deadline))
 
         await self._caller.write(self._about(name, "DELETE", "/offsets"), empty)
 

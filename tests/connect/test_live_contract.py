@@ -40,7 +40,7 @@ STEPS: tuple[tuple[str, Callable[[Connect, dict[str, str]], Awaitable[Any]]], ..
     ("alter", lambda c, _: c.patch_offsets(NAME, [SourceOffset(PARTITION, {"offset": 41})])),
     ("offsets", lambda c, _: c.offsets(NAME)),
     ("remove one", lambda c, _: c.patch_offsets(NAME, [SourceOffset(PARTITION, None)])),
-    ("offsets after removal", lambda c, _: c.offsets(NAME)),
+    ("offsets after removal", lambda c, _: kept(c)),
     ("delete offsets", lambda c, _: c.delete_offsets(NAME)),
     ("resume", lambda c, _: c.resume(NAME)),
     ("status RUNNING", lambda c, _: shown(c, "RUNNING", 2)),
@@ -56,6 +56,11 @@ STEPS: tuple[tuple[str, Callable[[Connect, dict[str, str]], Awaitable[Any]]], ..
     ("delete", lambda c, _: c.delete(NAME)),
     ("names", lambda c, _: c.connectors()),
 )
+
+
+async def kept(connect: Connect) -> list[SourceOffset]:
+    """Return the offsets that are there; a removed one may or may not still be listed, as null (both seen on a worker)."""
+    return [one for one in await connect.offsets(NAME) if one.offset is not None]
 
 
 async def shown(connect: Connect, state: str, tasks: int) -> tuple[str, list[str]]:
