@@ -51,11 +51,3 @@ def _split(value: object) -> tuple[float, str, bool]:
         return 0.0, "?", False
     # A small b is a bit to some people and a byte to others: neither is guessed.
     return float(found[1]), "?" if found[2].endswith("b") else found[2].lower(), bool(found[3])
-
-
-def rate_text(value: float) -> str:
-    """Print bytes per second as people read them: `7.0 MB/s`."""
-    for unit, size in (("GB/s", 1e9), ("MB/s", 1e6), ("kB/s", 1e3)):
-        if value >= size:
-            return f"{value / size:.1f} {unit}"
-    return f"{value:.0f} B/s"
