@@ -60,6 +60,8 @@ class Cluster(ClusterDefaults):
 
     bootstrap_servers: Addresses
     """`host:port` list as the Connect workers see it."""
+    cluster_id: Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,100}$")] | None = None
+    """Kafka's own id of this cluster (`kafka-cluster.sh cluster-id`). Given: plan and apply compare it without contacting Kafka; not given: they ask the brokers."""
 
 
 class Basic(Model):
@@ -114,6 +116,8 @@ class Connect(ConnectDefaults):
     """REST URLs of the workers; the next one is tried when one does not answer."""
     kafka: str
     """Alias of the Kafka cluster that the workers themselves use (their `bootstrap.servers`)."""
+    version: Annotated[str, Field(pattern=r"^\d+\.\d+")] | None = None
+    """Kafka version of the workers, for `lint` and `explain`, which contact nothing; not given: the newest known line. plan, apply and check ask the workers."""
 
 
 class Link(Model):
@@ -224,6 +228,8 @@ class FlowSettings(Model):
     """`default` (topics become `alias.topic`), `identity` (names stay; no loop detection), or a Java class name."""
     separator: Annotated[str, Field(min_length=1, pattern=r"^[A-Za-z0-9._-]+$")] = "."
     """Between alias and topic name, in signs that topic names may have. One per estate."""
+    delivery: Literal["at_least_once", "exactly_once"] = "at_least_once"
+    """`exactly_once`: all that it needs of connector, overrides and isolation level is written; the workers must run with `exactly.once.source.support=enabled`, which plan and apply check."""
     tasks: Tasks = Tasks()
     """Tasks of the source connector: a number, or bounds for the computed one."""
     checkpoints: Annotated[Checkpoints, BeforeValidator(flag, json_schema_input_type=Checkpoints | bool)] = (
@@ -258,6 +264,8 @@ class FlowSettings(Model):
     """Any other key of MirrorCheckpointConnector."""
     heartbeat_connector: ConnectorSettings = {}
     """Any other key of MirrorHeartbeatConnector."""
+    silence: dict[str, Annotated[str, Field(min_length=1)]] = {}
+    """Rules of `mm2mgr lint` that are switched off for this flow, each with the reason: `{rule-id: why it is fine here}`."""
 
 
 class Flow(FlowSettings):

@@ -1,0 +1,112 @@
+"""What lint says: rules, hits of a rule, and findings with their place. Values only; `run` makes findings from hits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from inspect import getdoc
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    from mm2mgr.lint.subject import Estate, Subject
+
+Severity = Literal["error", "warning", "info"]
+SEVERITIES: tuple[Severity, ...] = ("error", "warning", "info")
+"""Worst first. error: records are lost, doubled, stopped or elsewhere than meant; warning: they may be; info: good to know."""
+
+
+@dataclass(frozen=True, order=True)
+class Spot:
+    """Where a finding is: a line of a file, or a key of a connector that runs on a Connect cluster; "" and 0 are unknown."""
+
+    file: str = ""
+    line: int = 0
+    connect: str = ""
+    connector: str = ""
+    key: str = ""
+
+    def __str__(self) -> str:
+        if self.file:
+            return f"{self.file}:{self.line}" if self.line else self.file
+        return "/".join(part for part in (self.connect, self.connector, self.key) if part)
+
+    def at(self, key: str) -> Spot:
+        """Return the same place with a key."""
+        return replace(self, key=key)
+
+
+@dataclass(frozen=True)
+class Hit:
+    """What a rule found: one sentence of what happens because of it, and the fix. Neither may hold a secret.
+
+    `key` is the connector's config key; rules over an estate say the `subject`, rules over files the `spot`.
+    """
+
+    message: str
+    fix: str
+    key: str = ""
+    subject: Subject | None = None
+    spot: Spot | None = None
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A rule: `check` looks at one connector, `over` at all of them and at the files. Its docstring is its story.
+
+    `source` is the KIP, JIRA or article it rests on; `seen` names the live test that saw the effect ("" = unverified).
+    `guard`: plan and apply block a connector with such a finding (judged by what its real workers say).
+    """
+
+    id: str
+    severity: Severity
+    check: Callable[[Subject], Iterator[Hit]] | None = None
+    over: Callable[[Estate], Iterator[Hit]] | None = None
+    source: str = ""
+    seen: str = ""
+    guard: bool = False
+
+    @property
+    def story(self) -> str:
+        return getdoc(self.check or self.over) or ""
+
+    @property
+    def title(self) -> str:
+        """The first sentence of its story, without the full stop."""
+        return self.story.partition("\n")[0].rstrip(".")
+
+    def to_dict(self) -> dict[str, Any]:
+        evidence = self.seen or "unverified: not seen on a live worker yet"
+        return {
+            "rule": self.id,
+            "severity": self.severity,
+            "title": self.title,
+            "story": self.story,
+            "source": self.source,
+            "seen": evidence,
+        }
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One finding. `more` counts other connectors where the same line does the same; `silenced` is the reason given."""
+
+    rule: str
+    severity: Severity
+    spot: Spot
+    message: str
+    fix: str
+    more: int = 0
+    silenced: str | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        spot = {name: value for name, value in vars(self.spot).items() if value}
+        return {
+            "rule": self.rule,
+            "severity": self.severity,
+            "place": str(self.spot),
+            **spot,
+            "message": self.message,
+            "fix": self.fix,
+            "more": self.more,
+            "silenced": self.silenced,
+        }

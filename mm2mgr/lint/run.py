@@ -1,0 +1,65 @@
+"""Runs rules over an estate: hits become findings with a place, one line that hits many connectors is told once, silences apply.
+
+In: an Estate and rules. Out: findings, worst first, then by place. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+
+from mm2mgr.lint.catalogue import RULES
+from mm2mgr.lint.findings import SEVERITIES, Finding, Hit, Rule, Spot
+from mm2mgr.lint.subject import Estate, Silence, Subject
+
+
+def lint(estate: Estate, rules: Sequence[Rule] = RULES) -> list[Finding]:
+    """Return every finding, silenced ones too (they carry the reason)."""
+    found = [(finding, hit.subject) for rule in rules for finding, hit in _findings(rule, estate)]
+    told = _told_once(silence(finding, subject, estate) for finding, subject in found)
+    return sorted(told, key=lambda finding: (SEVERITIES.index(finding.severity), finding.spot, finding.rule))
+
+
+def _findings(rule: Rule, estate: Estate) -> Iterator[tuple[Finding, Hit]]:
+    for hit in _hits(rule, estate):
+        spot = hit.spot or (hit.subject.spot_of(hit.key) if hit.subject else Spot())
+        yield Finding(rule.id, rule.severity, spot, hit.message, hit.fix), hit
+
+
+def _hits(rule: Rule, estate: Estate) -> Iterator[Hit]:
+    if rule.over:
+        yield from rule.over(estate)
+    if rule.check:
+        for subject in estate.subjects:
+            yield from (replace(hit, subject=subject) for hit in rule.check(subject))
+
+
+def silence(finding: Finding, subject: Subject | None, estate: Estate) -> Finding:
+    """Return the finding with the reason of the first silence that covers it."""
+    for each in _silences(finding, subject, estate):
+        if each.rule == finding.rule:
+            return replace(finding, silenced=each.reason)
+    return finding
+
+
+def _silences(finding: Finding, subject: Subject | None, estate: Estate) -> Iterator[Silence]:
+    """A connector's own silences cover all of it, those in a comment their own line and the one below."""
+    if subject:
+        yield from subject.silences
+    for file in estate.files:
+        if file.path == finding.spot.file:
+            yield from (each for each in file.silences if finding.spot.line - each.spot.line in (0, 1))
+
+
+def _told_once(findings: Iterable[Finding]) -> list[Finding]:
+    """Tell a line once: in a tree or an mm2.properties one line stands for many connectors."""
+    first: dict[object, Finding] = {}
+    for finding in findings:
+        spot = finding.spot
+        where = (
+            (finding.rule, spot.file, spot.line) if spot.file and spot.line else (finding.rule, spot, finding.message)
+        )
+        known = first.setdefault(where, finding)
+        if known is not finding:
+            first[where] = replace(known, more=known.more + 1)
+    return list(first.values())
