@@ -63,6 +63,9 @@ class Keys:
         self.releases: dict[str, str] = dict(data["kafka"])  # line → the release that was read, oldest line first
         self._keys: Mapping[str, Mapping[str, Sequence[Mapping[str, Any]]]] = data["keys"]
         self._clients: Mapping[str, Mapping[str, Sequence[Mapping[str, Any]]]] = data["clients"]
+        self._histories: dict[tuple[str, str], tuple[Key, ...]] = {}
+        self._found: dict[tuple[str, str, str], Key | None] = {}
+        self._set_first: dict[tuple[str, str], dict[str, str]] = {}
 
     @cached_property
     def lines(self) -> tuple[str, ...]:
@@ -78,11 +81,19 @@ class Keys:
 
     def find(self, scope: str, name: str, version: str) -> Key | None:
         """Return a key as one Kafka version defines it, None when that version does not know it."""
-        line = self.line(version)
-        return next((key for key in self.history(scope, name) if line in key.lines), None)
+        asked = (scope, name, version)
+        if asked not in self._found:  # lint asks for the same few keys of thousands of connectors
+            line = self.line(version)
+            self._found[asked] = next((key for key in self.history(scope, name) if line in key.lines), None)
+        return self._found[asked]
 
     def history(self, scope: str, name: str) -> tuple[Key, ...]:
         """Return a key's facts, oldest first: one value for each time they changed; () for a name no line knows."""
+        if (scope, name) not in self._histories:
+            self._histories[scope, name] = self._history(scope, name)
+        return self._histories[scope, name]
+
+    def _history(self, scope: str, name: str) -> tuple[Key, ...]:
         rows = self._keys[scope]
         known = name if name in rows else self._pattern_of(scope, name)
         if known is None:
@@ -105,8 +116,9 @@ class Keys:
 
     def framework_defaults(self, client: str, version: str) -> dict[str, str]:
         """Return what Connect or MirrorMaker sets on a client before anybody configures it; it outranks Kafka's default."""
-        line = self.line(version)
-        return dict(self._set_by_framework(client, line))
+        if (client, version) not in self._set_first:
+            self._set_first[client, version] = dict(self._set_by_framework(client, self.line(version)))
+        return dict(self._set_first[client, version])
 
     def _set_by_framework(self, client: str, line: str) -> Iterator[tuple[str, str]]:
         for name, rows in self._clients[client].items():
@@ -153,6 +165,7 @@ def _patterns(names: tuple[str, ...]) -> tuple[tuple[str, re.Pattern[str]], ...]
     )
 
 
+@cache
 def _number(version: str) -> tuple[int, int]:
     found = re.match(r"(\d+)\.(\d+)", version)
     if not found:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Literal
 
 from mm2mgr.spec.keys import CONNECTOR_KEYS_LIKE_PREFIXES, SECURITY_KEYS
@@ -258,7 +259,12 @@ def seen_by(client: Client, key: str) -> tuple[Reached, ...]:
 
 def effective(client: Client, config: Mapping[str, str]) -> dict[str, str]:
     """Return plain key -> the key of the connector config that wins for this client."""
-    hits = [(hit.rank, hit.key, key) for key in config for hit in seen_by(client, key) if hit.key not in client.forced]
+    return dict(_effective(client, tuple(config)))
+
+
+@lru_cache(maxsize=4096)  # values do not matter here, and of thousands of connectors most have the same keys
+def _effective(client: Client, keys: tuple[str, ...]) -> Mapping[str, str]:
+    hits = [(hit.rank, hit.key, key) for key in keys for hit in seen_by(client, key) if hit.key not in client.forced]
     return {plain: key for _, plain, key in sorted(hits)}  # the highest rank comes last and stays
 
 
