@@ -6,6 +6,7 @@ Problems are collected over the whole estate and raised together as one SpecErro
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from difflib import get_close_matches
 from typing import Any
 
@@ -43,7 +44,7 @@ class _Expansion:
         self._check_links()
         self._check_urls()
         self._check_addresses()
-        flows = [flow for name in self.tree.flows for flow in self._flows(name)]
+        flows = self._exactly_once([flow for name in self.tree.flows for flow in self._flows(name)])
         for path, message in clashes(flows):
             self.problem(path, message)
         if self.problems:
@@ -210,6 +211,14 @@ class _Expansion:
             self._tasks(f"{name}:{source}->{target}", settings, written),
             self._link(source, target),
         )
+
+    def _exactly_once(self, flows: list[Flow]) -> list[Flow]:
+        """Mark the Connect clusters whose workers are exactly-once, declared or asked for by one of these flows."""
+        asked = {flow.connect.name for flow in flows if flow.exactly_once}
+        for name, connect in self.connects.items():
+            once = bool(connect.model.exactly_once) or name in asked
+            self.connects[name] = replace(connect, exactly_once=once)
+        return [replace(flow, connect=self.connects[flow.connect.name]) for flow in flows]
 
     def _run_on(self, name: str, target: str, settings: FlowSettings) -> ConnectCluster | None:
         path: PathKey = ("flows", name, "run_on")

@@ -7,7 +7,7 @@ A template line reads `key = {{ value }}`; the line is the origin of literal tex
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import groupby
 from pathlib import Path
@@ -18,8 +18,9 @@ import jinja2
 from mm2mgr import defaults
 from mm2mgr.errors import TemplateError
 from mm2mgr.origins import Origin, Text
+from mm2mgr.overrides import own_offsets, retarget
 from mm2mgr.spec.patterns import java_list, java_pattern
-from mm2mgr.topology import Flow, KafkaCluster, Topology
+from mm2mgr.topology import Flow, Topology
 
 Type = Literal["source", "checkpoint", "heartbeat"]
 
@@ -33,6 +34,10 @@ FLOW_KEY = "mm2mgr.flow"
 
 _MARK = "\x01"  # around the number of an inserted value
 _LINE = "\x02"  # before the template line number at the end of a line
+_BLOCK = "\x03"  # around the number of a block of settings
+_INSERTED = re.compile(rf"{_MARK}(\d+){_MARK}")
+_BLOCKS = re.compile(rf"{_BLOCK}(\d+){_BLOCK}")
+_WHERE = re.compile(rf"{_LINE}([^{_LINE}]*){_LINE}")
 _KEY_VALUE = re.compile(r"\s*([^\s=]+)\s*=\s*(.*?)\s*", re.DOTALL)
 
 
@@ -106,12 +111,14 @@ class _Press:
     def __init__(self, owner: Text, templates: Path | None) -> None:
         self.owner = owner
         self.values: list[str] = []
+        self.blocks: list[tuple[str, Mapping[str, str]]] = []
         self.environment = jinja2.Environment(  # noqa: S701  the output is a connector config, not HTML
             loader=_Loader(template_folders(templates)),
             undefined=jinja2.StrictUndefined,
             trim_blocks=True,
             lstrip_blocks=True,
             keep_trailing_newline=True,
+            auto_reload=False,  # each look at the clock of a file would be made once a connector
             finalize=self.finalize,
         )
         self.environment.globals["settings"] = self.settings
@@ -131,8 +138,9 @@ class _Press:
         return f"{_MARK}{len(self.values) - 1}{_MARK}"
 
     def settings(self, prefix: str, block: Mapping[str, str]) -> _Lines:
-        """Write one `prefix + key = value` line for each setting of a block."""
-        return _Lines("\n".join(f"{prefix}{key} = {self.insert(value)}" for key, value in block.items()))
+        """Stand in for one `prefix + key = value` line for each setting of a block."""
+        self.blocks.append((prefix, block))
+        return _Lines(f"{_BLOCK}{len(self.blocks) - 1}{_BLOCK}")
 
     # --- the connectors of a pair -------------------------------------------------------------------------------------
 
@@ -148,7 +156,7 @@ class _Press:
 
     def source(self, flow: Flow, *, carries_heartbeats: bool) -> Connector:
         s = flow.settings
-        record_producer = {**_retarget(flow, flow.target), **flow.client("record_producer")}
+        record_producer = {**retarget(flow, flow.target), **flow.client("record_producer")}
         syncs_on = flow.source if s.offset_syncs.location == "source" else flow.target
         context = {
             "tasks_max": flow.tasks.maximum,
@@ -172,7 +180,8 @@ class _Press:
             "record_producer": record_producer,
             **{block: flow.client(block) for block in ("source_consumer", "source_admin", "target_admin")},
             "offset_syncs_producer": flow.client("offset_syncs_producer"),
-            "connector": flow.client("source_connector"),
+            "exactly_once": {"exactly.once.support": flow.text("required", "delivery")} if flow.exactly_once else {},
+            **own_offsets(flow, flow.target, "source_connector"),
         }
         return self.connector("source", flow, (flow,), context)
 
@@ -200,9 +209,9 @@ class _Press:
             "checkpoint_seconds": _seconds(every, every.settings.checkpoints.interval, "checkpoints", "interval"),
             "group_offsets": syncing.text(syncing.settings.checkpoints.group_offsets, "checkpoints", "group_offsets"),
             "offset_syncs_location": first.text(s.offset_syncs.location, "offset_syncs", "location"),
-            "record_producer": _retarget(first, first.target),
+            "record_producer": retarget(first, first.target),
             **{block: first.client(block) for block in ("source_admin", "target_admin", "target_consumer")},
-            "connector": first.client("checkpoint_connector"),
+            **own_offsets(first, first.target, "checkpoint_connector"),
         }
         return self.connector("checkpoint", first, flows, context)
 
@@ -213,9 +222,9 @@ class _Press:
             "source": flow.target,
             "target": flow.source,
             "heartbeat_seconds": _seconds(flow, every, "heartbeats", "interval"),
-            "record_producer": _retarget(flow, flow.source),
+            "record_producer": retarget(flow, flow.source),
             "target_admin": flow.client("source_admin"),
-            "connector": flow.client("heartbeat_connector"),
+            **own_offsets(flow, flow.source, "heartbeat_connector"),
         }
         return self.connector("heartbeat", flow, flows, context)
 
@@ -232,10 +241,16 @@ class _Press:
         }
         config, origins = self.printed(f"{type_}.properties.j2", context, name)
         _refuse_changes(name, config, {"name": name, OWNER_KEY: str(self.owner)}, type_)
+        if type_ == "source" and flow.exactly_once and config.get("exactly.once.support") != "required":
+            raise TemplateError(
+                f"source.properties.j2, connector '{name}': it leaves exactly.once.support = required out",
+                hint='write {{ settings("", exactly_once) }}, as the shipped template does, or delivery: at_least_once',
+            )
         return Connector(name, type_, flow.connect.name, flow.pair, tuple(f.id for f in flows), config, origins)
 
     def printed(self, template: str, context: dict[str, Any], name: str) -> tuple[dict[str, str], dict[str, Origin]]:
         self.values.clear()
+        self.blocks.clear()
         try:
             text = self.environment.get_template(template).render(context)
         except jinja2.TemplateSyntaxError as error:
@@ -252,30 +267,41 @@ class _Press:
             raise TemplateError(f"{template}, connector '{name}': {type(error).__name__}: {error}") from error
         config: dict[str, str] = {}
         origins: dict[str, Origin] = {}
-        for line in text.split("\n"):
-            where = re.search(rf"{_LINE}([^{_LINE}]*){_LINE}", line)
-            body = re.sub(rf"{_LINE}[^{_LINE}]*{_LINE}", "", line)
-            if not body.strip() or body.lstrip().startswith("#"):
-                continue
-            found = _KEY_VALUE.fullmatch(body)
-            at = where[1] if where else template
-            if not found:
-                raise TemplateError(f"{at}: not a `key = value` line: {body.strip()[:60]!r}")
-            key, value = found.groups()
+        for at, key, value, origin in self.lines(text, template):
             if key in config:
                 raise TemplateError(
                     f"{at}, connector '{name}': the key '{key}' is written twice",
                     hint=f"it came from {origins[key]} already; remove it from the flow's *_connector block or from the template",
                 )
-            config[key], origins[key] = self.read_back(value, Origin("template", at))
+            config[key], origins[key] = value, origin
         return config, origins
 
-    def read_back(self, value: str, line: Origin) -> tuple[str, Origin]:
+    def lines(self, text: str, template: str) -> Iterator[tuple[str, str, str, Origin]]:
+        """Yield place, key, value and origin of each line of a rendered template."""
+        for line in text.split("\n"):
+            where = _WHERE.search(line)
+            body = (_WHERE.sub("", line) if where else line).strip()
+            at = where[1] if where else template
+            if not body or body.startswith("#"):
+                continue
+            if not _BLOCKS.sub("", body):
+                for number in _BLOCKS.findall(body):
+                    prefix, block = self.blocks[int(number)]
+                    for key, value in block.items():
+                        origin = value.origin if isinstance(value, Text) else Origin("template", at)
+                        yield at, prefix + key, str(value), origin
+                continue
+            found = _KEY_VALUE.fullmatch(body)
+            if not found or _BLOCK in body:
+                raise TemplateError(f"{at}: not a `key = value` line: {body[:60]!r}")
+            yield at, found[1], *self.read_back(found[2], at)
+
+    def read_back(self, value: str, at: str) -> tuple[str, Origin]:
         """Put the inserted values in; a line of several parts takes the origin of its first inserted one."""
-        numbers = [int(number) for number in re.findall(rf"{_MARK}(\d+){_MARK}", value)]
-        inserted = [self.values[number] for number in numbers]
-        origin = next((text.origin for text in inserted if isinstance(text, Text)), line)
-        return re.sub(rf"{_MARK}(\d+){_MARK}", lambda found: self.values[int(found[1])], value), origin
+        parts = _INSERTED.split(value)  # text, number, text, number, …
+        parts[1::2] = inserted = [self.values[int(number)] for number in parts[1::2]]
+        origin = next((text.origin for text in inserted if isinstance(text, Text)), None)
+        return "".join(parts), origin or Origin("template", at)
 
 
 class _Lines(str):
@@ -291,16 +317,6 @@ def _refuse_changes(name: str, config: Mapping[str, str], needed: Mapping[str, s
                 f"{type_}.properties.j2, connector '{name}': the template must write {key} = {value}",
                 hint="ownership and names are how mm2mgr finds its connectors again",
             )
-
-
-def _retarget(flow: Flow, records: KafkaCluster) -> dict[str, Text]:
-    """Return the producer overrides that send records to `records` (Connect's own producer goes to the workers' Kafka)."""
-    if flow.connect.kafka != records.alias:
-        # Whatever the workers' producer.security.protocol says would be inherited, so plain text is said too.
-        return {"security.protocol": Text("PLAINTEXT", Origin("default", "Kafka")), **records.client}
-    if flow.connect.model.producer_security == "connector":
-        return {key: value for key, value in records.client.items() if key != "bootstrap.servers"}
-    return {}
 
 
 def _seconds(flow: Flow, value: float, *path: str) -> Text:

@@ -31,11 +31,15 @@ class KafkaCluster:
 
 @dataclass(frozen=True)
 class ConnectCluster:
-    """A Kafka Connect cluster; `kafka` is the alias of the Kafka its workers use."""
+    """A Kafka Connect cluster; `kafka` is the alias of the Kafka its workers use.
+
+    `exactly_once`: its workers are declared so, or a flow asks it of them, which concerns every connector there.
+    """
 
     name: str
     kafka: str
     model: Connect
+    exactly_once: bool = False
 
 
 @dataclass(frozen=True)
@@ -74,6 +78,11 @@ class Flow:
         """The Java class of its replication policy."""
         return defaults.POLICIES.get(self.settings.replication_policy, self.settings.replication_policy)
 
+    @property
+    def exactly_once(self) -> bool:
+        """Whether each record must arrive once, also when workers die."""
+        return self.settings.delivery == "exactly_once"
+
     def setting(self, path: Sequence[str]) -> object:
         """Return the setting at `path`."""
         return reduce(getattr, path, self.settings)
@@ -88,10 +97,10 @@ class Flow:
 
     def client(self, block: str) -> dict[str, Text]:
         """Return the settings of one client: mm2mgr's defaults, overlaid by what people wrote (null drops a key)."""
-        result = {
-            key: Text(value, Origin("default", f"mm2mgr: {why}"))
-            for key, (value, why) in defaults.CLIENT_DEFAULTS.get(block, {}).items()
-        }
+        given = defaults.CLIENT_DEFAULTS.get(block, {})
+        if self.exactly_once:
+            given = given | defaults.EXACTLY_ONCE_DEFAULTS.get(block, {})
+        result = {key: Text(value, Origin("default", f"mm2mgr: {why}")) for key, (value, why) in given.items()}
         if block == "source_consumer" and self.link:
             result |= _fetch_limits(self.link, int(self.tasks.maximum))
         written: Mapping[str, str | None] = getattr(self.settings, block)
@@ -200,6 +209,7 @@ def clashes(flows: Sequence[Flow]) -> Iterator[Clash]:
     """Find what flows may not say beside each other; yields the place to complain at and the message."""
     yield from _separators([flow for flow in flows if flow.policy == defaults.POLICIES["default"]])
     yield from _endless([flow for flow in flows if flow.policy == defaults.POLICIES["identity"]])
+    yield from _half_once(flows)
     pairs: dict[str, list[Flow]] = {}
     for flow in flows:
         pairs.setdefault(flow.pair, []).append(flow)
@@ -267,3 +277,20 @@ def _endless(flows: Sequence[Flow]) -> Iterator[Clash]:
                 ("flows", flow.name, "replication_policy"),
                 f"{message}: write replication_policy: default, or include plain topic names, other ones each way",
             )
+
+
+def _half_once(flows: Sequence[Flow]) -> Iterator[Clash]:
+    """What would take exactly-once away again. A worker is exactly-once for all its connectors (KIP-618), asked for or not."""
+    for flow in flows:
+        name = flow.connect.name
+        if flow.exactly_once and flow.connect.model.exactly_once is False:
+            message = (
+                f"flow '{flow.name}' is to arrive exactly once, and Connect cluster '{name}' says exactly_once: false"
+            )
+            yield ("flows", flow.name, "delivery"), f"{message}: take that out, or run the flow elsewhere (run_on)"
+        for (block, key), (allowed, why) in defaults.EXACTLY_ONCE_ALLOWS.items():
+            concerned = flow.exactly_once if block == "source_consumer" else flow.connect.exactly_once
+            value = flow.client(block).get(key)
+            if concerned and value not in allowed:
+                message = f"{block}: {{{key}: {value or 'null'}}} on exactly-once workers ('{name}'): {why}"
+                yield ("flows", flow.name, block, key), f"{message}; take it out ({flow.origin(block, key).where})"

@@ -16,6 +16,7 @@ from mm2mgr.connect.errors import AlreadyExists, ConnectError, ConnectUnreachabl
 from mm2mgr.connect.types import ConnectorStatus
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.reconcile.live import target_of
+from mm2mgr.reconcile.offsets import is_moved, put_with_offsets
 from mm2mgr.reconcile.plan import Change, ClusterPlan, Plan
 from mm2mgr.render import OWNER_KEY
 from mm2mgr.topology import Topology
@@ -107,8 +108,11 @@ async def _write(client: Connect, change: Change, *, plan_owner: str) -> Mm2mgrE
         if change.action == "create":
             await client.create(change.connector, dict(change.config or {}))
         elif change.action == "update":
-            await _still_ours(client, change, plan_owner)
-            await client.put_config(change.connector, dict(change.config or {}))
+            live, wanted = await _still_ours(client, change, plan_owner), dict(change.config or {})
+            if change.type == "source" and is_moved(live, wanted):
+                await put_with_offsets(client, change.connector, live, wanted)
+            else:
+                await client.put_config(change.connector, wanted)
         else:
             await _still_ours(client, change, plan_owner)
             await client.delete(change.connector)
@@ -150,9 +154,10 @@ def _result(change: Change, error: Mm2mgrError | None, seconds: float) -> Result
     )
 
 
-async def _still_ours(client: Connect, change: Change, owner: str) -> None:
+async def _still_ours(client: Connect, change: Change, owner: str) -> dict[str, str]:
     """Look once more right before a write: an owner mark that is gone or another one means hands off."""
-    holder = (await client.config(change.connector)).get(OWNER_KEY)
+    config = await client.config(change.connector)
+    holder = config.get(OWNER_KEY)
     if holder != owner:
         raise ConnectError(
             f"Connect cluster '{change.connect}', connector '{change.connector}': its owner mark is now {holder!r}",
@@ -160,6 +165,7 @@ async def _still_ours(client: Connect, change: Change, owner: str) -> None:
             cluster=change.connect,
             connector=change.connector,
         )
+    return config
 
 
 async def settle(

@@ -143,4 +143,5 @@ OWNED_CONNECTOR_KEYS = {
     "refresh.topics.enabled": "new topics are always looked for; write refresh_interval: to do it less often",
     "refresh.groups.enabled": "new groups are always looked for; write refresh_interval: to do it less often",
     "errors.tolerance": "a record that is skipped is a record that is lost",
+    "exactly.once.support": "write delivery: exactly_once",
 }

@@ -106,7 +106,12 @@ class ConnectDefaults(Model):
     """For `https` URLs; not given: the system's authorities, no own certificate."""
     producer_security: Literal["worker", "connector"] = "worker"
     """Who brings the record producer's security when the target is the workers' own Kafka: `worker` when the workers have
-    `producer.*` security settings, `connector` when they have only top-level ones, which Connect does not hand to producers."""
+    `producer.*` security settings, `connector` when they have only top-level ones, which Connect does not hand to producers.
+    Exactly-once workers also read their offsets back with a consumer: the same goes for `consumer.*`."""
+    exactly_once: bool | None = None
+    """Whether the workers run with `exactly.once.source.support=enabled`. Not given: yes as soon as a flow there has
+    `delivery: exactly_once`. Write true before the workers are switched over: connectors whose records go to another Kafka
+    then have the overrides that they need from that moment on; workers that are not exactly-once get along with them."""
 
 
 class Connect(ConnectDefaults):

@@ -32,11 +32,17 @@ class ClientSettings:
     values: tuple[Value, ...]
 
 
-def client_settings(
-    type_: ConnectorType, config: Mapping[str, str], origins: Mapping[str, object], version: str, keys: Keys
+def client_settings(  # noqa: PLR0913 - a connector, and what it runs on
+    type_: ConnectorType,
+    config: Mapping[str, str],
+    origins: Mapping[str, object],
+    version: str,
+    keys: Keys,
+    *,
+    exactly_once: bool = False,
 ) -> tuple[ClientSettings, ...]:
-    """Return the settings of every client that a connector with this config has on workers that are not exactly-once."""
-    setting = Setting.of(config, version)
+    """Return the settings of every client that a connector with this config has; `exactly_once` is about the workers."""
+    setting = Setting.of(config, version, exactly_once=exactly_once)
     return tuple(
         ClientSettings(
             client, tuple(sorted(_values(client, config, origins, setting, keys), key=lambda each: each.key))

@@ -1,0 +1,74 @@
+"""A config that changes where offsets are stored takes them along, or is not written."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.reconcile.site import Site, errors
+
+NAME = "mm2.a.east.source.orders"
+# The workers' Kafka is not the target here, so an exactly-once flow keeps its offsets on the target.
+FLOWS = "flows:\n  orders: {sources: [a], targets: [east], topics: {include: [orders]}, run_on: west}\n"
+ONCE = FLOWS.replace("run_on: west", "run_on: west, delivery: exactly_once")
+ABOUT = f"/connectors/{NAME}"
+
+
+@pytest.fixture
+def running(site: Site) -> Site:
+    """An at_least_once flow that has stored offsets, on workers that are exactly-once by now."""
+    assert errors(site.converge(FLOWS)) == {}
+    site.west.exactly_once = True
+    site.west.add_offsets(NAME, "orders", {0: 41, 1: 7}, alias="a")
+    site.forget()
+    return site
+
+
+def writes(site: Site) -> list[tuple[str, str]]:
+    return [(one.method, one.path.removeprefix(ABOUT)) for one in site.west.writes if one.path.startswith(ABOUT)]
+
+
+def test_offsets_are_stored_again_before_it_runs_on(running: Site) -> None:
+    assert errors(running.converge(ONCE)) == {}
+    assert writes(running) == [("PUT", "/stop"), ("PUT", "/config"), ("PATCH", "/offsets"), ("PUT", "/resume")]
+    [patch] = [one.body for one in running.west.writes if one.method == "PATCH"]
+    assert {entry["partition"]["partition"]: entry["offset"]["offset"] for entry in patch["offsets"]} == {0: 41, 1: 7}
+    connector = running.west.connectors[NAME]
+    assert (connector.state, connector.config["offsets.storage.topic"]) == ("RUNNING", "mm2mgr-offsets.west.internal")
+
+
+def test_other_changes_stop_nothing(running: Site) -> None:
+    running.converge(ONCE)
+    running.forget()
+    running.converge(ONCE.replace("run_on", "source_consumer: {max.poll.records: 7}, run_on"))
+    assert writes(running) == [("PUT", "/config")]
+
+
+def test_without_offsets_there_is_nothing_to_store(running: Site) -> None:
+    running.west.offsets.clear()
+    running.converge(ONCE)
+    assert writes(running) == [("PUT", "/stop"), ("PUT", "/config"), ("PUT", "/resume")]
+
+
+@pytest.mark.parametrize(("state", "last"), [("PAUSED", ("PUT", "/pause")), ("STOPPED", ("PATCH", "/offsets"))])
+def test_what_rested_rests_on(running: Site, state: str, last: tuple[str, str]) -> None:
+    running.west.connectors[NAME].state = state
+    running.converge(ONCE)
+    assert writes(running)[-1] == last
+    assert running.west.connectors[NAME].state == state
+
+
+def test_offsets_that_are_refused_bring_the_old_config_back(running: Site) -> None:
+    before = dict(running.west.connectors[NAME].config)
+    running.west.fail_next("PATCH", ABOUT, 400, "no")
+    failed = errors(running.converge(ONCE))
+    assert list(failed) == [NAME]
+    connector = running.west.connectors[NAME]
+    assert (connector.state, connector.config) == ("RUNNING", before)
+
+
+def test_offsets_that_cannot_be_read_leave_the_config_alone(running: Site) -> None:
+    before = dict(running.west.connectors[NAME].config)
+    running.west.fail_next("GET", f"{ABOUT}/offsets", 400, "no")
+    assert list(errors(running.converge(ONCE))) == [NAME]
+    connector = running.west.connectors[NAME]
+    assert (connector.state, connector.config) == ("RUNNING", before)
