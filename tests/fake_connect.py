@@ -22,6 +22,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
+from mm2mgr.truth.keys import load
+
 MIRROR = "org.apache.kafka.connect.mirror."
 CLASSES = tuple(
     MIRROR + name for name in ("MirrorSourceConnector", "MirrorCheckpointConnector", "MirrorHeartbeatConnector")
@@ -37,6 +39,13 @@ FORWARD_CUT = "IO Error trying to forward REST request: java.io.EOFException: Ht
 STARTING_PAGE = (
     "<html><head><title>Error 404 Not Found</title></head><body><h2>HTTP ERROR 404 Not Found</h2></body></html>"
 )
+NOT_EXACTLY_ONCE = "This worker does not have exactly-once source support enabled."
+ONLY_COMMITTED = (
+    "MirrorSourceConnector can only provide exactly-once guarantees when its source consumer is configured with "
+    "isolation.level set to 'read_committed'; otherwise, records from aborted and uncommitted transactions will be "
+    "replicated from the source cluster to the target cluster."
+)
+KAFKA_KEYS = load()
 PRINCIPAL = frozenset({"sasl.jaas.config", "sasl.mechanism", "security.protocol"})
 
 Answer = tuple[int, dict[str, str], bytes]
@@ -70,9 +79,11 @@ class Fault:
     apply: bool = False
     drop: bool = False
     latency_seconds: float = 0.0
+    exactly: bool = False  # the path itself, not what begins with it
 
     def hits(self, method: str, path: str) -> bool:
-        return self.times > 0 and self.method in {"*", method} and path.startswith(self.path_prefix)
+        there = path == self.path_prefix if self.exactly else path.startswith(self.path_prefix)
+        return self.times > 0 and self.method in {"*", method} and there
 
 
 class Dropped(Exception):
@@ -111,12 +122,16 @@ class FakeConnect:
         source_topics: Mapping[str, int] | None = None,
         policy: str = "All",
         allowlist: frozenset[str] = frozenset(),
+        exactly_once: bool = False,
+        plugin_version: str | None = None,
         basic: tuple[str, str] | None = None,
         bearer: str | None = None,
         status_after_reads: int = 0,
     ) -> None:
         self.version, self.cluster_id, self.source_topics = version, cluster_id, source_topics
-        self.policy, self.allowlist = policy, allowlist
+        self.reported_version: str | None = None  # what a vendor's workers say instead
+        self.policy, self.allowlist, self.exactly_once = policy, allowlist, exactly_once
+        self.plugins = dict.fromkeys(sorted(CLASSES), plugin_version)  # None: the worker's own version
         self.status_after_reads = status_after_reads
         self.connectors: dict[str, Connector] = {}
         self.offsets: dict[str, dict[str, dict[str, Any]]] = {}  # outlive their connector, as in Kafka
@@ -145,6 +160,10 @@ class FakeConnect:
         With `apply` the request is carried out and the error is answered all the same: an ambiguous outcome.
         """
         self.faults.append(Fault(method, path_prefix, times, status, body, headers, apply))
+
+    def answer_only(self, path: str, status: int) -> None:
+        """Answer every request for exactly this path with a status."""
+        self.faults.append(Fault("*", path, 1_000_000, status, exactly=True))
 
     def drop_next(self, method: str, path_prefix: str, times: int = 1, apply: bool = False) -> None:
         """Cut the connection instead of answering the next requests."""
@@ -213,7 +232,8 @@ class FakeConnect:
     def _route(self, method: str, segments: list[str], query: dict[str, list[str]], sent: Any) -> tuple[int, Any]:  # noqa: PLR0911, PLR0912
         match (method, *segments):
             case ("GET",):
-                return 200, {"version": self.version, "commit": "fake", "kafka_cluster_id": self.cluster_id}
+                version = self.reported_version or self.version
+                return 200, {"version": version, "commit": "fake", "kafka_cluster_id": self.cluster_id}
             case ("GET", "health"):
                 return 200, {
                     "status": "healthy",
@@ -245,7 +265,10 @@ class FakeConnect:
                 self._found(name).failed_tasks.pop(int(task), None)
                 return 204, None
             case ("GET", "connector-plugins"):
-                return 200, [{"class": name, "type": "source", "version": self.version} for name in CLASSES]
+                return 200, [
+                    {"class": name, "type": "source", "version": version or self.reported_version or self.version}
+                    for name, version in self.plugins.items()
+                ]
             case ("GET", "connector-plugins", _, "config"):
                 return 200, [
                     {"name": name, "type": kind, "required": False, "default_value": value}
@@ -392,7 +415,8 @@ class FakeConnect:
         if kind not in CLASSES and kind not in {name.rsplit(".", 1)[1] for name in CLASSES}:
             text = f"Failed to find any class that implements Connector and which name matches {kind}, available connectors are:"
             raise Refusal(400, f"{text} {', '.join(self._described(name) for name in sorted(CLASSES))}")
-        if errors := self._policy_errors(config):
+        self._refuse_types(config)
+        if errors := self._errors(config):
             head = f"Connector configuration is invalid and contains the following {len(errors)} error(s):"
             tail = "You can also find the above list of errors at the endpoint `/connector-plugins/{connectorType}/config/validate`"
             raise Refusal(400, "\n".join((head, *errors.values(), tail)))
@@ -401,13 +425,37 @@ class FakeConnect:
         version = f"version='{self.version}', encodedVersion={self.version}"
         return f"PluginDesc{{klass=class {name}, name='{name}', {version}, type=source, typeName='source', location='classpath'}}"
 
-    def _policy_errors(self, config: dict[str, str]) -> dict[str, str]:
-        """Which overrides the worker's policy refuses, for a source connector on Kafka 3.3 or newer."""
-        own_offsets = bool(config.get("offsets.storage.topic", "").strip())
-        prefixes = ["producer.override."]
-        prefixes += ["consumer.override."] if own_offsets else []
+    def _refuse_types(self, config: dict[str, str]) -> None:
+        """Overrides are parsed before the policy is asked, and what cannot be parsed is not caught."""
+        for key, value in config.items():
+            kind, override, plain = ([*key.split(".", 2), "", ""])[:3]
+            known = KAFKA_KEYS.find(kind, plain, "4.3.1") if override == "override" else None
+            if known and known.type in {"int", "long"} and not value.lstrip("-").isdigit():
+                text = f"Invalid value {value} for configuration {plain}: Not a number of type {known.type.upper()}"
+                raise Refusal(500, f"org.apache.kafka.common.config.ConfigException: {text}")
+
+    def _checked_prefixes(self, config: dict[str, str]) -> list[str]:
+        """Which overrides are judged: before Kafka 3.3 only the producer's, since then also those of clients in use."""
+        own_offsets = bool(config.get("offsets.storage.topic", "").strip()) or self.exactly_once
         creates = any(key.startswith("topic.creation.") for key in config)
-        prefixes += ["admin.override."] if own_offsets or creates else []
+        since = not self._older_than(3, 3)
+        prefixes = ["producer.override."]
+        prefixes += ["consumer.override."] if own_offsets and since else []
+        return prefixes + (["admin.override."] if (own_offsets or creates) and since else [])
+
+    def _errors(self, config: dict[str, str]) -> dict[str, str]:
+        return self._exactly_once_errors(config) | self._policy_errors(config)
+
+    def _exactly_once_errors(self, config: dict[str, str]) -> dict[str, str]:
+        if config.get("exactly.once.support") != "required" or self._older_than(3, 3):
+            return {}
+        if config.get("source.consumer.isolation.level") != "read_committed":
+            return {"exactly.once.support": ONLY_COMMITTED}
+        return {} if self.exactly_once else {"exactly.once.support": NOT_EXACTLY_ONCE}
+
+    def _policy_errors(self, config: dict[str, str]) -> dict[str, str]:
+        """Which overrides the worker's policy refuses."""
+        prefixes = self._checked_prefixes(config)
         errors = {}
         for key in config:
             bare = next((key.removeprefix(prefix) for prefix in prefixes if key.startswith(prefix)), None)
@@ -420,15 +468,18 @@ class FakeConnect:
     def _validate(self, config: dict[str, str]) -> Any:
         if "connector.class" not in config:
             raise Refusal(500, "Connector config contains no connector type")
-        errors = self._policy_errors(config)
+        self._refuse_types(config)
+        errors = self._errors(config)
+        for key in {"name", "source.cluster.alias"} - config.keys():
+            errors[key] = f'Missing required configuration "{key}" which has no default value.'
+        known = ["name", "connector.class", *(name for name, _, _ in KEYS)]
+        known += [] if self._older_than(3, 3) else ["exactly.once.support"]
+        known += [key for key in config if key.startswith(tuple(self._checked_prefixes(config)))]
         values = [
-            {
-                "definition": None,
-                "value": {"name": key, "value": config[key], "errors": [errors[key]] if key in errors else []},
-            }
-            for key in config
+            {"name": key, "value": config.get(key), "errors": [errors[key]] if key in errors else []} for key in known
         ]
-        return {"name": config["connector.class"], "error_count": len(errors), "groups": [], "configs": values}
+        configs = [{"definition": None, "value": value} for value in values]
+        return {"name": config["connector.class"], "error_count": len(errors), "groups": [], "configs": configs}
 
     # What a connector looks like
 

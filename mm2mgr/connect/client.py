@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from types import TracebackType
 from typing import Any, Self, TypeVar
 from urllib.parse import quote, urlencode
@@ -101,7 +102,7 @@ class Connect:
         path = f"/connector-plugins/{_quoted(plugin)}/config/validate"
         found = await self._read(self._call("PUT", path, body=dict(config), sent=config), Validation.parse)
         errors = {key: tuple(mask(reason, config) for reason in reasons) for key, reasons in found.errors.items()}
-        return Validation(found.name, found.error_count, errors)
+        return replace(found, errors=errors)
 
     # One connector, reading
 

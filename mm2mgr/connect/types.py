@@ -157,21 +157,27 @@ class PluginKey:
 
 @dataclass(frozen=True)
 class Validation:
-    """What a dry validation found: for each refused key the worker's reasons, with the sent secrets masked."""
+    """What a dry validation found: for each refused key the worker's reasons, with the sent secrets masked.
+
+    `keys` are the names it judged: those that worker and connector define, and every override that was sent.
+    """
 
     name: str
     error_count: int
     errors: dict[str, tuple[str, ...]]
+    keys: frozenset[str] = field(default=frozenset(), repr=False)
 
     @classmethod
     def parse(cls, data: object) -> Validation:
         body = as_object(data, "a validation")
         errors: dict[str, tuple[str, ...]] = {}
+        keys: set[str] = set()
         for entry in as_list(body.get("configs"), "the validated keys"):
             value = as_object(as_object(entry, "a validated key").get("value"), "a validated value")
+            keys.add(_text(value, "name"))
             if reasons := as_list(value.get("errors") or [], "the errors of a key"):
                 errors[_text(value, "name")] = tuple(str(reason) for reason in reasons)
-        return cls(_text(body, "name", ""), _number(body, "error_count"), errors)
+        return cls(_text(body, "name", ""), _number(body, "error_count"), errors, frozenset(keys))
 
 
 def parse_config(data: object) -> dict[str, str]:

@@ -1,7 +1,233 @@
-"""Placeholder."""
+"""Rules about protocols, logins and stores: what is missing for a connection, and secrets that everybody can read."""
 
 from __future__ import annotations
 
-from mm2mgr.lint.findings import Rule
+import re
+from collections.abc import Iterator
+from functools import cache
 
-RULES: tuple[Rule, ...] = ()
+from mm2mgr.lint.connection import LOGIN, STORES, lacking_in_override, said
+from mm2mgr.lint.findings import Hit, Rule
+from mm2mgr.lint.key_fixes import written
+from mm2mgr.lint.subject import Subject
+from mm2mgr.secrets import is_placeholder, mask
+from mm2mgr.truth.reach import Client
+
+_SEEN = "tests/lint/test_seen_live.py::"
+# Narrower than mm2mgr.secrets.is_secret, which hides too much rather than too little: these values are secrets for sure.
+_SECRET = re.compile(r"(^|\.)(password|passphrase|secret|jaas\.config|keystore\.key|user\.info)$")
+# Where inline PEM may stand, and the type that has to be with it.
+_PEM = {
+    "ssl.truststore.certificates": "ssl.truststore.type",
+    "ssl.keystore.certificate.chain": "ssl.keystore.type",
+    "ssl.keystore.key": "ssl.keystore.type",
+}
+_KERBEROS = "Krb5LoginModule"
+
+
+def secret_in_clear(subject: Subject) -> Iterator[Hit]:
+    """A secret stands in the config in clear.
+
+    Connect keeps a connector's config as it was given and hands it to everybody who may call its REST API: under config,
+    tasks, expand=info and in the config topic (validate alone hides it). A placeholder of a config provider,
+    ${file:path:key} or ${env:NAME}, is what is stored and shown instead; the workers put the value in when a client is
+    made, also within a JAAS string. In files the same line ends up in version control.
+    """
+    for key, value in subject.config.items():
+        if value.strip() and _is_secret(key) and not is_placeholder(value) and _is_clear(key, value):
+            message = f"everybody who can read this config reads the secret in {written(subject, key)}"
+            fix = f"write a placeholder for it, such as ${{file:/path/on/the/workers:{_name(key)}}}, and its provider on the workers"
+            yield Hit(message, fix, key)
+
+
+@cache
+def _is_secret(key: str) -> bool:
+    return _SECRET.search(key) is not None
+
+
+def _is_clear(key: str, value: str) -> bool:
+    """Tell whether there is a secret in a value: a JAAS string can have placeholders in it, or need no password."""
+    return mask(key, value) != value if key.endswith("jaas.config") else "${" not in value
+
+
+def _name(key: str) -> str:
+    return "jaas" if key.endswith("jaas.config") else "password" if "pass" in key else "secret"
+
+
+def security_incomplete(subject: Subject) -> Iterator[Hit]:
+    """The security of one side is only half there.
+
+    A client talks PLAINTEXT unless security.protocol says otherwise, whatever ssl.* and sasl.* are written with it; on a TLS
+    port that is RUNNING without tasks (source), or records that never arrive (producer.override.). SASL without
+    sasl.mechanism means Kerberos, and without sasl.jaas.config there is no login: FAILED at once. Stores of a PLAINTEXT side
+    and a login on a side without SASL are not used.
+    """
+    for client in _sides(subject):
+        key, fault, fix = _incomplete(subject, client)
+        if fault:
+            yield Hit(f"{written(subject, key) if key else 'the connector'}: {fault}", fix, key)
+
+
+def _sides(subject: Subject) -> Iterator[Client]:
+    """Yield one client a side: those of a side share what is said of it."""
+    for name in ("source admin", "target admin", "record producer"):
+        if name == "record producer" and lacking_in_override(subject):
+            continue  # override-insecure tells it, by comparing with the target
+        if client := subject.client(name):
+            yield client
+
+
+def _incomplete(subject: Subject, client: Client) -> tuple[str, str, str]:
+    """Return the key, what is wrong and the fix; the second is "" when nothing is."""
+    protocol = said(subject, client, "security.protocol").upper()
+    login = _key(subject, client, *LOGIN, "sasl.mechanism")
+    store = _key(subject, client, *(f"{each}{part}" for each in STORES for part in _STORE_PARTS))
+    prefix = _prefix(subject, client, login or store or _key(subject, client, "security.protocol"))
+    if not protocol and (login or store):
+        wanted = f"{'SASL_' if login else ''}{'SSL' if store or not login else 'SSL or SASL_PLAINTEXT'}"
+        return (
+            login or store,
+            "without security.protocol the client talks PLAINTEXT",
+            f"write {prefix}security.protocol={wanted}",
+        )
+    if protocol in ("PLAINTEXT", "SSL") and login:
+        return (
+            login,
+            f"{protocol} does not log in",
+            f"write {prefix}security.protocol=SASL_{protocol}, or take sasl.* out",
+        )
+    if protocol in ("PLAINTEXT", "SASL_PLAINTEXT") and store and subject.form != "tree":
+        right = protocol.replace("PLAINTEXT", "SSL")
+        return store, f"{protocol} uses no store", f"write {prefix}security.protocol={right}, or take ssl.* out"
+    return _half_a_login(subject, client, protocol, prefix)
+
+
+_STORE_PARTS = ("location", "certificates", "key", "certificate.chain")
+
+
+def _half_a_login(subject: Subject, client: Client, protocol: str, prefix: str) -> tuple[str, str, str]:
+    key = _key(subject, client, "security.protocol")
+    jaas, mechanism = said(subject, client, "sasl.jaas.config"), said(subject, client, "sasl.mechanism")
+    if not protocol.startswith("SASL_") or not key or "${" in protocol:
+        return "", "", ""
+    if not mechanism and _KERBEROS not in jaas and not is_placeholder(jaas):
+        return key, "without sasl.mechanism it is Kerberos (GSSAPI)", f"write {prefix}sasl.mechanism={_mechanism(jaas)}"
+    if not mechanism and jaas and _KERBEROS not in jaas:
+        return key, "without sasl.mechanism it is Kerberos (GSSAPI)", f"write {prefix}sasl.mechanism=…"
+    if not jaas and mechanism != "GSSAPI":
+        return (
+            key,
+            f"{mechanism} has nothing to log in with",
+            f"write {prefix}sasl.jaas.config=${{file:/path/on/the/workers:jaas}}",
+        )
+    return "", "", ""
+
+
+def _mechanism(jaas: str) -> str:
+    known = {"PlainLoginModule": "PLAIN", "ScramLoginModule": "SCRAM-SHA-512", "OAuthBearerLoginModule": "OAUTHBEARER"}
+    return next((mechanism for module, mechanism in known.items() if module in jaas), "…")
+
+
+def _key(subject: Subject, client: Client, *plain: str) -> str:
+    """Return the first config key that gives a client one of some settings, "" for none."""
+    keys = (subject.written(client.name, name) for name in plain)
+    return next((key for key in keys if key and subject.get(key)), "")
+
+
+def _prefix(subject: Subject, client: Client, key: str) -> str:
+    place = written(subject, key)
+    for part in ("security.", "sasl.", "ssl."):
+        if part in place:
+            return place.partition(part)[0]
+    return client.layers[0].prefix
+
+
+def store_type_missing(subject: Subject) -> Iterator[Hit]:
+    """PEM is given to a store that expects another format.
+
+    Inline certificates and keys are only read with ssl.truststore.type=PEM or ssl.keystore.type=PEM beside them; the
+    default is JKS. The connector is FAILED at once ("... can be specified only for PEM, but ... type is JKS"), with
+    producer.override. the task. A PEM file as ssl.keystore.location has no store password, only ssl.key.password: Kafka
+    refuses the other.
+    """
+    told: set[str] = set()
+    for key, client, plain in _pem_keys(subject):
+        kind, right = said(subject, client, _PEM[plain]), written(subject, key).removesuffix(plain) + _PEM[plain]
+        if kind.upper() != "PEM" and "${" not in kind and right not in told:
+            told.add(right)
+            message = f"{written(subject, key)} is read only with {_PEM[plain]}=PEM; it is {kind or 'JKS, the default'}"
+            yield Hit(message, f"write {right}=PEM", key)
+    yield from _passwords_of_pem(subject)
+
+
+def _pem_keys(subject: Subject) -> Iterator[tuple[str, Client, str]]:
+    if not any(key.endswith(tuple(_PEM)) for key in subject.config):
+        return
+    told: set[str] = set()
+    for client in subject.clients:
+        for plain in _PEM:
+            key = subject.written(client.name, plain)
+            if key and key not in told and subject.get(key):
+                told.add(key)
+                yield key, client, plain
+
+
+def _passwords_of_pem(subject: Subject) -> Iterator[Hit]:
+    if not any(key.endswith("store.password") for key in subject.config):
+        return
+    told: set[str] = set()
+    for client in subject.clients:
+        for store in STORES:
+            key = _key(subject, client, f"{store}password")
+            is_file = bool(_key(subject, client, f"{store}location"))
+            if key and key not in told and is_file and said(subject, client, f"{store}type").upper() == "PEM":
+                told.add(key)
+                message = f"{written(subject, key)}: a PEM file has no store password, and Kafka refuses one"
+                yield Hit(
+                    message,
+                    f"take it out; a key's own password is {key.removesuffix(f'{store}password')}ssl.key.password",
+                    key,
+                )
+
+
+def pem_not_lines(subject: Subject) -> Iterator[Hit]:
+    """A PEM value holds the two characters backslash and n where a line should end.
+
+    JSON and properties files turn \\n into a line end when they are read once. Escaped twice, by a shell, a template or a
+    form, the characters stay, and Kafka finds no key: FAILED with "No matching PRIVATE KEY entries in PEM file". Real line ends
+    survive everything in between; blanks in their place work, too.
+    """
+    for key, _, plain in _pem_keys(subject):
+        if "\\n" in subject.get(key):
+            message = f"{written(subject, key)} holds backslash-n instead of line ends: no {plain.rpartition('.')[2]} is found in it"
+            yield Hit(message, "write real line ends (\\n once, within JSON), or a placeholder for the file", key)
+
+
+def host_name_unchecked(subject: Subject) -> Iterator[Hit]:
+    """A TLS client does not check whose certificate it is shown.
+
+    An empty ssl.endpoint.identification.algorithm switches off the comparison of the broker's name with its certificate, so any
+    certificate of the same CA will do. It is mostly left over from a test with certificates that lack the brokers' names.
+    Kafka's default is https (KIP-294, since 2.0): leave the key out once the certificates have the names.
+    """
+    for client in _sides(subject):
+        key = subject.written(client.name, "ssl.endpoint.identification.algorithm")
+        if key and not subject.get(key) and said(subject, client, "security.protocol").upper().endswith("SSL"):
+            message = f"{written(subject, key)} is empty: the clients take any broker whose certificate their CA signed"
+            fix = f"write {written(subject, key)}=https, and put the brokers' names into their certificates"
+            yield Hit(message, fix, key)
+
+
+RULES: tuple[Rule, ...] = (
+    Rule("secret-in-clear", "warning", secret_in_clear, source="KIP-297", seen="tests/live/test_security.py"),
+    Rule(
+        "security-incomplete",
+        "error",
+        security_incomplete,
+        source="Kafka's SaslConfigs and CommonClientConfigs",
+        seen=f"{_SEEN}test_security_incomplete",
+    ),
+    Rule("store-type-missing", "error", store_type_missing, source="KIP-651", seen=f"{_SEEN}test_store_type"),
+    Rule("pem-not-lines", "error", pem_not_lines, source="KIP-651", seen=f"{_SEEN}test_store_type"),
+    Rule("host-name-unchecked", "info", host_name_unchecked, source="KIP-294"),
+)

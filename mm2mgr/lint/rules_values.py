@@ -1,7 +1,242 @@
-"""Placeholder."""
+"""Rules about values: what Kafka's own definitions refuse, what is missing, and values that do another thing than they say."""
 
 from __future__ import annotations
 
-from mm2mgr.lint.findings import Rule
+from collections.abc import Iterator
+from difflib import get_close_matches
+from functools import cache
 
-RULES: tuple[Rule, ...] = ()
+from mm2mgr.lint.classify import Context, what
+from mm2mgr.lint.findings import Hit, Rule
+from mm2mgr.lint.key_fixes import shown, written
+from mm2mgr.lint.spelling import cluster_key, connector_key
+from mm2mgr.lint.subject import Subject
+from mm2mgr.lint.values import fault, is_checked
+from mm2mgr.truth.keys import Key, load
+from mm2mgr.truth.reach import Client, numbers, seen_by
+
+_SEEN = "tests/lint/test_seen_live.py::"
+_MIRROR = "org.apache.kafka.connect.mirror."
+_POLICIES = (f"{_MIRROR}DefaultReplicationPolicy", f"{_MIRROR}IdentityReplicationPolicy")
+_GONE = "io.strimzi.kafka.connect.mirror.IdentityReplicationPolicy"
+_CREATION = ("topic.creation.default.replication.factor", "topic.creation.default.partitions")
+
+
+def invalid_value(subject: Subject) -> Iterator[Hit]:
+    """A value is none that Kafka's definition of the key accepts.
+
+    Connect checks the connector's own keys when the config is put and refuses it (400). Of a producer.override.* value it
+    only checks that it can be read at all (500 for a word where a number belongs); ranges and choices, and everything
+    behind source.consumer.*, source.admin.* and the like, are looked at when the client is made. The connector is accepted,
+    then the task (for admin clients the connector) is FAILED with a ConfigException. Judged by the definitions of the
+    workers' Kafka line; placeholders of config providers are left alone.
+    """
+    for key, definition, client in _checked(Context.of(subject), subject.clients, tuple(subject.config)):
+        value = subject.get(key)
+        left_alone = "${" in value or (definition.required and not value)  # null-value tells of the latter
+        wrong = "" if left_alone else fault(definition.scope, definition.name, subject.version, value)
+        if wrong:
+            message = f"{written(subject, key)}={shown(subject, key)} is {wrong}: {_consequence(client)}"
+            yield Hit(message, f"write {_right(definition)} for {written(subject, key)}", key)
+
+
+@cache
+def _checked(
+    context: Context, clients: tuple[Client, ...], keys: tuple[str, ...]
+) -> list[tuple[str, Key, Client | None]]:
+    """Return the keys whose values Kafka checks, each with its definition and the first client that is given it."""
+    found = []
+    for key in keys:
+        definition, client = _definition(context, clients, key)
+        if definition and is_checked(definition):
+            found.append((key, definition, client))
+    return found
+
+
+def _definition(context: Context, clients: tuple[Client, ...], key: str) -> tuple[Key | None, Client | None]:
+    known, version = load(), context.setting.version
+    if what(context, key) not in ("", "misdirected-key", "key-deprecated"):
+        return None, None
+    for type_ in context.types:
+        if own := known.find(type_, key, version):
+            return own, None
+    for client in clients:
+        for hit in seen_by(client, key):
+            if hit.key not in client.forced and (found := known.find(client.kind, hit.key, version)):
+                return found, client
+    return None, None
+
+
+def _consequence(client: Client | None) -> str:
+    if client is None:
+        return "Connect refuses the config"
+    if client.kind == "admin":
+        return f"the connector is FAILED as soon as its {client.name} client is made"
+    return f"the tasks are FAILED as soon as the {client.name} is made"
+
+
+def _right(definition: Key) -> str:
+    if definition.choices:
+        return f"one of {', '.join(definition.choices)}"
+    kind = "true or false" if definition.type == "boolean" else f"a value of type {definition.type}"
+    return f"{kind} ({definition.valid})" if definition.valid else kind
+
+
+def missing_required(subject: Subject) -> Iterator[Hit]:
+    """Something is missing without which the connector cannot run.
+
+    Connect refuses a config without connector.class or source.cluster.alias. Addresses it does not ask for: without
+    source.cluster.bootstrap.servers (source and checkpoint connectors) or target.cluster.bootstrap.servers (all three) the
+    config is accepted, and the connector is FAILED when it makes its admin client.
+    """
+    for key in ("connector.class", "source.cluster.alias"):
+        if key not in subject.config:
+            yield Hit(f"{key} is missing: Connect refuses the config", f"write {connector_key(subject, key)}")
+    for side in ("source", "target"):
+        without = [each.name for each in subject.clients if each.side == side and not _has_address(subject, each)]
+        if without:
+            message = f"no bootstrap.servers for the {' and the '.join(dict.fromkeys(without))}: FAILED at start"
+            yield Hit(message, f"write {cluster_key(subject, side, 'bootstrap.servers', 'host:9092,…')}")
+
+
+def _has_address(subject: Subject, client: Client) -> bool:
+    key = subject.written(client.name, "bootstrap.servers")
+    return key is not None and bool(subject.get(key))
+
+
+def target_alias_missing(subject: Subject) -> Iterator[Hit]:
+    """The target has no alias, so MirrorMaker calls it `target`.
+
+    The alias is how MirrorMaker notices that a topic came from the very cluster it writes to, and part of the name of the
+    offset-syncs topic. Two clusters that are both called target are one to it: with flows in both directions topics go
+    round for ever, one level of names with every refresh (seen: 11, 19, 25, 29 topics).
+    """
+    if "target.cluster.alias" not in subject.config:
+        message = (
+            "target.cluster.alias is not written: the target is called `target`, and loops through it are not noticed"
+        )
+        yield Hit(
+            message, f"write {connector_key(subject, 'target.cluster.alias', 'the name that all flows use for it')}"
+        )
+
+
+def partial_topic_creation(subject: Subject) -> Iterator[Hit]:
+    """topic.creation.* is used without the two defaults that it demands.
+
+    As soon as one key begins with topic.creation., Connect wants topic.creation.default.replication.factor and
+    topic.creation.default.partitions. Validation lets the config pass and the connector is FAILED at its start (KIP-158).
+    MirrorMaker creates its topics itself, so taking the keys out is mostly what is wanted.
+    """
+    keys = _creation_keys(subject)
+    missing = [key for key in _CREATION if key not in subject.config]
+    if keys and missing:
+        message = f"{written(subject, keys[0])} is there and {' and '.join(missing)} is not: FAILED at start"
+        yield Hit(message, f"take topic.creation.* out, or write {' and '.join(missing)} too", keys[0])
+
+
+def topic_creation_elsewhere(subject: Subject) -> Iterator[Hit]:
+    """topic.creation.* does not decide how MirrorMaker's topics are made.
+
+    These keys are for Connect's own admin client, which looks on the workers' own Kafka unless admin.override.* says
+    otherwise. MirrorMaker's target admin client creates the remote topics before any record is written, with the source's
+    number of partitions and the connector's replication.factor. So the settings are without effect there, and where the
+    workers' Kafka is another cluster, empty topics can appear on it.
+    """
+    keys = _creation_keys(subject)
+    if keys and all(key in subject.config for key in _CREATION):
+        message = "topic.creation.* makes no remote topic: MirrorMaker creates them itself, with replication.factor"
+        yield Hit(
+            message,
+            f"take topic.creation.* out; {connector_key(subject, 'replication.factor')} is what counts",
+            keys[0],
+        )
+
+
+def _creation_keys(subject: Subject) -> list[str]:
+    return [key for key in subject.config if key.startswith("topic.creation.") and key != "topic.creation.enable"]
+
+
+def enabled_false(subject: Subject) -> Iterator[Hit]:
+    """A connector is switched off by enabled=false and looks as if it ran.
+
+    A source or checkpoint connector then makes no tasks: RUNNING with an empty list of tasks, no error. A heartbeat
+    connector ignores the key and goes on. In mm2.properties this is the usual way to say that a direction is not mirrored, and is not
+    told here. On Connect, pausing or stopping the connector says the same where everybody sees it.
+    """
+    if subject.form != "dedicated" and not subject.flag("enabled", default=True):
+        beating = subject.type == "heartbeat"
+        message = (
+            "a heartbeat connector ignores enabled=false and beats on"
+            if beating
+            else "it will be RUNNING without a task"
+        )
+        yield Hit(
+            f"enabled=false: {message}",
+            "take enabled out, and stop or delete the connector to switch it off",
+            "enabled",
+        )
+
+
+def policy_class(subject: Subject) -> Iterator[Hit]:
+    """The replication policy's class is not there.
+
+    IdentityReplicationPolicy is part of Kafka since 3.0 (KIP-690); Strimzi's class of that name was for older versions and
+    is gone from its images. A class that cannot be found is refused when the config is put, and one that is misspelt within
+    Kafka's own package cannot be found.
+    """
+    name = subject.get("replication.policy.class")
+    fault = _policy_fault(subject, name)
+    if fault:
+        right = next(iter(get_close_matches(name, _POLICIES, 1, 0.5)), _POLICIES[1])
+        fix = f"write {connector_key(subject, 'replication.policy.class', right)}"
+        yield Hit(f"{name} {fault}: the connector cannot be made", fix, "replication.policy.class")
+
+
+def _policy_fault(subject: Subject, name: str) -> str:
+    if name == _GONE:
+        return "is Strimzi's class for Kafka before 3.0 and no longer shipped"
+    if name == _POLICIES[1] and numbers(subject.version) < (3, 0):
+        return f"is in Kafka since 3.0 and the workers run {subject.version}"
+    if name.startswith(_MIRROR) and name not in _POLICIES:
+        return "is no class of Kafka"
+    return ""
+
+
+def plugin_missing(subject: Subject) -> Iterator[Hit]:
+    """The workers do not have the connector's class.
+
+    MirrorMaker's classes are in Kafka's connect-mirror jars; images made for Connect alone leave them out now and then. The
+    workers list what they have under /connector-plugins, and refuse a config with any other class
+    (400), with a list of those they know. Found only where that list is known, which is on live workers.
+    """
+    name, plugins = subject.get("connector.class"), subject.worker.plugins
+    if name and plugins is not None and not any(_is_class(name, each) for each in plugins):
+        fix = f"put the jars that have {name} (connect-mirror, connect-mirror-client) on the workers' plugin.path"
+        yield Hit(f"the workers have no {name} and refuse the connector", fix, "connector.class")
+
+
+def _is_class(name: str, plugin: str) -> bool:
+    simple = plugin.rpartition(".")[2]
+    return name in (plugin, simple, simple.removesuffix("Connector"))
+
+
+RULES: tuple[Rule, ...] = (
+    Rule(
+        "invalid-value", "error", invalid_value, source="Kafka's definitions", seen=f"{_SEEN}test_invalid_client_value"
+    ),
+    Rule(
+        "missing-required", "error", missing_required, source="MirrorClientConfig", seen=f"{_SEEN}test_missing_address"
+    ),
+    Rule("target-alias-missing", "warning", target_alias_missing, source="KIP-382", seen=f"{_SEEN}test_loop_by_alias"),
+    Rule(
+        "partial-topic-creation",
+        "error",
+        partial_topic_creation,
+        source="KIP-158",
+        seen=f"{_SEEN}test_partial_topic_creation",
+    ),
+    Rule("topic-creation-elsewhere", "warning", topic_creation_elsewhere, source="KIP-158"),
+    Rule("enabled-false", "warning", enabled_false, source="MirrorConnectorConfig", seen=f"{_SEEN}test_enabled_false"),
+    Rule("policy-class", "error", policy_class, source="KIP-690", seen=f"{_SEEN}test_policy_class"),
+    Rule("plugin-missing", "error", plugin_missing, source="Connect REST API", guard=True),
+)

@@ -37,7 +37,7 @@ def _hits(rule: Rule, estate: Estate) -> Iterator[Hit]:
 def silence(finding: Finding, subject: Subject | None, estate: Estate) -> Finding:
     """Return the finding with the reason of the first silence that covers it."""
     for each in _silences(finding, subject, estate):
-        if each.rule == finding.rule:
+        if each.rule == finding.rule and each.reason:  # one without a reason switches nothing off
             return replace(finding, silenced=each.reason)
     return finding
 
@@ -56,9 +56,8 @@ def _told_once(findings: Iterable[Finding]) -> list[Finding]:
     first: dict[object, Finding] = {}
     for finding in findings:
         spot = finding.spot
-        where = (
-            (finding.rule, spot.file, spot.line) if spot.file and spot.line else (finding.rule, spot, finding.message)
-        )
+        # Connector and key, for a whole answer of Connect may stand on one line.
+        where = (finding.rule, spot, "" if spot.line else finding.message)
         known = first.setdefault(where, finding)
         if known is not finding:
             first[where] = replace(known, more=known.more + 1)

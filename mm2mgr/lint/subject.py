@@ -5,6 +5,7 @@ In: values that readers made of a tree, files or a live Connect cluster. Unknown
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -22,6 +23,12 @@ CLASSES: dict[str, ConnectorType] = {
     "MirrorCheckpointConnector": "checkpoint",
     "MirrorHeartbeatConnector": "heartbeat",
 }
+
+
+def addresses(servers: str) -> frozenset[str]:
+    """Return the `host:port` parts of a bootstrap.servers value, without the listener some write before them."""
+    items = (item.strip().lower().rpartition("://")[2] for item in servers.split(","))
+    return frozenset(item for item in items if item)
 
 
 def type_of(connector_class: str) -> ConnectorType | None:
@@ -119,11 +126,25 @@ class Subject:
     def version(self) -> str:
         """The workers' Kafka version; the newest line when it is not known."""
         known = truth_keys.load()
-        return self.worker.version or known.releases[known.lines[-1]]
+        return (self.worker.version or "") if self.knows_version else known.releases[known.lines[-1]]
+
+    @cached_property
+    def knows_version(self) -> bool:
+        """Tell whether the workers' version is known, and is Kafka's own (vendors count otherwise: 7.6.0-ccs)."""
+        newest = truth_keys.load().lines[-1].partition(".")[0]
+        found = re.match(r"(\d{1,4})\.\d+", self.worker.version or "")
+        return found is not None and int(found[1]) <= int(newest) + 1
+
+    @cached_property
+    def exactly_once(self) -> bool:
+        """Tell whether it runs transactionally: on exactly-once workers, or it demands such ones and they are not known."""
+        if self.worker.exactly_once is None:
+            return self.get("exactly.once.support").lower() == "required"
+        return self.worker.exactly_once
 
     @cached_property
     def setting(self) -> Setting:
-        return Setting.of(self.config, self.version, exactly_once=bool(self.worker.exactly_once))
+        return Setting.of(self.config, self.version, exactly_once=self.exactly_once)
 
     @cached_property
     def clients(self) -> tuple[Client, ...]:
@@ -132,12 +153,11 @@ class Subject:
 
     def client(self, name: str) -> Client | None:
         """Return a client by name (`record producer`, `source consumer`, `source admin`, …), None when there is none."""
-        return next((client for client in self.clients if client.name == name), None)
+        return self._client_by_name.get(name)
 
     def written(self, client: str, plain: str) -> str | None:
         """Return the config key that decides a client's plain key, None when nobody wrote one."""
-        found = self.client(client)
-        return self._effective(found).get(plain) if found else None
+        return self._winners(client).get(plain)
 
     def value(self, client: str, plain: str) -> str | None:
         """Return what a client gets for a plain key: written, else the workers', the framework's or Kafka's default."""
@@ -165,20 +185,29 @@ class Subject:
         except ValueError:
             return None
 
+    def worker_property(self, key: str) -> str | None:
+        """Return one of the workers' properties; None when it is not written or they are not known."""
+        value = (self.worker.properties or {}).get(key)
+        return None if value is None else value.strip()
+
     def spot_of(self, key: str) -> Spot:
         """Return the place of a key, or of the connector where the key is not written."""
         return self.spots.get(key, self.spot.at(key) if key in self.config else self.spot)
 
     @cached_property
-    def _effective_by_client(self) -> dict[tuple[str, str], dict[str, str]]:
+    def _client_by_name(self) -> dict[str, Client]:
+        return {client.name: client for client in reversed(self.clients)}  # of two with one name the first
+
+    @cached_property
+    def _winners_by_client(self) -> dict[str, dict[str, str]]:
         return {}
 
-    def _effective(self, client: Client) -> dict[str, str]:
-        known = self._effective_by_client
-        place = (client.name, client.side)
-        if place not in known:
-            known[place] = effective(client, self.config)
-        return known[place]
+    def _winners(self, client: str) -> dict[str, str]:
+        known = self._winners_by_client
+        if client not in known:
+            found = self.client(client)
+            known[client] = effective(found, self.config) if found else {}
+        return known[client]
 
 
 @dataclass(frozen=True)

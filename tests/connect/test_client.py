@@ -22,7 +22,7 @@ def test_the_cluster(fake: FakeConnect, ask: Ask) -> None:
     assert ask(lambda c: c.connectors()) == (NAME, "b")
     assert ask(lambda c: c.infos())["b"] == ConnectorInfo("b", {"name": "b", **FLOW}, (0, 1), "source")
     assert list(ask(lambda c: c.statuses())) == [NAME]
-    assert [plugin.class_name for plugin in ask(lambda c: c.plugins())] == list(CLASSES)
+    assert [plugin.class_name for plugin in ask(lambda c: c.plugins())] == sorted(CLASSES)
     assert {key.name: key.default_value for key in ask(lambda c: c.plugin_config("MirrorSourceConnector"))}[
         "topics"
     ] == ".*"
@@ -119,7 +119,9 @@ def test_an_existing_connector_that_cannot_be_addressed(fake: FakeConnect, ask: 
 
 def test_validate_tells_the_policy(ask: Ask) -> None:
     probe = {
+        "name": "a",
         "connector.class": "MirrorSourceConnector",
+        "source.cluster.alias": "dc1",
         "offsets.storage.topic": "x",
         "producer.override.sasl.mechanism": "PLAIN",
         "consumer.override.client.id": "x",
@@ -129,7 +131,11 @@ def test_validate_tells_the_policy(ask: Ask) -> None:
 
 def test_validate_names_the_refused_keys(fake: FakeConnect, ask: Ask) -> None:
     fake.policy = "None"
-    probe = FLOW | {"producer.override.acks": "all", "consumer.override.client.id": "not checked"}
+    probe = (
+        FLOW
+        | {"name": "a", "source.cluster.alias": "dc1"}
+        | {"producer.override.acks": "all", "consumer.override.client.id": "not checked"}
+    )
     refused = ask(lambda c: c.validate("MirrorSourceConnector", probe)).errors
     assert list(refused) == ["producer.override.acks"]
     assert "The 'None' policy does not allow 'acks'" in refused["producer.override.acks"][0]

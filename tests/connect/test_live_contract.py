@@ -11,6 +11,7 @@ import pytest
 
 from mm2mgr.connect.client import Connect
 from mm2mgr.connect.errors import ConnectError, NotFound
+from mm2mgr.connect.probe import probe
 from mm2mgr.connect.target import ConnectTarget
 from mm2mgr.connect.types import SourceOffset
 from tests.fake_connect import FakeConnect
@@ -18,6 +19,11 @@ from tests.fake_connect import FakeConnect
 NAME = "dc1->agg east.1"
 DEADLINE_SECONDS = 60.0
 PARTITION = {"cluster": "dc1", "topic": "orders", "partition": 0}
+PROBE = {
+    **{"connector.class": "MirrorSourceConnector", "exactly.once.support": "required"},
+    **{"producer.override.acks": "7", "producer.override.partitioner.class": "java.lang.Object"},
+}
+COMMITTED = {"source.consumer.isolation.level": "read_committed", "name": "v"}
 STEPS: tuple[tuple[str, Callable[[Connect, dict[str, str]], Awaitable[Any]]], ...] = (
     ("status of nobody", lambda c, _: c.status("x")),
     ("config of nobody", lambda c, _: c.config("x")),
@@ -54,6 +60,12 @@ STEPS: tuple[tuple[str, Callable[[Connect, dict[str, str]], Awaitable[Any]]], ..
     ("stop", lambda c, _: c.stop(NAME)),
     ("stopped again", lambda c, _: shown(c, "STOPPED", 0)),
     ("delete", lambda c, _: c.delete(NAME)),
+    ("plugins", lambda c, _: c.plugins()),
+    ("validate", lambda c, _: judged(c, PROBE)),
+    ("validate committed", lambda c, _: judged(c, PROBE | COMMITTED)),
+    ("validate no number", lambda c, _: judged(c, PROBE | {"producer.override.linger.ms": "soon"})),
+    ("put for exactly once", lambda c, flow: c.put_config(NAME, flow | PROBE | COMMITTED | {"name": NAME})),
+    ("probe", lambda c, _: probe(c, {"admin.override.client.id": "x", "producer.override.sasl.jaas.config": "x"})),
     ("names", lambda c, _: c.connectors()),
 )
 
@@ -61,6 +73,13 @@ STEPS: tuple[tuple[str, Callable[[Connect, dict[str, str]], Awaitable[Any]]], ..
 async def kept(connect: Connect) -> list[SourceOffset]:
     """Return the offsets that are there; a removed one may or may not still be listed, as null (both seen on a worker)."""
     return [one for one in await connect.offsets(NAME) if one.offset is not None]
+
+
+async def judged(connect: Connect, config: dict[str, str]) -> tuple[object, ...]:
+    """Return the errors of a validation, and which of the telling keys it judged."""
+    found = await connect.validate("MirrorSourceConnector", config)
+    telling = {"exactly.once.support", "producer.override.acks", "name", "no.such.key"}
+    return found.name, found.error_count, found.errors, sorted(found.keys & telling)
 
 
 async def shown(connect: Connect, state: str, tasks: int) -> tuple[str, list[str]]:

@@ -1,0 +1,189 @@
+"""Says under which key rule a config key falls: the one judgement that all rules of rules_keys share, so a key is told once.
+
+In: a subject, or a `Context` and a key; out: rule ids, "" for a key that does what it says. Pure, and cached by key: thousands
+of connectors have the same keys.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from weakref import WeakKeyDictionary
+
+from mm2mgr.lint.subject import Subject
+from mm2mgr.spec.keys import SECURITY_KEYS
+from mm2mgr.truth.explain import KINDS, split
+from mm2mgr.truth.keys import Keys, load
+from mm2mgr.truth.reach import CLIENTS, CLUSTER_KEYS, ConnectorType, Reached, Setting, clients, seen_by
+
+_ALL_CLUSTER_KEYS = CLUSTER_KEYS | SECURITY_KEYS
+_GENERAL = ("consumer.", "producer.", "admin.")
+_SIDED = tuple(f"{side}.{general}" for side in ("source", "target") for general in _GENERAL)
+# Plugins read these by names of their own; where Kafka defines one of them, that is looked at before.
+_OF_PLUGINS = (
+    *("mm2mgr.", "transforms.", "predicates.", "topic.creation.", "config.providers."),
+    *("key.converter.", "value.converter.", "header.converter."),
+)
+OF_DEDICATED = ("clusters", "dedicated.mode.enable.internal.rest", "mm.enable.internal.rest")
+# What people write to shape the mirrored records.
+RECORD_KEYS = frozenset(
+    [
+        *("acks", "batch.size", "buffer.memory", "compression.type", "delivery.timeout.ms", "enable.idempotence"),
+        *("compression.gzip.level", "compression.lz4.level", "compression.zstd.level", "linger.ms", "max.block.ms"),
+        *("max.in.flight.requests.per.connection", "max.request.size", "request.timeout.ms", "retries"),
+        *("partitioner.class", "partitioner.ignore.keys", "partitioner.adaptive.partitioning.enable"),
+        *("send.buffer.bytes", "receive.buffer.bytes", "transactional.id", "transaction.timeout.ms"),
+    ]
+)
+# MirrorMaker hands its clients ready-made (de)serializers, and its consumers are assigned partitions, so they have no group.
+_INSTANCES = frozenset({"key.serializer", "value.serializer", "key.deserializer", "value.deserializer"})
+_GROUPLESS = frozenset({"group.id"})
+
+
+@dataclass(frozen=True)
+class Context:
+    """What decides about a key, besides the key. `types`: who is given it (in mm2.properties all three get a flow's keys)."""
+
+    types: tuple[ConnectorType, ...]
+    setting: Setting
+    version_known: bool
+
+    @classmethod
+    def of(cls, subject: Subject) -> Context:
+        types = tuple(CLIENTS) if subject.form == "dedicated" else (subject.type,)
+        return cls(types, subject.setting, subject.knows_version)
+
+
+_told: WeakKeyDictionary[Subject, Mapping[str, tuple[str, ...]]] = WeakKeyDictionary()
+
+
+def keys_under(subject: Subject, rule: str) -> tuple[str, ...]:
+    """Return the keys of a connector that fall under a rule."""
+    if subject not in _told:
+        _told[subject] = _by_rule(Context.of(subject), judged(subject), subject.source, subject.target)
+    return _told[subject].get(rule, ())
+
+
+def what_is(subject: Subject, key: str) -> str:
+    """Return the id of the rule that a key falls under, "" for none."""
+    return _of_alias(what(Context.of(subject), key), key, subject.source, subject.target)
+
+
+def judged(subject: Subject) -> tuple[str, ...]:
+    """Return the keys that people meant for this connector: of mm2.properties not what the driver copies from a cluster's."""
+    if subject.form != "dedicated":
+        return tuple(subject.config)
+    return tuple(key for key in subject.config if _of_flow(subject, key) or _of_cluster(subject, key))
+
+
+def _of_flow(subject: Subject, key: str) -> bool:
+    """Tell whether a key stands under the flow in mm2.properties, or (other than security) at its top level."""
+    written = subject.spots[key].key if key in subject.spots else ""
+    return "->" in written or (written == key and key not in _ALL_CLUSTER_KEYS and not key.startswith("config.provid"))
+
+
+def _of_cluster(subject: Subject, key: str) -> bool:
+    """Tell whether it is a client's key of one cluster that no Kafka knows: the copies that a driver makes reach whom they may."""
+    if key not in subject.spots or not key.startswith(_SIDED):
+        return False
+    return what(Context.of(subject), key) in ("unknown-key", "key-too-new", "key-removed")
+
+
+@cache
+def _by_rule(context: Context, keys: tuple[str, ...], source: str, target: str) -> Mapping[str, tuple[str, ...]]:
+    found: dict[str, tuple[str, ...]] = {}
+    for key in keys:
+        if rule := _of_alias(what(context, key), key, source, target):
+            found[rule] = (*found.get(rule, ()), key)
+    return found
+
+
+def _of_alias(rule: str, key: str, source: str, target: str) -> str:
+    """`A.bootstrap.servers` is a line of mm2.properties, where A is an alias; on a connector nobody reads it."""
+    ours = rule == "unknown-key" and key.startswith(tuple(f"{alias}." for alias in (source, target) if alias))
+    return "dead-key" if ours and plain_of(key) in _known_to_clients() else rule
+
+
+def plain_of(key: str) -> str:
+    """Return a key of mm2.properties without the alias and the kind of client before it."""
+    plain = key.partition(".")[2]
+    return plain.partition(".")[2] if plain.startswith(_GENERAL) else plain
+
+
+@cache
+def _known_to_clients() -> frozenset[str]:
+    return frozenset(name for kind in KINDS for name in load().names(kind))
+
+
+@cache
+def what(context: Context, key: str) -> str:
+    """Return the id of the rule that a key falls under, "" for none; keys of mm2.properties with an alias are not seen here."""
+    known = load()
+    if key in _ALL_CLUSTER_KEYS:
+        return "bare-security"
+    for type_ in context.types:
+        if known.history(type_, key):
+            return _dated(context, type_, key, known)
+    return _not_its_own(context, key, known)
+
+
+def _not_its_own(context: Context, key: str, known: Keys) -> str:
+    """Judge a key that the connector itself does not read."""
+    of_clients = key not in _GROUPLESS and any(known.history(kind, key) for kind in KINDS)
+    if known.history("worker", key) and not of_clients:
+        return "worker-key"
+    if key.startswith(_OF_PLUGINS):
+        return ""
+    if "->" in key or key in OF_DEDICATED:
+        return "dead-key"
+    if any(known.history(type_, key) for type_ in CLIENTS):
+        return "other-connectors-key"
+    prefix, plain = split(key, known)
+    if of_clients or any(known.history(kind, plain) for kind in KINDS):
+        return _client_key(context, prefix, plain, known)
+    behind_prefix = prefix and any(known.history(type_, plain) for type_ in CLIENTS)
+    return "dead-key" if behind_prefix else "unknown-key"
+
+
+def _dated(context: Context, scope: str, name: str, known: Keys) -> str:
+    """Judge a key by the Kafka lines that have it."""
+    exists_in = known.history(scope, name)[0].exists_in
+    line = known.line(context.setting.version)
+    if line in exists_in:
+        return "key-deprecated" if name.endswith(".blacklist") and context.version_known else ""
+    if known.lines.index(line) > known.lines.index(exists_in[-1]):
+        return "key-removed"
+    return "key-too-new" if context.version_known else ""
+
+
+def _client_key(context: Context, prefix: str, plain: str, known: Keys) -> str:
+    hits = tuple(_hits(context, prefix + plain))
+    useful = [hit for hit in hits if known.history(hit.client.kind, plain)]
+    if useful and prefix in _GENERAL and plain in _ALL_CLUSTER_KEYS:
+        return "unscoped-address"
+    if useful and all(_is_forced(hit) for hit in useful):
+        return "forced-key"
+    if useful:
+        if prefix == "producer." and plain in RECORD_KEYS:
+            return "misdirected-key"
+        dated = [_dated(context, hit.client.kind, plain, known) for hit in useful]
+        return min(dated)  # "" where one of them knows it
+    if prefix in ("consumer.override.", "admin.override.") and known.history(prefix.partition(".")[0], plain):
+        return "dead-override"
+    # A heartbeat connector has no client on the source, yet people give all three connectors both addresses: no harm.
+    harmless = prefix == "source.cluster." and plain in CLUSTER_KEYS and context.types == ("heartbeat",)
+    return "" if harmless else "dead-key"
+
+
+def _hits(context: Context, key: str) -> Iterator[Reached]:
+    for type_ in context.types:
+        for client in clients(type_, context.setting):
+            yield from seen_by(client, key)
+
+
+def _is_forced(hit: Reached) -> bool:
+    own = not hit.client.worker_prefixes
+    if hit.key in _GROUPLESS:
+        return own and hit.client.kind == "consumer"
+    return hit.key in hit.client.forced or (own and hit.key in _INSTANCES)

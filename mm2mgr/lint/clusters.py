@@ -1,0 +1,139 @@
+"""Which connectors speak of the same Kafka cluster: by id when it is known, else by a shared address, else by alias.
+
+In: the subjects of an estate. Out: a number for each cluster, and which aliases people gave it. It knows nothing of topics.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Literal
+
+from mm2mgr.lint.subject import Subject, addresses
+
+Side = Literal["source", "target"]
+SIDES: tuple[Side, ...] = ("source", "target")
+
+
+@dataclass(frozen=True)
+class Point:
+    """One side of a connector, as it is written there; alias "" when nobody wrote one."""
+
+    alias: str
+    addresses: frozenset[str]
+    cluster_id: str | None
+
+
+@dataclass(frozen=True)
+class Clusters:
+    """The clusters of an estate, numbered; one number may have several aliases."""
+
+    numbers: dict[Point, int]
+
+    def of(self, subject: Subject, side: Side) -> int:
+        return self.numbers[point(subject, side)]
+
+    def pair(self, subject: Subject) -> tuple[int, int]:
+        return self.of(subject, "source"), self.of(subject, "target")
+
+
+_addresses = lru_cache(maxsize=4096)(addresses)
+
+
+def point(subject: Subject, side: Side) -> Point:
+    """Return what a connector says of one of its sides."""
+    known = subject.source_kafka if side == "source" else subject.target_kafka
+    servers = _addresses(subject.get(f"{side}.cluster.bootstrap.servers"))
+    return Point(subject.get(f"{side}.cluster.alias"), servers, known.cluster_id)
+
+
+def apart(one: Point, other: Point) -> bool:
+    """Tell whether two points are surely two clusters: other ids, or hosts that differ in more than their numbers."""
+    if one.cluster_id and other.cluster_id:
+        return one.cluster_id != other.cluster_id
+    if not one.addresses or not other.addresses or one.addresses & other.addresses:
+        return False
+    return not (_hosts(one.addresses) & _hosts(other.addresses))
+
+
+def _hosts(servers: Iterable[str]) -> set[str]:
+    """Return host names without digits and ports: brokers of one cluster are mostly numbered."""
+    return {re.sub(r"\d+", "", server.rpartition(":")[0] or server) for server in servers}
+
+
+def same(one: Point, other: Point) -> bool:
+    """Tell whether two points are surely one cluster."""
+    if one.cluster_id and other.cluster_id:
+        return one.cluster_id == other.cluster_id
+    return bool(one.addresses & other.addresses)
+
+
+@lru_cache(maxsize=4)
+def clusters(subjects: tuple[Subject, ...]) -> Clusters:
+    """Number the clusters of these connectors."""
+    ends = dict.fromkeys((point(subject, "source"), point(subject, "target")) for subject in subjects)
+    points = list(dict.fromkeys(each for pair in ends for each in pair))
+    groups = _Groups(points)
+    by_id: dict[str, Point] = {}
+    by_address: dict[str, Point] = {}
+    for each in points:
+        if each.cluster_id:
+            groups.join(each, by_id.setdefault(each.cluster_id, each))
+        for address in each.addresses:
+            other = by_address.setdefault(address, each)
+            if same(each, other):
+                groups.join(each, other)
+    for one, other in ends:
+        groups.keep_apart(one, other)
+    _join_aliases(points, groups)
+    return Clusters(groups.number)
+
+
+def _join_aliases(points: list[Point], groups: _Groups) -> None:
+    """Join what has one alias and is not surely apart, never the two ends of a connector.
+
+    A side that says nothing but its alias goes with the first of that alias.
+    """
+    by_alias: dict[str, list[Point]] = defaultdict(list)
+    for each in sorted(points, key=lambda each: not (each.cluster_id or each.addresses)):
+        if not each.alias:
+            continue
+        alike = (other for other in by_alias[each.alias] if not apart(each, other))
+        if other := next((one for one in alike if groups.may_join(each, one)), None):
+            groups.join(each, other)
+        else:
+            by_alias[each.alias].append(each)
+
+
+class _Groups:
+    """Points in numbered groups that can be joined, and which groups must stay apart."""
+
+    def __init__(self, points: Iterable[Point]) -> None:
+        self.number = {each: number for number, each in enumerate(points)}
+        self.members = {number: [each] for each, number in self.number.items()}
+        self.facing: dict[int, set[int]] = defaultdict(set)
+
+    def keep_apart(self, one: Point, other: Point) -> None:
+        """Keep the groups of two points apart from now on, unless they are one already."""
+        first, second = self.number[one], self.number[other]
+        if first != second:
+            self.facing[first].add(second)
+            self.facing[second].add(first)
+
+    def may_join(self, one: Point, other: Point) -> bool:
+        return self.number[other] not in self.facing[self.number[one]]
+
+    def join(self, one: Point, other: Point) -> None:
+        gone, stays = self.number[one], self.number[other]
+        if gone == stays:
+            return
+        for each in self.members[gone]:
+            self.number[each] = stays
+        self.members[stays] += self.members.pop(gone)
+        for opposite in self.facing.pop(gone, set()):
+            self.facing[opposite].discard(gone)
+            self.facing[opposite].add(stays)
+            self.facing[stays].add(opposite)

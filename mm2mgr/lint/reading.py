@@ -1,0 +1,277 @@
+"""Reads files of MirrorMaker connectors into an Estate: JSON, properties, mm2.properties, Strimzi resources, told apart by content.
+
+In: paths, and what is known of workers, clusters and the link. Out: an Estate, or one SpecError with every file that cannot be
+read. Several files are one estate. Contacts nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from mm2mgr.errors import Problem, SpecError
+from mm2mgr.lint import dedicated, json_file, properties, strimzi
+from mm2mgr.lint.findings import Spot
+from mm2mgr.lint.json_file import Found, Node
+from mm2mgr.lint.subject import Entry, Estate, Kafka, Silence, SourceFile, Subject, Wire, Worker, type_of
+from mm2mgr.spec.places import Place, read_yaml
+
+SILENCE_KEY = "mm2mgr.silence."
+TREE_KEYS = frozenset({"owner", "defaults", "clusters", "connect", "links", "flows", "sizing"})
+_MAX_BYTES = 20_000_000
+_UTF16 = (b"\xff\xfe", b"\xfe\xff")
+_YAML = re.compile(r"\A(\s*#.*\n|\s*\n)*(---|apiVersion\s*:\s|kind\s*:\s)")
+_PAIR = re.compile(r"[^\s.>-][^\s>]*->[^\s]+\.")
+_POLICY_KEY = "connector.client.config.override.policy"
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """What is known beside the files. `version` is the Kafka version of the workers; it outranks what `worker` says."""
+
+    version: str | None = None
+    worker: Worker = field(default_factory=Worker)
+    wire: Wire | None = None
+    source: Kafka = field(default_factory=Kafka)
+    target: Kafka = field(default_factory=Kafka)
+
+    def around(self, worker: Worker) -> Worker:
+        """Return a file's own workers, with the version that was given."""
+        return replace(worker, version=self.version or worker.version or self.worker.version)
+
+
+@dataclass(frozen=True)
+class _Read:
+    """What one file gave. `strangers` are classes of other plugins."""
+
+    file: str
+    subjects: tuple[Subject, ...] = ()
+    files: tuple[SourceFile, ...] = ()
+    strangers: tuple[str, ...] = ()
+
+
+def read_files(paths: Sequence[Path], surroundings: Surroundings = Surroundings()) -> Estate:
+    """Read every file; connectors of other plugins are passed over. Raises SpecError with the place of everything unreadable."""
+    read: list[_Read] = []
+    problems: list[Problem] = []
+    for path in dict.fromkeys(paths):
+        try:
+            read.append(_read(str(path), _text(path), surroundings))
+        except SpecError as error:
+            problems += error.problems
+    subjects = tuple(subject for each in read for subject in each.subjects)
+    files = tuple(file for each in read for file in each.files)
+    if not files and not problems:
+        problems = [_stranger(each) for each in read]
+    if problems:
+        raise SpecError(problems, hint="give a connector's JSON or properties file, or an mm2.properties")
+    return Estate(subjects, files)
+
+
+def _stranger(read: _Read) -> Problem:
+    classes = ", ".join(dict.fromkeys(read.strangers))
+    held = f"it has {classes}" if classes else "no connector runs because of it"
+    return Problem(read.file, f"holds no MirrorMaker connector: {held}")
+
+
+def read_worker(path: Path) -> Worker:
+    """Read the properties of Connect workers (connect-distributed.properties). Raises SpecError when it is another kind of file."""
+    file = str(path)
+    values = {key: properties.meant(entry) for key, entry in properties.last(_entries(_text(path), file)).items()}
+    for key, kind in (("connector.class", "a connector's config"), ("clusters", "an mm2.properties")):
+        if key in values:
+            raise _error(file, f"is {kind}, not the properties of Connect workers: give it as a file to lint")
+    if "bootstrap.servers" not in values:
+        raise _error(file, "has no bootstrap.servers: give the properties file that the Connect workers start with")
+    support = values.get("exactly.once.source.support", "disabled").strip().lower()
+    policy = _short_policy(values.get(_POLICY_KEY, "All"))
+    return Worker(properties=values, policy=policy, exactly_once=support == "enabled")
+
+
+def _short_policy(name: str) -> str:
+    return name.strip().rpartition(".")[2].removesuffix("ConnectorClientConfigOverridePolicy")
+
+
+# --- bytes and kinds --------------------------------------------------------------------------------------------------
+
+
+def _error(file: str, message: str, line: int = 0) -> SpecError:
+    """Return an error about a file as a whole, or about one of its lines."""
+    return SpecError([Problem(Place(file, line, 1) if line else file, message)])
+
+
+def _text(path: Path) -> str:
+    """Return a file as Java reads properties, byte for character (ISO-8859-1); JSON is decoded again."""
+    file = str(path)
+    try:
+        if path.is_dir():
+            raise _error(file, "is a folder: name the files in it")
+        with path.open("rb") as stream:
+            data = stream.read(_MAX_BYTES + 1)
+    except OSError as error:
+        missing = isinstance(error, FileNotFoundError | NotADirectoryError)
+        raise _error(file, "no such file" if missing else f"cannot be read: {error.strerror}") from error
+    if len(data) > _MAX_BYTES:
+        raise _error(file, f"larger than {_MAX_BYTES // 1_000_000} MB, which no set of connector configs is")
+    if data.startswith(_UTF16):
+        raise _error(file, "is UTF-16 text, which neither Kafka nor Connect reads: save it as UTF-8")
+    if b"\0" in data:
+        line = data.count(b"\n", 0, data.index(b"\0")) + 1
+        raise _error(file, "holds a NUL byte, so it is no text: is it compressed, or UTF-16?", line)
+    if not data.strip():
+        raise _error(file, "is empty")
+    return data.decode("iso-8859-1")
+
+
+def _read(file: str, text: str, surroundings: Surroundings) -> _Read:
+    if text.lstrip("ï»¿ \t\r\n")[:1] in ("{", "["):
+        return _wrapped(file, [json_file.parse(_utf8(file, text), file)], (), surroundings)
+    if file.lower().endswith((".yaml", ".yml")) or _YAML.match(text):
+        return _yaml(file, text, surroundings)
+    if text.startswith("ï»¿"):
+        raise _error(
+            file, "starts with a byte order mark, which Java takes for a part of the first key: save it without"
+        )
+    return _properties(file, text, surroundings)
+
+
+def _utf8(file: str, text: str) -> str:
+    data = text.encode("iso-8859-1")
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise _error(file, f"is not UTF-8 text, which JSON and YAML have to be (byte {error.start})", line) from error
+
+
+def _entries(text: str, file: str) -> tuple[Entry, ...]:
+    return properties.read(text, file)
+
+
+# --- properties -------------------------------------------------------------------------------------------------------
+
+
+def _properties(file: str, text: str, surroundings: Surroundings) -> _Read:
+    entries = _entries(text, file)
+    silences = properties.silences(text, file)
+    if any(entry.key == "clusters" or _PAIR.match(entry.key) for entry in entries):
+        return _dedicated(SourceFile(file, "dedicated", entries, silences), surroundings)
+    values = {key: properties.meant(entry) for key, entry in properties.last(entries).items()}
+    found = Found(values.get("name", "").strip(), values.get("connector.class", ""), entries, _line_of(entries))
+    if not found.class_name:
+        raise _error(file, _not_a_connector(values))
+    if type_of(found.class_name) is None:
+        return _Read(file, strangers=(found.class_name,))
+    subject = _subject(file, found, values, surroundings.around(surroundings.worker), surroundings)
+    return _Read(file, (subject,), (SourceFile(file, "properties", entries, silences),))
+
+
+def _line_of(entries: Sequence[Entry]) -> int:
+    known = properties.last(entries)
+    entry = known.get("connector.class") or known.get("name")
+    return entry.line if entry else 1
+
+
+def _not_a_connector(values: Mapping[str, str]) -> str:
+    if "bootstrap.servers" in values or "group.id" in values:
+        return "has no connector.class: it looks like the properties of Connect workers, which --worker takes"
+    return "is neither a connector's config (no connector.class) nor an mm2.properties (no clusters)"
+
+
+def _dedicated(file: SourceFile, surroundings: Surroundings) -> _Read:
+    driver = dedicated.Dedicated(file.entries)
+    subjects = tuple(_of_driver(file.path, each, surroundings) for each in dedicated.connectors(driver))
+    return _Read(file.path, subjects, (file,))
+
+
+def _of_driver(file: str, each: dedicated.Derived, surroundings: Surroundings) -> Subject:
+    support = each.worker.get(dedicated.EXACTLY_ONCE_KEY, "disabled").strip().lower()
+    worker = Worker(properties=each.worker, policy="All", exactly_once=support == "enabled")
+    spots = {key: Spot(file, line.entry.line, key=line.entry.key) for key, line in each.lines.items()}
+    return Subject(
+        name=f"{each.pair} {each.config['name']}",
+        type=each.type,
+        config=each.config,
+        spot=Spot(file, each.place.line),
+        spots=spots,
+        form="dedicated",
+        worker=surroundings.around(worker),
+        source_kafka=surroundings.source,
+        target_kafka=surroundings.target,
+        wire=surroundings.wire,
+        silences=silences_in(each.config, spots, Spot(file, each.place.line)),
+    )
+
+
+# --- JSON and YAML ----------------------------------------------------------------------------------------------------
+
+
+def _yaml(file: str, text: str, surroundings: Surroundings) -> _Read:
+    documents = read_yaml(Path(file))
+    for document in documents:
+        if document.values.keys() <= TREE_KEYS:
+            raise _error(file, "is a part of an mm2mgr tree: name it with -f/--clusters")
+    try:
+        nodes = [json_file.of_yaml(document) for document in documents]
+        return _wrapped(file, nodes, properties.silences(_utf8(file, text), file, inline=True), surroundings)
+    except RecursionError as error:
+        raise _error(file, "nested too deeply") from error
+
+
+def _wrapped(file: str, roots: Sequence[Node], silences: tuple[Silence, ...], surroundings: Surroundings) -> _Read:
+    found, workers = _found(file, roots)
+    if not found and not workers:
+        raise _error(file, "holds no connector: nothing in it has a connector.class")
+    ours = [each for each in found if type_of(each.class_name)]
+    subjects, files = [], []
+    for each in ours:
+        values = {entry.key: entry.value for entry in each.entries if entry.raw != "null"}
+        worker = surroundings.around(workers.get(each.owner, surroundings.worker))
+        subjects.append(_subject(file, each, values, worker, surroundings))
+        files.append(SourceFile(file, "json", each.entries, silences))
+    strangers = tuple(each.class_name for each in found if not type_of(each.class_name))
+    return _Read(file, tuple(subjects), tuple(files), strangers)
+
+
+def _found(file: str, roots: Sequence[Node]) -> tuple[list[Found], dict[str, Worker]]:
+    found: list[Found] = []
+    workers: dict[str, Worker] = {}
+    for root in roots:
+        of_operator = [node for node in (list(strimzi.resources(root)) or [root]) if strimzi.is_resource(node)]
+        for resource in map(strimzi.read, of_operator):
+            found += resource.connectors
+            workers |= resource.workers or {}
+        if not of_operator:
+            found += json_file.connectors(root, Path(file).stem)
+    return found, workers
+
+
+def _subject(file: str, found: Found, config: Mapping[str, str], worker: Worker, surroundings: Surroundings) -> Subject:
+    type_ = type_of(found.class_name)
+    assert type_ is not None
+    place = Spot(file, found.line, connector=found.name)
+    spots = {entry.key: Spot(file, entry.line, connector=found.name, key=entry.key) for entry in found.entries}
+    return Subject(
+        name=found.name,
+        type=type_,
+        config=config,
+        spot=place,
+        spots=spots,
+        worker=worker,
+        source_kafka=surroundings.source,
+        target_kafka=surroundings.target,
+        wire=surroundings.wire,
+        state=found.state,
+        silences=silences_in(config, spots, place),
+    )
+
+
+def silences_in(config: Mapping[str, str], spots: Mapping[str, Spot], place: Spot) -> tuple[Silence, ...]:
+    """Return what a connector's config itself switches off: `mm2mgr.silence.RULE` = why it is fine (JSON has no comments)."""
+    return tuple(
+        Silence(key.removeprefix(SILENCE_KEY), value.strip(), spots.get(key, place.at(key)))
+        for key, value in config.items()
+        if key.startswith(SILENCE_KEY)
+    )

@@ -1,0 +1,165 @@
+"""Rules about offset syncs and checkpoints: what the source and the checkpoint connectors of one pair must agree on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from mm2mgr.lint import patterns
+from mm2mgr.lint.findings import Hit, Rule
+from mm2mgr.lint.hops import Hop, pairs, separator_of
+from mm2mgr.lint.key_fixes import written
+from mm2mgr.lint.spelling import connector_key
+from mm2mgr.lint.subject import Estate, Subject
+from mm2mgr.truth.reach import numbers
+
+_SEEN = "tests/lint/test_seen_live.py::"
+_SYNCS, _CHECKPOINTS = "emit.offset-syncs.enabled", "emit.checkpoints.enabled"
+_LOCATION, _POLICY, _SEPARATOR = (
+    "offset-syncs.topic.location",
+    "replication.policy.class",
+    "replication.policy.separator",
+)
+
+
+def checkpoint_without_syncs(estate: Estate) -> Iterator[Hit]:
+    """A checkpoint connector has nothing to translate offsets with, or is told not to.
+
+    Checkpoints come from the offset syncs that the source connector of the same pair writes. Without them, since it has
+    emit.offset-syncs.enabled=false or since there is none, the checkpoint connector is RUNNING and writes nothing for ever.
+    From 3.9 on (KIP-1031) a checkpoint connector that has emit.offset-syncs.enabled=false or emit.checkpoints.enabled=false
+    itself is refused with 400. To have none, do not create it; emit.checkpoints.enabled=false is no way to sync group
+    offsets alone. Seen on 4.3.1.
+    """
+    for pair in pairs(estate).values():
+        for subject in pair.checkpoints:
+            if subject.flag("enabled", default=True):
+                yield from _without_syncs(subject, pair.sources, complete=estate.complete)
+
+
+def _without_syncs(subject: Subject, sources: list[Hop], *, complete: bool) -> Iterator[Hit]:
+    refusing = numbers(subject.version) >= (3, 9)
+    own = next((key for key in (_CHECKPOINTS, _SYNCS) if not subject.flag(key, default=True)), "")
+    if own and (own == _CHECKPOINTS or refusing):
+        # In mm2.properties the driver makes this connector unasked, so whoever switches it off gets what they want.
+        if subject.form != "dedicated" or subject.flag("sync.group.offsets.enabled", default=False):
+            effect = (
+                "Connect refuses it with 400" if refusing else "it makes no task, and syncs no group offsets either"
+            )
+            yield Hit(
+                f"{written(subject, own)}=false on a checkpoint connector: {effect}",
+                f"write {connector_key(subject, own, 'true')}, or do not create the connector",
+                own,
+                subject,
+            )
+    elif sources and not any(hop.subject.setting.offset_syncs for hop in sources):
+        first = sources[0].subject
+        message = (
+            f"{first.name} has {_SYNCS}=false, so {subject.name} finds no offset syncs and never writes a checkpoint"
+        )
+        yield Hit(
+            message,
+            f"write {connector_key(first, _SYNCS, 'true')} on the source connector, or delete the checkpoint connector",
+            "",
+            subject,
+        )
+    elif complete and not sources:
+        message = (
+            f"no source connector mirrors {subject.pair}, so nobody writes the offset syncs that {subject.name} needs"
+        )
+        yield Hit(
+            message,
+            "create the source connector of the pair with the same aliases, or delete the checkpoint connector",
+            "",
+            subject,
+        )
+
+
+def syncs_with_off(subject: Subject) -> Iterator[Hit]:
+    """Offset syncs are switched off and configured at the same time.
+
+    Since 3.9 (KIP-1031) a source connector with emit.offset-syncs.enabled=false must not have any key that begins with
+    offset-syncs- or offset-syncs.topic.: validation answers 400, "MirrorSourceConnector can't setup offset-syncs feature
+    while …", and the connector is not created. In mm2.properties the source connector of the pair never starts.
+    Take the keys out. Seen on 4.3.1.
+    """
+    keys = [key for key in subject.config if key.startswith(("offset-syncs-", "offset-syncs.topic."))]
+    if subject.type == "source" and keys and not subject.setting.offset_syncs:
+        names = ", ".join(written(subject, key) for key in keys)
+        message = f"{written(subject, _SYNCS)}=false together with {names}: Connect refuses the connector"
+        yield Hit(message, f"take {names} out", keys[0])
+
+
+def pair_disagrees(estate: Estate) -> Iterator[Hit]:
+    """The source and the checkpoint connector of a pair look for each other's topics in different places.
+
+    The source connector writes offset syncs where its offset-syncs.topic.location says, into a topic whose name has the
+    separator in it; the checkpoint connector reads it by its own settings, and names mirrored topics by its own policy.
+    When they differ it reads a topic that is not there or empty, or writes checkpoints for topics that do not exist: RUNNING,
+    and no offset is ever translated. Write the same in both. Source: KIP-716, KIP-690.
+    """
+    for pair in pairs(estate).values():
+        for subject in pair.checkpoints:
+            for key in (_LOCATION, _POLICY, _SEPARATOR):
+                source = next((hop.subject for hop in pair.sources if _differ(hop.subject, subject, key)), None)
+                if source:
+                    theirs = _of_pair(source, key)
+                    message = f"{key} is {_of_pair(subject, key)} here and {theirs} in {source.name}: no offset of the pair is translated rightly"
+                    yield Hit(
+                        message, f"write {connector_key(subject, key, theirs)}, as in {source.name}", key, subject
+                    )
+
+
+def _differ(source: Subject, checkpoint: Subject, key: str) -> bool:
+    if key == _LOCATION and not source.setting.offset_syncs:
+        return False
+    simple = (_of_pair(subject, key).rpartition(".")[2] or "." for subject in (source, checkpoint))
+    return len(set(simple)) > 1
+
+
+def _of_pair(subject: Subject, key: str) -> str:
+    if key == _SEPARATOR:
+        return separator_of(subject)
+    usual = "source" if key == _LOCATION else "org.apache.kafka.connect.mirror.DefaultReplicationPolicy"
+    return subject.get(key) or usual
+
+
+def checkpoint_other_topics(estate: Estate) -> Iterator[Hit]:
+    """The checkpoint connector is given topics that no source connector of the pair mirrors.
+
+    Its `topics` are names on the source, as for the source connector: a group's offsets are translated for topics that match
+    both here and there. Names of the target (A.orders), or of topics that are mirrored elsewhere, give no checkpoint, and
+    the connector stays RUNNING, without a task even. Leave `topics` out to take all, or name the same as the source
+    connector does. Source: MirrorCheckpointConnector, DefaultTopicFilter.
+    """
+    for pair in pairs(estate).values():
+        for subject in pair.checkpoints:
+            names = (
+                [patterns.plain_name(item) for item in patterns.items(subject, "topics")]
+                if "topics" in subject.config
+                else []
+            )
+            known = [hop.names for hop in pair.sources if hop.names]
+            if not names or None in names or not known or len(known) < len(pair.sources):
+                continue
+            if not any(each.takes(name) for each in known for name in names if name):
+                message = f"{written(subject, 'topics')} names {', '.join(str(name) for name in names[:3])}, and no source connector of {subject.pair} mirrors that: no offset is translated"
+                yield Hit(
+                    message,
+                    f"name topics of {subject.source}, as its source connector does: {connector_key(subject, 'topics', ','.join(known[0].include))}",
+                    "topics",
+                    subject,
+                )
+
+
+RULES: tuple[Rule, ...] = (
+    Rule(
+        "checkpoint-without-syncs",
+        "error",
+        over=checkpoint_without_syncs,
+        source="KIP-1031",
+        seen=f"{_SEEN}test_checkpoint_refused",
+    ),
+    Rule("syncs-with-off", "error", syncs_with_off, source="KIP-1031", seen=f"{_SEEN}test_checkpoint_refused"),
+    Rule("pair-disagrees", "error", over=pair_disagrees, source="KIP-716, KIP-690"),
+    Rule("checkpoint-other-topics", "warning", over=checkpoint_other_topics, source="MirrorCheckpointConnector"),
+)

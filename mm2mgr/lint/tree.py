@@ -1,0 +1,139 @@
+"""Turns a YAML tree, expanded and rendered, into an Estate; and what the loader refuses into findings.
+
+In: a Topology, its connectors, the Spec for places and comments. Out: Subjects of form `tree`, whose keys know the line that
+people wrote. Reads the tree's files for their comments only; contacts nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from mm2mgr.errors import Problem, SpecError
+from mm2mgr.lint import properties
+from mm2mgr.lint.findings import Finding, Spot
+from mm2mgr.lint.subject import Estate, Kafka, Silence, SourceFile, Subject, Wire, Worker
+from mm2mgr.spec.places import Place
+
+if TYPE_CHECKING:
+    from mm2mgr.origins import Origin
+    from mm2mgr.render import Connector
+    from mm2mgr.spec.loader import Spec
+    from mm2mgr.topology import ConnectCluster, Flow, Topology
+
+WRITTEN = ("spec", "override")
+# Where a problem's sentence turns from what is wrong to what to write.
+_INSTEAD = re.compile(
+    r"(?:; |: (?=(?:write|take|name|say|add|put|keep|rename|leave|give|use|one|only)\b)|, or (?=take|run|move))"
+)
+
+
+def from_tree(topology: Topology, connectors: Iterable[Connector], spec: Spec | None = None) -> Estate:
+    """Return every connector of a tree. With `spec`, places are exact where a flow has none, and comments silence rules."""
+    tree = _Tree(topology, spec)
+    subjects = tuple(tree.subject(connector) for connector in connectors)
+    return Estate(subjects, _files(spec.files) if spec else (), complete=True)
+
+
+def _files(paths: Sequence[str]) -> tuple[SourceFile, ...]:
+    """Read the comments; the files were read as YAML before, so what cannot be read now holds no silence."""
+    found = []
+    for path in paths:
+        try:
+            text = Path(path).read_text(encoding="utf-8", errors="replace")
+        except OSError:
+            continue
+        if silences := properties.silences(text, path, inline=True):
+            found.append(SourceFile(path, "tree", silences=silences))
+    return tuple(found)
+
+
+@dataclass
+class _Tree:
+    """One pass over the connectors; what many of them share is made once."""
+
+    topology: Topology
+    spec: Spec | None
+    spots: dict[str, Spot] = field(default_factory=dict)
+    workers: dict[str, Worker] = field(default_factory=dict)
+    kafkas: dict[str, Kafka] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.flows = {flow.id: flow for flow in self.topology.flows}
+
+    def subject(self, connector: Connector) -> Subject:
+        flows = [self.flows[flow] for flow in connector.flows]
+        link = flows[0].link
+        return Subject(
+            name=connector.name,
+            type=connector.type,
+            config=connector.config,
+            spot=self.place(flows[0]),
+            spots=self.places(connector.origins),
+            form="tree",
+            worker=self.worker(flows[0].connect),
+            # A heartbeat's two clusters are the other way round, so the config says which is which.
+            source_kafka=self.kafka(connector.config.get("source.cluster.alias", "")),
+            target_kafka=self.kafka(connector.config.get("target.cluster.alias", "")),
+            wire=Wire(link.rtt, link.bandwidth) if link else None,
+            flows=connector.flows,
+            silences=tuple(dict.fromkeys(silence for flow in flows for silence in self.silences(flow))),
+        )
+
+    def spot(self, where: str) -> Spot:
+        """Return the place that an origin names as `file:line`."""
+        if where not in self.spots:
+            file, _, line = where.rpartition(":")
+            self.spots[where] = Spot(file, int(line)) if line.isdigit() else Spot(where)
+        return self.spots[where]
+
+    def place(self, flow: Flow) -> Spot:
+        """Return the flow's own line; without a spec the line of its sources, which every flow has."""
+        if self.spec:
+            place = self.spec.place("flows", flow.name)
+            return self.spot(f"{place.file}:{place.line}")
+        written = next((origin for path, origin in flow.written.items() if path[0] == "sources"), None)
+        return self.spot(written.where) if written else Spot()
+
+    def places(self, origins: Mapping[str, Origin]) -> dict[str, Spot]:
+        """Return the lines of keys that people wrote; a default of mm2mgr or a template's own text is at the flow's line."""
+        return {key: self.spot(origin.where) for key, origin in origins.items() if origin.kind in WRITTEN}
+
+    def silences(self, flow: Flow) -> list[Silence]:
+        return [
+            Silence(rule, reason, self.spot(flow.origin("silence", rule).where))
+            for rule, reason in flow.settings.silence.items()
+        ]
+
+    def worker(self, connect: ConnectCluster) -> Worker:
+        """Return what the tree declares of the workers; it contacts none."""
+        if connect.name not in self.workers:
+            once = True if connect.exactly_once else connect.model.exactly_once
+            cluster_id = self.kafka(connect.kafka).cluster_id
+            self.workers[connect.name] = Worker(connect.model.version, exactly_once=once, cluster_id=cluster_id)
+        return self.workers[connect.name]
+
+    def kafka(self, alias: str) -> Kafka:
+        if alias not in self.kafkas:
+            cluster = self.topology.clusters.get(alias)
+            self.kafkas[alias] = Kafka(cluster_id=cluster.model.cluster_id if cluster else None)
+        return self.kafkas[alias]
+
+
+# --- what is no tree --------------------------------------------------------------------------------------------------
+
+
+def invalid(error: SpecError) -> list[Finding]:
+    """Return what loader and expansion refuse as findings of the rule invalid-declaration."""
+    return [_finding(problem, error.hint) for problem in error.problems]
+
+
+def _finding(problem: Problem, hint: str | None) -> Finding:
+    place = problem.place
+    spot = Spot(place.file, place.line) if isinstance(place, Place) else Spot(str(place))
+    what, *instead = _INSTEAD.split(problem.message, 1)
+    fix = "".join(instead) or hint or "write what the sentence asks for; no command reads the tree before"
+    return Finding("invalid-declaration", "error", spot, what, fix)
