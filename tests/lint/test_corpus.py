@@ -1,0 +1,298 @@
+"""The corpus: configs with a known fault and configs that are right, through the readers and every rule. See corpus/README.md."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from mm2mgr.errors import SpecError
+from mm2mgr.expand import expand
+from mm2mgr.lint import properties, rules_files
+from mm2mgr.lint.catalogue import BY_ID
+from mm2mgr.lint.findings import Finding
+from mm2mgr.lint.reading import Surroundings, read_files
+from mm2mgr.lint.run import lint
+from mm2mgr.lint.subject import Kafka, Wire, Worker
+from mm2mgr.lint.tree import from_tree, invalid
+from mm2mgr.render import render
+from mm2mgr.spec.loader import load
+from mm2mgr.truth import keys as truth_keys
+from mm2mgr.truth.reach import CLUSTER_KEYS, ConnectorType
+from tests.lint import made
+
+HERE = Path(__file__).parent / "corpus"
+REPOSITORY = Path(__file__).parents[2]
+SECRET = "s3cr3t"  # every made-up secret of the corpus holds this mark
+CONVERTERS = tuple(f"{part}.converter" for part in ("key", "value", "header"))
+MACRO = re.compile(r"@(?P<type>source|checkpoint|heartbeat) (?P<from>\S+) (?P<to>\S+)(?: without (?P<without>.+))?")
+TREE = re.compile(r"^(owner|flows):", re.MULTILINE)
+
+
+Look = Callable[["Case"], list[Finding]]
+
+
+@dataclass(frozen=True)
+class Case:
+    """One document of the corpus; `theme` is its file."""
+
+    theme: str
+    data: Mapping[str, Any]
+
+    @property
+    def name(self) -> str:
+        return f"{self.theme}-{self.data['case']}"
+
+    @property
+    def origin(self) -> str:
+        return str(self.data["from"])
+
+    @property
+    def expected(self) -> list[Mapping[str, str]]:
+        return list(self.data.get("expect", ()))
+
+    def texts(self, *, fixed: bool = False) -> dict[str, str]:
+        """Return the files of the case; `fixed` has each old text of its `fixed` replaced by the new one."""
+        texts = dict(self.data.get("files", {}))
+        for old, new in self.data["fixed"].items() if fixed else ():
+            assert any(old in text for text in texts.values()), f"{self.name}: nothing to fix at {old!r}"
+            texts = {file: text.replace(old, new) for file, text in texts.items()}
+        return {file: expanded(text) if file.endswith(".properties") else text for file, text in texts.items()}
+
+    def surroundings(self) -> Surroundings:
+        wire, worker = self.data.get("wire"), dict(self.data.get("worker", {}))
+        if "plugins" in worker:
+            worker["plugins"] = frozenset(worker["plugins"])
+        version = self.data.get("version")
+        return Surroundings(
+            version=str(version) if version else None,
+            worker=Worker(**worker),
+            wire=Wire(**wire) if wire else None,
+            source=Kafka(**self.data.get("source", {})),
+            target=Kafka(**self.data.get("target", {})),
+        )
+
+
+def expanded(text: str) -> str:
+    """Return a properties text with its `@source A B`, … lines written out: class, aliases, addresses, converters."""
+    return "\n".join(line for each in text.split("\n") for line in _lines(each))
+
+
+def _lines(line: str) -> Iterator[str]:
+    if line.strip() == "@bytes":
+        yield from (f"{key}=org.apache.kafka.connect.converters.ByteArrayConverter" for key in CONVERTERS)
+    elif found := MACRO.fullmatch(line.strip()):
+        left_out = (found["without"] or "").split()
+        yield from (f"{key}={value}" for key, value in _healthy(found).items() if key not in left_out)
+    else:
+        yield line
+
+
+def _healthy(found: re.Match[str]) -> dict[str, str]:
+    source, target = (f"{found[side].lower()}1:9092" for side in ("from", "to"))
+    return {
+        "connector.class": f"org.apache.kafka.connect.mirror.Mirror{found['type'].capitalize()}Connector",
+        "source.cluster.alias": found["from"],
+        "source.cluster.bootstrap.servers": source,
+        "target.cluster.alias": found["to"],
+        "target.cluster.bootstrap.servers": target,
+        "producer.override.bootstrap.servers": target,
+        **dict.fromkeys(CONVERTERS, "org.apache.kafka.connect.converters.ByteArrayConverter"),
+    }
+
+
+def cases(kind: str) -> list[Case]:
+    return [
+        Case(file.stem, data)
+        for file in sorted((HERE / kind).glob("*.yaml"))
+        for data in yaml.safe_load_all(file.read_text(encoding="utf-8"))
+        if data
+    ]
+
+
+FAULTY, VALID = cases("faulty"), cases("valid")
+
+
+def of_tree(paths: list[Path]) -> list[Finding]:
+    try:
+        spec = load(paths)
+        topology = expand(spec)
+    except SpecError as error:
+        return invalid(error)
+    return lint(from_tree(topology, render(topology), spec))
+
+
+def findings(case: Case, folder: Path, *, fixed: bool = False) -> list[Finding]:
+    """Write the files of a case and return what lint says of them, silenced findings left out."""
+    if tree := case.data.get("tree"):
+        return [found for found in of_tree([REPOSITORY / tree]) if found.silenced is None]
+    paths = []
+    for name, text in case.texts(fixed=fixed).items():
+        paths.append(folder / name)
+        paths[-1].write_text(text, encoding="utf-8")
+    if all(TREE.search(path.read_text(encoding="utf-8")) for path in paths):
+        found = of_tree(paths)
+    else:
+        found = lint(read_files(paths, case.surroundings()))
+    return [each for each in found if each.silenced is None]
+
+
+@pytest.fixture(scope="module")
+def look(tmp_path_factory: pytest.TempPathFactory) -> Look:
+    """Return what lint says of a case, found once."""
+    known: dict[str, list[Finding]] = {}
+
+    def of(case: Case) -> list[Finding]:
+        if case.name not in known:
+            known[case.name] = findings(case, tmp_path_factory.mktemp("case"))
+        return known[case.name]
+
+    return of
+
+
+def told(found: list[Finding]) -> str:
+    return "\n".join(f"{each.rule} @ {each.spot}: {each.message} | fix: {each.fix}" for each in found) or "nothing"
+
+
+def placed(finding: Finding, key: str) -> bool:
+    """Tell whether a finding is at a key: by its own word, or because the line that it names holds the key."""
+    if finding.spot.key == key:
+        return True
+    if not (finding.spot.file and finding.spot.line):
+        return False
+    return key in Path(finding.spot.file).read_text(encoding="utf-8").split("\n")[finding.spot.line - 1]
+
+
+@pytest.mark.parametrize("case", FAULTY, ids=lambda case: case.name)
+def test_faulty(case: Case, look: Look) -> None:
+    """Every fault is found, where it is and with its fix, and nothing besides."""
+    found = look(case)
+    asked = {expect["rule"] for expect in case.expected}
+    grave = Counter(each.rule for each in found if each.severity != "info" or each.rule in asked)
+    assert grave == Counter(expect["rule"] for expect in case.expected), told(found)
+    for expect in case.expected:
+        mine = [each for each in found if each.rule == expect["rule"]]
+        if "key" in expect:
+            assert any(placed(each, expect["key"]) for each in mine), told(mine)
+        assert any(expect.get("fix", "") in each.fix for each in mine), told(mine)
+
+
+@pytest.mark.parametrize("case", VALID, ids=lambda case: case.name)
+def test_valid(case: Case, look: Look) -> None:
+    """Nothing is said against a config that is right; hints of severity info are free."""
+    found = [each for each in look(case) if each.severity != "info"]
+    assert not found, told(found)
+
+
+@pytest.mark.parametrize("case", [case for case in FAULTY if "fixed" in case.data], ids=lambda case: case.name)
+def test_the_fix_works(case: Case, tmp_path: Path) -> None:
+    """With the text that the fix asks for, neither the fault is told any more nor another one."""
+    asked = {expect["rule"] for expect in case.expected}
+    found = [each for each in findings(case, tmp_path, fixed=True) if each.severity != "info" or each.rule in asked]
+    assert not found, told(found)
+
+
+@pytest.mark.parametrize("case", FAULTY + VALID, ids=lambda case: case.name)
+def test_no_secret_and_always_a_fix(case: Case, look: Look) -> None:
+    for each in look(case):
+        assert each.message, each.rule
+        assert each.fix.strip(), each.rule
+        assert SECRET not in f"{each}{each.to_dict()}", each.rule
+
+
+def as_json(text: str, file: str) -> str:
+    """Return a connector's properties as the JSON that people send to Connect."""
+    return json.dumps({key: entry.value for key, entry in properties.last(properties.read(text, file)).items()})
+
+
+OF_ONE_DIALECT = {rule.id for rule in rules_files.RULES}
+CONNECTORS = [
+    case
+    for case in FAULTY + VALID
+    if case.texts()
+    and all(file.endswith(".properties") and "connector.class" in text for file, text in case.texts().items())
+    and not OF_ONE_DIALECT & {expect["rule"] for expect in case.expected}
+    and "mm2mgr: silence" not in str(case.data["files"])
+]
+
+
+@pytest.mark.parametrize("case", CONNECTORS, ids=lambda case: case.name)
+def test_json_is_judged_like_properties(case: Case, look: Look, tmp_path: Path) -> None:
+    paths = []
+    for file, text in case.texts().items():
+        paths.append(tmp_path / file.replace(".properties", ".json"))
+        paths[-1].write_text(as_json(text, file), encoding="utf-8")
+    found = lint(read_files(paths, case.surroundings()))
+    assert Counter(each.rule for each in found) == Counter(each.rule for each in look(case)), told(found)
+
+
+BESIDE_ITS_DEFAULT = {"bare-security", "sync-acls", "partial-topic-creation", "security-incomplete"}
+"""What is wrong with a key whatever its value: nobody reads it, it is not asked for, or another one is missing."""
+
+
+@pytest.mark.parametrize("version", ["3.6.2", "3.9.1", "4.3.1"])
+@pytest.mark.parametrize("type_", ["source", "checkpoint", "heartbeat"])
+def test_a_key_at_its_default_is_never_wrong(type_: ConnectorType, version: str) -> None:
+    known = truth_keys.load()
+    prefixes = {"": type_, "producer.override.": "producer", "target.admin.": "admin"}
+    if type_ == "source":
+        prefixes["source.consumer."] = "consumer"
+    for prefix, scope in prefixes.items():
+        client = {"producer": "record_producer", "consumer": "source_consumer"}.get(scope)
+        own = known.framework_defaults(client, version) if client else {}
+        for name in (each for each in known.names(scope, version) if "<" not in each):
+            key = known.find(scope, name, version)
+            if value := own.get(name, key.default if key else None):
+                found = made.findings(made.connector(type_, {prefix + name: value}, worker=Worker(version=version)))
+                grave = [each for each in found if each.severity != "info" and each.rule not in BESIDE_ITS_DEFAULT]
+                assert not grave, told(grave)
+
+
+REACH_NOBODY = {
+    "": ("producer", "consumer"),
+    **dict.fromkeys(
+        ("source.cluster.", "target.cluster.", "offset-syncs.producer.", "target.producer."), ("producer",)
+    ),
+    **dict.fromkeys(("source.cluster.consumer.", "target.consumer.", "consumer.override."), ("consumer",)),
+    "admin.override.": ("admin",),
+}
+
+
+@pytest.mark.parametrize("prefix", REACH_NOBODY)
+def test_every_client_key_that_reaches_nobody_is_told(prefix: str) -> None:
+    known = truth_keys.load()
+    names = {name for scope in REACH_NOBODY[prefix] for name in known.names(scope, "4.3.1")}
+    for name in names - (CLUSTER_KEYS if prefix.endswith(".cluster.") else set(known.names("source", "4.3.1"))):
+        assert any(each.spot.key == prefix + name for each in made.findings(made.source({prefix + name: "1"}))), name
+
+
+def test_cases_are_told_apart_and_complete() -> None:
+    names = Counter(case.name for case in FAULTY + VALID)
+    assert [name for name, times in names.items() if times > 1] == []
+    for case in FAULTY + VALID:
+        assert case.data.get("why"), case.name
+        assert case.origin, case.name
+        assert ("files" in case.data) != ("tree" in case.data), case.name
+    assert all(case.expected for case in FAULTY)
+
+
+def test_every_rule_has_a_faulty_case() -> None:
+    asked = {expect["rule"] for case in FAULTY for expect in case.expected}
+    assert asked <= BY_ID.keys(), f"unknown rules: {asked - BY_ID.keys()}"
+    assert BY_ID.keys() <= asked, f"rules without a case: {BY_ID.keys() - asked}"
+
+
+def test_the_corpus_is_large_enough() -> None:
+    """The promise: at least 100 faulty configs, 40 of them from public reports, and 60 that are right."""
+    reported = [case for case in FAULTY if re.search(r"[\w./-]+#\d+", case.origin)]
+    assert len(FAULTY) >= 100
+    assert len(reported) >= 40
+    assert len(VALID) >= 60
+    assert len([case for case in FAULTY if "fixed" in case.data]) >= 30

@@ -1,0 +1,150 @@
+"""Rules over a connector and its workers: policies, whose Kafka, converters, stores and providers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from mm2mgr.lint.subject import Kafka, Subject, Worker
+from tests.lint import made
+
+ON_SOURCE = {"bootstrap.servers": "a1:9092", "config.providers": "file, env"}
+ON_TARGET = {"bootstrap.servers": "b9:9092,B2:9092"}
+NO_OVERRIDE = {"producer.override.bootstrap.servers": None}
+TLS = {"target.cluster.security.protocol": "SSL", "target.cluster.ssl.truststore.location": "/ca.p12"}
+
+
+def one(rule: str, subject: Subject) -> Any:
+    (hit,) = made.hits(rule, subject)
+    return hit
+
+
+@pytest.mark.parametrize(
+    ("worker", "refused"),
+    [
+        (Worker(policy="None"), ["bootstrap.servers", "security.protocol"]),
+        (Worker(policy="Principal"), ["bootstrap.servers"]),
+        (Worker(policy="All"), []),
+        (Worker(policy="Allowlist"), []),  # the list is not known
+        (Worker(policy="org.example.Own"), []),
+        (Worker(), []),
+        (Worker(properties={}), []),
+        (Worker(refused={"producer.override.security.protocol": "no"}), ["security.protocol"]),
+        (
+            Worker(
+                properties={
+                    "connector.client.config.override.policy": "org.x.AllowlistConnectorClientConfigOverridePolicy",
+                    "connector.client.config.override.allowlist": "bootstrap.servers, acks",
+                }
+            ),
+            ["security.protocol"],
+        ),
+    ],
+)
+def test_override_policies(worker: Worker, refused: list[str]) -> None:
+    subject = made.source({"producer.override.security.protocol": "SSL"}, worker=worker)
+    hits = made.hits("policy-forbids", subject)
+    assert len(hits) == bool(refused)
+    for hit in hits:
+        assert all(f"producer.override.{plain}" in hit.message for plain in refused)
+        assert ("bootstrap.servers" in hit.message) == ("bootstrap.servers" in refused)
+
+
+def test_overrides_of_clients_that_are_not_there_are_not_checked() -> None:
+    changes = {**NO_OVERRIDE, "consumer.override.acks": "1", "admin.override.retries": "1"}
+    assert made.hits("policy-forbids", made.source(changes, worker=Worker(policy="None"))) == []
+    creation = {**changes, "topic.creation.default.partitions": "1"}
+    assert "admin.override" in one("policy-forbids", made.source(creation, worker=Worker(policy="None"))).message
+    stored = one("policy-forbids", made.source({**changes, "offsets.storage.topic": "x"}, worker=Worker(policy="None")))
+    assert "consumer.override.acks, admin.override.retries" in stored.message
+
+
+def test_records_on_the_workers_own_kafka() -> None:
+    hit = one("wrong-kafka", made.source(NO_OVERRIDE, worker=Worker(properties=ON_SOURCE)))
+    assert hit.fix == "write producer.override.bootstrap.servers=b1:9092,b2:9092"
+    assert made.hits("wrong-kafka", made.source(worker=Worker(properties=ON_SOURCE))) == []
+    assert made.hits("wrong-kafka", made.source(NO_OVERRIDE, worker=Worker(properties=ON_TARGET))) == []
+    assert made.hits("wrong-kafka", made.source(NO_OVERRIDE)) == []
+    moved = {**ON_SOURCE, "producer.bootstrap.servers": "b1:9092"}
+    assert made.hits("wrong-kafka", made.source(NO_OVERRIDE, worker=Worker(properties=moved))) == []
+
+
+def test_addresses_that_prove_nothing_and_one_that_does() -> None:
+    local = {"source.cluster.bootstrap.servers": "localhost:9092", "target.cluster.bootstrap.servers": "localhost:9093"}
+    for port, count in (("9092", 1), ("9093", 0), ("9094", 0)):
+        worker = Worker(properties={"bootstrap.servers": f"localhost:{port}"})
+        assert len(made.hits("wrong-kafka", made.source({**NO_OVERRIDE, **local}, worker=worker))) == count
+    numbered = Worker(properties={"bootstrap.servers": "b17:9092"})
+    assert made.hits("wrong-kafka", made.source(NO_OVERRIDE, worker=numbered)) == []
+    assert made.hits("wrong-kafka", made.source({"producer.override.bootstrap.servers": "b17:9092"})) == []
+    assert len(made.hits("wrong-kafka", made.source({"producer.override.bootstrap.servers": "a1:9092"}))) == 1
+
+
+def test_cluster_ids_outrank_addresses() -> None:
+    here, there = Kafka(cluster_id="B-id"), Kafka(cluster_id="A-id")
+    ids = Worker(cluster_id="A-id", properties=ON_TARGET)
+    assert len(made.hits("wrong-kafka", made.source(NO_OVERRIDE, worker=ids, target_kafka=here))) == 1
+    same = Worker(cluster_id="A-id", properties=ON_SOURCE)
+    assert made.hits("wrong-kafka", made.source(NO_OVERRIDE, worker=same, target_kafka=there)) == []
+
+
+def test_an_override_that_leads_elsewhere() -> None:
+    assert len(made.hits("wrong-kafka", made.source({"producer.override.bootstrap.servers": "c1:9092"}))) == 1
+    assert made.hits("wrong-kafka", made.source({"producer.override.bootstrap.servers": "B2:9092"})) == []
+    assert made.hits("wrong-kafka", made.source({"producer.override.bootstrap.servers": "${env:B}"})) == []
+
+
+def test_an_override_without_the_security_of_the_target() -> None:
+    hit = one("override-insecure", made.source(TLS))
+    assert "security.protocol, ssl.truststore.certificates" in hit.message
+    assert "producer.override.security.protocol" in hit.fix
+    same = {key.replace("target.cluster.", "producer.override."): value for key, value in TLS.items()}
+    assert made.hits("override-insecure", made.source({**TLS, **same})) == []
+    assert made.hits("override-insecure", made.source({**TLS, **NO_OVERRIDE})) == []
+    assert made.hits("override-insecure", made.source({"target.cluster.security.protocol": "PLAINTEXT"})) == []
+    theirs = {f"producer.{key.removeprefix('target.cluster.')}": value for key, value in TLS.items()}
+    assert made.hits("override-insecure", made.source(TLS, worker=Worker(properties=theirs))) == []
+    plain = {**TLS, **same, "producer.override.security.protocol": "PLAINTEXT"}
+    assert len(made.hits("override-insecure", made.source(plain))) == 1
+
+
+def test_converters() -> None:
+    strings = "org.apache.kafka.connect.storage.StringConverter"
+    hit = one("converter", made.source({"value.converter": strings}))
+    assert hit.key == "value.converter"
+    assert hit.fix == f"write value.converter={made.BYTES}"
+    unset: dict[str, str | None] = dict.fromkeys(made.CONVERTERS)
+    hit = one("converter", made.source(unset))
+    assert all(f"{key}={made.BYTES}" in hit.fix for key in made.CONVERTERS)
+    assert made.hits("converter", made.source(unset, form="dedicated")) == []
+    assert made.hits("converter", made.source(unset, worker=Worker(properties=made.CONVERTERS))) == []
+    assert made.hits("converter", made.source({"key.converter": "ByteArrayConverter"})) == []
+    without_header = {key: value for key, value in made.CONVERTERS.items() if key != "header.converter"}
+    hit = one("converter", made.source(unset, worker=Worker(properties=without_header)))
+    assert hit.key == "header.converter"
+    assert "SimpleHeaderConverter" in hit.message
+
+
+def test_stores_of_the_workers_cannot_be_taken_back() -> None:
+    p12 = Worker(properties={"producer.ssl.keystore.location": "/k.p12", "producer.ssl.keystore.password": "hunter2"})
+    inline = {"producer.override.ssl.keystore.key": "${dir:/tls:key}", "producer.override.ssl.keystore.type": "PEM"}
+    hit = one("worker-keystore-clash", made.source(inline, worker=p12))
+    assert hit.key == "producer.override.ssl.keystore.key"
+    assert "hunter2" not in hit.message + hit.fix
+    pem = {"producer.override.ssl.keystore.location": "/k.pem", "producer.override.ssl.keystore.type": "PEM"}
+    assert "producer.ssl.keystore.password" in one("worker-keystore-clash", made.source(pem, worker=p12)).message
+    same_kind = {"producer.override.ssl.keystore.location": "/b.p12"}
+    assert made.hits("worker-keystore-clash", made.source(same_kind, worker=p12)) == []
+    assert made.hits("worker-keystore-clash", made.source(inline)) == []
+    assert made.hits("worker-keystore-clash", made.source(inline, worker=Worker(properties=ON_TARGET))) == []
+
+
+def test_providers() -> None:
+    secret = {"source.cluster.sasl.jaas.config": 'x required username="${file:/s:u}" password="${vault:/s:p}";'}
+    hit = one("provider-unknown", made.source(secret, worker=Worker(properties=ON_SOURCE)))
+    assert "vault" in hit.fix
+    assert "${vault:…}" in hit.message
+    assert made.hits("provider-unknown", made.source(secret)) == []
+    known = {**ON_SOURCE, "config.providers": "vault,file"}
+    assert made.hits("provider-unknown", made.source(secret, worker=Worker(properties=known))) == []
