@@ -1,4 +1,4 @@
-"""The command explain: what a key does, or what the clients of a flow really get. It contacts nothing."""
+"""The command explain: what a key does, what a rule of lint is about, or what the clients of a flow get. It contacts nothing."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import click
 from mm2mgr.cli.estate import Estate, output_option
 
 if TYPE_CHECKING:
+    from mm2mgr.errors import Mm2mgrError
     from mm2mgr.render import Connector
     from mm2mgr.truth.keys import Keys
     from mm2mgr.truth.reach import ConnectorType
@@ -18,7 +19,7 @@ _TYPES: tuple[ConnectorType, ...] = ("source", "checkpoint", "heartbeat")
 
 
 @click.command()
-@click.argument("name", metavar="KEY|FLOW")
+@click.argument("name", metavar="KEY|RULE|FLOW")
 @click.option(
     "--on", metavar="CLASS", help="source, checkpoint or heartbeat, or a connector class. Default: all three."
 )
@@ -27,31 +28,40 @@ _TYPES: tuple[ConnectorType, ...] = ("source", "checkpoint", "heartbeat")
 @output_option
 @click.pass_obj
 def explain(estate: Estate, name: str, on: str | None, kafka: str | None, everything: bool, output: str) -> None:
-    """Say what KEY does, however it is spelled, and what to write instead; or show what each client of FLOW gets.
+    """Say what KEY does, however it is spelled, and what to write instead; or what RULE of lint is about; or show what
+    each client of FLOW gets.
 
-    A flow that is named like a key is meant by its id. Exit code 1 when neither is known.
+    A flow that is named like a key or a rule is meant by its id. Exit code 1 when none is known.
 
     \b
     Example:
       mm2mgr explain producer.batch.size
       mm2mgr explain source.cluster.client.rack --on source --kafka 3.9
+      mm2mgr explain wrong-kafka
       mm2mgr explain 'logging:dc1-logging->agg-east'
     """
     from mm2mgr.errors import Mm2mgrError
     from mm2mgr.output.console import say_json
-    from mm2mgr.output.explain_text import say_client_settings, say_explanation
+    from mm2mgr.output.explain_text import say_client_settings, say_explanation, say_rule
     from mm2mgr.truth.explain import explain as explain_key
     from mm2mgr.truth.keys import load
 
     keys = load()
-    types, version = _types(on), _version(kafka, keys)
+    types, version = _types(on), version_of(kafka, keys)
     try:
         explanation = explain_key(name, types, version, keys).to_dict()
-    except Mm2mgrError:  # no key: a flow, if the tree has one
+    except Mm2mgrError as unknown:  # no key: a rule, else a flow if the tree has one
+        if rule := _rule(name):
+            return say_json(rule) if output == "json" else say_rule(rule)
         connectors = _connectors(estate, name)
         if not connectors:
-            raise
-        settings = [_settings(each, version, keys, everything=everything) for each in connectors if each.type in types]
+            raise _with_nearest_rule(name, unknown) from None
+        once = {name for name, connect in estate.topology.connects.items() if connect.exactly_once}
+        settings = [
+            _settings(each, version, keys, exactly_once=each.connect in once, everything=everything)
+            for each in connectors
+            if each.type in types
+        ]
         return say_json(settings) if output == "json" else say_client_settings(settings)
     return say_json(explanation) if output == "json" else say_explanation(explanation)
 
@@ -67,9 +77,11 @@ def _types(on: str | None) -> tuple[ConnectorType, ...]:
     return found
 
 
-def _version(kafka: str | None, keys: Keys) -> str:
-    """Return the release that a line such as 3.9 stands for, or the version as given."""
-    version = kafka or keys.lines[-1]
+def version_of(kafka: str | None, keys: Keys) -> str:
+    """Return the release that a line such as 3.9 or a vendor's version such as 7.9.0-ccs stands for, or the version as given."""
+    from mm2mgr.truth.versions import kafka_version
+
+    version = (kafka_version(kafka) or kafka) if kafka else keys.lines[-1]
     try:
         line = keys.line(version)
     except ValueError as error:
@@ -79,6 +91,22 @@ def _version(kafka: str | None, keys: Keys) -> str:
 
         talk(f"Kafka {version} is not among the lines that were read ({', '.join(keys.lines)}): judged by {line}")
     return keys.releases.get(version, version)
+
+
+def _rule(name: str) -> dict[str, Any] | None:
+    from mm2mgr.lint.catalogue import BY_ID
+
+    return BY_ID[name].to_dict() if name in BY_ID else None
+
+
+def _with_nearest_rule(name: str, unknown: Mm2mgrError) -> Mm2mgrError:
+    from difflib import get_close_matches
+
+    from mm2mgr.errors import Mm2mgrError
+    from mm2mgr.lint.catalogue import BY_ID
+
+    near = get_close_matches(name, BY_ID, n=1, cutoff=0.75)
+    return Mm2mgrError(unknown.message, hint=f"nearest rule of lint: {near[0]}") if near else unknown
 
 
 def _connectors(estate: Estate, name: str) -> list[Connector]:
@@ -97,12 +125,17 @@ def _connectors(estate: Estate, name: str) -> list[Connector]:
     return [connector for connector in estate.connectors if wanted & set(connector.flows)]
 
 
-def _settings(connector: Connector, version: str, keys: Keys, *, everything: bool) -> dict[str, Any]:
+def _settings(
+    connector: Connector, version: str, keys: Keys, *, exactly_once: bool, everything: bool
+) -> dict[str, Any]:
     from mm2mgr.secrets import mask
     from mm2mgr.truth.explain_flow import client_settings, kafka_defaults
 
     clients = []
-    for each in client_settings(connector.type, connector.config, connector.origins, version, keys):
+    found = client_settings(
+        connector.type, connector.config, connector.origins, version, keys, exactly_once=exactly_once
+    )
+    for each in found:
         values = [*each.values, *(kafka_defaults(each, version, keys) if everything else ())]
         shown = [asdict(value) | {"value": mask(value.key, value.value)} for value in values]
         client = each.client

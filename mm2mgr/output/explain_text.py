@@ -1,4 +1,4 @@
-"""Explanations as text. In: the `to_dict()` of an explanation, or the settings of a flow's clients. Out: words on stdout."""
+"""Explanations as text. In: the `to_dict()` of an explanation or a rule, or the settings of a flow's clients. Out: words on stdout."""
 
 from __future__ import annotations
 
@@ -57,6 +57,19 @@ def _say_definition(plain: str, each: Mapping[str, Any]) -> None:
 
 def _shown(default: str | None) -> str:
     return "none" if default is None else default or "empty"
+
+
+def say_rule(rule: Mapping[str, Any]) -> None:
+    """Print a rule of lint: its severity and story, what it rests on, and the live test that saw its effect."""
+    title, _, story = rule["story"].partition("\n")
+    say(f"{rule['rule']} ({rule['severity']}): {title}", style="bold")
+    if story.strip():
+        say()
+        say(story.strip("\n"))
+    say()
+    if rule["source"]:
+        say(f"source: {rule['source']}")
+    say(f"seen:   {rule['seen']}")
 
 
 def say_client_settings(found: Sequence[Mapping[str, Any]]) -> None:

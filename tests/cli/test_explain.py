@@ -1,9 +1,13 @@
-"""explain: keys without a tree, flows with one, secrets that stay hidden, and what it does not load."""
+"""explain: keys and rules without a tree, flows with one, secrets that stay hidden, and what it does not load."""
 
 from __future__ import annotations
 
 import pytest
 
+from mm2mgr.errors import Mm2mgrError
+from mm2mgr.lint.catalogue import BY_ID
+from mm2mgr.truth.explain import explain
+from mm2mgr.truth.keys import load
 from tests.project.test_cold_start import HEAVY, loaded
 from tests.spec.trees import BASE, FLOW, write
 
@@ -33,6 +37,8 @@ def test_a_version_that_was_never_read_is_judged_by_the_one_before(mm2mgr: Comma
     assert said.json["definitions"][0]["default"] == "5"
     assert "judged by 4.3" in said.err
     assert mm2mgr("explain", "linger.ms", "--kafka", "4.3.0").err == ""
+    vendors = mm2mgr("explain", "linger.ms", "--kafka", "7.9.1-ccs")
+    assert (vendors.out, vendors.err) == (mm2mgr("explain", "linger.ms", "--kafka", "3.9").out, "")
 
 
 @pytest.mark.parametrize("name", ["source", "MirrorSource", "org.apache.kafka.connect.mirror.MirrorSourceConnector"])
@@ -99,3 +105,31 @@ def test_an_unknown_flow_and_a_broken_tree_are_told(mm2mgr: Command) -> None:
 
 def test_a_key_loads_no_model_no_template_and_no_client() -> None:
     assert not loaded("explain", "producer.batch.size") & (HEAVY - {"rich"})
+
+
+def test_a_rule_is_explained_without_a_tree(mm2mgr: Command) -> None:
+    found = mm2mgr("explain", "dead-key", "-o", "json").json
+    assert found == BY_ID["dead-key"].to_dict()
+    said = mm2mgr("explain", "dead-key")
+    assert said.lines[0] == f"dead-key (error): {found['title']}."
+    assert said.lines[-1] == f"seen:   {found['seen']}"
+    assert f"source: {found['source']}" in said.lines
+    assert found["story"].partition("\n\n")[2].splitlines() == said.lines[2:-3]
+    assert said.err == ""
+
+
+def test_an_unknown_rule_fails_with_the_nearest(mm2mgr: Command) -> None:
+    assert mm2mgr("explain", "dead-keys", code=1).err.endswith("hint: nearest rule of lint: dead-key\n")
+
+
+def test_a_flow_named_like_a_rule_is_meant_by_its_id(mm2mgr: Command) -> None:
+    write(mm2mgr.tree, x=BASE + FLOW.replace("  f:", "  dead-key:"))
+    assert mm2mgr("explain", "dead-key").lines[0].startswith("dead-key (error)")
+    assert "mm2.a.b.source.dead-key" in mm2mgr("explain", "dead-key:a->b").out
+
+
+@pytest.mark.parametrize("rule", sorted(BY_ID))
+def test_no_rule_is_named_like_a_key(rule: str) -> None:
+    keys = load()
+    with pytest.raises(Mm2mgrError, match="knows the key"):
+        explain(rule, ("source", "checkpoint", "heartbeat"), keys.releases[keys.lines[-1]], keys)

@@ -1,0 +1,110 @@
+"""The command lint: what is wrong in the tree, in files of connectors, or in what runs on Connect clusters. Writes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import click
+
+from mm2mgr.cli.estate import Estate
+
+
+def _quantity(parse: str) -> Callable[[click.Context, click.Parameter, str | None], float | None]:
+    """Return a callback that reads an option with a function of `mm2mgr.spec.quantities`."""
+
+    def read(_context: click.Context, _option: click.Parameter, text: str | None) -> float | None:
+        from mm2mgr.spec import quantities
+
+        try:
+            return None if text is None else float(getattr(quantities, parse)(text))
+        except ValueError as error:
+            raise click.BadParameter(f"'{text}' is not {error}") from error
+
+    return read
+
+
+@click.command()
+@click.argument("files", nargs=-1, metavar="[FILE]...", type=click.Path(path_type=Path))
+@click.option("--connect", "connects", multiple=True, metavar="URL|NAME", help="What runs there, owned or not; repeat.")
+@click.option("--kafka", metavar="VERSION", help="Judge by this Kafka version of the workers, whatever is known.")
+@click.option(
+    "--worker",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="connect-distributed.properties of the workers that FILEs are for.",
+)
+@click.option(
+    "--rtt",
+    callback=_quantity("duration_seconds"),
+    metavar="80ms",
+    help="Round trip between source and target, where no link says.",
+)
+@click.option(
+    "--bandwidth", callback=_quantity("bytes_per_second"), metavar="1Gbit/s", help="Of the same link; needs --rtt."
+)
+@click.option("--brokers", type=click.IntRange(1), help="Brokers of each Kafka cluster, where it is not known.")
+@click.option(
+    "--fail-on",
+    type=click.Choice(["error", "warning", "info", "never"]),
+    default="error",
+    show_default=True,
+    help="Exit 1 from this severity on.",
+)
+@click.option("--ignore", "ignored", multiple=True, metavar="RULE", help="Leave this rule out (repeat the option).")
+@click.option("--all", "everything", is_flag=True, help="Also show what is silenced, with the reason.")
+@click.option("--rules", is_flag=True, help="List the rules and do nothing else.")
+@click.option(
+    "--timeout",
+    type=click.FloatRange(0, min_open=True),
+    default=30.0,
+    show_default=True,
+    help="Seconds for each Connect cluster to answer.",
+)
+@click.option(
+    "--output",
+    "-o",
+    type=click.Choice(["text", "json", "sarif"]),
+    default="text",
+    show_default=True,
+    help="Result format.",
+)
+@click.pass_obj
+def lint(
+    estate: Estate,
+    files: tuple[Path, ...],
+    connects: tuple[str, ...],
+    kafka: str | None,
+    worker: Path | None,
+    rtt: float | None,
+    bandwidth: float | None,
+    brokers: int | None,
+    fail_on: str,
+    ignored: tuple[str, ...],
+    everything: bool,
+    rules: bool,
+    timeout: float,
+    output: str,
+) -> int:
+    """Find what does nothing or goes wrong, with the place and the fix: in the tree, or in FILEs or on Connect clusters.
+
+    A FILE is a connector's JSON or properties, a dedicated mm2.properties, a Strimzi resource, or a tree. All inputs are
+    looked at together, so a loop through several is found. `--connect` takes the name of a Connect cluster of the tree,
+    or a URL; the URL's user and password come from $MM2MGR_CONNECT_USER and $MM2MGR_CONNECT_PASSWORD.
+
+    A rule is silenced where it is fine, with the reason: `# mm2mgr: silence RULE why` above or on the line, `silence:
+    {RULE: why}` on a flow, or the key `mm2mgr.silence.RULE` in a connector. `mm2mgr explain RULE` tells its story.
+
+    \b
+    Example:
+      mm2mgr lint
+      mm2mgr lint mm2.properties --kafka 3.9 --fail-on warning
+      mm2mgr lint --connect http://connect-e1:8083 -o sarif > lint.sarif
+    """
+    from mm2mgr.cli.linting import Order, run_lint, say_all_rules
+
+    if rules:
+        return say_all_rules(output)
+    if bandwidth is not None and rtt is None:
+        raise click.UsageError("--bandwidth needs --rtt: how much is under way depends on both")
+    given = Order(files, connects, kafka, worker, rtt, bandwidth, brokers, timeout)
+    return run_lint(estate, given, ignored=ignored, fail_on=fail_on, everything=everything, output=output)

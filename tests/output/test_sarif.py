@@ -1,0 +1,126 @@
+"""SARIF: the structure that code scanning takes, places, silences, and fingerprints that survive moved lines."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mm2mgr import __version__
+from mm2mgr.lint.findings import Finding, Spot
+from mm2mgr.output.sarif import FINGERPRINT, SCHEMA, sarif
+
+ROOT = Path("/repository")
+RULES = [
+    {"rule": name, "severity": severity, "title": f"About {name}", "story": f"About {name}.\n\nMore.", **evidence}
+    for name, severity, evidence in (
+        ("loop", "error", {"source": "KIP-382", "seen": "tests/x.py::test_loop"}),
+        ("glob", "warning", {"source": "", "seen": "unverified"}),
+        ("slow", "info", {"source": "", "seen": "unverified"}),
+        ("unused", "error", {"source": "", "seen": "unverified"}),
+    )
+]
+IN_FILE = Finding("loop", "error", Spot("clusters/flows/a b.yaml", 12, key="topics"), "Records go round.", "Rename.")
+LIVE = Finding(
+    "glob", "warning", Spot(connect="east", connector="mm2/a", key="topics"), "Matches too much.", "Write .*"
+)
+INFO = Finding("slow", "info", Spot("mm2.properties"), "It is slow.", "More polls.")
+
+
+def run(*findings: Finding, unread: tuple[str, ...] = ()) -> dict[str, Any]:
+    made = sarif([finding.to_dict() for finding in findings], RULES, ROOT, unread)
+    assert set(made) == {"$schema", "version", "runs"}
+    assert (made["$schema"], made["version"], len(made["runs"])) == (SCHEMA, "2.1.0", 1)
+    only: dict[str, Any] = made["runs"][0]
+    assert set(only) == {"tool", "invocations", "results"}
+    return only
+
+
+def place(result: dict[str, Any]) -> tuple[str, int]:
+    physical = result["locations"][0]["physicalLocation"]
+    return physical["artifactLocation"]["uri"], physical["region"]["startLine"]
+
+
+def fingerprint(result: dict[str, Any]) -> str:
+    return str(result["partialFingerprints"][FINGERPRINT])
+
+
+def test_no_finding_is_an_empty_run_that_succeeded() -> None:
+    only = run()
+    assert only["results"] == only["tool"]["driver"]["rules"] == []
+    assert only["tool"]["driver"]["name"] == "mm2mgr"
+    assert only["tool"]["driver"]["version"] == __version__
+    assert only["invocations"] == [{"executionSuccessful": True, "toolExecutionNotifications": []}]
+
+
+def test_every_result_has_a_rule_a_level_a_message_and_a_place() -> None:
+    only = run(IN_FILE, LIVE, INFO)
+    rules = only["tool"]["driver"]["rules"]
+    assert [rule["id"] for rule in rules] == ["loop", "glob", "slow"]  # those that were found
+    for rule in rules:
+        assert rule["shortDescription"]["text"] == f"About {rule['id']}"
+        assert rule["help"]["text"].startswith(f"About {rule['id']}.\n\nMore.")
+    assert "Source: KIP-382" in rules[0]["help"]["text"]
+    assert "Source" not in rules[1]["help"]["text"]
+    assert [rule["defaultConfiguration"]["level"] for rule in rules] == ["error", "warning", "note"]
+    assert [result["level"] for result in only["results"]] == ["error", "warning", "note"]
+    assert [rules[result["ruleIndex"]]["id"] for result in only["results"]] == ["loop", "glob", "slow"]
+    assert only["results"][0]["message"] == {"text": "Records go round.\n\nFix: Rename."}
+    places = [place(result) for result in only["results"]]
+    assert places == [("clusters/flows/a%20b.yaml", 12), ("connectors/mm2%2Fa", 1), ("mm2.properties", 1)]
+
+
+def test_a_live_connector_is_a_logical_location() -> None:
+    (logical,) = run(LIVE)["results"][0]["locations"][0]["logicalLocations"]
+    assert logical == {"name": "topics", "fullyQualifiedName": "east/mm2/a/topics", "kind": "property"}
+    assert "logicalLocations" not in run(INFO)["results"][0]["locations"][0]
+
+
+@pytest.mark.parametrize(
+    ("file", "uri"),
+    [
+        ("/repository/clusters/x.yaml", "clusters/x.yaml"),
+        ("./x.yaml", "x.yaml"),
+        ("../x.yaml", "../x.yaml"),
+        ("A:B.properties", "A%3AB.properties"),
+        ("/elsewhere/x y.yaml", "file:///elsewhere/x%20y.yaml"),
+    ],
+)
+def test_paths_are_relative_to_the_root(file: str, uri: str) -> None:
+    assert place(run(replace(INFO, spot=Spot(file, 3)))["results"][0]) == (uri, 3)
+
+
+def test_silences_stand_on_all_results_or_on_none() -> None:
+    assert all("suppressions" not in result for result in run(IN_FILE, LIVE)["results"])
+    results = run(IN_FILE, replace(LIVE, silenced="the topic is ours"))["results"]
+    assert [result["suppressions"] for result in results] == [
+        [],
+        [{"kind": "inSource", "justification": "the topic is ours"}],
+    ]
+
+
+def test_fingerprints_survive_moved_lines_and_tell_findings_apart() -> None:
+    moved = replace(IN_FILE, spot=replace(IN_FILE.spot, line=99))
+    assert fingerprint(run(IN_FILE)["results"][0]) == fingerprint(run(LIVE, moved)["results"][1])
+    one, other = (replace(IN_FILE, message=f"As clusters/x.yaml:{line} says.") for line in (3, 14))
+    assert fingerprint(run(one)["results"][0]) == fingerprint(run(other)["results"][0])
+    others = [
+        replace(IN_FILE, rule="glob"),
+        replace(IN_FILE, message="Else."),
+        replace(IN_FILE, spot=IN_FILE.spot.at("groups")),
+        replace(IN_FILE, spot=replace(IN_FILE.spot, file="y.yaml")),
+        moved,  # the same again, further down
+    ]
+    prints = [fingerprint(result) for result in run(IN_FILE, *others)["results"]]
+    assert len(set(prints)) == len(prints)
+
+
+def test_what_could_not_be_read_is_a_notification() -> None:
+    assert run(INFO, unread=("east did not answer",))["invocations"] == [
+        {
+            "executionSuccessful": False,
+            "toolExecutionNotifications": [{"level": "error", "message": {"text": "east did not answer"}}],
+        }
+    ]
