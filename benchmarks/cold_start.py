@@ -23,6 +23,7 @@ from pathlib import Path
 REPOSITORY = Path(__file__).resolve().parent.parent
 BARE = "python -c pass"
 CONNECT_CLUSTERS = 2  # of the estate; each needs a URL of its own
+KAFKA_ID = "fake-kafka-cluster-id"  # what the fake's workers say
 _WARM_UP_ROUNDS = 1  # writes the .pyc files and fills the page cache
 
 
@@ -95,15 +96,16 @@ def fake_connect() -> AbstractContextManager[str]:
     sys.path.insert(0, str(REPOSITORY))
     from tests.fake_connect import FakeConnect, serving
 
-    return serving(FakeConnect())
+    return serving(FakeConnect(cluster_id=KAFKA_ID))
 
 
 def copy_estate(source: Path, target: Path, urls: Sequence[str]) -> dict[str, str]:
-    """Copy the YAML files with one URL a Connect cluster and no TLS; return the variables that they read."""
+    """Copy the YAML files with one URL a Connect cluster, its cluster id and no TLS; return the variables that they read."""
     variables: set[str] = set()
     given = iter(urls)
     for file in source.rglob("*.yaml"):
         text = re.sub(r"\burl: *\[.*\]", lambda _: f"url: ['{next(given)}']", file.read_text())
+        text = re.sub(r"\bcluster_id: *\S+", f"cluster_id: {KAFKA_ID}", text)
         text = re.sub(r"^ +tls: *\{.*\}.*\n", "", text, flags=re.MULTILINE)
         variables |= set(re.findall(r"\$\{env:(\w+)\}", text))
         copy = target / file.relative_to(source)

@@ -115,7 +115,12 @@ def _close(plan: Plan, results: list[Result], states: dict[tuple[str, str], str]
     broken = {name: state for name, state in states.items() if "FAILED" in state}
     if output == "json":
         done = [{**r.to_dict(), "state": states.get((r.connect, r.connector), "")} for r in results]
-        say_json({"results": done, "left": [c.connector for c in left], "failed_clusters": _unread(plan)})
+        blocked = [change.to_dict() for change in plan.changes if change.action == "blocked"]
+        notes = [note for cluster in plan.clusters for note in cluster.notes]
+        left_names = [change.connector for change in left]
+        say_json(
+            {"results": done, "left": left_names, "failed_clusters": _unread(plan), "blocked": blocked, "notes": notes}
+        )
     else:
         for (connect, connector), state in sorted(states.items()):
             if state != "RUNNING":

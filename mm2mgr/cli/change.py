@@ -38,7 +38,8 @@ def plan(
 ) -> int:
     """Compare the tree with what the Connect clusters run and show what would change. Writes nothing.
 
-    FLOWS limits the plan to some flows. Exit code 1 when a Connect cluster could not be read.
+    FLOWS limits the plan to some flows. Exit code 1 when a Connect cluster could not be read, or a flow is blocked because
+    its workers would refuse it or write it to another Kafka.
 
     \b
     Example:

@@ -60,9 +60,13 @@ def say_cluster(cluster: dict[str, Any], *, full: bool) -> None:
         if cluster["hint"]:
             say(f"    {cluster['hint']}")
         return
+    for note in cluster["notes"]:
+        say(f"  ? {note}", style="yellow")
     for change in cluster["changes"]:
         if change["action"] != "no-op":
             _say_change(change, full=full)
+        for warning in change["warnings"]:
+            say(f"  ! warning {change['connector']}  {warning}", style="yellow")
     unchanged = sum(1 for change in cluster["changes"] if change["action"] == "no-op")
     if unchanged:
         say(f"  = {unchanged} unchanged")
@@ -78,6 +82,8 @@ def _say_change(change: dict[str, Any], *, full: bool) -> None:
     reason = f"  {change['reason']}" if change["reason"] else ""
     line = f"  {_SIGNS[change['action']]} {change['action']:7} {change['connector']}{note}{reason}"
     say(line, style=_STYLES.get(change["action"]))
+    if change["remedy"]:
+        say(f"      fix: {change['remedy']}")
     if change["action"] == "update" or full:
         for key in keys:
             say(f"      {_KEY_SIGNS[key['kind']]} {key['key']}: {_values(key)}")

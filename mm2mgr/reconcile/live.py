@@ -1,4 +1,4 @@
-"""Reads what Connect clusters run, all of them at once, one request each. In: connectors wanted. Out: a Plan.
+"""Reads what Connect clusters run and what their workers say, all at once, four requests each. In: connectors wanted. Out: a Plan.
 
 Credentials of a Connect cluster are resolved here, on their way to the client, and kept nowhere.
 """
@@ -6,15 +6,22 @@ Credentials of a Connect cluster are resolved here, on their way to the client, 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from mm2mgr.connect.client import Connect
 from mm2mgr.connect.errors import ConnectError
 from mm2mgr.connect.target import BasicAuth, BearerAuth, ConnectTarget, Tls
+from mm2mgr.connect.types import ConnectorInfo
 from mm2mgr.errors import KafkaError, Mm2mgrError
 from mm2mgr.kafka.placeholders import resolve
+from mm2mgr.lint.subject import Worker
+from mm2mgr.lint.tree import from_tree
+from mm2mgr.reconcile.access import ClusterIds, cluster_ids
+from mm2mgr.reconcile.guards import Known, guarded, writes_through_workers
 from mm2mgr.reconcile.plan import ClusterPlan, Plan, Wish, mirrored_already, plan_cluster
+from mm2mgr.reconcile.workers import ask_worker, harmless
 from mm2mgr.render import Connector
 from mm2mgr.topology import ConnectCluster, Topology
 
@@ -45,6 +52,15 @@ def _path(text: str | None) -> Path | None:
     return Path(text) if text else None
 
 
+@dataclass(frozen=True)
+class _Live:
+    """What a Connect cluster answered: configs by connector; its worker, where connectors are wanted; what it kept back."""
+
+    configs: dict[str, dict[str, str]]
+    worker: Worker | None = None
+    note: str | None = None
+
+
 async def make_plan(
     topology: Topology,
     connectors: Sequence[Connector],
@@ -55,39 +71,75 @@ async def make_plan(
 ) -> Plan:
     """Read every Connect cluster concurrently and compare. `only` limits the plan to connectors that serve these flow ids.
 
-    A cluster that cannot be read is in the plan with its error; the others are planned all the same.
+    A cluster that cannot be read is in the plan with its error; the others are planned all the same. Guards have had
+    their say: what must not be written is blocked, what could not be verified is noted.
     """
     chosen = None if only is None else set(only)
     wanted = [c for c in connectors if chosen is None or chosen & set(c.flows)]
-    read = dict(
-        zip(
-            topology.connects,
-            await asyncio.gather(*(_live(c, deadline_seconds) for c in topology.connects.values())),
-            strict=True,
-        )
+    desired = {name: [connector for connector in wanted if connector.connect == name] for name in topology.connects}
+    read, ids = await asyncio.gather(
+        _read(topology, desired, deadline_seconds), cluster_ids(topology, _reached_through_workers(topology, wanted))
     )
-    known = {name: live for name, live in read.items() if not isinstance(live, Mm2mgrError)}
+    known = _known(topology, read, ids)
     wish = wish or Wish()
-    again = mirrored_already(topology.owner, connectors, known)
+    configs = {name: live.configs for name, live in read.items() if isinstance(live, _Live)}
+    again = mirrored_already(topology.owner, connectors, configs)
     here = Wish(wish.prune and chosen is None, wish.mirror_again, again)
 
     def part(name: str) -> ClusterPlan:
-        live = read[name]
+        live, here_wanted = read[name], desired[name]
         if isinstance(live, Mm2mgrError):
             return ClusterPlan(name, error=live.message, hint=live.hint)
-        desired = [connector for connector in wanted if connector.connect == name]
+        found = live.configs
         if chosen is not None:  # what is left over shows only in the plan of the whole tree
-            live = {each: config for each, config in live.items() if any(c.name == each for c in desired)}
-        return plan_cluster(topology.owner, name, desired, live, here)
+            found = {each: config for each, config in found.items() if any(c.name == each for c in here_wanted)}
+        planned = plan_cluster(topology.owner, name, here_wanted, found, here)
+        planned = guarded(planned, from_tree(topology, here_wanted), known) if here_wanted else planned
+        unknown = [alias for alias in _reached_through_workers(topology, here_wanted) if alias in ids.unknown]
+        return replace(planned, notes=tuple(_notes(live, {alias: ids.unknown[alias] for alias in unknown})))
 
     names = list(topology.connects) if chosen is None else sorted({c.connect for c in wanted})
     return Plan(topology.owner, tuple(map(part, names)), wish.prune, wish.mirror_again)
 
 
-async def _live(connect: ConnectCluster, deadline_seconds: float) -> dict[str, dict[str, str]] | Mm2mgrError:
-    """Return the configs of all connectors by name, or why they could not be read."""
+async def _read(
+    topology: Topology, desired: Mapping[str, Sequence[Connector]], deadline_seconds: float
+) -> dict[str, _Live | Mm2mgrError]:
+    lives = (_live(connect, desired[name], deadline_seconds) for name, connect in topology.connects.items())
+    return dict(zip(topology.connects, await asyncio.gather(*lives), strict=True))
+
+
+async def _live(connect: ConnectCluster, desired: Sequence[Connector], deadline_seconds: float) -> _Live | Mm2mgrError:
+    """Return what a Connect cluster runs, and what its worker says if it is to run something; or why it cannot be read."""
+    overrides = harmless(key for connector in desired for key in connector.config)
     try:
         async with Connect(target_of(connect), deadline_seconds=deadline_seconds) as client:
-            return {name: info.config for name, info in (await client.infos()).items()}
+            if not desired:
+                return _Live(_configs(await client.infos()))
+            infos, (worker, failed) = await asyncio.gather(client.infos(), ask_worker(client, overrides))
+            return _Live(_configs(infos), worker, f"not verified: {failed.message}" if failed else None)
     except Mm2mgrError as error:
         return error
+
+
+def _configs(infos: Mapping[str, ConnectorInfo]) -> dict[str, dict[str, str]]:
+    return {name: info.config for name, info in infos.items()}
+
+
+def _reached_through_workers(topology: Topology, connectors: Iterable[Connector]) -> list[str]:
+    """Return the aliases of the Kafka clusters that records reach as the workers' own."""
+    aliases = (c.config.get("target.cluster.alias", "") for c in connectors if writes_through_workers(c.config))
+    return [alias for alias in dict.fromkeys(aliases) if alias in topology.clusters]
+
+
+def _known(topology: Topology, read: Mapping[str, _Live | Mm2mgrError], ids: ClusterIds) -> Known:
+    workers = {name: live.worker for name, live in read.items() if isinstance(live, _Live) and live.worker}
+    return Known(workers, ids.known, {name: connect.kafka for name, connect in topology.connects.items()})
+
+
+def _notes(live: _Live, unknown: Mapping[str, str]) -> Iterator[str]:
+    if live.note:
+        yield live.note
+    for alias, why in unknown.items():
+        spared = f"declare clusters: {{{alias}: {{cluster_id: …}}}} to have it compared without asking"
+        yield f"not verified: that these workers write to Kafka '{alias}', whose id could not be read ({why}); {spared}"

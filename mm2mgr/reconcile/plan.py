@@ -41,7 +41,10 @@ class KeyChange:
 
 @dataclass(frozen=True)
 class Change:
-    """What happens to one connector. `config` is what would be written; None for delete, no-op and blocked."""
+    """What happens to one connector. `config` is what would be written; None for delete, no-op and blocked.
+
+    `remedy` says how to get a blocked one through, `warnings` what is wrong although nothing is held back for it.
+    """
 
     connect: str
     connector: str
@@ -51,6 +54,8 @@ class Change:
     keys: tuple[KeyChange, ...] = ()
     reason: str = ""
     config: Mapping[str, str] | None = field(default=None, repr=False)
+    remedy: str = ""
+    warnings: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """Return the change as JSON-ready values, secrets masked."""
@@ -60,13 +65,18 @@ class Change:
             "action": self.action,
             "flows": list(self.flows),
             "reason": self.reason,
+            "remedy": self.remedy,
+            "warnings": list(self.warnings),
             "keys": [key.to_dict() for key in self.keys],
         }
 
 
 @dataclass(frozen=True)
 class ClusterPlan:
-    """The plan of one Connect cluster; `error` when its live state is unknown (then there are no changes)."""
+    """The plan of one Connect cluster; `error` when its live state is unknown (then there are no changes).
+
+    `notes` say aloud what could not be verified beforehand.
+    """
 
     connect: str
     changes: tuple[Change, ...] = ()
@@ -74,6 +84,7 @@ class ClusterPlan:
     unowned: int = 0
     error: str | None = None
     hint: str | None = None
+    notes: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -83,6 +94,7 @@ class ClusterPlan:
             "changes": [change.to_dict() for change in self.changes],
             "left_over": list(self.left_over),
             "unowned": self.unowned,
+            "notes": list(self.notes),
         }
 
 
@@ -105,7 +117,7 @@ class Plan:
 
     @property
     def failed(self) -> bool:
-        """True when a cluster could not be read or a connector's name is taken by somebody else."""
+        """True when a cluster could not be read or a connector is held back."""
         return any(cluster.error for cluster in self.clusters) or any(c.action == "blocked" for c in self.changes)
 
     def counts(self) -> dict[str, int]:

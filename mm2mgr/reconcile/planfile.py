@@ -111,7 +111,7 @@ def _changed(name: str, old: dict[str, Any], new: dict[str, Any]) -> Iterator[st
     after = {change["connector"]: change for change in new["changes"]}
     for connector in sorted(before.keys() | after.keys()):
         was, now = before.get(connector), after.get(connector)
-        if was == now:
+        if _essence(was) == _essence(now):
             continue
         actions = f"{was['action'] if was else 'absent'}, now {now['action'] if now else 'absent'}"
         yield (
@@ -119,3 +119,8 @@ def _changed(name: str, old: dict[str, Any], new: dict[str, Any]) -> Iterator[st
             if not (was and now and was["action"] == now["action"])
             else f"{name}/{connector}: other keys would change than reviewed"
         )
+
+
+def _essence(change: dict[str, Any] | None) -> dict[str, Any] | None:
+    """Return what a change would do, without what is only said beside it (and is not in older plan files)."""
+    return change and {name: value for name, value in change.items() if name not in {"remedy", "warnings"}}

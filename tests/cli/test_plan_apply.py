@@ -199,3 +199,44 @@ def test_a_renamed_flow_is_not_mirrored_again_unasked(mm2mgr: Command, site: Sit
     assert "mm2.a.east.source.trade" not in site.east.connectors
     mm2mgr("apply", "--yes", "--mirror-again")
     assert "mm2.a.east.source.trade" in site.east.connectors
+
+
+def test_a_flow_that_the_workers_refuse_is_blocked_with_the_remedy(mm2mgr: Command, site: Site) -> None:
+    site.east.policy = "None"
+    said = mm2mgr("plan", code=1)
+    assert "  ! blocked mm2.a.east.heartbeat  policy-forbids: the workers' policy None refuses " in said.out
+    assert "      fix: set connector.client.config.override.policy=All on the workers" in said.out
+    assert f"{len(ON_WEST)} to create, 0 to update, 0 to delete, 0 unchanged, {len(ON_EAST)} blocked" in said.out
+    mm2mgr("plan", "--out", "plan.json", code=1)
+    applied = mm2mgr("apply", "plan.json", "-o", "json", code=1).json
+    assert {each["connector"] for each in applied["blocked"]} == set(ON_EAST)
+    assert all(each["remedy"] or "serves only" in each["reason"] for each in applied["blocked"])
+    assert {each["connector"] for each in applied["results"]} == set(ON_WEST)
+    assert site.east.writes == []
+
+
+def test_a_block_since_the_review_makes_the_plan_stale(mm2mgr: Command, site: Site) -> None:
+    mm2mgr("plan", "--out", "plan.json")
+    site.west.cluster_id = "another"
+    said = mm2mgr("apply", "plan.json", code=1)
+    assert "west/mm2.a.west.checkpoint: reviewed as create, now blocked" in said.err
+    assert site.east.writes == site.west.writes == []
+
+
+def test_a_warning_is_shown_and_makes_no_plan_stale_and_nothing_fail(mm2mgr: Command, site: Site) -> None:
+    mm2mgr("apply", "--yes")
+    mm2mgr("plan", "--out", "plan.json")
+    site.east.policy = "None"
+    said = mm2mgr("plan")
+    assert "  ! warning mm2.a.east.heartbeat  policy-forbids: " in said.out
+    assert "0 to delete, 7 unchanged" in said.out
+    mm2mgr("apply", "plan.json")
+
+
+def test_what_was_not_verified_is_said(mm2mgr: Command, site: Site) -> None:
+    site.east.fail_next("PUT", "/connector-plugins", 403, "read only", times=100)
+    said = mm2mgr("plan")
+    assert "  ? not verified: Connect cluster 'east': the override policy could not be found: " in said.out
+    [east, west] = mm2mgr("plan", "-o", "json").json["clusters"]
+    assert [len(east["notes"]), len(west["notes"])] == [1, 0]
+    assert mm2mgr("apply", "--yes", "-o", "json").json["notes"] == east["notes"]

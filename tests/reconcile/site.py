@@ -46,7 +46,10 @@ class Site:
 
     def declare(self, flows: str = FLOWS) -> tuple[Topology, tuple[Connector, ...]]:
         lines = [f"owner: {self.owner}", "clusters:"]
-        lines += [f"  {alias}: {{bootstrap_servers: ['{alias}:9092']}}" for alias in ("a", "east", "west")]
+        lines += [
+            f"  {alias}: {{bootstrap_servers: ['{alias}:9092'], cluster_id: {alias}}}"
+            for alias in ("a", "east", "west")
+        ]
         lines += ["connect:", *(f"  {name}: {{url: '{url}', kafka: {name}}}" for name, url in self.urls.items())]
         topology = expand(load([write(self.folder, x="\n".join(lines) + "\n" + flows)]))
         return topology, render(topology)
@@ -54,6 +57,11 @@ class Site:
     def plan(self, flows: str = FLOWS, *, prune: bool = False, mirror_again: bool = False, **options: Any) -> Plan:
         wish = Wish(prune, mirror_again)
         return asyncio.run(make_plan(*self.declare(flows), wish, **({"deadline_seconds": 2.0} | options)))
+
+    def plan_as_written(self) -> Plan:
+        """Plan the files of the tree as they are now."""
+        topology = expand(load([self.folder]))
+        return asyncio.run(make_plan(topology, render(topology), deadline_seconds=2.0))
 
     def apply(self, plan: Plan, flows: str = FLOWS, **options: Any) -> list[Result]:
         return asyncio.run(apply_plan(self.declare(flows)[0], plan, **({"deadline_seconds": 2.0} | options)))
@@ -72,7 +80,7 @@ class Site:
 
 @contextmanager
 def running(folder: Path) -> Iterator[Site]:
-    east, west = FakeConnect(), FakeConnect()
+    east, west = FakeConnect(cluster_id="east"), FakeConnect(cluster_id="west")
     with serving(east) as east_url, serving(west) as west_url:
         yield Site(folder, {"east": east_url, "west": west_url}, {"east": east, "west": west})
 

@@ -88,8 +88,9 @@ def test_one_cluster_gone_after_planning_leaves_the_other_done_and_says_so(site:
 
 
 def test_a_connector_that_is_refused_does_not_stop_the_others(site: Site) -> None:
-    site.east.policy = "None"  # refuses every producer.override
-    results = site.converge()
+    plan = site.plan()
+    site.east.policy = "None"  # refuses every producer.override, and was another one when the plan was made
+    results = site.apply(plan)
     assert "linger.ms" not in "".join(errors(results).values())
     assert "mm2.a.east.source.orders" in errors(results)
     assert "The 'None' policy does not allow" in errors(results)["mm2.a.east.source.orders"]

@@ -1,4 +1,4 @@
-"""Reading live state over real sockets: one request a cluster, and a failed read is never taken for an empty cluster."""
+"""Reading live state over real sockets: few requests a cluster, and a failed read is never taken for an empty cluster."""
 
 from __future__ import annotations
 
@@ -8,16 +8,31 @@ from mm2mgr.errors import Mm2mgrError
 from mm2mgr.reconcile.live import target_of
 from tests.reconcile.site import FLOWS, ON_EAST, ON_WEST, Site, actions
 
+VALIDATE = "/connector-plugins/org.apache.kafka.connect.mirror.MirrorSourceConnector/config/validate"
 
-def test_a_plan_costs_one_request_a_cluster_however_many_connectors(site: Site) -> None:
+
+def test_a_plan_costs_four_requests_a_cluster_however_many_connectors(site: Site) -> None:
     site.converge()
     site.forget()
     plan = site.plan()
     assert set(actions(plan).values()) == {"no-op"}
     for fake in site.fakes.values():
-        assert [(request.method, request.path, request.query) for request in fake.requests] == [
-            ("GET", "/connectors", "expand=info")
+        assert sorted((request.method, request.path, request.query) for request in fake.requests) == [
+            ("GET", "/", ""),
+            ("GET", "/connector-plugins", ""),
+            ("GET", "/connectors", "expand=info"),
+            ("PUT", VALIDATE, ""),
         ]
+        assert fake.writes == []
+
+
+@pytest.mark.parametrize("path", ["/", "/connector-plugins"])
+def test_a_cluster_whose_workers_say_nothing_of_themselves_is_not_planned(site: Site, path: str) -> None:
+    site.east.answer_only(path, 500)
+    east, west = site.plan().clusters
+    assert east.error
+    assert "scripted 500" in east.error
+    assert (east.changes, len(west.changes)) == ((), len(ON_WEST))
 
 
 def test_what_would_be_created_where(site: Site) -> None:
