@@ -13,9 +13,11 @@ from click.core import ParameterSource
 
 from mm2mgr import __version__
 from mm2mgr.cli.change import apply, plan
+from mm2mgr.cli.check import check
 from mm2mgr.cli.declare import init, render, schema
 from mm2mgr.cli.estate import Estate
 from mm2mgr.cli.explain import explain
+from mm2mgr.cli.lint import lint
 from mm2mgr.cli.load import sample, size, throughput
 from mm2mgr.cli.local import demo, sandbox
 from mm2mgr.cli.watch import describe, status
@@ -61,7 +63,23 @@ def cli(context: click.Context, clusters: tuple[Path, ...], templates: Path | No
     context.obj = Estate(clusters, templates, ParameterSource.COMMANDLINE in said)
 
 
-for command in (init, schema, render, explain, plan, apply, status, describe, sample, throughput, size, sandbox, demo):
+for command in (
+    init,
+    schema,
+    render,
+    explain,
+    lint,
+    check,
+    plan,
+    apply,
+    status,
+    describe,
+    sample,
+    throughput,
+    size,
+    sandbox,
+    demo,
+):
     cli.add_command(command)
 
 

@@ -86,6 +86,11 @@ def is_silence(error: confluent_kafka.KafkaError) -> bool:
     return error.code() in _NO_ANSWER
 
 
+def is_refusal(error: confluent_kafka.KafkaError) -> bool:
+    """Tell whether an error means that the login or the TLS handshake failed, which waiting does not mend."""
+    return error.code() in _LOGIN
+
+
 def _hint(code: int | None) -> str:
     if code in _LOGIN:
         return "check security.protocol, the login and the truststore of this cluster; mm2mgr reads with them itself"

@@ -1,0 +1,145 @@
+"""What the answers of the brokers mean: needs and answers in, rows out. Pure.
+
+Brokers tell nothing about Read and Write on a topic that does not exist yet. There the ACLs decide, where some login may read
+them; else a login that may describe the topic for no other reason must have the right (Describe comes with it).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from mm2mgr.check.checked import Row, Status
+from mm2mgr.check.commands import Grant
+from mm2mgr.check.logins import Login
+from mm2mgr.check.needs import EFFECTS, Need
+from mm2mgr.check.principals import Principal
+from mm2mgr.kafka.acls import Acl, Right, Said, allowed
+
+_ASSUMED = "asked with the security that the tree declares for this cluster, because the workers bring their own login for this client"
+_LATER = "cannot be asked before the topic exists: check again after the first apply, or let a login of the tree read ACLs (Describe on the cluster)"
+_NO_GROUPS = (
+    "not asked: Kafka creates its topic of group offsets at the first question about a group, and no login sees whether it is "
+    "there. Check again when the cluster has had a group, or let a login of the tree read ACLs (Describe on the cluster)"
+)
+_OUTSIDE = "its rights do not come from ACLs that can be read, and the topic does not exist yet: check again after the first apply"
+_BY_HOST = "its ACLs name single hosts, and the workers' are not known here"
+_SUPER = "ClusterAction"  # what no ACL of a client holds: a super user's, or there is no authorizer
+
+
+@dataclass(frozen=True)
+class Answers:
+    """What one login was told. `acls` of its cluster, None when no login could read them; `operations` on the cluster itself."""
+
+    principal: Principal
+    servers: str
+    said: Mapping[Right, Said]
+    operations: frozenset[str] = frozenset()
+    acls: Sequence[Acl] | None = None
+
+
+@dataclass(frozen=True)
+class _Verdict:
+    status: Status
+    how: str = "asked"
+    fix: str = ""
+
+
+class _Book:
+    """The ACLs of one principal by resource: there can be thousands of them, and thousands of questions."""
+
+    def __init__(self, answers: Answers) -> None:
+        name = answers.principal.name
+        own = [acl for acl in answers.acls or () if acl.principal in (name, "User:*")]
+        self._named: dict[tuple[str, str], list[Acl]] = {}
+        for acl in own:
+            if not acl.prefixed and acl.name != "*":
+                self._named.setdefault((acl.kind, acl.name), []).append(acl)
+        self._wide = [acl for acl in own if acl.prefixed or acl.name == "*"]
+        self.principal = name
+        self.known = answers.acls is not None and answers.principal.known
+        # No ACL explains what it may do to the cluster: a super user, or there is no authorizer.
+        self.outranked = _SUPER in answers.operations and not self.allows(Right(_SUPER, "cluster"))
+
+    def about(self, right: Right) -> list[Acl]:
+        return [*self._named.get((right.kind, right.name), ()), *self._wide]
+
+    def allows(self, right: Right) -> bool | None:
+        return allowed(self.about(right), self.principal, right)
+
+
+def judged(needs: Iterable[Need], answers: Mapping[Login, Answers]) -> list[Row]:
+    """Return one row for each right of each login that was asked, with every client and connector that needs it."""
+    wanted: dict[tuple[Login, Right], list[Need]] = {}
+    operations: dict[tuple[Login, str, str], set[str]] = {}
+    for need in needs:
+        if need.login in answers:
+            wanted.setdefault((need.login, need.right), []).append(need)
+            operations.setdefault((need.login, need.right.kind, need.right.name), set()).add(need.right.operation)
+    books = {login: _Book(each) for login, each in answers.items()}
+    rows = []
+    for (login, right), group in wanted.items():
+        said = answers[login].said.get(right, "open")
+        verdict = _verdict(right, said, books[login], operations[login, right.kind, right.name])
+        rows.append(_row(group, answers[login], verdict, books[login]))
+    return rows
+
+
+def _verdict(right: Right, said: Said, book: _Book, needed: set[str]) -> _Verdict:
+    """Judge one right; `needed` are all operations that its login needs on the resource."""
+    if said != "open":
+        return _Verdict("ok" if said == "yes" else "missing")
+    if book.known:
+        return _by_acls(right, book)
+    if right.kind == "group":
+        return _Verdict("unknown", fix=_NO_GROUPS)
+    includes_describe = replace(right, operation="Describe").implied_by() | {"Describe"}
+    alone = right.operation in includes_describe and not (needed - {right.operation}) & includes_describe
+    return _Verdict("ok", "inferred") if alone else _Verdict("unknown", fix=_LATER)
+
+
+def _by_acls(right: Right, book: _Book) -> _Verdict:
+    found = book.allows(right)
+    if found or book.outranked:
+        return _Verdict("ok", "ACLs")
+    if found is None:
+        return _Verdict("unknown", "ACLs", _BY_HOST)
+    # The brokers let it describe a missing topic: when no ACL says so, other things than ACLs count here.
+    outside = right.kind == "topic" and not book.allows(replace(right, operation="Describe"))
+    return _Verdict("unknown", "ACLs", _OUTSIDE) if outside else _Verdict("missing", "ACLs")
+
+
+def _row(group: Sequence[Need], answers: Answers, verdict: _Verdict, book: _Book) -> Row:
+    first = group[0]
+    numbers = tuple(sorted({need.number for need in group}))
+    fix = verdict.fix
+    grant = None
+    if verdict.status == "missing" and not (fix := _denied(first.right, book)):
+        fix = f"give {answers.principal.name} {first.right}"
+        grant = Grant(answers.servers, answers.principal.name, first.right)
+    elif verdict.fix in (_LATER, _NO_GROUPS):
+        grant = Grant(answers.servers, answers.principal.name, first.right)
+    if first.login.assumed and verdict.status != "ok":
+        fix = f"{fix} ({_ASSUMED})"
+    return Row(
+        verdict.status,
+        first.login.cluster,
+        str(first.right),
+        answers.principal.name,
+        tuple(dict.fromkeys(need.client for need in group)),
+        tuple(dict.fromkeys(need.connector for need in group)),
+        numbers,
+        "; ".join(dict.fromkeys(EFFECTS[number] for number in numbers)),
+        fix,
+        verdict.how,
+        grant,
+    )
+
+
+def _denied(right: Right, book: _Book) -> str:
+    """Say that a DENY stands in the way, which no added ACL outweighs."""
+    for acl in book.about(right):
+        if not acl.allow and acl.covers(right):
+            what = f"{acl.kind} {acl.name}{'…' if acl.prefixed else ''}"
+            return f"remove the ACL that denies {acl.principal} {acl.operation} on {what}: it outweighs every ACL that allows"
+    return ""

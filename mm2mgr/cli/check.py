@@ -1,0 +1,52 @@
+"""The command that asks brokers and workers, before anything is written, whether the tree can work."""
+
+from __future__ import annotations
+
+import click
+
+from mm2mgr.cli.estate import Estate, output_option
+
+
+@click.command()
+@click.argument("flows", nargs=-1)
+@click.option(
+    "--timeout",
+    type=click.FloatRange(1),
+    default=20.0,
+    show_default=True,
+    help="Seconds for the whole check; what has not answered by then is told.",
+)
+@click.option(
+    "--fix-only",
+    is_flag=True,
+    help="Print only the commands that give missing rights, and those that nobody could be asked for.",
+)
+@output_option
+@click.pass_obj
+def check(estate: Estate, flows: tuple[str, ...], timeout: float, fix_only: bool, output: str) -> int:
+    """Ask brokers and workers whether FLOWS (all by default) can work. Exit code 1 when something is missing or fails.
+
+    Logs in to every Kafka cluster as each client of the connectors would, and finds the rights that it lacks, most of which
+    leave everything RUNNING; compares cluster ids, size limits, replication factors and the workers with what the flows
+    need. Nothing is created, written or committed. Missing ACLs are printed as kafka-acls.sh commands.
+
+    \b
+    Example:
+      mm2mgr check
+      mm2mgr check logging --fix-only > acls.sh
+    """
+    from mm2mgr.check.run import check as run
+    from mm2mgr.output.check_text import say_check
+    from mm2mgr.output.console import say, say_json, working
+
+    chosen = estate.flows(flows)
+    with working("asking Connect and Kafka"):
+        found = run(estate.topology, estate.connectors, chosen, estate.spec, timeout)
+    if fix_only:
+        for line in (*found.commands, *found.unsure):
+            say(line)
+    elif output == "json":
+        say_json(found.to_dict())
+    else:
+        say_check(found.to_dict())
+    return 0 if found.good else 1

@@ -1,0 +1,253 @@
+"""Each of the 24 rights is taken away on real brokers: the check names that one, and the command it prints gives it back."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+import trustme
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AclPermissionType, ResourcePatternType  # type: ignore[attr-defined]
+
+from mm2mgr.kafka.client import Kafka
+from tests.live.seen import commit, create, topics, write_values
+
+from .brokers import (
+    ALL,
+    CHECKPOINTS,
+    SYNCS,
+    Allowed,
+    World,
+    allowed,
+    certified,
+    jaas,
+    numbers,
+    password,
+    rights,
+    until_missing,
+)
+
+pytestmark = pytest.mark.live
+
+# What is taken away, and which rows are then missing. Three rows cannot stand alone: 1 and 14 are one right of one login, and
+# 5 is gone only with Alter (row 6) and Read (row 22), which both include Describe.
+LEFT_OUT: list[tuple[set[int], list[Allowed]]] = [
+    ({1, 14}, allowed("A", "sadmin Describe topic t")),
+    ({2}, allowed("A", "sadmin DescribeConfigs topic t")),
+    ({3}, allowed("A", "scons Read topic t")),
+    ({4}, allowed("B", "tadmin Create topic A.t")),
+    ({5, 6, 22}, allowed("B", "tadmin Alter topic A.t", "tadmin Read topic A.t")),
+    ({6}, allowed("B", "tadmin Alter topic A.t")),
+    ({7}, allowed("B", "tprod Write topic A.t")),
+    ({8}, allowed("B", "tadmin AlterConfigs topic A.t")),
+    ({9}, allowed("A", "sadmin Describe cluster")),
+    ({10}, allowed("B", "tadmin Alter cluster")),
+    ({11}, allowed("A", f"sadmin Create topic {SYNCS}")),
+    ({12}, allowed("A", f"sprod Write topic {SYNCS}")),
+    ({13}, allowed("A", "sadmin Describe group g")),
+    ({15}, allowed("A", f"sadmin Describe topic {SYNCS}")),
+    ({16}, allowed("A", f"smain Read topic {SYNCS}")),
+    ({17}, allowed("B", f"tadmin Create topic {CHECKPOINTS}")),
+    ({18}, allowed("B", f"tadmin Describe topic {CHECKPOINTS}")),
+    ({19}, allowed("B", f"tcons Read topic {CHECKPOINTS}")),
+    ({20}, allowed("B", f"tmain Write topic {CHECKPOINTS}")),
+    ({21}, allowed("B", "tadmin Read group g")),
+    ({22}, allowed("B", "tadmin Read topic A.t")),
+    ({23}, allowed("A", "sadmin Create topic heartbeats")),
+    ({24}, allowed("A", "smain Write topic heartbeats")),
+]
+BEFORE, AFTER = "before the first apply", "when MirrorMaker has run"
+MADE_BY_MIRRORMAKER = {"A": ["heartbeats", SYNCS], "B": ["A.t", "A.heartbeats", CHECKPOINTS]}
+
+
+@pytest.fixture(scope="module", params=[BEFORE, AFTER])
+def asked(world: World, request: pytest.FixtureRequest) -> World:
+    if request.param == BEFORE:
+        create(world.inside("A"), ["t"], 3)
+        write_values(world.inside("A"), "t", b"one")
+        commit_soon(world, "A", "t")
+    else:
+        for alias, names in MADE_BY_MIRRORMAKER.items():
+            create(world.inside(alias), names)
+        commit_soon(world, "B", "A.t")
+    return world
+
+
+def commit_soon(world: World, alias: str, topic: str) -> None:
+    """Give the group its first offset: brokers that have just made their topic of offsets refuse for a moment."""
+    deadline = time.monotonic() + 60
+    while True:
+        try:
+            return commit(world.inside(alias), "g", topic, 1)
+        except KafkaException:
+            if time.monotonic() > deadline:
+                raise
+
+
+def state(world: World) -> dict[str, object]:
+    return {alias: (topics(world.inside(alias)), world.acls(alias)) for alias in world.brokers}
+
+
+def test_with_all_rights_nothing_is_missing(asked: World) -> None:
+    before = state(asked)
+    found = until_missing(asked, set())
+    assert numbers(found, "ok") == set(range(1, 25))
+    assert {row.status for row in rights(found)} == {"ok"}
+    assert found.commands == ()
+    assert found.good
+    assert state(asked) == before
+
+
+@pytest.mark.parametrize(("expected", "left_out"), LEFT_OUT, ids=lambda value: "-".join(map(str, value)))
+def test_a_right_left_out_is_named_and_its_command_gives_it_back(
+    asked: World, expected: set[int], left_out: list[Allowed], request: pytest.FixtureRequest
+) -> None:
+    before = BEFORE in request.node.name
+    asked.remove(left_out)
+    try:
+        found = until_missing(asked, expected)
+        assert not found.good
+        missing = [row for row in rights(found) if row.status == "missing"]
+        assert {row.principal for row in missing} == {f"User:{acl.user}" for acl in left_out}
+        assert {row.where for row in missing} == {acl.cluster for acl in left_out}
+        # Without Alter on B's cluster nobody reads its ACLs. Then nobody can tell Read from Describe on a missing topic, and
+        # to ask about a group would make Kafka create its topic of group offsets.
+        assert numbers(found, "unknown") == ({21, 22} if expected == {10} and before else set())
+        pasted = {acl for command in found.commands for acl in asked.read(command)}
+        assert pasted == set(left_out)
+        asked.paste(found.commands)
+        until_missing(asked, set())
+    finally:
+        asked.add(left_out)
+
+
+def test_all_rights_left_out_at_once_come_back_by_one_paste(asked: World) -> None:
+    asked.remove(ALL)
+    try:
+        found = until_missing(asked, set(range(1, 25)) - {21})  # nobody sees any more that B has had groups
+        assert numbers(found, "unknown") == {21}
+        asked.paste((*found.commands, *found.unsure))
+        until_missing(asked, set())
+    finally:
+        asked.add(ALL)
+
+
+def test_a_prefix_for_the_rights_of_one_login(asked: World) -> None:
+    left_out = allowed("B", "tprod Write topic A.t", "tprod Write topic A.heartbeats")
+    prefix = [replace(left_out[0], name="A.", pattern=ResourcePatternType.PREFIXED)]
+    asked.remove(left_out)
+    asked.add(prefix)
+    try:
+        until_missing(asked, set())
+    finally:
+        asked.remove(prefix)
+        asked.add(left_out)
+
+
+def test_a_deny_is_named_because_no_added_acl_outweighs_it(asked: World) -> None:
+    deny = [replace(allowed("B", "tprod Write topic A.t")[0], permission=AclPermissionType.DENY)]
+    asked.add(deny)
+    try:
+        found = until_missing(asked, {7})
+        (row,) = (row for row in rights(found) if row.status == "missing")
+        assert row.fix == "remove the ACL that denies User:tprod Write on topic A.t: it outweighs every ACL that allows"
+        assert found.commands == ()
+    finally:
+        asked.remove(deny)
+
+
+# --- certificates, and what does not answer ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def restored(world: World) -> Iterator[World]:
+    yield world
+    world.tree()
+
+
+def by_certificate(world: World, authority: trustme.CA) -> dict[str, object]:
+    trusted = {"ssl.truststore.certificates": authority.cert_pem.bytes().decode()}
+    security = {"protocol": "SSL", **certified(world.authority, "mirror.example"), **trusted}
+    return {"bootstrap_servers": [world.brokers["B"].bootstrap("TLS")], "security": security}
+
+
+def test_the_subject_of_a_certificate_is_a_principal_to_paste(restored: World) -> None:
+    restored.tree(B=by_certificate(restored, restored.authority))
+    on_target = {number for number in range(4, 23) if number not in (9, 11, 12, 13, 14, 15, 16)}
+    found = restored.check()
+    assert numbers(found) | numbers(found, "unknown") == on_target
+    (principal,) = {row.principal for row in rights(found) if row.where == "B"}
+    assert principal.startswith("User:OU=Testing cert")
+    given = [acl for command in (*found.commands, *found.unsure) for acl in restored.read(command)]
+    restored.add(given)
+    try:
+        until_missing(restored, set())
+    finally:
+        restored.remove(given)
+
+
+def test_an_authority_that_did_not_sign_is_told_and_the_others_go_on(restored: World) -> None:
+    restored.tree(B=by_certificate(restored, trustme.CA()))
+    found = restored.check(timeout_seconds=20)
+    failed = [row for row in found.rows if row.status == "failed"]
+    assert {row.where for row in failed} == {"B"}
+    assert "certificate verify failed" in failed[0].effect
+    assert found.seconds < 8
+    assert {row.where for row in rights(found)} == {"A"}
+
+
+def test_a_wrong_password_is_told_at_once_and_the_others_go_on(restored: World) -> None:
+    secure = {"protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN", "sasl.jaas.config": jaas("smain", "not-it")}
+    restored.tree(A={"security": secure})
+    started = time.monotonic()
+    found = restored.check(timeout_seconds=20)
+    assert time.monotonic() - started < 8
+    failed = [row for row in found.rows if row.status == "failed"]
+    assert {(row.where, row.principal) for row in failed} == {("A", "User:smain")}
+    assert "uthentication" in failed[0].effect
+    assert {row.status for row in rights(found)} == {"ok"}
+    assert set(range(1, 25)) - numbers(found, "ok") == {16, 24}  # those of the login that could not be asked
+
+
+def test_a_client_that_speaks_plain_text_to_a_secure_listener(restored: World) -> None:
+    restored.tree(B={"security": {"protocol": "PLAINTEXT"}})
+    found = restored.check(timeout_seconds=6)
+    assert {row.where for row in found.rows if row.status == "failed"} == {"B"}
+    assert found.seconds < 10
+
+
+def test_a_declared_id_that_another_cluster_has(restored: World) -> None:
+    restored.tree(A={"cluster_id": "not-this-one"})
+    (row,) = (row for row in restored.check().rows if row.status == "failed")
+    assert (row.where, row.what) == ("A", "cluster id")
+    with Kafka(restored.inside("A")) as kafka:
+        assert row.effect == f"another Kafka cluster answers there: {kafka.cluster_id()}, not not-this-one"
+
+
+def test_a_placeholder_that_this_machine_lacks(restored: World) -> None:
+    secure = {"protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN", "sasl.jaas.config": "${vault:kv:jaas}"}
+    own = {"security": {**secure, "sasl.jaas.config": jaas("smain")}}
+    restored.tree(A={"security": secure, "access": own})
+    found = restored.check()
+    unknown = [row for row in found.rows if row.status == "unknown"]
+    assert {(row.where, row.what) for row in unknown} == {("A", "log in")}
+    assert "`access:` block is for mm2mgr's reads" in unknown[0].fix
+    assert found.good
+
+
+def test_a_broker_that_is_down_hides_nothing_else(world: World) -> None:
+    world.brokers["A"].kill()
+    found = world.check(timeout_seconds=8)
+    assert found.seconds < 12
+    assert {row.where for row in found.rows if row.status == "failed"} == {"A"}
+    assert {row.where for row in rights(found)} == {"B"}
+    assert not found.good
+
+
+def test_no_check_ever_told_a_password(world: World) -> None:
+    said = "\n".join(world.said)
+    assert "User:tprod" in said
+    assert not [user for user in ("smain", "sadmin", "tprod", "tadmin") if password(user) in said]
+    assert "not-it" not in said

@@ -1,0 +1,100 @@
+"""What answers mean: the brokers' word first, then ACLs, then what Describe gives away, and otherwise an honest `unknown`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+
+from mm2mgr.check.checked import Row
+from mm2mgr.check.judge import Answers, judged
+from mm2mgr.check.logins import Login
+from mm2mgr.check.needs import Need
+from mm2mgr.check.principals import Principal
+from mm2mgr.kafka.acls import Acl, Right, Said
+
+LOGIN = Login("agg", "agg:9092")
+WRITE, READ, GROUP = Right("Write", "topic", "dc1.t"), Right("Read", "topic", "dc1.t"), Right("Read", "group", "g")
+ACL = Acl("User:m", "*", "Write", "topic", "dc1.", prefixed=True, allow=True)
+MIRROR = Principal("User:m")
+SUPER = frozenset({"ClusterAction"})
+
+
+def judge(
+    rights: Sequence[Right],
+    said: Said,
+    acls: Sequence[Acl] | None = None,
+    *,
+    operations: frozenset[str] = frozenset(),
+    login: Login = LOGIN,
+    principal: Principal = MIRROR,
+) -> Row:
+    """Return the row of the first right."""
+    needs = [Need(7, "c/mm2.x", "record producer", login, right) for right in rights]
+    answers = Answers(principal, "agg:9092", dict.fromkeys(rights, said), operations, acls)
+    return judged(needs, {login: answers})[0]
+
+
+def test_the_brokers_word_counts() -> None:
+    assert judge([WRITE], "yes", acls=[]).status == "ok"
+    row = judge([WRITE], "no", acls=[ACL])
+    assert (row.status, row.fix, row.rows) == ("missing", "give User:m Write on topic dc1.t", (7,))
+    assert row.effect == "the task fails at its first record"
+
+
+@pytest.mark.parametrize(
+    ("acls", "operations", "expected"),
+    [
+        ([ACL], frozenset(), "ok"),
+        ([replace(ACL, operation="Read")], frozenset(), "missing"),
+        ([replace(ACL, host="10.0.0.7")], frozenset(), "unknown"),
+        ([], SUPER, "ok"),
+        (
+            [replace(ACL, operation="Read"), replace(ACL, kind="cluster", name="*", prefixed=False, operation="All")],
+            SUPER,
+            "missing",
+        ),
+        ([], frozenset(), "unknown"),  # it may describe the topic and no ACL says why
+    ],
+)
+def test_acls_decide_about_a_topic_that_does_not_exist(
+    acls: list[Acl], operations: frozenset[str], expected: str
+) -> None:
+    row = judge([WRITE], "open", acls, operations=operations)
+    assert (row.status, row.how) == (expected, "ACLs")
+
+
+def test_without_acls_describe_gives_a_login_of_one_right_away() -> None:
+    assert (judge([WRITE], "open").status, judge([WRITE], "open").how) == ("ok", "inferred")
+    row = judge([WRITE, READ], "open")
+    assert row.status == "unknown"
+    assert "before the topic exists" in row.fix
+    assert row.grant is not None
+
+
+def test_acls_say_nothing_of_a_principal_whose_name_is_not_known() -> None:
+    nameless = Principal("User:<subject of the client certificate>", known=False)
+    assert judge([WRITE, READ], "open", [ACL], principal=nameless).status == "unknown"
+
+
+def test_a_group_that_was_not_asked_about_is_decided_by_acls_or_not_at_all() -> None:
+    assert judge([GROUP], "open").status == "unknown"
+    assert judge([GROUP], "open", []).status == "missing"
+    assert (
+        judge([GROUP], "open", [replace(ACL, kind="group", operation="Read", name="*", prefixed=False)]).status == "ok"
+    )
+    assert judge([GROUP], "open", [], operations=SUPER).status == "ok"
+
+
+def test_a_login_that_the_workers_bring_is_told_as_assumed() -> None:
+    row = judge([WRITE], "no", login=replace(LOGIN, assumed=True))
+    assert row.status == "missing"
+    assert "the workers bring their own login" in row.fix
+
+
+def test_one_right_needed_by_two_rows_is_one_row() -> None:
+    needs = [Need(number, f"c/{number}", "source admin", LOGIN, WRITE) for number in (1, 14)]
+    (row,) = judged(needs, {LOGIN: Answers(Principal("User:m"), "agg:9092", {WRITE: "no"})})
+    assert row.rows == (1, 14)
+    assert row.connectors == ("c/1", "c/14")

@@ -1,0 +1,130 @@
+"""The table of needs, as connectors of a tree ask for it: which rows, which names, which logins."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from mm2mgr.check.needs import EFFECTS, ROWS, Known, Need, needs
+from mm2mgr.expand import expand
+from mm2mgr.render import render
+from mm2mgr.spec.loader import load
+from tests.spec.trees import write
+
+_CLUSTERS = """\
+owner: tester
+clusters:
+  a: {bootstrap_servers: ["a:9092"]}
+  b: {bootstrap_servers: ["b:9092"]}
+connect:
+  w: {url: "http://localhost:1", kafka: b}
+"""
+KNOWN = Known({"a": ["orders", "orders.eu", "other", "heartbeats", "x.heartbeats", "b.heartbeats"]}, {"a->b": ["g"]})
+
+
+def found(
+    folder: Path, flow: str, known: Known = KNOWN, versions: Mapping[str, str | None] | None = None
+) -> list[Need]:
+    topology = expand(load([write(folder, x=f"{_CLUSTERS}flows:\n  f: {{sources: [a], targets: [b], {flow}}}\n")]))
+    return list(needs(topology, render(topology), known, versions or {}))
+
+
+def names(wanted: list[Need], number: int) -> list[str]:
+    return [need.right.name for need in wanted if need.number == number]
+
+
+def test_every_row_has_an_effect_and_the_table_its_24_rows() -> None:
+    assert sorted(EFFECTS) == list(range(1, 28))
+    assert all(EFFECTS.values())
+    assert len([row for row in ROWS if row.number <= 24]) == 24
+
+
+def test_a_plain_flow_needs_all_but_what_is_switched_off(tmp_path: Path) -> None:
+    wanted = found(tmp_path, 'topics: {include: ["orders.*"]}')
+    assert {need.number for need in wanted} == set(range(1, 25)) - {9, 10, 21, 22}
+    assert names(wanted, 1) == ["heartbeats", "orders", "orders.eu", "x.heartbeats"]
+    assert names(wanted, 7) == ["a.heartbeats", "a.orders", "a.orders.eu", "a.x.heartbeats"]
+    assert names(wanted, 14) == ["orders", "orders.eu"]
+    assert names(wanted, 12) == ["mm2-offset-syncs.b.internal"]
+    assert names(wanted, 20) == ["a.checkpoints.internal"]
+    assert names(wanted, 13) == ["g"]
+
+
+@pytest.mark.parametrize(
+    ("flow", "gone"),
+    [
+        ("topics: {include: [orders]}, heartbeats: false", {23, 24}),
+        ("topics: {include: [orders]}, checkpoints: false", set(range(13, 23))),
+        ("topics: {include: [orders]}, offset_syncs: false", {11, 12, *range(13, 23)}),
+        ("topics: {include: [orders]}, sync: {topic_configs: false}", {8}),
+    ],
+)
+def test_what_is_switched_off_needs_nothing(tmp_path: Path, flow: str, gone: set[int]) -> None:
+    numbers = {need.number for need in found(tmp_path, flow)}
+    assert numbers == set(range(1, 25)) - {9, 10, 21, 22} - gone
+
+
+def test_syncs_on_the_target_are_the_targets_rights(tmp_path: Path) -> None:
+    wanted = found(tmp_path, "topics: {include: [orders]}, offset_syncs: {location: target}")
+    syncs = [need for need in wanted if need.number in (11, 12, 15, 16)]
+    assert {need.login.cluster for need in syncs} == {"b"}
+    assert {need.right.name for need in syncs} == {"mm2-offset-syncs.a.internal"}
+
+
+def test_a_named_topic_is_needed_whether_or_not_anybody_sees_it(tmp_path: Path) -> None:
+    wanted = found(tmp_path, 'topics: {include: [secret, "orders.*"]}, heartbeats: false', Known())
+    assert names(wanted, 1) == ["secret"]
+
+
+def test_old_workers_do_not_read_checkpoints_back(tmp_path: Path) -> None:
+    numbers = {need.number for need in found(tmp_path, "topics: {include: [orders]}", versions={"w": "3.6.2"})}
+    assert not numbers & {18, 19}
+    assert 20 in numbers
+
+
+def test_names_that_a_class_of_ones_own_makes_are_not_guessed(tmp_path: Path) -> None:
+    wanted = found(tmp_path, "topics: {include: [orders]}, replication_policy: com.example.Policy, heartbeats: false")
+    assert names(wanted, 1) == ["orders"]
+    assert names(wanted, 7) == []
+
+
+def test_the_logins_of_clients(tmp_path: Path) -> None:
+    flow = (
+        "topics: {include: [orders]}, heartbeats: false, source_consumer: {security.protocol: SASL_SSL, "
+        "sasl.mechanism: PLAIN}, record_producer: {client.id: me}"
+    )
+    wanted = {need.number: need.login for need in found(tmp_path, flow)}
+    assert wanted[1].security == ()
+    assert dict(wanted[3].security) == {"sasl.mechanism": "PLAIN", "security.protocol": "SASL_SSL"}
+    assert (wanted[7].cluster, wanted[7].servers, wanted[7].assumed) == ("b", "b:9092", False)
+
+
+def test_a_producer_that_logs_in_as_the_workers_do_is_assumed(tmp_path: Path) -> None:
+    text = _CLUSTERS.replace('["b:9092"]', '["b:9092"], security: {protocol: SSL}')
+    text += "flows:\n  f: {sources: [a], targets: [b], topics: {include: [orders]}, heartbeats: false}\n"
+    topology = expand(load([write(tmp_path, x=text)]))
+    logins = {need.number: need.login for need in needs(topology, render(topology), Known(), {})}
+    assert logins[7].assumed
+    assert not logins[4].assumed
+    assert logins[7].security == logins[4].security
+    assert "SSL" not in repr(logins[7])
+
+
+def test_a_topic_of_offsets_needs_its_own_rights(tmp_path: Path) -> None:
+    text = _CLUSTERS.replace("kafka: b}", "kafka: c, exactly_once: true}").replace(
+        "  a:", "  c: {bootstrap_servers: ['c:1']}\n  a:"
+    )
+    text += (
+        "flows:\n  f: {sources: [a], targets: [b], run_on: w, topics: {include: [orders]}, delivery: exactly_once}\n"
+    )
+    topology = expand(load([write(tmp_path, x=text)]))
+    wanted = [need for need in needs(topology, render(topology), Known(), {}) if need.number > 24]
+    assert {(need.client, need.right.operation) for need in wanted} == {
+        ("record producer", "Write"),
+        ("framework offsets consumer", "Read"),
+        ("framework admin", "Create"),
+    }
+    assert {need.login.cluster for need in wanted if "source" in need.connector} == {"b"}
+    assert {need.login.cluster for need in wanted if "heartbeat" in need.connector} == {"a"}
