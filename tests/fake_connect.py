@@ -135,6 +135,8 @@ class FakeConnect:
         self.status_after_reads = status_after_reads
         self.connectors: dict[str, Connector] = {}
         self.offsets: dict[str, dict[str, dict[str, Any]]] = {}  # outlive their connector, as in Kafka
+        # In a topic of the connector's own (KIP-618): by connector, topic, and the Kafka it is read from ("": the workers').
+        self.own_offsets: dict[tuple[str, str, str], dict[str, dict[str, Any]]] = {}
         self.faults: list[Fault] = []
         self.requests: list[Request] = []
         self._authorization = f"Bearer {bearer}" if bearer else None
@@ -184,8 +186,8 @@ class FakeConnect:
         return self.connectors[name]
 
     def add_offsets(self, name: str, topic: str, partitions: Mapping[int, int], alias: str = "source") -> None:
-        """Store MirrorSource offsets: partition → last replicated source offset."""
-        stored = self.offsets.setdefault(name, {})
+        """Store MirrorSource offsets where the connector has them: partition → last replicated source offset."""
+        stored = self.stores(name)[0]
         for partition, offset in partitions.items():
             stored[_key({"cluster": alias, "partition": partition, "topic": topic})] = {"offset": offset}
 
@@ -370,9 +372,11 @@ class FakeConnect:
             raise Refusal(405, "HTTP 405 Method Not Allowed")
         if method == "PATCH" and not sent.get("offsets"):
             raise Refusal(400, "Partitions / offsets need to be provided for an alter offsets request")
-        connector, stored = self._found(name), self.offsets.setdefault(name, {})
+        connector, stores = self._found(name), self.stores(name)
         if method == "GET":
-            return 200, {"offsets": [{"partition": json.loads(key), "offset": value} for key, value in stored.items()]}
+            # Partitions of both are listed, but a topic of its own hides with nulls what only the workers' has.
+            known = dict.fromkeys(key for stored in stores for key in stored)
+            return 200, {"offsets": [{"partition": json.loads(key), "offset": stores[0].get(key)} for key in known]}
         if connector.state != "STOPPED":
             text = (
                 "Connectors must be in the STOPPED state before their offsets can be modified. This can be done for the"
@@ -381,10 +385,22 @@ class FakeConnect:
                 400, f"{text} specified connector by issuing a 'PUT' request to the '/connectors/{name}/stop' endpoint"
             )
         if method == "DELETE":
-            stored.clear()
+            for stored in stores:
+                stored.clear()
             return 200, {"message": "The offsets for this connector have been reset successfully"}
-        self._alter(stored, sent["offsets"])
+        for stored in stores:
+            self._alter(stored, sent["offsets"])
         return 200, {"message": "The offsets for this connector have been altered successfully"}
+
+    def stores(self, name: str) -> list[dict[str, dict[str, Any]]]:
+        """Where a connector's offsets are: a topic of its own first if it has one, then the workers' own."""
+        config = self.connectors[name].config if name in self.connectors else {}
+        topic = config.get("offsets.storage.topic", "").strip()
+        kafka = config.get("consumer.override.bootstrap.servers", "")
+        stores = [self.offsets.setdefault(name, {})]
+        if topic or (self.exactly_once and kafka):
+            stores.insert(0, self.own_offsets.setdefault((name, topic or "connect-offsets", kafka), {}))
+        return stores
 
     def _alter(self, stored: dict[str, dict[str, Any]], entries: list[dict[str, Any]]) -> None:
         for entry in entries:

@@ -191,7 +191,9 @@ def _flow_status(reading: Reading, flow: Flow, lag: FlowLag, looks: Looks, top: 
         flow=flow.id,
         lag_records=lag.total_records if seen.info else None,
         lag_partitions=lag.most_behind(top),
-        offsets_note=offsets_note(case, reading.clusters.get(flow.target.alias, _NO_KAFKA), growth(now, marks, before)),
+        offsets_note=offsets_note(
+            case, reading.clusters.get(flow.target.alias, _NO_KAFKA), growth(flow, now, marks, before)
+        ),
     )
 
 

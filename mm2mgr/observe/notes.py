@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from mm2mgr.observe.memory import Mark
 from mm2mgr.observe.problems import Case, FlowCase
 from mm2mgr.observe.reading import Failure, SeenKafka
+from mm2mgr.topology import Flow
 
 _RESTING = {"PAUSED", "STOPPED"}
 
@@ -46,7 +47,7 @@ def offsets_note(case: FlowCase, target: SeenKafka, grown: str) -> str:
     parts = []
     if case.state == "STOPPED":
         parts.append("exact: a stopped connector has stored all its offsets")
-    elif lag.total_records:
+    elif lag.total_records and not case.flow.exactly_once:
         parts.append("workers store offsets every offset.flush.interval.ms (60 s by default), so true lag may be lower")
     parts += [part for part in (grown, _nothing_stored(case), _marker(case), _unread(case)) if part]
     if target.failure:
@@ -54,8 +55,13 @@ def offsets_note(case: FlowCase, target: SeenKafka, grown: str) -> str:
     return "; ".join(parts)
 
 
-def growth(now: float, marks: Mapping[str, Mark], before: Mapping[str, Mark]) -> str:
-    """Say that the target got more records since the last look than the stored offsets show; nothing if it did not."""
+def growth(flow: Flow, now: float, marks: Mapping[str, Mark], before: Mapping[str, Mark]) -> str:
+    """Say that the target got more records since the last look than the stored offsets show; nothing if it did not.
+
+    Of an exactly-once flow there is nothing to say: offsets are stored in the transaction that writes the records.
+    """
+    if flow.exactly_once:
+        return ""
     both = [(marks[task], before[task]) for task in marks if task in before]
     seen = [(mark.arrived - old.arrived, mark.stored - old.stored) for mark, old in both
             if mark.arrived is not None and old.arrived is not None]  # fmt: skip
@@ -63,7 +69,9 @@ def growth(now: float, marks: Mapping[str, Mark], before: Mapping[str, Mark]) ->
     if arrived <= stored:
         return ""
     seconds = now - max(old.seen_at for _, old in both)
-    return f"in the last {seconds:.0f} s the target got {arrived} records, of which stored offsets show {stored}"
+    return (
+        f"in the last {seconds:.0f} s the target got {_at_most(flow, arrived)}, of which stored offsets show {stored}"
+    )
 
 
 def _state_notes(case: Case) -> list[str]:
@@ -77,8 +85,13 @@ def _state_notes(case: Case) -> list[str]:
 def _nothing_stored(case: FlowCase) -> str:
     empty = [one for one in case.lag.counted if one.stored is None and one.lag_records]
     arrived = sum(one.arrived or 0 for one in empty)
-    already = f", but their remote topics hold {arrived} records already" if arrived else ""
+    already = f", but their remote topics hold {_at_most(case.flow, arrived)} already" if arrived else ""
     return f"nothing stored yet for {len(empty)} partitions{already}" if empty else ""
+
+
+def _at_most(flow: Flow, end_offsets: int) -> str:
+    """Return a growth of end offsets in words: 500 records in one transaction move an end by 501 (its marker)."""
+    return f"{end_offsets} records{' and transaction markers' if flow.connect.exactly_once else ''}"
 
 
 def _marker(case: FlowCase) -> str:

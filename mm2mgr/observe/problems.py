@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from mm2mgr.connect.mask import cut, mask
 from mm2mgr.observe.lag import FlowLag, PartitionLag
 from mm2mgr.observe.reading import Failure, SeenConnector, SeenKafka
+from mm2mgr.reconcile.offset_move import THEN_KEY, unmarked
 from mm2mgr.reconcile.plan import diff
 from mm2mgr.topology import Flow
 
@@ -73,9 +74,19 @@ def drifted(case: Case) -> Iterator[str]:
     """A config that somebody changed, or a tree that was not applied. Names keys only: values may be secrets."""
     if case.seen.info is None:
         return
-    keys = [change.key for change in diff(case.seen.info.config, case.seen.desired.config)]
+    keys = [change.key for change in diff(unmarked(case.seen.info.config), case.seen.desired.config)]
     if keys:
         yield f"its config differs from the tree in {_some(keys, 'key')}: run mm2mgr plan"
+
+
+def offsets_on_the_way(case: Case) -> Iterator[str]:
+    """A move of stored offsets that mm2mgr did not finish: killed, or it is at it right now."""
+    then = case.seen.info.config.get(THEN_KEY) if case.seen.info else None
+    if then:
+        yield (
+            f"a move of its stored offsets to another topic is not finished: do not resume it by hand, it could mirror "
+            f"everything again; unless an apply is at it just now, run mm2mgr apply, which finishes and leaves it {then}"
+        )
 
 
 def no_status(case: Case) -> Iterator[str]:
@@ -222,6 +233,7 @@ CONNECTOR_RULES: tuple[Callable[[Case], Iterator[str]], ...] = (
     failed_tasks,
     unassigned,
     heartbeat_without_task,
+    offsets_on_the_way,
     drifted,
 )
 FLOW_RULES: tuple[Callable[[FlowCase], Iterator[str]], ...] = (

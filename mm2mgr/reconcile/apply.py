@@ -16,7 +16,8 @@ from mm2mgr.connect.errors import AlreadyExists, ConnectError, ConnectUnreachabl
 from mm2mgr.connect.types import ConnectorStatus
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.reconcile.live import target_of
-from mm2mgr.reconcile.offsets import is_moved, put_with_offsets
+from mm2mgr.reconcile.offset_move import is_moved
+from mm2mgr.reconcile.offsets import put_with_offsets
 from mm2mgr.reconcile.plan import Change, ClusterPlan, Plan
 from mm2mgr.render import OWNER_KEY
 from mm2mgr.topology import Topology
@@ -90,7 +91,7 @@ async def _cluster(
             async with gate:
                 begun = time.monotonic()
                 # Each write to dead workers would wait out a deadline of its own: 120 s for every eight connectors.
-                error = _untried(change) if gone else await _write(client, change, plan_owner=topology.owner)
+                error = _untried(change) if gone else await carry_out(client, change, topology.owner)
             gone = gone or _no_worker_answers(error)
             result = _result(change, error, time.monotonic() - begun)
             results.append(result)
@@ -102,19 +103,19 @@ async def _cluster(
     return results
 
 
-async def _write(client: Connect, change: Change, *, plan_owner: str) -> Mm2mgrError | None:
-    """Carry out one change; return what went wrong."""
+async def carry_out(client: Connect, change: Change, owner: str) -> Mm2mgrError | None:
+    """Carry out one change; return what went wrong. Dying inside leaves what the next plan and change finish."""
     try:
         if change.action == "create":
             await client.create(change.connector, dict(change.config or {}))
         elif change.action == "update":
-            live, wanted = await _still_ours(client, change, plan_owner), dict(change.config or {})
+            live, wanted = await _still_ours(client, change, owner), dict(change.config or {})
             if change.type == "source" and is_moved(live, wanted):
                 await put_with_offsets(client, change.connector, live, wanted)
             else:
                 await client.put_config(change.connector, wanted)
         else:
-            await _still_ours(client, change, plan_owner)
+            await _still_ours(client, change, owner)
             await client.delete(change.connector)
     except NotFound as missing:
         return None if change.action == "delete" else missing

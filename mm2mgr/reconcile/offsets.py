@@ -8,65 +8,115 @@ own (ConnectorOffsetBackingStore.get, KIP-618), so all would be mirrored again; 
 from __future__ import annotations
 
 import asyncio
+import json
 import time
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
 
 from mm2mgr.connect.client import Connect
 from mm2mgr.connect.errors import ConnectError, NotFound
-from mm2mgr.connect.types import ConnectorStatus
+from mm2mgr.connect.types import SourceOffset
+from mm2mgr.reconcile.offset_move import THEN_KEY, at, left_at, marked, place, unmarked
 
 _WAIT_SECONDS = 60.0
 _POLL_SECONDS = 0.3
 
 
-def is_moved(before: Mapping[str, str], after: Mapping[str, str]) -> bool:
-    """Tell whether a change of config leaves stored offsets behind in another topic."""
-    return before.get("offsets.storage.topic", "") != after.get("offsets.storage.topic", "")
+async def put_with_offsets(client: Connect, name: str, live: Mapping[str, str], wanted: Mapping[str, str]) -> None:
+    """Stop a connector, change its config, store the offsets it had once more, and let it go on.
 
-
-async def put_with_offsets(client: Connect, name: str, before: Mapping[str, str], after: Mapping[str, str]) -> None:
-    """Stop a connector, change its config, store the offsets it had once more, and let it run on.
-
-    Offsets are exact only while it is STOPPED (KIP-875); needs Kafka 3.6. On failure the old config is put back.
+    Dying at any point leaves marks (`offset_move`) with which the next call finishes: the connector does not run between
+    leaving its offsets and having them. When a step is refused the old config is put back, unless that was cut short before.
+    Offsets are exact only while it is STOPPED (KIP-875); needs Kafka 3.6.
     """
-    status = await _status(client, name)
-    state = status.state if status else "RUNNING"
-    await client.stop(name)
+    then = live.get(THEN_KEY) or await _resting_state(client, name)
+    behind = left_at(live, wanted)
     try:
-        await _stopped(client, name)
-        offsets = [entry for entry in await client.offsets(name) if entry.offset is not None]
-        await client.put_config(name, after)
-        if offsets:
-            await client.patch_offsets(name, offsets)
-    except BaseException:  # Ctrl-C too: running on with the new config would mirror everything again
-        await client.put_config(name, before)
-        await _back_to(client, name, state)
+        if behind is not None:
+            await _carry(client, name, live, marked(wanted, then, behind))
+    except BaseException:  # Ctrl-C too
+        if THEN_KEY not in live:
+            await _finish(client, name, live, then)
         raise
-    await _back_to(client, name, state)
+    await _finish(client, name, wanted, then)
 
 
-async def _status(client: Connect, name: str) -> ConnectorStatus | None:
+async def _carry(client: Connect, name: str, live: Mapping[str, str], wanted: Mapping[str, str]) -> None:
+    """Write `wanted`, whose marks say where the offsets are, and store them where it looks for them; leave it STOPPED."""
+    then, behind = wanted[THEN_KEY], left_at(wanted, wanted) or {}
+    if THEN_KEY not in live and then != "STOPPED":
+        # Before it is stopped: afterwards nobody could tell that it is to run again. Workers that are not exactly-once
+        # any more refuse `required`, which would bar the way to at_least_once.
+        lenient = {key: value for key, value in live.items() if key != "exactly.once.support"}
+        await client.put_config(name, marked(lenient, then))
+    await client.stop(name)
+    await _until(name, "did not stop", lambda: _is_stopped(client, name))
+    if place(live) != behind:  # cut short before: only the config of then finds them
+        await _put(client, name, at(behind, wanted))
+    offsets = await _stored(client, name)
+    await _put(client, name, wanted)
+    gone = [entry for key, entry in (await _stored(client, name)).items() if key not in offsets]
+    if offsets or gone:  # what a former time left in the topic would hide records that have yet to go
+        await client.patch_offsets(name, [*offsets.values(), *(SourceOffset(one.partition, None) for one in gone)])
+
+    async def same() -> bool:
+        return await _stored(client, name) == offsets
+
+    await _until(name, "did not keep the offsets it was given", same)
+
+
+async def _finish(client: Connect, name: str, config: Mapping[str, str], then: str) -> None:
+    """Bring a connector back to its state before the last mark goes, with a config that finds its offsets."""
+    if then != "STOPPED":
+        await client.put_config(name, marked(config, then))
+        await (client.pause if then == "PAUSED" else client.resume)(name)
+    await client.put_config(name, unmarked(config))
+
+
+async def _resting_state(client: Connect, name: str) -> str:
+    """Return the state that it is meant to have: only PAUSED and STOPPED are chosen by people."""
     try:
-        return await client.status(name)
+        state = (await client.status(name)).state
     except NotFound:  # it has not reported yet
-        return None
+        return "RUNNING"
+    return state if state in {"PAUSED", "STOPPED"} else "RUNNING"
 
 
-async def _back_to(client: Connect, name: str, state: str) -> None:
-    if state == "PAUSED":
-        await client.pause(name)
-    elif state != "STOPPED":
-        await client.resume(name)
+async def _is_stopped(client: Connect, name: str) -> bool:
+    """Tell whether it and all its tasks have stopped: the tasks store their last offsets on the way out."""
+    try:
+        status = await client.status(name)
+    except NotFound:
+        return False
+    return status.state == "STOPPED" and not status.tasks
 
 
-async def _stopped(client: Connect, name: str) -> None:
-    """Wait until it and all its tasks have stopped: the tasks store their last offsets on the way out."""
+async def _put(client: Connect, name: str, config: Mapping[str, str]) -> None:
+    """Write a config, and wait until the worker that answers knows it: offsets are read by what that one knows."""
+    await client.put_config(name, config)
+
+    async def known() -> bool:
+        return await client.config(name) == {"name": name, **config}
+
+    await _until(name, "did not take its config", known)
+
+
+async def _stored(client: Connect, name: str) -> dict[str, SourceOffset]:
+    entries: list[SourceOffset] = [entry for entry in await client.offsets(name) if entry.offset is not None]
+    return {_key(entry.partition): entry for entry in entries}
+
+
+def _key(partition: Mapping[str, Any]) -> str:
+    return json.dumps(partition, sort_keys=True)
+
+
+async def _until(name: str, otherwise: str, holds: Callable[[], Awaitable[bool]]) -> None:
     end = time.monotonic() + _WAIT_SECONDS
-    while (status := await _status(client, name)) is None or status.state != "STOPPED" or status.tasks:
+    while not await holds():
         if time.monotonic() > end:
             raise ConnectError(
-                f"connector '{name}' did not stop within {_WAIT_SECONDS:.0f} s",
-                hint="its config was left as it was; look at its tasks with mm2mgr describe",
+                f"connector '{name}' {otherwise} within {_WAIT_SECONDS:.0f} s",
+                hint="look at it with mm2mgr describe, then apply again: that goes on where this ended",
                 connector=name,
             )
         await asyncio.sleep(_POLL_SECONDS)

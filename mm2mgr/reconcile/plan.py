@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from mm2mgr.reconcile.offset_move import is_moved, told
 from mm2mgr.render import CLASSES, OWNER_KEY, Connector
 from mm2mgr.secrets import mask
 
@@ -226,7 +227,8 @@ def _compare(owner: str, connect: str, desired: Connector, live: Mapping[str, st
         whose = f"belongs to owner '{holder}'" if holder else "carries no owner mark"
         return change("blocked", reason=f"a connector of this name exists and {whose}; mm2mgr does not touch it")
     keys = diff(live, desired.config)
-    return change("update", keys) if keys else change("no-op")
+    along = told(live, desired.config) if desired.type == "source" and is_moved(live, desired.config) else ""
+    return change("update", keys, along) if keys else change("no-op")
 
 
 def _delete(connect: str, name: str, config: Mapping[str, str]) -> Change:

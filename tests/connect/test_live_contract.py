@@ -24,6 +24,7 @@ PROBE = {
     **{"producer.override.acks": "7", "producer.override.partitioner.class": "java.lang.Object"},
 }
 COMMITTED = {"source.consumer.isolation.level": "read_committed", "name": "v"}
+OWN_TOPIC = {"offsets.storage.topic": "own-offsets", "mm2mgr.offsets_from": ""}
 STEPS: tuple[tuple[str, Callable[[Connect, dict[str, str]], Awaitable[Any]]], ...] = (
     ("status of nobody", lambda c, _: c.status("x")),
     ("config of nobody", lambda c, _: c.config("x")),
@@ -47,6 +48,13 @@ STEPS: tuple[tuple[str, Callable[[Connect, dict[str, str]], Awaitable[Any]]], ..
     ("offsets", lambda c, _: c.offsets(NAME)),
     ("remove one", lambda c, _: c.patch_offsets(NAME, [SourceOffset(PARTITION, None)])),
     ("offsets after removal", lambda c, _: kept(c)),
+    ("alter before a topic of its own", lambda c, _: c.patch_offsets(NAME, [SourceOffset(PARTITION, {"offset": 7})])),
+    ("put a topic of its own", lambda c, flow: c.put_config(NAME, flow | OWN_TOPIC)),
+    ("offsets of its empty topic", lambda c, _: kept(c)),
+    ("alter in it", lambda c, _: c.patch_offsets(NAME, [SourceOffset(PARTITION, {"offset": 8})])),
+    ("offsets of its topic", lambda c, _: kept(c)),
+    ("put the workers' topic back", lambda c, flow: c.put_config(NAME, flow)),
+    ("offsets of both", lambda c, _: kept(c)),
     ("delete offsets", lambda c, _: c.delete_offsets(NAME)),
     ("resume", lambda c, _: c.resume(NAME)),
     ("status RUNNING", lambda c, _: shown(c, "RUNNING", 2)),

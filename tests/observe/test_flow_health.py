@@ -43,6 +43,19 @@ def test_records_that_wait_are_not_ok_until_something_moved(small: Estate) -> No
     assert small.flow(later_seconds=1).health == "ok", "a second look right after must not take it back"
 
 
+def test_end_offsets_are_no_numbers_of_records_where_workers_write_in_transactions(tmp_path: Path) -> None:
+    with estate(tmp_path, more="delivery: exactly_once", exactly_once=True) as small:
+        small.log(0, 1000)
+        small.log(0, 501, alias="B", topic="A.orders")
+        note = small.flow().offsets_note
+        assert "their remote topics hold 501 records and transaction markers already" in note
+        small.stored(499)
+        small.log(0, 1002, alias="B", topic="A.orders")
+        note = small.flow(later_seconds=10).offsets_note
+        assert "the target got" not in note, "stored in the same transaction: what more there is, is markers"
+        assert "offset.flush.interval.ms" not in note
+
+
 def test_progress_of_stored_offsets_alone_counts_too(small: Estate) -> None:
     small.kafka.down.add("B")
     small.log(0, 100)

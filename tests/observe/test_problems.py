@@ -201,6 +201,15 @@ def test_drift_names_keys_and_no_values(small: Estate) -> None:
     assert "s3cr3t" not in sentence
 
 
+def test_a_move_of_offsets_that_was_cut_short(small: Estate) -> None:
+    connector = small.connect.connectors[small.source]
+    connector.config |= {"mm2mgr.offsets_then": "RUNNING", "mm2mgr.offsets_from": ""}
+    connector.state = "STOPPED"
+    sentence = only_problem(small.flow())
+    assert "do not resume it by hand" in sentence
+    assert sentence.endswith("run mm2mgr apply, which finishes and leaves it RUNNING")
+
+
 def test_tasks_on_an_older_config(small: Estate) -> None:
     config = dict(small.connect.connectors[small.source].config)
     stale = config | {"refresh.topics.interval.seconds": "5", "task.assigned.partitions": "orders-0,orders-1"}

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 
 import pytest
 
+from mm2mgr.expand import expand
 from mm2mgr.lint.subject import Kafka, Worker
 from mm2mgr.reconcile.guards import Known, Objection, objections
+from mm2mgr.reconcile.live import make_plan
 from mm2mgr.reconcile.plan import Change, Plan
+from mm2mgr.render import render
+from mm2mgr.spec.loader import load
 from tests.lint import made
 from tests.reconcile.site import FLOWS, ON_EAST, ON_WEST, Site, actions
 
@@ -114,6 +119,16 @@ def test_exactly_once_needs_workers_that_can(site: Site) -> None:
 def test_a_silenced_guard_only_warns(site: Site) -> None:
     site.east.policy, site.east.allowlist = "Allowlist", EVERYTHING
     plan = site.plan(ACKS.replace("acks: all}", "acks: all}, silence: {policy-forbids: tested by hand}"))
+    assert blocked(plan) == set()
+    assert "(silenced: tested by hand)" in of(plan, "mm2.a.east.source.orders").warnings[0]
+
+
+def test_a_comment_of_the_tree_silences_a_guard_as_the_field_does(site: Site) -> None:
+    site.east.policy, site.east.allowlist = "Allowlist", EVERYTHING
+    site.declare(ACKS.replace("  orders:", "  # mm2mgr: silence policy-forbids tested by hand\n  orders:"))
+    spec = load([site.folder])
+    topology = expand(spec)
+    plan = asyncio.run(make_plan(topology, render(topology), spec=spec, deadline_seconds=2.0))
     assert blocked(plan) == set()
     assert "(silenced: tested by hand)" in of(plan, "mm2.a.east.source.orders").warnings[0]
 

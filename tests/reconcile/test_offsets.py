@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from tests.reconcile.site import Site, errors
+from mm2mgr.reconcile.offset_move import marked
+from mm2mgr.reconcile.plan import diff
+from tests.reconcile.site import Site, actions, errors
 
 NAME = "mm2.a.east.source.orders"
 # The workers' Kafka is not the target here, so an exactly-once flow keeps its offsets on the target.
 FLOWS = "flows:\n  orders: {sources: [a], targets: [east], topics: {include: [orders]}, run_on: west}\n"
 ONCE = FLOWS.replace("run_on: west", "run_on: west, delivery: exactly_once")
 ABOUT = f"/connectors/{NAME}"
+MARK = UNMARK = ("PUT", "/config")  # so that a kill in between is seen: test_offsets_death
+STOP = ("PUT", "/stop")
 
 
 @pytest.fixture
@@ -29,7 +33,7 @@ def writes(site: Site) -> list[tuple[str, str]]:
 
 def test_offsets_are_stored_again_before_it_runs_on(running: Site) -> None:
     assert errors(running.converge(ONCE)) == {}
-    assert writes(running) == [("PUT", "/stop"), ("PUT", "/config"), ("PATCH", "/offsets"), ("PUT", "/resume")]
+    assert writes(running) == [MARK, STOP, ("PUT", "/config"), ("PATCH", "/offsets"), MARK, ("PUT", "/resume"), UNMARK]
     [patch] = [one.body for one in running.west.writes if one.method == "PATCH"]
     assert {entry["partition"]["partition"]: entry["offset"]["offset"] for entry in patch["offsets"]} == {0: 41, 1: 7}
     connector = running.west.connectors[NAME]
@@ -46,15 +50,43 @@ def test_other_changes_stop_nothing(running: Site) -> None:
 def test_without_offsets_there_is_nothing_to_store(running: Site) -> None:
     running.west.offsets.clear()
     running.converge(ONCE)
-    assert writes(running) == [("PUT", "/stop"), ("PUT", "/config"), ("PUT", "/resume")]
+    assert writes(running) == [MARK, STOP, ("PUT", "/config"), MARK, ("PUT", "/resume"), UNMARK]
 
 
-@pytest.mark.parametrize(("state", "last"), [("PAUSED", ("PUT", "/pause")), ("STOPPED", ("PATCH", "/offsets"))])
-def test_what_rested_rests_on(running: Site, state: str, last: tuple[str, str]) -> None:
+@pytest.mark.parametrize("state", ["PAUSED", "STOPPED"])
+def test_what_rested_rests_on(running: Site, state: str) -> None:
     running.west.connectors[NAME].state = state
-    running.converge(ONCE)
-    assert writes(running)[-1] == last
+    assert errors(running.converge(ONCE)) == {}
+    assert ("PUT", "/resume") not in writes(running)
     assert running.west.connectors[NAME].state == state
+    assert set(actions(running.plan(ONCE)).values()) == {"no-op"}
+
+
+def test_the_plan_says_that_it_stops(running: Site) -> None:
+    said = {change.connector: change.reason for change in running.plan(ONCE).changes if change.reason}
+    assert said == {
+        NAME: "stops it and takes its stored offsets along, from the workers' own topic to mm2mgr-offsets.west.internal, "
+        "then lets it go on"
+    }
+    running.west.connectors[NAME].config["mm2mgr.offsets_then"] = "PAUSED"
+    assert [change.reason for change in running.plan(ONCE).changes if change.connector == NAME] == [
+        "finishes moving its stored offsets, then PAUSED again"
+    ]
+
+
+def test_workers_that_are_not_exactly_once_any_more_do_not_bar_the_way_back(running: Site) -> None:
+    """They refuse the config that their connector has."""
+    running.converge(ONCE)
+    running.west.exactly_once = False
+    assert errors(running.converge(FLOWS)) == {}
+    assert running.west.connectors[NAME].state == "RUNNING"
+    assert "offsets.storage.topic" not in running.west.connectors[NAME].config
+
+
+def test_overrides_of_the_former_place_are_hidden_like_any_secret() -> None:
+    jaas = 'PlainLoginModule required username="u" password="pa55";'
+    marks = marked({}, "RUNNING", {"offsets.storage.topic": "", "consumer.override.sasl.jaas.config": jaas})
+    assert "pa55" not in str([change.to_dict() for change in diff(marks, {})])
 
 
 def test_offsets_that_are_refused_bring_the_old_config_back(running: Site) -> None:
