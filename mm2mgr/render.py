@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from itertools import groupby
 from pathlib import Path
 from typing import Any, Literal
@@ -112,6 +113,7 @@ class _Press:
         self.owner = owner
         self.values: list[str] = []
         self.blocks: list[tuple[str, Mapping[str, str]]] = []
+        self.usual: dict[str, Mapping[str, Text]] = {}
         self.environment = jinja2.Environment(  # noqa: S701  the output is a connector config, not HTML
             loader=_Loader(template_folders(templates)),
             undefined=jinja2.StrictUndefined,
@@ -119,16 +121,13 @@ class _Press:
             lstrip_blocks=True,
             keep_trailing_newline=True,
             auto_reload=False,  # each look at the clock of a file would be made once a connector
-            finalize=self.finalize,
+            finalize=self.insert,
         )
         self.environment.globals["settings"] = self.settings
 
     # Jinja runs a plain finalize on constants when it compiles a template, where no connector is being written.
     @jinja2.pass_eval_context
-    def finalize(self, _: object, value: Any) -> str:
-        return self.insert(value)
-
-    def insert(self, value: Any) -> str:
+    def insert(self, _: object, value: Any) -> str:
         """Stand in for a value until the lines are read back: values may hold line ends, equals signs and blanks."""
         if isinstance(value, _Lines):
             return value
@@ -141,6 +140,14 @@ class _Press:
         """Stand in for one `prefix + key = value` line for each setting of a block."""
         self.blocks.append((prefix, block))
         return _Lines(f"{_BLOCK}{len(self.blocks) - 1}{_BLOCK}")
+
+    def client(self, flow: Flow, block: str) -> Mapping[str, Text]:
+        """Return the settings of a flow's client; those of which nobody said anything are all alike, and made once."""
+        if getattr(flow.settings, block) or flow.link or flow.exactly_once:
+            return flow.client(block)
+        if block not in self.usual:
+            self.usual[block] = flow.client(block)
+        return self.usual[block]
 
     # --- the connectors of a pair -------------------------------------------------------------------------------------
 
@@ -156,7 +163,7 @@ class _Press:
 
     def source(self, flow: Flow, *, carries_heartbeats: bool) -> Connector:
         s = flow.settings
-        record_producer = {**retarget(flow, flow.target), **flow.client("record_producer")}
+        record_producer = {**retarget(flow, flow.target), **self.client(flow, "record_producer")}
         syncs_on = flow.source if s.offset_syncs.location == "source" else flow.target
         context = {
             "tasks_max": flow.tasks.maximum,
@@ -178,8 +185,8 @@ class _Press:
             "offset_syncs_location": flow.text(s.offset_syncs.location, "offset_syncs", "location"),
             "offset_syncs_replication_factor": syncs_on.replication_factor,
             "record_producer": record_producer,
-            **{block: flow.client(block) for block in ("source_consumer", "source_admin", "target_admin")},
-            "offset_syncs_producer": flow.client("offset_syncs_producer"),
+            **{block: self.client(flow, block) for block in ("source_consumer", "source_admin", "target_admin")},
+            "offset_syncs_producer": self.client(flow, "offset_syncs_producer"),
             "exactly_once": {"exactly.once.support": flow.text("required", "delivery")} if flow.exactly_once else {},
             **own_offsets(flow, flow.target, "source_connector"),
         }
@@ -210,7 +217,7 @@ class _Press:
             "group_offsets": syncing.text(syncing.settings.checkpoints.group_offsets, "checkpoints", "group_offsets"),
             "offset_syncs_location": first.text(s.offset_syncs.location, "offset_syncs", "location"),
             "record_producer": retarget(first, first.target),
-            **{block: first.client(block) for block in ("source_admin", "target_admin", "target_consumer")},
+            **{block: self.client(first, block) for block in ("source_admin", "target_admin", "target_consumer")},
             **own_offsets(first, first.target, "checkpoint_connector"),
         }
         return self.connector("checkpoint", first, flows, context)
@@ -223,7 +230,7 @@ class _Press:
             "target": flow.source,
             "heartbeat_seconds": _seconds(flow, every, "heartbeats", "interval"),
             "record_producer": retarget(flow, flow.source),
-            "target_admin": flow.client("source_admin"),
+            "target_admin": self.client(flow, "source_admin"),
             **own_offsets(flow, flow.source, "heartbeat_connector"),
         }
         return self.connector("heartbeat", flow, flows, context)
@@ -278,30 +285,61 @@ class _Press:
 
     def lines(self, text: str, template: str) -> Iterator[tuple[str, str, str, Origin]]:
         """Yield place, key, value and origin of each line of a rendered template."""
-        for line in text.split("\n"):
-            where = _WHERE.search(line)
-            body = (_WHERE.sub("", line) if where else line).strip()
-            at = where[1] if where else template
-            if not body or body.startswith("#"):
+        for line in _read(text, template):
+            if line.block is None:
+                yield line.at, line.key, *self.read_back(line)
                 continue
-            if not _BLOCKS.sub("", body):
-                for number in _BLOCKS.findall(body):
-                    prefix, block = self.blocks[int(number)]
-                    for key, value in block.items():
-                        origin = value.origin if isinstance(value, Text) else Origin("template", at)
-                        yield at, prefix + key, str(value), origin
-                continue
-            found = _KEY_VALUE.fullmatch(body)
-            if not found or _BLOCK in body:
-                raise TemplateError(f"{at}: not a `key = value` line: {body[:60]!r}")
-            yield at, found[1], *self.read_back(found[2], at)
+            prefix, block = self.blocks[line.block]
+            for key, value in block.items():
+                yield line.at, prefix + key, str(value), value.origin if isinstance(value, Text) else line.origin
 
-    def read_back(self, value: str, at: str) -> tuple[str, Origin]:
+    def read_back(self, line: _Line) -> tuple[str, Origin]:
         """Put the inserted values in; a line of several parts takes the origin of its first inserted one."""
-        parts = _INSERTED.split(value)  # text, number, text, number, …
-        parts[1::2] = inserted = [self.values[int(number)] for number in parts[1::2]]
-        origin = next((text.origin for text in inserted if isinstance(text, Text)), None)
-        return "".join(parts), origin or Origin("template", at)
+        if not line.inserted:
+            return line.parts[0], line.origin
+        inserted = [self.values[number] for number in line.inserted]
+        origin = next((text.origin for text in inserted if isinstance(text, Text)), line.origin)
+        if line.alone:
+            return str(inserted[0]), origin
+        parts: list[str] = [*line.parts]
+        parts[1::2] = inserted
+        return "".join(parts), origin
+
+
+@dataclass(frozen=True)
+class _Line:
+    """A rendered line with the numbers of what is inserted: `parts` is text, number, text, … of the value, or it is a `block`."""
+
+    at: str
+    origin: Origin
+    key: str = ""
+    parts: tuple[str, ...] = ()
+    inserted: tuple[int, ...] = ()
+    alone: bool = False  # the value is one inserted one and nothing else
+    block: int | None = None
+
+
+@lru_cache(maxsize=256)  # values are numbers here, so the connectors of a type mostly give one and the same text
+def _read(text: str, template: str) -> tuple[_Line, ...]:
+    return tuple(found for line in text.split("\n") for found in _read_line(line, template))
+
+
+def _read_line(line: str, template: str) -> Iterator[_Line]:
+    where = _WHERE.search(line)
+    body = (_WHERE.sub("", line) if where else line).strip()
+    at = where[1] if where else template
+    origin = Origin("template", at)
+    if not body or body.startswith("#"):
+        return
+    if not _BLOCKS.sub("", body):
+        yield from (_Line(at, origin, block=int(number)) for number in _BLOCKS.findall(body))
+        return
+    found = _KEY_VALUE.fullmatch(body)
+    if not found or _BLOCK in body:
+        raise TemplateError(f"{at}: not a `key = value` line: {body[:60]!r}")
+    parts = tuple(_INSERTED.split(found[2]))
+    inserted = tuple(int(number) for number in parts[1::2])
+    yield _Line(at, origin, found[1], parts, inserted, alone=len(inserted) == 1 and parts[0] == parts[2] == "")
 
 
 class _Lines(str):

@@ -68,7 +68,7 @@ def run_apply(estate: Estate, order: Order) -> int:
 def _plan(estate: Estate, order: Order) -> tuple[Plan, Estate]:
     if order.planfile is None:
         wish, only = Wish(order.prune, order.mirror_again), estate.only(order.flows)
-        return asyncio.run(make_plan(estate.topology, estate.connectors, wish, only=only)), estate
+        return asyncio.run(make_plan(estate.topology, estate.connectors, wish, only=only, spec=estate.spec)), estate
     if order.flows or order.prune or order.mirror_again:
         raise Mm2mgrError(
             "a PLANFILE says itself which flows it is for, and whether to prune or mirror again",
@@ -83,7 +83,7 @@ def _plan(estate: Estate, order: Order) -> tuple[Plan, Estate]:
         )
     estate = Estate(tuple(Path(file) for file in document.clusters), templates)
     wish = Wish(bool(document.plan.get("prune")), bool(document.plan.get("mirror_again")))
-    plan = asyncio.run(make_plan(estate.topology, estate.connectors, wish, only=document.only))
+    plan = asyncio.run(make_plan(estate.topology, estate.connectors, wish, only=document.only, spec=estate.spec))
     refuse_stale(document.plan, plan)
     return plan, estate
 

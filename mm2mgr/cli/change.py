@@ -56,7 +56,8 @@ def plan(
     only = estate.only(flows)
     for entry in estate.topology.stale_sizing:
         talk(f"overrides: no flow '{entry}' is declared any more, its sizing is ignored; mm2mgr size drops it")
-    made = asyncio.run(make_plan(estate.topology, estate.connectors, Wish(prune, mirror_again), only=only))
+    wish = Wish(prune, mirror_again)
+    made = asyncio.run(make_plan(estate.topology, estate.connectors, wish, only=only, spec=estate.spec))
     if output == "json":
         say_json(made.to_dict())
     else:

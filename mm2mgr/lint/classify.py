@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import cache
-from weakref import WeakKeyDictionary
+from functools import cache, lru_cache
 
-from mm2mgr.lint.subject import Subject
+from mm2mgr.lint.subject import Kind, Subject
 from mm2mgr.spec.keys import SECURITY_KEYS
 from mm2mgr.truth.explain import KINDS, split
 from mm2mgr.truth.keys import Keys, load
@@ -51,18 +50,35 @@ class Context:
 
     @classmethod
     def of(cls, subject: Subject) -> Context:
-        types = tuple(CLIENTS) if subject.form == "dedicated" else (subject.type,)
-        return cls(types, subject.setting, subject.knows_version)
+        return context_of(subject.kind)
 
 
-_told: WeakKeyDictionary[Subject, Mapping[str, tuple[str, ...]]] = WeakKeyDictionary()
+@lru_cache(maxsize=4096)
+def context_of(kind: Kind) -> Context:
+    """Return what decides about the keys of a kind of connectors."""
+    types = tuple(CLIENTS) if kind.form == "dedicated" else (kind.type,)
+    return Context(types, kind.setting, kind.knows_version)
 
 
 def keys_under(subject: Subject, rule: str) -> tuple[str, ...]:
     """Return the keys of a connector that fall under a rule."""
-    if subject not in _told:
-        _told[subject] = _by_rule(Context.of(subject), judged(subject), subject.source, subject.target)
-    return _told[subject].get(rule, ())
+    return _rules_of(subject).get(rule, ())
+
+
+@lru_cache(maxsize=64)  # one rule after the other asks about the same connector
+def _rules_of(subject: Subject) -> Mapping[str, tuple[str, ...]]:
+    if subject.form == "dedicated":
+        return _by_rule(Context.of(subject), judged(subject), subject.source, subject.target)
+    found = _of_kind(subject.kind)
+    if "unknown-key" not in found:
+        return found
+    return _by_rule(Context.of(subject), subject.kind.keys, subject.source, subject.target)
+
+
+@lru_cache(maxsize=4096)
+def _of_kind(kind: Kind) -> Mapping[str, tuple[str, ...]]:
+    """Judge the keys of all connectors of a kind, whatever the aliases."""
+    return _by_rule(context_of(kind), kind.keys, "", "")
 
 
 def what_is(subject: Subject, key: str) -> str:

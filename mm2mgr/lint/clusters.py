@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal
@@ -31,22 +31,19 @@ class Point:
 class Clusters:
     """The clusters of an estate, numbered; one number may have several aliases."""
 
-    numbers: dict[Point, int]
+    pairs: Mapping[Subject, tuple[int, int]]
 
     def of(self, subject: Subject, side: Side) -> int:
-        return self.numbers[point(subject, side)]
+        return self.pairs[subject][SIDES.index(side)]
 
     def pair(self, subject: Subject) -> tuple[int, int]:
-        return self.of(subject, "source"), self.of(subject, "target")
-
-
-_addresses = lru_cache(maxsize=4096)(addresses)
+        return self.pairs[subject]
 
 
 def point(subject: Subject, side: Side) -> Point:
     """Return what a connector says of one of its sides."""
     known = subject.source_kafka if side == "source" else subject.target_kafka
-    servers = _addresses(subject.get(f"{side}.cluster.bootstrap.servers"))
+    servers = addresses(subject.get(f"{side}.cluster.bootstrap.servers"))
     return Point(subject.get(f"{side}.cluster.alias"), servers, known.cluster_id)
 
 
@@ -74,7 +71,8 @@ def same(one: Point, other: Point) -> bool:
 @lru_cache(maxsize=4)
 def clusters(subjects: tuple[Subject, ...]) -> Clusters:
     """Number the clusters of these connectors."""
-    ends = dict.fromkeys((point(subject, "source"), point(subject, "target")) for subject in subjects)
+    ends_of = {subject: (point(subject, "source"), point(subject, "target")) for subject in subjects}
+    ends = dict.fromkeys(ends_of.values())
     points = list(dict.fromkeys(each for pair in ends for each in pair))
     groups = _Groups(points)
     by_id: dict[str, Point] = {}
@@ -89,7 +87,7 @@ def clusters(subjects: tuple[Subject, ...]) -> Clusters:
     for one, other in ends:
         groups.keep_apart(one, other)
     _join_aliases(points, groups)
-    return Clusters(groups.number)
+    return Clusters({each: (groups.number[one], groups.number[other]) for each, (one, other) in ends_of.items()})
 
 
 def _join_aliases(points: list[Point], groups: _Groups) -> None:

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from inspect import getdoc
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, get_args
+
+from mm2mgr.truth.reach import ConnectorType
 
 if TYPE_CHECKING:
-    from mm2mgr.lint.subject import Estate, Subject
+    from mm2mgr.lint.subject import Estate, Kind, Subject
 
 Severity = Literal["error", "warning", "info"]
 SEVERITIES: tuple[Severity, ...] = ("error", "warning", "info")
@@ -53,6 +55,7 @@ class Hit:
 class Rule:
     """A rule: `check` looks at one connector, `over` at all of them and at the files. Its docstring is its story.
 
+    `types` are the connectors that `check` looks at, and only those with a key that holds one of the texts `needs` (() for all).
     `source` is the KIP, JIRA or article it rests on; `seen` names the live test that saw the effect ("" = unverified).
     `guard`: plan and apply block a connector with such a finding (judged by what its real workers say).
     """
@@ -64,6 +67,14 @@ class Rule:
     source: str = ""
     seen: str = ""
     guard: bool = False
+    types: tuple[ConnectorType, ...] = get_args(ConnectorType)
+    needs: tuple[str, ...] = ()
+
+    def asks(self, kind: Kind) -> bool:
+        """Tell whether `check` could find anything on connectors of a kind."""
+        if self.check is None or kind.type not in self.types:
+            return False
+        return not self.needs or any(text in key for key in kind.keys for text in self.needs)
 
     @property
     def story(self) -> str:

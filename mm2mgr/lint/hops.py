@@ -104,12 +104,18 @@ class Pair:
     checkpoints: list[Subject]
 
 
-def pairs(estate: Estate) -> dict[tuple[int, int], Pair]:
+def pairs(estate: Estate) -> Mapping[tuple[int, int], Pair]:
     """Group source and checkpoint connectors by the clusters they stand between."""
-    known = clusters_of(estate.subjects)
-    found = {pair: Pair(group, []) for pair, group in by_pair(hops(estate.subjects)).items()}
-    for subject in estate.of_type("checkpoint"):
-        found.setdefault(known.pair(subject), Pair([], [])).checkpoints.append(subject)
+    return _pairs(estate.subjects)
+
+
+@lru_cache(maxsize=4)
+def _pairs(subjects: tuple[Subject, ...]) -> Mapping[tuple[int, int], Pair]:
+    known = clusters_of(subjects)
+    found = {pair: Pair(group, []) for pair, group in by_pair(hops(subjects)).items()}
+    for subject in subjects:
+        if subject.type == "checkpoint":
+            found.setdefault(known.pair(subject), Pair([], [])).checkpoints.append(subject)
     return found
 
 

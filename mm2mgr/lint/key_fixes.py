@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from difflib import SequenceMatcher
 from functools import cache
 
-from mm2mgr.lint.spelling import client_key, cluster_key, connector_key
+from mm2mgr.lint.spelling import client_key, cluster_key, connector_key, spelled
 from mm2mgr.lint.subject import Subject
 from mm2mgr.secrets import mask
 from mm2mgr.spec.keys import SECURITY_KEYS
@@ -75,7 +75,7 @@ def _ways(subject: Subject, prefix: str, plain: str, value: str) -> Iterator[str
     syncs = subject.client("offset-syncs producer")
     if prefix == "source.producer." and syncs and subject.form != "dedicated":
         # Who writes this prefix means the offset syncs, which are on the other side then.
-        yield f"{syncs.layers[-1].prefix}{plain}={value}"
+        yield spelled(subject, f"{syncs.layers[-1].prefix}{plain}", value)
     asked = [kind for kind in KINDS if kind in prefix.split(".") and known.history(kind, plain)] or list(KINDS)
     for name in _MEANT:
         client = subject.client(name)
@@ -114,6 +114,8 @@ def better(subject: Subject, key: str, name: str) -> str:
     if not name.startswith(prefix):
         return name
     value = mask(name, shown(subject, key))  # the mistake may be in the very word that makes it a secret
+    if subject.form == "tree":
+        return spelled(subject, name, value)
     return f"{written(subject, key).removesuffix(plain)}{name.removeprefix(prefix)}={value}"
 
 

@@ -64,6 +64,11 @@ def default(subject: Subject, key: str) -> Items:
     return _default(subject.type, key, subject.version)
 
 
+def repeats_default(subject: Subject, key: str) -> bool:
+    """Tell whether a list holds all of Kafka's default for it."""
+    return set(default(subject, key)) <= set(items(subject, key))
+
+
 @cache
 def _default(type_: str, key: str, version: str) -> Items:
     found = truth_keys.load().find(type_, key, version)
@@ -86,6 +91,7 @@ def _names(type_: str, what: str, include: str | None, exclude: str | None, vers
     return Names(*lists) if known else None
 
 
+@lru_cache(maxsize=8192)
 def _split(text: str) -> Items:
     """Split as Kafka does; empty items match nothing that has a name."""
     return tuple(item for part in text.split(",") if (item := part.strip()))

@@ -12,7 +12,7 @@ from mm2mgr.lint.spelling import connector_key
 from mm2mgr.lint.subject import Estate, Subject
 from mm2mgr.truth.reach import numbers
 
-_SEEN = "tests/lint/test_seen_live.py::"
+_SEEN = "tests/lint/test_seen_live_pairs.py::"
 _SYNCS, _CHECKPOINTS = "emit.offset-syncs.enabled", "emit.checkpoints.enabled"
 _LOCATION, _POLICY, _SEPARATOR = (
     "offset-syncs.topic.location",
@@ -82,8 +82,10 @@ def syncs_with_off(subject: Subject) -> Iterator[Hit]:
     while …", and the connector is not created. In mm2.properties the source connector of the pair never starts.
     Take the keys out. Seen on 4.3.1.
     """
+    if subject.setting.offset_syncs:
+        return
     keys = [key for key in subject.config if key.startswith(("offset-syncs-", "offset-syncs.topic."))]
-    if subject.type == "source" and keys and not subject.setting.offset_syncs:
+    if subject.type == "source" and keys:
         names = ", ".join(written(subject, key) for key in keys)
         message = f"{written(subject, _SYNCS)}=false together with {names}: Connect refuses the connector"
         yield Hit(message, f"take {names} out", keys[0])
@@ -157,9 +159,28 @@ RULES: tuple[Rule, ...] = (
         "error",
         over=checkpoint_without_syncs,
         source="KIP-1031",
-        seen=f"{_SEEN}test_checkpoint_refused",
+        seen=f"{_SEEN}test_checkpoints_that_never_come",
     ),
-    Rule("syncs-with-off", "error", syncs_with_off, source="KIP-1031", seen=f"{_SEEN}test_checkpoint_refused"),
-    Rule("pair-disagrees", "error", over=pair_disagrees, source="KIP-716, KIP-690"),
-    Rule("checkpoint-other-topics", "warning", over=checkpoint_other_topics, source="MirrorCheckpointConnector"),
+    Rule(
+        "syncs-with-off",
+        "error",
+        syncs_with_off,
+        source="KIP-1031",
+        seen=f"{_SEEN}test_checkpoint_refused",
+        types=("source",),
+    ),
+    Rule(
+        "pair-disagrees",
+        "error",
+        over=pair_disagrees,
+        source="KIP-716, KIP-690",
+        seen=f"{_SEEN}test_checkpoints_that_never_come",
+    ),
+    Rule(
+        "checkpoint-other-topics",
+        "warning",
+        over=checkpoint_other_topics,
+        source="MirrorCheckpointConnector",
+        seen=f"{_SEEN}test_checkpoints_that_never_come",
+    ),
 )

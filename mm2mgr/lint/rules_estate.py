@@ -13,7 +13,7 @@ from mm2mgr.lint.hops import Circle, Hop, by_pair, circles, hops, moving, overla
 from mm2mgr.lint.spelling import connector_key
 from mm2mgr.lint.subject import Estate, Subject
 
-_SEEN = "tests/lint/test_seen_live.py::"
+_SEEN = "tests/lint/test_seen_live_pairs.py::"
 _POLICY, _SEPARATOR, _TARGET, _SOURCE = (
     "replication.policy.class",
     "replication.policy.separator",
@@ -120,10 +120,12 @@ def _own_copies(subject: Subject) -> str:
     found, policy = patterns.names(subject), policy_of(subject)
     if policy == "identity":
         return "each record is read again as soon as it is written, without end"
-    topic = next((name for item in (found.include if found else ()) for name in patterns.samples(item)), "t")
-    copy = f"{subject.source}{separator_of(subject)}{topic}"
-    if policy == "default" and found and found.takes(copy) and subject.source != subject.target:
-        return f"it takes its own copies too, {copy}, {subject.source}{separator_of(subject)}{copy}, one level more at each refresh"
+    include, prefix = found.include if found else (), f"{subject.source}{separator_of(subject)}"
+    named = next((name for item in include if (name := patterns.plain_name(item))), "")
+    like = named or next((name for item in include for name in patterns.samples(item)), "t")
+    copy = f"{prefix}{named or 'TOPIC'}"
+    if policy == "default" and found and found.takes(f"{prefix}{like}") and subject.source != subject.target:
+        return f"it takes its own copies too, {copy}, {prefix}{copy}, one level more at each refresh"
     return f"each topic gets a copy beside it, {copy}"
 
 
@@ -190,7 +192,10 @@ def _another_name(alias: str, subject: Subject, usual: str, first: Subject) -> H
     message = (
         f"the cluster that {subject.name} calls '{alias}' is '{usual}' for {first.name}: MirrorMaker takes them for two"
     )
-    return Hit(message, f"write {connector_key(subject, key, usual)}", key, subject)
+    fix = f"write {connector_key(subject, key, usual)}"
+    if subject.form == "tree":
+        fix = f"keep one entry for it, {connector_key(subject, key, usual)}, and name that in every flow"
+    return Hit(message, fix, key, subject)
 
 
 def _split_alias(subject: Subject) -> bool:
@@ -269,10 +274,29 @@ def _mixed(first: Subject, later: Subject, topic: str) -> Hit:
 RULES: tuple[Rule, ...] = (
     Rule("loop", "error", over=loop, source="KIP-382", seen=f"{_SEEN}test_loop_by_alias"),
     Rule("identity-loop", "error", over=identity_loop, source="KAFKA-9914", seen=f"{_SEEN}test_identity_loop"),
-    Rule("self-mirror", "error", self_mirror, source="KIP-382"),
+    Rule("self-mirror", "error", self_mirror, source="KIP-382", types=("source",), seen=f"{_SEEN}test_self_mirror"),
     Rule("alias-reused", "error", over=alias_reused, source="KIP-382"),
-    Rule("cluster-two-aliases", "error", over=cluster_two_aliases, source="KIP-382", seen=f"{_SEEN}test_loop_by_alias"),
-    Rule("alias-has-separator", "error", alias_has_separator, source="DefaultReplicationPolicy"),
-    Rule("separator-differs", "error", over=separator_differs, source="DefaultReplicationPolicy"),
+    Rule(
+        "cluster-two-aliases",
+        "error",
+        over=cluster_two_aliases,
+        source="KIP-382",
+        seen=f"{_SEEN}test_cluster_two_aliases",
+    ),
+    Rule(
+        "alias-has-separator",
+        "error",
+        alias_has_separator,
+        source="DefaultReplicationPolicy",
+        types=("source",),
+        seen="tests/lint/test_seen_live_topics.py::test_alias_with_separator",
+    ),
+    Rule(
+        "separator-differs",
+        "error",
+        over=separator_differs,
+        source="DefaultReplicationPolicy",
+        seen=f"{_SEEN}test_separator_differs",
+    ),
     Rule("fan-in", "warning", over=fan_in, source="IdentityReplicationPolicy"),
 )

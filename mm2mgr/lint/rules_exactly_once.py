@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from mm2mgr.lint.connection import NEEDED
 from mm2mgr.lint.findings import Hit, Rule
 from mm2mgr.lint.key_fixes import written
-from mm2mgr.lint.spelling import client_key
+from mm2mgr.lint.spelling import client_key, connector_key, yaml
 from mm2mgr.lint.subject import Subject, addresses
 
-_REFUSED = "tests/lint/test_seen_live.py::test_exactly_once_refused"
+_REFUSED = "tests/lint/test_seen_live_start.py::test_exactly_once_refused"
 _KEY = "exactly.once.support"
 _ADDRESS = "bootstrap.servers"
 _RECORDS = "producer.override."
@@ -42,7 +42,8 @@ def exactly_once_worker(subject: Subject) -> Iterator[Hit]:
     """
     if _is_required(subject) and subject.type == "source" and _is_off(subject):
         prefix = f"{subject.target}." if subject.form == "dedicated" else ""
-        fix = f"write {prefix}exactly.once.source.support=enabled for the workers (preparing first), or take {_KEY} out"
+        without = "write delivery: at_least_once" if subject.form == "tree" else f"take {_KEY} out"
+        fix = f"write {prefix}exactly.once.source.support=enabled for the workers (preparing first), or {without}"
         yield Hit("the workers are not exactly-once and refuse exactly.once.support=required", fix, _KEY)
 
 
@@ -81,7 +82,10 @@ def exactly_once_overrides(subject: Subject) -> Iterator[Hit]:
     if elsewhere:
         lacking = [f"{kind}.override.{plain}" for kind in elsewhere for plain in _lacking(subject, kind)]
         message = f"offsets are written where {_RECORDS}* points, and {_outcome(elsewhere)}"
-        yield Hit(message, f"write {', '.join(lacking)} as for producer.override.", _RECORDS + _ADDRESS)
+        fix = f"write {', '.join(lacking)} as for producer.override."
+        if subject.form == "tree":
+            fix = f"write connect: {{{yaml(subject.connect or '…')}: {{exactly_once: true}}}}: mm2mgr then points all three there"
+        yield Hit(message, fix, _RECORDS + _ADDRESS)
 
 
 def _is_the_workers(subject: Subject, own: str) -> bool:
@@ -130,7 +134,11 @@ def exactly_once_transaction(subject: Subject) -> Iterator[Hit]:
     key = "transaction.boundary"
     if subject.get(key).lower() == "connector":
         message = f"{written(subject, key)}=connector: MirrorMaker defines no transactions, and exactly-once workers refuse it"
-        yield Hit(message, f"write {written(subject, key)}=interval or poll", key)
+        if subject.form == "tree":
+            fix = f"write {connector_key(subject, key, 'interval')}, or take it out"
+        else:
+            fix = f"write {written(subject, key)}=interval or poll"
+        yield Hit(message, fix, key)
 
 
 def exactly_once_slow(subject: Subject) -> Iterator[Hit]:
@@ -150,15 +158,40 @@ def exactly_once_slow(subject: Subject) -> Iterator[Hit]:
         fix = client_key(subject, "source consumer", "max.poll.records", "5000")
         yield Hit(
             "each poll of 500 records is a transaction: about half the rate",
-            f"write {fix}, or transaction.boundary=interval",
+            f"write {fix}, or {connector_key(subject, 'transaction.boundary', 'interval')}",
             _KEY,
         )
 
 
 RULES: tuple[Rule, ...] = (
-    Rule("exactly-once-isolation", "error", exactly_once_isolation, source="KIP-618", seen=_REFUSED),
-    Rule("exactly-once-worker", "error", exactly_once_worker, source="KIP-618", seen=_REFUSED, guard=True),
-    Rule("exactly-once-unsupported", "error", exactly_once_unsupported, source="KIP-618", seen=_REFUSED),
+    Rule(
+        "exactly-once-isolation",
+        "error",
+        exactly_once_isolation,
+        source="KIP-618",
+        seen=_REFUSED,
+        types=("source",),
+        needs=(_KEY,),
+    ),
+    Rule(
+        "exactly-once-worker",
+        "error",
+        exactly_once_worker,
+        source="KIP-618",
+        seen=_REFUSED,
+        guard=True,
+        types=("source",),
+        needs=(_KEY,),
+    ),
+    Rule(
+        "exactly-once-unsupported",
+        "error",
+        exactly_once_unsupported,
+        source="KIP-618",
+        seen=_REFUSED,
+        types=("checkpoint", "heartbeat"),
+        needs=(_KEY,),
+    ),
     Rule(
         "exactly-once-overrides",
         "error",
@@ -166,7 +199,14 @@ RULES: tuple[Rule, ...] = (
         source="KIP-618",
         seen="tests/live/test_exactly_once.py",
         guard=True,
+        needs=(_RECORDS + _ADDRESS,),
     ),
-    Rule("exactly-once-transaction", "warning", exactly_once_transaction, source="KIP-618"),
-    Rule("exactly-once-slow", "info", exactly_once_slow, source="KIP-618"),
+    Rule(
+        "exactly-once-transaction",
+        "warning",
+        exactly_once_transaction,
+        source="KIP-618",
+        needs=("transaction.boundary",),
+    ),
+    Rule("exactly-once-slow", "info", exactly_once_slow, source="KIP-618", types=("source",), needs=(_KEY,)),
 )

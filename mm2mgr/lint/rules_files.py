@@ -193,11 +193,23 @@ def invalid_declaration(_: Estate) -> Iterator[Hit]:
 _JAVA = "java.util.Properties.load"
 
 RULES: tuple[Rule, ...] = (
-    Rule("lost-backslash", "error", over=lost_backslash, source=_JAVA),
+    Rule(
+        "lost-backslash",
+        "error",
+        over=lost_backslash,
+        source=_JAVA,
+        seen="tests/lint/test_seen_live_topics.py::test_lost_backslash",
+    ),
     Rule("comment-in-value", "error", over=comment_in_value, source=_JAVA),
     Rule("duplicate-key", "warning", over=duplicate_key, source=_JAVA),
     Rule("blank-in-value", "warning", over=blank_in_value, source="ConfigDef.parseType, Boolean.parseBoolean"),
-    Rule("null-value", "error", over=null_value, source="ConnectorsResource of Kafka Connect"),
+    Rule(
+        "null-value",
+        "error",
+        over=null_value,
+        source="ConnectorsResource of Kafka Connect",
+        seen="tests/lint/test_seen_live_start.py::test_null_value",
+    ),
     Rule("silence-unexplained", "warning", over=silence_unexplained),
     Rule("invalid-declaration", "error", over=invalid_declaration),
 )

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
+from functools import lru_cache
 
 from mm2mgr.lint.classify import OF_DEDICATED, keys_under, what_is
 from mm2mgr.lint.findings import Hit, Rule
 from mm2mgr.lint.key_fixes import SCOPES, better, instead, near, parts, shown, since, written
 from mm2mgr.lint.spelling import client_key, connector_key
-from mm2mgr.lint.subject import Subject
+from mm2mgr.lint.subject import Kind, Subject
 from mm2mgr.secrets import is_secret
 from mm2mgr.truth.keys import load
 from mm2mgr.truth.reach import CLIENTS, CLUSTER_KEYS, EXACTLY_ONCE_FORCES, seen_by
 
 REACH = "tests/truth/test_reach_live.py"
+START = "tests/lint/test_seen_live_start.py::"
 _RENAMED = {f"{name}.blacklist": f"{name}.exclude" for name in ("topics", "groups", "config.properties")}
 _FORCED_VALUES = {"enable.auto.commit": "false", "enable.idempotence": "true", "isolation.level": "read_committed"}
 _USER_CLASSES = (
@@ -128,8 +131,9 @@ def unknown_key(subject: Subject) -> Iterator[Hit]:
     does not happen. Keys of 3.6 to 4.3 are compared; where classes of your own are configured (filters, policies,
     interceptors, transforms, reporters) only names very near to a known one are told, since those classes may read others.
     """
-    own = any(_is_own_class(key, subject.get(key)) for key in subject.config)
-    for key in keys_under(subject, "unknown-key"):
+    strange = keys_under(subject, "unknown-key")
+    own = bool(strange) and any(_is_own_class(subject, key) for key in subject.config)
+    for key in strange:
         name, likeness = near(key)
         if own and likeness < _SURE:
             continue
@@ -143,8 +147,11 @@ def unknown_key(subject: Subject) -> Iterator[Hit]:
         yield Hit(message, fix, key)
 
 
-def _is_own_class(key: str, value: str) -> bool:
-    return key.endswith(_USER_CLASSES) and bool(value) and not value.startswith("org.apache.kafka.")
+def _is_own_class(subject: Subject, key: str) -> bool:
+    """Tell whether a key brings in a class of people's own, and reaches somebody who loads it."""
+    value = subject.get(key)
+    theirs = key.endswith(_USER_CLASSES) and bool(value) and not value.startswith("org.apache.kafka.")
+    return theirs and what_is(subject, key) in ("", "misdirected-key", "unscoped-address")
 
 
 def key_too_new(subject: Subject) -> Iterator[Hit]:
@@ -206,7 +213,12 @@ def other_connectors_key(subject: Subject) -> Iterator[Hit]:
         owners = [type_ for type_ in CLIENTS if load().history(type_, key)]
         named = " or ".join(f"Mirror{owner.capitalize()}Connector" for owner in owners)
         message = f"{written(subject, key)} does nothing on a {subject.type} connector: only {named} reads it"
-        yield Hit(message, f"move it to the {named} of this pair, or take it out", key)
+        place = f"the {named} of this pair"
+        if subject.form == "tree":
+            value = shown(subject, key)
+            ways = (connector_key(replace(subject, type=owner), key, value) for owner in owners)
+            place = " or ".join(dict.fromkeys(ways))
+        yield Hit(message, f"move it to {place}, or take it out", key)
 
 
 def shadowed_key(subject: Subject) -> Iterator[Hit]:
@@ -216,7 +228,7 @@ def shadowed_key(subject: Subject) -> Iterator[Hit]:
     Where both are written with different values, the lower one has no effect as soon as every client that could take it
     has the other. Changing it later changes nothing, which is how it is found too late.
     """
-    for key in subject.config:
+    for key in _general(subject.kind):
         if winner := _shadow(subject, key):
             message = (
                 f"{written(subject, key)} has no effect: {written(subject, winner)} outranks it with another value"
@@ -224,9 +236,14 @@ def shadowed_key(subject: Subject) -> Iterator[Hit]:
             yield Hit(message, f"keep one of {written(subject, key)} and {written(subject, winner)}", key)
 
 
+@lru_cache(maxsize=4096)
+def _general(kind: Kind) -> tuple[str, ...]:
+    """Return the keys that go to clients of both sides."""
+    general = ("consumer.", "producer.", "admin.")
+    return tuple(key for key in kind.keys if key.startswith(general) and ".override." not in key)
+
+
 def _shadow(subject: Subject, key: str) -> str | None:
-    if not key.startswith(("consumer.", "producer.", "admin.")) or ".override." in key:
-        return None
     plain = key.partition(".")[2]
     found = {subject.written(client.name, plain) for client in subject.clients if seen_by(client, key)}
     if plain in CLUSTER_KEYS or what_is(subject, key) or not found or key in found or None in found:
@@ -272,12 +289,16 @@ RULES: tuple[Rule, ...] = (
     Rule("unscoped-address", "error", unscoped_address, source="MirrorConnectorConfig", seen=REACH),
     Rule("unknown-key", "warning", unknown_key, source="the definitions in Kafka's jars", seen=REACH),
     Rule("key-too-new", "error", key_too_new, source="the definitions in Kafka's jars"),
-    Rule(
-        "key-removed", "error", key_removed, source="KIP-629", seen="tests/lint/test_seen_live.py::test_removed_exclude"
-    ),
+    Rule("key-removed", "error", key_removed, source="KIP-629", seen=f"{START}test_removed_exclude"),
     Rule("key-deprecated", "warning", key_deprecated, source="KIP-629"),
-    Rule("other-connectors-key", "warning", other_connectors_key, source="the definitions in Kafka's jars"),
+    Rule(
+        "other-connectors-key",
+        "warning",
+        other_connectors_key,
+        source="the definitions in Kafka's jars",
+        seen=f"{START}test_other_connectors_key",
+    ),
     Rule("shadowed-key", "warning", shadowed_key, source="MirrorConnectorConfig", seen=REACH),
     Rule("forced-key", "warning", forced_key, source="MirrorConnectorConfig; KIP-618", seen=REACH),
-    Rule("worker-key", "warning", worker_key, source="DistributedConfig"),
+    Rule("worker-key", "warning", worker_key, source="DistributedConfig", seen=f"{START}test_worker_key"),
 )

@@ -14,7 +14,7 @@ from mm2mgr.lint.spelling import connector_key
 from mm2mgr.lint.subject import Estate, Subject, addresses
 from mm2mgr.truth.reach import numbers
 
-_SEEN = "tests/lint/test_seen_live.py::"
+_SEEN = "tests/lint/test_seen_live_pairs.py::"
 _BEATS = "heartbeats.replication.enabled"
 
 
@@ -42,7 +42,9 @@ def _named(first: Hop, later: Hop, topic: str) -> bool:
 def _apart(first: Hop, later: Hop, topic: str) -> str:
     what = topic.replace(".", "\\.") if _named(first, later, topic) else "the pattern of one"
     where = "of one of them" if _named(first, later, topic) else "of the other"
-    return f"take it out of one of them, or add {what} to {written(later.subject, 'topics.exclude')} {where}"
+    key = written(later.subject, "topics.exclude")
+    place = "topics: {exclude: […]}" if later.subject.form == "tree" else key
+    return f"take it out of one of them, or add {what} to {place} {where}"
 
 
 def _writes_alike(first: Hop, later: Hop, topic: str) -> bool:
@@ -80,7 +82,8 @@ def heartbeats_twice(estate: Estate) -> Iterator[Hit]:
     a pair each beat arrives twice, and a count of beats says nothing any more. Since 4.0 (KIP-1089) all but one of a pair
     can have heartbeats.replication.enabled=false; up to 3.9 nothing stops it but a policy class of one's own.
     """
-    beaten = {clusters(estate.subjects).of(subject, "target") for subject in _beating(estate)}
+    known = clusters(estate.subjects)
+    beaten = {known.of(subject, "target") for subject in _beating(estate)}
     for (source, _), pair in pairs(estate).items():
         carrying = [hop.subject for hop in pair.sources if not hop.off and _carries(hop.subject)]
         if source in beaten and len(carrying) > 1:
@@ -90,7 +93,7 @@ def heartbeats_twice(estate: Estate) -> Iterator[Hit]:
 
 
 def _carries(subject: Subject) -> bool:
-    old = subject.worker.version is not None and numbers(subject.worker.version) < (4, 0)
+    old = subject.known_version is not None and numbers(subject.known_version) < (4, 0)
     return old or subject.flag(_BEATS, default=True)
 
 
@@ -153,9 +156,15 @@ def _elsewhere(one: Subject, other: Subject) -> bool:
 
 RULES: tuple[Rule, ...] = (
     Rule("overlap", "error", over=overlap, source="KIP-382", seen=f"{_SEEN}test_overlap"),
-    Rule("heartbeats-twice", "warning", over=heartbeats_twice, source="KIP-1089"),
-    Rule("heartbeats-never-cross", "warning", over=heartbeats_never_cross, source="KIP-382"),
-    Rule("renamed", "warning", over=renamed, source="KIP-875"),
+    Rule("heartbeats-twice", "warning", over=heartbeats_twice, source="KIP-1089", seen=f"{_SEEN}test_heartbeats"),
+    Rule(
+        "heartbeats-never-cross",
+        "warning",
+        over=heartbeats_never_cross,
+        source="KIP-382",
+        seen=f"{_SEEN}test_heartbeats",
+    ),
+    Rule("renamed", "warning", over=renamed, source="KIP-875", seen=f"{_SEEN}test_renamed"),
     Rule("same-name", "error", over=same_name, source="Connect's REST API"),
     *rules_checkpoints.RULES,
 )

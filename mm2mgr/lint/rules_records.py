@@ -12,7 +12,7 @@ from mm2mgr.lint.spelling import client_key, connector_key
 from mm2mgr.lint.subject import Subject
 from mm2mgr.truth.reach import numbers
 
-_SEEN = "tests/lint/test_seen_live.py::"
+_SEEN = "tests/lint/test_seen_live_records.py::"
 _IN_FLIGHT = "max.in.flight.requests.per.connection"
 _IDEMPOTENCE = "enable.idempotence"
 _RENAMING = re.compile(r"\w*(RegexRouter|TimestampRouter|TopicRouter|TableRouter|EventRouter|ExtractTopic)")
@@ -130,8 +130,8 @@ def reset_none(subject: Subject) -> Iterator[Hit]:
 
     With auto.offset.reset=none the consumer throws when it has no position, which a new partition does not have, and one
     whose log was cut past the stored offset has lost. MirrorMaker catches Kafka's exceptions when it polls: the task stays
-    RUNNING, logs "Failure during poll." again and again, and gets no further.
-    Leave it at earliest. Seen on 4.3.1.
+    RUNNING, gets no further, and logs "Failure during poll." with its trace again and again without a pause, which fills the
+    log and keeps a core busy. Leave it at earliest. Seen on 4.3.1.
     """
     if _reset(subject) == "none":
         message = f"{said(subject, READER, 'auto.offset.reset')}: a task with a partition that has no position gets no further, and its state stays RUNNING"
@@ -149,8 +149,8 @@ def reset_latest(subject: Subject) -> Iterator[Hit]:
     if _reset(subject) != "latest":
         return
     what = "records written before a topic or a new partition is first read are never mirrored"
-    if subject.worker.version and (3, 0) <= numbers(subject.worker.version) < (3, 6, 2):
-        what = f"Kafka {subject.worker.version} ignores it and reads from the beginning (KAFKA-13988)"
+    if subject.known_version and (3, 0) <= numbers(subject.known_version) < (3, 6, 2):
+        what = f"Kafka {subject.known_version} ignores it and reads from the beginning (KAFKA-13988)"
     message = f"{said(subject, READER, 'auto.offset.reset')}: {what}"
     yield Hit(message, _earliest(subject), key_of(subject, READER, "auto.offset.reset"))
 
@@ -187,14 +187,43 @@ def transform_renames(subject: Subject) -> Iterator[Hit]:
 
 
 RULES: tuple[Rule, ...] = (
-    Rule("order-at-risk", "error", order_at_risk, source="KIP-98, KAFKA-5494"),
+    Rule("order-at-risk", "error", order_at_risk, source="KIP-98, KAFKA-5494", types=("source",)),
     Rule(
         "idempotence-conflict", "error", idempotence_conflict, source="KIP-98", seen=f"{_SEEN}test_idempotence_conflict"
     ),
-    Rule("acks-weak", "error", acks_weak, source="Connect's Worker.baseProducerConfigs"),
-    Rule("errors-tolerated", "error", errors_tolerated, source="KIP-779", seen=f"{_SEEN}test_errors_tolerated"),
+    Rule("acks-weak", "error", acks_weak, source="Connect's Worker.baseProducerConfigs", types=("source",)),
+    Rule(
+        "errors-tolerated",
+        "error",
+        errors_tolerated,
+        source="KIP-779",
+        seen=f"{_SEEN}test_errors_tolerated",
+        types=("source",),
+    ),
     Rule("delivery-limited", "warning", delivery_limited, source="Connect's Worker.baseProducerConfigs"),
-    Rule("reset-none", "error", reset_none, source="MirrorSourceTask.poll", seen=f"{_SEEN}test_reset_none"),
-    Rule("reset-latest", "warning", reset_latest, source="KAFKA-13988", seen=f"{_SEEN}test_reset_latest"),
-    Rule("transform-renames", "error", transform_renames, source="MirrorSourceConnector, KIP-382"),
+    Rule(
+        "reset-none",
+        "error",
+        reset_none,
+        source="MirrorSourceTask.poll",
+        seen=f"{_SEEN}test_reset_none",
+        types=("source",),
+    ),
+    Rule(
+        "reset-latest",
+        "warning",
+        reset_latest,
+        source="KAFKA-13988",
+        seen=f"{_SEEN}test_reset_latest",
+        types=("source",),
+    ),
+    Rule(
+        "transform-renames",
+        "error",
+        transform_renames,
+        source="MirrorSourceConnector, KIP-382",
+        types=("source",),
+        needs=("transforms",),
+        seen=f"{_SEEN}test_transform_renames",
+    ),
 )

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from functools import cache
+from collections.abc import Callable, Iterator
+from functools import lru_cache, partial
 
 from mm2mgr.lint.connection import LOGIN, STORES, lacking_in_override, said
 from mm2mgr.lint.findings import Hit, Rule
 from mm2mgr.lint.key_fixes import written
-from mm2mgr.lint.subject import Subject
+from mm2mgr.lint.spelling import spelled
+from mm2mgr.lint.subject import Kind, Subject
 from mm2mgr.secrets import is_placeholder, mask
 from mm2mgr.truth.reach import Client
 
-_SEEN = "tests/lint/test_seen_live.py::"
+_SEEN = "tests/lint/test_seen_live_start.py::"
 # Narrower than mm2mgr.secrets.is_secret, which hides too much rather than too little: these values are secrets for sure.
 _SECRET = re.compile(r"(^|\.)(password|passphrase|secret|jaas\.config|keystore\.key|user\.info)$")
 # Where inline PEM may stand, and the type that has to be with it.
@@ -33,16 +34,17 @@ def secret_in_clear(subject: Subject) -> Iterator[Hit]:
     ${file:path:key} or ${env:NAME}, is what is stored and shown instead; the workers put the value in when a client is
     made, also within a JAAS string. In files the same line ends up in version control.
     """
-    for key, value in subject.config.items():
-        if value.strip() and _is_secret(key) and not is_placeholder(value) and _is_clear(key, value):
+    for key in _secrets(subject.kind):
+        value = subject.config[key]
+        if value.strip() and not is_placeholder(value) and _is_clear(key, value):
             message = f"everybody who can read this config reads the secret in {written(subject, key)}"
             fix = f"write a placeholder for it, such as ${{file:/path/on/the/workers:{_name(key)}}}, and its provider on the workers"
             yield Hit(message, fix, key)
 
 
-@cache
-def _is_secret(key: str) -> bool:
-    return _SECRET.search(key) is not None
+@lru_cache(maxsize=4096)
+def _secrets(kind: Kind) -> tuple[str, ...]:
+    return tuple(key for key in kind.keys if _SECRET.search(key))
 
 
 def _is_clear(key: str, value: str) -> bool:
@@ -81,44 +83,52 @@ def _incomplete(subject: Subject, client: Client) -> tuple[str, str, str]:
     """Return the key, what is wrong and the fix; the second is "" when nothing is."""
     protocol = said(subject, client, "security.protocol").upper()
     login = _key(subject, client, *LOGIN, "sasl.mechanism")
-    store = _key(subject, client, *(f"{each}{part}" for each in STORES for part in _STORE_PARTS))
-    prefix = _prefix(subject, client, login or store or _key(subject, client, "security.protocol"))
+    store = _key(subject, client, *_STORE_PARTS)
+    prefix = partial(_beside, subject, client, login or store)
     if not protocol and (login or store):
-        wanted = f"{'SASL_' if login else ''}{'SSL' if store or not login else 'SSL or SASL_PLAINTEXT'}"
+        less = " (SASL_PLAINTEXT where the brokers have no TLS)" if login and not store else ""
         return (
             login or store,
             "without security.protocol the client talks PLAINTEXT",
-            f"write {prefix}security.protocol={wanted}",
+            f"write {prefix('security.protocol', 'SASL_SSL' if login else 'SSL')}{less}",
         )
     if protocol in ("PLAINTEXT", "SSL") and login:
         return (
             login,
             f"{protocol} does not log in",
-            f"write {prefix}security.protocol=SASL_{protocol}, or take sasl.* out",
+            f"write {prefix('security.protocol', f'SASL_{protocol}')}, or take sasl.* out",
         )
     if protocol in ("PLAINTEXT", "SASL_PLAINTEXT") and store and subject.form != "tree":
         right = protocol.replace("PLAINTEXT", "SSL")
-        return store, f"{protocol} uses no store", f"write {prefix}security.protocol={right}, or take ssl.* out"
+        return store, f"{protocol} uses no store", f"write {prefix('security.protocol', right)}, or take ssl.* out"
     return _half_a_login(subject, client, protocol, prefix)
 
 
-_STORE_PARTS = ("location", "certificates", "key", "certificate.chain")
+_STORE_PARTS = tuple(
+    f"{each}{part}" for each in STORES for part in ("location", "certificates", "key", "certificate.chain")
+)
 
 
-def _half_a_login(subject: Subject, client: Client, protocol: str, prefix: str) -> tuple[str, str, str]:
+def _half_a_login(
+    subject: Subject, client: Client, protocol: str, prefix: Callable[[str, str], str]
+) -> tuple[str, str, str]:
     key = _key(subject, client, "security.protocol")
     jaas, mechanism = said(subject, client, "sasl.jaas.config"), said(subject, client, "sasl.mechanism")
     if not protocol.startswith("SASL_") or not key or "${" in protocol:
         return "", "", ""
     if not mechanism and _KERBEROS not in jaas and not is_placeholder(jaas):
-        return key, "without sasl.mechanism it is Kerberos (GSSAPI)", f"write {prefix}sasl.mechanism={_mechanism(jaas)}"
+        return (
+            key,
+            "without sasl.mechanism it is Kerberos (GSSAPI)",
+            f"write {prefix('sasl.mechanism', _mechanism(jaas))}",
+        )
     if not mechanism and jaas and _KERBEROS not in jaas:
-        return key, "without sasl.mechanism it is Kerberos (GSSAPI)", f"write {prefix}sasl.mechanism=…"
+        return key, "without sasl.mechanism it is Kerberos (GSSAPI)", f"write {prefix('sasl.mechanism', '…')}"
     if not jaas and mechanism != "GSSAPI":
         return (
             key,
             f"{mechanism} has nothing to log in with",
-            f"write {prefix}sasl.jaas.config=${{file:/path/on/the/workers:jaas}}",
+            f"write {prefix('sasl.jaas.config', '${file:/path/on/the/workers:jaas}')}",
         )
     return "", "", ""
 
@@ -130,16 +140,16 @@ def _mechanism(jaas: str) -> str:
 
 def _key(subject: Subject, client: Client, *plain: str) -> str:
     """Return the first config key that gives a client one of some settings, "" for none."""
-    keys = (subject.written(client.name, name) for name in plain)
-    return next((key for key in keys if key and subject.get(key)), "")
+    given = subject.kind.winners[client.name]
+    return next((given[name] for name in plain if name in given and subject.get(given[name])), "")
 
 
-def _prefix(subject: Subject, client: Client, key: str) -> str:
-    place = written(subject, key)
-    for part in ("security.", "sasl.", "ssl."):
-        if part in place:
-            return place.partition(part)[0]
-    return client.layers[0].prefix
+def _beside(subject: Subject, client: Client, key: str, plain: str, value: str) -> str:
+    """Return how to write another setting for a client, beside one of its keys."""
+    place = written(subject, key or _key(subject, client, "security.protocol"))
+    part = next((part for part in ("security.", "sasl.", "ssl.") if part in place), "")
+    prefix = place.partition(part)[0] if part else client.layers[0].prefix
+    return spelled(subject, prefix + plain, value)
 
 
 def store_type_missing(subject: Subject) -> Iterator[Hit]:
@@ -156,7 +166,7 @@ def store_type_missing(subject: Subject) -> Iterator[Hit]:
         if kind.upper() != "PEM" and "${" not in kind and right not in told:
             told.add(right)
             message = f"{written(subject, key)} is read only with {_PEM[plain]}=PEM; it is {kind or 'JKS, the default'}"
-            yield Hit(message, f"write {right}=PEM", key)
+            yield Hit(message, f"write {spelled(subject, right, 'PEM')}", key)
     yield from _passwords_of_pem(subject)
 
 
@@ -214,7 +224,7 @@ def host_name_unchecked(subject: Subject) -> Iterator[Hit]:
         key = subject.written(client.name, "ssl.endpoint.identification.algorithm")
         if key and not subject.get(key) and said(subject, client, "security.protocol").upper().endswith("SSL"):
             message = f"{written(subject, key)} is empty: the clients take any broker whose certificate their CA signed"
-            fix = f"write {written(subject, key)}=https, and put the brokers' names into their certificates"
+            fix = f"write {spelled(subject, written(subject, key), 'https')}, and put the brokers' names into their certificates"
             yield Hit(message, fix, key)
 
 
@@ -226,8 +236,22 @@ RULES: tuple[Rule, ...] = (
         security_incomplete,
         source="Kafka's SaslConfigs and CommonClientConfigs",
         seen=f"{_SEEN}test_security_incomplete",
+        needs=("security.protocol", "sasl.", "ssl."),
     ),
-    Rule("store-type-missing", "error", store_type_missing, source="KIP-651", seen=f"{_SEEN}test_store_type"),
-    Rule("pem-not-lines", "error", pem_not_lines, source="KIP-651", seen=f"{_SEEN}test_store_type"),
-    Rule("host-name-unchecked", "info", host_name_unchecked, source="KIP-294"),
+    Rule(
+        "store-type-missing",
+        "error",
+        store_type_missing,
+        source="KIP-651",
+        seen=f"{_SEEN}test_store_type",
+        needs=STORES,
+    ),
+    Rule("pem-not-lines", "error", pem_not_lines, source="KIP-651", seen=f"{_SEEN}test_store_type", needs=STORES),
+    Rule(
+        "host-name-unchecked",
+        "info",
+        host_name_unchecked,
+        source="KIP-294",
+        needs=("ssl.endpoint.identification.algorithm",),
+    ),
 )

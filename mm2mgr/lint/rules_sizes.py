@@ -22,7 +22,7 @@ from mm2mgr.lint.sizes import (
 from mm2mgr.lint.spelling import client_key
 from mm2mgr.lint.subject import Subject
 
-_SEEN = "tests/lint/test_seen_live.py::"
+_SEEN = "tests/lint/test_seen_live_records.py::"
 _LARGE_RECORDS = 5 * MIB
 _LONG_FETCH = 16 * MIB  # one fetch of it takes 30 s at 150 ms when the window is 64 KiB
 _TOO_MUCH_MEMORY = 8 * 1024 * MIB
@@ -49,8 +49,8 @@ def batch_above_topic(subject: Subject) -> Iterator[Hit]:
     """Batches are larger than the target's topics accept.
 
     A broker refuses a batch above the topic's max.message.bytes (1048588 unless changed). The producer then halves it and
-    sends again, for every single batch: the state is RUNNING, no error is logged, and the link is busy with data that is
-    thrown away. Seen: 17.4 MB/s on the wire, 0.08 MB/s delivered. Keep batch.size below the smallest max.message.bytes of
+    sends again, for every single batch: the state is RUNNING, the log has a WARN ("splitting and retrying") and no error, and
+    the link is busy with data that is thrown away. Seen: 17.4 MB/s on the wire, 0.08 MB/s delivered. Keep batch.size below the smallest max.message.bytes of
     the target; 900 KiB is right for the default. Source: KIP-126, measured on 4.3.1.
     """
     if not is_set(subject, RECORDS, "batch.size"):
@@ -113,8 +113,10 @@ def request_above_target(subject: Subject) -> Iterator[Hit]:
     is set, but what a source has from its brokers' own configuration stays behind (STATIC_BROKER_CONFIG is filtered).
     Raise the limit on the target, for the topics or its brokers. Quiet where batches are tuned: requests hold many of them.
     """
+    if subject.type != "source" or not is_set(subject, RECORDS, "max.request.size"):
+        return
     request, known = subject.number(RECORDS, "max.request.size"), known_limit(subject)
-    if subject.type != "source" or request is None or known is None or not is_set(subject, RECORDS, "max.request.size"):
+    if request is None or known is None:
         return
     largest = largest_at_source(subject)
     meant_for_records = largest > known if largest else not is_set(subject, RECORDS, "batch.size")
@@ -193,8 +195,8 @@ def fetch_min_waits(subject: Subject) -> Iterator[Hit]:
 
     With fetch.min.bytes above 1 the broker keeps a fetch until so much has come together, at most for fetch.max.wait.ms. When
     that is as long as request.timeout.ms (30 s by default), the consumer hangs up first and asks again: quiet topics are not
-    mirrored at all, busy ones are, and the state is RUNNING. Keep fetch.max.wait.ms to a few seconds. Concluded from what
-    the consumer's documentation says of the three settings.
+    mirrored at all, busy ones are, and the state is RUNNING. The log says "Disconnecting from node … due to
+    request timeout" at INFO. Keep fetch.max.wait.ms to a few seconds. Seen on 4.3.1.
     """
     if subject.type != "source" or not is_set(subject, READER, "fetch.min.bytes"):
         return
@@ -236,19 +238,64 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "batch-above-buffer", "error", batch_above_buffer, source="BufferPool", seen=f"{_SEEN}test_batch_above_buffer"
     ),
-    Rule("batch-above-topic", "error", batch_above_topic, source="KIP-126", seen=f"{_SEEN}test_batch_above_topic"),
+    Rule(
+        "batch-above-topic",
+        "error",
+        batch_above_topic,
+        source="KIP-126",
+        seen=f"{_SEEN}test_batch_above_topic",
+        types=("source",),
+    ),
     Rule(
         "request-below-records",
         "error",
         request_below_records,
         source="KAFKA-4169",
         seen=f"{_SEEN}test_request_below_records",
+        types=("source",),
     ),
-    Rule("size-one-sided", "warning", size_one_sided, source="KIP-74", seen=f"{_SEEN}test_request_below_records"),
-    Rule("request-above-target", "warning", request_above_target, source="KIP-382"),
-    Rule("fetch-stalls", "error", fetch_stalls, source="measured over an emulated link, Kafka 4.3.1"),
-    Rule("window-small", "warning", window_small, source="measured over an emulated link, Kafka 4.3.1"),
-    Rule("buffer-below-request", "warning", buffer_below_request, source="KafkaProducer.ensureValidRecordSize"),
-    Rule("fetch-min-waits", "warning", fetch_min_waits, source="Kafka's consumer documentation"),
-    Rule("memory-of-tasks", "warning", memory_of_tasks, source="Kafka's consumer and producer documentation"),
+    Rule(
+        "size-one-sided",
+        "warning",
+        size_one_sided,
+        source="KIP-74",
+        seen=f"{_SEEN}test_request_below_records",
+        types=("source",),
+    ),
+    Rule(
+        "request-above-target",
+        "warning",
+        request_above_target,
+        source="KIP-382",
+        types=("source",),
+        seen=f"{_SEEN}test_request_above_target",
+    ),
+    Rule(
+        "fetch-stalls", "error", fetch_stalls, source="measured over an emulated link, Kafka 4.3.1", types=("source",)
+    ),
+    Rule(
+        "window-small", "warning", window_small, source="measured over an emulated link, Kafka 4.3.1", types=("source",)
+    ),
+    Rule(
+        "buffer-below-request",
+        "warning",
+        buffer_below_request,
+        source="KafkaProducer.ensureValidRecordSize",
+        seen=f"{_SEEN}test_buffer_below_request",
+    ),
+    Rule(
+        "fetch-min-waits",
+        "warning",
+        fetch_min_waits,
+        source="Kafka's consumer documentation",
+        types=("source",),
+        seen=f"{_SEEN}test_fetch_min_waits",
+    ),
+    Rule(
+        "memory-of-tasks",
+        "warning",
+        memory_of_tasks,
+        source="Kafka's consumer and producer documentation",
+        types=("source",),
+    ),
 )

@@ -12,7 +12,7 @@ from mm2mgr.lint.spelling import connector_key
 from mm2mgr.lint.subject import Kafka, Subject
 from mm2mgr.truth.reach import ConnectorType, numbers
 
-_SEEN = "tests/lint/test_seen_live.py::"
+_SEEN = "tests/lint/test_seen_live_topics.py::"
 _ACLS, _CONFIGS, _DEFAULTS_FROM = "sync.topic.acls.enabled", "sync.topic.configs.enabled", "use.defaults.from"
 _INTERVALS: dict[ConnectorType, tuple[str, ...]] = {
     "source": ("refresh.topics", "sync.topic.configs", "sync.topic.acls"),
@@ -56,13 +56,14 @@ def _login(subject: Subject, side: Literal["source", "target"]) -> str:
 def sync_configs(subject: Subject) -> Iterator[Hit]:
     """use.defaults.from says something that has no effect.
 
-    use.defaults.from=source writes the source brokers' defaults to the target's topics; every other word than source,
+    use.defaults.from=source writes the values that nobody set on the source to the target's topics, as settings of their own
+    (what the source's brokers have in their files is left out); every other word than source,
     such as a cluster's alias, counts as target, the default, without an error. The key came with 3.5, together with
     incremental changes of topic settings (KIP-894); older lines do not read it, and replace all settings at each sync.
     """
     if subject.type != "source" or _DEFAULTS_FROM not in subject.config:
         return
-    value, version = subject.get(_DEFAULTS_FROM), subject.worker.version
+    value, version = subject.get(_DEFAULTS_FROM), subject.known_version
     if version and numbers(version) < (3, 5):
         message = (
             f"{written(subject, _DEFAULTS_FROM)} came with Kafka 3.5; the workers run {version} and do not read it"
@@ -98,8 +99,10 @@ def replication_factor(subject: Subject) -> Iterator[Hit]:
     -1 takes the broker's default. Source: MirrorSourceConnector, MirrorCheckpointConnector, MirrorHeartbeatConnector.
     """
     for key, topic, kafka, where, default in _made(subject):
+        if not kafka.brokers:
+            continue
         text = subject.get(key, str(default))
-        if kafka.brokers and re.fullmatch(r"\d+", text) and int(text) > kafka.brokers:
+        if re.fullmatch(r"\d+", text) and int(text) > kafka.brokers:
             said = f"{written(subject, key)}={text}" if key in subject.config else f"{key} is {text} by default"
             message = f"{said}, and the {where} cluster has {kafka.brokers} broker{'s' if kafka.brokers > 1 else ''}: {topic} cannot be created"
             yield Hit(message, f"write {connector_key(subject, key, str(min(kafka.brokers, 3)))}", key)
@@ -154,9 +157,31 @@ def _every(subject: Subject, job: str, key: str) -> str:
 
 
 RULES: tuple[Rule, ...] = (
-    Rule("sync-acls", "warning", sync_acls, source="KIP-382"),
-    Rule("sync-configs", "warning", sync_configs, source="KIP-894"),
-    Rule("sync-configs-off", "info", sync_configs_off, source="KIP-382"),
+    Rule("sync-acls", "warning", sync_acls, source="KIP-382", types=("source",)),
+    Rule(
+        "sync-configs",
+        "warning",
+        sync_configs,
+        source="KIP-894",
+        types=("source",),
+        needs=(_DEFAULTS_FROM,),
+        seen=f"{_SEEN}test_sync_configs",
+    ),
+    Rule(
+        "sync-configs-off",
+        "info",
+        sync_configs_off,
+        source="KIP-382",
+        types=("source",),
+        seen=f"{_SEEN}test_sync_configs_off",
+    ),
     Rule("replication-factor", "error", replication_factor, source="KIP-382", seen=f"{_SEEN}test_replication_factor"),
-    Rule("interval-zero", "warning", interval_zero, source="MirrorMaker's Scheduler"),
+    Rule(
+        "interval-zero",
+        "warning",
+        interval_zero,
+        source="MirrorMaker's Scheduler",
+        needs=(".interval.seconds",),
+        seen=f"{_SEEN}test_interval_zero",
+    ),
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import lru_cache
 
 from mm2mgr.lint import patterns
 from mm2mgr.lint.clusters import point, same
@@ -14,7 +15,7 @@ from mm2mgr.lint.key_fixes import written
 from mm2mgr.lint.spelling import connector_key
 from mm2mgr.lint.subject import Subject, addresses
 
-_SEEN = "tests/lint/test_seen_live.py::"
+_SEEN = "tests/lint/test_seen_live_topics.py::"
 _LISTS = {
     "source": ("topics", "topics.exclude", "config.properties.exclude"),
     "checkpoint": ("topics", "topics.exclude", "groups", "groups.exclude"),
@@ -41,6 +42,7 @@ _PROBES = {
         )
     },
 }
+_DOUBLED = " (with the backslash doubled in JSON and properties files)"
 _OFF = {"source": "refresh.topics.enabled", "checkpoint": "refresh.groups.enabled"}
 
 
@@ -110,7 +112,7 @@ def pattern_dot(subject: Subject) -> Iterator[Hit]:
     escaped = names[0].replace(".", "\\.")
     yield Hit(
         message,
-        f"write {connector_key(subject, key, escaped)} (with the backslash doubled in JSON and properties files)",
+        f"write {connector_key(subject, key, escaped)}{'' if subject.form == 'tree' else _DOUBLED}",
         key,
     )
 
@@ -144,7 +146,7 @@ def include_excluded(subject: Subject) -> Iterator[Hit]:
     """A topic or group that is asked for by name is kept out by another list.
 
     The exclude list wins over the include list, and it is there when nobody writes it: `.*\\.replica`, `__.*`, names that
-    end in internal, and for groups console-consumer-.*, connect-.*, __.*. Besides, a replication policy never takes what it
+    end in internal (since 4.0 only those that begin with mm2), and for groups console-consumer-.*, connect-.*, __.*. Besides, a replication policy never takes what it
     holds for internal: names that start with __ or a dot, and (up to 3.9 all that end in .internal or -internal, since 4.0,
     KIP-1074, only mm2…internal and checkpoints). No error: the topic is missing on the target.
     """
@@ -176,7 +178,8 @@ def _kept_out(subject: Subject, what: str, name: str, found: patterns.Names) -> 
 
 def _let_in(subject: Subject, what: str, name: str, found: patterns.Names) -> str:
     kept = [item for item in found.exclude if not patterns.Names((item,), ()).takes(name)]
-    if len(kept) == len(found.exclude):
+    ours = subject.form == "tree" and set(found.exclude) - set(kept) & set(patterns.default(subject, f"{what}.exclude"))
+    if len(kept) == len(found.exclude) or ours:  # a tree always excludes what Kafka does
         return f"take '{name}' out, or give the topic another name"
     return f"write {connector_key(subject, f'{what}.exclude', ','.join(kept))}, or take '{name}' out of {what}"
 
@@ -193,7 +196,10 @@ def exclude_replaced(subject: Subject) -> Iterator[Hit]:
         what = key.removesuffix(".exclude")
         if key not in subject.config or key not in _LISTS[subject.type] or not patterns.judged(subject, what):
             continue
-        let_in = [effect for name, effect in probes.items() if _takes_now(subject, key, name)]
+        if patterns.repeats_default(subject, key):
+            continue
+        found = patterns.names(subject, what)
+        let_in = [probes[name] for name in _taken_now(key, found)] if found else ()
         if let_in:
             missing = [item for item in patterns.default(subject, key) if item not in patterns.items(subject, key)]
             more = f" and {len(let_in) - 2} more" if len(let_in) > 2 else ""
@@ -201,13 +207,12 @@ def exclude_replaced(subject: Subject) -> Iterator[Hit]:
             yield Hit(message, f"add {','.join(missing)} to {written(subject, key)}", key)
 
 
-def _takes_now(subject: Subject, key: str, name: str) -> bool:
-    """Tell whether the lists let a name in that Kafka's default list keeps out."""
-    what = key.removesuffix(".exclude")
-    found = patterns.names(subject, what)
-    if found and what == "config.properties":  # there is no include list
-        return not patterns.Names(found.exclude, ()).takes(name)
-    return found is not None and found.takes(name)
+@lru_cache(maxsize=4096)
+def _taken_now(key: str, found: patterns.Names) -> tuple[str, ...]:
+    """Return the names that the lists let in and Kafka's default list keeps out; for settings there is no include list."""
+    if key == "config.properties.exclude":
+        return tuple(name for name in _PROBES[key] if not patterns.Names(found.exclude, ()).takes(name))
+    return tuple(name for name in _PROBES[key] if found.takes(name))
 
 
 def catches_internal(subject: Subject) -> Iterator[Hit]:
@@ -257,14 +262,69 @@ def refresh_off(subject: Subject) -> Iterator[Hit]:
 
 
 RULES: tuple[Rule, ...] = (
-    Rule("bad-pattern", "error", bad_pattern, source="java.util.regex.Pattern", seen=f"{_SEEN}test_bad_pattern"),
-    Rule("glob-not-regex", "warning", glob_not_regex, source="DefaultTopicFilter"),
-    Rule("pattern-dot", "warning", pattern_dot, source="DefaultTopicFilter", seen=f"{_SEEN}test_pattern_dot"),
-    Rule("empty-topics", "error", empty_topics, source="MirrorUtils", seen=f"{_SEEN}test_empty_topics"),
-    Rule("include-excluded", "error", include_excluded, source="KIP-1074"),
-    Rule("exclude-replaced", "warning", exclude_replaced, source="KIP-382", seen=f"{_SEEN}test_exclude_replaced"),
     Rule(
-        "catches-internal", "warning", catches_internal, source="KIP-1074", seen=f"{_SEEN}test_catches_connect_topics"
+        "bad-pattern",
+        "error",
+        bad_pattern,
+        source="java.util.regex.Pattern",
+        seen=f"{_SEEN}test_bad_pattern",
+        types=("source", "checkpoint"),
     ),
-    Rule("refresh-off", "warning", refresh_off, source="MirrorSourceConnector"),
+    Rule(
+        "glob-not-regex",
+        "warning",
+        glob_not_regex,
+        source="DefaultTopicFilter",
+        types=("source", "checkpoint"),
+        seen=f"{_SEEN}test_glob_not_regex",
+    ),
+    Rule(
+        "pattern-dot",
+        "warning",
+        pattern_dot,
+        source="DefaultTopicFilter",
+        seen=f"{_SEEN}test_pattern_dot",
+        types=("source", "checkpoint"),
+    ),
+    Rule(
+        "empty-topics",
+        "error",
+        empty_topics,
+        source="MirrorUtils",
+        seen=f"{_SEEN}test_empty_topics",
+        types=("source", "checkpoint"),
+    ),
+    Rule(
+        "include-excluded",
+        "error",
+        include_excluded,
+        source="KIP-1074",
+        types=("source", "checkpoint"),
+        seen=f"{_SEEN}test_include_excluded",
+    ),
+    Rule(
+        "exclude-replaced",
+        "warning",
+        exclude_replaced,
+        source="KIP-382",
+        seen=f"{_SEEN}test_exclude_replaced",
+        types=("source", "checkpoint"),
+        needs=(".exclude",),
+    ),
+    Rule(
+        "catches-internal",
+        "warning",
+        catches_internal,
+        source="KIP-1074",
+        seen=f"{_SEEN}test_catches_connect_topics",
+        types=("source",),
+    ),
+    Rule(
+        "refresh-off",
+        "warning",
+        refresh_off,
+        source="MirrorSourceConnector",
+        types=("source", "checkpoint"),
+        seen=f"{_SEEN}test_refresh_off",
+    ),
 )

@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from difflib import get_close_matches
-from functools import cache
+from functools import lru_cache
 
-from mm2mgr.lint.classify import Context, what
+from mm2mgr.lint.classify import Context, context_of, what
+from mm2mgr.lint.clusters import SIDES, Side
 from mm2mgr.lint.findings import Hit, Rule
 from mm2mgr.lint.key_fixes import shown, written
 from mm2mgr.lint.spelling import cluster_key, connector_key
-from mm2mgr.lint.subject import Subject
+from mm2mgr.lint.subject import Kind, Subject
 from mm2mgr.lint.values import fault, is_checked
 from mm2mgr.truth.keys import Key, load
 from mm2mgr.truth.reach import Client, numbers, seen_by
 
-_SEEN = "tests/lint/test_seen_live.py::"
+_SEEN = "tests/lint/test_seen_live_start.py::"
 _MIRROR = "org.apache.kafka.connect.mirror."
 _POLICIES = (f"{_MIRROR}DefaultReplicationPolicy", f"{_MIRROR}IdentityReplicationPolicy")
 _GONE = "io.strimzi.kafka.connect.mirror.IdentityReplicationPolicy"
+_TAKE_BYTES = ("ByteArraySerializer",)  # of the others each wants a type of its own
 _CREATION = ("topic.creation.default.replication.factor", "topic.creation.default.partitions")
 
 
@@ -31,26 +34,58 @@ def invalid_value(subject: Subject) -> Iterator[Hit]:
     then the task (for admin clients the connector) is FAILED with a ConfigException. Judged by the definitions of the
     workers' Kafka line; placeholders of config providers are left alone.
     """
-    for key, definition, client in _checked(Context.of(subject), subject.clients, tuple(subject.config)):
+    yield from _no_bytes(subject)
+    checks = _checks(subject.kind)
+    values = tuple(subject.get(check.key)[: check.counts] for check in checks)
+    for check, wrong in _faults(subject.kind, values):
+        line = written(subject, check.key)
+        message = f"{line}={shown(subject, check.key)} is {wrong}: {_consequence(check.client)}"
+        yield Hit(message, f"write {_right(check.definition)} for {line}", check.key)
+
+
+def _no_bytes(subject: Subject) -> Iterator[Hit]:
+    """Connect hands its producer bytes, and lets people put another serializer there (MirrorMaker's own clients ignore one)."""
+    for plain in ("key.serializer", "value.serializer"):
+        key = f"producer.override.{plain}"
         value = subject.get(key)
-        left_alone = "${" in value or (definition.required and not value)  # null-value tells of the latter
-        wrong = "" if left_alone else fault(definition.scope, definition.name, subject.version, value)
-        if wrong:
-            message = f"{written(subject, key)}={shown(subject, key)} is {wrong}: {_consequence(client)}"
-            yield Hit(message, f"write {_right(definition)} for {written(subject, key)}", key)
+        if value and "${" not in value and value.rpartition(".")[2] not in _TAKE_BYTES:
+            message = f"{written(subject, key)}={shown(subject, key)} takes no bytes: every task is FAILED at its first record"
+            yield Hit(message, f"take {written(subject, key)} out", key)
 
 
-@cache
-def _checked(
-    context: Context, clients: tuple[Client, ...], keys: tuple[str, ...]
-) -> list[tuple[str, Key, Client | None]]:
-    """Return the keys whose values Kafka checks, each with its definition and the first client that is given it."""
+@dataclass(frozen=True)
+class _Check:
+    """A key whose values Kafka checks, and the first client that is given it.
+
+    `counts` is how much of a value decides: all (None), or one letter where any text will do that is not empty.
+    """
+
+    key: str
+    definition: Key
+    client: Client | None
+    counts: int | None
+
+
+@lru_cache(maxsize=4096)  # the same few values come back in thousands of connectors
+def _faults(kind: Kind, values: tuple[str, ...]) -> tuple[tuple[_Check, str], ...]:
+    """Return which checks fail, and why."""
     found = []
-    for key in keys:
-        definition, client = _definition(context, clients, key)
-        if definition and is_checked(definition):
-            found.append((key, definition, client))
-    return found
+    for check, value in zip(_checks(kind), values, strict=True):
+        definition = check.definition
+        left_alone = "${" in value or (definition.required and not value)  # null-value tells of the latter
+        if wrong := "" if left_alone else fault(definition.scope, definition.name, kind.setting.version, value):
+            found.append((check, wrong))
+    return tuple(found)
+
+
+@lru_cache(maxsize=4096)
+def _checks(kind: Kind) -> tuple[_Check, ...]:
+    found = ((key, *_definition(context_of(kind), kind.clients, key)) for key in kind.keys)
+    return tuple(
+        _Check(key, known, client, None if known.choices or known.type not in ("string", "list") else 1)
+        for key, known, client in found
+        if known and is_checked(known)
+    )
 
 
 def _definition(context: Context, clients: tuple[Client, ...], key: str) -> tuple[Key | None, Client | None]:
@@ -92,16 +127,17 @@ def missing_required(subject: Subject) -> Iterator[Hit]:
     for key in ("connector.class", "source.cluster.alias"):
         if key not in subject.config:
             yield Hit(f"{key} is missing: Connect refuses the config", f"write {connector_key(subject, key)}")
-    for side in ("source", "target"):
-        without = [each.name for each in subject.clients if each.side == side and not _has_address(subject, each)]
-        if without:
-            message = f"no bootstrap.servers for the {' and the '.join(dict.fromkeys(without))}: FAILED at start"
+    for side in SIDES:
+        if without := [name for name, key in _addressed(subject.kind, side) if not key or not subject.get(key)]:
+            message = f"no bootstrap.servers for the {' and the '.join(without)}: FAILED at start"
             yield Hit(message, f"write {cluster_key(subject, side, 'bootstrap.servers', 'host:9092,…')}")
 
 
-def _has_address(subject: Subject, client: Client) -> bool:
-    key = subject.written(client.name, "bootstrap.servers")
-    return key is not None and bool(subject.get(key))
+@lru_cache(maxsize=4096)
+def _addressed(kind: Kind, side: Side) -> tuple[tuple[str, str], ...]:
+    """Return the clients of a side, each with the key that holds its address, "" for none."""
+    names = dict.fromkeys(client.name for client in kind.clients if client.side == side)
+    return tuple((name, kind.winners[name].get("bootstrap.servers", "")) for name in names)
 
 
 def target_alias_missing(subject: Subject) -> Iterator[Hit]:
@@ -227,15 +263,29 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "missing-required", "error", missing_required, source="MirrorClientConfig", seen=f"{_SEEN}test_missing_address"
     ),
-    Rule("target-alias-missing", "warning", target_alias_missing, source="KIP-382", seen=f"{_SEEN}test_loop_by_alias"),
+    Rule(
+        "target-alias-missing",
+        "warning",
+        target_alias_missing,
+        source="KIP-382",
+        seen="tests/lint/test_seen_live_pairs.py::test_loop_by_alias",
+    ),
     Rule(
         "partial-topic-creation",
         "error",
         partial_topic_creation,
         source="KIP-158",
         seen=f"{_SEEN}test_partial_topic_creation",
+        needs=("topic.creation.",),
     ),
-    Rule("topic-creation-elsewhere", "warning", topic_creation_elsewhere, source="KIP-158"),
+    Rule(
+        "topic-creation-elsewhere",
+        "warning",
+        topic_creation_elsewhere,
+        source="KIP-158",
+        needs=("topic.creation.",),
+        seen=f"{_SEEN}test_topic_creation_elsewhere",
+    ),
     Rule("enabled-false", "warning", enabled_false, source="MirrorConnectorConfig", seen=f"{_SEEN}test_enabled_false"),
     Rule("policy-class", "error", policy_class, source="KIP-690", seen=f"{_SEEN}test_policy_class"),
     Rule("plugin-missing", "error", plugin_missing, source="Connect REST API", guard=True),

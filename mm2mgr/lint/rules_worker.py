@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import lru_cache
 
 from mm2mgr.lint.clusters import Point, apart
 from mm2mgr.lint.connection import lacking_in_override
 from mm2mgr.lint.findings import Hit, Rule
 from mm2mgr.lint.key_fixes import written
-from mm2mgr.lint.spelling import client_key, connector_key
-from mm2mgr.lint.subject import Subject, addresses
+from mm2mgr.lint.spelling import client_key, connector_key, yaml
+from mm2mgr.lint.subject import Kind, Subject, addresses
 
-_SEEN = "tests/lint/test_seen_live.py::"
+_SEEN = "tests/lint/test_seen_live_start.py::"
 _PRINCIPAL = frozenset({"sasl.jaas.config", "sasl.mechanism", "security.protocol"})
 _ALLOWLIST = "connector.client.config.override.allowlist"
 _RECORDS = "producer.override."
@@ -31,7 +32,7 @@ def policy_forbids(subject: Subject) -> Iterator[Hit]:
     producer.override.* is always checked, the two others only where Connect has such clients: exactly-once workers,
     offsets.storage.topic, and topic.creation.* for the admin client.
     """
-    refused = [key for key in subject.config if _is_checked(subject, key) and _is_refused(subject, key)]
+    refused = [key for key in _looked_at(subject.kind) if _is_refused(subject, key)]
     if refused:
         who = f"policy {_policy(subject)}" if _policy(subject) else "override policy"
         message = f"the workers' {who} refuses {', '.join(refused)}: Connect answers 400"
@@ -40,12 +41,12 @@ def policy_forbids(subject: Subject) -> Iterator[Hit]:
         yield Hit(message, fix, refused[0])
 
 
-def _is_checked(subject: Subject, key: str) -> bool:
-    if key.startswith("consumer.override."):
-        return subject.setting.has("own offsets")
-    if key.startswith("admin.override."):
-        return subject.setting.has("framework admin")
-    return key.startswith(_RECORDS)
+@lru_cache(maxsize=4096)
+def _looked_at(kind: Kind) -> tuple[str, ...]:
+    """Return the keys that the policy is asked about."""
+    consumer = ("consumer.override.",) if kind.setting.has("own offsets") else ()
+    admin = ("admin.override.",) if kind.setting.has("framework admin") else ()
+    return tuple(key for key in kind.keys if key.startswith((_RECORDS, *consumer, *admin)))
 
 
 def _policy(subject: Subject) -> str:
@@ -77,8 +78,14 @@ def wrong_kafka(subject: Subject) -> Iterator[Hit]:
     reason = _elsewhere(subject)
     if reason:
         message = f"the records do not go to {subject.target}: {reason}"
-        fix = client_key(subject, "record producer", _ADDRESS, subject.get(f"target.cluster.{_ADDRESS}") or "…")
-        yield Hit(message, f"write {fix}", _RECORDS + _ADDRESS)
+        yield Hit(message, _to_the_target(subject), _RECORDS + _ADDRESS)
+
+
+def _to_the_target(subject: Subject) -> str:
+    if subject.form == "tree":  # which writes the override itself, once it knows where the workers live
+        alias = yaml(subject.connect or "…")
+        return f"write connect: {{{alias}: {{kafka: …}}}} with the Kafka that these workers live on, or correct its url"
+    return f"write {client_key(subject, 'record producer', _ADDRESS, subject.get(f'target.cluster.{_ADDRESS}') or '…')}"
 
 
 def _elsewhere(subject: Subject) -> str:
@@ -119,8 +126,10 @@ def override_insecure(subject: Subject) -> Iterator[Hit]:
             f"the record producer goes to {subject.target} without {', '.join(lacking)}, which target.cluster.* has"
         )
         ways = ", ".join(f"{_RECORDS}{plain}" for plain in lacking)
-        fix = f"security: under clusters: {subject.target}" if subject.form == "tree" else ways
-        yield Hit(message, f"write {fix} as for target.cluster.*", _RECORDS + _ADDRESS)
+        fix = f"write {ways} as for target.cluster.*"
+        if subject.form == "tree":  # which writes one from the other, unless a template of one's own does not
+            fix = f"take {_RECORDS}{_ADDRESS} out of {subject.type}.properties.j2, your own template: mm2mgr writes it, with its security"
+        yield Hit(message, fix, _RECORDS + _ADDRESS)
 
 
 def converter(subject: Subject) -> Iterator[Hit]:
@@ -146,7 +155,8 @@ def converter(subject: Subject) -> Iterator[Hit]:
         message = (
             f"{', '.join(unset)} not set: the workers' apply, and the stock workers' alter keys, values and headers"
         )
-        yield Hit(message, f"write {', '.join(connector_key(subject, key, _BYTES) for key in unset)}", unset[0])
+        fix = ", ".join(connector_key(subject, key, _BYTES) for key in unset)
+        yield Hit(message, f"write {fix}", unset[0])
 
 
 def _converter(subject: Subject, key: str) -> str | None:
@@ -216,10 +226,25 @@ RULES: tuple[Rule, ...] = (
         source="KIP-458, KIP-1188",
         seen="tests/reconcile/test_policies_live.py",
         guard=True,
+        needs=(".override.",),
     ),
     Rule("wrong-kafka", "error", wrong_kafka, source="KIP-458", seen=f"{_SEEN}test_wrong_kafka", guard=True),
-    Rule("override-insecure", "error", override_insecure, source="KIP-458", seen="tests/live/test_security.py"),
+    Rule(
+        "override-insecure",
+        "error",
+        override_insecure,
+        source="KIP-458",
+        seen="tests/live/test_security.py",
+        needs=(_RECORDS + _ADDRESS,),
+    ),
     Rule("converter", "error", converter, source="KIP-382", seen=f"{_SEEN}test_converters"),
-    Rule("worker-keystore-clash", "error", worker_keystore_clash, source="KIP-651"),
+    Rule(
+        "worker-keystore-clash",
+        "error",
+        worker_keystore_clash,
+        source="KIP-651",
+        needs=(f"{_RECORDS}ssl.",),
+        seen=f"{_SEEN}test_worker_keystore_clash",
+    ),
     Rule("provider-unknown", "error", provider_unknown, source="KIP-297", seen=f"{_SEEN}test_unknown_provider"),
 )

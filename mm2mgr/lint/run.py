@@ -10,28 +10,32 @@ from dataclasses import replace
 
 from mm2mgr.lint.catalogue import RULES
 from mm2mgr.lint.findings import SEVERITIES, Finding, Hit, Rule, Spot
-from mm2mgr.lint.subject import Estate, Silence, Subject
+from mm2mgr.lint.subject import Estate, Kind, Silence, Subject
 
 
 def lint(estate: Estate, rules: Sequence[Rule] = RULES) -> list[Finding]:
     """Return every finding, silenced ones too (they carry the reason)."""
-    found = [(finding, hit.subject) for rule in rules for finding, hit in _findings(rule, estate)]
+    found = [(_finding(rule, hit), hit.subject) for rule, hit in _hits(rules, estate)]
     told = _told_once(silence(finding, subject, estate) for finding, subject in found)
     return sorted(told, key=lambda finding: (SEVERITIES.index(finding.severity), finding.spot, finding.rule))
 
 
-def _findings(rule: Rule, estate: Estate) -> Iterator[tuple[Finding, Hit]]:
-    for hit in _hits(rule, estate):
-        spot = hit.spot or (hit.subject.spot_of(hit.key) if hit.subject else Spot())
-        yield Finding(rule.id, rule.severity, spot, hit.message, hit.fix), hit
+def _finding(rule: Rule, hit: Hit) -> Finding:
+    spot = hit.spot or (hit.subject.spot_of(hit.key) if hit.subject else Spot())
+    return Finding(rule.id, rule.severity, spot, hit.message, hit.fix)
 
 
-def _hits(rule: Rule, estate: Estate) -> Iterator[Hit]:
-    if rule.over:
-        yield from rule.over(estate)
-    if rule.check:
-        for subject in estate.subjects:
-            yield from (replace(hit, subject=subject) for hit in rule.check(subject))
+def _hits(rules: Sequence[Rule], estate: Estate) -> Iterator[tuple[Rule, Hit]]:
+    for rule in rules:
+        if rule.over:
+            yield from ((rule, hit) for hit in rule.over(estate))
+    worth: dict[Kind, list[Rule]] = {}  # most rules have nothing to ask of most connectors: found out once a kind
+    for subject in estate.subjects:
+        if subject.kind not in worth:
+            worth[subject.kind] = [rule for rule in rules if rule.asks(subject.kind)]
+        for rule in worth[subject.kind]:
+            for hit in rule.check(subject) if rule.check else ():
+                yield rule, replace(hit, subject=subject)
 
 
 def silence(finding: Finding, subject: Subject | None, estate: Estate) -> Finding:

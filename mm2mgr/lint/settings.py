@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, lru_cache
 
 from mm2mgr.lint.key_fixes import written
-from mm2mgr.lint.subject import Subject
+from mm2mgr.lint.subject import Kind, Subject
 from mm2mgr.truth.reach import CLIENTS, ConnectorType
 
 RECORDS, READER = "record producer", "source consumer"
@@ -30,10 +30,17 @@ def said(subject: Subject, client: str, plain: str) -> str:
 
 def is_set(subject: Subject, client: str, *plains: str) -> bool:
     """Tell whether people set one of these, on the connector or on its workers; it is much cheaper than asking for values."""
-    if any(key in subject.config for plain in plains for key in _spellings(subject.type, client, plain)):
+    if _is_written(subject.kind, client, plains):
         return True
-    prefixes = _workers_prefixes(subject, client) if subject.worker.properties else ()
+    if not subject.worker.properties:
+        return False
+    prefixes = _workers_prefixes(subject, client)
     return any(subject.worker_property(prefix + plain) is not None for prefix in prefixes for plain in plains)
+
+
+@lru_cache(maxsize=16384)
+def _is_written(kind: Kind, client: str, plains: tuple[str, ...]) -> bool:
+    return any(key in kind.keys for plain in plains for key in _spellings(kind.type, client, plain))
 
 
 @cache

@@ -5,16 +5,16 @@ In: values that readers made of a tree, files or a live Connect cluster. Unknown
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property, lru_cache
 from typing import Literal
 
 from mm2mgr.lint.findings import Spot
 from mm2mgr.truth import keys as truth_keys
 from mm2mgr.truth.explain_default import framework_defaults
 from mm2mgr.truth.reach import Client, ConnectorType, Setting, clients, effective
+from mm2mgr.truth.versions import kafka_version
 
 Form = Literal["tree", "connect", "dedicated"]
 
@@ -25,6 +25,7 @@ CLASSES: dict[str, ConnectorType] = {
 }
 
 
+@lru_cache(maxsize=4096)
 def addresses(servers: str) -> frozenset[str]:
     """Return the `host:port` parts of a bootstrap.servers value, without the listener some write before them."""
     items = (item.strip().lower().rpartition("://")[2] for item in servers.split(","))
@@ -79,8 +80,66 @@ class Silence:
 
 
 @dataclass(frozen=True, eq=False)
+class Kind:
+    """What connectors with the same keys share: their clients, and which key wins where. Thousands of connectors are of few kinds."""
+
+    type: ConnectorType
+    setting: Setting
+    keys: tuple[str, ...]
+    form: Form
+    knows_version: bool
+
+    @cached_property
+    def clients(self) -> tuple[Client, ...]:
+        return clients(self.type, self.setting)
+
+    @cached_property
+    def client_by_name(self) -> Mapping[str, Client]:
+        return {client.name: client for client in reversed(self.clients)}  # of two with one name the first
+
+    @cached_property
+    def winners(self) -> Mapping[str, Mapping[str, str]]:
+        """Client → plain key → the key of the config that decides it."""
+        config = dict.fromkeys(self.keys, "")
+        return {name: effective(client, config) for name, client in self.client_by_name.items()}
+
+
+# The keys whose values (not only whether they are there) decide which clients a connector has.
+_DECIDE_CLIENTS = ("offset-syncs.topic.location", "offsets.storage.topic", "emit.offset-syncs.enabled")
+
+
+@lru_cache(maxsize=4096)
+def _kind(
+    type_: ConnectorType,
+    form: Form,
+    keys: tuple[str, ...],
+    values: tuple[str | None, ...],
+    workers: tuple[str | None, bool],
+) -> Kind:
+    version, exactly_once = workers
+    config = dict.fromkeys(keys, "") | {
+        key: value for key, value in zip(_DECIDE_CLIENTS, values, strict=True) if value is not None
+    }
+    setting = Setting.of(config, version or _newest(), exactly_once=exactly_once)
+    return Kind(type_, setting, keys, form, version is not None)
+
+
+_placed = cache(kafka_version)
+_NONE: Mapping[str, str] = {}
+
+
+@cache
+def _newest() -> str:
+    known = truth_keys.load()
+    return known.releases[known.lines[-1]]
+
+
+@dataclass(frozen=True, eq=False)
 class Subject:
-    """A connector as lint sees it. `spots` has the place of each key that has one of its own; `state` is Connect's word."""
+    """A connector as lint sees it. `spots` has the place of each key that has one of its own; `state` is Connect's word.
+
+    `flows` and `connect` are what a tree calls the flows that it serves and the Connect cluster that it runs on.
+    """
 
     name: str
     type: ConnectorType
@@ -94,11 +153,12 @@ class Subject:
     wire: Wire | None = None
     state: str | None = None
     flows: tuple[str, ...] = ()
+    connect: str = ""
     silences: tuple[Silence, ...] = ()
 
     def get(self, key: str, default: str = "") -> str:
         """Return a key's value as Connect reads it, without blanks around it."""
-        return self.config.get(key, default).strip()
+        return self._values.get(key, default)
 
     def flag(self, key: str, *, default: bool) -> bool:
         """Return a boolean key."""
@@ -122,18 +182,19 @@ class Subject:
     def pair(self) -> str:
         return f"{self.source}->{self.target}"
 
-    @cached_property
+    @property
     def version(self) -> str:
         """The workers' Kafka version; the newest line when it is not known."""
-        known = truth_keys.load()
-        return (self.worker.version or "") if self.knows_version else known.releases[known.lines[-1]]
+        return self.known_version or _newest()
 
-    @cached_property
+    @property
+    def known_version(self) -> str | None:
+        """The workers' Kafka version, None when it is not known or cannot be placed (7.6.0-ccs is 3.6)."""
+        return _placed(self.worker.version or "")
+
+    @property
     def knows_version(self) -> bool:
-        """Tell whether the workers' version is known, and is Kafka's own (vendors count otherwise: 7.6.0-ccs)."""
-        newest = truth_keys.load().lines[-1].partition(".")[0]
-        found = re.match(r"(\d{1,4})\.\d+", self.worker.version or "")
-        return found is not None and int(found[1]) <= int(newest) + 1
+        return self.known_version is not None
 
     @cached_property
     def exactly_once(self) -> bool:
@@ -143,21 +204,27 @@ class Subject:
         return self.worker.exactly_once
 
     @cached_property
-    def setting(self) -> Setting:
-        return Setting.of(self.config, self.version, exactly_once=self.exactly_once)
+    def kind(self) -> Kind:
+        """What it shares with all connectors that have the same keys."""
+        values = tuple(map(self.config.get, _DECIDE_CLIENTS))
+        return _kind(self.type, self.form, tuple(self.config), values, (self.known_version, self.exactly_once))
 
-    @cached_property
+    @property
+    def setting(self) -> Setting:
+        return self.kind.setting
+
+    @property
     def clients(self) -> tuple[Client, ...]:
         """The Kafka clients that this connector has."""
-        return clients(self.type, self.setting)
+        return self.kind.clients
 
     def client(self, name: str) -> Client | None:
         """Return a client by name (`record producer`, `source consumer`, `source admin`, …), None when there is none."""
-        return self._client_by_name.get(name)
+        return self.kind.client_by_name.get(name)
 
     def written(self, client: str, plain: str) -> str | None:
         """Return the config key that decides a client's plain key, None when nobody wrote one."""
-        return self._winners(client).get(plain)
+        return self.kind.winners.get(client, _NONE).get(plain)
 
     def value(self, client: str, plain: str) -> str | None:
         """Return what a client gets for a plain key: written, else the workers', the framework's or Kafka's default."""
@@ -195,19 +262,8 @@ class Subject:
         return self.spots.get(key, self.spot.at(key) if key in self.config else self.spot)
 
     @cached_property
-    def _client_by_name(self) -> dict[str, Client]:
-        return {client.name: client for client in reversed(self.clients)}  # of two with one name the first
-
-    @cached_property
-    def _winners_by_client(self) -> dict[str, dict[str, str]]:
-        return {}
-
-    def _winners(self, client: str) -> dict[str, str]:
-        known = self._winners_by_client
-        if client not in known:
-            found = self.client(client)
-            known[client] = effective(found, self.config) if found else {}
-        return known[client]
+    def _values(self) -> dict[str, str]:
+        return {key: value.strip() for key, value in self.config.items()}
 
 
 @dataclass(frozen=True)

@@ -80,6 +80,7 @@ class _Tree:
             target_kafka=self.kafka(connector.config.get("target.cluster.alias", "")),
             wire=Wire(link.rtt, link.bandwidth) if link else None,
             flows=connector.flows,
+            connect=connector.connect,
             silences=tuple(dict.fromkeys(silence for flow in flows for silence in self.silences(flow))),
         )
 

@@ -23,6 +23,7 @@ from mm2mgr.reconcile.guards import Known, guarded, writes_through_workers
 from mm2mgr.reconcile.plan import ClusterPlan, Plan, Wish, mirrored_already, plan_cluster
 from mm2mgr.reconcile.workers import ask_worker, harmless
 from mm2mgr.render import Connector
+from mm2mgr.spec.loader import Spec
 from mm2mgr.topology import ConnectCluster, Topology
 
 
@@ -61,18 +62,20 @@ class _Live:
     note: str | None = None
 
 
-async def make_plan(
+async def make_plan(  # noqa: PLR0913  the tree in three forms, and what is wanted of it
     topology: Topology,
     connectors: Sequence[Connector],
     wish: Wish | None = None,
     *,
     only: Iterable[str] | None = None,
+    spec: Spec | None = None,
     deadline_seconds: float = 30.0,
 ) -> Plan:
     """Read every Connect cluster concurrently and compare. `only` limits the plan to connectors that serve these flow ids.
 
     A cluster that cannot be read is in the plan with its error; the others are planned all the same. Guards have had
-    their say: what must not be written is blocked, what could not be verified is noted.
+    their say: what must not be written is blocked, what could not be verified is noted. With `spec`, comments in the
+    tree's files silence guards as a flow's `silence:` does.
     """
     chosen = None if only is None else set(only)
     wanted = [c for c in connectors if chosen is None or chosen & set(c.flows)]
@@ -94,7 +97,7 @@ async def make_plan(
         if chosen is not None:  # what is left over shows only in the plan of the whole tree
             found = {each: config for each, config in found.items() if any(c.name == each for c in here_wanted)}
         planned = plan_cluster(topology.owner, name, here_wanted, found, here)
-        planned = guarded(planned, from_tree(topology, here_wanted), known) if here_wanted else planned
+        planned = guarded(planned, from_tree(topology, here_wanted, spec), known) if here_wanted else planned
         unknown = [alias for alias in _reached_through_workers(topology, here_wanted) if alias in ids.unknown]
         return replace(planned, notes=tuple(_notes(live, {alias: ids.unknown[alias] for alias in unknown})))
 

@@ -6,9 +6,9 @@ import json
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 import yaml
@@ -16,7 +16,7 @@ import yaml
 from mm2mgr.errors import SpecError
 from mm2mgr.expand import expand
 from mm2mgr.lint import properties, rules_files
-from mm2mgr.lint.catalogue import BY_ID
+from mm2mgr.lint.catalogue import BY_ID, RULES
 from mm2mgr.lint.findings import Finding
 from mm2mgr.lint.reading import Surroundings, read_files
 from mm2mgr.lint.run import lint
@@ -231,6 +231,20 @@ def test_json_is_judged_like_properties(case: Case, look: Look, tmp_path: Path) 
         paths[-1].write_text(as_json(text, file), encoding="utf-8")
     found = lint(read_files(paths, case.surroundings()))
     assert Counter(each.rule for each in found) == Counter(each.rule for each in look(case)), told(found)
+
+
+EVERYWHERE = tuple(replace(rule, types=get_args(ConnectorType), needs=()) for rule in RULES)
+
+
+@pytest.mark.parametrize("case", FAULTY + VALID, ids=lambda case: case.name)
+def test_a_rule_that_is_passed_over_would_find_nothing(case: Case, tmp_path: Path) -> None:
+    """The types and keys that rules name to be quick hide no finding."""
+    paths = [tmp_path / name for name in case.texts()]
+    for path, text in zip(paths, case.texts().values(), strict=True):
+        path.write_text(text, encoding="utf-8")
+    if paths and not all(TREE.search(path.read_text(encoding="utf-8")) for path in paths):
+        estate = read_files(paths, case.surroundings())
+        assert lint(estate) == lint(estate, EVERYWHERE)
 
 
 BESIDE_ITS_DEFAULT = {"bare-security", "sync-acls", "partial-topic-creation", "security-incomplete"}

@@ -120,8 +120,9 @@ def test_two_separators() -> None:
 def test_one_cluster_on_both_sides() -> None:
     same = {"target.cluster.bootstrap.servers": "a-kafka:9092"}
     assert "without end" in made.hits("self-mirror", flow("A>B", changes={**same, **IDENTITY}))[0].message
-    assert "A.A.x" in made.hits("self-mirror", flow("A>B", changes=same))[0].message
-    assert "a copy beside it" in made.hits("self-mirror", flow("A>B", "orders", same))[0].message
+    assert "A.TOPIC, A.A.TOPIC" in made.hits("self-mirror", flow("A>B", changes=same))[0].message
+    assert "a copy beside it, A.orders" in made.hits("self-mirror", flow("A>B", "orders", same))[0].message
+    assert "a copy beside it, A.TOPIC" in made.hits("self-mirror", flow("A>B", "many.*", same))[0].message
     ids = {"source_kafka": Kafka(cluster_id="one"), "target_kafka": Kafka(cluster_id="two")}
     assert made.hits("self-mirror", flow("A>B", changes=same, **ids)) == []
     ids["target_kafka"] = Kafka(cluster_id="one")

@@ -15,6 +15,8 @@ from hypothesis import strategies as st
 from mm2mgr.lint import rules_exactly_once, rules_keys, rules_security, rules_values, rules_worker
 from mm2mgr.lint.classify import what_is
 from mm2mgr.lint.findings import Hit, Spot
+from mm2mgr.lint.reading import read_files
+from mm2mgr.lint.run import lint
 from mm2mgr.lint.subject import Subject, Worker
 from mm2mgr.secrets import is_secret
 from mm2mgr.truth.keys import load
@@ -236,13 +238,21 @@ def test_keys_newer_than_the_workers() -> None:
     assert found(made.source(client, worker=Worker(version="4.1.0"))) == {}
 
 
-@pytest.mark.parametrize("version", ["7.6.0-ccs", "unknown", "", "9.9.9", "4"])
+@pytest.mark.parametrize("version", ["unknown", "", "9.9.9", "4"])
 def test_a_version_that_is_not_kafkas_is_no_version(version: str) -> None:
     subject = made.source({"emit.offset-syncs.enabled": "false"}, worker=Worker(version=version))
     assert found(subject) == {}
     assert found(made.source({"topics.blacklist": "x"}, worker=Worker(version=version))) == {
         "topics.blacklist": "key-removed"
     }
+
+
+@pytest.mark.parametrize("version", ["7.6.0-ccs", "3.8.1.redhat-00001", "3.8.0"])
+def test_a_vendors_version_is_judged_by_its_kafka(version: str) -> None:
+    subject = made.source({"emit.offset-syncs.enabled": "false"}, worker=Worker(version=version))
+    assert found(subject) == {"emit.offset-syncs.enabled": "key-too-new"}
+    old = made.source({"topics.blacklist": "x"}, worker=Worker(version=version))
+    assert found(old) == {"topics.blacklist": "key-deprecated"}
 
 
 def test_keys_that_went() -> None:
@@ -389,3 +399,23 @@ def test_thousands_of_connectors_are_looked_at_in_a_moment() -> None:
     started = time.process_time()
     assert all(len(found(subject)) == len(own) for subject in subjects)
     assert time.process_time() - started < 3.0  # 0.3 s on two busy cores
+
+
+@pytest.mark.parametrize(
+    "key", ["producer.overrides.interceptor.classes", "consumers.override.sasl.login.class", "prodcer.config.providers"]
+)
+def test_a_class_behind_a_misspelt_prefix_is_told_and_quiets_nothing(key: str) -> None:
+    config = {key: "com.example.Own", "sorce.nonsense": "1"}
+    assert found(made.source(config)) == dict.fromkeys(config, "unknown-key")
+    loaded = {"producer.override.interceptor.classes": "com.example.Own", "sorce.nonsense": "1"}
+    assert found(made.source(loaded)) == {}
+
+
+def test_a_misspelt_client_key_of_a_cluster_in_mm2_properties(tmp_path: Path) -> None:
+    file = tmp_path / "mm2.properties"
+    file.write_text(
+        "clusters = A, B\nA.bootstrap.servers = a:9092\nB.bootstrap.servers = b:9092\n"
+        "A->B.enabled = true\nA->B.topics = x\nB.producer.lingr.ms = 5\n"
+    )
+    [told] = [each for each in lint(read_files([file])) if each.severity != "info"]
+    assert (told.rule, told.spot.line, told.fix) == ("unknown-key", 6, "write B.producer.linger.ms=5")

@@ -151,3 +151,11 @@ def test_workers_without_the_plugin() -> None:
     assert keys("plugin-missing", made.source()) == []
     for name in (f"{MIRROR}MirrorSourceConnector", "MirrorSourceConnector", "MirrorSource"):
         assert keys("plugin-missing", made.source({"connector.class": name}, worker=Worker(plugins=mirror))) == []
+
+
+@pytest.mark.parametrize("plain", ["key.serializer", "value.serializer"])
+def test_the_record_producer_takes_bytes_only(plain: str) -> None:
+    key, package = f"producer.override.{plain}", "org.apache.kafka.common.serialization"
+    [hit] = made.hits("invalid-value", made.source({key: f"{package}.StringSerializer"}))
+    assert (hit.key, hit.fix) == (key, f"take {key} out")
+    assert made.hits("invalid-value", made.source({key: f"{package}.ByteArraySerializer"})) == []
