@@ -8,16 +8,17 @@ from typing import TYPE_CHECKING
 import click
 
 from mm2mgr.cli.estate import Estate, output_option
+from mm2mgr.cli.foreign import KINDS, Asked
 
 if TYPE_CHECKING:
+    from mm2mgr.cli.throughput import By
     from mm2mgr.throughput.rates import Statistic
 
 SAMPLES = Path(".mm2mgr/samples")
-THROUGHPUT = Path(".mm2mgr/throughput")
 _folder = click.Path(path_type=Path, file_okay=False)
 
 
-class _Duration(click.ParamType[float]):
+class Duration(click.ParamType[float]):
     name = "duration"
 
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float:
@@ -33,55 +34,104 @@ class _Duration(click.ParamType[float]):
 @click.option(
     "--store", type=_folder, default=SAMPLES, show_default=True, help="Folder of Parquet samples, appended to."
 )
-@click.option("--interval", type=_Duration(), default="30s", show_default=True, help="Time between two samples.")
-@click.option("--duration", type=_Duration(), default="5min", show_default=True, help="How long to sample.")
+@click.option("--interval", type=Duration(), default="30s", show_default=True, help="Time between two samples.")
+@click.option("--duration", type=Duration(), default="5min", show_default=True, help="How long to sample.")
 @click.option("--follow", is_flag=True, help="Sample until interrupted, instead of --duration.")
 @click.option("--cluster", "aliases", multiple=True, help="Only this source cluster (repeat the option).")
+@click.option(
+    "--keep", type=Duration(), default=None, help="Remove samples older than this, such as 90d. Default: none."
+)
+@click.option(
+    "--from",
+    "kind",
+    type=click.Choice(["kafka", *KINDS]),
+    default="kafka",
+    show_default=True,
+    help="Where samples come from; others than Kafka are declared under metrics: of the clusters.",
+)
+@click.option(
+    "--back",
+    type=Duration(),
+    default="0s",
+    help="With other sources: how much of the past a first run takes, such as 24h.",
+)
 @click.pass_obj
 def sample(
-    estate: Estate, store: Path, interval: float, duration: float, follow: bool, aliases: tuple[str, ...]
+    estate: Estate,
+    store: Path,
+    interval: float,
+    duration: float,
+    follow: bool,
+    aliases: tuple[str, ...],
+    keep: float | None,
+    kind: str,
+    back: float,
 ) -> int:
     """Read end offsets and record sizes of every mirrored topic at an interval; append them as Parquet samples.
 
-    Exit code 1 when a cluster could not be read in any round.
+    With --follow a cluster that fails is asked less and less often until it answers, and only what changes is printed;
+    SIGTERM and Ctrl-C end it after the round. Exit code 1 when a cluster could not be read in any round.
 
     \b
     Example:
       mm2mgr sample --interval 30s --duration 1h
+      mm2mgr sample --follow --interval 1min --keep 90d
+      mm2mgr sample --from prometheus --back 24h
     """
-    from mm2mgr.cli.loading import run_sample
+    from mm2mgr.cli.sampling import run_sample
 
-    return run_sample(estate, store, interval, None if follow else duration, aliases)
+    asked = None if kind == "kafka" else Asked(kind, interval, back)
+    return run_sample(estate, store, interval, None if follow else duration, aliases, keep, asked)
 
 
 @click.command()
-@click.option("--samples", type=_folder, default=SAMPLES, show_default=True, help="Folder that `sample` wrote.")
-@click.option("--result", type=_folder, default=THROUGHPUT, show_default=True, help="Folder for the result (Parquet).")
+@click.option("--store", type=_folder, default=SAMPLES, show_default=True, help="Folder that `sample` wrote.")
 @click.option(
-    "--window", type=_Duration(), default=None, help="Only the last part of the samples, such as 24h. Default: all."
+    "--window", type=Duration(), default=None, help="Only the newest hours, such as 24h (whole hours). Default: all."
 )
 @click.option(
-    "--top", type=click.IntRange(0), default=20, show_default=True, help="How many partitions to print, busiest first."
+    "--by",
+    type=click.Choice(["partition", "topic", "flow", "hour"]),
+    default="partition",
+    show_default=True,
+    help="What to print; `hour` is the pattern by day of week and hour of day.",
 )
-@click.option("--show", is_flag=True, help="Print the last result; starts no Spark and needs no Java.")
+@click.option("--top", type=click.IntRange(0), default=20, show_default=True, help="Rows to print, busiest first.")
+@click.option("--show", is_flag=True, help="Print what is rolled up; starts no Spark and needs no Java.")
 @output_option
-def throughput(samples: Path, result: Path, window: float | None, top: int, show: bool, output: str) -> int:
-    """Turn samples into bytes/s and records/s per partition (mean, p50, p95, max) with a local PySpark job.
+@click.pass_obj
+def throughput(estate: Estate, store: Path, window: float | None, by: By, top: int, show: bool, output: str) -> int:
+    """Roll new samples up by hour with a local PySpark job; print bytes/s and records/s (mean, p50, p95, max).
 
-    The same job runs on a cluster: spark-submit mm2mgr/throughput/job.py --samples DIR --output DIR. Needs Java 17+.
+    Only hours with new samples cost anything. Percentiles over several hours are at most 2 % off; means and maxima are
+    exact. The same job runs on a cluster: spark-submit mm2mgr/throughput/job.py --store DIR. Needs Java 17+.
 
     \b
     Example:
       mm2mgr throughput --window 24h --top 10
+      mm2mgr throughput --show --by flow
     """
-    from mm2mgr.cli.loading import run_throughput
+    from mm2mgr.cli.throughput import Question, run_throughput
 
-    return run_throughput(samples, result, window, top, show=show, output=output)
+    return run_throughput(estate, Question(store, window, by, top, show, output))
+
+
+class _Hours(click.ParamType[tuple[int, int]]):
+    name = "hours"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, int]:
+        first, _, last = str(value).partition("-")
+        if not (first.isdecimal() and last.isdecimal() and int(first) < 24 and int(last) <= 24):
+            self.fail(f"{value!r} is not a span of hours such as 22-5", param, ctx)
+        return int(first), int(last) % 24
 
 
 @click.command()
 @click.argument("flows", nargs=-1)
-@click.option("--result", type=_folder, default=THROUGHPUT, show_default=True, help="Folder that `throughput` wrote.")
+@click.option("--store", type=_folder, default=SAMPLES, show_default=True, help="Folder that `throughput` rolled up.")
+@click.option(
+    "--window", type=Duration(), default=None, help="Only the newest hours, such as 7d (whole hours). Default: all."
+)
 @click.option(
     "--by",
     "statistic",
@@ -91,18 +141,41 @@ def throughput(samples: Path, result: Path, window: float | None, top: int, show
     help="Rate to plan with.",
 )
 @click.option("--dry-run", is_flag=True, help="Print only; leave overrides/sizing.yaml as it is.")
+@click.option("--check", is_flag=True, help="Print only; exit code 2 when a flow has too few tasks today (for CI).")
+@click.option("--cool-down", type=Duration(), default="1d", show_default=True, help="Time before a step down.")
+@click.option("--off-peak", type=_Hours(), help="Step down only in these hours, UTC, such as 22-5.")
+@click.option("--move-budget", type=click.IntRange(0), help="Partitions that steps down may move in this run.")
+@click.option("--page", type=click.Path(path_type=Path, dir_okay=False), help="Write a page (one HTML file) too.")
 @output_option
 @click.pass_obj
-def size(estate: Estate, flows: tuple[str, ...], result: Path, statistic: Statistic, dry_run: bool, output: str) -> int:
+def size(
+    estate: Estate,
+    flows: tuple[str, ...],
+    store: Path,
+    window: float | None,
+    statistic: Statistic,
+    dry_run: bool,
+    check: bool,
+    cool_down: float,
+    off_peak: tuple[int, int] | None,
+    move_budget: int | None,
+    page: Path | None,
+    output: str,
+) -> int:
     """Compute tasks per flow from measured throughput and write them to overrides/sizing.yaml for review.
 
-    Tasks = load / (capacity × threshold), within min and limit, never above the partitions; each number with its
-    reason. Hand-written numbers outrank the file. Exit code 1 when a source cluster could not be read.
+    The smallest number whose busiest task fits capacity × threshold when Connect deals it the partitions, within min and
+    limit; each number with its reason. More tasks at once, fewer step by step, nothing where nothing was measured.
+    Hand-written numbers outrank the file. Exit code 1 when a source cluster could not be read.
 
     \b
     Example:
       mm2mgr size --dry-run
     """
-    from mm2mgr.cli.loading import run_size
+    from mm2mgr.cli.sizing import Wanted, run_size
+    from mm2mgr.sizing.stability import OffPeak, Policy
 
-    return run_size(estate, flows, result, statistic, dry_run=dry_run, output=output)
+    hours = OffPeak(*off_peak) if off_peak else None
+    policy = Policy(cool_down, off_peak=hours, moved_partitions=move_budget)
+    wanted = Wanted(store, flows, window, statistic, policy, dry_run=dry_run, check=check, output=output, page=page)
+    return run_size(estate, wanted)

@@ -10,7 +10,9 @@ from pathlib import Path
 
 from mm2mgr.cli.applying import Order, run_apply
 from mm2mgr.cli.estate import Estate
-from mm2mgr.cli.loading import run_sample, run_size, run_throughput
+from mm2mgr.cli.sampling import run_sample
+from mm2mgr.cli.sizing import Wanted, run_size
+from mm2mgr.cli.throughput import Question, run_throughput
 from mm2mgr.cli.watching import read_status
 from mm2mgr.demo.proof import Verdict, prove, read_ids
 from mm2mgr.demo.traffic import RATES, Traffic
@@ -67,7 +69,7 @@ class _Story:
 
     def run(self, sandbox: Sandbox, stack: ExitStack) -> int:
         self.step("Four Kafka clusters and two Connect workers", "$ mm2mgr sandbox up")
-        for old in (self.tree, self.directory / "samples", self.directory / "throughput"):
+        for old in (self.tree, self.directory / "samples"):
             shutil.rmtree(old, ignore_errors=True)
         write_tree(self.tree, sandbox.up(progress=talk))
         estate = Estate((self.tree,))
@@ -76,13 +78,13 @@ class _Story:
         self.step("Uneven traffic on the sources, and it goes on")
         traffic = self.traffic(flows, stack)
 
-        samples, result = self.directory / "samples", self.directory / "throughput"
+        samples = self.directory / "samples"
         self.step("Sample end offsets and record sizes", f"sample --interval 1s --duration {self.measure_seconds}s")
         must(run_sample(estate, samples, 1.0, float(self.measure_seconds), ()), "sampling")
         self.step("Throughput per partition, on Spark", "throughput")
-        must(run_throughput(samples, result, None, 8, show=False, output="text"), "the throughput job")
+        must(run_throughput(estate, Question(samples, top=8)), "the throughput job")
         self.step("Tasks per flow from measured throughput", "size")
-        must(run_size(estate, (), result, "p95", dry_run=False, output="text"), "sizing")
+        must(run_size(estate, Wanted(samples)), "sizing")
 
         self.step("Plan and apply", "apply --yes")
         estate = Estate((self.tree,))  # read again: sizing is part of the tree now

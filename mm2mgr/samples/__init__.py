@@ -1,4 +1,4 @@
-"""Partition samples: read from Kafka at an interval, kept as Parquet files that only ever grow in number.
+"""Partition samples: where they come from, and the store of Parquet files that keeps them.
 
-`schema` is cheap to import; `store` loads pyarrow and `offsets` loads the Kafka client.
+`schema` and `batch` are cheap to import; `store` loads pyarrow and `offsets` loads the Kafka client.
 """

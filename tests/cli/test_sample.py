@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import re
 import signal
 
+import pytest
+
 from mm2mgr.kafka.access import KafkaAccess
+from mm2mgr.samples.batch import Batch
 from mm2mgr.samples.store import SampleStore
 
 from .command import Command, finish, start, until
 from .load import addresses, declare, produce
 
+FOLLOW = ("sample", "--follow", "--cluster", "a", "--store", "store")
 QUICK = ("--interval", "1s", "--duration", "0s", "--store", "store")
 
 
 def clusters(mm2mgr: Command) -> list[tuple[str, str, int]]:
     samples = SampleStore(mm2mgr.folder / "store").read()
-    return [(one.cluster, one.topic, one.end_offset) for one in samples if one.end_offset]
+    return [(one["cluster"], one["topic"], one["end_offset"]) for one in samples.to_pylist() if one["end_offset"]]
 
 
 def test_samples_are_appended(mm2mgr: Command, mock_cluster: KafkaAccess) -> None:
@@ -50,17 +55,66 @@ def test_only_sources_of_flows_can_be_sampled(mm2mgr: Command) -> None:
     assert not (mm2mgr.folder / "store").exists()
 
 
-def test_ctrl_c_keeps_what_was_sampled(mm2mgr: Command, mock_cluster: KafkaAccess) -> None:
+@pytest.mark.parametrize(
+    ("ended_by", "said_last"),
+    [
+        (signal.SIGINT, "stopped; the samples so far are in store"),
+        (signal.SIGTERM, r"\d+ samples of 1 clusters in store"),
+    ],
+)
+def test_following_ends_in_order_and_keeps_what_was_sampled(
+    mm2mgr: Command, mock_cluster: KafkaAccess, ended_by: signal.Signals, said_last: str
+) -> None:
     declare(mm2mgr.tree, *addresses(mock_cluster))
     produce(mock_cluster, "orders")
-    running = start(mm2mgr.folder, "sample", "--follow", "--interval", "1s", "--store", "store")
+    running = start(mm2mgr.folder, *FOLLOW, "--interval", "1s")
     try:
         until(lambda: list((mm2mgr.folder / "store").glob("hour=*/*.parquet")), "the first round is stored")
         assert running.stderr
-        running.stderr.readline()
-        running.send_signal(signal.SIGINT)
+        assert running.stderr.readline() == "round 1: 4 samples\n"
+        running.send_signal(ended_by)
     finally:
         said = finish(running)
     assert said.code == 0
-    assert said.lines == ["stopped; the samples so far are in store"]
-    assert clusters(mm2mgr)[0] == ("a", "orders", 1)
+    assert re.fullmatch(said_last, "\n".join(said.lines))
+    assert set(clusters(mm2mgr)) == {("a", "orders", 1)}
+
+
+def test_a_killed_sampler_leaves_a_store_that_the_next_one_continues(
+    mm2mgr: Command, mock_cluster: KafkaAccess
+) -> None:
+    declare(mm2mgr.tree, *addresses(mock_cluster))
+    produce(mock_cluster, "orders")
+    store = mm2mgr.folder / "store"
+    for rounds in (3, 6):
+        running = start(mm2mgr.folder, *FOLLOW, "--interval", "0.2s")
+        try:
+            until(lambda rounds=rounds: len(list(store.glob("hour=*/*.parquet"))) >= rounds, "some rounds are stored")
+        finally:
+            running.kill()
+            finish(running)
+    samples = SampleStore(store).read()
+    keys = list(zip(samples["partition_id"].to_pylist(), samples["time_ms"].to_pylist(), strict=True))
+    assert len(keys) == len(set(keys)) >= 24
+    assert set(samples["partition_id"].to_pylist()) == {0, 1, 2, 3}
+    assert SampleStore(store).dictionary().num_rows == 4
+
+
+def test_samples_older_than_keep_are_removed(mm2mgr: Command, mock_cluster: KafkaAccess) -> None:
+    declare(mm2mgr.tree, *addresses(mock_cluster))
+    produce(mock_cluster, "orders")
+    old = Batch("a", "test", 1_763_719_200_000, ["orders"], [0], end_offset=[77])
+    SampleStore(mm2mgr.folder / "store").append(old)
+    mm2mgr("sample", "--cluster", "a", *QUICK)
+    assert ("a", "orders", 77) in clusters(mm2mgr)
+    mm2mgr("sample", "--cluster", "a", "--keep", "1h", *QUICK)
+    assert set(clusters(mm2mgr)) == {("a", "orders", 1)}
+
+
+def test_a_store_of_an_older_layout_is_refused(mm2mgr: Command, mock_cluster: KafkaAccess) -> None:
+    declare(mm2mgr.tree, *addresses(mock_cluster))
+    (mm2mgr.folder / "store").mkdir()
+    (mm2mgr.folder / "store" / "LAYOUT").write_text("mm2mgr samples, layout 1\n")
+    said = mm2mgr("sample", *QUICK, code=1)
+    assert "error: store holds 'mm2mgr samples, layout 1', this mm2mgr reads 'mm2mgr samples, layout 2'" in said.err
+    assert "hint: sample into another directory" in said.err

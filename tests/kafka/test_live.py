@@ -18,7 +18,7 @@ from mm2mgr.kafka.offsets import Offsets
 from mm2mgr.kafka.producer import Producer
 from mm2mgr.kafka.records import mean_record_bytes, read
 from mm2mgr.partitions import TopicPartition
-from mm2mgr.samples.offsets import poll
+from mm2mgr.samples.offsets import KafkaReader
 from mm2mgr.sandbox.broker import Broker
 
 pytestmark = pytest.mark.live
@@ -141,12 +141,14 @@ def test_a_topic_deleted_between_listing_and_reading_is_reported(access: KafkaAc
 def test_a_poll_samples_every_partition_but_not_kafkas_own(access: KafkaAccess) -> None:
     with Kafka(access) as kafka:
         kafka.create_topics({"polled": (4, 1, {})})
-        samples = poll(kafka, lambda topic: topic == "polled").samples
-    assert [(s.cluster, s.topic, s.partition, s.end_offset) for s in samples] == [
-        ("dc1", "polled", n, 0) for n in range(4)
-    ]
-    assert all(sample.topic_id for sample in samples)
-    assert abs(samples[0].time_ms - time.time() * 1000) < 60_000
+    reader = KafkaReader(access, lambda topic: topic == "polled")
+    (batch,) = reader.poll().batches
+    reader.close()
+    assert (batch.cluster, list(batch.topics), list(batch.partitions)) == ("dc1", ["polled"] * 4, list(range(4)))
+    assert batch.topic_ids
+    assert all(batch.topic_ids)
+    assert list(batch.end_offset or []) == [0] * 4
+    assert abs(batch.time_ms - time.time() * 1000) < 60_000
 
 
 def test_a_password_login_works_and_a_wrong_one_is_told_without_it(broker: Broker) -> None:

@@ -1,19 +1,23 @@
-"""The sampler over mock brokers: what is sampled, when record sizes are looked at, and what a dead cluster costs."""
+"""Kafka as a source, over mock brokers: what is sampled, when record sizes are looked at, what a dead cluster costs."""
 
 from __future__ import annotations
 
-import threading
+from array import array
 from pathlib import Path
 
 import pytest
 
+from mm2mgr.errors import KafkaError
 from mm2mgr.kafka.access import KafkaAccess
-from mm2mgr.kafka.client import Kafka
-from mm2mgr.kafka.offsets import Offsets
+from mm2mgr.kafka.log_ends import Ends, LogEnds
 from mm2mgr.kafka.producer import Producer
 from mm2mgr.partitions import TopicPartition
-from mm2mgr.samples.offsets import RecordSizes, Round, Schedule, Source, follow, poll
+from mm2mgr.samples import offsets as offsets_module
+from mm2mgr.samples.follow import Round, Schedule, follow
+from mm2mgr.samples.offsets import KafkaReader, RecordSizes, TopicRows
 from mm2mgr.samples.store import SampleStore
+
+from .fakes import FakeLogs
 
 
 def write(access: KafkaAccess, topic: str, partition: int, count: int) -> None:
@@ -26,69 +30,169 @@ def test_a_poll_reads_accepted_topics_and_skips_kafkas_own(mock_cluster: KafkaAc
     write(mock_cluster, "logs", 1, 5)
     write(mock_cluster, "other", 0, 1)
     write(mock_cluster, "__internal", 0, 1)
-    with Kafka(mock_cluster, timeout_seconds=2) as kafka:
-        everything = {(s.topic, s.partition): s for s in poll(kafka, sizes=RecordSizes()).samples}
-        accepted = poll(kafka, lambda topic: topic == "logs").samples
-    assert {topic for topic, _ in everything} == {"logs", "other"}
-    assert everything["logs", 1].end_offset == 5
-    assert everything["logs", 1].record_bytes == 100.0
-    assert everything["logs", 0].record_bytes is None
-    assert {sample.topic for sample in accepted} == {"logs"}
-    assert all(sample.record_bytes is None for sample in accepted)
+    everything = KafkaReader(mock_cluster, timeout_seconds=2, sizes=RecordSizes())
+    (batch,) = everything.poll().batches
+    found = {one: row for row, one in enumerate(zip(batch.topics, batch.partitions, strict=True))}
+    assert {topic for topic, _ in found} == {"logs", "other"}
+    assert batch.end_offset is not None
+    assert batch.record_bytes is not None
+    assert (batch.end_offset[found["logs", 1]], batch.record_bytes[found["logs", 1]]) == (5, 100.0)
+    assert batch.record_bytes[found["logs", 0]] is None
+    everything.close()
+    accepted = KafkaReader(mock_cluster, lambda topic: topic == "logs", timeout_seconds=2)
+    (batch,) = accepted.poll().batches
+    assert set(batch.topics) == {"logs"}
+    assert batch.record_bytes is None
+    accepted.close()
+
+
+def test_log_ends_are_read_in_bulk_and_one_by_one_alike(mock_cluster: KafkaAccess) -> None:
+    write(mock_cluster, "logs", 1, 5)
+    logs = LogEnds(mock_cluster, 2)
+    assert logs.read().end == array("q")
+    logs.watch([TopicPartition("logs", 1), TopicPartition("gone", 0), TopicPartition("logs", 0)])
+    bulk, single = logs._read_in_bulk(), logs._read_one_by_one()
+    logs.close()
+    for read in (bulk, single):
+        assert (list(read.start), list(read.end)) == ([0, -1, 0], [5, -1, 0])
+        assert sum(read.failed.values()) == 1
+
+
+def rows(counts: dict[str, int]) -> list[TopicRows]:
+    first, made = 0, []
+    for topic, partitions in counts.items():
+        made.append(TopicRows(topic, first, partitions))
+        first += partitions
+    return made
+
+
+def ends_of(*ends: int) -> Ends:
+    return Ends(array("q", [0] * len(ends)), array("q", ends), {})
 
 
 def test_record_sizes_are_looked_at_again_only_when_due(mock_cluster: KafkaAccess) -> None:
     write(mock_cluster, "logs", 0, 3)
-    offsets = {TopicPartition("logs", 0): Offsets(0, 3), TopicPartition("empty", 0): Offsets(4, 4)}
+    topics, ends = rows({"empty": 1, "logs": 1}), ends_of(0, 3)
     seldom, always = RecordSizes(every_seconds=3600), RecordSizes(every_seconds=0)
-    assert [seldom.measure(mock_cluster, offsets) for _ in range(2)] == [{TopicPartition("logs", 0): 100.0}, {}]
-    assert [bool(always.measure(mock_cluster, offsets)) for _ in range(2)] == [True, True]
+    assert [seldom.measure(mock_cluster, topics, ends) for _ in range(2)] == [{1: 100.0}, {}]
+    assert [bool(always.measure(mock_cluster, topics, ends)) for _ in range(2)] == [True, True]
+    seldom.forget_others(rows({"empty": 1}))
+    assert seldom.measure(mock_cluster, topics, ends) == {1: 100.0}
 
 
 def test_only_the_fullest_partitions_of_a_topic_are_looked_at(mock_cluster: KafkaAccess) -> None:
     for partition in range(4):
-        write(mock_cluster, "a", partition, partition + 1)
+        write(mock_cluster, "a", partition, partition + 2)
     write(mock_cluster, "b", 0, 1)
-    offsets = {TopicPartition("a", number): Offsets(0, number + 1) for number in range(4)}
-    offsets |= {TopicPartition("a", number): Offsets(0, 1) for number in range(4, 9)} | {
-        TopicPartition("b", 0): Offsets(0, 1)
-    }
-    looked = RecordSizes().measure(mock_cluster, offsets)
-    assert {partition.partition for partition in looked if partition.topic == "a"} == {0, 1, 2, 3}
-    assert TopicPartition("b", 0) in looked
+    looked = RecordSizes().measure(mock_cluster, rows({"a": 9, "b": 1}), ends_of(2, 3, 4, 5, *[1] * 5, 1))
+    assert set(looked) == {0, 1, 2, 3, 9}
 
 
-def test_a_dead_cluster_is_reported_every_round_and_does_not_stop_the_others(
-    mock_cluster: KafkaAccess, closed_port: int, tmp_path: Path
-) -> None:
+def test_topics_that_never_answer_do_not_keep_the_others_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[set[str]] = []
+
+    def look(
+        access: KafkaAccess, partitions: dict[TopicPartition, object], bounds: object
+    ) -> dict[TopicPartition, float]:
+        asked.append({one.topic for one in partitions})
+        return {one: 1.0 for one in partitions if one.topic.startswith("good")}
+
+    monkeypatch.setattr(offsets_module, "mean_record_bytes", look)
+    names = [f"bad{n}" for n in range(500)] + [f"good{n}" for n in range(300)]
+    sizes, topics, ends = RecordSizes(), rows(dict.fromkeys(names, 1)), ends_of(*[9] * 800)
+    for _ in range(3):
+        sizes.measure(KafkaAccess("dc1", "x:1"), topics, ends)
+    assert set().union(*asked[:2]) == set(names)
+    assert asked[2] <= {name for name in names if name.startswith("bad")}
+
+
+# --- topics that come, go and come back -----------------------------------------------------------------------------
+
+
+def reader_of(logs: FakeLogs) -> KafkaReader:
+    return KafkaReader(KafkaAccess("dc1", "x:1"), connect=logs)
+
+
+def sampled(reader: KafkaReader) -> dict[tuple[str, int, str | None], int]:
+    (batch,) = reader.poll().batches
+    assert batch.topic_ids is not None
+    assert batch.end_offset is not None
+    keys = zip(batch.topics, batch.partitions, batch.topic_ids, strict=True)
+    return {key: end for key, end in zip(keys, batch.end_offset, strict=True) if end is not None}
+
+
+def test_topics_are_looked_at_seldom() -> None:
+    logs = FakeLogs()
+    logs.add("a", 2)
+    reader = reader_of(logs)
+    for _ in range(3):
+        assert sampled(reader) == {("a", 0, "id"): 10, ("a", 1, "id"): 10}
+    assert logs.looks == 1
+    logs.add("b", 1)
+    reader._looked_at -= 301
+    assert ("b", 0, "id") in sampled(reader)
+
+
+def test_a_topic_created_anew_is_another_log_at_once() -> None:
+    logs = FakeLogs()
+    logs.add("a", 1, "old", end=1000)
+    reader = reader_of(logs)
+    assert sampled(reader) == {("a", 0, "old"): 1000}
+    logs.add("a", 1, "new", end=3)
+    assert sampled(reader) == {("a", 0, "new"): 3}
+
+
+def test_a_topic_that_is_gone_costs_one_look_a_minute() -> None:
+    logs = FakeLogs()
+    logs.add("a", 1)
+    logs.add("gone", 1)
+    reader = reader_of(logs)
+    sampled(reader)
+    del logs.ends["gone", 0]  # type: ignore[arg-type]
+    for _ in range(5):
+        assert reader.poll().left_out == {"unknown topic": 1}
+    assert logs.looks == 2
+    del logs.infos["gone"]
+    reader._looked_at -= 61
+    assert reader.poll().left_out == {}
+
+
+def test_a_failure_closes_the_connection_and_the_next_poll_looks_anew() -> None:
+    logs = FakeLogs()
+    logs.add("a", 1)
+    reader = reader_of(logs)
+    sampled(reader)
+    real = logs.read
+
+    def silent() -> Ends:
+        raise KafkaError("dc1: no answer")
+
+    logs.read = silent  # type: ignore[method-assign]
+    with pytest.raises(KafkaError):
+        reader.poll()
+    logs.read = real  # type: ignore[method-assign]
+    assert sampled(reader) == {("a", 0, "id"): 10}
+    assert logs.looks == 2
+
+
+def test_a_dead_cluster_does_not_stop_the_others(mock_cluster: KafkaAccess, closed_port: int, tmp_path: Path) -> None:
     write(mock_cluster, "logs", 0, 3)
-    dead = Source(KafkaAccess("dead", f"127.0.0.1:{closed_port}"))
-    misconfigured = Source(KafkaAccess("misconfigured", "${env:NOT_SET_ANYWHERE}:9092"))
-    store, rounds = SampleStore(tmp_path), list[Round]()
-    schedule = Schedule(interval_seconds=2.5, duration_seconds=2.5)
-    kept = follow([dead, Source(mock_cluster), misconfigured], schedule, store, rounds.append)
+    accesses = (
+        KafkaAccess("dead", f"127.0.0.1:{closed_port}"),
+        mock_cluster,
+        KafkaAccess("misconfigured", "${env:NOT_SET_ANYWHERE}:9092"),
+    )
+    schedule, rounds, store = Schedule(interval_seconds=2.5, duration_seconds=2.5), list[Round](), SampleStore(tmp_path)
+    readers = [KafkaReader(one, timeout_seconds=schedule.timeout_seconds) for one in accesses]
+    kept = follow(readers, schedule, store, rounds.append)
     assert [one.number for one in rounds] == [1, 2]
     for one in rounds:
         assert set(one.failures) == {"dead", "misconfigured"}
         assert "dead: no broker of" in one.failures["dead"].message
         assert one.samples > 0
+    assert len(rounds[0].news) == 2
+    assert rounds[1].news == []
     samples = store.read()
     assert len(samples) == kept
-    assert {sample.cluster for sample in samples} == {"mock"}
-    assert len({sample.time_ms for sample in samples}) == 2
-
-
-def test_following_ends_when_asked_to(mock_cluster: KafkaAccess, tmp_path: Path) -> None:
-    stop, rounds = threading.Event(), list[Round]()
-
-    def progress(one: Round) -> None:
-        rounds.append(one)
-        stop.set()
-
-    follow([Source(mock_cluster)], Schedule(interval_seconds=600), SampleStore(tmp_path), progress, stop)
-    assert len(rounds) == 1
-
-
-@pytest.mark.parametrize(("interval", "timeout"), [(0.5, 1.0), (5.0, 4.0), (60.0, 10.0)])
-def test_a_call_fits_into_the_interval_and_ten_seconds(interval: float, timeout: float) -> None:
-    assert Schedule(interval_seconds=interval).timeout_seconds == timeout
+    assert set(samples["cluster"].to_pylist()) == {"mock"}
+    assert len(set(samples["time_ms"].to_pylist())) == 2

@@ -1,0 +1,119 @@
+"""How `sample` goes about it: which topics of which clusters, when to stop, and what to say meanwhile."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from mm2mgr.cli.estate import Estate
+from mm2mgr.cli.foreign import Asked, Wanted, foreign_readers
+from mm2mgr.errors import Mm2mgrError
+from mm2mgr.output.console import complain, say, talk
+
+if TYPE_CHECKING:
+    from mm2mgr.samples.follow import Reader, Round, Schedule
+    from mm2mgr.topology import Flow
+
+
+def run_sample(
+    estate: Estate,
+    store: Path,
+    interval_seconds: float,
+    duration_seconds: float | None,
+    aliases: Sequence[str],
+    keep_seconds: float | None = None,
+    asked: Asked | None = None,
+) -> int:
+    """Sample the source clusters of the tree's flows from Kafka, or from what is `asked`; return the exit code."""
+    from mm2mgr.samples.follow import Schedule, follow
+    from mm2mgr.samples.store import SampleStore
+
+    chosen = _sampled_flows(estate, aliases)
+    schedule = Schedule(interval_seconds, duration_seconds, keep_seconds=keep_seconds)
+    said = _Rounds(set(chosen), following=duration_seconds is None)
+    stop = threading.Event()
+    with _stopping_on_sigterm(stop):
+        try:
+            samples = SampleStore(store, said.warn)
+            readers = foreign_readers(asked, _wanted(chosen), samples) if asked else _readers(chosen, schedule)
+            kept = follow(readers, schedule, samples, said.progress, stop)
+            say(f"{kept} samples of {len(chosen)} clusters in {store}")
+        except KeyboardInterrupt:
+            say(f"stopped; the samples so far are in {store}")
+    if said.never:
+        hint = f"check {'metrics:' if asked else 'bootstrap_servers and access:'} of these clusters"
+        complain(f"never read: {', '.join(sorted(said.never))}", hint)
+    return 1 if said.never else 0
+
+
+def _sampled_flows(estate: Estate, aliases: Sequence[str]) -> dict[str, list[Flow]]:
+    flows: dict[str, list[Flow]] = {}
+    for flow in estate.topology.flows:
+        flows.setdefault(flow.source.alias, []).append(flow)
+    unknown = [alias for alias in aliases if alias not in flows]
+    if unknown or not flows:
+        raise Mm2mgrError(
+            f"no flow reads from {', '.join(unknown) or 'any cluster'}",
+            hint=f"source clusters: {', '.join(sorted(flows)) or 'none'}",
+        )
+    return {alias: flows[alias] for alias in (aliases or flows)}
+
+
+def _wanted(chosen: Mapping[str, Sequence[Flow]]) -> Wanted:
+    return {alias: (flows[0].source, _any_carries(flows)) for alias, flows in chosen.items()}
+
+
+def _readers(chosen: Mapping[str, Sequence[Flow]], schedule: Schedule) -> list[Reader]:
+    from mm2mgr.observe.access import kafka_access
+    from mm2mgr.samples.offsets import KafkaReader, RecordSizes
+
+    return [
+        KafkaReader(
+            kafka_access(flows[0].source),
+            _any_carries(flows),
+            schedule.timeout_seconds,
+            RecordSizes(schedule.sizes_every_seconds),
+        )
+        for flows in chosen.values()
+    ]
+
+
+class _Rounds:
+    """What is said while sampling: each round of a bounded run; when following for months, the first and what changes."""
+
+    def __init__(self, names: set[str], *, following: bool) -> None:
+        self.never = names
+        self._following = following
+
+    def progress(self, round_: Round) -> None:
+        self.never = self.never & round_.failures.keys()
+        if round_.number == 1 or not self._following:
+            talk(f"round {round_.number}: {round_.samples} samples")
+        at = f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ} " if self._following else ""
+        for sentence in round_.news:
+            talk(f"  {at}{sentence}", style="yellow")
+
+    def warn(self, message: str) -> None:
+        talk(f"  {message}", style="yellow")
+
+
+@contextmanager
+def _stopping_on_sigterm(stop: threading.Event) -> Iterator[None]:
+    """Let SIGTERM end the loop after its round, as a service manager expects; outside the main thread nothing changes."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, lambda *_: stop.set())
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _any_carries(flows: Sequence[Flow]) -> Callable[[str], bool]:
+    return lambda topic: any(flow.carries(topic) for flow in flows)

@@ -1,0 +1,234 @@
+"""The sampling loop: every source at an interval, side by side, for minutes or for months.
+
+In go readers, a schedule and a store, out comes a report per round. One source that fails must not stop the others:
+it is asked less and less often until it answers, and what changes is said once.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from mm2mgr.errors import Mm2mgrError
+from mm2mgr.samples.batch import Batch
+from mm2mgr.samples.schema import hour_of
+from mm2mgr.samples.store import SampleStore
+
+_LONGEST_WAIT_SECONDS = 600.0
+
+
+@dataclass(frozen=True)
+class Poll:
+    """One source read once: its batches, and reason → how many partitions have no sample for it.
+
+    `notes` are sentences about what else a reader of the samples has to know, such as a source's own warnings.
+    """
+
+    batches: Sequence[Batch]
+    left_out: Mapping[str, int] = field(default_factory=dict)
+    notes: Sequence[str] = ()
+
+
+class Reader(Protocol):
+    """A source of samples. `poll` raises a Mm2mgrError that names the source when nothing could be read."""
+
+    name: str
+
+    def poll(self) -> Poll: ...
+    def close(self) -> None: ...
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """When to sample: every `interval_seconds`, for `duration_seconds` or until stopped (None).
+
+    Samples older than `keep_seconds` are removed; None keeps all.
+    """
+
+    interval_seconds: float = 30.0
+    duration_seconds: float | None = None
+    sizes_every_seconds: float = 600.0
+    keep_seconds: float | None = None
+
+    @property
+    def timeout_seconds(self) -> float:
+        """Time for one call to a source: within the interval, so that a silent one delays no round of the others."""
+        return min(10.0, max(1.0, 0.8 * self.interval_seconds))
+
+
+@dataclass(frozen=True)
+class Round:
+    """One round over all sources, for the progress display.
+
+    `failures` are the sources without samples in this round; `news` is what differs from the round before, in sentences.
+    """
+
+    number: int
+    samples: int
+    failures: Mapping[str, Mm2mgrError]
+    left_out: Mapping[str, Mapping[str, int]]
+    news: Sequence[str]
+
+
+def follow(
+    readers: Sequence[Reader],
+    schedule: Schedule,
+    store: SampleStore,
+    progress: Callable[[Round], None],
+    stop: threading.Event | None = None,
+) -> int:
+    """Sample all sources side by side until the schedule ends or `stop` is set; return the number of samples kept.
+
+    A store that cannot be written is an error in the first round; later it is news, and the samples of that round are lost.
+    """
+    lines = [_Line(reader, schedule.interval_seconds) for reader in readers]
+    keeper = _Keeper(store, schedule.keep_seconds)
+    try:
+        with ThreadPoolExecutor(max_workers=max(1, len(lines))) as threads:
+            for number in _ticks(schedule, stop or threading.Event()):
+                polls = list(threads.map(_Line.poll, lines))
+                samples = keeper.keep([batch for poll in polls for batch in poll.batches])
+                failures = {line.reader.name: line.failure for line in lines if line.failure}
+                left_out = {
+                    line.reader.name: dict(p.left_out) for line, p in zip(lines, polls, strict=True) if p.left_out
+                }
+                news = [said for line in lines for said in line.take_news()] + keeper.take_news()
+                progress(Round(number, samples, failures, left_out, news))
+    finally:
+        for line in lines:
+            line.reader.close()
+    return keeper.kept
+
+
+@dataclass
+class _Line:
+    """One source over many rounds: when it is asked again after failures, and what was said about it last."""
+
+    reader: Reader
+    interval_seconds: float
+    failure: Mm2mgrError | None = None
+    _failures: int = 0
+    _not_before: float = 0.0
+    _failing_since: float = 0.0
+    _said: str = ""
+    _news: list[str] = field(default_factory=list)
+
+    def poll(self) -> Poll:
+        """Ask the source if its time has come; an empty poll stands for one that failed or waits."""
+        if time.monotonic() < self._not_before:
+            return Poll([])
+        try:
+            answer = self.reader.poll()
+        except Mm2mgrError as error:
+            self._fail(error)
+            return Poll([])
+        if self.failure is not None:
+            self._news.append(f"{self.reader.name}: answers again after {time.monotonic() - self._failing_since:.0f} s")
+            self.failure, self._failures, self._said = None, 0, ""
+        self._tell_left_out(answer)
+        return answer
+
+    def take_news(self) -> list[str]:
+        news, self._news = self._news, []
+        return news
+
+    def _fail(self, error: Mm2mgrError) -> None:
+        now = time.monotonic()
+        if self.failure is None:
+            self._failing_since = now
+        # Half an interval less: the beat decides the moment, and the clock must not miss it by a millisecond.
+        wait = self.interval_seconds * (2 ** min(self._failures, 20) - 0.5)
+        self._not_before = now + min(wait, max(_LONGEST_WAIT_SECONDS, self.interval_seconds / 2))
+        self.failure, self._failures = error, self._failures + 1
+        self._say(error.message, _kind(error.message))
+
+    def _tell_left_out(self, poll: Poll) -> None:
+        # By magnitude: a number that goes up and down by one is no news.
+        kinds = [f"{_kind(reason)}/{count.bit_length()}" for reason, count in poll.left_out.items()]
+        key = ", ".join(sorted([*kinds, *map(_kind, poll.notes)]))
+        reasons = ", ".join(f"{count} ({reason})" for reason, count in sorted(poll.left_out.items()))
+        sentences = [f"partitions without a sample: {reasons}"] if reasons else []
+        if key:
+            self._say(f"{self.reader.name}: {'; '.join([*sentences, *poll.notes])}", key)
+        elif self._said:
+            self._say(f"{self.reader.name}: all partitions have samples again", "")
+
+    def _say(self, sentence: str, key: str) -> None:
+        if key != self._said:
+            self._news.append(sentence)
+            self._said = key
+
+
+class _Keeper:
+    """Puts rounds into the store, and tidies hours that are over."""
+
+    def __init__(self, store: SampleStore, keep_seconds: float | None) -> None:
+        self.kept = 0
+        self._store, self._keep_seconds = store, keep_seconds
+        self._written_before = False
+        self._trouble = ""
+        self._news: list[str] = []
+        self._loose: set[str] = set()
+        self._hour = ""
+
+    def keep(self, batches: Sequence[Batch]) -> int:
+        """Store a round, then compact and expire when a new hour has begun; return the number of samples stored."""
+        try:
+            written = self._store.append(*batches)
+        except Mm2mgrError as error:
+            if not self._written_before:
+                raise
+            if error.message != self._trouble:
+                self._news.append(f"{error.message}; the samples of this time are lost")
+            self._trouble = error.message
+            return 0
+        if self._trouble:
+            self._news.append("samples are written again")
+        self._written_before, self._trouble = True, ""
+        self._loose.update(one.hour for one in written)
+        self._tidy()
+        stored = sum(one.samples for one in written)
+        self.kept += stored
+        return stored
+
+    def take_news(self) -> list[str]:
+        news, self._news = self._news, []
+        return news
+
+    def _tidy(self) -> None:
+        now_ms = time.time_ns() // 1_000_000
+        if (hour := hour_of(now_ms)) == self._hour:
+            return
+        if not self._hour:  # what an earlier run left
+            self._loose.update(self._store.loose_hours())
+        self._hour = hour
+        try:
+            for closed in sorted(each for each in self._loose if each < hour):
+                self._store.compact(closed)
+                self._loose.discard(closed)
+            if self._keep_seconds is not None:
+                self._store.expire(now_ms - round(self._keep_seconds * 1000))
+        except Mm2mgrError as error:  # the samples are safe as they are; the next hour tries again
+            self._news.append(error.message)
+
+
+def _kind(text: str) -> str:
+    """Reduce a message to what does not change from one failure to the next of the same kind."""
+    return re.sub(r"\d+", "#", text)
+
+
+def _ticks(schedule: Schedule, stop: threading.Event) -> Iterator[int]:
+    """Yield round numbers on a steady beat; a round that took too long skips beats instead of bunching up."""
+    started, beat, number = time.monotonic(), 0, 0
+    end = float("inf") if schedule.duration_seconds is None else schedule.duration_seconds
+    while beat * schedule.interval_seconds <= end:
+        if stop.wait(max(0.0, started + beat * schedule.interval_seconds - time.monotonic())):
+            return
+        number += 1
+        yield number
+        beat = max(beat, int((time.monotonic() - started) / schedule.interval_seconds)) + 1

@@ -1,0 +1,54 @@
+"""Samples one by one, as tests like to write them, and the batches that a source would make of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any
+
+from mm2mgr.samples.batch import Batch
+
+
+@dataclass(frozen=True)
+class Sample:
+    """The log of one partition at one moment."""
+
+    cluster: str
+    topic: str
+    partition: int
+    time_ms: int
+    end_offset: int
+    start_offset: int
+    topic_id: str | None
+    record_bytes: float | None
+    source: str
+
+
+def batches(samples: Iterable[Sample]) -> list[Batch]:
+    """Gather samples of one cluster, source and time."""
+
+    def key(sample: Sample) -> tuple[int, str, str]:
+        return sample.time_ms, sample.cluster, sample.source
+
+    groups = [list(rows) for _, rows in groupby(sorted(samples, key=key), key=key)]
+    return [
+        Batch(
+            rows[0].cluster,
+            rows[0].source,
+            rows[0].time_ms,
+            [row.topic for row in rows],
+            [row.partition for row in rows],
+            [row.topic_id for row in rows],
+            end_offset=[row.end_offset for row in rows],
+            start_offset=[row.start_offset for row in rows],
+            record_bytes=[row.record_bytes for row in rows],
+        )
+        for rows in groups
+    ]
+
+
+def samples_of(table: Any) -> list[Sample]:
+    """Turn what the store read into samples, in the store's order."""
+    names = list(Sample.__dataclass_fields__)
+    return [Sample(**row) for row in table.select(names).to_pylist()]
