@@ -50,3 +50,35 @@ def bytes_per_second(
         if rate.cluster == cluster
     }
     return {partition: float(value) for partition, value in chosen.items() if value is not None}
+
+
+@dataclass(frozen=True)
+class GroupRate:
+    """What the partitions of a topic or a flow carry together, in bytes per second; None where nothing is known.
+
+    `bytes_per_second_p95_sum` adds up the p95 of the partitions, which is what sizing plans with: at least the p95 of
+    their sum. `by_hour` are the means of single hours, oldest first; `busiest_hour` is one of them, such as
+    2026-11-21T10 (UTC).
+    """
+
+    name: str
+    cluster: str
+    partitions: int
+    bytes_per_second_mean: float | None
+    bytes_per_second_p95_sum: float | None
+    bytes_per_second_busiest_hour: float | None
+    busiest_hour: str | None
+    by_hour: tuple[float | None, ...]
+
+
+@dataclass(frozen=True)
+class WeekPattern:
+    """Mean bytes per second by day of week (Monday first) and hour of day (UTC), None where nothing was measured.
+
+    `peak` is (day, hour) of the busiest cell; `quiet` the first and the last-exclusive hour of day of the four hours in
+    a row with the least load, None unless they are measured.
+    """
+
+    bytes_per_second: tuple[tuple[float | None, ...], ...]
+    peak: tuple[int, int] | None
+    quiet: tuple[int, int] | None

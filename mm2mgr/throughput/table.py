@@ -1,33 +1,42 @@
-"""The throughput result on disk: one Parquet file, read with pyarrow so that nothing but the job starts a JVM."""
+"""Throughput as plain values, one a partition: what sizing and the command line read."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
+import numpy as np
 
-from mm2mgr.errors import Mm2mgrError
 from mm2mgr.throughput.rates import PartitionRate
-
-RESULT_FILE = "throughput.parquet"
-
-
-def read_throughput(directory: Path) -> list[PartitionRate]:
-    """Return the result of the last finished job, ordered by cluster, topic and partition."""
-    path = directory / RESULT_FILE
-    if not path.is_file():
-        raise Mm2mgrError(f"{directory} holds no throughput result", hint="run `mm2mgr throughput` first")
-    try:
-        columns = list(PartitionRate.__dataclass_fields__)
-        rows = pq.read_table(path, columns=columns, partitioning=None).to_pylist()
-        rates = [PartitionRate(**row) for row in rows]
-    except (OSError, pa.ArrowException, TypeError) as error:
-        hint = "run `mm2mgr throughput` again; it replaces the result"
-        raise Mm2mgrError(f"{path} is not a readable throughput result", hint=hint) from error
-    return sorted(rates, key=lambda rate: (rate.cluster, rate.topic, rate.partition))
+from mm2mgr.throughput.windows import Throughput, last_hours, read_window
 
 
-def count_rows(path: Path) -> int:
-    """Return the number of rows of one Parquet file from its footer."""
-    return int(pq.read_metadata(path).num_rows)
+def read_throughput(store: Path, last_seconds: float | None = None) -> list[PartitionRate]:
+    """Return the rates of the last whole hours of a store, or of all; ordered by cluster, topic and partition.
+
+    Mm2mgrError when the store has no roll-up.
+    """
+    return rates_of(read_window(store, last_hours(store, last_seconds)))
+
+
+def busiest(found: Throughput, top: int) -> Any:
+    """Return the rows of the partitions with the highest p95 in bytes per second, busiest first; 0 is all of them."""
+    order = np.argsort(-np.nan_to_num(found.values["bytes_per_second_p95"], nan=-1.0), kind="stable")
+    return order[:top] if top else order
+
+
+def rates_of(found: Throughput, rows: Any = None) -> list[PartitionRate]:
+    """Return one value a partition, of all or of some rows; what is not known is None."""
+    names, chosen = found.names, slice(None) if rows is None else rows
+    place = found.place[chosen]
+    clusters = [names.clusters[number] for number in names.cluster[place].tolist()]
+    topics = [names.topics[number] for number in names.topic[place].tolist()]
+    fields = list(PartitionRate.__dataclass_fields__)[3:]
+    columns = [_plain(found.values[name][chosen].tolist()) for name in fields]
+    return [
+        PartitionRate(*row) for row in zip(clusters, topics, names.partition[place].tolist(), *columns, strict=True)
+    ]
+
+
+def _plain(column: list[Any]) -> list[Any]:
+    return [None if value != value else value for value in column]  # noqa: PLR0124  # NaN alone differs from itself

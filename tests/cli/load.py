@@ -1,21 +1,20 @@
 """What the load commands start from: a tree whose sources are brokers without a JVM, records in them, and a result.
 
-In: addresses and rates. Out: files on disk. The result is written as the Spark job writes it, without Spark.
+In: addresses and rates. Out: files on disk. The roll-ups are made as the Spark job makes them, without Spark.
 """
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
-
-import pyarrow as pa
-import pyarrow.parquet as pq
 
 from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.kafka.producer import Producer
 from mm2mgr.partitions import TopicPartition
-from mm2mgr.throughput.rates import PartitionRate
-from mm2mgr.throughput.table import RESULT_FILE
+from mm2mgr.samples.batch import Batch
+from mm2mgr.samples.store import SampleStore
+from mm2mgr.throughput.make import make, one_by_one
 from tests.spec.trees import write
 
 END_MS = 1_763_722_800_000  # 2025-11-21T11:00:00Z
@@ -52,17 +51,23 @@ def produce(access: KafkaAccess, topic: str, count: int = 1) -> None:
 
 
 def measured(folder: Path, rates: Mapping[tuple[str, str, int], float]) -> Path:
-    """Write a throughput result: (cluster, topic, partition) → bytes per second, the same for every statistic."""
-    rows = [rate_of(*one, rate) for one, rate in rates.items()]
-    folder.mkdir(parents=True, exist_ok=True)
-    pq.write_table(pa.Table.from_pylist([vars(row) for row in rows]), folder / RESULT_FILE)
+    """Fill a store with an hour at one rate for each (cluster, topic, partition), in records of 100 bytes, rolled up."""
+    shutil.rmtree(folder, ignore_errors=True)
+    store = SampleStore(folder)
+    for cluster in sorted({one[0] for one in rates}):
+        mine = {one[1:]: rate for one, rate in rates.items() if one[0] == cluster}
+        values = list(mine.values())
+        store.append(
+            Batch(
+                cluster,
+                "prometheus:test",
+                END_MS,
+                [topic for topic, _ in mine],
+                [partition for _, partition in mine],
+                resolution_ms=3_600_000,
+                bytes_per_second=values,
+                records_per_second=[rate / 100 for rate in values],
+            )
+        )
+    make(folder, one_by_one)
     return folder
-
-
-def rate_of(cluster: str, topic: str, partition: int, rate: float) -> PartitionRate:
-    """Return an hour at one rate, in records of 100 bytes."""
-    measured = (END_MS - 3_600_000, END_MS, 61, 3600.0, 0, 0)
-    records = rate / 100
-    return PartitionRate(
-        cluster, topic, partition, *measured, rate, rate, rate, rate, records, records, records, records, 100.0
-    )

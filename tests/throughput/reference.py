@@ -1,83 +1,84 @@
-"""The throughput of a few samples, computed the slow and obvious way: one Python loop, one note per millisecond."""
+"""The roll-up of one hour of one series, computed the slow and obvious way: one Python loop, one note per millisecond."""
 
 from __future__ import annotations
 
 import math
 import statistics
-from collections import defaultdict
+from dataclasses import dataclass
 from itertools import pairwise
 
-from mm2mgr.samples.schema import Sample
-from mm2mgr.throughput.rates import PartitionRate
 
-Key = tuple[str, str, int]
+@dataclass
+class Point:
+    """One sample: when, the end offset, and the record size if records were looked at."""
 
-
-def reference(samples: list[Sample], max_gap_seconds: float | None = None) -> dict[Key, PartitionRate]:
-    series: dict[Key, list[Sample]] = defaultdict(list)
-    for sample in sorted(samples, key=lambda s: (s.time_ms, s.end_offset)):
-        series[sample.cluster, sample.topic, sample.partition].append(sample)
-    return {key: _one(key, rows, samples, max_gap_seconds) for key, rows in series.items()}
+    time_ms: int
+    end: int
+    size: float | None = None
 
 
-def _one(key: Key, rows: list[Sample], everything: list[Sample], max_gap_seconds: float | None) -> PartitionRate:
-    ends = [b.time_ms for a, b in pairwise(rows) if b.time_ms > a.time_ms]
-    distances = [b.time_ms - a.time_ms for a, b in pairwise(rows) if b.time_ms > a.time_ms]
-    resets = gaps = 0
+def clean(points: list[Point]) -> list[Point]:
+    """Each moment once (the larger offset), without samples that dip below both neighbours."""
+    latest: dict[int, Point] = {}
+    for point in sorted(points, key=lambda one: (one.time_ms, one.end)):
+        latest[point.time_ms] = point
+    once = list(latest.values())
+    dips = {place for place in range(1, len(once) - 1) if once[place].end < once[place - 1].end <= once[place + 1].end}
+    return [point for place, point in enumerate(once) if place not in dips]
+
+
+def reference(before: list[Point], hour: list[Point], hour_start_ms: int) -> dict[str, float | int | None] | None:
+    """Return the columns of the roll-up, None where the hour has no sample."""
+    lead, own = clean(before), clean(hour)
+    if not own:
+        return None
+    tail = [Point(one.time_ms, one.end, _size(lead, place)) for place, one in enumerate(lead)][-7:]
+    row = tail + own
+    distances = [b.time_ms - a.time_ms for a, b in pairwise(row)]
     used: list[tuple[int, int, float | None]] = []
-    for place, (a, b) in enumerate(pairwise(rows), start=1):
+    resets = gaps = 0
+    for place, (a, b) in enumerate(pairwise(row)):
+        if b.time_ms < hour_start_ms:
+            continue
         elapsed = b.time_ms - a.time_ms
-        ids = [row.topic_id for row in rows[:place] if row.topic_id is not None]
-        changed = bool(ids) and b.topic_id is not None and b.topic_id != ids[-1]
-        if b.end_offset < a.end_offset or changed:
+        if b.end < a.end:
             resets += 1
-        elif elapsed > 0 and elapsed > _longest(distances, ends.index(b.time_ms), max_gap_seconds):
+        elif elapsed > 3 * statistics.median(distances[max(0, place - 6) : place + 7]):
             gaps += 1
-        elif elapsed > 0:
-            used.append((elapsed, b.end_offset - a.end_offset, _size(rows, place, key, everything)))
+        else:
+            used.append((elapsed, b.end - a.end, _size(row, place + 1)))
+    sized = all(size is not None for _, _, size in used)
     records = _statistics([(ms, float(count)) for ms, count, _ in used])
-    volume = _statistics([(ms, count * size) for ms, count, size in used if size is not None])
-    return PartitionRate(
-        *key,
-        window_start_ms=rows[0].time_ms,
-        window_end_ms=rows[-1].time_ms,
-        samples=len({row.time_ms for row in rows}),
-        covered_seconds=sum(ms for ms, _, _ in used) / 1000,
-        resets=resets,
-        gaps=gaps,
-        **{f"bytes_per_second_{name}": value for name, value in volume.items()},
-        **{f"records_per_second_{name}": value for name, value in records.items()},
-        record_bytes=_size(rows, len(rows) - 1, key, everything),
-    )
+    volume = _statistics([(ms, count * (size or 0.0)) for ms, count, size in used]) if sized else dict.fromkeys(records)
+    looked = [one.size for one in own if one.size is not None]
+    return {
+        "samples": len(own),
+        "covered_ms": sum(ms for ms, _, _ in used),
+        "resets": resets,
+        "gaps": gaps,
+        "first_ms": own[0].time_ms,
+        "last_ms": own[-1].time_ms,
+        "records": records["sum"],
+        "bytes": volume["sum"],
+        **{f"records_{name}": records[name] for name in ("p50", "p95", "max")},
+        **{f"bytes_{name}": volume[name] for name in ("p50", "p95", "max")},
+        **({"record_bytes": statistics.fmean(looked)} if looked else {}),
+    }
 
 
-def _longest(distances: list[int], place: int, max_gap_seconds: float | None) -> float:
-    longest = 3 * statistics.median(distances[max(0, place - 6) : place + 7])
-    return longest if max_gap_seconds is None else min(longest, max_gap_seconds * 1000)
+def _size(row: list[Point], place: int) -> float | None:
+    before = [one.size for one in row[: place + 1] if one.size is not None]
+    after = [one.size for one in row[place:] if one.size is not None]
+    return before[-1] if before else after[0] if after else None
 
 
-def _size(rows: list[Sample], place: int, key: Key, everything: list[Sample]) -> float | None:
-    before = [row.record_bytes for row in rows[: place + 1] if row.record_bytes is not None]
-    after = [row.record_bytes for row in rows[place:] if row.record_bytes is not None]
-    topic = [s.record_bytes for s in everything if (s.cluster, s.topic) == key[:2] and s.record_bytes is not None]
-    cluster = [s.record_bytes for s in everything if s.cluster == key[0] and s.record_bytes is not None]
-    if before:
-        return before[-1]
-    if after:
-        return after[0]
-    return statistics.fmean(topic) if topic else statistics.fmean(cluster) if cluster else None
-
-
-def _statistics(intervals: list[tuple[int, float]]) -> dict[str, float | None]:
-    if not intervals:
-        return dict.fromkeys(("mean", "p50", "p95", "max"))
-    noted = sorted(rate for ms, amount in intervals for rate in [amount * 1000 / ms] * ms)
-    mean = sum(amount for _, amount in intervals) * 1000 / sum(ms for ms, _ in intervals)
-    return {"mean": mean, "p50": _percentile(noted, 0.5), "p95": _percentile(noted, 0.95), "max": noted[-1]}
-
-
-def _percentile(ordered: list[float], share: float) -> float:
-    place = (len(ordered) - 1) * share
-    low = math.floor(place)
-    high = min(low + 1, len(ordered) - 1)
-    return ordered[low] + (ordered[high] - ordered[low]) * (place - low)
+def _statistics(used: list[tuple[int, float]]) -> dict[str, float | None]:
+    if not used:
+        return dict.fromkeys(("sum", "p50", "p95", "max"))
+    noted = sorted(rate for ms, amount in used for rate in [amount * 1000 / ms] * ms)
+    return {
+        "sum": sum(amount for _, amount in used),
+        "p50": noted[math.ceil(len(noted) * 50 / 100 - 1e-12) - 1],
+        "p95": noted[(len(noted) * 95 + 99) // 100 - 1],
+        "max": noted[-1],
+    }

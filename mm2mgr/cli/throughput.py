@@ -1,0 +1,108 @@
+"""How `throughput` goes about it: roll up what is new, then answer from the roll-ups."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from mm2mgr.cli.estate import Estate
+from mm2mgr.output.console import say_json, talk, working
+from mm2mgr.output.load_text import say_groups, say_rates, say_week
+
+if TYPE_CHECKING:
+    from mm2mgr.throughput.windows import Throughput
+
+By = Literal["partition", "topic", "flow", "hour"]
+_SPARK_HOURS = 24
+
+
+@dataclass(frozen=True)
+class Question:
+    """What the user asked `throughput` for; `window_seconds` None is everything, `top` 0 prints no row."""
+
+    store: Path
+    window_seconds: float | None = None
+    by: By = "partition"
+    top: int = 20
+    show: bool = False
+    output: str = "text"
+
+
+def run_throughput(estate: Estate, question: Question) -> int:
+    """Run the Spark job (unless `show`) and print the busiest partitions, topics, flows, or the weekly pattern."""
+    if not question.show:
+        _roll_up(question.store)
+    from mm2mgr.throughput.windows import last_hours, read_window
+
+    window = last_hours(question.store, question.window_seconds)
+    found = read_window(question.store, window)
+    if question.by == "partition":
+        _partitions(question, found)
+    elif question.by == "hour":
+        _week(question, found)
+    else:
+        _groups(estate, question, found)
+    return 0
+
+
+def _roll_up(store: Path) -> None:
+    from mm2mgr.sandbox.java import find_java, spark_java_home
+
+    home = spark_java_home(find_java())
+    from mm2mgr.samples.schema import hour_of
+    from mm2mgr.samples.store import SampleStore
+    from mm2mgr.throughput.job import run
+
+    samples = SampleStore(store, warn=lambda message: talk(f"  {message}", style="yellow"))
+    newest = hour_of(samples.newest_ms())
+    for hour in samples.loose_hours():
+        if hour < newest:  # first, because the job would take files that changed for news and roll the hour up again
+            samples.compact(hour)
+    with working(f"rolling up {store} with Spark"):
+        report = run(store, java_home=home, log_file=store / "rollups" / "spark.log")
+    for path, reason in report.unreadable.items():
+        talk(f"  left out: {path}: {reason}", style="yellow")
+    talk(f"{report.samples} samples rolled up, {len(report.made)} roll-ups made in {store}")
+
+
+def _partitions(question: Question, found: Throughput) -> None:
+    from mm2mgr.throughput.table import busiest, rates_of
+    from mm2mgr.throughput.windows import hourly
+
+    rows = busiest(found, question.top)
+    if question.output == "json":
+        say_json([asdict(rate) for rate in rates_of(found, rows)])
+        return
+    shown = rows if question.top else rows[:0]
+    curves = hourly(question.store, found.window.last(_SPARK_HOURS), found)[shown]
+    totals = {name: int(found.values[name].sum()) for name in ("resets", "gaps")}
+    say_rates(rates_of(found, shown), curves.tolist(), len(found), totals, found.window.text())
+
+
+def _groups(estate: Estate, question: Question, found: Throughput) -> None:
+    from mm2mgr.throughput.groups import by_flow, by_topic
+    from mm2mgr.throughput.windows import hourly
+
+    rates = hourly(question.store, found.window, found)
+    if question.by == "topic":
+        groups = by_topic(found, rates)
+    else:
+        flows = [(flow.id, flow.source.alias, flow.carries) for flow in estate.topology.flows]
+        groups = by_flow(found, rates, flows)
+    if question.output == "json":
+        say_json([asdict(group) for group in (groups[: question.top] if question.top else groups)])
+    else:
+        say_groups(groups, question.top, question.by, found.window.text())
+
+
+def _week(question: Question, found: Throughput) -> None:
+    from mm2mgr.throughput.groups import week_pattern
+    from mm2mgr.throughput.windows import hourly
+
+    pattern = week_pattern(found, hourly(question.store, found.window, found))
+    if question.output == "json":
+        told: dict[str, Any] = asdict(pattern)
+        say_json(told)
+    else:
+        say_week(pattern, found.window.text())

@@ -1,0 +1,73 @@
+"""Roll-ups of hours merged into one of a day, so that a long window reads little.
+
+Counts, sums, means and maxima merge exactly; the percentiles of a day are left to its sketch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mm2mgr.throughput.parts import read_parts
+from mm2mgr.throughput.rollup import ROLLUP_COLUMNS, RollUp
+from mm2mgr.throughput.sketch import merged
+
+_SUMS = ("samples", "covered_ms", "resets", "gaps")
+_AMOUNTS = ("records", "bytes")
+_PEAKS = ("bytes_max", "records_max")
+_NOT_MERGED = ("bytes_p50", "bytes_p95", "records_p50", "records_p95")
+
+
+def merge_day(parts: Sequence[Path], low_id: int) -> tuple[RollUp, list[str]]:
+    """Merge roll-ups of one range of ids: one row for a partition, source, and whether bytes are known.
+
+    Hours with and hours without known record sizes stay apart, because their sketches count different things.
+    """
+    hours, sources = read_parts(parts, list(ROLLUP_COLUMNS))
+    order = sorted(range(len(sources)), key=sources.__getitem__)
+    rank = np.argsort(order) if sources else np.zeros(1, np.int64)
+    rows = hours.values
+    kinds = len(sources) * 2 or 1
+    unsized = np.isnan(rows["bytes"]).astype(np.int64)
+    key = (rows["partition_id"].astype(np.int64) - low_id) * kinds + rank[rows["source"]] * 2 + unsized
+    groups, group = np.unique(key, return_inverse=True)
+    values: dict[str, Any] = {
+        "partition_id": (groups // kinds + low_id).astype(np.int32),
+        "source": (groups % kinds // 2).astype(np.int32),
+    }
+    values |= _totals(rows, group, len(groups))
+    lengths = np.diff(hours.offsets)
+    number, buckets, weights = merged(
+        np.repeat(group, lengths), rows["sketch_buckets"].astype(np.int64), rows["sketch_ms"].astype(np.int64)
+    )
+    values |= {"sketch_buckets": buckets.astype(np.int16), "sketch_ms": weights.astype(np.int32)}
+    offsets = np.append(0, np.cumsum(np.bincount(number, minlength=len(groups)))).astype(np.int32)
+    return RollUp(values, offsets), [sources[place] for place in order]
+
+
+def _totals(rows: Any, group: Any, count: int) -> dict[str, Any]:
+    def total(column: Any) -> Any:
+        return np.bincount(group, weights=column, minlength=count)
+
+    found: dict[str, Any] = {name: total(rows[name]).astype(rows[name].dtype) for name in _SUMS}
+    covered = np.isfinite(rows["bytes"]) | np.isfinite(rows["records"])
+    for name in _AMOUNTS:
+        # Unknown in one covered hour is unknown for the day; an hour without any interval adds nothing.
+        lost = total((covered & np.isnan(rows[name])).astype(np.float64)) > 0
+        none = total(covered.astype(np.float64)) == 0
+        found[name] = np.where(lost | none, np.nan, total(np.nan_to_num(rows[name])))
+    for name in _PEAKS:
+        found[name] = np.full(count, -np.inf)
+        np.maximum.at(found[name], group, np.nan_to_num(rows[name], nan=-np.inf))
+        found[name] = np.where(np.isfinite(found[name]), found[name], np.nan)
+    found["first_ms"], found["last_ms"] = np.full(count, np.iinfo(np.int64).max), np.zeros(count, np.int64)
+    np.minimum.at(found["first_ms"], group, rows["first_ms"])
+    np.maximum.at(found["last_ms"], group, rows["last_ms"])
+    known = np.isfinite(rows["record_bytes"])
+    with np.errstate(invalid="ignore"):
+        sizes = total(np.where(known, rows["record_bytes"] * rows["samples"], 0.0))
+        found["record_bytes"] = sizes / total(np.where(known, rows["samples"], 0))
+    return {**found, **{name: np.full(count, np.nan) for name in _NOT_MERGED}}

@@ -1,0 +1,169 @@
+"""The hours of a store as files: what there is to roll up, what a roll-up was made from, and samples as arrays.
+
+In goes a store's directory, out come paths, marks and Series; damaged sample files are named and left out.
+Nothing here needs Spark: the same functions run in the driver, in executors and in tests.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from mm2mgr.errors import Mm2mgrError
+from mm2mgr.samples.schema import DICTIONARY, HOUR_PREFIX, LAYOUT, LAYOUT_FILE, ROLLUPS, hour_of, hour_start_ms
+from mm2mgr.throughput.series import UNKNOWN, Series
+
+IDS_PER_PART = 16_384  # some row groups of a compacted file; an hour of them at one sample a minute is a million rows
+_COLUMNS = {
+    "partition_id": (np.int32, 0),
+    "source": (np.int32, 0),
+    "time_ms": (np.int64, 0),
+    "end_offset": (np.int64, UNKNOWN),
+    "records_per_second": (np.float64, np.nan),
+    "bytes_per_second": (np.float64, np.nan),
+    "record_bytes": (np.float64, np.nan),
+    "resolution_ms": (np.int32, 0),
+}
+
+
+def check_layout(store: Path) -> None:
+    """Refuse a directory that another layout of mm2mgr wrote; a directory without samples passes."""
+    marker = store / LAYOUT_FILE
+    if marker.is_file() and (found := marker.read_text(encoding="utf-8", errors="replace").strip()) != LAYOUT:
+        raise Mm2mgrError(
+            f"{store} holds “{found[:80]}”, this mm2mgr reads “{LAYOUT}”",
+            hint="sample into another directory, or use the mm2mgr version that wrote this one",
+        )
+
+
+def sample_files(store: Path) -> dict[str, list[Path]]:
+    """Return the complete sample files of every hour, oldest hour first."""
+    hours: dict[str, list[Path]] = {}
+    for path in sorted(store.glob(f"{HOUR_PREFIX}*/*.parquet")):
+        hour = path.parent.name.removeprefix(HOUR_PREFIX)
+        if path.name[0] != "." and _is_hour(hour):  # a leading dot marks a file being written
+            hours.setdefault(hour, []).append(path)
+    return hours
+
+
+def sample_files_of(store: Path, hour: str) -> list[Path]:
+    """Return the complete sample files of one hour."""
+    return sorted(path for path in (store / f"{HOUR_PREFIX}{hour}").glob("*.parquet") if path.name[0] != ".")
+
+
+def mark_of(files: Sequence[Path]) -> list[list[Any]]:
+    """Return names and sizes: files of the store never change, so a roll-up with the same mark need not be made again."""
+    return [[path.name, path.stat().st_size] for path in files]
+
+
+def hour_before(hour: str) -> str:
+    """Return the hour before an hour."""
+    return hour_of(hour_start_ms(hour) - 1)
+
+
+def next_id(store: Path) -> int:
+    """Return a number above every partition id, from the footers of the dictionary."""
+    ends = [0]
+    for path in (store / DICTIONARY).glob("*.parquet"):
+        if path.stem.isdecimal():
+            try:
+                ends.append(int(path.stem) + int(pq.read_metadata(path).num_rows))
+            except (OSError, pa.ArrowException) as error:
+                raise Mm2mgrError(f"{path} is not a readable dictionary", hint="restore it from a backup") from error
+    return max(ends)
+
+
+def read_samples(files: Sequence[Path], ids: range) -> tuple[Series, list[str], dict[str, str]]:
+    """Return the samples of a range of ids, their sources' names by number, and the reason for each file left out."""
+    names: dict[str, int] = {}
+    parts: list[dict[str, Any]] = []
+    unreadable: dict[str, str] = {}
+    for path in files:
+        try:
+            parts.append(_read(path, ids, names))
+        # pyarrow raises these for a footer or a page that makes no sense, depending on where the damage lies.
+        except (OSError, pa.ArrowException, ValueError, KeyError, TypeError) as error:
+            unreadable[str(path)] = next(iter(str(error).splitlines()), type(error).__name__)[:120]
+    if len(parts) == 1:
+        return Series(**parts[0]), list(names), unreadable
+    columns = {
+        name: np.concatenate([part[name] for part in parts]) if parts else np.zeros(0, kind)
+        for name, (kind, _) in _COLUMNS.items()
+    }
+    return Series(**columns), list(names), unreadable
+
+
+def rollup_directory(store: Path, name: str) -> Path:
+    """Return where the roll-up of an hour or day such as hour=2026-11-21T10 lies."""
+    return store / ROLLUPS / name
+
+
+def part_name(low_id: int) -> str:
+    """Return the file name of the roll-up of the ids from `low_id` on."""
+    return f"part-{low_id:010d}.parquet"
+
+
+def _read(path: Path, ids: range, names: dict[str, int]) -> dict[str, Any]:
+    with pq.ParquetFile(path, read_dictionary=["source"]) as file:
+        present = [name for name in _COLUMNS if name in file.schema_arrow.names]
+        place = file.schema_arrow.names.index("partition_id")
+        groups = [n for n in range(file.num_row_groups) if _may_hold(file.metadata.row_group(n), place, ids)]
+        table = file.read_row_groups(groups, columns=present, use_threads=False)
+    arrays = {name: _array(table, name, kind, unknown, names) for name, (kind, unknown) in _COLUMNS.items()}
+    one = arrays["partition_id"]
+    inside = (one >= ids.start) & (one < ids.stop)
+    return arrays if inside.all() else {name: column[inside] for name, column in arrays.items()}
+
+
+def _array(table: Any, name: str, kind: Any, unknown: float, names: dict[str, int]) -> Any:
+    if name not in table.column_names:
+        if name in ("partition_id", "time_ms", "source"):
+            raise KeyError(f"it has no column {name}")
+        return np.full(len(table), unknown, kind)
+    column = table[name]
+    if name == "source":
+        return _codes(column, names)
+    if column.null_count == len(column):
+        return np.full(len(column), unknown, kind)
+    filled = column.fill_null(unknown) if column.null_count else column
+    return filled.to_numpy().astype(kind, copy=False)
+
+
+def _codes(column: Any, names: dict[str, int]) -> Any:
+    found = [np.zeros(0, np.int32)]
+    for chunk in column.chunks:
+        encoded = chunk if isinstance(chunk, pa.DictionaryArray) else chunk.dictionary_encode()
+        table = [names.setdefault(str(name), len(names)) for name in encoded.dictionary.to_pylist()]
+        if len(table) == 1 and not encoded.null_count:
+            found.append(np.full(len(encoded), table[0], np.int32))
+        elif table:
+            found.append(np.array(table, np.int32)[encoded.indices.to_numpy(zero_copy_only=False)])
+    return np.concatenate(found)
+
+
+def _may_hold(group: Any, place: int, ids: range) -> bool:
+    statistics = group.column(place).statistics
+    if statistics is None or not statistics.has_min_max:
+        return True
+    return bool(statistics.min < ids.stop and statistics.max >= ids.start)
+
+
+def _is_hour(text: str) -> bool:
+    try:
+        hour_start_ms(text)
+    except ValueError:
+        return False
+    return True
+
+
+def recoded(series: Series, names: Sequence[str], ranks: Mapping[str, int]) -> Series:
+    """Renumber the sources of a Series by rank."""
+    table = np.array([ranks[name] for name in names] or [0], np.int32)
+    if (table == np.arange(len(table))).all():
+        return series
+    return Series(**{**vars(series), "source": table[series.source]})

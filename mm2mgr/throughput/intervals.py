@@ -1,0 +1,126 @@
+"""From sorted samples to intervals with a rate: which distances count, which are resets or gaps, and what flowed.
+
+In goes a Series with a few samples of the hour before in front, out come intervals that end in the hour.
+Stretches of time that several sources tell about are given to the best of them, so that nothing is counted twice.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from mm2mgr.throughput.series import (
+    MOST_RECORDS_PER_SECOND,
+    Flags,
+    Floats,
+    Ints,
+    Series,
+    sizes_in_force,
+)
+
+GAP_FACTOR = 3.0
+# Even, so that an interval's own kind is never outnumbered where two overlapping samplers alternate short and long.
+GAP_NEIGHBOURS = 6
+_ROWS_AT_ONCE = 100_000
+_SHADOWED = 0.5
+
+
+@dataclass(frozen=True)
+class Intervals:
+    """One row a sample: the stretch of time that ends with it and the rates in it.
+
+    `usable` intervals have a rate and end in the hour; `bytes_per_second` is NaN where no record size is known and
+    the source tells no bytes, `records_per_second` where it tells no records.
+    """
+
+    elapsed_ms: Ints
+    records_per_second: Floats
+    bytes_per_second: Floats
+    usable: Flags
+    reset: Flags
+    gap: Flags
+
+
+def intervals(series: Series, hour_start_ms: int) -> Intervals:
+    """Measure the distance of every sample to the one before it and judge it.
+
+    Reset: the end offset went back, or forward by more than any broker takes. Gap: longer than three times the median
+    of itself and its neighbours, up to six on either side, in the hour and before it. Neighbours, not the whole
+    series: a sampler that was set to a longer pace has no gaps once six intervals of that pace are known.
+    """
+    first, in_hour = series.starts(), series.time_ms >= hour_start_ms
+    elapsed = np.zeros(len(series), np.int64)
+    elapsed[1:] = np.where(first[1:], 0, np.diff(series.time_ms))
+    records = np.zeros(len(series), np.int64)
+    records[1:] = np.diff(series.end_offset)
+    by_offset = (series.end_offset >= 0) & ~first
+    by_offset[1:] &= series.end_offset[:-1] >= 0
+    seconds = np.maximum(elapsed, 1) / 1000.0
+    counted = records / seconds
+    reset = by_offset & ((records < 0) | (counted > MOST_RECORDS_PER_SECOND))
+    told = ~by_offset & (np.isfinite(series.records_per_second) | np.isfinite(series.bytes_per_second))
+    gap = _gaps(elapsed, first) & ~reset
+    # A rate covers what its source says it covers, and never what the sample before it covers.
+    span = np.where(told & (series.resolution_ms > 0), series.resolution_ms, elapsed)
+    span = np.where(told & ~first & ~gap, np.minimum(span, elapsed), span)
+    gap &= ~(told & (series.resolution_ms > 0))
+    usable = in_hour & ~reset & ~gap & (by_offset | told) & (span > 0)
+    per_second = np.where(by_offset, counted, series.records_per_second)
+    volume = np.where(by_offset | ~np.isfinite(series.bytes_per_second), np.nan, series.bytes_per_second)
+    volume = np.where(np.isnan(volume), per_second * sizes_in_force(series), volume)
+    if len(series) and series.source.min() != series.source.max():
+        usable &= ~_shadowed(series, span, usable)
+    return Intervals(span, per_second, volume, usable, reset & in_hour, gap & in_hour)
+
+
+def _gaps(elapsed: Ints, first: Flags) -> Flags:
+    """Flag intervals far longer than their neighbours; the median is taken only where a gap is possible at all."""
+    flags = np.zeros(len(elapsed), np.bool_)
+    rows = np.flatnonzero(~first)
+    if not len(rows):
+        return flags
+    distances, number = elapsed[rows], (np.cumsum(first) - 1)[rows]
+    starts = np.flatnonzero(np.diff(number, prepend=-1))
+    shortest = np.minimum.reduceat(distances, starts)
+    place = np.cumsum(np.diff(number, prepend=-1) != 0) - 1
+    suspects = np.flatnonzero(distances > GAP_FACTOR * shortest[place])
+    for cut in range(0, len(suspects), _ROWS_AT_ONCE):
+        some = suspects[cut : cut + _ROWS_AT_ONCE]
+        near = some[:, None] + np.arange(-GAP_NEIGHBOURS, GAP_NEIGHBOURS + 1)
+        inside = (near >= 0) & (near < len(distances))
+        near = np.clip(near, 0, len(distances) - 1)
+        inside &= number[near] == number[some][:, None]
+        typical = np.nanmedian(np.where(inside, distances[near].astype(np.float64), np.nan), axis=1)
+        flags[rows[some]] = distances[some] > GAP_FACTOR * typical
+    return flags
+
+
+def _shadowed(series: Series, span: Ints, usable: Flags) -> Flags:
+    """Flag intervals of which a better source tells at least half; sources are numbered from best to worst."""
+    hidden = np.zeros(len(series), np.bool_)
+    low = int((series.time_ms - span).min())
+    stride = int(series.time_ms.max()) - low + 1
+    end = series.partition_id.astype(np.int64) * stride + (series.time_ms - low)
+    taken = np.zeros(len(series), np.bool_)
+    for source in np.unique(series.source):
+        rows = np.flatnonzero(usable & (series.source == source))
+        better = np.flatnonzero(taken)
+        if len(better):
+            covered = _covered(end[better], span[better], end[rows]) - _covered(
+                end[better], span[better], end[rows] - span[rows]
+            )
+            hidden[rows[covered >= _SHADOWED * span[rows]]] = True
+        taken[rows[~hidden[rows]]] = True
+    return hidden
+
+
+def _covered(ends: Ints, spans: Ints, moments: Ints) -> Floats:
+    """Return how much of the time up to each moment the intervals cover, on the one time line of all partitions."""
+    order = np.argsort(ends, kind="stable")
+    ends, spans = ends[order], spans[order]
+    total = np.concatenate([[0], np.cumsum(spans)])
+    place = np.searchsorted(ends, moments, side="right")
+    next_ = np.minimum(place, len(ends) - 1)
+    begun = np.clip(moments - (ends[next_] - spans[next_]), 0, spans[next_])
+    return np.asarray(total[place] + np.where(place < len(ends), begun, 0), np.float64)

@@ -1,0 +1,77 @@
+"""The Parquet files of roll-ups: one part for every range of ids, written whole, read back as arrays.
+
+In go RollUps and paths; it knows nothing of hours, sessions or names.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from mm2mgr.throughput.rollup import LISTS, ROLLUP_COLUMNS, RollUp
+
+_ABSENT = {"int32": 0, "int64": 0, "float64": np.nan}
+
+
+def _type_of(name: str) -> Any:
+    kind = getattr(pa, ROLLUP_COLUMNS[name])()
+    return pa.list_(kind) if name in LISTS else kind
+
+
+SCHEMA = pa.schema([pa.field(name, _type_of(name)) for name in ROLLUP_COLUMNS])
+_FORMAT = {
+    "compression": "zstd",
+    "use_dictionary": ["source"],
+    "column_encoding": dict.fromkeys(
+        ("partition_id", "covered_ms", "first_ms", "last_ms", "samples"), "DELTA_BINARY_PACKED"
+    ),
+}
+
+
+def write_part(path: Path, found: RollUp, sources: Sequence[str]) -> None:
+    """Write one part and force it to disk; the caller gives it its final name."""
+    columns = [_column(found, name, sources) for name in ROLLUP_COLUMNS]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    pq.write_table(pa.Table.from_arrays(columns, schema=SCHEMA), path, **_FORMAT)
+    with path.open("rb") as written:
+        os.fsync(written.fileno())
+
+
+def read_parts(paths: Sequence[Path], columns: Sequence[str]) -> tuple[RollUp, list[str]]:
+    """Return the rows of all parts in these columns, and the names of their sources by number; `pa.ArrowException`.
+
+    Offsets are all zero where the lists are not asked for.
+    """
+    tables = [pq.read_table(path, columns=list(columns), partitioning=None) for path in paths]
+    table = pa.concat_tables([SCHEMA.empty_table().select(list(columns)), *tables]).combine_chunks()
+    values: dict[str, Any] = {}
+    sources: list[str] = []
+    offsets = np.zeros(len(table) + 1, np.int32)
+    for name in columns:
+        column = table[name].chunk(0) if table[name].num_chunks else pa.array([], SCHEMA.field(name).type)
+        if name in LISTS:
+            offsets = column.offsets.to_numpy() - column.offsets[0].as_py() if len(column) else offsets
+            values[name] = column.flatten().to_numpy(zero_copy_only=False)
+        elif name == "source":
+            encoded = column.dictionary_encode()
+            sources = [str(one) for one in encoded.dictionary.to_pylist()]
+            values[name] = encoded.indices.to_numpy(zero_copy_only=False)
+        else:
+            filled = column.fill_null(_ABSENT[ROLLUP_COLUMNS[name]]) if column.null_count else column
+            values[name] = filled.to_numpy(zero_copy_only=False)
+    return RollUp(values, offsets), sources
+
+
+def _column(found: RollUp, name: str, sources: Sequence[str]) -> Any:
+    values = found.values[name]
+    if name in LISTS:
+        return pa.ListArray.from_arrays(pa.array(found.offsets), pa.array(values))
+    if name == "source":
+        return pa.DictionaryArray.from_arrays(pa.array(values), pa.array(list(sources), pa.string())).cast(pa.string())
+    return pa.array(values, from_pandas=True)  # NaN becomes null

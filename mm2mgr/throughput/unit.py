@@ -1,0 +1,91 @@
+"""One task of the job: some hours, or one day, of one range of partition ids, from files to files.
+
+In goes a Unit, out comes what was written and what could not be read. It runs wherever Spark puts it and shares nothing
+but the storage; what it writes has no final name until the driver gives it one.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from mm2mgr.samples.schema import HOUR_PREFIX, hour_end_ms, hour_start_ms
+from mm2mgr.throughput.days import merge_day
+from mm2mgr.throughput.hours import (
+    IDS_PER_PART,
+    hour_before,
+    part_name,
+    read_samples,
+    recoded,
+    rollup_directory,
+    sample_files_of,
+)
+from mm2mgr.throughput.parts import write_part
+from mm2mgr.throughput.rollup import roll_up
+from mm2mgr.throughput.series import Series, clean, joined, rank_sources, tail
+
+
+@dataclass(frozen=True)
+class Unit:
+    """Hours that follow one another (or those to merge into a day, `onto` what it has) and the first id."""
+
+    store: str
+    draft: str
+    hours: tuple[str, ...]
+    low_id: int
+    day: str | None = None
+    onto: bool = False
+
+    @property
+    def ids(self) -> range:
+        return range(self.low_id, self.low_id + IDS_PER_PART)
+
+
+def work(unit: Unit) -> str:
+    """Do the unit; return JSON: `written` as [roll-up, part, draft file], `unreadable` files with reasons, `samples`."""
+    done: dict[str, Any] = {"written": [], "unreadable": {}, "samples": 0}
+    if unit.day is None:
+        _roll_hours(unit, done)
+    else:
+        _merge(unit, unit.day, done)
+    return json.dumps(done)
+
+
+def _roll_hours(unit: Unit, done: dict[str, Any]) -> None:
+    """Walk through the hours, each with the last samples of the one before in front, so each is read once."""
+    before, names = _cleaned(unit, hour_before(unit.hours[0]), {})
+    for hour in unit.hours:
+        samples, found = _cleaned(unit, hour, done["unreadable"])
+        ranks = rank_sources([*names, *found])
+        series = joined(tail(recoded(before, names, ranks)), recoded(samples, found, ranks))
+        rolled = roll_up(series, hour_start_ms(hour))
+        done["samples"] += len(samples)
+        if rolled is not None:
+            draft = _draft(unit)
+            write_part(draft, rolled, list(ranks))
+            done["written"].append([f"{HOUR_PREFIX}{hour}", part_name(unit.low_id), str(draft)])
+        before, names = samples, found
+
+
+def _cleaned(unit: Unit, hour: str, unreadable: dict[str, str]) -> tuple[Series, list[str]]:
+    raw, names, bad = read_samples(sample_files_of(Path(unit.store), hour), unit.ids)
+    unreadable.update(bad)
+    return clean(raw, hour_start_ms(hour), hour_end_ms(hour)), names
+
+
+def _merge(unit: Unit, day: str, done: dict[str, Any]) -> None:
+    taken = [*([day] if unit.onto else []), *(f"{HOUR_PREFIX}{hour}" for hour in unit.hours)]
+    parts = [rollup_directory(Path(unit.store), name) / part_name(unit.low_id) for name in taken]
+    merged, names = merge_day([path for path in parts if path.is_file()], unit.low_id)
+    if len(merged):
+        draft = _draft(unit)
+        write_part(draft, merged, names)
+        done["written"].append([day, part_name(unit.low_id), str(draft)])
+
+
+def _draft(unit: Unit) -> Path:
+    # Spark may run a task twice; each run has its own file, and only those that a finished task names are taken.
+    return Path(unit.draft) / f"{unit.low_id}-{uuid.uuid4().hex}.parquet"

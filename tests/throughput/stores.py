@@ -1,0 +1,68 @@
+"""Stores with a few samples, as tests of roll-ups like to write them, and what is read back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from mm2mgr.samples.batch import Batch
+from mm2mgr.samples.schema import KAFKA_OFFSETS
+from mm2mgr.samples.store import SampleStore
+from mm2mgr.throughput.make import Report, make, one_by_one
+from mm2mgr.throughput.rates import PartitionRate
+from mm2mgr.throughput.table import read_throughput
+from tests.samples.rows import Sample, batches
+
+START = 1_763_719_200_000  # 2025-11-21T10:00:00Z
+HOUR_MS = 3_600_000
+
+
+def series(
+    topic: str, points: Iterable[tuple[int, int]], topic_id: str | None = "id", size: float | None = 100.0
+) -> list[Sample]:
+    """Samples of partition 0 at (seconds after the start, end offset); only the first looks at record sizes."""
+    return [
+        Sample("dc1", topic, 0, START + seconds * 1000, offset, 0, topic_id, None if n else size, KAFKA_OFFSETS)
+        for n, (seconds, offset) in enumerate(points)
+    ]
+
+
+def elsewhere(samples: Iterable[Sample], cluster: str) -> list[Sample]:
+    """The same samples of another cluster."""
+    return [replace(sample, cluster=cluster) for sample in samples]
+
+
+def stored(folder: Path, *samples: Sequence[Sample]) -> Path:
+    """Append samples to the store of a folder."""
+    SampleStore(folder).append(*batches(one for each in samples for one in each))
+    return folder
+
+
+def rates(source: str, points: Iterable[tuple[int, float]], resolution_ms: int = 0) -> list[Batch]:
+    """Batches of a source that tells bytes per second of t-0, at (seconds after the start, rate)."""
+    return [
+        Batch(
+            "dc1",
+            source,
+            START + seconds * 1000,
+            ["t"],
+            [0],
+            resolution_ms=resolution_ms,
+            bytes_per_second=[rate],
+        )
+        for seconds, rate in points
+    ]
+
+
+def rolled(folder: Path) -> Report:
+    """Roll up what is due, in this process."""
+    return make(folder, one_by_one)
+
+
+def told(folder: Path, *samples: Sequence[Sample]) -> dict[str, PartitionRate]:
+    """Store, roll up, and read everything back by topic; topics of other clusters as cluster/topic."""
+    stored(folder, *samples)
+    rolled(folder)
+    found = read_throughput(folder)
+    return {rate.topic if rate.cluster == "dc1" else f"{rate.cluster}/{rate.topic}": rate for rate in found}
