@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import BaseModel, BeforeValidator, Field, model_validator
 
+from mm2mgr.spec.rest import STRICT, Auth, Metrics, Tls
 from mm2mgr.spec.values import (
     Addresses,
     ByteRate,
+    ByteSize,
     ClientSettings,
     ConnectorSettings,
     PairName,
@@ -27,7 +29,7 @@ from mm2mgr.spec.values import (
 
 
 class Model(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+    model_config = STRICT
 
 
 # --- clusters, Connect clusters, links --------------------------------------------------------------------------------
@@ -53,6 +55,8 @@ class ClusterDefaults(Model):
     """Copies of each topic that MirrorMaker creates here; -1 asks the brokers for their default. Kafka's own mix of 2 and 3 surprises people."""
     access: Access | None = None
     """Only where mm2mgr's own machine needs other addresses or credentials than the workers."""
+    metrics: Metrics | None = None
+    """Systems besides Kafka that know its load; not given: end offsets and records of Kafka itself."""
 
 
 class Cluster(ClusterDefaults):
@@ -64,37 +68,17 @@ class Cluster(ClusterDefaults):
     """Kafka's own id of this cluster (`kafka-cluster.sh cluster-id`). Given: plan and apply compare it without contacting Kafka; not given: they ask the brokers."""
 
 
-class Basic(Model):
-    username: str
-    """Name, or a placeholder such as `${env:CONNECT_USER}`."""
-    password: str
-    """A placeholder such as `${env:CONNECT_PASSWORD}`; resolved on mm2mgr's machine, never stored."""
+class Workers(Model):
+    """The machines of a Connect cluster, for `mm2mgr fleet` and `simulate` only: nothing is started or stopped."""
 
-
-class Auth(Model):
-    """Credentials for the REST API."""
-
-    basic: Basic | None = None
-    """User name and password."""
-    bearer: str | None = None
-    """A token, as a placeholder such as `${env:CONNECT_TOKEN}`."""
-
-    @model_validator(mode="after")
-    def _exactly_one(self) -> Auth:
-        if (self.basic is None) == (self.bearer is None):
-            raise ValueError("give either basic or bearer")
-        return self
-
-
-class Tls(Model):
-    """TLS towards the REST API; files are PEM, relative to where mm2mgr runs."""
-
-    ca: str | None = None
-    """Certificates to trust; not given: the system's."""
-    certificate: str | None = None
-    """Own certificate chain, for mutual TLS."""
-    key: str | None = None
-    """Private key of that certificate."""
+    count: Annotated[int, Field(ge=1, le=10_000)] | None = None
+    """How many run today; not given: judged with as many as are needed and one spare."""
+    tasks_per_worker: TaskCount = 10
+    """How many busy tasks one worker carries. Connect itself knows no such limit; published numbers go from 8 to 20, and ten at 7 MB/s fill half of a 1 Gbit/s card."""
+    memory: Annotated[ByteSize, Field(gt=0)] | None = None
+    """Java heap of one worker (its -Xmx); not given: not a limit."""
+    network: Annotated[ByteRate, Field(gt=0)] | None = None
+    """What one worker receives, and as much again sends; not given: not a limit."""
 
 
 class ConnectDefaults(Model):
@@ -112,6 +96,8 @@ class ConnectDefaults(Model):
     """Whether the workers run with `exactly.once.source.support=enabled`. Not given: yes as soon as a flow there has
     `delivery: exactly_once`. Write true before the workers are switched over: connectors whose records go to another Kafka
     then have the overrides that they need from that moment on; workers that are not exactly-once get along with them."""
+    workers: Workers = Workers()
+    """How many workers there are and what one carries. A Connect cluster's own `workers` replaces this one as a whole."""
 
 
 class Connect(ConnectDefaults):
@@ -162,7 +148,7 @@ class Tasks(Model):
     threshold: Share = 0.7
     """Share of the capacity to plan with, so that a task survives a peak."""
     default_rate: ByteRate = 5e3
-    """Assumed for a partition that has no measured rate and whose topic has none."""
+    """Assumed for a partition of a flow in which nothing was measured; otherwise it takes its topic's mean or the flow's median."""
 
     @model_validator(mode="after")
     def _bounds(self) -> Tasks:
@@ -310,6 +296,8 @@ class Sized(Model):
     """Time window of the samples."""
     source: str | None = None
     """Which statistic was used, and from where."""
+    changed: str | None = None
+    """When `tasks_max` last became another number; a step down waits from here. Take it out to let the next run step down at once."""
 
 
 Alias = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=100)]

@@ -36,6 +36,15 @@ def bytes_per_second(value: object) -> float:
     return rate
 
 
+def byte_size(value: object) -> float:
+    """Parse `4 GiB`, `512 MiB`; returns bytes."""
+    number, unit, per_second = _split(value)
+    size = number * _BYTES.get(unit, math.inf)
+    if per_second or not math.isfinite(size):
+        raise ValueError("a size such as 4 GiB, 512 MiB or 8 GB")
+    return size
+
+
 def share(value: object) -> float:
     """Parse `70%` or `0.7`; returns a number above 0 and up to 1."""
     number, unit, per_second = _split(value)

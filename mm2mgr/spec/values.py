@@ -13,7 +13,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema
 
 from mm2mgr.spec import keys
 from mm2mgr.spec.patterns import check_pattern
-from mm2mgr.spec.quantities import bytes_per_second, duration_seconds, share
+from mm2mgr.spec.quantities import byte_size, bytes_per_second, duration_seconds, share
 
 
 def _config_value(value: object) -> object:
@@ -111,8 +111,9 @@ Addresses = Annotated[
     BeforeValidator(_one_or_many, json_schema_input_type=str | list[str]),
     Field(min_length=1),
 ]
+Url = Annotated[str, Field(pattern=r"^https?://[^\s@]+$")]
 Urls = Annotated[
-    list[Annotated[str, Field(pattern=r"^https?://[^\s@]+$")]],
+    list[Url],
     BeforeValidator(_one_or_many, json_schema_input_type=str | list[str]),
     Field(min_length=1),
 ]
@@ -138,6 +139,9 @@ Seconds = Annotated[
 ]
 ByteRate = Annotated[
     float, BeforeValidator(bytes_per_second), WithJsonSchema({"type": "string", "examples": ["10 MB/s"]})
+]
+ByteSize = Annotated[
+    float, BeforeValidator(byte_size), WithJsonSchema({"type": "string", "examples": ["4 GiB", "512 MiB"]})
 ]
 Share = Annotated[
     float, BeforeValidator(share), WithJsonSchema({"type": ["string", "number"], "examples": ["70%", 0.7]})

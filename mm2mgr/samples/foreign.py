@@ -1,0 +1,116 @@
+"""One cluster whose samples come from another system than Kafka: Prometheus or Cruise Control, read as the loop wants it.
+
+In go the system and the cluster's own topics, out come polls. What was missed is caught up, oldest first and a bounded piece a
+poll: the system is asked for everything after its newest sample in the store.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from mm2mgr.errors import Mm2mgrError
+from mm2mgr.kafka.access import KafkaAccess
+from mm2mgr.kafka.client import Kafka
+from mm2mgr.samples.batch import Batch
+from mm2mgr.samples.follow import Poll
+from mm2mgr.samples.inventory import Gathered, Inventory
+from mm2mgr.samples.schema import hour_end_ms, hour_start_ms
+from mm2mgr.samples.store import SampleStore
+
+_ROWS_PER_POLL = 1_000_000
+_TOPICS_FOR_SECONDS = 300.0
+_LATE_MS = 3_600_000  # what a source that answers does not have after an hour will not come: it is not asked for again
+_REACH_MS = 15 * 86_400_000
+
+
+class Source(Protocol):
+    """A system that can be asked for the samples of a span of time."""
+
+    @property
+    def source_prefix(self) -> str:
+        """What the sources of its samples start with."""
+
+    def gather(self, inventory: Inventory, since_ms: int | None, until_ms: int) -> Iterator[Gathered]:
+        """Yield what it knows of the span (since exclusive, None: only the newest), oldest first."""
+
+    def close(self) -> None:
+        """Let go of its connections."""
+
+
+@dataclass
+class ForeignReader:
+    """Reads one cluster from one source; `back_seconds` is how much of the past a first reading takes, 0 the newest only."""
+
+    access: KafkaAccess
+    accepts: Callable[[str], bool]
+    source: Source
+    store: SampleStore
+    back_seconds: float = 0.0
+    timeout_seconds: float = 10.0
+    _newest_ms: int | None = None
+    _looked: bool = False
+    _inventory: Inventory | None = None
+    _inventory_until: float = field(default=0.0)
+
+    def __post_init__(self) -> None:
+        self.name = self.access.alias
+
+    def poll(self) -> Poll:
+        """Return what is new since the last poll; Mm2mgrError when the source, or Kafka's metadata, cannot be read."""
+        now_ms = time.time_ns() // 1_000_000
+        batches: list[Batch] = []
+        notes: dict[str, None] = {}
+        try:
+            for piece in self.source.gather(self._topics(), self._since(now_ms), now_ms):
+                batches += piece.batches
+                notes |= dict.fromkeys(piece.notes)
+                self._newest_ms = max([self._newest_ms or 0, *(batch.time_ms for batch in piece.batches)]) or None
+                if sum(map(len, batches)) >= _ROWS_PER_POLL:
+                    return Poll(batches, notes=(*notes, "catching up: more to come"))
+        except Mm2mgrError as error:
+            if not batches:
+                raise
+            return Poll(batches, notes=(*notes, error.message))  # what came is kept; the next poll goes on behind it
+        if self._newest_ms is not None:
+            self._newest_ms = max(self._newest_ms, now_ms - _LATE_MS)
+        return Poll(batches, notes=tuple(notes))
+
+    def close(self) -> None:
+        """Let go of the source."""
+        self.source.close()
+
+    def _topics(self) -> Inventory:
+        if self._inventory is None or time.monotonic() > self._inventory_until:
+            with Kafka(self.access, self.timeout_seconds) as kafka:
+                self._inventory = Inventory(self.access.alias, kafka.topics(), self.accepts)
+            self._inventory_until = time.monotonic() + _TOPICS_FOR_SECONDS
+        return self._inventory
+
+    def _since(self, now_ms: int) -> int | None:
+        if not self._looked:
+            self._newest_ms = newest_of(self.store, self.name, self.source.source_prefix, now_ms - _REACH_MS)
+            self._looked = True
+        if self._newest_ms is None and self.back_seconds:
+            return now_ms - round(self.back_seconds * 1000)
+        return self._newest_ms
+
+
+def newest_of(store: SampleStore, alias: str, source_prefix: str, floor_ms: int) -> int | None:
+    """Return the time of the newest sample of one cluster from one kind of source; None when none is after `floor_ms`."""
+    for hour in reversed(store.hours()):
+        if hour_end_ms(hour) <= floor_ms:
+            return None
+        table = store.read(hour_start_ms(hour), hour_end_ms(hour))
+        columns = (table[name].to_pylist() for name in ("time_ms", "cluster", "source"))
+        rows = zip(*columns, strict=True)
+        times: list[int] = [at for at, cluster, source in rows if cluster == alias and _is(source, source_prefix)]
+        if times:
+            return max(times)
+    return None
+
+
+def _is(source: str, prefix: str) -> bool:
+    return source == prefix or (prefix.endswith(":") and source.startswith(prefix))

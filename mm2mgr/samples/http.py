@@ -1,0 +1,175 @@
+"""One HTTP endpoint that metrics come from: GET a path, get back status, headers and the decoded JSON, within a deadline.
+
+Every failure is a SourceError that names the endpoint without its credentials; it judges no answer of the endpoint itself.
+"""
+
+from __future__ import annotations
+
+import json
+import ssl
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Any
+
+import requests
+
+from mm2mgr.errors import Mm2mgrError
+
+# What urllib3 raises while a body is read; requests gives it this name, and mm2mgr imports no urllib3.
+_BrokenBody: type[Exception] = requests.exceptions.BaseHTTPError  # type: ignore[attr-defined]
+CONNECT_SECONDS = 5.0
+LIMIT_BYTES = 512 * 1024 * 1024  # several times what 500 000 partitions at one moment take as JSON
+_PIECE_BYTES = 65_536
+_LONGEST_REASON = 300
+
+
+class SourceError(Mm2mgrError):
+    """A metric source did not answer, refused, or answered something else than it should."""
+
+
+@dataclass(frozen=True)
+class Endpoint:
+    """Where a source answers and what to show it; `name` says whose it is, such as "Prometheus of 'dc1'".
+
+    At most one of `basic` (user, password) and `bearer` is given. `ca`, `certificate` and `key` are PEM files.
+    """
+
+    name: str
+    url: str
+    basic: tuple[str, str] | None = field(default=None, repr=False)
+    bearer: str | None = field(default=None, repr=False)
+    ca: str | None = None
+    certificate: str | None = None
+    key: str | None = None
+    timeout_seconds: float = 60.0
+
+
+@dataclass(frozen=True)
+class Answer:
+    """One answer: the JSON is None when the body is none, which `text` (cut) then shows."""
+
+    status: int
+    headers: Mapping[str, str]
+    json: Any
+    text: str
+
+
+class Http:
+    """A kept-alive session with one endpoint; use it in a `with` block."""
+
+    def __init__(self, endpoint: Endpoint) -> None:
+        self.endpoint = endpoint
+        self._session = requests.Session()
+        # What the YAML tree says is all there is: no proxy and no ~/.netrc from the environment.
+        self._session.trust_env = False
+        # The machine's authorities, as for every other connection of mm2mgr, not the list that requests brings along.
+        paths = ssl.get_default_verify_paths()
+        self._session.verify = endpoint.ca or paths.cafile or paths.capath or True
+        if endpoint.certificate:
+            self._session.cert = (endpoint.certificate, endpoint.key) if endpoint.key else endpoint.certificate
+        self._session.headers["Accept"] = "application/json"
+        if endpoint.basic:
+            self._session.auth = endpoint.basic
+        if endpoint.bearer is not None:
+            self._session.headers["Authorization"] = f"Bearer {self._token(endpoint.bearer)}"
+
+    def __enter__(self) -> Http:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close all connections."""
+        self._session.close()
+
+    def get(
+        self, path: str, parameters: Mapping[str, str], headers: Mapping[str, str] | None = None, seconds: float = 0.0
+    ) -> Answer:
+        """Return the answer to one GET; SourceError when none came whole within `seconds` (default: the endpoint's)."""
+        limit = seconds or self.endpoint.timeout_seconds
+        ends_at = time.monotonic() + limit
+        try:
+            # No redirects: they could carry the credentials to another host.
+            with self._session.get(
+                self.endpoint.url.rstrip("/") + path,
+                params=dict(parameters),
+                headers=dict(headers or {}),
+                timeout=(min(CONNECT_SECONDS, limit), limit),
+                allow_redirects=False,
+                stream=True,
+            ) as response:
+                body = self._body(response, ends_at, limit)
+                return _answer(response, body)
+        except (requests.RequestException, _BrokenBody, OSError) as error:
+            raise self._failed(error, limit) from error
+
+    def refused(self, answer: Answer, what: str) -> SourceError:
+        """Build the error for an answer that is not what it should be; `what` is the endpoint's own reason, or empty."""
+        reason = shorten(what or answer.text or "an empty answer")
+        hints = {401: "check `auth`", 403: "check `auth`: this login may not read metrics", 404: "check `url`"}
+        return self.error(f"HTTP {answer.status}: {reason}", hints.get(answer.status))
+
+    def error(self, what: str, hint: str | None = None) -> SourceError:
+        """Build an error that names this endpoint."""
+        return SourceError(f"{self.endpoint.name} at {self.endpoint.url}: {what}", hint=hint)
+
+    def _body(self, response: requests.Response, ends_at: float, limit: float) -> bytes:
+        # requests times each read only; a body that trickles in would hold the round for hours.
+        pieces, size = [], 0
+        while piece := response.raw.read1(_PIECE_BYTES, decode_content=True):
+            pieces.append(piece)
+            size += len(piece)
+            if size > LIMIT_BYTES:
+                raise self.error(f"the answer is larger than {LIMIT_BYTES >> 20} MiB")
+            if time.monotonic() > ends_at:
+                raise self.error(f"no whole answer within {limit:g} s ({size} bytes came)")
+        return b"".join(pieces)
+
+    def _failed(self, error: Exception, limit: float) -> SourceError:
+        if isinstance(error, requests.ConnectTimeout | requests.ReadTimeout) or "timed out" in str(error):
+            return self.error(
+                f"no answer within {limit:g} s", "check that it runs and can be reached from this machine"
+            )
+        if isinstance(error, (_BrokenBody, requests.exceptions.ChunkedEncodingError)):
+            return self.error("the connection broke in the middle of an answer")
+        if isinstance(error, requests.exceptions.SSLError):
+            return self.error(f"TLS failed: {shorten(str(_innermost(error)))}", "check `tls` of this source")
+        return self.error(f"no connection: {shorten(str(_innermost(error)))}", "check `url` and the network from here")
+
+    def _token(self, text: str) -> str:
+        token = text.strip()
+        # An HTTP library quotes an illegal header value in its error, and the token would be in the log.
+        if not token or not (token.isascii() and token.isprintable()):
+            raise self.error("the bearer token is empty or holds characters that no HTTP header can carry")
+        return token
+
+
+def shorten(text: str) -> str:
+    """Put foreign text on one line and cut it."""
+    flat = " ".join(text.split())
+    return flat if len(flat) <= _LONGEST_REASON else flat[:_LONGEST_REASON] + "…"
+
+
+def _answer(response: requests.Response, body: bytes) -> Answer:
+    try:
+        decoded = json.loads(body)
+    except (ValueError, RecursionError):
+        decoded = None
+    return Answer(response.status_code, response.headers, decoded, body[:_LONGEST_REASON].decode(errors="replace"))
+
+
+def _innermost(error: BaseException) -> BaseException:
+    """Follow `reason`, arguments and causes to what the socket said: the outer texts repeat URL and object addresses."""
+    while True:
+        inner = getattr(error, "reason", None) or next(
+            (each for each in error.args if isinstance(each, Exception)), None
+        )
+        inner = inner if isinstance(inner, BaseException) else error.__cause__ or error.__context__
+        if inner is None or inner is error:
+            return error
+        error = inner

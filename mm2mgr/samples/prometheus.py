@@ -1,0 +1,226 @@
+"""Samples from Prometheus: offsets per partition where an exporter tells them, else rates of topics shared out evenly.
+
+In go an inventory and a span of time, out come batches piece by piece, oldest first, so that an interrupted catch-up goes on
+where it stopped. A sample carries the time of its scrape, so a span that is asked twice gives the same samples again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from mm2mgr.samples import prometheus_metrics as metrics
+from mm2mgr.samples.http import Http, shorten
+from mm2mgr.samples.inventory import Gathered, Inventory, Names
+from mm2mgr.samples.rows import Rows
+from mm2mgr.samples.schema import PROMETHEUS_PREFIX
+
+Cells = dict[tuple[str, int], dict[int, object]]
+"""Values as Prometheus spells them, by topic label, partition (-1: the topic) and milliseconds of the query's step."""
+
+_ROWS_PER_ANSWER = 200_000
+_POINTS_PER_ANSWER = 1_000  # Prometheus itself refuses more than 11 000 a series
+_YEAR_3000_MS = 32_503_680_000_000
+_SHARED = "no exporter tells offsets: the rates of topics are shared out evenly over their partitions"
+_LATE_MS = 30_000  # a scrape takes a moment to be seen; the rate of a window waits for it
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How to read one cluster from a Prometheus that may hold several: by labels that all its series carry."""
+
+    labels: Mapping[str, str] = field(default_factory=dict)
+    step_seconds: float = 30.0
+    rate_window_seconds: int = 300
+    retention_seconds: float = 15 * 86_400.0
+
+
+@dataclass
+class PrometheusSource:
+    """One cluster in one Prometheus; remembers which metrics are there."""
+
+    http: Http
+    reading: Reading
+    _present: metrics.Present | None = None
+    _told: list[str] = field(default_factory=list)
+
+    @property
+    def source_prefix(self) -> str:
+        """What the sources of its samples start with."""
+        return PROMETHEUS_PREFIX
+
+    def close(self) -> None:
+        """Close the session."""
+        self.http.close()
+
+    def gather(self, inventory: Inventory, since_ms: int | None, until_ms: int) -> Iterator[Gathered]:
+        """Yield what was scraped after `since_ms` (None: only the newest) until `until_ms`, oldest first.
+
+        SourceError when Prometheus does not answer or has no metric of this cluster that mm2mgr knows.
+        """
+        present = self._present or self._discover(until_ms)
+        floor = until_ms - round(self.reading.retention_seconds * 1000)
+        since = None if since_ms is None else max(since_ms, floor)
+        if present.offsets:
+            yield from self._offsets(inventory, present, since, until_ms)
+        elif present.counters:
+            yield from self._rates(inventory, present.counters, since, until_ms)
+        self._present = present
+
+    # --- offsets of partitions ----------------------------------------------------------------------------------------
+
+    def _offsets(
+        self, inventory: Inventory, present: metrics.Present, since_ms: int | None, until_ms: int
+    ) -> Iterator[Gathered]:
+        step_ms = max(1000, round(self.reading.step_seconds * 1000))
+        count = sum(info.partitions for info in inventory.topics.values())
+        points = max(1, min(_POINTS_PER_ANSWER, _ROWS_PER_ANSWER // max(1, count)))
+        times = [until_ms] if since_ms is None else _grid(since_ms, until_ms, step_ms)
+        for start in range(0, len(times), points):
+            piece = times[start : start + points]
+            yield self._offsets_of(inventory, present, piece, step_ms, since_ms)
+
+    def _offsets_of(
+        self, inventory: Inventory, present: metrics.Present, times: list[int], step_ms: int, since_ms: int | None
+    ) -> Gathered:
+        known, labels = present.offsets, self.reading.labels
+        assert known is not None
+        ends, scraped = (
+            self._ask(query(known.end, labels), times, step_ms) for query in (metrics.per_partition, metrics.scraped_at)
+        )
+        starts = self._ask(metrics.per_partition(known.start, labels), times, step_ms)
+        sizes = self._ask(metrics.per_partition(known.log_bytes, labels), times, step_ms) if known.log_bytes else {}
+        bytes_per_record = self._record_bytes(present.counters, times, step_ms)
+        names = _names(inventory, ends, known.keeps_dots)
+        sized = _names(inventory, bytes_per_record, keeps_dots=False)
+        record_bytes = {sized.topic(label): each for (label, _), each in bytes_per_record.items()}
+        rows = Rows(inventory, PROMETHEUS_PREFIX + known.end.name)
+        for place, each in ends.items():
+            topic = names.topic(place[0])
+            for time, end in each.items() if topic is not None else ():
+                at_ms = _milliseconds(scraped.get(place, {}).get(time), time)
+                if since_ms is None or at_ms > since_ms:
+                    values = {"end_offset": end, "record_bytes": record_bytes.get(topic, {}).get(time)}
+                    values |= {"start_offset": starts.get(place, {}).get(time)}
+                    values |= {"log_bytes": sizes.get(place, {}).get(time)}
+                    rows.add(str(topic), place[1], at_ms, values)
+        return self._gathered(rows, [*names.notes(), *sized.notes()])
+
+    def _record_bytes(self, counters: metrics.TopicCounters | None, times: list[int], step_ms: int) -> Cells:
+        """Bytes per record of each topic, from the brokers' counters: as they came over the wire, compressed."""
+        if counters is None:
+            return {}
+        rates = [
+            metrics.per_topic_rate(metric, self.reading.labels, self.reading.rate_window_seconds)
+            for metric in (counters.bytes_in, counters.records_in)
+        ]
+        return self._ask(f"{rates[0]} / ({rates[1]} > 0)", times, step_ms)
+
+    # --- rates of topics ----------------------------------------------------------------------------------------------
+
+    def _rates(
+        self, inventory: Inventory, counters: metrics.TopicCounters, since_ms: int | None, until_ms: int
+    ) -> Iterator[Gathered]:
+        """Windows lie side by side on a fixed grid, so no moment counts twice."""
+        window_ms = self.reading.rate_window_seconds * 1000
+        last = (until_ms - _LATE_MS) // window_ms * window_ms
+        first = last if since_ms is None else since_ms // window_ms * window_ms + window_ms
+        times = list(range(first, last + 1, window_ms))
+        count = sum(info.partitions for info in inventory.topics.values())
+        points = max(1, min(_POINTS_PER_ANSWER, _ROWS_PER_ANSWER // max(1, count)))
+        for start in range(0, len(times), points):
+            yield self._rates_of(inventory, counters, times[start : start + points])
+
+    def _rates_of(self, inventory: Inventory, counters: metrics.TopicCounters, times: list[int]) -> Gathered:
+        window_ms = self.reading.rate_window_seconds * 1000
+        labels, seconds = self.reading.labels, self.reading.rate_window_seconds
+        bytes_in = self._ask(metrics.per_topic_rate(counters.bytes_in, labels, seconds), times, window_ms)
+        records_in = self._ask(metrics.per_topic_rate(counters.records_in, labels, seconds), times, window_ms)
+        names = _names(inventory, bytes_in, keeps_dots=False)
+        rows = Rows(inventory, PROMETHEUS_PREFIX + counters.bytes_in.name, window_ms)
+        for place, each in bytes_in.items():
+            topic = names.topic(place[0])
+            for time, rate in each.items() if topic is not None else ():
+                records = records_in.get(place, {}).get(time)
+                rows.share_out(str(topic), time, {"bytes_per_second": rate, "records_per_second": records})
+        return self._gathered(rows, [*names.notes(), _SHARED])
+
+    # --- the API ------------------------------------------------------------------------------------------------------
+
+    def _gathered(self, rows: Rows, notes: list[str]) -> Gathered:
+        said = [*self._told, *notes, *rows.notes()]
+        self._told = []
+        return Gathered(rows.batches(), list(dict.fromkeys(said)))
+
+    def _discover(self, now_ms: int) -> metrics.Present:
+        query = {"query": metrics.discovery(self.reading.labels), "time": _seconds(now_ms)}
+        found = metrics.present([each["metric"] for each in self._result("/api/v1/query", query, "vector")])
+        if not found.offsets and not found.counters:
+            labels = metrics.matchers(self.reading.labels)
+            raise self.http.error(
+                f"no series with {labels} of a metric that tells the load of partitions",
+                f"check `labels`, and that one of these is scraped: {', '.join(metrics.known_names())}",
+            )
+        return found
+
+    def _ask(self, query: str, times: list[int], step_ms: int) -> Cells:
+        span = {"start": _seconds(times[0]), "end": _seconds(times[-1]), "step": _seconds(step_ms)}
+        cells: Cells = {}
+        for series in self._result("/api/v1/query_range", {"query": query, **span}, "matrix"):
+            labels = series["metric"]
+            partition = _partition(labels.get("partition"))
+            if "topic" in labels and partition is not None:
+                points = {_milliseconds(time, 0): value for time, value in series["values"]}
+                cells[labels["topic"], partition] = points
+        return cells
+
+    def _result(self, path: str, parameters: Mapping[str, str], kind: str) -> list[dict[str, Any]]:
+        answer = self.http.get(path, parameters)
+        body = answer.json if isinstance(answer.json, dict) else {}
+        if answer.status != 200 or body.get("status") != "success":
+            raise self.http.refused(answer, f"{body.get('errorType', '')} {body.get('error', '')}".strip())
+        # "infos" and "warnings" come with answers that are not whole, such as one of several stores that was silent.
+        for key in ("warnings", "infos"):
+            self._told += [f"Prometheus says: {shorten(str(each))}" for each in body.get(key) or []]
+        data = body.get("data")
+        if not isinstance(data, dict) or data.get("resultType") != kind or not _well_formed(data.get("result"), kind):
+            raise self.http.error(f"the answer is no {kind} of Prometheus' HTTP API")
+        return list(data["result"])
+
+
+def _names(inventory: Inventory, cells: Cells, keeps_dots: bool) -> Names:
+    return Names(inventory, keeps_dots or any("." in topic for topic, _ in cells))
+
+
+def _grid(since_ms: int, until_ms: int, step_ms: int) -> list[int]:
+    """Return the times to ask for, so that the last one is `until_ms` and none is at or before `since_ms`."""
+    return list(range(until_ms, since_ms, -step_ms))[::-1]
+
+
+def _seconds(milliseconds: int) -> str:
+    return f"{milliseconds / 1000:.3f}"
+
+
+def _milliseconds(seconds: object, otherwise: int) -> int:
+    """Read a Unix time as Prometheus writes it; what is none or far off, such as NaN, becomes `otherwise`."""
+    try:
+        moment = round(float(str(seconds)) * 1000)
+    except (ValueError, OverflowError):
+        return otherwise
+    return moment if 0 < moment < _YEAR_3000_MS else otherwise
+
+
+def _partition(label: str | None) -> int | None:
+    """Read a partition label: -1 for a series of a whole topic, None for one that is no number."""
+    if label is None:
+        return -1
+    return int(label) if label.isascii() and label.isdecimal() else None
+
+
+def _well_formed(result: object, kind: str) -> bool:
+    key = "values" if kind == "matrix" else "value"
+    return isinstance(result, list) and all(
+        isinstance(each, dict) and isinstance(each.get("metric"), dict) and isinstance(each.get(key), list)
+        for each in result
+    )
