@@ -1,28 +1,35 @@
-"""How many tasks a flow needs, and why: measured load over what one task can carry, within bounds.
+"""How many tasks a flow needs: the smallest number whose busiest task fits when Connect deals it the flow's partitions.
 
-In go the flow's partitions and their measured rates, out comes a Sizing with a sentence for each number.
-It knows nothing of where rates come from and decides nothing about which task gets which partition.
+In go the deal and measured rates, out comes a Sizing with a sentence for each number. It knows nothing of where rates
+come from, and of no earlier sizing: whether a new number is worth a restart is decided in `stability`.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from mm2mgr.partitions import TopicPartition
-from mm2mgr.sizing.words import listed, number_of, rate_text
+from mm2mgr.sizing import reasons
+from mm2mgr.sizing.deal import Deal
+from mm2mgr.sizing.load import Coverage, Load, complete
 
 DEFAULT_RATE_BYTES_PER_SECOND = 5_000.0
+Verdict = Literal["fits", "too small", "badly dealt", "more than needed", "not measured"]
+OVERLOADED: tuple[Verdict, ...] = ("too small", "badly dealt")
 
 
 @dataclass(frozen=True)
 class Capacity:
-    """What one task can move, and the share of it to plan with; 10 MB/s is 10 000 000 bytes per second (MB = 10⁶)."""
+    """What one task can move, and the share of it to plan with; 10 MB/s is 10 000 000 bytes per second (MB = 10⁶).
+
+    `why` says where the number comes from, where that is worth a sentence.
+    """
 
     bytes_per_second: float = 10_000_000.0
     threshold: float = 0.7
+    why: str = ""
 
     @property
     def usable_bytes_per_second(self) -> int:
@@ -42,13 +49,21 @@ class Bounds:
 class Rules:
     """The numbers that people configure.
 
-    `default_bytes_per_second` stands for a partition whose topic was never measured: small, because such topics are
-    new or idle, but not zero, because thousands of them are a load.
+    `default_bytes_per_second` stands for a partition of a flow that was never measured: small, because such flows are
+    new or idle, but not zero, because thousands of partitions are a load.
     """
 
     capacity: Capacity = Capacity()
     bounds: Bounds = Bounds()
     default_bytes_per_second: float = DEFAULT_RATE_BYTES_PER_SECOND
+
+
+@dataclass(frozen=True)
+class Now:
+    """The number of tasks that the tree gives the flow today, and whether people wrote it."""
+
+    tasks: int
+    by_hand: bool = False
 
 
 @dataclass(frozen=True)
@@ -62,17 +77,36 @@ class HotPartition:
 
 
 @dataclass(frozen=True)
+class Judgement:
+    """What today's number of tasks makes of the load.
+
+    `too small`: more tasks do better. `badly dealt`: fewer do, because busy partitions happen to share a task today.
+    `fits` also where no number does better.
+    """
+
+    tasks: int
+    by_hand: bool
+    busiest_bytes_per_second: float
+    verdict: Verdict
+
+
+@dataclass(frozen=True)
 class Sizing:
-    """The answer for one flow; the three partition counts add up to the partitions that exist."""
+    """The answer for one flow; the four partition counts add up to the partitions that exist."""
 
     flow_id: str
     tasks: int
     bytes_per_second: float
+    busiest_bytes_per_second: float
+    usable_bytes_per_second: int
+    deal: Literal["live", "predicted", "guessed"]
     measured_partitions: int
     topic_rate_partitions: int
+    flow_rate_partitions: int
     default_partitions: int
     hot_partitions: tuple[HotPartition, ...]
     capped_by: Literal["limit", "partitions"] | None
+    now: Judgement | None
     reasons: tuple[str, ...]
 
     def to_dict(self) -> dict[str, Any]:
@@ -82,117 +116,68 @@ class Sizing:
         return {**fields, "reasons": list(self.reasons)}
 
 
-@dataclass(frozen=True)
-class _Load:
-    """The rate of every existing partition, and where each came from."""
-
-    rates: Mapping[TopicPartition, float]
-    measured: int
-    by_topic: int
-    by_default: int
-
-    @property
-    def total(self) -> float:
-        return math.fsum(self.rates.values())
-
-
 def size_flow(
     flow_id: str,
-    partitions: Mapping[TopicPartition, bool],
+    deal: Deal,
     rates: Mapping[TopicPartition, float],
     rules: Rules | None = None,
+    now: Now | None = None,
 ) -> Sizing:
     """Size one flow.
 
-    `partitions` holds the flow's partitions, true where Kafka has them now, false where they were only measured.
-    `rates` are bytes per second by the caller's choice of percentile; partitions outside the flow are ignored.
+    `deal` holds the partitions that Kafka has now, `rates` bytes per second of this flow's partitions by the caller's
+    choice of percentile; those of partitions that are gone are named and not counted.
     """
     rules = rules or Rules()
-    load = _load({one for one, exists in partitions.items() if exists}, rates, rules.default_bytes_per_second)
-    usable = rules.capacity.usable_bytes_per_second
-    needed = max(1, math.ceil(load.total / usable))
-    tasks, capped_by = _within(needed, rules.bounds, len(load.rates))
-    hot = _hot({one: rate for one, rate in load.rates.items() if one in rates}, usable)
-    gone = sorted({one.topic for one, exists in partitions.items() if not exists and one in rates})
-    reasons = (
-        *_why_needed(load, rules, needed),
-        *_why_bounded(load, rules.bounds, needed, tasks, capped_by),
-        *_why_hot(hot),
-        *([f"Measured but no longer in Kafka, so ignored: {listed(gone)}."] if gone else []),
-    )
-    return Sizing(flow_id, tasks, load.total, load.measured, load.by_topic, load.by_default, hot, capped_by, reasons)
+    load, coverage = flow_load(deal, rates, rules)
+    tasks, capped_by = _tasks(load, rules.bounds)
+    hot = _hot(deal, load, rates)
+    judged = judge(load, now, tasks, measured=coverage.measured > 0) if now else None
+    told = reasons.Told(deal, load, coverage, rules, tasks, capped_by, hot, judged)
+    why = (*reasons.sentences(told), *reasons.gone(deal.order, rates))
+    counts = (coverage.measured, coverage.topic, coverage.flow, coverage.default)
+    numbers = (tasks, load.total, load.busiest(tasks), rules.capacity.usable_bytes_per_second)
+    return Sizing(flow_id, *numbers, deal.source, *counts, hot, capped_by, judged, why)
 
 
-def _load(existing: Iterable[TopicPartition], rates: Mapping[TopicPartition, float], default: float) -> _Load:
-    """Give each partition its own rate, else the mean of its topic's measured partitions, else the default."""
-    ordered = sorted(existing)
-    own = {one: rates[one] for one in ordered if one in rates}
-    by_topic: dict[str, list[float]] = {}
-    for one, rate in own.items():
-        by_topic.setdefault(one.topic, []).append(rate)
-    means = {topic: math.fsum(known) / len(known) for topic, known in by_topic.items()}
-    resolved = {one: own.get(one, means.get(one.topic, default)) for one in ordered}
-    borrowed = sum(one not in own and one.topic in means for one in ordered)
-    return _Load(resolved, len(own), borrowed, len(ordered) - len(own) - borrowed)
+def flow_load(deal: Deal, rates: Mapping[TopicPartition, float], rules: Rules) -> tuple[Load, Coverage]:
+    """Return the load of a flow by position of its deal, and where its rates come from."""
+    resolved, coverage = complete(deal.order, rates, rules.default_bytes_per_second)
+    return Load(resolved, rules.capacity.usable_bytes_per_second), coverage
 
 
-def _within(needed: int, bounds: Bounds, partitions: int) -> tuple[int, Literal["limit", "partitions"] | None]:
-    """Clamp: at least the minimum, at most the limit and the partitions, and never below one task."""
-    wanted = max(needed, bounds.minimum, 1)
-    limit = wanted if bounds.limit is None else max(1, bounds.limit)
-    most = max(1, partitions)
-    tasks = min(wanted, limit, most)
-    if tasks == wanted:
-        return tasks, None
-    return tasks, "limit" if limit <= most else "partitions"
+def judge(load: Load, now: Now, recommended: int, *, measured: bool = True) -> Judgement:
+    """Tell whether today's number of tasks fits."""
+    verdict: Verdict = "fits"
+    if not measured and load.rates:
+        verdict = "not measured"
+    elif not load.rates or load.fits(now.tasks):
+        verdict = "more than needed" if recommended < now.tasks else "fits"
+    elif recommended > now.tasks:
+        verdict = "too small"
+    elif load.fits(recommended):
+        verdict = "badly dealt"
+    return Judgement(now.tasks, now.by_hand, load.busiest(now.tasks), verdict)
 
 
-def _hot(rates: Mapping[TopicPartition, float], usable: int) -> tuple[HotPartition, ...]:
-    above = sorted((one for one, rate in rates.items() if rate > usable), key=lambda one: (-rates[one], one))
-    return tuple(HotPartition(*one, rates[one], rates[one] / usable) for one in above)
+def _tasks(load: Load, bounds: Bounds) -> tuple[int, Literal["limit", "partitions"] | None]:
+    """Return the first number that fits from the least possible on, and what kept it from being the one asked for.
+
+    More tasks are not always better: the deal goes by position, so each number makes other neighbours.
+    """
+    partitions = max(1, len(load.rates))
+    limit = partitions if bounds.limit is None else max(1, bounds.limit)
+    start, most = max(load.least, bounds.minimum), min(limit, partitions)
+    if start > most:
+        return most, "limit" if limit <= partitions and bounds.limit is not None else "partitions"
+    fitting = next((tasks for tasks in range(start, most + 1) if load.fits(tasks)), None)
+    if fitting is not None or not load.rates:
+        return fitting or most, None
+    return min(range(start, most + 1), key=load.busiest), "limit"
 
 
-def _why_needed(load: _Load, rules: Rules, needed: int) -> list[str]:
-    if not load.rates:
-        return ["No partition of this flow exists in Kafka: one task waits for the first."]
-    capacity = rules.capacity
-    usable = f"{rate_text(capacity.usable_bytes_per_second)} usable per task"
-    share = f"({rate_text(capacity.bytes_per_second)} × {capacity.threshold * 100:g} %)"
-    partitions = number_of(len(load.rates), "partition")
-    origin = f"Of {partitions}, {load.measured} have a rate of their own"
-    if load.by_topic:
-        origin += f", {load.by_topic} {_take(load.by_topic)} the mean of their topic"
-    if load.by_default:
-        origin += (
-            f", {load.by_default} {_take(load.by_default)} the default of {rate_text(rules.default_bytes_per_second)}"
-        )
-    total = f"{rate_text(load.total)} over {partitions}, divided by {usable} {share}"
-    return [f"{total}, needs {number_of(needed, 'task')}.", f"{origin}."]
-
-
-def _take(count: int) -> str:
-    return "takes" if count == 1 else "take"
-
-
-def _why_bounded(load: _Load, bounds: Bounds, needed: int, tasks: int, capped_by: str | None) -> list[str]:
-    reasons = []
-    if needed < bounds.minimum:
-        reasons.append(f"The minimum asks for {number_of(bounds.minimum, 'task')}.")
-    if capped_by == "partitions":
-        reasons.append(f"Capped at {tasks}, the number of partitions: a task without a partition has nothing to do.")
-    if capped_by == "limit":
-        reasons.append(f"Capped at the limit of {number_of(tasks, 'task')}.")
-    if tasks < needed:
-        each = rate_text(load.total / tasks)
-        reasons.append(f"The load asks for {needed}: every task then carries {each} on average, above what is usable.")
-    return reasons
-
-
-def _why_hot(hot: tuple[HotPartition, ...]) -> list[str]:
-    if not hot:
-        return []
-    names = [f"{h.topic}-{h.partition} ({rate_text(h.bytes_per_second)}, {h.factor:.1f} times)" for h in hot]
-    return [
-        f"Above the usable capacity of one task: {listed(names)}. "
-        "A partition is read by one task, so no number of tasks helps: spread its keys or give its topic more partitions."
-    ]
+def _hot(deal: Deal, load: Load, rates: Mapping[TopicPartition, float]) -> tuple[HotPartition, ...]:
+    """Return the measured partitions that no task can carry, worst first."""
+    heavy = [deal.order[position] for position in load.heavy]
+    above = sorted((one for one in heavy if one in rates), key=lambda one: (-rates[one], one))
+    return tuple(HotPartition(*one, rates[one], rates[one] / load.usable) for one in above)

@@ -9,12 +9,13 @@ import pytest
 import yaml
 
 from mm2mgr.kafka.access import KafkaAccess
+from tests.fake_connect import FakeConnect, serving
 
 from .command import Command
 from .load import addresses, declare, measured, produce
 
 pytestmark = pytest.mark.usefixtures("impatient")
-RESULT = ("--result", "result")
+RESULT = ("--store", "result")
 
 
 @pytest.fixture
@@ -54,7 +55,7 @@ def test_tasks_are_written_with_their_reasons_and_reach_the_connectors(ready: Co
         in logs["reason"]
     )
     assert "Of 4 partitions, 3 have a rate of their own, 1 takes the mean of their topic." in logs["reason"]
-    assert logs["measured"] == "2025-11-21T10:00:00Z/2025-11-21T11:00:00Z"
+    assert logs["measured"].endswith("/2025-11-21T11:00:00Z")
     assert tasks_max(ready, "mm2.a.hub.source.logs") == "4"
 
 
@@ -128,11 +129,76 @@ def test_a_source_that_is_down_keeps_its_entries(ready: Command, mock_cluster: K
 
 
 def test_without_a_result_nothing_is_sized(ready: Command) -> None:
-    said = ready("size", "--result", "nowhere", code=1)
-    assert said.err == "error: nowhere holds no throughput result\nhint: run `mm2mgr throughput` first\n"
+    said = ready("size", "--store", "nowhere", code=1)
+    assert said.err == "error: nowhere holds no throughput\nhint: run `mm2mgr throughput` first\n"
     assert not file_of(ready).exists()
 
 
 def test_a_tree_of_single_files_has_no_place_for_overrides(ready: Command) -> None:
     said = ready("-f", ready.tree / "x.yaml", "size", *RESULT, code=1)
     assert "hint: name its folder: mm2mgr --clusters FOLDER size" in said.err
+
+
+def test_check_fails_when_a_flow_has_become_too_small_and_writes_nothing(ready: Command) -> None:
+    ready("size", *RESULT)
+    before = file_of(ready).read_bytes()
+    assert ready("size", *RESULT, "--check").code == 0
+    measured(ready.folder / "result", {("a", "orders", number): 7_000_000.0 for number in range(4)})
+    said = ready("size", *RESULT, "--check", "-o", "json", code=2)
+    assert said.err == "error: too few tasks: orders:a->hub\nhint: mm2mgr size, then review and apply\n"
+    verdicts = {each["flow_id"]: each["now"]["verdict"] for each in said.json["sizings"]}
+    assert verdicts == {"logs:a->hub": "not measured", "logs:b->hub": "not measured", "orders:a->hub": "too small"}
+    assert file_of(ready).read_bytes() == before
+
+
+def test_a_number_written_by_hand_that_is_too_small_fails_the_check(ready: Command, mock_cluster: KafkaAccess) -> None:
+    measured(ready.folder / "result", {("a", "orders", number): 7_000_000.0 for number in range(4)})
+    declare(ready.tree, *addresses(mock_cluster), orders=", tasks: {max: 2}")
+    said = ready("size", "orders", *RESULT, "--check", code=2)
+    assert "  Written by hand: the busiest of 2 tasks carries 14 MB/s; too small, 4 would do." in said.lines
+
+
+def test_fewer_tasks_wait_and_nothing_measured_changes_nothing(ready: Command) -> None:
+    ready("size", *RESULT)
+    since = entries(ready)["logs:a->hub"]["changed"]
+    measured(ready.folder / "result", {("a", "logs.web", number): 1_000.0 for number in range(4)})
+    ready("size", *RESULT)
+    entry = entries(ready)["logs:a->hub"]
+    assert (entry["tasks_max"], entry["changed"]) == (4, since)
+    assert "Stays at 4 instead of 1: a step down waits 1 d after the last change." in entry["reason"]
+    ready("size", *RESULT, "--cool-down", "0s")
+    assert entries(ready)["logs:a->hub"]["tasks_max"] == 3
+    measured(ready.folder / "result", {("b", "orders", 0): 1_000.0})
+    ready("size", *RESULT, "--cool-down", "0s")
+    assert entries(ready)["logs:a->hub"]["tasks_max"] == 3
+    assert "nothing of this flow was measured, so nothing changes" in entries(ready)["logs:a->hub"]["reason"]
+
+
+def test_workers_that_do_not_answer_make_it_a_prediction(ready: Command) -> None:
+    (sizing,) = ready("size", "orders", *RESULT, "-o", "json").json["sizings"]
+    assert sizing["deal"] == "predicted"
+    assert "predicted for its connector (Connect cluster 'w' could not be read)" in " ".join(sizing["reasons"])
+
+
+def test_hours_that_are_none_are_refused(ready: Command) -> None:
+    assert "is not a span of hours such as 22-5" in ready("size", "--off-peak", "25-3", code=2).err
+
+
+def test_the_order_is_read_back_from_the_running_connector(ready: Command, mock_cluster: KafkaAccess) -> None:
+    """The fake deals topics by name; what it deals must be what Kafka has now."""
+    partitions = {"orders": 4}
+    fake = FakeConnect(source_topics=partitions)
+    flow = {"connector.class": "org.apache.kafka.connect.mirror.MirrorSourceConnector", "topics": "orders"}
+    fake.add("mm2.a.hub.source.orders", {**flow, "tasks.max": "3"})
+    with serving(fake) as url:
+        tree = ready.tree / "x.yaml"
+        tree.write_text(tree.read_text().replace("http://127.0.0.1:1", url))
+        sizings = {each["flow_id"]: each for each in ready("size", *RESULT, "--dry-run", "-o", "json").json["sizings"]}
+        assert [sizings[flow]["deal"] for flow in ("orders:a->hub", "logs:a->hub")] == ["live", "predicted"]
+        assert "in the order of the running connector, the busiest" in " ".join(sizings["orders:a->hub"]["reasons"])
+        assert "(not created yet)" in " ".join(sizings["logs:a->hub"]["reasons"])
+        partitions["orders"] = 3
+        (orders,) = ready("size", "orders", *RESULT, "--dry-run", "-o", "json").json["sizings"]
+        assert orders["deal"] == "predicted"
+        assert "other partitions than Kafka has now" in " ".join(orders["reasons"])
+    assert [request.method for request in fake.requests if request.method != "GET"] == []

@@ -1,4 +1,4 @@
-"""Tasks per flow: laws that hold for any load, and the sentences that explain the numbers."""
+"""Tasks per flow: laws that hold for any load, held against counting everything, and the sentences that explain the numbers."""
 
 from __future__ import annotations
 
@@ -10,178 +10,257 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mm2mgr.partitions import TopicPartition
+from mm2mgr.sizing.deal import Deal
 from mm2mgr.sizing.overrides import overrides_document
-from mm2mgr.sizing.tasks import Bounds, Capacity, Rules, size_flow
+from mm2mgr.sizing.tasks import Bounds, Capacity, Now, Rules, Sizing, size_flow
 from mm2mgr.sizing.words import listed, rate_text
 
 MB = 1_000_000.0
-partitions = st.builds(TopicPartition, st.sampled_from(["a", "b", "a-1", "c"]), st.integers(0, 6))
-flows = st.dictionaries(partitions, st.booleans(), max_size=20)
-loads = st.dictionaries(partitions, st.floats(0, 50 * MB), max_size=20)
+Load = dict[TopicPartition, float]
+partitions = st.builds(TopicPartition, st.sampled_from(["a", "b", "a-1", "c"]), st.integers(0, 9))
+rates = st.one_of(st.floats(0, 9 * MB), st.sampled_from([0.0, 3.5 * MB, 7 * MB, 40 * MB]), st.floats(0, MB))
+orders = st.lists(partitions, unique=True, max_size=30)
+loads = st.dictionaries(partitions, rates, max_size=40)
 bounds = st.builds(Bounds, st.integers(0, 12), st.none() | st.integers(1, 12))
 rules = st.builds(Rules, st.builds(Capacity, st.floats(1, 20 * MB), st.floats(0.01, 1)), bounds, st.floats(0, MB))
 
 
-def evenly(count: int, rate: float, topic: str = "logs") -> dict[TopicPartition, float]:
+def evenly(count: int, rate: float, topic: str = "logs") -> Load:
     return {TopicPartition(topic, number): rate for number in range(count)}
 
 
-def existing(*several: dict[TopicPartition, float]) -> dict[TopicPartition, bool]:
-    return {partition: True for one in several for partition in one}
+def sized(
+    load: Load, rule: Rules | None = None, *, more: list[TopicPartition] | None = None, now: Now | None = None
+) -> Sizing:
+    """Size a flow whose partitions are those of the load and some more, in this order."""
+    return size_flow("f", Deal((*load, *(more or [])), "predicted"), load, rule, now)
 
 
-@given(flows, loads, rules)
-def test_tasks_stay_within_every_bound(
-    flow: dict[TopicPartition, bool], load: dict[TopicPartition, float], rule: Rules
+def hands(order: list[TopicPartition], tasks: int) -> list[list[TopicPartition]]:
+    """Deal partition by partition, as MirrorSourceConnector.taskConfigs does."""
+    found: list[list[TopicPartition]] = [[] for _ in range(min(tasks, len(order)))]
+    for position, one in enumerate(order):
+        found[position % len(found)].append(one)
+    return found
+
+
+def overloaded(order: list[TopicPartition], load: Load, tasks: int, usable: float) -> bool:
+    return any(math.fsum(load[one] for one in hand) > usable for hand in hands(order, tasks))
+
+
+@given(orders, st.data(), st.integers(1, 35))
+def test_no_task_is_left_above_what_is_usable_where_any_number_would_do(
+    order: list[TopicPartition], data: st.DataObject, limit: int
 ) -> None:
-    sizing = size_flow("f", flow, load, rule)
-    count = sum(flow.values())
-    assert 1 <= sizing.tasks <= max(1, count)
+    load = {one: data.draw(rates) for one in order}
+    sizing = size_flow("f", Deal(tuple(order), "live"), load, Rules(bounds=Bounds(1, limit)))
+    usable = Capacity().usable_bytes_per_second
+    most = max(1, min(limit, len(order)))
+    enough = [tasks for tasks in range(1, most + 1) if not overloaded(order, load, tasks, usable)]
+    if enough:
+        assert sizing.tasks == enough[0]
+        assert sizing.busiest_bytes_per_second <= usable
+        assert sizing.capped_by is None
+    assert {(hot.topic, hot.partition) for hot in sizing.hot_partitions} == {
+        one for one, rate in load.items() if rate > usable
+    }
+
+
+@given(orders, st.data())
+def test_the_busiest_task_is_that_of_the_deal(order: list[TopicPartition], data: st.DataObject) -> None:
+    load = {one: data.draw(rates) for one in order}
+    sizing = size_flow("f", Deal(tuple(order), "live"), load)
+    dealt = [math.fsum(load[one] for one in hand) for hand in hands(order, sizing.tasks)]
+    assert sizing.busiest_bytes_per_second == max(dealt, default=0)
+
+
+@given(orders, st.data())
+def test_hot_partitions_are_kept_apart_and_the_rest_fits(order: list[TopicPartition], data: st.DataObject) -> None:
+    load = {one: data.draw(rates) for one in order}
+    sizing = size_flow("f", Deal(tuple(order), "live"), load)
+    usable = Capacity().usable_bytes_per_second
+    for hand in hands(order, sizing.tasks):
+        assert sum(load[one] > usable for one in hand) <= 1
+        assert math.fsum(load[one] for one in hand if load[one] <= usable) <= usable
+
+
+@given(orders, loads, rules)
+def test_tasks_stay_within_every_bound(order: list[TopicPartition], load: Load, rule: Rules) -> None:
+    sizing = size_flow("f", Deal(tuple(order), "predicted"), load, rule)
+    assert 1 <= sizing.tasks <= max(1, len(order))
     assert rule.bounds.limit is None or sizing.tasks <= rule.bounds.limit
     assert sizing.capped_by or sizing.tasks >= rule.bounds.minimum
-    assert sizing.measured_partitions + sizing.topic_rate_partitions + sizing.default_partitions == count
+    counts = (sizing.measured_partitions, sizing.topic_rate_partitions, sizing.flow_rate_partitions)
+    assert sum(counts) + sizing.default_partitions == len(order)
     assert sizing.reasons
 
 
-@given(flows, loads, rules)
-def test_uncapped_tasks_are_enough_and_not_one_too_many(
-    flow: dict[TopicPartition, bool], load: dict[TopicPartition, float], rule: Rules
-) -> None:
-    sizing = size_flow("f", flow, load, rule)
-    usable = rule.capacity.usable_bytes_per_second
-    if sizing.capped_by is None:
-        assert sizing.bytes_per_second <= sizing.tasks * usable
-        if sizing.tasks > max(1, rule.bounds.minimum):
-            assert sizing.bytes_per_second > (sizing.tasks - 1) * usable
-
-
-@given(flows, loads, rules, st.floats(1, 3))
-def test_more_load_never_means_fewer_tasks(
-    flow: dict[TopicPartition, bool], load: dict[TopicPartition, float], rule: Rules, factor: float
-) -> None:
-    more = {partition: rate * factor for partition, rate in load.items()}
-    assert size_flow("f", flow, more, rule).tasks >= size_flow("f", flow, load, rule).tasks
-
-
-@given(flows, loads, rules)
-def test_the_total_is_the_sum_of_own_topic_and_default_rates(
-    flow: dict[TopicPartition, bool], load: dict[TopicPartition, float], rule: Rules
+@given(orders, loads, rules)
+def test_the_total_is_the_sum_of_own_topic_flow_and_default_rates(
+    order: list[TopicPartition], load: Load, rule: Rules
 ) -> None:
     total = 0.0
-    for partition in (one for one, exists in flow.items() if exists):
-        siblings = [rate for one, rate in load.items() if one.topic == partition.topic and flow.get(one)]
-        mean = sum(siblings) / len(siblings) if siblings else rule.default_bytes_per_second
-        total += load.get(partition, mean)
-    assert math.isclose(size_flow("f", flow, load, rule).bytes_per_second, total, rel_tol=1e-9, abs_tol=1e-9)
+    known = sorted(load[one] for one in order if one in load)
+    middle = (known[(len(known) - 1) // 2] + known[len(known) // 2]) / 2 if known else rule.default_bytes_per_second
+    for partition in order:
+        siblings = [rate for one, rate in load.items() if one.topic == partition.topic and one in order]
+        total += load.get(partition, sum(siblings) / len(siblings) if siblings else middle)
+    sizing = size_flow("f", Deal(tuple(order), "predicted"), load, rule)
+    assert math.isclose(sizing.bytes_per_second, total, rel_tol=1e-9, abs_tol=1e-9)
 
 
-@given(flows, loads, rules)
-def test_order_of_the_input_does_not_matter(
-    flow: dict[TopicPartition, bool], load: dict[TopicPartition, float], rule: Rules
-) -> None:
-    turned = size_flow("f", dict(reversed(flow.items())), dict(reversed(load.items())), rule)
-    assert turned == size_flow("f", flow, load, rule)
+@pytest.mark.parametrize("lie", [math.nan, math.inf, -1.0])
+def test_a_rate_that_cannot_be_is_none(lie: float) -> None:
+    load = evenly(3, MB) | {TopicPartition("logs", 3): lie}
+    sizing = sized(load)
+    assert (sizing.bytes_per_second, sizing.measured_partitions, sizing.topic_rate_partitions) == (4 * MB, 3, 1)
+
+
+def test_the_order_of_the_deal_decides() -> None:
+    """Two busy partitions two places apart share a task of two; beside each other they do not."""
+    load = {**evenly(1, 4 * MB, "a"), **evenly(1, 0.0, "b"), **evenly(1, 4 * MB, "c"), **evenly(1, 0.0, "d")}
+    assert sized(load).tasks == 3
+    assert sized(dict(sorted(load.items(), key=lambda item: -item[1]))).tasks == 2
 
 
 @pytest.mark.parametrize(
     ("total_mb", "tasks"), [(0, 1), (6.999, 1), (7, 1), (7.001, 2), (70, 10), (70.1, 11), (210, 30)]
 )
 def test_ten_megabytes_at_seventy_percent_are_seven_per_task(total_mb: float, tasks: int) -> None:
-    load = evenly(40, total_mb * MB / 40)
-    assert size_flow("f", existing(load), load).tasks == tasks
+    load = evenly(40 * tasks, total_mb * MB / (40 * tasks))
+    assert sized(load).tasks == tasks
 
 
 def test_the_reason_shows_the_arithmetic() -> None:
-    load = evenly(10, 3 * MB)
-    sizing = size_flow("dc1->dc2", existing(load), load)
+    sizing = sized(evenly(10, 3 * MB))
     assert sizing.tasks == 5
     assert sizing.reasons == (
         "30 MB/s over 10 partitions, divided by 7 MB/s usable per task (10 MB/s × 70 %), needs 5 tasks.",
         "Of 10 partitions, 10 have a rate of their own.",
+        "Dealt in turn in the order predicted for its connector, the busiest of 5 tasks carries 6 MB/s, 86 % of what is usable.",
     )
 
 
-def test_unknown_partitions_take_the_topic_mean_then_the_default_and_it_is_said() -> None:
+def test_more_tasks_than_the_sum_asks_for_are_explained() -> None:
+    load = {**evenly(1, 4 * MB, "a"), **evenly(1, 0.0, "b"), **evenly(1, 4 * MB, "c"), **evenly(1, 0.0, "d")}
+    (reason,) = [one for one in sized(load).reasons if "would leave" in one]
+    assert reason.endswith(
+        "the busiest of 3 tasks carries 4 MB/s, 57 % of what is usable. 2 tasks would leave 8 MB/s on one."
+    )
+
+
+def test_unknown_partitions_take_the_topic_mean_then_the_median_of_the_flow_and_it_is_said() -> None:
     measured = {TopicPartition("logs", 0): 2 * MB, TopicPartition("logs", 1): 4 * MB}
-    flow = existing(measured) | {TopicPartition("logs", 2): True, TopicPartition("new", 0): True}
-    sizing = size_flow("f", flow, measured, Rules(default_bytes_per_second=1000))
-    assert sizing.bytes_per_second == 9 * MB + 1000
-    assert (sizing.measured_partitions, sizing.topic_rate_partitions, sizing.default_partitions) == (2, 1, 1)
+    sizing = sized(measured, more=[TopicPartition("logs", 2), TopicPartition("new", 0)])
+    assert sizing.bytes_per_second == 12 * MB
+    assert (sizing.measured_partitions, sizing.topic_rate_partitions, sizing.flow_rate_partitions) == (2, 1, 1)
     assert sizing.reasons[1] == (
-        "Of 4 partitions, 2 have a rate of their own, 1 takes the mean of their topic, 1 takes the default of 1 kB/s."
+        "Of 4 partitions, 2 have a rate of their own, 1 takes the mean of their topic, 1 takes the median of the flow."
     )
+
+
+def test_a_flow_that_nobody_measured_takes_the_default() -> None:
+    sizing = sized({}, Rules(default_bytes_per_second=1000), more=[*evenly(2, 0.0)], now=Now(1))
+    assert (sizing.bytes_per_second, sizing.default_partitions) == (2000, 2)
+    assert sizing.reasons[1] == "Of 2 partitions, 0 have a rate of their own, 2 take the default of 1 kB/s."
+    assert sizing.now is not None
+    assert sizing.now.verdict == "not measured"
 
 
 def test_a_topic_deleted_between_sample_and_size_is_ignored_and_named() -> None:
     kept, gone = evenly(2, MB), evenly(3, 50 * MB, "gone")
-    flow = existing(kept) | dict.fromkeys(gone, False)
-    sizing = size_flow("f", flow, kept | gone)
+    sizing = size_flow("f", Deal(tuple(kept), "live"), kept | gone)
     assert sizing.bytes_per_second == 2 * MB
     assert sizing.hot_partitions == ()
     assert sizing.reasons[-1] == "Measured but no longer in Kafka, so ignored: gone."
 
 
-def test_rates_of_other_flows_are_not_counted() -> None:
-    mine = evenly(2, MB)
-    assert size_flow("f", existing(mine), mine | evenly(9, 9 * MB, "theirs")).bytes_per_second == 2 * MB
-
-
 def test_hot_partitions_are_named_with_their_factor_and_what_helps() -> None:
-    load = evenly(4, MB) | {TopicPartition("keyed", 3): 15.4 * MB}
-    sizing = size_flow("f", existing(load), load)
+    sizing = sized(evenly(4, MB) | {TopicPartition("keyed", 3): 15.4 * MB})
     (hot,) = sizing.hot_partitions
     assert (hot.topic, hot.partition) == ("keyed", 3)
     assert hot.factor == pytest.approx(2.2)
+    assert sizing.tasks == 2
     (reason,) = [one for one in sizing.reasons if "keyed-3" in one]
     assert "keyed-3 (15.4 MB/s, 2.2 times)" in reason
     assert "no number of tasks helps" in reason
+    assert "3 times the partitions" in reason
+    assert sizing.reasons[0].startswith("19.4 MB/s over 5 partitions; 4 MB/s outside of 1 hot partition, divided by")
 
 
 def test_a_partition_without_a_measurement_is_never_called_hot() -> None:
     load = {TopicPartition("t", 0): 20 * MB}
-    flow = existing(load) | {TopicPartition("t", 1): True}
-    assert [one.partition for one in size_flow("f", flow, load).hot_partitions] == [0]
+    assert [one.partition for one in sized(load, more=[TopicPartition("t", 1)]).hot_partitions] == [0]
 
 
 @pytest.mark.parametrize(
     ("bound", "tasks", "capped_by", "words"),
     [
         (Bounds(1, 4), 4, "limit", "Capped at the limit of 4 tasks."),
-        (Bounds(1, None), 8, "partitions", "Capped at 8, the number of partitions"),
-        (Bounds(1, 20), 8, "partitions", "Capped at 8, the number of partitions"),
+        (Bounds(20, None), 8, "partitions", "Capped at 8, the number of partitions"),
+        (Bounds(1, 20), 8, None, "needs 8 tasks."),
         (Bounds(30, 3), 3, "limit", "Capped at the limit of 3 tasks."),
     ],
 )
 def test_caps_say_by_what_and_what_it_costs(bound: Bounds, tasks: int, capped_by: str, words: str) -> None:
-    load = evenly(8, 10 * MB)
-    sizing = size_flow("f", existing(load), load, Rules(bounds=bound))
+    sizing = sized(evenly(8, 5 * MB), Rules(Capacity(5 * MB, 1.0), bound))
     assert (sizing.tasks, sizing.capped_by) == (tasks, capped_by)
     text = " ".join(sizing.reasons)
     assert words in text
-    assert f"The load asks for 12: every task then carries {rate_text(80 * MB / tasks)} on average" in text
+    each = f"The load asks for 8: every task then carries {rate_text(40 * MB / tasks)} on average."
+    assert (each in text) == (tasks < 8)
+
+
+def test_where_no_number_up_to_the_limit_fits_the_least_bad_is_taken() -> None:
+    load = {TopicPartition("t", number): rate * MB for number, rate in enumerate([6, 1, 2, 1, 6, 2, 1, 1])}
+    sizing = sized(load, Rules(bounds=Bounds(1, 4)))
+    assert [max(sum(load[one] for one in hand) / MB for hand in hands(list(load), tasks)) for tasks in (3, 4)] == [
+        8,
+        12,
+    ]
+    assert sizing.tasks == 3
+    assert sizing.capped_by == "limit"
+    assert "Capped by the limit of 4 tasks: no number up to it fits" in " ".join(sizing.reasons)
+
+
+@pytest.mark.parametrize(
+    ("tasks", "verdict", "words"),
+    [
+        (2, "too small", "the busiest of 2 tasks carries 15 MB/s; too small, 5 would do."),
+        (5, "fits", "the busiest of 5 tasks carries 6 MB/s; that fits."),
+        (9, "more than needed", "the busiest of 9 tasks carries 6 MB/s; 5 would do."),
+    ],
+)
+def test_a_number_written_by_hand_is_judged(tasks: int, verdict: str, words: str) -> None:
+    sizing = sized(evenly(10, 3 * MB), now=Now(tasks, by_hand=True))
+    assert sizing.tasks == 5
+    assert sizing.now is not None
+    assert sizing.now.verdict == verdict
+    assert sizing.reasons[-1] == f"Written by hand: {words}"
 
 
 def test_the_minimum_is_a_reason_of_its_own() -> None:
     load = evenly(8, 1000.0)
-    sizing = size_flow("f", existing(load), load, Rules(bounds=Bounds(minimum=3)))
+    sizing = sized(load, Rules(bounds=Bounds(minimum=3)))
     assert (sizing.tasks, sizing.capped_by) == (3, None)
     assert "The minimum asks for 3 tasks." in sizing.reasons
 
 
 def test_a_flow_without_partitions_gets_one_task_and_a_reason() -> None:
-    sizing = size_flow("f", {}, evenly(3, MB))
+    sizing = size_flow("f", Deal((), "predicted"), {})
     assert (sizing.tasks, sizing.bytes_per_second) == (1, 0)
     assert sizing.reasons == ("No partition of this flow exists in Kafka: one task waits for the first.",)
 
 
 def test_the_dict_is_json_and_the_override_holds_what_people_review() -> None:
     load = evenly(3, 20 * MB)
-    sizings = [size_flow(name, existing(load), load) for name in ("b->c", "a->b")]
+    sizings = [size_flow(name, Deal(tuple(load), "live"), load) for name in ("b->c", "a->b")]
     assert json.loads(json.dumps(sizings[0].to_dict()))["hot_partitions"][0]["topic"] == "logs"
     document = overrides_document(sizings, "2026-11-21T10:00Z/2026-11-21T11:00Z", "p95 of kafka-offsets")
     assert list(document["sizing"]) == ["a->b", "b->c"]
     entry = document["sizing"]["a->b"]
     assert entry["tasks_max"] == 3
+    assert "changed" not in entry
     assert entry["bytes_per_second"] == 60_000_000
     assert entry["measured"] == "2026-11-21T10:00Z/2026-11-21T11:00Z"
     assert entry["reason"].startswith("60 MB/s over 3 partitions")

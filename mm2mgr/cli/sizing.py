@@ -1,0 +1,220 @@
+"""How `size` goes about it: rates and deals together, sized, weighed against what stands in the reviewed file, written and said.
+
+In: the tree, roll-ups of samples, brokers and workers. Out: overrides/sizing.yaml or only words, and an exit code.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from math import isnan
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from mm2mgr import defaults
+from mm2mgr.cli.dealing import beating, deal_of, heartbeat_rates, listings, live_deals
+from mm2mgr.cli.estate import Estate
+from mm2mgr.errors import Mm2mgrError
+from mm2mgr.output.console import complain, say_json, talk
+from mm2mgr.output.load_text import say_sizings
+from mm2mgr.partitions import TopicPartition
+from mm2mgr.sizing.capacity import Line, by_link
+from mm2mgr.sizing.deal import Deal, Listing
+from mm2mgr.sizing.load import Load
+from mm2mgr.sizing.stability import Before, Decision, Evidence, Policy, decide, settled
+from mm2mgr.sizing.tasks import OVERLOADED, Bounds, Capacity, Now, Rules, Sizing, flow_load, size_flow
+
+if TYPE_CHECKING:
+    from mm2mgr.throughput.rates import Statistic
+    from mm2mgr.topology import Flow
+
+TOO_SMALL = 2
+Rates = Mapping[str, Mapping[str, Mapping[TopicPartition, float]]]
+"""Bytes per second by cluster, topic and partition: topics before partitions, so that a flow asks once for each."""
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Rates by the statistic to plan with, the highest ever seen, and the time that they are from."""
+
+    planned: Rates
+    highest: Rates
+    window: str
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What the user asked `size` for; `window_seconds` None is everything that was rolled up."""
+
+    store: Path
+    flows: tuple[str, ...] = ()
+    window_seconds: float | None = None
+    statistic: Statistic = "p95"
+    policy: Policy = field(default_factory=Policy)
+    dry_run: bool = False
+    check: bool = False
+    output: str = "text"
+    page: Path | None = None
+
+
+def run_size(estate: Estate, wanted: Wanted) -> int:
+    """Size the named flows and write the overrides file; flows whose source cannot be read keep what they have."""
+    from mm2mgr.spec.sizing_file import sizing_path
+
+    flows = estate.flows(wanted.flows)
+    measured = read_rates(wanted.store, wanted.window_seconds, wanted.statistic)
+    path = sizing_path(estate.files)
+    evidence, failures = _evidence(estate, flows, measured)
+    decisions = decide(evidence, _before(estate), wanted.policy, int(time.time()))
+    sizings = [settled(each, decisions[flow_id]) for flow_id, each in evidence.items()]
+    _tell(flows, evidence, decisions, sizings, failures, wanted.output)
+    if wanted.page:
+        from mm2mgr.cli.paging import views_of_sizings, write_page
+
+        write_page(wanted.page, views_of_sizings(wanted.store, flows, evidence, sizings, measured.planned))
+    if not (wanted.dry_run or wanted.check) and sizings:
+        source = f"{wanted.statistic} of {wanted.store}"
+        _write(estate, path, sizings, decisions, (measured.window, source))
+    small = [one for one in sizings if one.now and one.now.verdict in OVERLOADED]
+    if wanted.check and small:
+        complain(f"too few tasks: {', '.join(one.flow_id for one in small)}", "mm2mgr size, then review and apply")
+        return TOO_SMALL
+    return 1 if failures else 0
+
+
+def read_rates(store: Path, window_seconds: float | None, statistic: Statistic) -> Measured:
+    """Read the planned and the highest rates of a store's roll-ups, column by column; without a rate, absent, not zero."""
+    from mm2mgr.throughput.windows import last_hours, read_window
+
+    found = read_window(store, last_hours(store, window_seconds))
+    names, values = found.names, found.values
+    keys = [
+        (names.clusters[cluster], TopicPartition(names.topics[topic], partition))
+        for cluster, topic, partition in zip(
+            *(column[found.place].tolist() for column in (names.cluster, names.topic, names.partition)), strict=True
+        )
+    ]
+    planned = _by_topic(keys, values[f"bytes_per_second_{statistic}"].tolist())
+    highest = _by_topic(keys, values["bytes_per_second_max"].tolist()) if statistic != "max" else planned
+    start, end = (values[name].tolist() for name in ("window_start_ms", "window_end_ms"))
+    window = f"{_text(min(start) / 1000)}/{_text(max(end) / 1000)}" if keys else "nothing measured"
+    return Measured(planned, highest, window)
+
+
+def _by_topic(keys: Sequence[tuple[str, TopicPartition]], values: Sequence[float]) -> Rates:
+    found: dict[str, dict[str, dict[TopicPartition, float]]] = {}
+    for (cluster, one), value in zip(keys, values, strict=True):
+        if not isnan(value):
+            found.setdefault(cluster, {}).setdefault(one.topic, {})[one] = value
+    return found
+
+
+def _evidence(estate: Estate, flows: Sequence[Flow], measured: Measured) -> tuple[dict[str, Evidence], dict[str, str]]:
+    """Return the sizing of each flow with the loads behind it, and the source clusters that could not be read."""
+    found = listings({flow.source.alias: flow.source for flow in flows})
+    failures = {alias: listing.message for alias, listing in found.items() if isinstance(listing, Mm2mgrError)}
+    read = {alias: listing for alias, listing in found.items() if not isinstance(listing, Mm2mgrError)}
+    readable = [flow for flow in flows if flow.source.alias in read]
+    beats = beating(estate.topology.flows)
+    deals = {
+        flow.id: deal_of(flow, read[flow.source.alias], flow.id in beats, live)
+        for flow, live in zip(readable, live_deals(readable), strict=True)
+    }
+    return weigh(readable, deals, read, measured), failures
+
+
+def weigh(
+    flows: Sequence[Flow], deals: Mapping[str, Deal], read: Mapping[str, Listing], measured: Measured
+) -> dict[str, Evidence]:
+    """Size flows whose deals are known; no file and no network from here on."""
+    unlisted = {alias: measured.planned.get(alias, {}).keys() - listing.partitions for alias, listing in read.items()}
+    found = {}
+    for flow in flows:
+        deal, alias = deals[flow.id], flow.source.alias
+        topics = {one.topic for one in deal.order} | {topic for topic in unlisted[alias] if flow.carries(topic)}
+        beats = heartbeat_rates(deal)
+        planned, highest = (
+            {one: rate for topic in topics for one, rate in by_topic.get(alias, {}).get(topic, {}).items()} | beats
+            for by_topic in (measured.planned, measured.highest)
+        )
+        found[flow.id] = evidence_of(flow, deal, planned, highest)
+    return found
+
+
+def evidence_of(
+    flow: Flow, deal: Deal, planned: Mapping[TopicPartition, float], highest: Mapping[TopicPartition, float]
+) -> Evidence:
+    """Size one flow from the planned and the highest rates of its partitions."""
+    tasks = flow.settings.tasks
+    rules = Rules(capacity_of(flow), Bounds(tasks.min, tasks.limit), tasks.default_rate)
+    sizing = size_flow(flow.id, deal, planned, rules, Now(int(flow.tasks.maximum), not flow.tasks.automatic))
+    load, _ = flow_load(deal, planned, rules)
+    peak, _ = flow_load(deal, highest, rules)
+    return Evidence(sizing, load, Load(peak.rates, rules.capacity.bytes_per_second), rules.bounds)
+
+
+def capacity_of(flow: Flow) -> Capacity:
+    """Return what one task of the flow carries: as people wrote it, else what the declared link allows, else the default."""
+    tasks = flow.settings.tasks
+    declared = Capacity(tasks.capacity, tasks.threshold)
+    if flow.link is None or flow.origin("tasks", "capacity").kind != "default":
+        return declared
+    fetch = int(flow.client("source_consumer")["fetch.max.bytes"])
+    line = Line(flow.link.rtt, flow.link.bandwidth, defaults.BROKER_WINDOW_BYTES, fetch)
+    return by_link(line, declared)
+
+
+def _before(estate: Estate) -> dict[str, Before]:
+    """Return what the reviewed files say; a time that cannot be read counts as none."""
+    sizing = estate.spec.tree.sizing
+    return {flow_id: Before(sized.tasks_max, _seconds(sized.changed)) for flow_id, sized in sizing.items()}
+
+
+def _seconds(text: str | None) -> int | None:
+    try:
+        when = datetime.fromisoformat(text) if text else None
+    except ValueError:
+        return None
+    if when is None:
+        return None
+    return int((when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp())
+
+
+def _tell(
+    flows: Sequence[Flow],
+    evidence: Mapping[str, Evidence],
+    decisions: Mapping[str, Decision],
+    sizings: Sequence[Sizing],
+    failures: Mapping[str, str],
+    output: str,
+) -> None:
+    if output == "json":
+        more = {
+            flow_id: {"needed_tasks": each.sizing.tasks, "moved_partitions": decisions[flow_id].moved_partitions}
+            for flow_id, each in evidence.items()
+        }
+        rows = [{**sizing.to_dict(), **more[sizing.flow_id]} for sizing in sizings]
+        say_json({"sizings": rows, "failures": dict(failures)})
+    else:
+        say_sizings(sizings, {flow.id: flow.tasks for flow in flows})
+    for message in failures.values():
+        complain(f"{message}; its flows are not sized", "their entries stay as they are")
+
+
+def _write(
+    estate: Estate, path: Path, sizings: Sequence[Sizing], decisions: Mapping[str, Decision], texts: tuple[str, str]
+) -> None:
+    from mm2mgr.sizing.overrides import overrides_document
+    from mm2mgr.spec.sizing_file import write_sizing
+
+    since = {flow_id: decision.changed_seconds for flow_id, decision in decisions.items()}
+    changed = {flow_id: _text(seconds) for flow_id, seconds in since.items() if seconds is not None}
+    document = overrides_document(sizings, *texts, changed)
+    written = write_sizing(path, document["sizing"], {flow.id for flow in estate.topology.flows})
+    talk(f"{path} {'written: review it, then plan' if written else 'is up to date'}")
+
+
+def _text(seconds: float) -> str:
+    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%SZ}"

@@ -1,0 +1,144 @@
+"""Which task gets which partition: the order in which MirrorSourceConnector lists partitions, and its round robin over it.
+
+In go topics as the source's brokers list them, or what the tasks of a running connector were assigned; out come
+partitions in order. What a running connector says is exact; a predicted order holds for the topics that were listed.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Literal, TypeVar
+
+from mm2mgr.partitions import TopicPartition
+
+Item = TypeVar("Item")
+_LOAD_FACTOR = 0.75
+_LEAST_TABLE = 16
+_LIST_BUCKET = 8  # java.util.HashMap keeps more than these in a tree, whose order is not the order of insertion
+
+
+@dataclass(frozen=True)
+class Deal:
+    """The partitions of a flow in the connector's order; task i of n gets positions i, i + n, i + 2n, …
+
+    `live`: read back from the running connector. `predicted`: from the order of java.util.HashMap. `guessed`: predicted
+    where more than eight names share a bucket, so that the order inside it is not certain. `note`: why it was not read back.
+    """
+
+    order: tuple[TopicPartition, ...]
+    source: Literal["live", "predicted", "guessed"]
+    note: str = ""
+
+
+def dealt(order: Sequence[Item], tasks: int) -> list[Sequence[Item]]:
+    """Return what each task gets; never more tasks than partitions (MirrorSourceConnector.taskConfigs, since KAFKA-9352)."""
+    count = min(tasks, len(order))
+    return [order[first::count] for first in range(count)]
+
+
+@dataclass(frozen=True)
+class Listing:
+    """The partitions by topic of a cluster, in the order of the admin client's table of topics, and whether that is certain.
+
+    It holds every topic that the connector's login may see but Kafka's own: their number alone changes the order.
+    """
+
+    partitions: Mapping[str, int]
+    exact: bool
+
+
+def listed(partitions: Mapping[str, int]) -> Listing:
+    """Put topics in the order of the admin client, from the order in which the brokers list them."""
+    names = list(partitions)
+    exact = _fill(names, _LEAST_TABLE, _grown(len(names)))
+    return Listing({name: partitions[name] for name in names}, exact)
+
+
+def predict(listing: Listing, carried: Callable[[str], bool]) -> Deal:
+    """Predict the deal of a connector that carries these topics.
+
+    On their way through MirrorSourceConnector.findSourceTopicPartitions and the admin client the names pass five Java hash
+    tables: the listing, the set of those that match, futures, their copy, descriptions. A table yields its buckets in
+    turn, and what shares a bucket as it came in, so each is a stable sort by the bucket.
+    """
+    names = [name for name in listing.partitions if carried(name)]
+    count, exact = len(names), listing.exact
+    sized, copied = (_power_of_two(count), _presized(count)), (_copied(count), _copied(count))
+    for first, last in ((_LEAST_TABLE, _grown(count)), sized, copied, sized):
+        exact = _fill(names, first, last) and exact
+    order = tuple(TopicPartition(name, number) for name in names for number in range(listing.partitions[name]))
+    return Deal(order, "predicted" if exact else "guessed")
+
+
+def read_back(assigned: Sequence[str]) -> Deal | None:
+    """Return the deal of a running connector from `task.assigned.partitions` of its tasks by task id.
+
+    None where these are not one deal: tasks are missing, or some still have the configuration before a change.
+    """
+    hands = [[_parsed(text) for text in hand.split(",") if text] for hand in assigned]
+    order = tuple(_in_turn(hands))
+    if any(one.partition < 0 for one in order) or len(set(order)) < len(order) or not order:
+        return None
+    if [list(hand) for hand in dealt(order, len(hands))] != hands:
+        return None
+    return Deal(order, "live")
+
+
+@lru_cache(maxsize=1 << 18)
+def java_spread(name: str) -> int:
+    """Return java.util.HashMap's hash of a string: String.hashCode over UTF-16 units, its upper half folded in."""
+    code = 0
+    units = name.encode("ascii") if name.isascii() else memoryview(name.encode("utf-16-le")).cast("H")
+    for unit in units:
+        code = (31 * code + unit) & 0xFFFFFFFF
+    return code ^ (code >> 16)
+
+
+def _in_turn(hands: Sequence[Sequence[Item]]) -> Iterator[Item]:
+    for turn in range(max(map(len, hands), default=0)):
+        yield from (hand[turn] for hand in hands if turn < len(hand))
+
+
+def _parsed(text: str) -> TopicPartition:
+    """Split `topic-partition` at its last dash; what has no number there becomes partition -1."""
+    topic, _, number = text.rpartition("-")
+    return TopicPartition(topic, int(number) if number.isdecimal() else -1)
+
+
+def _grown(count: int) -> int:
+    """Return the table of a `new HashMap()` after so many insertions."""
+    return max(_LEAST_TABLE, _presized(count))
+
+
+def _presized(count: int) -> int:
+    """Return the table of a `new HashMap(count)` after so many insertions; above three quarters it doubles."""
+    table = _power_of_two(count)
+    return table if count <= int(table * _LOAD_FACTOR) else 2 * table
+
+
+def _copied(count: int) -> int:
+    """Return the table of a `new HashMap(map)` (Java before 19 gives multiples of three a larger one)."""
+    return _power_of_two(int(count / _LOAD_FACTOR + 1))
+
+
+def _power_of_two(count: int) -> int:
+    return 1 << max(0, count - 1).bit_length()
+
+
+def _fill(names: list[str], first: int, last: int) -> bool:
+    """Put names in the order of a table that grew from `first` to `last` buckets; return whether that is certain.
+
+    Where a bucket was ever too full for a list, its order is a tree's; growing keeps it.
+    """
+    spreads = [java_spread(name) for name in names]
+    table, exact = first, True
+    while table <= last:
+        held = spreads[: int(table * _LOAD_FACTOR) + 1]
+        buckets = Counter([spread & (table - 1) for spread in held])
+        exact = exact and max(buckets.values(), default=0) <= _LIST_BUCKET
+        table *= 2
+    names.sort(key=lambda name: java_spread(name) & (last - 1))
+    return exact

@@ -1,0 +1,75 @@
+"""Capacity of a task: only what it held while it lagged counts; a link bounds it; and each number tells its age or its line."""
+
+from __future__ import annotations
+
+import pytest
+
+from mm2mgr.sizing.capacity import Line, TaskMoment, by_history, by_link, link_rate, saturated
+from mm2mgr.sizing.tasks import Capacity
+
+MB = 1_000_000.0
+
+
+def moments(task: str, *rates_and_lags: tuple[float, int], step_seconds: int = 60) -> list[TaskMoment]:
+    return [
+        TaskMoment(task, number * step_seconds * 1000, rate * MB, lag)
+        for number, (rate, lag) in enumerate(rates_and_lags)
+    ]
+
+
+def test_the_highest_rate_held_while_lagging_counts() -> None:
+    fast, slow = moments("a", *[(8, 100)] * 6), moments("b", *[(3, 100)] * 10)
+    held = saturated([*slow, *fast])
+    assert held is not None
+    assert (held.bytes_per_second, held.seconds, held.ended_ms) == (8 * MB, 300, 300_000)
+
+
+def test_a_task_that_keeps_up_proves_nothing() -> None:
+    assert saturated(moments("a", *[(9, 0)] * 20)) is None
+
+
+@pytest.mark.parametrize(("count", "found"), [(5, False), (6, True)])
+def test_a_rate_must_be_held(count: int, found: bool) -> None:
+    assert (saturated(moments("a", *[(9, 1)] * count)) is not None) == found
+
+
+def test_a_pause_without_lag_ends_the_stretch() -> None:
+    assert saturated(moments("a", *[(9, 1)] * 4, (9, 0), *[(9, 1)] * 4)) is None
+
+
+def test_a_burst_is_averaged_over_the_time_that_counts() -> None:
+    held = saturated(moments("a", *[(2, 1)] * 6, (14, 1), *[(2, 1)] * 6))
+    assert held is not None
+    assert held.bytes_per_second == pytest.approx((4 * 2 + 14) / 5 * MB)
+
+
+def test_the_order_of_moments_does_not_matter() -> None:
+    given = moments("a", *[(2, 1)] * 6, (14, 1), *[(2, 1)] * 6)
+    assert saturated(given[::-1]) == saturated(given)
+
+
+@pytest.mark.parametrize(("hours", "age"), [(3, "3 h ago"), (47, "47 h ago"), (120, "5 days ago")])
+def test_a_measured_capacity_tells_its_age(hours: int, age: str) -> None:
+    held = saturated(moments("a", *[(8, 1)] * 6))
+    assert held is not None
+    capacity = by_history(held, 0.7, held.ended_ms + hours * 3_600_000)
+    assert (capacity.bytes_per_second, capacity.threshold) == (8 * MB, 0.7)
+    assert capacity.why == f"measured {age} on a task that lagged for 300 s"
+
+
+def test_a_far_link_bounds_a_task_and_a_near_one_does_not() -> None:
+    far = Line(0.160, 25 * MB, 240_000, 30_000_000)
+    assert link_rate(far) == pytest.approx(30e6 / (0.16 + 30e6 / 1.5e6 + 0.5))
+    capacity = by_link(far, Capacity())
+    assert capacity.bytes_per_second < 1.5 * MB
+    assert capacity.why == "by the link: 160 ms, 25 MB/s"
+    assert by_link(Line(0.001, None, 240_000, 50_000_000), Capacity()) == Capacity()
+
+
+def test_a_link_without_round_trip_or_bandwidth_is_bounded_by_the_worker() -> None:
+    assert link_rate(Line(0, None, 240_000, 1_000_000)) == pytest.approx(60 * MB)
+
+
+@pytest.mark.parametrize(("window", "bandwidth", "rate"), [(120_000, None, 1.2), (240_000, 1 * MB, 1.0)])
+def test_the_smaller_of_window_and_bandwidth_decides(window: int, bandwidth: float | None, rate: float) -> None:
+    assert link_rate(Line(0.1, bandwidth, window, 50_000_000)) == pytest.approx(rate * MB, rel=0.05)
