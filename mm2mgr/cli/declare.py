@@ -58,7 +58,7 @@ def render(estate: Estate, flows: tuple[str, ...], origins: bool, output: str) -
     Example:
       mm2mgr render 'logging:dc1-logging->agg-east' --origins
     """
-    from mm2mgr.output.console import say, say_json
+    from mm2mgr.output.console import say, say_json, say_plain
     from mm2mgr.secrets import mask
 
     wanted = {flow.id for flow in estate.flows(flows)}
@@ -70,7 +70,7 @@ def render(estate: Estate, flows: tuple[str, ...], origins: bool, output: str) -
         say(f"# {connector.name} on Connect cluster {connector.connect}", style="bold")
         for key, value in connector.config.items():
             shown = mask(key, value).replace("\n", "\\n")
-            say(f"{key} = {shown}" + (f"    # {connector.origins[key]}" if origins else ""))
+            say_plain(f"{key} = {shown}" + (f"    # {connector.origins[key]}" if origins else ""))
         say()
 
 

@@ -1,4 +1,4 @@
-"""Numbers as people read them in reasons: rates with a unit, counts with their noun, lists with an end."""
+"""Numbers as people read them in reasons: rates, sizes and spans with a unit, counts with their noun, lists with an end."""
 
 from __future__ import annotations
 
@@ -14,6 +14,22 @@ def rate_text(bytes_per_second: float) -> str:
         if bytes_per_second >= 0.9995 * size:
             return f"{_three_digits(bytes_per_second / size)} {unit}"
     return f"{_three_digits(bytes_per_second)} B/s"
+
+
+def size_text(size_bytes: float) -> str:
+    """Write a size in binary units with three digits, such as 1.38 GiB: Java's memory is given in these."""
+    for size, unit in ((2.0**40, "TiB"), (2.0**30, "GiB"), (2.0**20, "MiB"), (2.0**10, "KiB")):
+        if size_bytes >= 0.9995 * size:
+            return f"{_three_digits(size_bytes / size)} {unit}"
+    return f"{size_bytes:.0f} B"
+
+
+def span_text(seconds: float) -> str:
+    """Write a length of time in the unit that fits, such as 40 min or 2.5 h."""
+    for size, unit in ((86_400.0, "d"), (3_600.0, "h"), (60.0, "min")):
+        if seconds >= 2 * size:
+            return f"{_three_digits(seconds / size)} {unit}"
+    return f"{_three_digits(seconds)} s"
 
 
 def number_of(count: int, noun: str) -> str:

@@ -1,0 +1,121 @@
+"""The estate as cases: every flow with its topics, rates, rules and buffers, and the workers that the tree declares.
+
+In: the tree, roll-ups, brokers and workers. Out: values for `mm2mgr.sizing.whatif`. Sources that cannot be read are named.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from mm2mgr.cli.dealing import beating, deal_of, dealt_topics, heartbeat_rates, listings, live_deals
+from mm2mgr.cli.estate import Estate
+from mm2mgr.cli.sizing import Rates, capacity_of, read_rates
+from mm2mgr.errors import Mm2mgrError
+from mm2mgr.partitions import TopicPartition
+from mm2mgr.sizing.fleet import Buffers, Worker
+from mm2mgr.sizing.tasks import Bounds, Now, Rules
+from mm2mgr.sizing.whatif import Case, Machines
+
+if TYPE_CHECKING:
+    from mm2mgr.throughput.rates import PartitionRate, Statistic
+    from mm2mgr.topology import Flow, Topology
+
+# Kafka's own defaults, where a tree drops mm2mgr's or writes a placeholder.
+_FETCH_BYTES, _PARTITION_FETCH_BYTES, _PRODUCER_BYTES = 52_428_800, 1_048_576, 33_554_432
+
+
+@dataclass(frozen=True)
+class Asked:
+    """Which rates to start from, and how to answer."""
+
+    store: Path
+    window_seconds: float | None = None
+    statistic: Statistic = "p95"
+    output: str = "text"
+
+
+def cases_of(estate: Estate, asked: Asked) -> tuple[tuple[Case, ...], dict[str, str]]:
+    """Return every flow whose source can be read as a case, and the sources that cannot, with why."""
+    from mm2mgr.throughput.table import read_throughput
+
+    measured = read_rates(asked.store, asked.window_seconds, asked.statistic)
+    sizes = record_sizes(read_throughput(asked.store, asked.window_seconds))
+    flows = estate.topology.flows
+    found = listings({flow.source.alias: flow.source for flow in flows})
+    failures = {alias: listing.message for alias, listing in found.items() if isinstance(listing, Mm2mgrError)}
+    read = {alias: listing for alias, listing in found.items() if not isinstance(listing, Mm2mgrError)}
+    readable, beats = [flow for flow in flows if flow.source.alias in read], beating(flows)
+    cases = []
+    for flow, live in zip(readable, live_deals(readable), strict=True):
+        listing = read[flow.source.alias]
+        deal = deal_of(flow, listing, flow.id in beats, live)
+        dealt = dealt_topics(flow, beats=flow.id in beats)
+        rates = carried_rates(flow, measured.planned) | heartbeat_rates(deal)
+        ends = (flow.name, flow.source.alias, flow.target.alias, flow.connect.name)
+        bounds = (_rules(flow), _buffers(flow), Now(int(flow.tasks.maximum), not flow.tasks.automatic))
+        cases.append(Case(*ends, listing, dealt, deal, rates, *bounds, _record_bytes(flow, sizes)))
+    return tuple(cases), failures
+
+
+def machines_of(topology: Topology) -> dict[str, Machines]:
+    """Return the workers that the tree declares, by Connect cluster, with the idle tasks of the pairs there."""
+    side: dict[str, dict[str, int]] = {name: {} for name in topology.connects}
+    pairs: dict[str, list[Flow]] = {}
+    for flow in topology.flows:
+        pairs.setdefault(flow.pair, []).append(flow)
+    for pair, flows in pairs.items():
+        beats = any(flow.settings.heartbeats.enabled for flow in flows)
+        checks = any(flow.settings.checkpoints.enabled and flow.settings.offset_syncs.enabled for flow in flows)
+        side[flows[0].connect.name][pair] = beats + checks
+    found = {}
+    for name, connect in topology.connects.items():
+        workers = connect.model.workers
+        worker = Worker(workers.tasks_per_worker, workers.memory, workers.network)
+        found[name] = Machines(worker, workers.count, side[name])
+    return found
+
+
+def carried_rates(flow: Flow, rates: Rates) -> dict[TopicPartition, float]:
+    """Return the measured rates of the partitions that a flow carries."""
+    topics = rates.get(flow.source.alias, {})
+    return {one: rate for topic, of in topics.items() if flow.carries(topic) for one, rate in of.items()}
+
+
+def record_sizes(rates: Iterable[PartitionRate]) -> dict[str, dict[str, tuple[float, float]]]:
+    """Return bytes and records per second by cluster and topic, of the partitions that tell both."""
+    found: dict[str, dict[str, tuple[float, float]]] = {}
+    for rate in rates:
+        size, records = rate.bytes_per_second_mean, rate.records_per_second_mean
+        if size and records:
+            topics = found.setdefault(rate.cluster, {})
+            before = topics.get(rate.topic, (0.0, 0.0))
+            topics[rate.topic] = (before[0] + size, before[1] + records)
+    return found
+
+
+def _record_bytes(flow: Flow, sizes: Mapping[str, Mapping[str, tuple[float, float]]]) -> float | None:
+    """Return the mean size of a flow's records; None where none was measured."""
+    told = [one for topic, one in sizes.get(flow.source.alias, {}).items() if flow.carries(topic)]
+    return sum(size for size, _ in told) / sum(records for _, records in told) if told else None
+
+
+def _rules(flow: Flow) -> Rules:
+    tasks = flow.settings.tasks
+    return Rules(capacity_of(flow), Bounds(tasks.min, tasks.limit), tasks.default_rate)
+
+
+def _buffers(flow: Flow) -> Buffers:
+    """Take the sizes from the clients' settings; a source is taken to have as many brokers as addresses are declared."""
+    consumer, producer = flow.client("source_consumer"), flow.client("record_producer")
+    fetch = _number(consumer, "fetch.max.bytes", _FETCH_BYTES)
+    of_partition = _number(consumer, "max.partition.fetch.bytes", _PARTITION_FETCH_BYTES)
+    waiting = _number(producer, "buffer.memory", _PRODUCER_BYTES)
+    return Buffers(fetch, of_partition, waiting, len(flow.source.model.bootstrap_servers))
+
+
+def _number(client: Mapping[str, str], key: str, default: int) -> int:
+    text = client.get(key, "")
+    return int(text) if text.isdecimal() else default

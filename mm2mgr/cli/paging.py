@@ -1,0 +1,96 @@
+"""What the page shows of each flow: tasks before and after, hottest partitions, and the week, gathered from roll-ups.
+
+In: sized flows and a store of roll-ups. Out: one HTML file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from mm2mgr.cli.estate import Estate
+from mm2mgr.errors import Mm2mgrError
+from mm2mgr.output.console import talk
+from mm2mgr.output.page import FlowView, page
+from mm2mgr.sizing.tasks import flow_load
+
+if TYPE_CHECKING:
+    from mm2mgr.cli.cases import Asked
+    from mm2mgr.cli.sizing import Rates
+    from mm2mgr.partitions import TopicPartition
+    from mm2mgr.sizing.load import Load
+    from mm2mgr.sizing.stability import Evidence
+    from mm2mgr.sizing.tasks import Sizing
+    from mm2mgr.sizing.whatif import Case, Outcome
+    from mm2mgr.topology import Flow
+
+_HOTTEST = 10
+_WEEKS_SECONDS = 28 * 86_400.0
+_WEEK_HOURS, _CELLS = (
+    168,
+    50_000_000,
+)  # partitions × hours held at once, 400 MB; a large estate shows fewer weeks, never less than one
+Week = tuple[tuple[float | None, ...], ...]
+
+
+def views_of_cases(estate: Estate, asked: Asked, cases: Iterable[Case], found: Outcome) -> list[FlowView]:
+    """Return what the page shows, from the cases of `fleet`."""
+    weeks = weeks_of(asked.store, estate.topology.flows)
+    views = []
+    for case in cases:
+        load, _ = flow_load(case.deal, case.rates, case.rules)
+        today = case.now.tasks if case.now else None
+        week = weeks.get(case.flow_id, ())
+        views.append(view_of(found.sizings[case.flow_id], load, today, hottest(case.rates), week))
+    return views
+
+
+def views_of_sizings(
+    store: Path, flows: Sequence[Flow], evidence: Mapping[str, Evidence], sizings: Iterable[Sizing], rates: Rates
+) -> list[FlowView]:
+    """Return what the page shows, from what `size` has found."""
+    from mm2mgr.cli.cases import carried_rates
+
+    named, weeks = {flow.id: flow for flow in flows}, weeks_of(store, flows)
+    views = []
+    for sizing in sizings:
+        hot = hottest(carried_rates(named[sizing.flow_id], rates))
+        today = sizing.now.tasks if sizing.now else None
+        load = evidence[sizing.flow_id].load
+        views.append(view_of(sizing, load, today, hot, weeks.get(sizing.flow_id, ())))
+    return views
+
+
+def view_of(sizing: Sizing, load: Load, today: int | None, hot: Sequence[tuple[str, float]], week: Week) -> FlowView:
+    """Return what the page shows of one flow."""
+    before = tuple(load.per_task(today)) if today else ()
+    return FlowView(sizing.to_dict(), before, tuple(load.per_task(sizing.tasks)), tuple(hot), week)
+
+
+def hottest(rates: Mapping[TopicPartition, float]) -> list[tuple[str, float]]:
+    """Return the partitions with the highest measured rates."""
+    ordered = sorted(rates.items(), key=lambda one: (-one[1], one[0]))
+    return [(str(one), rate) for one, rate in ordered[:_HOTTEST] if rate > 0]
+
+
+def weeks_of(store: Path, flows: Sequence[Flow]) -> dict[str, Week]:
+    """Return the mean load by day of week and hour of day of each flow, from the newest weeks of roll-ups, four at most."""
+    from mm2mgr.throughput.groups import members, week_pattern
+    from mm2mgr.throughput.windows import hourly, last_hours, read_window
+
+    found = read_window(store, last_hours(store, _WEEKS_SECONDS))
+    window = found.window.last(max(_WEEK_HOURS, _CELLS // max(1, len(found))))
+    by_hour = hourly(store, window, found)
+    rows = {flow.id: members(found, flow.source.alias, flow.carries) for flow in flows}
+    return {flow_id: week_pattern(found, by_hour[own]).bytes_per_second for flow_id, own in rows.items() if len(own)}
+
+
+def write_page(path: Path, views: Sequence[FlowView], report: Mapping[str, Any] | None = None) -> None:
+    """Write the page; Mm2mgrError where the file cannot be written."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(page(views, report), encoding="utf-8")
+    except OSError as error:
+        raise Mm2mgrError(f"{path}: cannot be written: {error.strerror}", hint="name another file") from error
+    talk(f"page in {path}")

@@ -1,0 +1,131 @@
+"""Fleet and what-if as text. In: their plain values, as JSON has them. Out: tables and sentences on stdout."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from mm2mgr.output.console import say, say_table
+from mm2mgr.sizing.words import listed, number_of, rate_text, span_text
+
+Values = Mapping[str, Any]
+
+
+def say_fleet(report: Values) -> None:
+    """Print workers per Connect cluster, then for each its reasons, losses and recoveries, then the old layout."""
+    rows = [
+        (
+            name,
+            rate_text(one["bytes_per_second"]),
+            str(one["tasks"]),
+            _count(one["workers_needed"], "none"),
+            _count(one["workers_today"], "-"),
+        )
+        for name, one in report["connect"].items()
+    ]
+    columns = ["connect cluster", "load", "tasks", "workers", "today"]
+    say_table(columns, rows, right=columns[1:])
+    for name, one in report["connect"].items():
+        say()
+        say(name, style="bold")
+        for reason in (*one["reasons"], *(loss["reason"] for loss in one["losses"])):
+            say(f"  {reason}")
+        _say_recoveries(one)
+    if report["connect"]:
+        say()
+        say(report["pair_layout"]["reason"])
+
+
+def say_comparison(report: Values) -> None:
+    """Print what a change makes of flows, Connect clusters and totals."""
+    say(f"If: {report['change']}", style="bold")
+    say_table(
+        ["flow", "load", "tasks", "busiest task", "hot partitions", ""],
+        [_flow_row(flow_id, both) for flow_id, both in report["flows"].items()],
+        right=["load", "tasks", "busiest task", "hot partitions"],
+    )
+    if report["unchanged_flows"]:
+        say(f"{report['unchanged_flows']} other flows stay as they are", style="dim")
+    say()
+    columns = ["connect cluster", "load", "tasks", "workers"]
+    rows = [_connect_row(name, both) for name, both in report["connect"].items()]
+    totals = report["totals"]
+    say_table(columns, [*rows, _connect_row("all", totals)], right=columns[1:])
+
+
+RECOVERY_COLUMNS = ("workers", "tasks", "time", "last flow", "raised to", "time then")
+
+
+def recovery_rows(one: Values) -> list[tuple[str, ...]]:
+    """Write the recoveries of a Connect cluster, for RECOVERY_COLUMNS."""
+    return [
+        (
+            str(each["workers"]),
+            str(each["tasks"]),
+            _time(each["now"]),
+            each["now"]["last_flow"] or "-",
+            str(each["raised_tasks"]),
+            _time(each["raised"]),
+        )
+        for each in one["recoveries"]
+    ]
+
+
+def never_text(one: Values) -> str:
+    """Name the flows that do not catch up even with the most workers and tasks told; empty where all do."""
+    never = one["recoveries"][-1]["raised"]["never"] if one["recoveries"] else ()
+    return f"Never, whatever the workers here: {listed(never)}." if never else ""
+
+
+def _time(found: Values) -> str:
+    never = len(found["never"])
+    if found["seconds"] is None:
+        return "never" if never else "-"
+    return span_text(found["seconds"]) + (f", {number_of(never, 'flow')} never" if never else "")
+
+
+def _say_recoveries(one: Values) -> None:
+    if one["note"]:
+        say(f"  Recovery from a lag of {one['lag']}: {one['note']}.")
+    if not one["recoveries"]:
+        return
+    say(f"  Time to catch up from a lag of {one['lag']}, traffic going on:")
+    first, *columns = RECOVERY_COLUMNS
+    rows = [(f"  {count}", *rest) for count, *rest in recovery_rows(one)]
+    say_table([f"  {first}", *columns], rows, right=["tasks", "time", "raised to", "time then"])
+    if never := never_text(one):
+        say(f"  {never}")
+
+
+def _flow_row(flow_id: str, both: Values) -> tuple[str, ...]:
+    before, after = both["before"], both["after"]
+    note = "new" if before is None else "gone" if after is None else ""
+    if after and after["capped_by"]:
+        note = f"{note} capped by {after['capped_by']}".strip()
+    return (
+        flow_id,
+        _change(both, "bytes_per_second", rate_text),
+        _change(both, "tasks", str),
+        _change(both, "busiest_bytes_per_second", rate_text),
+        _change(both, "hot_partitions", str),
+        note,
+    )
+
+
+def _connect_row(name: str, both: Values) -> tuple[str, ...]:
+    return (
+        name,
+        _change(both, "bytes_per_second", rate_text),
+        _change(both, "tasks", str),
+        _change(both, "workers_needed", lambda count: _count(count, "none does")),
+    )
+
+
+def _change(both: Values, key: str, text: Callable[[Any], str]) -> str:
+    """Write a value once where it stays, else both with an arrow; `-` where there is none."""
+    before, after = ("-" if both[side] is None else text(both[side][key]) for side in ("before", "after"))
+    return after if before == after else f"{before} → {after}"
+
+
+def _count(number: int | None, otherwise: str) -> str:
+    return otherwise if number is None else str(number)

@@ -1,0 +1,257 @@
+"""How many workers a Connect cluster needs for its tasks, and which limit decides it: tasks, heap, or network.
+
+In go the flows of the cluster with their loads, out come numbers with a sentence each. Connect spreads tasks by number and
+not by load, so every limit is held against the fullest worker that such a spread allows, not against the mean.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from typing import Any, Literal
+
+from mm2mgr.sizing.load import Load
+from mm2mgr.sizing.words import number_of, rate_text, size_text
+
+Limit = Literal["tasks", "memory", "network"]
+MIB = 2.0**20
+# Fitted to one measured worker: 4 tasks of 3 partitions (fetches of 12 MiB, buffers of 32 MiB) left 355 MiB after collections.
+WORKER_HEAP_BYTES = 128 * MIB
+SIDE_TASK_HEAP_BYTES = 8 * MIB  # checkpoints and heartbeats: clients with next to nothing in their buffers
+HEAP_SHARE = 0.7  # of -Xmx for what stays alive; the same worker did its full rate with 355 of 512 MiB
+
+
+@dataclass(frozen=True)
+class Worker:
+    """What one worker carries at most; None: not a limit. The network counts each direction by itself."""
+
+    tasks: int = 10
+    heap_bytes: float | None = None
+    network_bytes_per_second: float | None = None
+
+
+@dataclass(frozen=True)
+class Buffers:
+    """What one task may hold in memory, from the settings of its clients; `brokers`: how many it fetches from at once."""
+
+    fetch_bytes: int
+    partition_fetch_bytes: int
+    producer_bytes: int
+    brokers: int = 1
+
+    def heap_bytes(self, partitions: int) -> float:
+        """Return the heap of a task with so many partitions: fetched data twice (arriving, and as records), and what waits to be sent."""
+        fetched = min(self.brokers * self.fetch_bytes, partitions * self.partition_fetch_bytes)
+        return 2.0 * fetched + self.producer_bytes
+
+
+@dataclass(frozen=True)
+class FlowRun:
+    """A flow as a Connect cluster runs it: its load, dealt to `tasks`, of which it may have `most`.
+
+    `capacity_bytes_per_second` is all that one task can move, `records_per_second` the flow's (None: not measured).
+    """
+
+    flow_id: str
+    pair: str
+    load: Load
+    tasks: int
+    most: int
+    capacity_bytes_per_second: float
+    buffers: Buffers
+    records_per_second: float | None = None
+
+    @cached_property
+    def per_task(self) -> list[float]:
+        """The load of each task, heaviest first."""
+        return sorted(self.load.per_task(self.tasks), reverse=True)
+
+    @property
+    def heap_bytes(self) -> float:
+        """Heap of one of its tasks; those with most partitions have one more than the others."""
+        return self.buffers.heap_bytes(math.ceil(len(self.load.rates) / len(self.per_task)))
+
+
+@dataclass(frozen=True)
+class ConnectLoad:
+    """What a Connect cluster has to carry. `side_tasks`: those of checkpoint and heartbeat connectors. `today`: its workers, if told."""
+
+    name: str
+    worker: Worker
+    runs: tuple[FlowRun, ...]
+    side_tasks: int = 0
+    today: int | None = None
+
+    @cached_property
+    def tasks(self) -> int:
+        """Tasks that move records."""
+        return sum(len(run.per_task) for run in self.runs)
+
+    @cached_property
+    def bytes_per_second(self) -> float:
+        return math.fsum(run.load.total for run in self.runs)
+
+
+@dataclass(frozen=True)
+class Fullest:
+    """What may come together on one of so many workers: tasks that move records, what goes in and out again, and heap."""
+
+    workers: int
+    tasks: int
+    bytes_per_second: float
+    heap_bytes: float
+
+
+@dataclass(frozen=True)
+class Need:
+    """How many workers a Connect cluster needs; None where no number does. `by_limit`: what each limit alone asks for."""
+
+    connect: str
+    tasks: int
+    side_tasks: int
+    bytes_per_second: float
+    workers_today: int | None
+    workers_needed: int | None
+    by_limit: Mapping[Limit, int | None]
+    fullest: Fullest
+    reasons: tuple[str, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON values."""
+        return {**asdict(self), "by_limit": dict(self.by_limit), "reasons": list(self.reasons)}
+
+
+@dataclass(frozen=True)
+class PairLayout:
+    """One mirror cluster for each pair of source and target, as MirrorMaker was run before, beside shared Connect clusters.
+
+    Workers count one spare for each cluster that has any; `heap_bytes` are what the processes take before the first record.
+    """
+
+    clusters: int
+    workers: int
+    heap_bytes: float
+    shared_clusters: int
+    shared_workers: int
+    shared_heap_bytes: float
+
+    @property
+    def reason(self) -> str:
+        """Say what the old layout would cost."""
+        old = f"{number_of(self.clusters, 'cluster')}, {number_of(self.workers, 'worker')}"
+        new = f"{number_of(self.shared_clusters, 'Connect cluster')} with {number_of(self.shared_workers, 'worker')}"
+        heap = f"{size_text(self.heap_bytes)} and {size_text(self.shared_heap_bytes)} of heap before the first record"
+        return f"One mirror cluster a pair: {old}, instead of {new} (each cluster with one spare; {heap})."
+
+
+def fullest(load: ConnectLoad, workers: int) -> Fullest:
+    """Return the most that may come together on one of so many workers.
+
+    Connect gives each task to one of the emptiest workers, connector by connector: of all tasks a worker has no more than its
+    share, of those of one flow no more than one above its share; at worst these are the heaviest.
+    """
+    most = math.ceil(load.tasks / workers)
+    shares = [(run, run.per_task[: math.ceil(len(run.per_task) / workers) + 1]) for run in load.runs]
+    rate = math.fsum(heapq.nlargest(most, (rate for _, share in shares for rate in share)))
+    heaps = heapq.nlargest(most, (run.heap_bytes for run, share in shares for _ in share))
+    idle = WORKER_HEAP_BYTES + SIDE_TASK_HEAP_BYTES * math.ceil(load.side_tasks / workers)
+    return Fullest(workers, most, rate, idle + math.fsum(heaps))
+
+
+def broken(load: ConnectLoad, found: Fullest) -> tuple[Limit, ...]:
+    """Return the limits of a worker that the fullest one breaks."""
+    worker = load.worker
+    heap = math.inf if worker.heap_bytes is None else worker.heap_bytes * HEAP_SHARE
+    network = math.inf if worker.network_bytes_per_second is None else worker.network_bytes_per_second
+    over: dict[Limit, bool] = {
+        "tasks": found.tasks > worker.tasks,
+        "memory": found.heap_bytes > heap,
+        "network": found.bytes_per_second > network,
+    }
+    return tuple(limit for limit, is_over in over.items() if is_over)
+
+
+def need(load: ConnectLoad) -> Need:
+    """Return how many workers hold every limit."""
+    limits: tuple[Limit, ...] = ("tasks", "memory", "network")
+    by_limit = {limit: _needed(load, limit) for limit in limits}
+    asked = list(by_limit.values())
+    workers = None if None in asked else max(one for one in asked if one is not None)
+    at = fullest(load, workers or load.today or max(1, load.tasks))
+    counts = (load.name, load.tasks, load.side_tasks, load.bytes_per_second, load.today)
+    return Need(*counts, workers, by_limit, at, tuple(_reasons(load, workers, by_limit, at)))
+
+
+def per_pair(loads: Sequence[ConnectLoad]) -> PairLayout:
+    """Compare with the n × m layout: every pair has its own cluster of the same machines."""
+    old = [need(alone) for load in loads for alone in _alone(load)]
+    new = [need(load) for load in loads if load.runs]
+    workers, shared = _with_spare(old), _with_spare(new)
+    before, after = (len(old), workers, workers * WORKER_HEAP_BYTES), (len(new), shared, shared * WORKER_HEAP_BYTES)
+    return PairLayout(*before, *after)
+
+
+def _alone(load: ConnectLoad) -> list[ConnectLoad]:
+    pairs: dict[str, list[FlowRun]] = {}
+    for run in load.runs:
+        pairs.setdefault(run.pair, []).append(run)
+    side = math.ceil(load.side_tasks / max(1, len(pairs)))
+    return [ConnectLoad(pair, load.worker, tuple(runs), side) for pair, runs in pairs.items()]
+
+
+def _with_spare(needs: Sequence[Need]) -> int:
+    return sum((one.workers_needed or one.fullest.workers) + 1 for one in needs)
+
+
+def _needed(load: ConnectLoad, limit: Limit) -> int | None:
+    """Return the smallest number of workers that holds one limit: more workers never make the fullest one fuller."""
+    return _first(max(1, load.tasks), lambda workers: limit not in broken(load, fullest(load, workers)))
+
+
+def _first(most: int, holds: Callable[[int], bool]) -> int | None:
+    low, high = 1, most
+    if not holds(high):
+        return None
+    while low < high:
+        middle = (low + high) // 2
+        low, high = (low, middle) if holds(middle) else (middle + 1, high)
+    return low
+
+
+def _reasons(
+    load: ConnectLoad, workers: int | None, by_limit: Mapping[Limit, int | None], at: Fullest
+) -> Sequence[str]:
+    worker = load.worker
+    side = f", and {load.side_tasks} idle ones of checkpoints and heartbeats" if load.side_tasks else ""
+    tasks = f"{number_of(load.tasks, 'task')} with {rate_text(load.bytes_per_second)} in and out{side}"
+    said = [f"{tasks}; at most {worker.tasks} on a worker: {_asks(by_limit['tasks'])}."]
+    full = f"the fullest of {number_of(at.workers, 'worker')} may hold"
+    if worker.heap_bytes is not None:
+        usable = f"{size_text(worker.heap_bytes)} × {HEAP_SHARE * 100:g} %"
+        said.append(f"Heap: {full} {size_text(at.heap_bytes)} of {usable}: {_asks(by_limit['memory'])}.")
+    else:
+        said.append(f"Heap: {full} {size_text(at.heap_bytes)}; what a worker has is not declared (workers: memory).")
+    if worker.network_bytes_per_second is not None:
+        rate = f"{rate_text(at.bytes_per_second)} each way of {rate_text(worker.network_bytes_per_second)}"
+        said.append(f"Network: {full} {rate}: {_asks(by_limit['network'])}.")
+    else:
+        rate = f"{rate_text(at.bytes_per_second)} each way"
+        said.append(f"Network: {full} {rate}; what a worker has is not declared (workers: network).")
+    return [*said, _verdict(load, workers)]
+
+
+def _asks(workers: int | None) -> str:
+    return "no number of workers does, as one task alone is more" if workers is None else number_of(workers, "worker")
+
+
+def _verdict(load: ConnectLoad, workers: int | None) -> str:
+    if workers is None:
+        return "No number of workers does: give a worker more, or its tasks smaller fetches and buffers."
+    needed = f"{number_of(workers, 'worker')} needed, {workers + 1} with one spare"
+    if load.today is None:
+        return f"{needed}."
+    verdict = "too few" if load.today < workers else "enough, without a spare" if load.today == workers else "enough"
+    return f"{needed}; today {load.today}: {verdict}."

@@ -1,0 +1,203 @@
+"""How long a lag lasts, by number of workers, and what happens when workers are lost.
+
+In go the flows of a Connect cluster and a lag, out come times. A flow has caught up when its busiest task has, so each time is
+that of the busiest task; None is never. Traffic goes on at the planned rate all the while.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from mm2mgr.sizing.fleet import ConnectLoad, FlowRun, Fullest, Limit, broken, fullest
+from mm2mgr.sizing.words import listed, number_of, rate_text, size_text, span_text
+
+STANDSTILL_SECONDS = (
+    300.0  # scheduled.rebalance.max.delay.ms: tasks of a lost worker stay with nobody for so long (KIP-415)
+)
+
+
+@dataclass(frozen=True)
+class Lag:
+    """How far every flow is behind: so many seconds of its traffic, or so many records of the whole Connect cluster."""
+
+    seconds: float = 3600.0
+    records: float | None = None
+
+    @property
+    def text(self) -> str:
+        """Write the lag as people say it."""
+        return span_text(self.seconds) if self.records is None else f"{self.records:,.0f} records"
+
+
+@dataclass(frozen=True)
+class CatchUp:
+    """Seconds until the last flow that catches up has done so (None: none does), which that is, and who never does."""
+
+    seconds: float | None
+    last_flow: str
+    never: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Recovery:
+    """Time to catch up on so many workers: with the tasks of now, and with as many as the workers hold and partitions allow."""
+
+    workers: int
+    tasks: int
+    now: CatchUp
+    raised_tasks: int
+    raised: CatchUp
+
+
+@dataclass(frozen=True)
+class Loss:
+    """What the rest does when workers are lost: `standing_tasks` wait for the rebalance, then flows catch up or fall behind.
+
+    `behind_anyway`: flows that cannot keep up with all workers either.
+    """
+
+    lost: int
+    workers: int
+    standing_tasks: int
+    broken: tuple[Limit, ...]
+    after: CatchUp
+    behind_anyway: tuple[str, ...]
+    reason: str
+
+
+@dataclass(frozen=True)
+class Outlook:
+    """Losses and recoveries of one Connect cluster. `note`: why a recovery is not told."""
+
+    lag: str
+    losses: tuple[Loss, ...]
+    recoveries: tuple[Recovery, ...]
+    note: str = ""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON values."""
+        return asdict(self)
+
+
+def task_speed(load: ConnectLoad, run: FlowRun, workers: int, tasks: int) -> float:
+    """Return what a task can move where `tasks` busy ones share the workers evenly.
+
+    A worker moves what its number of tasks moves at full capacity, or its network; more tasks than that share it.
+    """
+    most = math.ceil(tasks / workers)
+    speed = run.capacity_bytes_per_second * min(1.0, load.worker.tasks / most)
+    network = load.worker.network_bytes_per_second
+    return speed if network is None else min(speed, network / most)
+
+
+def utilisations(load: ConnectLoad, workers: int, tasks: Sequence[int]) -> dict[str, float]:
+    """Return how busy the busiest task of each flow is when the flows have so many tasks, in their order."""
+    total = max(1, sum(tasks))
+    return {
+        run.flow_id: run.load.busiest(count) / task_speed(load, run, workers, total)
+        for run, count in zip(load.runs, tasks, strict=True)
+    }
+
+
+def catch_up_seconds(behind_seconds: float, utilisation: float) -> float | None:
+    """Return how long a task that is so many seconds of its traffic behind takes to catch up: lag × u ÷ (1 − u); None is never.
+
+    The backlog is lag × rate, and what is left for it is speed − rate.
+    """
+    if utilisation >= 1:
+        return None
+    return behind_seconds * utilisation / (1 - utilisation)
+
+
+def behind_seconds(load: ConnectLoad, lag: Lag) -> float | None:
+    """Return a lag as seconds of traffic; None where it is in records and no record size was measured.
+
+    Flows without a record size are taken to have records like the others.
+    """
+    if lag.records is None:
+        return lag.seconds
+    known = [run for run in load.runs if run.records_per_second]
+    records = math.fsum(run.records_per_second or 0 for run in known)
+    size = math.fsum(run.load.total for run in known)
+    return lag.records * size / (records * load.bytes_per_second) if size else None
+
+
+def outlook(load: ConnectLoad, workers: int, lag: Lag, counts: Sequence[int] = ()) -> Outlook:
+    """Return what happens to a Connect cluster of `workers` when one or two are lost, and its recoveries by number of workers."""
+    losses = tuple(loss(load, workers, lost) for lost in (1, 2))
+    behind = behind_seconds(load, lag)
+    if behind is None:
+        return Outlook(lag.text, losses, (), "no record size was measured, so records say nothing about time")
+    chosen = sorted(set(counts or _counts(workers)))
+    return Outlook(lag.text, losses, tuple(recovery(load, count, behind) for count in chosen))
+
+
+def recovery(load: ConnectLoad, workers: int, behind: float) -> Recovery:
+    """Return the time to catch up from so many seconds of traffic."""
+    now = [len(run.per_task) for run in load.runs]
+    raised = _raised(load, workers, now)
+    first, second = (_catch_up(utilisations(load, workers, tasks), behind) for tasks in (now, raised))
+    return Recovery(workers, sum(now), first, sum(raised), second)
+
+
+def loss(load: ConnectLoad, workers: int, lost: int) -> Loss:
+    """Return what happens when so many of the workers are lost at once."""
+    left, tasks = workers - lost, [len(run.per_task) for run in load.runs]
+    standing = min(load.tasks, fullest(load, workers).tasks * lost)
+    if left < 1:
+        reason = f"{number_of(lost, 'worker')} lost of {workers}: none is left, and everything stands still."
+        return Loss(lost, 0, load.tasks, (), CatchUp(None, "", tuple(run.flow_id for run in load.runs)), (), reason)
+    before = _catch_up(utilisations(load, workers, tasks), STANDSTILL_SECONDS).never
+    after = _catch_up(utilisations(load, left, tasks), STANDSTILL_SECONDS)
+    after = replace(after, never=tuple(flow_id for flow_id in after.never if flow_id not in set(before)))
+    rest = fullest(load, left)
+    found = Loss(lost, left, standing, broken(load, rest), after, before, "")
+    return replace(found, reason=_loss_reason(load, rest, found))
+
+
+def _catch_up(busy: Mapping[str, float], behind: float) -> CatchUp:
+    times = {flow_id: catch_up_seconds(behind, utilisation) for flow_id, utilisation in busy.items()}
+    known = {flow_id: seconds for flow_id, seconds in times.items() if seconds is not None}
+    last = max(known, key=known.__getitem__, default="")
+    return CatchUp(known.get(last), last, tuple(flow_id for flow_id in times if flow_id not in known))
+
+
+def _raised(load: ConnectLoad, workers: int, now: Sequence[int]) -> list[int]:
+    """Give the flows the room that the workers have, each in proportion to its tasks, up to its partitions and limit.
+
+    The deal goes by position, so more tasks can make a busier one: of the numbers in reach the best is taken.
+    """
+    room = workers * load.worker.tasks / max(1, sum(now))
+    return [
+        min(range(count, max(count, min(run.most, int(count * room))) + 1), key=run.load.busiest)
+        for run, count in zip(load.runs, now, strict=True)
+    ]
+
+
+def _counts(workers: int) -> list[int]:
+    return [max(1, workers // 2), workers, workers + 1, math.ceil(workers * 1.5), workers * 2, workers * 3]
+
+
+def _loss_reason(load: ConnectLoad, rest: Fullest, found: Loss) -> str:
+    lost, left = number_of(found.lost, "worker"), number_of(rest.workers, "worker")
+    said = (
+        f"{lost} lost of {found.workers + found.lost}: up to {found.standing_tasks} of {number_of(load.tasks, 'task')} stand still for "
+        f"{span_text(STANDSTILL_SECONDS)} (scheduled.rebalance.max.delay.ms), then {left} hold up to {rest.tasks} each"
+    )
+    words = {
+        "tasks": f"more than {number_of(load.worker.tasks, 'task')}",
+        "memory": f"{size_text(rest.heap_bytes)} of heap, so it may run out of memory and take the next one along",
+        "network": f"{rate_text(rest.bytes_per_second)} each way",
+    }
+    said += f"; too much for one: {listed([words[limit] for limit in found.broken])}." if found.broken else "."
+    if found.behind_anyway:
+        said += f" Behind with all workers too: {listed(found.behind_anyway)}."
+    if found.after.never:
+        said += f" Until a worker is back these fall behind: {listed(found.after.never)}."
+    if found.after.seconds is None or "memory" in found.broken:
+        return said
+    others = " by all others" if found.after.never or found.behind_anyway else ""
+    return f"{said} Caught up{others} {span_text(found.after.seconds)} after that, by {found.after.last_flow} last."

@@ -1,0 +1,220 @@
+"""fleet, simulate and the pages: what is declared and measured becomes workers, times and comparisons."""
+
+from __future__ import annotations
+
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from mm2mgr.kafka.access import KafkaAccess
+
+from .command import Command
+from .load import addresses, declare, measured, produce
+
+pytestmark = pytest.mark.usefixtures("impatient")
+STORE = ("--store", "store")
+
+
+@pytest.fixture
+def ready(mm2mgr: Command, mock_cluster: KafkaAccess) -> Command:
+    """Four partitions each of logs.web and orders; a carries 28 MB/s of logs.web and 1 kB/s of orders-0."""
+    declare(mm2mgr.tree, *addresses(mock_cluster))
+    produce(mock_cluster, "logs.web")
+    produce(mock_cluster, "orders")
+    rates = {("a", "logs.web", number): 7_000_000.0 for number in range(4)}
+    measured(mm2mgr.folder / "store", {**rates, ("a", "orders", 0): 1_000.0})
+    return mm2mgr
+
+
+def workers(mm2mgr: Command, **fields: Any) -> None:
+    """Declare the machines of the Connect cluster w."""
+    path = mm2mgr.tree / "x.yaml"
+    tree = yaml.safe_load(path.read_text())
+    tree["connect"]["w"]["workers"] = fields
+    path.write_text(yaml.safe_dump(tree))
+
+
+def fleet(mm2mgr: Command, *arguments: str) -> dict[str, Any]:
+    found: dict[str, Any] = mm2mgr("fleet", *STORE, "-o", "json", *arguments).json
+    return found
+
+
+def test_workers_come_from_the_tasks_that_size_recommends_and_what_a_worker_carries(ready: Command) -> None:
+    workers(ready, tasks_per_worker=2, count=2)
+    one = fleet(ready)["connect"]["w"]
+    # logs:a->hub needs four tasks; logs:b->hub and orders:a->hub one each.
+    assert (one["tasks"], one["workers_needed"], one["workers_today"], one["judged_workers"]) == (6, 3, 2, 2)
+    assert one["by_limit"] == {"tasks": 3, "memory": 1, "network": 1}
+    assert one["reasons"][-1] == "3 workers needed, 4 with one spare; today 2: too few."
+    assert one["side_tasks"] == 4
+
+
+def test_what_people_wrote_by_hand_is_what_runs(ready: Command, mock_cluster: KafkaAccess) -> None:
+    declare(ready.tree, *addresses(mock_cluster), orders=", tasks: {max: 3}")
+    assert fleet(ready)["connect"]["w"]["tasks"] == 8
+
+
+def test_lag_in_hours_and_in_records_is_the_same_lag(ready: Command) -> None:
+    measured(ready.folder / "store", {("a", "logs.web", number): 5_000_000.0 for number in range(4)})
+    by_hours = fleet(ready, "--lag", "2h", "--workers", "4")["connect"]["w"]
+    total = by_hours["bytes_per_second"]
+    by_records = fleet(ready, "--lag-records", str(round(total / 100 * 7200)), "--workers", "4")["connect"]["w"]
+    (first,), (second,) = by_hours["recoveries"], by_records["recoveries"]
+    assert first["now"]["seconds"] == pytest.approx(second["now"]["seconds"], rel=1e-4)
+    # 5 of 10 MB/s: as much is left over as comes in.
+    assert first["now"]["seconds"] == pytest.approx(7200)
+    assert by_records["lag"].endswith(" records")
+
+
+def test_text_tells_every_number_with_its_reason(ready: Command) -> None:
+    workers(ready, count=1, memory="1 GiB", network="1Gbit/s")
+    said = ready("fleet", *STORE)
+    assert said.lines[0].split() == ["connect", "cluster", "load", "tasks", "workers", "today"]
+    assert "  1 worker lost of 1: none is left, and everything stands still." in said.lines
+    assert any(
+        line.startswith("  Network: the fullest of 1 worker may hold 28 MB/s each way of 125 MB/s")
+        for line in said.lines
+    )
+    assert any(
+        line.startswith("One mirror cluster a pair: 2 clusters, 4 workers, instead of 1 Connect cluster")
+        for line in said.lines
+    )
+
+
+def test_a_source_that_is_down_is_said_and_not_counted(
+    ready: Command, mock_cluster: KafkaAccess, closed_port: int
+) -> None:
+    declare(ready.tree, addresses(mock_cluster)[0], f"127.0.0.1:{closed_port}")
+    said = ready("fleet", *STORE, "-o", "json", code=1)
+    assert said.json["failures"].keys() == {"b"}
+    assert said.json["connect"]["w"]["tasks"] == 5
+    assert "; its flows are not counted\n" in said.err
+
+
+def test_without_roll_ups_nothing_is_told(ready: Command) -> None:
+    assert "run `mm2mgr throughput` first" in ready("fleet", "--store", "nowhere", code=1).err
+
+
+def simulate(mm2mgr: Command, *arguments: str) -> dict[str, Any]:
+    before = mm2mgr.files()
+    found: dict[str, Any] = mm2mgr("simulate", *STORE, "-o", "json", *arguments).json
+    assert mm2mgr.files() == before
+    return found
+
+
+def test_more_traffic_needs_more_tasks_and_makes_hot_partitions(ready: Command) -> None:
+    found = simulate(ready, "--traffic", "1.5")
+    assert found["change"] == "traffic × 1.5"
+    both = found["flows"]["logs:a->hub"]
+    assert (both["before"]["hot_partitions"], both["after"]["hot_partitions"]) == (0, 4)
+    assert both["after"]["bytes_per_second"] == pytest.approx(42e6)
+
+
+def test_a_lost_source_takes_its_flows_along(ready: Command) -> None:
+    found = simulate(ready, "--lose-source", "a")
+    assert {flow for flow, both in found["flows"].items() if both["after"] is None} == {"logs:a->hub", "orders:a->hub"}
+    assert (found["totals"]["before"]["tasks"], found["totals"]["after"]["tasks"]) == (6, 1)
+
+
+def test_a_moved_topic_takes_its_load_along(ready: Command) -> None:
+    found = simulate(ready, "--move", "logs.web=orders")
+    after = {flow: both["after"]["bytes_per_second"] for flow, both in found["flows"].items()}
+    # Heartbeats go with the first flow of a pair and carry nothing.
+    assert after == {"logs:a->hub": 0, "orders:a->hub": pytest.approx(28e6 + 4_000, rel=1e-3)}
+
+
+def test_a_new_target_doubles_the_flows_on_workers_of_its_own(ready: Command) -> None:
+    found = simulate(ready, "--add-target", "north")
+    assert {flow for flow, both in found["flows"].items() if both["before"] is None} == {
+        "logs:a->north", "logs:b->north", "orders:a->north",
+    }  # fmt: skip
+    assert found["connect"]["north (new)"]["before"] is None
+    assert found["totals"]["after"]["tasks"] == 2 * found["totals"]["before"]["tasks"]
+    only = simulate(ready, "--add-target", "orders=north")
+    assert only["flows"].keys() == {"orders:a->north"}
+
+
+def test_a_limit_caps_and_says_so(ready: Command) -> None:
+    both = simulate(ready, "--limit", "logs=2")["flows"]["logs:a->hub"]
+    assert (both["before"]["tasks"], both["after"]["tasks"], both["after"]["capped_by"]) == (4, 2, "limit")
+    said = ready("simulate", *STORE, "--limit", "logs=2")
+    (row,) = [line for line in said.lines if line.startswith("logs:a->hub ")]
+    assert "4 → 2" in row
+    assert row.endswith("capped by limit")
+    assert "2 other flows stay as they are" in said.lines
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error"),
+    [
+        ((), "nothing to change was named"),
+        (("--lose-source", "hub"), "no flow reads from 'hub'"),
+        (("--move", "orders=orders"), "no other flow of a->hub carries 'orders'"),
+        (("--limit", "orders=none"), "'none' is no limit of tasks"),
+        (("--limit", "nowhere=3"), "no flow 'nowhere'"),
+        (("--add-target", "hub"), "these flows go to 'hub' already, or come from it"),
+    ],
+)
+def test_changes_that_mean_nothing_are_refused(ready: Command, arguments: tuple[str, ...], error: str) -> None:
+    said = ready("simulate", *STORE, *arguments, code=1)
+    assert f"error: {error}" in said.err
+    assert "hint: " in said.err
+
+
+def test_a_change_of_another_form_is_wrong_usage(ready: Command) -> None:
+    assert "is not of the form TOPIC=FLOW" in ready("simulate", "--move", "orders", code=2).err
+
+
+@pytest.mark.parametrize("command", [("fleet",), ("size", "--dry-run")])
+def test_the_page_stands_alone_and_shows_tasks_partitions_and_the_week(
+    ready: Command, command: tuple[str, ...]
+) -> None:
+    said = ready(*command, *STORE, "--page", "out/page.html")
+    assert said.err.endswith("page in out/page.html\n")
+    text = (ready.folder / "out" / "page.html").read_text()
+    assert Balanced.of(text).open == []
+    assert not [word for word in ("http://", "https://", "<script", "url(") if word in text]
+    assert "Before: 1 task, the busiest 28 MB/s" in text
+    assert "After: 4 tasks, the busiest 7 MB/s" in text
+    assert "logs.web-3" in text
+    assert "busiest on Fri at 11 h UTC with 28 MB/s on average; 167 of 168 hours not measured" in text
+
+
+def test_a_page_that_cannot_be_written_is_an_error(ready: Command) -> None:
+    (ready.folder / "file").write_text("")
+    assert (
+        "error: file/page.html: cannot be written: " in ready("fleet", *STORE, "--page", "file/page.html", code=1).err
+    )
+
+
+class Balanced(HTMLParser):
+    """Holds every start tag to its end."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+
+    @classmethod
+    def of(cls, text: str) -> Balanced:
+        parser = cls()
+        parser.feed(text)
+        return parser
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        if tag != "meta":
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """A tag that ends itself opens nothing."""
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+
+def test_the_pages_file_is_all_that_is_written(ready: Command) -> None:
+    before = ready.files()
+    ready("fleet", *STORE, "--page", "page.html")
+    assert ready.files().keys() - before.keys() == {str(Path(ready.folder / "page.html"))}

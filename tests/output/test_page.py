@@ -1,0 +1,66 @@
+"""The page: what is drawn, what is only listed, and that no name gets out of its text."""
+
+from __future__ import annotations
+
+import re
+
+from mm2mgr.output.charts import task_bars, week_map
+from mm2mgr.output.page import FlowView, page
+from mm2mgr.sizing.whatif import outcome
+from tests.sizing.estates import MB, case
+
+NASTY = '"><script>alert(1)</script>&'
+
+
+def view(name: str = "logs", rate: float = 5 * MB, week: tuple[tuple[float | None, ...], ...] = ()) -> FlowView:
+    one = case(name, {"t": rate}, lambda topic: True)
+    sizing = outcome([one], {}).sizings[one.flow_id]
+    return FlowView(sizing.to_dict(), (rate * 4,), (rate,) * 4, ((f"{name}-0", rate),), week)
+
+
+def test_names_stay_text() -> None:
+    text = page([view(NASTY)])
+    assert "<script" not in text
+    assert "&lt;script&gt;alert(1)" in text
+    assert not re.search(r'aria-label="[^"]*[<>]', text)
+
+
+def test_the_busiest_hundred_are_drawn_and_all_are_listed() -> None:
+    text = page([view(f"flow{number:03d}", number * MB / 100) for number in range(120)])
+    assert text.count("<h3") == 100
+    assert text.index(">flow119:a-&gt;hub<") < text.index(">flow118:a-&gt;hub<")
+    assert "flow000:a-&gt;hub" in text
+    assert "The 20 flows with less load stand in the table only." in text
+
+
+def test_hot_tasks_and_partitions_stand_out() -> None:
+    assert 'class="over"' not in page([view(rate=0.5 * MB)])
+    text = page([view(rate=9 * MB)])
+    assert '<rect class="over"' in text
+    assert "4 hot partitions" in text
+    assert '<td class="n warn">129 %</td>' in text
+
+
+def test_without_measurements_there_is_no_week() -> None:
+    assert "No weekly pattern: nothing was measured." in page([view()])
+    assert "No weekly pattern" in page([view(week=((None,) * 24,) * 7)])
+
+
+def test_an_empty_estate_is_a_page_too() -> None:
+    assert "<p>0 flows, 0 B/s, 0 tasks, 0 hot partitions." in page([])
+
+
+def test_bars_are_as_high_as_loads() -> None:
+    drawn = task_bars([2.0, 4.0, 1.0], usable=4.0, highest=4.0, label="x")
+    heights = [float(found) for found in re.findall(r'height="([\d.]+)"><title>', drawn)]
+    assert heights == sorted(heights, reverse=True)
+    assert heights[0] / heights[2] == 4
+
+
+def test_every_hour_of_the_week_has_a_cell() -> None:
+    week = tuple(tuple(None if hour == 3 else float(day * hour) for hour in range(24)) for day in range(7))
+    drawn = week_map(week, "x")
+    assert drawn.count("<rect") == 168
+    assert drawn.count('class="none"') == 7
+    assert "<title>Sun 23 h: 138 B/s</title>" in drawn
+    assert "<title>Mon 03 h: not measured</title>" in drawn

@@ -1,0 +1,123 @@
+"""Time to catch up: held against a clock that is stepped by hand, and what lost workers mean."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mm2mgr.sizing.fleet import WORKER_HEAP_BYTES, Worker
+from mm2mgr.sizing.recovery import CatchUp, Lag, behind_seconds, catch_up_seconds, loss, outlook, recovery
+
+from .estates import MB, connect, run
+
+
+def stepped(backlog: float, rate: float, speed: float, steps: int = 4000) -> float:
+    """Step a task's backlog until it is gone; return the seconds."""
+    step = backlog / (speed - rate) / steps
+    seconds = 0.0
+    while backlog > 0:
+        backlog += (rate - speed) * step
+        seconds += step
+    return seconds
+
+
+@given(st.floats(1, 1e5), st.floats(0.05, 0.95))
+def test_catching_up_takes_as_long_as_the_clock_says(behind: float, utilisation: float) -> None:
+    rate, speed = 10 * MB * utilisation, 10 * MB
+    assert catch_up_seconds(behind, utilisation) == pytest.approx(stepped(behind * rate, rate, speed), rel=1e-3)
+
+
+@given(st.floats(1, 1e5), st.floats(1, 50))
+def test_who_cannot_keep_up_never_catches_up(behind: float, utilisation: float) -> None:
+    assert catch_up_seconds(behind, utilisation) is None
+
+
+def test_a_table_of_our_own_for_a_billion_records() -> None:
+    """1.15 billion records of 1 kB, 240 MB/s coming in, 90 tasks of 10 MB/s, of which a worker carries three."""
+    flow = run("metrics", [240 * MB / 90] * 90, records=240_000.0)
+    load = connect(flow, worker=Worker(3))
+    found = outlook(load, 30, Lag(records=1.15e9), (5, 10, 20, 30, 60)).recoveries
+    speeds = {10: 300 * MB, 20: 540 * MB, 30: 900 * MB, 60: 900 * MB}  # 20 workers: five tasks on some, at 3/5
+    expected = {workers: 1.15e12 / (speed - 240 * MB) for workers, speed in speeds.items()}
+    assert found[0].now.seconds is None  # 18 tasks a worker at a sixth of their speed: 150 of 240 MB/s
+    assert {each.workers: each.now.seconds for each in found[1:]} == pytest.approx(expected)
+    assert [round((each.now.seconds or 0) / 60) for each in found[1:]] == [319, 64, 29, 29]
+
+
+def test_more_workers_help_only_with_more_tasks() -> None:
+    load = connect(run("f", [2 * MB] * 12, tasks=3, most=12), worker=Worker(3))
+    one, two, five = (recovery(load, count, 3600.0) for count in (1, 2, 5))
+    assert one.now.seconds == two.now.seconds == five.now.seconds == pytest.approx(3600 * 0.8 / 0.2)
+    assert (one.raised_tasks, two.raised_tasks, five.raised_tasks) == (3, 6, 12)
+    assert two.raised.seconds == pytest.approx(3600 * 0.4 / 0.6)
+    assert five.raised.seconds == pytest.approx(3600 * 0.2 / 0.8)
+
+
+def test_more_tasks_that_make_a_busier_one_are_not_taken() -> None:
+    loads = [4 * MB, 1 * MB, 1 * MB, 4 * MB, 1 * MB, 1 * MB]  # three tasks put both heavy ones together
+    found = recovery(connect(run("f", loads, tasks=2, most=3), worker=Worker(3)), 1, 3600.0)
+    assert found.raised_tasks == found.tasks == 2
+    assert found.raised == found.now
+
+
+def test_the_slowest_flow_decides_and_is_named() -> None:
+    found = recovery(connect(run("fast", [MB]), run("slow", [8 * MB])), 1, 600.0)
+    assert found.now.last_flow == "slow"
+    assert found.now.seconds == pytest.approx(2400)
+
+
+def test_the_network_of_a_worker_is_shared() -> None:
+    load = connect(run("f", [3 * MB] * 4), worker=Worker(10, network_bytes_per_second=20 * MB))
+    assert recovery(load, 1, 100.0).now.seconds == pytest.approx(100 * 0.6 / 0.4)
+    assert recovery(load, 4, 100.0).now.seconds == pytest.approx(100 * 0.3 / 0.7)
+
+
+def test_a_hot_partition_never_catches_up_and_hides_no_other_flow() -> None:
+    found = outlook(connect(run("hot", [12 * MB, MB]), run("cold", [5 * MB])), 2, Lag(60))
+    assert {each.now for each in found.recoveries} == {CatchUp(60.0, "cold", ("hot",))}
+    assert [each.workers for each in found.recoveries] == [1, 2, 3, 4, 6]
+    assert found.losses[0].reason.endswith(
+        "Behind with all workers too: hot. Caught up by all others 5 min after that, by cold last."
+    )
+
+
+def test_records_without_a_size_say_nothing_about_time() -> None:
+    found = outlook(connect(run("f", [MB])), 1, Lag(records=1000))
+    assert (found.recoveries, found.note) == ((), "no record size was measured, so records say nothing about time")
+    assert outlook(connect(run("f", [MB])), 1, Lag(60)).recoveries
+
+
+def test_flows_without_a_record_size_are_taken_like_the_others() -> None:
+    known, unknown = run("f", [MB], records=1000.0), run("g", [3 * MB])
+    assert behind_seconds(connect(known, unknown), Lag(records=8000)) == pytest.approx(2)
+
+
+def test_a_lost_worker_stops_its_tasks_for_five_minutes_and_the_rest_catches_up() -> None:
+    found = loss(connect(run("f", [5 * MB] * 8), worker=Worker(4)), 3, 1)
+    assert (found.workers, found.standing_tasks, found.broken) == (2, 3, ())
+    assert found.after.seconds == pytest.approx(300)
+    assert found.reason == (
+        "1 worker lost of 3: up to 3 of 8 tasks stand still for 5 min (scheduled.rebalance.max.delay.ms), then 2 workers hold "
+        "up to 4 each. Caught up 5 min after that, by f last."
+    )
+
+
+def test_too_few_left_fall_behind() -> None:
+    found = loss(connect(run("f", [6 * MB] * 8), worker=Worker(4)), 2, 1)
+    assert (found.broken, found.after) == (("tasks",), CatchUp(None, "", ("f",)))
+    assert found.reason.endswith("too much for one: more than 4 tasks. Until a worker is back these fall behind: f.")
+
+
+def test_a_worker_without_heap_takes_the_next_one_along() -> None:
+    flow = run("f", [MB] * 4)
+    heap = (WORKER_HEAP_BYTES + 2 * flow.heap_bytes) / 0.7
+    found = loss(connect(flow, worker=Worker(10, heap_bytes=heap + 1)), 2, 1)
+    assert found.broken == ("memory",)
+    assert found.reason.endswith("so it may run out of memory and take the next one along.")
+
+
+def test_none_left() -> None:
+    found = loss(connect(run("f", [MB])), 1, 2)
+    assert (found.workers, found.standing_tasks, found.after.seconds) == (0, 1, None)
+    assert found.reason == "2 workers lost of 1: none is left, and everything stands still."

@@ -1,0 +1,116 @@
+"""What-if: changes make new cases, the same sizing sees them, and what has nothing to do with a change stays as it was."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mm2mgr.sizing.deal import predict
+from mm2mgr.sizing.fleet import Worker
+from mm2mgr.sizing.tasks import Now
+from mm2mgr.sizing.whatif import (
+    Case,
+    Machines,
+    comparison,
+    outcome,
+    with_limit,
+    with_target,
+    with_topic_moved,
+    with_traffic,
+    without_source,
+)
+
+from .estates import MB, case
+
+RATES = {"logs": 3 * MB, "orders": 1 * MB, "clicks": 2 * MB}
+CASES = (
+    case("logs", RATES, lambda topic: topic == "logs"),
+    case("rest", RATES, lambda topic: topic in {"orders", "clicks"}),
+    case("logs", RATES, lambda topic: topic == "logs", source="b"),
+)
+
+
+def loads(cases: Sequence[Case]) -> dict[str, float]:
+    return {flow_id: sizing.bytes_per_second for flow_id, sizing in outcome(cases, {}).sizings.items()}
+
+
+@given(st.floats(0.1, 10))
+def test_traffic_multiplies_every_load(factor: float) -> None:
+    before, after = loads(CASES), loads(with_traffic(CASES, factor))
+    assert after == {flow_id: pytest.approx(load * factor) for flow_id, load in before.items()}
+
+
+def test_the_default_of_what_was_never_measured_grows_too() -> None:
+    unmeasured = (case("new", {}, lambda topic: True), case("idle", RATES, lambda topic: topic == "logs"))
+    bare = [replace(each, rates={}) for each in unmeasured]
+    assert loads(with_traffic(bare, 2))["idle:a->hub"] == 2 * loads(bare)["idle:a->hub"] == 40_000
+
+
+def test_a_moved_topic_keeps_the_sum_and_touches_only_its_pair() -> None:
+    before, after = loads(CASES), loads(with_topic_moved(CASES, "logs", {"rest:a->hub"}))
+    assert after == {"logs:a->hub": 0, "rest:a->hub": 24 * MB, "logs:b->hub": before["logs:b->hub"]}
+
+
+def test_the_deal_after_a_move_is_the_one_that_connect_would_make() -> None:
+    _, rest, other = with_topic_moved(CASES, "logs", {"rest:a->hub"})
+    assert rest.deal == predict(rest.listing, lambda topic: True)
+    assert other is CASES[2]
+
+
+def test_a_topic_that_the_other_flows_do_not_carry_moves_nothing() -> None:
+    assert with_topic_moved(CASES, "orders", {"rest:a->hub"}) == CASES
+
+
+def test_a_lost_source() -> None:
+    assert loads(without_source(CASES, "a")).keys() == {"logs:b->hub"}
+
+
+def test_one_target_more_mirrors_each_source_once_more() -> None:
+    doubled = with_target(CASES, "north", "n", {"logs"})
+    new = doubled[len(CASES) :]
+    assert [(one.flow_id, one.connect, one.now) for one in new] == [("logs:a->north", "n", None), ("logs:b->north", "n", None)]  # fmt: skip
+    assert with_target(doubled, "north", "n", {"logs"}) == doubled
+    assert with_target(CASES, "a", "n", {"rest"}) == CASES  # a cluster is not mirrored to itself
+
+
+def test_a_limit_bounds_what_people_wrote_by_hand_too() -> None:
+    by_hand = case("logs", RATES, lambda topic: True, now=Now(6, by_hand=True))
+    (limited,) = with_limit([by_hand], {by_hand.flow_id}, 2)
+    found = outcome([limited], {})
+    assert (found.loads["w"].tasks, found.sizings[by_hand.flow_id].tasks) == (2, 2)
+    assert with_limit(CASES, {"logs:b->hub"}, 2)[:2] == CASES[:2]
+
+
+def test_people_s_own_number_runs_and_the_recommended_one_else() -> None:
+    by_hand = case("logs", RATES, lambda topic: topic == "logs", now=Now(3, by_hand=True))
+    auto = case("logs", RATES, lambda topic: topic == "logs", now=Now(3))
+    assert outcome([by_hand], {}).loads["w"].tasks == 3
+    assert outcome([auto], {}).loads["w"].tasks == outcome([auto], {}).sizings["logs:a->hub"].tasks == 2
+
+
+def test_workers_follow_from_the_machines_of_the_connect_cluster() -> None:
+    machines = {"w": Machines(Worker(1), 4, {"a->hub": 1})}
+    found = outcome(CASES, machines).loads["w"]
+    assert (found.worker.tasks, found.today, found.side_tasks) == (1, 4, 3)  # b->hub is not told: two
+    assert outcome([], machines).needs == {}
+
+
+def test_a_comparison_names_what_differs_and_adds_up() -> None:
+    before, after = outcome(CASES, {}), outcome(without_source(with_traffic(CASES, 2), "b"), {})
+    found = comparison(before, after)
+    assert found["flows"]["logs:b->hub"]["after"] is None
+    assert found["unchanged_flows"] == 0
+    assert found["totals"]["before"]["bytes_per_second"] == 36 * MB
+    assert found["totals"]["after"]["bytes_per_second"] == 48 * MB
+    json.dumps(found, allow_nan=False)
+
+
+def test_no_change_is_no_difference() -> None:
+    found = comparison(outcome(CASES, {}), outcome(CASES, {}))
+    assert (found["flows"], found["unchanged_flows"]) == ({}, 3)
+    assert found["totals"]["before"] == found["totals"]["after"]
