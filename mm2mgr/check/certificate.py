@@ -6,7 +6,6 @@ Just enough DER to walk there (RFC 5280, section 4.1): nothing is verified, brok
 from __future__ import annotations
 
 import base64
-import binascii
 import re
 from collections.abc import Iterator
 
@@ -37,7 +36,7 @@ def subject(pem: str) -> str | None:
         certificate = base64.b64decode("".join(found[1].split()), validate=True)
         fields = [each for each in _parts(_body(_body(certificate))) if each[0] != _VERSION]
         names = [_relative(body) for _, body, _ in _parts(fields[_SUBJECT][1])]
-    except (binascii.Error, IndexError, UnicodeDecodeError):
+    except (ValueError, IndexError):  # no base64, no text, or not what stands at this place of a certificate
         return None
     return ",".join(reversed(names))  # RFC 2253 begins at the end
 
@@ -68,7 +67,11 @@ def _dotted(body: bytes) -> str:
 
 
 def _body(data: bytes) -> bytes:
-    return next(_parts(data))[1]
+    """Return the body of the first element; IndexError where there is none."""
+    first = next(_parts(data), None)
+    if first is None:
+        raise IndexError
+    return first[1]
 
 
 def _parts(data: bytes) -> Iterator[tuple[int, bytes, bytes]]:

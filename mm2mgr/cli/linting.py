@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from difflib import get_close_matches
 from pathlib import Path
@@ -51,9 +51,13 @@ class Order:
 
 @dataclass(frozen=True)
 class Look:
-    """What was read: the connectors, findings of a tree that could not be compiled, and what could not be read."""
+    """What was read: the connectors, findings of a tree that could not be compiled, and what could not be read.
+
+    `other` are connectors that run with another config than the one that a tree or a file gives them.
+    """
 
     estate: lint_subject.Estate
+    other: tuple[Subject, ...]
     invalid: tuple[Finding, ...]
     unread: tuple[Mm2mgrError, ...]
     looked_at: tuple[str, ...]
@@ -65,8 +69,9 @@ def run_lint(
     """Print the findings; return 1 when one is as bad as `fail_on`, or an input could not be read."""
     refuse_unknown(ignored)
     look = look_at(estate, order)
-    found = [*look.invalid, *lint(look.estate, [rule for rule in RULES if rule.id not in ignored])]
-    found = [finding for finding in found if finding.rule not in ignored]
+    rules = [rule for rule in RULES if rule.id not in ignored]
+    found = [finding for finding in look.invalid if finding.rule not in ignored]
+    found += [*lint(look.estate, rules), *lint(lint_subject.Estate(look.other), [rule for rule in rules if rule.check])]
     shown = [finding for finding in found if everything or finding.silenced is None]
     _print(_report(shown, found, look), output)
     for error in look.unread:
@@ -132,22 +137,25 @@ def look_at(estate: Estate, order: Order) -> Look:
     known = _surroundings(order)
     trees = tuple(path for path in dict.fromkeys(order.files) if is_tree(path))
     files = [path for path in dict.fromkeys(order.files) if path not in trees]
-    connects = list(dict.fromkeys(order.connects))
     if trees:
         estate = replace(estate, files=trees)
-    elif not files and not connects:
+    elif not files and not order.connects:
         trees = estate.files
+    connects = _targets(estate, order.connects)
     declared, invalid = _tree(estate, known) if trees else ((), ())
-    live, unread = _live(estate, connects, order.timeout_seconds) if connects else ([], {})
+    live, unread = _live(connects, order.timeout_seconds) if connects else ([], {})
     if len(unread) == 1 and not trees and not files and not live:
         raise next(iter(unread.values()))
-    parts = [*declared, *([read_files(files, known)] if files else []), *(_completed(each, known) for each in live)]
+    parts, other = _as_one(
+        [*declared, *([read_files(files, known)] if files else [])], [_completed(each, known) for each in live]
+    )
     return Look(
         lint_subject.Estate(
             tuple(subject for part in parts for subject in part.subjects),
             tuple(file for part in parts for file in part.files),
             complete=all(part.complete for part in parts) and not (unread or invalid),
         ),
+        other,
         invalid,
         tuple(unread.values()),
         (*map(str, (*trees, *files)), *(name for name in connects if name not in unread)),
@@ -213,16 +221,46 @@ def _filled(own: Facts, given: Facts) -> Facts:
     return replace(own, **{name: getattr(given, name) for name in missing})
 
 
+# --- what is declared and runs as well ----------------------------------------------------------------------------------
+
+
+def _as_one(
+    given: Sequence[lint_subject.Estate], live: Sequence[lint_subject.Estate]
+) -> tuple[list[lint_subject.Estate], tuple[Subject, ...]]:
+    """Leave out what runs of connectors that a tree or a file gives too: they are one, and would be told to mirror twice.
+
+    The given ones get to know the real workers; second are those that run with another config.
+    """
+    running: dict[tuple[str, ...], list[Subject]] = {}
+    for subject in (subject for part in live for subject in part.subjects):
+        running.setdefault(_identity(subject), []).append(subject)
+    twins = {subject: twin for part in given for subject in part.subjects if (twin := _twin(subject, running))}
+    told = {subject: replace(subject, worker=_filled(twin.worker, subject.worker)) for subject, twin in twins.items()}
+    gone = set(twins.values())
+    parts = [replace(part, subjects=tuple(told.get(each, each) for each in part.subjects)) for part in given]
+    parts += [replace(part, subjects=tuple(each for each in part.subjects if each not in gone)) for part in live]
+    return parts, tuple(twin for subject, twin in twins.items() if dict(twin.config) != dict(subject.config))
+
+
+def _identity(subject: Subject) -> tuple[str, ...]:
+    return subject.name, subject.type, subject.source, subject.target
+
+
+def _twin(subject: Subject, running: Mapping[tuple[str, ...], Sequence[Subject]]) -> Subject | None:
+    """Return what runs of a connector; None where several Connect clusters run one of its name and nothing says which it is."""
+    found = running.get(_identity(subject), ())
+    here = [each for each in found if each.spot.connect == subject.connect] or found
+    return here[0] if len(here) == 1 else None
+
+
 # --- Connect clusters -------------------------------------------------------------------------------------------------
 
 
 def _live(
-    estate: Estate, names: Sequence[str], timeout_seconds: float
+    targets: Mapping[str, ConnectTarget], timeout_seconds: float
 ) -> tuple[list[lint_subject.Estate], dict[str, Mm2mgrError]]:
     """Read all Connect clusters at once; return what was read, and by name why a cluster was not."""
     from mm2mgr.reconcile.workers import read_live
-
-    targets = [_target(estate, name) for name in names]
 
     async def read(target: ConnectTarget) -> lint_subject.Estate | Mm2mgrError:
         try:
@@ -231,11 +269,21 @@ def _live(
             return error
 
     async def read_all() -> list[lint_subject.Estate | Mm2mgrError]:
-        return await asyncio.gather(*map(read, targets))
+        return await asyncio.gather(*map(read, targets.values()))
 
     answers = asyncio.run(read_all())
-    unread = {name: each for name, each in zip(names, answers, strict=True) if isinstance(each, Mm2mgrError)}
+    unread = {name: each for name, each in zip(targets, answers, strict=True) if isinstance(each, Mm2mgrError)}
     return [each for each in answers if not isinstance(each, Mm2mgrError)], unread
+
+
+def _targets(estate: Estate, names: Sequence[str]) -> dict[str, ConnectTarget]:
+    """Return each Connect cluster once, whether it is given by its name in the tree, by a URL, or by both."""
+    found: dict[str, ConnectTarget] = {}
+    for name in sorted(names, key=lambda name: "://" in name):  # a name brings its credentials
+        target = _target(estate, name)
+        if all(set(target.urls).isdisjoint(other.urls) for other in found.values()):
+            found[name] = target
+    return found
 
 
 def _target(estate: Estate, name: str) -> ConnectTarget:

@@ -210,20 +210,26 @@ def connectors(root: Node, name: str) -> Iterator[Found]:
 def _found(config: Node, name: str) -> Found:
     entries = entries_of(config)
     if not any(entry.key == "name" for entry in entries):
-        entries = (*entries, Entry("name", name, name, config.line))  # as Connect itself does
+        entries = (*entries, text_entry("name", config.line, name))  # as Connect itself does
     return Found(name, config.word("connector.class"), entries, config.line)
 
 
 def entries_of(config: Node) -> tuple[Entry, ...]:
-    """Return a config's entries; a value that is no scalar has a raw text that starts with its bracket, null is `null`."""
-    return tuple(_entry(key, line, node) for key, line, node in config.members)
+    """Return a config's entries; see `entry_of`."""
+    return tuple(entry_of(key, line, node) for key, line, node in config.members)
 
 
-def _entry(key: str, line: int, node: Node) -> Entry:
+def entry_of(key: str, line: int, node: Node) -> Entry:
+    """Return an entry; its raw text starts with a quote or a bracket where the value is no plain word, so `null` is null."""
     if node.kind == "null":
         return Entry(key, "", "null", line)
     if node.kind == "list":
         return Entry(key, ",".join(item.text for item in node.items), "[…]", line)
     if node.kind == "object":
         return Entry(key, "", "{…}", line)
-    return Entry(key, node.text, f'"{node.text}"' if node.kind == "text" else node.text, line)
+    return text_entry(key, line, node.text) if node.kind == "text" else Entry(key, node.text, node.text, line)
+
+
+def text_entry(key: str, line: int, text: str) -> Entry:
+    """Return the entry of a text, which is not null even where it reads `null`."""
+    return Entry(key, text, f'"{text}"', line)

@@ -23,7 +23,9 @@ _ESCAPED = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 _SILENCE = re.compile(r"[#!]\s*mm2mgr:\s*silence\s+(?P<rule>[\w.-]+)[ \t]*(?P<reason>.*)")
 # A backslash before one of these means something in a regular expression or a path; Java drops it and keeps the sign.
 _LOST = re.compile(r"(?<!\\)\\(?=[.\[\]{}()*+?^$|]|[A-Za-eg-mo-qsv-z0-9])")
-_REMARK = re.compile(r"\s+(?:#|//)(?:\s.*)?$", re.DOTALL)
+_REMARK = re.compile(
+    r"(?<!\s)\s+(?:#|//)(?:\s.*)?$", re.DOTALL
+)  # from the first blank on: else long runs take for ever
 _QUOTED = re.compile(r"\"(?:[^\"\\]|\\.)*\"")
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from mm2mgr.lint.json_file import Found, Node, entries_of
+from mm2mgr.lint.json_file import Found, Node, entries_of, entry_of, text_entry
 from mm2mgr.lint.subject import Entry, Worker
 from mm2mgr.truth import keys as truth_keys
 from mm2mgr.truth.reach import CLUSTER_KEYS
@@ -71,7 +71,7 @@ def read(resource: Node) -> Resource:
 
 def _connector(name: str, resource: Node, spec: Node) -> Found:
     written = _scalars(spec, {"class": "connector.class", "tasksMax": "tasks.max"})
-    entries = (Entry("name", name, name, resource.line), *written, *_config(spec))
+    entries = (text_entry("name", resource.line, name), *written, *_config(spec))
     owner = resource.word("metadata", "labels", "strimzi.io/cluster")
     return Found(name, spec.word("class"), entries, spec.line, _state(spec), owner)
 
@@ -88,7 +88,7 @@ def _state(spec: Node) -> str | None:
 def _scalars(node: Node, names: Mapping[str, str]) -> list[Entry]:
     """Return entries for members that the operator turns into config keys."""
     found = [(key, child) for key in names if (child := node.get(key)) and child.kind not in ("object", "list", "null")]
-    return [Entry(names[key], child.text, child.text, child.line) for key, child in found]
+    return [entry_of(names[key], child.line, child) for key, child in found]
 
 
 def _worker(spec: Node, config: Node | None, bootstrap: str) -> Worker:
@@ -150,7 +150,7 @@ def _of_pair(owner: str, pair: _Pair) -> Iterator[Found]:
         name = f"{pair.name}.{class_name}"
         named = {"name": name, "connector.class": f"{_PACKAGE}.{class_name}"}
         entries = (
-            *(Entry(key, value, value, node.line) for key, value in named.items()),
+            *(text_entry(key, node.line, value) for key, value in named.items()),
             *_scalars(node, {"tasksMax": "tasks.max"}),
             *_cluster(pair.source, "source.cluster."),
             *_cluster(pair.target, "target.cluster."),

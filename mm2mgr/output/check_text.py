@@ -5,20 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from mm2mgr.output.console import say, say_table
+from mm2mgr.output.console import say
 from mm2mgr.output.lint_text import visible
 
 _STYLES = {"missing": "bold red", "failed": "bold red", "unknown": "yellow", "error": "bold red", "warning": "yellow"}
 _NAMES_SHOWN = 3
+_COLUMNS = ("status", "where", "principal", "client", "what")
+_WIDEST = 40  # a certificate's subject or many clients: such a cell pushes the rest of its line and no other's
 _SENTENCE = ("status", "where", "principal", "clients", "rows", "effect", "fix")
 
 
 def say_check(found: Mapping[str, Any]) -> None:
     """Print what is missing, failed or unknown, with what happens because of it; what is well is only counted."""
     groups = _alike([row for row in found["rows"] if row["status"] != "ok"])
-    if groups:
-        columns = ["status", "where", "principal", "client", "what", "otherwise"]
-        say_table(columns, [[visible(cell) for cell in _cells(group)] for group in groups])
+    _say_table(groups)
     _say_fixes(groups)
     for finding in found["findings"]:
         _say_finding(finding)
@@ -36,15 +36,33 @@ def _alike(rows: Sequence[Mapping[str, Any]]) -> list[list[Mapping[str, Any]]]:
     return list(groups.values())
 
 
-def _cells(group: Sequence[Mapping[str, Any]]) -> list[str]:
+def _say_table(groups: Sequence[Sequence[Mapping[str, Any]]]) -> None:
+    """Print a row a group, and below it what happens because of it: a sentence fits into no column of a terminal."""
+    rows = [_cells(group) for group in groups]
+    widths = [min(_WIDEST, max(map(len, column))) for column in zip(_COLUMNS, *rows, strict=True)]
+    if rows:
+        say(_aligned(_COLUMNS, widths), style="bold")
+    for group, row in zip(groups, rows, strict=True):
+        say(_aligned(row, widths), style=_STYLES[row[0]])
+        if effect := " ".join(group[0]["effect"].split()):
+            say(visible(f"    {'otherwise ' if group[0]['rows'] else ''}{effect}"))
+
+
+def _aligned(cells: Sequence[str], widths: Sequence[int]) -> str:
+    return "  ".join(cell.ljust(width) for cell, width in zip(cells, widths, strict=True)).rstrip()
+
+
+def _cells(group: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
     first = group[0]
-    what = _operation(first) + ", ".join(row["what"].removeprefix(_operation(first)) for row in group[:_NAMES_SHOWN])
-    if len(group) > _NAMES_SHOWN:
-        what += f" and {len(group) - _NAMES_SHOWN} more"
-    return [
-        *(first["status"], first["where"], first["principal"], ", ".join(first["clients"])),
-        *(what, " ".join(first["effect"].split())),
-    ]
+    operation = _operation(first)
+    what = operation + _some([row["what"].removeprefix(operation) for row in group])
+    cells = (first["status"], first["where"], first["principal"], _some(first["clients"]), what)
+    return tuple(map(visible, cells))
+
+
+def _some(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _NAMES_SHOWN} more" if len(names) > _NAMES_SHOWN else ""
+    return ", ".join(names[:_NAMES_SHOWN]) + more
 
 
 def _operation(row: Mapping[str, Any]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from pathlib import Path
 
 import pytest
@@ -69,6 +70,14 @@ def test_a_damaged_certificate_has_no_subject(damaged: object) -> None:
     assert subject(damaged(whole)) is None  # type: ignore[operator]
     cut = "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----"
     assert subject(cut) is None
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"0\x00", b"0\x020\x00", bytes.fromhex("300e300c" + "0200" * 4 + "30043102") + b"0\x00"]
+)
+def test_what_only_looks_like_a_certificate_has_no_subject(content: bytes) -> None:
+    text = base64.b64encode(content).decode()
+    assert subject(f"-----BEGIN CERTIFICATE-----\n{text}\n-----END CERTIFICATE-----") is None
 
 
 def login(**security: str) -> Login:

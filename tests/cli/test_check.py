@@ -43,7 +43,7 @@ def test_dead_clusters_are_rows_and_the_workers_are_told_all_the_same(mm2mgr: Co
 def test_text_names_what_failed_and_ends_with_counts(mm2mgr: Command, closed_port: int) -> None:
     write(mm2mgr.tree, x=_TREE.format(port=closed_port, url=f"http://127.0.0.1:{closed_port}"))
     said = mm2mgr("check", "--timeout", "2", code=1)
-    assert said.lines[0].split() == ["status", "where", "principal", "client", "what", "otherwise"]
+    assert said.lines[0].split() == ["status", "where", "principal", "client", "what"]
     assert any(line.startswith("failed") and "ask the workers" in line for line in said.lines)
     assert "3 failed" in said.out
     assert mm2mgr("check", "--timeout", "2", "--fix-only", code=1).out == ""
@@ -92,6 +92,18 @@ def test_a_hundred_topics_are_one_line(capsys: pytest.CaptureFixture[str]) -> No
     assert "Write on topic a.t000, a.t001, a.t002 and 97 more" in out
     assert out.count("it fails") == 1
     assert "Checked in 1.3 s: 100 missing" in out
+
+
+def test_no_cell_is_cut_and_no_line_is_wider_than_its_sentence(capsys: pytest.CaptureFixture[str]) -> None:
+    everyone = tuple(f"client {number}" for number in range(9))
+    subject = f"User:CN=mirror,OU={'x' * 300}"
+    failed = Row("failed", "b", "log in", subject, everyone, effect="no broker " + "answered " * 60, fix="check it")
+    say_check(Checked((failed, row("a.t"))).to_dict())
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[1] == f"failed   b      {subject}  client 0, client 1, client 2 and 6 more  log in"
+    assert lines[2] == "    no broker " + "answered " * 59 + "answered"
+    assert lines[3].split() == ["missing", "b", "User:m", "record", "producer", "Write", "on", "topic", "a.t"]
+    assert lines[4] == "    otherwise it fails"
 
 
 def test_unknown_alone_is_good_and_gets_its_sentence(capsys: pytest.CaptureFixture[str]) -> None:

@@ -389,8 +389,41 @@ def test_tree_files_and_connect_clusters_are_one_estate(site: Site, mm2mgr: Comm
     file(mm2mgr.folder, "c.json", {"linger.ms": "5"})
     urls = [f"--connect={url}" for url in site.urls.values()]
     found = mm2mgr("lint", "clusters", "c.json", *urls, "--connect=east", "-o", "json", code=1).json
-    assert found["summary"]["connectors"] == 7 + 1 + 1 + 1 + 1
+    assert found["summary"]["connectors"] == 7 + 1 + 1 + 1
     assert {"dead-key", "unknown-key"} <= {each["rule"] for each in found["findings"]}
+
+
+def test_what_a_tree_or_a_file_declares_and_what_runs_of_it_are_one_connector(site: Site, mm2mgr: Command) -> None:
+    site.converge()
+    urls = [f"--connect={url}" for url in site.urls.values()]
+    assert mm2mgr("lint", "clusters", *urls, "--fail-on", "info").lines[0].startswith("No findings in 7 connectors")
+    config = dict(site.east.connectors["mm2.a.east.source.orders"].config)
+    (mm2mgr.folder / "c.json").write_text(json.dumps({"name": config["name"], "config": config}))
+    said = mm2mgr("lint", "c.json", urls[0], "--fail-on", "info")
+    assert said.lines[0].startswith("No findings in 4 connectors")
+
+
+def test_what_runs_with_another_config_than_declared_is_judged_too(site: Site, mm2mgr: Command) -> None:
+    site.converge()
+    site.east.connectors["mm2.a.east.source.orders"].config["linger.ms"] = "5"
+    found = mm2mgr("lint", "clusters", "--connect=east", "-o", "json", code=1).json
+    assert [(each["rule"], each["place"]) for each in found["findings"]] == [
+        ("dead-key", "east/mm2.a.east.source.orders/linger.ms")
+    ]
+
+
+def test_a_declared_connector_is_judged_by_the_workers_that_it_runs_on(site: Site, mm2mgr: Command) -> None:
+    site.converge()
+    site.east.policy = "None"
+    assert "policy-forbids" in rules_of(mm2mgr("lint", "clusters", "--connect=east", "-o", "json", code=1))
+
+
+def test_one_connector_on_two_connect_clusters_still_mirrors_twice(site: Site, mm2mgr: Command) -> None:
+    site.converge()
+    name = "mm2.a.east.source.orders"
+    site.west.add(name, site.east.connectors[name].config)
+    found = mm2mgr("lint", "clusters", "--connect=east", "--connect=west", "-o", "json", code=1).json
+    assert "overlap" in {each["rule"] for each in found["findings"]}
 
 
 def test_a_loop_through_a_tree_and_a_live_connector_is_found(mm2mgr: Command) -> None:

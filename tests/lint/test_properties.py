@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -144,6 +146,13 @@ def test_lost_backslashes(raw: str, doubled: str | None) -> None:
 )
 def test_remarks(value: str, meant: str) -> None:
     assert properties.meant(Entry("k", value, value, 1)) == meant
+
+
+def test_long_runs_of_blanks_are_read_as_fast_as_anything() -> None:
+    value = "a" + " " * 200_000 + "b"
+    started = time.monotonic()
+    assert properties.meant(Entry("k", value, value, 1)) == value
+    assert time.monotonic() - started < 5  # a search from each blank takes a minute
 
 
 def test_silences_stand_at_the_end_of_their_comment() -> None:

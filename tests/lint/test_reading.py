@@ -10,6 +10,7 @@ import pytest
 
 from mm2mgr.errors import SpecError
 from mm2mgr.lint.reading import Surroundings, read_files, read_worker
+from mm2mgr.lint.run import lint
 from mm2mgr.lint.subject import Estate, Kafka, Subject, Wire, Worker
 
 MIRROR = "org.apache.kafka.connect.mirror"
@@ -98,6 +99,36 @@ def test_a_state_in_the_dump_is_kept(read) -> None:  # type: ignore[no-untyped-d
 def test_a_silence_in_a_config(read) -> None:  # type: ignore[no-untyped-def]
     subject = only(read(json.dumps({**SOURCE, "mm2mgr.silence.pattern-dot": "one topic only"})))
     assert [(each.rule, each.reason) for each in subject.silences] == [("pattern-dot", "one topic only")]
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("null.json", '{"connector.class": "MirrorSource", "source.cluster.alias": "null", "topics": "null"}'),
+        (
+            "mirror.yaml",
+            """kind: KafkaMirrorMaker2
+metadata: {name: mm2}
+spec:
+  clusters: [{alias: "null", bootstrapServers: "null"}, {alias: B, bootstrapServers: "b:9092"}]
+  mirrors: [{sourceCluster: "null", targetCluster: B, topicsPattern: "null", sourceConnector: {config: {}}}]
+""",
+        ),
+        (
+            "one.yaml",
+            """kind: KafkaConnector
+metadata: {name: "null"}
+spec: {class: MirrorSource, config: {source.cluster.alias: "null", topics: "null"}}
+""",
+        ),
+    ],
+)
+def test_the_text_null_is_no_null(read, name: str, text: str) -> None:  # type: ignore[no-untyped-def]
+    estate = read(text, name)
+    subject = only(estate)
+    assert (subject.config["source.cluster.alias"], subject.config["topics"]) == ("null", "null")
+    assert subject.config["name"] == subject.name
+    assert "null-value" not in {finding.rule for finding in lint(estate)}
 
 
 # --- properties ---------------------------------------------------------------------------------------------------------
