@@ -64,7 +64,7 @@ class Answer:
         """Return the decoded body, or raise WrongBody that says what the body looks like."""
         try:
             return json.loads(self.text)
-        except ValueError as cause:
+        except (ValueError, RecursionError) as cause:  # nonsense may be nested too deeply for the decoder
             # Never the text of broken JSON: it may be half of a connector's config.
             page = self.text.lstrip().startswith("<")
             kind = (
@@ -80,7 +80,7 @@ class Answer:
         """The worker's own error text; None when the body is not one of Connect's error bodies."""
         try:
             body = json.loads(self.text)
-        except ValueError:
+        except (ValueError, RecursionError):
             return None
         return str(body.get("message") or "") if isinstance(body, dict) and "error_code" in body else None
 

@@ -255,8 +255,9 @@ def _shadow(subject: Subject, key: str) -> str | None:
 def forced_key(subject: Subject) -> Iterator[Hit]:
     """A key is one that MirrorMaker or Connect decides itself, whatever is written.
 
-    MirrorMaker's consumers never commit to Kafka (enable.auto.commit is set last), get their partitions assigned and so
-    have no group, and get byte (de)serializers handed over ready-made. On an exactly-once worker Connect also decides
+    MirrorMaker's consumers never commit to Kafka (enable.auto.commit is set last), get their partitions assigned, so that a
+    group.id shares no work (though offsets that such a group once committed may decide where a new flow starts), and get
+    byte (de)serializers handed over ready-made. On an exactly-once worker Connect also decides
     transactional.id and enable.idempotence of the record producer. The written value is ignored; at most a log line tells.
     """
     for key in keys_under(subject, "forced-key"):
@@ -265,7 +266,10 @@ def forced_key(subject: Subject) -> Iterator[Hit]:
             continue
         who = "Connect" if any(plain in forced for forced in EXACTLY_ONCE_FORCES.values()) else "MirrorMaker"
         value = "it" if is_secret(plain) else f"{plain}={shown(subject, key)}"
-        yield Hit(f"{written(subject, key)} does nothing: {who} decides {plain} itself", f"take {value} out", key)
+        what = f"does nothing: {who} decides {plain} itself"
+        if plain == "group.id":
+            what = "shares no work, as partitions are assigned; offsets this group once committed may decide where a new flow starts"
+        yield Hit(f"{written(subject, key)} {what}", f"take {value} out", key)
 
 
 def worker_key(subject: Subject) -> Iterator[Hit]:

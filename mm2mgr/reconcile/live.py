@@ -20,7 +20,15 @@ from mm2mgr.lint.subject import Worker
 from mm2mgr.lint.tree import from_tree
 from mm2mgr.reconcile.access import ClusterIds, cluster_ids
 from mm2mgr.reconcile.guards import Known, guarded, writes_through_workers
-from mm2mgr.reconcile.plan import ClusterPlan, Plan, Wish, mirrored_already, plan_cluster
+from mm2mgr.reconcile.plan import (
+    Change,
+    ClusterPlan,
+    Plan,
+    Wish,
+    mirrored_already,
+    plan_cluster,
+    with_predecessors_kept,
+)
 from mm2mgr.reconcile.workers import ask_worker, harmless
 from mm2mgr.render import Connector
 from mm2mgr.spec.loader import Spec
@@ -102,7 +110,25 @@ async def make_plan(  # noqa: PLR0913  the tree in three forms, and what is want
         return replace(planned, notes=tuple(_notes(live, {alias: ids.unknown[alias] for alias in unknown})))
 
     names = list(topology.connects) if chosen is None else sorted({c.connect for c in wanted})
-    return Plan(topology.owner, tuple(map(part, names)), wish.prune, wish.mirror_again)
+    unread = [name for name, live in read.items() if isinstance(live, Mm2mgrError)]
+    parts = with_predecessors_kept([_aware(part(name), unread) for name in names], again)
+    return Plan(topology.owner, parts, wish.prune, wish.mirror_again)
+
+
+def _aware(part: ClusterPlan, unread: Sequence[str]) -> ClusterPlan:
+    """Say of what is created that nobody knows whether an unread Connect cluster has mirrored it before."""
+    if not unread:
+        return part
+    warning = (
+        f"if this flow has run on {' or '.join(unread)}, which could not be read, all of it is mirrored a second time"
+    )
+
+    def warned(change: Change) -> Change:
+        if (change.type, change.action) != ("source", "create"):
+            return change
+        return replace(change, warnings=(*change.warnings, warning))
+
+    return replace(part, changes=tuple(map(warned, part.changes)))
 
 
 async def _read(

@@ -6,7 +6,7 @@ A Connect cluster whose live state could not be read has an error and no changes
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from mm2mgr.reconcile.offset_move import is_moved, told
@@ -149,11 +149,11 @@ def diff(before: Mapping[str, str], after: Mapping[str, str]) -> tuple[KeyChange
 
 
 LiveConfigs = Mapping[str, Mapping[str, str]]
+Named = tuple[str, str]
+"""A Connect cluster and a connector on it."""
 
 
-def mirrored_already(
-    owner: str, desired: Sequence[Connector], live: Mapping[str, LiveConfigs]
-) -> dict[tuple[str, str], str]:
+def mirrored_already(owner: str, desired: Sequence[Connector], live: Mapping[str, LiveConfigs]) -> dict[Named, Named]:
     """Name, for each source connector that would be created, the left-over one whose records it would mirror again.
 
     Offsets are stored under the connector's name on its Connect cluster, so a renamed flow, or one that runs elsewhere now,
@@ -173,7 +173,7 @@ def mirrored_already(
         if connector.type == "source" and connector.name not in live.get(connector.connect, {}):
             for connect, name, config in left_over:
                 if _same_records(connector.config, config):
-                    found[connector.connect, connector.name] = f"'{name}' on Connect cluster '{connect}'"
+                    found[connector.connect, connector.name] = connect, name
     return found
 
 
@@ -190,7 +190,7 @@ class Wish:
 
     prune: bool = False
     mirror_again: bool = False
-    again: Mapping[tuple[str, str], str] = field(default_factory=dict)
+    again: Mapping[Named, Named] = field(default_factory=dict)
 
 
 def plan_cluster(
@@ -208,13 +208,30 @@ def plan_cluster(
     return ClusterPlan(connect, tuple(changes), () if wish.prune else tuple(left_over), unowned)
 
 
+def with_predecessors_kept(clusters: Iterable[ClusterPlan], again: Mapping[Named, Named]) -> tuple[ClusterPlan, ...]:
+    """Keep what a blocked connector is to take the place of: deleted alone, its flow would stand still, and start over later."""
+    clusters = tuple(clusters)
+    blocked = {(c.connect, c.connector) for cluster in clusters for c in cluster.changes if c.action == "blocked"}
+    kept = {old: new for new, old in again.items() if new in blocked}
+
+    def kept_or_not(change: Change) -> Change:
+        new = kept.get((change.connect, change.connector))
+        if change.action != "delete" or new is None:
+            return change
+        reason = f"no longer declared, but '{new[1]}' on Connect cluster '{new[0]}', which takes its place, is blocked: its flow would stop"
+        return replace(change, action="blocked", keys=(), reason=reason)
+
+    return tuple(replace(each, changes=tuple(map(kept_or_not, each.changes))) for each in clusters)
+
+
 def _compare(owner: str, connect: str, desired: Connector, live: Mapping[str, str] | None, wish: Wish) -> Change:
     def change(action: Action, keys: Sequence[KeyChange] = (), reason: str = "") -> Change:
         config = desired.config if action in {"create", "update"} else None
         return Change(connect, desired.name, desired.type, action, desired.flows, tuple(keys), reason, config)
 
     if live is None:
-        old = wish.again.get((connect, desired.name))
+        before = wish.again.get((connect, desired.name))
+        old = f"'{before[1]}' on Connect cluster '{before[0]}'" if before else ""
         if old and not wish.mirror_again:
             return change(
                 "blocked",

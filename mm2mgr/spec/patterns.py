@@ -46,7 +46,7 @@ def check_pattern(text: str) -> str:
         with warnings.catch_warnings():
             warnings.simplefilter("error", FutureWarning)
             re.compile(_python(text))
-    except re.error as error:
+    except (re.error, OverflowError) as error:  # a repetition count may be larger than any number a machine has
         raise ValueError(f"not a regular expression: {error}") from error
     except FutureWarning as error:
         raise ValueError("unclear inside [...]: put a backslash before each sign that is meant literally") from error

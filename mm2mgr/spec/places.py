@@ -21,6 +21,7 @@ PathKey = tuple[Key, ...]
 _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _MAX_BYTES = 20_000_000
 _MAX_VALUES = 2_000_000  # what anchors may expand to: a few lines of nested anchors can name billions
+_MAX_DEPTH = 1_000
 _PLAIN_TAGS = {"tag:yaml.org,2002:map", "tag:yaml.org,2002:seq"}
 _NUMBER_TAGS = {"tag:yaml.org,2002:int", "tag:yaml.org,2002:float"}
 _OLD_NUMBER = re.compile(r"[-+]?0[0-7_]+|[^:]*:.*")  # YAML 1.1: 010 is eight and 1:30 is ninety, which nobody means
@@ -62,6 +63,7 @@ def read_yaml(path: Path) -> list[Document]:
     except UnicodeDecodeError as error:
         raise SpecError([Problem(Place(file, 1, 1), f"is not UTF-8 text (byte {error.start})")]) from error
     try:
+        _refuse_depth(file, text)
         nodes = [node for node in yaml.compose_all(text, Loader=_Loader) if node is not None]
         return [_Reader(file).document(node) for node in nodes if not _is_null(node)]
     except yaml.MarkedYAMLError as error:
@@ -72,6 +74,19 @@ def read_yaml(path: Path) -> list[Document]:
         raise SpecError([Problem(Place(file, 1, 1), f"not YAML: {str(error).splitlines()[0]}")]) from error
     except RecursionError as error:
         raise SpecError([Problem(Place(file, 1, 1), "nested too deeply")]) from error
+
+
+def _refuse_depth(file: str, text: str) -> None:
+    """Refuse what nests too deeply: libyaml builds nodes by recursion in C, which ends the process instead of raising."""
+    if text.count("[") + text.count("{") + text.count("- -") + text.count("? ?") < _MAX_DEPTH:
+        return
+    depth = 0
+    for event in yaml.parse(text, Loader=_Loader):
+        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+        if depth > _MAX_DEPTH:
+            mark = event.start_mark
+            place = Place(file, mark.line + 1, mark.column + 1) if mark else Place(file, 1, 1)
+            raise SpecError([Problem(place, "nested too deeply")])
 
 
 def _is_null(node: yaml.Node) -> bool:

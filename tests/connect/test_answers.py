@@ -120,6 +120,7 @@ def test_a_redirect_names_the_host_only() -> None:
         ("", "an empty body"),
         ("<html>Sign in</html>", "Sign in"),
         ('{"sasl.jaas.config": "password=\\"hunter2', "characters"),
+        pytest.param("[" * 200_000, "200000 characters", id="nested deeply"),
     ],
 )
 def test_a_body_that_is_no_json(text: str, says: str) -> None:

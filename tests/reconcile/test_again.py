@@ -52,3 +52,32 @@ def test_what_stays_declared_blocks_nothing(site: Site) -> None:
     both = ONE + "  trade: {sources: [a], targets: [east], topics: {include: [payments]}}\n"
     assert action(site.plan(both), NEW) == "create"
     assert action(site.plan(both), SOURCE) == "no-op"
+
+
+def test_what_a_blocked_connector_would_take_the_place_of_is_not_pruned(site: Site) -> None:
+    site.converge(ONE)
+    plan = site.plan(RENAMED, prune=True)
+    assert action(plan, SOURCE) == "blocked"
+    assert reason(plan, SOURCE).startswith(f"no longer declared, but '{NEW}' on Connect cluster 'east'")
+    site.apply(plan, RENAMED)
+    assert SOURCE in site.names("east")
+    assert NEW not in site.names("east")
+
+
+def test_it_is_kept_on_another_connect_cluster_too(site: Site) -> None:
+    site.converge(ONE)
+    assert action(site.plan(ELSEWHERE, prune=True), SOURCE, "east") == "blocked"
+
+
+def test_asked_for_the_old_one_is_pruned(site: Site) -> None:
+    site.converge(ONE)
+    assert action(site.plan(RENAMED, prune=True, mirror_again=True), SOURCE) == "delete"
+
+
+def test_a_create_warns_of_a_connect_cluster_that_could_not_be_read(site: Site) -> None:
+    site.converge(ONE)
+    site.urls["east"] = "http://127.0.0.1:1"
+    plan = site.plan(ELSEWHERE)
+    warnings = [w for c in plan.changes if (c.connector, c.action) == (SOURCE, "create") for w in c.warnings]
+    assert len(warnings) == 1
+    assert "has run on east, which could not be read" in warnings[0]

@@ -65,6 +65,7 @@ def test_a_wrong_value_says_where_and_what_is_wanted(tmp_path: Path, line: str, 
     [
         ("x{1,2}", "Connect splits lists at commas"),
         ("app[.", "not a regular expression"),
+        ("a{99999999999}", "not a regular expression"),
         ("x{a", "write a { that is no repetition count"),
         ("(?i)app", "write (?i:...)"),
         ("(?P<n>app)", "Python's"),
