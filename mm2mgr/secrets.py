@@ -14,6 +14,8 @@ _SECRET_KEY = re.compile(
     re.IGNORECASE,
 )
 _PLACEHOLDER = re.compile(r"\$\{[^}]+\}")
+# What is one by its look, under whatever (misspelt) key: a JAAS option, user and password in a URL, a token.
+_SECRET_LOOK = re.compile(r"(password|secret|passphrase)\s*=|://[^/\s:@]+:[^/\s@]+@|^\s*bearer\s+\S", re.IGNORECASE)
 # A JAAS string is shown as its module and options, and of the options only these; any other may be a secret.
 _JAAS_MODULE = re.compile(r"\s*[\w.$]+\s+(?:required|requisite|sufficient|optional)\b", re.IGNORECASE)
 _JAAS_OPTION = re.compile(r"([\w.-]+)(\s*=\s*)(\"(?:[^\"\\]|\\.)*\"|'[^']*'|[^\s;]+)")
@@ -47,6 +49,8 @@ def is_placeholder(value: str) -> bool:
 
 def mask(key: str, value: str) -> str:
     """Return what may be shown of a value: placeholders stay, of a JAAS string only the secret parts are hidden."""
+    if not is_secret(key) and _SECRET_LOOK.search(value):
+        return MASK
     if not is_secret(key) or is_placeholder(value) or not value:
         return value
     if key.endswith("jaas.config"):

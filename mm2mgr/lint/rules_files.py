@@ -12,7 +12,7 @@ from mm2mgr.lint.dedicated import Dedicated
 from mm2mgr.lint.findings import Hit, Rule, Spot
 from mm2mgr.lint.properties import lost_backslashes, remark
 from mm2mgr.lint.subject import Entry, Estate, Silence, SourceFile
-from mm2mgr.secrets import is_secret
+from mm2mgr.secrets import is_secret, mask
 
 _PROPERTIES = ("properties", "dedicated")
 # Kafka trims nearly every value (ConfigDef.parseType). These are read past it: by Connect's plugin loader and REST names,
@@ -34,7 +34,7 @@ def _entries(estate: Estate) -> Iterator[tuple[SourceFile, Entry]]:
 
 def _shown(key: str, text: str) -> str:
     """Return text of a value for a sentence, cut; nothing of what could be a secret."""
-    if is_secret(key):
+    if mask(key, text) != text or (is_secret(key) and text):
         return "…"
     return text if len(text) <= 80 else f"{text[:77]}…"
 
@@ -50,7 +50,11 @@ def lost_backslash(estate: Estate) -> Iterator[Hit]:
     for file, entry in _entries(estate):
         doubled = lost_backslashes(entry)
         if doubled is not None:
-            got = "" if is_secret(entry.key) else f": the connector gets {_shown(entry.key, entry.value)!r}"
+            got = (
+                ""
+                if _shown(entry.key, entry.value) == "…"
+                else f": the connector gets {_shown(entry.key, entry.value)!r}"
+            )
             message = f"the backslash in {entry.key} is dropped when the file is read{got}"
             fix = f"double it: {entry.key} = {_shown(entry.key, doubled)}"
             yield Hit(message, fix, spot=_spot(file, entry))

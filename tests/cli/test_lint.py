@@ -528,3 +528,17 @@ def test_a_small_file_loads_no_client_no_model_and_no_template(tmp_path: Path) -
     modules = loaded("lint", str(path))
     assert "rich" in modules
     assert not modules & (HEAVY - {"rich"})
+
+
+@pytest.mark.parametrize(
+    "line", ['sasl.jass.config=org.x.Login required password="hunter2"; # c', "url=https://u:hunter2@host/x # y"]
+)
+@pytest.mark.parametrize("form", ["text", "json", "sarif"])
+def test_what_looks_like_a_secret_is_hidden_under_any_key(
+    mm2mgr: Command, tmp_path: Path, line: str, form: str
+) -> None:
+    file = tmp_path / "c.properties"
+    file.write_text(f"name=x\nconnector.class=MirrorSourceConnector\n{line}\n")
+    said = mm2mgr("lint", str(file), "-o", form, code=1)
+    assert "comment-in-value" in said.out
+    assert "hunter2" not in said.out + said.err
