@@ -22,8 +22,8 @@ from mm2mgr.check.rows import access_rows, identity_rows, untold_rows
 from mm2mgr.check.sessions import Team, team
 from mm2mgr.check.survey import kafkas, survey
 from mm2mgr.kafka.acls import Acl, Right
-from mm2mgr.observe.access import kafka_access
 from mm2mgr.observe.reading import Failure
+from mm2mgr.reconcile.access import kafka_access
 from mm2mgr.render import Connector
 from mm2mgr.topology import Flow, Topology
 

@@ -30,7 +30,7 @@ _WORKERS_SECONDS = 10.0
 def listings(clusters: Mapping[str, KafkaCluster]) -> dict[str, Listing | Mm2mgrError]:
     """Return the partitions by topic of each cluster, without Kafka's own topics, in the admin client's order."""
     from mm2mgr.kafka.client import Kafka
-    from mm2mgr.observe.access import kafka_access
+    from mm2mgr.reconcile.access import kafka_access
 
     def read(alias: str) -> Listing | Mm2mgrError:
         try:

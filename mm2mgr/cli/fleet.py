@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from mm2mgr.cli.estate import Estate, output_option
-from mm2mgr.cli.load import SAMPLES, Duration
+from mm2mgr.cli.load import SAMPLES, Duration, by_option
 
 if TYPE_CHECKING:
     from mm2mgr.throughput.rates import Statistic
@@ -16,14 +16,6 @@ if TYPE_CHECKING:
 _folder = click.Path(path_type=Path, file_okay=False)
 _store = click.option("--store", type=_folder, default=SAMPLES, show_default=True, help="Folder of samples, rolled up.")
 _window = click.option("--window", type=Duration(), help="Only the newest hours, such as 7d. Default: all.")
-_by = click.option(
-    "--by",
-    "statistic",
-    type=click.Choice(["mean", "p50", "p95", "max"]),
-    default="p95",
-    show_default=True,
-    help="Rate to plan with.",
-)
 
 
 class _Assigned(click.ParamType[tuple[str, str]]):
@@ -43,7 +35,7 @@ class _Assigned(click.ParamType[tuple[str, str]]):
 @click.command()
 @_store
 @_window
-@_by
+@by_option
 @click.option("--lag", type=Duration(), default="1h", show_default=True, help="Lag to recover from, in traffic.")
 @click.option("--lag-records", type=click.IntRange(1), help="Lag to recover from, in records of each Connect cluster.")
 @click.option(
@@ -82,7 +74,7 @@ def fleet(
 @click.command()
 @_store
 @_window
-@_by
+@by_option
 @click.option("--traffic", type=click.FloatRange(0, 1000, min_open=True), help="Multiply all traffic by this.")
 @click.option("--lose-source", multiple=True, metavar="ALIAS", help="Take a source cluster out (repeat it).")
 @click.option("--move", type=_Assigned(), multiple=True, metavar="TOPIC=FLOW", help="Mirror a topic by another flow.")

@@ -30,6 +30,17 @@ class Duration(click.ParamType[float]):
             self.fail(f"{value!r} is not {error}", param, ctx)
 
 
+# The rate that `size`, `fleet` and `simulate` plan with.
+by_option = click.option(
+    "--by",
+    "statistic",
+    type=click.Choice(["mean", "p50", "p95", "max"]),
+    default="p95",
+    show_default=True,
+    help="Rate to plan with.",
+)
+
+
 @click.command()
 @click.option(
     "--store", type=_folder, default=SAMPLES, show_default=True, help="Folder of Parquet samples, appended to."
@@ -132,14 +143,7 @@ class _Hours(click.ParamType[tuple[int, int]]):
 @click.option(
     "--window", type=Duration(), default=None, help="Only the newest hours, such as 7d (whole hours). Default: all."
 )
-@click.option(
-    "--by",
-    "statistic",
-    type=click.Choice(["mean", "p50", "p95", "max"]),
-    default="p95",
-    show_default=True,
-    help="Rate to plan with.",
-)
+@by_option
 @click.option("--dry-run", is_flag=True, help="Print only; leave overrides/sizing.yaml as it is.")
 @click.option("--check", is_flag=True, help="Print only; exit code 2 when a flow has too few tasks today (for CI).")
 @click.option("--cool-down", type=Duration(), default="1d", show_default=True, help="Time before a step down.")

@@ -69,7 +69,7 @@ def _wanted(chosen: Mapping[str, Sequence[Flow]]) -> Wanted:
 
 
 def _readers(chosen: Mapping[str, Sequence[Flow]], schedule: Schedule) -> list[Reader]:
-    from mm2mgr.observe.access import kafka_access
+    from mm2mgr.reconcile.access import kafka_access
     from mm2mgr.samples.offsets import KafkaReader, RecordSizes
 
     return [
