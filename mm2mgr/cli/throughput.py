@@ -11,6 +11,7 @@ from mm2mgr.output.console import say_json, talk, working
 from mm2mgr.output.load_text import say_groups, say_rates, say_week
 
 if TYPE_CHECKING:
+    from mm2mgr.throughput.make import Report
     from mm2mgr.throughput.windows import Throughput
 
 By = Literal["partition", "topic", "flow", "hour"]
@@ -19,20 +20,24 @@ _SPARK_HOURS = 24
 
 @dataclass(frozen=True)
 class Question:
-    """What the user asked `throughput` for; `window_seconds` None is everything, `top` 0 prints no row."""
+    """What the user asked `throughput` for; `window_seconds` None is everything, `top` 0 prints no row.
+
+    `spark` says where to roll up; None: on Spark where so much is due that starting it pays.
+    """
 
     store: Path
     window_seconds: float | None = None
     by: By = "partition"
     top: int = 20
     show: bool = False
+    spark: bool | None = None
     output: str = "text"
 
 
 def run_throughput(estate: Estate, question: Question) -> int:
     """Run the Spark job (unless `show`) and print the busiest partitions, topics, flows, or the weekly pattern."""
     if not question.show:
-        _roll_up(question.store)
+        _roll_up(question.store, question.spark)
     from mm2mgr.throughput.windows import last_hours, read_window
 
     window = last_hours(question.store, question.window_seconds)
@@ -46,24 +51,40 @@ def run_throughput(estate: Estate, question: Question) -> int:
     return 0
 
 
-def _roll_up(store: Path) -> None:
-    from mm2mgr.sandbox.java import find_java, spark_java_home
-
-    home = spark_java_home(find_java())
+def _roll_up(store: Path, spark: bool | None) -> None:
     from mm2mgr.samples.schema import hour_of
     from mm2mgr.samples.store import SampleStore
-    from mm2mgr.throughput.job import run
+    from mm2mgr.throughput.make import is_due
 
     samples = SampleStore(store, warn=lambda message: talk(f"  {message}", style="yellow"))
     newest = hour_of(samples.newest_ms())
     for hour in samples.loose_hours():
         if hour < newest:  # first, because the job would take files that changed for news and roll the hour up again
             samples.compact(hour)
-    with working(f"rolling up {store} with Spark"):
-        report = run(store, java_home=home, log_file=store / "rollups" / "spark.log")
+    if not is_due(store):
+        talk(f"nothing new to roll up in {store}")
+        return
+    report, where = _made(store, spark)
     for path, reason in report.unreadable.items():
         talk(f"  left out: {path}: {reason}", style="yellow")
-    talk(f"{report.samples} samples rolled up, {len(report.made)} roll-ups made in {store}")
+    talk(f"{report.samples} samples rolled up {where}, {len(report.made)} roll-ups made in {store}")
+
+
+def _made(store: Path, spark: bool | None) -> tuple[Report, str]:
+    from mm2mgr.throughput.make import SAMPLES_WORTH_SPARK, due_samples, make, one_by_one, under_spark_submit
+
+    if spark is None:
+        spark = under_spark_submit() or due_samples(store) > SAMPLES_WORTH_SPARK
+    if not spark:
+        with working(f"rolling up {store}"):
+            return make(store, one_by_one), "in this process"
+    from mm2mgr.sandbox.java import find_java, spark_java_home
+
+    home = spark_java_home(find_java())
+    from mm2mgr.throughput.job import run
+
+    with working(f"rolling up {store} with Spark"):
+        return run(store, java_home=home, log_file=store / "rollups" / "spark.log"), "on Spark"
 
 
 def _partitions(question: Question, found: Throughput) -> None:

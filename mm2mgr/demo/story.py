@@ -81,8 +81,8 @@ class _Story:
         samples = self.directory / "samples"
         self.step("Sample end offsets and record sizes", f"sample --interval 1s --duration {self.measure_seconds}s")
         must(run_sample(estate, samples, 1.0, float(self.measure_seconds), ()), "sampling")
-        self.step("Throughput per partition, on Spark", "throughput")
-        must(run_throughput(estate, Question(samples, top=8)), "the throughput job")
+        self.step("Throughput per partition, on Spark", "throughput --spark")
+        must(run_throughput(estate, Question(samples, top=8, spark=True)), "the throughput job")
         self.step("Tasks per flow from measured throughput", "size")
         must(run_size(estate, Wanted(samples)), "sizing")
 

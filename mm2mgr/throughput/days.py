@@ -39,10 +39,7 @@ def merge_day(parts: Sequence[Path], low_id: int) -> tuple[RollUp, list[str]]:
         "source": (groups % kinds // 2).astype(np.int32),
     }
     values |= _totals(rows, group, len(groups))
-    lengths = np.diff(hours.offsets)
-    number, buckets, weights = merged(
-        np.repeat(group, lengths), rows["sketch_buckets"].astype(np.int64), rows["sketch_ms"].astype(np.int64)
-    )
+    number, buckets, weights = merged(group, np.diff(hours.offsets), rows["sketch_buckets"], rows["sketch_ms"])
     values |= {"sketch_buckets": buckets.astype(np.int16), "sketch_ms": weights.astype(np.int32)}
     offsets = np.append(0, np.cumsum(np.bincount(number, minlength=len(groups)))).astype(np.int32)
     return RollUp(values, offsets), [sources[place] for place in order]

@@ -24,29 +24,19 @@ def by_topic(found: Throughput, hourly: Any) -> list[GroupRate]:
     """Add up the partitions of every topic of every cluster, busiest topic first."""
     names, place = found.names, found.place
     key = names.cluster[place] * max(len(names.topics), 1) + names.topic[place]
-    starts = np.flatnonzero(np.diff(key, prepend=-1))
-    ends = np.append(starts[1:], len(key))
-    groups = [
-        _added(
-            f"{names.topics[names.topic[place[start]]]}",
-            names.clusters[names.cluster[place[start]]],
-            rows,
-            found,
-            hourly,
-        )
-        for start, end in zip(starts.tolist(), ends.tolist(), strict=True)
-        for rows in [slice(start, end)]
-    ]
-    return _busiest_first(groups)
+    _, first, group = np.unique(key, return_index=True, return_inverse=True)
+    topics = [names.topics[number] for number in names.topic[place[first]].tolist()]
+    clusters = [names.clusters[number] for number in names.cluster[place[first]].tolist()]
+    return _added(list(zip(topics, clusters, strict=True)), np.arange(len(found)), group, found, hourly)
 
 
 def by_flow(found: Throughput, hourly: Any, flows: Iterable[tuple[str, str, Callable[[str], bool]]]) -> list[GroupRate]:
     """Add up the partitions that every flow carries, given as (id, source alias, carries); a flow may have none."""
-    groups = []
-    for name, alias, carries in flows:
-        rows = members(found, alias, carries)
-        groups.append(_added(name, alias, rows, found, hourly))
-    return _busiest_first(groups)
+    flows = list(flows)
+    rows = [members(found, alias, carries) for _, alias, carries in flows]
+    group = np.repeat(np.arange(len(rows)), [len(some) for some in rows])
+    labels = [(name, alias) for name, alias, _ in flows]
+    return _added(labels, np.concatenate([np.zeros(0, np.int64), *rows]), group, found, hourly)
 
 
 def members(found: Throughput, alias: str, carries: Callable[[str], bool]) -> Any:
@@ -73,7 +63,7 @@ def week_pattern(found: Throughput, hourly: Any) -> WeekPattern:
     with np.errstate(invalid="ignore"):
         cells = sums / counts
         by_hour = sums.sum(axis=0) / counts.sum(axis=0)
-    table = tuple(tuple(_known(value) for value in day) for day in cells.tolist())
+    table = tuple(_all(day) for day in cells.tolist())
     if np.isnan(cells).all():
         return WeekPattern(table, None, None)
     day, hour_of_day = divmod(int(np.nanargmax(cells)), 24)
@@ -82,22 +72,45 @@ def week_pattern(found: Throughput, hourly: Any) -> WeekPattern:
     return WeekPattern(table, (day, hour_of_day), None if quiet is None else (quiet, (quiet + _QUIET_HOURS) % 24))
 
 
-def _added(name: str, cluster: str, rows: Any, found: Throughput, hourly: Any) -> GroupRate:
-    hours = _sum(hourly[rows])
-    known = np.isfinite(hours)
-    mean = _sum(found.values["bytes_per_second_mean"][rows][:, None])
-    planned = _sum(found.values["bytes_per_second_p95"][rows][:, None])
-    peak = int(np.nanargmax(hours)) if known.any() else None
-    return GroupRate(
-        name,
-        cluster,
-        len(found.place[rows]),
-        _known(float(mean[0])),
-        _known(float(planned[0])),
-        None if peak is None else float(hours[peak]),
-        None if peak is None else found.window.hours[len(found.window.hours) - hourly.shape[1] + peak],
-        tuple(_known(value) for value in hours.tolist()),
+def _added(labels: Sequence[tuple[str, str]], rows: Any, group: Any, found: Throughput, hourly: Any) -> list[GroupRate]:
+    """Add up the rows of every group, given with names and clusters; busiest first."""
+    count = len(labels)
+
+    def sums(rates: Any) -> Any:
+        """Add up by group; NaN only where none of them is known."""
+        rates = rates[rows]
+        known = np.isfinite(rates)
+        total = np.bincount(group, np.where(known, rates, 0.0), count)
+        return np.where(np.bincount(group, known, count) > 0, total, np.nan)
+
+    hours = np.array([sums(column) for column in hourly.T]).reshape(hourly.shape[1], count)
+    window = found.window.hours[len(found.window.hours) - len(hours) :]
+    columns = zip(
+        labels,
+        np.bincount(group, minlength=count).tolist(),
+        sums(found.values["bytes_per_second_mean"]).tolist(),
+        sums(found.values["bytes_per_second_p95"]).tolist(),
+        hours.T.tolist(),
+        strict=True,
     )
+    return _busiest_first(
+        [
+            GroupRate(name, cluster, partitions, _known(mean), _known(planned), *_peak(loads, window), _all(loads))
+            for (name, cluster), partitions, mean, planned, loads in columns
+        ]
+    )
+
+
+def _peak(loads: Sequence[float], hours: Sequence[str]) -> tuple[float | None, str | None]:
+    known = [(load, -place) for place, load in enumerate(loads) if not math.isnan(load)]
+    if not known:
+        return None, None
+    load, place = max(known)  # the first of equals
+    return load, hours[-place]
+
+
+def _all(loads: Sequence[float]) -> tuple[float | None, ...]:
+    return tuple(_known(load) for load in loads)
 
 
 def _sum(rates: Any) -> Any:

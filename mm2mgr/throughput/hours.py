@@ -19,6 +19,7 @@ from mm2mgr.samples.schema import DICTIONARY, HOUR_PREFIX, LAYOUT, LAYOUT_FILE, 
 from mm2mgr.throughput.series import UNKNOWN, Series
 
 IDS_PER_PART = 16_384  # some row groups of a compacted file; an hour of them at one sample a minute is a million rows
+_COMPACTIONS = 3  # an hour is compacted once, and once more where late samples came
 _COLUMNS = {
     "partition_id": (np.int32, 0),
     "source": (np.int32, 0),
@@ -54,6 +55,14 @@ def sample_files(store: Path) -> dict[str, list[Path]]:
 def sample_files_of(store: Path, hour: str) -> list[Path]:
     """Return the complete sample files of one hour."""
     return sorted(path for path in (store / f"{HOUR_PREFIX}{hour}").glob("*.parquet") if path.name[0] != ".")
+
+
+def samples_in(path: Path) -> int:
+    """Return how many samples a file says it holds; 0 where it is damaged or gone."""
+    try:
+        return int(pq.read_metadata(path).num_rows)
+    except (OSError, pa.ArrowException):
+        return 0
 
 
 def mark_of(files: Sequence[Path]) -> list[list[Any]]:
@@ -96,6 +105,16 @@ def read_samples(files: Sequence[Path], ids: range) -> tuple[Series, list[str], 
         for name, (kind, _) in _COLUMNS.items()
     }
     return Series(**columns), list(names), unreadable
+
+
+def read_hour(store: Path, hour: str, ids: range) -> tuple[Series, list[str], dict[str, str]]:
+    """Return what `read_samples` finds in an hour; again where `sample --follow` put its files together meanwhile."""
+    for _ in range(_COMPACTIONS):
+        files = sample_files_of(store, hour)
+        found = read_samples(files, ids)
+        if all(path.exists() for path in files):
+            break
+    return found
 
 
 def rollup_directory(store: Path, name: str) -> Path:

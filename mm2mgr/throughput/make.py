@@ -1,23 +1,29 @@
 """Making what is due: the steps of the job apart from who does the units, which is Spark's part.
 
-In go a store and a way to do units, out comes a report. `one_by_one` does them in this process, for tests and tiny stores.
+In go a store and a way to do units, out comes a report. `one_by_one` does them in this process, which is over before a JVM
+is warm where little is due, such as one more hour.
 """
 
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from mm2mgr.errors import Mm2mgrError
-from mm2mgr.samples.schema import hours_text
-from mm2mgr.throughput.hours import check_layout, next_id, sample_files
+from mm2mgr.samples.schema import HOUR_PREFIX, hours_text
+from mm2mgr.throughput.hours import check_layout, next_id, sample_files, samples_in
 from mm2mgr.throughput.plan import alone, commit, day_units, due_days, due_hours, hour_units
 from mm2mgr.throughput.unit import Unit, work
 
 Spread = Callable[[Sequence[Unit]], Sequence[str]]
 """Does units in any order and anywhere; returns the answer of `unit.work` to each."""
+
+
+SAMPLES_WORTH_SPARK = 10_000_000
+"""This many samples take one process about as long as Spark takes to start (measured: 5 s, 9 s)."""
 
 
 @dataclass
@@ -36,6 +42,18 @@ def is_due(store: Path) -> bool:
     if not files:
         raise Mm2mgrError(f"no samples in {store}", hint=hours_text([]))
     return bool(due_hours(store, files).marks or due_days(store).marks)
+
+
+def under_spark_submit() -> bool:
+    """Say whether spark-submit started this process: it hands over the port of a JVM that it configured."""
+    return "PYSPARK_GATEWAY_PORT" in os.environ
+
+
+def due_samples(store: Path) -> int:
+    """Return how many samples the due hours hold, from the footers of their files."""
+    files = sample_files(store)
+    hours = (name.removeprefix(HOUR_PREFIX) for name in due_hours(store, files).names)
+    return sum(samples_in(path) for hour in hours for path in files[hour])
 
 
 def make(store: Path, spread: Spread) -> Report:

@@ -34,16 +34,7 @@ class Names:
 
 def read_names(store: Path) -> Names:
     """Read the dictionary; its partitions are ordered by cluster, topic and number."""
-    columns = [name for name in DICTIONARY_COLUMNS if name != "topic_id"]
-    schema = pa.schema([pa.field(name, getattr(pa, DICTIONARY_COLUMNS[name])()) for name in columns])
-    tables = [schema.empty_table()]
-    for path in sorted((store / DICTIONARY).glob("*.parquet")):
-        if path.name[0] != ".":
-            try:
-                tables.append(pq.read_table(path, columns=columns, partitioning=None).cast(schema))
-            except (OSError, pa.ArrowException, ValueError, KeyError) as error:
-                raise Mm2mgrError(f"{path} is not a readable dictionary", hint="restore it from a backup") from error
-    table = pa.concat_tables(tables)
+    table = _table(store)
     clusters, cluster = _ordered_codes(table["cluster"])
     topics, topic = _ordered_codes(table["topic"])
     partition = table["partition"].to_numpy().astype(np.int64)
@@ -56,9 +47,25 @@ def read_names(store: Path) -> Names:
     return Names(clusters, topics, cluster[first], topic[first], partition[first], of_id)
 
 
+def _table(store: Path) -> Any:
+    columns = [name for name in DICTIONARY_COLUMNS if name != "topic_id"]
+    tables = []
+    for path in sorted((store / DICTIONARY).glob("*.parquet")):
+        if path.name[0] != ".":
+            try:
+                with pq.ParquetFile(path, read_dictionary=["cluster", "topic"]) as file:
+                    tables.append(file.read(columns=columns).select(columns))
+            except (OSError, pa.ArrowException, ValueError, KeyError) as error:
+                raise Mm2mgrError(f"{path} is not a readable dictionary", hint="restore it from a backup") from error
+    if not tables:
+        kinds = [pa.field(name, getattr(pa, DICTIONARY_COLUMNS[name])()) for name in columns]
+        return pa.schema(kinds).empty_table().combine_chunks()
+    return pa.concat_tables(tables).unify_dictionaries().combine_chunks()
+
+
 def _ordered_codes(column: Any) -> tuple[list[str], Any]:
     """Number the strings of a column in their order."""
-    encoded = pa.chunked_array(column.chunks, pa.string()).combine_chunks().dictionary_encode()
+    encoded = column.chunk(0) if column.num_chunks else pa.array([], pa.string()).dictionary_encode()
     found = [str(one) for one in encoded.dictionary.to_pylist()]
     order = sorted(range(len(found)), key=found.__getitem__)
     rank = np.zeros(len(found) or 1, np.int64)

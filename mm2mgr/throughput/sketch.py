@@ -19,7 +19,7 @@ _GAMMA = (1 + RELATIVE_ERROR) / (1 - RELATIVE_ERROR)
 _LOG_GAMMA = float(np.log(_GAMMA))
 _SMALLEST = 1e-3
 ZERO = int(np.floor(np.log(_SMALLEST) / _LOG_GAMMA)) - 1
-_IDS_AT_ONCE = 4096  # one histogram of 4096 series fits a cache
+_SERIES_AT_ONCE = 4096  # one histogram of 4096 series fits a cache
 
 
 def bucket_of(rates: Floats) -> npt.NDArray[np.int16]:
@@ -40,25 +40,27 @@ def shifted(buckets: npt.NDArray[np.integer], factors: Floats) -> Ints:
     return np.where(buckets <= ZERO, ZERO, np.maximum(moved, ZERO)).astype(np.int64)
 
 
-def merged(series: Ints, buckets: Ints, weights_ms: Ints) -> tuple[Ints, Ints, Ints]:
+def merged(series: Ints, lengths: Ints, buckets: Ints, weights_ms: Ints) -> tuple[Ints, Ints, Ints]:
     """Add up equal buckets of each series: (series, bucket, weight), ordered by series and bucket.
 
-    `series` are small numbers from 0 in any order; all three arrays have one entry a bucket.
+    Sketches lie end to end in `buckets` and `weights_ms`; each has its length and its series, a small number from 0.
     """
-    if not len(series):
-        return series, buckets, weights_ms
+    if not len(buckets):
+        return series[:0], buckets, weights_ms
     low, span = int(buckets.min()), int(np.ptp(buckets)) + 1
-    order = np.argsort(series // _IDS_AT_ONCE, kind="stable")
-    blocks = series[order] // _IDS_AT_ONCE
-    cuts = np.flatnonzero(np.diff(blocks, prepend=-1, append=-1))
+    order = np.argsort(series, kind="stable")
+    owner, sizes = series[order], lengths[order]
+    ends = np.cumsum(sizes)
+    rows = np.arange(ends[-1]) + np.repeat((np.cumsum(lengths) - lengths)[order] - (ends - sizes), sizes)
+    keys = np.repeat(owner % _SERIES_AT_ONCE * span - low, sizes) + buckets[rows]
+    weights = weights_ms[rows]
+    blocks = np.flatnonzero(np.diff(owner // _SERIES_AT_ONCE, prepend=-1))
+    cuts = np.append((ends - sizes)[blocks], ends[-1]).tolist()
     found = []
-    for start, end in pairwise(cuts.tolist()):
-        rows = order[start:end]
-        first = int(blocks[start]) * _IDS_AT_ONCE
-        keys = (series[rows] - first) * span + (buckets[rows] - low)
-        sums = np.bincount(keys, weights=weights_ms[rows])
+    for block, (start, end) in zip((owner[blocks] // _SERIES_AT_ONCE).tolist(), pairwise(cuts), strict=True):
+        sums = np.bincount(keys[start:end], weights=weights[start:end])
         used = np.flatnonzero(sums)
-        found.append((used // span + first, used % span + low, np.rint(sums[used]).astype(np.int64)))
+        found.append((used // span + block * _SERIES_AT_ONCE, used % span + low, np.rint(sums[used]).astype(np.int64)))
     parts = [np.concatenate(column) for column in zip(*found, strict=True)]
     return parts[0], parts[1], parts[2]
 

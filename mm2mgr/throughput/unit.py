@@ -18,10 +18,9 @@ from mm2mgr.throughput.hours import (
     IDS_PER_PART,
     hour_before,
     part_name,
-    read_samples,
+    read_hour,
     recoded,
     rollup_directory,
-    sample_files_of,
 )
 from mm2mgr.throughput.parts import write_part
 from mm2mgr.throughput.rollup import roll_up
@@ -71,7 +70,7 @@ def _roll_hours(unit: Unit, done: dict[str, Any]) -> None:
 
 
 def _cleaned(unit: Unit, hour: str, unreadable: dict[str, str]) -> tuple[Series, list[str]]:
-    raw, names, bad = read_samples(sample_files_of(Path(unit.store), hour), unit.ids)
+    raw, names, bad = read_hour(Path(unit.store), hour, unit.ids)
     unreadable.update(bad)
     return clean(raw, hour_start_ms(hour), hour_end_ms(hour)), names
 

