@@ -135,7 +135,7 @@ def _spread(steps: Intervals, starts: Ints) -> tuple[dict[str, Column], Column]:
     rows = np.flatnonzero(steps.usable)
     if not len(rows):
         return {**spread, LISTS[0]: np.zeros(0, np.int16), LISTS[1]: np.zeros(0, np.int32)}, lengths
-    of_row = (np.searchsorted(starts, rows, side="right") - 1).astype(np.int64)
+    of_row = np.repeat(np.arange(len(starts)), np.diff(np.append(starts, len(steps.usable))))[rows]
     first = np.flatnonzero(np.diff(of_row, prepend=-1))
     having = of_row[first]
     number = np.repeat(np.arange(len(first)), np.diff(np.append(first, len(rows))))
@@ -188,16 +188,16 @@ def _records_too(used: _Used, table: _Ordered, sized: Flags) -> dict[str, Floats
 def _ordered(number: Ints, rates: Floats, span_ms: Ints, starts: Ints) -> _Ordered:
     """Sort the rates of every series, as padded tables of series that are about equally long."""
     lengths = np.diff(np.append(starts, len(number)))
-    place = np.arange(len(number)) - starts[number]
     width_class = np.ceil(np.log2(lengths)).astype(np.int64)
     low_to_high, weights = np.empty(len(rates)), np.empty(len(rates), np.int64)
-    for width in np.unique(width_class):
-        some = width_class == width
-        rows = np.flatnonzero(some[number])
-        line, column = (np.cumsum(some) - 1)[number[rows]], place[rows]
-        padded = np.full((int(some.sum()), int(lengths[some].max())), np.inf)
-        padded[line, column] = rates[rows]
-        order = np.argsort(padded, axis=1)[line, column] + starts[number[rows]]
+    for each in np.unique(width_class):
+        some = width_class == each
+        rows = slice(None) if some.all() else some[number]
+        of_some, width = lengths[some], int(lengths[some].max())
+        filled = np.arange(width) < of_some[:, None]
+        padded = np.full(filled.shape, np.inf)
+        padded[filled] = rates[rows]
+        order = np.argsort(padded, axis=1)[filled] + np.repeat(starts[some], of_some)
         low_to_high[rows], weights[rows] = rates[order], span_ms[order]
     return _Ordered(
         _statistics(low_to_high, weights, starts, lengths), *_sketched(number, low_to_high, weights, starts)

@@ -112,14 +112,17 @@ def sizes_in_force(series: Series) -> Floats:
     known = np.isfinite(series.record_bytes)
     if not known.any():
         return series.record_bytes
-    rows = np.arange(len(series))
     starts = np.flatnonzero(series.starts())
-    number = np.cumsum(series.starts()) - 1
-    ends = np.append(starts[1:], len(series))[number]
-    before = np.maximum.accumulate(np.where(known, rows, -1))
-    after = np.minimum.accumulate(np.where(known, rows, len(rows))[::-1])[::-1]
-    chosen = np.where(before >= starts[number], before, np.where(after < ends, after, -1))
-    return np.where(chosen >= 0, series.record_bytes[chosen], np.nan)
+    first = np.repeat(starts, np.diff(np.append(starts, len(series))))
+    rows = np.arange(len(series))
+    last = np.maximum.accumulate(np.where(known, rows, -1))
+    found = np.where(last >= first, series.record_bytes[last], np.nan)
+    early = np.flatnonzero(last < first)  # rows before the first size of their series
+    if len(early):
+        first_known = np.minimum.reduceat(np.where(known, rows, len(rows)), starts)
+        place = np.repeat(first_known, np.diff(np.append(starts, len(series))))[early]
+        found[early] = np.where(place < len(rows), series.record_bytes[np.minimum(place, len(rows) - 1)], np.nan)
+    return found
 
 
 def _plausible(raw: Series) -> Series:
