@@ -10,7 +10,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import resource
 import shutil
 import subprocess
 import sys
@@ -115,9 +114,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--hours", type=int, default=HOURS)
     parser.add_argument("--rounds", type=int, default=1, help="each competitor in turn, this often; the best counts")
     parser.add_argument("--series", type=int, nargs="*", default=[], help="further hours, to show that cost is linear")
+    parser.add_argument("--alone", action="store_true", help="leave the peers out: only --series and --executors")
     parser.add_argument("--executors", action="store_true", help="also one executor against two (local-cluster)")
     given = parser.parse_args(arguments)
     folder = given.folder.resolve()
+    good = given.alone or against_peers(folder, given)
+    for hours in given.series:
+        series_point(folder, given.partitions, hours)
+    if given.executors:
+        executors(folder, given.partitions)
+    return 0 if good else 1
+
+
+def against_peers(folder: Path, given: argparse.Namespace) -> bool:
+    """Run every competitor; say whether the answers are equal and the job is the fastest."""
     store = generate(folder / f"store-{given.hours}", given.partitions, given.hours)
     peers = peers_data(store, folder / f"peers-{given.hours}")
     print(
@@ -129,31 +139,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
             seconds, told = run()
             best[name] = min(seconds, best.get(name, 1e9))
             parts = ", ".join(f"{part} {value:.1f}" for part, value in told.items())
-            print(
-                f"  {name:<10} {seconds:6.1f} s wall  ({parts}; {told_cpu():.1f} s CPU, load {os.getloadavg()[0]:.1f})",
-                flush=True,
-            )
+            print(f"  {name:<10} {seconds:6.1f} s wall  ({parts}; load {os.getloadavg()[0]:.1f})", flush=True)
     equal = check(store, peers)
     one_more(store)
-    for hours in given.series:
-        series_point(folder, given.partitions, hours)
-    if given.executors:
-        executors(folder, given.partitions)
     fastest = min(best, key=lambda name: best[name])
     print(f"fastest: {fastest}; answers {'equal' if equal else 'DIFFER'}")
-    return 0 if equal and fastest == "mm2mgr" else 1
-
-
-_cpu_before = 0.0
-
-
-def told_cpu() -> float:
-    """Return the CPU seconds of the children since the last call."""
-    global _cpu_before  # rusage only ever adds up
-    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
-    now = usage.ru_utime + usage.ru_stime
-    spent, _cpu_before = now - _cpu_before, now
-    return spent
+    return equal and fastest == "mm2mgr"
 
 
 def competitors(store: Path, peers: Path) -> dict[str, Any]:
@@ -337,18 +328,30 @@ def _off(mine: Any, theirs: Any) -> float:
 def one_more(store: Path) -> None:
     """Roll up one more hour, as every hour of a day does, and ask a question."""
     newest = sorted(store.glob("rollups/hour=*"))[-1]
-    for _ in range(2):  # the first may have to write the archive of classes
-        shutil.rmtree(newest, ignore_errors=True)
-        seconds, _ = timed("-c", OURS.split("rolled =", maxsplit=1)[0] + "print('{}')", str(store))
-        print(
-            f"  one more hour: {seconds:.1f} s wall, {told_cpu():.1f} s CPU, start-up included (bound 5 s), load {os.getloadavg()[0]:.1f}"
-        )
-    seconds, _ = timed(
-        "-c",
-        "import runpy,sys; sys.argv=['mm2mgr','throughput','--show','--store',sys.argv[1]]\ntry: runpy.run_module('mm2mgr', run_name='__main__')\nexcept SystemExit: print('{}')",
-        str(store),
+    places: dict[str, Sequence[str]] = {"one more hour": [], "the same on Spark": ["--spark"]}
+    for name, more in places.items():
+        shutil.rmtree(newest)
+        seconds = command(store, "throughput", "--top", "0", *more)
+        print(f"  {name}: {seconds:.1f} s wall, start-up included (bound 5 s), load {os.getloadavg()[0]:.1f}")
+    for by in ("partition", "topic", "hour"):
+        seconds = command(store, "throughput", "--show", "--top", "20", "--by", by)
+        print(f"  throughput --show --top 20 --by {by}: {seconds:.2f} s wall (bound 1 s)")
+
+
+def command(store: Path, *words: str) -> float:
+    """Run a command of mm2mgr as a user does, from the store's folder; return its wall clock."""
+    began = time.perf_counter()
+    done = subprocess.run(
+        [sys.executable, "-m", "mm2mgr", *words, "--store", str(store)],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(REPOSITORY), os.environ.get("PYTHONPATH", "")])},
+        cwd=store,
+        capture_output=True,
+        text=True,
+        check=False,
     )
-    print(f"  throughput --top 20: {seconds:.2f} s wall, {told_cpu():.2f} s CPU (bound 1 s)")
+    if done.returncode:
+        raise SystemExit(done.stderr[-3000:])
+    return time.perf_counter() - began
 
 
 def series_point(folder: Path, partitions: int, hours: int) -> None:
@@ -358,7 +361,7 @@ def series_point(folder: Path, partitions: int, hours: int) -> None:
     seconds, _ = timed("-c", OURS, str(store))
     millions = partitions * hours * SAMPLES_PER_HOUR / 1e6
     print(
-        f"  {millions:6.1f} million samples: {seconds:6.1f} s wall, {told_cpu():6.1f} s CPU, {seconds / millions:.3f} s a million, load {os.getloadavg()[0]:.1f}",
+        f"  {millions:6.1f} million samples: {seconds:6.1f} s wall, {seconds / millions:.3f} s a million, load {os.getloadavg()[0]:.1f}",
         flush=True,
     )
 
