@@ -8,6 +8,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mm2mgr.errors import Mm2mgrError
@@ -41,7 +42,7 @@ def foreign_readers(asked: Asked, clusters: Wanted, store: SampleStore) -> list[
     from mm2mgr.reconcile.access import kafka_access
     from mm2mgr.samples.foreign import ForeignReader
 
-    spark = _Spark()
+    spark = _Spark(store.directory / "spark.log")
     return [
         ForeignReader(kafka_access(one), accepts, _source(asked, one, spark), store, asked.back_seconds)
         for one, accepts in clusters.values()
@@ -96,6 +97,7 @@ def _topic(cluster: KafkaCluster, declared: Metrics, spark: _Spark) -> Source:
 class _Spark:
     """One session for all clusters, started when the first needs it; its type is PySpark's, which only throughput imports."""
 
+    log_file: Path | None = None
     running: Any = None
     starting: threading.Lock = field(default_factory=threading.Lock)
 
@@ -107,7 +109,7 @@ class _Spark:
                 home = spark_java_home(find_java())
                 from mm2mgr.throughput.session import session
 
-                self.running = session(home)
+                self.running = session(home, self.log_file)
             return self.running
 
     def close(self) -> None:

@@ -128,7 +128,7 @@ def throughput(
 
     Only hours with new samples cost anything, and what one process does before a JVM is warm needs neither Spark nor Java.
     Percentiles over several hours are at most 2 % off; means and maxima are exact. Spark needs Java 17+; the same job
-    runs on a cluster: spark-submit mm2mgr/throughput/job.py --store DIR.
+    runs on a cluster: spark-submit mm2mgr/throughput/job.py --store DIR, or any command as spark-submit mm2mgr/__main__.py.
 
     \b
     Example:

@@ -1,7 +1,8 @@
 """Cruise Control's own sample topic, read and decoded by Spark straight from Kafka: one task a partition, explicit offsets.
 
 In go librdkafka settings and a time to start at, out come decoded samples slice by slice, with counts of what was skipped.
-It joins no group and commits nothing; executors need confluent-kafka. Whether a value is believable, others judge.
+It joins no group and commits nothing. Executors need confluent-kafka, and get the settings, passwords included, with their
+tasks. Whether a value is believable, others judge.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import BinaryType
 
-from mm2mgr.errors import KafkaError, Mm2mgrError
+from mm2mgr.errors import KafkaError
+from mm2mgr.throughput.session import failure
 
 # Big-endian, after a version byte: leader, CPU, disk MB, in KB/s, out KB/s, (v1: produce, fetch, messages in, replication
 # in and out, all per second), sample time in ms, partition; the rest is the topic in UTF-8. KB = 1024 B.
@@ -96,9 +98,7 @@ def _read(spark: SparkSession, settings: dict[str, Any], topic: str, ranges: lis
     try:
         answers = spark.range(0, len(ranges), 1, len(ranges)).select(do("id").alias("packed")).collect()
     except (PySparkException, Py4JError) as error:
-        lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-        told = next((line for line in reversed(lines) if "Error" in line.split(":")[0] or "Exception" in line), "")
-        raise Mm2mgrError(f"Spark could not read {topic}: {(told or type(error).__name__)[:300]}") from error
+        raise failure(f"Spark could not read {topic}", error) from error
     return [bytes(answer["packed"]) for answer in answers]
 
 

@@ -22,7 +22,7 @@ from pyspark.sql.types import StringType
 
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.throughput.make import Report, is_due, make
-from mm2mgr.throughput.session import end, session, submitted_session
+from mm2mgr.throughput.session import end, failure, session
 from mm2mgr.throughput.unit import Unit, work
 
 
@@ -50,7 +50,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--store", type=Path, required=True, help="directory written by `mm2mgr sample`")
     store = parser.parse_args(arguments).store
     try:
-        report = run(store, spark=submitted_session())
+        report = run(store)
     except Mm2mgrError as error:
         print(f"error: {error.message}" + (f"\nhint: {error.hint}" if error.hint else ""), file=sys.stderr)
         return error.exit_code
@@ -79,11 +79,7 @@ def _on(spark: SparkSession | None, store: Path) -> Report:
 
 
 def _failed(error: Exception) -> Mm2mgrError:
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    # The last line of a Python traceback says what happened in the task; the first only that there was one.
-    told = next((line for line in reversed(lines) if "Error" in line.split(":")[0]), lines[0] if lines else "")
-    hint = "roll-ups made before stay readable; run `mm2mgr throughput` again"
-    return Mm2mgrError(f"the Spark job failed: {(told or type(error).__name__)[:300]}", hint=hint)
+    return failure("the Spark job failed", error, "roll-ups made before stay readable; run `mm2mgr throughput` again")
 
 
 if __name__ == "__main__":

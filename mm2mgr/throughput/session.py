@@ -1,28 +1,35 @@
 """The Spark session of the throughput job: a local one that starts fast, or the one that spark-submit prepared.
 
-In goes a Java home, out comes a session; it changes only environment variables that are not set yet, and keeps an
-archive of loaded classes in the cache folder, without which everything works and takes longer.
+In goes a Java home, out comes a session, and one sentence for what Spark says when it fails. It changes only environment
+variables that are not set yet, and keeps an archive of loaded classes in the cache folder, without which all takes longer.
 """
 
 from __future__ import annotations
 
+import atexit
 import hashlib
 import os
+import re
 import shutil
 import sys
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pyspark
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # PySpark's bridge, ships no types
 from pyspark import SparkContext
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from mm2mgr.errors import JavaMissing, Mm2mgrError
+from mm2mgr.throughput.make import under_spark_submit
 
 # Measured on 2 cores: C1 only and the serial collector halve the CPU seconds from start to first answer.
 _FAST_START = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto"
+# glibc gives arrays of a few MB back to the system each time they are freed; taking them again cost a fifth of the job's CPU.
+_KEPT_MEMORY = {"MALLOC_TRIM_THRESHOLD_": "1000000000", "MALLOC_MMAP_THRESHOLD_": "33554432"}
 _LOG_CONFIG = Path(__file__).with_name("log4j2.properties")
 # JDK 13+ (JEP 350) writes its loaded classes at exit; the next start maps them: half the CPU seconds until the first answer.
 # A JVM that cannot use the archive goes on without it, and these switches keep it from talking about that.
@@ -41,36 +48,42 @@ _LOCAL = {
     "spark.sql.adaptive.enabled": "false",
 }
 _EXIT_SECONDS = 60
+# How a line of Python or Java begins that names an error; a line of a stack trace begins with "at" or "File".
+_NAMES_ERROR = re.compile(r"(?:Caused by: |: )?([\w.$]*(?:Error|Exception)\b.*)")
+_NO_PYTHON = re.compile(r'Cannot run program "([^"]+)"')
+_NO_PACKAGE = re.compile(r"No module named '(\w+)")
 
 
 def session(java_home: Path | None = None, log_file: Path | None = None) -> SparkSession:
-    """Start a local session on all cores; JavaMissing when there is no `java` to start.
+    """Start a local session on all cores, or the one that spark-submit prepared, with its settings as they are.
 
-    `java_home` decides which Java; without it JAVA_HOME, then PATH. With `log_file`, what the JVM writes to stderr in
-    its whole life goes there instead of the terminal.
+    `java_home` decides which Java a local one has; without it JAVA_HOME, then PATH; JavaMissing when there is none. With
+    `log_file`, what its JVM writes to stderr in its whole life goes there instead of the terminal.
     """
+    if under_spark_submit():
+        spark = _started(SparkSession.builder, None, "see what spark-submit printed: master, memory, cores")
+        _hand_over(spark, Path(__file__).parents[1])
+        return spark
     _require_java(java_home)
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     os.environ.setdefault("SPARK_LAUNCHER_OPTS", _FAST_START)
+    for name, value in _KEPT_MEMORY.items():
+        os.environ.setdefault(name, value)
     if java_home is not None:
         os.environ["JAVA_HOME"] = str(java_home)
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # the workers need this environment, not PATH's Python
-    builder = SparkSession.builder.master("local[*]").appName("mm2mgr throughput")
+    builder = SparkSession.builder.master("local[*]").appName("mm2mgr")
     options = f"{_FAST_START} {_archive_option(java_home)} -Dlog4j2.configurationFile={_LOG_CONFIG.as_uri()}"
     for key, value in {**_LOCAL, "spark.driver.extraJavaOptions": options}.items():
         builder = builder.config(key, value)
-    try:
-        with _stderr_into(log_file):
-            return builder.getOrCreate()
-    except (PySparkException, OSError) as error:
-        where = f"; its own words are in {log_file}" if log_file else ""
-        raise Mm2mgrError(
-            "Spark did not start", hint=f"run `java -version`; PySpark 4 needs Java 17 or newer{where}"
-        ) from error
+    where = f"; its own words are in {log_file}" if log_file else ""
+    return _started(builder, log_file, f"run `java -version`; PySpark 4 needs Java 17 or newer{where}")
 
 
 def end(spark: SparkSession) -> None:
-    """Stop a session of `session` and its JVM; return when the JVM is gone."""
+    """Stop a local session of `session` and its JVM; return when the JVM is gone. What spark-submit prepared, it ends."""
+    if under_spark_submit():
+        return
     gateway = spark.sparkContext._gateway
     spark.stop()
     process = getattr(gateway, "proc", None)
@@ -83,6 +96,39 @@ def end(spark: SparkSession) -> None:
     archive = _archive(os.environ.get("JAVA_HOME"))
     if (draft := _draft(archive)).is_file():
         draft.replace(archive)
+
+
+def failure(what: str, error: Exception, hint: str | None = None) -> Mm2mgrError:
+    """Return an error that says in one line `what` failed and why, and how executors get what they lack."""
+    text = str(error)
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    # The last line that names an error says what happened in the task; the first only that there was one.
+    named = [found[1] for line in lines if (found := _NAMES_ERROR.match(line))]
+    told = [*lines[:1], *named][-1] if lines else type(error).__name__
+    if missing := _NO_PACKAGE.search(told):
+        remedy = "`pip install confluent-kafka pyarrow numpy` there, or name a Python that has them in PYSPARK_PYTHON"
+        told = f"the executors' Python has no package {missing[1]}: {remedy}"
+    elif missing := _NO_PYTHON.search(text):
+        told = f"the executors have no {missing[1]}: name a Python of theirs in PYSPARK_PYTHON"
+    return Mm2mgrError(f"{what}: {told[:300]}", hint=hint)
+
+
+def _started(builder: SparkSession.Builder, log_file: Path | None, hint: str) -> SparkSession:
+    try:
+        with _stderr_into(log_file):
+            return builder.getOrCreate()
+    except (PySparkException, Py4JError, OSError) as error:
+        raise failure("Spark did not start", error, hint) from error
+
+
+def _hand_over(spark: SparkSession, package: Path) -> None:
+    """Give the executors this very mm2mgr. As a zip: PySpark takes no wheel along (SPARK-6764)."""
+    if not package.is_dir():  # it came from an archive of --py-files, so they have it already
+        return
+    folder = tempfile.mkdtemp(prefix="mm2mgr-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)  # executors fetch it as they come, so it stays till then
+    archive = shutil.make_archive(f"{folder}/{package.name}", "zip", package.parent, package.name)
+    spark.sparkContext.addPyFile(archive)
 
 
 def _archive(java_home: Path | str | None) -> Path:
@@ -130,11 +176,6 @@ def _stderr_into(log_file: Path | None) -> Iterator[None]:
     finally:
         os.dup2(kept, 2)
         os.close(kept)
-
-
-def submitted_session() -> SparkSession:
-    """Return the session that spark-submit configured, with nothing changed."""
-    return SparkSession.builder.appName("mm2mgr throughput").getOrCreate()
 
 
 def _require_java(java_home: Path | None) -> None:
