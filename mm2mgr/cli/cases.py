@@ -5,18 +5,20 @@ In: the tree, roll-ups, brokers and workers. Out: values for `mm2mgr.sizing.what
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from mm2mgr.cli.carried import measured_capacities
 from mm2mgr.cli.dealing import beating, deal_of, dealt_topics, heartbeat_rates, listings, live_deals
 from mm2mgr.cli.estate import Estate
-from mm2mgr.cli.sizing import Rates, capacity_of, read_rates
+from mm2mgr.cli.sizing import Rates, read_rates, rules_of
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.partitions import TopicPartition
-from mm2mgr.sizing.fleet import Buffers, Worker
-from mm2mgr.sizing.tasks import Bounds, Now, Rules
+from mm2mgr.sizing.fleet import STANDSTILL_SECONDS, Buffers, Worker
+from mm2mgr.sizing.tasks import Now
 from mm2mgr.sizing.whatif import Case, Machines
 
 if TYPE_CHECKING:
@@ -44,6 +46,7 @@ def cases_of(estate: Estate, asked: Asked) -> tuple[tuple[Case, ...], dict[str, 
     measured = read_rates(asked.store, asked.window_seconds, asked.statistic)
     sizes = record_sizes(read_throughput(asked.store, asked.window_seconds))
     flows = estate.topology.flows
+    capacities = measured_capacities(estate, asked.store, flows, time.time_ns() // 1_000_000)
     found = listings({flow.source.alias: flow.source for flow in flows})
     failures = {alias: listing.message for alias, listing in found.items() if isinstance(listing, Mm2mgrError)}
     read = {alias: listing for alias, listing in found.items() if not isinstance(listing, Mm2mgrError)}
@@ -55,12 +58,16 @@ def cases_of(estate: Estate, asked: Asked) -> tuple[tuple[Case, ...], dict[str, 
         dealt = dealt_topics(flow, beats=flow.id in beats)
         rates = carried_rates(flow, measured.planned) | heartbeat_rates(deal)
         ends = (flow.name, flow.source.alias, flow.target.alias, flow.connect.name)
-        bounds = (_rules(flow), _buffers(flow), Now(int(flow.tasks.maximum), not flow.tasks.automatic))
+        bounds = (
+            rules_of(flow, capacities.get(flow.id)),
+            _buffers(flow),
+            Now(int(flow.tasks.maximum), not flow.tasks.automatic),
+        )
         cases.append(Case(*ends, listing, dealt, deal, rates, *bounds, _record_bytes(flow, sizes)))
     return tuple(cases), failures
 
 
-def machines_of(topology: Topology) -> dict[str, Machines]:
+def machines_of(topology: Topology, standstill_seconds: float = STANDSTILL_SECONDS) -> dict[str, Machines]:
     """Return the workers that the tree declares, by Connect cluster, with the idle tasks of the pairs there."""
     side: dict[str, dict[str, int]] = {name: {} for name in topology.connects}
     pairs: dict[str, list[Flow]] = {}
@@ -74,7 +81,7 @@ def machines_of(topology: Topology) -> dict[str, Machines]:
     for name, connect in topology.connects.items():
         workers = connect.model.workers
         worker = Worker(workers.tasks_per_worker, workers.memory, workers.network)
-        found[name] = Machines(worker, workers.count, side[name])
+        found[name] = Machines(worker, workers.count, side[name], standstill_seconds)
     return found
 
 
@@ -100,11 +107,6 @@ def _record_bytes(flow: Flow, sizes: Mapping[str, Mapping[str, tuple[float, floa
     """Return the mean size of a flow's records; None where none was measured."""
     told = [one for topic, one in sizes.get(flow.source.alias, {}).items() if flow.carries(topic)]
     return sum(size for size, _ in told) / sum(records for _, records in told) if told else None
-
-
-def _rules(flow: Flow) -> Rules:
-    tasks = flow.settings.tasks
-    return Rules(capacity_of(flow), Bounds(tasks.min, tasks.limit), tasks.default_rate)
 
 
 def _buffers(flow: Flow) -> Buffers:

@@ -41,6 +41,13 @@ class _Assigned(click.ParamType[tuple[str, str]]):
 @click.option(
     "--workers", type=click.IntRange(1), multiple=True, help="Worker counts to tell recovery for (repeat it)."
 )
+@click.option(
+    "--rebalance-delay",
+    type=Duration(),
+    default="5min",
+    show_default=True,
+    help="scheduled.rebalance.max.delay.ms of the workers, which they tell nobody.",
+)
 @click.option("--page", type=click.Path(path_type=Path, dir_okay=False), help="Write a page (one HTML file) too.")
 @output_option
 @click.pass_obj
@@ -52,10 +59,12 @@ def fleet(
     lag: float,
     lag_records: int | None,
     workers: tuple[int, ...],
+    rebalance_delay: float,
     page: Path | None,
     output: str,
 ) -> int:
-    """Compute the workers that each Connect cluster needs, what it loses with one or two, and how long a lag lasts.
+    """Show what each worker runs; compute the workers that each Connect cluster needs, what it loses with one or two,
+    and how long a lag lasts.
 
     From the same sizing as `size`, without writing anything but --page. What a worker carries is declared as
     `workers:` of the Connect cluster. Exit code 1 when a source cluster could not be read.
@@ -65,10 +74,11 @@ def fleet(
       mm2mgr fleet --lag 4h --workers 10 --workers 30
     """
     from mm2mgr.cli.cases import Asked
-    from mm2mgr.cli.fleeting import run_fleet
+    from mm2mgr.cli.fleeting import FleetQuestion, run_fleet
     from mm2mgr.sizing.recovery import Lag
 
-    return run_fleet(estate, Asked(store, window, statistic, output), Lag(lag, lag_records), workers, page)
+    question = FleetQuestion(Lag(lag, lag_records), workers, rebalance_delay, page)
+    return run_fleet(estate, Asked(store, window, statistic, output), question)
 
 
 @click.command()

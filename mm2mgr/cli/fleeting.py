@@ -11,17 +11,20 @@ from typing import TYPE_CHECKING
 
 from mm2mgr.cli.cases import Asked, cases_of, machines_of
 from mm2mgr.cli.estate import Estate
+from mm2mgr.cli.placing import placements
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.output.console import complain, say_json
 from mm2mgr.output.fleet_text import say_comparison, say_fleet
 from mm2mgr.sizing import whatif
-from mm2mgr.sizing.fleet import per_pair
+from mm2mgr.sizing.comparison import comparison
+from mm2mgr.sizing.fleet import STANDSTILL_SECONDS, per_pair
 from mm2mgr.sizing.recovery import Lag, outlook
-from mm2mgr.sizing.whatif import Case, Outcome, comparison, outcome
+from mm2mgr.sizing.whatif import Case, Outcome, outcome, with_workers_seen
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from mm2mgr.sizing.placement import Placement
     from mm2mgr.topology import Topology
 
 
@@ -39,24 +42,38 @@ class Changes:
         """Say in words what is changed."""
         said = [f"{alias} lost" for alias in self.lost_sources]
         said += [f"{topic} moved to {flow}" for topic, flow in self.moves]
-        said += [f"{alias.rpartition('=')[2]} added" for alias in self.targets]
+        targets = [target.rpartition("=") for target in self.targets]
+        said += [f"{alias} added" + (f" for {flow}" if flow else "") for flow, _, alias in targets]
         said += [f"limit of {flow} {count}" for flow, count in self.limits]
         return ", ".join([*said, *([f"traffic × {self.traffic:g}"] if self.traffic else [])])
 
 
-def run_fleet(estate: Estate, asked: Asked, lag: Lag, counts: Sequence[int], page: Path | None) -> int:
-    """Tell what every Connect cluster needs and survives."""
+@dataclass(frozen=True)
+class FleetQuestion:
+    """What `fleet` is asked beside the rates: the lag, worker counts to tell it for, the workers' delay, and a page."""
+
+    lag: Lag
+    counts: tuple[int, ...] = ()
+    standstill_seconds: float = STANDSTILL_SECONDS
+    page: Path | None = None
+
+
+def run_fleet(estate: Estate, asked: Asked, question: FleetQuestion) -> int:
+    """Tell what every Connect cluster runs, needs and survives."""
     cases, failures = cases_of(estate, asked)
-    found = outcome(cases, machines_of(estate.topology))
-    report = fleet_report(found, lag, counts, failures)
+    found = outcome(cases, machines_of(estate.topology, question.standstill_seconds))
+    running = placements(estate.topology, found)
+    found = with_workers_seen(found, {name: len(one.workers) for name, one in running.items()})
+    report = fleet_report(estate.topology, found, running, question)
     if asked.output == "json":
-        say_json(report)
+        say_json({**report, "failures": dict(failures)})
     else:
         say_fleet(report)
-    if page:
-        from mm2mgr.cli.paging import views_of_cases, write_page
+    if question.page:
+        from mm2mgr.cli.paging import rates_text, views_of_cases, write_page
 
-        write_page(page, views_of_cases(estate, asked, cases, found), report)
+        views = views_of_cases(estate, asked, cases, found)
+        write_page(question.page, views, {**report, "failures": dict(failures)}, rates_text(asked))
     return _failed(failures)
 
 
@@ -68,7 +85,10 @@ def run_simulate(estate: Estate, asked: Asked, changes: Changes) -> int:
     cases, failures = cases_of(estate, asked)
     machines = machines_of(estate.topology)
     changed = apply_changes(estate.topology, cases, changes)
-    report = {"change": changes.text(), **comparison(outcome(cases, machines), outcome(changed, machines))}
+    before, after = outcome(cases, machines), outcome(changed, machines)
+    running = {name: len(one.workers) for name, one in placements(estate.topology, before).items()}
+    sides = (with_workers_seen(before, running), with_workers_seen(after, running))
+    report = {"change": changes.text(), **comparison(*sides)}
     if asked.output == "json":
         say_json({**report, "failures": dict(failures)})
     else:
@@ -76,19 +96,19 @@ def run_simulate(estate: Estate, asked: Asked, changes: Changes) -> int:
     return _failed(failures)
 
 
-def fleet_report(found: Outcome, lag: Lag, counts: Sequence[int], failures: Mapping[str, str]) -> dict[str, object]:
-    """Return needs, losses, recoveries and the old layout as plain JSON values."""
+def fleet_report(
+    topology: Topology, found: Outcome, running: Mapping[str, Placement], question: FleetQuestion
+) -> dict[str, object]:
+    """Return what runs, needs, losses, recoveries and the old layout as plain JSON values."""
     connects = {}
     for name, load in found.loads.items():
         need = found.needs[name]
         judged = need.workers_today or (need.workers_needed or need.fullest.workers) + 1
-        connects[name] = {**need.to_dict(), "judged_workers": judged, **outlook(load, judged, lag, counts).to_dict()}
+        now = running[name].to_dict(topology.connects[name].model.workers.count)
+        ahead = outlook(load, judged, question.lag, question.counts).to_dict()
+        connects[name] = {**need.to_dict(), "judged_workers": judged, "running": now, **ahead}
     pairs = per_pair(list(found.loads.values()))
-    return {
-        "connect": connects,
-        "pair_layout": {**vars(pairs), "reason": pairs.reason},
-        "failures": dict(failures),
-    }
+    return {"connect": connects, "pair_layout": {**vars(pairs), "reason": pairs.reason}}
 
 
 def apply_changes(topology: Topology, cases: Sequence[Case], changes: Changes) -> tuple[Case, ...]:
@@ -106,15 +126,19 @@ def apply_changes(topology: Topology, cases: Sequence[Case], changes: Changes) -
     for name, count in changes.limits:
         if not (count.isdecimal() and int(count) > 0):
             raise Mm2mgrError(f"'{count}' is no limit of tasks", hint=f"for instance --limit {name}=8")
-        changed = whatif.with_limit(changed, _ids(topology, name), int(count))
+        changed = whatif.with_limit(changed, _ids(topology, name, changed), int(count))
     return whatif.with_traffic(changed, changes.traffic) if changes.traffic else changed
 
 
-def _ids(topology: Topology, name: str) -> set[str]:
-    return {flow.id for flow in topology.select(name)}
+def _ids(topology: Topology, name: str, cases: Sequence[Case] = ()) -> set[str]:
+    """Return the ids that a name means, those of flows that a change has added too; Mm2mgrError where it means none."""
+    added = {case.flow_id for case in cases if name in (case.name, case.pair, case.flow_id)}
+    return added or {flow.id for flow in topology.select(name)}
 
 
 def _moved(topology: Topology, cases: Sequence[Case], topic: str, name: str) -> tuple[Case, ...]:
+    if _is_new(topology, name):
+        return _split(cases, topic, name)
     wanted = _ids(topology, name)
     pairs = {case.pair for case in cases if case.flow_id in wanted}
     if not any(case.carries(topic) for case in cases if case.pair in pairs and case.flow_id not in wanted):
@@ -123,6 +147,17 @@ def _moved(topology: Topology, cases: Sequence[Case], topic: str, name: str) -> 
         )
         raise Mm2mgrError(f"no other flow of {', '.join(sorted(pairs)) or name} carries '{topic}'", hint=hint)
     return whatif.with_topic_moved(cases, topic, wanted)
+
+
+def _is_new(topology: Topology, name: str) -> bool:
+    """Tell whether a name could be that of a flow more: no flow has it, and it is neither a pair nor an id."""
+    return ":" not in name and "->" not in name and all(flow.name != name for flow in topology.flows)
+
+
+def _split(cases: Sequence[Case], topic: str, name: str) -> tuple[Case, ...]:
+    if not any(case.carries(topic) for case in cases):
+        raise Mm2mgrError(f"no flow carries '{topic}'", hint="`mm2mgr throughput --by topic` names topics")
+    return whatif.with_topic_split(cases, topic, name)
 
 
 def _with_target(topology: Topology, cases: Sequence[Case], text: str) -> tuple[Case, ...]:

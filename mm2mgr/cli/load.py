@@ -80,6 +80,7 @@ def sample(
 ) -> int:
     """Read end offsets and record sizes of every mirrored topic at an interval; append them as Parquet samples.
 
+    Also looks once a minute at the offsets that connectors commit, to measure what one task carries while it lags.
     With --follow a cluster that fails is asked less and less often until it answers, and only what changes is printed;
     SIGTERM and Ctrl-C end it after the round. Exit code 1 when a cluster could not be read in any round.
 

@@ -6,6 +6,7 @@ In: sized flows and a store of roll-ups. Out: one HTML file.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -86,11 +87,21 @@ def weeks_of(store: Path, flows: Sequence[Flow]) -> dict[str, Week]:
     return {flow_id: week_pattern(found, by_hour[own]).bytes_per_second for flow_id, own in rows.items() if len(own)}
 
 
-def write_page(path: Path, views: Sequence[FlowView], report: Mapping[str, Any] | None = None) -> None:
-    """Write the page; Mm2mgrError where the file cannot be written."""
+def rates_text(asked: Asked) -> str:
+    """Say which rates are planned with, such as p95 of 24 hours."""
+    from mm2mgr.throughput.windows import last_hours
+
+    return f"{asked.statistic} of {last_hours(asked.store, asked.window_seconds).text()}"
+
+
+def write_page(
+    path: Path, views: Sequence[FlowView], report: Mapping[str, Any] | None = None, measured: str = ""
+) -> None:
+    """Write the page; Mm2mgrError where the file cannot be written. `measured`: which rates it plans with."""
+    written = f"Written {datetime.now(UTC):%Y-%m-%d %H:%M} UTC" + (f"; rates: {measured}." if measured else ".")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(page(views, report), encoding="utf-8")
+        path.write_text(page(views, report, written), encoding="utf-8")
     except OSError as error:
         raise Mm2mgrError(f"{path}: cannot be written: {error.strerror}", hint="name another file") from error
     talk(f"page in {path}")

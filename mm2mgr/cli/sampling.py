@@ -40,7 +40,11 @@ def run_sample(
     with _stopping_on_sigterm(stop):
         try:
             samples = SampleStore(store, said.warn)
-            readers = foreign_readers(asked, _wanted(chosen), samples) if asked else _readers(chosen, schedule)
+            readers = (
+                foreign_readers(asked, _wanted(chosen), samples)
+                if asked
+                else _with_tasks(chosen, schedule, said, store)
+            )
             kept = follow(readers, schedule, samples, said.progress, stop)
             say(f"{kept} samples of {len(chosen)} clusters in {store}")
         except KeyboardInterrupt:
@@ -81,6 +85,29 @@ def _readers(chosen: Mapping[str, Sequence[Flow]], schedule: Schedule) -> list[R
         )
         for flows in chosen.values()
     ]
+
+
+def _with_tasks(chosen: Mapping[str, Sequence[Flow]], schedule: Schedule, said: _Rounds, store: Path) -> list[Reader]:
+    """Return the readers of the source clusters, and of the Connect clusters for what their tasks carry."""
+    from mm2mgr.cli.tasking import Around, TopicConfigs, task_readers
+    from mm2mgr.kafka.cleanup import compacted
+    from mm2mgr.reconcile.access import kafka_access
+    from mm2mgr.samples.recent import Overheard, RecentLogs
+    from mm2mgr.samples.tasks import TaskStore
+    from mm2mgr.sizing.moments import Pace
+
+    pace = Pace.beside(schedule.interval_seconds)
+    recent = RecentLogs(pace.gap_seconds + pace.margin_seconds + pace.every_seconds)
+    clusters = {alias: flows[0].source for alias, flows in chosen.items()}
+    configs = TopicConfigs(
+        lambda alias, topics: compacted(kafka_access(clusters[alias]), topics, schedule.timeout_seconds / 2)
+    )
+    history = TaskStore(store, said.warn)
+    # A thousand connectors take some seconds; a round may take half its interval and still be in time for the next.
+    look_seconds = max(schedule.timeout_seconds, min(30.0, schedule.interval_seconds / 2))
+    around = Around(recent, history, configs.compacted, pace, look_seconds, schedule.keep_seconds)
+    tasks = task_readers([flow for flows in chosen.values() for flow in flows], around)
+    return [*(Overheard(reader, recent) for reader in _readers(chosen, schedule)), *tasks]
 
 
 class _Rounds:

@@ -7,20 +7,21 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from math import isnan
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mm2mgr import defaults
+from mm2mgr.cli.carried import measured_capacities
 from mm2mgr.cli.dealing import beating, deal_of, heartbeat_rates, listings, live_deals
 from mm2mgr.cli.estate import Estate
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.output.console import complain, say_json, talk
 from mm2mgr.output.load_text import say_sizings
 from mm2mgr.partitions import TopicPartition
-from mm2mgr.sizing.capacity import Line, by_link
+from mm2mgr.sizing.capacity import Line, MeasuredCapacity, by_evidence, by_hand, by_link
 from mm2mgr.sizing.deal import Deal, Listing
 from mm2mgr.sizing.load import Load
 from mm2mgr.sizing.stability import Before, Decision, Evidence, Policy, decide, settled
@@ -37,11 +38,14 @@ Rates = Mapping[str, Mapping[str, Mapping[TopicPartition, float]]]
 
 @dataclass(frozen=True)
 class Measured:
-    """Rates by the statistic to plan with, the highest ever seen, and the time that they are from."""
+    """Rates by the statistic to plan with, the highest ever seen, and the time that they are from; by flow id, what one
+    task was measured to carry.
+    """
 
     planned: Rates
     highest: Rates
     window: str
+    capacities: Mapping[str, MeasuredCapacity] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -65,6 +69,8 @@ def run_size(estate: Estate, wanted: Wanted) -> int:
 
     flows = estate.flows(wanted.flows)
     measured = read_rates(wanted.store, wanted.window_seconds, wanted.statistic)
+    capacities = measured_capacities(estate, wanted.store, flows, time.time_ns() // 1_000_000)
+    measured = replace(measured, capacities=capacities)
     path = sizing_path(estate.files)
     evidence, failures = _evidence(estate, flows, measured)
     decisions = decide(evidence, _before(estate), wanted.policy, int(time.time()))
@@ -73,7 +79,8 @@ def run_size(estate: Estate, wanted: Wanted) -> int:
     if wanted.page:
         from mm2mgr.cli.paging import views_of_sizings, write_page
 
-        write_page(wanted.page, views_of_sizings(wanted.store, flows, evidence, sizings, measured.planned))
+        views = views_of_sizings(wanted.store, flows, evidence, sizings, measured.planned)
+        write_page(wanted.page, views, measured=f"{wanted.statistic} of {measured.window}")
     if not (wanted.dry_run or wanted.check) and sizings:
         source = f"{wanted.statistic} of {wanted.store}"
         _write(estate, path, sizings, decisions, (measured.window, source))
@@ -139,27 +146,41 @@ def weigh(
             {one: rate for topic in topics for one, rate in by_topic.get(alias, {}).get(topic, {}).items()} | beats
             for by_topic in (measured.planned, measured.highest)
         )
-        found[flow.id] = evidence_of(flow, deal, planned, highest)
+        rules = rules_of(flow, measured.capacities.get(flow.id))
+        found[flow.id] = evidence_of(flow, deal, (planned, highest), rules)
     return found
 
 
 def evidence_of(
-    flow: Flow, deal: Deal, planned: Mapping[TopicPartition, float], highest: Mapping[TopicPartition, float]
+    flow: Flow, deal: Deal, rates: tuple[Mapping[TopicPartition, float], Mapping[TopicPartition, float]], rules: Rules
 ) -> Evidence:
     """Size one flow from the planned and the highest rates of its partitions."""
-    tasks = flow.settings.tasks
-    rules = Rules(capacity_of(flow), Bounds(tasks.min, tasks.limit), tasks.default_rate)
+    planned, highest = rates
     sizing = size_flow(flow.id, deal, planned, rules, Now(int(flow.tasks.maximum), not flow.tasks.automatic))
     load, _ = flow_load(deal, planned, rules)
     peak, _ = flow_load(deal, highest, rules)
     return Evidence(sizing, load, Load(peak.rates, rules.capacity.bytes_per_second), rules.bounds)
 
 
-def capacity_of(flow: Flow) -> Capacity:
-    """Return what one task of the flow carries: as people wrote it, else what the declared link allows, else the default."""
+def rules_of(flow: Flow, measured: MeasuredCapacity | None) -> Rules:
+    """Return what a flow is sized by, `measured` being what one of its tasks was seen to carry."""
+    tasks = flow.settings.tasks
+    return Rules(capacity_of(flow, measured), Bounds(tasks.min, tasks.limit), tasks.default_rate)
+
+
+def capacity_of(flow: Flow, measured: MeasuredCapacity | None = None) -> Capacity:
+    """Return what one task of the flow carries: as people wrote it, else as measured, else what the declared link allows,
+    else the default.
+    """
     tasks = flow.settings.tasks
     declared = Capacity(tasks.capacity, tasks.threshold)
-    if flow.link is None or flow.origin("tasks", "capacity").kind != "default":
+    if flow.origin("tasks", "capacity").kind != "default":
+        return by_hand(declared, measured)
+    return by_evidence(measured, _by_link(flow, declared))
+
+
+def _by_link(flow: Flow, declared: Capacity) -> Capacity:
+    if flow.link is None:
         return declared
     fetch = int(flow.client("source_consumer")["fetch.max.bytes"])
     line = Line(flow.link.rtt, flow.link.bandwidth, defaults.BROKER_WINDOW_BYTES, fetch)

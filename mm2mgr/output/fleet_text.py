@@ -28,8 +28,11 @@ def say_fleet(report: Values) -> None:
     for name, one in report["connect"].items():
         say()
         say(name, style="bold")
-        for reason in (*one["reasons"], *(loss["reason"] for loss in one["losses"])):
+        for reason in one["reasons"]:
             say(f"  {reason}")
+        _say_running(one["running"])
+        for loss in one["losses"]:
+            say(f"  {loss['reason']}")
         _say_recoveries(one)
     if report["connect"]:
         say()
@@ -37,20 +40,60 @@ def say_fleet(report: Values) -> None:
 
 
 def say_comparison(report: Values) -> None:
-    """Print what a change makes of flows, Connect clusters and totals."""
+    """Print what a change makes of flows, Connect clusters and totals, and what that means."""
     say(f"If: {report['change']}", style="bold")
-    say_table(
-        ["flow", "load", "tasks", "busiest task", "hot partitions", ""],
-        [_flow_row(flow_id, both) for flow_id, both in report["flows"].items()],
-        right=["load", "tasks", "busiest task", "hot partitions"],
-    )
-    if report["unchanged_flows"]:
-        say(f"{report['unchanged_flows']} other flows stay as they are", style="dim")
+    say("Before: what `size` recommends for the load of now, and the workers for that", style="dim")
+    columns = ["flow", "load", "tasks", "busiest task", "of usable", "hot partitions"]
+    rows = [_flow_row(flow_id, both) for flow_id, both in report["flows"].items()]
+    if rows:
+        say_table([*columns, ""], rows, right=columns[1:])
+    if unchanged := report["unchanged_flows"]:
+        other = "other " if rows else ""
+        say(
+            f"{unchanged} {other}flow{' stays' if unchanged == 1 else 's stay'} as {'it is' if unchanged == 1 else 'they are'}"
+        )
     say()
-    columns = ["connect cluster", "load", "tasks", "workers"]
+    columns = ["connect cluster", "load", "tasks", "workers needed", "today"]
     rows = [_connect_row(name, both) for name, both in report["connect"].items()]
-    totals = report["totals"]
-    say_table(columns, [*rows, _connect_row("all", totals)], right=columns[1:])
+    say_table(columns, [*rows, _connect_row("all", report["totals"])], right=columns[1:])
+    if report["reasons"]:
+        say()
+    for reason in report["reasons"]:
+        say(reason)
+
+
+RUNNING_COLUMNS = ("worker", "tasks", "of flows", "load", "stands still and then moves when it is lost")
+
+
+def running_rows(running: Values) -> list[tuple[str, ...]]:
+    """Write the workers of a Connect cluster as they are now, for RUNNING_COLUMNS."""
+    return [
+        (
+            one["worker"],
+            str(one["tasks"]),
+            str(one["flow_tasks"]),
+            rate_text(one["bytes_per_second"]),
+            _lost_text(one),
+        )
+        for one in running["workers"]
+    ]
+
+
+def _lost_text(one: Values) -> str:
+    """Name what a worker has, with tasks as `status` numbers them: `logs:a->hub 0 2`."""
+    flows = [f"{flow_id} {' '.join(map(str, numbers))}" for flow_id, numbers in one["flows"].items()]
+    others = one["tasks"] - one["flow_tasks"]
+    return listed([*flows, *([number_of(others, "other")] if others else [])]) or "-"
+
+
+def _say_running(running: Values) -> None:
+    if running["workers"]:
+        say("  Running, as each worker said last:")
+        first, *columns = RUNNING_COLUMNS
+        rows = [(f"  {worker}", *rest) for worker, *rest in running_rows(running)]
+        say_table([f"  {first}", *columns], rows, right=["tasks", "of flows", "load"])
+    for reason in running["reasons"]:
+        say(f"  {reason}")
 
 
 RECOVERY_COLUMNS = ("workers", "tasks", "time", "last flow", "raised to", "time then")
@@ -107,6 +150,7 @@ def _flow_row(flow_id: str, both: Values) -> tuple[str, ...]:
         _change(both, "bytes_per_second", rate_text),
         _change(both, "tasks", str),
         _change(both, "busiest_bytes_per_second", rate_text),
+        _change(both, "busiest_share", lambda share: f"{share * 100:.0f} %"),
         _change(both, "hot_partitions", str),
         note,
     )
@@ -118,6 +162,7 @@ def _connect_row(name: str, both: Values) -> tuple[str, ...]:
         _change(both, "bytes_per_second", rate_text),
         _change(both, "tasks", str),
         _change(both, "workers_needed", lambda count: _count(count, "none does")),
+        _count((both["after"] or both["before"])["workers_today"], "-"),
     )
 
 

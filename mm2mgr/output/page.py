@@ -5,16 +5,19 @@ In: views of flows, and the fleet's report as JSON has it. Out: markup; every na
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
+from itertools import zip_longest
 from typing import Any
 
-from mm2mgr.output.charts import DAYS, partition_bars, task_bars, week_map
-from mm2mgr.output.fleet_text import RECOVERY_COLUMNS, never_text, recovery_rows
+from mm2mgr.output.charts import DAYS, MOST_BARS, partition_bars, task_bars, week_map
+from mm2mgr.output.fleet_text import RECOVERY_COLUMNS, RUNNING_COLUMNS, never_text, recovery_rows, running_rows
 from mm2mgr.sizing.words import number_of, rate_text
 
 _IN_FULL = 100  # flows drawn; all of them stand in the table
+_OPEN = 20  # of those drawn, how many are open where there are more: the others open by a click
+_NUMBERS = {"workers", "tasks", "time", "raised to", "time then", "of flows", "load"}
 # The policy keeps the promise of the docstring: a name that slipped through could still load and run nothing.
 _HEAD = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
@@ -27,15 +30,18 @@ _HEAD = """<!doctype html>
 }
 body { background: var(--paper); color: var(--ink); font: 15px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 68rem; padding: 0 1rem; }
 h1, h2, h3 { line-height: 1.2; } h2 { border-top: 1px solid var(--rule); padding-top: 1.2rem; margin-top: 2.5rem; }
-h3 { margin-top: 2rem; overflow-wrap: anywhere; } h4 { margin: 1rem 0 .3rem; color: var(--dim); font-weight: 600; }
-.wide { overflow-x: auto; } table { border-collapse: collapse; font-size: .93em; }
-th, td { padding: .2rem .9rem .2rem 0; text-align: left; border-bottom: 1px solid var(--rule); white-space: nowrap; }
+h3 { overflow-wrap: anywhere; margin: 2rem 0 .6rem; } h4, caption { margin: 1rem 0 .3rem; color: var(--dim); font-weight: 600; text-align: left; }
+details { margin: .6rem 0; } summary { cursor: pointer; } summary h3 { display: inline; } details.flow { margin-top: 2rem; }
+ul { padding-left: 1.2rem; } li { margin: .25rem 0; }
+.wide { overflow-x: auto; } table { border-collapse: collapse; font-size: .93em; margin: .8rem 0; }
+th, td { padding: .2rem .9rem .2rem 0; text-align: left; border-bottom: 1px solid var(--rule); white-space: nowrap; vertical-align: top; }
+td.name { white-space: normal; overflow-wrap: anywhere; min-width: min(11rem, 30vw); max-width: 30rem; }
 .n { text-align: right; font-variant-numeric: tabular-nums; } a { color: var(--fits); } .warn { color: var(--over); font-weight: 600; }
-svg { display: block; width: 100%; max-width: 640px; height: auto; } svg.row { width: 200px; height: 12px; }
+svg { display: block; width: 100%; max-width: 560px; height: auto; } svg.row { width: 120px; height: 12px; margin-top: .35rem; }
 rect.fits { fill: var(--fits); } rect.over { fill: var(--over); } rect.none { fill: none; stroke: var(--rule); }
-line { stroke: var(--ink); stroke-dasharray: 4 3; } text { fill: var(--dim); font-size: 11px; }
+line { stroke: var(--ink); stroke-dasharray: 4 3; } text { fill: var(--dim); font-size: 12px; }
 .note { color: var(--dim); } @media print { body { max-width: none; } h3 { break-after: avoid; } }
-</style></head><body>
+</style></head><body><main>
 """
 
 
@@ -51,11 +57,12 @@ class FlowView:
     week: tuple[tuple[float | None, ...], ...]
 
 
-def page(views: Sequence[FlowView], report: Mapping[str, Any] | None = None) -> str:
-    """Return the page; the busiest flows come first, and only the first hundred are drawn."""
+def page(views: Sequence[FlowView], report: Mapping[str, Any] | None = None, origin: str = "") -> str:
+    """Return the page; the busiest flows come first, and only the first hundred are drawn. `origin`: when, and from what."""
     ordered = sorted(views, key=lambda view: (-view.sizing["bytes_per_second"], view.sizing["flow_id"]))
     drawn = ordered[:_IN_FULL]
     parts = [_HEAD, "<h1>Load and sizing</h1>", _summary(ordered)]
+    parts += [f'<p class="note">{escape(origin)}</p>'] if origin else []
     parts += [_fleet(report)] if report else []
     parts += ["<h2>Flows</h2>", _flow_table(ordered, len(drawn))]
     parts += [_flow(number, view) for number, view in enumerate(drawn)]
@@ -63,7 +70,7 @@ def page(views: Sequence[FlowView], report: Mapping[str, Any] | None = None) -> 
         parts.append(
             f'<p class="note">The {len(ordered) - len(drawn)} flows with less load stand in the table only.</p>'
         )
-    return "".join([*parts, "</body></html>\n"])
+    return "".join([*parts, "</main></body></html>\n"])
 
 
 def _summary(views: Sequence[FlowView]) -> str:
@@ -83,16 +90,14 @@ def _fleet(report: Mapping[str, Any]) -> str:
 
 
 def _connect(name: str, one: Mapping[str, Any]) -> str:
-    reasons = _sentences([*one["reasons"], *(loss["reason"] for loss in one["losses"])])
-    note = (
-        f'<p class="note">Recovery from a lag of {escape(one["lag"])}: {escape(one["note"])}.</p>'
-        if one["note"]
-        else ""
-    )
-    rows = recovery_rows(one)
-    title = f"<h4>Time to catch up from a lag of {escape(one['lag'])}</h4>"
-    table = f"{title}{_table(RECOVERY_COLUMNS, rows)}{_sentences([never_text(one)])}" if rows else ""
-    return f"<h3>{escape(name)}</h3>{reasons}{note}{table}"
+    running, rows = running_rows(one["running"]), recovery_rows(one)
+    note = [f"Recovery from a lag of {one['lag']}: {one['note']}."] if one["note"] else []
+    losses = [loss["reason"] for loss in one["losses"]]
+    parts = [f"<h3>{escape(name)}</h3>", _sentences(one["reasons"])]
+    parts += [_table("Running, as each worker said last", RUNNING_COLUMNS, running)] if running else []
+    parts.append(_sentences([*one["running"]["reasons"], *losses, *note]))
+    parts += [_table(f"Time to catch up from a lag of {one['lag']}", RECOVERY_COLUMNS, rows)] if rows else []
+    return "".join([*parts, _sentences([never_text(one)])])
 
 
 def _flow_table(views: Sequence[FlowView], drawn: int) -> str:
@@ -108,23 +113,40 @@ def _flow_table(views: Sequence[FlowView], drawn: int) -> str:
             f'<td class="n">{each}</td>' for each in (rate_text(sizing["bytes_per_second"]), today, sizing["tasks"])
         )
         hot = len(sizing["hot_partitions"]) or ""
-        rows.append(f'<tr><td>{linked}</td>{numbers}<td{warn}>{share * 100:.0f} %</td><td class="n">{hot}</td></tr>')
-    head = _header(("flow", "load", "tasks now", "tasks", "busiest, of usable", "hot partitions"))
-    return f'<div class="wide"><table>{head}{"".join(rows)}</table></div>'
+        rows.append(
+            f'<tr><td class="name">{linked}</td>{numbers}<td{warn}>{share * 100:.0f} %</td><td class="n">{hot}</td></tr>'
+        )
+    columns = ("flow", "load", "tasks now", "tasks", "busiest, of usable", "hot partitions")
+    return f'<div class="wide"><table>{_header(columns, columns[1:])}{"".join(rows)}</table></div>'
 
 
 def _flow(number: int, view: FlowView) -> str:
     sizing = view.sizing
     usable, highest = sizing["usable_bytes_per_second"], max([*view.before, *view.after, 0.0])
     charts = [
-        f"<h4>{title}: {number_of(len(loads), 'task')}, the busiest {rate_text(max(loads))}</h4>"
-        + task_bars(loads, usable, highest, f"{title}: load of {number_of(len(loads), 'task')}")
+        f"<h4>{_bars_title(title, loads)}</h4>{task_bars(loads, usable, highest, _bars_title(title, loads))}"
         for title, loads in (("Before", view.before), ("After", view.after))
         if loads
     ]
-    hot = f"<h4>Hottest partitions</h4>{partition_bars(view.hottest, usable)}" if view.hottest else ""
-    parts = [_sentences(sizing["reasons"]), *charts, f'<div class="wide">{hot}</div>', _week(view)]
-    return f'<h3 id="flow-{number}">{escape(sizing["flow_id"])}</h3>{"".join(parts)}'
+    hot = f'<div class="wide">{partition_bars(view.hottest, usable)}</div>' if view.hottest else ""
+    parts = [_sentences(sizing["reasons"]), *charts, _task_table(view), hot, _week(view)]
+    summary = f"<summary><h3>{escape(sizing['flow_id'])}</h3></summary>"
+    return f'<details class="flow" id="flow-{number}"{" open" * (number < _OPEN)}>{summary}{"".join(parts)}</details>'
+
+
+def _bars_title(title: str, loads: Sequence[float]) -> str:
+    only = f"; the {MOST_BARS} heaviest are drawn" if len(loads) > MOST_BARS else ""
+    return f"{title}: {number_of(len(loads), 'task')}, the busiest {rate_text(max(loads))}{only}"
+
+
+def _task_table(view: FlowView) -> str:
+    before, after = (sorted(loads, reverse=True)[:MOST_BARS] for loads in (view.before, view.after))
+    rows = [
+        (str(number), *("-" if load is None else rate_text(load) for load in pair))
+        for number, pair in enumerate(zip_longest(before, after), 1)
+    ]
+    columns = ("heaviest first", "before", "after")
+    return _folded("Load per task in numbers", _table("", columns, rows, columns))
 
 
 def _week(view: FlowView) -> str:
@@ -139,17 +161,44 @@ def _week(view: FlowView) -> str:
     value, day, hour = max(known)
     peak = f"busiest on {DAYS[day]} at {hour:02d} h UTC with {rate_text(value)} on average"
     gaps = f"; {168 - len(known)} of 168 hours not measured" if len(known) < 168 else ""
-    return f"<h4>Week: {peak}{gaps}</h4>{week_map(view.week, f'Load by hour of the week, {peak}')}"
+    drawn = week_map(view.week, f"Load by hour of the week, {peak}")
+    scale = f'<p class="note">Faint is nothing, full is {rate_text(value)}, empty is not measured.</p>'
+    table = _table("", ("day", "mean", "busiest hour", "quietest hour"), _day_rows(view.week), {"mean"})
+    return f"<h4>Week: {peak}{gaps}</h4>{drawn}{scale}{_folded('Week in numbers', table)}"
+
+
+def _day_rows(week: Sequence[Sequence[float | None]]) -> list[tuple[str, ...]]:
+    rows = []
+    for name, hours in zip(DAYS, week, strict=False):
+        known = [(value, hour) for hour, value in enumerate(hours) if value is not None]
+        if known:
+            mean = sum(value for value, _ in known) / len(known)
+            ends = (f"{hour:02d} h: {rate_text(value)}" for value, hour in (max(known), min(known)))
+            rows.append((name, rate_text(mean), *ends))
+    return rows
+
+
+def _folded(title: str, inside: str) -> str:
+    return f"<details><summary>{title}</summary>{inside}</details>"
 
 
 def _sentences(lines: Iterable[str]) -> str:
-    return "".join(f"<p>{escape(line)}</p>" for line in lines if line)
+    said = "".join(f"<li>{escape(line)}</li>" for line in lines if line)
+    return f"<ul>{said}</ul>" if said else ""
 
 
-def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    body = "".join(f"<tr>{''.join(f'<td>{escape(value)}</td>' for value in row)}</tr>" for row in rows)
-    return f'<div class="wide"><table>{_header(head)}{body}</table></div>'
+def _table(
+    title: str, head: Sequence[str], rows: Iterable[Sequence[str]], right: Collection[str] = frozenset(_NUMBERS)
+) -> str:
+    kinds = ['class="n"' if name in right else 'class="name"' for name in head]
+    body = "".join(
+        f"<tr>{''.join(f'<td {kind}>{escape(value)}</td>' for kind, value in zip(kinds, row, strict=True))}</tr>"
+        for row in rows
+    )
+    caption = f"<caption>{escape(title)}</caption>" if title else ""
+    return f'<div class="wide"><table>{caption}{_header(head, right)}{body}</table></div>'
 
 
-def _header(names: Sequence[str]) -> str:
-    return f"<tr>{''.join(f'<th>{escape(name)}</th>' for name in names)}</tr>"
+def _header(names: Sequence[str], right: Collection[str]) -> str:
+    cells = (f'<th scope="col"{" class=n" * (name in right)}>{escape(name)}</th>' for name in names)
+    return f"<tr>{''.join(cells)}</tr>"

@@ -116,6 +116,7 @@ class _Line:
     _not_before: float = 0.0
     _failing_since: float = 0.0
     _said: str = ""
+    _left_out: bool = False
     _news: list[str] = field(default_factory=list)
 
     def poll(self) -> Poll:
@@ -156,7 +157,9 @@ class _Line:
         if key:
             self._say(f"{self.reader.name}: {'; '.join([*sentences, *poll.notes])}", key)
         elif self._said:
-            self._say(f"{self.reader.name}: all partitions have samples again", "")
+            again = "all partitions have samples again" if self._left_out else "no such trouble any more"
+            self._say(f"{self.reader.name}: {again}", "")
+        self._left_out = bool(poll.left_out)
 
     def _say(self, sentence: str, key: str) -> None:
         if key != self._said:

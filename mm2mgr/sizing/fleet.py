@@ -1,7 +1,7 @@
 """How many workers a Connect cluster needs for its tasks, and which limit decides it: tasks, heap, or network.
 
-In go the flows of the cluster with their loads, out come numbers with a sentence each. Connect spreads tasks by number and
-not by load, so every limit is held against the fullest worker that such a spread allows, not against the mean.
+In go the flows of the cluster with their loads, out come numbers with a sentence each. Connect spreads tasks by number,
+idle ones too, and not by load, so every limit is held against the fullest worker that such a spread allows, not the mean.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
+from itertools import chain, repeat
 from typing import Any, Literal
 
 from mm2mgr.sizing.load import Load
@@ -21,6 +22,7 @@ MIB = 2.0**20
 # Fitted to one measured worker: 4 tasks of 3 partitions (fetches of 12 MiB, buffers of 32 MiB) left 355 MiB after collections.
 WORKER_HEAP_BYTES = 128 * MIB
 SIDE_TASK_HEAP_BYTES = 8 * MIB  # checkpoints and heartbeats: clients with next to nothing in their buffers
+STANDSTILL_SECONDS = 300.0  # Kafka's own scheduled.rebalance.max.delay.ms; REST does not tell the workers' setting
 HEAP_SHARE = 0.7  # of -Xmx for what stays alive; the same worker did its full rate with 355 of 512 MiB
 
 
@@ -77,13 +79,17 @@ class FlowRun:
 
 @dataclass(frozen=True)
 class ConnectLoad:
-    """What a Connect cluster has to carry. `side_tasks`: those of checkpoint and heartbeat connectors. `today`: its workers, if told."""
+    """What a Connect cluster has to carry. `side_tasks`: those of checkpoint and heartbeat connectors. `today`: its workers, if known.
+
+    `standstill_seconds`: how long the tasks of a lost worker stay with nobody (KIP-415, scheduled.rebalance.max.delay.ms).
+    """
 
     name: str
     worker: Worker
     runs: tuple[FlowRun, ...]
     side_tasks: int = 0
     today: int | None = None
+    standstill_seconds: float = STANDSTILL_SECONDS
 
     @cached_property
     def tasks(self) -> int:
@@ -150,15 +156,20 @@ class PairLayout:
 def fullest(load: ConnectLoad, workers: int) -> Fullest:
     """Return the most that may come together on one of so many workers.
 
-    Connect gives each task to one of the emptiest workers, connector by connector: of all tasks a worker has no more than its
-    share, of those of one flow no more than one above its share; at worst these are the heaviest.
+    Connect gives each task to one of the emptiest workers (IncrementalCooperativeAssignor), so a worker has no more than its
+    share of all tasks; at worst these are the heaviest. New connectors are spread evenly, but once a worker has gone and come
+    back all tasks of one may be on one worker: `placement` tells what is.
     """
-    most = math.ceil(load.tasks / workers)
-    shares = [(run, run.per_task[: math.ceil(len(run.per_task) / workers) + 1]) for run in load.runs]
-    rate = math.fsum(heapq.nlargest(most, (rate for _, share in shares for rate in share)))
-    heaps = heapq.nlargest(most, (run.heap_bytes for run, share in shares for _ in share))
-    idle = WORKER_HEAP_BYTES + SIDE_TASK_HEAP_BYTES * math.ceil(load.side_tasks / workers)
-    return Fullest(workers, most, rate, idle + math.fsum(heaps))
+    places = share_of(load.tasks + load.side_tasks, workers)
+    rates = heapq.nlargest(places, chain.from_iterable(run.per_task for run in load.runs))
+    of_flows = chain.from_iterable(repeat(run.heap_bytes, len(run.per_task)) for run in load.runs)
+    heaps = heapq.nlargest(places, chain(of_flows, repeat(SIDE_TASK_HEAP_BYTES, load.side_tasks)))
+    return Fullest(workers, len(rates), math.fsum(rates), WORKER_HEAP_BYTES + math.fsum(heaps))
+
+
+def share_of(tasks: int, workers: int) -> int:
+    """Return how many of so many tasks the fullest worker of an even spread has."""
+    return math.ceil(tasks / workers)
 
 
 def broken(load: ConnectLoad, found: Fullest) -> tuple[Limit, ...]:
@@ -208,7 +219,9 @@ def _with_spare(needs: Sequence[Need]) -> int:
 
 def _needed(load: ConnectLoad, limit: Limit) -> int | None:
     """Return the smallest number of workers that holds one limit: more workers never make the fullest one fuller."""
-    return _first(max(1, load.tasks), lambda workers: limit not in broken(load, fullest(load, workers)))
+    return _first(
+        max(1, load.tasks + load.side_tasks), lambda workers: limit not in broken(load, fullest(load, workers))
+    )
 
 
 def _first(most: int, holds: Callable[[int], bool]) -> int | None:
@@ -227,7 +240,9 @@ def _reasons(
     worker = load.worker
     side = f", and {load.side_tasks} idle ones of checkpoints and heartbeats" if load.side_tasks else ""
     tasks = f"{number_of(load.tasks, 'task')} with {rate_text(load.bytes_per_second)} in and out{side}"
-    said = [f"{tasks}; at most {worker.tasks} on a worker: {_asks(by_limit['tasks'])}."]
+    said = [
+        f"{tasks}; at most {worker.tasks} on a worker: {_asks(by_limit['tasks'])}{_crowded(load, by_limit['tasks'])}."
+    ]
     full = f"the fullest of {number_of(at.workers, 'worker')} may hold"
     if worker.heap_bytes is not None:
         usable = f"{size_text(worker.heap_bytes)} × {HEAP_SHARE * 100:g} %"
@@ -241,6 +256,16 @@ def _reasons(
         rate = f"{rate_text(at.bytes_per_second)} each way"
         said.append(f"Network: {full} {rate}; what a worker has is not declared (workers: network).")
     return [*said, _verdict(load, workers)]
+
+
+def _crowded(load: ConnectLoad, workers: int | None) -> str:
+    alone = max(1, share_of(load.tasks, load.worker.tasks))
+    crowded = workers is not None and workers > alone
+    return (
+        f", because Connect spreads idle ones alike, so that busy ones may meet ({alone} without them)"
+        if crowded
+        else ""
+    )
 
 
 def _asks(workers: int | None) -> str:

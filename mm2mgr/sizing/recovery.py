@@ -11,12 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from mm2mgr.sizing.fleet import ConnectLoad, FlowRun, Fullest, Limit, broken, fullest
+from mm2mgr.sizing.fleet import ConnectLoad, FlowRun, Fullest, Limit, broken, fullest, share_of
 from mm2mgr.sizing.words import listed, number_of, rate_text, size_text, span_text
-
-STANDSTILL_SECONDS = (
-    300.0  # scheduled.rebalance.max.delay.ms: tasks of a lost worker stay with nobody for so long (KIP-415)
-)
 
 
 @dataclass(frozen=True)
@@ -83,11 +79,11 @@ class Outlook:
 
 
 def task_speed(load: ConnectLoad, run: FlowRun, workers: int, tasks: int) -> float:
-    """Return what a task can move where `tasks` busy ones share the workers evenly.
+    """Return what a task can move where `tasks` busy ones are spread over the workers, idle ones among them.
 
     A worker moves what its number of tasks moves at full capacity, or its network; more tasks than that share it.
     """
-    most = math.ceil(tasks / workers)
+    most = max(1, min(tasks, share_of(tasks + load.side_tasks, workers)))
     speed = run.capacity_bytes_per_second * min(1.0, load.worker.tasks / most)
     network = load.worker.network_bytes_per_second
     return speed if network is None else min(speed, network / most)
@@ -127,7 +123,7 @@ def behind_seconds(load: ConnectLoad, lag: Lag) -> float | None:
 
 def outlook(load: ConnectLoad, workers: int, lag: Lag, counts: Sequence[int] = ()) -> Outlook:
     """Return what happens to a Connect cluster of `workers` when one or two are lost, and its recoveries by number of workers."""
-    losses = tuple(loss(load, workers, lost) for lost in (1, 2))
+    losses = tuple(loss(load, workers, lost) for lost in (1, 2) if lost <= workers)
     behind = behind_seconds(load, lag)
     if behind is None:
         return Outlook(lag.text, losses, (), "no record size was measured, so records say nothing about time")
@@ -150,8 +146,8 @@ def loss(load: ConnectLoad, workers: int, lost: int) -> Loss:
     if left < 1:
         reason = f"{number_of(lost, 'worker')} lost of {workers}: none is left, and everything stands still."
         return Loss(lost, 0, load.tasks, (), CatchUp(None, "", tuple(run.flow_id for run in load.runs)), (), reason)
-    before = _catch_up(utilisations(load, workers, tasks), STANDSTILL_SECONDS).never
-    after = _catch_up(utilisations(load, left, tasks), STANDSTILL_SECONDS)
+    before = _catch_up(utilisations(load, workers, tasks), load.standstill_seconds).never
+    after = _catch_up(utilisations(load, left, tasks), load.standstill_seconds)
     after = replace(after, never=tuple(flow_id for flow_id in after.never if flow_id not in set(before)))
     rest = fullest(load, left)
     found = Loss(lost, left, standing, broken(load, rest), after, before, "")
@@ -168,9 +164,11 @@ def _catch_up(busy: Mapping[str, float], behind: float) -> CatchUp:
 def _raised(load: ConnectLoad, workers: int, now: Sequence[int]) -> list[int]:
     """Give the flows the room that the workers have, each in proportion to its tasks, up to its partitions and limit.
 
-    The deal goes by position, so more tasks can make a busier one: of the numbers in reach the best is taken.
+    Idle tasks take places too, except where one worker has room for all busy ones. The deal goes by position, so more
+    tasks can make a busier one: of the numbers in reach the best is taken.
     """
-    room = workers * load.worker.tasks / max(1, sum(now))
+    places = max(load.worker.tasks, workers * load.worker.tasks - load.side_tasks)
+    room = places / max(1, sum(now))
     return [
         min(range(count, max(count, min(run.most, int(count * room))) + 1), key=run.load.busiest)
         for run, count in zip(load.runs, now, strict=True)
@@ -185,7 +183,8 @@ def _loss_reason(load: ConnectLoad, rest: Fullest, found: Loss) -> str:
     lost, left = number_of(found.lost, "worker"), number_of(rest.workers, "worker")
     said = (
         f"{lost} lost of {found.workers + found.lost}: up to {found.standing_tasks} of {number_of(load.tasks, 'task')} stand still for "
-        f"{span_text(STANDSTILL_SECONDS)} (scheduled.rebalance.max.delay.ms), then {left} hold up to {rest.tasks} each"
+        f"{span_text(load.standstill_seconds)} (scheduled.rebalance.max.delay.ms) once the others miss {'it' if found.lost == 1 else 'them'}, then {left} "
+        f"{'holds' if rest.workers == 1 else 'hold'} up to {rest.tasks}{'' if rest.workers == 1 else ' each'}"
     )
     words = {
         "tasks": f"more than {number_of(load.worker.tasks, 'task')}",

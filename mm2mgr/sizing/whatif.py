@@ -6,14 +6,12 @@ A change makes new cases and never alters one.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from mm2mgr.partitions import TopicPartition
 from mm2mgr.sizing.deal import Deal, Listing, predict
-from mm2mgr.sizing.fleet import Buffers, ConnectLoad, FlowRun, Need, Worker, need
+from mm2mgr.sizing.fleet import STANDSTILL_SECONDS, Buffers, ConnectLoad, FlowRun, Need, Worker, need
 from mm2mgr.sizing.tasks import Now, Rules, Sizing, flow_load, size_flow
 
 Carries = Callable[[str], bool]
@@ -54,14 +52,21 @@ class Case:
         """Return the case with other topics: what its connector would then deal is predicted."""
         return replace(self, carries=carries, rates=rates, deal=predict(self.listing, carries))
 
+    def without(self, topic: str) -> Case:
+        """Return the case without one of its topics."""
+        kept = {one: rate for one, rate in self.rates.items() if one.topic != topic}
+        return self.dealing(lambda name: name != topic and self.carries(name), kept)
+
 
 @dataclass(frozen=True)
 class Machines:
-    """The workers of one Connect cluster: what one carries, how many there are (None: not told), and side tasks for each pair."""
+    """The workers of one Connect cluster: what one carries, how many there are (None: not told), side tasks for each pair, and
+    how long tasks of a lost one stand still."""
 
     worker: Worker = field(default_factory=Worker)
     count: int | None = None
     side_tasks: Mapping[str, int] | None = None
+    standstill_seconds: float = STANDSTILL_SECONDS
 
 
 @dataclass(frozen=True)
@@ -85,6 +90,12 @@ def outcome(cases: Iterable[Case], machines: Mapping[str, Machines]) -> Outcome:
         pairs.setdefault(case.connect, set()).add(case.pair)
     loads = {name: _load(name, found, pairs[name], machines.get(name, Machines())) for name, found in runs.items()}
     return Outcome(sizings, loads, {name: need(load) for name, load in loads.items()})
+
+
+def with_workers_seen(found: Outcome, counts: Mapping[str, int]) -> Outcome:
+    """Judge by the workers seen at work where the tree declares no number."""
+    loads = {name: replace(load, today=load.today or counts.get(name) or None) for name, load in found.loads.items()}
+    return Outcome(found.sizings, loads, {name: need(load) for name, load in loads.items()})
 
 
 def flow_run(case: Case, sizing: Sizing) -> FlowRun:
@@ -136,10 +147,22 @@ def with_topic_moved(cases: Collection[Case], topic: str, flow_ids: Collection[s
             return case.dealing(lambda name: name == topic or case.carries(name), {**case.rates, **gained})
         if not case.carries(topic):
             return case
-        kept = {one: rate for one, rate in case.rates.items() if one.topic != topic}
-        return case.dealing(lambda name: name != topic and case.carries(name), kept)
+        return case.without(topic)
 
     return tuple(changed(case) for case in cases)
+
+
+def with_topic_split(cases: Collection[Case], topic: str, name: str) -> tuple[Case, ...]:
+    """Give a topic a flow of its own, with the rules of the flow that carries it now, on every pair where one does."""
+    found: list[Case] = []
+    for case in cases:
+        if not case.carries(topic):
+            found.append(case)
+            continue
+        own = {one: rate for one, rate in case.rates.items() if one.topic == topic}
+        found.append(case.without(topic))
+        found.append(replace(case, name=name, now=None).dealing(lambda other: other == topic, own))
+    return tuple(found)
 
 
 def with_target(cases: Collection[Case], alias: str, connect: str, names: Collection[str]) -> tuple[Case, ...]:
@@ -162,60 +185,12 @@ def with_limit(cases: Iterable[Case], flow_ids: Collection[str], limit: int) -> 
     return tuple(_limited(case, limit) if case.flow_id in flow_ids else case for case in cases)
 
 
-def comparison(before: Outcome, after: Outcome) -> dict[str, Any]:
-    """Return both outcomes side by side as plain JSON values: flows that differ, Connect clusters, and totals."""
-    flows = {
-        flow_id: {"before": _of_flow(before, flow_id), "after": _of_flow(after, flow_id)}
-        for flow_id in dict.fromkeys((*before.sizings, *after.sizings))
-    }
-    connects = {
-        name: {side: _of_connect(found, name) for side, found in (("before", before), ("after", after))}
-        for name in dict.fromkeys((*before.needs, *after.needs))
-    }
-    totals = {side: _totals(found) for side, found in (("before", before), ("after", after))}
-    changed = {flow_id: both for flow_id, both in flows.items() if both["before"] != both["after"]}
-    return {"flows": changed, "unchanged_flows": len(flows) - len(changed), "connect": connects, "totals": totals}
-
-
 def _load(name: str, runs: Iterable[FlowRun], pairs: Collection[str], machines: Machines) -> ConnectLoad:
     known = machines.side_tasks or {}
     side = sum(known.get(pair, 2) for pair in pairs)  # a pair has a checkpoint and a heartbeat connector unless told
-    return ConnectLoad(name, machines.worker, tuple(runs), side, machines.count)
+    return ConnectLoad(name, machines.worker, tuple(runs), side, machines.count, machines.standstill_seconds)
 
 
 def _limited(case: Case, limit: int) -> Case:
     now = replace(case.now, tasks=min(case.now.tasks, limit)) if case.now else None
     return replace(case, now=now, rules=replace(case.rules, bounds=replace(case.rules.bounds, limit=limit)))
-
-
-def _of_flow(found: Outcome, flow_id: str) -> dict[str, Any] | None:
-    sizing = found.sizings.get(flow_id)
-    if sizing is None:
-        return None
-    return {
-        "bytes_per_second": sizing.bytes_per_second,
-        "tasks": sizing.tasks,
-        "busiest_bytes_per_second": sizing.busiest_bytes_per_second,
-        "usable_bytes_per_second": sizing.usable_bytes_per_second,
-        "hot_partitions": len(sizing.hot_partitions),
-        "capped_by": sizing.capped_by,
-        "reasons": list(sizing.reasons),
-    }
-
-
-def _of_connect(found: Outcome, name: str) -> dict[str, Any] | None:
-    one = found.needs.get(name)
-    return None if one is None else one.to_dict()
-
-
-def _totals(found: Outcome) -> dict[str, Any]:
-    needs = found.needs.values()
-    return {
-        "flows": len(found.sizings),
-        "bytes_per_second": math.fsum(one.bytes_per_second for one in needs),
-        "tasks": sum(one.tasks for one in needs),
-        "workers_needed": None
-        if any(one.workers_needed is None for one in needs)
-        else sum(one.workers_needed or 0 for one in needs),
-        "hot_partitions": sum(len(one.hot_partitions) for one in found.sizings.values()),
-    }

@@ -72,7 +72,7 @@ class Workers(Model):
     """The machines of a Connect cluster, for `mm2mgr fleet` and `simulate` only: nothing is started or stopped."""
 
     count: Annotated[int, Field(ge=1, le=10_000)] | None = None
-    """How many run today; not given: judged with as many as are needed and one spare."""
+    """How many run today; not given: those seen at work, else judged with as many as are needed and one spare."""
     tasks_per_worker: TaskCount = 10
     """How many busy tasks one worker carries. Connect itself knows no such limit; published numbers go from 8 to 20, and ten at 7 MB/s fill half of a 1 Gbit/s card."""
     memory: Annotated[ByteSize, Field(gt=0)] | None = None

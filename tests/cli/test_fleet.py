@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -10,6 +12,7 @@ import pytest
 import yaml
 
 from mm2mgr.kafka.access import KafkaAccess
+from tests.fake_connect import FakeConnect, serving
 
 from .command import Command
 from .load import addresses, declare, measured, produce
@@ -46,9 +49,10 @@ def test_workers_come_from_the_tasks_that_size_recommends_and_what_a_worker_carr
     workers(ready, tasks_per_worker=2, count=2)
     one = fleet(ready)["connect"]["w"]
     # logs:a->hub needs four tasks; logs:b->hub and orders:a->hub one each.
-    assert (one["tasks"], one["workers_needed"], one["workers_today"], one["judged_workers"]) == (6, 3, 2, 2)
-    assert one["by_limit"] == {"tasks": 3, "memory": 1, "network": 1}
-    assert one["reasons"][-1] == "3 workers needed, 4 with one spare; today 2: too few."
+    # Connect counts the four idle ones alike: ten tasks, two on each of five, make sure that no three busy ones meet.
+    assert (one["tasks"], one["workers_needed"], one["workers_today"], one["judged_workers"]) == (6, 5, 2, 2)
+    assert one["by_limit"] == {"tasks": 5, "memory": 1, "network": 1}
+    assert one["reasons"][-1] == "5 workers needed, 6 with one spare; today 2: too few."
     assert one["side_tasks"] == 4
 
 
@@ -96,6 +100,67 @@ def test_a_source_that_is_down_is_said_and_not_counted(
 
 def test_without_roll_ups_nothing_is_told(ready: Command) -> None:
     assert "run `mm2mgr throughput` first" in ready("fleet", "--store", "nowhere", code=1).err
+
+
+class TwoWorkers(FakeConnect):
+    """A Connect cluster that gives its tasks to two workers in turn."""
+
+    def status(self, name: str) -> dict[str, Any]:
+        said = super().status(name)
+        said["connector"]["worker_id"] = "w1:8083"
+        for task in said["tasks"]:
+            task["worker_id"] = f"w{task['id'] % 2 + 1}:8083"
+        return said
+
+
+@pytest.fixture
+def running(ready: Command) -> Iterator[Command]:
+    """Four tasks of logs from a, and one each of orders and heartbeats, on two workers."""
+    fake = TwoWorkers(source_topics={"logs.web": 4, "orders": 4})
+    source = {"connector.class": "org.apache.kafka.connect.mirror.MirrorSourceConnector"}
+    fake.add("mm2.a.hub.source.logs", {**source, "topics": "logs.web", "tasks.max": "4"})
+    fake.add("mm2.a.hub.source.orders", {**source, "topics": "orders", "tasks.max": "1"})
+    fake.add("mm2.a.hub.heartbeat", {"connector.class": "org.apache.kafka.connect.mirror.MirrorHeartbeatConnector"})
+    with serving(fake) as url:
+        path = ready.tree / "x.yaml"
+        path.write_text(path.read_text().replace("http://127.0.0.1:1", url))
+        yield ready
+
+
+def test_what_runs_now_is_told_by_worker(running: Command) -> None:
+    workers(running, count=3, tasks_per_worker=4)
+    one = fleet(running)["connect"]["w"]
+    first, second = one["running"]["workers"]
+    # Orders has one rate of 1 kB/s, which its other three partitions take.
+    assert first["flows"] == {"logs:a->hub": [0, 2], "orders:a->hub": [0]}
+    assert (first["worker"], first["tasks"], first["flow_tasks"]) == ("w1:8083", 4, 3)
+    assert first["bytes_per_second"] == pytest.approx(14_004_000)
+    assert (second["flows"], second["tasks"], second["connectors"]) == ({"logs:a->hub": [1, 3]}, 2, 0)
+    assert one["running"]["reasons"] == ["3 workers declared (workers: count), 2 of them with tasks or connectors."]
+    said = running("fleet", *STORE, "--page", "page.html")
+    rows = [line.split(maxsplit=5)[-1] for line in said.lines if line.startswith(("  w1:8083", "  w2:8083"))]
+    assert rows == ["logs:a->hub 0 2, orders:a->hub 0, 1 other", "logs:a->hub 1 3"]
+    text = (running.folder / "page.html").read_text()
+    assert '<td class="name">logs:a-&gt;hub 0 2, orders:a-&gt;hub 0, 1 other</td>' in text
+
+
+def test_the_workers_seen_stand_in_for_a_number_that_is_not_declared(running: Command) -> None:
+    one = fleet(running)["connect"]["w"]
+    assert (one["workers_today"], one["judged_workers"], one["running"]["reasons"]) == (2, 2, [])
+    assert one["reasons"][-1] == "1 worker needed, 2 with one spare; today 2: enough."
+
+
+def test_workers_that_do_not_answer_are_said(ready: Command) -> None:
+    one = fleet(ready)["connect"]["w"]
+    assert (one["running"]["workers"], one["workers_today"]) == ([], None)
+    (said,) = one["running"]["reasons"]
+    assert said.startswith("What runs is not known: ")
+
+
+def test_the_workers_delay_is_told(ready: Command) -> None:
+    workers(ready, count=3, tasks_per_worker=4)
+    reason = fleet(ready, "--rebalance-delay", "30s")["connect"]["w"]["losses"][0]["reason"]
+    assert "stand still for 30 s (scheduled.rebalance.max.delay.ms)" in reason
 
 
 def simulate(mm2mgr: Command, *arguments: str) -> dict[str, Any]:
@@ -147,12 +212,48 @@ def test_a_limit_caps_and_says_so(ready: Command) -> None:
     assert "2 other flows stay as they are" in said.lines
 
 
+def test_a_limit_holds_for_flows_that_the_same_change_adds(ready: Command) -> None:
+    found = simulate(ready, "--add-target", "north", "--limit", "logs=2")["flows"]
+    assert {found[flow]["after"]["tasks"] for flow in ("logs:a->hub", "logs:a->north")} == {2}
+    only = simulate(ready, "--add-target", "north", "--limit", "logs:a->north=3")["flows"]
+    assert only["logs:a->north"]["after"]["tasks"] == 3
+
+
+def test_a_topic_moved_to_a_name_that_no_flow_has_gets_a_flow_of_its_own(ready: Command) -> None:
+    found = simulate(ready, "--move", "logs.web=web")["flows"]
+    loads = {flow: (both["before"], both["after"]["bytes_per_second"]) for flow, both in found.items()}
+    assert loads["web:a->hub"] == (None, pytest.approx(28e6, rel=1e-3))
+    assert loads["logs:a->hub"][1] == 0
+    assert "orders:a->hub" not in found
+
+
+def test_a_comparison_says_what_it_means(ready: Command) -> None:
+    workers(ready, tasks_per_worker=4, count=2)
+    lines = ready("simulate", *STORE, "--traffic", "1.5").lines
+    assert lines[0] == "If: traffic × 1.5"
+    hot = next(line for line in lines if line.startswith("Hot from then on"))
+    assert "logs.web-0 of logs:a->hub (1.5 times)" in hot
+    (row,) = [line for line in lines if line.startswith("logs:a->hub ")]
+    assert "100 % → 150 %" in row
+    (connect,) = [line for line in lines if line.startswith("w ")]
+    assert connect.split()[-1] == "2"
+    ended = ready("simulate", *STORE, "--lose-source", "a", "--lose-source", "b").lines
+    assert "w: nothing is left to carry." in ended
+
+
+def test_nothing_changed_is_said_without_an_empty_table(ready: Command) -> None:
+    lines = ready("simulate", *STORE, "--limit", "logs=30").lines
+    assert "3 flows stay as they are" in lines
+    assert not [line for line in lines if line.startswith("flow ")]
+
+
 @pytest.mark.parametrize(
     ("arguments", "error"),
     [
         ((), "nothing to change was named"),
         (("--lose-source", "hub"), "no flow reads from 'hub'"),
         (("--move", "orders=orders"), "no other flow of a->hub carries 'orders'"),
+        (("--move", "nothing=more"), "no flow carries 'nothing'"),
         (("--limit", "orders=none"), "'none' is no limit of tasks"),
         (("--limit", "nowhere=3"), "no flow 'nowhere'"),
         (("--add-target", "hub"), "these flows go to 'hub' already, or come from it"),
@@ -176,7 +277,7 @@ def test_the_page_stands_alone_and_shows_tasks_partitions_and_the_week(
     assert said.err.endswith("page in out/page.html\n")
     text = (ready.folder / "out" / "page.html").read_text()
     assert Balanced.of(text).open == []
-    assert not [word for word in ("http://", "https://", "<script", "url(") if word in text]
+    assert not re.findall(r"<script|<link|@import|url\(|\ssrc=|href=\"(?!#)", text)
     assert "Before: 1 task, the busiest 28 MB/s" in text
     assert "After: 4 tasks, the busiest 7 MB/s" in text
     assert "logs.web-3" in text

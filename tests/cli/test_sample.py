@@ -10,6 +10,7 @@ import pytest
 from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.samples.batch import Batch
 from mm2mgr.samples.store import SampleStore
+from mm2mgr.sizing.moments import Pace
 
 from .command import Command, finish, start, until
 from .load import addresses, declare, produce
@@ -46,6 +47,26 @@ def test_a_cluster_that_is_down_is_named_and_the_other_is_sampled(
     assert f"  b: no broker of 127.0.0.1:{closed_port} answered" in said.err
     assert "error: never read: b\nhint: check bootstrap_servers and access: of these clusters" in said.err
     assert clusters(mm2mgr) == [("a", "logs.web", 3)]
+
+
+def test_workers_that_do_not_answer_are_said_once_and_sampling_goes_on(
+    mm2mgr: Command, mock_cluster: KafkaAccess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    declare(mm2mgr.tree, *addresses(mock_cluster))
+    produce(mock_cluster, "orders")
+    monkeypatch.setattr(Pace, "beside", staticmethod(lambda _: Pace(0.5, 0, 9)))
+    said = mm2mgr("sample", "--cluster", "a", "--interval", "1s", "--duration", "3s", "--store", "store")
+    assert (
+        said.err.count("  Connect cluster 'w': no capacity is measured there: GET /connectors: no URL answered:") == 1
+    )
+    assert re.fullmatch(r"\d+ samples of 1 clusters in store", said.out.strip())
+    assert ("a", "orders", 1) in clusters(mm2mgr)
+
+
+def test_a_run_that_ends_at_once_asks_no_worker(mm2mgr: Command, mock_cluster: KafkaAccess) -> None:
+    declare(mm2mgr.tree, *addresses(mock_cluster))
+    produce(mock_cluster, "orders")
+    assert "Connect" not in mm2mgr("sample", "--cluster", "a", *QUICK).err
 
 
 def test_only_sources_of_flows_can_be_sampled(mm2mgr: Command) -> None:

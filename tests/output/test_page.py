@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+import pytest
+
 from mm2mgr.output.charts import task_bars, week_map
 from mm2mgr.output.page import FlowView, page
 from mm2mgr.sizing.whatif import outcome
@@ -28,6 +30,8 @@ def test_names_stay_text() -> None:
 def test_the_busiest_hundred_are_drawn_and_all_are_listed() -> None:
     text = page([view(f"flow{number:03d}", number * MB / 100) for number in range(120)])
     assert text.count("<h3") == 100
+    assert text.count('<details class="flow" id="flow-') == 100
+    assert len(re.findall(r'<details class="flow" id="flow-\d+" open>', text)) == 20, "the others open by a click"
     assert text.index(">flow119:a-&gt;hub<") < text.index(">flow118:a-&gt;hub<")
     assert "flow000:a-&gt;hub" in text
     assert "The 20 flows with less load stand in the table only." in text
@@ -64,3 +68,50 @@ def test_every_hour_of_the_week_has_a_cell() -> None:
     assert drawn.count('class="none"') == 7
     assert "<title>Sun 23 h: 138 B/s</title>" in drawn
     assert "<title>Mon 03 h: not measured</title>" in drawn
+
+
+def test_the_axis_names_what_is_usable_and_the_heaviest_where_there_is_room() -> None:
+    assert re.findall(r">([\d.]+ [kM]?B/s)</text>", task_bars([28 * MB, MB], 7 * MB, 28 * MB, "x")) == [
+        "7 MB/s",
+        "28 MB/s",
+    ]
+    assert re.findall(r">([\d.]+ [kM]?B/s)</text>", task_bars([6.9 * MB], 7 * MB, 28 * MB, "x")) == ["7 MB/s"]
+
+
+def test_no_mark_leaves_its_figure() -> None:
+    drawn = task_bars([float(number) for number in range(300)], 40.0, 299.0, "x")
+    places = re.findall(r'<rect class="\w+" x="([\d.]+)" y="([\d.-]+)" width="([\d.]+)" height="([\d.]+)"', drawn)
+    assert len(places) == 150
+    for left, top, width, height in (map(float, place) for place in places):
+        assert left + width <= 480
+        assert top >= 0
+        assert top + height == pytest.approx(118, abs=0.02)
+
+
+def test_more_tasks_than_bars_is_said() -> None:
+    one = view()
+    text = page([FlowView(one.sizing, (1.0,), (2.0,) * 300, one.hottest, one.week)])
+    assert "After: 300 tasks, the busiest 2 B/s; the 150 heaviest are drawn" in text
+    assert "Before: 1 task, the busiest 1 B/s</h4>" in text
+
+
+def test_figures_have_their_numbers_as_tables() -> None:
+    week = tuple(tuple(None if hour == 3 else float(hour) for hour in range(24)) for _ in range(7))
+    one = view(week=week)
+    text = page([FlowView(one.sizing, (30.0, 10.0), (15.0, 20.0, 5.0), one.hottest, week)])
+    assert "<summary>Load per task in numbers</summary>" in text
+    rows = re.findall(r'<tr><td class="n">(\d+)</td><td class="n">([^<]+)</td><td class="n">([^<]+)</td></tr>', text)
+    assert rows == [("1", "30 B/s", "20 B/s"), ("2", "10 B/s", "15 B/s"), ("3", "-", "5 B/s")]
+    assert text.count('<td class="name">23 h: 23 B/s</td><td class="name">00 h: 0 B/s</td>') == 7
+    assert not re.search(r"<th(?! scope=)", text)
+
+
+def test_when_and_from_what_is_said() -> None:
+    assert '<p class="note">Written &lt;now&gt;</p>' in page([], None, "Written <now>")
+
+
+def test_five_hundred_flows_stay_a_page_that_opens() -> None:
+    week = tuple(tuple(float(day * hour) for hour in range(24)) for day in range(7))
+    text = page([view("x" * 200 + str(number), week=week) for number in range(500)])
+    assert text.count("<tr>") > 500
+    assert len(text) < 6_000_000

@@ -6,6 +6,7 @@ import os
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -109,6 +110,17 @@ def test_partitions_without_samples_are_said_when_their_number_changes_in_kind(c
         (2, "dc1: partitions without a sample: 5 (no leader)"),
         (5, "dc1: partitions without a sample: 900 (no leader)"),
         (6, "dc1: all partitions have samples again"),
+    ]
+
+
+def test_what_a_source_notes_is_said_until_it_is_over(clock: Clock, tmp_path: Path) -> None:
+    class Noting(FakeReader):
+        def poll(self) -> Poll:
+            return replace(super().poll(), notes=("topic configs may not be read",) if 2 <= self.polls <= 4 else ())
+
+    assert news(run(clock, SampleStore(tmp_path), 8, Noting("w", lambda n: n))) == [
+        (2, "w: topic configs may not be read"),
+        (5, "w: no such trouble any more"),
     ]
 
 

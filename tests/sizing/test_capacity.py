@@ -2,9 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from mm2mgr.sizing.capacity import Line, TaskMoment, by_history, by_link, link_rate, saturated
+from mm2mgr.sizing.capacity import (
+    Line,
+    MeasuredCapacity,
+    TaskMoment,
+    by_evidence,
+    by_hand,
+    by_history,
+    by_link,
+    link_rate,
+    saturated,
+)
 from mm2mgr.sizing.tasks import Capacity
 
 MB = 1_000_000.0
@@ -41,6 +53,62 @@ def test_a_burst_is_averaged_over_the_time_that_counts() -> None:
     held = saturated(moments("a", *[(2, 1)] * 6, (14, 1), *[(2, 1)] * 6))
     assert held is not None
     assert held.bytes_per_second == pytest.approx((4 * 2 + 14) / 5 * MB)
+
+
+def uncertain(seconds: float, *rates: float) -> list[TaskMoment]:
+    return [replace(one, uncertain_seconds=seconds) for one in moments("a", *[(rate, 1) for rate in rates])]
+
+
+@pytest.mark.parametrize(("count", "rate"), [(6, 8 * 300 / 360), (11, 8 * 600 / 660), (41, 8 * 2400 / 2460)])
+def test_what_is_uncertain_about_the_first_commit_makes_a_rate_lower_and_a_long_stretch_makes_up_for_it(
+    count: int, rate: float
+) -> None:
+    held = saturated(uncertain(60, *[8] * count))
+    assert held is not None
+    assert held.bytes_per_second == pytest.approx(rate * MB)
+
+
+def test_a_stretch_that_is_short_beside_its_uncertainty_tells_nothing() -> None:
+    assert saturated(uncertain(76, *[8] * 6)) is None
+    assert saturated(uncertain(74, *[8] * 6)) is not None
+
+
+def test_a_short_fast_stretch_beats_the_whole_it_is_a_part_of() -> None:
+    held = saturated(moments("a", *[(2, 1)] * 10, *[(12, 1)] * 5, *[(2, 1)] * 10))
+    assert held is not None
+    assert (held.bytes_per_second, held.seconds) == (12 * MB, 300)
+
+
+def test_what_people_wrote_stays_beside_what_was_measured() -> None:
+    declared, measured = Capacity(5 * MB), Capacity(8 * MB, 0.7, "measured 3 h ago on a task that lagged for 300 s")
+    assert by_hand(declared, None) == declared
+    judged = by_hand(declared, MeasuredCapacity(measured, 300))
+    assert judged.bytes_per_second == 5 * MB
+    assert judged.why == "written by hand; 8 MB/s measured 3 h ago on a task that lagged for 300 s"
+
+
+@pytest.mark.parametrize(
+    ("rate", "lagged_seconds", "counts"), [(11, 300, True), (10, 300, True), (9, 3_599, False), (9, 3_600, True)]
+)
+def test_a_rate_that_was_held_raises_at_once_and_lowers_only_after_an_hour_of_lag(
+    rate: float, lagged_seconds: float, counts: bool
+) -> None:
+    measured = MeasuredCapacity(
+        Capacity(rate * MB, 0.7, "measured 3 h ago on a task that lagged for 300 s"), lagged_seconds
+    )
+    found = by_evidence(measured, Capacity())
+    assert found.bytes_per_second == (rate if counts else 10) * MB
+    assert "measured 3 h ago" in found.why
+    assert ("less than an hour of lag" in found.why) != counts
+    assert by_evidence(None, Capacity()) == Capacity()
+
+
+def test_a_capacity_measured_on_another_connector_names_it() -> None:
+    held = saturated(moments("a", *[(8, 1)] * 6))
+    assert held is not None
+    assert by_history(held, 0.7, held.ended_ms, "mm2.a.b.source.logs").why == (
+        "measured 0 h ago on a task of mm2.a.b.source.logs that lagged for 300 s"
+    )
 
 
 def test_the_order_of_moments_does_not_matter() -> None:

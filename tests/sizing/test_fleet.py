@@ -6,7 +6,7 @@ import json
 import random
 
 import pytest
-from hypothesis import example, given
+from hypothesis import given
 from hypothesis import strategies as st
 
 from mm2mgr.sizing.fleet import (
@@ -23,6 +23,7 @@ from mm2mgr.sizing.fleet import (
 )
 from mm2mgr.sizing.words import size_text, span_text
 
+from .assignor import Group
 from .estates import MB, MIB, connect, run
 
 flows = st.lists(st.lists(st.floats(0, 7 * MB), min_size=1, max_size=6), min_size=1, max_size=5)
@@ -35,27 +36,83 @@ def estate(loads: list[list[float]], worker: Worker | None = None, side_tasks: i
     return connect(*(run(f"f{n}", each) for n, each in enumerate(loads)), worker=worker, side_tasks=side_tasks)
 
 
-def spread(load: ConnectLoad, workers: int, chance: random.Random) -> list[list[float]]:
-    """Give the tasks to the emptiest workers one connector after the other, ties by chance."""
-    hands: list[list[float]] = [[] for _ in range(workers)]
-    for each in load.runs:
-        for rate in chance.sample(each.per_task, len(each.per_task)):
-            least = min(len(hand) for hand in hands)
-            chance.choice([hand for hand in hands if len(hand) == least]).append(rate)
-    return hands
+def spread(load: ConnectLoad, workers: int, chance: random.Random) -> Group:
+    """Create the flows' connectors and those of the side tasks in any order."""
+    group = Group(workers)
+    sizes = {each.flow_id: len(each.per_task) for each in load.runs}
+    connectors = sizes | {f"side{number}": 1 for number in range(load.side_tasks)}
+    for name in chance.sample(list(connectors), len(connectors)):
+        group.create(name, connectors[name])
+    return group
 
 
-@given(flows, st.integers(1, 8), st.randoms(use_true_random=False))
-@example([[0.0], [7 * MB, 7 * MB]], 2, random.Random(0))  # both of the second flow may meet
-@example([[0.0], [7 * MB, 7 * MB]], 2, random.Random(1))
-def test_no_even_spread_fills_a_worker_more_than_the_fullest(
-    loads: list[list[float]], workers: int, chance: random.Random
-) -> None:
-    load = estate(loads)
-    most = fullest(load, workers)
-    hands = spread(load, workers, chance)
-    assert max(map(len, hands)) == most.tasks
+def busy(load: ConnectLoad, group: Group) -> list[list[float]]:
+    """Return the loads of the flows' tasks by worker."""
+    loads = {each.flow_id: each.per_task for each in load.runs}
+    return [[loads[name][number] for name, number in hand if name in loads] for hand in group.workers]
+
+
+def hold(load: ConnectLoad, group: Group) -> None:
+    """Hold every worker of a group against the fullest that is foretold."""
+    most = fullest(load, len(group.workers))
+    hands = busy(load, group)
+    assert max(map(len, hands)) <= most.tasks
     assert max(sum(hand) for hand in hands) <= most.bytes_per_second * (1 + 1e-9)
+    heap = {each.flow_id: each.heap_bytes for each in load.runs}
+    taken = [sum(heap.get(name, SIDE_TASK_HEAP_BYTES) for name, _ in hand) for hand in group.workers]
+    assert WORKER_HEAP_BYTES + max(taken) <= most.heap_bytes * (1 + 1e-9)
+
+
+@given(
+    flows,
+    st.integers(1, 6),
+    st.integers(0, 9),
+    st.lists(st.booleans(), max_size=6),
+    st.randoms(use_true_random=False),
+)
+def test_no_spread_that_connect_makes_fills_a_worker_more_than_the_fullest(
+    loads: list[list[float]], workers: int, side_tasks: int, joins: list[bool], chance: random.Random
+) -> None:
+    load = estate(loads, side_tasks=side_tasks)
+    group = spread(load, workers, chance)
+    hold(load, group)
+    for joins_one in joins:
+        if joins_one or len(group.workers) == 1:
+            group.join()
+        else:
+            group.lose(chance.randrange(len(group.workers)))
+        hold(load, group)
+
+
+def test_a_worker_that_comes_back_can_get_all_tasks_of_a_flow() -> None:
+    """As seen with real workers: two flows evenly on two of them, one worker goes, and comes back."""
+    load = estate([[MB] * 3, [7 * MB] * 4], side_tasks=1)
+    group = Group(2)
+    for name, tasks in (("f0-heartbeat", 1), ("f0", 3), ("f1", 4)):
+        group.create(name, tasks)
+    assert sorted(map(sum, busy(load, group))) == [15 * MB, 16 * MB]
+    group.lose(0)
+    group.join()
+    assert sorted(map(sum, busy(load, group))) == [3 * MB, 28 * MB]
+    assert fullest(load, 2).bytes_per_second == 28 * MB
+
+
+def test_idle_tasks_can_put_all_busy_ones_on_one_worker() -> None:
+    """Three pairs with a task each on three workers: created in turn, every third task is a busy one."""
+    load = estate([[7 * MB]] * 3, side_tasks=6)
+    group = Group(3)
+    for number in range(3):
+        for name in (f"side{2 * number}", f"side{2 * number + 1}", f"f{number}"):
+            group.create(name, 1)
+    assert sorted(map(len, busy(load, group))) == [0, 0, 3]
+    assert (fullest(load, 3).tasks, fullest(load, 3).bytes_per_second) == (3, 21 * MB)
+    assert (
+        need(connect(*load.runs, worker=Worker(1), side_tasks=6))
+        .reasons[0]
+        .endswith(
+            "at most 1 on a worker: 9 workers, because Connect spreads idle ones alike, so that busy ones may meet (3 without them)."
+        )
+    )
 
 
 @given(flows, limits, st.integers(0, 9))
@@ -63,16 +120,19 @@ def test_the_number_needed_is_the_smallest_that_holds_every_limit(
     loads: list[list[float]], worker: Worker, side_tasks: int
 ) -> None:
     load = estate(loads, worker, side_tasks)
-    holding = [count for count in range(1, load.tasks + 1) if not broken(load, fullest(load, count))]
+    most = load.tasks + side_tasks
+    holding = [count for count in range(1, most + 1) if not broken(load, fullest(load, count))]
     found = need(load)
     assert found.workers_needed == (holding[0] if holding else None)
-    assert holding == list(range(holding[0], load.tasks + 1)) if holding else True
+    assert holding == list(range(holding[0], most + 1)) if holding else True
     json.dumps(found.to_dict(), allow_nan=False)
 
 
-@given(flows, st.integers(1, 8))
-def test_more_workers_never_make_the_fullest_one_fuller(loads: list[list[float]], workers: int) -> None:
-    load = estate(loads)
+@given(flows, st.integers(1, 8), st.integers(0, 9))
+def test_more_workers_never_make_the_fullest_one_fuller(
+    loads: list[list[float]], workers: int, side_tasks: int
+) -> None:
+    load = estate(loads, side_tasks=side_tasks)
     before, after = fullest(load, workers), fullest(load, workers + 1)
     assert (after.tasks, after.heap_bytes) <= (before.tasks, before.heap_bytes)
     assert after.bytes_per_second <= before.bytes_per_second * (1 + 1e-9)
@@ -98,11 +158,11 @@ def test_heap_is_bounded_by_fetches_and_by_partitions() -> None:
     assert [buffers.heap_bytes(count) / MIB for count in (0, 1, 12, 100)] == [32, 40, 128, 128]
 
 
-def test_idle_tasks_cost_heap_and_no_place() -> None:
+def test_idle_tasks_cost_heap_and_take_places() -> None:
     flow = run("f", [MB] * 4)
     idle, without = fullest(connect(flow, side_tasks=6), 2), fullest(connect(flow), 2)
-    assert idle.tasks == without.tasks == 2
-    assert idle.heap_bytes - without.heap_bytes == 3 * SIDE_TASK_HEAP_BYTES
+    assert (idle.tasks, without.tasks) == (4, 2)  # of ten tasks five each: all four of the flow and an idle one
+    assert idle.heap_bytes - without.heap_bytes == 2 * flow.heap_bytes + SIDE_TASK_HEAP_BYTES
 
 
 def test_one_task_that_is_too_much_for_a_worker_is_said() -> None:
@@ -121,13 +181,13 @@ def test_today_is_judged(today: int | None, said: str) -> None:
 
 
 def test_a_cluster_a_pair_costs_a_spare_each() -> None:
-    """Nine pairs of half a worker each: nine clusters of two, where five and a spare do."""
+    """Nine pairs of half a worker each: nine clusters of two, where seven and a spare do, idle tasks among the others."""
     found = per_pair([connect(*(run(f"s{n}", [MB] * 5) for n in range(9)), side_tasks=18)])
-    assert (found.clusters, found.workers, found.shared_clusters, found.shared_workers) == (9, 18, 1, 6)
+    assert (found.clusters, found.workers, found.shared_clusters, found.shared_workers) == (9, 18, 1, 8)
     assert found.heap_bytes == 18 * WORKER_HEAP_BYTES
     assert found.reason == (
-        "One mirror cluster a pair: 9 clusters, 18 workers, instead of 1 Connect cluster with 6 workers "
-        "(each cluster with one spare; 2.25 GiB and 768 MiB of heap before the first record)."
+        "One mirror cluster a pair: 9 clusters, 18 workers, instead of 1 Connect cluster with 8 workers "
+        "(each cluster with one spare; 2.25 GiB and 1 GiB of heap before the first record)."
     )
 
 

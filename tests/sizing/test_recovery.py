@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
+
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mm2mgr.sizing.fleet import WORKER_HEAP_BYTES, Worker
+from mm2mgr.sizing.fleet import WORKER_HEAP_BYTES, ConnectLoad, Worker
 from mm2mgr.sizing.recovery import CatchUp, Lag, behind_seconds, catch_up_seconds, loss, outlook, recovery
 
+from .assignor import Group
 from .estates import MB, connect, run
 
 
@@ -31,6 +34,69 @@ def test_catching_up_takes_as_long_as_the_clock_says(behind: float, utilisation:
 @given(st.floats(1, 1e5), st.floats(1, 50))
 def test_who_cannot_keep_up_never_catches_up(behind: float, utilisation: float) -> None:
     assert catch_up_seconds(behind, utilisation) is None
+
+
+@dataclass
+class Moving:
+    """A task in a simulation: what comes in, and what it is behind."""
+
+    rate: float
+    backlog: float
+
+
+def simulated(load: ConnectLoad, workers: int, behind: float, step: float, most: float) -> float | None:
+    """Let tasks work off their backlogs on workers as Connect would spread them, step by step; None: not within `most` seconds.
+
+    A worker gives each task the same of what it can move; what one does not need the others get.
+    """
+    group, loads = Group(workers), {run.flow_id: run.load.per_task(run.tasks) for run in load.runs}
+    for name, each in loads.items():
+        group.create(name, len(each))
+    for number in range(load.side_tasks):
+        group.create(f"side{number}", 1)
+    hands = [[Moving(loads[n][i], loads[n][i] * behind) for n, i in hand if n in loads] for hand in group.workers]
+    speed = load.worker.tasks * 10 * MB
+    can = min(speed, load.worker.network_bytes_per_second or speed)
+    seconds = 0.0
+    while any(task.backlog > 1e-6 for hand in hands for task in hand):
+        if seconds > most:
+            return None
+        for hand in hands:
+            left, waiting = can * step, sorted(hand, key=lambda task: task.backlog + task.rate * step)
+            for place, task in enumerate(waiting):
+                moved = min(task.backlog + task.rate * step, 10 * MB * step, left / (len(waiting) - place))
+                task.backlog += task.rate * step - moved
+                left -= moved
+        seconds += step
+    return seconds
+
+
+flows_of_tasks = st.lists(st.lists(st.floats(0.1 * MB, 9 * MB), min_size=1, max_size=5), min_size=1, max_size=4)
+
+
+@settings(max_examples=60)
+@given(flows_of_tasks, st.integers(1, 4), st.integers(0, 6), st.integers(1, 8), st.none() | st.floats(20 * MB, 60 * MB))
+def test_a_simulation_is_never_slower_than_foretold(
+    loads: list[list[float]], workers: int, side_tasks: int, places: int, network: float | None
+) -> None:
+    runs = [run(f"f{number}", each) for number, each in enumerate(loads)]
+    load = connect(*runs, worker=Worker(places, network_bytes_per_second=network), side_tasks=side_tasks)
+    told = recovery(load, workers, 600.0).now
+    if told.never or told.seconds is None or told.seconds > 50_000:
+        return
+    step = max(told.seconds, 1.0) / 400
+    real = simulated(load, workers, 600.0, step, told.seconds * 1.05 + 2 * step)
+    assert real is not None, f"later than the {told.seconds:.0f} s foretold"
+    if network is None and places >= load.tasks:  # nobody shares: exact
+        assert real == pytest.approx(told.seconds, abs=2 * step)
+
+
+def test_the_simulation_is_no_faster_where_every_worker_is_as_full() -> None:
+    """Six even tasks on two workers of two places each: three share what two can move."""
+    load = connect(run("f", [4 * MB] * 6), worker=Worker(2))
+    told = recovery(load, 2, 600.0).now.seconds
+    assert told == pytest.approx(600 * 0.6 / 0.4)
+    assert simulated(load, 2, 600.0, 1.0, 2000.0) == pytest.approx(told, abs=2)
 
 
 def test_a_table_of_our_own_for_a_billion_records() -> None:
@@ -98,8 +164,8 @@ def test_a_lost_worker_stops_its_tasks_for_five_minutes_and_the_rest_catches_up(
     assert (found.workers, found.standing_tasks, found.broken) == (2, 3, ())
     assert found.after.seconds == pytest.approx(300)
     assert found.reason == (
-        "1 worker lost of 3: up to 3 of 8 tasks stand still for 5 min (scheduled.rebalance.max.delay.ms), then 2 workers hold "
-        "up to 4 each. Caught up 5 min after that, by f last."
+        "1 worker lost of 3: up to 3 of 8 tasks stand still for 5 min (scheduled.rebalance.max.delay.ms) once the others miss "
+        "it, then 2 workers hold up to 4 each. Caught up 5 min after that, by f last."
     )
 
 
@@ -121,3 +187,23 @@ def test_none_left() -> None:
     found = loss(connect(run("f", [MB])), 1, 2)
     assert (found.workers, found.standing_tasks, found.after.seconds) == (0, 1, None)
     assert found.reason == "2 workers lost of 1: none is left, and everything stands still."
+
+
+def test_the_delay_of_the_workers_decides_how_long_tasks_stand_still() -> None:
+    load = replace(connect(run("f", [5 * MB] * 8), worker=Worker(4)), standstill_seconds=60.0)
+    found = loss(load, 3, 1)
+    assert found.after.seconds == pytest.approx(60)
+    assert "stand still for 60 s (scheduled.rebalance.max.delay.ms)" in found.reason
+
+
+def test_idle_tasks_push_busy_ones_together() -> None:
+    """Three tasks and six idle ones on three workers of one place each: all three may share one worker's place."""
+    alone, crowded = (connect(run("f", [2 * MB] * 3), worker=Worker(1), side_tasks=side) for side in (0, 6))
+    assert recovery(alone, 3, 600.0).now.seconds == pytest.approx(600 * 0.2 / 0.8)
+    # Of one connector no two meet on three workers when it is created, but after a loss they do.
+    assert recovery(crowded, 3, 600.0).now.seconds == pytest.approx(600 * 0.6 / 0.4)
+
+
+def test_no_more_workers_are_lost_than_there_are() -> None:
+    load = connect(run("f", [MB]))
+    assert [len(outlook(load, workers, Lag()).losses) for workers in (1, 2, 3)] == [1, 2, 2]

@@ -10,18 +10,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mm2mgr.sizing.comparison import comparison
 from mm2mgr.sizing.deal import predict
 from mm2mgr.sizing.fleet import Worker
 from mm2mgr.sizing.tasks import Now
 from mm2mgr.sizing.whatif import (
     Case,
     Machines,
-    comparison,
     outcome,
     with_limit,
     with_target,
     with_topic_moved,
+    with_topic_split,
     with_traffic,
+    with_workers_seen,
     without_source,
 )
 
@@ -114,3 +116,68 @@ def test_no_change_is_no_difference() -> None:
     found = comparison(outcome(CASES, {}), outcome(CASES, {}))
     assert (found["flows"], found["unchanged_flows"]) == ({}, 3)
     assert found["totals"]["before"] == found["totals"]["after"]
+
+
+def test_a_topic_of_its_own_keeps_the_sum_and_the_rules() -> None:
+    split = with_topic_split(CASES, "orders", "own")
+    before, after = loads(CASES), loads(split)
+    assert after == before | {"rest:a->hub": 8 * MB, "own:a->hub": 4 * MB}
+    (own,) = [each for each in split if each.name == "own"]
+    assert (own.rules, own.now, own.deal) == (
+        CASES[1].rules,
+        None,
+        predict(own.listing, lambda topic: topic == "orders"),
+    )
+
+
+def test_a_topic_gets_one_flow_of_its_own_on_every_pair() -> None:
+    split = loads(with_topic_split(CASES, "logs", "own"))
+    assert {flow_id: load for flow_id, load in split.items() if load == 12 * MB} == {
+        "own:a->hub": 12 * MB, "own:b->hub": 12 * MB, "rest:a->hub": 12 * MB,
+    }  # fmt: skip
+    assert split["logs:a->hub"] == split["logs:b->hub"] == 0
+
+
+def reasons(after: Sequence[Case], machines: Machines = Machines(Worker(2), 5)) -> list[str]:  # noqa: B008 - a value
+    found = comparison(outcome(CASES, {"w": machines}), outcome(after, {"w": machines}))["reasons"]
+    assert isinstance(found, list)
+    return found
+
+
+def test_a_comparison_says_what_becomes_hot_and_what_no_longer_is() -> None:
+    grown = with_traffic(CASES, 3)
+    said = reasons(grown)[0]
+    assert said.startswith(
+        "Hot from then on, so that no number of tasks helps: logs-0 of logs:a->hub (1.3 times), logs-1"
+    )
+    assert said.endswith(", logs-0 of logs:b->hub (1.3 times) and 3 more.")
+    found = comparison(outcome(grown, {}), outcome(CASES, {}))["reasons"]
+    assert found[0].startswith("No longer hot: logs-0 of a->hub, ")
+
+
+def test_what_stays_hot_or_is_gone_is_no_news() -> None:
+    grown = with_traffic(CASES, 3)
+    moved, gone = with_topic_split(grown, "logs", "own"), without_source(grown, "b")
+    for after in (moved, gone, with_traffic(grown, 2)):
+        said = comparison(outcome(grown, {}), outcome(after, {}))["reasons"]
+        assert not [one for one in said if "logs-" in one]
+
+
+def test_a_comparison_says_who_gets_too_little() -> None:
+    said = reasons(with_limit(CASES, {"logs:a->hub"}, 1))
+    assert "Capped by their limit with more on a task than planned: logs:a->hub." in said
+    assert not [one for one in reasons(with_limit(CASES, {"logs:a->hub"}, 2)) if one.startswith("Capped")]
+
+
+def test_a_comparison_says_what_each_connect_cluster_then_needs() -> None:
+    more = reasons(with_target(CASES, "north", "n", {"logs"}))
+    assert more == ["n: 1 worker needed, 2 with one spare."]
+    assert reasons(()) == ["w: nothing is left to carry."]
+    assert reasons(CASES) == []
+
+
+def test_workers_seen_stand_in_only_where_none_are_declared() -> None:
+    declared, seen = (outcome(CASES, {"w": Machines(count=count)}) for count in (4, None))
+    assert with_workers_seen(declared, {"w": 2}).needs["w"].workers_today == 4
+    assert with_workers_seen(seen, {"w": 2}).needs["w"].workers_today == 2
+    assert with_workers_seen(seen, {"w": 0}).needs["w"].workers_today is None

@@ -1,0 +1,63 @@
+"""Where the tasks of the tree's Connect clusters are now, as their workers say. One request for each Connect cluster.
+
+In: cases, flows and what was sized. Out: a Placement by Connect cluster; one that does not answer says so in its note.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection, Iterable, Mapping
+from typing import TYPE_CHECKING
+
+from mm2mgr.errors import Mm2mgrError
+from mm2mgr.sizing.placement import Placement, SeenConnector, SeenTask, placed
+from mm2mgr.sizing.whatif import Outcome
+from mm2mgr.topology import ConnectCluster, Topology
+
+if TYPE_CHECKING:
+    from mm2mgr.connect.types import ConnectorStatus
+    from mm2mgr.sizing.load import Load
+
+_WORKERS_SECONDS = 10.0
+
+
+def placements(topology: Topology, found: Outcome) -> dict[str, Placement]:
+    """Return what every Connect cluster with a load runs now."""
+    from mm2mgr.render import connector_name
+
+    loads = {run.flow_id: run.load for load in found.loads.values() for run in load.runs}
+    flows: dict[str, dict[str, tuple[str, Load]]] = {}
+    for flow in topology.flows:
+        if flow.id in loads:
+            name = connector_name(flow.source.alias, flow.target.alias, "source", flow.name)
+            flows.setdefault(flow.connect.name, {})[name] = (flow.id, loads[flow.id])
+    connects = [topology.connects[name] for name in found.loads if name in topology.connects]
+    return {name: _placed(said, flows.get(name, {})) for name, said in asyncio.run(_statuses(connects)).items()}
+
+
+def _placed(said: Collection[ConnectorStatus] | Mm2mgrError, flows: Mapping[str, tuple[str, Load]]) -> Placement:
+    if isinstance(said, Mm2mgrError):
+        return Placement(note=said.message)
+    return placed((_seen(status) for status in said), flows)
+
+
+def _seen(status: ConnectorStatus) -> SeenConnector:
+    tasks = (SeenTask(task.id, task.state, task.worker_id) for task in status.tasks)
+    return SeenConnector(status.name, status.worker_id if status.state != "UNASSIGNED" else "", tuple(tasks))
+
+
+async def _statuses(connects: Iterable[ConnectCluster]) -> dict[str, Collection[ConnectorStatus] | Mm2mgrError]:
+    chosen = list(connects)
+    said = await asyncio.gather(*(_ask(connect) for connect in chosen))
+    return {connect.name: each for connect, each in zip(chosen, said, strict=True)}
+
+
+async def _ask(connect: ConnectCluster) -> Collection[ConnectorStatus] | Mm2mgrError:
+    from mm2mgr.connect.client import Connect
+    from mm2mgr.reconcile.live import target_of
+
+    try:
+        async with Connect(target_of(connect), deadline_seconds=_WORKERS_SECONDS) as client:
+            return (await client.statuses()).values()
+    except Mm2mgrError as error:
+        return error

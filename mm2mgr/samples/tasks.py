@@ -1,0 +1,166 @@
+"""The history of tasks in a sample store: what lagging tasks of connectors carried, in `tasks/` beside the hours.
+
+In go rows, out come the rows since a time; it knows Parquet and hours, and judges nothing. A file is written whole or not
+at all, once a look, and those of an hour that is over become one.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import astuple, dataclass, fields
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from mm2mgr.samples.dictionary import alone
+from mm2mgr.samples.files import UnreadableFile, put, read_columns, writing
+from mm2mgr.samples.schema import hour_end_ms, hour_of
+from mm2mgr.samples.store import SampleStore
+
+_FOLDER = "tasks"
+_WHOLE_HOUR = "hour"
+_TASKS_PER_CONNECTOR = 4  # kept of an hour: those that carried most; the highest rate is all that is asked for
+_HOUR_LENGTH = len("2026-11-21T10")
+TASK_COLUMNS: Mapping[str, str] = {
+    "connect": "string",
+    "connector": "string",
+    "source": "string",
+    "target": "string",
+    "settings": "string",
+    "task": "int32",
+    "time_ms": "int64",
+    "span_ms": "int64",
+    "bytes_per_second": "float64",
+    "lag_records": "int64",
+    "uncertain_ms": "int64",
+}
+_SCHEMA = pa.schema([pa.field(name, getattr(pa, kind)()) for name, kind in TASK_COLUMNS.items()])
+
+
+@dataclass(frozen=True)
+class TaskRow:
+    """What one lagging task carried in the `span_ms` before `time_ms` (0: only the start of such a span).
+
+    `connect` and `connector` are names, `source` and `target` aliases, `settings` tells configs apart that carry
+    differently. `lag_records` is how far it was behind at least; its commit was made up to `uncertain_ms` before.
+    """
+
+    connect: str
+    connector: str
+    source: str
+    target: str
+    settings: str
+    task: int
+    time_ms: int
+    span_ms: int
+    bytes_per_second: float
+    lag_records: int
+    uncertain_ms: int
+
+
+class TaskStore:
+    """`tasks/<hour>-<time>-<random>.parquet` a look, `<hour>-hour-<random>.parquet` once the hour is over (UTC).
+
+    `warn` is told of every damaged file that was left out.
+    """
+
+    def __init__(self, directory: Path, warn: Callable[[str], None]) -> None:
+        self._store = SampleStore(directory, warn)
+        self._directory, self._folder, self._warn = directory, directory / _FOLDER, warn
+
+    def append(self, rows: Sequence[TaskRow]) -> None:
+        """Write the rows of one look; on return they survive a crash."""
+        if rows:
+            self._store.append()  # no samples, but the store's layout is claimed, or refused
+            newest_ms = max(row.time_ms for row in rows)
+            self._write(f"{hour_of(newest_ms)}-{newest_ms}", rows)
+
+    def read(self, since_ms: int = 0) -> list[TaskRow]:
+        """Return the rows since a time, each once, ordered by connector, task and time; Mm2mgrError for another layout."""
+        self._store.check_layout()
+        paths = [path for path in self._files() if hour_end_ms(_hour(path)) > since_ms]
+        rows = {row for path in paths for row in self._rows(path) if row.time_ms >= since_ms}
+        if not all(path.exists() for path in paths):  # a sampler has just made one file of their hour
+            return self.read(since_ms)
+        return sorted(rows, key=lambda row: (row.connect, row.connector, row.task, row.time_ms))
+
+    def tidy(self, now_ms: int, keep_seconds: float | None = None) -> None:
+        """Make one file of each hour that is over, and remove what ended more than `keep_seconds` ago.
+
+        A crash in between leaves rows twice, which readers count once.
+        """
+        if not self._folder.is_dir():
+            return
+        self._store.check_layout()
+        with alone(self._directory), writing(self._folder):
+            by_hour: defaultdict[str, list[Path]] = defaultdict(list)
+            for path in self._files():
+                by_hour[_hour(path)].append(path)
+            for hour, paths in by_hour.items():
+                if keep_seconds is not None and hour_end_ms(hour) <= now_ms - keep_seconds * 1000:
+                    _remove(paths)
+                elif hour_end_ms(hour) <= now_ms and any(not _is_whole(path) for path in paths):
+                    self._make_one(hour, paths)
+
+    def _make_one(self, hour: str, paths: Sequence[Path]) -> None:
+        read = {path: rows for path in paths if (rows := self._rows(path))}
+        if all(map(_is_whole, read)):
+            return  # the others are damaged, and stay
+        self._write(f"{hour}-{_WHOLE_HOUR}", _busiest({row for rows in read.values() for row in rows}))
+        _remove(read)
+
+    def _write(self, name: str, rows: Iterable[TaskRow]) -> None:
+        columns = zip(*map(astuple, rows), strict=True)
+        arrays = [pa.array(column, kind) for column, kind in zip(columns, _SCHEMA.types, strict=True)]
+        target = self._folder / f"{name}-{uuid.uuid4().hex[:8]}.parquet"
+        with writing(target):
+            put(target, lambda draft: pq.write_table(pa.table(arrays, schema=_SCHEMA), draft, compression="zstd"))
+
+    def _rows(self, path: Path) -> list[TaskRow]:
+        try:
+            columns = read_columns(path, TASK_COLUMNS).to_pydict()
+        except UnreadableFile as error:
+            if path.exists():
+                self._warn(f"{error.message}; left out")
+            return []
+        rows = zip(*(columns[each.name] for each in fields(TaskRow)), strict=True)
+        return [TaskRow(*row) for row in rows if None not in row]
+
+    def _files(self) -> list[Path]:
+        return sorted(path for path in self._folder.glob("*.parquet") if _is_named_by_hour(path))
+
+
+def _busiest(rows: Iterable[TaskRow]) -> list[TaskRow]:
+    """Return the rows of the tasks that carried most, some for each connector and its settings."""
+    by_task: defaultdict[tuple[str, str, str], defaultdict[int, list[TaskRow]]] = defaultdict(lambda: defaultdict(list))
+    for row in sorted(rows, key=lambda row: row.time_ms):
+        by_task[row.connect, row.connector, row.settings][row.task].append(row)
+    kept = [sorted(tasks.values(), key=_rate, reverse=True)[:_TASKS_PER_CONNECTOR] for tasks in by_task.values()]
+    return [row for tasks in kept for task in tasks for row in task]
+
+
+def _rate(rows: Sequence[TaskRow]) -> float:
+    return sum(row.bytes_per_second * row.span_ms for row in rows) / max(1, sum(row.span_ms for row in rows))
+
+
+def _remove(paths: Iterable[Path]) -> None:
+    for path in paths:
+        path.unlink(missing_ok=True)
+
+
+def _hour(path: Path) -> str:
+    return path.name[:_HOUR_LENGTH]
+
+
+def _is_whole(path: Path) -> bool:
+    return path.name[_HOUR_LENGTH:].startswith(f"-{_WHOLE_HOUR}-")
+
+
+def _is_named_by_hour(path: Path) -> bool:
+    try:
+        return path.name[0] != "." and hour_end_ms(_hour(path)) > 0
+    except ValueError:
+        return False

@@ -1,0 +1,115 @@
+"""Two outcomes side by side: what differs between flows, what each Connect cluster then needs, and what that means in sentences.
+
+In: outcomes of `whatif`. Out: plain JSON values, which text and JSON both start from. It sizes nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from mm2mgr.sizing.whatif import Outcome
+from mm2mgr.sizing.words import listed
+
+
+def comparison(before: Outcome, after: Outcome) -> dict[str, Any]:
+    """Return both outcomes side by side as plain JSON values: flows that differ, Connect clusters, totals, and what that means."""
+    flows = {
+        flow_id: {"before": _of_flow(before, flow_id), "after": _of_flow(after, flow_id)}
+        for flow_id in dict.fromkeys((*before.sizings, *after.sizings))
+    }
+    connects = {
+        name: {side: _of_connect(found, name) for side, found in (("before", before), ("after", after))}
+        for name in dict.fromkeys((*before.needs, *after.needs))
+    }
+    totals = {side: _totals(found) for side, found in (("before", before), ("after", after))}
+    changed = {flow_id: both for flow_id, both in flows.items() if both["before"] != both["after"]}
+    return {
+        "flows": changed,
+        "unchanged_flows": len(flows) - len(changed),
+        "connect": connects,
+        "totals": totals,
+        "reasons": _consequences(before, after),
+    }
+
+
+def _consequences(before: Outcome, after: Outcome) -> list[str]:
+    """Say which partitions become hot or cease to be, which flows get too little, and what each Connect cluster then needs."""
+    hot, hot_before = _hot(after), _hot(before)
+    short, short_before = _short(after), _short(before)
+    pairs = set(map(_pair, after.sizings))
+    told = (
+        ("Hot from then on, so that no number of tasks helps", [hot[one] for one in hot if one not in hot_before]),
+        (
+            "No longer hot",
+            [f"{name} of {pair}" for name, pair in hot_before if (name, pair) not in hot and pair in pairs],
+        ),
+        ("Capped by their limit with more on a task than planned", [one for one in short if one not in short_before]),
+    )
+    said = [f"{what}: {listed(names)}." for what, names in told if names]
+    for name in dict.fromkeys((*before.needs, *after.needs)):
+        old, new = before.needs.get(name), after.needs.get(name)
+        if new is None:
+            said.append(f"{name}: nothing is left to carry.")
+        elif old is None or old.reasons[-1] != new.reasons[-1]:
+            said.append(f"{name}: {new.reasons[-1]}")
+    return said
+
+
+def _hot(found: Outcome) -> dict[tuple[str, str], str]:
+    """Return hot partitions by name and pair, whichever flow they are in, each with how many times it is too much."""
+    return {
+        (
+            f"{hot.topic}-{hot.partition}",
+            _pair(flow_id),
+        ): f"{hot.topic}-{hot.partition} of {flow_id} ({hot.factor:.1f} times)"
+        for flow_id, sizing in found.sizings.items()
+        for hot in sizing.hot_partitions
+    }
+
+
+def _pair(flow_id: str) -> str:
+    return flow_id.partition(":")[2]
+
+
+def _short(found: Outcome) -> list[str]:
+    return [
+        flow_id
+        for flow_id, sizing in found.sizings.items()
+        if sizing.capped_by == "limit" and sizing.busiest_bytes_per_second > sizing.usable_bytes_per_second
+    ]
+
+
+def _of_flow(found: Outcome, flow_id: str) -> dict[str, Any] | None:
+    sizing = found.sizings.get(flow_id)
+    if sizing is None:
+        return None
+    return {
+        "bytes_per_second": sizing.bytes_per_second,
+        "tasks": sizing.tasks,
+        "busiest_bytes_per_second": sizing.busiest_bytes_per_second,
+        "usable_bytes_per_second": sizing.usable_bytes_per_second,
+        "busiest_share": sizing.busiest_bytes_per_second / sizing.usable_bytes_per_second,
+        "hot_partitions": len(sizing.hot_partitions),
+        "capped_by": sizing.capped_by,
+        "reasons": list(sizing.reasons),
+    }
+
+
+def _of_connect(found: Outcome, name: str) -> dict[str, Any] | None:
+    one = found.needs.get(name)
+    return None if one is None else one.to_dict()
+
+
+def _totals(found: Outcome) -> dict[str, Any]:
+    needs = found.needs.values()
+    return {
+        "flows": len(found.sizings),
+        "bytes_per_second": math.fsum(one.bytes_per_second for one in needs),
+        "tasks": sum(one.tasks for one in needs),
+        "workers_needed": None
+        if any(one.workers_needed is None for one in needs)
+        else sum(one.workers_needed or 0 for one in needs),
+        "workers_today": sum(today) if (today := [one.workers_today for one in needs if one.workers_today]) else None,
+        "hot_partitions": sum(len(one.hot_partitions) for one in found.sizings.values()),
+    }

@@ -1,0 +1,179 @@
+"""The capacity of a real task, held down by a broker's quota, is found from its committed offsets; who keeps up has none."""
+
+from __future__ import annotations
+
+import os
+import random
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from mm2mgr.cli.carried import settings_mark, task_moments
+from mm2mgr.cli.estate import Estate
+from mm2mgr.cli.tasking import Around, TopicConfigs, task_readers
+from mm2mgr.kafka.access import KafkaAccess
+from mm2mgr.kafka.cleanup import compacted
+from mm2mgr.kafka.client import Kafka
+from mm2mgr.kafka.producer import Producer
+from mm2mgr.partitions import TopicPartition
+from mm2mgr.samples.follow import Reader, Round, Schedule, follow
+from mm2mgr.samples.offsets import KafkaReader, RecordSizes
+from mm2mgr.samples.recent import Overheard, RecentLogs
+from mm2mgr.samples.store import SampleStore
+from mm2mgr.samples.tasks import TaskRow, TaskStore
+from mm2mgr.sandbox.broker import Broker
+from mm2mgr.sandbox.server import Runtime
+from mm2mgr.sandbox.worker import Worker
+from mm2mgr.sizing.capacity import Saturated, saturated
+from mm2mgr.sizing.moments import Pace
+
+from .command import Tree
+from .conftest import WORKER, serving
+from .seen import connector_url, create, rest, until
+
+pytestmark = pytest.mark.live
+QUOTA_BYTES_PER_SECOND = 1_500_000
+RECORD_BYTES, RECORDS = 10_000, 12_000  # 80 s at the quota
+SUSTAINED_SECONDS, DEADLINE_SECONDS = 20.0, 150.0
+SLOW, QUICK = "mm2.src.tgt.source.slow", "mm2.src.tgt.source.quick"
+TREE = """\
+owner: test
+clusters:
+  src: {{bootstrap_servers: ["{source}"], replication_factor: 1}}
+  tgt: {{bootstrap_servers: ["{target}"], replication_factor: 1}}
+connect:
+  w: {{url: "{url}", kafka: tgt}}
+defaults:
+  flows: {{checkpoints: false, heartbeats: false}}
+flows:
+  slow: {{sources: [src], targets: [tgt], topics: {{include: [slow]}}, tasks: {{max: 1}}}}
+  quick: {{sources: [src], targets: [tgt], topics: {{include: [quick]}}, tasks: {{max: 1}}}}
+"""
+
+
+@dataclass(frozen=True)
+class World:
+    source: Broker
+    target: Broker
+    worker: Worker
+    tree: Tree
+
+    @property
+    def access(self) -> KafkaAccess:
+        return KafkaAccess("src", self.source.bootstrap_servers)
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory, runtime: Runtime) -> Iterator[World]:
+    folder = tmp_path_factory.mktemp("capacity")
+    source, target = (Broker(name, folder / name, runtime=runtime) for name in ("src", "tgt"))
+    with serving([source, target]):
+        limit(runtime, target, f"connector-producer-{SLOW}-0")
+        worker = Worker("w", folder / "w", target.bootstrap_servers, WORKER, runtime=runtime)
+        with serving([worker]):
+            names = {"source": source.bootstrap_servers, "target": target.bootstrap_servers, "url": worker.url}
+            tree = Tree(folder / "clusters")
+            tree.write(TREE.format(**names))
+            yield World(source, target, worker, tree)
+
+
+def limit(runtime: Runtime, broker: Broker, client_id: str) -> None:
+    """Let a client write only so many bytes a second to a broker (KIP-13)."""
+    where = ["--bootstrap-server", broker.bootstrap_servers, "--entity-type", "clients", "--entity-name", client_id]
+    what = ["--alter", "--add-config", f"producer_byte_rate={QUOTA_BYTES_PER_SECOND}"]
+    command = [str(runtime.java.java), "kafka.admin.ConfigCommand", *where, *what]
+    path = os.pathsep.join(str(jar) for jar in runtime.jars)
+    done = subprocess.run(
+        command, env={**os.environ, "CLASSPATH": path}, capture_output=True, text=True, timeout=90, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def fill(access: KafkaAccess) -> None:
+    """Write a backlog that does not compress into both partitions of `slow`."""
+    noise = random.Random(20261121).randbytes(RECORD_BYTES * 50)
+    with Producer(access, timeout_seconds=60) as producer:
+        for number in range(RECORDS):
+            start = number % 40 * RECORD_BYTES
+            producer.send(TopicPartition("slow", number % 2), noise[start : start + RECORD_BYTES])
+
+
+@contextmanager
+def trickle(access: KafkaAccess) -> Iterator[None]:
+    """Write twenty records a second to `quick` meanwhile."""
+    over = threading.Event()
+
+    def write() -> None:
+        with Producer(access, timeout_seconds=30) as producer:
+            while not over.wait(0.05):
+                producer.send(TopicPartition("quick", 0), b"x" * 500)
+
+    thread = threading.Thread(target=write)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+
+
+def committed_records(world: World, name: str) -> int:
+    """Return how many records of a connector are in its committed offsets."""
+    found = rest("GET", connector_url(world.worker.url, name, "/offsets"))["offsets"]
+    return sum(one["offset"]["offset"] + 1 for one in found if one["offset"])
+
+
+def watch(world: World, estate: Estate, folder: Path) -> TaskStore:
+    """Sample as `mm2mgr sample` does, only more often, until a capacity is found or the time is over."""
+    recent, store = RecentLogs(60), TaskStore(folder, print)
+    pace = Pace(every_seconds=2, margin_seconds=4, gap_seconds=15)
+    configs = TopicConfigs(lambda _, topics: compacted(world.access, topics))
+    tasks = task_readers(estate.topology.flows, Around(recent, store, configs.compacted, pace, timeout_seconds=5))
+    stop, ends_at = threading.Event(), time.monotonic() + DEADLINE_SECONDS
+
+    def progress(round_: Round) -> None:
+        assert not round_.failures
+        held = found(store.read())
+        if (held and held.seconds >= 2 * SUSTAINED_SECONDS) or time.monotonic() > ends_at:
+            stop.set()
+
+    readers: list[Reader] = [Overheard(KafkaReader(world.access, sizes=RecordSizes(30)), recent), *tasks]
+    follow(readers, Schedule(1.0, None), SampleStore(folder), progress, stop)
+    return store
+
+
+def found(rows: list[TaskRow]) -> Saturated | None:
+    return saturated(task_moments(rows), SUSTAINED_SECONDS)
+
+
+def test_a_task_that_a_quota_holds_down_is_measured_and_one_that_keeps_up_is_not(world: World, tmp_path: Path) -> None:
+    create(world.access, ["slow"], partitions=2)
+    create(world.access, ["quick"])
+    fill(world.access)
+    world.tree.run("apply", "--yes")
+    with trickle(world.access):
+        # A quota lets its first ten seconds' worth pass at once, which no task could go on with.
+        until(lambda: committed_records(world, SLOW), lambda n: n * RECORD_BYTES > 14 * QUOTA_BYTES_PER_SECOND, "begun")
+        estate = world.tree.estate()
+        rows = watch(world, estate, tmp_path / "store").read()
+        until(lambda: committed_records(world, QUICK), lambda n: n > 200, "the other connector carries")
+    assert {row.connector for row in rows} == {SLOW}
+    assert {row.settings for row in rows} == {
+        settings_mark(one.config) for one in estate.connectors if one.name == SLOW
+    }
+    held = found(rows)
+    assert held is not None
+    print(f"measured {held.bytes_per_second:.0f} B/s over {held.seconds:.0f} s, quota {QUOTA_BYTES_PER_SECOND}")
+    assert held.bytes_per_second == pytest.approx(QUOTA_BYTES_PER_SECOND, rel=0.15)
+
+
+def test_compacted_topics_are_told(world: World) -> None:
+    with Kafka(world.access) as kafka:
+        kafka.create_topics({"kept": (1, 1, {"cleanup.policy": "compact,delete"})})
+    assert compacted(world.access, ["kept", "gone"]) == frozenset({"kept"})
