@@ -21,7 +21,7 @@ class Batch:
 
     The columns are those of `schema.SAMPLE_COLUMNS`, None where the source tells nothing. A negative offset or size
     means unknown, and a row without any value is not kept. `topic_ids` may be None or hold None: then the samples belong
-    to the topic as it is known by now. `time_ms` is the end of the `resolution_ms` that rates cover.
+    to the topic as it is known by now. `time_ms` is the last millisecond of the `resolution_ms` that rates cover.
     """
 
     cluster: str

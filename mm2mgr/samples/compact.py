@@ -28,24 +28,23 @@ def loose_files(folder: Path) -> list[Path]:
 
 def compact_hour(folder: Path, warn: Callable[[str], None]) -> list[Path]:
     """Rewrite all readable files of the folder; return the new ones. The caller keeps other compactions out."""
-    try:
-        old = _readable(folder, warn, to_the_end=False)
-        new = _rewritten(folder, old)
-    except UnreadableFile:  # a damaged page, which no footer shows: find its file, and do without
-        old = _readable(folder, warn, to_the_end=True)
-        new = _rewritten(folder, old)
     with writing(folder):
+        try:
+            old = _readable(folder, warn, to_the_end=False)
+            new = _rewritten(folder, old)
+        except UnreadableFile:  # a damaged page, which no footer shows: find its file, and do without
+            old = _readable(folder, warn, to_the_end=True)
+            new = _rewritten(folder, old)
         for path in old:
             path.unlink(missing_ok=True)
     return new
 
 
 def ordered(samples: Any) -> Any:
-    """Sort samples by partition, time and source."""
+    """Sort samples by partition, time and source; of one moment's, the one read last (the larger offset) comes first."""
     # In one piece: sorting and gathering over sixty pieces takes several times as long.
-    return samples.combine_chunks().sort_by(
-        [("partition_id", "ascending"), ("time_ms", "ascending"), ("source", "ascending")]
-    )
+    keys = [(name, "ascending") for name in ("partition_id", "time_ms", "source")]
+    return samples.combine_chunks().sort_by([*keys, ("end_offset", "descending")])
 
 
 def once(samples: Any) -> Any:
@@ -84,8 +83,9 @@ def _rewritten(folder: Path, old: Mapping[Path, tuple[int, int] | None]) -> list
     spans = [span for span in old.values() if span]
     new: list[Path] = []
     try:
-        for start in range(0, max((high for _, high in spans), default=-1) + 1, IDS_PER_FILE):
-            ids = range(start, start + IDS_PER_FILE)
+        end = max((high for _, high in spans), default=-1) + 1
+        for start in range(0, end, IDS_PER_FILE):
+            ids = range(start, min(start + IDS_PER_FILE, end))
             if not any(low < ids.stop and high >= ids.start for low, high in spans):
                 continue
             target = folder / f"{COMPACTED_PREFIX}{start:09d}-{uuid.uuid4().hex[:8]}.parquet"

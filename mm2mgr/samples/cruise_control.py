@@ -50,7 +50,7 @@ class CruiseControlSource:
         if len(ends) < 2:
             raise self._warming(f"{len(ends)} windows")
         window_ms = min(after - before for before, after in pairwise(ends))
-        wanted = ends[-1:] if since_ms is None else [end for end in ends if end > since_ms]
+        wanted = ends[-1:] if since_ms is None else [end for end in ends if end - 1 > since_ms]
         for end in wanted:
             yield self._window(inventory, end, window_ms)
 
@@ -72,7 +72,7 @@ class CruiseControlSource:
             raise self.http.error("the answer to partition_load has no records")
         rows, names = Rows(inventory, CRUISE_CONTROL, window_ms), Names(inventory, keeps_dots=True)
         for record in records:
-            _add(rows, names, record, end_ms)
+            _add(rows, names, record, end_ms - 1)
         return Gathered(rows.batches(), [*names.notes(), *rows.notes(), _SHARED])
 
     def _ask(self, path: str, parameters: Mapping[str, str]) -> dict[str, Any]:
@@ -104,7 +104,7 @@ class CruiseControlSource:
         return self.http.error(f"not ready: {what}", "it warms up after a start; two finished windows are needed")
 
 
-def _add(rows: Rows, names: Names, record: object, end_ms: int) -> None:
+def _add(rows: Rows, names: Names, record: object, last_ms: int) -> None:
     if not isinstance(record, dict) or not isinstance(record.get("partition"), int):
         rows.doubts["no record of a partition"] += 1
         return
@@ -115,7 +115,7 @@ def _add(rows: Rows, names: Names, record: object, end_ms: int) -> None:
             "records_per_second": record.get("msg_in"),
             "log_bytes": scaled(record.get("disk"), MIB),
         }
-        rows.add(topic, record["partition"], end_ms, values)
+        rows.add(topic, record["partition"], last_ms, values)
 
 
 def scaled(value: object, factor: float) -> object:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import fcntl
 from array import array
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +17,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from mm2mgr.errors import Mm2mgrError
-from mm2mgr.samples.files import DICTIONARY_SCHEMA, UnreadableFile, put, read_columns, writing
-from mm2mgr.samples.schema import DICTIONARY, DICTIONARY_COLUMNS
+from mm2mgr.samples.files import DICTIONARY_SCHEMA, UnreadableFile, bounds, put, read_columns, writing
+from mm2mgr.samples.schema import DICTIONARY, DICTIONARY_COLUMNS, HOUR_PREFIX
 
 _TopicKey = tuple[str, str, str | None]
 _NewPartition = tuple[str, str, int, str | None]
 _UNKNOWN = -1
 _MOST_FILES = 64  # then they are merged: an estate that creates topics every minute must not end in 500 000 files
+_HOURS_COMPARED = 24
 
 
 @contextmanager
@@ -42,10 +43,11 @@ class Dictionary:
     def __init__(self, store: Path) -> None:
         self._store = store
         self._directory = store / DICTIONARY
-        self._loaded: set[tuple[str, int, int]] = set()
+        self._loaded: dict[str, tuple[int, int]] = {}
         self._ids: dict[_TopicKey, array[int]] = {}
         self._newest: dict[tuple[str, str], str | None] = {}
         self._next = 0
+        self._compared = False
 
     def ids(
         self, cluster: str, topics: Sequence[str], partitions: Sequence[int], topic_ids: Sequence[str | None]
@@ -94,10 +96,12 @@ class Dictionary:
 
     def _load(self) -> None:
         """Take in what this or another process added since the last time."""
-        for path in self._files():
-            status = path.stat()
-            mark = (path.name, status.st_size, status.st_mtime_ns)
-            if mark in self._loaded:
+        files = self._files()
+        present = {path.name for path in files}
+        self._loaded = {name: mark for name, mark in self._loaded.items() if name in present}
+        for path in files:
+            mark = _mark(path)
+            if self._loaded.get(path.name) == mark:
                 continue
             try:
                 columns = [column.to_pylist() for column in read_columns(path, DICTIONARY_COLUMNS).columns]
@@ -107,7 +111,7 @@ class Dictionary:
                 raise Mm2mgrError(error.message, hint=hint) from error
             for one, cluster, topic, partition, topic_id in zip(*columns, strict=True):
                 self._enter(one, (cluster, topic, partition, topic_id))
-            self._loaded.add(mark)
+            self._loaded[path.name] = mark
 
     def _enter(self, one: int, entry: _NewPartition) -> None:
         cluster, topic, partition, topic_id = entry
@@ -121,6 +125,7 @@ class Dictionary:
     def _add(self, missing: Sequence[_NewPartition]) -> None:
         if not missing:
             return
+        self._compare()
         numbers = range(self._next, self._next + len(missing))
         columns = [numbers, *zip(*missing, strict=True)]
         self._write(
@@ -132,6 +137,22 @@ class Dictionary:
         for one, entry in zip(numbers, missing, strict=True):
             self._enter(one, entry)
 
+    def _compare(self) -> None:
+        """Refuse to give numbers that samples already have: a dictionary from an old backup does not know of them."""
+        if self._compared:
+            return
+        highest = -1
+        for folder in sorted(self._store.glob(f"{HOUR_PREFIX}*"))[-_HOURS_COMPARED:]:
+            for path in folder.glob("*.parquet"):
+                with suppress(UnreadableFile):
+                    highest = max([highest, *(bounds(path, "partition_id") or ())])
+        if highest >= self._next:
+            raise Mm2mgrError(
+                f"{self._directory} names {self._next} partitions, but samples have numbers up to {highest}",
+                hint="restore the dictionary's newest files, or sample into another directory",
+            )
+        self._compared = True
+
     def _merge_files(self) -> None:
         files = self._files()
         if len(files) <= _MOST_FILES:
@@ -142,14 +163,18 @@ class Dictionary:
 
     def _write(self, table: Any) -> None:
         target = self._directory / f"{table['partition_id'][0].as_py()}.parquet"
-        with writing(target):
+        with writing(self._directory):
             put(target, lambda draft: pq.write_table(table, draft, compression="zstd"))
-        status = target.stat()
-        self._loaded.add((target.name, status.st_size, status.st_mtime_ns))
+        self._loaded[target.name] = _mark(target)
 
     def _files(self) -> list[Path]:
         found = [path for path in self._directory.glob("*.parquet") if path.stem.isdecimal()]
         return sorted(found, key=lambda path: int(path.stem))
+
+
+def _mark(path: Path) -> tuple[int, int]:
+    status = path.stat()
+    return status.st_size, status.st_mtime_ns
 
 
 def _once(entries: Any) -> Any:

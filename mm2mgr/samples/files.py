@@ -18,9 +18,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from mm2mgr.errors import Mm2mgrError
-from mm2mgr.samples.schema import DICTIONARY_COLUMNS, IDS_PER_ROW_GROUP, NEVER_NULL, SAMPLE_COLUMNS
+from mm2mgr.samples.schema import DICTIONARY_COLUMNS, IDS_PER_ROW_GROUP, LAYOUT_FILE, NEVER_NULL, SAMPLE_COLUMNS
 
-_ABANDONED_SECONDS = 3_600.0
+ABANDONED_SECONDS = 3_600.0
 
 
 def _schema(columns: Mapping[str, str]) -> Any:
@@ -42,7 +42,10 @@ class UnreadableFile(Mm2mgrError):
 
 
 def tables_to(target: Path, tables: Iterator[Any]) -> int:
-    """Write sample tables, each sorted by id, as one file with a row group per range of ids; return the number of rows."""
+    """Write sample tables, each sorted by id, as one file with a row group per range of ids; return the number of rows.
+
+    Failures are the libraries' own; the caller names the place with `writing`, in words that stay the same each time.
+    """
     rows = 0
 
     def write(draft: Path) -> None:
@@ -53,8 +56,7 @@ def tables_to(target: Path, tables: Iterator[Any]) -> int:
                     writer.write_table(part, row_group_size=len(part))
                     rows += len(part)
 
-    with writing(target):
-        put(target, write)
+    put(target, write)
     return rows
 
 
@@ -86,7 +88,8 @@ def writing(path: Path) -> Iterator[None]:
     try:
         yield
     except (OSError, pa.ArrowException) as error:
-        reason = error.strerror if isinstance(error, OSError) and error.strerror else type(error).__name__
+        number = error.errno if isinstance(error, OSError) else None
+        reason = os.strerror(number) if number else type(error).__name__
         hint = "check the directory's rights and space; what was written before stays readable"
         raise Mm2mgrError(f"samples cannot be written to {path}: {reason}", hint=hint) from error
 
@@ -132,9 +135,9 @@ def reading(path: Path) -> Iterator[None]:
 
 def sweep(directory: Path) -> None:
     """Remove drafts that a killed process left behind an hour ago or earlier; younger ones may be in the making."""
-    for draft in directory.glob("*/.*.parquet.*"):
+    for draft in (*directory.glob("*/.*.parquet.*"), *directory.glob(f".{LAYOUT_FILE}.*")):
         try:
-            if time.time() - draft.stat().st_mtime > _ABANDONED_SECONDS:
+            if time.time() - draft.stat().st_mtime > ABANDONED_SECONDS:
                 draft.unlink()
         except OSError:
             continue  # another process was first, or may; a draft harms nobody

@@ -177,7 +177,7 @@ class _Keeper:
         self._trouble = ""
         self._news: list[str] = []
         self._loose: set[str] = set()
-        self._hour = ""
+        self._hour = self._expired_in = ""
 
     def keep(self, batches: Sequence[Batch]) -> int:
         """Store a round, then compact and expire when a new hour has begun; return the number of samples stored."""
@@ -189,6 +189,7 @@ class _Keeper:
             if error.message != self._trouble:
                 self._news.append(f"{error.message}; the samples of this time are lost")
             self._trouble = error.message
+            self._expire()  # retention may give a full disk its space back
             return 0
         if self._trouble:
             self._news.append("samples are written again")
@@ -204,20 +205,32 @@ class _Keeper:
         return news
 
     def _tidy(self) -> None:
-        now_ms = time.time_ns() // 1_000_000
-        if (hour := hour_of(now_ms)) == self._hour:
+        if (hour := hour_of(_now_ms())) == self._hour:
             return
         if not self._hour:  # what an earlier run left
             self._loose.update(self._store.loose_hours())
         self._hour = hour
+        self._expire()  # first: compaction needs space
         try:
             for closed in sorted(each for each in self._loose if each < hour):
                 self._store.compact(closed)
                 self._loose.discard(closed)
-            if self._keep_seconds is not None:
-                self._store.expire(now_ms - round(self._keep_seconds * 1000))
         except Mm2mgrError as error:  # the samples are safe as they are; the next hour tries again
             self._news.append(error.message)
+
+    def _expire(self) -> None:
+        """Remove what is too old, once an hour."""
+        if self._keep_seconds is None or (hour := hour_of(_now_ms())) == self._expired_in:
+            return
+        self._expired_in = hour
+        try:
+            self._store.expire(_now_ms() - round(self._keep_seconds * 1000))
+        except Mm2mgrError as error:
+            self._news.append(error.message)
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
 
 
 def _kind(text: str) -> str:

@@ -1,13 +1,13 @@
 """One cluster whose samples come from another system than Kafka: Prometheus or Cruise Control, read as the loop wants it.
 
 In go the system and the cluster's own topics, out come polls. What was missed is caught up, oldest first and a bounded piece a
-poll: the system is asked for everything after its newest sample in the store.
+poll: the system is asked for everything after its newest sample in the store. Times that cannot be true are dropped aloud.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -17,13 +17,14 @@ from mm2mgr.kafka.client import Kafka
 from mm2mgr.samples.batch import Batch
 from mm2mgr.samples.follow import Poll
 from mm2mgr.samples.inventory import Gathered, Inventory
-from mm2mgr.samples.schema import hour_end_ms, hour_start_ms
+from mm2mgr.samples.newest import newest_of
 from mm2mgr.samples.store import SampleStore
 
 _ROWS_PER_POLL = 1_000_000
 _TOPICS_FOR_SECONDS = 300.0
 _LATE_MS = 3_600_000  # what a source that answers does not have after an hour will not come: it is not asked for again
 _REACH_MS = 15 * 86_400_000
+_AHEAD_MS = 300_000  # clocks differ by so much; a sample further ahead would end the newest window of every answer
 
 
 class Source(Protocol):
@@ -61,13 +62,15 @@ class ForeignReader:
     def poll(self) -> Poll:
         """Return what is new since the last poll; Mm2mgrError when the source, or Kafka's metadata, cannot be read."""
         now_ms = time.time_ns() // 1_000_000
+        since_ms = self._since(now_ms)
         batches: list[Batch] = []
         notes: dict[str, None] = {}
         try:
-            for piece in self.source.gather(self._topics(), self._since(now_ms), now_ms):
-                batches += piece.batches
-                notes |= dict.fromkeys(piece.notes)
-                self._newest_ms = max([self._newest_ms or 0, *(batch.time_ms for batch in piece.batches)]) or None
+            for piece in self.source.gather(self._topics(), since_ms, now_ms):
+                believed, doubts = _in_time(piece.batches, min(since_ms or now_ms, now_ms - _REACH_MS), now_ms)
+                batches += believed
+                notes |= dict.fromkeys([*piece.notes, *doubts])
+                self._newest_ms = max([self._newest_ms or 0, *(batch.time_ms for batch in believed)]) or None
                 if sum(map(len, batches)) >= _ROWS_PER_POLL:
                     return Poll(batches, notes=(*notes, "catching up: more to come"))
         except Mm2mgrError as error:
@@ -91,26 +94,18 @@ class ForeignReader:
 
     def _since(self, now_ms: int) -> int | None:
         if not self._looked:
-            self._newest_ms = newest_of(self.store, self.name, self.source.source_prefix, now_ms - _REACH_MS)
+            newest = newest_of(self.store, self.name, self.source.source_prefix, now_ms - _REACH_MS)
+            # What a clock that was ahead left in the store must not keep everything until then out.
+            self._newest_ms = None if newest is None else min(newest, now_ms)
             self._looked = True
         if self._newest_ms is None and self.back_seconds:
             return now_ms - round(self.back_seconds * 1000)
         return self._newest_ms
 
 
-def newest_of(store: SampleStore, alias: str, source_prefix: str, floor_ms: int) -> int | None:
-    """Return the time of the newest sample of one cluster from one kind of source; None when none is after `floor_ms`."""
-    for hour in reversed(store.hours()):
-        if hour_end_ms(hour) <= floor_ms:
-            return None
-        table = store.read(hour_start_ms(hour), hour_end_ms(hour))
-        columns = (table[name].to_pylist() for name in ("time_ms", "cluster", "source"))
-        rows = zip(*columns, strict=True)
-        times: list[int] = [at for at, cluster, source in rows if cluster == alias and _is(source, source_prefix)]
-        if times:
-            return max(times)
-    return None
-
-
-def _is(source: str, prefix: str) -> bool:
-    return source == prefix or (prefix.endswith(":") and source.startswith(prefix))
+def _in_time(batches: Sequence[Batch], since_ms: int, now_ms: int) -> tuple[list[Batch], list[str]]:
+    """Return the batches whose time can be true, and a sentence about the others."""
+    believed = [batch for batch in batches if since_ms <= batch.time_ms <= now_ms + _AHEAD_MS]
+    if lost := sum(map(len, batches)) - sum(map(len, believed)):
+        return believed, [f"{lost} samples dropped: their time is in the future or long past"]
+    return believed, []

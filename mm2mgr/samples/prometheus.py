@@ -125,7 +125,8 @@ class PrometheusSource:
         """Windows lie side by side on a fixed grid, so no moment counts twice."""
         window_ms = self.reading.rate_window_seconds * 1000
         last = (until_ms - _LATE_MS) // window_ms * window_ms
-        first = last if since_ms is None else since_ms // window_ms * window_ms + window_ms
+        # A window's samples carry its last millisecond, so the first new one ends after the millisecond behind them.
+        first = last if since_ms is None else (since_ms + 1) // window_ms * window_ms + window_ms
         times = list(range(first, last + 1, window_ms))
         count = sum(info.partitions for info in inventory.topics.values())
         points = max(1, min(_POINTS_PER_ANSWER, _ROWS_PER_ANSWER // max(1, count)))
@@ -143,7 +144,7 @@ class PrometheusSource:
             topic = names.topic(place[0])
             for time, rate in each.items() if topic is not None else ():
                 records = records_in.get(place, {}).get(time)
-                rows.share_out(str(topic), time, {"bytes_per_second": rate, "records_per_second": records})
+                rows.share_out(str(topic), time - 1, {"bytes_per_second": rate, "records_per_second": records})
         return self._gathered(rows, [*names.notes(), _SHARED])
 
     # --- the API ------------------------------------------------------------------------------------------------------

@@ -36,7 +36,8 @@ SAMPLE_COLUMNS: Mapping[str, str] = {
 """Columns of hour=…/*.parquet with their Arrow types.
 
 `time_ms` counts milliseconds since 1970 on the sampler's clock (UTC). `end_offset` is the high watermark. A rate covers
-the `resolution_ms` before `time_ms`; 0 is a moment. `record_bytes`: mean size of key, value and headers, uncompressed.
+the `resolution_ms` that end with the millisecond `time_ms`, so a window up to 11:00 is filed under the hour of 10; 0 is a
+moment. `record_bytes`: mean size of key, value and headers, uncompressed.
 `log_bytes`: size of the leader's log on disk. What a source does not tell is null. A row is known by its partition,
 time and source; where a crash left it twice, it counts once.
 """

@@ -7,10 +7,12 @@ and nothing counts twice: a sample is known by partition, time and source.
 from __future__ import annotations
 
 import shutil
+import time
 import uuid
 import warnings
 from array import array
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,6 +25,7 @@ from mm2mgr.samples.batch import Batch
 from mm2mgr.samples.compact import compact_hour, loose_files, once, ordered
 from mm2mgr.samples.dictionary import Dictionary, alone
 from mm2mgr.samples.files import (
+    ABANDONED_SECONDS,
     SAMPLE_SCHEMA,
     UnreadableFile,
     bounds,
@@ -71,6 +74,7 @@ class SampleStore:
         self.directory = directory
         self._warn = warn
         self._dictionary = Dictionary(directory)
+        self._swept_at = -ABANDONED_SECONDS
 
     def append(self, *batches: Batch) -> list[Written]:
         """Write batches, one file per hour they touch; on return they survive a crash."""
@@ -92,8 +96,7 @@ class SampleStore:
         """Return the time of the newest sample; Mm2mgrError when there is none. Reads footers of one hour."""
         self.check_layout()
         for hour in reversed(self.hours()):
-            times = [found for path in self._files(hour) if (found := self._readable(bounds, path, "time_ms"))]
-            if times:
+            if times := [found for found in self.each_file(hour, lambda path: bounds(path, "time_ms")) if found]:
                 return int(max(newest for _, newest in times))
         raise Mm2mgrError(f"no samples in {self.directory}", hint=hours_text([]))
 
@@ -107,16 +110,31 @@ class SampleStore:
         low, high = since_ms if since_ms is not None else 0, until_ms if until_ms is not None else 2**62
         tables = [SAMPLE_SCHEMA.empty_table()]
         for hour in self._hours_between(low, high):
-            for path in self._files(hour):
-                rows = self._readable(read_columns, path, SAMPLE_COLUMNS)
-                if rows is not None:
-                    times = rows["time_ms"]
-                    tables.append(rows.filter(pc.and_(pc.greater_equal(times, low), pc.less(times, high))))
+            for rows in self.each_file(hour, lambda path: read_columns(path, SAMPLE_COLUMNS)):
+                times = rows["time_ms"]
+                tables.append(rows.filter(pc.and_(pc.greater_equal(times, low), pc.less(times, high))))
         found = once(ordered(pa.concat_tables(tables)))
         if not len(found):
             window = window_text(since_ms, until_ms)
             raise Mm2mgrError(f"no samples {window} in {self.directory}", hint=hours_text(self.hours()))
         return self._named(found)
+
+    def each_file(self, hour: str, read: Callable[[Path], Any]) -> list[Any]:
+        """Return what `read` makes of each file of an hour, newest polls last; damaged files are left out.
+
+        What a compaction or retention takes away meanwhile is no damage: the hour is read again.
+        """
+        while True:
+            found, damaged = list[Any](), dict[Path, str]()
+            for path in self._files(hour):
+                try:
+                    found.append(read(path))
+                except UnreadableFile as error:
+                    damaged[path] = error.message
+            if all(path.exists() for path in damaged):
+                for message in damaged.values():
+                    self._warn(f"{message}; left out")
+                return found
 
     def dictionary(self) -> Any:
         """Return the table of partitions by id (`schema.DICTIONARY_COLUMNS`)."""
@@ -135,8 +153,8 @@ class SampleStore:
         folder = self._folder(hour)
         if not loose_files(folder):
             return []
-        with alone(self.directory):
-            return compact_hour(folder, self._warn)
+        with alone(self.directory):  # and look again: another sampler may have done it while this one waited
+            return compact_hour(folder, self._warn) if loose_files(folder) else []
 
     def expire(self, before_ms: int) -> list[str]:
         """Remove the hours that ended before a moment; roll-ups and the dictionary stay. Return the hours removed."""
@@ -144,7 +162,8 @@ class SampleStore:
         old = [hour for hour in self._hour_folders() if hour_end_ms(hour) <= before_ms]
         with writing(self.directory):
             for hour in old:  # out of sight first: half a folder must never pass for the whole hour
-                self._folder(hour).rename(self.directory / f"{_EXPIRED}{hour}-{uuid.uuid4().hex[:8]}")
+                with suppress(FileNotFoundError):  # another sampler was faster
+                    self._folder(hour).rename(self.directory / f"{_EXPIRED}{hour}-{uuid.uuid4().hex[:8]}")
             for folder in self.directory.glob(f"{_EXPIRED}*"):
                 shutil.rmtree(folder, ignore_errors=True)
         return old
@@ -173,14 +192,17 @@ class SampleStore:
             if not marker.is_file():
                 put(marker, lambda draft: draft.write_text(LAYOUT + "\n", encoding="utf-8"))
                 return
-        sweep(self.directory)
+        if time.monotonic() - self._swept_at >= ABANDONED_SECONDS:  # not each round: it looks through all hours
+            sweep(self.directory)
+            self._swept_at = time.monotonic()
 
     def _write(self, hour: str, batches: Sequence[Batch]) -> Written | None:
         rows = ordered(pa.concat_tables([self._table(batch) for batch in batches]))
         if not len(rows):
             return None
         target = self._folder(hour) / f"{batches[0].time_ms}-{uuid.uuid4().hex[:8]}.parquet"
-        tables_to(target, iter([rows]))
+        with writing(self.directory):
+            tables_to(target, iter([rows]))
         return Written(hour, target, len(rows))
 
     def _table(self, batch: Batch) -> Any:
@@ -203,14 +225,6 @@ class SampleStore:
         for name in ("cluster", "topic", "partition", "topic_id"):
             samples = samples.append_column(name, entries[name].take(places))
         return samples
-
-    def _readable(self, read: Callable[..., Any], path: Path, *more: object) -> Any:
-        """Read one file; None and a warning when it is damaged."""
-        try:
-            return read(path, *more)
-        except UnreadableFile as error:
-            self._warn(f"{error.message}; left out")
-            return None
 
     def _hours_between(self, low_ms: int, high_ms: int) -> list[str]:
         return [hour for hour in self._hour_folders() if hour_end_ms(hour) > low_ms and hour_start_ms(hour) < high_ms]

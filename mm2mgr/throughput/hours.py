@@ -15,7 +15,17 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from mm2mgr.errors import Mm2mgrError
-from mm2mgr.samples.schema import DICTIONARY, HOUR_PREFIX, LAYOUT, LAYOUT_FILE, ROLLUPS, hour_of, hour_start_ms
+from mm2mgr.samples.schema import (
+    DICTIONARY,
+    HOUR_PREFIX,
+    LAYOUT,
+    LAYOUT_FILE,
+    NEVER_NULL,
+    ROLLUPS,
+    SAMPLE_COLUMNS,
+    hour_of,
+    hour_start_ms,
+)
 from mm2mgr.throughput.series import UNKNOWN, Series
 
 IDS_PER_PART = 16_384  # some row groups of a compacted file; an hour of them at one sample a minute is a million rows
@@ -67,7 +77,14 @@ def samples_in(path: Path) -> int:
 
 def mark_of(files: Sequence[Path]) -> list[list[Any]]:
     """Return names and sizes: files of the store never change, so a roll-up with the same mark need not be made again."""
-    return [[path.name, path.stat().st_size] for path in files]
+    return [[path.name, _size(path)] for path in files]
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:  # compacted just now: no later mark is like this one, so the hour is made once more
+        return -1
 
 
 def hour_before(hour: str) -> str:
@@ -145,8 +162,12 @@ def _array(table: Any, name: str, kind: Any, unknown: float, names: dict[str, in
             raise KeyError(f"it has no column {name}")
         return np.full(len(table), unknown, kind)
     column = table[name]
+    if column.null_count and name in NEVER_NULL:
+        raise ValueError(f"its column {name} has nulls")
     if name == "source":
         return _codes(column, names)
+    if column.type != (wanted := getattr(pa, SAMPLE_COLUMNS[name])()):
+        column = column.cast(wanted)  # an error where a value does not fit; numpy would wrap it around
     if column.null_count == len(column):
         return np.full(len(column), unknown, kind)
     filled = column.fill_null(unknown) if column.null_count else column
@@ -181,8 +202,9 @@ def _is_hour(text: str) -> bool:
 
 
 def recoded(series: Series, names: Sequence[str], ranks: Mapping[str, int]) -> Series:
-    """Renumber the sources of a Series by rank."""
+    """Renumber the sources of a Series by rank, and put its series into that order."""
     table = np.array([ranks[name] for name in names] or [0], np.int32)
     if (table == np.arange(len(table))).all():
         return series
-    return Series(**{**vars(series), "source": table[series.source]})
+    found = Series(**{**vars(series), "source": table[series.source]})
+    return found.take(np.lexsort((found.source, found.partition_id)))  # stable: each series stays in order of time

@@ -70,7 +70,7 @@ def intervals(series: Series, hour_start_ms: int) -> Intervals:
     volume = np.where(by_offset | ~np.isfinite(series.bytes_per_second), np.nan, series.bytes_per_second)
     volume = np.where(np.isnan(volume), per_second * sizes_in_force(series), volume)
     if len(series) and series.source.min() != series.source.max():
-        usable &= ~_shadowed(series, span, usable)
+        usable &= ~_shadowed(series, span, usable, hour_start_ms)
     return Intervals(span, per_second, volume, usable, reset & in_hour, gap & in_hour)
 
 
@@ -96,27 +96,39 @@ def _gaps(elapsed: Ints, first: Flags) -> Flags:
     return flags
 
 
-def _shadowed(series: Series, span: Ints, usable: Flags) -> Flags:
-    """Flag intervals of which a better source tells at least half; sources are numbered from best to worst."""
+def _shadowed(series: Series, span: Ints, usable: Flags, hour_start_ms: int) -> Flags:
+    """Flag intervals of whose part in the hour a better source tells at least half; sources are numbered from best to worst.
+
+    Only that part: of the hour before, just the last samples of the better source are here.
+    """
     hidden = np.zeros(len(series), np.bool_)
     low = int((series.time_ms - span).min())
     stride = int(series.time_ms.max()) - low + 1
     end = series.partition_id.astype(np.int64) * stride + (series.time_ms - low)
+    inside = np.clip(series.time_ms - hour_start_ms, 1, span)
     taken = np.zeros(len(series), np.bool_)
     for source in np.unique(series.source):
         rows = np.flatnonzero(usable & (series.source == source))
         better = np.flatnonzero(taken)
         if len(better):
-            covered = _covered(end[better], span[better], end[rows]) - _covered(
-                end[better], span[better], end[rows] - span[rows]
-            )
-            hidden[rows[covered >= _SHADOWED * span[rows]]] = True
+            ends, spans = _united(end[better], span[better])
+            covered = _covered(ends, spans, end[rows]) - _covered(ends, spans, end[rows] - inside[rows])
+            hidden[rows[covered >= _SHADOWED * inside[rows]]] = True
         taken[rows[~hidden[rows]]] = True
     return hidden
 
 
+def _united(ends: Ints, spans: Ints) -> tuple[Ints, Ints]:
+    """Return ends and lengths of the stretches that the intervals cover together; those of two sources may overlap."""
+    order = np.argsort(ends - spans, kind="stable")
+    starts, reached = (ends - spans)[order], np.maximum.accumulate(ends[order])
+    first = np.flatnonzero(np.append(True, starts[1:] > reached[:-1]))
+    last = reached[np.append(first[1:], len(starts)) - 1]
+    return last, last - starts[first]
+
+
 def _covered(ends: Ints, spans: Ints, moments: Ints) -> Floats:
-    """Return how much of the time up to each moment the intervals cover, on the one time line of all partitions."""
+    """Return how much of the time up to each moment the intervals cover, which do not overlap, on the one time line of all partitions."""
     order = np.argsort(ends, kind="stable")
     ends, spans = ends[order], spans[order]
     total = np.concatenate([[0], np.cumsum(spans)])

@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from mm2mgr.errors import Mm2mgrError
 from mm2mgr.throughput.rollup import LISTS, ROLLUP_COLUMNS, RollUp
 
 _READERS = 4  # a window is many small files
@@ -45,7 +46,7 @@ def write_part(path: Path, found: RollUp, sources: Sequence[str]) -> None:
 
 
 def read_parts(paths: Sequence[Path], columns: Sequence[str]) -> tuple[RollUp, list[str]]:
-    """Return the rows of all parts in these columns, and the names of their sources by number; `pa.ArrowException`.
+    """Return the rows of all parts in these columns, and the names of their sources by number; Mm2mgrError.
 
     Offsets are all zero where the lists are not asked for.
     """
@@ -75,8 +76,15 @@ def read_parts(paths: Sequence[Path], columns: Sequence[str]) -> tuple[RollUp, l
 
 def _table(path: Path, columns: Sequence[str]) -> Any:
     # Neither `read_table` nor any compute function: each loads a module for a tenth of a second.
-    with pq.ParquetFile(path, read_dictionary=["source"]) as file:
-        return file.read(columns=list(columns), use_threads=False)
+    try:
+        with pq.ParquetFile(path, read_dictionary=["source"]) as file:
+            if lost := set(columns) - set(file.schema_arrow.names):
+                raise pa.ArrowInvalid(f"it has no column {min(lost)}")
+            return file.read(columns=list(columns), use_threads=False)
+    except (OSError, pa.ArrowException, ValueError, KeyError) as error:
+        first = next(iter(str(error).splitlines()), type(error).__name__)
+        hint = f"remove {path.parent} and run `mm2mgr throughput`: it is made again from the samples that are kept"
+        raise Mm2mgrError(f"a roll-up is not readable: {path}: {first[:200]}", hint=hint) from error
 
 
 def _column(found: RollUp, name: str, sources: Sequence[str]) -> Any:

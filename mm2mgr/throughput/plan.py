@@ -66,8 +66,10 @@ def due_hours(store: Path, files: Mapping[str, Sequence[Path]]) -> Due:
     """
     due = {}
     for hour, paths in files.items():
+        name = f"{HOUR_PREFIX}{hour}"
         mark = {"version": _VERSION, "hour": mark_of(paths), "before": mark_of(files.get(hour_before(hour), ()))}
-        old = made_from(store, f"{HOUR_PREFIX}{hour}")
+        mark["parts"] = mark_of(_parts(store, name))
+        old = made_from(store, name)
         if not mark["before"] and old and old.get("before"):
             mark["before"] = old["before"]
         if old != mark:
@@ -85,6 +87,7 @@ def due_days(store: Path) -> Due:
     for day, of_day in days.items():
         parts = {hour: mark_of(_parts(store, f"{HOUR_PREFIX}{hour}")) for hour in of_day}
         mark = {"version": _VERSION, "hours": parts, "over": day < hours[-1][:10]}
+        mark["parts"] = mark_of(_parts(store, f"{DAY_PREFIX}{day}"))
         if made_from(store, f"{DAY_PREFIX}{day}") != mark:
             due[f"{DAY_PREFIX}{day}"] = mark
     return Due(due)
@@ -135,7 +138,8 @@ def commit(store: Path, due: Due, written: Iterable[Sequence[str]]) -> None:
             if surplus.name not in drafts:
                 surplus.unlink()
         note = target / f"{MADE_FROM}.draft"
-        note.write_text(json.dumps(due.marks[name]), encoding="utf-8")
+        made = {**due.marks[name], "parts": mark_of(_parts(store, name))}
+        note.write_text(json.dumps(made), encoding="utf-8")
         os.replace(note, target / MADE_FROM)
 
 
@@ -162,6 +166,8 @@ def _parts(store: Path, name: str) -> list[Path]:
 def made_from(store: Path, name: str) -> Any:
     """Return what a roll-up was made from, None where it is not whole."""
     try:
-        return json.loads((rollup_directory(store, name) / MADE_FROM).read_text(encoding="utf-8"))
+        found = json.loads((rollup_directory(store, name) / MADE_FROM).read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return None
+    keys = {"version", "parts", "hours" if name.startswith(DAY_PREFIX) else "hour"}
+    return found if isinstance(found, dict) and keys <= found.keys() else None

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.samples.schema import DAY_PREFIX, HOUR_PREFIX, hour_of, hour_start_ms, hours_text, window_text
@@ -96,7 +95,11 @@ def last_hours(store: Path, seconds: float | None) -> Window:
 
 def read_window(store: Path, window: Window) -> Throughput:
     """Merge the roll-ups of a window to one entry a partition."""
-    rows, sources = _read(_paths(store, window), list(ROLLUP_COLUMNS))
+    rows, sources = read_parts(_paths(store, window), list(ROLLUP_COLUMNS))
+    if _merged_hours(store, window.days) != set(window.hours) - set(window.loose_hours):
+        # A job merged one of the days anew meanwhile, maybe with hours that were just added to it: take the hours alone.
+        window = Window(window.hours, (), window.hours)
+        rows, sources = read_parts(_paths(store, window), list(ROLLUP_COLUMNS))
     names = read_names(store)
     ids = rows.values["partition_id"]
     place = np.where(ids < len(names.of_id), names.of_id[np.minimum(ids, len(names.of_id) - 1)], -1)
@@ -115,7 +118,7 @@ def hourly(store: Path, window: Window, found: Throughput) -> Any:
     where = np.full(len(found.names), -1, np.int64)
     where[found.place] = np.arange(len(found))
     for number, hour in enumerate(window.hours):
-        rows, _ = _read(_parts(store, f"{HOUR_PREFIX}{hour}"), _HOURLY)
+        rows, _ = read_parts(_parts(store, f"{HOUR_PREFIX}{hour}"), _HOURLY)
         place = where[found.names.of_id[rows.values["partition_id"]]]
         size = found.values["record_bytes"][place]
         volume = np.where(np.isnan(rows.values["bytes"]), rows.values["records"] * size, rows.values["bytes"])
@@ -198,7 +201,7 @@ def _sizes(store: Path, rows: RollUp, names: Names) -> Any:
     missing = np.isnan(rows.values["bytes"])
     if not (missing & (of_window[1][names.of_id[rows.values["partition_id"]]] == 0)).any():
         return _mean_sizes(of_window, names)
-    everything, _ = _read(_paths(store, choose(store)), ("partition_id", "samples", "record_bytes"))
+    everything, _ = read_parts(_paths(store, choose(store)), ("partition_id", "samples", "record_bytes"))
     return np.where(of_window[1] > 0, of_window[0] / of_window[1], _mean_sizes(_size_sums(everything, names), names))
 
 
@@ -235,6 +238,11 @@ def _logs(ids: Any, group: Any, count: int) -> Any:
     return np.bincount(pairs // (int(ids.max(initial=0)) + 1), minlength=count)
 
 
+def _merged_hours(store: Path, days: Sequence[str]) -> set[str]:
+    marks = [made_from(store, f"{DAY_PREFIX}{day}") or {"hours": ()} for day in days]
+    return {hour for mark in marks for hour in mark["hours"]}
+
+
 def _paths(store: Path, window: Window) -> list[Path]:
     days = [path for day in window.days for path in _parts(store, f"{DAY_PREFIX}{day}")]
     return days + [path for hour in window.loose_hours for path in _parts(store, f"{HOUR_PREFIX}{hour}")]
@@ -242,12 +250,3 @@ def _paths(store: Path, window: Window) -> list[Path]:
 
 def _parts(store: Path, name: str) -> list[Path]:
     return sorted(rollup_directory(store, name).glob("part-*.parquet"))
-
-
-def _read(paths: Sequence[Path], columns: Sequence[str]) -> tuple[RollUp, list[str]]:
-    try:
-        return read_parts(paths, columns)
-    except (OSError, pa.ArrowException, ValueError, KeyError) as error:
-        first = next(iter(str(error).splitlines()), type(error).__name__)
-        hint = "remove the store's folder `rollups` and run `mm2mgr throughput`: it makes them again from the samples"
-        raise Mm2mgrError(f"a roll-up is not readable: {first[:200]}", hint=hint) from error

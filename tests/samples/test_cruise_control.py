@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -16,9 +17,12 @@ from mm2mgr.samples import cruise_control
 from mm2mgr.samples.cruise_control import CruiseControlSource
 from mm2mgr.samples.http import Endpoint, Http, SourceError
 from mm2mgr.samples.inventory import Gathered, Inventory
+from mm2mgr.samples.schema import hour_of
+from mm2mgr.samples.store import SampleStore
 
 URL = "http://cruise.test:9090/kafkacruisecontrol"
 WINDOW = 300_000
+HOUR_MS = 3_600_000
 NOW = 1_795_255_380_000
 NEWEST = NOW // WINDOW * WINDOW
 KNOWN = Inventory("dc1", {"logs": TopicInfo(3, "id", False), "a.b": TopicInfo(1, None, False)}, lambda topic: True)
@@ -80,7 +84,7 @@ def test_units_are_kib_and_mib_and_a_missing_partition_stays_missing(http: Http,
     serve(wire, CruiseControl([record(), record("a.b")], ends(3)))
     (found,) = gathered(http)
     (batch,) = found.batches
-    assert (batch.source, batch.time_ms, batch.resolution_ms) == ("cruise-control", NEWEST, WINDOW)
+    assert (batch.source, batch.time_ms, batch.resolution_ms) == ("cruise-control", NEWEST - 1, WINDOW)
     assert list(zip(batch.topics, batch.partitions, strict=True)) == [("logs", 0), ("a.b", 0)]
     assert batch.bytes_per_second == [7.5 * 1024] * 2
     assert (batch.records_per_second, batch.log_bytes) == ([40.0] * 2, [2 * 1024 * 1024] * 2)
@@ -90,13 +94,28 @@ def test_units_are_kib_and_mib_and_a_missing_partition_stays_missing(http: Http,
 def test_each_window_is_asked_for_once_by_moments_inside_it(http: Http, wire: responses.RequestsMock) -> None:
     answers = serve(wire, CruiseControl([record()], [*ends(4), NEWEST + WINDOW]))
     found = gathered(http, since_ms=NEWEST - 2 * WINDOW)
-    assert [batch.time_ms for each in found for batch in each.batches] == [NEWEST - WINDOW, NEWEST]
+    assert [batch.time_ms for each in found for batch in each.batches] == [NEWEST - WINDOW - 1, NEWEST - 1]
     asked = [parse_qs(urlsplit(url).query) for url, _ in answers.asked if "partition_load" in url]
     assert [(each["start"], each["end"]) for each in asked] == [
         ([str(end - WINDOW)], [str(end - 1)]) for end in (NEWEST - WINDOW, NEWEST)
     ]
     assert all(each["resource"] == ["NW_IN"] and each["json"] == ["true"] for each in asked)
-    assert gathered(http, since_ms=NEWEST) == []
+    for known in (NEWEST - 1, NEWEST):  # as it is written, and as stores of before have it
+        assert gathered(http, since_ms=known) == []
+
+
+def test_a_window_of_a_whole_hour_is_filed_under_the_hour_it_describes(
+    http: Http, wire: responses.RequestsMock, tmp_path: Path
+) -> None:
+    hour = NOW // HOUR_MS * HOUR_MS  # where the newest window ends
+    serve(wire, CruiseControl([record()], [hour - 2 * HOUR_MS, hour - HOUR_MS, hour]))
+    store = SampleStore(tmp_path)
+    for since in (hour - 2 * HOUR_MS, None):  # a restart without memory reads the newest window again
+        for found in gathered(http, since_ms=since):
+            store.append(*found.batches)
+    assert store.hours() == [hour_of(hour - 2 * HOUR_MS), hour_of(hour - HOUR_MS)]
+    assert store.read()["time_ms"].to_pylist() == [hour - HOUR_MS - 1, hour - 1]
+    assert gathered(http, since_ms=store.newest_ms()) == []
 
 
 def test_a_202_is_followed_on_the_same_url_under_its_task_id(http: Http, wire: responses.RequestsMock) -> None:

@@ -12,10 +12,11 @@ import pytest
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.kafka.producer import Producer
-from mm2mgr.samples import foreign
+from mm2mgr.samples import foreign, newest
 from mm2mgr.samples.batch import Batch
-from mm2mgr.samples.foreign import ForeignReader, newest_of
+from mm2mgr.samples.foreign import ForeignReader
 from mm2mgr.samples.inventory import Gathered, Inventory
+from mm2mgr.samples.newest import newest_of
 from mm2mgr.samples.store import SampleStore
 
 NOW = time.time_ns() // 1_000_000
@@ -50,7 +51,9 @@ class Answers:
 def reader(access: KafkaAccess, source: Answers, folder: Path, back_seconds: float = 0.0) -> ForeignReader:
     with Producer(access, timeout_seconds=10) as producer:
         producer.send(("logs", 0), b"x")
-    return ForeignReader(access, lambda topic: topic == "logs", source, SampleStore(folder), back_seconds)
+    return ForeignReader(
+        access, lambda topic: topic == "logs", source, SampleStore(folder), back_seconds, timeout_seconds=1
+    )
 
 
 def test_the_newest_sample_is_that_of_the_cluster_and_of_the_kind_of_source(tmp_path: Path) -> None:
@@ -115,3 +118,47 @@ def test_a_long_catch_up_comes_in_pieces(
     assert "catching up: more to come" in poll.notes
     one.poll()
     assert source.asked == [None, NOW - 8000]
+
+
+def test_times_that_cannot_be_true_are_dropped_aloud_and_stop_nothing(
+    mock_cluster: KafkaAccess, tmp_path: Path
+) -> None:
+    lies = [batch(NOW + 40 * 86_400_000, rows=2), batch(5)]
+    source = Answers([Gathered([*lies, batch(NOW - 1000)], [])])
+    one = reader(mock_cluster, source, tmp_path)
+    poll = one.poll()
+    assert list(poll.batches) == [batch(NOW - 1000)]
+    assert "3 samples dropped: their time is in the future or long past" in poll.notes
+    one.poll()
+    assert source.asked == [None, NOW - 1000]
+
+
+def test_a_store_with_samples_of_a_clock_that_was_ahead_is_gone_on_with_now(
+    mock_cluster: KafkaAccess, tmp_path: Path
+) -> None:
+    SampleStore(tmp_path).append(batch(NOW + 40 * 86_400_000))
+    source = Answers()
+    reader(mock_cluster, source, tmp_path).poll()
+    assert NOW <= (source.asked[0] or 0) <= time.time_ns() // 1_000_000
+
+
+def test_the_newest_sample_is_found_from_footers_and_among_damaged_and_compacted_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said: list[str] = []
+    store = SampleStore(tmp_path, said.append)
+    hour = NOW // HOUR * HOUR - 3 * HOUR
+    for number in range(20):
+        store.append(batch(hour + number, "kafka-offsets", rows=3), batch(hour + number, "prometheus:x", "other"))
+    store.append(batch(hour + 7, rows=3))
+    (later,) = store.append(batch(hour + 8, rows=3))
+    store.compact(store.hours()[0])
+    (damaged,) = store.append(batch(hour + 9))
+    damaged.path.write_bytes(b"PAR1")
+    assert not later.path.exists()
+    assert newest_of(store, "mock", "prometheus:", 0) == hour + 8
+    assert newest_of(store, "other", "prometheus:", 0) == hour + 19
+    assert any(str(damaged.path) in sentence for sentence in said)
+    monkeypatch.setattr(newest.pq.ParquetFile, "read_row_group", None)  # what footers rule out is never read
+    assert newest_of(store, "nobody", "prometheus:", 0) is None
+    assert newest_of(store, "mock", "cruise-control", 0) is None

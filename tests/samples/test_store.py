@@ -219,51 +219,6 @@ def test_files_without_rows_and_of_other_versions_are_read(tmp_path: Path) -> No
     assert times(store) == [TEN, TEN + 1, TEN + 2]
 
 
-class DiskFull:
-    """Lets a number of bytes of Parquet be written, and then has no space left."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, bytes_left: int) -> None:
-        real = pq.ParquetWriter
-
-        class Sink:
-            closed = False
-
-            def __init__(sink, path: Path) -> None:
-                sink.file = path.open("wb")  # type: ignore[attr-defined]
-
-            def write(sink, data: bytes) -> int:
-                nonlocal bytes_left
-                bytes_left -= len(data)
-                if bytes_left < 0:
-                    raise OSError(28, "No space left on device")
-                return int(sink.file.write(data))  # type: ignore[attr-defined]
-
-            def flush(sink) -> None:
-                sink.file.flush()  # type: ignore[attr-defined]
-
-            def close(sink) -> None:
-                sink.file.close()  # type: ignore[attr-defined]
-
-        monkeypatch.setattr(files.pq, "ParquetWriter", lambda path, *a, **k: real(Sink(path), *a, **k))
-
-
-@pytest.mark.parametrize("bytes_left", [0, 4, 200, 900])
-def test_a_full_disk_leaves_the_store_as_it_was(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bytes_left: int
-) -> None:
-    store = store_at(tmp_path, FIRST, at(TEN + 1))
-    before = sorted(path for path in tmp_path.rglob("*") if path.is_file())
-    DiskFull(monkeypatch, bytes_left)
-    for use in (lambda: store.append(*batches([at(TEN + 5)])), lambda: store.compact("2025-11-21T10")):
-        with pytest.raises(Mm2mgrError, match="No space left"):
-            use()
-    monkeypatch.undo()
-    assert samples_of(store.read()) == [FIRST, at(TEN + 1)]
-    assert sorted(path for path in tmp_path.rglob("*") if path.is_file()) == before
-    store.append(*batches([at(TEN + 5)]))
-    assert times(store) == [TEN, TEN + 1, TEN + 5]
-
-
 def test_drafts_of_a_killed_process_are_swept_when_they_are_old(tmp_path: Path) -> None:
     store = SampleStore(tmp_path)
     (written,) = store.append(*batches([FIRST]))

@@ -182,7 +182,9 @@ def test_windows_are_whole_hours_and_their_maxima_and_means_exact(store: Path) -
 @given(rates=st.lists(st.tuples(st.floats(0.001, 1e12), st.integers(1, 90_000)), min_size=1, max_size=60))
 def test_percentiles_of_merged_sketches_are_two_percent_off_at_most(rates: list[tuple[float, int]]) -> None:
     values, weights = np.array([rate for rate, _ in rates]), np.array([weight for _, weight in rates])
-    one, bucket, weight = merged(np.zeros(1, np.int64), np.array([len(rates)]), bucket_of(values).astype(np.int64), weights)
+    one, bucket, weight = merged(
+        np.zeros(1, np.int64), np.array([len(rates)]), bucket_of(values).astype(np.int64), weights
+    )
     noted = np.repeat(values, weights)
     for share in (0.5, 0.95):
         (found,) = percentile(one, rate_of(bucket), weight, share, 1)
