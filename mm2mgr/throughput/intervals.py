@@ -59,16 +59,20 @@ def intervals(series: Series, hour_start_ms: int) -> Intervals:
     seconds = np.maximum(elapsed, 1) / 1000.0
     counted = records / seconds
     reset = by_offset & ((records < 0) | (counted > MOST_RECORDS_PER_SECOND))
+    gap, span, known = _gaps(elapsed, first) & ~reset, elapsed, by_offset
+    per_second, sizes = counted, sizes_in_force(series)
+    volume = per_second * sizes
     told = ~by_offset & (np.isfinite(series.records_per_second) | np.isfinite(series.bytes_per_second))
-    gap = _gaps(elapsed, first) & ~reset
-    # A rate covers what its source says it covers, and never what the sample before it covers.
-    span = np.where(told & (series.resolution_ms > 0), series.resolution_ms, elapsed)
-    span = np.where(told & ~first & ~gap, np.minimum(span, elapsed), span)
-    gap &= ~(told & (series.resolution_ms > 0))
-    usable = in_hour & ~reset & ~gap & (by_offset | told) & (span > 0)
-    per_second = np.where(by_offset, counted, series.records_per_second)
-    volume = np.where(by_offset | ~np.isfinite(series.bytes_per_second), np.nan, series.bytes_per_second)
-    volume = np.where(np.isnan(volume), per_second * sizes_in_force(series), volume)
+    if told.any():
+        # A rate covers what its source says it covers, and never what the sample before it covers.
+        span = np.where(told & (series.resolution_ms > 0), series.resolution_ms, elapsed)
+        span = np.where(told & ~first & ~gap, np.minimum(span, elapsed), span)
+        gap &= ~(told & (series.resolution_ms > 0))
+        known = (by_offset | told) & (span > 0)
+        per_second = np.where(by_offset, counted, series.records_per_second)
+        in_bytes = ~by_offset & np.isfinite(series.bytes_per_second)
+        volume = np.where(in_bytes, series.bytes_per_second, per_second * sizes)
+    usable = known & in_hour & ~reset & ~gap
     if len(series) and series.source.min() != series.source.max():
         usable &= ~_shadowed(series, span, usable, hour_start_ms)
     return Intervals(span, per_second, volume, usable, reset & in_hour, gap & in_hour)
@@ -77,22 +81,20 @@ def intervals(series: Series, hour_start_ms: int) -> Intervals:
 def _gaps(elapsed: Ints, first: Flags) -> Flags:
     """Flag intervals far longer than their neighbours; the median is taken only where a gap is possible at all."""
     flags = np.zeros(len(elapsed), np.bool_)
-    rows = np.flatnonzero(~first)
-    if not len(rows):
+    if not len(elapsed):
         return flags
-    distances, number = elapsed[rows], (np.cumsum(first) - 1)[rows]
-    starts = np.flatnonzero(np.diff(number, prepend=-1))
-    shortest = np.minimum.reduceat(distances, starts)
-    place = np.cumsum(np.diff(number, prepend=-1) != 0) - 1
-    suspects = np.flatnonzero(distances > GAP_FACTOR * shortest[place])
+    starts = np.flatnonzero(first)
+    ends = np.append(starts[1:], len(elapsed))
+    shortest = np.minimum.reduceat(np.where(first, np.iinfo(np.int64).max, elapsed), starts)
+    suspects = np.flatnonzero(elapsed > np.repeat(GAP_FACTOR * shortest, ends - starts))
     for cut in range(0, len(suspects), _ROWS_AT_ONCE):
         some = suspects[cut : cut + _ROWS_AT_ONCE]
+        series = np.searchsorted(starts, some, side="right") - 1
         near = some[:, None] + np.arange(-GAP_NEIGHBOURS, GAP_NEIGHBOURS + 1)
-        inside = (near >= 0) & (near < len(distances))
-        near = np.clip(near, 0, len(distances) - 1)
-        inside &= number[near] == number[some][:, None]
-        typical = np.nanmedian(np.where(inside, distances[near].astype(np.float64), np.nan), axis=1)
-        flags[rows[some]] = distances[some] > GAP_FACTOR * typical
+        inside = (near > starts[series][:, None]) & (near < ends[series][:, None])
+        near = np.clip(near, 0, len(elapsed) - 1)
+        typical = np.nanmedian(np.where(inside, elapsed[near].astype(np.float64), np.nan), axis=1)
+        flags[some] = elapsed[some] > GAP_FACTOR * typical
     return flags
 
 

@@ -6,7 +6,7 @@ with its milliseconds: p95 is the smallest rate that was not exceeded during 95 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -94,6 +94,16 @@ def roll_up(series: Series, hour_start_ms: int) -> RollUp | None:
     values = {name: column[alive] for name, column in {**sums, **spread}.items()}
     offsets = np.append(0, np.cumsum(lengths[alive])).astype(np.int32)
     return RollUp({**values, **lists}, offsets)
+
+
+def stacked(found: Iterable[RollUp | None]) -> RollUp | None:
+    """Put roll-ups of one after another range of ids together; None where there is none."""
+    parts = [each for each in found if each is not None]
+    if not parts:
+        return None
+    values = {name: np.concatenate([each.values[name] for each in parts]) for name in ROLLUP_COLUMNS}
+    lengths = np.concatenate([np.diff(each.offsets) for each in parts])
+    return RollUp(values, np.append(0, np.cumsum(lengths)).astype(np.int32))
 
 
 def _sums(series: Series, steps: Intervals, starts: Ints, in_hour: Flags) -> dict[str, Column]:
@@ -194,10 +204,14 @@ def _ordered(number: Ints, rates: Floats, span_ms: Ints, starts: Ints) -> _Order
         some = width_class == each
         rows = slice(None) if some.all() else some[number]
         of_some, width = lengths[some], int(lengths[some].max())
-        filled = np.arange(width) < of_some[:, None]
-        padded = np.full(filled.shape, np.inf)
-        padded[filled] = rates[rows]
-        order = np.argsort(padded, axis=1)[filled] + np.repeat(starts[some], of_some)
+        if (of_some == width).all():
+            order = np.argsort(rates[rows].reshape(-1, width), axis=1).ravel()
+        else:
+            filled = np.arange(width) < of_some[:, None]
+            padded = np.full(filled.shape, np.inf)
+            padded[filled] = rates[rows]
+            order = np.argsort(padded, axis=1)[filled]
+        order += np.repeat(starts[some], of_some)
         low_to_high[rows], weights[rows] = rates[order], span_ms[order]
     return _Ordered(
         _statistics(low_to_high, weights, starts, lengths), *_sketched(number, low_to_high, weights, starts)

@@ -7,6 +7,7 @@ the interval arithmetic can walk with shifts; nothing here loops over rows.
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -21,6 +22,7 @@ UNKNOWN = -1
 LEAD_SAMPLES = 7  # of the hour before: six intervals to judge a gap by, as many as an interval has neighbours
 MOST_BYTES_PER_SECOND = 1e12  # beyond any broker: a source that says more lies, or reset its counter
 MOST_RECORDS_PER_SECOND = 1e9
+_IDS_PER_BLOCK = 2_048
 _MOST_RECORD_BYTES = 2.0**31  # Kafka's own bound of a record
 
 
@@ -90,8 +92,18 @@ def joined(lead: Series, hour: Series) -> Series:
     if not len(lead):
         return hour
     both = Series(*(np.concatenate([getattr(lead, one.name), getattr(hour, one.name)]) for one in fields(lead)))
-    order = np.lexsort((both.source, both.partition_id))  # stable: within a series the lead stays first
-    return both.take(order)
+    number = both.partition_id.astype(np.int64) * (int(both.source.max()) + 1) + both.source
+    return both.take(
+        np.argsort(number, kind="stable")
+    )  # two sorted runs to merge; within a series the lead stays first
+
+
+def in_blocks(series: Series, ids: range) -> list[Series]:
+    """Cut samples of these ids into small ranges of ids: arrays that stay in a core's cache take half the time."""
+    if (np.diff(series.partition_id) < 0).any():
+        series = series.take(np.argsort(series.partition_id, kind="stable"))
+    cuts = np.searchsorted(series.partition_id, [*range(ids.start, ids.stop, _IDS_PER_BLOCK), ids.stop]).tolist()
+    return [series.take(slice(low, high)) for low, high in pairwise(cuts)]
 
 
 def tail(series: Series) -> Series:
@@ -102,26 +114,25 @@ def tail(series: Series) -> Series:
     ends = np.append(starts[1:], len(series))
     rows = ends[:, None] + np.arange(-LEAD_SAMPLES, 0)
     chosen = rows[rows >= starts[:, None]]
-    sizes = sizes_in_force(series)[chosen] if np.isfinite(series.record_bytes).any() else None
-    found = series.take(chosen)
-    return found if sizes is None else Series(**{**vars(found), "record_bytes": sizes})
+    return Series(**{**vars(series.take(chosen)), "record_bytes": sizes_in_force(series, chosen)})
 
 
-def sizes_in_force(series: Series) -> Floats:
-    """Return the record size at each row: the last one known in its series, else the next one, else NaN."""
-    known = np.isfinite(series.record_bytes)
-    if not known.any():
-        return series.record_bytes
-    starts = np.flatnonzero(series.starts())
-    first = np.repeat(starts, np.diff(np.append(starts, len(series))))
-    rows = np.arange(len(series))
-    last = np.maximum.accumulate(np.where(known, rows, -1))
-    found = np.where(last >= first, series.record_bytes[last], np.nan)
-    early = np.flatnonzero(last < first)  # rows before the first size of their series
+def sizes_in_force(series: Series, rows: npt.NDArray[np.integer] | slice = slice(None)) -> Floats:
+    """Return the record size at these rows: the last one known in its series, else the next one, else NaN."""
+    is_known = np.isfinite(series.record_bytes)
+    known = np.flatnonzero(is_known)
+    if not len(known):
+        return series.record_bytes[rows]
+    sizes, starts = series.record_bytes[known], np.flatnonzero(series.starts())
+    lengths = np.diff(np.append(starts, len(series)))
+    last = (np.cumsum(is_known) - 1)[rows]  # the place in `known` of the last one up to here; -1 before any
+    found = np.where(known[last] >= np.repeat(starts, lengths)[rows], sizes[last], np.nan)
+    found[last < 0] = np.nan
+    early = np.flatnonzero(np.isnan(found))
     if len(early):
-        first_known = np.minimum.reduceat(np.where(known, rows, len(rows)), starts)
-        place = np.repeat(first_known, np.diff(np.append(starts, len(series))))[early]
-        found[early] = np.where(place < len(rows), series.record_bytes[np.minimum(place, len(rows) - 1)], np.nan)
+        after = np.minimum(last[early] + 1, len(known) - 1)
+        inside = (last[early] + 1 < len(known)) & (known[after] < np.repeat(starts + lengths, lengths)[rows][early])
+        found[early] = np.where(inside, sizes[after], np.nan)
     return found
 
 

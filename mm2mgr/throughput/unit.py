@@ -23,8 +23,8 @@ from mm2mgr.throughput.hours import (
     rollup_directory,
 )
 from mm2mgr.throughput.parts import write_part
-from mm2mgr.throughput.rollup import roll_up
-from mm2mgr.throughput.series import Series, clean, joined, rank_sources, tail
+from mm2mgr.throughput.rollup import roll_up, stacked
+from mm2mgr.throughput.series import Series, clean, in_blocks, joined, rank_sources, tail
 
 
 @dataclass(frozen=True)
@@ -59,9 +59,11 @@ def _roll_hours(unit: Unit, done: dict[str, Any]) -> None:
     for hour in unit.hours:
         samples, found = _cleaned(unit, hour, done["unreadable"])
         ranks = rank_sources([*names, *found])
-        series = joined(tail(recoded(before, names, ranks)), recoded(samples, found, ranks))
-        rolled = roll_up(series, hour_start_ms(hour))
-        done["samples"] += len(samples)
+        rolled = stacked(
+            roll_up(joined(tail(recoded(lead, names, ranks)), recoded(now, found, ranks)), hour_start_ms(hour))
+            for lead, now in zip(before, samples, strict=True)
+        )
+        done["samples"] += sum(map(len, samples))
         if rolled is not None:
             draft = _draft(unit)
             write_part(draft, rolled, list(ranks))
@@ -69,10 +71,10 @@ def _roll_hours(unit: Unit, done: dict[str, Any]) -> None:
         before, names = samples, found
 
 
-def _cleaned(unit: Unit, hour: str, unreadable: dict[str, str]) -> tuple[Series, list[str]]:
+def _cleaned(unit: Unit, hour: str, unreadable: dict[str, str]) -> tuple[list[Series], list[str]]:
     raw, names, bad = read_hour(Path(unit.store), hour, unit.ids)
     unreadable.update(bad)
-    return clean(raw, hour_start_ms(hour), hour_end_ms(hour)), names
+    return [clean(block, hour_start_ms(hour), hour_end_ms(hour)) for block in in_blocks(raw, unit.ids)], names
 
 
 def _merge(unit: Unit, day: str, done: dict[str, Any]) -> None:
