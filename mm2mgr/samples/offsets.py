@@ -6,10 +6,11 @@ The client has no call for log sizes (DescribeLogDirs), so `log_bytes` stays unk
 
 from __future__ import annotations
 
+import math
 import operator
 import time
 from array import array
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from heapq import nlargest
 from typing import Protocol
@@ -25,8 +26,11 @@ from mm2mgr.samples.batch import Batch
 from mm2mgr.samples.follow import Poll
 from mm2mgr.samples.schema import KAFKA_OFFSETS
 
-_PARTITIONS_PER_TOPIC = 4  # looked at for record sizes: the fullest ones carry the load that sizing is about
+_PARTITIONS_PER_TOPIC = 4  # looked at for record sizes at least: the fullest ones carry the load that sizing is about
 _PARTITIONS_PER_LOOK = 400
+# Where few partitions are due, because a mean of 50 mixed sizes is easily a third off. Half of the bytes are planned: how large
+# the records are is only guessed by then.
+_LONG_LOOK = Look(records_per_partition=2_000, limit_bytes=128_000_000, limit_seconds=10.0)
 _TOPICS_EVERY_SECONDS = 300.0  # describing topics costs five times as much as reading all their offsets
 _LOOK_AT_MOST_EVERY_SECONDS = 60.0  # while some partition has no leader, say
 _LONG_AGO = -1e9
@@ -56,12 +60,17 @@ class RecordSizes:
     _asked_at: dict[str, float] = field(default_factory=dict)
 
     def measure(self, access: KafkaAccess, topics: Sequence[TopicRows], ends: Ends) -> dict[int, float]:
-        """Return mean record bytes by row, for some partitions of the topics that are due, longest waiting first."""
+        """Return mean record bytes by row, for some partitions of the topics that are due, longest waiting first.
+
+        A short look at each says how large its records are, and so how many more the bytes of a long look allow.
+        """
         rows = self._due(topics, ends, time.monotonic())
         if not rows:
             return {}
         wanted = {one: Offsets(ends.start[row], ends.end[row]) for row, one in rows.items()}
         sizes = mean_record_bytes(access, wanted, self.look)
+        if len(rows) < _PARTITIONS_PER_LOOK and (longer := self._longer(wanted, sizes)):
+            sizes |= mean_record_bytes(access, longer, _LONG_LOOK)
         now = time.monotonic()
         self._asked_at.update({one.topic: now for one in wanted})
         self._answered_at.update({one.topic: now for one in sizes})
@@ -74,18 +83,35 @@ class RecordSizes:
             for gone in times.keys() - names:
                 del times[gone]
 
+    def _longer(
+        self, looked: Mapping[TopicPartition, Offsets], sizes: Mapping[TopicPartition, float]
+    ) -> dict[TopicPartition, Offsets]:
+        """Choose where to read further back, and how far, so that all together stay within the bytes of a long look.
+
+        More of fuller logs, as they carry more; but by the square root, so that a full old one does not take everything.
+        """
+        roots = {one: math.sqrt(looked[one].end - looked[one].start) for one in sizes}
+        share = _LONG_LOOK.limit_bytes / 2 / max(1.0, sum(root * sizes[one] for one, root in roots.items()))
+        longer = {}
+        for one, root in roots.items():
+            records = min(int(share * root), _LONG_LOOK.records_per_partition)
+            if min(records, looked[one].end - looked[one].start) > self.look.records_per_partition:
+                longer[one] = Offsets(max(looked[one].start, looked[one].end - records), looked[one].end)
+        return longer
+
     def _due(self, topics: Sequence[TopicRows], ends: Ends, now: float) -> dict[int, TopicPartition]:
+        """Return rows to look at: the fullest of each topic that is due, then, while there is room, its others."""
         waiting = [t for t in topics if now - self._answered_at.get(t.topic, _LONG_AGO) >= self.every_seconds]
         waiting.sort(key=lambda each: self._asked_at.get(each.topic, _LONG_AGO))
         chosen: dict[int, TopicPartition] = {}
+        others: list[tuple[int, TopicPartition]] = []
         for each in waiting:
-            rows = range(each.first, each.first + each.partitions)
-            filled = [row for row in rows if ends.end[row] > ends.start[row] >= 0]
-            for row in nlargest(_PARTITIONS_PER_TOPIC, filled, key=lambda row: ends.end[row] - ends.start[row]):
-                chosen[row] = TopicPartition(each.topic, row - each.first)
+            ordered = _fullest(each, ends)
+            chosen.update(ordered[:_PARTITIONS_PER_TOPIC])
             if len(chosen) >= _PARTITIONS_PER_LOOK:
-                break
-        return chosen
+                return chosen
+            others += ordered[_PARTITIONS_PER_TOPIC:]
+        return {**chosen, **dict(others[: _PARTITIONS_PER_LOOK - len(chosen)])}
 
 
 @dataclass(frozen=True)
@@ -95,6 +121,14 @@ class TopicRows:
     topic: str
     first: int
     partitions: int
+
+
+def _fullest(topic: TopicRows, ends: Ends) -> list[tuple[int, TopicPartition]]:
+    """Return rows and names of the partitions that hold records, fullest first, no more of them than a look can take."""
+    rows = range(topic.first, topic.first + topic.partitions)
+    filled = [row for row in rows if ends.end[row] > ends.start[row] >= 0]
+    fullest = nlargest(_PARTITIONS_PER_LOOK, filled, key=lambda row: ends.end[row] - ends.start[row])
+    return [(row, TopicPartition(topic.topic, row - topic.first)) for row in fullest]
 
 
 @dataclass

@@ -10,7 +10,9 @@ import pytest
 from mm2mgr.errors import KafkaError
 from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.kafka.log_ends import Ends, LogEnds
+from mm2mgr.kafka.offsets import Offsets
 from mm2mgr.kafka.producer import Producer
+from mm2mgr.kafka.records import Look
 from mm2mgr.partitions import TopicPartition
 from mm2mgr.samples import offsets as offsets_module
 from mm2mgr.samples.follow import Round, Schedule, follow
@@ -80,7 +82,7 @@ def test_record_sizes_are_looked_at_again_only_when_due(mock_cluster: KafkaAcces
     assert seldom.measure(mock_cluster, topics, ends) == {1: 100.0}
 
 
-def test_only_the_fullest_partitions_of_a_topic_are_looked_at(mock_cluster: KafkaAccess) -> None:
+def test_only_partitions_that_hold_records_are_looked_at(mock_cluster: KafkaAccess) -> None:
     for partition in range(4):
         write(mock_cluster, "a", partition, partition + 2)
     write(mock_cluster, "b", 0, 1)
@@ -196,3 +198,29 @@ def test_a_dead_cluster_does_not_stop_the_others(mock_cluster: KafkaAccess, clos
     assert len(samples) == kept
     assert set(samples["cluster"].to_pylist()) == {"mock"}
     assert len(set(samples["time_ms"].to_pylist())) == 2
+
+
+def test_all_partitions_are_looked_at_where_there_is_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[dict[TopicPartition, Offsets]] = []
+    monkeypatch.setattr(offsets_module, "mean_record_bytes", lambda _, wanted, look: asked.append(wanted) or {})
+    few, many = rows({"a": 9, "b": 1}), rows({f"t{n}": 9 for n in range(200)})
+    RecordSizes().measure(KafkaAccess("dc1", "x:1"), few, ends_of(*[9] * 10))
+    assert len(asked[0]) == 10
+    RecordSizes().measure(KafkaAccess("dc1", "x:1"), many, ends_of(*[9] * 1_800))
+    assert len(asked[1]) == 400
+    assert {one.partition for one in asked[1]} == {0, 1, 2, 3}
+
+
+def test_a_long_look_reads_further_back_where_more_is_and_within_its_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[dict[TopicPartition, Offsets]] = []
+
+    def look(_: object, wanted: dict[TopicPartition, Offsets], bounds: Look) -> dict[TopicPartition, float]:
+        asked.append(wanted)
+        return dict.fromkeys(wanted, 10_000.0 if len(asked) == 1 else 12_000.0)
+
+    monkeypatch.setattr(offsets_module, "mean_record_bytes", look)
+    ends = ends_of(1_000_000, 10_000, 60, 40)
+    sizes = RecordSizes().measure(KafkaAccess("dc1", "x:1"), rows({"a": 4}), ends)
+    assert sizes == {0: 12_000.0, 1: 12_000.0, 2: 10_000.0, 3: 10_000.0}
+    read = {one.partition: offsets.end - offsets.start for one, offsets in asked[1].items()}
+    assert read == {0: 2_000, 1: 574}  # 64 MB of 10 kB records by square roots, which is less for the others than was read

@@ -1,0 +1,219 @@
+"""Traffic sets on real brokers, several at once: sampled and sized by mm2mgr, mirrored by real connectors, measured without it.
+
+In go sets, out comes an Outcome for each. It judges nothing, and leaves topics, connectors and processes nowhere.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from mm2mgr.cli.sizing import read_rates
+from mm2mgr.connect.client import Connect
+from mm2mgr.connect.target import ConnectTarget
+from mm2mgr.kafka.access import KafkaAccess
+from mm2mgr.kafka.client import Kafka
+from mm2mgr.partitions import TopicPartition
+from mm2mgr.samples.follow import Schedule, follow
+from mm2mgr.samples.offsets import KafkaReader, RecordSizes
+from mm2mgr.samples.store import SampleStore
+from mm2mgr.sandbox.broker import Broker
+from mm2mgr.sandbox.server import kafka_runtime
+from mm2mgr.sandbox.worker import Worker
+from mm2mgr.sizing.deal import Deal, dealt, listed, predict, read_back
+from mm2mgr.sizing.tasks import Bounds, Capacity, Rules, Sizing, size_flow
+from mm2mgr.throughput.make import make, one_by_one
+from tests.live.conftest import WORKER, serving
+from tests.live.seen import delete, until
+
+from .traffic import HOT, Producing, TrafficSet
+from .traffic_measure import Mirrored
+from .traffic_verdict import Outcome
+
+SOURCE, TARGET = "src", "tgt"
+_DRAWS = 60
+_DEADLINE_SECONDS = 90.0
+# Dozens of tasks on a small machine: a few full requests a second instead of hundreds of small ones.
+_UNHURRIED = {
+    "source.consumer.fetch.min.bytes": "65536",
+    "source.consumer.fetch.max.wait.ms": "250",
+    "producer.override.linger.ms": "100",
+    "producer.override.batch.size": "65536",
+}
+
+
+@dataclass(frozen=True)
+class Spans:
+    """How long, in seconds: traffic stored before anybody looks, between samples, sampling, measuring at the target."""
+
+    history: float = 40.0
+    interval: float = 10.0
+    sampled: float = 60.0
+    measured: float = 40.0
+
+
+@dataclass(frozen=True)
+class World:
+    source: Broker
+    target: Broker
+    worker: Worker
+
+    def access(self, broker: Broker) -> KafkaAccess:
+        return KafkaAccess(broker.name, broker.bootstrap_servers)
+
+    def listing(self) -> dict[str, int]:
+        """Return partitions by topic as the source's brokers list them."""
+        with Kafka(self.access(self.source)) as kafka:
+            return {name: topic.partitions for name, topic in kafka.topics().items() if not topic.internal}
+
+    def config(self, each: TrafficSet, tasks: int) -> dict[str, str]:
+        bytes_as_they_are = "org.apache.kafka.connect.converters.ByteArrayConverter"
+        return {
+            "connector.class": "org.apache.kafka.connect.mirror.MirrorSourceConnector",
+            "topics": ",".join(name.replace(".", "[.]") for name in each.topics),
+            "tasks.max": str(tasks),
+            "source.cluster.alias": SOURCE,
+            "target.cluster.alias": TARGET,
+            "source.cluster.bootstrap.servers": self.source.bootstrap_servers,
+            "target.cluster.bootstrap.servers": self.target.bootstrap_servers,
+            "replication.factor": "1",
+            "sync.topic.acls.enabled": "false",
+            "sync.topic.configs.enabled": "false",
+            "emit.offset-syncs.enabled": "false",
+            **_UNHURRIED,
+            **dict.fromkeys(("key.converter", "value.converter", "header.converter"), bytes_as_they_are),
+        }
+
+
+@contextmanager
+def world(folder: Path) -> Iterator[World]:
+    """Start a source, a target and a worker; on the way out all of them are ended."""
+    runtime = kafka_runtime()
+    source, target = (Broker(name, folder / name, runtime=runtime) for name in (SOURCE, TARGET))
+    with serving([source, target]):
+        worker = Worker("w", folder / "w", target.bootstrap_servers, WORKER, runtime=runtime)
+        worker.heap = "1g"  # some thirty tasks, each with a consumer and a producer
+        with serving([worker]):
+            yield World(source, target, worker)
+
+
+def run(world: World, sets: Sequence[TrafficSet], store: Path, seed: int, spans: Spans | None = None) -> list[Outcome]:
+    """Judge sets that flow at the same time, each with a connector of its own; their topics are gone afterwards."""
+    spans = spans or Spans()
+    topics = {name: count for each in sets for name, count in each.topics.items()}
+    with Kafka(world.access(world.source), timeout_seconds=60) as kafka:
+        kafka.create_topics({name: (count, 1, {}) for name, count in topics.items()})
+    until(world.listing, lambda found: set(found) >= set(topics), "topics")
+    with Producing(world.source.bootstrap_servers, sets, spans.history, seed):
+        _sample(world, set(topics), store, spans)
+        plans = _plans(world, sets, store, random.Random(seed))
+        outcomes = asyncio.run(_mirrored(world, plans, spans))
+    delete(world.access(world.source), list(topics))
+    delete(world.access(world.target), [f"{SOURCE}.{name}" for name in topics])
+    return outcomes
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What mm2mgr makes of a set before its connector exists."""
+
+    traffic: TrafficSet
+    deal: Deal
+    sizing: Sizing
+    planned: Mapping[TopicPartition, float]
+    mean: Mapping[TopicPartition, float]
+
+
+def _sample(world: World, topics: set[str], store: Path, spans: Spans) -> None:
+    reader = KafkaReader(world.access(world.source), topics.__contains__, sizes=RecordSizes())
+    follow([reader], Schedule(spans.interval, spans.sampled), SampleStore(store), lambda _: None)
+    make(store, one_by_one)
+
+
+def _plans(world: World, sets: Sequence[TrafficSet], store: Path, chance: random.Random) -> list[Plan]:
+    planned, mean = (read_rates(store, None, by).planned[SOURCE] for by in ("p95", "mean"))
+    listing, plans = listed(world.listing()), []
+    for each in sets:
+        deal = predict(listing, each.topics.__contains__)
+        own, own_mean = ({one: rates[one.topic][one] for one in deal.order} for rates in (planned, mean))
+        capacity = Capacity(_usable(each, deal, chance) / 0.7, 0.7)
+        sizing = size_flow(each.name, deal, own, Rules(capacity, Bounds()))
+        plans.append(Plan(each, deal, sizing, own, own_mean))
+    return plans
+
+
+def _usable(each: TrafficSet, deal: Deal, chance: random.Random) -> float:
+    """Choose what a task may carry: of many draws the one furthest from every load that it is compared with.
+
+    At the line itself two measurements of one truth may differ; `sent` is known here as nobody knows it in production.
+    Only sets that are about hot partitions get one, where there is a choice.
+    """
+    rates = [each.sent[one].bytes_per_second for one in deal.order]
+    draws = [sum(rates) / chance.uniform(2.0, 4.5) for _ in range(_DRAWS)]
+    cold = [] if each.skew in HOT else [usable for usable in draws if usable > max(rates)]
+    return max(cold or draws, key=lambda usable: _clearance(rates, usable))
+
+
+def _clearance(rates: Sequence[float], usable: float) -> float:
+    """Return how far, as a share, the nearest partition and the nearest busiest task of any number are from what is usable."""
+    rest = [0.0 if rate > usable else rate for rate in rates]
+    busiest = [max(map(sum, dealt(rest, tasks))) for tasks in range(1, len(rates) + 1)]
+    return min(abs(load / usable - 1) for load in (*rates, *busiest))
+
+
+async def _mirrored(world: World, plans: Sequence[Plan], spans: Spans) -> list[Outcome]:
+    async with Connect(ConnectTarget("w", (world.worker.url,))) as connect:
+        hands = await asyncio.gather(*(_deploy(world, connect, plan.traffic, plan.sizing.tasks) for plan in plans))
+        arrived = Mirrored(world.access(world.source), world.target, SOURCE)
+        measured = await asyncio.to_thread(arrived.measure, [plan.traffic for plan in plans], spans.measured)
+        others = [_other(plan.sizing.tasks, len(plan.deal.order)) for plan in plans]
+        again = await asyncio.gather(
+            *(_deploy(world, connect, p.traffic, n) for p, n in zip(plans, others, strict=True))
+        )
+        await asyncio.gather(*(connect.delete(plan.traffic.name) for plan in plans))
+    return [
+        Outcome(
+            plan.traffic.name,
+            plan.traffic.skew,
+            plan.sizing,
+            dealt(plan.deal.order, plan.sizing.tasks),
+            _parsed(first),
+            _replays(first, then),
+            plan.planned,
+            plan.mean,
+            {one: measured.records[one] for one in plan.deal.order},
+            {one: measured.logs[one] for one in plan.deal.order},
+        )
+        for plan, first, then in zip(plans, hands, again, strict=True)
+    ]
+
+
+def _other(tasks: int, partitions: int) -> int:
+    """Return another number of tasks, to which the deal that is read back must apply too."""
+    return tasks + 1 if tasks < partitions else max(1, tasks - 1)
+
+
+async def _deploy(world: World, connect: Connect, each: TrafficSet, tasks: int) -> list[str]:
+    """Configure the connector, wait until so many tasks are assigned, and return what each was assigned."""
+    await connect.put_config(each.name, world.config(each, tasks))
+    async with asyncio.timeout(_DEADLINE_SECONDS):
+        while True:
+            read = sorted(await connect.tasks(each.name), key=lambda task: task.id)
+            if len(read) == tasks:
+                return [task.config["task.assigned.partitions"] for task in read]
+            await asyncio.sleep(0.2)
+
+
+def _parsed(assigned: Sequence[str]) -> list[list[TopicPartition]]:
+    names = [[text.rpartition("-") for text in hand.split(",")] for hand in assigned]
+    return [[TopicPartition(topic, int(number)) for topic, _, number in hand] for hand in names]
+
+
+def _replays(first: Sequence[str], then: Sequence[str]) -> bool:
+    """Tell whether the deal read back from the first assignment gives the second."""
+    deal = read_back(first)
+    return deal is not None and [list(hand) for hand in dealt(deal.order, len(then))] == _parsed(then)
