@@ -2,9 +2,9 @@
 
     python benchmarks/predicted_load.py [--sets N] [--at-once N] [--seed N] [--spans HISTORY INTERVAL SAMPLED MEASURED]
 
-Each set is produced steadily, sampled by mm2mgr, rolled up and sized for several tasks; then its connector is created with that many
-tasks, and what arrives at the target is measured while traffic goes on. One line a set, then a count for each bar; exits with 1 when a
-bar is missed. Sets that run at once take about three minutes together, and a core.
+Each set is produced steadily, sampled by mm2mgr, rolled up and sized for several tasks, each of a capacity that no load is close to; then
+its connector is created with that many tasks, and what arrives at the target is measured while traffic goes on. One line a set, then a
+count for each bar; exits with 1 when a bar is missed. Sets that run at once take about three minutes together, and a core.
 """
 
 from __future__ import annotations

@@ -122,7 +122,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for hours in given.series:
         series_point(folder, given.partitions, hours)
     if given.executors:
-        executors(folder, given.partitions)
+        executors(folder, given.partitions, given.hours)
     return 0 if good else 1
 
 
@@ -366,9 +366,9 @@ def series_point(folder: Path, partitions: int, hours: int) -> None:
     )
 
 
-def executors(folder: Path, partitions: int) -> None:
+def executors(folder: Path, partitions: int, hours: int) -> None:
     """Time the same job on one and on two executors of one core each, their JVMs started before the clock."""
-    store = generate(folder / "store-12", partitions, 12)
+    store = generate(folder / f"store-{hours}", partitions, hours)
     for count in (1, 2):
         shutil.rmtree(store / "rollups", ignore_errors=True)
         _, told = timed("-c", ON_EXECUTORS, str(store), str(count))
