@@ -8,19 +8,21 @@ from __future__ import annotations
 import hashlib
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from mm2mgr.output.console import talk
 from mm2mgr.secrets import is_secret
-from mm2mgr.sizing.capacity import HISTORY_DAYS, MeasuredCapacity, Saturated, TaskMoment, by_history, saturated
+from mm2mgr.sizing.capacity import RECENT_DAYS, MeasuredCapacity, Saturated, TaskMoment, by_history, saturated
 
 if TYPE_CHECKING:
     from mm2mgr.cli.estate import Estate
     from mm2mgr.samples.tasks import TaskRow
     from mm2mgr.topology import Flow
 
-_DAY_MS = 86_400_000
+_RECENT_MS = RECENT_DAYS * 86_400_000
+_OLDEST_MS = 12 * _RECENT_MS
 # What reaches the client that reads and the one that writes, and what decides when a task commits.
 _DECIDING = ("source.consumer.", "consumer.", "producer.override.", "exactly.once.", "transaction.", "transforms")
 _DECIDING_TOO = ("source.cluster.security.protocol",)
@@ -49,20 +51,22 @@ def settings_mark(config: Mapping[str, str]) -> str:
 
 
 def measured_capacities(estate: Estate, store: Path, flows: Sequence[Flow], now_ms: int) -> dict[str, MeasuredCapacity]:
-    """Return the measured capacity of one task by flow id, from the last 30 days.
+    """Return the measured capacity of one task by flow id, from the last 30 days, else from up to a year ago.
 
     Only what was carried on the same Connect cluster under the client settings that the tree has today counts: by the
     flow's own connector, else by another one of its pair.
     """
     from mm2mgr.samples.tasks import TaskStore
 
-    rows = TaskStore(store, lambda warning: talk(f"  {warning}", style="yellow")).read(now_ms - HISTORY_DAYS * _DAY_MS)
-    history = _history(rows)
-    desired = (
-        {flow_id: one for one in estate.connectors for flow_id in one.flows if one.type == "source"} if rows else {}
-    )
+    tasks = TaskStore(store, lambda warning: talk(f"  {warning}", style="yellow"))
+    history: dict[_Link, dict[str, tuple[Saturated, float]]] = {}
+    for end_ms in range(now_ms + 1, now_ms - _OLDEST_MS, -_RECENT_MS):  # by the month, as much as memory shall hold
+        history = _history(tasks.read(end_ms - _RECENT_MS, end_ms)) | history
+    if not history:
+        return {}
+    desired = {flow_id: one for one in estate.connectors for flow_id in one.flows if one.type == "source"}
     found = {}
-    for flow in flows if history else ():
+    for flow in flows:
         own = desired[flow.id]
         pair = (flow.connect.name, flow.source.alias, flow.target.alias)
         held = history.get(_Link(*pair, settings_mark(own.config)), {})
@@ -72,7 +76,8 @@ def measured_capacities(estate: Estate, store: Path, flows: Sequence[Flow], now_
         if best is not None:
             whose = "" if best == own.name else best
             saturated_task, lagged_seconds = held[best]
-            capacity = by_history(saturated_task, flow.settings.tasks.threshold, now_ms, whose)
+            day = f"{datetime.fromtimestamp(saturated_task.ended_ms / 1000, UTC):%Y-%m-%d}"
+            capacity = by_history(saturated_task, flow.settings.tasks.threshold, now_ms, day, whose)
             found[flow.id] = MeasuredCapacity(capacity, lagged_seconds)
     return found
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from mm2mgr.cli.carried import measured_capacities
 from mm2mgr.cli.dealing import beating, deal_of, dealt_topics, heartbeat_rates, listings, live_deals
 from mm2mgr.cli.estate import Estate
-from mm2mgr.cli.sizing import Rates, read_rates, rules_of
+from mm2mgr.cli.sizing import Rates, client_number, read_rates, rules_of
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.partitions import TopicPartition
 from mm2mgr.sizing.fleet import STANDSTILL_SECONDS, Buffers, Worker
@@ -24,9 +24,6 @@ from mm2mgr.sizing.whatif import Case, Machines
 if TYPE_CHECKING:
     from mm2mgr.throughput.rates import PartitionRate, Statistic
     from mm2mgr.topology import Flow, Topology
-
-# Kafka's own defaults, where a tree drops mm2mgr's or writes a placeholder.
-_FETCH_BYTES, _PARTITION_FETCH_BYTES, _PRODUCER_BYTES = 52_428_800, 1_048_576, 33_554_432
 
 
 @dataclass(frozen=True)
@@ -58,12 +55,9 @@ def cases_of(estate: Estate, asked: Asked) -> tuple[tuple[Case, ...], dict[str, 
         dealt = dealt_topics(flow, beats=flow.id in beats)
         rates = carried_rates(flow, measured.planned) | heartbeat_rates(deal)
         ends = (flow.name, flow.source.alias, flow.target.alias, flow.connect.name)
-        bounds = (
-            rules_of(flow, capacities.get(flow.id)),
-            _buffers(flow),
-            Now(int(flow.tasks.maximum), not flow.tasks.automatic),
-        )
-        cases.append(Case(*ends, listing, dealt, deal, rates, *bounds, _record_bytes(flow, sizes)))
+        rules, now = rules_of(flow, capacities.get(flow.id)), Now(int(flow.tasks.maximum), not flow.tasks.automatic)
+        record_bytes = _record_bytes(flow, sizes)
+        cases.append(Case(*ends, listing, dealt, deal, rates, rules, _buffers(flow), now, record_bytes))
     return tuple(cases), failures
 
 
@@ -112,12 +106,7 @@ def _record_bytes(flow: Flow, sizes: Mapping[str, Mapping[str, tuple[float, floa
 def _buffers(flow: Flow) -> Buffers:
     """Take the sizes from the clients' settings; a source is taken to have as many brokers as addresses are declared."""
     consumer, producer = flow.client("source_consumer"), flow.client("record_producer")
-    fetch = _number(consumer, "fetch.max.bytes", _FETCH_BYTES)
-    of_partition = _number(consumer, "max.partition.fetch.bytes", _PARTITION_FETCH_BYTES)
-    waiting = _number(producer, "buffer.memory", _PRODUCER_BYTES)
+    fetch = client_number(consumer, "fetch.max.bytes")
+    of_partition = client_number(consumer, "max.partition.fetch.bytes")
+    waiting = client_number(producer, "buffer.memory")
     return Buffers(fetch, of_partition, waiting, len(flow.source.model.bootstrap_servers))
-
-
-def _number(client: Mapping[str, str], key: str, default: int) -> int:
-    text = client.get(key, "")
-    return int(text) if text.isdecimal() else default

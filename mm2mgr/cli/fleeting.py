@@ -116,6 +116,9 @@ def apply_changes(topology: Topology, cases: Sequence[Case], changes: Changes) -
     changed = tuple(cases)
     for alias in changes.lost_sources:
         known = sorted({case.source for case in cases})
+        if alias not in known and any(flow.source.alias == alias for flow in topology.flows):
+            hint = "what it would leave is what is told without --lose-source"
+            raise Mm2mgrError(f"'{alias}' could not be read, so its flows are not counted to begin with", hint=hint)
         if alias not in known:
             raise Mm2mgrError(f"no flow reads from '{alias}'", hint=f"source clusters: {', '.join(known) or 'none'}")
         changed = whatif.without_source(changed, alias)

@@ -138,7 +138,7 @@ class _TopicSource:
         self.spark.close()
 
     def gather(self, inventory: Inventory, since_ms: int | None, until_ms: int) -> Iterator[Gathered]:
-        """Yield the samples from `since_ms` on; what is younger than `until_ms` comes too, since the topic has it."""
+        """Yield the samples from `since_ms` on (None: all that the topic has); those younger than `until_ms` come too."""
         from mm2mgr.samples.inventory import Gathered, Names
         from mm2mgr.samples.rows import Rows
         from mm2mgr.throughput.cruise_topic import topic_samples

@@ -64,7 +64,7 @@ by_option = click.option(
     "--back",
     type=Duration(),
     default="0s",
-    help="With other sources: how much of the past a first run takes, such as 24h.",
+    help="How much of the past a first run takes from Prometheus or Cruise Control's REST, such as 24h.",
 )
 @click.pass_obj
 def sample(
@@ -108,7 +108,13 @@ def sample(
     show_default=True,
     help="What to print; `hour` is the pattern by day of week and hour of day.",
 )
-@click.option("--top", type=click.IntRange(0), default=20, show_default=True, help="Rows to print, busiest first.")
+@click.option(
+    "--top",
+    type=click.IntRange(0),
+    default=20,
+    show_default=True,
+    help="Rows to print, busiest first; 0: no row as text, every row as JSON.",
+)
 @click.option("--show", is_flag=True, help="Only print what is rolled up already.")
 @click.option(
     "--spark/--no-spark", default=None, help="Where to roll up. Default: Spark when over 10 million samples are due."

@@ -6,6 +6,7 @@ In: sized flows and a store of roll-ups. Out: one HTML file.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,10 +29,8 @@ if TYPE_CHECKING:
 
 _HOTTEST = 10
 _WEEKS_SECONDS = 28 * 86_400.0
-_WEEK_HOURS, _CELLS = (
-    168,
-    50_000_000,
-)  # partitions × hours held at once, 400 MB; a large estate shows fewer weeks, never less than one
+_WEEK_HOURS = 168
+_CELLS = 50_000_000  # partitions × hours held at once, 400 MB; a large estate shows fewer weeks, never less than one
 Week = tuple[tuple[float | None, ...], ...]
 
 
@@ -43,7 +42,8 @@ def views_of_cases(estate: Estate, asked: Asked, cases: Iterable[Case], found: O
         load, _ = flow_load(case.deal, case.rates, case.rules)
         today = case.now.tasks if case.now else None
         week = weeks.get(case.flow_id, ())
-        views.append(view_of(found.sizings[case.flow_id], load, today, hottest(case.rates), week))
+        hot = hottest(case.deal.order, case.rates)
+        views.append(view_of(found.sizings[case.flow_id], load, today, hot, week))
     return views
 
 
@@ -56,10 +56,10 @@ def views_of_sizings(
     named, weeks = {flow.id: flow for flow in flows}, weeks_of(store, flows)
     views = []
     for sizing in sizings:
-        hot = hottest(carried_rates(named[sizing.flow_id], rates))
+        each = evidence[sizing.flow_id]
+        hot = hottest(each.order, carried_rates(named[sizing.flow_id], rates))
         today = sizing.now.tasks if sizing.now else None
-        load = evidence[sizing.flow_id].load
-        views.append(view_of(sizing, load, today, hot, weeks.get(sizing.flow_id, ())))
+        views.append(view_of(sizing, each.load, today, hot, weeks.get(sizing.flow_id, ())))
     return views
 
 
@@ -69,10 +69,10 @@ def view_of(sizing: Sizing, load: Load, today: int | None, hot: Sequence[tuple[s
     return FlowView(sizing.to_dict(), before, tuple(load.per_task(sizing.tasks)), tuple(hot), week)
 
 
-def hottest(rates: Mapping[TopicPartition, float]) -> list[tuple[str, float]]:
-    """Return the partitions with the highest measured rates."""
-    ordered = sorted(rates.items(), key=lambda one: (-one[1], one[0]))
-    return [(str(one), rate) for one, rate in ordered[:_HOTTEST] if rate > 0]
+def hottest(order: Iterable[TopicPartition], rates: Mapping[TopicPartition, float]) -> list[tuple[str, float]]:
+    """Return the partitions with the highest measured rates, of those that Kafka has now."""
+    known = sorted((one for one in order if rates.get(one, 0) > 0), key=lambda one: (-rates[one], one))
+    return [(str(one), rates[one]) for one in known[:_HOTTEST]]
 
 
 def weeks_of(store: Path, flows: Sequence[Flow]) -> dict[str, Week]:
@@ -84,7 +84,8 @@ def weeks_of(store: Path, flows: Sequence[Flow]) -> dict[str, Week]:
     window = found.window.last(max(_WEEK_HOURS, _CELLS // max(1, len(found))))
     by_hour = hourly(store, window, found)
     rows = {flow.id: members(found, flow.source.alias, flow.carries) for flow in flows}
-    return {flow_id: week_pattern(found, by_hour[own]).bytes_per_second for flow_id, own in rows.items() if len(own)}
+    newest = replace(found, window=window)
+    return {flow_id: week_pattern(newest, by_hour[own]).bytes_per_second for flow_id, own in rows.items() if len(own)}
 
 
 def rates_text(asked: Asked) -> str:

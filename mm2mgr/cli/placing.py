@@ -37,7 +37,7 @@ def placements(topology: Topology, found: Outcome) -> dict[str, Placement]:
 
 def _placed(said: Collection[ConnectorStatus] | Mm2mgrError, flows: Mapping[str, tuple[str, Load]]) -> Placement:
     if isinstance(said, Mm2mgrError):
-        return Placement(note=said.message)
+        return Placement(note=" ".join(map(str.strip, said.message.splitlines())))
     return placed((_seen(status) for status in said), flows)
 
 

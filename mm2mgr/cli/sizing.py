@@ -32,6 +32,11 @@ if TYPE_CHECKING:
     from mm2mgr.topology import Flow
 
 TOO_SMALL = 2
+_KAFKA_DEFAULTS = {
+    "fetch.max.bytes": 52_428_800,
+    "max.partition.fetch.bytes": 1_048_576,
+    "buffer.memory": 33_554_432,
+}
 Rates = Mapping[str, Mapping[str, Mapping[TopicPartition, float]]]
 """Bytes per second by cluster, topic and partition: topics before partitions, so that a flow asks once for each."""
 
@@ -159,7 +164,7 @@ def evidence_of(
     sizing = size_flow(flow.id, deal, planned, rules, Now(int(flow.tasks.maximum), not flow.tasks.automatic))
     load, _ = flow_load(deal, planned, rules)
     peak, _ = flow_load(deal, highest, rules)
-    return Evidence(sizing, load, Load(peak.rates, rules.capacity.bytes_per_second), rules.bounds)
+    return Evidence(sizing, load, Load(peak.rates, rules.capacity.bytes_per_second), rules.bounds, deal.order)
 
 
 def rules_of(flow: Flow, measured: MeasuredCapacity | None) -> Rules:
@@ -182,9 +187,15 @@ def capacity_of(flow: Flow, measured: MeasuredCapacity | None = None) -> Capacit
 def _by_link(flow: Flow, declared: Capacity) -> Capacity:
     if flow.link is None:
         return declared
-    fetch = int(flow.client("source_consumer")["fetch.max.bytes"])
+    fetch = client_number(flow.client("source_consumer"), "fetch.max.bytes")
     line = Line(flow.link.rtt, flow.link.bandwidth, defaults.BROKER_WINDOW_BYTES, fetch)
     return by_link(line, declared)
+
+
+def client_number(client: Mapping[str, str], key: str) -> int:
+    """Return a setting of a client as a number: Kafka's own default where the tree drops mm2mgr's or writes a placeholder."""
+    text = client.get(key, "")
+    return int(text) if text.isdecimal() else _KAFKA_DEFAULTS[key]
 
 
 def _before(estate: Estate) -> dict[str, Before]:

@@ -10,7 +10,7 @@ import asyncio
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from mm2mgr.cli.carried import settings_mark
 from mm2mgr.connect.client import Connect
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from mm2mgr.topology import ConnectCluster, Flow
 
 _REQUESTS_AT_ONCE = 8  # as `status` does: a worker may have to forward each
+_MOST_UNPROVED = 100  # of a source that is not polled any more
 _RUNNING = "RUNNING"
 Compacted = Callable[[str, Collection[str]], frozenset[str]]
 """Which of these topics of a cluster are compacted; Mm2mgrError when that cannot be told."""
@@ -56,6 +57,16 @@ class _Watched:
     name: str
     stretches: Stretches
     look: Look | None = None
+    unproved: list[_Unproved] = field(default_factory=list)
+
+
+class _Unproved(NamedTuple):
+    """A moment whose offsets may still turn out to be jumped over, not carried: retention took records that lagging tasks
+    had not read, and the log's start that shows it was polled before. `read_up_to`: the offsets it went on from.
+    """
+
+    moment: Moment
+    read_up_to: Mapping[TopicPartition, int]
 
 
 class TaskReader:
@@ -140,16 +151,30 @@ class TaskReader:
             asked_ms = _now_ms()
             stored = parse_stored(await client.offsets(one.name), one.flow.source.alias)
             before, one.look = one.look, Look(asked_ms, _now_ms(), stored)
+            proved = self._proved(one)
             if before is None:
                 return []
             try:
-                moments = await self._moments(client, one, before, one.look)
+                one.unproved += await self._moments(client, one, before, one.look)
             except BaseException:  # a late answer is cancelled: the next moment must not span what was not seen
                 one.stretches.end()
                 raise
-        return [_row(one, moment) for moment in moments]
+        return [_row(one, moment) for moment in proved]
 
-    async def _moments(self, client: Connect, one: _Watched, before: Look, now: Look) -> list[Moment]:
+    def _proved(self, one: _Watched) -> list[Moment]:
+        """Take the moments that a later poll of the logs has proved; those that it has disproved are dropped."""
+        polled_ms, log_of = self._around.recent.polled_ms(one.flow.source.alias), self._logs(one.flow, _now_ms())
+        begun_ms = polled_ms - round(self._around.timeout_seconds * 1000)  # a poll is stamped with its middle
+        ready = [each for each in one.unproved if each.moment.time_ms < begun_ms]
+        one.unproved = [each for each in one.unproved if each.moment.time_ms >= begun_ms][-_MOST_UNPROVED:]
+
+        def whole(each: _Unproved) -> bool:
+            logs = {partition: log_of(partition) for partition in each.read_up_to}
+            return all(log is not None and log.start <= each.read_up_to[place] + 1 for place, log in logs.items())
+
+        return [each.moment for each in ready if whole(each)]
+
+    async def _moments(self, client: Connect, one: _Watched, before: Look, now: Look) -> list[_Unproved]:
         found = steps(before, now, self._logs(one.flow, judged_at_ms(before, self._around.pace)))
         if not any(step.behind_records for step in found.values()):
             one.stretches.rest(found.keys())
@@ -159,7 +184,11 @@ class TaskReader:
         topics = {topic for topic in mine if not is_heartbeat(one.flow, topic)}
         compacted = await asyncio.to_thread(self._around.compacted, one.flow.source.alias, topics)
         found = {each: Step(None, 0) if each.topic in compacted else step for each, step in found.items()}
-        return one.stretches.take(before, now, found, hands)
+        return [
+            _Unproved(moment, {each: before.committed[each] for each in hands[moment.task].partitions if each in moved})
+            for moved in [found.keys() & before.committed.keys()]
+            for moment in one.stretches.take(before, now, found, hands)
+        ]
 
     def _logs(self, flow: Flow, at_ms: int) -> Callable[[TopicPartition], Log | None]:
         def log(one: TopicPartition) -> Log | None:

@@ -15,12 +15,12 @@ if TYPE_CHECKING:
     from mm2mgr.throughput.windows import Throughput
 
 By = Literal["partition", "topic", "flow", "hour"]
-_SPARK_HOURS = 24
+_CURVE_HOURS = 24  # behind each partition, one bar an hour
 
 
 @dataclass(frozen=True)
 class Question:
-    """What the user asked `throughput` for; `window_seconds` None is everything, `top` 0 prints no row.
+    """What the user asked `throughput` for; `window_seconds` None is everything, `top` 0 no row as text, every row as JSON.
 
     `spark` says where to roll up; None: on Spark where so much is due that starting it pays.
     """
@@ -35,7 +35,7 @@ class Question:
 
 
 def run_throughput(estate: Estate, question: Question) -> int:
-    """Run the Spark job (unless `show`) and print the busiest partitions, topics, flows, or the weekly pattern."""
+    """Roll up what is new (unless `show`) and print the busiest partitions, topics, flows, or the weekly pattern."""
     if not question.show:
         _roll_up(question.store, question.spark)
     from mm2mgr.throughput.windows import last_hours, read_window
@@ -96,7 +96,7 @@ def _partitions(question: Question, found: Throughput) -> None:
         say_json([asdict(rate) for rate in rates_of(found, rows)])
         return
     shown = rows if question.top else rows[:0]
-    curves = hourly(question.store, found.window.last(_SPARK_HOURS), found)[shown]
+    curves = hourly(question.store, found.window.last(_CURVE_HOURS), found)[shown]
     totals = {name: int(found.values[name].sum()) for name in ("resets", "gaps")}
     say_rates(rates_of(found, shown), curves.tolist(), len(found), totals, found.window.text())
 

@@ -6,7 +6,7 @@ escaped here.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from html import escape
 
 from mm2mgr.sizing.words import rate_text
@@ -89,6 +89,6 @@ def _text(left: float, top: float, text: str, anchor: str = "start") -> str:
     return f'<text x="{left:g}" y="{top:g}" text-anchor="{anchor}">{text}</text>'
 
 
-def _figure(height: float, label: str, inside: str | Iterable[str]) -> str:
+def _figure(height: float, label: str, inside: str) -> str:
     size = f'viewBox="0 0 {_WIDTH:g} {height:g}" role="img" aria-label="{escape(label, quote=True)}"'
-    return f"<svg {size}>{''.join(inside)}</svg>"
+    return f"<svg {size}>{inside}</svg>"

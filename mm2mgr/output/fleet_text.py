@@ -18,7 +18,7 @@ def say_fleet(report: Values) -> None:
             name,
             rate_text(one["bytes_per_second"]),
             str(one["tasks"]),
-            _count(one["workers_needed"], "none"),
+            _count(one["workers_needed"], "none does"),
             _count(one["workers_today"], "-"),
         )
         for name, one in report["connect"].items()

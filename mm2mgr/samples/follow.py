@@ -26,12 +26,14 @@ _LONGEST_WAIT_SECONDS = 600.0
 class Poll:
     """One source read once: its batches, and reason → how many partitions have no sample for it.
 
-    `notes` are sentences about what else a reader of the samples has to know, such as a source's own warnings.
+    `notes` are sentences about what else a reader of the samples has to know, such as a source's own warnings. `has_more`:
+    it was too much for one poll, and the next one goes on.
     """
 
     batches: Sequence[Batch]
     left_out: Mapping[str, int] = field(default_factory=dict)
     notes: Sequence[str] = ()
+    has_more: bool = False
 
 
 class Reader(Protocol):
@@ -84,21 +86,31 @@ def follow(
 ) -> int:
     """Sample all sources side by side until the schedule ends or `stop` is set; return the number of samples kept.
 
-    A store that cannot be written is an error in the first round; later it is news, and the samples of that round are lost.
+    A source that has more by the end of the schedule is then read to the end of what it has. A store that cannot be
+    written is an error in the first round; later it is news, and the samples of that round are lost.
     """
     lines = [_Line(reader, schedule.interval_seconds) for reader in readers]
-    keeper = _Keeper(store, schedule.keep_seconds)
+    keeper, ended = _Keeper(store, schedule.keep_seconds), stop or threading.Event()
+
+    def read(number: int, asked: Sequence[_Line]) -> list[_Line]:
+        """Make one round of these sources; return those that have more."""
+        polls = list(threads.map(_Line.poll, asked))
+        samples = keeper.keep([batch for poll in polls for batch in poll.batches])
+        failures = {line.reader.name: line.failure for line in lines if line.failure}
+        answers = list(zip(asked, polls, strict=True))
+        left_out = {line.reader.name: dict(poll.left_out) for line, poll in answers if poll.left_out}
+        news = [said for line in lines for said in line.take_news()] + keeper.take_news()
+        progress(Round(number, samples, failures, left_out, news))
+        return [line for line, poll in answers if poll.has_more]
+
     try:
         with ThreadPoolExecutor(max_workers=max(1, len(lines))) as threads:
-            for number in _ticks(schedule, stop or threading.Event()):
-                polls = list(threads.map(_Line.poll, lines))
-                samples = keeper.keep([batch for poll in polls for batch in poll.batches])
-                failures = {line.reader.name: line.failure for line in lines if line.failure}
-                left_out = {
-                    line.reader.name: dict(p.left_out) for line, p in zip(lines, polls, strict=True) if p.left_out
-                }
-                news = [said for line in lines for said in line.take_news()] + keeper.take_news()
-                progress(Round(number, samples, failures, left_out, news))
+            number, behind = 0, list[_Line]()
+            for number in _ticks(schedule, ended):
+                behind = read(number, lines)
+            while behind and not ended.is_set():
+                number += 1
+                behind = read(number, behind)
     finally:
         for line in lines:
             line.reader.close()
@@ -211,12 +223,12 @@ class _Keeper:
             self._loose.update(self._store.loose_hours())
         self._hour = hour
         self._expire()  # first: compaction needs space
-        try:
-            for closed in sorted(each for each in self._loose if each < hour):
+        for closed in sorted(each for each in self._loose if each < hour):
+            try:
                 self._store.compact(closed)
                 self._loose.discard(closed)
-        except Mm2mgrError as error:  # the samples are safe as they are; the next hour tries again
-            self._news.append(error.message)
+            except Mm2mgrError as error:  # the samples are safe as they are; the next hour tries again
+                self._news.append(error.message)
 
     def _expire(self) -> None:
         """Remove what is too old, once an hour."""

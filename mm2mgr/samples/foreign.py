@@ -1,7 +1,8 @@
 """One cluster whose samples come from another system than Kafka: Prometheus or Cruise Control, read as the loop wants it.
 
 In go the system and the cluster's own topics, out come polls. What was missed is caught up, oldest first and a bounded piece a
-poll: the system is asked for everything after its newest sample in the store. Times that cannot be true are dropped aloud.
+poll: the system is asked for everything after its newest sample in the store, and a long answer is taken to its end before
+the next question. Times that cannot be true are dropped aloud.
 """
 
 from __future__ import annotations
@@ -35,10 +36,19 @@ class Source(Protocol):
         """What the sources of its samples start with."""
 
     def gather(self, inventory: Inventory, since_ms: int | None, until_ms: int) -> Iterator[Gathered]:
-        """Yield what it knows of the span (since exclusive, None: only the newest), oldest first."""
+        """Yield what it knows of the span (since exclusive, None: only the newest, or all of a topic), oldest first."""
 
     def close(self) -> None:
         """Let go of its connections."""
+
+
+@dataclass(frozen=True)
+class _Answer:
+    """What a source has still to give of a span that ends at `until_ms`; no sample from before `floor_ms` is believed."""
+
+    pieces: Iterator[Gathered]
+    floor_ms: int
+    until_ms: int
 
 
 @dataclass
@@ -53,6 +63,7 @@ class ForeignReader:
     timeout_seconds: float = 10.0
     _newest_ms: int | None = None
     _looked: bool = False
+    _answer: _Answer | None = None
     _inventory: Inventory | None = None
     _inventory_until: float = field(default=0.0)
 
@@ -61,29 +72,35 @@ class ForeignReader:
 
     def poll(self) -> Poll:
         """Return what is new since the last poll; Mm2mgrError when the source, or Kafka's metadata, cannot be read."""
-        now_ms = time.time_ns() // 1_000_000
-        since_ms = self._since(now_ms)
+        # A begun answer first: a topic comes in order of offsets, so asking anew behind the newest time would skip samples.
+        answer, self._answer = self._answer or self._ask(time.time_ns() // 1_000_000), None
         batches: list[Batch] = []
         notes: dict[str, None] = {}
         try:
-            for piece in self.source.gather(self._topics(), since_ms, now_ms):
-                believed, doubts = _in_time(piece.batches, min(since_ms or now_ms, now_ms - _REACH_MS), now_ms)
+            for piece in answer.pieces:
+                believed, doubts = _in_time(piece.batches, answer.floor_ms, answer.until_ms)
                 batches += believed
                 notes |= dict.fromkeys([*piece.notes, *doubts])
                 self._newest_ms = max([self._newest_ms or 0, *(batch.time_ms for batch in believed)]) or None
                 if sum(map(len, batches)) >= _ROWS_PER_POLL:
-                    return Poll(batches, notes=(*notes, "catching up: more to come"))
+                    self._answer = answer
+                    return Poll(batches, notes=(*notes, "catching up: more to come"), has_more=True)
         except Mm2mgrError as error:
             if not batches:
                 raise
             return Poll(batches, notes=(*notes, error.message))  # what came is kept; the next poll goes on behind it
         if self._newest_ms is not None:
-            self._newest_ms = max(self._newest_ms, now_ms - _LATE_MS)
+            self._newest_ms = max(self._newest_ms, answer.until_ms - _LATE_MS)
         return Poll(batches, notes=tuple(notes))
 
     def close(self) -> None:
         """Let go of the source."""
         self.source.close()
+
+    def _ask(self, now_ms: int) -> _Answer:
+        since_ms = self._since(now_ms)
+        pieces = self.source.gather(self._topics(), since_ms, now_ms)
+        return _Answer(pieces, min(since_ms or now_ms, now_ms - _REACH_MS), now_ms)
 
     def _topics(self) -> Inventory:
         if self._inventory is None or time.monotonic() > self._inventory_until:

@@ -11,7 +11,7 @@ import operator
 import time
 from array import array
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from heapq import nlargest
 from typing import Protocol
 
@@ -59,18 +59,22 @@ class RecordSizes:
     _answered_at: dict[str, float] = field(default_factory=dict)
     _asked_at: dict[str, float] = field(default_factory=dict)
 
-    def measure(self, access: KafkaAccess, topics: Sequence[TopicRows], ends: Ends) -> dict[int, float]:
+    def measure(
+        self, access: KafkaAccess, topics: Sequence[TopicRows], ends: Ends, within_seconds: float = 15.0
+    ) -> dict[int, float]:
         """Return mean record bytes by row, for some partitions of the topics that are due, longest waiting first.
 
         A short look at each says how large its records are, and so how many more the bytes of a long look allow.
+        `within_seconds` bounds both together, because all clusters wait for the slowest one of a round.
         """
+        until = time.monotonic() + within_seconds
         rows = self._due(topics, ends, time.monotonic())
         if not rows:
             return {}
         wanted = {one: Offsets(ends.start[row], ends.end[row]) for row, one in rows.items()}
-        sizes = mean_record_bytes(access, wanted, self.look)
+        sizes = mean_record_bytes(access, wanted, _ending(self.look, until))
         if len(rows) < _PARTITIONS_PER_LOOK and (longer := self._longer(wanted, sizes)):
-            sizes |= mean_record_bytes(access, longer, _LONG_LOOK)
+            sizes |= mean_record_bytes(access, longer, _ending(_LONG_LOOK, until))
         now = time.monotonic()
         self._asked_at.update({one.topic: now for one in wanted})
         self._answered_at.update({one.topic: now for one in sizes})
@@ -217,7 +221,7 @@ class KafkaReader:
 
     def _batch(self, ends: Ends, time_ms: int) -> Batch:
         watched = self._watched
-        sizes = self._sizes.measure(self._access, watched.topics, ends) if self._sizes else {}
+        sizes = self._sizes.measure(self._access, watched.topics, ends, self._timeout_seconds) if self._sizes else {}
         return Batch(
             self.name,
             KAFKA_OFFSETS,
@@ -229,6 +233,10 @@ class KafkaReader:
             start_offset=ends.start,
             record_bytes=[sizes.get(row) for row in range(len(watched.names))] if sizes else None,
         )
+
+
+def _ending(look: Look, until: float) -> Look:
+    return replace(look, limit_seconds=min(look.limit_seconds, until - time.monotonic()))
 
 
 def _timed(logs: Logs) -> tuple[Ends, int]:

@@ -61,6 +61,11 @@ class RecentLogs:
         first = newest.first if newest is not None and same_names else _first_rows(batch.topics)
         cluster.kept = (*self._earlier(cluster.kept, batch.time_ms), _Ends(replace(batch, record_bytes=None), first))
 
+    def polled_ms(self, alias: str) -> int:
+        """Return when a cluster was polled last, 0 before the first time."""
+        kept = self._clusters[alias].kept
+        return kept[-1].batch.time_ms if kept else 0
+
     def growth(self, alias: str, one: TopicPartition, at_ms: int) -> Growth | None:
         """Return the log of a partition as it was at a time; None where that is not known, or it is another log by now."""
         cluster = self._clusters[alias]

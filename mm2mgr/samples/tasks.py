@@ -11,6 +11,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import astuple, dataclass, fields
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -22,6 +23,7 @@ from mm2mgr.samples.store import SampleStore
 
 _FOLDER = "tasks"
 _WHOLE_HOUR = "hour"
+_FOR_EVER_MS = 2**62
 _TASKS_PER_CONNECTOR = 4  # kept of an hour: those that carried most; the highest rate is all that is asked for
 _HOUR_LENGTH = len("2026-11-21T10")
 TASK_COLUMNS: Mapping[str, str] = {
@@ -78,13 +80,14 @@ class TaskStore:
             newest_ms = max(row.time_ms for row in rows)
             self._write(f"{hour_of(newest_ms)}-{newest_ms}", rows)
 
-    def read(self, since_ms: int = 0) -> list[TaskRow]:
-        """Return the rows since a time, each once, ordered by connector, task and time; Mm2mgrError for another layout."""
+    def read(self, since_ms: int = 0, until_ms: int = _FOR_EVER_MS) -> list[TaskRow]:
+        """Return the rows of [since, until), each once, by connector, task and time; Mm2mgrError for another layout."""
         self._store.check_layout()
-        paths = [path for path in self._files() if hour_end_ms(_hour(path)) > since_ms]
-        rows = {row for path in paths for row in self._rows(path) if row.time_ms >= since_ms}
+        hour_ms = 3_600_000
+        paths = [path for path in self._files() if since_ms < hour_end_ms(_hour(path)) < until_ms + hour_ms]
+        rows = {row for path in paths for row in self._rows(path) if since_ms <= row.time_ms < until_ms}
         if not all(path.exists() for path in paths):  # a sampler has just made one file of their hour
-            return self.read(since_ms)
+            return self.read(since_ms, until_ms)
         return sorted(rows, key=lambda row: (row.connect, row.connector, row.task, row.time_ms))
 
     def tidy(self, now_ms: int, keep_seconds: float | None = None) -> None:
@@ -121,7 +124,7 @@ class TaskStore:
 
     def _rows(self, path: Path) -> list[TaskRow]:
         try:
-            columns = read_columns(path, TASK_COLUMNS).to_pydict()
+            columns = {name: _shared(values) for name, values in read_columns(path, TASK_COLUMNS).to_pydict().items()}
         except UnreadableFile as error:
             if path.exists():
                 self._warn(f"{error.message}; left out")
@@ -144,6 +147,12 @@ def _busiest(rows: Iterable[TaskRow]) -> list[TaskRow]:
 
 def _rate(rows: Sequence[TaskRow]) -> float:
     return sum(row.bytes_per_second * row.span_ms for row in rows) / max(1, sum(row.span_ms for row in rows))
+
+
+def _shared(values: list[Any]) -> list[Any]:
+    """Return a column with one object for all its equal values: a month of a connector that always lags is 170 000 rows."""
+    first: dict[Any, Any] = {}
+    return [first.setdefault(value, value) for value in values]
 
 
 def _remove(paths: Iterable[Path]) -> None:

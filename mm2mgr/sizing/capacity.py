@@ -14,8 +14,10 @@ from mm2mgr.sizing.tasks import Capacity
 from mm2mgr.sizing.words import rate_text
 
 SUSTAINED_SECONDS = 300.0
-HISTORY_DAYS = 30
-"""Older measurements do not count: brokers, links and records are others by then."""
+RECENT_DAYS = 30
+"""Older measurements count only where there is no newer one: brokers, links and records may be others by then, but a flow
+that keeps up on what was measured gives no new evidence, and must not get another number for that.
+"""
 
 LOWERING_SECONDS = 3_600.0
 """A rate that was held proves that a task can carry it, but not that it cannot carry more: a slow target for some minutes
@@ -76,12 +78,16 @@ def saturated(moments: Iterable[TaskMoment], sustained_seconds: float = SUSTAINE
     return max(found, key=lambda one: (one.bytes_per_second, one.ended_ms), default=None)
 
 
-def by_history(held: Saturated, threshold: float, now_ms: int, connector: str = "") -> Capacity:
-    """Return a measured capacity with its age, and the connector it was measured on where that is another one."""
+def by_history(held: Saturated, threshold: float, now_ms: int, day: str, connector: str = "") -> Capacity:
+    """Return a measured capacity with its age, and the connector it was measured on where that is another one.
+
+    `day` is the date of the measurement: the sentence is kept in a file, where an age alone would soon be wrong.
+    """
     days = max(0.0, (now_ms - held.ended_ms) / 1000) / _DAY_SECONDS
     age = f"{days:.0f} days ago" if days >= 2 else f"{days * 24:.0f} h ago"
     task = f"a task of {connector}" if connector else "a task"
-    return Capacity(held.bytes_per_second, threshold, f"measured {age} on {task} that lagged for {held.seconds:.0f} s")
+    why = f"measured {day} ({age}) on {task} that lagged for {held.seconds:.0f} s"
+    return Capacity(held.bytes_per_second, threshold, why)
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from mm2mgr.partitions import TopicPartition
 from mm2mgr.sizing.load import Load
 from mm2mgr.sizing.tasks import Bounds, Sizing
 from mm2mgr.sizing.words import number_of, rate_text
@@ -56,12 +57,16 @@ class Before:
 
 @dataclass(frozen=True)
 class Evidence:
-    """A sizing with the loads behind it; `peak` are the highest rates seen and the whole capacity of a task."""
+    """A sizing with the loads behind it; `peak` are the highest rates seen and the whole capacity of a task.
+
+    `order`: the partitions of the loads, those that Kafka has now.
+    """
 
     sizing: Sizing
     load: Load
     peak: Load
     bounds: Bounds
+    order: tuple[TopicPartition, ...]
 
     @property
     def most(self) -> int:

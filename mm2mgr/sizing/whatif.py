@@ -153,15 +153,22 @@ def with_topic_moved(cases: Collection[Case], topic: str, flow_ids: Collection[s
 
 
 def with_topic_split(cases: Collection[Case], topic: str, name: str) -> tuple[Case, ...]:
-    """Give a topic a flow of its own, with the rules of the flow that carries it now, on every pair where one does."""
+    """Give a topic a flow of its own, with the rules of the flow that carries it now, on every pair where one does.
+
+    Where a pair has a flow of that name, from an earlier split, that one takes the topic too.
+    """
+    there = {case.pair: case.flow_id for case in cases if case.name == name}
     found: list[Case] = []
-    for case in cases:
-        if not case.carries(topic):
+    for case in with_topic_moved(cases, topic, there.values()):
+        if case.name == name or not case.carries(topic):
             found.append(case)
             continue
-        own = {one: rate for one, rate in case.rates.items() if one.topic == topic}
         found.append(case.without(topic))
-        found.append(replace(case, name=name, now=None).dealing(lambda other: other == topic, own))
+        if case.pair not in there:
+            own = {one: rate for one, rate in case.rates.items() if one.topic == topic}
+            made = replace(case, name=name, now=None).dealing(lambda other: other == topic, own)
+            there[case.pair] = made.flow_id
+            found.append(made)
     return tuple(found)
 
 

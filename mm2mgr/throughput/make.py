@@ -15,7 +15,7 @@ from pathlib import Path
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.samples.schema import HOUR_PREFIX, hours_text
 from mm2mgr.throughput.hours import check_layout, next_id, sample_files, samples_in
-from mm2mgr.throughput.plan import alone, commit, day_units, due_days, due_hours, hour_units
+from mm2mgr.throughput.plan import alone, commit, day_units, due_days, due_hours, hour_units, still_there
 from mm2mgr.throughput.unit import Unit, work
 
 Spread = Callable[[Sequence[Unit]], Sequence[str]]
@@ -62,7 +62,9 @@ def make(store: Path, spread: Spread) -> Report:
     try:
         with alone(store) as drafts:
             hours, above = due_hours(store, sample_files(store)), next_id(store)
-            commit(store, hours, _written(spread(hour_units(store, drafts, hours, above)), report))
+            written = _written(spread(hour_units(store, drafts, hours, above)), report)
+            hours = still_there(store, hours)
+            commit(store, hours, written)
             days = due_days(store)
             commit(store, days, _written(spread(day_units(store, drafts, days, above)), report))
             report.made = [*hours.names, *days.names]

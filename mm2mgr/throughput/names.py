@@ -31,6 +31,10 @@ class Names:
     def __len__(self) -> int:
         return len(self.partition)
 
+    def places(self, ids: Any) -> Any:
+        """Return where these partition ids stand in the arrays by partition, -1 for one that the dictionary lacks."""
+        return np.append(self.of_id, -1)[np.minimum(ids, len(self.of_id))]
+
 
 def read_names(store: Path) -> Names:
     """Read the dictionary; its partitions are ordered by cluster, topic and number."""
@@ -65,7 +69,8 @@ def _table(store: Path) -> Any:
 
 def _ordered_codes(column: Any) -> tuple[list[str], Any]:
     """Number the strings of a column in their order."""
-    encoded = column.chunk(0) if column.num_chunks else pa.array([], pa.string()).dictionary_encode()
+    whole = column.combine_chunks()
+    encoded = whole if isinstance(whole, pa.DictionaryArray) else whole.dictionary_encode()  # plain where none was read
     found = [str(one) for one in encoded.dictionary.to_pylist()]
     order = sorted(range(len(found)), key=found.__getitem__)
     rank = np.zeros(len(found) or 1, np.int64)

@@ -123,10 +123,11 @@ def day_units(store: Path, drafts: Path, due: Due, next_id: int) -> list[Unit]:
 
 
 def commit(store: Path, due: Due, written: Iterable[Sequence[str]]) -> None:
-    """Give every draft its name and write down what it was made from; parts that are no longer made are removed."""
+    """Give the drafts of what is due their names and write down what each was made from; other parts of it are removed."""
     parts: dict[str, dict[str, str]] = {name: {} for name in due.names}
     for name, part, draft in written:
-        parts[name][part] = draft
+        if name in parts:
+            parts[name][part] = draft
     for name, drafts in parts.items():
         target = rollup_directory(store, name)
         target.mkdir(parents=True, exist_ok=True)
@@ -141,6 +142,11 @@ def commit(store: Path, due: Due, written: Iterable[Sequence[str]]) -> None:
         made = {**due.marks[name], "parts": mark_of(_parts(store, name))}
         note.write_text(json.dumps(made), encoding="utf-8")
         os.replace(note, target / MADE_FROM)
+
+
+def still_there(store: Path, due: Due) -> Due:
+    """Leave out hours whose samples retention took meanwhile: what was read of them must not replace a whole roll-up."""
+    return Due({name: mark for name, mark in due.marks.items() if (store / name).is_dir()})
 
 
 def _forget_day(store: Path, hour: str) -> None:

@@ -11,6 +11,7 @@ import hashlib
 import os
 import re
 import shutil
+import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -91,10 +92,16 @@ def end(spark: SparkSession) -> None:
         return
     gateway.shutdown()
     process.stdin.close()  # the JVM lives as long as this pipe
-    process.wait(_EXIT_SECONDS)
     SparkContext._gateway = SparkContext._jvm = None  # the next session starts a JVM of its own
     archive = _archive(os.environ.get("JAVA_HOME"))
-    if (draft := _draft(archive)).is_file():
+    draft = _draft(archive)
+    try:
+        process.wait(_EXIT_SECONDS)
+    except subprocess.TimeoutExpired:  # its work is done; only the archive may be half written
+        process.kill()
+        process.wait()
+        draft.unlink(missing_ok=True)
+    if draft.is_file():
         draft.replace(archive)
 
 

@@ -101,9 +101,7 @@ def read_window(store: Path, window: Window) -> Throughput:
         window = Window(window.hours, (), window.hours)
         rows, sources = read_parts(_paths(store, window), list(ROLLUP_COLUMNS))
     names = read_names(store)
-    ids = rows.values["partition_id"]
-    place = np.where(ids < len(names.of_id), names.of_id[np.minimum(ids, len(names.of_id) - 1)], -1)
-    known, group = np.unique(place, return_inverse=True)
+    known, group = np.unique(names.places(rows.values["partition_id"]), return_inverse=True)
     if len(known) and known[0] < 0:
         raise Mm2mgrError(f"the dictionary of {store} lacks partitions that were sampled", hint="restore its files")
     with np.errstate(invalid="ignore", divide="ignore"):
@@ -113,16 +111,19 @@ def read_window(store: Path, window: Window) -> Throughput:
 
 
 def hourly(store: Path, window: Window, found: Throughput) -> Any:
-    """Return bytes per second of every hour: an array of partitions × hours, NaN where nothing is known."""
+    """Return bytes per second of every hour: an array of partitions × hours, NaN where nothing is known.
+
+    Partitions that a job has added since `found` was read are left out.
+    """
     table = np.full((len(found), len(window.hours)), np.nan)
-    where = np.full(len(found.names), -1, np.int64)
+    where = np.full(len(found.names) + 1, -1, np.int64)  # the last is for ids without a name
     where[found.place] = np.arange(len(found))
     for number, hour in enumerate(window.hours):
         rows, _ = read_parts(_parts(store, f"{HOUR_PREFIX}{hour}"), _HOURLY)
-        place = where[found.names.of_id[rows.values["partition_id"]]]
-        size = found.values["record_bytes"][place]
+        place = where[found.names.places(rows.values["partition_id"])]
+        size = np.append(found.values["record_bytes"], np.nan)[place]
         volume = np.where(np.isnan(rows.values["bytes"]), rows.values["records"] * size, rows.values["bytes"])
-        told = np.isfinite(volume)
+        told = np.isfinite(volume) & (place >= 0)
         seconds = np.bincount(place[told], rows.values["covered_ms"][told] / 1000, len(found))
         with np.errstate(invalid="ignore", divide="ignore"):
             table[:, number] = np.bincount(place[told], volume[told], len(found)) / seconds
@@ -207,8 +208,9 @@ def _sizes(store: Path, rows: RollUp, names: Names) -> Any:
 
 def _size_sums(rows: RollUp, names: Names) -> tuple[Any, Any]:
     """Return the sum of record sizes and how many they are, by partition."""
-    known = np.isfinite(rows.values["record_bytes"])
-    place, weight = names.of_id[rows.values["partition_id"][known]], rows.values["samples"][known]
+    place = names.places(rows.values["partition_id"])
+    known = np.isfinite(rows.values["record_bytes"]) & (place >= 0)
+    place, weight = place[known], rows.values["samples"][known]
     sums = np.bincount(place, rows.values["record_bytes"][known] * weight, len(names))
     return sums, np.bincount(place, weight, len(names))
 

@@ -155,6 +155,7 @@ def test_workers_that_do_not_answer_are_said(ready: Command) -> None:
     assert (one["running"]["workers"], one["workers_today"]) == ([], None)
     (said,) = one["running"]["reasons"]
     assert said.startswith("What runs is not known: ")
+    assert "\n" not in said
 
 
 def test_the_workers_delay_is_told(ready: Command) -> None:
@@ -217,6 +218,22 @@ def test_a_limit_holds_for_flows_that_the_same_change_adds(ready: Command) -> No
     assert {found[flow]["after"]["tasks"] for flow in ("logs:a->hub", "logs:a->north")} == {2}
     only = simulate(ready, "--add-target", "north", "--limit", "logs:a->north=3")["flows"]
     assert only["logs:a->north"]["after"]["tasks"] == 3
+
+
+def test_a_source_that_is_down_is_not_called_unused_when_it_is_lost(
+    ready: Command, mock_cluster: KafkaAccess, closed_port: int
+) -> None:
+    declare(ready.tree, addresses(mock_cluster)[0], f"127.0.0.1:{closed_port}")
+    said = ready("simulate", *STORE, "--lose-source", "b", code=1)
+    assert "error: 'b' could not be read, so its flows are not counted to begin with" in said.err
+
+
+def test_two_topics_moved_to_one_new_name_share_a_flow(ready: Command) -> None:
+    found = simulate(ready, "--move", "logs.web=web", "--move", "orders=web")
+    loads = {flow: both["after"]["bytes_per_second"] for flow, both in found["flows"].items()}
+    assert loads["web:a->hub"] == pytest.approx(28e6 + 4_000, rel=1e-6)
+    assert found["totals"]["after"]["bytes_per_second"] == found["totals"]["before"]["bytes_per_second"]
+    assert found["totals"]["after"]["flows"] == 5
 
 
 def test_a_topic_moved_to_a_name_that_no_flow_has_gets_a_flow_of_its_own(ready: Command) -> None:
@@ -282,6 +299,14 @@ def test_the_page_stands_alone_and_shows_tasks_partitions_and_the_week(
     assert "After: 4 tasks, the busiest 7 MB/s" in text
     assert "logs.web-3" in text
     assert "busiest on Fri at 11 h UTC with 28 MB/s on average; 167 of 168 hours not measured" in text
+
+
+@pytest.mark.parametrize("command", [("fleet",), ("size", "--dry-run")])
+def test_partitions_that_are_gone_are_not_among_the_hottest(ready: Command, command: tuple[str, ...]) -> None:
+    measured(ready.folder / "store", {("a", "logs.web", 0): 1e6, ("a", "logs.old", 0): 9e9, ("a", "logs.web", 7): 9e9})
+    ready(*command, *STORE, "--page", "page.html")
+    named = re.findall(r'<td class="name">(logs\.[^<]*-\d+)</td>', (ready.folder / "page.html").read_text())
+    assert named == ["logs.web-0"]
 
 
 def test_a_page_that_cannot_be_written_is_an_error(ready: Command) -> None:

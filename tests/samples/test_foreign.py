@@ -14,6 +14,7 @@ from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.kafka.producer import Producer
 from mm2mgr.samples import foreign, newest
 from mm2mgr.samples.batch import Batch
+from mm2mgr.samples.follow import Round, Schedule, follow
 from mm2mgr.samples.foreign import ForeignReader
 from mm2mgr.samples.inventory import Gathered, Inventory
 from mm2mgr.samples.newest import newest_of
@@ -116,8 +117,25 @@ def test_a_long_catch_up_comes_in_pieces(
     poll = one.poll()
     assert [each.time_ms for each in poll.batches] == [NOW - 9000, NOW - 8000]
     assert "catching up: more to come" in poll.notes
+    assert poll.has_more
+    poll = one.poll()
+    assert [each.time_ms for each in poll.batches] == [NOW - 7000, NOW - 6000]
     one.poll()
-    assert source.asked == [None, NOW - 8000]
+    assert source.asked == [None], "a begun answer is taken to its end first"
+    one.poll()
+    assert source.asked == [None, NOW - 6000]
+
+
+def test_pieces_that_overlap_in_time_lose_nothing_and_a_bounded_run_takes_them_all(
+    mock_cluster: KafkaAccess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(foreign, "_ROWS_PER_POLL", 1)
+    pieces = [[NOW - 9000, NOW - 5000], [NOW - 8000, NOW - 4000], [NOW - 7000]]
+    source = Answers([Gathered([batch(at) for at in each], []) for each in pieces])
+    one, rounds = reader(mock_cluster, source, tmp_path), list[Round]()
+    assert follow([one], Schedule(30.0, 0.0), one.store, rounds.append) == 5
+    assert [(each.number, each.samples) for each in rounds] == [(1, 2), (2, 2), (3, 1), (4, 0)]
+    assert len(one.store.read()) == 5
 
 
 def test_times_that_cannot_be_true_are_dropped_aloud_and_stop_nothing(

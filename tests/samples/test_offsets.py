@@ -223,4 +223,25 @@ def test_a_long_look_reads_further_back_where_more_is_and_within_its_bytes(monke
     sizes = RecordSizes().measure(KafkaAccess("dc1", "x:1"), rows({"a": 4}), ends)
     assert sizes == {0: 12_000.0, 1: 12_000.0, 2: 10_000.0, 3: 10_000.0}
     read = {one.partition: offsets.end - offsets.start for one, offsets in asked[1].items()}
-    assert read == {0: 2_000, 1: 574}  # 64 MB of 10 kB records by square roots, which is less for the others than was read
+    assert read == {
+        0: 2_000,
+        1: 574,
+    }  # 64 MB of 10 kB records by square roots, which is less for the others than was read
+
+
+def test_looks_at_records_end_within_the_time_of_a_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    bounds: list[float] = []
+
+    def look(_: object, wanted: dict[TopicPartition, Offsets], look: Look) -> dict[TopicPartition, float]:
+        bounds.append(look.limit_seconds)
+        return dict.fromkeys(wanted, 100.0)
+
+    monkeypatch.setattr(offsets_module, "mean_record_bytes", look)
+    logs = FakeLogs()
+    logs.add("a", 1, end=1_000)
+    for timeout_seconds in (2.0, 10.0):
+        KafkaReader(
+            KafkaAccess("dc1", "x:1"), timeout_seconds=timeout_seconds, sizes=RecordSizes(), connect=logs
+        ).poll()
+    assert [round(seconds) for seconds in bounds] == [2, 2, 3, 10]
+    assert bounds[1] < 2

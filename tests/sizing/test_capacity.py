@@ -106,8 +106,8 @@ def test_a_rate_that_was_held_raises_at_once_and_lowers_only_after_an_hour_of_la
 def test_a_capacity_measured_on_another_connector_names_it() -> None:
     held = saturated(moments("a", *[(8, 1)] * 6))
     assert held is not None
-    assert by_history(held, 0.7, held.ended_ms, "mm2.a.b.source.logs").why == (
-        "measured 0 h ago on a task of mm2.a.b.source.logs that lagged for 300 s"
+    assert by_history(held, 0.7, held.ended_ms, "1970-01-01", "mm2.a.b.source.logs").why == (
+        "measured 1970-01-01 (0 h ago) on a task of mm2.a.b.source.logs that lagged for 300 s"
     )
 
 
@@ -120,9 +120,9 @@ def test_the_order_of_moments_does_not_matter() -> None:
 def test_a_measured_capacity_tells_its_age(hours: int, age: str) -> None:
     held = saturated(moments("a", *[(8, 1)] * 6))
     assert held is not None
-    capacity = by_history(held, 0.7, held.ended_ms + hours * 3_600_000)
+    capacity = by_history(held, 0.7, held.ended_ms + hours * 3_600_000, "1970-01-01")
     assert (capacity.bytes_per_second, capacity.threshold) == (8 * MB, 0.7)
-    assert capacity.why == f"measured {age} on a task that lagged for 300 s"
+    assert capacity.why == f"measured 1970-01-01 ({age}) on a task that lagged for 300 s"
 
 
 def test_a_far_link_bounds_a_task_and_a_near_one_does_not() -> None:

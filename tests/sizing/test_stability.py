@@ -29,7 +29,7 @@ def evidence(
     rates = dict.fromkeys(order[:measured], rate)
     load, _ = flow_load(Deal(order, "live"), rates, rules)
     highest = Load([one * peak for one in load.rates], rules.capacity.bytes_per_second)
-    return Evidence(size_flow("f", Deal(order, "live"), rates, rules), load, highest, rules.bounds)
+    return Evidence(size_flow("f", Deal(order, "live"), rates, rules), load, highest, rules.bounds, order)
 
 
 def decided(each: Evidence, before: Before | None, policy: Policy | None = None, when: int = NOW) -> Decision:
@@ -140,7 +140,7 @@ def test_a_number_that_does_not_fit_is_left_at_once_also_for_a_smaller_one() -> 
     sizing = size_flow("f", Deal(order, "live"), rates, now=Now(5))
     assert sizing.now is not None
     assert (sizing.tasks, sizing.now.verdict) == (3, "badly dealt")
-    each = Evidence(sizing, load, Load(load.rates, 10 * MB), Bounds())
+    each = Evidence(sizing, load, Load(load.rates, 10 * MB), Bounds(), order)
     assert decided(each, Before(5, NOW), Policy(moved_partitions=0)).tasks == 3
 
 
@@ -149,7 +149,7 @@ def test_a_decision_never_makes_a_fitting_flow_too_small(rates: list[float], bef
     order = tuple(TopicPartition("t", number) for number in range(len(rates)))
     load, _ = flow_load(Deal(order, "live"), dict(zip(order, rates, strict=True)), Rules())
     sizing = size_flow("f", Deal(order, "live"), dict(zip(order, rates, strict=True)))
-    each = Evidence(sizing, load, Load(load.rates, 10 * MB), Bounds())
+    each = Evidence(sizing, load, Load(load.rates, 10 * MB), Bounds(), order)
     decision = decided(each, Before(before, NOW - hours * HOUR))
     assert load.fits(decision.tasks)
     assert decision.tasks >= min(before, sizing.tasks)

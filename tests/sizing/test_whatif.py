@@ -138,6 +138,24 @@ def test_a_topic_gets_one_flow_of_its_own_on_every_pair() -> None:
     assert split["logs:a->hub"] == split["logs:b->hub"] == 0
 
 
+def test_topics_split_to_one_name_share_a_flow_on_a_pair() -> None:
+    split = with_topic_split(with_topic_split(CASES, "logs", "own"), "orders", "own")
+    found = outcome(split, {})
+    assert [each.flow_id for each in split].count("own:a->hub") == 1
+    assert found.sizings["own:a->hub"].bytes_per_second == 16 * MB
+    assert found.loads["w"].bytes_per_second == outcome(CASES, {}).loads["w"].bytes_per_second
+    assert loads(with_topic_split(split, "orders", "own")) == loads(split)
+
+
+def test_a_topic_that_two_flows_of_a_pair_carry_gets_one_flow_of_its_own() -> None:
+    twice = (CASES[1], case("all", RATES, lambda topic: topic != "logs"))
+    split = with_topic_split(twice, "orders", "own")
+    assert {each.flow_id: each.carries("orders") for each in split} == {
+        "rest:a->hub": False, "own:a->hub": True, "all:a->hub": False,
+    }  # fmt: skip
+    assert len(split) == 3
+
+
 def reasons(after: Sequence[Case], machines: Machines = Machines(Worker(2), 5)) -> list[str]:  # noqa: B008 - a value
     found = comparison(outcome(CASES, {"w": machines}), outcome(after, {"w": machines}))["reasons"]
     assert isinstance(found, list)

@@ -239,6 +239,8 @@ def test_a_dictionary_that_is_gone_or_from_an_old_backup_gives_no_number_twice(h
         for path, content in kept.items():
             path.write_bytes(content)
     shutil.rmtree(store / "dictionary")
+    with pytest.raises(Mm2mgrError, match="lacks partitions that were sampled"):
+        read_throughput(store)
     with pytest.raises(Mm2mgrError, match="names 0 partitions"):
         stored(store, series("d", [(7200, 1)]))
     (store / "dictionary").mkdir()

@@ -8,13 +8,16 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
+from mm2mgr.samples.schema import hour_of
 from mm2mgr.samples.store import SampleStore
 from mm2mgr.throughput.make import is_due
 from mm2mgr.throughput.parts import read_parts
 from mm2mgr.throughput.table import read_throughput
+from mm2mgr.throughput.windows import hourly, last_hours, read_window
 
 from .stores import HOUR_MS, START, rolled, series, stored
 
@@ -83,6 +86,23 @@ def test_an_hour_that_retention_removes_while_the_job_reads_it_spoils_no_other(
     assert (rate.resets, rate.gaps, rate.records_per_second_max) == (0, 0, 10.0)
 
 
+@pytest.mark.parametrize(("number", "lost_seconds"), [(1, STEP), (2, 0)])
+def test_retention_beside_a_job_takes_no_roll_up_away(
+    store: Path, monkeypatch: pytest.MonkeyPatch, number: int, lost_seconds: int
+) -> None:
+    rolled(store)
+    (before,) = read_throughput(store)
+    SampleStore(store).compact(hour_of(START))  # so that the job makes this hour and the next one anew
+    with before_opening(monkeypatch, number, lambda _: SampleStore(store).expire(START + HOUR_MS)):
+        report = rolled(store)
+    assert f"hour={hour_of(START)}" not in report.made
+    assert SampleStore(store).hours()[0] == hour_of(START + HOUR_MS)
+    (rate,) = read_throughput(store)
+    # The first interval of the second hour needs the last sample of the first one.
+    assert (rate.samples, rate.covered_seconds) == (before.samples, before.covered_seconds - lost_seconds)
+    assert not is_due(store)
+
+
 @pytest.mark.parametrize("number", [1, 3, 12])
 def test_reading_samples_beside_a_compaction_misses_none(
     store: Path, monkeypatch: pytest.MonkeyPatch, number: int
@@ -115,17 +135,29 @@ def test_a_day_that_is_merged_while_it_is_read_counts_no_hour_twice(
     assert rate.covered_seconds == (rate.samples - 1) * STEP
 
 
+def test_hours_read_after_a_job_added_partitions_are_those_of_the_partitions_known(store: Path) -> None:
+    rolled(store)
+    window = last_hours(store, None)
+    found = read_window(store, window)
+    before = hourly(store, window, found)
+    stored(store, series("new", [(second, second) for second in range(0, 3600, STEP)]))
+    rolled(store)
+    assert np.array_equal(hourly(store, window, found), before, equal_nan=True)
+
+
 def test_a_sampler_that_runs_on_beside_many_jobs_loses_nothing(tmp_path: Path) -> None:
     stop, polls = threading.Event(), 150
 
     def sample() -> None:
         samples = SampleStore(tmp_path)
-        for number in range(1, polls):
-            stored(tmp_path, series("t", [(number * STEP, 10 * number * STEP)], size=None))
-            if number % 12 == 3:
-                for hour in samples.loose_hours()[:-1]:
-                    samples.compact(hour)
-        stop.set()
+        try:
+            for number in range(1, polls):
+                stored(tmp_path, series("t", [(number * STEP, 10 * number * STEP)], size=None))
+                if number % 12 == 3:
+                    for hour in samples.loose_hours()[:-1]:
+                        samples.compact(hour)
+        finally:
+            stop.set()
 
     stored(tmp_path, series("t", [(0, 0)]))
     sampler = threading.Thread(target=sample)

@@ -14,6 +14,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from mm2mgr.sandbox.java import find_java, spark_java_home
+from mm2mgr.throughput import session as session_module
 from mm2mgr.throughput.session import _hand_over, failure
 
 SUBMIT = Path(pyspark.__file__).parent / "bin" / "spark-submit"
@@ -45,6 +46,21 @@ Caused by: java.io.IOException: {error}
 Caused by: java.io.IOException: error=2, No such file or directory
 \t... 34 more
 """
+
+
+def test_a_jvm_that_does_not_end_is_ended_and_its_half_archive_is_not_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("PYSPARK_GATEWAY_PORT", raising=False)
+    monkeypatch.setenv("MM2MGR_CACHE", str(tmp_path))
+    monkeypatch.setattr(session_module, "SparkContext", Mock())
+    monkeypatch.setattr(session_module, "_EXIT_SECONDS", 0.1)
+    half = session_module._draft(session_module._archive(os.environ.get("JAVA_HOME")))
+    half.write_bytes(b"half")
+    with subprocess.Popen(["sleep", "60"], stdin=subprocess.PIPE) as process:
+        session_module.end(Mock(sparkContext=Mock(_gateway=Mock(proc=process))))
+        assert process.poll() is not None
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.spark
