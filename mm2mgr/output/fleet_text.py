@@ -88,7 +88,7 @@ def _lost_text(one: Values) -> str:
 
 def _say_running(running: Values) -> None:
     if running["workers"]:
-        say("  Running, as each worker said last:")
+        say("  Tasks by worker, as Connect says:")
         first, *columns = RUNNING_COLUMNS
         rows = [(f"  {worker}", *rest) for worker, *rest in running_rows(running)]
         say_table([f"  {first}", *columns], rows, right=["tasks", "of flows", "load"])
