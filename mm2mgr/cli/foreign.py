@@ -143,6 +143,8 @@ class _TopicSource:
         from mm2mgr.samples.rows import Rows
         from mm2mgr.throughput.cruise_topic import topic_samples
 
+        if since_ms is None or since_ms < min(self.given, default=0):  # what was given since then was not stored
+            self.given.clear()
         for found in topic_samples(self.spark.session(), self.settings, self.topic, since_ms):
             rows, names = Rows(inventory, CRUISE_CONTROL_TOPIC, self.interval_ms), Names(inventory, keeps_dots=True)
             values = ("bytes_per_second", "records_per_second", "log_bytes")

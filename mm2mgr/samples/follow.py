@@ -27,13 +27,15 @@ class Poll:
     """One source read once: its batches, and reason → how many partitions have no sample for it.
 
     `notes` are sentences about what else a reader of the samples has to know, such as a source's own warnings. `has_more`:
-    it was too much for one poll, and the next one goes on.
+    it was too much for one poll, and the next one goes on. `lost` is called when the samples could not be stored: a source
+    that still has them gives them again.
     """
 
     batches: Sequence[Batch]
     left_out: Mapping[str, int] = field(default_factory=dict)
     notes: Sequence[str] = ()
     has_more: bool = False
+    lost: Callable[[], None] = lambda: None
 
 
 class Reader(Protocol):
@@ -95,7 +97,7 @@ def follow(
     def read(number: int, asked: Sequence[_Line]) -> list[_Line]:
         """Make one round of these sources; return those that have more."""
         polls = list(threads.map(_Line.poll, asked))
-        samples = keeper.keep([batch for poll in polls for batch in poll.batches])
+        samples = keeper.keep(polls)
         failures = {line.reader.name: line.failure for line in lines if line.failure}
         answers = list(zip(asked, polls, strict=True))
         left_out = {line.reader.name: dict(poll.left_out) for line, poll in answers if poll.left_out}
@@ -191,13 +193,15 @@ class _Keeper:
         self._loose: set[str] = set()
         self._hour = self._expired_in = ""
 
-    def keep(self, batches: Sequence[Batch]) -> int:
+    def keep(self, polls: Sequence[Poll]) -> int:
         """Store a round, then compact and expire when a new hour has begun; return the number of samples stored."""
         try:
-            written = self._store.append(*batches)
+            written = self._store.append(*(batch for poll in polls for batch in poll.batches))
         except Mm2mgrError as error:
             if not self._written_before:
                 raise
+            for poll in polls:
+                poll.lost()
             if error.message != self._trouble:
                 self._news.append(f"{error.message}; the samples of this time are lost")
             self._trouble = error.message

@@ -84,18 +84,24 @@ class ForeignReader:
                 self._newest_ms = max([self._newest_ms or 0, *(batch.time_ms for batch in believed)]) or None
                 if sum(map(len, batches)) >= _ROWS_PER_POLL:
                     self._answer = answer
-                    return Poll(batches, notes=(*notes, "catching up: more to come"), has_more=True)
+                    return Poll(batches, notes=(*notes, "catching up: more to come"), has_more=True, lost=self._forget)
         except Mm2mgrError as error:
             if not batches:
                 raise
-            return Poll(batches, notes=(*notes, error.message))  # what came is kept; the next poll goes on behind it
+            return Poll(
+                batches, notes=(*notes, error.message), lost=self._forget
+            )  # what came is kept; the next poll goes on behind it
         if self._newest_ms is not None:
             self._newest_ms = max(self._newest_ms, answer.until_ms - _LATE_MS)
-        return Poll(batches, notes=tuple(notes))
+        return Poll(batches, notes=tuple(notes), lost=self._forget)
 
     def close(self) -> None:
         """Let go of the source."""
         self.source.close()
+
+    def _forget(self) -> None:
+        """Go back to what the store has: the next poll asks for everything after that."""
+        self._answer, self._newest_ms, self._looked = None, None, False
 
     def _ask(self, now_ms: int) -> _Answer:
         since_ms = self._since(now_ms)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -136,6 +138,32 @@ def test_pieces_that_overlap_in_time_lose_nothing_and_a_bounded_run_takes_them_a
     assert follow([one], Schedule(30.0, 0.0), one.store, rounds.append) == 5
     assert [(each.number, each.samples) for each in rounds] == [(1, 2), (2, 2), (3, 1), (4, 0)]
     assert len(one.store.read()) == 5
+
+
+def test_what_a_full_disk_did_not_take_is_asked_for_again(
+    mock_cluster: KafkaAccess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, calls, stop = SampleStore.append, iter(range(1, 9)), threading.Event()
+
+    def append(self: SampleStore, *batches: Batch) -> Any:
+        if (call := next(calls)) == 2:
+            raise Mm2mgrError("samples cannot be written: No space left on device")
+        if call == 3:
+            stop.set()
+        return real(self, *batches)
+
+    class Growing(Answers):
+        def gather(self, inventory: Inventory, since_ms: int | None, until_ms: int) -> Iterator[Gathered]:
+            self.asked.append(since_ms)
+            yield Gathered([batch(NOW - 9000 + 1000 * len(self.asked))], [])
+
+    monkeypatch.setattr(SampleStore, "append", append)
+    source = Growing()
+    asked = source.asked
+    monkeypatch.setattr(source, "close", lambda: None)
+    one = reader(mock_cluster, source, tmp_path)
+    follow([one], Schedule(0.05), one.store, lambda _: None, stop)
+    assert asked[:3] == [None, NOW - 8000, NOW - 8000]
 
 
 def test_times_that_cannot_be_true_are_dropped_aloud_and_stop_nothing(
