@@ -151,7 +151,6 @@ class TaskReader:
             asked_ms = _now_ms()
             stored = parse_stored(await client.offsets(one.name), one.flow.source.alias)
             before, one.look = one.look, Look(asked_ms, _now_ms(), stored)
-            proved = self._proved(one)
             if before is None:
                 return []
             try:
@@ -159,7 +158,7 @@ class TaskReader:
             except BaseException:  # a late answer is cancelled: the next moment must not span what was not seen
                 one.stretches.end()
                 raise
-        return [_row(one, moment) for moment in proved]
+        return [_row(one, moment) for moment in self._proved(one)]
 
     def _proved(self, one: _Watched) -> list[Moment]:
         """Take the moments that a later poll of the logs has proved; those that it has disproved are dropped."""
@@ -184,10 +183,10 @@ class TaskReader:
         topics = {topic for topic in mine if not is_heartbeat(one.flow, topic)}
         compacted = await asyncio.to_thread(self._around.compacted, one.flow.source.alias, topics)
         found = {each: Step(None, 0) if each.topic in compacted else step for each, step in found.items()}
+        moments = one.stretches.take(before, now, found, hands)
+        moved = found.keys() & before.committed.keys()
         return [
-            _Unproved(moment, {each: before.committed[each] for each in hands[moment.task].partitions if each in moved})
-            for moved in [found.keys() & before.committed.keys()]
-            for moment in one.stretches.take(before, now, found, hands)
+            _Unproved(each, {p: before.committed[p] for p in hands[each.task].partitions & moved}) for each in moments
         ]
 
     def _logs(self, flow: Flow, at_ms: int) -> Callable[[TopicPartition], Log | None]:
