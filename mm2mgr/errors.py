@@ -28,6 +28,11 @@ class Mm2mgrError(Exception):
         self.message = message
         self.hint = hint
 
+    @property
+    def one_line(self) -> str:
+        """The message where it is part of a sentence or a cell."""
+        return " ".join(map(str.strip, self.message.splitlines()))
+
 
 class TemplateError(Mm2mgrError):
     """A Jinja2 template is missing, broken, or used a name that does not exist."""

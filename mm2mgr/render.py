@@ -60,6 +60,11 @@ def connector_name(pair_source: str, pair_target: str, type_: Type, flow: str = 
     return ".".join(part for part in ("mm2", pair_source, pair_target, type_, flow) if part)
 
 
+def source_connector_name(flow: Flow) -> str:
+    """Return the name of the connector that mirrors a flow."""
+    return connector_name(flow.source.alias, flow.target.alias, "source", flow.name)
+
+
 def render(topology: Topology, templates: Path | None = None) -> tuple[Connector, ...]:
     """Render every connector of the topology, by pair: heartbeat, sources, checkpoint (the order apply uses)."""
     if templates is not None and not templates.is_dir():

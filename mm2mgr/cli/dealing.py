@@ -122,9 +122,9 @@ async def _of_cluster(connect: ConnectCluster, flows: Sequence[Flow]) -> dict[st
 
 
 async def _of_flow(client: Connect, flow: Flow, known: set[str]) -> Deal | str:
-    from mm2mgr.render import connector_name
+    from mm2mgr.render import source_connector_name
 
-    name = connector_name(flow.source.alias, flow.target.alias, "source", flow.name)
+    name = source_connector_name(flow)
     if name not in known:
         return "not created yet"
     tasks = sorted(await client.tasks(name), key=lambda task: task.id)

@@ -23,13 +23,13 @@ _WORKERS_SECONDS = 10.0
 
 def placements(topology: Topology, found: Outcome) -> dict[str, Placement]:
     """Return what every Connect cluster with a load runs now."""
-    from mm2mgr.render import connector_name
+    from mm2mgr.render import source_connector_name
 
     loads = {run.flow_id: run.load for load in found.loads.values() for run in load.runs}
     flows: dict[str, dict[str, tuple[str, Load]]] = {}
     for flow in topology.flows:
         if flow.id in loads:
-            name = connector_name(flow.source.alias, flow.target.alias, "source", flow.name)
+            name = source_connector_name(flow)
             flows.setdefault(flow.connect.name, {})[name] = (flow.id, loads[flow.id])
     connects = [topology.connects[name] for name in found.loads if name in topology.connects]
     return {name: _placed(said, flows.get(name, {})) for name, said in asyncio.run(_statuses(connects)).items()}
@@ -37,7 +37,7 @@ def placements(topology: Topology, found: Outcome) -> dict[str, Placement]:
 
 def _placed(said: Collection[ConnectorStatus] | Mm2mgrError, flows: Mapping[str, tuple[str, Load]]) -> Placement:
     if isinstance(said, Mm2mgrError):
-        return Placement(note=" ".join(map(str.strip, said.message.splitlines())))
+        return Placement(note=said.one_line)
     return placed((_seen(status) for status in said), flows)
 
 

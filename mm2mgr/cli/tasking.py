@@ -20,7 +20,7 @@ from mm2mgr.observe.lag import is_heartbeat
 from mm2mgr.observe.reading import ASSIGNED_KEY, parse_assigned, parse_stored
 from mm2mgr.partitions import TopicPartition
 from mm2mgr.reconcile.live import target_of
-from mm2mgr.render import connector_name
+from mm2mgr.render import source_connector_name
 from mm2mgr.samples.follow import Poll
 from mm2mgr.samples.tasks import TaskRow, TaskStore
 from mm2mgr.sizing.moments import Hand, Log, Look, Moment, Pace, Step, Stretches, judged_at_ms, steps
@@ -81,7 +81,7 @@ class TaskReader:
         self._watched = [
             _Watched(
                 flow,
-                connector_name(flow.source.alias, flow.target.alias, "source", flow.name),
+                source_connector_name(flow),
                 Stretches(around.pace),
             )
             for flow in flows
@@ -100,7 +100,7 @@ class TaskReader:
             self._around.store.append(rows)
             self._tidy()
         except Mm2mgrError as error:
-            what = " ".join(map(str.strip, error.message.splitlines())).removeprefix(f"{self.name}: ")
+            what = error.one_line.removeprefix(f"{self.name}: ")
             raise Mm2mgrError(f"{self.name}: no capacity is measured there: {what}", hint=error.hint) from error
         # A little early: the beat of the samples decides the moment, and a clock must not miss it by a millisecond.
         self._due = now + 0.9 * self._around.pace.every_seconds
