@@ -255,6 +255,8 @@ class FlowSettings(Model):
     """Any other key of MirrorCheckpointConnector."""
     heartbeat_connector: ConnectorSettings = {}
     """Any other key of MirrorHeartbeatConnector."""
+    state: Literal["running", "paused", "stopped"] | None = None
+    """State that the flow's source connector is kept in. Not given: as people set it over REST, and `status` reports a paused or stopped flow whose lag grows."""
     silence: dict[str, Annotated[str, Field(min_length=1)]] = {}
     """Rules of `mm2mgr lint` that are switched off for this flow, each with the reason: `{rule-id: why it is fine here}`."""
 
