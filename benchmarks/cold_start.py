@@ -1,6 +1,6 @@
-"""Measures what a user waits for before mm2mgr does anything: `--help`, and `plan` on the repository's estate.
+"""Measures what a user waits for before mm2mgr does anything: `--help`, and `plan` on the repository's estate as applied.
 
-In: `clusters/` and a fake Connect over real HTTP; out: medians beside a bare Python start of the same interpreter, taken
+In: `clusters/` and fake Connect clusters over real HTTP; out: medians beside a bare Python start of the same interpreter, taken
 in the same rounds. It starts no JVM and leaves the repository's files as they are.
 """
 
@@ -16,14 +16,16 @@ import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 BARE = "python -c pass"
-CONNECT_CLUSTERS = 2  # of the estate; each needs a URL of its own
-KAFKA_ID = "fake-kafka-cluster-id"  # what the fake's workers say
+KAFKA_IDS = (
+    "Zm8rE5qTQ1aKx0vB7dHnLg",
+    "pW2uYc6JSl6oR3tGk9XfAw",
+)  # of the estate's Connect clusters, as it declares them
 _WARM_UP_ROUNDS = 1  # writes the .pyc files and fills the page cache
 
 
@@ -48,8 +50,7 @@ def measure(rounds: int) -> dict[str, list[Run]]:
     """Return the runs of each command; the commands take turns, so that a busy machine slows all of them alike."""
     with ExitStack() as stack:
         estate = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="mm2mgr-cold-start-")))
-        urls = [stack.enter_context(fake_connect()) for _ in range(CONNECT_CLUSTERS)]
-        environment = copy_estate(REPOSITORY / "clusters", estate, urls)
+        environment = applied_estate(stack, estate)
         commands = {
             BARE: [sys.executable, "-c", "pass"],
             "mm2mgr --help": [sys.executable, "-m", "mm2mgr", "--help"],
@@ -91,21 +92,23 @@ def timed(command: Sequence[str], environment: Mapping[str, str]) -> Run:
     return Run(wall_seconds, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
 
 
-def fake_connect() -> AbstractContextManager[str]:
-    """Serve an empty Connect cluster on a free port; entering gives its URL."""
+def applied_estate(stack: ExitStack, folder: Path) -> dict[str, str]:
+    """Serve the Connect clusters of the repository's estate, and apply it there; return the variables that it reads."""
     sys.path.insert(0, str(REPOSITORY))
     from tests.fake_connect import FakeConnect, serving
 
-    return serving(FakeConnect(cluster_id=KAFKA_ID))
+    urls = [stack.enter_context(serving(FakeConnect(cluster_id=each))) for each in KAFKA_IDS]
+    environment = copy_estate(REPOSITORY / "clusters", folder, urls)
+    timed([sys.executable, "-m", "mm2mgr", "--clusters", str(folder), "apply", "--yes", "--wait", "0"], environment)
+    return environment
 
 
 def copy_estate(source: Path, target: Path, urls: Sequence[str]) -> dict[str, str]:
-    """Copy the YAML files with one URL a Connect cluster, its cluster id and no TLS; return the variables that they read."""
+    """Copy the YAML files with one URL a Connect cluster and no TLS; return the variables that they read."""
     variables: set[str] = set()
     given = iter(urls)
     for file in source.rglob("*.yaml"):
         text = re.sub(r"\burl: *\[.*\]", lambda _: f"url: ['{next(given)}']", file.read_text())
-        text = re.sub(r"\bcluster_id: *\S+", f"cluster_id: {KAFKA_ID}", text)
         text = re.sub(r"^ +tls: *\{.*\}.*\n", "", text, flags=re.MULTILINE)
         variables |= set(re.findall(r"\$\{env:(\w+)\}", text))
         copy = target / file.relative_to(source)

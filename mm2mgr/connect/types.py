@@ -5,11 +5,12 @@ A body of another shape raises WrongBody, never KeyError. This module must not i
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from mm2mgr.connect.errors import WrongBody
+from mm2mgr.partitions import TopicPartition
 
 
 @dataclass(frozen=True)
@@ -115,6 +116,21 @@ class SourceOffset:
     def to_dict(self) -> dict[str, Any]:
         """Return the entry as Connect's offsets endpoints take it."""
         return {"partition": self.partition, "offset": self.offset}
+
+
+def parse_stored(entries: Iterable[SourceOffset], source_alias: str) -> dict[TopicPartition, int]:
+    """Return the last mirrored offset of each source partition that a MirrorSourceConnector stored for this source alias.
+
+    Entries of another alias stay behind when a cluster is renamed; MirrorMaker does not look at them either.
+    """
+    stored: dict[TopicPartition, int] = {}
+    for entry in entries:
+        topic, number = entry.partition.get("topic"), entry.partition.get("partition")
+        offset: Any = (entry.offset or {}).get("offset")
+        ours = entry.partition.get("cluster") == source_alias
+        if ours and isinstance(topic, str) and isinstance(number, int) and isinstance(offset, int):
+            stored[TopicPartition(topic, number)] = offset
+    return stored
 
 
 @dataclass(frozen=True)

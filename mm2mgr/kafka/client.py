@@ -26,6 +26,7 @@ from mm2mgr.partitions import TopicPartition
 
 _PARTITIONS_PER_REQUEST = 5_000
 _TOPICS_PER_REQUEST = 1_000
+_FIRST_LOOK_SECONDS = 0.5
 _EARLIEST, _LATEST = OffsetSpec.earliest(), OffsetSpec.latest()  # type: ignore[no-untyped-call]
 _NO_TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAAA"  # what brokers before 2.8 answer: sixteen zero bytes
 
@@ -78,6 +79,20 @@ class Kafka:
             for name, topic in listed.items()
             if topic.partitions
         }
+
+    def partition_counts(self) -> dict[str, int]:
+        """Return the partitions of every topic that this login may see; fails early when all brokers refuse."""
+        deadline = time.monotonic() + self.timeout_seconds
+        while True:
+            seconds = min(_FIRST_LOOK_SECONDS, max(0.0, deadline - time.monotonic()))
+            try:
+                listed = self._admin.list_topics(timeout=seconds).topics
+            except confluent_kafka.KafkaException as error:
+                self._admin.poll(0)  # delivers the background error that explains a time-out
+                if self._failures.is_final or time.monotonic() >= deadline:
+                    raise self._failures.error(error, "listing topics", self.timeout_seconds) from error
+            else:
+                return {name: len(topic.partitions) for name, topic in listed.items() if topic.partitions}
 
     def offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Offsets]:
         """Return log start and end per partition; partitions that cannot be read are absent (see `read_offsets`)."""

@@ -42,11 +42,18 @@ class Failures:
     access: KafkaAccess
     secrets: tuple[str, ...] = field(default=(), repr=False)
     last: confluent_kafka.KafkaError | None = None
+    all_down: bool = False
 
     def note(self, error: confluent_kafka.KafkaError) -> None:
         """Keep a background error; a refused login stays, because `all brokers down` follows it and says less."""
+        self.all_down |= error.code() == confluent_kafka.KafkaError._ALL_BROKERS_DOWN
         if self.last is None or self.last.code() not in _LOGIN:
             self.last = error
+
+    @property
+    def is_final(self) -> bool:
+        """Tell whether waiting is of no use: the login was refused, or no broker's address takes a connection."""
+        return self.all_down or (self.last is not None and self.last.code() in _LOGIN)
 
     def error(self, cause: BaseException, doing: str, timeout_seconds: float) -> KafkaError:
         """Build the KafkaError for a failed call: no answer, a refused login, or the broker's own words."""

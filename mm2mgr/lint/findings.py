@@ -42,6 +42,7 @@ class Hit:
     """What a rule found: one sentence of what happens because of it, and the fix. Neither may hold a secret.
 
     `key` is the connector's config key; rules over an estate say the `subject`, rules over files the `spot`.
+    `others` are the other connectors that are part of it.
     """
 
     message: str
@@ -49,6 +50,12 @@ class Hit:
     key: str = ""
     subject: Subject | None = None
     spot: Spot | None = None
+    others: tuple[Subject, ...] = ()
+
+    @property
+    def subjects(self) -> tuple[Subject, ...]:
+        """Every connector that is part of it."""
+        return (*((self.subject,) if self.subject else ()), *self.others)
 
 
 @dataclass(frozen=True)
@@ -57,7 +64,7 @@ class Rule:
 
     `types` are the connectors that `check` looks at, and only those with a key that holds one of the texts `needs` (() for all).
     `source` is the KIP, JIRA or article it rests on; `seen` names the live test that saw the effect ("" = unverified).
-    `guard`: plan and apply block a connector with such a finding (judged by what its real workers say).
+    Plan and apply block every write that an error is about, judged by what the real workers say.
     """
 
     id: str
@@ -66,7 +73,6 @@ class Rule:
     over: Callable[[Estate], Iterator[Hit]] | None = None
     source: str = ""
     seen: str = ""
-    guard: bool = False
     types: tuple[ConnectorType, ...] = get_args(ConnectorType)
     needs: tuple[str, ...] = ()
 

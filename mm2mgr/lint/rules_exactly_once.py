@@ -179,7 +179,6 @@ RULES: tuple[Rule, ...] = (
         exactly_once_worker,
         source="KIP-618",
         seen=_REFUSED,
-        guard=True,
         types=("source",),
         needs=(_KEY,),
     ),
@@ -198,7 +197,6 @@ RULES: tuple[Rule, ...] = (
         exactly_once_overrides,
         source="KIP-618",
         seen="tests/live/test_exactly_once.py",
-        guard=True,
         needs=(_RECORDS + _ADDRESS,),
     ),
     Rule(

@@ -288,5 +288,5 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule("enabled-false", "warning", enabled_false, source="MirrorConnectorConfig", seen=f"{_SEEN}test_enabled_false"),
     Rule("policy-class", "error", policy_class, source="KIP-690", seen=f"{_SEEN}test_policy_class"),
-    Rule("plugin-missing", "error", plugin_missing, source="Connect REST API", guard=True),
+    Rule("plugin-missing", "error", plugin_missing, source="Connect REST API"),
 )

@@ -225,10 +225,9 @@ RULES: tuple[Rule, ...] = (
         policy_forbids,
         source="KIP-458, KIP-1188",
         seen="tests/reconcile/test_policies_live.py",
-        guard=True,
         needs=(".override.",),
     ),
-    Rule("wrong-kafka", "error", wrong_kafka, source="KIP-458", seen=f"{_SEEN}test_wrong_kafka", guard=True),
+    Rule("wrong-kafka", "error", wrong_kafka, source="KIP-458", seen=f"{_SEEN}test_wrong_kafka"),
     Rule(
         "override-insecure",
         "error",

@@ -15,9 +15,14 @@ from mm2mgr.lint.subject import Estate, Kind, Silence, Subject
 
 def lint(estate: Estate, rules: Sequence[Rule] = RULES) -> list[Finding]:
     """Return every finding, silenced ones too (they carry the reason)."""
-    found = [(_finding(rule, hit), hit.subject) for rule, hit in _hits(rules, estate)]
-    told = _told_once(silence(finding, subject, estate) for finding, subject in found)
+    told = _told_once(finding for finding, _ in found(estate, rules))
     return sorted(told, key=lambda finding: (SEVERITIES.index(finding.severity), finding.spot, finding.rule))
+
+
+def found(estate: Estate, rules: Sequence[Rule]) -> Iterator[tuple[Finding, Hit]]:
+    """Yield every finding, its silence applied, with the hit that it was made from."""
+    for rule, hit in _hits(rules, estate):
+        yield silence(_finding(rule, hit), hit.subjects, estate), hit
 
 
 def _finding(rule: Rule, hit: Hit) -> Finding:
@@ -38,17 +43,17 @@ def _hits(rules: Sequence[Rule], estate: Estate) -> Iterator[tuple[Rule, Hit]]:
                 yield rule, replace(hit, subject=subject)
 
 
-def silence(finding: Finding, subject: Subject | None, estate: Estate) -> Finding:
-    """Return the finding with the reason of the first silence that covers it."""
-    for each in _silences(finding, subject, estate):
+def silence(finding: Finding, subjects: Iterable[Subject], estate: Estate) -> Finding:
+    """Return the finding with the reason of the first silence that covers it; any connector that is part of it may have one."""
+    for each in _silences(finding, subjects, estate):
         if each.rule == finding.rule and each.reason:  # one without a reason switches nothing off
             return replace(finding, silenced=each.reason)
     return finding
 
 
-def _silences(finding: Finding, subject: Subject | None, estate: Estate) -> Iterator[Silence]:
+def _silences(finding: Finding, subjects: Iterable[Subject], estate: Estate) -> Iterator[Silence]:
     """A connector's own silences cover all of it, those in a comment their own line and the one below."""
-    if subject:
+    for subject in subjects:
         yield from subject.silences
     for file in estate.files:
         if file.path == finding.spot.file:

@@ -1,20 +1,21 @@
-"""How mm2mgr's own machine reaches a declared Kafka cluster, and which cluster really answers there.
+"""How mm2mgr's own machine reaches a declared Kafka cluster, which cluster really answers there, and which topics it has.
 
-In: clusters of the topology. Out: a KafkaAccess (placeholders unresolved), and cluster ids with the reasons for missing ones.
-It loads a Kafka client only for a cluster whose id is not declared.
+In: clusters of the topology. Out: a KafkaAccess (placeholders unresolved), cluster ids, topics with their records; and why not.
+A Kafka client is loaded only when a cluster is asked.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.kafka.access import KafkaAccess
+from mm2mgr.partitions import TopicPartition
 from mm2mgr.topology import KafkaCluster, Topology
 
-_ID_TIMEOUT_SECONDS = 3.0
+_TIMEOUT_SECONDS = 3.0
 
 
 def kafka_access(cluster: KafkaCluster) -> KafkaAccess:
@@ -34,16 +35,16 @@ class ClusterIds:
 
 
 async def cluster_ids(
-    topology: Topology, aliases: Iterable[str], timeout_seconds: float = _ID_TIMEOUT_SECONDS
+    topology: Topology, aliases: Iterable[str], timeout_seconds: float = _TIMEOUT_SECONDS, *, ask: bool = True
 ) -> ClusterIds:
-    """Return the declared ids, and ask the other clusters, all at once."""
+    """Return the declared ids, and ask the other clusters, all at once, if they are to be asked."""
     ids = ClusterIds()
     asked = []
     for alias in dict.fromkeys(aliases):
         declared = topology.clusters[alias].model.cluster_id
         if declared:
             ids.known[alias] = declared
-        else:
+        elif ask:
             asked.append(alias)
     answers = (asyncio.to_thread(_ask, topology.clusters[alias], timeout_seconds) for alias in asked)
     for alias, answer in zip(asked, await asyncio.gather(*answers), strict=True):
@@ -62,3 +63,36 @@ def _ask(cluster: KafkaCluster, timeout_seconds: float) -> str | Mm2mgrError:
             return kafka.cluster_id()
     except Mm2mgrError as error:
         return error
+
+
+@dataclass(frozen=True)
+class Topics:
+    """Topics of one Kafka cluster: partitions of each that mm2mgr may see; of the wanted ones the records in their logs.
+
+    `written` has the sum of their end offsets: above zero, a topic has had records, whether or not they are still there.
+    """
+
+    partitions: Mapping[str, int]
+    records: Mapping[str, int] = field(default_factory=dict)
+    written: Mapping[str, int] = field(default_factory=dict)
+
+
+def read_topics(
+    access: KafkaAccess, wanted: Callable[[str], bool], timeout_seconds: float = _TIMEOUT_SECONDS
+) -> Topics:
+    """Return the topics of a Kafka cluster, with the records of the wanted ones. Blocks; raises KafkaError."""
+    from mm2mgr.kafka.client import Kafka
+
+    with Kafka(access, timeout_seconds) as kafka:
+        partitions = kafka.partition_counts()
+        chosen = [
+            TopicPartition(topic, n) for topic, count in partitions.items() if wanted(topic) for n in range(count)
+        ]
+        records, written = (
+            dict.fromkeys((one.topic for one in chosen), 0),
+            dict.fromkeys((one.topic for one in chosen), 0),
+        )
+        for one, log in kafka.offsets(chosen).items():
+            records[one.topic] += log.end - log.start
+            written[one.topic] += log.end
+    return Topics(partitions, records, written)

@@ -1,7 +1,7 @@
-"""What stands against writing a connector: the guard rules of lint, judged by what its real workers and Kafka clusters say.
+"""What stands against writing a connector: every error of lint, judged over all that will run and by what real workers say.
 
-In: a ClusterPlan, the connectors as lint subjects, and `Known`. Out: the same plan with changes blocked or warned of. Pure.
-A flow is written as a whole: what would serve only blocked flows waits with them; the connectors of other flows go on.
+In: ClusterPlans, and `Facts`: what the tree wants, what runs, what workers, offsets and topics tell. Out: the same plans with
+changes blocked or warned of. Pure. A flow is written as a whole: what would serve only blocked flows waits with them.
 """
 
 from __future__ import annotations
@@ -9,15 +9,24 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from mm2mgr.lint.catalogue import RULES
+from mm2mgr.lint.catalogue import BY_ID, RULES
 from mm2mgr.lint.findings import Finding, Rule
-from mm2mgr.lint.run import lint
-from mm2mgr.lint.subject import Estate, Subject, Worker
-from mm2mgr.reconcile.plan import Change, ClusterPlan
+from mm2mgr.lint.run import found, lint
+from mm2mgr.lint.subject import Estate, SourceFile, Subject, Worker
+from mm2mgr.reconcile.plan import WRITES, Change, ClusterPlan, Named, with_predecessors_kept
 from mm2mgr.truth.reach import CLUSTER_KEYS, numbers
 
 RECORDS = "producer.override."
-GUARDS = tuple(rule for rule in RULES if rule.guard)
+_ERRORS = tuple(rule for rule in RULES if rule.severity == "error")
+ALONE = tuple(rule for rule in _ERRORS if rule.check)
+TOGETHER = tuple(rule for rule in _ERRORS if rule.over)
+# All that unchanged connectors are asked where nothing is written: it needs no probe of the workers.
+_UNCHANGED = (BY_ID["wrong-kafka"],)
+
+
+def writes_through_workers(config: Mapping[str, str]) -> bool:
+    """Tell whether records go to the workers' own Kafka: nothing sends Connect's producer elsewhere."""
+    return not config.get(f"{RECORDS}bootstrap.servers", "").strip()
 
 
 @dataclass(frozen=True)
@@ -33,6 +42,9 @@ class Objection:
         return f"{self.rule}: {self.reason.rstrip('.')}"
 
 
+Objections = Mapping[Named, Sequence[Objection]]
+
+
 @dataclass(frozen=True)
 class Known:
     """What was found out before anything is written: workers by Connect cluster, ids by alias of the Kafka cluster.
@@ -45,23 +57,120 @@ class Known:
     shared: Mapping[str, str] = field(default_factory=dict)
 
 
-def writes_through_workers(config: Mapping[str, str]) -> bool:
-    """Tell whether records go to the workers' own Kafka: nothing sends Connect's producer elsewhere."""
-    return not config.get(f"{RECORDS}bootstrap.servers", "").strip()
+@dataclass(frozen=True)
+class Connectors:
+    """Every connector that the tree wants, and every MirrorMaker connector that runs on a Connect cluster that could be read.
+
+    `owned` are those that run and carry this tree's owner mark; `unread` are the Connect clusters that could not be read;
+    `files` are the tree's, with the comments that silence rules.
+    """
+
+    desired: Mapping[Named, Subject]
+    live: Mapping[Named, Subject]
+    owned: frozenset[Named] = frozenset()
+    unread: tuple[str, ...] = ()
+    files: tuple[SourceFile, ...] = ()
+
+    def is_abandoned(self, connector: Named) -> bool:
+        """Tell whether a connector runs, is owned, and is no longer declared."""
+        return connector in self.owned and connector not in self.desired
+
+    def after(self, changes: Mapping[Named, Change]) -> dict[Named, Subject]:
+        """Return what will run when these changes are written; of a Connect cluster that could not be read, all that is wanted."""
+        result = {}
+        for connector, subject in self.live.items():
+            change = changes.get(connector)
+            action = change.action if change else ""
+            if connector in self.desired and action in {"update", "no-op"}:
+                result[connector] = self.desired[connector]  # whatever state it rests in: it is meant to run again
+            elif action != "delete":
+                result[connector] = subject
+        for connector, subject in self.desired.items():
+            change = changes.get(connector)
+            if (change and change.action == "create") or connector[0] in self.unread:
+                result[connector] = subject
+        return result
 
 
-def guarded(part: ClusterPlan, estate: Estate, known: Known, rules: Sequence[Rule] = GUARDS) -> ClusterPlan:
-    """Return the plan of one Connect cluster with its guards' say; `estate` has the connectors it wants, as subjects."""
-    against = objections(part.connect, estate, known, rules)
-    changes = [_judged(change, against.get(change.connector, ())) for change in part.changes]
-    return replace(part, changes=tuple(_with_their_flows(changes, part.changes)))
+def guarded(
+    parts: Sequence[ClusterPlan], connectors: Connectors, known: Known, also: Objections, again: Mapping[Named, Named]
+) -> tuple[ClusterPlan, ...]:
+    """Return the plans with what the guards say of each connector and of all together; `also` is said beside that.
+
+    What is blocked leaves in place what runs, so all is judged together again until nothing more is blocked. `again` names,
+    for a connector that takes the place of another one, that one: it is kept as long as its successor is blocked.
+    """
+    alone = _joined(_alone(parts, connectors, known), also)
+    said = _joined(alone, together(parts, connectors))
+    while True:
+        held = tuple(_with_their_flows([_held(change, said) for change in part.changes]) for part in parts)
+        now = with_predecessors_kept(
+            (replace(part, changes=tuple(changes)) for part, changes in zip(parts, held, strict=True)), again
+        )
+        if now == tuple(parts):
+            return tuple(replace(part, changes=tuple(_warned(change, said) for change in part.changes)) for part in now)
+        parts = now
+        said = _joined(alone, together(parts, connectors))
+
+
+def _alone(parts: Iterable[ClusterPlan], connectors: Connectors, known: Known) -> Objections:
+    """Return what speaks against each connector by itself: all errors where something is written, else next to nothing."""
+    result: dict[Named, Sequence[Objection]] = {}
+    for part in parts:
+        changed = [change for change in part.changes if change.action in WRITES]
+        named = [(change.connect, change.connector) for change in part.changes]
+        subjects = tuple(connectors.desired[each] for each in named if each in connectors.desired)
+        rules = ALONE if changed else _UNCHANGED
+        against = objections(part.connect, Estate(subjects, connectors.files), known, rules)
+        result |= {(part.connect, name): said for name, said in against.items()}
+    return result
+
+
+def together(parts: Iterable[ClusterPlan], connectors: Connectors) -> Objections:
+    """Return what speaks against connectors because of others that run, or will."""
+    changes = {(change.connect, change.connector): change for part in parts for change in part.changes}
+    after = connectors.after(changes)
+    names = {subject: connector for connector, subject in after.items()}
+    estate = Estate(tuple(after.values()), connectors.files, complete=not connectors.unread)
+    result: dict[Named, list[Objection]] = {}
+    for finding, hit in found(estate, TOGETHER):
+        remedy = _without_others(finding, [names[subject] for subject in hit.subjects], connectors)
+        for connector in dict.fromkeys(names[subject] for subject in hit.subjects):
+            if connector in changes:
+                result.setdefault(connector, []).append(_objection(finding, remedy))
+    return result
+
+
+def _without_others(finding: Finding, concerned: Iterable[Named], connectors: Connectors) -> str:
+    """Return the fix, with what to do about connectors that are part of the finding and not of the tree."""
+    others = [connector for connector in dict.fromkeys(concerned) if connector not in connectors.desired]
+    parts = [finding.fix]
+    for connect, name in others:
+        if connectors.is_abandoned((connect, name)):
+            parts.append(f"'{name}' on Connect cluster '{connect}' is no longer declared: --prune deletes it")
+        else:
+            parts.append(
+                f"'{name}' on Connect cluster '{connect}' is not managed by this tree: stop or delete it there"
+            )
+    return "; or ".join(parts)
+
+
+def _objection(finding: Finding, remedy: str) -> Objection:
+    if finding.silenced is None:
+        return Objection(finding.rule, finding.message, remedy, finding.severity == "error")
+    reason = f"{finding.message.rstrip('.')} (silenced: {finding.silenced})"
+    return Objection(finding.rule, reason, remedy, blocks=False)
+
+
+def _joined(one: Objections, other: Objections) -> Objections:
+    return {key: (*one.get(key, ()), *other.get(key, ())) for key in (*one, *(key for key in other if key not in one))}
 
 
 def objections(
-    connect: str, estate: Estate, known: Known, rules: Sequence[Rule] = GUARDS
+    connect: str, estate: Estate, known: Known, rules: Sequence[Rule] = ALONE
 ) -> dict[str, tuple[Objection, ...]]:
     """Return what speaks against each connector by name."""
-    subjects = [_informed(subject, known.workers.get(connect), known.cluster_ids) for subject in estate.subjects]
+    subjects = [informed(subject, known.workers.get(connect), known.cluster_ids) for subject in estate.subjects]
     beating = {subject.pair for subject in subjects if subject.type == "source" and _carries_heartbeats(subject)}
     found = {}
     for subject in subjects:
@@ -76,8 +185,10 @@ def objections(
     return found
 
 
-def _informed(subject: Subject, worker: Worker | None, ids: Mapping[str, str]) -> Subject:
+def informed(subject: Subject, worker: Worker | None, ids: Mapping[str, str]) -> Subject:
     """Put what was found out in the place of what was declared."""
+    if worker is None and not ids:
+        return subject
     declared = subject.worker
     worker = replace(worker or declared, version=(worker and worker.version) or declared.version)
     if worker.exactly_once is None:
@@ -89,12 +200,7 @@ def _informed(subject: Subject, worker: Worker | None, ids: Mapping[str, str]) -
 
 def _by_rules(connect: str, alone: Estate, known: Known, rules: Sequence[Rule]) -> Iterator[Objection]:
     for finding in lint(alone, rules):
-        remedy = _remedy(connect, alone.subjects[0], finding, known)
-        if finding.silenced is None:
-            yield Objection(finding.rule, finding.message, remedy, finding.severity == "error")
-        else:
-            reason = f"{finding.message.rstrip('.')} (silenced: {finding.silenced})"
-            yield Objection(finding.rule, reason, remedy, blocks=False)
+        yield _objection(finding, _remedy(connect, alone.subjects[0], finding, known))
 
 
 def _remedy(connect: str, subject: Subject, finding: Finding, known: Known) -> str:
@@ -163,31 +269,32 @@ def _id_of(known: Known, connect: str) -> str | None:
     return worker.cluster_id if worker else None
 
 
-def _judged(change: Change, said: Sequence[Objection]) -> Change:
-    """Block what would be written; of what runs already, or cannot be written anyway, only warn."""
-    blocking = [each for each in said if each.blocks]
-    if blocking and change.action in {"create", "update"}:
-        change = _blocked(
-            change, "; ".join(map(str, blocking)), "; ".join(dict.fromkeys(each.remedy for each in blocking))
-        )
-        said = [each for each in said if not each.blocks]
-    return replace(change, warnings=tuple(f"{each} ({each.remedy})" for each in said))
+def _held(change: Change, said: Objections) -> Change:
+    """Block what would be written."""
+    blocking = [each for each in said.get((change.connect, change.connector), ()) if each.blocks]
+    if not blocking or change.action not in WRITES:
+        return change
+    remedies = "; ".join(dict.fromkeys(each.remedy for each in blocking))
+    return _blocked(change, "; ".join(dict.fromkeys(map(str, blocking))), remedies)
+
+
+def _warned(change: Change, said: Objections) -> Change:
+    """Say what only warns; of what runs already, or cannot be written anyway, all."""
+    against = said.get((change.connect, change.connector), ())
+    warnings = [each for each in against if not each.blocks or change.action == "no-op"]
+    return replace(change, warnings=(*change.warnings, *dict.fromkeys(f"{each} ({each.remedy})" for each in warnings)))
 
 
 def _blocked(change: Change, reason: str, remedy: str) -> Change:
     return replace(change, action="blocked", reason=reason, remedy=remedy, keys=(), config=None)
 
 
-def _with_their_flows(changes: Sequence[Change], before: Iterable[Change]) -> Iterator[Change]:
+def _with_their_flows(changes: Sequence[Change]) -> Iterator[Change]:
     """A checkpoint connector without its flow would run and translate nothing: it waits, and so do the heartbeats."""
-    waiting = {
-        change.flows[0]: change.connector
-        for change, was in zip(changes, before, strict=True)
-        if change.type == "source" and change.action == "blocked" != was.action
-    }
+    waiting = {c.flows[0]: c.connector for c in changes if c.type == "source" and c.action == "blocked" and c.flows}
     for change in changes:
         served = [flow for flow in change.flows if flow in waiting]
-        if change.action in {"create", "update"} and served and len(served) == len(change.flows):
+        if change.type != "source" and change.action in WRITES and served and len(served) == len(change.flows):
             yield _blocked(change, f"it serves only what is blocked: {', '.join(waiting[flow] for flow in served)}", "")
         else:
             yield change

@@ -1,38 +1,45 @@
-"""Reads what Connect clusters run and what their workers say, all at once, four requests each. In: connectors wanted. Out: a Plan.
+"""Reads what Connect clusters run, and what a plan with writes needs besides: workers, states, offsets, topics. Out: a Plan.
 
-Credentials of a Connect cluster are resolved here, on their way to the client, and kept nowhere.
+A Connect cluster is asked two questions, and more only where something is to be written. Credentials are resolved here, on
+their way to the client, and kept nowhere.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from mm2mgr.connect.client import Connect
 from mm2mgr.connect.errors import ConnectError
 from mm2mgr.connect.target import BasicAuth, BearerAuth, ConnectTarget, Tls
-from mm2mgr.connect.types import ConnectorInfo
+from mm2mgr.connect.types import WorkerInfo, parse_stored
 from mm2mgr.errors import KafkaError, Mm2mgrError
 from mm2mgr.kafka.placeholders import resolve
-from mm2mgr.lint.subject import Worker
+from mm2mgr.lint.subject import Estate, Worker
 from mm2mgr.lint.tree import from_tree
-from mm2mgr.reconcile.access import ClusterIds, cluster_ids
-from mm2mgr.reconcile.guards import Known, guarded, writes_through_workers
-from mm2mgr.reconcile.plan import (
-    Change,
-    ClusterPlan,
-    Plan,
-    Wish,
-    mirrored_already,
-    plan_cluster,
-    with_predecessors_kept,
+from mm2mgr.partitions import TopicPartition
+from mm2mgr.reconcile.access import ClusterIds, Topics, cluster_ids, kafka_access, read_topics
+from mm2mgr.reconcile.guards import Connectors, Known, guarded, together, writes_through_workers
+from mm2mgr.reconcile.mirrored import (
+    Again,
+    Seen,
+    Selection,
+    again,
+    repeated,
+    selections,
+    taken,
+    unproved,
+    wanted_topics,
 )
-from mm2mgr.reconcile.workers import ask_worker, harmless
-from mm2mgr.render import Connector
+from mm2mgr.reconcile.plan import WRITES, Change, ClusterPlan, Named, Plan, Wish, plan_cluster
+from mm2mgr.reconcile.workers import ask_worker, harmless, subject_of, version_of
+from mm2mgr.render import OWNER_KEY, Connector
 from mm2mgr.spec.loader import Spec
 from mm2mgr.topology import ConnectCluster, Topology
+
+_REQUESTS_AT_ONCE = 8
 
 
 def target_of(connect: ConnectCluster) -> ConnectTarget:
@@ -63,11 +70,13 @@ def _path(text: str | None) -> Path | None:
 
 @dataclass(frozen=True)
 class _Live:
-    """What a Connect cluster answered: configs by connector; its worker, where connectors are wanted; what it kept back."""
+    """What a Connect cluster answered; `worker` and `states` in full, and `note`, only where something is to be written."""
 
-    configs: dict[str, dict[str, str]]
-    worker: Worker | None = None
+    configs: Mapping[str, Mapping[str, str]]
+    root: WorkerInfo
+    worker: Worker
     note: str | None = None
+    states: Mapping[str, str] = field(default_factory=dict)
 
 
 async def make_plan(  # noqa: PLR0913  the tree in three forms, and what is wanted of it
@@ -85,90 +94,196 @@ async def make_plan(  # noqa: PLR0913  the tree in three forms, and what is want
     their say: what must not be written is blocked, what could not be verified is noted. With `spec`, comments in the
     tree's files silence guards as a flow's `silence:` does.
     """
-    chosen = None if only is None else set(only)
-    wanted = [c for c in connectors if chosen is None or chosen & set(c.flows)]
-    desired = {name: [connector for connector in wanted if connector.connect == name] for name in topology.connects}
-    read, ids = await asyncio.gather(
-        _read(topology, desired, deadline_seconds), cluster_ids(topology, _reached_through_workers(topology, wanted))
-    )
-    known = _known(topology, read, ids)
-    wish = wish or Wish()
-    configs = {name: live.configs for name, live in read.items() if isinstance(live, _Live)}
-    again = mirrored_already(topology.owner, connectors, configs)
-    here = Wish(wish.prune and chosen is None, wish.mirror_again, again)
-
-    def part(name: str) -> ClusterPlan:
-        live, here_wanted = read[name], desired[name]
-        if isinstance(live, Mm2mgrError):
-            return ClusterPlan(name, error=live.message, hint=live.hint)
-        found = live.configs
-        if chosen is not None:  # what is left over shows only in the plan of the whole tree
-            found = {each: config for each, config in found.items() if any(c.name == each for c in here_wanted)}
-        planned = plan_cluster(topology.owner, name, here_wanted, found, here)
-        planned = guarded(planned, from_tree(topology, here_wanted, spec), known) if here_wanted else planned
-        unknown = [alias for alias in _reached_through_workers(topology, here_wanted) if alias in ids.unknown]
-        return replace(planned, notes=tuple(_notes(live, {alias: ids.unknown[alias] for alias in unknown})))
-
-    names = list(topology.connects) if chosen is None else sorted({c.connect for c in wanted})
-    unread = [name for name, live in read.items() if isinstance(live, Mm2mgrError)]
-    parts = with_predecessors_kept([_aware(part(name), unread) for name in names], again)
-    return Plan(topology.owner, parts, wish.prune, wish.mirror_again)
+    making = _Making(topology, connectors, wish or Wish(), None if only is None else frozenset(only), deadline_seconds)
+    return await making.plan(from_tree(topology, connectors, spec))
 
 
-def _aware(part: ClusterPlan, unread: Sequence[str]) -> ClusterPlan:
-    """Say of what is created that nobody knows whether an unread Connect cluster has mirrored it before."""
-    if not unread:
-        return part
-    warning = (
-        f"if this flow has run on {' or '.join(unread)}, which could not be read, all of it is mirrored a second time"
-    )
+@dataclass
+class _Making:
+    """One plan in the making: what was read so far."""
 
-    def warned(change: Change) -> Change:
-        if (change.type, change.action) != ("source", "create"):
-            return change
-        return replace(change, warnings=(*change.warnings, warning))
+    topology: Topology
+    connectors: Sequence[Connector]
+    wish: Wish
+    only: frozenset[str] | None
+    deadline_seconds: float
+    live: dict[str, _Live] = field(default_factory=dict)
+    errors: dict[str, Mm2mgrError] = field(default_factory=dict)
 
-    return replace(part, changes=tuple(map(warned, part.changes)))
+    async def plan(self, tree: Estate) -> Plan:
+        """Read, compare and judge; `tree` has the connectors as lint sees them, in the same order."""
+        await self.ask(self.topology.connects, self.read)
+        written = sorted({change.connect for change in self.writes()})
+        ids, *_ = await asyncio.gather(
+            cluster_ids(self.topology, self.through_workers(), ask=bool(written)),
+            self.ask(written, self.read_workers),
+            self.ask(list(self.live) if written else [], self.read_states),
+        )
+        run = self.all_connectors(tree)
+        if not written and together(self.compared(), run):
+            await self.ask(list(self.live), self.read_states)  # what rests doubles nothing
+            run = self.all_connectors(tree)
+        found = selections(self.writes(), run.desired, run.live)
+        seen = await self.read_mirrored(found)
+        repeats = {each.named: tuple(again(each, seen, run.is_abandoned)) for each in found}
+        against = {}
+        for each in found:
+            said = repeated(repeats[each.named]) or unproved(each, seen, run.unread)
+            against[each.named] = [said] if said and not self.wish.mirror_again else []
+        successors = {each: old[0].old for each, old in repeats.items() if old}
+        parts = [self.with_topics(part, found, seen, repeats) for part in self.compared()]
+        known = Known(
+            {name: live.worker for name, live in self.live.items()},
+            ids.known,
+            {name: connect.kafka for name, connect in self.topology.connects.items()},
+        )
+        judged = guarded(parts, run, known, against, successors)
+        noted = (replace(part, notes=tuple(self.notes(part, ids, found, seen))) for part in judged)
+        return Plan(self.topology.owner, tuple(noted), self.wish.prune, self.wish.mirror_again)
 
+    def wanted(self, name: str) -> list[Connector]:
+        """Return the connectors that the plan is to bring to a Connect cluster."""
+        return [c for c in self.connectors if c.connect == name and (self.only is None or self.only & set(c.flows))]
 
-async def _read(
-    topology: Topology, desired: Mapping[str, Sequence[Connector]], deadline_seconds: float
-) -> dict[str, _Live | Mm2mgrError]:
-    lives = (_live(connect, desired[name], deadline_seconds) for name, connect in topology.connects.items())
-    return dict(zip(topology.connects, await asyncio.gather(*lives), strict=True))
+    def compared(self) -> list[ClusterPlan]:
+        """Compare what Connect clusters should run with what they run."""
+        names = self.topology.connects if self.only is None else sorted(filter(self.wanted, self.topology.connects))
+        return [self.compared_on(name) for name in names]
 
+    def compared_on(self, name: str) -> ClusterPlan:
+        if name in self.errors:
+            return ClusterPlan(name, error=self.errors[name].message, hint=self.errors[name].hint)
+        wanted, configs, wish = self.wanted(name), self.live[name].configs, self.wish
+        if self.only is not None:  # what is left over shows only in the plan of the whole tree
+            names = {connector.name for connector in wanted}
+            configs = {each: config for each, config in configs.items() if each in names}
+            wish = replace(wish, prune=False)
+        return plan_cluster(self.topology.owner, name, wanted, configs, wish)
 
-async def _live(connect: ConnectCluster, desired: Sequence[Connector], deadline_seconds: float) -> _Live | Mm2mgrError:
-    """Return what a Connect cluster runs, and what its worker says if it is to run something; or why it cannot be read."""
-    overrides = harmless(key for connector in desired for key in connector.config)
-    try:
-        async with Connect(target_of(connect), deadline_seconds=deadline_seconds) as client:
-            if not desired:
-                return _Live(_configs(await client.infos()))
-            infos, (worker, failed) = await asyncio.gather(client.infos(), ask_worker(client, overrides))
-            return _Live(_configs(infos), worker, f"not verified: {failed.message}" if failed else None)
-    except Mm2mgrError as error:
-        return error
+    def writes(self) -> list[Change]:
+        return [change for part in self.compared() for change in part.changes if change.action in WRITES]
 
+    def through_workers(self) -> list[str]:
+        """Return the aliases of the Kafka clusters that records reach as the workers' own."""
+        connectors = [connector for name in self.live for connector in self.wanted(name)]
+        aliases = (c.config.get("target.cluster.alias", "") for c in connectors if writes_through_workers(c.config))
+        return [alias for alias in dict.fromkeys(aliases) if alias in self.topology.clusters]
 
-def _configs(infos: Mapping[str, ConnectorInfo]) -> dict[str, dict[str, str]]:
-    return {name: info.config for name, info in infos.items()}
+    def all_connectors(self, tree: Estate) -> Connectors:
+        """Return what the tree wants and what runs, owned or not."""
+        desired = {(c.connect, c.name): subject for c, subject in zip(self.connectors, tree.subjects, strict=True)}
+        live, owned = {}, set()
+        for name, read in self.live.items():
+            for connector, config in read.configs.items():
+                subject = subject_of(name, connector, config, read.states.get(connector), read.worker)
+                if subject:
+                    live[name, connector] = subject
+                if config.get(OWNER_KEY) == self.topology.owner:
+                    owned.add((name, connector))
+        return Connectors(desired, live, frozenset(owned), tuple(self.errors), tree.files)
 
+    # --- reading ------------------------------------------------------------------------------------------------------
 
-def _reached_through_workers(topology: Topology, connectors: Iterable[Connector]) -> list[str]:
-    """Return the aliases of the Kafka clusters that records reach as the workers' own."""
-    aliases = (c.config.get("target.cluster.alias", "") for c in connectors if writes_through_workers(c.config))
-    return [alias for alias in dict.fromkeys(aliases) if alias in topology.clusters]
+    async def ask(self, names: Iterable[str], read: Callable[[str, Connect], Awaitable[None]]) -> None:
+        """Ask Connect clusters side by side; one that does not answer has an error from then on."""
 
+        async def one(name: str) -> None:
+            try:
+                target = target_of(self.topology.connects[name])
+                async with Connect(target, deadline_seconds=self.deadline_seconds) as client:
+                    await read(name, client)
+            except Mm2mgrError as error:
+                self.errors[name] = error
+                self.live.pop(name, None)
 
-def _known(topology: Topology, read: Mapping[str, _Live | Mm2mgrError], ids: ClusterIds) -> Known:
-    workers = {name: live.worker for name, live in read.items() if isinstance(live, _Live) and live.worker}
-    return Known(workers, ids.known, {name: connect.kafka for name, connect in topology.connects.items()})
+        await asyncio.gather(*map(one, names))
 
+    async def read(self, name: str, client: Connect) -> None:
+        """Read what it runs, and who answers."""
+        infos, root = await asyncio.gather(client.infos(), client.root())
+        self.live[name] = _Live({each: info.config for each, info in infos.items()}, root, version_of(root))
 
-def _notes(live: _Live, unknown: Mapping[str, str]) -> Iterator[str]:
-    if live.note:
-        yield live.note
-    for alias, why in unknown.items():
-        spared = f"declare clusters: {{{alias}: {{cluster_id: …}}}} to have it compared without asking"
-        yield f"not verified: that these workers write to Kafka '{alias}', whose id could not be read ({why}); {spared}"
+    async def read_workers(self, name: str, client: Connect) -> None:
+        """Read plugins, override policy and exactly-once support."""
+        overrides = harmless(key for connector in self.wanted(name) for key in connector.config)
+        worker, failed = await ask_worker(client, overrides, self.live[name].root)
+        note = f"not verified: {failed.message}" if failed else None
+        self.live[name] = replace(self.live[name], worker=worker, note=note)
+
+    async def read_states(self, name: str, client: Connect) -> None:
+        """Read the states of its connectors; one that is left out has reported none yet."""
+        states = {each: status.state for each, status in (await client.statuses()).items()}
+        if name in self.live:
+            self.live[name] = replace(self.live[name], states=states)
+
+    async def read_mirrored(self, found: Sequence[Selection]) -> Seen:
+        """Read the stored offsets of the connectors concerned, and the topics of their Kafka clusters."""
+        offsets: dict[Named, Mapping[TopicPartition, int] | None] = {}
+        concerned = {old: hop.subject.source for each in found for old, hop in each.others.items()}
+        concerned |= {each.named: each.before.subject.source for each in found if each.before}
+        gate = asyncio.Semaphore(_REQUESTS_AT_ONCE)
+
+        async def stored(connector: Named, client: Connect) -> None:
+            try:
+                async with gate:
+                    offsets[connector] = parse_stored(await client.offsets(connector[1]), concerned[connector])
+            except Mm2mgrError:
+                offsets[connector] = None
+
+        async def of_connect(name: str, client: Connect) -> None:
+            await asyncio.gather(*(stored(each, client) for each in concerned if each[0] == name))
+
+        topics: dict[str, Topics | str] = {}
+
+        async def of_kafka(alias: str) -> None:
+            cluster = self.topology.clusters[alias]
+            try:
+                topics[alias] = await asyncio.to_thread(read_topics, kafka_access(cluster), wanted_topics(alias, found))
+            except Mm2mgrError as error:
+                topics[alias] = error.message
+
+        ends = {alias for each in found for alias in (each.new.subject.source, each.new.subject.target)}
+        await asyncio.gather(
+            self.ask({connect for connect, _ in concerned}, of_connect),
+            *(of_kafka(alias) for alias in sorted(ends & self.topology.clusters.keys())),
+        )
+        return Seen(offsets, topics)
+
+    # --- what is said beside the changes ------------------------------------------------------------------------------
+
+    def with_topics(
+        self, part: ClusterPlan, found: Sequence[Selection], seen: Seen, repeats: Mapping[Named, Sequence[Again]]
+    ) -> ClusterPlan:
+        """Say what source connectors will take, and of what they take asked for a second time."""
+        chosen = {each.named: each for each in found}
+
+        def told(change: Change) -> Change:
+            selection = chosen.get((change.connect, change.connector))
+            if selection is None:
+                return change
+            old = repeats[selection.named]
+            whose = "; ".join(f"mirrors again what {each} has mirrored" for each in old)
+            reason = "; ".join(filter(None, (change.reason, whose))) if self.wish.mirror_again else change.reason
+            return replace(change, reason=reason, takes=taken(selection, seen))
+
+        return replace(part, changes=tuple(map(told, part.changes)))
+
+    def notes(self, part: ClusterPlan, ids: ClusterIds, found: Sequence[Selection], seen: Seen) -> Iterator[str]:
+        """Say what could not be verified."""
+        live = self.live.get(part.connect)
+        if live is None:
+            return
+        if live.note:
+            yield live.note
+        through = {
+            c.config.get("target.cluster.alias") for c in self.wanted(part.connect) if writes_through_workers(c.config)
+        }
+        for alias, why in ids.unknown.items():
+            if alias in through:
+                spared = f"declare clusters: {{{alias}: {{cluster_id: …}}}} to have it compared without asking"
+                yield f"not verified: that these workers write to Kafka '{alias}', whose id could not be read ({why}); {spared}"
+        sources = {each.new.subject.source for each in found if each.named[0] == part.connect}
+        for alias in sorted(sources):
+            unlisted = seen.topics.get(alias)
+            if isinstance(unlisted, str):
+                yield f"not verified: which topics of '{alias}' these flows take; they could not be listed ({unlisted})"

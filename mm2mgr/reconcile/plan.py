@@ -10,10 +10,24 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from mm2mgr.reconcile.offset_move import is_moved, told
-from mm2mgr.render import CLASSES, OWNER_KEY, Connector
+from mm2mgr.render import OWNER_KEY, Connector
 from mm2mgr.secrets import mask
 
 Action = Literal["create", "update", "delete", "no-op", "blocked"]
+WRITES = frozenset({"create", "update"})
+SELECTING = (
+    "topics",
+    "topics.exclude",
+    "topic.filter.class",
+    "source.cluster.alias",
+    "target.cluster.alias",
+    "source.cluster.bootstrap.servers",
+    "target.cluster.bootstrap.servers",
+    "replication.policy.class",
+    "replication.policy.separator",
+    "enabled",
+)
+"""The keys that decide what a source connector takes, and what it is called on the target."""
 _ORDER: dict[str, int] = {"heartbeat": 0, "source": 1, "checkpoint": 2}
 
 
@@ -41,10 +55,23 @@ class KeyChange:
 
 
 @dataclass(frozen=True)
+class Taken:
+    """Topics of the source that a write begins to mirror, with partitions and records in each; `of` so many topics there."""
+
+    topics: Mapping[str, tuple[int, int]]
+    of: int
+
+    def to_dict(self) -> dict[str, Any]:
+        counts = {name: {"partitions": parts, "records": records} for name, (parts, records) in self.topics.items()}
+        return {"topics": counts, "of": self.of}
+
+
+@dataclass(frozen=True)
 class Change:
     """What happens to one connector. `config` is what would be written; None for delete, no-op and blocked.
 
-    `remedy` says how to get a blocked one through, `warnings` what is wrong although nothing is held back for it.
+    `remedy` says how to get a blocked one through, `warnings` what is wrong although nothing is held back for it, `takes`
+    what a source connector will mirror that it does not mirror now (None: nothing more, or it could not be read).
     """
 
     connect: str
@@ -57,6 +84,7 @@ class Change:
     config: Mapping[str, str] | None = field(default=None, repr=False)
     remedy: str = ""
     warnings: tuple[str, ...] = ()
+    takes: Taken | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Return the change as JSON-ready values, secrets masked."""
@@ -68,6 +96,7 @@ class Change:
             "reason": self.reason,
             "remedy": self.remedy,
             "warnings": list(self.warnings),
+            "takes": self.takes and self.takes.to_dict(),
             "keys": [key.to_dict() for key in self.keys],
         }
 
@@ -153,44 +182,12 @@ Named = tuple[str, str]
 """A Connect cluster and a connector on it."""
 
 
-def mirrored_already(owner: str, desired: Sequence[Connector], live: Mapping[str, LiveConfigs]) -> dict[Named, Named]:
-    """Name, for each source connector that would be created, the left-over one whose records it would mirror again.
-
-    Offsets are stored under the connector's name on its Connect cluster, so a renamed flow, or one that runs elsewhere now,
-    starts from the beginning. `desired` is all that the tree wants, `live` the configs per Connect cluster (name → config).
-    """
-    wanted = {(connector.connect, connector.name) for connector in desired}
-    left_over = [
-        (connect, name, config)
-        for connect, configs in live.items()
-        for name, config in configs.items()
-        if config.get(OWNER_KEY) == owner
-        and config.get("connector.class") == CLASSES["source"]
-        and (connect, name) not in wanted
-    ]
-    found = {}
-    for connector in desired:
-        if connector.type == "source" and connector.name not in live.get(connector.connect, {}):
-            for connect, name, config in left_over:
-                if _same_records(connector.config, config):
-                    found[connector.connect, connector.name] = connect, name
-    return found
-
-
-def _same_records(one: Mapping[str, str], other: Mapping[str, str]) -> bool:
-    """Tell whether two source connectors share a pair and at least one topic pattern."""
-    pair = ("source.cluster.alias", "target.cluster.alias")
-    patterns = [set(config.get("topics", "").split(",")) for config in (one, other)]
-    return all(one.get(key) == other.get(key) for key in pair) and not patterns[0].isdisjoint(patterns[1])
-
-
 @dataclass(frozen=True)
 class Wish:
-    """How a plan is to be made. `again` names what each source connector would mirror a second time."""
+    """How a plan is to be made."""
 
     prune: bool = False
     mirror_again: bool = False
-    again: Mapping[Named, Named] = field(default_factory=dict)
 
 
 def plan_cluster(
@@ -199,7 +196,7 @@ def plan_cluster(
     """Compare what one Connect cluster should run with the configs it has (name → config)."""
     wish = wish or Wish()
     wanted = sorted(desired, key=lambda connector: (connector.pair, _ORDER[connector.type], connector.name))
-    changes = [_compare(owner, connect, connector, live.get(connector.name), wish) for connector in wanted]
+    changes = [_compare(owner, connect, connector, live.get(connector.name)) for connector in wanted]
     names = {connector.name for connector in wanted}
     left_over = sorted(name for name, config in live.items() if config.get(OWNER_KEY) == owner and name not in names)
     if wish.prune:
@@ -209,43 +206,56 @@ def plan_cluster(
 
 
 def with_predecessors_kept(clusters: Iterable[ClusterPlan], again: Mapping[Named, Named]) -> tuple[ClusterPlan, ...]:
-    """Keep what a blocked connector is to take the place of: deleted alone, its flow would stand still, and start over later."""
+    """Keep what a blocked connector is to take over from: deleted or narrowed alone, nobody would mirror these topics."""
     clusters = tuple(clusters)
-    blocked = {(c.connect, c.connector) for cluster in clusters for c in cluster.changes if c.action == "blocked"}
-    kept = {old: new for new, old in again.items() if new in blocked}
+    changes = {(c.connect, c.connector): c for cluster in clusters for c in cluster.changes}
+    kept = {old: new for new, old in again.items() if new in changes and changes[new].action == "blocked"}
+    # Its heartbeat and checkpoint connectors are named after the same pair, and run beside it.
+    beside = {(old[0], _pair_of(changes[old])): new for old, new in kept.items() if old in changes}
 
     def kept_or_not(change: Change) -> Change:
         new = kept.get((change.connect, change.connector))
-        if change.action != "delete" or new is None:
+        if new is None and change.type != "source":
+            new = beside.get((change.connect, _pair_of(change)))
+        narrowed = change.action == "update" and any(key.key in SELECTING for key in change.keys)
+        if new is None or not (change.action == "delete" or narrowed):
             return change
-        reason = f"no longer declared, but '{new[1]}' on Connect cluster '{new[0]}', which takes its place, is blocked: its flow would stop"
-        return replace(change, action="blocked", keys=(), reason=reason)
+        reason = f"'{new[1]}' on Connect cluster '{new[0]}', which is to take over its topics, is blocked: nobody would mirror them"
+        return replace(change, action="blocked", keys=(), reason=reason, config=None)
 
     return tuple(replace(each, changes=tuple(map(kept_or_not, each.changes))) for each in clusters)
 
 
-def _compare(owner: str, connect: str, desired: Connector, live: Mapping[str, str] | None, wish: Wish) -> Change:
+def _pair_of(change: Change) -> frozenset[str]:
+    """Return the two clusters that a deleted connector stands between; a heartbeat's are the other way round."""
+    keys = ("source.cluster.alias", "target.cluster.alias")
+    return frozenset(key.before or "" for key in change.keys if key.key in keys)
+
+
+def _compare(owner: str, connect: str, desired: Connector, live: Mapping[str, str] | None) -> Change:
     def change(action: Action, keys: Sequence[KeyChange] = (), reason: str = "") -> Change:
         config = desired.config if action in {"create", "update"} else None
         return Change(connect, desired.name, desired.type, action, desired.flows, tuple(keys), reason, config)
 
     if live is None:
-        before = wish.again.get((connect, desired.name))
-        old = f"'{before[1]}' on Connect cluster '{before[0]}'" if before else ""
-        if old and not wish.mirror_again:
-            return change(
-                "blocked",
-                reason=f"{old} has mirrored these topics, and its offsets do not come along: everything would arrive a "
-                "second time. Keep the old name or Connect cluster, or say --mirror-again",
-            )
-        return change("create", diff({}, desired.config), f"mirrors again what {old} has mirrored" if old else "")
+        return change("create", diff({}, desired.config))
     holder = live.get(OWNER_KEY)
     if holder != owner:
         whose = f"belongs to owner '{holder}'" if holder else "carries no owner mark"
-        return change("blocked", reason=f"a connector of this name exists and {whose}; mm2mgr does not touch it")
+        taken = change("blocked", reason=f"a connector of this name exists and {whose}; mm2mgr does not touch it")
+        return replace(taken, remedy=_REMEDIES[desired.type].format(flow=desired.flows[0].partition(":")[0]))
     keys = diff(live, desired.config)
     along = told(live, desired.config) if desired.type == "source" and is_moved(live, desired.config) else ""
     return change("update", keys, along) if keys else change("no-op")
+
+
+# A pair has one heartbeat and one checkpoint connector, whoever runs it.
+_REMEDIES = {
+    "heartbeat": "leave the heartbeats of the pair to that connector: write heartbeats: false in flow '{flow}' and the other flows of the pair",
+    "checkpoint": "leave the checkpoints of the pair to that connector, which then has to take these topics and groups too: "
+    "write checkpoints: false in flow '{flow}' and the other flows of the pair",
+    "source": "rename flow '{flow}', or delete that connector if nobody needs it",
+}
 
 
 def _delete(connect: str, name: str, config: Mapping[str, str]) -> Change:

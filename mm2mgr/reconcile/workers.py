@@ -12,7 +12,7 @@ from mm2mgr.connect.client import Connect
 from mm2mgr.connect.errors import ConnectError
 from mm2mgr.connect.probe import CONNECTOR_CLASS, PREFIXES, Probe, probe
 from mm2mgr.connect.target import ConnectTarget
-from mm2mgr.connect.types import ConnectorInfo, ConnectorStatus, Plugin, WorkerInfo
+from mm2mgr.connect.types import Plugin, WorkerInfo
 from mm2mgr.lint.findings import Spot
 from mm2mgr.lint.subject import Estate, Silence, Subject, Worker, type_of
 from mm2mgr.truth import keys as truth_keys
@@ -29,14 +29,18 @@ async def read_worker(client: Connect, overrides: Mapping[str, str]) -> Worker:
     return worker
 
 
-async def ask_worker(client: Connect, overrides: Mapping[str, str]) -> tuple[Worker, ConnectError | None]:
-    """Return what the answering worker says, and why the probe failed if it did; three requests at once.
+async def ask_worker(
+    client: Connect, overrides: Mapping[str, str], root: WorkerInfo | None = None
+) -> tuple[Worker, ConnectError | None]:
+    """Return what the answering worker says, and why the probe failed if it did; three requests at once, two with its `root`.
 
     Raises ConnectError when version and Kafka cluster, or the plugins, cannot be read.
     """
-    root, plugins, found = await asyncio.gather(client.root(), client.plugins(), _probed(client, overrides))
+    found, plugins, answered = await asyncio.gather(
+        _probed(client, overrides), client.plugins(), client.root() if root is None else _known(root)
+    )
     failed = found if isinstance(found, ConnectError) else None
-    return _worker(root, plugins, None if isinstance(found, ConnectError) else found), failed
+    return _worker(answered, plugins, None if isinstance(found, ConnectError) else found), failed
 
 
 async def read_live(target: ConnectTarget, deadline_seconds: float = 30.0) -> Estate:
@@ -47,7 +51,8 @@ async def read_live(target: ConnectTarget, deadline_seconds: float = 30.0) -> Es
     async with Connect(target, deadline_seconds=deadline_seconds) as client:
         infos, statuses = await asyncio.gather(client.infos(), client.statuses())
         worker = await read_worker(client, harmless(key for info in infos.values() for key in info.config))
-    subjects = (_subject(target.name, info, statuses.get(name), worker) for name, info in infos.items())
+    states = {name: status.state for name, status in statuses.items()}
+    subjects = (subject_of(target.name, name, info.config, states.get(name), worker) for name, info in infos.items())
     return Estate(tuple(subject for subject in subjects if subject), complete=True)
 
 
@@ -67,11 +72,20 @@ def harmless(keys: Iterable[str]) -> dict[str, str]:
     return found
 
 
+async def _known(root: WorkerInfo) -> WorkerInfo:
+    return root
+
+
 async def _probed(client: Connect, overrides: Mapping[str, str]) -> Probe | ConnectError:
     try:
         return await probe(client, overrides)
     except ConnectError as error:
         return error
+
+
+def version_of(root: WorkerInfo) -> Worker:
+    """Return what a worker says of itself without being asked for its plugins and its policy."""
+    return Worker(version=kafka_version(root.version), cluster_id=root.kafka_cluster_id or None)
 
 
 def _worker(root: WorkerInfo, plugins: Iterable[Plugin], found: Probe | None) -> Worker:
@@ -88,21 +102,14 @@ def _worker(root: WorkerInfo, plugins: Iterable[Plugin], found: Probe | None) ->
     )
 
 
-def _subject(connect: str, info: ConnectorInfo, status: ConnectorStatus | None, worker: Worker) -> Subject | None:
-    """Return the connector as lint sees it, None for one of another kind."""
-    type_ = type_of(info.config.get("connector.class", ""))
+def subject_of(connect: str, name: str, config: Mapping[str, str], state: str | None, worker: Worker) -> Subject | None:
+    """Return a connector that runs as lint sees it, None for one that is not MirrorMaker's."""
+    type_ = type_of(config.get("connector.class", ""))
     if type_ is None:
         return None
-    spot = Spot(connect=connect, connector=info.name)
-    return Subject(
-        info.name,
-        type_,
-        info.config,
-        spot,
-        worker=worker,
-        state=status.state if status else None,
-        silences=tuple(_silences(info.config, spot)),
-    )
+    spot = Spot(connect=connect, connector=name)
+    silences = tuple(_silences(config, spot))
+    return Subject(name, type_, config, spot, worker=worker, state=state, silences=silences)
 
 
 def _silences(config: Mapping[str, str], spot: Spot) -> Iterator[Silence]:

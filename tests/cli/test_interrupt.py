@@ -35,8 +35,14 @@ def test_ctrl_c_during_apply_says_what_is_left(site: Site, mm2mgr: Command) -> N
 def test_ctrl_c_while_waiting_for_states_is_no_success(site: Site, mm2mgr: Command) -> None:
     site.east.status_after_reads = 10_000
     running = start(mm2mgr.folder, "apply", "--yes", "--wait", "60", "-o", "json")
+
+    def states_are_read() -> bool:
+        requests = list(site.east.requests)
+        written = [at for at, request in enumerate(requests) if request.writes]
+        return bool(written) and any("status" in request.query for request in requests[written[-1] :])
+
     try:
-        until(lambda: any(r.method == "GET" and "status" in r.query for r in site.east.requests), "states are read")
+        until(states_are_read, "states are read")
         running.send_signal(signal.SIGINT)
     finally:
         said = finish(running)

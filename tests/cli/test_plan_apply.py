@@ -192,12 +192,13 @@ def test_a_plan_file_takes_no_other_tree(mm2mgr: Command, site: Site) -> None:
 
 
 def test_a_renamed_flow_is_not_mirrored_again_unasked(mm2mgr: Command, site: Site) -> None:
+    site.kafka = None
     mm2mgr("apply", "--yes")
     site.declare(FLOWS.replace("orders:", "trade:", 1))
     said = mm2mgr("apply", "--yes", "--prune", code=1)
     assert "blocked mm2.a.east.source.trade" in said.out
     assert "mm2.a.east.source.trade" not in site.east.connectors
-    mm2mgr("apply", "--yes", "--mirror-again")
+    mm2mgr("apply", "--yes", "--mirror-again", "--prune")
     assert "mm2.a.east.source.trade" in site.east.connectors
 
 
@@ -226,9 +227,9 @@ def test_a_block_since_the_review_makes_the_plan_stale(mm2mgr: Command, site: Si
 def test_a_warning_is_shown_and_makes_no_plan_stale_and_nothing_fail(mm2mgr: Command, site: Site) -> None:
     mm2mgr("apply", "--yes")
     mm2mgr("plan", "--out", "plan.json")
-    site.east.policy = "None"
+    site.east.cluster_id = "west"
     said = mm2mgr("plan")
-    assert "  ! warning mm2.a.east.heartbeat  policy-forbids: " in said.out
+    assert "  ! warning mm2.a.east.source.logs  wrong-kafka: " in said.out
     assert "0 to delete, 7 unchanged" in said.out
     mm2mgr("apply", "plan.json")
 

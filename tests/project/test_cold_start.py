@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -47,9 +48,9 @@ def test_help_loads_nothing_heavy(command: str) -> None:
     assert not loaded(*command.split(), "--help") & HEAVY
 
 
-def test_plan_loads_no_kafka_client_and_no_spark(tmp_path: Path) -> None:
-    with cold_start.fake_connect() as east, cold_start.fake_connect() as west:
-        environment = cold_start.copy_estate(cold_start.REPOSITORY / "clusters", tmp_path, [east, west])
+def test_a_plan_without_changes_loads_no_kafka_client_and_no_spark(tmp_path: Path) -> None:
+    with ExitStack() as stack:
+        environment = cold_start.applied_estate(stack, tmp_path)
         modules = loaded("--clusters", str(tmp_path), "plan", environment=environment)
     assert "httpx" in modules
     assert not modules & JVM_AND_CLIENTS

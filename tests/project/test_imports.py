@@ -33,9 +33,9 @@ LAYERS: dict[str, set[str]] = {
     "overrides": {"origins", "topology"},
     "render": {"errors", "origins", "defaults", "spec", "topology", "overrides"},
     "lint": {"errors", "origins", "secrets", "defaults", "spec", "truth", "topology", "render"},
-    "connect": {"errors", "secrets"},
+    "connect": {"errors", "secrets", "partitions"},
     "kafka": {"errors", "secrets", "partitions"},
-    "reconcile": {"errors", "secrets", "spec", "truth", "topology", "render", "lint", "connect", "kafka"},
+    "reconcile": {"errors", "secrets", "partitions", "spec", "truth", "topology", "render", "lint", "connect", "kafka"},
     "samples": {"errors", "partitions", "kafka"},
     "throughput": {"errors", "partitions", "samples"},
     "sizing": {"partitions"},
@@ -102,6 +102,7 @@ PURE = (
     "kafka/acls",
     "reconcile/plan",
     "reconcile/guards",
+    "reconcile/mirrored",
     "observe/health",
 )
 EFFECTS = {

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from mm2mgr.errors import KafkaError
 from mm2mgr.expand import expand
+from mm2mgr.kafka.access import KafkaAccess
+from mm2mgr.reconcile import live
+from mm2mgr.reconcile.access import Topics
 from mm2mgr.reconcile.apply import Result, apply_plan
 from mm2mgr.reconcile.live import make_plan
 from mm2mgr.reconcile.plan import Plan, Wish
@@ -35,6 +41,22 @@ class Site:
     urls: dict[str, str]
     fakes: dict[str, FakeConnect] = field(default_factory=dict)
     owner: str = "team"
+    kafka: dict[str, Topics] | None = field(
+        default_factory=lambda: {alias: Topics({}) for alias in ("a", "east", "west")}
+    )
+    """Topics of the Kafka clusters; None: no broker answers."""
+
+    def read_topics(self, access: KafkaAccess, wanted: Callable[[str], bool]) -> Topics:
+        """Answer as `reconcile.access.read_topics` does; its test asks a real broker."""
+        if self.kafka is None:
+            raise KafkaError("no broker answered")
+        found = self.kafka[access.alias]
+        chosen = [topic for topic in found.partitions if wanted(topic)]
+        return Topics(
+            found.partitions,
+            {topic: found.records.get(topic, 0) for topic in chosen},
+            {topic: found.written.get(topic, 0) for topic in chosen},
+        )
 
     @property
     def east(self) -> FakeConnect:
@@ -81,8 +103,10 @@ class Site:
 @contextmanager
 def running(folder: Path) -> Iterator[Site]:
     east, west = FakeConnect(cluster_id="east"), FakeConnect(cluster_id="west")
-    with serving(east) as east_url, serving(west) as west_url:
-        yield Site(folder, {"east": east_url, "west": west_url}, {"east": east, "west": west})
+    with serving(east) as east_url, serving(west) as west_url, pytest.MonkeyPatch.context() as patched:
+        site = Site(folder, {"east": east_url, "west": west_url}, {"east": east, "west": west})
+        patched.setattr(live, "read_topics", site.read_topics)
+        yield site
 
 
 def actions(plan: Plan) -> dict[str, str]:

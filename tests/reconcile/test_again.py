@@ -1,15 +1,30 @@
-"""What would be mirrored a second time is not created unasked: a renamed flow, a flow that runs elsewhere now."""
+"""What would be mirrored a second time is not written unasked: judged by topics and stored offsets, not by names and patterns."""
 
 from __future__ import annotations
 
+import pytest
+
+from mm2mgr.reconcile.access import Topics
 from mm2mgr.reconcile.plan import Plan
 from tests.reconcile.site import Site
 
 ONE = "flows:\n  orders: {sources: [a], targets: [east], topics: {include: [orders, 'logs[.].*']}}\n"
 RENAMED = ONE.replace("orders:", "trade:", 1)
+TIDIED = RENAMED.replace("[orders, 'logs[.].*']", "['orders|logs[.].+']")
 ELSEWHERE = ONE.replace("topics:", "run_on: west, topics:")
 OTHER_TOPICS = RENAMED.replace("[orders, 'logs[.].*']", "[payments]")
-SOURCE, NEW = "mm2.a.east.source.orders", "mm2.a.east.source.trade"
+TWO = (
+    ONE.replace("[orders, 'logs[.].*']", "[orders]")
+    + "  logs: {sources: [a], targets: [east], topics: {include: ['logs[.].*']}}\n"
+)
+MOVED = TWO.replace("[orders]", "[nothing]").replace("['logs[.].*']", "[orders, 'logs[.].*']")
+SOURCE, NEW, LOGS = "mm2.a.east.source.orders", "mm2.a.east.source.trade", "mm2.a.east.source.logs"
+THERE = Topics({"orders": 2, "logs.web": 1, "other": 1}, {"orders": 70, "logs.web": 5}, {"orders": 100, "logs.web": 5})
+
+
+@pytest.fixture(autouse=True)
+def _topics(site: Site) -> None:
+    site.kafka = {"a": THERE, "east": Topics({}), "west": Topics({})}
 
 
 def action(plan: Plan, connector: str, connect: str = "east") -> str:
@@ -24,8 +39,9 @@ def test_a_renamed_flow_is_blocked_and_the_old_connector_named(site: Site) -> No
     site.converge(ONE)
     plan = site.plan(RENAMED, prune=True)
     assert action(plan, NEW) == "blocked"
-    assert reason(plan, NEW).startswith(f"'{SOURCE}' on Connect cluster 'east' has mirrored these topics")
-    assert "--mirror-again" in reason(plan, NEW)
+    said = f"mirrored-already: '{SOURCE}' on Connect cluster 'east' has mirrored these topics (logs.web, orders)"
+    assert reason(plan, NEW).startswith(said)
+    assert "--mirror-again" in next(change.remedy for change in plan.changes if change.connector == NEW)
     assert plan.failed
 
 
@@ -37,7 +53,7 @@ def test_a_flow_that_runs_elsewhere_now_is_blocked_there(site: Site) -> None:
 
 def test_asked_for_it_is_created_and_said(site: Site) -> None:
     site.converge(ONE)
-    plan = site.plan(RENAMED, mirror_again=True)
+    plan = site.plan(RENAMED, mirror_again=True, prune=True)
     assert action(plan, NEW) == "create"
     assert reason(plan, NEW) == f"mirrors again what '{SOURCE}' on Connect cluster 'east' has mirrored"
 
@@ -58,7 +74,9 @@ def test_what_a_blocked_connector_would_take_the_place_of_is_not_pruned(site: Si
     site.converge(ONE)
     plan = site.plan(RENAMED, prune=True)
     assert action(plan, SOURCE) == "blocked"
-    assert reason(plan, SOURCE).startswith(f"no longer declared, but '{NEW}' on Connect cluster 'east'")
+    assert reason(plan, SOURCE).startswith(
+        f"'{NEW}' on Connect cluster 'east', which is to take over its topics, is blocked"
+    )
     site.apply(plan, RENAMED)
     assert SOURCE in site.names("east")
     assert NEW not in site.names("east")
@@ -74,10 +92,143 @@ def test_asked_for_the_old_one_is_pruned(site: Site) -> None:
     assert action(site.plan(RENAMED, prune=True, mirror_again=True), SOURCE) == "delete"
 
 
-def test_a_create_warns_of_a_connect_cluster_that_could_not_be_read(site: Site) -> None:
+@pytest.mark.parametrize("listed", [True, False])
+def test_a_rename_with_a_tidied_pattern_is_blocked_too(site: Site, listed: bool) -> None:
+    site.converge(ONE)
+    if not listed:
+        site.kafka = None
+    assert action(site.plan(TIDIED, prune=True), NEW) == "blocked"
+
+
+def test_the_beside_connectors_of_what_is_kept_are_kept(site: Site) -> None:
+    site.converge(ONE)
+    plan = site.plan(ELSEWHERE, prune=True)
+    assert {c.action for c in plan.changes} == {"blocked"}
+    site.apply(plan, ELSEWHERE)
+    assert site.names("east") == sorted([SOURCE, "mm2.a.east.heartbeat", "mm2.a.east.checkpoint"])
+    assert site.names("west") == []
+
+
+# --- judged by topics and stored offsets ---------------------------------------------------------------------------------
+
+
+def test_a_topic_that_moves_between_two_declared_flows_is_blocked(site: Site) -> None:
+    site.converge(TWO)
+    site.east.add_offsets(SOURCE, "orders", {0: 49, 1: 49}, alias="a")
+    plan = site.plan(MOVED)
+    assert action(plan, LOGS) == "blocked"
+    assert reason(plan, LOGS).startswith(
+        f"mirrored-already: '{SOURCE}' on Connect cluster 'east' has mirrored these topics (orders)"
+    )
+
+
+def test_what_gives_a_topic_away_keeps_it_while_the_other_is_blocked(site: Site) -> None:
+    site.converge(TWO)
+    plan = site.plan(MOVED)
+    assert action(plan, SOURCE) == "blocked"
+    assert "which is to take over its topics, is blocked" in reason(plan, SOURCE)
+    site.apply(plan, MOVED)
+    assert "orders" in site.east.connectors[SOURCE].config["topics"]
+
+
+def test_it_may_move_before_it_had_a_record(site: Site) -> None:
+    site.converge(TWO)
+    site.kafka = {**(site.kafka or {}), "a": Topics({"orders": 2, "logs.web": 1}, {}, {"logs.web": 5})}
+    assert action(site.plan(MOVED), LOGS) == "update"
+
+
+def test_what_runs_may_have_mirrored_more_than_is_stored(site: Site) -> None:
+    site.converge(TWO)  # no offsets are stored before the first flush
+    assert action(site.plan(MOVED), LOGS) == "blocked"
+
+
+def test_a_stopped_connector_has_stored_all(site: Site) -> None:
+    site.converge(TWO)
+    site.east.connectors[SOURCE].state = "STOPPED"
+    assert action(site.plan(MOVED), LOGS) == "update"
+    site.east.add_offsets(SOURCE, "orders", {1: 0}, alias="a")
+    assert action(site.plan(MOVED), LOGS) == "blocked"
+
+
+def test_a_topic_that_comes_back_is_blocked_by_newer_offsets_only(site: Site) -> None:
+    site.converge(MOVED)
+    site.east.connectors[LOGS].state = "STOPPED"
+    site.east.add_offsets(LOGS, "orders", {0: 80}, alias="a")
+    site.east.add_offsets(SOURCE, "orders", {0: 49}, alias="a")
+    assert action(site.plan(TWO), SOURCE) == "blocked"
+    site.east.add_offsets(SOURCE, "orders", {0: 80}, alias="a")
+    assert action(site.plan(TWO), SOURCE) == "update"
+
+
+def test_offsets_that_cannot_be_read_count_as_mirrored(site: Site) -> None:
+    site.converge(TWO)
+    site.east.connectors[SOURCE].state = "STOPPED"
+    site.east.fail_next("GET", f"/connectors/{SOURCE}/offsets", 500, {"error_code": 500, "message": "no"}, times=1000)
+    assert action(site.plan(MOVED), LOGS) == "blocked"
+
+
+def test_a_renamed_alias_is_blocked(site: Site) -> None:
+    site.converge(ONE)
+    site.declare(ONE)
+    path = next(site.folder.glob("*.yaml"))
+    text = (
+        path.read_text()
+        .replace("  a: {", "  b: {")
+        .replace("sources: [a]", "sources: [b]")
+        .replace("cluster_id: a}", "cluster_id: a}")
+    )
+    path.write_text(text)
+    site.kafka = {**(site.kafka or {}), "b": THERE}
+    plan = site.plan_as_written()
+    new = next(change for change in plan.changes if change.connector == "mm2.b.east.source.orders")
+    assert new.action == "blocked"
+    assert f"mirrored-already: '{SOURCE}' on Connect cluster 'east'" in new.reason
+    assert {c.action for c in plan.changes} == {"blocked"}  # its heartbeats and checkpoints too
+
+
+# --- a Connect cluster that cannot be read ---------------------------------------------------------------------------------
+
+
+def test_what_may_have_run_on_a_dead_connect_cluster_is_blocked_where_the_target_has_records(site: Site) -> None:
     site.converge(ONE)
     site.urls["east"] = "http://127.0.0.1:1"
+    assert site.kafka
+    site.kafka["east"] = Topics({"a.orders": 2}, {"a.orders": 0}, {"a.orders": 100})
     plan = site.plan(ELSEWHERE)
-    warnings = [w for c in plan.changes if (c.connector, c.action) == (SOURCE, "create") for w in c.warnings]
-    assert len(warnings) == 1
-    assert "has run on east, which could not be read" in warnings[0]
+    assert action(plan, SOURCE, "west") == "blocked"
+    assert reason(plan, SOURCE).startswith(
+        "mirrored-already: Connect cluster 'east' could not be read, and a.orders on 'east' had records"
+    )
+    assert action(site.plan(ELSEWHERE, mirror_again=True), SOURCE, "west") == "create"
+
+
+def test_what_never_arrived_is_created_while_a_connect_cluster_is_dead(site: Site) -> None:
+    site.urls["east"] = "http://127.0.0.1:1"
+    assert action(site.plan(ELSEWHERE), SOURCE, "west") == "create"
+
+
+def test_without_a_look_at_the_target_it_is_blocked(site: Site) -> None:
+    site.urls["east"] = "http://127.0.0.1:1"
+    site.kafka = None
+    plan = site.plan(ELSEWHERE)
+    assert action(plan, SOURCE, "west") == "blocked"
+    assert "could not be listed" in reason(plan, SOURCE)
+
+
+# --- what a write will take ------------------------------------------------------------------------------------------------
+
+
+def test_a_plan_lists_the_topics_that_a_new_flow_will_take(site: Site) -> None:
+    change = next(c for c in site.plan(ONE).changes if c.connector == SOURCE)
+    assert change.takes
+    assert change.takes.to_dict() == {
+        "topics": {"orders": {"partitions": 2, "records": 70}, "logs.web": {"partitions": 1, "records": 5}},
+        "of": 3,
+    }
+
+
+def test_a_widened_flow_lists_what_it_takes_beside(site: Site) -> None:
+    site.converge(TWO)
+    change = next(c for c in site.plan(TWO.replace("[orders]", "[orders, other]")).changes if c.connector == SOURCE)
+    assert change.takes
+    assert list(change.takes.topics) == ["other"]

@@ -91,12 +91,20 @@ def test_workers_without_mirrormaker(site: Site) -> None:
 def test_what_runs_already_is_warned_of_and_not_blocked(site: Site) -> None:
     site.converge()
     site.east.policy = "None"
-    plan = site.plan()
-    assert set(actions(plan).values()) == {"no-op"}
-    assert not plan.failed
+    plan = site.plan(FLOWS.replace("[orders]", "[orders, payments]"))
+    assert actions(plan)["mm2.a.east.source.logs"] == "no-op"
     [warning] = of(plan, "mm2.a.east.source.logs").warnings
     assert warning.startswith("policy-forbids: the workers' policy None refuses producer.override.send.buffer.bytes")
     assert of(plan, "mm2.a.west.source.logs").warnings == ()
+
+
+def test_what_runs_and_writes_to_another_kafka_is_warned_of_although_nothing_is_to_be_written(site: Site) -> None:
+    site.converge()
+    site.east.cluster_id = "west"
+    plan = site.plan()
+    assert set(actions(plan).values()) == {"no-op"}
+    assert not plan.failed
+    assert of(plan, "mm2.a.east.source.logs").warnings[0].startswith("wrong-kafka: the records do not go to east")
 
 
 def test_an_update_of_what_runs_is_blocked(site: Site) -> None:

@@ -1,0 +1,221 @@
+"""What a source connector would mirror a second time: topics that another connector of the same two clusters has mirrored.
+
+In: the writes of a plan, the connectors that run with their stored offsets, topics of the Kafka clusters. Out: `Again` and
+`Taken` values by connector. Pure. Offsets are stored under a connector's name on its Connect cluster (KIP-875), so a renamed
+flow, one that runs elsewhere now, or a topic that moved to another flow starts from the beginning.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from mm2mgr.lint.hops import Hop, hops, overlapping
+from mm2mgr.lint.subject import Subject
+from mm2mgr.partitions import TopicPartition
+from mm2mgr.reconcile.access import Topics
+from mm2mgr.reconcile.guards import Objection
+from mm2mgr.reconcile.plan import SELECTING, Change, Named, Taken
+
+Stored = Mapping[TopicPartition, int]
+"""The last mirrored offset of each source partition, under the connector's own source alias."""
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What was read of offsets and topics. An offset map of None, or a reason in place of topics: it could not be read."""
+
+    offsets: Mapping[Named, Stored | None] = field(default_factory=dict)
+    topics: Mapping[str, Topics | str] = field(default_factory=dict)
+
+    def listed(self, alias: str) -> Topics | None:
+        """Return the topics of a Kafka cluster, None when they were not read."""
+        found = self.topics.get(alias)
+        return found if isinstance(found, Topics) else None
+
+
+@dataclass(frozen=True)
+class Again:
+    """What would be mirrored a second time: by whom it was mirrored, which topics; topics are () where only patterns tell."""
+
+    old: Named
+    topics: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return f"'{self.old[1]}' on Connect cluster '{self.old[0]}'"
+
+
+@dataclass(frozen=True)
+class Selection:
+    """One write of a source connector that takes other topics than before, with the connectors that may have had them."""
+
+    named: Named
+    new: Hop
+    before: Hop | None
+    others: Mapping[Named, Hop]
+
+    def newly(self, topic: str) -> bool:
+        """Tell whether it will take a topic that it does not take now, or give it another name."""
+        if not self.new.takes(topic):
+            return False
+        before = self.before
+        return before is None or not before.takes(topic) or before.renamed(topic) != self.new.renamed(topic)
+
+
+def selects_otherwise(live: Mapping[str, str] | None, wanted: Mapping[str, str]) -> bool:
+    """Tell whether a source connector would take other topics, or name them otherwise, than the one that runs."""
+    return live is None or any(live.get(key) != wanted.get(key) for key in SELECTING)
+
+
+def selections(
+    writes: Iterable[Change], desired: Mapping[Named, Subject], live: Mapping[Named, Subject]
+) -> tuple[Selection, ...]:
+    """Return the writes that take other topics than before, each with the other source connectors of its two clusters."""
+    chosen = [
+        named
+        for change in writes
+        if change.type == "source" and (named := (change.connect, change.connector)) in desired
+        if selects_otherwise(live[named].config if named in live else None, desired[named].config)
+    ]
+    if not chosen:
+        return ()
+    runs = {named: subject for named, subject in live.items() if subject.type == "source"}
+    every = hops((*(desired[named] for named in chosen), *runs.values()))
+    new = dict(zip(chosen, every, strict=False))
+    old = dict(zip(runs, every[len(chosen) :], strict=True))
+    by_pair: dict[tuple[int, int], dict[Named, Hop]] = {}
+    for named, hop in old.items():
+        by_pair.setdefault(hop.pair, {})[named] = hop
+    return tuple(
+        Selection(
+            named,
+            hop,
+            old.get(named),
+            {other: each for other, each in by_pair.get(hop.pair, {}).items() if other != named},
+        )
+        for named, hop in new.items()
+    )
+
+
+def again(selection: Selection, seen: Seen, taken_over: Callable[[Named], bool]) -> Iterator[Again]:
+    """Yield what a write would mirror a second time, by the connector that mirrored it.
+
+    Topics count that arrive under one name, or whose connector is `taken_over`: owned, and no longer declared.
+    """
+    own = seen.offsets.get(selection.named) or {}
+    for other, hop in selection.others.items():
+        found = [
+            topic
+            for topic, offsets in _mirrored_by(other, hop, seen).items()
+            if selection.newly(topic)
+            and (taken_over(other) or _named_alike(selection.new, hop, topic))
+            and any(offset > own.get(partition, -1) for partition, offset in offsets.items())
+        ]
+        if found:
+            yield Again(other, tuple(sorted(found)))
+        elif not _is_known(other, hop, seen):
+            shared = [topic for _, _, topic in overlapping((hop, selection.new)) if selection.newly(topic)]
+            if shared and (taken_over(other) or _named_alike(selection.new, hop, shared[0])):
+                yield Again(other, ())
+
+
+_NOT_STORED_YET = 2**63  # what runs may have mirrored more than its workers have stored
+
+
+def _mirrored_by(named: Named, hop: Hop, seen: Seen) -> dict[str, dict[TopicPartition, int]]:
+    """Return topic → partition → last offset that a connector mirrored; unstored ones of a running connector count as the newest."""
+    found: dict[str, dict[TopicPartition, int]] = {}
+    for partition, offset in (seen.offsets.get(named) or {}).items():
+        found.setdefault(partition.topic, {})[partition] = offset
+    listed = seen.listed(hop.subject.source)
+    if listed and not _has_stored_all(hop):
+        for topic, written in listed.written.items():
+            if written and topic not in found and hop.takes(topic):
+                found[topic] = {TopicPartition(topic, 0): _NOT_STORED_YET}
+    return found
+
+
+def _is_known(named: Named, hop: Hop, seen: Seen) -> bool:
+    """Tell whether all that a connector has mirrored is known: its offsets, and the topics whose offsets are not stored yet."""
+    return seen.offsets.get(named) is not None and (_has_stored_all(hop) or seen.listed(hop.subject.source) is not None)
+
+
+def _has_stored_all(hop: Hop) -> bool:
+    return hop.subject.state == "STOPPED"  # only then are all offsets stored (KIP-875)
+
+
+def _named_alike(one: Hop, other: Hop, topic: str) -> bool:
+    return one.renamed(topic) == other.renamed(topic)
+
+
+def taken(selection: Selection, seen: Seen) -> Taken | None:
+    """Return what a write will take that is there now; None when the source's topics were not read."""
+    listed = seen.listed(selection.new.subject.source)
+    if listed is None:
+        return None
+    topics = {t: (count, listed.records.get(t, 0)) for t, count in listed.partitions.items() if selection.newly(t)}
+    return Taken(topics, len(listed.partitions))
+
+
+def repeated(found: Sequence[Again]) -> Objection | None:
+    """Return what speaks against a write that mirrors topics a second time."""
+    if not found:
+        return None
+    who = " and ".join(map(str, found))
+    topics = dict.fromkeys(topic for each in found for topic in each.topics)
+    what = f"these topics ({few(topics)})" if topics else "these topics"
+    return Objection(
+        "mirrored-already",
+        f"{who} {'has' if len(found) == 1 else 'have'} mirrored {what}, and offsets are stored under a connector's name: "
+        "all of it would arrive a second time",
+        "keep the flow's name, the cluster's alias, the Connect cluster, and each topic in its flow; or say --mirror-again",
+    )
+
+
+def unproved(selection: Selection, seen: Seen, unread: Sequence[str]) -> Objection | None:
+    """Return what speaks against a write while a Connect cluster cannot be read: its connectors may have mirrored the topics."""
+    there = arrived(selection, seen)
+    if not unread or there == []:
+        return None
+    who = " and ".join(f"'{name}'" for name in unread)
+    subject = selection.new.subject
+    why = f"topics of '{subject.source}' or '{subject.target}' could not be listed"
+    if there:
+        why = f"{few(selection.new.renamed(topic) for topic in there)} on '{subject.target}' had records already"
+    return Objection(
+        "mirrored-already",
+        f"Connect cluster {who} could not be read, and {why}: if this flow has run there, all of it would arrive a second time",
+        f"bring {who} back and plan again; or say --mirror-again if it never ran there",
+    )
+
+
+def few(names: Iterable[str], shown: int = 3) -> str:
+    """Name a few."""
+    every = list(names)
+    more = f" and {len(every) - shown} more" if len(every) > shown else ""
+    return ", ".join(every[:shown]) + more
+
+
+def arrived(selection: Selection, seen: Seen) -> list[str] | None:
+    """Return the topics of a write that have records on the target already; None when source or target was not read."""
+    source, target = (seen.listed(alias) for alias in (selection.new.subject.source, selection.new.subject.target))
+    if source is None or target is None:
+        return None
+    wanted = (topic for topic in source.partitions if selection.newly(topic))
+    return sorted(topic for topic in wanted if target.written.get(selection.new.renamed(topic), 0))
+
+
+def wanted_topics(alias: str, found: Sequence[Selection]) -> Callable[[str], bool]:
+    """Return which topics of a Kafka cluster are of interest: those that writes take there, and those that arrive there."""
+    leaving = [each for each in found if each.new.subject.source == alias]
+    arriving = [each.new for each in found if each.new.subject.target == alias]
+    others = [hop for each in leaving for hop in each.others.values()]
+
+    def is_wanted(topic: str) -> bool:
+        return (
+            any(each.newly(topic) for each in leaving)
+            or any(hop.takes(topic) for hop in others)
+            or any(hop.policy == "identity" or topic.startswith(hop.subject.source) for hop in arriving)
+        )
+
+    return is_wanted
