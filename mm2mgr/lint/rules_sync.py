@@ -173,6 +173,7 @@ def offset_syncs_block(estate: Estate) -> Iterator[Hit]:
     resource names these. Source: SourceTaskOffsetCommitter, OffsetSyncWriter.
     """
     for group in _on_same_workers(estate):
+        beside: dict[int, list[str]] = {}  # cluster → connectors that go on without it
         for hop in group:
             subject, wait_ms = hop.subject, hop.subject.number(_SYNCS, _BLOCK)
             client = subject.client(_SYNCS)
@@ -180,8 +181,9 @@ def offset_syncs_block(estate: Estate) -> Iterator[Hit]:
                 continue
             on_target = subject.setting.offset_syncs_location == "target"
             dead, alias = (hop.target, subject.target) if on_target else (hop.source, subject.source)
-            others = [other.subject.name for other in group if dead not in other.pair]
-            if others:
+            if dead not in beside:
+                beside[dead] = [other.subject.name for other in group if dead not in other.pair]
+            if others := beside[dead]:
                 whose = f"{others[0]} and {len(others) - 1} more" if others[1:] else others[0]
                 message = f"{said(subject, _SYNCS, _BLOCK)}, on the offset-syncs producer: when {alias} is down, its workers store no offsets of {whose} for {wait_ms / 1000:g} s per partition"
                 fix = f"write {spelled(subject, client.layers[-1].prefix + _BLOCK, '500')}"

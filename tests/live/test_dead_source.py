@@ -96,6 +96,7 @@ class Outage:
     """What a group saw: its flow while the other source was dead, and its topic after the worker was killed and came back."""
 
     block_ms: str
+    linted: frozenset[str]
     looks: tuple[Look, ...]
     copies: Counter[bytes | None]
     written: int
@@ -169,10 +170,13 @@ def outages(tmp_path_factory: pytest.TempPathFactory, runtime: Runtime) -> Itera
         stack.enter_context(serving(workers))
         create(dc1, ["alive"])
         create(dc2, ["dying"], PARTITIONS)
+        linted = {}
         for group in groups:
             tree = Tree(folder / f"tree-{group.name}" / "clusters")
             tree.write(group.yaml(dc1, dc2))
             tree.run("apply", "--yes")
+            found = tree.json("lint", "--connect", group.worker.url)["findings"]
+            linted[group.name] = frozenset(each["connector"] for each in found if each["rule"] == "offset-syncs-block")
         with writing(dc1, "alive") as written:
             with writing(dc2, "dying", PARTITIONS):
                 for group in groups:
@@ -196,7 +200,13 @@ def outages(tmp_path_factory: pytest.TempPathFactory, runtime: Runtime) -> Itera
                 "records are missing",
             )
         yield {
-            group.name: Outage(blocks[group.name], looks[group.name], Counter(values(agg, group.mirrored)), len(wanted))
+            group.name: Outage(
+                blocks[group.name],
+                linted[group.name],
+                looks[group.name],
+                Counter(values(agg, group.mirrored)),
+                len(wanted),
+            )
             for group in groups
         }
 
@@ -208,6 +218,11 @@ def test_a_dead_source_does_not_hold_up_the_offsets_of_a_healthy_flow(outages: d
     lags = [look.arrived - 1 - look.stored for look in ours.looks if look.second > SETTLED_SECONDS]
     assert lags
     assert max(lags) < SETTLED_SECONDS * RECORDS_A_SECOND
+
+
+def test_lint_names_the_connectors_on_real_workers(outages: dict[str, Outage]) -> None:
+    assert outages["ours"].linted == frozenset()
+    assert outages["kafkas"].linted == {"mm2.dc1-kafkas.agg.source.alive", "mm2.dc2-kafkas.agg.source.dying"}
 
 
 def test_a_worker_killed_meanwhile_repeats_little_of_the_healthy_flow(outages: dict[str, Outage]) -> None:
