@@ -30,6 +30,13 @@ CLIENT_DEFAULTS: dict[str, dict[str, tuple[str, str]]] = {
         "send.buffer.bytes": ("-1", "128 KiB caps the window of a long link; the operating system sizes it better"),
         "receive.buffer.bytes": ("-1", "left to the operating system"),
     },
+    # With offset syncs on the target too: it can be down while other flows of the same workers go elsewhere.
+    "offset_syncs_producer": {
+        "max.block.ms": (
+            "500",
+            "one thread commits the offsets of all flows on a worker; a dead source would hold it 60 s for each of its partitions",
+        ),
+    },
     "source_admin": {
         "retry.backoff.ms": (
             "5000",
@@ -95,5 +102,10 @@ POLICIES = {
 
 # A fetch may take this share of request.timeout.ms (30 s): the rule D <= r x 20 s.
 FETCH_SECONDS = 20.0
+# What max.block.ms of the offset-syncs producer must leave time for on a long link: metadata of the offset-syncs topic, which
+# takes one round trip on an open connection and three on a new one (TLS and SASL go on in the background). A sync that
+# finds no metadata in time is dropped, and the partition's next record makes another one (OffsetSyncWriter), so only a
+# partition that gets no further record would miss its last sync.
+SYNC_ROUND_TRIPS = 5
 # Bytes in flight that stock brokers allow: socket.send.buffer.bytes=102400 gave about 240 kB usable on real links.
 BROKER_WINDOW_BYTES = 240_000

@@ -103,6 +103,8 @@ class Flow:
         result = {key: Text(value, Origin("default", f"mm2mgr: {why}")) for key, (value, why) in given.items()}
         if block == "source_consumer" and self.link:
             result |= _fetch_limits(self.link, int(self.tasks.maximum))
+        if block == "offset_syncs_producer" and self.link:
+            result |= _sync_patience(self.link)
         written: Mapping[str, str | None] = getattr(self.settings, block)
         for key, value in written.items():
             result.pop(key, None)
@@ -184,6 +186,19 @@ def _fetch_limits(link: Link, tasks: int) -> dict[str, Text]:
             why = f"link of {link.rtt * 1000:.0f} ms: {rate / 1e6:.2f} MB/s a connection, so a fetch ends within {defaults.FETCH_SECONDS:.0f} s"
             result[key] = Text(str(max(limit, 65536)), Origin("default", f"mm2mgr: {why}"))
     return result
+
+
+def _sync_patience(link: Link) -> dict[str, Text]:
+    """Let an offset sync wait longer than the default where its metadata takes longer: max(500 ms, 5 x RTT)."""
+    key = "max.block.ms"
+    usual = defaults.CLIENT_DEFAULTS["offset_syncs_producer"][key][0]
+    value = round(defaults.SYNC_ROUND_TRIPS * link.rtt * 1000)
+    if value <= int(usual):
+        return {}
+    why = (
+        f"link of {link.rtt * 1000:.0f} ms: {defaults.SYNC_ROUND_TRIPS} round trips for the metadata of an offset sync"
+    )
+    return {key: Text(str(value), Origin("default", f"mm2mgr: {why}"))}
 
 
 # --- what flows must agree on -----------------------------------------------------------------------------------------

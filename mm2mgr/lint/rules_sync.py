@@ -1,19 +1,24 @@
-"""Rules about what MirrorMaker copies beside records: ACLs, topic settings, replication factors, and how often."""
+"""Rules about what MirrorMaker copies beside records: ACLs, topic settings, replication factors, offset syncs, and how often."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
 from typing import Literal
 
 from mm2mgr.lint.findings import Hit, Rule
+from mm2mgr.lint.hops import Hop, hops
 from mm2mgr.lint.key_fixes import written
-from mm2mgr.lint.spelling import connector_key
-from mm2mgr.lint.subject import Kafka, Subject
+from mm2mgr.lint.settings import key_of, said
+from mm2mgr.lint.spelling import connector_key, spelled
+from mm2mgr.lint.subject import Estate, Kafka, Subject
 from mm2mgr.truth.reach import ConnectorType, numbers
 
 _SEEN = "tests/lint/test_seen_live_topics.py::"
 _ACLS, _CONFIGS, _DEFAULTS_FROM = "sync.topic.acls.enabled", "sync.topic.configs.enabled", "use.defaults.from"
+_SYNCS, _BLOCK = "offset-syncs producer", "max.block.ms"
+_LONG_BLOCK_MS = 5_000
 _INTERVALS: dict[ConnectorType, tuple[str, ...]] = {
     "source": ("refresh.topics", "sync.topic.configs", "sync.topic.acls"),
     "checkpoint": ("refresh.groups", "emit.checkpoints", "sync.group.offsets"),
@@ -156,6 +161,48 @@ def _every(subject: Subject, job: str, key: str) -> str:
     return f"write {connector_key(subject, key, usual)}, or {connector_key(subject, f'{job}.enabled', 'false')} to switch it off"
 
 
+def offset_syncs_block(estate: Estate) -> Iterator[Hit]:
+    """A dead source stops the offset commits of the other flows on its workers.
+
+    Connect commits the source offsets of all tasks of a worker in one thread. In that thread each task also writes its offset
+    syncs, mostly to its source. When that cluster is gone, the producer waits max.block.ms (60 s) for metadata, once for each
+    partition that had records. Until then no offset of any flow is stored: records go on, lag looks huge, and after a
+    restart of the worker they arrive a second time. Seen on 4.3.1: 326 of 521 records came twice, 6 with 500 ms. A sync that
+    times out is dropped; the partition's next record makes another. Exactly-once tasks commit by themselves, and
+    mm2.properties gives each pair a thread of its own. Connector files count as sharing workers when --worker or a Strimzi
+    resource names these. Source: SourceTaskOffsetCommitter, OffsetSyncWriter.
+    """
+    for group in _on_same_workers(estate):
+        beside: dict[int, list[str]] = {}  # cluster → connectors that go on without it
+        for hop in group:
+            subject, wait_ms = hop.subject, hop.subject.number(_SYNCS, _BLOCK)
+            client = subject.client(_SYNCS)
+            if client is None or wait_ms is None or wait_ms < _LONG_BLOCK_MS:
+                continue
+            on_target = subject.setting.offset_syncs_location == "target"
+            dead, alias = (hop.target, subject.target) if on_target else (hop.source, subject.source)
+            if dead not in beside:
+                beside[dead] = [other.subject.name for other in group if dead not in other.pair]
+            if others := beside[dead]:
+                whose = f"{others[0]} and {len(others) - 1} more" if others[1:] else others[0]
+                message = f"{said(subject, _SYNCS, _BLOCK)}, on the offset-syncs producer: when {alias} is down, its workers store no offsets of {whose} for {wait_ms / 1000:g} s per partition"
+                fix = f"write {spelled(subject, client.layers[-1].prefix + _BLOCK, '500')}"
+                yield Hit(message, fix, key_of(subject, _SYNCS, _BLOCK), subject)
+
+
+def _on_same_workers(estate: Estate) -> Iterator[Sequence[Hop]]:
+    """Yield running source connectors that share workers, and with them the thread that commits offsets."""
+    groups: dict[tuple[str | None, ...], list[Hop]] = defaultdict(list)
+    for hop in hops(estate.subjects):
+        subject = hop.subject
+        kafka = subject.worker_property("bootstrap.servers")
+        connect = subject.connect or subject.spot.connect
+        if hop.off or subject.exactly_once or subject.form == "dedicated" or not (connect or kafka):
+            continue
+        groups[(connect,) if connect else (kafka, subject.worker_property("group.id"))].append(hop)
+    yield from groups.values()
+
+
 RULES: tuple[Rule, ...] = (
     Rule("sync-acls", "warning", sync_acls, source="KIP-382", types=("source",)),
     Rule(
@@ -176,6 +223,13 @@ RULES: tuple[Rule, ...] = (
         seen=f"{_SEEN}test_sync_configs_off",
     ),
     Rule("replication-factor", "error", replication_factor, source="KIP-382", seen=f"{_SEEN}test_replication_factor"),
+    Rule(
+        "offset-syncs-block",
+        "warning",
+        over=offset_syncs_block,
+        source="SourceTaskOffsetCommitter, OffsetSyncWriter",
+        seen="tests/live/test_dead_source.py::test_with_kafkas_own_timeout_the_offsets_stand_still_while_records_arrive",
+    ),
     Rule(
         "interval-zero",
         "warning",

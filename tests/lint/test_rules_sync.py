@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
+from mm2mgr.lint.findings import Spot
 from mm2mgr.lint.rules_sync import RULES as OWN
 from mm2mgr.lint.subject import Kafka, Subject, Worker
 from tests.lint import made
@@ -98,3 +101,55 @@ def test_intervals_that_are_fine() -> None:
         & RULES
         == set()
     )
+
+
+def hub(changes: made.Changes | None = None, **facts: Any) -> tuple[Subject, Subject]:
+    """Return two source connectors with one target, from C with changes and from A with mm2mgr's limit."""
+    other = {"source.cluster.alias": "C", "source.cluster.bootstrap.servers": "c1:9092", **(changes or {})}
+    return made.source(other, name="from-c", **facts), made.source(
+        {"source.producer.max.block.ms": "500"}, name="from-a"
+    )
+
+
+def test_offset_syncs_that_hold_up_other_flows() -> None:
+    (hit,) = made.hits("offset-syncs-block", *hub())
+    assert hit.subject is not None
+    assert (hit.subject.name, hit.fix) == ("from-c", "write source.producer.max.block.ms=500")
+    assert "max.block.ms=60000, the default" in hit.message
+    assert "when C is down, its workers store no offsets of from-a for 60 s per partition" in hit.message
+    (hit,) = made.hits("offset-syncs-block", *hub({"producer.max.block.ms": "5000"}))
+    assert hit.key == "producer.max.block.ms"
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"source.producer.max.block.ms": "4999"},
+        {"emit.offset-syncs.enabled": "false"},
+        {"offset-syncs.topic.location": "target"},  # when that one is down, neither flow moves
+        {"source.cluster.alias": "A", "source.cluster.bootstrap.servers": "a1:9092"},
+        {"enabled": "false"},
+    ],
+)
+def test_offset_syncs_that_hold_up_nobody(changes: dict[str, str]) -> None:
+    assert made.hits("offset-syncs-block", *hub(changes)) == []
+
+
+@pytest.mark.parametrize(
+    "facts",
+    [
+        {"spot": Spot(connect="west", connector="from-c")},
+        {"spot": Spot("from-c.properties", 1)},  # nobody knows on which workers
+        {"worker": Worker(exactly_once=True)},
+        {"state": "PAUSED"},
+    ],
+)
+def test_offset_syncs_of_connectors_that_share_no_committing_thread(facts: dict[str, Any]) -> None:
+    assert made.hits("offset-syncs-block", *hub(**facts)) == []
+
+
+def test_offset_syncs_on_a_target_of_its_own() -> None:
+    away = {"target.cluster.alias": "D", "target.cluster.bootstrap.servers": "d1:9092"}
+    (hit,) = made.hits("offset-syncs-block", *hub({**away, "offset-syncs.topic.location": "target"}))
+    assert "when D is down" in hit.message
+    assert hit.fix == "write target.producer.max.block.ms=500"

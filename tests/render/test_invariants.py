@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -19,7 +20,8 @@ from mm2mgr.topology import Topology
 from tests.spec.trees import ESTATE, expanded
 
 BYTES = "org.apache.kafka.connect.converters.ByteArrayConverter"
-PREFIXED = re.compile(r"(source|target)\.(cluster\.(?!alias)|consumer\.|admin\.)|producer\.override\.")
+PREFIXED = re.compile(r"(source|target)\.(cluster\.(?!alias)|consumer\.|producer\.|admin\.)|producer\.override\.")
+LOCATION = "offset-syncs.topic.location"
 SHARED_BY_A_PAIR = ("replication.policy.class", "replication.policy.separator")
 
 
@@ -50,7 +52,14 @@ def check_one(connector: Connector, topology: Topology) -> None:
             "true",
             "false",
         }  # Kafka's own default would ask for cluster rights
+        check_offset_syncs(config)
         assert ("offset-syncs.topic.location" in config) == (config["emit.offset-syncs.enabled"] == "true")
+
+
+def check_offset_syncs(config: Mapping[str, str]) -> None:
+    """Whoever writes offset syncs must not hold up the worker's other flows, on whichever side; the rest has no such client."""
+    places = {side for side in ("source", "target") if f"{side}.producer.max.block.ms" in config}
+    assert places == {config[LOCATION]} if config["emit.offset-syncs.enabled"] == "true" else not places
 
 
 def check_pair(connectors: list[Connector], topology: Topology) -> None:
@@ -63,7 +72,7 @@ def check_pair(connectors: list[Connector], topology: Topology) -> None:
     assert len({one.connect for one in connectors}) == 1
     for key in SHARED_BY_A_PAIR:
         assert len({one.config[key] for one in connectors}) == 1
-    places = {one.config.get("offset-syncs.topic.location") for one in connectors if one.type != "heartbeat"}
+    places = {one.config.get(LOCATION) for one in connectors if one.type != "heartbeat"}
     assert len(places) == 1
     carriers = [one for one in connectors if one.config.get("heartbeats.replication.enabled") == "true"]
     assert len(carriers) == int(beats)

@@ -1,4 +1,7 @@
-"""Links keep one fetch short: D <= min(240 kB / RTT, bandwidth / tasks) x 20 s, never above the default, never below 64 KiB."""
+"""Links keep one fetch short: D <= min(240 kB / RTT, bandwidth / tasks) x 20 s, never above the default, never below 64 KiB.
+
+They also decide how long an offset sync may wait for metadata: 5 x RTT, at least the default.
+"""
 
 from __future__ import annotations
 
@@ -30,6 +33,17 @@ def test_fetch_limits(tmp_path: Path, link: str, tasks: int, fetch: int, partiti
     assert (client["fetch.max.bytes"], client["max.partition.fetch.bytes"]) == (str(fetch), str(partition))
     limited = fetch < 16777216
     assert ("so a fetch ends within 20 s" in client["fetch.max.bytes"].origin.where) is limited
+
+
+@pytest.mark.parametrize(
+    ("link", "block"),
+    [("rtt: 1ms", 500), ("rtt: 100ms", 500), ("rtt: 101ms", 505), ("rtt: 300ms", 1500), ("rtt: 0ms", 500)],
+)
+def test_an_offset_sync_waits_for_five_round_trips(tmp_path: Path, link: str, block: int) -> None:
+    (flow,) = expanded(tmp_path, x=f"{BASE}links: [{{between: [b, a], {link}}}]\n{FLOW}").flows
+    value = flow.client("offset_syncs_producer")["max.block.ms"]
+    assert value == str(block)
+    assert ("round trips" in value.origin.where) is (block > 500)
 
 
 def test_what_people_write_outranks_the_link(tmp_path: Path) -> None:
