@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import takewhile
 from typing import Any
 
@@ -15,6 +15,7 @@ _STYLES = {"create": "green", "update": "yellow", "delete": "red", "blocked": "b
 _KEY_SIGNS = {"add": "+", "change": "~", "remove": "-"}
 _LONGEST = 100
 _CONTEXT = 20
+_NAMED = 3
 
 
 def say_topology(topology: Topology, connectors: Sequence[Connector]) -> None:
@@ -62,11 +63,12 @@ def say_cluster(cluster: dict[str, Any], *, full: bool) -> None:
         return
     for note in cluster["notes"]:
         say(f"  ? {note}", style="yellow")
-    for change in cluster["changes"]:
-        if change["action"] != "no-op":
+    for change, *alike in _grouped(cluster["changes"]):
+        if alike:
+            _say_blocked([change, *alike])
+        elif change["action"] != "no-op":
             _say_change(change, full=full)
-        for warning in change["warnings"]:
-            say(f"  ! warning {change['connector']}  {warning}", style="yellow")
+    _say_warnings(cluster["changes"])
     unchanged = sum(1 for change in cluster["changes"] if change["action"] == "no-op")
     if unchanged:
         say(f"  = {unchanged} unchanged")
@@ -74,6 +76,39 @@ def say_cluster(cluster: dict[str, Any], *, full: bool) -> None:
         say(f"  ? {name}: owned and no longer declared; --prune would delete it", style="yellow")
     if cluster["unowned"]:
         say(f"    {cluster['unowned']} connectors of others here, not touched", style="dim")
+
+
+def _grouped(changes: Iterable[dict[str, Any]]) -> list[list[dict[str, Any]]]:
+    """Return the changes in their order, those together that are blocked for one reason."""
+    groups: dict[object, list[dict[str, Any]]] = {}
+    for change in changes:
+        is_blocked = change["action"] == "blocked"
+        groups.setdefault((change["reason"], change["remedy"]) if is_blocked else id(change), []).append(change)
+    return list(groups.values())
+
+
+def _say_blocked(changes: Sequence[dict[str, Any]]) -> None:
+    names = [change["connector"] for change in changes]
+    say(f"  ! blocked {len(names)} connectors: {few(names)}  {changes[0]['reason']}", style=_STYLES["blocked"])
+    if changes[0]["remedy"]:
+        say(f"      fix: {changes[0]['remedy']}")
+
+
+def _say_warnings(changes: Iterable[dict[str, Any]]) -> None:
+    """Say each warning once, with the connectors that have it."""
+    names: dict[str, list[str]] = {}
+    for change in changes:
+        for warning in change["warnings"]:
+            names.setdefault(warning, []).append(change["connector"])
+    for warning, connectors in names.items():
+        count = f"{len(connectors)} connectors: " if len(connectors) > 1 else ""
+        say(f"  ! warning {count}{few(connectors)}  {warning}", style="yellow")
+
+
+def few(names: Sequence[str]) -> str:
+    """Return the first names, and how many more there are."""
+    more = len(names) - _NAMED
+    return ", ".join(names[:_NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
 def _say_change(change: dict[str, Any], *, full: bool) -> None:
@@ -87,6 +122,9 @@ def _say_change(change: dict[str, Any], *, full: bool) -> None:
     if change["action"] == "update" or full:
         for key in keys:
             say(f"      {_KEY_SIGNS[key['kind']]} {key['key']}: {_values(key)}")
+    if change["state"]:
+        before, after = change["state"]["before"], change["state"]["after"]
+        say(f"      ~ state: {before} -> {after}" if before else f"      + state: {after}")
 
 
 def _values(key: dict[str, Any]) -> str:

@@ -53,7 +53,12 @@ def writes_through_workers(config: Mapping[str, str]) -> bool:
 def guarded(part: ClusterPlan, estate: Estate, known: Known, rules: Sequence[Rule] = GUARDS) -> ClusterPlan:
     """Return the plan of one Connect cluster with its guards' say; `estate` has the connectors it wants, as subjects."""
     against = objections(part.connect, estate, known, rules)
-    changes = [_judged(change, against.get(change.connector, ())) for change in part.changes]
+    worker = known.workers.get(part.connect)
+    version = worker.version if worker else None
+    changes = [
+        _judged(change, (*against.get(change.connector, ()), *_state_too_new(change, version)))
+        for change in part.changes
+    ]
     return replace(part, changes=tuple(_with_their_flows(changes, part.changes)))
 
 
@@ -163,19 +168,40 @@ def _id_of(known: Known, connect: str) -> str | None:
     return worker.cluster_id if worker else None
 
 
+def _state_too_new(change: Change, version: str | None) -> Iterator[Objection]:
+    """States that older workers cannot keep a connector in: it would run first, or not stop."""
+    if change.state is None or version is None:
+        return
+    wished = change.state[1]
+    if change.action == "create" and numbers(version) < (3, 7):
+        yield Objection(
+            "state-too-new",
+            f"the workers' Kafka {version} cannot create a connector {wished} (KIP-980, 3.7): it would run first",
+            "upgrade the workers; or leave `state` out until the connector has been created",
+        )
+    elif wished == "STOPPED" and numbers(version) < (3, 5):
+        yield Objection(
+            "state-too-new",
+            f"the workers' Kafka {version} cannot stop a connector (KIP-875, 3.5)",
+            "write state: paused, or upgrade the workers",
+        )
+
+
 def _judged(change: Change, said: Sequence[Objection]) -> Change:
     """Block what would be written; of what runs already, or cannot be written anyway, only warn."""
     blocking = [each for each in said if each.blocks]
+    if change.action == "update" and not change.keys:  # only its state changes
+        blocking = [each for each in blocking if each.rule == "state-too-new"]
     if blocking and change.action in {"create", "update"}:
         change = _blocked(
             change, "; ".join(map(str, blocking)), "; ".join(dict.fromkeys(each.remedy for each in blocking))
         )
         said = [each for each in said if not each.blocks]
-    return replace(change, warnings=tuple(f"{each} ({each.remedy})" for each in said))
+    return replace(change, warnings=(*change.warnings, *(f"{each} ({each.remedy})" for each in said)))
 
 
 def _blocked(change: Change, reason: str, remedy: str) -> Change:
-    return replace(change, action="blocked", reason=reason, remedy=remedy, keys=(), config=None)
+    return replace(change, action="blocked", reason=reason, remedy=remedy, keys=(), config=None, state=None)
 
 
 def _with_their_flows(changes: Sequence[Change], before: Iterable[Change]) -> Iterator[Change]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from mm2mgr.connect.client import Connect
@@ -27,6 +27,7 @@ from mm2mgr.reconcile.plan import (
     Wish,
     mirrored_already,
     plan_cluster,
+    with_mass_deletes_held,
     with_predecessors_kept,
 )
 from mm2mgr.reconcile.workers import ask_worker, harmless
@@ -68,6 +69,7 @@ class _Live:
     configs: dict[str, dict[str, str]]
     worker: Worker | None = None
     note: str | None = None
+    states: Mapping[str, str] = field(default_factory=dict)
 
 
 async def make_plan(  # noqa: PLR0913  the tree in three forms, and what is wanted of it
@@ -104,7 +106,7 @@ async def make_plan(  # noqa: PLR0913  the tree in three forms, and what is want
         found = live.configs
         if chosen is not None:  # what is left over shows only in the plan of the whole tree
             found = {each: config for each, config in found.items() if any(c.name == each for c in here_wanted)}
-        planned = plan_cluster(topology.owner, name, here_wanted, found, here)
+        planned = plan_cluster(topology.owner, name, here_wanted, found, here, states=live.states)
         planned = guarded(planned, from_tree(topology, here_wanted, spec), known) if here_wanted else planned
         unknown = [alias for alias in _reached_through_workers(topology, here_wanted) if alias in ids.unknown]
         return replace(planned, notes=tuple(_notes(live, {alias: ids.unknown[alias] for alias in unknown})))
@@ -112,7 +114,8 @@ async def make_plan(  # noqa: PLR0913  the tree in three forms, and what is want
     names = list(topology.connects) if chosen is None else sorted({c.connect for c in wanted})
     unread = [name for name, live in read.items() if isinstance(live, Mm2mgrError)]
     parts = with_predecessors_kept([_aware(part(name), unread) for name in names], again)
-    return Plan(topology.owner, parts, wish.prune, wish.mirror_again)
+    parts = with_mass_deletes_held(parts, wish.allow_deletes)
+    return Plan(topology.owner, parts, wish.prune, wish.mirror_again, wish.allow_deletes)
 
 
 def _aware(part: ClusterPlan, unread: Sequence[str]) -> ClusterPlan:
@@ -146,9 +149,17 @@ async def _live(connect: ConnectCluster, desired: Sequence[Connector], deadline_
             if not desired:
                 return _Live(_configs(await client.infos()))
             infos, (worker, failed) = await asyncio.gather(client.infos(), ask_worker(client, overrides))
-            return _Live(_configs(infos), worker, f"not verified: {failed.message}" if failed else None)
+            note = f"not verified: {failed.message}" if failed else None
+            return _Live(_configs(infos), worker, note, await _states(client, desired))
     except Mm2mgrError as error:
         return error
+
+
+async def _states(client: Connect, desired: Iterable[Connector]) -> dict[str, str]:
+    """Return the states that connectors show, where one is wished for; those without a status are not in it."""
+    if not any(connector.state for connector in desired):
+        return {}
+    return {name: status.state for name, status in (await client.statuses()).items()}
 
 
 def _configs(infos: Mapping[str, ConnectorInfo]) -> dict[str, dict[str, str]]:

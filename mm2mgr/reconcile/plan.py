@@ -15,6 +15,10 @@ from mm2mgr.secrets import mask
 
 Action = Literal["create", "update", "delete", "no-op", "blocked"]
 _ORDER: dict[str, int] = {"heartbeat": 0, "source": 1, "checkpoint": 2}
+_SETTLED = frozenset({"RUNNING", "PAUSED", "STOPPED", "FAILED"})
+# More deletes than both the number and the share of the owner's connectors need a word.
+DELETES_UNASKED = 10
+DELETES_UNASKED_SHARE = 0.2
 
 
 @dataclass(frozen=True)
@@ -44,6 +48,8 @@ class KeyChange:
 class Change:
     """What happens to one connector. `config` is what would be written; None for delete, no-op and blocked.
 
+    `before` is the live config that the plan saw, of connectors of this owner; it is compared again before a write and is
+    never shown. `state` has the state that Connect showed (empty: none, or not read) and the wished one, where they differ.
     `remedy` says how to get a blocked one through, `warnings` what is wrong although nothing is held back for it.
     """
 
@@ -57,6 +63,8 @@ class Change:
     config: Mapping[str, str] | None = field(default=None, repr=False)
     remedy: str = ""
     warnings: tuple[str, ...] = ()
+    before: Mapping[str, str] | None = field(default=None, repr=False)
+    state: tuple[str, str] | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Return the change as JSON-ready values, secrets masked."""
@@ -69,6 +77,7 @@ class Change:
             "remedy": self.remedy,
             "warnings": list(self.warnings),
             "keys": [key.to_dict() for key in self.keys],
+            "state": self.state and {"before": self.state[0], "after": self.state[1]},
         }
 
 
@@ -107,6 +116,7 @@ class Plan:
     clusters: tuple[ClusterPlan, ...]
     prune: bool = False
     mirror_again: bool = False
+    allow_deletes: int = 0
 
     @property
     def changes(self) -> tuple[Change, ...]:
@@ -134,6 +144,7 @@ class Plan:
             "owner": self.owner,
             "prune": self.prune,
             "mirror_again": self.mirror_again,
+            "allow_deletes": self.allow_deletes,
             "counts": self.counts(),
             "clusters": [cluster.to_dict() for cluster in self.clusters],
         }
@@ -186,20 +197,36 @@ def _same_records(one: Mapping[str, str], other: Mapping[str, str]) -> bool:
 
 @dataclass(frozen=True)
 class Wish:
-    """How a plan is to be made. `again` names what each source connector would mirror a second time."""
+    """How a plan is to be made. `again` names what each source connector would mirror a second time.
+
+    `allow_deletes` is how many deletes are meant, where there are more than go unasked.
+    """
 
     prune: bool = False
     mirror_again: bool = False
     again: Mapping[Named, Named] = field(default_factory=dict)
+    allow_deletes: int = 0
 
 
-def plan_cluster(
-    owner: str, connect: str, desired: Iterable[Connector], live: LiveConfigs, wish: Wish | None = None
+def plan_cluster(  # noqa: PLR0913  both sides, and what is wanted of them
+    owner: str,
+    connect: str,
+    desired: Iterable[Connector],
+    live: LiveConfigs,
+    wish: Wish | None = None,
+    *,
+    states: Mapping[str, str] | None = None,
 ) -> ClusterPlan:
-    """Compare what one Connect cluster should run with the configs it has (name → config)."""
-    wish = wish or Wish()
+    """Compare what one Connect cluster should run with the configs it has (name → config).
+
+    `states` has the states that connectors show, in Connect's words; one that is not there is unknown.
+    """
+    wish, states = wish or Wish(), states or {}
     wanted = sorted(desired, key=lambda connector: (connector.pair, _ORDER[connector.type], connector.name))
-    changes = [_compare(owner, connect, connector, live.get(connector.name), wish) for connector in wanted]
+    changes = [
+        _compare(owner, connect, connector, live.get(connector.name), wish, state=states.get(connector.name, ""))
+        for connector in wanted
+    ]
     names = {connector.name for connector in wanted}
     left_over = sorted(name for name, config in live.items() if config.get(OWNER_KEY) == owner and name not in names)
     if wish.prune:
@@ -224,10 +251,36 @@ def with_predecessors_kept(clusters: Iterable[ClusterPlan], again: Mapping[Named
     return tuple(replace(each, changes=tuple(map(kept_or_not, each.changes))) for each in clusters)
 
 
-def _compare(owner: str, connect: str, desired: Connector, live: Mapping[str, str] | None, wish: Wish) -> Change:
+def with_mass_deletes_held(clusters: Iterable[ClusterPlan], allowed: int = 0) -> tuple[ClusterPlan, ...]:
+    """Block all deletes where they are too many to go unasked: the common accident is a tree that lost its flows."""
+    clusters = tuple(clusters)
+    changes = [change for cluster in clusters for change in cluster.changes]
+    count = sum(change.action == "delete" for change in changes)
+    owned = sum(change.before is not None for change in changes) + sum(len(each.left_over) for each in clusters)
+    if count <= max(allowed, DELETES_UNASKED) or count <= owned * DELETES_UNASKED_SHARE:
+        return clusters
+    reason = f"one of {count} deletes, of {owned} connectors of this owner"
+    remedy = f"if all of them are meant, add --allow-deletes {count}"
+
+    def held(change: Change) -> Change:
+        if change.action != "delete":
+            return change
+        return replace(change, action="blocked", keys=(), reason=reason, remedy=remedy)
+
+    return tuple(replace(each, changes=tuple(map(held, each.changes))) for each in clusters)
+
+
+def _compare(  # noqa: PLR0913  both sides with their states
+    owner: str, connect: str, desired: Connector, live: Mapping[str, str] | None, wish: Wish, *, state: str
+) -> Change:
+    ours = live is not None and live.get(OWNER_KEY) == owner
+
     def change(action: Action, keys: Sequence[KeyChange] = (), reason: str = "") -> Change:
         config = desired.config if action in {"create", "update"} else None
-        return Change(connect, desired.name, desired.type, action, desired.flows, tuple(keys), reason, config)
+        before = live if ours else None
+        return Change(
+            connect, desired.name, desired.type, action, desired.flows, tuple(keys), reason, config, before=before
+        )
 
     if live is None:
         before = wish.again.get((connect, desired.name))
@@ -238,16 +291,33 @@ def _compare(owner: str, connect: str, desired: Connector, live: Mapping[str, st
                 reason=f"{old} has mirrored these topics, and its offsets do not come along: everything would arrive a "
                 "second time. Keep the old name or Connect cluster, or say --mirror-again",
             )
-        return change("create", diff({}, desired.config), f"mirrors again what {old} has mirrored" if old else "")
+        again = f"mirrors again what {old} has mirrored" if old else ""
+        rests = ("", desired.state) if desired.state in {"PAUSED", "STOPPED"} else None
+        return replace(change("create", diff({}, desired.config), again), state=rests)
     holder = live.get(OWNER_KEY)
     if holder != owner:
         whose = f"belongs to owner '{holder}'" if holder else "carries no owner mark"
         return change("blocked", reason=f"a connector of this name exists and {whose}; mm2mgr does not touch it")
     keys = diff(live, desired.config)
     along = told(live, desired.config) if desired.type == "source" and is_moved(live, desired.config) else ""
-    return change("update", keys, along) if keys else change("no-op")
+    turn = _turn(state, desired.state)
+    found = replace(change("update", keys, along) if keys or turn else change("no-op"), state=turn)
+    if desired.state is None or state in _SETTLED:
+        return found
+    unknown = f"whether it is {desired.state} could not be read (it shows {state or 'no status yet'}); plan again"
+    return replace(found, warnings=(unknown,))
+
+
+def _turn(shown: str, wished: str | None) -> tuple[str, str] | None:
+    """Return the states before and after, where a connector is to be paused, resumed or stopped.
+
+    What failed is no reason to resume it. What shows no state, or one on the way to another, tells nothing.
+    """
+    if wished is None or shown not in _SETTLED or shown == wished or (shown, wished) == ("FAILED", "RUNNING"):
+        return None
+    return shown, wished
 
 
 def _delete(connect: str, name: str, config: Mapping[str, str]) -> Change:
     kind = config.get("connector.class", "").rsplit(".Mirror", 1)[-1].removesuffix("Connector").lower()
-    return Change(connect, name, kind, "delete", keys=diff(config, {}), reason="no longer declared")
+    return Change(connect, name, kind, "delete", keys=diff(config, {}), reason="no longer declared", before=config)

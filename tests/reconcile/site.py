@@ -9,7 +9,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from mm2mgr.expand import expand
+from mm2mgr.reconcile import apply, settle
 from mm2mgr.reconcile.apply import Result, apply_plan
 from mm2mgr.reconcile.live import make_plan
 from mm2mgr.reconcile.plan import Plan, Wish
@@ -81,7 +84,10 @@ class Site:
 @contextmanager
 def running(folder: Path) -> Iterator[Site]:
     east, west = FakeConnect(cluster_id="east"), FakeConnect(cluster_id="west")
-    with serving(east) as east_url, serving(west) as west_url:
+    with pytest.MonkeyPatch.context() as patch, serving(east) as east_url, serving(west) as west_url:
+        patch.setattr(apply, "_RACE_SECONDS", 0.0)  # nobody else writes here, unless a test has it so
+        patch.setattr(apply, "_READ_BACK_SECONDS", 0.5)
+        patch.setattr(settle, "HOLD_SECONDS", 0.5)
         yield Site(folder, {"east": east_url, "west": west_url}, {"east": east, "west": west})
 
 
