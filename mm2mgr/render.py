@@ -53,6 +53,8 @@ class Connector:
     flows: tuple[str, ...]
     config: Mapping[str, str] = field(repr=False)  # may hold secrets
     origins: Mapping[str, Origin] = field(repr=False)
+    state: str | None = None
+    """RUNNING, PAUSED or STOPPED where the tree says it; None leaves it to people and REST. Source connectors only."""
 
 
 def connector_name(pair_source: str, pair_target: str, type_: Type, flow: str = "") -> str:
@@ -258,7 +260,9 @@ class _Press:
                 f"source.properties.j2, connector '{name}': it leaves exactly.once.support = required out",
                 hint='write {{ settings("", exactly_once) }}, as the shipped template does, or delivery: at_least_once',
             )
-        return Connector(name, type_, flow.connect.name, flow.pair, tuple(f.id for f in flows), config, origins)
+        wished = flow.settings.state if type_ == "source" else None
+        state = wished.upper() if wished else None
+        return Connector(name, type_, flow.connect.name, flow.pair, tuple(f.id for f in flows), config, origins, state)
 
     def printed(self, template: str, context: dict[str, Any], name: str) -> tuple[dict[str, str], dict[str, Origin]]:
         self.values.clear()

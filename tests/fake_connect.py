@@ -108,6 +108,9 @@ class Connector:
     hidden_reads: int = 0  # status reads that still find no status
     forced_tasks: int | None = None
     topics: list[str] = field(default_factory=list)
+    old: Connector | None = None  # as it was before the last change of its config,
+    old_tasks: int = 0  # which this many reads of its tasks still show,
+    old_statuses: int = 0  # and then this many reads of its status
 
 
 class FakeConnect:
@@ -127,12 +130,15 @@ class FakeConnect:
         basic: tuple[str, str] | None = None,
         bearer: str | None = None,
         status_after_reads: int = 0,
+        restart_reads: tuple[int, int] = (0, 0),
     ) -> None:
         self.version, self.cluster_id, self.source_topics = version, cluster_id, source_topics
         self.reported_version: str | None = None  # what a vendor's workers say instead
         self.policy, self.allowlist, self.exactly_once = policy, allowlist, exactly_once
         self.plugins = dict.fromkeys(sorted(CLASSES), plugin_version)  # None: the worker's own version
         self.status_after_reads = status_after_reads
+        # How long tasks show the config before, and then the status their state under it. Seen: 0.1 to 9 s, and up to 0.45 s.
+        self.restart_reads = restart_reads
         self.connectors: dict[str, Connector] = {}
         self.offsets: dict[str, dict[str, dict[str, Any]]] = {}  # outlive their connector, as in Kafka
         # In a topic of the connector's own (KIP-618): by connector, topic, and the Kafka it is read from ("": the workers').
@@ -334,9 +340,15 @@ class FakeConnect:
         known.shown_state = known.trace = None
         # An identical config restarts the connector instance only: FAILED tasks stay FAILED.
         if known.config != {"name": name, **sent}:
-            known.config = {"name": name, **sent}
-            known.failed_tasks.clear()
+            self._change(known, {"name": name, **sent})
         return 200, info | {"config": known.config}
+
+    def _change(self, known: Connector, config: dict[str, str]) -> None:
+        paused = known.state == "PAUSED"  # seen: its tasks show the new config once it is resumed
+        if paused or self.restart_reads != (0, 0):
+            known.old = Connector(known.config, known.state, failed_tasks=known.failed_tasks)
+            known.old_tasks, known.old_statuses = (1_000_000, 0) if paused else self.restart_reads
+        known.config, known.failed_tasks = config, {}
 
     def _set_state(self, name: str, verb: str) -> tuple[int, Any]:
         if verb == "stop" and self._older_than(3, 5):
@@ -346,6 +358,8 @@ class FakeConnect:
         self.connectors[name].state = {"pause": "PAUSED", "resume": "RUNNING", "stop": "STOPPED"}[verb]
         if verb == "stop":
             self.connectors[name].shown_state = None  # stopping a FAILED connector works
+        if verb != "pause":
+            self.connectors[name].old = None
         return (204 if verb == "stop" else 202), None
 
     def _restart(self, name: str, query: dict[str, list[str]]) -> tuple[int, Any]:
@@ -514,14 +528,24 @@ class FakeConnect:
     def status(self, name: str) -> dict[str, Any]:
         """The connector's status as Connect prints it."""
         connector, worker = self.connectors[name], "127.0.0.1:8083"
+        failed_tasks = self._failed_tasks(connector)
         own = {"state": connector.shown_state or connector.state, "worker_id": worker}
         tasks = []
         for number in range(self.task_count(name)):
-            trace = connector.failed_tasks.get(number)
+            trace = failed_tasks.get(number)
             state = {"state": connector.state} if trace is None else {"state": "FAILED", "trace": trace}
             tasks.append({"id": number, "worker_id": worker, **state})
         own |= {"trace": connector.trace} if connector.trace else {}
         return {"name": name, "connector": own, "tasks": tasks, "type": "source"}
+
+    def _failed_tasks(self, connector: Connector) -> dict[int, str]:
+        """Return traces by task: those that a test wants, or what a client's invalid setting does to each task."""
+        if connector.old is not None and connector.old_tasks + connector.old_statuses > 0:
+            connector.old_statuses -= not connector.old_tasks
+            return self._failed_tasks(connector.old)
+        invalid = connector.config.get("source.consumer.fetch.max.bytes", "").startswith("-")
+        trace = "org.apache.kafka.common.config.ConfigException: Invalid value -5 for configuration fetch.max.bytes"
+        return dict.fromkeys(range(100), trace) if invalid else connector.failed_tasks
 
     def _matched(self, topics: str) -> list[tuple[str, int]]:
         wanted = [item.strip() for item in topics.split(",") if item.strip()]
@@ -536,7 +560,11 @@ class FakeConnect:
         return {"name": name, "config": self.connectors[name].config, "tasks": tasks, "type": "source"}
 
     def _tasks(self, name: str) -> list[dict[str, Any]]:
-        config, count = self._found(name).config, self.task_count(name)
+        connector, count = self._found(name), self.task_count(name)
+        config = connector.config
+        if connector.old is not None and connector.old_tasks > 0:
+            connector.old_tasks -= 1
+            config = connector.old.config
         parts = [
             f"{topic}-{number}" for topic, size in self._matched(config.get("topics", "")) for number in range(size)
         ]

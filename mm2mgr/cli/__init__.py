@@ -1,6 +1,7 @@
 """The commands: one function each, about ten lines, importing what it needs when it runs (cold start matters).
 
-Exit codes: 0 done, 1 failed, 2 `plan --detailed-exitcode` with changes. Wrong usage is 2 too, as click has it.
+Exit codes: 0 done, 1 failed, 2 `plan --detailed-exitcode` with changes, 3 `apply` inconclusive. Wrong usage is 2 too, as click
+has it.
 """
 
 from __future__ import annotations

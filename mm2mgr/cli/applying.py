@@ -3,23 +3,30 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NoReturn
 
 import click
 
 from mm2mgr.cli.estate import Estate
+from mm2mgr.cli.interrupts import halting
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.output.console import say, say_json, talk
 from mm2mgr.output.plan_text import say_plan
-from mm2mgr.reconcile.apply import Result, apply_plan, settle
+from mm2mgr.reconcile.apply import FINISH_SECONDS, Result, apply_plan
 from mm2mgr.reconcile.live import make_plan
-from mm2mgr.reconcile.plan import Plan, Wish
-from mm2mgr.reconcile.planfile import read_plan, refuse_stale
+from mm2mgr.reconcile.plan import Change, Named, Plan, Wish, few
+from mm2mgr.reconcile.planfile import as_reviewed, read_plan
+from mm2mgr.reconcile.settle import States, settle
 
+INCONCLUSIVE = 3
 INTERRUPTED = 130
 _DONE = {"create": "created", "update": "updated", "delete": "deleted"}
+_ALIKE = 5  # more connectors of one state share a line
 
 
 @dataclass(frozen=True)
@@ -28,8 +35,7 @@ class Order:
 
     planfile: Path | None = None
     flows: tuple[str, ...] = ()
-    prune: bool = False
-    mirror_again: bool = False
+    wish: Wish = field(default_factory=Wish)
     yes: bool = False
     wait_seconds: float = 30.0
     output: str = "text"
@@ -42,36 +48,50 @@ def run_apply(estate: Estate, order: Order) -> int:
         say_plan(plan.to_dict())
     if plan.writes and not (order.yes or order.planfile):
         _confirm(order.output)
-    results: list[Result] = []
-    states: dict[tuple[str, str], str] = {}
-
-    async def write() -> None:
-        def report(result: Result) -> None:
-            results.append(result)
-            _tell(result)
-
-        await apply_plan(estate.topology, plan, report=report)
-        if order.wait_seconds > 0 and any(result.error is None for result in results):
-            talk(f"waiting up to {order.wait_seconds:.0f} s for the written connectors to run")
-            states.update(await settle(estate.topology, results, timeout_seconds=order.wait_seconds))
-
-    interrupted = False
-    try:
-        asyncio.run(write())
-    except KeyboardInterrupt:
-        interrupted = True
-        talk("interrupted", style="bold red")
-    code = _close(plan, results, states, order.output)
+    account = _Account(plan)
+    interrupted = asyncio.run(_write(estate, order, account))
+    code = account.close(order.output)
     return INTERRUPTED if interrupted else code
+
+
+async def _write(estate: Estate, order: Order, account: _Account) -> bool:
+    """Write and wait for states; return whether a signal cut that short."""
+
+    def first() -> None:
+        talk(
+            f"interrupted: no new change is begun, those that were have {FINISH_SECONDS:.0f} s to end "
+            "(interrupt again to stop at once)",
+            style="bold red",
+        )
+
+    def second() -> NoReturn:
+        account.close(order.output)
+        sys.stdout.flush()
+        os._exit(INTERRUPTED)  # what is begun is left as it is: the next apply finishes it
+
+    with halting(first, second) as halt:
+        await apply_plan(estate.topology, account.plan, report=account.take, begin=account.begin, halt=halt)
+        if order.wait_seconds > 0 and account.done and not halt.is_set():
+            talk(f"waiting up to {order.wait_seconds:.0f} s for the written connectors to run")
+            waits = settle(estate.topology, account.done, timeout_seconds=order.wait_seconds, states=account.states)
+            either = [asyncio.ensure_future(waits), asyncio.ensure_future(halt.wait())]
+            ended, unfinished = await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+            for task in unfinished:
+                task.cancel()
+            for task in ended:
+                task.result()
+        return halt.is_set()
 
 
 def _plan(estate: Estate, order: Order) -> tuple[Plan, Estate]:
     if order.planfile is None:
-        wish, only = Wish(order.prune, order.mirror_again), estate.only(order.flows)
-        return asyncio.run(make_plan(estate.topology, estate.connectors, wish, only=only, spec=estate.spec)), estate
-    if order.flows or order.prune or order.mirror_again:
+        only = estate.only(order.flows)
+        return asyncio.run(
+            make_plan(estate.topology, estate.connectors, order.wish, only=only, spec=estate.spec)
+        ), estate
+    if order.flows or order.wish != Wish():
         raise Mm2mgrError(
-            "a PLANFILE says itself which flows it is for, and whether to prune or mirror again",
+            "a PLANFILE says itself which flows it is for, whether to prune or mirror again, and which deletes are meant",
             hint="leave the options out",
         )
     document = read_plan(order.planfile)
@@ -82,10 +102,10 @@ def _plan(estate: Estate, order: Order) -> tuple[Plan, Estate]:
             hint="leave --clusters and --templates out, or make a plan of the tree you name",
         )
     estate = Estate(tuple(Path(file) for file in document.clusters), templates)
-    wish = Wish(bool(document.plan.get("prune")), bool(document.plan.get("mirror_again")))
-    plan = asyncio.run(make_plan(estate.topology, estate.connectors, wish, only=document.only, spec=estate.spec))
-    refuse_stale(document.plan, plan)
-    return plan, estate
+    plan = asyncio.run(
+        make_plan(estate.topology, estate.connectors, document.wish, only=document.only, spec=estate.spec)
+    )
+    return as_reviewed(document.plan, plan), estate
 
 
 def _confirm(output: str) -> None:
@@ -101,41 +121,119 @@ def _confirm(output: str) -> None:
     click.confirm("Apply this plan?", abort=True, err=True)
 
 
-def _tell(result: Result) -> None:
-    if result.error is None:
-        talk(f"{result.connect}: {_DONE[result.action]} {result.connector} ({result.seconds:.1f} s)")
-    else:
-        talk(f"{result.connect}: {result.action} of {result.connector} failed: {result.error}", style="bold red")
+@dataclass
+class _Account:
+    """What has become of a plan so far: complete at any moment, also when the command is stopped in the middle."""
 
+    plan: Plan
+    begun: set[Named] = field(default_factory=set)
+    results: dict[Named, Result] = field(default_factory=dict)
+    states: States = field(default_factory=dict)
 
-def _close(plan: Plan, results: list[Result], states: dict[tuple[str, str], str], output: str) -> int:
-    failed = [result for result in results if result.error is not None]
-    told = {(result.connect, result.connector) for result in results}
-    left = [change for change in plan.writes if (change.connect, change.connector) not in told]
-    broken = {name: state for name, state in states.items() if "FAILED" in state}
-    if output == "json":
-        done = [{**r.to_dict(), "state": states.get((r.connect, r.connector), "")} for r in results]
-        blocked = [change.to_dict() for change in plan.changes if change.action == "blocked"]
-        notes = [note for cluster in plan.clusters for note in cluster.notes]
-        left_names = [change.connector for change in left]
+    def begin(self, change: Change) -> None:
+        self.begun.add((change.connect, change.connector))
+
+    def take(self, result: Result) -> None:
+        """Take in a result, and say it; a later one of the same connector counts."""
+        self.results[result.connect, result.connector] = result
+        if result.error is None:
+            talk(f"{result.connect}: {_DONE[result.action]} {result.connector} ({result.seconds:.1f} s)")
+        else:
+            talk(f"{result.connect}: {result.action} of {result.connector} failed: {result.error}", style="bold red")
+
+    @property
+    def done(self) -> list[Result]:
+        return [result for result in self.results.values() if result.error is None]
+
+    @property
+    def failed(self) -> list[Result]:
+        return [result for result in self.results.values() if result.error is not None]
+
+    @property
+    def left(self) -> list[Change]:
+        return [change for change in self.plan.writes if (change.connect, change.connector) not in self.begun]
+
+    @property
+    def unfinished(self) -> list[Change]:
+        """What a second signal cut off: nobody knows how far it got."""
+        named = self.begun - self.results.keys()
+        return [change for change in self.plan.writes if (change.connect, change.connector) in named]
+
+    def close(self, output: str) -> int:
+        """Say how it ended, and return the exit code."""
+        (self._say_json if output == "json" else self._say_text)()
+        verdicts = {settled.verdict for settled in self.states.values()}
+        if self.failed or self.left or self.unfinished or self.plan.failed or "failed" in verdicts:
+            return 1
+        return INCONCLUSIVE if "inconclusive" in verdicts or any(result.doubt for result in self.done) else 0
+
+    def _say_json(self) -> None:
+        results = []
+        for name, result in self.results.items():
+            settled = self.states.get(name)
+            shown = {"state": settled.state, "verdict": settled.verdict} if settled else {"state": "", "verdict": ""}
+            results.append({**result.to_dict(), **shown})
         say_json(
-            {"results": done, "left": left_names, "failed_clusters": _unread(plan), "blocked": blocked, "notes": notes}
+            {
+                "results": results,
+                "left": [change.connector for change in self.left],
+                "unfinished": [change.connector for change in self.unfinished],
+                "failed_clusters": self._unread(),
+                "blocked": [change.to_dict() for change in self.plan.changes if change.action == "blocked"],
+                "notes": [note for cluster in self.plan.clusters for note in cluster.notes],
+            }
         )
-    else:
-        for (connect, connector), state in sorted(states.items()):
-            if state != "RUNNING":
-                say(f"{connect}/{connector}: {state}", style="red" if "FAILED" in state else "yellow")
-        for result in failed:
+
+    def _say_text(self) -> None:
+        self._say_states()
+        for result in self.done:
+            if result.doubt:
+                say(f"{result.connect}/{result.connector}: {result.doubt}", style="yellow")
+        for result in self.failed:
             say(f"failed: {result.connect}/{result.connector}: {result.error}", style="bold red")
             if result.hint:
                 say(f"        {result.hint}")
-        for change in left:
+        for change in self.unfinished:
+            say(f"unfinished: {change.action} {change.connect}/{change.connector}", style="bold red")
+        for change in self.left:
             say(f"left: {change.action} {change.connect}/{change.connector}", style="bold yellow")
-        say(f"Applied: {len(results) - len(failed)} of {len(plan.writes)} changes", style="bold")
-        if failed or left:
+        say(
+            "; ".join((f"Applied: {len(self.done)} of {len(self.plan.writes)} changes", *self._not_in_it())),
+            style="bold",
+        )
+        if self.failed or self.left or self.unfinished:
             say("Apply again to converge; what is done already will not be written a second time.")
-    return 1 if failed or left or broken or plan.failed else 0
 
+    def _say_states(self) -> None:
+        """Say each state that is not RUNNING; where many connectors show the same, in one line."""
+        names: dict[tuple[str, str, str], list[str]] = {}
+        for (connect, connector), settled in sorted(self.states.items()):
+            if settled.state != "RUNNING":
+                names.setdefault((connect, settled.state, settled.verdict), []).append(connector)
+        for (connect, state, verdict), connectors in names.items():
+            style = {"failed": "red", "ok": None}.get(verdict, "yellow")
+            if len(connectors) > _ALIKE:
+                say(f"{connect}: {len(connectors)} connectors: {state} ({few(connectors)})", style=style)
+                continue
+            for connector in connectors:
+                say(f"{connect}/{connector}: {state}", style=style)
 
-def _unread(plan: Plan) -> list[str]:
-    return [cluster.connect for cluster in plan.clusters if cluster.error]
+    def _not_in_it(self) -> Iterable[str]:
+        """Say what the number of applied changes does not show."""
+        wrong = [settled.verdict for settled in self.states.values()]
+        for verdict, what in (("failed", "FAILED or lost afterwards"), ("inconclusive", "not seen to run yet")):
+            if verdict in wrong:
+                yield f"{wrong.count(verdict)} of them {what}"
+        blocked = self.plan.counts()["blocked"]
+        if blocked:
+            yield f"{blocked} more blocked"
+        if self.plan.left_over:
+            yield f"{self.plan.left_over} no longer declared and still there (--prune deletes)"
+        unread = [f"'{name}'" for name in self._unread()]
+        if len(unread) == 1:
+            yield f"Connect cluster {unread[0]} could not be read, its changes are not in this number"
+        elif unread:
+            yield f"Connect clusters {', '.join(unread)} could not be read, their changes are not in this number"
+
+    def _unread(self) -> list[str]:
+        return [cluster.connect for cluster in self.plan.clusters if cluster.error]

@@ -13,17 +13,29 @@ _mirror_again = click.option(
     is_flag=True,
     help="Create connectors even if they mirror from the start what an older one has mirrored.",
 )
+_allow_deletes = click.option(
+    "--allow-deletes",
+    type=click.IntRange(min=0),
+    default=0,
+    metavar="N",
+    help="Let --prune delete up to N connectors, where that is more than 10 and more than 20 % of this owner's.",
+)
 
 
 @click.command()
 @click.argument("flows", nargs=-1)
 @click.option("--prune", is_flag=True, help="Also delete owned connectors that are no longer declared.")
 @_mirror_again
+@_allow_deletes
 @click.option("--full", is_flag=True, help="Show every key of connectors that are created or deleted.")
 @click.option(
     "--out", type=click.Path(path_type=Path, dir_okay=False), help="Write the plan to a file for review and apply."
 )
-@click.option("--detailed-exitcode", is_flag=True, help="Exit 2 when there are changes (0: none, 1: failed).")
+@click.option(
+    "--detailed-exitcode",
+    is_flag=True,
+    help="Exit 2 when there are changes, or connectors that are no longer declared (0: none, 1: failed).",
+)
 @output_option
 @click.pass_obj
 def plan(
@@ -31,6 +43,7 @@ def plan(
     flows: tuple[str, ...],
     prune: bool,
     mirror_again: bool,
+    allow_deletes: int,
     full: bool,
     out: Path | None,
     detailed_exitcode: bool,
@@ -38,8 +51,8 @@ def plan(
 ) -> int:
     """Compare the tree with what the Connect clusters run and show what would change. Writes nothing.
 
-    FLOWS limits the plan to some flows. Exit code 1 when a Connect cluster could not be read, or a flow is blocked because
-    its workers would refuse it or write it to another Kafka.
+    FLOWS limits the plan to some flows. Exit code 1 when a Connect cluster could not be read, or something is blocked: a
+    flow that its workers would refuse or write to another Kafka, or more deletes than go unasked.
 
     \b
     Example:
@@ -56,7 +69,7 @@ def plan(
     only = estate.only(flows)
     for entry in estate.topology.stale_sizing:
         talk(f"overrides: no flow '{entry}' is declared any more, its sizing is ignored; mm2mgr size drops it")
-    wish = Wish(prune, mirror_again)
+    wish = Wish(prune, mirror_again, allow_deletes=allow_deletes)
     made = asyncio.run(make_plan(estate.topology, estate.connectors, wish, only=only, spec=estate.spec))
     if output == "json":
         say_json(made.to_dict())
@@ -70,7 +83,7 @@ def plan(
         talk(f"plan written to {out}; apply it with: mm2mgr apply {out}")
     if made.failed:
         return 1
-    return 2 if detailed_exitcode and made.writes else 0
+    return 2 if detailed_exitcode and (made.writes or made.left_over) else 0
 
 
 @click.command()
@@ -78,13 +91,14 @@ def plan(
 @click.option("--flow", "flows", multiple=True, help="Only this flow (repeat the option).")
 @click.option("--prune", is_flag=True, help="Also delete owned connectors that are no longer declared.")
 @_mirror_again
+@_allow_deletes
 @click.option("--yes", "-y", is_flag=True, help="Do not ask. Needed without a terminal, unless a PLANFILE is given.")
 @click.option(
     "--wait",
     type=float,
     default=30.0,
     show_default=True,
-    help="Seconds to wait for written connectors to run; 0: do not.",
+    help="Seconds to wait until written connectors are seen to run with their new config; 0: do not look.",
 )
 @output_option
 @click.pass_obj
@@ -94,6 +108,7 @@ def apply(
     flows: tuple[str, ...],
     prune: bool,
     mirror_again: bool,
+    allow_deletes: int,
     yes: bool,
     wait: float,
     output: str,
@@ -101,7 +116,11 @@ def apply(
     """Make the Connect clusters run what the tree says; a second apply writes nothing.
 
     With a PLANFILE (from `plan --out`) just that reviewed plan is applied, and refused if tree or live state changed
-    since (inline secrets aside: a plan file holds none, so it cannot tell). Connectors without this tree's owner mark are never touched. Exit code 1 if anything failed or is left.
+    since (inline secrets aside: a plan file holds none, so it cannot tell). A Connect cluster that cannot be read holds up
+    no other. Connectors without this tree's owner mark are never touched, nor those whose config changed since the plan.
+    Exit code 1 if anything failed or is left, else 3 if a written connector was not seen to run within --wait.
+
+    Ctrl-C (or SIGTERM) begins no new change, ends those that were begun, and says what is left; a second one stops at once.
 
     \b
     Example:
@@ -109,5 +128,7 @@ def apply(
       mm2mgr apply plan.json
     """
     from mm2mgr.cli.applying import Order, run_apply
+    from mm2mgr.reconcile.plan import Wish
 
-    return run_apply(estate, Order(planfile, flows, prune, mirror_again, yes, wait, output))
+    wish = Wish(prune, mirror_again, allow_deletes=allow_deletes)
+    return run_apply(estate, Order(planfile, flows, wish, yes, wait, output))

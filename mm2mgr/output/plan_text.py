@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import takewhile
 from typing import Any
 
 from mm2mgr.output.console import say, say_table
+from mm2mgr.reconcile.plan import few
 from mm2mgr.render import Connector
 from mm2mgr.topology import Topology
 
@@ -46,9 +47,11 @@ def say_plan(plan: dict[str, Any], *, full: bool = False) -> None:
     blocked = f", {counts['blocked']} blocked" if counts["blocked"] else ""
     unread = sum(1 for cluster in plan["clusters"] if cluster["error"])
     unread_text = f"; {unread} Connect cluster(s) could not be read" if unread else ""
+    left_over = sum(len(cluster["left_over"]) for cluster in plan["clusters"])
+    left_text = f"; {left_over} no longer declared and still there (--prune deletes)" if left_over else ""
     say(
         f"Plan: {counts['create']} to create, {counts['update']} to update, {counts['delete']} to delete, "
-        f"{counts['no-op']} unchanged{blocked}{unread_text}",
+        f"{counts['no-op']} unchanged{blocked}{left_text}{unread_text}",
         style="bold",
     )
 
@@ -62,11 +65,12 @@ def say_cluster(cluster: dict[str, Any], *, full: bool) -> None:
         return
     for note in cluster["notes"]:
         say(f"  ? {note}", style="yellow")
-    for change in cluster["changes"]:
-        if change["action"] != "no-op":
+    for change, *alike in _grouped(cluster["changes"]):
+        if alike:
+            _say_blocked([change, *alike])
+        elif change["action"] != "no-op":
             _say_change(change, full=full)
-        for warning in change["warnings"]:
-            say(f"  ! warning {change['connector']}  {warning}", style="yellow")
+    _say_warnings(cluster["changes"])
     unchanged = sum(1 for change in cluster["changes"] if change["action"] == "no-op")
     if unchanged:
         say(f"  = {unchanged} unchanged")
@@ -74,6 +78,44 @@ def say_cluster(cluster: dict[str, Any], *, full: bool) -> None:
         say(f"  ? {name}: owned and no longer declared; --prune would delete it", style="yellow")
     if cluster["unowned"]:
         say(f"    {cluster['unowned']} connectors of others here, not touched", style="dim")
+
+
+def _grouped(changes: Iterable[dict[str, Any]]) -> list[list[dict[str, Any]]]:
+    """Return the changes in their order, those together that are blocked for one reason."""
+    groups: dict[object, list[dict[str, Any]]] = {}
+    for change in changes:
+        is_blocked = change["action"] == "blocked"
+        groups.setdefault((change["reason"], change["remedy"]) if is_blocked else id(change), []).append(change)
+    return list(groups.values())
+
+
+def _say_blocked(changes: Sequence[dict[str, Any]]) -> None:
+    names = [change["connector"] for change in changes]
+    say(f"  ! blocked {len(names)} connectors: {few(names)}  {changes[0]['reason']}", style=_STYLES["blocked"])
+    if changes[0]["remedy"]:
+        say(f"      fix: {changes[0]['remedy']}")
+
+
+def _say_warnings(changes: Iterable[dict[str, Any]]) -> None:
+    """Say each warning once, with the connectors that have it."""
+    names: dict[str, list[str]] = {}
+    for change in changes:
+        for warning in change["warnings"]:
+            names.setdefault(warning, []).append(change["connector"])
+    for warning, connectors in names.items():
+        count = f"{len(connectors)} connectors: " if len(connectors) > 1 else ""
+        say(f"  ! warning {count}{few(connectors)}  {warning}", style="yellow")
+
+
+def _say_taken(taken: dict[str, Any]) -> None:
+    """Name the topics that a connector begins to mirror, the largest first, with what it copies at once."""
+    topics = taken["topics"]
+    if not topics:
+        return
+    largest = sorted(topics, key=lambda name: (-topics[name]["records"], name))
+    partitions, records = (sum(topic[what] for topic in topics.values()) for what in ("partitions", "records"))
+    of = f"{len(topics)} of {taken['of']} topics, {partitions} partitions, {records} records to copy"
+    say(f"      takes {of}: {few(largest)}")
 
 
 def _say_change(change: dict[str, Any], *, full: bool) -> None:
@@ -84,9 +126,14 @@ def _say_change(change: dict[str, Any], *, full: bool) -> None:
     say(line, style=_STYLES.get(change["action"]))
     if change["remedy"]:
         say(f"      fix: {change['remedy']}")
+    if change["takes"]:
+        _say_taken(change["takes"])
     if change["action"] == "update" or full:
         for key in keys:
             say(f"      {_KEY_SIGNS[key['kind']]} {key['key']}: {_values(key)}")
+    if change["state"]:
+        before, after = change["state"]["before"], change["state"]["after"]
+        say(f"      ~ state: {before} -> {after}" if before else f"      + state: {after}")
 
 
 def _values(key: dict[str, Any]) -> str:

@@ -1,24 +1,24 @@
 """Carries out a plan: independent Connect clusters at once, inside one cluster by waves of connector types.
 
-In: a Plan that was just made. Out: one Result per written connector, as they come. Creating uses POST, which cannot overwrite.
+In: a Plan that was just made. Out: one Result per written connector, as they come. Creating uses POST, which cannot overwrite;
+before an update or a delete the live config is compared with what the plan saw, and all that was written is read back.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from mm2mgr.connect.client import Connect
 from mm2mgr.connect.errors import AlreadyExists, ConnectError, ConnectUnreachable, NotFound
-from mm2mgr.connect.types import ConnectorStatus
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.reconcile.live import target_of
 from mm2mgr.reconcile.offset_move import is_moved
 from mm2mgr.reconcile.offsets import put_with_offsets
-from mm2mgr.reconcile.plan import Change, ClusterPlan, Plan
+from mm2mgr.reconcile.plan import Change, ClusterPlan, Plan, diff
 from mm2mgr.render import OWNER_KEY
 from mm2mgr.topology import Topology
 
@@ -32,11 +32,18 @@ _WAVES: tuple[tuple[str, tuple[str, ...]], ...] = (
 _AT_ONCE = (
     8  # concurrent writes share one rebalance; one after the other each waits for the last (seen: 25 s against 3 s)
 )
+FINISH_SECONDS = 60.0
+"""How long writes that were begun may take after a halt, before they are cut short."""
+# Two writers that looked at the same moment both write: the second write lands within this time, on workers at rest.
+_RACE_SECONDS = 1.0
+# A follower shows what it knew; the leader's writes reach it within a moment.
+_READ_BACK_SECONDS = 5.0
+_READ_BACK_PAUSE_SECONDS = 0.3
 
 
 @dataclass(frozen=True)
 class Result:
-    """What became of one change. `error` is None when it was done."""
+    """What became of one change. `error` is None when it was done, `doubt` says why that could not be read back."""
 
     connect: str
     connector: str
@@ -44,8 +51,9 @@ class Result:
     type: str = ""
     error: str | None = None
     hint: str | None = None
-    state: str = ""
     seconds: float = 0.0
+    doubt: str = ""
+    change: Change | None = field(default=None, repr=False, compare=False)
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -55,67 +63,116 @@ class Result:
             "ok": self.error is None,
             "error": self.error,
             "hint": self.hint,
-            "state": self.state,
+            "doubt": self.doubt,
         }
 
 
-async def apply_plan(
+Report = Callable[[Result], None]
+
+
+async def apply_plan(  # noqa: PLR0913  what to do, whom to tell, and when to end
     topology: Topology,
     plan: Plan,
     *,
-    report: Callable[[Result], None] = lambda result: None,
+    report: Report = lambda result: None,
+    begin: Callable[[Change], None] = lambda change: None,
     deadline_seconds: float = 120.0,
+    halt: asyncio.Event | None = None,
 ) -> list[Result]:
     """Write every change of the plan; one that fails does not stop the others.
 
-    `deadline_seconds` bounds each write, retries included. Results are reported as they come and returned in all. When
-    no worker of a Connect cluster answers until a deadline, the rest of its changes are not tried and say so.
+    `deadline_seconds` bounds each write, retries included. Results are reported as they come and returned in all; one that
+    turns out to be overwritten is reported a second time. When no worker of a Connect cluster answers until a deadline,
+    the rest of its changes are not tried and say so. Once `halt` is set no write is begun (`begin` is called for each), and
+    those that were begun have FINISH_SECONDS to end: then a change without a result was not begun.
     """
-    parts = await asyncio.gather(*(_cluster(topology, part, report, deadline_seconds) for part in plan.clusters))
-    return [result for part in parts for result in part]
+    halt = halt or asyncio.Event()
+    async with asyncio.TaskGroup() as group:
+        work = _Work(topology, report, begin, deadline_seconds, halt)
+        parts = [group.create_task(_cluster(work, part)) for part in plan.clusters]
+        watch = group.create_task(_cut_short(halt, parts))
+        if parts:
+            await asyncio.wait(parts)
+        watch.cancel()
+    return [result for part in parts for result in part.result()]
 
 
-async def _cluster(
-    topology: Topology, part: ClusterPlan, report: Callable[[Result], None], deadline_seconds: float
-) -> list[Result]:
+async def _cut_short(halt: asyncio.Event, parts: Iterable[asyncio.Task[list[Result]]]) -> None:
+    await halt.wait()
+    await asyncio.sleep(FINISH_SECONDS)
+    for part in parts:
+        part.cancel()
+
+
+@dataclass(frozen=True)
+class _Work:
+    """What all Connect clusters of one apply have in common."""
+
+    topology: Topology
+    report: Report
+    begin: Callable[[Change], None]
+    deadline_seconds: float
+    halt: asyncio.Event
+
+
+async def _cluster(work: _Work, part: ClusterPlan) -> list[Result]:
     writes = [change for change in part.changes if change.action in {"create", "update", "delete"}]
+    results: dict[str, Result] = {}
+
+    def tell(result: Result) -> None:
+        results[result.connector] = result
+        work.report(result)
+
     if not writes:
         return []
-    results: list[Result] = []
-    async with Connect(target_of(topology.connects[part.connect]), deadline_seconds=deadline_seconds) as client:
+    try:
+        connect = Connect(target_of(work.topology.connects[part.connect]), deadline_seconds=work.deadline_seconds)
+    except Mm2mgrError as error:  # its credentials or certificates are not there any more
+        for change in writes:
+            tell(_result(change, error, 0.0))
+        return list(results.values())
+    async with connect as client:
         gate = asyncio.Semaphore(_AT_ONCE)
         gone = False
 
         async def write(change: Change) -> None:
             nonlocal gone
             async with gate:
+                if work.halt.is_set():
+                    return
+                work.begin(change)
                 begun = time.monotonic()
-                # Each write to dead workers would wait out a deadline of its own: 120 s for every eight connectors.
-                error = _untried(change) if gone else await carry_out(client, change, topology.owner)
+                try:
+                    # Each write to dead workers would wait out a deadline of its own: 120 s for every eight connectors.
+                    error = _untried(change) if gone else await carry_out(client, change, work.topology.owner)
+                except asyncio.CancelledError:
+                    tell(_result(change, _interrupted(change), time.monotonic() - begun))
+                    return
             gone = gone or _no_worker_answers(error)
-            result = _result(change, error, time.monotonic() - begun)
-            results.append(result)
-            report(result)
+            tell(_result(change, error, time.monotonic() - begun))
 
-        for type_, actions in _WAVES:
-            wave = [c for c in writes if c.action in actions and type_ in {"", c.type}]
-            await asyncio.gather(*map(write, wave))
-    return results
+        try:
+            for type_, actions in _WAVES:
+                async with asyncio.TaskGroup() as group:
+                    for change in writes:
+                        if change.action in actions and type_ in {"", change.type}:
+                            group.create_task(write(change))
+            for result in await _read_back(client, work.topology.owner, results.values()):
+                tell(result)
+        except asyncio.CancelledError:
+            pass  # cut short: what was begun has told
+    return list(results.values())
 
 
 async def carry_out(client: Connect, change: Change, owner: str) -> Mm2mgrError | None:
     """Carry out one change; return what went wrong. Dying inside leaves what the next plan and change finish."""
     try:
         if change.action == "create":
-            await client.create(change.connector, dict(change.config or {}))
+            await client.create(change.connector, dict(change.config or {}), change.state and change.state[1])
         elif change.action == "update":
-            live, wanted = await _still_ours(client, change, owner), dict(change.config or {})
-            if change.type == "source" and is_moved(live, wanted):
-                await put_with_offsets(client, change.connector, live, wanted)
-            else:
-                await client.put_config(change.connector, wanted)
+            await _update(client, change, await _as_planned(client, change, owner))
         else:
-            await _still_ours(client, change, owner)
+            await _as_planned(client, change, owner)
             await client.delete(change.connector)
     except NotFound as missing:
         return None if change.action == "delete" else missing
@@ -127,6 +184,84 @@ async def carry_out(client: Connect, change: Change, owner: str) -> Mm2mgrError 
     return None
 
 
+async def _update(client: Connect, change: Change, live: Mapping[str, str]) -> None:
+    """Write config and state. A connector that is to rest does so before it would run a new config."""
+    name, wanted = change.connector, dict(change.config or {})
+    wished = change.state[1] if change.state else None
+    if change.type == "source" and is_moved(live, wanted):
+        await put_with_offsets(client, name, live, wanted, wished)
+    else:
+        if wished == "STOPPED":
+            await client.stop(name)
+        elif wished == "PAUSED":
+            await client.pause(name)
+        if change.keys:
+            await client.put_config(name, wanted)
+        if wished == "RUNNING":
+            await client.resume(name)
+
+
+async def _as_planned(client: Connect, change: Change, owner: str) -> dict[str, str]:
+    """Look once more right before a write: another owner's mark, or another config than the plan saw, means hands off."""
+    config = await client.config(change.connector)
+    holder = config.get(OWNER_KEY)
+    if holder != owner:
+        raise _error(
+            change, f"its owner mark is now {holder!r}", "somebody took it over since the plan was made; plan again"
+        )
+    changed = _keys(change.before, config) if change.before is not None else ""
+    if changed:
+        raise _error(change, f"its config changed since the plan was made (keys: {changed})", _who(owner))
+    return config
+
+
+def _who(owner: str) -> str:
+    return f"another apply of owner '{owner}' wrote it, or somebody by hand; plan again"
+
+
+def _keys(before: Mapping[str, str], after: Mapping[str, str]) -> str:
+    """Name the keys that differ, never their values."""
+    keys = [change.key for change in diff(before, after)]
+    return ", ".join(keys[:5]) + (f" and {len(keys) - 5} more" if len(keys) > 5 else "")
+
+
+async def _read_back(client: Connect, owner: str, results: Iterable[Result]) -> list[Result]:
+    """Read all that was written in one request, again until all is as written; return the results that it changes."""
+    done = [result for result in results if result.error is None and result.change]
+    if not done:
+        return []
+    if any(result.action != "create" for result in done):
+        await asyncio.sleep(_RACE_SECONDS)
+    end = time.monotonic() + _READ_BACK_SECONDS
+    while True:
+        try:
+            live = {name: info.config for name, info in (await client.infos()).items()}
+        except Mm2mgrError as error:
+            return [replace(result, doubt=f"written, but not read back: {error.one_line}") for result in done]
+        wrong = [found for result in done if (found := _overwritten(result, live.get(result.connector), owner))]
+        if not wrong or time.monotonic() > end:
+            return wrong
+        await asyncio.sleep(_READ_BACK_PAUSE_SECONDS)
+
+
+def _overwritten(result: Result, live: Mapping[str, str] | None, owner: str) -> Result | None:
+    """Return the result as an error if what is stored is not what was written."""
+    change = result.change
+    if change is None or (change.action == "delete" and live is None):
+        return None
+    written = {"name": change.connector, **(change.config or {})}
+    if change.action == "delete":
+        what = "it was deleted, and is there again"
+    elif live is None:
+        what = "it was written, and is gone again"
+    elif keys := _keys(written, live):
+        what = f"it was written, and overwritten since (keys: {keys})"
+    else:
+        return None
+    error = _error(change, what, _who(owner))
+    return replace(result, error=error.message, hint=error.hint)
+
+
 def _no_worker_answers(error: Mm2mgrError | None) -> bool:
     """Tell whether every URL was dead until the deadline, for the write or for reading back what became of it."""
     return isinstance(error, ConnectUnreachable) or (
@@ -135,12 +270,17 @@ def _no_worker_answers(error: Mm2mgrError | None) -> bool:
 
 
 def _untried(change: Change) -> ConnectError:
-    return ConnectError(
-        f"Connect cluster '{change.connect}', connector '{change.connector}': not tried, since no URL answered the write before",
-        hint="bring the workers back, then apply again",
-        cluster=change.connect,
-        connector=change.connector,
-    )
+    what = "skipped: the previous write got no response from any URL"
+    return _error(change, what, "bring the workers back, then apply again")
+
+
+def _interrupted(change: Change) -> ConnectError:
+    return _error(change, "interrupted while it was written", "apply again: that finishes what was begun")
+
+
+def _error(change: Change, what: str, hint: str) -> ConnectError:
+    message = f"Connect cluster '{change.connect}', connector '{change.connector}': {what}"
+    return ConnectError(message, hint=hint, cluster=change.connect, connector=change.connector)
 
 
 def _result(change: Change, error: Mm2mgrError | None, seconds: float) -> Result:
@@ -151,67 +291,6 @@ def _result(change: Change, error: Mm2mgrError | None, seconds: float) -> Result
         change.type,
         error.message if error else None,
         error.hint if error else None,
-        seconds=seconds,
+        seconds,
+        change=change,
     )
-
-
-async def _still_ours(client: Connect, change: Change, owner: str) -> dict[str, str]:
-    """Look once more right before a write: an owner mark that is gone or another one means hands off."""
-    config = await client.config(change.connector)
-    holder = config.get(OWNER_KEY)
-    if holder != owner:
-        raise ConnectError(
-            f"Connect cluster '{change.connect}', connector '{change.connector}': its owner mark is now {holder!r}",
-            hint="somebody took it over since the plan was made; plan again",
-            cluster=change.connect,
-            connector=change.connector,
-        )
-    return config
-
-
-async def settle(
-    topology: Topology, results: Iterable[Result], *, timeout_seconds: float, now: Callable[[], float] = time.monotonic
-) -> dict[tuple[str, str], str]:
-    """Wait until the written connectors report a state; return (connect, connector) → state as people read it.
-
-    A connector without any status is 'no status yet': with an unreachable source Connect stays silent for two minutes.
-    """
-    done = [r for r in results if r.error is None and r.action != "delete"]
-    states: dict[tuple[str, str], str] = {}
-
-    async def watch(name: str, wanted: dict[str, str]) -> None:
-        end = now() + timeout_seconds
-        async with Connect(target_of(topology.connects[name]), deadline_seconds=10) as client:
-            while True:
-                try:
-                    statuses = await client.statuses()
-                except Mm2mgrError as error:
-                    states.update({(name, each): f"unknown: {error.message}" for each in wanted})
-                else:
-                    seen = {each: _settled(type_, statuses.get(each)) for each, type_ in wanted.items()}
-                    states.update({(name, each): state for each, (state, _) in seen.items()})
-                    wanted = {each: type_ for each, type_ in wanted.items() if not seen[each][1]}
-                if not wanted or now() >= end:
-                    return
-                await asyncio.sleep(0.5)
-
-    by_cluster: dict[str, dict[str, str]] = {}
-    for result in done:
-        by_cluster.setdefault(result.connect, {})[result.connector] = result.type
-    await asyncio.gather(*(watch(name, names) for name, names in by_cluster.items()))
-    return states
-
-
-def _settled(type_: str, status: ConnectorStatus | None) -> tuple[str, bool]:
-    """Return the state as people read it, and whether waiting longer is pointless.
-
-    A checkpoint connector without consumer groups to serve is RUNNING without tasks for good; a source is not.
-    """
-    if status is None:
-        return "no status yet", False
-    failed = sum(1 for task in status.tasks if task.state == "FAILED")
-    if failed:
-        return f"{status.state}, {failed} of {len(status.tasks)} tasks FAILED", True
-    if status.state == "RUNNING" and not status.tasks and type_ == "source":
-        return "RUNNING, no tasks yet", False
-    return status.state, status.state in {"RUNNING", "FAILED", "PAUSED", "STOPPED"}

@@ -20,6 +20,7 @@ RECORDS = "producer.override."
 _ERRORS = tuple(rule for rule in RULES if rule.severity == "error")
 ALONE = tuple(rule for rule in _ERRORS if rule.check)
 TOGETHER = tuple(rule for rule in _ERRORS if rule.over)
+_STATE_TOO_NEW = "state-too-new"
 # All that unchanged connectors are asked where nothing is written: it needs no probe of the workers.
 _UNCHANGED = (BY_ID["wrong-kafka"],)
 
@@ -82,7 +83,7 @@ class Connectors:
             change = changes.get(connector)
             action = change.action if change else ""
             if connector in self.desired and action in {"update", "no-op"}:
-                result[connector] = self.desired[connector]  # whatever state it rests in: it is meant to run again
+                result[connector] = self.desired[connector]  # what rests by hand is meant to run again
             elif action != "delete":
                 result[connector] = subject
         for connector, subject in self.desired.items():
@@ -122,7 +123,10 @@ def _alone(parts: Iterable[ClusterPlan], connectors: Connectors, known: Known) -
         subjects = tuple(connectors.desired[each] for each in named if each in connectors.desired)
         rules = ALONE if changed else _UNCHANGED
         against = objections(part.connect, Estate(subjects, connectors.files), known, rules)
-        result |= {(part.connect, name): said for name, said in against.items()}
+        worker = known.workers.get(part.connect)
+        for change in part.changes:
+            said = (*against.get(change.connector, ()), *_state_too_new(change, worker.version if worker else None))
+            result[part.connect, change.connector] = said
     return result
 
 
@@ -272,6 +276,8 @@ def _id_of(known: Known, connect: str) -> str | None:
 def _held(change: Change, said: Objections) -> Change:
     """Block what would be written."""
     blocking = [each for each in said.get((change.connect, change.connector), ()) if each.blocks]
+    if change.action == "update" and change.only_rests:
+        blocking = [each for each in blocking if each.rule == _STATE_TOO_NEW]
     if not blocking or change.action not in WRITES:
         return change
     remedies = "; ".join(dict.fromkeys(each.remedy for each in blocking))
@@ -285,8 +291,27 @@ def _warned(change: Change, said: Objections) -> Change:
     return replace(change, warnings=(*change.warnings, *dict.fromkeys(f"{each} ({each.remedy})" for each in warnings)))
 
 
+def _state_too_new(change: Change, version: str | None) -> Iterator[Objection]:
+    """States that older workers cannot keep a connector in: it would run first, or not stop."""
+    if change.state is None or version is None:
+        return
+    wished = change.state[1]
+    if change.action == "create" and numbers(version) < (3, 7):
+        yield Objection(
+            _STATE_TOO_NEW,
+            f"the workers' Kafka {version} cannot create a connector {wished} (KIP-980, 3.7): it would run first",
+            "upgrade the workers; or leave `state` out until the connector has been created",
+        )
+    elif wished == "STOPPED" and numbers(version) < (3, 5):
+        yield Objection(
+            _STATE_TOO_NEW,
+            f"the workers' Kafka {version} cannot stop a connector (KIP-875, 3.5)",
+            "write state: paused, or upgrade the workers",
+        )
+
+
 def _blocked(change: Change, reason: str, remedy: str) -> Change:
-    return replace(change, action="blocked", reason=reason, remedy=remedy, keys=(), config=None)
+    return replace(change, action="blocked", reason=reason, remedy=remedy, keys=(), config=None, state=None)
 
 
 def _with_their_flows(changes: Sequence[Change]) -> Iterator[Change]:

@@ -14,7 +14,7 @@ from pathlib import Path
 from mm2mgr.connect.client import Connect
 from mm2mgr.connect.errors import ConnectError
 from mm2mgr.connect.target import BasicAuth, BearerAuth, ConnectTarget, Tls
-from mm2mgr.connect.types import WorkerInfo, parse_stored
+from mm2mgr.connect.types import ConnectorInfo, WorkerInfo, parse_stored
 from mm2mgr.errors import KafkaError, Mm2mgrError
 from mm2mgr.kafka.placeholders import resolve
 from mm2mgr.lint.subject import Estate, Worker
@@ -33,7 +33,17 @@ from mm2mgr.reconcile.mirrored import (
     unproved,
     wanted_topics,
 )
-from mm2mgr.reconcile.plan import WRITES, Change, ClusterPlan, Named, Plan, Wish, plan_cluster
+from mm2mgr.reconcile.plan import (
+    RESTING,
+    WRITES,
+    Change,
+    ClusterPlan,
+    Named,
+    Plan,
+    Wish,
+    plan_cluster,
+    with_mass_deletes_held,
+)
 from mm2mgr.reconcile.workers import ask_worker, harmless, subject_of, version_of
 from mm2mgr.render import OWNER_KEY, Connector
 from mm2mgr.spec.loader import Spec
@@ -73,7 +83,7 @@ class _Live:
     """What a Connect cluster answered; `worker` and `states` in full, and `note`, only where something is to be written."""
 
     configs: Mapping[str, Mapping[str, str]]
-    root: WorkerInfo
+    root: WorkerInfo | None
     worker: Worker
     note: str | None = None
     states: Mapping[str, str] = field(default_factory=dict)
@@ -98,6 +108,10 @@ async def make_plan(  # noqa: PLR0913  the tree in three forms, and what is want
     return await making.plan(from_tree(topology, connectors, spec))
 
 
+def _configs(infos: Mapping[str, ConnectorInfo]) -> dict[str, dict[str, str]]:
+    return {name: info.config for name, info in infos.items()}
+
+
 @dataclass
 class _Making:
     """One plan in the making: what was read so far."""
@@ -114,11 +128,12 @@ class _Making:
         """Read, compare and judge; `tree` has the connectors as lint sees them, in the same order."""
         await self.ask(self.topology.connects, self.read)
         written = sorted({change.connect for change in self.writes()})
-        ids, *_ = await asyncio.gather(
+        ids, _ = await asyncio.gather(
             cluster_ids(self.topology, self.through_workers(), ask=bool(written)),
             self.ask(written, self.read_workers),
-            self.ask(list(self.live) if written else [], self.read_states),
         )
+        if written:
+            await self.ask([name for name, live in self.live.items() if not live.states], self.read_states)
         run = self.all_connectors(tree)
         if not written and together(self.compared(), run):
             await self.ask(list(self.live), self.read_states)  # what rests doubles nothing
@@ -137,9 +152,9 @@ class _Making:
             ids.known,
             {name: connect.kafka for name, connect in self.topology.connects.items()},
         )
-        judged = guarded(parts, run, known, against, successors)
-        noted = (replace(part, notes=tuple(self.notes(part, ids, found, seen))) for part in judged)
-        return Plan(self.topology.owner, tuple(noted), self.wish.prune, self.wish.mirror_again)
+        judged = guarded(with_mass_deletes_held(parts, self.wish.allow_deletes), run, known, against, successors)
+        noted = tuple(replace(part, notes=tuple(self.notes(part, ids, found, seen))) for part in judged)
+        return Plan(self.topology.owner, noted, self.wish.prune, self.wish.mirror_again, self.wish.allow_deletes)
 
     def wanted(self, name: str) -> list[Connector]:
         """Return the connectors that the plan is to bring to a Connect cluster."""
@@ -158,7 +173,7 @@ class _Making:
             names = {connector.name for connector in wanted}
             configs = {each: config for each, config in configs.items() if each in names}
             wish = replace(wish, prune=False)
-        return plan_cluster(self.topology.owner, name, wanted, configs, wish)
+        return plan_cluster(self.topology.owner, name, wanted, configs, wish, states=self.live[name].states)
 
     def writes(self) -> list[Change]:
         return [change for part in self.compared() for change in part.changes if change.action in WRITES]
@@ -171,7 +186,10 @@ class _Making:
 
     def all_connectors(self, tree: Estate) -> Connectors:
         """Return what the tree wants and what runs, owned or not."""
-        desired = {(c.connect, c.name): subject for c, subject in zip(self.connectors, tree.subjects, strict=True)}
+        desired = {
+            (c.connect, c.name): replace(subject, state=c.state) if c.state in RESTING else subject
+            for c, subject in zip(self.connectors, tree.subjects, strict=True)
+        }
         live, owned = {}, set()
         for name, read in self.live.items():
             for connector, config in read.configs.items():
@@ -199,9 +217,13 @@ class _Making:
         await asyncio.gather(*map(one, names))
 
     async def read(self, name: str, client: Connect) -> None:
-        """Read what it runs, and who answers."""
-        infos, root = await asyncio.gather(client.infos(), client.root())
-        self.live[name] = _Live({each: info.config for each, info in infos.items()}, root, version_of(root))
+        """Read what it runs, and who answers, or where states are wished for, which it shows."""
+        if any(connector.state for connector in self.wanted(name)):
+            infos, states = await asyncio.gather(client.infos(), self.states(client))
+            self.live[name] = _Live(_configs(infos), None, Worker(), states=states)
+        else:
+            infos, root = await asyncio.gather(client.infos(), client.root())
+            self.live[name] = _Live(_configs(infos), root, version_of(root))
 
     async def read_workers(self, name: str, client: Connect) -> None:
         """Read plugins, override policy and exactly-once support."""
@@ -211,10 +233,13 @@ class _Making:
         self.live[name] = replace(self.live[name], worker=worker, note=note)
 
     async def read_states(self, name: str, client: Connect) -> None:
-        """Read the states of its connectors; one that is left out has reported none yet."""
-        states = {each: status.state for each, status in (await client.statuses()).items()}
-        if name in self.live:
-            self.live[name] = replace(self.live[name], states=states)
+        """Read the states of its connectors."""
+        states = await self.states(client)
+        self.live[name] = replace(self.live[name], states=states)
+
+    async def states(self, client: Connect) -> dict[str, str]:
+        """Return the states that connectors show; one that is left out has reported none yet."""
+        return {name: status.state for name, status in (await client.statuses()).items()}
 
     async def read_mirrored(self, found: Sequence[Selection]) -> Seen:
         """Read the stored offsets of the connectors concerned, and the topics of their Kafka clusters."""

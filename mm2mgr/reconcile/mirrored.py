@@ -15,7 +15,7 @@ from mm2mgr.lint.subject import Subject
 from mm2mgr.partitions import TopicPartition
 from mm2mgr.reconcile.access import Topics
 from mm2mgr.reconcile.guards import Objection
-from mm2mgr.reconcile.plan import SELECTING, Change, Named, Taken
+from mm2mgr.reconcile.plan import SELECTING, Change, Named, Taken, few
 
 Stored = Mapping[TopicPartition, int]
 """The last mirrored offset of each source partition, under the connector's own source alias."""
@@ -163,7 +163,7 @@ def repeated(found: Sequence[Again]) -> Objection | None:
         return None
     who = " and ".join(map(str, found))
     topics = dict.fromkeys(topic for each in found for topic in each.topics)
-    what = f"these topics ({few(topics)})" if topics else "these topics"
+    what = f"these topics ({few(list(topics))})" if topics else "these topics"
     return Objection(
         "mirrored-already",
         f"{who} {'has' if len(found) == 1 else 'have'} mirrored {what}, and offsets are stored under a connector's name: "
@@ -181,19 +181,12 @@ def unproved(selection: Selection, seen: Seen, unread: Sequence[str]) -> Objecti
     subject = selection.new.subject
     why = f"topics of '{subject.source}' or '{subject.target}' could not be listed"
     if there:
-        why = f"{few(selection.new.renamed(topic) for topic in there)} on '{subject.target}' had records already"
+        why = f"{few([selection.new.renamed(topic) for topic in there])} on '{subject.target}' had records already"
     return Objection(
         "mirrored-already",
         f"Connect cluster {who} could not be read, and {why}: if this flow has run there, all of it would arrive a second time",
         f"bring {who} back and plan again; or say --mirror-again if it never ran there",
     )
-
-
-def few(names: Iterable[str], shown: int = 3) -> str:
-    """Name a few."""
-    every = list(names)
-    more = f" and {len(every) - shown} more" if len(every) > shown else ""
-    return ", ".join(every[:shown]) + more
 
 
 def arrived(selection: Selection, seen: Seen) -> list[str] | None:

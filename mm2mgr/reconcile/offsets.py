@@ -11,6 +11,7 @@ import asyncio
 import json
 import time
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from typing import Any
 
 from mm2mgr.connect.client import Connect
@@ -19,24 +20,30 @@ from mm2mgr.connect.types import SourceOffset
 from mm2mgr.reconcile.offset_move import THEN_KEY, at, left_at, marked, place, unmarked
 
 _WAIT_SECONDS = 60.0
+_RESTORE_SECONDS = 30.0
 _POLL_SECONDS = 0.3
 
 
-async def put_with_offsets(client: Connect, name: str, live: Mapping[str, str], wanted: Mapping[str, str]) -> None:
-    """Stop a connector, change its config, store the offsets it had once more, and let it go on.
+async def put_with_offsets(
+    client: Connect, name: str, live: Mapping[str, str], wanted: Mapping[str, str], wished: str | None = None
+) -> None:
+    """Stop a connector, change its config, store the offsets it had once more, and bring it back to its state.
 
-    Dying at any point leaves marks (`offset_move`) with which the next call finishes: the connector does not run between
+    `wished` is the state to bring it to instead. Dying at any point leaves marks (`offset_move`) with which the next call finishes: the connector does not run between
     leaving its offsets and having them. When a step is refused the old config is put back, unless that was cut short before.
     Offsets are exact only while it is STOPPED (KIP-875); needs Kafka 3.6.
     """
-    then = live.get(THEN_KEY) or await _resting_state(client, name)
+    was = live.get(THEN_KEY) or await _resting_state(client, name)
+    then = wished or was
     behind = left_at(live, wanted)
     try:
         if behind is not None:
             await _carry(client, name, live, marked(wanted, then, behind))
-    except BaseException:  # Ctrl-C too
+    except BaseException:  # cancelled, too
         if THEN_KEY not in live:
-            await _finish(client, name, live, then)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_RESTORE_SECONDS):
+                    await _finish(client, name, live, was)
         raise
     await _finish(client, name, wanted, then)
 

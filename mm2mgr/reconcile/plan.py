@@ -29,6 +29,11 @@ SELECTING = (
 )
 """The keys that decide what a source connector takes, and what it is called on the target."""
 _ORDER: dict[str, int] = {"heartbeat": 0, "source": 1, "checkpoint": 2}
+RESTING = frozenset({"PAUSED", "STOPPED"})
+_SETTLED = frozenset({"RUNNING", "FAILED"}) | RESTING
+# More deletes than both the number and the share of the owner's connectors need a word.
+DELETES_UNASKED = 10
+DELETES_UNASKED_SHARE = 0.2
 
 
 @dataclass(frozen=True)
@@ -70,6 +75,8 @@ class Taken:
 class Change:
     """What happens to one connector. `config` is what would be written; None for delete, no-op and blocked.
 
+    `before` is the live config that the plan saw, of connectors of this owner; it is compared again before a write and is
+    never shown. `state` has the state that Connect showed (empty: none, or not read) and the wished one, where they differ.
     `remedy` says how to get a blocked one through, `warnings` what is wrong although nothing is held back for it, `takes`
     what a source connector will mirror that it does not mirror now (None: nothing more, or it could not be read).
     """
@@ -85,6 +92,13 @@ class Change:
     remedy: str = ""
     warnings: tuple[str, ...] = ()
     takes: Taken | None = None
+    before: Mapping[str, str] | None = field(default=None, repr=False)
+    state: tuple[str, str] | None = None
+
+    @property
+    def only_rests(self) -> bool:
+        """Tell whether nothing is written but that it pauses or stops."""
+        return not self.keys and self.state is not None and self.state[1] != "RUNNING"
 
     def to_dict(self) -> dict[str, Any]:
         """Return the change as JSON-ready values, secrets masked."""
@@ -98,6 +112,7 @@ class Change:
             "warnings": list(self.warnings),
             "takes": self.takes and self.takes.to_dict(),
             "keys": [key.to_dict() for key in self.keys],
+            "state": self.state and {"before": self.state[0], "after": self.state[1]},
         }
 
 
@@ -136,6 +151,7 @@ class Plan:
     clusters: tuple[ClusterPlan, ...]
     prune: bool = False
     mirror_again: bool = False
+    allow_deletes: int = 0
 
     @property
     def changes(self) -> tuple[Change, ...]:
@@ -144,6 +160,11 @@ class Plan:
     @property
     def writes(self) -> tuple[Change, ...]:
         return tuple(change for change in self.changes if change.action in {"create", "update", "delete"})
+
+    @property
+    def left_over(self) -> int:
+        """How many connectors of this owner run, are no longer declared, and stay."""
+        return sum(len(cluster.left_over) for cluster in self.clusters)
 
     @property
     def failed(self) -> bool:
@@ -163,6 +184,7 @@ class Plan:
             "owner": self.owner,
             "prune": self.prune,
             "mirror_again": self.mirror_again,
+            "allow_deletes": self.allow_deletes,
             "counts": self.counts(),
             "clusters": [cluster.to_dict() for cluster in self.clusters],
         }
@@ -177,6 +199,12 @@ def diff(before: Mapping[str, str], after: Mapping[str, str]) -> tuple[KeyChange
     )
 
 
+def few(names: Sequence[str], shown: int = 3) -> str:
+    """Return the first names, and how many more there are."""
+    more = len(names) - shown
+    return ", ".join(names[:shown]) + (f" and {more} more" if more > 0 else "")
+
+
 LiveConfigs = Mapping[str, Mapping[str, str]]
 Named = tuple[str, str]
 """A Connect cluster and a connector on it."""
@@ -184,19 +212,32 @@ Named = tuple[str, str]
 
 @dataclass(frozen=True)
 class Wish:
-    """How a plan is to be made."""
+    """How a plan is to be made. `allow_deletes` is how many deletes are meant, where there are more than go unasked."""
 
     prune: bool = False
     mirror_again: bool = False
+    allow_deletes: int = 0
 
 
-def plan_cluster(
-    owner: str, connect: str, desired: Iterable[Connector], live: LiveConfigs, wish: Wish | None = None
+def plan_cluster(  # noqa: PLR0913  both sides, and what is wanted of them
+    owner: str,
+    connect: str,
+    desired: Iterable[Connector],
+    live: LiveConfigs,
+    wish: Wish | None = None,
+    *,
+    states: Mapping[str, str] | None = None,
 ) -> ClusterPlan:
-    """Compare what one Connect cluster should run with the configs it has (name → config)."""
-    wish = wish or Wish()
+    """Compare what one Connect cluster should run with the configs it has (name → config).
+
+    `states` has the states that connectors show, in Connect's words; one that is not there is unknown.
+    """
+    wish, states = wish or Wish(), states or {}
     wanted = sorted(desired, key=lambda connector: (connector.pair, _ORDER[connector.type], connector.name))
-    changes = [_compare(owner, connect, connector, live.get(connector.name)) for connector in wanted]
+    changes = [
+        _compare(owner, connect, connector, live.get(connector.name), state=states.get(connector.name, ""))
+        for connector in wanted
+    ]
     names = {connector.name for connector in wanted}
     left_over = sorted(name for name, config in live.items() if config.get(OWNER_KEY) == owner and name not in names)
     if wish.prune:
@@ -232,13 +273,38 @@ def _pair_of(change: Change) -> frozenset[str]:
     return frozenset(key.before or "" for key in change.keys if key.key in keys)
 
 
-def _compare(owner: str, connect: str, desired: Connector, live: Mapping[str, str] | None) -> Change:
+def with_mass_deletes_held(clusters: Iterable[ClusterPlan], allowed: int = 0) -> tuple[ClusterPlan, ...]:
+    """Block all deletes where they are too many to go unasked: the common accident is a tree that lost its flows."""
+    clusters = tuple(clusters)
+    changes = [change for cluster in clusters for change in cluster.changes]
+    count = sum(change.action == "delete" for change in changes)
+    owned = sum(change.before is not None for change in changes) + sum(len(each.left_over) for each in clusters)
+    if count <= max(allowed, DELETES_UNASKED) or count <= owned * DELETES_UNASKED_SHARE:
+        return clusters
+    reason = f"one of {count} deletes, of {owned} connectors of this owner"
+    remedy = f"if all of them are meant, add --allow-deletes {count}"
+
+    def held(change: Change) -> Change:
+        if change.action != "delete":
+            return change
+        return replace(change, action="blocked", keys=(), reason=reason, remedy=remedy)
+
+    return tuple(replace(each, changes=tuple(map(held, each.changes))) for each in clusters)
+
+
+def _compare(owner: str, connect: str, desired: Connector, live: Mapping[str, str] | None, *, state: str) -> Change:
+    ours = live is not None and live.get(OWNER_KEY) == owner
+
     def change(action: Action, keys: Sequence[KeyChange] = (), reason: str = "") -> Change:
         config = desired.config if action in {"create", "update"} else None
-        return Change(connect, desired.name, desired.type, action, desired.flows, tuple(keys), reason, config)
+        before = live if ours else None
+        return Change(
+            connect, desired.name, desired.type, action, desired.flows, tuple(keys), reason, config, before=before
+        )
 
     if live is None:
-        return change("create", diff({}, desired.config))
+        rests = ("", desired.state) if desired.state in RESTING else None
+        return replace(change("create", diff({}, desired.config)), state=rests)
     holder = live.get(OWNER_KEY)
     if holder != owner:
         whose = f"belongs to owner '{holder}'" if holder else "carries no owner mark"
@@ -246,7 +312,22 @@ def _compare(owner: str, connect: str, desired: Connector, live: Mapping[str, st
         return replace(taken, remedy=_REMEDIES[desired.type].format(flow=desired.flows[0].partition(":")[0]))
     keys = diff(live, desired.config)
     along = told(live, desired.config) if desired.type == "source" and is_moved(live, desired.config) else ""
-    return change("update", keys, along) if keys else change("no-op")
+    turn = _turn(state, desired.state)
+    found = replace(change("update", keys, along) if keys or turn else change("no-op"), state=turn)
+    if desired.state is None or state in _SETTLED:
+        return found
+    unknown = f"whether it is {desired.state} could not be read (it shows {state or 'no status yet'}); plan again"
+    return replace(found, warnings=(unknown,))
+
+
+def _turn(shown: str, wished: str | None) -> tuple[str, str] | None:
+    """Return the states before and after, where a connector is to be paused, resumed or stopped.
+
+    What failed is no reason to resume it. What shows no state, or one on the way to another, tells nothing.
+    """
+    if wished is None or shown not in _SETTLED or shown == wished or (shown, wished) == ("FAILED", "RUNNING"):
+        return None
+    return shown, wished
 
 
 # A pair has one heartbeat and one checkpoint connector, whoever runs it.
@@ -260,4 +341,4 @@ _REMEDIES = {
 
 def _delete(connect: str, name: str, config: Mapping[str, str]) -> Change:
     kind = config.get("connector.class", "").rsplit(".Mirror", 1)[-1].removesuffix("Connector").lower()
-    return Change(connect, name, kind, "delete", keys=diff(config, {}), reason="no longer declared")
+    return Change(connect, name, kind, "delete", keys=diff(config, {}), reason="no longer declared", before=config)

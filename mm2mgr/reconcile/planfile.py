@@ -8,14 +8,15 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from mm2mgr.errors import Mm2mgrError, StalePlan
-from mm2mgr.reconcile.plan import Plan
+from mm2mgr.reconcile.plan import ClusterPlan, Plan, Wish
 
 FORMAT = 1
+_ANEW = "make and review a new one: mm2mgr plan --out FILE"
 
 
 @dataclass(frozen=True)
@@ -26,6 +27,16 @@ class PlanFile:
     templates: str | None
     only: tuple[str, ...] | None
     plan: dict[str, Any]
+
+    @property
+    def wish(self) -> Wish:
+        """How the plan was made. The deletes in it were reviewed, so no number of them needs another word."""
+        deletes = sum(change["action"] == "delete" for part in self.plan["clusters"] for change in part["changes"])
+        return Wish(
+            prune=bool(self.plan.get("prune")),
+            mirror_again=bool(self.plan.get("mirror_again")),
+            allow_deletes=max(deletes, int(self.plan.get("allow_deletes") or 0)),
+        )
 
 
 def write_plan(
@@ -84,25 +95,36 @@ def _parsed(document: dict[str, Any]) -> PlanFile:
     )
 
 
-def refuse_stale(reviewed: dict[str, Any], now: Plan) -> None:
-    """Raise StalePlan, naming the first differences, unless `now` says exactly what was reviewed."""
+def as_reviewed(reviewed: dict[str, Any], now: Plan) -> Plan:
+    """Return what was reviewed and can be carried out now; raise StalePlan, naming the first differences, if `now` differs.
+
+    A Connect cluster that cannot be read holds up no other: now, it is in the plan with its error. Then, its changes were
+    never reviewed, so they are left out, also with an error.
+    """
     differences = list(_differences(reviewed, now.to_dict()))
     if differences:
         shown = "; ".join(differences[:5]) + (f"; and {len(differences) - 5} more" if len(differences) > 5 else "")
-        raise StalePlan(f"the plan is stale: {shown}", hint="make and review a new one: mm2mgr plan --out FILE")
+        raise StalePlan(f"the plan is stale: {shown}", hint=_ANEW)
+    unread = {cluster["connect"] for cluster in reviewed["clusters"] if cluster["error"]}
+    why = "it could not be read when the plan was made, so its changes were never reviewed"
+    return replace(
+        now,
+        clusters=tuple(
+            ClusterPlan(part.connect, error=why, hint=_ANEW) if part.connect in unread and not part.error else part
+            for part in now.clusters
+        ),
+    )
 
 
 def _differences(before: dict[str, Any], after: dict[str, Any]) -> Iterator[str]:
     if any(before.get(key) != after[key] for key in ("owner", "prune", "mirror_again")):
-        yield "owner, --prune or --mirror-again is another one"
+        yield "owner, --prune or --mirror-again differs from the saved plan"
     old = {cluster["connect"]: cluster for cluster in before.get("clusters", [])}
     new = {cluster["connect"]: cluster for cluster in after["clusters"]}
     for name in sorted(old.keys() | new.keys()):
         if name not in old or name not in new:
             yield f"Connect cluster '{name}' is in only one of the two"
-        elif new[name]["error"] != old[name]["error"]:
-            yield f"Connect cluster '{name}' {'cannot be read now' if new[name]['error'] else 'can be read now'}"
-        else:
+        elif not (new[name]["error"] or old[name]["error"]):
             yield from _changed(name, old[name], new[name])
 
 
@@ -123,4 +145,5 @@ def _changed(name: str, old: dict[str, Any], new: dict[str, Any]) -> Iterator[st
 
 def _essence(change: dict[str, Any] | None) -> dict[str, Any] | None:
     """Return what a change would do, without what is only said beside it (and is not in older plan files)."""
-    return change and {name: value for name, value in change.items() if name not in {"remedy", "warnings"}}
+    said = {"remedy", "warnings", "takes"}
+    return change and {name: value for name, value in change.items() if name not in said and value is not None}

@@ -1,35 +1,119 @@
-"""Ctrl-C: what was not written is named, the exit code says so, and the next apply ends the work."""
+"""Ctrl-C: what was begun is ended, what was not is named, the exit code says so, and the next apply ends the work."""
 
 from __future__ import annotations
 
 import signal
+import subprocess
+
+import pytest
 
 from tests.reconcile.site import ON_EAST, ON_WEST, Site
 
-from .command import Command, finish, start, until
+from .command import Command, Said, finish, start, until
+
+MANY = [f"f{number:02}" for number in range(40)]
 
 
-def test_ctrl_c_during_apply_says_what_is_left(site: Site, mm2mgr: Command) -> None:
-    site.east.delay_next("POST", "/connectors", seconds=30)  # stored at once, answered late
+def flows(more: str = "") -> str:
+    """40 flows without heartbeats and checkpoints, whose workers do not live on the target."""
+    off = "checkpoints: false, heartbeats: false"
+    lines = [
+        f"  {name}: {{sources: [a], targets: [east], topics: {{include: [{name}]}}, run_on: west, {off}{more}}}\n"
+        for name in MANY
+    ]
+    return "flows:\n" + "".join(lines)
+
+
+def left(said: Said) -> list[str]:
+    return [line for line in said.lines if line.startswith("left:")]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_what_was_begun_is_ended_and_the_rest_is_left(site: Site, mm2mgr: Command, number: signal.Signals) -> None:
+    site.east.delay_next("POST", "/connectors", seconds=2)  # stored at once, answered late
     running = start(mm2mgr.folder, "apply", "--yes", "--wait", "0")
     try:
         assert running.stderr
         assert any(f"west: created {ON_WEST[-1]}" in line for line in running.stderr)
         until(lambda: site.east.writes, "east is asked")
+        running.send_signal(number)
+    finally:
+        said = finish(running)
+    assert said.code == 130
+    assert "interrupted: no new change is begun, those that were have 60 s to end" in said.err
+    assert f"east: created {ON_EAST[0]}" in said.err
+    assert left(said) == [f"left: create east/{name}" for name in ON_EAST[1:]]
+    assert f"Applied: {len(ON_WEST) + 1} of {len(ON_EAST) + len(ON_WEST)} changes" in said.out
+    assert site.names("east") == [ON_EAST[0]]
+    mm2mgr("apply", "--yes")
+    assert site.names("east") == sorted(ON_EAST)
+
+
+def test_a_second_ctrl_c_stops_at_once(site: Site, mm2mgr: Command) -> None:
+    site.east.delay_next("POST", "/connectors", seconds=50)
+    running = start(mm2mgr.folder, "apply", "--yes", "--wait", "0")
+    try:
+        assert running.stderr
+        until(lambda: site.east.writes, "east is asked")
+        running.send_signal(signal.SIGINT)
+        assert any("interrupted" in line for line in running.stderr)
+        running.send_signal(signal.SIGINT)
+        running.wait(10)
+    finally:
+        said = finish(running)
+    assert said.code == 130
+    assert f"unfinished: create east/{ON_EAST[0]}" in said.lines
+    assert {f"left: create east/{name}" for name in ON_EAST[1:]} <= set(left(said))
+    assert "Applied: " in said.out
+
+
+def interrupted_in(site: Site, mm2mgr: Command, path: str) -> Said:
+    """Apply, and interrupt when some requests of a kind have come."""
+    running: subprocess.Popen[str] = start(mm2mgr.folder, "apply", "--yes", "--wait", "0")
+    try:
+        until(lambda: sum(one.path.endswith(path) for one in site.west.writes) >= 10, f"{path} is asked for")
         running.send_signal(signal.SIGINT)
     finally:
         said = finish(running)
     assert said.code == 130
-    assert said.err == "interrupted\n"
-    assert [line for line in said.lines if line.startswith("left:")] == [
-        f"left: create east/{name}" for name in ON_EAST
+    return said
+
+
+def test_ctrl_c_in_plain_writes_lists_what_is_true(site: Site, mm2mgr: Command) -> None:
+    site.declare(flows())
+    mm2mgr("apply", "--yes", "--wait", "0")
+    site.declare(flows(", source_consumer: {max.poll.records: 7}"))
+    site.west.delay_next("PUT", "/connectors/", seconds=0.3, times=1000)
+    said = interrupted_in(site, mm2mgr, "/config")
+    stored = {name for name, one in site.west.connectors.items() if "source.consumer.max.poll.records" in one.config}
+    assert len(MANY) > len(stored) >= 10
+    assert left(said) == [
+        f"left: update west/mm2.a.east.source.{name}" for name in MANY if f"mm2.a.east.source.{name}" not in stored
     ]
-    assert f"Applied: {len(ON_WEST)} of {len(ON_EAST) + len(ON_WEST)} changes" in said.out
-    site.forget()
-    mm2mgr("apply", "--yes")
-    assert site.names("east") == sorted(ON_EAST)
-    # The first one had arrived after all.
-    assert sorted(request.body["name"] for request in site.east.writes) == sorted(ON_EAST[1:])
+    assert f"Applied: {len(stored)} of {len(MANY)} changes" in said.out
+
+
+@pytest.mark.parametrize("path", ["/config", "/stop", "/offsets", "/resume"])
+def test_ctrl_c_in_offset_moves_leaves_none_stopped(site: Site, mm2mgr: Command, path: str) -> None:
+    site.declare(flows())
+    mm2mgr("apply", "--yes", "--wait", "0")
+    for name in MANY:
+        site.west.add_offsets(f"mm2.a.east.source.{name}", name, {0: 41}, alias="a")
+    site.west.exactly_once = True
+    site.declare(flows(", delivery: exactly_once"))
+    for method in ("PUT", "PATCH"):
+        site.west.delay_next(method, "/connectors/", seconds=0.1, times=10_000)
+    said = interrupted_in(site, mm2mgr, path)
+    site.west.faults.clear()
+    connectors = site.west.connectors
+    assert {one.state for one in connectors.values()} == {"RUNNING"}
+    assert not any(key.startswith("mm2mgr.offsets_") for one in connectors.values() for key in one.config)
+    moved = {name for name, one in connectors.items() if "offsets.storage.topic" in one.config}
+    assert 0 < len(moved) < len(MANY)
+    assert f"Applied: {len(moved)} of {len(MANY)} changes" in said.out
+    assert len(left(said)) == len(MANY) - len(moved)
+    assert all(site.west.stores(name)[0] for name in connectors), "its offsets did not come along"
+    assert f"Applied: {len(left(said))} of {len(left(said))} changes" in mm2mgr("apply", "--yes", "--wait", "0").out
 
 
 def test_ctrl_c_while_waiting_for_states_is_no_success(site: Site, mm2mgr: Command) -> None:

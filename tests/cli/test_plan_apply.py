@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import pty
+from typing import Any
 
 import pytest
 
@@ -11,7 +14,7 @@ from tests.fake_connect import FakeConnect, serving
 from tests.reconcile.site import FLOWS, ON_EAST, ON_WEST, Site
 from tests.spec.trees import write
 
-from .command import Command
+from .command import Command, finish, start
 
 ALL = len(ON_EAST) + len(ON_WEST)
 PASSWORD = "pa55-of-connect"
@@ -229,7 +232,10 @@ def test_a_warning_is_shown_and_makes_no_plan_stale_and_nothing_fail(mm2mgr: Com
     mm2mgr("plan", "--out", "plan.json")
     site.east.cluster_id = "west"
     said = mm2mgr("plan")
-    assert "  ! warning mm2.a.east.source.logs  wrong-kafka: " in said.out
+    assert (
+        "  ! warning 3 connectors: mm2.a.east.source.logs, mm2.a.east.source.orders, mm2.a.east.checkpoint  wrong-kafka: "
+        in said.out
+    )
     assert "0 to delete, 7 unchanged" in said.out
     mm2mgr("apply", "plan.json")
 
@@ -241,3 +247,138 @@ def test_what_was_not_verified_is_said(mm2mgr: Command, site: Site) -> None:
     [east, west] = mm2mgr("plan", "-o", "json").json["clusters"]
     assert [len(east["notes"]), len(west["notes"])] == [1, 0]
     assert mm2mgr("apply", "--yes", "-o", "json").json["notes"] == east["notes"]
+
+
+# --- what apply says when it has written ------------------------------------------------------------------------------
+
+ORDERS = "mm2.a.east.source.orders"
+INVALID = FLOWS.replace(
+    "[orders]}", "[orders]}, silence: {invalid-value: a test}, source_consumer: {fetch.max.bytes: -5}"
+)
+VALID = INVALID.replace("-5", "5000000")
+
+
+def test_breaking_a_running_task_fails_and_mending_it_succeeds(site: Site, mm2mgr: Command) -> None:
+    mm2mgr("apply", "--yes")
+    site.east.restart_reads = (2, 1)
+    site.declare(INVALID)
+    said = mm2mgr("apply", "--yes", code=1)
+    assert f"east/{ORDERS}: RUNNING, 1 of 1 tasks FAILED" in said.out
+    assert "Applied: 1 of 1 changes; 1 of them FAILED or lost afterwards" in said.out
+    site.declare(VALID)
+    said = mm2mgr("apply", "--yes")
+    assert said.lines[-1] == "Applied: 1 of 1 changes"
+
+
+def test_what_is_not_seen_to_run_is_inconclusive(site: Site, mm2mgr: Command) -> None:
+    site.west.status_after_reads = 10_000
+    said = mm2mgr("apply", "--yes", "--wait", "1", code=3)
+    assert "west/mm2.a.west.heartbeat: no status yet" in said.out
+    assert f"Applied: {ALL} of {ALL} changes; {len(ON_WEST)} of them not seen to run yet" in said.out
+    verdicts = {each["connector"]: each["verdict"] for each in site_json(mm2mgr, site)["results"]}
+    assert verdicts == dict.fromkeys(ON_WEST, "inconclusive")
+    site.east.connectors.clear()
+    site.declare(INVALID)
+    mm2mgr("apply", "--yes", "--wait", "1", code=1)  # failed wins
+
+
+def site_json(mm2mgr: Command, site: Site) -> Any:
+    site.west.connectors.clear()
+    return mm2mgr("apply", "--yes", "--wait", "1", "-o", "json", code=3).json
+
+
+def test_without_a_wait_no_state_is_asked_for(site: Site, mm2mgr: Command) -> None:
+    site.west.status_after_reads = 10_000
+    mm2mgr("apply", "--yes", "--wait", "0")
+    written = max(at for at, request in enumerate(site.west.requests) if request.writes)
+    assert "expand=status" not in {request.query for request in site.west.requests[written:]}
+
+
+def test_a_change_made_while_it_asks_is_kept(site: Site, mm2mgr: Command) -> None:
+    mm2mgr("apply", "--yes")
+    site.declare(VALID)
+    terminal, inside = pty.openpty()
+    running = start(mm2mgr.folder, "apply", "--wait", "0", stdin=inside)
+    try:
+        assert running.stdout
+        assert any(line.startswith("Plan: ") for line in running.stdout)
+        site.east.connectors[ORDERS].config["tasks.max"] = "9"
+        os.write(terminal, b"y\n")
+    finally:
+        said = finish(running)
+        os.close(terminal)
+        os.close(inside)
+    assert said.code == 1
+    assert "its config changed since the plan was made (keys: tasks.max)" in said.out
+    assert "Applied: 0 of 1 changes" in said.out
+    assert site.east.connectors[ORDERS].config["tasks.max"] == "9"
+
+
+# --- deletes ----------------------------------------------------------------------------------------------------------
+
+
+def many(count: int) -> str:
+    off = "checkpoints: false, heartbeats: false"
+    lines = (f"  f{n}: {{sources: [a], targets: [east], topics: {{include: [t{n}]}}, {off}}}\n" for n in range(count))
+    return "flows:\n" + "".join(lines)
+
+
+def test_a_tree_without_flows_deletes_nothing_unasked(site: Site, mm2mgr: Command) -> None:
+    site.declare(many(30))
+    mm2mgr("apply", "--yes", "--wait", "0")
+    site.declare("flows: {}\n")
+    site.forget()
+    for command in (
+        ("plan", "--prune"),
+        ("apply", "--prune", "--yes"),
+        ("apply", "--prune", "--yes", "--allow-deletes", "29"),
+    ):
+        said = mm2mgr(*command, code=1)
+        assert "! blocked 30 connectors: mm2.a.east.source.f0, " in said.out
+        assert "one of 30 deletes, of 30 connectors of this owner" in said.out
+        assert "fix: if all of them are meant, add --allow-deletes 30" in said.out
+    assert said.lines[-1] == "Applied: 0 of 0 changes; 30 more blocked"
+    assert site.east.writes == []
+    mm2mgr("plan", "--prune", "--allow-deletes", "30", "--out", "plan.json")
+    assert "leave the options out" in mm2mgr("apply", "plan.json", "--allow-deletes", "30", code=1).err
+    mm2mgr("apply", "plan.json")
+    assert site.names("east") == []
+
+
+# --- plan files and Connect clusters that are down --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("when", ["at the review", "at the apply"])
+def test_one_connect_cluster_down_refuses_no_whole_plan_file(
+    site: Site, mm2mgr: Command, closed_port: int, when: str
+) -> None:
+    there, gone = site.urls["east"], f"http://127.0.0.1:{closed_port}"
+    site.urls["east"] = gone if when == "at the review" else there
+    site.declare()
+    mm2mgr("plan", "--out", "plan.json", code=1 if when == "at the review" else 0)
+    site.urls["east"] = there if when == "at the review" else gone
+    site.declare()
+    said = mm2mgr("apply", "plan.json", code=1)
+    assert site.names("west") == sorted(ON_WEST)
+    assert site.names("east") == []
+    if when == "at the review":
+        assert (
+            "! not planned: it could not be read when the plan was made, so its changes were never reviewed" in said.out
+        )
+    assert said.lines[-1] == (
+        f"Applied: {len(ON_WEST)} of {len(ON_WEST)} changes; Connect cluster 'east' could not be read, "
+        "its changes are not in this number"
+    )
+
+
+# --- the state of a flow ----------------------------------------------------------------------------------------------
+
+
+def test_a_flow_is_paused_by_its_declaration(site: Site, mm2mgr: Command) -> None:
+    mm2mgr("apply", "--yes")
+    site.declare(FLOWS.replace("[orders]}", "[orders]}, state: paused"))
+    assert f"  ~ update  {ORDERS}\n      ~ state: RUNNING -> PAUSED\n" in mm2mgr("plan", "--out", "plan.json").out
+    said = mm2mgr("apply", "plan.json")
+    assert f"east/{ORDERS}: PAUSED" in said.out
+    assert site.east.connectors[ORDERS].state == "PAUSED"
+    assert "Applied: 0 of 0 changes" in mm2mgr("apply", "--yes").out

@@ -129,7 +129,7 @@ def test_a_source_that_is_down_is_told_and_comes_in_by_itself(world: World, tree
     tree.write(world.yaml("down", flow("sleeper", "sleeper")))
     world.src.stop()
     set_level(world, "INFO")  # the sandbox silences the logger that floods; here it shall speak
-    said = tree.run("apply", "--yes", "--wait", "3")
+    said = tree.run("apply", "--yes", "--wait", "3", code=3)
     assert "Applied: 3 of 3 changes" in said
     assert "pair/mm2.src.tgt.source.sleeper: no status yet" in said
     quiet = watch_log(world, WATCHED_SECONDS, QUIET_BYTES)
@@ -257,7 +257,7 @@ def test_apply_says_what_is_left_when_no_worker_is_left(many: Many) -> None:
     for name, result in failed.items():
         assert f"Connect cluster 'pair', connector '{name}'" in str(result.error)
         assert result.hint
-    assert "not tried, since no URL answered" in str(failed["mm2.src.tgt.checkpoint"].error)
+    assert "skipped: the previous write got no response" in str(failed["mm2.src.tgt.checkpoint"].error)
     assert {result.connector for result in results} == many.connectors
     start_all(many.world.workers)
     said = many.tree.run("apply", "--yes")

@@ -119,3 +119,40 @@ def test_a_pair_without_a_flow_is_a_dash(printed: Callable[[], list[str]], tmp_p
     assert head == ["source", r"\ target   x             y"]
     assert rows == [["a", "f (3 tasks)   -"], ["b", "f (3 tasks)   f (3 tasks)"]]
     assert last == ["3", "flows, 3 connectors on 2 Connect clusters"]
+
+
+def change(name: str, action: str = "no-op", **more: object) -> Change:
+    return Change("w", name, "source", action, **more)  # type: ignore[arg-type]
+
+
+def test_one_warning_of_many_connectors_is_one_line(printed: Callable[[], list[str]]) -> None:
+    changes = [change(f"c{number}", warnings=("it may be late",)) for number in range(376)]
+    plan = Plan("t", (ClusterPlan("w", (*changes, change("d", warnings=("late",)))),)).to_dict()
+    say_plan(plan)
+    assert printed()[1:4] == [
+        "  ! warning 376 connectors: c0, c1, c2 and 373 more  it may be late",
+        "  ! warning d  late",
+        "  = 377 unchanged",
+    ]
+    assert sum(len(each["warnings"]) for each in plan["clusters"][0]["changes"]) == 377
+
+
+def test_what_is_blocked_for_one_reason_is_one_line(printed: Callable[[], list[str]]) -> None:
+    changes = [change(f"c{number}", "blocked", reason="too many", remedy="say so") for number in range(5)]
+    say_plan(Plan("t", (ClusterPlan("w", (*changes, change("d", "blocked", reason="taken"))),)).to_dict())
+    assert printed()[1:4] == [
+        "  ! blocked 5 connectors: c0, c1, c2 and 2 more  too many",
+        "      fix: say so",
+        "  ! blocked d  taken",
+    ]
+
+
+def test_a_state_is_a_line_of_its_own(printed: Callable[[], list[str]]) -> None:
+    changes = (change("c", "update", state=("RUNNING", "PAUSED")), change("d", "create", state=("", "STOPPED")))
+    say_plan(Plan("t", (ClusterPlan("w", changes),)).to_dict())
+    assert printed()[1:5] == [
+        "  ~ update  c",
+        "      ~ state: RUNNING -> PAUSED",
+        "  + create  d",
+        "      + state: STOPPED",
+    ]

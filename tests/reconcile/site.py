@@ -14,7 +14,7 @@ import pytest
 from mm2mgr.errors import KafkaError
 from mm2mgr.expand import expand
 from mm2mgr.kafka.access import KafkaAccess
-from mm2mgr.reconcile import live
+from mm2mgr.reconcile import apply, live, settle
 from mm2mgr.reconcile.access import Topics
 from mm2mgr.reconcile.apply import Result, apply_plan
 from mm2mgr.reconcile.live import make_plan
@@ -103,9 +103,12 @@ class Site:
 @contextmanager
 def running(folder: Path) -> Iterator[Site]:
     east, west = FakeConnect(cluster_id="east"), FakeConnect(cluster_id="west")
-    with serving(east) as east_url, serving(west) as west_url, pytest.MonkeyPatch.context() as patched:
+    with serving(east) as east_url, serving(west) as west_url, pytest.MonkeyPatch.context() as patch:
         site = Site(folder, {"east": east_url, "west": west_url}, {"east": east, "west": west})
-        patched.setattr(live, "read_topics", site.read_topics)
+        patch.setattr(live, "read_topics", site.read_topics)
+        patch.setattr(apply, "_RACE_SECONDS", 0.0)  # nobody else writes here, unless a test has it so
+        patch.setattr(apply, "_READ_BACK_SECONDS", 0.5)
+        patch.setattr(settle, "HOLD_SECONDS", 0.5)
         yield site
 
 

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from mm2mgr.reconcile.apply import Result
+import asyncio
+
+import pytest
+
+from mm2mgr.reconcile import apply
+from mm2mgr.reconcile.apply import Result, apply_plan
 from mm2mgr.render import OWNER_KEY
 from tests.reconcile.site import FLOWS, ON_EAST, ON_WEST, Site, actions, errors
 
@@ -79,7 +84,10 @@ def test_one_cluster_gone_after_planning_leaves_the_other_done_and_says_so(site:
     url, site.urls["east"] = site.urls["east"], "http://127.0.0.1:1"
     results = site.apply(plan)
     assert sorted(errors(results)) == sorted(ON_EAST)
-    assert all("Connect cluster 'east'" in error and "no URL answered" in error for error in errors(results).values())
+    first, *others = errors(results).values()
+    assert "Connect cluster 'east'" in first
+    assert "no URL answered" in first
+    assert {"skipped: the previous write got no response from any URL" in error for error in others} == {True}
     assert sorted(one.connector for one in results if one.error is None) == sorted(ON_WEST)
     assert all(one.hint for one in results if one.error)
     site.urls["east"] = url
@@ -138,3 +146,170 @@ def test_an_update_of_what_is_gone_is_an_error_and_creates_nothing(site: Site) -
     del site.east.connectors["mm2.a.east.source.orders"]
     assert list(errors(site.apply(plan))) == ["mm2.a.east.source.orders"]
     assert "mm2.a.east.source.orders" not in site.east.connectors
+
+
+def test_a_config_that_changed_since_the_plan_is_left_alone(site: Site) -> None:
+    site.converge()
+    updating, deleting = site.plan(LINGER), site.plan("flows: {}\n", prune=True)
+    live = site.east.connectors["mm2.a.east.source.orders"]
+    live.config["source.cluster.sasl.jaas.config"] = "pa55"
+    before = dict(live.config)
+    for plan in (updating, deleting):
+        site.forget()
+        [failed] = [one for one in site.apply(plan) if one.connector == "mm2.a.east.source.orders"]
+        assert failed.error
+        assert failed.error.endswith(
+            "its config changed since the plan was made (keys: source.cluster.sasl.jaas.config)"
+        )
+        assert failed.hint == "another apply of owner 'team' wrote it, or somebody by hand; plan again"
+        assert "pa55" not in str(failed)
+        assert site.east.connectors["mm2.a.east.source.orders"].config == before
+        assert not [one for one in site.east.writes if "source.orders" in one.path]
+
+
+def test_what_is_overwritten_at_once_is_no_success(site: Site) -> None:
+    site.converge()
+    plan, seen = site.plan(LINGER), list[Result]()
+
+    def report(result: Result) -> None:
+        seen.append(result)
+        site.east.connectors[result.connector].config["tasks.max"] = "9"
+
+    [result] = site.apply(plan, report=report)
+    assert [one.error for one in seen] == [None, result.error]
+    assert result.error
+    assert result.error.endswith("it was written, and overwritten since (keys: tasks.max)")
+    assert result.hint
+    assert "another apply of owner 'team'" in result.hint
+
+
+def test_a_deleted_connector_that_is_there_again_and_a_created_one_that_is_gone(site: Site) -> None:
+    name = "mm2.a.east.source.orders"
+    gone = site.apply(site.plan(), report=lambda result: site.east.connectors.pop(result.connector, None))
+    assert "it was written, and is gone again" in errors(gone)[name]
+    site.converge()
+    config = dict(site.east.connectors[name].config)
+    back = site.apply(site.plan("flows: {}\n", prune=True), report=lambda result: site.east.add(name, config) and None)
+    assert list(errors(back)) == [name]
+    assert "it was deleted, and is there again" in errors(back)[name]
+
+
+def test_two_applies_at_once_are_not_both_a_success(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both look before either writes, as late as they can."""
+    monkeypatch.setattr(apply, "_RACE_SECONDS", 0.5)
+    site.converge()
+    topology, _ = site.declare()
+    plans = [site.plan(LINGER.replace("7", linger)) for linger in ("7", "8")]
+    site.east.delay_next("GET", "/connectors/mm2.a.east.source.orders/config", seconds=0.3, times=2)
+
+    async def both() -> list[list[Result]]:
+        return await asyncio.gather(*(apply_plan(topology, plan, deadline_seconds=5) for plan in plans))
+
+    [[one], [other]] = asyncio.run(both())
+    stored = site.east.connectors["mm2.a.east.source.orders"].config["producer.override.linger.ms"]
+    assert [one.error is None, other.error is None] == [stored == "7", stored == "8"]
+
+
+def test_what_cannot_be_read_back_is_done_but_doubted(site: Site) -> None:
+    plan = site.plan()
+    site.east.fail_next("GET", "/connectors", 401, times=1000)
+    results = [one for one in site.apply(plan) if one.connect == "east"]
+    assert {one.error for one in results} == {None}
+    assert all("written, but not read back: Connect cluster 'east'" in one.doubt for one in results)
+
+
+# --- the state that the tree asks for ---------------------------------------------------------------------------------
+
+ORDERS = "mm2.a.east.source.orders"
+
+
+def kept(state: str, more: str = "") -> str:
+    return FLOWS.replace("[orders]}", f"[orders]}}, state: {state}{more}")
+
+
+def verbs(site: Site) -> list[str]:
+    return [one.path.rsplit("/", 1)[-1] for one in site.east.writes]
+
+
+@pytest.mark.parametrize("state", ["paused", "stopped"])
+def test_a_connector_that_is_to_rest_is_created_so(site: Site, state: str) -> None:
+    assert errors(site.converge(kept(state))) == {}
+    assert site.east.connectors[ORDERS].state == state.upper()
+    assert {one.state for name, one in site.east.connectors.items() if name != ORDERS} == {"RUNNING"}
+    assert set(actions(site.plan(kept(state))).values()) == {"no-op"}
+
+
+def test_only_the_state_changes_by_one_request(site: Site) -> None:
+    site.converge()
+    for state, verb in (("paused", "pause"), ("stopped", "stop"), ("running", "resume"), ("stopped", "stop")):
+        site.forget()
+        plan = site.plan(kept(state))
+        [change] = plan.writes
+        assert (change.connector, change.action, change.keys, change.state and change.state[1]) == (
+            *(ORDERS, "update", ()),
+            state.upper(),
+        )
+        assert errors(site.apply(plan)) == {}
+        assert verbs(site) == [verb]
+        assert site.east.connectors[ORDERS].state == state.upper()
+        assert set(actions(site.plan(kept(state))).values()) == {"no-op"}
+
+
+@pytest.mark.parametrize("state", ["PAUSED", "STOPPED"])
+def test_a_state_that_the_tree_does_not_mention_is_left_to_people(site: Site, state: str) -> None:
+    site.converge()
+    site.east.connectors[ORDERS].state = state
+    site.forget()
+    assert set(actions(site.plan()).values()) == {"no-op"}
+    assert "expand=status" not in {one.query for one in site.east.requests}
+    assert errors(site.converge(LINGER)) == {}
+    assert site.east.connectors[ORDERS].state == state
+
+
+@pytest.mark.parametrize(
+    ("before", "state", "order"),
+    [
+        ("RUNNING", "paused", ["pause", "config"]),
+        ("RUNNING", "stopped", ["stop", "config"]),
+        ("PAUSED", "running", ["config", "resume"]),
+    ],
+)
+def test_a_new_config_does_not_run_where_it_is_to_rest(site: Site, before: str, state: str, order: list[str]) -> None:
+    site.converge()
+    site.east.connectors[ORDERS].state = before
+    site.forget()
+    assert errors(site.converge(kept(state, ", record_producer: {linger.ms: 7}"))) == {}
+    assert verbs(site) == order
+    assert site.east.connectors[ORDERS].state == state.upper()
+
+
+def test_a_state_that_is_not_known_is_not_concluded_from(site: Site) -> None:
+    site.converge()
+    site.east.connectors[ORDERS].hidden_reads = 1
+    plan = site.plan(kept("paused"))
+    assert plan.writes == ()
+    [change] = [one for one in plan.changes if one.connector == ORDERS]
+    assert change.warnings == ("whether it is PAUSED could not be read (it shows no status yet); plan again",)
+    assert [one.state for one in site.plan(kept("paused")).writes] == [("RUNNING", "PAUSED")]
+
+
+def test_a_failed_connector_is_not_resumed_and_can_be_stopped(site: Site) -> None:
+    site.converge()
+    site.east.connectors[ORDERS].shown_state = "FAILED"
+    assert site.plan(kept("running")).writes == ()
+    assert [one.state for one in site.plan(kept("stopped")).writes] == [("FAILED", "STOPPED")]
+
+
+@pytest.mark.parametrize(
+    ("version", "state", "action"),
+    [("3.6.2", "paused", "blocked"), ("3.7.0", "paused", "create"), ("3.6.2", "running", "create")],
+)
+def test_old_workers_do_not_let_it_run_first(site: Site, version: str, state: str, action: str) -> None:
+    site.east.version = version
+    [change] = [one for one in site.plan(kept(state)).changes if one.connector == ORDERS]
+    assert change.action == action
+    if action == "blocked":
+        assert "cannot create a connector PAUSED (KIP-980, 3.7): it would run first" in change.reason
+        assert change.remedy
+        assert list(errors(site.converge(kept(state)))) == []
+        assert ORDERS not in site.east.connectors

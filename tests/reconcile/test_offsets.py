@@ -62,6 +62,18 @@ def test_what_rested_rests_on(running: Site, state: str) -> None:
     assert set(actions(running.plan(ONCE)).values()) == {"no-op"}
 
 
+@pytest.mark.parametrize(("before", "state"), [("RUNNING", "paused"), ("RUNNING", "stopped"), ("PAUSED", "running")])
+def test_it_ends_in_the_state_that_the_tree_asks_for(running: Site, before: str, state: str) -> None:
+    wished = ONCE.replace("run_on", f"state: {state}, run_on")
+    running.west.connectors[NAME].state = before
+    running.west.fail_next("PATCH", ABOUT, 400, "no")
+    assert list(errors(running.converge(wished))) == [NAME]
+    assert running.west.connectors[NAME].state == before
+    assert errors(running.converge(wished)) == {}
+    assert running.west.connectors[NAME].state == state.upper()
+    assert set(actions(running.plan(wished)).values()) == {"no-op"}
+
+
 def test_the_plan_says_that_it_stops(running: Site) -> None:
     said = {change.connector: change.reason for change in running.plan(ONCE).changes if change.reason}
     assert said == {

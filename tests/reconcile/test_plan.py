@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mm2mgr.origins import Origin
-from mm2mgr.reconcile.plan import ClusterPlan, KeyChange, Plan, Wish, diff, plan_cluster
+from mm2mgr.reconcile.plan import ClusterPlan, KeyChange, Plan, Wish, diff, plan_cluster, with_mass_deletes_held
 from mm2mgr.render import CLASSES, OWNER_KEY, Connector, Type
 
 OWNER = "team"
@@ -125,5 +125,43 @@ def test_carrying_out_a_plan_leaves_nothing_to_plan(
     assert set(again.left_over) == (set() if prune else found.keys() - desired.keys())
 
 
+def pruned(doomed: int, staying: int) -> list[ClusterPlan]:
+    """Two Connect clusters, the first of which loses connectors."""
+    keys = [f"n{number}" for number in range(doomed)]
+    stays = [wanted(f"s{number}") for number in range(staying)]
+    found = {name: config for one in stays for name, config in live(one.name).items()}
+    going = {name: config for key in keys for name, config in live(key).items()}
+    return [planned([], going, prune=True), planned(stays, found, prune=True)]
+
+
+@pytest.mark.parametrize(
+    ("doomed", "staying", "allowed", "held"),
+    [
+        (500, 0, 0, True),  # a tree that lost its flows
+        (500, 0, 499, True),
+        (500, 0, 500, False),
+        (10, 0, 0, False),  # a small estate
+        (11, 0, 0, True),
+        (11, 43, 0, True),
+        (11, 44, 0, False),  # a fifth
+        (11, 43, 11, False),
+    ],
+)
+def test_many_deletes_need_a_word(doomed: int, staying: int, allowed: int, held: bool) -> None:
+    parts = with_mass_deletes_held(pruned(doomed, staying), allowed)
+    changes = parts[0].changes
+    assert {change.action for change in changes} == {"blocked" if held else "delete"}
+    assert {change.action for change in parts[1].changes} <= {"no-op"}
+    if held:
+        assert {change.reason for change in changes} == {
+            f"one of {doomed} deletes, of {doomed + staying} connectors of this owner"
+        }
+        assert {change.remedy for change in changes} == {f"if all of them are meant, add --allow-deletes {doomed}"}
+        assert Plan(OWNER, parts).failed
+
+
 def test_key_changes_do_not_print_their_values() -> None:
     assert "hunter2" not in repr(KeyChange("ssl.key.password", "hunter2", "hunter2"))
+    (change,) = planned([wanted("n", x="1")], live("n", password="hunter2")).changes
+    assert change.before
+    assert "hunter2" not in repr(change) + str(change.to_dict())

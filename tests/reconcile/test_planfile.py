@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from mm2mgr.errors import Mm2mgrError, StalePlan
-from mm2mgr.reconcile.plan import ClusterPlan, Plan, plan_cluster
-from mm2mgr.reconcile.planfile import read_plan, refuse_stale, write_plan
+from mm2mgr.reconcile.plan import ClusterPlan, Plan, Wish, plan_cluster
+from mm2mgr.reconcile.planfile import as_reviewed, read_plan, write_plan
 from tests.reconcile.site import FLOWS, Site
 from tests.reconcile.test_plan import live, wanted
 
@@ -44,7 +45,7 @@ def test_a_plan_file_says_what_it_was_made_from(tmp_path: Path) -> None:
 
 def test_an_unchanged_plan_is_not_stale(tmp_path: Path) -> None:
     plan = plan_of(part(), part("v", found=live("n", linger="1")), ClusterPlan("u", error="down"))
-    refuse_stale(reviewed(tmp_path, plan), plan)
+    as_reviewed(reviewed(tmp_path, plan), plan)
 
 
 @pytest.mark.parametrize(
@@ -57,40 +58,75 @@ def test_an_unchanged_plan_is_not_stale(tmp_path: Path) -> None:
         (plan_of(part(found=live("n"))), plan_of(part(found=live("n", x="1"))), "w/n: other keys would change"),
         (plan_of(part()), plan_of(ClusterPlan("w")), "w/n: reviewed as create, now absent"),
         (plan_of(ClusterPlan("w")), plan_of(part()), "w/n: reviewed as absent, now create"),
-        (plan_of(part()), plan_of(ClusterPlan("w", error="down")), "Connect cluster 'w' cannot be read now"),
-        (plan_of(ClusterPlan("w", error="down")), plan_of(part()), "Connect cluster 'w' can be read now"),
         (plan_of(part()), plan_of(part("v")), "Connect cluster 'v' is in only one of the two"),
         (plan_of(part()), plan_of(part(), part("v")), "Connect cluster 'v' is in only one of the two"),
-        (plan_of(part()), plan_of(part(), prune=True), "owner, --prune or --mirror-again is another one"),
-        (plan_of(part()), plan_of(part(), owner="them"), "owner, --prune or --mirror-again is another one"),
+        (plan_of(part()), plan_of(part(), prune=True), "owner, --prune or --mirror-again differs from the saved plan"),
+        (
+            plan_of(part()),
+            plan_of(part(), owner="them"),
+            "owner, --prune or --mirror-again differs from the saved plan",
+        ),
     ],
 )
 def test_a_plan_that_says_something_else_is_refused(tmp_path: Path, before: Plan, now: Plan, says: str) -> None:
     with pytest.raises(StalePlan, match="the plan is stale") as caught:
-        refuse_stale(reviewed(tmp_path, before), now)
+        as_reviewed(reviewed(tmp_path, before), now)
     assert says in caught.value.message
     assert caught.value.hint
+
+
+def test_a_connect_cluster_that_cannot_be_read_now_holds_up_no_other(tmp_path: Path) -> None:
+    down = ClusterPlan("v", error="down")
+    now = as_reviewed(reviewed(tmp_path, plan_of(part(), part("v"))), plan_of(part(), down))
+    assert (now.clusters, now.failed) == ((part(), down), True)
+
+
+def test_what_was_never_reviewed_is_not_applied(tmp_path: Path) -> None:
+    saved = reviewed(tmp_path, plan_of(part(), ClusterPlan("v", error="down")))
+    now = as_reviewed(saved, plan_of(part(), part("v")))
+    assert [change.connect for change in now.writes] == ["w"]
+    assert now.clusters[1].error == "it could not be read when the plan was made, so its changes were never reviewed"
+    assert now.failed
+
+
+def test_a_state_is_part_of_what_was_reviewed(tmp_path: Path) -> None:
+    def found(state: str, wished: str | None) -> ClusterPlan:
+        connector = replace(wanted("n"), state=wished)
+        return plan_cluster("team", "w", [connector], live("n"), states={"n": state})
+
+    saved = reviewed(tmp_path, plan_of(found("RUNNING", "PAUSED")))
+    as_reviewed(saved, plan_of(found("RUNNING", "PAUSED")))
+    with pytest.raises(StalePlan, match="reviewed as update, now no-op"):
+        as_reviewed(saved, plan_of(found("PAUSED", "PAUSED")))
+
+
+def test_reviewed_deletes_need_no_other_word(tmp_path: Path) -> None:
+    names = [f"n{number}" for number in range(50)]
+    found = {name: config for name in names for config in live(name).values()}
+    plan = plan_of(plan_cluster("team", "w", [], found, Wish(prune=True)), prune=True)
+    write_plan(tmp_path / "plan.json", plan, ["clusters"], None, None)
+    assert read_plan(tmp_path / "plan.json").wish == Wish(prune=True, allow_deletes=50)
 
 
 def test_many_differences_are_counted(tmp_path: Path) -> None:
     names = [f"n{number}" for number in range(9)]
     now = plan_of(plan_cluster("team", "w", [wanted(name) for name in names], {}))
     with pytest.raises(StalePlan, match="and 4 more"):
-        refuse_stale(reviewed(tmp_path, plan_of(ClusterPlan("w"))), now)
+        as_reviewed(reviewed(tmp_path, plan_of(ClusterPlan("w"))), now)
 
 
 def test_what_happened_to_others_connectors_makes_no_plan_stale(tmp_path: Path) -> None:
-    refuse_stale(reviewed(tmp_path, plan_of(part())), plan_of(part(found=live("theirs", "them"))))
+    as_reviewed(reviewed(tmp_path, plan_of(part())), plan_of(part(found=live("theirs", "them"))))
 
 
 def test_a_real_change_behind_the_reviewers_back(site: Site, tmp_path: Path) -> None:
     site.converge()
     linger = FLOWS.replace("[orders]}", "[orders]}, record_producer: {linger.ms: 7}")
     saved = reviewed(tmp_path, site.plan(linger))
-    refuse_stale(saved, site.plan(linger))
+    as_reviewed(saved, site.plan(linger))
     site.east.connectors["mm2.a.east.source.orders"].config["tasks.max"] = "9"
     with pytest.raises(StalePlan, match=r"east/mm2\.a\.east\.source\.orders: other keys"):
-        refuse_stale(saved, site.plan(linger))
+        as_reviewed(saved, site.plan(linger))
 
 
 @pytest.mark.parametrize(
@@ -153,5 +189,5 @@ def test_a_damaged_file_is_an_error_for_people_or_the_same_plan(tmp_path: Path, 
     end = data.draw(st.integers(start, min(len(text), start + 40)))
     file.write_text(text[:start] + data.draw(st.sampled_from(["", "0", "{}", "[]", '"x"', "null"])) + text[end:])
     with suppress(Mm2mgrError):  # anything else is a crash
-        refuse_stale(read_plan(file).plan, WHOLE)
+        as_reviewed(read_plan(file).plan, WHOLE)
         assert json.loads(file.read_text())["plan"].keys() >= {"owner", "clusters"}
