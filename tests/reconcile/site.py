@@ -13,7 +13,7 @@ import pytest
 
 from mm2mgr.expand import expand
 from mm2mgr.reconcile import apply, settle
-from mm2mgr.reconcile.apply import Result, apply_plan
+from mm2mgr.reconcile.apply import Result, apply_plan, read_back
 from mm2mgr.reconcile.live import make_plan
 from mm2mgr.reconcile.plan import Plan, Wish
 from mm2mgr.render import Connector, render
@@ -67,7 +67,14 @@ class Site:
         return asyncio.run(make_plan(topology, render(topology), deadline_seconds=2.0))
 
     def apply(self, plan: Plan, flows: str = FLOWS, **options: Any) -> list[Result]:
-        return asyncio.run(apply_plan(self.declare(flows)[0], plan, **({"deadline_seconds": 2.0} | options)))
+        topology, _ = self.declare(flows)
+
+        async def both() -> list[Result]:
+            results = await apply_plan(topology, plan, **({"deadline_seconds": 2.0} | options))
+            found = {result.connector: result for result in await read_back(topology, results, deadline_seconds=2.0)}
+            return [found.get(result.connector, result) for result in results]
+
+        return asyncio.run(both())
 
     def converge(self, flows: str = FLOWS, **options: Any) -> list[Result]:
         return self.apply(self.plan(flows, **options), flows)
@@ -86,6 +93,7 @@ def running(folder: Path) -> Iterator[Site]:
     east, west = FakeConnect(cluster_id="east"), FakeConnect(cluster_id="west")
     with pytest.MonkeyPatch.context() as patch, serving(east) as east_url, serving(west) as west_url:
         patch.setattr(apply, "_RACE_SECONDS", 0.0)  # nobody else writes here, unless a test has it so
+        patch.setattr(apply, "_LONGEST_RACE_SECONDS", 0.0)
         patch.setattr(apply, "_READ_BACK_SECONDS", 0.5)
         patch.setattr(settle, "HOLD_SECONDS", 0.5)
         yield Site(folder, {"east": east_url, "west": west_url}, {"east": east, "west": west})
