@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NoReturn
@@ -17,7 +16,7 @@ from mm2mgr.cli.interrupts import halting
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.output.console import say, say_json, talk
 from mm2mgr.output.plan_text import say_plan
-from mm2mgr.reconcile.apply import FINISH_SECONDS, Result, apply_plan
+from mm2mgr.reconcile.apply import FINISH_SECONDS, Result, apply_plan, read_back
 from mm2mgr.reconcile.live import make_plan
 from mm2mgr.reconcile.plan import Change, Named, Plan, Wish, few
 from mm2mgr.reconcile.planfile import as_reviewed, read_plan
@@ -41,20 +40,24 @@ class Order:
     output: str = "text"
 
 
-def run_apply(estate: Estate, order: Order) -> int:
-    """Apply and return the exit code."""
+def _unwind(_: int) -> NoReturn:
+    raise KeyboardInterrupt
+
+
+def run_apply(estate: Estate, order: Order, leave: Callable[[int], NoReturn] = _unwind) -> int:
+    """Apply and return the exit code. `leave` is called for a second signal, when all is said."""
     plan, estate = _plan(estate, order)
     if order.output == "text":
         say_plan(plan.to_dict())
     if plan.writes and not (order.yes or order.planfile):
         _confirm(order.output)
     account = _Account(plan)
-    interrupted = asyncio.run(_write(estate, order, account))
+    interrupted = asyncio.run(_write(estate, order, account, leave))
     code = account.close(order.output)
     return INTERRUPTED if interrupted else code
 
 
-async def _write(estate: Estate, order: Order, account: _Account) -> bool:
+async def _write(estate: Estate, order: Order, account: _Account, leave: Callable[[int], NoReturn]) -> bool:
     """Write and wait for states; return whether a signal cut that short."""
 
     def first() -> None:
@@ -67,7 +70,7 @@ async def _write(estate: Estate, order: Order, account: _Account) -> bool:
     def second() -> NoReturn:
         account.close(order.output)
         sys.stdout.flush()
-        os._exit(INTERRUPTED)  # what is begun is left as it is: the next apply finishes it
+        leave(INTERRUPTED)
 
     with halting(first, second) as halt:
         await apply_plan(estate.topology, account.plan, report=account.take, begin=account.begin, halt=halt)
@@ -80,6 +83,8 @@ async def _write(estate: Estate, order: Order, account: _Account) -> bool:
                 task.cancel()
             for task in ended:
                 task.result()
+        for result in await read_back(estate.topology, account.done):
+            account.take(result)
         return halt.is_set()
 
 
@@ -136,7 +141,9 @@ class _Account:
     def take(self, result: Result) -> None:
         """Take in a result, and say it; a later one of the same connector counts."""
         self.results[result.connect, result.connector] = result
-        if result.error is None:
+        if result.doubt:
+            talk(f"{result.connect}: {result.connector}: {result.doubt}", style="yellow")
+        elif result.error is None:
             talk(f"{result.connect}: {_DONE[result.action]} {result.connector} ({result.seconds:.1f} s)")
         else:
             talk(f"{result.connect}: {result.action} of {result.connector} failed: {result.error}", style="bold red")

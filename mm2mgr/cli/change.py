@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import click
@@ -131,4 +132,5 @@ def apply(
     from mm2mgr.reconcile.plan import Wish
 
     wish = Wish(prune, mirror_again, allow_deletes=allow_deletes)
-    return run_apply(estate, Order(planfile, flows, wish, yes, wait, output))
+    # A second Ctrl-C ends the process as it is: bringing back what was begun could take half a minute.
+    return run_apply(estate, Order(planfile, flows, wish, yes, wait, output), leave=os._exit)

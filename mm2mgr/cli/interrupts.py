@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import signal
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
@@ -22,10 +22,12 @@ def halting(first: Callable[[], None], second: Callable[[], None]) -> Iterator[a
             halt.set()
             first()
 
-    for number in SIGNALS:
-        loop.add_signal_handler(number, come)
+    with suppress(NotImplementedError, RuntimeError, ValueError):  # Windows, or not the main thread: as Python has it
+        for number in SIGNALS:
+            loop.add_signal_handler(number, come)
     try:
         yield halt
     finally:
-        for number in SIGNALS:
-            loop.remove_signal_handler(number)
+        with suppress(NotImplementedError):
+            for number in SIGNALS:
+                loop.remove_signal_handler(number)

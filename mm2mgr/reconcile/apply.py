@@ -1,7 +1,7 @@
 """Carries out a plan: independent Connect clusters at once, inside one cluster by waves of connector types.
 
 In: a Plan that was just made. Out: one Result per written connector, as they come. Creating uses POST, which cannot overwrite;
-before an update or a delete the live config is compared with what the plan saw, and all that was written is read back.
+before an update or a delete the live config is compared with what the plan saw; `read_back` tells what was overwritten since.
 """
 
 from __future__ import annotations
@@ -34,8 +34,10 @@ _AT_ONCE = (
 )
 FINISH_SECONDS = 60.0
 """How long writes that were begun may take after a halt, before they are cut short."""
-# Two writers that looked at the same moment both write: the second write lands within this time, on workers at rest.
-_RACE_SECONDS = 1.0
+# Two applies that look at the same moment both write, and a write waits in the worker for rebalances: the second one was
+# seen to land 1 to 3 s after the first. Connect has no conditional write, so what counts is what is stored after that.
+_RACE_SECONDS = 4.0
+_LONGEST_RACE_SECONDS = 30.0
 # A follower shows what it knew; the leader's writes reach it within a moment.
 _READ_BACK_SECONDS = 5.0
 _READ_BACK_PAUSE_SECONDS = 0.3
@@ -54,6 +56,7 @@ class Result:
     seconds: float = 0.0
     doubt: str = ""
     change: Change | None = field(default=None, repr=False, compare=False)
+    ended: float = field(default=0.0, repr=False, compare=False)  # of the monotonic clock
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -81,9 +84,9 @@ async def apply_plan(  # noqa: PLR0913  what to do, whom to tell, and when to en
 ) -> list[Result]:
     """Write every change of the plan; one that fails does not stop the others.
 
-    `deadline_seconds` bounds each write, retries included. Results are reported as they come and returned in all; one that
-    turns out to be overwritten is reported a second time. When no worker of a Connect cluster answers until a deadline,
-    the rest of its changes are not tried and say so. Once `halt` is set no write is begun (`begin` is called for each), and
+    `deadline_seconds` bounds each write, retries included. Results are reported as they come and returned in all; what
+    `read_back` says is to be asked for afterwards. When no worker of a Connect cluster answers until a deadline, the rest
+    of its changes are not tried and say so. Once `halt` is set no write is begun (`begin` is called for each), and
     those that were begun have FINISH_SECONDS to end: then a change without a result was not begun.
     """
     halt = halt or asyncio.Event()
@@ -157,8 +160,6 @@ async def _cluster(work: _Work, part: ClusterPlan) -> list[Result]:
                     for change in writes:
                         if change.action in actions and type_ in {"", change.type}:
                             group.create_task(write(change))
-            for result in await _read_back(client, work.topology.owner, results.values()):
-                tell(result)
         except asyncio.CancelledError:
             pass  # cut short: what was begun has told
     return list(results.values())
@@ -225,19 +226,36 @@ def _keys(before: Mapping[str, str], after: Mapping[str, str]) -> str:
     return ", ".join(keys[:5]) + (f" and {len(keys) - 5} more" if len(keys) > 5 else "")
 
 
-async def _read_back(client: Connect, owner: str, results: Iterable[Result]) -> list[Result]:
-    """Read all that was written in one request, again until all is as written; return the results that it changes."""
-    done = [result for result in results if result.error is None and result.change]
-    if not done:
-        return []
-    if any(result.action != "create" for result in done):
-        await asyncio.sleep(_RACE_SECONDS)
-    end = time.monotonic() + _READ_BACK_SECONDS
-    while True:
+async def read_back(topology: Topology, results: Iterable[Result], *, deadline_seconds: float = 30.0) -> list[Result]:
+    """Read what was written, in one request per Connect cluster; return the results that it changes: what was overwritten.
+
+    Waits until nobody who looked before a write of this apply can still be writing, as far as that can be known.
+    """
+    by_cluster: dict[str, list[Result]] = {}
+    for result in results:
+        if result.error is None and result.change:
+            by_cluster.setdefault(result.connect, []).append(result)
+
+    async def one(connect: str, done: list[Result]) -> list[Result]:
         try:
-            live = {name: info.config for name, info in (await client.infos()).items()}
+            async with Connect(target_of(topology.connects[connect]), deadline_seconds=deadline_seconds) as client:
+                return await _read_back(client, topology.owner, done)
         except Mm2mgrError as error:
             return [replace(result, doubt=f"written, but not read back: {error.one_line}") for result in done]
+
+    parts = await asyncio.gather(*(one(connect, done) for connect, done in by_cluster.items()))
+    return [result for part in parts for result in part]
+
+
+async def _read_back(client: Connect, owner: str, done: list[Result]) -> list[Result]:
+    written = [result for result in done if result.action != "create"]  # nobody else creates what is there
+    if written:
+        slowest = max(result.seconds for result in written)
+        race = min(max(_RACE_SECONDS, 2 * slowest), max(_RACE_SECONDS, _LONGEST_RACE_SECONDS))
+        await asyncio.sleep(max(0.0, max(result.ended for result in written) + race - time.monotonic()))
+    end = time.monotonic() + _READ_BACK_SECONDS
+    while True:
+        live = {name: info.config for name, info in (await client.infos()).items()}
         wrong = [found for result in done if (found := _overwritten(result, live.get(result.connector), owner))]
         if not wrong or time.monotonic() > end:
             return wrong
@@ -293,4 +311,5 @@ def _result(change: Change, error: Mm2mgrError | None, seconds: float) -> Result
         error.hint if error else None,
         seconds,
         change=change,
+        ended=time.monotonic(),
     )

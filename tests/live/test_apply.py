@@ -6,7 +6,9 @@ Each test has flows, and an owner, of its own; heartbeats and checkpoints, which
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 
@@ -189,3 +191,53 @@ def test_a_stopped_connect_cluster_does_not_hold_up_the_other(world: World, tree
     assert statuses(world.url)["mm2.src.tgt.source.there"]["connector"]["state"] == "RUNNING"
     world.spare.start()
     assert "spare: created mm2.tgt.src.source.back" in tree.run("apply", "--yes")
+
+
+def test_the_state_after_apply_is_that_of_the_new_config(world: World, tree: Tree) -> None:
+    name = "mm2.src.tgt.source.turns"
+    create(world.source, ["turns"], partitions=4)
+    bad, good = (f", tasks: {{max: 4}}, source_consumer: {{fetch.max.bytes: {size}}}" for size in (-5, 5000000))
+    for more, code in (("", 0), (bad, 1), (good, 0), (bad, 1), (bad + ", refresh_interval: 3s", 1), (good, 0)):
+        tree.write(world.yaml("turned", flow("turns", "turns", more)))
+        said = tree.run("apply", "--yes", code=code)
+        assert (f"pair/{name}: RUNNING, 4 of 4 tasks FAILED" in said) == (code == 1), said
+        shown = {task["state"] for task in statuses(world.url)[name]["tasks"]}
+        assert shown == {"FAILED" if code else "RUNNING"}
+
+
+def test_a_connector_is_kept_in_the_state_of_its_flow(world: World, tree: Tree) -> None:
+    name = "mm2.src.tgt.source.kept"
+    create(world.source, ["kept"])
+    write_values(world.source, "kept", b"1")
+    for state, shown in (("paused", "PAUSED"), ("stopped", "STOPPED"), ("running", "RUNNING"), ("paused", "PAUSED")):
+        tree.write(world.yaml("kept", flow("kept", "kept", f", state: {state}")))
+        assert "Applied: 1 of 1 changes" in tree.run("apply", "--yes")
+        assert statuses(world.url)[name]["connector"]["state"] == shown
+        assert "0 to create, 0 to update, 0 to delete, 1 unchanged" in tree.run("plan", "--detailed-exitcode")
+        if state == "stopped":
+            assert "src.kept" not in topics(world.target), "it ran before it was told to"
+    tree.write(world.yaml("kept", flow("kept", "kept", ", tasks: {max: 2}")))
+    tree.run("apply", "--yes")
+    assert statuses(world.url)[name]["connector"]["state"] == "PAUSED"
+
+
+def test_two_applies_at_once_are_not_both_a_success(world: World, tmp_path: Path) -> None:
+    names = [f"race{number}" for number in range(6)]
+    create(world.source, names)
+    trees = [Tree(tmp_path / str(number) / "clusters") for number in range(3)]
+    for number, each in enumerate(trees):
+        poll = f", source_consumer: {{max.poll.records: {number + 1}}}" if number else ""
+        each.write(world.yaml("racing", "".join(flow(name, name, poll) for name in names)))
+    trees[0].run("apply", "--yes")
+    with ThreadPoolExecutor(2) as threads:
+        both = list(threads.map(lambda each: each.json("apply", "--yes", "--wait", "0"), trees[1:]))
+    for name in names:
+        connector = f"mm2.src.tgt.source.{name}"
+        stored = config_of(world.url, connector).get("source.consumer.max.poll.records")
+        claims = {
+            str(number)
+            for number, said in enumerate(both, 2)
+            for each in said["results"]
+            if each["connector"] == connector and each["ok"]
+        }
+        assert claims <= {stored}, f"{connector}: {claims} claimed it, {stored} is stored"

@@ -16,7 +16,7 @@ from mm2mgr.expand import expand
 from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.reconcile import apply, live, settle
 from mm2mgr.reconcile.access import Topics
-from mm2mgr.reconcile.apply import Result, apply_plan
+from mm2mgr.reconcile.apply import Result, apply_plan, read_back
 from mm2mgr.reconcile.live import make_plan
 from mm2mgr.reconcile.plan import Plan, Wish
 from mm2mgr.render import Connector, render
@@ -86,7 +86,14 @@ class Site:
         return asyncio.run(make_plan(topology, render(topology), deadline_seconds=2.0))
 
     def apply(self, plan: Plan, flows: str = FLOWS, **options: Any) -> list[Result]:
-        return asyncio.run(apply_plan(self.declare(flows)[0], plan, **({"deadline_seconds": 2.0} | options)))
+        topology, _ = self.declare(flows)
+
+        async def both() -> list[Result]:
+            results = await apply_plan(topology, plan, **({"deadline_seconds": 2.0} | options))
+            found = {result.connector: result for result in await read_back(topology, results, deadline_seconds=2.0)}
+            return [found.get(result.connector, result) for result in results]
+
+        return asyncio.run(both())
 
     def converge(self, flows: str = FLOWS, **options: Any) -> list[Result]:
         return self.apply(self.plan(flows, **options), flows)
@@ -107,6 +114,7 @@ def running(folder: Path) -> Iterator[Site]:
         site = Site(folder, {"east": east_url, "west": west_url}, {"east": east, "west": west})
         patch.setattr(live, "read_topics", site.read_topics)
         patch.setattr(apply, "_RACE_SECONDS", 0.0)  # nobody else writes here, unless a test has it so
+        patch.setattr(apply, "_LONGEST_RACE_SECONDS", 0.0)
         patch.setattr(apply, "_READ_BACK_SECONDS", 0.5)
         patch.setattr(settle, "HOLD_SECONDS", 0.5)
         yield site
