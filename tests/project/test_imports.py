@@ -103,6 +103,9 @@ PURE = (
     "reconcile/plan",
     "reconcile/guards",
     "observe/health",
+    "observe/losses",
+    "observe/memory",
+    "observe/stale_offsets",
 )
 EFFECTS = {
     *("asyncio", "datetime", "http", "io", "logging", "os", "pathlib", "random", "shutil", "socket", "subprocess"),
