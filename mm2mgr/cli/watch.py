@@ -10,23 +10,34 @@ from mm2mgr.cli.estate import Estate, output_option
 @click.command()
 @click.argument("flows", nargs=-1)
 @click.option(
-    "--watch", type=click.FloatRange(0), default=0.0, help="Read twice, so many seconds apart, to see progress."
+    "--watch",
+    type=click.FloatRange(0, min_open=True),
+    metavar="SECONDS",
+    help="Look again every so many seconds, until Ctrl-C; with -o json one document per line.",
+)
+@click.option(
+    "--ack",
+    multiple=True,
+    metavar="ID",
+    help="Acknowledge a loss, which is then no longer shown (repeat it; 'all': every loss, of FLOWS if given).",
 )
 @output_option
 @click.pass_obj
-def status(estate: Estate, flows: tuple[str, ...], watch: float, output: str) -> int:
-    """Show health, tasks and lag of FLOWS (all by default). Exit code 1 when a flow has a problem.
+def status(estate: Estate, flows: tuple[str, ...], watch: float | None, ack: tuple[str, ...], output: str) -> int:
+    """Show health, tasks and lag of FLOWS (all by default). Exit code 1 when there is a problem, or something is unknown.
 
     Lag is the source's end offset less what the workers last flushed, so the true lag may be smaller. A connector that
-    is RUNNING with zero tasks, silent for a minute, or without progress is a problem, whatever Connect says.
+    is RUNNING with zero tasks, silent for a minute, or without progress is a problem, whatever Connect says. Records
+    that may be lost stay a problem until they are acknowledged. --watch ends with the exit code of its last look.
 
     \b
     Example:
       mm2mgr status --watch 10
+      mm2mgr status --ack 3f2a9c1
     """
     from mm2mgr.cli.watching import run_status
 
-    return run_status(estate, flows, watch_seconds=watch, output=output)
+    return run_status(estate, flows, watch_seconds=watch, acknowledge=ack, output=output)
 
 
 @click.command()
@@ -34,7 +45,7 @@ def status(estate: Estate, flows: tuple[str, ...], watch: float, output: str) ->
 @output_option
 @click.pass_obj
 def describe(estate: Estate, flow: str, output: str) -> int:
-    """Show everything about FLOW: clusters, connectors, tasks with their partitions, lag per partition, traces.
+    """Show everything about FLOW: clusters, connectors, tasks with their partitions, lag per partition, traces, losses.
 
     \b
     Example:

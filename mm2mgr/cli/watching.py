@@ -1,34 +1,48 @@
-"""How status and describe go about it: one look through `mm2mgr.observe`, printed from its `to_dict()`."""
+"""How status and describe go about it: looks through `mm2mgr.observe`, printed from its `to_dict()`."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+import time
+from collections.abc import Iterable, Sequence
+from contextlib import nullcontext
 from typing import Any
 
 from mm2mgr.cli.estate import Estate
 from mm2mgr.errors import Mm2mgrError
-from mm2mgr.observe.status import describe, status
-from mm2mgr.output.console import say_json, working
-from mm2mgr.output.status_text import say_description, say_status
+from mm2mgr.observe.status import acknowledge, describe, status
+from mm2mgr.output.console import say_json, say_json_line, talk, working
+from mm2mgr.output.status_text import say_description, say_look, say_status
 
 
-def read_status(estate: Estate, names: Sequence[str], watch_seconds: float = 0.0) -> dict[str, Any]:
+def read_status(estate: Estate, names: Sequence[str]) -> dict[str, Any]:
     """Return the status of the named flows as JSON-ready values."""
-    only = estate.only(names)
-    looked = asyncio.run(status(estate.topology, estate.connectors, only=only, watch_seconds=watch_seconds))
-    return looked.to_dict()
+    return asyncio.run(status(estate.topology, estate.connectors, only=estate.only(names))).to_dict()
 
 
-def run_status(estate: Estate, names: Sequence[str], *, watch_seconds: float, output: str) -> int:
-    """Print the status; return 1 when something is not as it should be or could not be read."""
-    with working("reading Connect and Kafka"):
-        found = read_status(estate, names, watch_seconds)
-    if output == "json":
-        say_json(found)
-    else:
-        say_status(found)
-    return 1 if found["health"] in {"problem", "unknown"} else 0
+def run_status(
+    estate: Estate, names: Sequence[str], *, watch_seconds: float | None, acknowledge: Sequence[str], output: str
+) -> int:
+    """Acknowledge what is to be, then print the status; return 1 when something is wrong or could not be read.
+
+    With `watch_seconds` print one after the other until Ctrl-C, and return what the last whole look returned.
+    """
+    if acknowledge:
+        _acknowledge(estate, names, acknowledge)
+    code: int | None = None
+    try:
+        while True:
+            with working("reading Connect and Kafka") if code is None else nullcontext():
+                found = read_status(estate, names)
+            code = _code(found["health"])  # before it is printed: who sees a look and interrupts means this one
+            _print(found, output, watching=watch_seconds is not None)
+            if watch_seconds is None:
+                return code
+            time.sleep(watch_seconds)
+    except KeyboardInterrupt:
+        if code is None:
+            raise
+        return code
 
 
 def run_describe(estate: Estate, name: str, *, output: str) -> int:
@@ -40,8 +54,35 @@ def run_describe(estate: Estate, name: str, *, output: str) -> int:
         )
     with working("reading Connect and Kafka"):
         found = asyncio.run(describe(estate.topology, estate.connectors, flows[0])).to_dict()
+    _warn(found["warnings"])
     if output == "json":
         say_json(found)
     else:
         say_description(found)
-    return 1 if found["status"]["health"] in {"problem", "unknown"} else 0
+    return _code(found["status"]["health"])
+
+
+def _acknowledge(estate: Estate, names: Sequence[str], ids: Sequence[str]) -> None:
+    for loss in acknowledge(estate.topology, ids, only=estate.only(names)):
+        talk(f"acknowledged {loss.id}: {loss.flow}: {loss.detail()}")
+
+
+def _print(found: dict[str, Any], output: str, *, watching: bool) -> None:
+    _warn(found["warnings"])
+    if output == "text":
+        if watching:
+            say_look(found["taken_at"])
+        say_status(found)
+    elif watching:
+        say_json_line(found)
+    else:
+        say_json(found)
+
+
+def _warn(warnings: Iterable[str]) -> None:
+    for warning in warnings:
+        talk(f"warning: {warning}", style="bold yellow")
+
+
+def _code(health: str) -> int:
+    return 1 if health in {"problem", "unknown"} else 0

@@ -59,6 +59,8 @@ class Description:
             "settings": [
                 {"setting": name, "value": value, "origin": origin} for name, value, origin in _settings(flow)
             ],
+            "losses": [one.to_dict() for one in self.status.losses],
+            "warnings": list(self.status.warnings),
             "failures": {where: failure.to_dict() for where, failure in self.status.failures.items()},
         }
 

@@ -5,16 +5,18 @@ Pure: no I/O, no clock. `ok` is only said when all tasks run and records were se
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from mm2mgr.connect.types import ConnectorStatus
 from mm2mgr.observe.lag import FlowLag, PartitionLag, measure
+from mm2mgr.observe.losses import Loss, open_losses
 from mm2mgr.observe.memory import Mark, Memory
 from mm2mgr.observe.notes import companion_notes, flow_notes, growth, offsets_note
 from mm2mgr.observe.problems import Case, FlowCase, Patience, connector_problems, flow_problems
-from mm2mgr.observe.reading import Failure, Reading, SeenConnector, SeenKafka
+from mm2mgr.observe.reading import Failure, Orphan, Reading, SeenConnector, SeenKafka
+from mm2mgr.observe.stale_offsets import StaleOffsets, stale_offsets
 from mm2mgr.topology import Flow
 
 Health = Literal["ok", "waiting", "problem", "unknown"]
@@ -94,17 +96,32 @@ class FlowStatus(ConnectorState):
 
 @dataclass(frozen=True)
 class Status:
-    """Everything that was looked at. `failures` are clusters that could not be read, as `connect NAME` or `kafka ALIAS`."""
+    """Everything that was looked at. `failures` are clusters that could not be read, as `connect NAME` or `kafka ALIAS`.
+
+    `losses` are those that nobody has acknowledged; `warnings` say what was wrong with the state file.
+    """
 
     taken_at: float
     flows: tuple[FlowStatus, ...]
     companions: tuple[ConnectorState, ...] = ()
     failures: Mapping[str, Failure] = field(default_factory=dict)
+    orphans: tuple[Orphan, ...] = ()
+    stale_offsets: tuple[StaleOffsets, ...] = ()
+    losses: tuple[Loss, ...] = ()
+    warnings: tuple[str, ...] = ()
 
     @property
     def health(self) -> Health:
-        """The worst word among flows and companions; nothing at all is `ok`."""
-        return worst([one.health for one in (*self.flows, *self.companions)])
+        """The worst word among the flows, and real problems beside them; what a companion waits for changes nothing."""
+        beside = [
+            *(one.health == "problem" for one in self.companions),
+            *(one.runs for one in self.orphans),
+            *(one.is_problem for one in self.stale_offsets),
+        ]
+        unread: list[Health] = ["unknown" for where in self.failures if where.startswith("connect ")]
+        if self.losses or any(beside):
+            return "problem"
+        return worst([*(flow.health for flow in self.flows), *unread])
 
     def counts(self) -> dict[str, int]:
         """Return how many flows have each health, worst first."""
@@ -118,7 +135,11 @@ class Status:
             "counts": self.counts(),
             "flows": [flow.to_dict() for flow in self.flows],
             "companions": [one.to_dict() for one in self.companions],
+            "orphans": [one.to_dict() for one in self.orphans],
+            "stale_offsets": [one.to_dict() for one in self.stale_offsets],
+            "losses": [one.to_dict() for one in self.losses],
             "failures": {where: failure.to_dict() for where, failure in self.failures.items()},
+            "warnings": list(self.warnings),
         }
 
 
@@ -149,11 +170,17 @@ class Looks:
 
 def judge(reading: Reading, lags: Mapping[str, FlowLag], looks: Looks, *, top: int = 5) -> Status:
     """Judge a reading by what is remembered; `top` bounds the partitions named per flow."""
+    losses = open_losses(looks.memory.losses, None if reading.whole else [flow.id for flow in reading.flows])
     flows = tuple(_flow_status(reading, flow, lags.get(flow.id, FlowLag()), looks, top) for flow in reading.flows)
-    companions = tuple(
-        _companion(Case(seen, looks.patience, _waited(seen, reading, looks))) for seen in reading.companions()
+    return Status(
+        reading.taken_at,
+        tuple(_with_losses(flow, losses, reading.taken_at) for flow in flows),
+        tuple(_companion(Case(seen, looks.patience, _waited(seen, looks))) for seen in reading.companions()),
+        reading.failures(),
+        tuple(orphan for connect in reading.connects.values() for orphan in connect.orphans),
+        tuple(stale_offsets(reading, looks.memory, looks.patience.not_stored_seconds)),
+        losses,
     )
-    return Status(reading.taken_at, flows, companions, reading.failures())
 
 
 # --- flows ------------------------------------------------------------------------------------------------------------
@@ -163,18 +190,20 @@ def _flow_status(reading: Reading, flow: Flow, lag: FlowLag, looks: Looks, top: 
     seen = reading.source_connector(flow)
     if seen is None:
         return _unread(reading, flow)
-    marks, before = looks.memory.marks.get(flow.id, {}), looks.earlier.marks.get(flow.id, {})
-    now = reading.taken_at
+    kept, now = looks.memory.of(flow.id), reading.taken_at
+    marks = {} if lag.unknown is not None or lag.unread else kept.marks
+    late = {str(one) for one in lag.unassigned}
     case = FlowCase(
         seen,
         looks.patience,
-        _waited(seen, reading, looks),
+        _waited(seen, looks),
         flow=flow,
         lag=lag,
         source=reading.clusters.get(flow.source.alias, _NO_KAFKA),
-        standing_seconds={task: max(0.0, now - mark.since) for task, mark in marks.items() if mark.behind},
-        unassigned_seconds=max(0.0, now - looks.memory.unassigned.get(flow.id, now)),
-        blind=all(mark.arrived is None for mark in marks.values()),
+        standing_seconds={task: mark.clock.seconds for task, mark in marks.items() if mark.behind},
+        unassigned_seconds={name: clock.seconds for name, clock in kept.unassigned.items() if name in late},
+        grown=kept.rest.grown if kept.rest else 0,
+        resting_seconds=kept.rest.clock.seconds if kept.rest else 0.0,
     )
     problems = flow_problems(case)
     desired = seen.desired
@@ -192,7 +221,9 @@ def _flow_status(reading: Reading, flow: Flow, lag: FlowLag, looks: Looks, top: 
         lag_records=lag.total_records if seen.info else None,
         lag_partitions=lag.most_behind(top),
         offsets_note=offsets_note(
-            case, reading.clusters.get(flow.target.alias, _NO_KAFKA), growth(flow, now, marks, before)
+            case,
+            reading.clusters.get(flow.target.alias, _NO_KAFKA),
+            growth(flow, now, marks, looks.earlier.of(flow.id).marks),
         ),
     )
 
@@ -204,6 +235,12 @@ def _unread(reading: Reading, flow: Flow) -> FlowStatus:
         flow.connect.name, "", "source", flow.pair, "unknown", "unknown", notes=(why,), flow=flow.id,
         offsets_note="not known: the Connect cluster could not be read",
     )  # fmt: skip
+
+
+def _with_losses(flow: FlowStatus, losses: Iterable[Loss], now: float) -> FlowStatus:
+    """Return the status with the losses that nobody has acknowledged: a problem, however well the flow is by now."""
+    sentences = tuple(one.sentence(now) for one in losses if one.flow == flow.flow)
+    return replace(flow, health="problem", problems=flow.problems + sentences) if sentences else flow
 
 
 def _flow_health(case: FlowCase, marks: Mapping[str, Mark]) -> Health:
@@ -221,9 +258,10 @@ def _flow_health(case: FlowCase, marks: Mapping[str, Mark]) -> Health:
 # --- connectors -------------------------------------------------------------------------------------------------------
 
 
-def _waited(seen: SeenConnector, reading: Reading, looks: Looks) -> float:
+def _waited(seen: SeenConnector, looks: Looks) -> float:
     """Return for how many seconds a connector has been seen without a status."""
-    return max(0.0, reading.taken_at - looks.memory.without_status.get(seen.key, reading.taken_at))
+    clock = looks.memory.without_status.get(seen.key)
+    return clock.seconds if clock else 0.0
 
 
 def _companion(case: Case) -> ConnectorState:

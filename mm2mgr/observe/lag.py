@@ -74,6 +74,11 @@ class FlowLag:
         """The partitions that count as lag: heartbeats keep coming each second, so their offsets always look behind."""
         return tuple(one for one in self.partitions if not one.heartbeat)
 
+    @property
+    def blind(self) -> bool:
+        """Tell whether nothing is known of what arrived on the target."""
+        return all(one.arrived is None for one in self.partitions)
+
     @cached_property
     def total_records(self) -> int | None:
         """Lag in records; None when it is not known."""

@@ -1,111 +1,136 @@
-"""What must be remembered from one look to the next: since when a connector has no status, or a task makes no progress.
+"""What one look leaves for the next: clocks, how far tasks had come, topic ids, and the losses that were seen. Pure.
 
-In: a Reading and its lags. Out: a Memory, kept as one small JSON file per owner. A file that is lost or broken is no
-memory, never an error; it holds names, offsets and times, no secrets.
+In: a Reading and its lags. Out: a Memory; `state` keeps it on disk. It holds names, offsets and times, no secrets.
 """
 
 from __future__ import annotations
 
-import json
-import os
-import tempfile
 from collections.abc import Mapping
-from contextlib import suppress
-from dataclasses import asdict, dataclass, field, replace
-from pathlib import Path
-from typing import Any
+from dataclasses import dataclass, field, replace
 
 from mm2mgr.observe.lag import FlowLag
-from mm2mgr.observe.reading import Reading
+from mm2mgr.observe.losses import Loss, SeenTopic, enter, see_topics
+from mm2mgr.observe.reading import Reading, SeenConnector
+from mm2mgr.topology import Flow
 
-_FORMAT = 1
+RESTING = frozenset({"PAUSED", "STOPPED"})
+
+
+@dataclass(frozen=True)
+class Clock:
+    """For how long something was seen to last. The time around a look that could not see it does not count."""
+
+    seconds: float
+    seen_at: float
+    paused: bool = False
+
+    def on(self, now: float) -> Clock:
+        """Return the clock after a look that saw it last."""
+        return Clock(self.seconds + (0.0 if self.paused else max(0.0, now - self.seen_at)), now)
+
+    def pause(self) -> Clock:
+        """Return the clock after a look that could not tell."""
+        return replace(self, paused=True)
+
+
+def started(earlier: Clock | None, now: float) -> Clock:
+    """Return a clock that goes on, or a new one."""
+    return earlier.on(now) if earlier else Clock(0.0, now)
 
 
 @dataclass(frozen=True)
 class Mark:
-    """How far one task had come: the sums of its stored offsets and of its remote end offsets (None: target not read).
+    """How far one task had come: the sums of its stored offsets and of its remote end offsets (None: never read).
 
-    `behind` tells whether records were waiting, `since` from when on neither sum moved although records waited, `moved`
+    `behind` tells whether records were waiting, `clock` for how long neither sum moved although records waited, `moved`
     whether that time began with a movement that was seen.
     """
 
     stored: int
     arrived: int | None
     behind: bool
-    since: float
-    seen_at: float
+    clock: Clock
     moved: bool = False
 
-    def same_place(self, other: Mark) -> bool:
-        """Tell whether nothing moved between two looks, as far as both could see."""
-        unseen = self.arrived is None or other.arrived is None
-        return self.stored == other.stored and (unseen or self.arrived == other.arrived)
+
+@dataclass(frozen=True)
+class Rest:
+    """A connector seen PAUSED or STOPPED: the sum of the source's end offsets then, by how much it grew, for how long."""
+
+    ends: int
+    grown: int
+    clock: Clock
+
+
+@dataclass(frozen=True)
+class Unstored:
+    """The sums of stored and of remote end offsets when the stored ones last moved; records that arrived since, and for
+    how long (None: nothing has arrived since)."""
+
+    stored: int
+    arrived: int
+    records: int = 0
+    clock: Clock | None = None
+
+
+@dataclass(frozen=True)
+class FlowMemory:
+    """What is remembered of one flow. `home` is the Kafka cluster of its workers: another one has other stored offsets."""
+
+    home: str = ""
+    unassigned: Mapping[str, Clock] = field(default_factory=dict)
+    marks: Mapping[str, Mark] = field(default_factory=dict)
+    topics: Mapping[str, SeenTopic] = field(default_factory=dict)
+    rest: Rest | None = None
+    unstored: Unstored | None = None
+
+    def paused(self) -> FlowMemory:
+        """Return the memory after a look that could not see the source, the stored offsets or the Connect cluster."""
+        return replace(
+            self,
+            unassigned={name: clock.pause() for name, clock in self.unassigned.items()},
+            marks={task: replace(mark, clock=mark.clock.pause()) for task, mark in self.marks.items()},
+            rest=self.rest and replace(self.rest, clock=self.rest.clock.pause()),
+            unstored=_paused(self.unstored),
+        )
 
 
 @dataclass(frozen=True)
 class Memory:
-    """What earlier looks left: times are seconds since 1970.
+    """What earlier looks left: `without_status` by `connect/connector`, flows by their ids, losses by theirs."""
 
-    `without_status` is by `connect/connector`, `unassigned` by flow id, `marks` by flow id and task.
-    """
+    without_status: Mapping[str, Clock] = field(default_factory=dict)
+    flows: Mapping[str, FlowMemory] = field(default_factory=dict)
+    losses: Mapping[str, Loss] = field(default_factory=dict)
 
-    without_status: Mapping[str, float] = field(default_factory=dict)
-    unassigned: Mapping[str, float] = field(default_factory=dict)
-    marks: Mapping[str, Mapping[str, Mark]] = field(default_factory=dict)
-
-
-def memory_file(owner: str) -> Path:
-    """Return where an owner's memory is kept: below $MM2MGR_CACHE, else below ~/.cache/mm2mgr."""
-    given = os.environ.get("MM2MGR_CACHE")
-    cache = Path(given) if given else Path.home() / ".cache" / "mm2mgr"
-    return cache / "observed" / f"{owner}.json"
+    def of(self, flow: str) -> FlowMemory:
+        """Return what is remembered of a flow."""
+        return self.flows.get(flow, _NOTHING)
 
 
-def load(path: Path) -> Memory:
-    """Read a memory; whatever is wrong with the file, the answer is an empty one."""
-    try:
-        data = json.loads(path.read_text(encoding="utf-8"))
-        if data["format"] != _FORMAT:
-            return Memory()
-        marks = {flow: {task: _mark(values) for task, values in tasks.items()} for flow, tasks in data["marks"].items()}
-        return Memory(_times(data["without_status"]), _times(data["unassigned"]), marks)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        return Memory()
-
-
-def save(path: Path, memory: Memory) -> None:
-    """Replace the file in one step; a cache that cannot be written only means that nothing is remembered."""
-    text = json.dumps({"format": _FORMAT, **asdict(memory)})
-    with suppress(OSError):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, draft = tempfile.mkstemp(dir=path.parent, prefix=path.name)
-        try:
-            with os.fdopen(handle, "w", encoding="utf-8") as file:
-                file.write(text)
-            Path(draft).replace(path)
-        except OSError:
-            Path(draft).unlink(missing_ok=True)
+_NOTHING = FlowMemory()
 
 
 def remember(earlier: Memory, reading: Reading, lags: Mapping[str, FlowLag]) -> Memory:
-    """Return the memory after this reading. What it could not see, or was not asked about, stays as it was."""
-    now = reading.taken_at
-    without_status, unassigned, marks = dict(earlier.without_status), dict(earlier.unassigned), dict(earlier.marks)
-    for connect in reading.connects.values():
-        for seen in connect.connectors.values():
-            since = without_status.pop(seen.key, now)
-            if seen.info is not None and seen.status is None:
-                without_status[seen.key] = since
-    for flow, lag in lags.items():
-        since = unassigned.pop(flow, now)
-        if lag.unassigned:
-            unassigned[flow] = since
-        if lag.unknown is None:
-            marks[flow] = {
-                task: _since(mark, earlier.marks.get(flow, {}).get(task))
-                for task, mark in marks_of(lag, now, running=_running(reading, flow)).items()
-            }
-    return Memory(without_status, unassigned, marks)
+    """Return the memory after this reading. What it was not asked about stays as it was; what it could not see pauses."""
+    flows, losses = dict(earlier.flows), dict(earlier.losses)
+    for flow in reading.flows:
+        old, seen, lag = earlier.of(flow.id), reading.source_connector(flow), lags.get(flow.id)
+        home = reading.connects[flow.connect.name].kafka_cluster_id or old.home
+        if old.home and home != old.home:
+            old = FlowMemory()
+        if seen is not None and seen.info is None:  # not applied; its offsets outlive it
+            flows[flow.id] = FlowMemory(home, topics=old.topics)
+            continue
+        if seen is None or lag is None or lag.unknown is not None:
+            flows[flow.id] = replace(old.paused(), home=home)
+            continue
+        topics, sightings = see_topics(flow, lag, reading.clusters[flow.source.alias].topic_ids, old.topics)
+        for sighting in sightings:
+            losses = enter(losses, sighting, reading.taken_at)
+        new = old.paused() if lag.unread else _seen(old, flow, seen, lag, reading.taken_at)
+        flows[flow.id] = replace(new, home=home, topics=topics)
+    return Memory(_without_status(earlier.without_status, reading), flows, losses)
 
 
 def marks_of(lag: FlowLag, now: float, *, running: bool) -> dict[str, Mark]:
@@ -115,45 +140,76 @@ def marks_of(lag: FlowLag, now: float, *, running: bool) -> dict[str, Mark]:
     that cannot be sent blocks all of them. A single waiting record may be a transaction's end marker, never mirrored.
     """
     sums: dict[str, list[int]] = {}
-    blind = all(one.arrived is None for one in lag.partitions)
     for one in lag.partitions:
         total = sums.setdefault("-" if one.task is None else str(one.task), [0, 0, 0])
         total[0] += 0 if one.stored is None else one.stored + 1
         total[1] += one.arrived or 0
         total[2] += running and one.lag_records > 1
     return {
-        task: Mark(stored, None if blind else arrived, behind > 0, now, now)
+        task: Mark(stored, None if lag.blind else arrived, behind > 0, Clock(0.0, now))
         for task, (stored, arrived, behind) in sums.items()
     }
 
 
-def _since(mark: Mark, earlier: Mark | None) -> Mark:
-    if earlier is None:
-        return mark
-    if not mark.same_place(earlier):
-        return replace(mark, moved=True)
-    if mark.behind and earlier.behind:
-        return replace(mark, since=earlier.since, moved=earlier.moved)
-    return mark
-
-
-def _running(reading: Reading, flow_id: str) -> bool:
-    flow = next(flow for flow in reading.flows if flow.id == flow_id)
-    seen = reading.source_connector(flow)
-    return bool(seen and seen.status and seen.status.state == "RUNNING")
-
-
-def _mark(values: Mapping[str, Any]) -> Mark:
-    arrived = values["arrived"]
-    return Mark(
-        int(values["stored"]),
-        None if arrived is None else int(arrived),
-        bool(values["behind"]),
-        float(values["since"]),
-        float(values["seen_at"]),
-        bool(values["moved"]),
+def _seen(old: FlowMemory, flow: Flow, seen: SeenConnector, lag: FlowLag, now: float) -> FlowMemory:
+    state = seen.status.state if seen.status else ""
+    marks = marks_of(lag, now, running=state == "RUNNING")
+    return FlowMemory(
+        unassigned={str(one): started(old.unassigned.get(str(one)), now) for one in lag.unassigned},
+        marks={task: _since(mark, old.marks.get(task)) for task, mark in marks.items()},
+        rest=_rest(old.rest, lag, now) if state in RESTING else None,
+        unstored=_unstored(old.unstored, lag, now) if state == "RUNNING" and not flow.exactly_once else None,
     )
 
 
-def _times(values: Mapping[str, Any]) -> dict[str, float]:
-    return {str(name): float(value) for name, value in values.items()}
+def _since(mark: Mark, earlier: Mark | None) -> Mark:
+    """Compare a mark with the one before. End offsets only grow, so equal ones prove that nothing arrived in between."""
+    if earlier is None:
+        return mark
+    arrived, before = mark.arrived, earlier.arrived
+    mark = replace(mark, arrived=before if arrived is None else arrived)
+    target_moved = 0 if arrived is None or before is None else arrived - before
+    if mark.stored > earlier.stored or target_moved > 0:
+        return replace(mark, moved=True)
+    if mark.stored < earlier.stored or target_moved < 0:
+        return mark  # other partitions, or offsets that were reset: nothing to compare with
+    if arrived is not None and before is None:
+        return replace(mark, moved=earlier.moved)  # the target is seen for the first time
+    if mark.behind and earlier.behind:
+        return replace(mark, clock=earlier.clock.on(mark.clock.seen_at), moved=earlier.moved)
+    return mark
+
+
+def _rest(old: Rest | None, lag: FlowLag, now: float) -> Rest:
+    ends = sum(one.log.end for one in lag.counted)
+    return Rest(old.ends, ends - old.ends, old.clock.on(now)) if old else Rest(ends, 0, Clock(0.0, now))
+
+
+def _unstored(old: Unstored | None, lag: FlowLag, now: float) -> Unstored | None:
+    """Follow records that arrive while no offset is stored; the time counts from the look that saw the first of them."""
+    if lag.blind:
+        return _paused(old)
+    stored = sum(0 if one.stored is None else one.stored + 1 for one in lag.counted)
+    arrived = sum(one.arrived or 0 for one in lag.counted)
+    if old is None or stored != old.stored or arrived < old.arrived or (lag.total_records or 0) <= 1:
+        return Unstored(stored, arrived)
+    if arrived == old.arrived:
+        return old
+    return Unstored(stored, old.arrived, arrived - old.arrived, started(old.clock, now))
+
+
+def _paused(unstored: Unstored | None) -> Unstored | None:
+    return replace(unstored, clock=unstored.clock.pause()) if unstored and unstored.clock else unstored
+
+
+def _without_status(earlier: Mapping[str, Clock], reading: Reading) -> dict[str, Clock]:
+    clocks = dict(earlier)
+    for connect in reading.connects.values():
+        for seen in connect.connectors.values():
+            clock = clocks.pop(seen.key, None)
+            if seen.info is not None and seen.status is None:
+                clocks[seen.key] = started(clock, reading.taken_at)
+        if connect.failure:
+            inside = f"{connect.name}/"
+            clocks |= {key: clock.pause() for key, clock in clocks.items() if key.startswith(inside)}
+    return clocks

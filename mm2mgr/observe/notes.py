@@ -7,12 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from mm2mgr.observe.memory import Mark
+from mm2mgr.observe.memory import RESTING, Mark
 from mm2mgr.observe.problems import Case, FlowCase
 from mm2mgr.observe.reading import Failure, SeenKafka
 from mm2mgr.topology import Flow
-
-_RESTING = {"PAUSED", "STOPPED"}
 
 
 def companion_notes(case: Case) -> tuple[str, ...]:
@@ -28,6 +26,8 @@ def companion_notes(case: Case) -> tuple[str, ...]:
 def flow_notes(case: FlowCase) -> tuple[str, ...]:
     """Return what to know about a flow."""
     lag, notes = case.lag, _state_notes(case)
+    if case.state == (case.flow.settings.state or "").upper() and case.state in RESTING:
+        notes = [f"{case.state} as the tree says"]
     if lag.unassigned:
         every = case.flow.settings.refresh_interval
         notes.append(f"{len(lag.unassigned)} partitions have no task: new ones are looked for every {every:.0f} s")
@@ -68,14 +68,14 @@ def growth(flow: Flow, now: float, marks: Mapping[str, Mark], before: Mapping[st
     arrived, stored = sum(one for one, _ in seen), max(0, sum(one for _, one in seen))
     if arrived <= stored:
         return ""
-    seconds = now - max(old.seen_at for _, old in both)
+    seconds = now - max(old.clock.seen_at for _, old in both)
     return (
         f"in the last {seconds:.0f} s the target got {_at_most(flow, arrived)}, of which stored offsets show {stored}"
     )
 
 
 def _state_notes(case: Case) -> list[str]:
-    if case.state in _RESTING:
+    if case.state in RESTING:
         return [f"{case.state}: it does nothing until somebody resumes it"]
     if case.state == "no status" and case.without_status_seconds < case.patience.no_status_seconds:
         return [f"no status for {case.without_status_seconds:.0f} s: a new connector first waits for both clusters"]

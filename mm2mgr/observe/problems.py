@@ -7,17 +7,19 @@ is known, not that all is well (`health` decides that). To add a rule, write a f
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from mm2mgr.connect.mask import cut, mask
-from mm2mgr.observe.lag import FlowLag, PartitionLag
+from mm2mgr.observe.lag import FlowLag
+from mm2mgr.observe.memory import RESTING
 from mm2mgr.observe.reading import Failure, SeenConnector, SeenKafka
 from mm2mgr.reconcile.offset_move import THEN_KEY, unmarked
 from mm2mgr.reconcile.plan import diff
 from mm2mgr.topology import Flow
 
 _SHOWN = 3
+_SETTABLE = RESTING | {"RUNNING"}
 
 
 @dataclass(frozen=True)
@@ -31,6 +33,7 @@ class Patience:
     no_status_seconds: float = 60.0
     no_progress_seconds: float = 75.0
     no_progress_blind_seconds: float = 150.0
+    not_stored_seconds: float = 75.0
 
 
 @dataclass(frozen=True)
@@ -51,14 +54,18 @@ class Case:
 
 @dataclass(frozen=True)
 class FlowCase(Case):
-    """A flow's source connector with its lag; `standing_seconds` by task: how long records wait without any progress."""
+    """A flow's source connector with its lag; `standing_seconds` by task: how long records wait without any progress.
+
+    `unassigned_seconds` is by partition; `grown` tells by how much the source's ends grew in `resting_seconds`.
+    """
 
     flow: Flow = field(kw_only=True)
     lag: FlowLag = field(kw_only=True)
     source: SeenKafka = field(kw_only=True)
     standing_seconds: Mapping[str, float] = field(kw_only=True, default_factory=dict)
-    unassigned_seconds: float = field(kw_only=True, default=0.0)
-    blind: bool = field(kw_only=True, default=False)
+    unassigned_seconds: Mapping[str, float] = field(kw_only=True, default_factory=dict)
+    grown: int = field(kw_only=True, default=0)
+    resting_seconds: float = field(kw_only=True, default=0.0)
 
 
 # --- any connector ----------------------------------------------------------------------------------------------------
@@ -85,7 +92,7 @@ def offsets_on_the_way(case: Case) -> Iterator[str]:
     if then:
         yield (
             f"a move of its stored offsets to another topic is not finished: do not resume it by hand, it could mirror "
-            f"everything again; unless an apply is at it just now, run mm2mgr apply, which finishes and leaves it {then}"
+            f"everything again; unless an apply is in progress, run mm2mgr apply, which finishes and leaves it {then}"
         )
 
 
@@ -105,7 +112,7 @@ def failed(case: Case) -> Iterator[str]:
     if status and status.state == "FAILED":
         running = " (tasks still run on the config before)" if any(t.state == "RUNNING" for t in status.tasks) else ""
         why = trace_summary(status.trace, case.seen)
-        yield f"connector FAILED{running}: {why}; mend the cause, then restart the connector"
+        yield f"connector FAILED{running}: {why}; fix the cause, then restart the connector"
 
 
 def failed_tasks(case: Case) -> Iterator[str]:
@@ -115,7 +122,7 @@ def failed_tasks(case: Case) -> Iterator[str]:
         if task.state == "FAILED":
             by_cause.setdefault(trace_summary(task.trace, case.seen), []).append(str(task.id))
     for why, tasks in by_cause.items():
-        yield f"{_some(tasks, 'task')} FAILED: {why}; mend the cause, then restart the failed tasks (nothing else does)"
+        yield f"{_some(tasks, 'task')} FAILED: {why}; fix the cause, then restart the failed tasks; they do not recover by themselves"
 
 
 def unassigned(case: Case) -> Iterator[str]:
@@ -150,13 +157,37 @@ def no_tasks(case: FlowCase) -> Iterator[str]:
             f"RUNNING without a task, nothing is mirrored: mostly the workers cannot reach or log in to {alias}, "
             f"which mm2mgr could not read either ({case.source.failure.message}); check the cluster, then the workers' log"
         )
-    elif not case.lag.matched:
-        patterns = ", ".join(case.flow.settings.topics.include)
-        yield f"RUNNING without a task: no topic on {alias} matches {patterns}; check topics: and what may be described there"
-    else:
+    elif case.lag.matched:
         yield (
             f"RUNNING without a task although {_count(case.lag.matched, 'topic')} on {alias} match: the workers cannot reach "
             f"or log in to {alias}, or may not describe its topics; look into their log for 'loading initial set of topic-partitions'"
+        )
+
+
+def matches_nothing(case: FlowCase) -> Iterator[str]:
+    """A wrong pattern looks healthy: RUNNING without a task, or with one that mirrors heartbeats only."""
+    if case.state == "RUNNING" and not case.source.failure and not case.lag.matched:
+        patterns, alias = ", ".join(case.flow.settings.topics.include), case.flow.source.alias
+        yield (
+            f"topics: {patterns} matches 0 of {_count(len(case.source.topics), 'topic')} on {alias}, nothing is mirrored: "
+            "check the patterns, and that mm2mgr's login and that of the workers may describe the topics"
+        )
+
+
+def not_in_wished_state(case: FlowCase) -> Iterator[str]:
+    """Somebody paused, stopped or resumed the connector over REST, and the tree says otherwise."""
+    wish = case.flow.settings.state
+    if wish and case.state in _SETTABLE and case.state != wish.upper() and not _moving_offsets(case):
+        yield f"the tree says state: {wish} and it is {case.state}: run mm2mgr plan"
+
+
+def resting(case: FlowCase) -> Iterator[str]:
+    """A connector that somebody paused or stopped, and forgot while records go on coming."""
+    at_rest = case.state in RESTING and not case.flow.settings.state and not _moving_offsets(case)
+    if at_rest and case.lag.total_records and case.grown > 0:
+        yield (
+            f"{case.state} while its lag grows: {case.lag.total_records} records wait, {case.grown} of them new in the last "
+            f"{case.resting_seconds:.0f} s; resume it, or write state: {case.state.lower()} on the flow if it is meant to be"
         )
 
 
@@ -180,49 +211,29 @@ def old_config(case: FlowCase) -> Iterator[str]:
 
 def no_progress(case: FlowCase) -> Iterator[str]:
     """Records wait, and neither stored offsets nor the remote topics moved."""
-    limit = case.patience.no_progress_blind_seconds if case.blind else case.patience.no_progress_seconds
+    blind = case.lag.blind
+    limit = case.patience.no_progress_blind_seconds if blind else case.patience.no_progress_seconds
     stuck = {task: seconds for task, seconds in case.standing_seconds.items() if seconds >= limit}
     if case.state != "RUNNING" or not stuck:
         return
     whom = "the flow" if set(stuck) == {"-"} else _some(sorted(stuck), "task")
     committed = case.seen.desired.config.get("source.consumer.isolation.level") == "read_committed"
     hint = " (read_committed: an open transaction on the source looks like this too)" if committed else ""
+    still = "the stored offsets do not move" if blind else "neither the stored offsets nor the target move"
     yield (
-        f"no progress for {min(stuck.values()):.0f} s: records wait, but neither the stored offsets nor the target move for "
-        f"{whom}{hint}; look into the workers' log for 'Failure during poll' and check rights and space on {case.flow.target.alias}"
+        f"no progress for {min(stuck.values()):.0f} s: records wait, but {still} for {whom}{hint}; look into the workers' "
+        f"log for 'Failure during poll' and check rights and space on {case.flow.target.alias}"
     )
 
 
-def past_end(case: FlowCase) -> Iterator[str]:
-    """MirrorMaker does not notice a topic that was deleted and created again."""
-    wrong = [one for one in case.lag.partitions if one.past_end]
-    if wrong:
-        shown = _partitions(wrong, lambda one: f"{one.stored} stored, log ends at {one.log.end}")
-        yield (
-            f"the stored offset lies at or past the end of {shown}: the topic was deleted and created again, or truncated, and "
-            "its new records are skipped or sent twice; compare it with the target, then stop the flow and reset these offsets"
-        )
-
-
-def lost(case: FlowCase) -> Iterator[str]:
-    """Retention took records before they were replicated; MirrorMaker goes on at the log's start without a word."""
-    gone = [one for one in case.lag.partitions if one.lost_records]
-    if gone:
-        total = sum(one.lost_records for one in gone)
-        shown = _partitions(sorted(gone, key=lambda one: -one.lost_records), lambda one: f"{one.lost_records}")
-        yield (
-            f"up to {_count(total, 'record')} left the source before they were mirrored (retention): {shown}; "
-            "give the topics longer retention or the flow more tasks"
-        )
-
-
-def nobodys(case: FlowCase) -> Iterator[str]:
+def abandoned_partitions(case: FlowCase) -> Iterator[str]:
     """Partitions that the flow wants and no task has; new ones are found at the next refresh."""
-    if case.lag.unassigned and case.unassigned_seconds > case.flow.settings.refresh_interval:
-        names = [str(one) for one in case.lag.unassigned]
+    late = {name: s for name, s in case.unassigned_seconds.items() if s > case.flow.settings.refresh_interval}
+    if late:
         yield (
-            f"{_some(names, 'partition')} assigned to no task for {case.unassigned_seconds:.0f} s, longer than the refresh interval: "
-            f"check that the workers' login may describe them on {case.flow.source.alias} and create topics on {case.flow.target.alias}"
+            f"{_some(list(late), 'partition')} assigned to no task for {max(late.values()):.0f} s, longer than the refresh "
+            f"interval: check that the workers' login may describe them on {case.flow.source.alias} and create topics on "
+            f"{case.flow.target.alias}"
         )
 
 
@@ -238,10 +249,11 @@ CONNECTOR_RULES: tuple[Callable[[Case], Iterator[str]], ...] = (
 )
 FLOW_RULES: tuple[Callable[[FlowCase], Iterator[str]], ...] = (
     no_tasks,
+    matches_nothing,
+    not_in_wished_state,
+    resting,
     no_progress,
-    past_end,
-    lost,
-    nobodys,
+    abandoned_partitions,
     old_config,
 )
 
@@ -266,6 +278,10 @@ def trace_summary(trace: str | None, seen: SeenConnector) -> str:
     return cut(mask(_quiet(text), seen.info.config if seen.info else None))
 
 
+def _moving_offsets(case: Case) -> bool:
+    return case.seen.info is not None and THEN_KEY in case.seen.info.config
+
+
 def _quiet(text: str) -> str:
     return re.sub(r"\s+", " ", text)
 
@@ -273,12 +289,6 @@ def _quiet(text: str) -> str:
 def _runs_empty(case: Case) -> bool:
     status = case.seen.status
     return status is not None and status.state == "RUNNING" and not status.tasks
-
-
-def _partitions(partitions: Iterable[PartitionLag], words: Callable[[PartitionLag], str]) -> str:
-    every = list(partitions)
-    more = f" and {len(every) - _SHOWN} more" if len(every) > _SHOWN else ""
-    return ", ".join(f"{one.partition} ({words(one)})" for one in every[:_SHOWN]) + more
 
 
 def _some(names: list[str], what: str) -> str:

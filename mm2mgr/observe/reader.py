@@ -7,22 +7,23 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from mm2mgr.connect.client import Connect
+from mm2mgr.connect.mask import cut
 from mm2mgr.connect.types import ConnectorInfo, ConnectorStatus
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.kafka.client import Kafka
 from mm2mgr.observe.lag import upstream_topic
-from mm2mgr.observe.reading import Failure, Reading, SeenConnect, SeenConnector, SeenKafka, parse_stored
+from mm2mgr.observe.reading import Failure, Orphan, Reading, SeenConnect, SeenConnector, SeenKafka, parse_stored
 from mm2mgr.partitions import TopicPartition
 from mm2mgr.reconcile.access import kafka_access
 from mm2mgr.reconcile.live import target_of
-from mm2mgr.render import Connector
+from mm2mgr.render import CLASSES, OWNER_KEY, Connector
 from mm2mgr.topology import ConnectCluster, Flow, Topology
 
 T = TypeVar("T")
@@ -38,11 +39,13 @@ def read_kafka(access: KafkaAccess, choose: Choose) -> SeenKafka:
     """Read one Kafka cluster's topics, and the offsets of the partitions chosen among them. Blocks; never raises."""
     try:
         with Kafka(access, _KAFKA_TIMEOUT_SECONDS) as kafka:
-            topics = {name: info.partitions for name, info in kafka.topics().items()}
+            infos = kafka.topics()
+            topics = {name: info.partitions for name, info in infos.items()}
             read = kafka.read_offsets(choose(topics))
     except Mm2mgrError as error:
         return SeenKafka(failure=Failure.of(error))
-    return SeenKafka(topics, read.found, read.failed)
+    ids = {name: info.topic_id for name, info in infos.items() if info.topic_id}
+    return SeenKafka(topics, read.found, read.failed, topic_ids=ids)
 
 
 @dataclass(frozen=True)
@@ -57,34 +60,64 @@ class Instruments:
 async def read_estate(
     topology: Topology, connectors: Iterable[Connector], flows: Sequence[Flow], use: Instruments = Instruments()
 ) -> Reading:
-    """Read the chosen flows and nothing else.
+    """Read the chosen flows and nothing else; with all flows also every declared Connect cluster, for orphans.
 
     Nothing is raised for a cluster that does not answer: its failure is in the Reading.
     """
     chosen = {flow.id for flow in flows}
+    whole = len(chosen) == len(topology.flows)
     wanted: dict[str, list[Connector]] = {flow.connect.name: [] for flow in flows}
+    if whole:
+        wanted |= {name: [] for name in topology.connects if name not in wanted}
     for connector in connectors:
         if chosen & set(connector.flows):
             wanted[connector.connect].append(connector)
+    owner = str(topology.owner) if whole else None
     seen = await asyncio.gather(
-        *(_read_connect(topology.connects[name], group, use.deadline_seconds) for name, group in wanted.items())
+        *(_read_connect(topology.connects[name], group, owner, use.deadline_seconds) for name, group in wanted.items())
     )
-    reading = Reading(use.clock(), tuple(flows), {connect.name: connect for connect in seen}, {})
+    reading = Reading(use.clock(), tuple(flows), {connect.name: connect for connect in seen}, {}, whole)
     return replace(reading, clusters=await _read_clusters(reading, use.kafka), taken_at=use.clock())
 
 
 # --- Connect ----------------------------------------------------------------------------------------------------------
 
 
-async def _read_connect(connect: ConnectCluster, wanted: Sequence[Connector], deadline_seconds: float) -> SeenConnect:
+async def _read_connect(
+    connect: ConnectCluster, wanted: Sequence[Connector], owner: str | None, deadline_seconds: float
+) -> SeenConnect:
     try:
         async with Connect(target_of(connect), deadline_seconds=deadline_seconds) as client:
             infos, statuses = await client.infos(), await client.statuses()
             gate = asyncio.Semaphore(_REQUESTS_AT_ONCE)
+            root = await _kept(gate, client.root())
             seen = await asyncio.gather(*(_more(client, gate, _seen(one, infos, statuses)) for one in wanted))
     except Mm2mgrError as error:
         return SeenConnect(connect.name, failure=Failure.of(error))
-    return SeenConnect(connect.name, {one.desired.name: one for one in seen})
+    return SeenConnect(
+        connect.name,
+        {one.desired.name: one for one in seen},
+        kafka_cluster_id="" if isinstance(root, Failure) else root.kafka_cluster_id,
+        orphans=tuple(_orphans(connect.name, {one.name for one in wanted}, owner, infos, statuses)) if owner else (),
+    )
+
+
+def _orphans(
+    connect: str,
+    wanted: Collection[str],
+    owner: str,
+    infos: Mapping[str, ConnectorInfo],
+    statuses: Mapping[str, ConnectorStatus],
+) -> Iterator[Orphan]:
+    """Yield what carries the owner's mark and is not declared, by name."""
+    types = {name: kind for kind, name in CLASSES.items()}
+    for name, info in sorted(infos.items()):
+        if name in wanted or info.config.get(OWNER_KEY) != owner:
+            continue
+        config, status = info.config, statuses.get(name)
+        pair = f"{config.get('source.cluster.alias', '?')}->{config.get('target.cluster.alias', '?')}"
+        kind = types.get(config.get("connector.class", ""), "source")
+        yield Orphan(connect, name, kind, pair, cut(config.get("topics", "")), status.state if status else "no status")
 
 
 def _seen(

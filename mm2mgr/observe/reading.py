@@ -61,32 +61,80 @@ class SeenConnector:
 
 
 @dataclass(frozen=True)
+class Orphan:
+    """A connector with this tree's owner mark that the tree does not declare; `state` in Connect's words, or `no status`."""
+
+    connect: str
+    connector: str
+    type: str
+    pair: str
+    topics: str
+    state: str
+
+    @property
+    def runs(self) -> bool:
+        """Tell whether it still does something, or would after a restart."""
+        return self.state not in {"PAUSED", "STOPPED"}
+
+    def sentence(self) -> str:
+        """Say what it is, what it still does, and how to get rid of it."""
+        doing = {"source": f"mirrors {self.topics}", "heartbeat": "sends heartbeats"}.get(
+            self.type, "copies checkpoints"
+        )
+        return (
+            f"the tree does not declare it, and it is {self.state}: "
+            f"{f'it still {doing} {self.pair}' if self.runs else 'it does nothing until somebody resumes it'}; "
+            "declare it, or delete it with mm2mgr plan --prune and mm2mgr apply --prune"
+        )
+
+    def to_dict(self) -> dict[str, str]:
+        """Return the orphan as JSON-ready values."""
+        return {
+            "connect": self.connect,
+            "connector": self.connector,
+            "type": self.type,
+            "pair": self.pair,
+            "topics": self.topics,
+            "state": self.state,
+            "detail": self.sentence(),
+        }
+
+
+@dataclass(frozen=True)
 class SeenConnect:
-    """One Connect cluster; with a `failure` it has no connectors, and nothing is known about them."""
+    """One Connect cluster; with a `failure` it has no connectors, and nothing is known about them.
+
+    `kafka_cluster_id` is the Kafka its workers live on ("": not known). Orphans are only looked for with all flows.
+    """
 
     name: str
     connectors: Mapping[str, SeenConnector] = field(default_factory=dict)
     failure: Failure | None = None
+    kafka_cluster_id: str = ""
+    orphans: tuple[Orphan, ...] = ()
 
 
 @dataclass(frozen=True)
 class SeenKafka:
-    """One Kafka cluster: partitions per topic, log start and end of the partitions asked for, reasons for those unread."""
+    """One Kafka cluster: partitions per topic, topic ids (Kafka 2.8 or newer), log start and end of the partitions asked
+    for, reasons for those unread."""
 
     topics: Mapping[str, int] = field(default_factory=dict)
     offsets: Mapping[TopicPartition, Offsets] = field(default_factory=dict)
     unread: Mapping[TopicPartition, str] = field(default_factory=dict)
     failure: Failure | None = None
+    topic_ids: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Reading:
-    """The chosen flows of an estate at `taken_at` (seconds since 1970)."""
+    """The chosen flows of an estate at `taken_at` (seconds since 1970); `whole` when these are all of them."""
 
     taken_at: float
     flows: tuple[Flow, ...]
     connects: Mapping[str, SeenConnect]
     clusters: Mapping[str, SeenKafka]
+    whole: bool = False
 
     def source_connector(self, flow: Flow) -> SeenConnector | None:
         """Return the flow's source connector; None when its Connect cluster could not be read."""

@@ -67,6 +67,12 @@ def say_json(value: Any) -> None:
     sys.stdout.write(json.dumps(value, indent=2) + "\n")
 
 
+def say_json_line(value: Any) -> None:
+    """Print JSON-ready values on one line, at once: the next document may be a while."""
+    sys.stdout.write(json.dumps(value) + "\n")
+    sys.stdout.flush()
+
+
 def say_table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, right: Sequence[str] = ()) -> None:
     """Print an aligned table; columns named in `right` hold numbers."""
     table = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0), header_style="bold")

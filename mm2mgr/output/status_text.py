@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from typing import Any
 
 from mm2mgr.output.console import say, say_table
 
 _STYLES = {"ok": "green", "waiting": "yellow", "problem": "bold red", "unknown": "bold magenta"}
+_RESTING = {"PAUSED", "STOPPED"}
+_SHOWN = 5
 
 
 def say_status(status: dict[str, Any]) -> None:
-    """Print one line per flow, one per checkpoint or heartbeat connector that is not fine, then every problem."""
+    """Print one line per flow, the counts of checkpoint and heartbeat connectors, then every problem and note."""
     rows = [
         (flow["flow"], flow["health"], flow["state"], _tasks(flow), _per_task(flow), _lag(flow))
         for flow in status["flows"]
@@ -26,18 +29,26 @@ def say_status(status: dict[str, Any]) -> None:
             f"{count} {kind} connector{'s' if count > 1 else ''} {health}",
             style=None if health == "ok" else _STYLES[health],
         )
-    told = {failure["message"] for failure in status["failures"].values()}  # said once, below
+    failures = {failure["message"] for failure in status["failures"].values()}  # printed once, below
     for one in (*status["flows"], *status["companions"]):
-        _say_sentences(one, told)
+        _say_problems(one)
+    for name, sentence, is_problem in _beside(status):
+        say(
+            f"! {name}: {sentence}" if is_problem else f"  {name}: {sentence}",
+            style="bold red" if is_problem else "yellow",
+        )
+    _say_notes(status, "notes", style="yellow", known=failures)
     for where, failure in status["failures"].items():
         say(f"! {where}: {failure['message']}", style="bold magenta")
         if failure["hint"]:
             say(f"  {failure['hint']}")
-    notes = {flow["offsets_note"] for flow in status["flows"] if flow["offsets_note"]}
-    for note in sorted(notes):
-        say(note, style="dim")
-    counts = ", ".join(f"{count} {word}" for word, count in status["counts"].items() if count)
-    say(f"Flows: {counts or 'none'}", style=_STYLES[status["health"]])
+    _say_notes(status, "offsets_note", style="dim")
+    say(_summary(status), style=_STYLES[status["health"]])
+
+
+def say_look(taken_at: float) -> None:
+    """Print a line that separates a look from the one before."""
+    say(f"--- {time.strftime('%Y-%m-%d %H:%M:%S', time.localtime(taken_at))} ---", style="bold")
 
 
 def say_description(found: dict[str, Any]) -> None:
@@ -81,12 +92,56 @@ def say_description(found: dict[str, Any]) -> None:
         say(f"! {where}: {failure['message']}", style="bold magenta")
 
 
-def _say_sentences(one: dict[str, Any], told: Collection[str] = ()) -> None:
-    name = one.get("flow") or one["connector"]
+def _beside(status: dict[str, Any]) -> Iterator[tuple[str, str, bool]]:
+    """Yield name, sentence and whether it is a problem: what belongs to no flow of the table."""
+    for one in status["orphans"]:
+        yield f"{one['connect']}/{one['connector']}", one["detail"], one["state"] not in _RESTING
+    for one in status["stale_offsets"]:
+        yield f"connect {one['connect']}", one["detail"], bool(one["unread_sources"])
+    shown = {flow["flow"] for flow in status["flows"]}
+    for one in status["losses"]:
+        if one["flow"] not in shown:
+            remedy = f"acknowledge it with mm2mgr status --ack {one['id']}"
+            yield f"{one['flow']} (not declared)", f"loss {one['id']}: {one['detail']}; {remedy}", True
+
+
+def _say_notes(status: dict[str, Any], key: str, *, style: str, known: Collection[str] = ()) -> None:
+    """Print notes with the names they belong to, those of many flows once."""
+    holders: dict[str, list[dict[str, Any]]] = {}
+    for one in (*status["flows"], *status["companions"]):
+        found = one.get(key) or []
+        for note in [found] if isinstance(found, str) else found:
+            if note not in known:
+                holders.setdefault(note, []).append(one)
+    for note, of in holders.items():
+        names = ", ".join(map(_name, of[:_SHOWN])) + (", …" if len(of) > _SHOWN else "")
+        what = "flows" if all("flow" in one for one in of) else "connectors"
+        say(f"  {names if len(of) == 1 else f'{len(of)} {what} ({names})'}: {note}", style=style)
+
+
+def _summary(status: dict[str, Any]) -> str:
+    counts = ", ".join(f"{count} {word}" for word, count in status["counts"].items() if count)
+    more = [_count(status["losses"], "loss", "losses"), _count(status["orphans"], "orphan", "orphans")]
+    return "; ".join([f"Flows: {counts or 'none'}", *filter(None, more)])
+
+
+def _count(found: list[Any], one: str, many: str) -> str:
+    return f"{len(found)} {one if len(found) == 1 else many}" if found else ""
+
+
+def _say_sentences(one: dict[str, Any]) -> None:
+    _say_problems(one)
+    for note in one["notes"]:
+        say(f"  {_name(one)}: {note}", style="yellow")
+
+
+def _say_problems(one: dict[str, Any]) -> None:
     for problem in one["problems"]:
-        say(f"! {name}: {problem}", style="bold red")
-    for note in [note for note in one["notes"] if note not in told]:
-        say(f"  {name}: {note}", style="yellow")
+        say(f"! {_name(one)}: {problem}", style="bold red")
+
+
+def _name(one: dict[str, Any]) -> str:
+    return str(one.get("flow") or one["connector"])
 
 
 def _tasks(flow: dict[str, Any]) -> str:

@@ -73,9 +73,10 @@ class Command:
 
 
 def environment(folder: Path, more: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Return this process's environment without what would change the output, and with a cache of its own."""
+    """Return this process's environment without what would change the output, and with folders of its own."""
     kept = {key: value for key, value in os.environ.items() if key not in _PRIVATE}
-    return {**kept, "PYTHONPATH": str(REPOSITORY), "MM2MGR_CACHE": str(folder / "cache"), **(more or {})}
+    own = {"MM2MGR_CACHE": str(folder / "cache"), "MM2MGR_STATE": str(folder / "state")}
+    return {**kept, "PYTHONPATH": str(REPOSITORY), **own, **(more or {})}
 
 
 def start(

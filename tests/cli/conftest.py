@@ -23,7 +23,8 @@ def mm2mgr(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captu
     wanted = environment(tmp_path)
     for key in ("NO_COLOR", "FORCE_COLOR", "TTY_COMPATIBLE", "MM2MGR_CLUSTERS", "MM2MGR_TEMPLATES"):
         monkeypatch.delenv(key, raising=False)
-    monkeypatch.setenv("MM2MGR_CACHE", wanted["MM2MGR_CACHE"])
+    for key in ("MM2MGR_CACHE", "MM2MGR_STATE"):
+        monkeypatch.setenv(key, wanted[key])
     (tmp_path / "work").mkdir()
     monkeypatch.chdir(tmp_path / "work")
     console._console.cache_clear()  # another test may have made it for a terminal

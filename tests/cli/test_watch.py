@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -11,7 +15,7 @@ from mm2mgr.kafka.access import KafkaAccess
 from tests.fake_connect import FakeConnect, serving
 from tests.spec.trees import write
 
-from .command import Command
+from .command import Command, environment, finish, until
 from .load import addresses, produce
 
 pytestmark = pytest.mark.usefixtures("impatient")
@@ -122,3 +126,114 @@ def test_what_was_never_applied_is_said(watched: Watched) -> None:
     said = watched.mm2mgr("status", code=1)
     assert "not applied" in said.lines[1]
     assert "mm2mgr apply" in said.out
+
+
+def lost(watched: Watched) -> str:
+    """Let the stored offset lie past the end of the log, look, and return the id of the loss."""
+    watched.connect.add_offsets(SOURCE, "orders", {0: 99}, alias="a")
+    (loss,) = watched.mm2mgr("status", "-o", "json", code=1).json["losses"]
+    watched.connect.add_offsets(SOURCE, "orders", {0: 2}, alias="a")
+    return str(loss["id"])
+
+
+def test_a_loss_is_shown_at_each_look_until_it_is_acknowledged(watched: Watched) -> None:
+    loss = lost(watched)
+    for _ in range(2):
+        said = watched.mm2mgr("status", code=1)
+        assert (
+            said.out.count(f"! {FLOW}: loss {loss}, first seen just now: the stored offset lies at or past the end")
+            == 1
+        )
+        assert said.lines[-1] == "Flows: 1 problem; 1 loss"
+    assert f"mm2mgr status --ack {loss}" in watched.mm2mgr("describe", "orders", code=1).out
+    wrong = watched.mm2mgr("status", "--ack", "0000000", code=1)
+    assert wrong.err == f"error: no loss 0000000 waits to be acknowledged\nhint: losses here: {loss}\n"
+    done = watched.mm2mgr("status", "--ack", loss)
+    assert done.err.startswith(f"acknowledged {loss}: {FLOW}: the stored offset")
+    assert done.lines[-1] == "Flows: 1 ok"
+    assert watched.mm2mgr("status").lines[-1] == "Flows: 1 ok"
+
+
+def test_all_losses_are_acknowledged_at_once(watched: Watched) -> None:
+    lost(watched)
+    assert watched.mm2mgr("status", "--ack", "all", "-o", "json").json["losses"] == []
+
+
+def test_losses_outlive_the_cache_and_are_kept_in_the_state_folder(watched: Watched) -> None:
+    loss = lost(watched)
+    state = watched.mm2mgr.folder.parent / "state" / "tester.json"
+    assert loss in state.read_text()
+    state.write_text("half a fi")
+    said = watched.mm2mgr("status")
+    assert f"warning: {state} was damaged: losses that it held are no longer known" in said.err
+    assert "warning" not in said.out
+    assert [path.read_text() for path in state.parent.glob("tester.json.damaged-*")] == ["half a fi"]
+
+
+def test_an_orphan_is_a_line_of_its_own(watched: Watched) -> None:
+    write(watched.mm2mgr.tree, x=_TREE.format(**watched.servers).replace("  orders:", "  renamed:"))
+    config = dict(watched.connect.connectors[SOURCE].config)
+    watched.mm2mgr("apply", "--yes", "--mirror-again")
+    watched.connect.add_offsets("mm2.a.b.source.renamed", "orders", {0: 2}, alias="a")
+    said = watched.mm2mgr("status", code=1)
+    assert (
+        f"! w/{SOURCE}: the tree does not declare it, and it is RUNNING: it still mirrors {config['topics']} a->b"
+        in said.out
+    )
+    assert said.lines[-1] == "Flows: 1 ok; 1 orphan"
+
+
+def watching(watched: Watched, seconds: str, *more: str) -> subprocess.Popen[str]:
+    """Start `mm2mgr status --watch` as a process of its own, as impatient with mock brokers as this one."""
+    script = """
+from mm2mgr.cli import main
+from mm2mgr.kafka.client import Kafka
+from mm2mgr.observe import reader
+Kafka.__init__.__defaults__, reader._KAFKA_TIMEOUT_SECONDS = (0.5,), 0.5
+main()
+"""
+    folder, pipe = watched.mm2mgr.folder, subprocess.PIPE
+    command = [sys.executable, "-c", script, "status", "--watch", seconds, *more]
+    return subprocess.Popen(command, cwd=folder, env=environment(folder.parent), stdout=pipe, stderr=pipe, text=True)
+
+
+def test_watch_goes_on_until_it_is_interrupted(watched: Watched) -> None:
+    running = watching(watched, "0.2", "-o", "json")
+    try:
+        assert running.stdout
+        found = [json.loads(running.stdout.readline()) for _ in range(3)]
+        assert [one["health"] for one in found] == ["ok", "ok", "ok"]
+        assert found[0]["taken_at"] < found[1]["taken_at"] < found[2]["taken_at"]
+        watched.connect.connectors[SOURCE].failed_tasks[0] = "boom"
+        until(lambda: json.loads(running.stdout.readline())["health"] == "problem", "the failed task is seen")
+        running.send_signal(signal.SIGINT)
+    finally:
+        said = finish(running)
+    assert said.code == 1, "the code of the last look"
+    assert said.err == "reading Connect and Kafka\n"
+
+
+def test_watch_as_text_has_a_line_with_the_time_before_each_look(watched: Watched) -> None:
+    running = watching(watched, "0.2")
+    try:
+        assert running.stdout
+        lines = [running.stdout.readline() for _ in range(8)]
+        running.send_signal(signal.SIGINT)
+    finally:
+        said = finish(running)
+    assert said.code == 0
+    times = [line for line in lines if line.startswith("--- 20")]
+    assert len(times) >= 2
+    assert lines[0] == times[0]
+
+
+def test_watch_that_is_interrupted_before_its_first_look_says_so(watched: Watched) -> None:
+    watched.connect.delay_next("GET", "/connectors", seconds=30)
+    watched.connect.requests.clear()
+    running = watching(watched, "1")
+    try:
+        until(lambda: any(r.path == "/connectors" for r in watched.connect.requests), "it reads")
+        running.send_signal(signal.SIGINT)
+    finally:
+        said = finish(running)
+    assert (said.code, said.out) == (130, "")

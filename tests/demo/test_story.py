@@ -103,7 +103,8 @@ class Stage:
         return Plan("sandbox", ())
 
     def status(self) -> dict[str, Any]:
-        return {"health": self.health, "flows": [], "companions": [], "failures": {}, "counts": {self.health: 2}}
+        lists = dict.fromkeys(("flows", "companions", "orphans", "stale_offsets", "losses"), ())
+        return {"health": self.health, **lists, "failures": {}, "counts": {self.health: 2}}
 
 
 @pytest.fixture

@@ -53,7 +53,11 @@ class Tree:
             check=False,
             timeout=COMMAND_TIMEOUT_SECONDS,
             cwd=self.folder,
-            env={**os.environ, "MM2MGR_CACHE": str(self.folder.parent / "cache")},
+            env={
+                **os.environ,
+                "MM2MGR_CACHE": str(self.folder.parent / "cache"),
+                "MM2MGR_STATE": str(self.folder.parent / "state"),
+            },
         )
         self.said.append(done.stdout + done.stderr)
         assert "Traceback (most recent call last)" not in done.stderr, done.stderr

@@ -60,6 +60,7 @@ class FakeKafka:
     down: set[str] = field(default_factory=set)
     asked: list[tuple[str, TopicPartition]] = field(default_factory=list)
     before_read: Callable[[str], None] = lambda alias: None
+    ids: dict[tuple[str, str], str] = field(default_factory=dict)
 
     def __call__(self, access: KafkaAccess, choose: Callable[[Mapping[str, int]], list[TopicPartition]]) -> SeenKafka:
         self.before_read(access.alias)
@@ -69,7 +70,8 @@ class FakeKafka:
         chosen = choose({name: len(logs) for name, logs in topics.items()})
         self.asked += [(access.alias, one) for one in chosen]
         found = {one: Offsets(*topics[one.topic][one.partition]) for one in chosen}
-        return SeenKafka({name: len(logs) for name, logs in topics.items()}, found)
+        ids = {name: self.ids.get((access.alias, name), f"{access.alias}-{name}") for name in topics}
+        return SeenKafka({name: len(logs) for name, logs in topics.items()}, found, topic_ids=ids)
 
 
 class Estate:
@@ -85,9 +87,15 @@ class Estate:
         self.kafka = FakeKafka({"A": {"orders": [(0, 0), (0, 0)]}, "B": {"A.orders": [(0, 0), (0, 0)]}})
         self.connect.source_topics = {"orders": 2}
         self.now = 1_000_000.0
-        self.memory_file = directory / "observed" / "tester.json"
+        self.memory_file = directory / "state" / "tester.json"
         for connector in self.connectors:
             connect.add(connector.name, _as_fake(connector.config))
+
+    @property
+    def manner(self) -> Manner:
+        """How to look at it: with its own clock, Kafka and state file."""
+        use = Instruments(kafka=self.kafka, clock=lambda: self.now, deadline_seconds=5)
+        return Manner(use, Patience(), self.memory_file)
 
     def log(self, start: int, end: int, *, partition: int = 0, alias: str = "A", topic: str = "orders") -> None:
         """Set where one partition's log starts and ends."""
@@ -97,12 +105,14 @@ class Estate:
         """Store the last replicated offset of one partition."""
         self.connect.add_offsets(self.source, topic, {partition: offset}, alias="A")
 
+    def recreate(self, topic_id: str, *, alias: str = "A", topic: str = "orders") -> None:
+        """Give a topic another id, as if it was deleted and created again."""
+        self.kafka.ids[alias, topic] = topic_id
+
     def look(self, *, later_seconds: float = 0.0, only: Iterable[str] | None = None, **more: Any) -> Observation:
         """Look once, this much later than the last time."""
         self.now += later_seconds
-        use = Instruments(kafka=self.kafka, clock=lambda: self.now, deadline_seconds=5)
-        manner = Manner(use, Patience(), self.memory_file)
-        return asyncio.run(observe(self.topology, self.connectors, only=only, manner=manner, **more))
+        return asyncio.run(observe(self.topology, self.connectors, only=only, manner=self.manner, **more))
 
     def status(self, **more: Any) -> Status:
         return self.look(**more).status

@@ -1,77 +1,117 @@
-"""The memory file: what is kept, that a bad file is no memory, and that writing it never fails a look."""
+"""What one look leaves for the next: time that counts, time that does not, and flows that were not asked about."""
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
 
-from mm2mgr.observe.memory import Mark, Memory, load, memory_file, save
-from tests.observe.estate import Estate
+from mm2mgr.observe.memory import Clock, FlowMemory, Memory
+from mm2mgr.observe.state import change, load
+from tests.fake_connect import FakeConnect, serving
+from tests.observe.estate import TREE, Estate, topology_of
 
-KEPT = Memory({"cb/x": 5.0}, {"f:A->B": 6.5}, {"f:A->B": {"0": Mark(10, None, True, 1.0, 2.0, True)}})
-
-
-def test_what_is_saved_is_loaded(tmp_path: Path) -> None:
-    file = tmp_path / "deep" / "er" / "o.json"
-    save(file, KEPT)
-    assert load(file) == KEPT
-    save(file, Memory())
-    assert load(file) == Memory()
-    assert [path.name for path in file.parent.iterdir()] == ["o.json"], "no draft is left behind"
-
-
-@pytest.mark.parametrize(
-    "text",
-    ["", "{", "[]", "null", "17", '{"format": 99}', '{"format": 1}', '{"format": 1, "without_status": [], "unassigned": {}, "marks": {}}',
-     '{"format": 1, "without_status": {"a": "x"}, "unassigned": {}, "marks": {}}',
-     '{"format": 1, "without_status": {}, "unassigned": {}, "marks": {"f": {"0": {"stored": 1}}}}', "\ud800"],
-)  # fmt: skip
-def test_a_broken_file_is_no_memory(tmp_path: Path, text: str) -> None:
-    file = tmp_path / "o.json"
-    file.write_bytes(text.encode("utf-8", "surrogatepass"))
-    assert load(file) == Memory()
-
-
-def test_a_missing_file_or_a_folder_is_no_memory(tmp_path: Path) -> None:
-    assert load(tmp_path / "none.json") == Memory()
-    assert load(tmp_path) == Memory()
-
-
-def test_a_cache_that_cannot_be_written_is_no_error(small: Estate, tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    small.memory_file = tmp_path / "file" / "below" / "o.json"
-    assert small.flow().health == "ok"
+KEPT = Memory({"cb/x": Clock(5.0, 6.0)}, {"f:A->B": FlowMemory("home", {"t-0": Clock(1.0, 2.0)})})
 
 
 def test_flows_that_were_not_looked_at_keep_their_memory(small: Estate) -> None:
-    save(small.memory_file, KEPT)
+    change(small.memory_file, lambda _: KEPT)
     small.status()
     kept = load(small.memory_file)
-    assert kept.without_status["cb/x"] == 5.0
-    assert kept.marks["f:A->B"] == KEPT.marks["f:A->B"]
-    assert "orders:A->B" in kept.marks
+    assert kept.without_status["cb/x"] == Clock(5.0, 6.0)
+    assert kept.flows["f:A->B"] == KEPT.flows["f:A->B"]
+    assert "orders:A->B" in kept.flows
 
 
-def test_an_unreadable_source_does_not_wipe_what_is_remembered(small: Estate) -> None:
+@pytest.mark.parametrize("outage", [600, 20])
+def test_time_in_which_the_source_cannot_be_read_does_not_count(small: Estate, outage: float) -> None:
     small.log(0, 100)
     small.stored(9)
     small.flow()
+    assert small.flow(later_seconds=40).problems == ()
     small.kafka.down.add("A")
-    assert small.flow(later_seconds=40).health == "unknown"
+    unread = small.flow(later_seconds=outage)
+    assert (unread.health, unread.problems) == ("unknown", ())
     small.kafka.down.clear()
-    assert "no progress for 80 s" in small.flow(later_seconds=40).problems[0]
+    assert small.flow(later_seconds=outage).problems == (), "40 s of standing still were seen"
+    assert small.flow(later_seconds=34).problems == ()
+    assert "no progress for 75 s" in small.flow(later_seconds=1).problems[0]
 
 
-def test_two_looks_in_one_call_judge_progress(small: Estate) -> None:
+def test_a_problem_is_not_repeated_while_nothing_is_known(small: Estate) -> None:
     small.log(0, 100)
     small.stored(9)
-    grown = iter([10, 30])
-    small.kafka.before_read = lambda alias: (
-        small.log(0, next(grown), alias="B", topic="A.orders") if alias == "B" else None
-    )
-    assert small.flow(watch_seconds=0.01).health == "ok"
+    small.flow()
+    assert "no progress" in small.flow(later_seconds=100).problems[0]
+    small.kafka.down.add("A")
+    assert small.flow(later_seconds=338).problems == ()
+
+
+def test_time_in_which_connect_cannot_be_read_does_not_count(small: Estate) -> None:
+    small.log(0, 100)
+    small.stored(9)
+    small.flow()
+    small.connect.fail_next("GET", f"/connectors/{small.source}/offsets", 404, "gone", times=99)
+    assert small.flow(later_seconds=300).health == "unknown"
+    small.connect.faults.clear()
+    assert small.flow(later_seconds=300).problems == ()
+    small.connect.fail_next("GET", "/connectors", 403, "no", times=99)
+    assert small.flow(later_seconds=300).state == "unknown"
+    small.connect.faults.clear()
+    assert small.flow(later_seconds=300).problems == ()
+
+
+def test_a_target_seen_again_that_moved_meanwhile_is_progress(small: Estate) -> None:
+    """Stored offsets stand for a flush interval or longer, so what arrived before the target went dark is compared."""
+    small.log(0, 100)
+    small.stored(9)
+    small.log(0, 50, alias="B", topic="A.orders")
+    small.flow()
+    small.kafka.down.add("B")
+    assert small.flow(later_seconds=70).problems == ()
+    small.kafka.down.clear()
+    small.log(0, 90, alias="B", topic="A.orders")
+    assert small.flow(later_seconds=20).health == "ok"
+
+
+def test_a_target_that_did_not_move_meanwhile_proves_that_nothing_arrived(small: Estate) -> None:
+    small.log(0, 100)
+    small.stored(9)
+    small.flow()
+    small.kafka.down.add("B")
+    assert small.flow(later_seconds=70).problems == ()
+    small.kafka.down.clear()
+    assert "no progress for 90 s" in small.flow(later_seconds=20).problems[0]
+
+
+def test_a_target_seen_for_the_first_time_starts_the_clock(small: Estate) -> None:
+    small.log(0, 100)
+    small.stored(9)
+    small.kafka.down.add("B")
+    small.flow()
+    assert small.flow(later_seconds=140).problems == ()
+    small.kafka.down.clear()
+    assert small.flow(later_seconds=1).problems == (), "one late flush was forgiven, and it may be that"
+    assert "no progress for 75 s" in small.flow(later_seconds=75).problems[0]
+
+
+def test_two_looks_days_apart_say_what_both_prove(small: Estate) -> None:
+    small.log(0, 100)
+    small.stored(9)
+    small.flow()
+    assert "no progress for 259200 s" in small.flow(later_seconds=259_200).problems[0]
+
+
+def test_partitions_that_moved_to_another_task_are_no_progress(small: Estate) -> None:
+    small.log(0, 100)
+    small.stored(49)
+    small.stored(49, partition=1)
+    small.log(0, 100, partition=1)
+    small.flow()
+    small.connect.connectors[small.source].forced_tasks = 1
+    assert small.flow(later_seconds=10).health in {"waiting", "ok"}
+    small.connect.connectors[small.source].forced_tasks = None
+    assert small.flow(later_seconds=10).problems == ()
 
 
 def test_pausing_ends_the_time_without_progress(small: Estate) -> None:
@@ -90,16 +130,23 @@ def test_a_clock_that_goes_back_is_no_problem(small: Estate) -> None:
     assert small.flow(later_seconds=-5000).problems == ()
 
 
-def test_it_holds_no_config_values(small: Estate) -> None:
-    small.connect.connectors[small.source].config["source.cluster.sasl.jaas.config"] = "very-secret"
-    small.status()
-    text = small.memory_file.read_text()
-    assert "very-secret" not in text
-    assert set(json.loads(text)) == {"format", "without_status", "unassigned", "marks"}
+def test_new_partitions_again_and_again_are_no_partition_that_nobody_has(small: Estate) -> None:
+    """Each is found at the next refresh; that there is always a newer one is no fault."""
+    for number in range(5):
+        small.kafka.clusters["A"][f"orders.{number}"] = [(0, 0)]
+        small.kafka.clusters["A"].pop(f"orders.{number - 1}", None)
+        flow = small.flow(later_seconds=400)
+        assert flow.problems == ()
+        assert any("have no task" in note for note in flow.notes)
 
 
-def test_where_it_is(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("MM2MGR_CACHE", str(tmp_path))
-    assert memory_file("me") == tmp_path / "observed" / "me.json"
-    monkeypatch.delenv("MM2MGR_CACHE")
-    assert memory_file("me") == Path.home() / ".cache" / "mm2mgr" / "observed" / "me.json"
+def test_another_connect_cluster_under_the_same_name_starts_anew(tmp_path: Path) -> None:
+    """A sandbox that was made again has the same names and other offsets: its topics were not created again under it."""
+    for cluster_id, records in (("first", 1000), ("second", 100)):
+        fake = FakeConnect(cluster_id=cluster_id)
+        with serving(fake) as url:
+            one = Estate(topology_of(TREE.format(url=url, more=""), tmp_path), fake, tmp_path)
+            one.recreate(f"id of {cluster_id}")
+            one.log(0, records)
+            one.stored(records - 1)
+            assert one.status().health == "ok"

@@ -1,9 +1,10 @@
-"""What holds for any numbers: lag is never negative, a FAILED task is never ok, traces never show a secret."""
+"""What holds for any numbers: lag is never negative, a FAILED task is never ok, traces never show a secret, a flow that
+moves is never said to stand still, and a loss is never forgotten."""
 
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -13,8 +14,9 @@ from hypothesis import strategies as st
 from mm2mgr.connect.types import ConnectorInfo, ConnectorStatus, TaskConfig, TaskStatus
 from mm2mgr.kafka.offsets import Offsets
 from mm2mgr.observe.health import Looks, Status, judge, lags_of
+from mm2mgr.observe.losses import acknowledge
 from mm2mgr.observe.memory import Memory, remember
-from mm2mgr.observe.reading import Reading, SeenConnect, SeenConnector, SeenKafka
+from mm2mgr.observe.reading import Failure, Reading, SeenConnect, SeenConnector, SeenKafka
 from mm2mgr.partitions import TopicPartition
 from mm2mgr.render import Connector, render
 from mm2mgr.topology import Flow
@@ -102,3 +104,80 @@ def test_no_numbers_break_the_promises(
             assert set(task_states) == {"RUNNING"}
         assert (flow.health == "problem") == bool(flow.problems)
         assert "hunter2" not in json.dumps(status.to_dict())
+
+
+@dataclass(frozen=True)
+class Look:
+    """What one look sees, so many seconds after the one before: which sides answer, and by how much the flow moved."""
+
+    seconds: float
+    unread: frozenset[str]
+    moved: int
+    flushed: bool = True
+
+
+DOWN = Failure("no answer")
+unread = st.frozensets(st.sampled_from(["source", "target", "connect", "offsets"]), max_size=2)
+looks = st.lists(st.builds(Look, st.floats(1, 5_000), unread, st.integers(1, 50), st.booleans()), max_size=12)
+
+
+def seen_by(declared: Declared, look: Look, draw: Draw, arrived: int, now: float) -> Reading:
+    """Return a reading of the draw in which some sides could not be read."""
+    whole = reading(declared, draw, "RUNNING", ["RUNNING"], now)
+    ends = {TopicPartition("A.orders", 0): Offsets(0, arrived)}
+    source, target = whole.clusters["A"], SeenKafka({"A.orders": 1}, ends)
+    if "source" in look.unread:
+        source = SeenKafka(failure=DOWN)
+    if "target" in look.unread:
+        target = SeenKafka(failure=DOWN)
+    connects = whole.connects
+    if "connect" in look.unread:
+        connects = {"cb": SeenConnect("cb", failure=DOWN)}
+    elif "offsets" in look.unread:
+        (seen,) = whole.connects["cb"].connectors.values()
+        connects = {"cb": SeenConnect("cb", {seen.desired.name: replace(seen, offsets=DOWN)})}
+    return replace(whole, connects=connects, clusters={"A": source, "B": target})
+
+
+@settings(max_examples=300, deadline=None)
+@given(taken=looks)
+def test_a_flow_that_moves_between_looks_never_stands_still(declared: Declared, taken: list[Look]) -> None:
+    """Stored offsets may stand for some looks as long as the target is seen: commits are late, records are not."""
+    memory, now, arrived, stored = Memory(), 0.0, 0, 0
+    for look in taken:
+        now += look.seconds
+        arrived += look.moved
+        if look.flushed or "target" in look.unread:
+            stored = arrived
+        draw = Draw([[0, arrived + 1000]], [stored - 1 if stored else None])
+        status, memory = judged(seen_by(declared, look, draw, arrived, now), memory)
+        (flow,) = status.flows
+        assert not any("no progress" in problem for problem in flow.problems)
+        assert status.losses == ()
+
+
+@settings(max_examples=300, deadline=None)
+@given(taken=looks, draws=st.lists(draws, min_size=12, max_size=12), ids=st.lists(st.sampled_from("xyz"), min_size=12, max_size=12),
+       acks=st.lists(st.booleans(), min_size=12, max_size=12))  # fmt: skip
+def test_a_loss_stays_until_it_is_acknowledged_and_then_stays_away(
+    declared: Declared, taken: list[Look], draws: list[Draw], ids: list[str], acks: list[bool]
+) -> None:
+    memory, now, waiting, done = Memory(), 0.0, set[str](), set[str]()
+    for look, draw, topic_id, ack in zip(taken, draws, ids, acks, strict=False):
+        now += look.seconds
+        one = seen_by(declared, look, draw, 0, now)
+        one = replace(one, clusters=one.clusters | {"A": replace(one.clusters["A"], topic_ids={"orders": topic_id})})
+        status, memory = judged(one, memory)
+        shown = {loss.id for loss in status.losses}
+        assert waiting <= shown
+        assert not shown & done
+        assert len(shown) == len(status.losses)
+        assert status.health == "problem" or not shown
+        waiting = shown
+        again, memory = judged(one, memory)
+        assert again.losses == status.losses, "a second look at the same sees nothing more"
+        if ack:
+            memory = replace(memory, losses=acknowledge(memory.losses, shown, now))
+            done, waiting = done | shown, set()
+            after, memory = judged(one, memory)
+            assert after.losses == (), "nor does it see an acknowledged loss once more"

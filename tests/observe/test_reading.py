@@ -28,10 +28,11 @@ flows:
 """
 
 
-def test_requests_are_two_per_cluster_and_two_per_source_connector(small: Estate) -> None:
+def test_requests_are_three_per_cluster_and_two_per_source_connector(small: Estate) -> None:
     small.status()
     paths = [(request.path, request.query) for request in small.connect.requests]
     assert sorted(paths) == [
+        ("/", ""),
         ("/connectors", "expand=info"),
         ("/connectors", "expand=status"),
         (f"/connectors/{small.source}/offsets", ""),

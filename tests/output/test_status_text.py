@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 
 from mm2mgr.observe.health import ConnectorState, FlowStatus, Status, TaskState
-from mm2mgr.observe.reading import Failure
+from mm2mgr.observe.losses import Gap, Loss
+from mm2mgr.observe.reading import Failure, Orphan
+from mm2mgr.observe.stale_offsets import StaleOffsets
 from mm2mgr.origins import Origin, Text
 from mm2mgr.output.load_text import say_rates, say_sizings
 from mm2mgr.output.status_text import say_status
@@ -40,6 +42,7 @@ FLOWS = (
         offsets_note="workers store offsets every offset.flush.interval.ms",
     ),
     flow("new", "waiting", "not applied", problems=(), lag_records=None),
+    flow("slow", "waiting", lag_records=9, offsets_note="workers store offsets every offset.flush.interval.ms"),
     flow("dark", "unknown", "unknown", notes=("Connect cluster 'west': no URL answered",)),
 )
 COMPANIONS = (
@@ -48,6 +51,18 @@ COMPANIONS = (
     ConnectorState(
         "east", "mm2.a.b.checkpoint", "checkpoint", "a->b", "FAILED", "problem", problems=("connector FAILED: boom",)
     ),
+)
+ORPHANS = (
+    Orphan("east", "mm2.a.b.source.old", "source", "a->b", "orders", "RUNNING"),
+    Orphan("east", "mm2.a.b.source.older", "source", "a->b", "orders", "STOPPED"),
+)
+STALE = (
+    StaleOffsets("east", ("fine:a->b", "slow:a->b"), 90.0, 1200, ("dc2",)),
+    StaleOffsets("west", ("dark:a->b", "new:a->b"), 80.0, 7, ()),
+)
+LOSSES = (
+    Loss("abc1234", "fine:a->b", "orders", "retention", 0.0, {0: Gap(9, 10)}),
+    Loss("def5678", "gone:a->b", "orders", "past-end", 0.0, {0: Gap(9, 10)}),
 )
 FAILURES = {
     "connect west": Failure("Connect cluster 'west': no URL answered", "check its `url`"),
@@ -60,12 +75,14 @@ def golden(name: str) -> list[str]:
 
 
 def test_a_status_shows_every_problem_and_failure_once(printed: Printed) -> None:
-    status = Status(0.0, FLOWS, COMPANIONS, FAILURES).to_dict()
+    status = Status(0.0, FLOWS, COMPANIONS, FAILURES, ORPHANS, STALE, LOSSES).to_dict()
     say_status(json.loads(json.dumps(status)))
     lines = printed()
     assert lines == golden("status.txt")
     text = "\n".join(lines)
-    for sentence in (*FLOWS[1].problems, *COMPANIONS[2].problems, *(one.message for one in FAILURES.values())):
+    beside = (*(one.sentence() for one in (*ORPHANS, *STALE)), LOSSES[1].detail())
+    failures = (one.message for one in FAILURES.values())
+    for sentence in (*FLOWS[1].problems, *COMPANIONS[2].problems, *beside, *failures):
         assert text.count(sentence) == 1
 
 

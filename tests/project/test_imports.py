@@ -104,6 +104,9 @@ PURE = (
     "reconcile/guards",
     "reconcile/mirrored",
     "observe/health",
+    "observe/losses",
+    "observe/memory",
+    "observe/stale_offsets",
 )
 EFFECTS = {
     *("asyncio", "datetime", "http", "io", "logging", "os", "pathlib", "random", "shutil", "socket", "subprocess"),

@@ -1,0 +1,254 @@
+"""Records that may never arrive: taken by retention, or of a topic that was deleted and created again. Pure.
+
+In: a flow's lag with topic ids, and what was remembered of its topics. Out: losses, each with an id that stays the same
+until somebody acknowledges it; an acknowledged incident does not come back, a new one gets an id of its own.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+from mm2mgr.observe.lag import FlowLag, PartitionLag
+from mm2mgr.partitions import TopicPartition
+from mm2mgr.topology import Flow
+
+Kind = Literal["retention", "past-end", "re-created"]
+
+_SHOWN = 3
+
+
+@dataclass(frozen=True)
+class Gap:
+    """What one partition lost while this offset was the stored one; `before` is what it lost in the same incident earlier."""
+
+    stored: int
+    records: int
+    before: int = 0
+
+    @property
+    def total(self) -> int:
+        """All records of the incident."""
+        return self.before + self.records
+
+
+@dataclass(frozen=True)
+class SeenTopic:
+    """The ids that a topic has had, and per partition the stored offset with the remote end offset when it was first seen."""
+
+    ids: tuple[str, ...] = ()
+    places: Mapping[int, tuple[int, int | None]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Loss:
+    """One incident on one topic of a flow; `gaps` by partition."""
+
+    id: str
+    flow: str
+    topic: str
+    kind: Kind
+    first_seen: float
+    gaps: Mapping[int, Gap] = field(default_factory=dict)
+    topic_id: str = ""
+    acknowledged_at: float | None = None
+
+    @property
+    def records(self) -> int:
+        """How many records at most."""
+        return sum(gap.total for gap in self.gaps.values())
+
+    def detail(self) -> str:
+        """Say what happened and what to do about it."""
+        if self.kind == "retention":
+            return (
+                f"up to {_records(self.records)} left the source before they were mirrored (retention): "
+                f"{self._partitions()}; give the topic longer retention or the flow more tasks"
+            )
+        if self.kind == "past-end":
+            return (
+                f"the stored offset lies at or past the end of {self._partitions()}: the topic was deleted and created "
+                "again, or truncated, and its new records are skipped or sent twice; compare it with the target, then stop "
+                "the flow and reset these offsets"
+            )
+        if not self.records:
+            return (
+                f"topic {self.topic} was deleted and created again: its new records are mirrored from the start, what the "
+                "old topic still held is lost; compare it with the target"
+            )
+        return (
+            f"topic {self.topic} was deleted and created again: up to {_records(self.records)} of the new topic are "
+            f"skipped, because offsets of the old one are stored: {self._partitions()}; compare it with the target, then "
+            "stop the flow and reset these offsets"
+        )
+
+    def sentence(self, now: float) -> str:
+        """Return the detail with the age, and how to acknowledge it."""
+        return (
+            f"loss {self.id}, first seen {_ago(now - self.first_seen)}: {self.detail()}; "
+            f"acknowledge it with mm2mgr status --ack {self.id}"
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the loss as JSON-ready values."""
+        return {
+            "id": self.id,
+            "flow": self.flow,
+            "topic": self.topic,
+            "kind": self.kind,
+            "records": self.records,
+            "first_seen": self.first_seen,
+            "partitions": {str(number): gap.total for number, gap in sorted(self.gaps.items())},
+            "detail": self.detail(),
+        }
+
+    def _partitions(self) -> str:
+        what = "{gap.total}" if self.kind == "retention" else "{gap.stored} stored"
+        shown = [f"{self.topic}-{n} ({what.format(gap=gap)})" for n, gap in sorted(self.gaps.items())[:_SHOWN]]
+        return ", ".join(shown) + (f" and {len(self.gaps) - _SHOWN} more" if len(self.gaps) > _SHOWN else "")
+
+
+@dataclass(frozen=True)
+class Sighting:
+    """What one look saw of a loss."""
+
+    flow: str
+    topic: str
+    kind: Kind
+    topic_id: str
+    gaps: Mapping[int, Gap]
+
+
+def see_topics(
+    flow: Flow, lag: FlowLag, ids: Mapping[str, str], earlier: Mapping[str, SeenTopic]
+) -> tuple[dict[str, SeenTopic], list[Sighting]]:
+    """Return what to remember of the flow's topics, and the losses that this look shows. Heartbeats are no loss.
+
+    A topic that the source does not have stays remembered: with another id it would be a new one.
+    """
+    topics, sightings = dict(earlier), list[Sighting]()
+    by_topic: dict[str, list[PartitionLag]] = {}
+    for one in lag.counted:
+        by_topic.setdefault(one.partition.topic, []).append(one)
+    for name, partitions in by_topic.items():
+        old, topic_id = earlier.get(name, SeenTopic()), ids.get(name, "")
+        sightings += _sightings(flow, name, topic_id, partitions, old)
+        known = old.ids if topic_id in ("", *old.ids) else (*old.ids, topic_id)
+        unread = {number: place for number, place in old.places.items() if TopicPartition(name, number) in lag.unread}
+        places = {one.partition.partition: _place(one, old) for one in partitions if one.stored is not None}
+        topics[name] = SeenTopic(known, unread | places)
+    return topics, sightings
+
+
+def enter(losses: Mapping[str, Loss], sighting: Sighting, now: float) -> dict[str, Loss]:
+    """Return the losses with what was seen: a new one, or more of one that nobody has acknowledged yet."""
+    of_topic = [one for one in losses.values() if (one.flow, one.topic) == (sighting.flow, sighting.topic)]
+    if sighting.kind != "retention" and any(
+        one.kind == "re-created" and one.topic_id == sighting.topic_id and one.topic_id for one in of_topic
+    ):
+        return dict(losses)
+    same = [one for one in of_topic if one.kind == sighting.kind]
+    gaps = dict(_further(sighting, [one for one in same if one.acknowledged_at is not None]))
+    if not gaps:
+        return dict(losses)
+    still_open = [one for one in same if one.acknowledged_at is None]
+    if sighting.kind == "re-created" or not still_open:
+        loss = Loss(
+            _id(sighting, gaps), sighting.flow, sighting.topic, sighting.kind, now, gaps, topic_id=sighting.topic_id
+        )
+    else:
+        last = max(still_open, key=lambda one: one.first_seen)
+        more = {number: _joined(last.gaps.get(number), gap) for number, gap in gaps.items()}
+        loss = replace(last, gaps={**last.gaps, **more})
+    return {**losses, loss.id: loss}
+
+
+def acknowledge(losses: Mapping[str, Loss], ids: Iterable[str], now: float) -> dict[str, Loss]:
+    """Return the losses with these acknowledged; ids that are not there are passed over."""
+    done = {one: replace(losses[one], acknowledged_at=now) for one in ids if one in losses}
+    return {**losses, **done}
+
+
+def open_losses(losses: Mapping[str, Loss], flows: Iterable[str] | None = None) -> tuple[Loss, ...]:
+    """Return the losses that nobody has acknowledged, oldest first; of these flows only, unless None."""
+    wanted = None if flows is None else set(flows)
+    found = (one for one in losses.values() if one.acknowledged_at is None and (wanted is None or one.flow in wanted))
+    return tuple(sorted(found, key=lambda one: (one.first_seen, one.flow, one.topic, one.id)))
+
+
+def _sightings(
+    flow: Flow, topic: str, topic_id: str, partitions: list[PartitionLag], old: SeenTopic
+) -> Iterator[Sighting]:
+    stored = [(one, one.stored) for one in partitions if one.stored is not None]
+    if stored and topic_id and old.ids and topic_id not in old.ids:
+        gaps = {one.partition.partition: Gap(offset, _skipped(one, offset, old)) for one, offset in stored}
+        yield Sighting(flow.id, topic, "re-created", topic_id, gaps)
+    past = {one.partition.partition: Gap(s, one.log.end - one.log.start) for one, s in stored if one.past_end}
+    if past:
+        yield Sighting(flow.id, topic, "past-end", topic_id, past)
+    lost = {one.partition.partition: Gap(s, n) for one, s in stored if (n := _lost(flow, one, old)) > 0}
+    if lost:
+        yield Sighting(flow.id, topic, "retention", topic_id, lost)
+
+
+def _skipped(one: PartitionLag, stored: int, old: SeenTopic) -> int:
+    """Return how many records of a new topic lie below the stored offset; none where that went back: it is a new one too."""
+    before = old.places.get(one.partition.partition)
+    return 0 if before and stored < before[0] else max(0, min(stored + 1, one.log.end) - one.log.start)
+
+
+def _lost(flow: Flow, one: PartitionLag, old: SeenTopic) -> int:
+    """Return how many records left the log unmirrored: fewer, where some arrived whose offsets are not stored yet.
+
+    Only the default policy gives a remote topic a single writer, and only without transactions ends count records.
+    """
+    if flow.exactly_once or flow.settings.replication_policy != "default":
+        return one.lost_records
+    _, arrived = _place(one, old)
+    return one.lost_records - (0 if arrived is None or one.arrived is None else max(0, one.arrived - arrived))
+
+
+def _place(one: PartitionLag, old: SeenTopic) -> tuple[int, int | None]:
+    before = old.places.get(one.partition.partition)
+    now = (-1 if one.stored is None else one.stored, one.arrived)
+    return before if before and before[0] == now[0] and before[1] is not None else now
+
+
+def _further(sighting: Sighting, acknowledged: list[Loss]) -> Iterator[tuple[int, Gap]]:
+    """Yield what goes beyond the acknowledged: a log that retention goes on eating loses more at the same stored offset."""
+    for number, gap in sighting.gaps.items():
+        known = [one.gaps[number] for one in acknowledged if number in one.gaps]
+        known = [one for one in known if one.stored == gap.stored]
+        left = gap.records - sum(one.records for one in known)
+        if not known or (sighting.kind == "retention" and left > 0):
+            yield number, replace(gap, records=left)
+
+
+def _joined(old: Gap | None, new: Gap) -> Gap:
+    if old is None:
+        return new
+    if old.stored == new.stored:
+        return replace(old, records=max(old.records, new.records))
+    return replace(new, before=old.total)
+
+
+def _id(sighting: Sighting, gaps: Mapping[int, Gap]) -> str:
+    first = min(gaps)
+    # What was acknowledged before is not in `gaps`, so its size tells two incidents at the same offset apart.
+    beyond = sighting.gaps[first].records - gaps[first].records
+    what = sighting.topic_id if sighting.kind == "re-created" else f"{first}@{gaps[first].stored}+{beyond}"
+    text = "\0".join((sighting.flow, sighting.topic, sighting.kind, what))
+    return hashlib.sha256(text.encode()).hexdigest()[:7]
+
+
+def _records(number: int) -> str:
+    return f"{number} record{'' if number == 1 else 's'}"
+
+
+def _ago(seconds: float) -> str:
+    for length, unit in ((86_400, "d"), (3_600, "h"), (60, "min")):
+        if seconds >= length:
+            return f"{seconds / length:.0f} {unit} ago"
+    return "just now"

@@ -1,0 +1,211 @@
+"""Keeps the memory on disk: one JSON file per owner in the state folder, which is no cache, for losses must outlive those.
+
+A file that is missing is an empty memory; a damaged one is set aside and that is said. Several processes may look at the
+same time: what one adds or acknowledges is never undone by another, because reading and writing are one step under a lock.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from mm2mgr.observe.losses import Gap, Loss, SeenTopic
+from mm2mgr.observe.memory import Clock, FlowMemory, Mark, Memory, Rest, Unstored
+
+_FORMAT = 2
+_LOCK_SECONDS = 10.0
+
+
+@dataclass(frozen=True)
+class Kept:
+    """The memory before and after a change, and what went wrong with the file."""
+
+    earlier: Memory
+    memory: Memory
+    warnings: tuple[str, ...] = ()
+
+
+class _Damaged(Exception):
+    """The file is there and is no memory."""
+
+
+def state_folder() -> Path:
+    """Return $MM2MGR_STATE, else mm2mgr below $XDG_STATE_HOME, else ~/.local/state/mm2mgr."""
+    if given := os.environ.get("MM2MGR_STATE"):
+        return Path(given)
+    home = os.environ.get("XDG_STATE_HOME")
+    return (Path(home) if home else Path.home() / ".local" / "state") / "mm2mgr"
+
+
+def state_file(owner: str) -> Path:
+    """Return where an owner's memory is kept."""
+    return state_folder() / f"{owner}.json"
+
+
+def change(file: Path, by: Callable[[Memory], Memory]) -> Kept:
+    """Read the memory, change it and write it, alone. Whatever is wrong with the file is a warning, never an error."""
+    warnings: list[str] = []
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        with _alone(file):
+            earlier = _read(file, warnings)
+            memory = by(earlier)
+            _write(file, memory)
+            return Kept(earlier, memory, tuple(warnings))
+    except (OSError, TimeoutError) as error:
+        why = error.strerror or str(error) if isinstance(error, OSError) else str(error)
+        warnings.append(f"{file} cannot be written ({why}): what this look saw, losses too, will be forgotten")
+        earlier = _read(file, warnings)
+        return Kept(earlier, by(earlier), tuple(warnings))
+
+
+def load(file: Path) -> Memory:
+    """Return the memory of a file; one that is missing or damaged is empty."""
+    return _read(file, [], aside=False)
+
+
+@contextmanager
+def _alone(file: Path) -> Iterator[None]:
+    with file.with_name(f"{file.name}.lock").open("w") as lock:
+        deadline = time.monotonic() + _LOCK_SECONDS
+        while True:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() > deadline:
+                    raise TimeoutError(f"another process has held its lock for {_LOCK_SECONDS:.0f} s") from None
+                time.sleep(0.02)
+        yield  # closing the file releases the lock
+
+
+def _read(file: Path, warnings: list[str], *, aside: bool = True) -> Memory:
+    try:
+        return _parsed(file.read_text(encoding="utf-8"))
+    except (FileNotFoundError, NotADirectoryError):
+        return _from_the_cache(file)
+    except (OSError, UnicodeDecodeError, _Damaged) as error:
+        if aside:
+            warnings.append(_set_aside(file, error))
+        return Memory()
+
+
+def _set_aside(file: Path, error: Exception) -> str:
+    if isinstance(error, OSError):
+        return f"{file} cannot be read ({error.strerror}): losses that it holds are not shown"
+    beside = file.with_name(f"{file.name}.damaged-{time.time_ns() // 1_000_000}")
+    try:
+        file.rename(beside)
+    except OSError as refused:
+        return f"{file} is damaged and cannot be set aside ({refused.strerror}): losses that it held are not shown"
+    return f"{file} was damaged: losses that it held are no longer known; the damaged file is kept as {beside.name}"
+
+
+def _from_the_cache(file: Path) -> Memory:
+    """Read what earlier versions kept in the cache folder: since when connectors have had no status."""
+    if file != state_file(file.stem):
+        return Memory()
+    given = os.environ.get("MM2MGR_CACHE")
+    cache = Path(given) if given else Path.home() / ".cache" / "mm2mgr"
+    try:
+        data = json.loads((cache / "observed" / file.name).read_text(encoding="utf-8"))
+        now = time.time()
+        return Memory({key: Clock(max(0.0, now - since), now) for key, since in data["without_status"].items()})
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return Memory()
+
+
+def _write(file: Path, memory: Memory) -> None:
+    """Replace the file in one step, once the new one is on the disk."""
+    handle, draft = tempfile.mkstemp(dir=file.parent, prefix=f"{file.name}.")
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as writing:
+            json.dump({"format": _FORMAT, **vars(memory)}, writing, default=vars)
+            writing.flush()
+            os.fsync(writing.fileno())
+        Path(draft).replace(file)
+    except BaseException:
+        Path(draft).unlink(missing_ok=True)
+        raise
+
+
+# --- JSON to values ---------------------------------------------------------------------------------------------------
+
+
+def _parsed(text: str) -> Memory:
+    try:
+        data = json.loads(text)
+        if data["format"] != _FORMAT:
+            raise _Damaged
+        return Memory(
+            {key: _clock(one) for key, one in data["without_status"].items()},
+            {flow: _flow(one) for flow, one in data["flows"].items()},
+            {key: _loss(one) for key, one in data["losses"].items()},
+        )
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise _Damaged from error
+
+
+def _clock(values: Mapping[str, Any]) -> Clock:
+    return Clock(float(values["seconds"]), float(values["seen_at"]), bool(values["paused"]))
+
+
+def _flow(values: Mapping[str, Any]) -> FlowMemory:
+    rest, unstored = values["rest"], values["unstored"]
+    return FlowMemory(
+        str(values["home"]),
+        {name: _clock(one) for name, one in values["unassigned"].items()},
+        {task: _mark(one) for task, one in values["marks"].items()},
+        {topic: _topic(one) for topic, one in values["topics"].items()},
+        rest and Rest(int(rest["ends"]), int(rest["grown"]), _clock(rest["clock"])),
+        unstored and _unstored(unstored),
+    )
+
+
+def _mark(values: Mapping[str, Any]) -> Mark:
+    stored, behind, moved = int(values["stored"]), bool(values["behind"]), bool(values["moved"])
+    return Mark(stored, _number(values["arrived"]), behind, _clock(values["clock"]), moved)
+
+
+def _unstored(values: Mapping[str, Any]) -> Unstored:
+    clock = values["clock"]
+    return Unstored(
+        int(values["stored"]), int(values["arrived"]), int(values["records"]), None if clock is None else _clock(clock)
+    )
+
+
+def _topic(values: Mapping[str, Any]) -> SeenTopic:
+    places = {int(number): (int(stored), _number(arrived)) for number, (stored, arrived) in values["places"].items()}
+    return SeenTopic(tuple(map(str, values["ids"])), places)
+
+
+def _loss(values: Mapping[str, Any]) -> Loss:
+    gaps = {
+        int(number): Gap(int(gap["stored"]), int(gap["records"]), int(gap["before"]))
+        for number, gap in values["gaps"].items()
+    }
+    acknowledged = values["acknowledged_at"]
+    if values["kind"] not in {"retention", "past-end", "re-created"}:
+        raise _Damaged
+    return Loss(
+        str(values["id"]),
+        str(values["flow"]),
+        str(values["topic"]),
+        values["kind"],
+        float(values["first_seen"]),
+        gaps,
+        str(values["topic_id"]),
+        None if acknowledged is None else float(acknowledged),
+    )
+
+
+def _number(value: Any) -> int | None:
+    return None if value is None else int(value)

@@ -1,0 +1,208 @@
+"""What concerns the whole estate: orphans, offsets that are not stored, connectors at rest, and the word above all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.fake_connect import FakeConnect, serving
+from tests.observe.estate import Estate, estate, topology_of
+
+OLD = {
+    "connector.class": "org.apache.kafka.connect.mirror.MirrorSourceConnector",
+    "source.cluster.alias": "A",
+    "target.cluster.alias": "B",
+    "topics": "payments",
+    "mm2mgr.owner": "tester",
+}
+
+
+def test_an_estate_of_flows_that_are_ok_is_ok(small: Estate) -> None:
+    small.connect.connectors[small.checkpoint].forced_tasks = 0
+    small.kafka.down.add("B")
+    status = small.status()
+    assert {one.health for one in status.companions} == {"waiting", "ok"}
+    assert (status.flows[0].health, status.health) == ("ok", "ok")
+
+
+# --- orphans ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_connector_that_is_not_declared_any_more_and_runs_is_a_problem(small: Estate) -> None:
+    small.connect.add("mm2.A.B.source.old", OLD)
+    small.connect.add("mm2.A.B.source.other", OLD | {"mm2mgr.owner": "somebody else"})
+    small.connect.add("theirs", {"connector.class": "x"})
+    status = small.status()
+    (orphan,) = status.orphans
+    assert (orphan.connector, status.flows[0].health, status.health) == ("mm2.A.B.source.old", "ok", "problem")
+    assert "it is RUNNING: it still mirrors payments A->B" in orphan.sentence()
+    assert "mm2mgr plan --prune" in orphan.sentence()
+    assert status.to_dict()["orphans"][0]["connector"] == "mm2.A.B.source.old"
+    chosen = small.status(only=[])
+    assert (chosen.orphans, chosen.health) == ((), "ok"), "only asked about some flows"
+
+
+def test_an_orphan_at_rest_is_said_and_no_problem(small: Estate) -> None:
+    small.connect.add("mm2.A.B.source.old", OLD, state="STOPPED")
+    status = small.status()
+    assert (status.health, status.orphans[0].runs) == ("ok", False)
+    assert "it does nothing until somebody resumes it" in status.orphans[0].sentence()
+
+
+def test_orphans_are_looked_for_where_no_flow_runs_any_more(small: Estate, tmp_path: Path) -> None:
+    left = FakeConnect()
+    left.add("mm2.A.B.source.old", OLD)
+    with serving(left) as url:
+        text = (tmp_path / "tree.yaml").read_text().replace("flows:", f'  left: {{url: "{url}", kafka: B}}\nflows:')
+        one = Estate(topology_of(text.replace("tasks: {max: 2}", "run_on: cb"), tmp_path), small.connect, tmp_path)
+        assert [orphan.connect for orphan in one.status().orphans] == ["left"]
+    gone = one.status()
+    assert (list(gone.failures), gone.flows[0].health, gone.health) == (["connect left"], "ok", "unknown")
+
+
+# --- connectors at rest -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("state", ["PAUSED", "STOPPED"])
+def test_a_connector_at_rest_whose_lag_grows_is_a_problem(small: Estate, state: str) -> None:
+    small.log(0, 100)
+    small.stored(9)
+    small.connect.connectors[small.source].state = state
+    assert small.flow().problems == ()
+    assert small.flow(later_seconds=50).problems == (), "records wait, and no new ones come"
+    small.log(0, 140)
+    (sentence,) = small.flow(later_seconds=50).problems
+    assert sentence.startswith(f"{state} while its lag grows: 130 records wait, 40 of them new in the last 100 s")
+    assert f"resume it, or write state: {state.lower()} on the flow" in sentence
+    assert small.flow(later_seconds=50).health == "problem", "it stays one when the source is quiet for a moment"
+    small.stored(139)
+    assert small.flow().problems == (), "nothing waits"
+
+
+@pytest.mark.parametrize("state", ["PAUSED", "STOPPED"])
+def test_the_tree_may_want_it_at_rest(tmp_path: Path, state: str) -> None:
+    with estate(tmp_path, more=f"state: {state.lower()}") as wanted:
+        wanted.log(0, 100)
+        wanted.stored(9)
+        (sentence,) = wanted.flow().problems
+        assert sentence == f"the tree says state: {state.lower()} and it is RUNNING: run mm2mgr plan"
+        wanted.connect.connectors[wanted.source].state = state
+        wanted.flow()
+        wanted.log(0, 500)
+        flow = wanted.flow(later_seconds=100)
+        assert (flow.problems, flow.health) == ((), "waiting")
+        assert f"{state} as the tree says" in flow.notes
+
+
+def test_the_tree_may_want_it_running(tmp_path: Path) -> None:
+    with estate(tmp_path, more="state: running") as wanted:
+        assert wanted.flow().health == "ok"
+        wanted.connect.connectors[wanted.source].state = "PAUSED"
+        assert wanted.flow().problems == ("the tree says state: running and it is PAUSED: run mm2mgr plan",)
+
+
+def test_topics_that_match_nothing_are_a_problem_though_heartbeats_keep_a_task_busy(small: Estate) -> None:
+    small.kafka.clusters["A"] = {"payments": [(0, 0)], "heartbeats": [(0, 5)]}
+    (sentence,) = small.flow().problems
+    assert sentence.startswith("topics: orders.* matches 0 of 2 topics on A, nothing is mirrored")
+
+
+# --- offsets that are not stored --------------------------------------------------------------------------------------
+
+MANY = """
+owner: tester
+clusters:
+  A: {{bootstrap_servers: "a:9092"}}
+  B: {{bootstrap_servers: "b:9092"}}
+  dead: {{bootstrap_servers: "dead:9092"}}
+connect:
+  cb: {{url: "{url}", kafka: B}}
+flows:
+  one: {{sources: [A], targets: [B], topics: {{include: [one]}}}}
+  two: {{sources: [A], targets: [B], topics: {{include: [two]}}}}
+  {more}
+"""
+
+
+class Many(Estate):
+    """Two flows that mirror side by side, whose offsets are stored when a test says so."""
+
+    def __init__(self, more: str, url: str, connect: FakeConnect, directory: Path) -> None:
+        super().__init__(topology_of(MANY.format(url=url, more=more), directory), connect, directory)
+        connect.source_topics = None
+        self.kafka.clusters |= {"A": {}, "B": {}, "dead": {}}
+        self.mirrored(1000, "one", "two")
+        self.commits(990, "one", "two")
+
+    def mirrored(self, records: int, *topics: str) -> None:
+        """Let so many records be in the source, and all but ten on the target."""
+        for topic in topics:
+            self.kafka.clusters["A"][topic] = [(0, records)]
+            self.kafka.clusters["B"][f"A.{topic}"] = [(0, records - 10)]
+
+    def commits(self, offset: int, *topics: str) -> None:
+        for topic in topics:
+            self.connect.add_offsets(f"mm2.A.B.source.{topic}", topic, {0: offset - 1}, alias="A")
+
+
+@pytest.fixture(params=["", "late: {sources: [dead], targets: [B], topics: {include: [late]}}"])
+def many(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Many]:
+    connect = FakeConnect()
+    with serving(connect) as url:
+        made = Many(request.param, url, connect, tmp_path)
+        made.kafka.down.add("dead")
+        yield made
+
+
+def test_offsets_that_are_not_stored_while_records_arrive_are_one_sentence(many: Many) -> None:
+    many.status()
+    for records in (1500, 2000):
+        many.mirrored(records, "one", "two")
+        assert many.status(later_seconds=70).stale_offsets == (), "70 s since the first of them was seen"
+    many.mirrored(2500, "one", "two")
+    status = many.status(later_seconds=10)
+    (stale,) = status.stale_offsets
+    assert (stale.connect, stale.flows, stale.seconds, stale.records) == ("cb", ("one:A->B", "two:A->B"), 80, 3000)
+    assert stale.sentence().startswith(
+        "offsets of 2 flows not stored for 80 s while their records arrive (one:A->B, two:A->B); a restart would mirror at "
+        "least 3000 records again"
+    )
+    is_dead = len(many.topology.flows) == 3
+    assert stale.is_problem == is_dead
+    assert ("source dead could not be read" in stale.sentence()) == is_dead
+    assert ("normal if offset.flush.interval.ms" in stale.sentence()) != is_dead
+    assert [flow.problems for flow in status.flows[:2]] == [(), ()], "records arrive"
+    many.commits(2480, "one", "two")
+    assert many.status(later_seconds=10).stale_offsets == ()
+
+
+def test_one_late_flow_alone_is_only_said_beside_a_dead_source(many: Many) -> None:
+    many.status()
+    for records in (1500, 2000, 2500):
+        many.mirrored(records, "one", "two")
+        many.commits(records - 20, "two")
+        status = many.status(later_seconds=70)
+    assert bool(status.stale_offsets) == (len(many.topology.flows) == 3)
+
+
+def test_a_flow_that_was_idle_gets_its_time_to_store(many: Many) -> None:
+    many.mirrored(1000, "one", "two")
+    many.commits(1000, "one", "two")
+    many.status()
+    assert many.status(later_seconds=10_000).stale_offsets == ()
+    many.mirrored(2000, "one", "two")
+    assert many.status(later_seconds=10_000).stale_offsets == ()
+    assert many.status(later_seconds=60).stale_offsets == ()
+
+
+def test_time_in_which_the_target_cannot_be_read_does_not_count_for_stored_offsets(many: Many) -> None:
+    many.status()
+    many.mirrored(1500, "one", "two")
+    many.status(later_seconds=10)
+    many.kafka.down.add("B")
+    assert many.status(later_seconds=100).stale_offsets == ()
+    many.kafka.down.discard("B")
+    many.mirrored(1600, "one", "two")
+    assert many.status(later_seconds=100).stale_offsets == ()

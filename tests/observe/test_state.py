@@ -1,0 +1,156 @@
+"""The state file: what is kept, that damage is said and set aside, and that processes at the same time lose nothing."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from mm2mgr.errors import Mm2mgrError
+from mm2mgr.observe.losses import Gap, Loss, SeenTopic
+from mm2mgr.observe.memory import Clock, FlowMemory, Mark, Memory, Rest, Unstored
+from mm2mgr.observe.state import change, load, state_file
+from mm2mgr.observe.status import Manner, acknowledge
+from tests.observe.estate import Estate
+
+CLOCK = Clock(3.5, 99.0, paused=True)
+LOSS = Loss("abc1234", "f:A->B", "t", "retention", 5.0, {3: Gap(999, 10, 7)}, "id", None)
+KEPT = Memory(
+    {"cb/x": CLOCK},
+    {
+        "f:A->B": FlowMemory(
+            "kafka",
+            {"t-0": CLOCK},
+            {"0": Mark(10, None, True, CLOCK, True), "-": Mark(1, 2, False, CLOCK)},
+            {"t": SeenTopic(("id", "id2"), {0: (5, None), 1: (6, 7)})},
+            Rest(5, 6, CLOCK),
+            Unstored(1, 2, 3, CLOCK),
+        ),
+        "g:A->B": FlowMemory(unstored=Unstored(1, 2)),
+    },
+    {LOSS.id: LOSS, "d": replace(LOSS, id="d", acknowledged_at=8.0)},
+)
+
+
+def kept(file: Path, memory: Memory) -> None:
+    assert change(file, lambda _: memory).warnings == ()
+
+
+def test_what_is_saved_is_loaded(tmp_path: Path) -> None:
+    file = tmp_path / "deep" / "er" / "o.json"
+    kept(file, KEPT)
+    assert load(file) == KEPT
+    kept(file, Memory())
+    assert load(file) == Memory()
+    assert sorted(path.name for path in file.parent.iterdir()) == ["o.json", "o.json.lock"], "no draft is left behind"
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "{", "[]", "null", "17", '{"format": 99}', '{"format": 2}', '{"format": 2, "without_status": [], "flows": {}, "losses": {}}',
+     '{"format": 2, "without_status": {"a": 5}, "flows": {}, "losses": {}}',
+     '{"format": 2, "without_status": {}, "flows": {}, "losses": {"x": {"id": "x"}}}', "\ud800"],
+)  # fmt: skip
+def test_a_damaged_file_is_said_and_set_aside(tmp_path: Path, text: str) -> None:
+    file = tmp_path / "o.json"
+    damaged = text.encode("utf-8", "surrogatepass")
+    file.write_bytes(damaged)
+    found = change(file, lambda memory: memory)
+    (warning,) = found.warnings
+    assert warning.startswith(f"{file} was damaged: losses that it held are no longer known")
+    (beside,) = tmp_path.glob("o.json.damaged-*")
+    assert beside.name in warning
+    assert beside.read_bytes() == damaged
+    assert change(file, lambda memory: memory).warnings == (), "the new file is whole"
+
+
+def test_a_state_folder_that_cannot_be_written_is_said(small: Estate, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    small.memory_file = tmp_path / "file" / "below" / "o.json"
+    status = small.status()
+    assert status.health == "ok"
+    (warning,) = status.warnings
+    assert (
+        warning
+        == f"{small.memory_file} cannot be written (Not a directory): what this look saw, losses too, will be forgotten"
+    )
+    assert status.to_dict()["warnings"] == [warning]
+
+
+def test_processes_at_the_same_time_lose_nothing(tmp_path: Path) -> None:
+    """Each adds its own losses, one at a time; without the lock some would overwrite others."""
+    file = tmp_path / "o.json"
+    script = """
+import sys
+from dataclasses import replace
+from pathlib import Path
+from mm2mgr.observe.losses import Loss
+from mm2mgr.observe.state import change
+for number in range(25):
+    loss = Loss(f"{sys.argv[2]}-{number}", "f", "t", "retention", 0.0)
+    assert not change(Path(sys.argv[1]), lambda m: replace(m, losses={**m.losses, loss.id: loss})).warnings
+"""
+    env = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+    running = [subprocess.Popen([sys.executable, "-c", script, str(file), name], env=env) for name in "abcd"]
+    assert [one.wait(60) for one in running] == [0, 0, 0, 0]
+    assert set(load(file).losses) == {f"{name}-{number}" for name in "abcd" for number in range(25)}
+
+
+def test_what_an_earlier_version_kept_in_the_cache_is_read_once(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("MM2MGR_STATE", str(tmp_path / "state"))
+    monkeypatch.setenv("MM2MGR_CACHE", str(tmp_path / "cache"))
+    old = tmp_path / "cache" / "observed" / "me.json"
+    old.parent.mkdir(parents=True)
+    old.write_text('{"format": 1, "without_status": {"cb/x": 5.0}, "unassigned": {}, "marks": {}}')
+    file = state_file("me")
+    found = change(file, lambda memory: memory)
+    assert found.memory.without_status["cb/x"].seconds > 1_000_000
+    kept(file, Memory())
+    assert load(file) == Memory()
+
+
+def test_where_it_is(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("MM2MGR_STATE", str(tmp_path / "own"))
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "xdg"))
+    assert state_file("me") == tmp_path / "own" / "me.json"
+    monkeypatch.delenv("MM2MGR_STATE")
+    assert state_file("me") == tmp_path / "xdg" / "mm2mgr" / "me.json"
+    monkeypatch.delenv("XDG_STATE_HOME")
+    assert state_file("me") == Path.home() / ".local" / "state" / "mm2mgr" / "me.json"
+
+
+def test_it_holds_no_config_values(small: Estate) -> None:
+    small.connect.connectors[small.source].config["source.cluster.sasl.jaas.config"] = "very-secret"
+    small.status()
+    text = small.memory_file.read_text()
+    assert "very-secret" not in text
+    assert set(json.loads(text)) == {"format", "without_status", "flows", "losses"}
+
+
+def test_losses_are_acknowledged_by_id_by_flow_and_all(small: Estate) -> None:
+    others = {name: replace(LOSS, id=name, flow=flow) for name, flow in (("a", "x"), ("b", "orders:A->B"), ("c", "x"))}
+    kept(small.memory_file, Memory(losses=others))
+    manner = Manner(memory_file=small.memory_file)
+    with pytest.raises(Mm2mgrError, match="no loss zzz waits to be acknowledged"):
+        acknowledge(small.topology, ["a", "zzz"], manner=manner)
+    assert [one.id for one in small.status().losses] == ["b", "a", "c"], "none, when one id is wrong"
+    assert [one.id for one in acknowledge(small.topology, ["a"], manner=manner)] == ["a"]
+    assert [one.id for one in acknowledge(small.topology, ["all"], only=["orders:A->B"], manner=manner)] == ["b"]
+    assert [one.id for one in small.status().losses] == ["c"]
+    acknowledge(small.topology, ["all"], manner=manner)
+    assert small.status().losses == ()
+
+
+def test_an_acknowledgement_that_cannot_be_kept_is_an_error(small: Estate, tmp_path: Path) -> None:
+    kept(small.memory_file, Memory(losses={LOSS.id: LOSS}))
+    small.memory_file.with_name("tester.json.lock").unlink()
+    small.memory_file.with_name("tester.json.lock").mkdir()
+    with pytest.raises(Mm2mgrError, match="nothing is acknowledged: "):
+        acknowledge(small.topology, ["all"], manner=Manner(memory_file=small.memory_file))
