@@ -211,10 +211,10 @@ def _stopped(load: ConnectLoad, found: Loss) -> str:
     """Say how long tasks stop, and why that is shorter when the leader of the Connect group was lost."""
     session, delay = (span_text(each) for each in (load.failover.session_seconds, load.failover.delay_seconds))
     if not load.failover.delay_seconds:
-        return f"up to {session} (session.timeout.ms)"
+        return f"about {session} (session.timeout.ms)"
     leader = "it was" if found.lost == 1 else "one of them was"
     return (
-        f"up to {span_text(load.failover.stopped_seconds)} (session.timeout.ms of {session}, then "
-        f"scheduled.rebalance.max.delay.ms of {delay}), or up to {span_text(load.failover.leader_stopped_seconds)} if {leader} "
+        f"about {span_text(load.failover.stopped_seconds)} (session.timeout.ms of {session}, then "
+        f"scheduled.rebalance.max.delay.ms of {delay}), or about {span_text(load.failover.leader_stopped_seconds)} if {leader} "
         "the leader of the Connect group, because a new leader knows no earlier assignment (REST does not show the leader)"
     )

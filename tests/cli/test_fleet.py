@@ -163,10 +163,10 @@ def test_the_workers_delay_is_told(ready: Command) -> None:
     found = fleet(ready, "--rebalance-delay", "30s", "--session-timeout", "6s")["connect"]["w"]["losses"][0]
     assert (found["stopped_seconds"], found["leader_stopped_seconds"]) == (36, 6)
     assert (
-        "stop for up to 36 s (session.timeout.ms of 6 s, then scheduled.rebalance.max.delay.ms of 30 s)"
+        "stop for about 36 s (session.timeout.ms of 6 s, then scheduled.rebalance.max.delay.ms of 30 s)"
         in found["reason"]
     )
-    assert "or up to 6 s if it was the leader of the Connect group" in found["reason"]
+    assert "or about 6 s if it was the leader of the Connect group" in found["reason"]
     assert f"  {found['reason']}" in ready("fleet", *STORE, "--rebalance-delay", "30s", "--session-timeout", "6s").lines
 
 

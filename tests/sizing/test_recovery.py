@@ -165,8 +165,8 @@ def test_a_lost_worker_stops_its_tasks_for_five_minutes_and_the_rest_catches_up(
     assert (found.stopped_seconds, found.leader_stopped_seconds) == (310, 10)
     assert found.after.seconds == pytest.approx(310)
     assert found.reason == (
-        "1 worker lost of 3: up to 3 of 8 tasks stop for up to 5.17 min (session.timeout.ms of 10 s, then "
-        "scheduled.rebalance.max.delay.ms of 5 min), or up to 10 s if it was the leader of the Connect group, because a new leader "
+        "1 worker lost of 3: up to 3 of 8 tasks stop for about 5.17 min (session.timeout.ms of 10 s, then "
+        "scheduled.rebalance.max.delay.ms of 5 min), or about 10 s if it was the leader of the Connect group, because a new leader "
         "knows no earlier assignment (REST does not show the leader); the remaining 2 workers then run up to 4 tasks each. "
         "All flows have caught up 5.17 min after that, f last."
     )
@@ -200,16 +200,16 @@ def test_the_settings_of_the_workers_decide_how_long_tasks_stop(lost: int) -> No
     assert (found.stopped_seconds, found.leader_stopped_seconds) == (66, 6)
     assert found.after.seconds == pytest.approx(66)
     assert (
-        "stop for up to 66 s (session.timeout.ms of 6 s, then scheduled.rebalance.max.delay.ms of 60 s)" in found.reason
+        "stop for about 66 s (session.timeout.ms of 6 s, then scheduled.rebalance.max.delay.ms of 60 s)" in found.reason
     )
-    assert f"or up to 6 s if {'it' if lost == 1 else 'one of them'} was the leader of the Connect group" in found.reason
+    assert f"or about 6 s if {'it' if lost == 1 else 'one of them'} was the leader of the Connect group" in found.reason
 
 
 def test_without_a_delay_it_does_not_matter_who_led() -> None:
     found = loss(replace(connect(run("f", [MB] * 4)), failover=Failover(6, 0)), 2, 1)
     assert found.stopped_seconds == found.leader_stopped_seconds == 6
     assert found.reason.startswith(
-        "1 worker lost of 2: up to 2 of 4 tasks stop for up to 6 s (session.timeout.ms); the remaining worker"
+        "1 worker lost of 2: up to 2 of 4 tasks stop for about 6 s (session.timeout.ms); the remaining worker"
     )
 
 
