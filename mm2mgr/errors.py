@@ -6,6 +6,7 @@ Mm2mgrError                    exit code 1, one sentence what happened, `hint` w
 ├── ConnectError               a Kafka Connect cluster refused or failed a request (see mm2mgr.connect)
 ├── KafkaError                 a Kafka cluster could not be read
 ├── StalePlan                  the reviewed plan no longer describes what apply would do
+├── PackageMissing             a command needs an optional Python package (see mm2mgr.extras)
 ├── JavaMissing                a command that starts a JVM found no Java 17 or newer
 └── SandboxError               a local broker or worker did not start or stop
 

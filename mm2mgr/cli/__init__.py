@@ -26,9 +26,6 @@ from mm2mgr.cli.local import demo, sandbox
 from mm2mgr.cli.watch import describe, status
 from mm2mgr.errors import Mm2mgrError
 
-# Optional packages, and the extra of mm2mgr that brings each.
-_EXTRAS = {"pyspark": "spark", "pyarrow": "spark", "py4j": "spark"}
-
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
 @click.version_option(__version__, prog_name="mm2mgr")
@@ -94,19 +91,12 @@ def main() -> None:
     gc.set_threshold(200_000, 50, 50)
     try:
         code = cli.main(prog_name="mm2mgr", standalone_mode=False)
-    except Mm2mgrError as error:
+    except (Mm2mgrError, ModuleNotFoundError) as failure:
         from mm2mgr.output.console import complain
 
+        error = failure if isinstance(failure, Mm2mgrError) else _missing(failure)
         complain(error.message, error.hint)
         code = error.exit_code
-    except ModuleNotFoundError as missing:
-        extra = _EXTRAS.get((missing.name or "").partition(".")[0])
-        if extra is None:
-            raise
-        from mm2mgr.output.console import complain
-
-        complain(f"this command needs the Python package {missing.name}", f"pip install 'mm2mgr[{extra}]'")
-        code = 1
     except click.exceptions.Abort:
         code = 130
     except click.ClickException as error:
@@ -119,3 +109,13 @@ def main() -> None:
         sys.stderr.write("interrupted\n")
         code = 130
     sys.exit(code if isinstance(code, int) else 0)
+
+
+def _missing(failure: ModuleNotFoundError) -> Mm2mgrError:
+    """Return the error that names the extra of a package; any other module that is not found is a bug."""
+    from mm2mgr.extras import EXTRA_OF, PackageMissing
+
+    package = (failure.name or "").partition(".")[0]
+    if package not in EXTRA_OF:
+        raise failure
+    return PackageMissing(package)

@@ -17,7 +17,7 @@ from mm2mgr.cli.estate import Estate
 from mm2mgr.cli.sizing import Rates, client_number, read_rates, rules_of
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.partitions import TopicPartition
-from mm2mgr.sizing.fleet import STANDSTILL_SECONDS, Buffers, Worker
+from mm2mgr.sizing.fleet import Buffers, Failover, Worker
 from mm2mgr.sizing.tasks import Now
 from mm2mgr.sizing.whatif import Case, Machines
 
@@ -61,7 +61,7 @@ def cases_of(estate: Estate, asked: Asked) -> tuple[tuple[Case, ...], dict[str, 
     return tuple(cases), failures
 
 
-def machines_of(topology: Topology, standstill_seconds: float = STANDSTILL_SECONDS) -> dict[str, Machines]:
+def machines_of(topology: Topology, failover: Failover | None = None) -> dict[str, Machines]:
     """Return the workers that the tree declares, by Connect cluster, with the idle tasks of the pairs there."""
     side: dict[str, dict[str, int]] = {name: {} for name in topology.connects}
     pairs: dict[str, list[Flow]] = {}
@@ -75,7 +75,7 @@ def machines_of(topology: Topology, standstill_seconds: float = STANDSTILL_SECON
     for name, connect in topology.connects.items():
         workers = connect.model.workers
         worker = Worker(workers.tasks_per_worker, workers.memory, workers.network)
-        found[name] = Machines(worker, workers.count, side[name], standstill_seconds)
+        found[name] = Machines(worker, workers.count, side[name], failover or Failover())
     return found
 
 

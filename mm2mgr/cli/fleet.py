@@ -1,4 +1,4 @@
-"""Commands about machines: fleet (workers needed, losses, recovery) and simulate (what would be if)."""
+"""Commands about machines: fleet (workers needed, losses, recovery) and simulate (the same after given changes)."""
 
 from __future__ import annotations
 
@@ -39,14 +39,21 @@ class _Assigned(click.ParamType[tuple[str, str]]):
 @click.option("--lag", type=Duration(), default="1h", show_default=True, help="Lag to recover from, in traffic.")
 @click.option("--lag-records", type=click.IntRange(1), help="Lag to recover from, in records of each Connect cluster.")
 @click.option(
-    "--workers", type=click.IntRange(1), multiple=True, help="Worker counts to tell recovery for (repeat it)."
+    "--workers", type=click.IntRange(1), multiple=True, help="Worker count to estimate recovery for (repeatable)."
+)
+@click.option(
+    "--session-timeout",
+    type=Duration(),
+    default="10s",
+    show_default=True,
+    help="session.timeout.ms of the workers (not available over REST).",
 )
 @click.option(
     "--rebalance-delay",
     type=Duration(),
     default="5min",
     show_default=True,
-    help="scheduled.rebalance.max.delay.ms of the workers, which they tell nobody.",
+    help="scheduled.rebalance.max.delay.ms of the workers (not available over REST).",
 )
 @click.option("--page", type=click.Path(path_type=Path, dir_okay=False), help="Write a page (one HTML file) too.")
 @output_option
@@ -59,6 +66,7 @@ def fleet(
     lag: float,
     lag_records: int | None,
     workers: tuple[int, ...],
+    session_timeout: float,
     rebalance_delay: float,
     page: Path | None,
     output: str,
@@ -75,9 +83,11 @@ def fleet(
     """
     from mm2mgr.cli.cases import Asked
     from mm2mgr.cli.fleeting import FleetQuestion, run_fleet
+    from mm2mgr.sizing.fleet import Failover
     from mm2mgr.sizing.recovery import Lag
 
-    question = FleetQuestion(Lag(lag, lag_records), workers, rebalance_delay, page)
+    failover = Failover(session_timeout, rebalance_delay)
+    question = FleetQuestion(Lag(lag, lag_records), workers, failover, page)
     return run_fleet(estate, Asked(store, window, statistic, output), question)
 
 
@@ -104,7 +114,7 @@ def simulate(
     limit: tuple[tuple[str, str], ...],
     output: str,
 ) -> int:
-    """Show what would be if: tasks, hot partitions and workers, as they are and after all the changes together.
+    """Compare tasks, hot partitions and workers now and after the given changes.
 
     Sources are taken out first, then topics moved, targets added, limits set and traffic multiplied. Nothing is
     written. Exit code 1 when a source cluster could not be read.

@@ -6,7 +6,7 @@ In: the tree and what the user asked. Out: words, JSON or a page, and an exit co
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from mm2mgr.cli.cases import Asked, cases_of, machines_of
@@ -17,7 +17,7 @@ from mm2mgr.output.console import complain, say_json
 from mm2mgr.output.fleet_text import say_comparison, say_fleet
 from mm2mgr.sizing import whatif
 from mm2mgr.sizing.comparison import comparison
-from mm2mgr.sizing.fleet import STANDSTILL_SECONDS, per_pair
+from mm2mgr.sizing.fleet import Failover, per_pair
 from mm2mgr.sizing.recovery import Lag, outlook
 from mm2mgr.sizing.whatif import Case, Outcome, outcome, with_workers_seen
 
@@ -50,18 +50,18 @@ class Changes:
 
 @dataclass(frozen=True)
 class FleetQuestion:
-    """What `fleet` is asked beside the rates: the lag, worker counts to tell it for, the workers' delay, and a page."""
+    """What `fleet` is asked beside the rates: the lag, worker counts to estimate it for, the workers' failover settings, a page."""
 
     lag: Lag
     counts: tuple[int, ...] = ()
-    standstill_seconds: float = STANDSTILL_SECONDS
+    failover: Failover = field(default_factory=Failover)
     page: Path | None = None
 
 
 def run_fleet(estate: Estate, asked: Asked, question: FleetQuestion) -> int:
     """Tell what every Connect cluster runs, needs and survives."""
     cases, failures = cases_of(estate, asked)
-    found = outcome(cases, machines_of(estate.topology, question.standstill_seconds))
+    found = outcome(cases, machines_of(estate.topology, question.failover))
     running = placements(estate.topology, found)
     found = with_workers_seen(found, {name: len(one.workers) for name, one in running.items()})
     report = fleet_report(estate.topology, found, running, question)
@@ -117,7 +117,7 @@ def apply_changes(topology: Topology, cases: Sequence[Case], changes: Changes) -
     for alias in changes.lost_sources:
         known = sorted({case.source for case in cases})
         if alias not in known and any(flow.source.alias == alias for flow in topology.flows):
-            hint = "what it would leave is what is told without --lose-source"
+            hint = "run without --lose-source to see the remaining load"
             raise Mm2mgrError(f"'{alias}' could not be read, so its flows are not counted to begin with", hint=hint)
         if alias not in known:
             raise Mm2mgrError(f"no flow reads from '{alias}'", hint=f"source clusters: {', '.join(known) or 'none'}")

@@ -46,18 +46,20 @@ _NOT_EXACTLY_ONCE = "This worker does not have exactly-once source support enabl
 class Probe:
     """What one worker said. `policy` is All, None, Principal, Allowlist or `custom` (it spoke in words of its own).
 
-    `refused` maps the override keys it refused to its reasons; `exactly_once` is None before Kafka 3.3, which has no such key.
+    `refused` maps the override keys it refused to its reasons, `allowed` are the others of those it was asked for;
+    `exactly_once` is None before Kafka 3.3, which has no such key.
     """
 
     policy: str
     refused: Mapping[str, str] = field(default_factory=dict)
+    allowed: frozenset[str] = frozenset()
     exactly_once: bool | None = None
 
 
 async def probe(client: Connect, overrides: Mapping[str, str]) -> Probe:
     """Ask the worker that answers; ConnectError when it does not say. Other workers may have another policy."""
-    asked = {key: value for key, value in overrides.items() if key.startswith(PREFIXES) and "${" not in value}
-    asked = {**asked, **_TELLING}
+    wanted = {key: value for key, value in overrides.items() if key.startswith(PREFIXES) and "${" not in value}
+    asked = {**wanted, **_TELLING}
     try:
         answer = await client.validate(CONNECTOR_CLASS, {**_BASE, **asked})
         if "producer.override.client.id" not in answer.keys:
@@ -68,12 +70,8 @@ async def probe(client: Connect, overrides: Mapping[str, str]) -> Probe:
         )
         what = f"Connect cluster '{client.target.name}': the override policy could not be found: {error.message}"
         raise ConnectError(what, hint=hint, cluster=client.target.name, status=error.status) from error
-    return _read(answer, asked)
-
-
-def _read(answer: Validation, asked: Mapping[str, str]) -> Probe:
     refused = {key: " ".join(reasons) for key, reasons in answer.errors.items() if key in asked}
-    return Probe(_policy(refused), refused, _exactly_once(answer))
+    return Probe(_policy(refused), refused, frozenset(wanted) - refused.keys(), _exactly_once(answer))
 
 
 def _policy(refused: Mapping[str, str]) -> str:

@@ -1,7 +1,7 @@
 """Sends one request to a Connect cluster over the first of its URLs that answers, and remembers that URL.
 
-A Call in, an Answer out; raises ConnectUnreachable, OutcomeUnknown or ConnectBusy when no answer came. It must not
-judge answers or repeat a write: a write goes to the next URL only if the connection was never made.
+A Call in, an Answer out; raises ConnectUnreachable, OutcomeUnknown or ConnectBusy when no answer came. A read is tried
+at several URLs side by side; a write goes to the next URL only if the connection was never made, and is never repeated.
 """
 
 from __future__ import annotations
@@ -9,17 +9,20 @@ from __future__ import annotations
 import asyncio
 import ssl
 import time
+from collections import deque
 from dataclasses import dataclass
 
 import httpx
 
-from mm2mgr.connect.answers import Answer, Call, lost
-from mm2mgr.connect.errors import ConnectError, ConnectUnreachable
+from mm2mgr.connect.answers import Answer, Call, error_of, lost
+from mm2mgr.connect.errors import ConnectBusy, ConnectError, ConnectUnreachable
 from mm2mgr.connect.mask import cut
 from mm2mgr.connect.target import ConnectTarget, Tls
 
 CONNECT_SECONDS = 5.0
 READ_SECONDS = 30.0
+# How long a URL has the read to itself before the next is asked too: most workers answer sooner, even on a slow link.
+HEAD_START_SECONDS = 1.0
 # A worker gives up after 90 s by itself (a constant in Kafka's HerderRequestHandler) and says so; hear it out.
 WRITE_SECONDS = 95.0
 # Of what is left of a write's deadline, the share kept for reading back when the answer is lost.
@@ -74,43 +77,90 @@ class Wire:
 
     async def send(self, call: Call, deadline: Deadline) -> Answer:
         """Return the first answer that any URL gives; each failure before it is kept for the error's list."""
-        reasons: dict[str, str] = {}
-        cause: Exception | None = None
-        for url in self._in_order():
+        failures: dict[str, Exception] = {}
+        ways = self._in_turn if call.write else self._side_by_side
+        answer = await ways(call, deadline, failures)
+        if answer is None:
+            raise _unreachable(call, failures) from list(failures.values())[-1]
+        return answer
+
+    async def _in_turn(self, call: Call, deadline: Deadline, failures: dict[str, Exception]) -> Answer | None:
+        """Write to the first URL that takes the connection; each URL has a share of the time for taking it."""
+        urls = self._in_order()
+        for number, url in enumerate(urls):
+            # Each of TCP and TLS takes up to one share.
+            shares = 2 * (len(urls) - number) + 1
             try:
-                answer = await self._ask(url, call, deadline)
+                return await self._ask(url, call, deadline, shares)
             except (httpx.HTTPError, OSError) as failure:  # a TLS alert comes as bare ssl.SSLError
-                reasons[url] = _reason(failure)
-                cause = failure
-                self.turn_from(url)
+                self._failed(url, failure, failures)
                 if not _never_connected(failure):
-                    self.reached = True
-                    if call.write:
-                        raise lost(call, f"{url}: {reasons[url]}") from failure
-            else:
-                self.reached = True
-                return answer
-        raise _unreachable(call, reasons) from cause
+                    raise lost(call, f"{url}: {_reason(failure)}") from failure
+        return None
+
+    async def _side_by_side(self, call: Call, deadline: Deadline, failures: dict[str, Exception]) -> Answer | None:
+        """Read from all URLs, each started a moment after the one before it, or at once when that one failed.
+
+        While one is silent, those that failed or are busy are asked again: they may be restarting.
+        """
+        waiting = deque(self._in_order())
+        untried = len(waiting)
+        pause = min(HEAD_START_SECONDS, deadline.left() / (2 * untried))
+        asked: dict[asyncio.Task[Answer], str] = {}
+        busy: Answer | None = None
+        starts_at = 0.0
+        try:
+            while asked or untried:
+                if waiting and (not asked or time.monotonic() >= starts_at):
+                    url = waiting.popleft()
+                    asked[asyncio.create_task(self._ask(url, call, deadline))] = url
+                    untried, starts_at = max(0, untried - 1), time.monotonic() + pause
+                seconds = max(0.0, starts_at - time.monotonic()) if waiting else None
+                done, _ = await asyncio.wait(asked, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+                for task in done:
+                    url = asked.pop(task)
+                    waiting.append(url)
+                    try:
+                        answer = task.result()
+                    except (httpx.HTTPError, OSError) as failure:
+                        self._failed(url, failure, failures)
+                        continue
+                    if not asked or not isinstance(error_of(answer, call), ConnectBusy):
+                        self._preferred = self.target.urls.index(url)
+                        return answer
+                    busy = answer
+            return busy
+        finally:
+            for task in asked:
+                task.cancel()
+            await asyncio.gather(*asked, return_exceptions=True)
+
+    def _failed(self, url: str, failure: Exception, failures: dict[str, Exception]) -> None:
+        failures[url] = failure
+        self.turn_from(url)
+        self.reached |= not _never_connected(failure)
 
     def _in_order(self) -> tuple[str, ...]:
         urls = self.target.urls
         return urls[self._preferred :] + urls[: self._preferred]
 
-    async def _ask(self, url: str, call: Call, deadline: Deadline) -> Answer:
+    async def _ask(self, url: str, call: Call, deadline: Deadline, connect_shares: int = 1) -> Answer:
         seconds = deadline.attempt_seconds(call.write)
+        connect_seconds = min(CONNECT_SECONDS, seconds / connect_shares)
         # httpx times each read; a body that trickles in needs the outer bound.
         async with asyncio.timeout(seconds):
             response = await self._http.request(
                 call.method,
                 url + call.path,
                 json=call.body,
-                timeout=httpx.Timeout(seconds, connect=min(CONNECT_SECONDS, seconds), pool=None),
+                timeout=httpx.Timeout(seconds, connect=connect_seconds, pool=None),
             )
+        self.reached = True
         return Answer(response.status_code, response.text, url, response.headers.get("Location", ""))
 
 
-def _unreachable(call: Call, reasons: dict[str, str]) -> ConnectError:
-    tried = "\n".join(f"  {url}: {reason}" for url, reason in reasons.items())
+def _unreachable(call: Call, failures: dict[str, Exception]) -> ConnectError:
+    tried = "\n".join(f"  {url}: {_reason(failure)}" for url, failure in failures.items())
     hint = f"Check that the workers run and that `url` and `tls` of Connect cluster '{call.cluster}' are right."
     return call.error(ConnectUnreachable, f"no URL answered:\n{tried}", hint=hint)
 

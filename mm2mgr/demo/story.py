@@ -18,6 +18,7 @@ from mm2mgr.demo.proof import Verdict, prove, read_ids
 from mm2mgr.demo.traffic import RATES, Traffic
 from mm2mgr.demo.tree import write_tree
 from mm2mgr.errors import Mm2mgrError
+from mm2mgr.extras import need_all
 from mm2mgr.kafka.client import Kafka
 from mm2mgr.output.console import say, say_table, talk
 from mm2mgr.output.plan_text import say_plan, say_topology
@@ -34,6 +35,7 @@ _CATCH_UP_SECONDS = 90.0
 
 def tell(directory: Path, *, keep: bool, measure_seconds: int) -> int:
     """Run the demo; return 0 only when the proof holds, the second plan is empty and every flow is healthy."""
+    need_all()
     story = _Story(directory, measure_seconds)
     sandbox = Sandbox(directory / "sandbox")
     try:

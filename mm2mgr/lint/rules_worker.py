@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 
 from mm2mgr.lint.clusters import Point, apart
@@ -15,6 +15,7 @@ from mm2mgr.lint.subject import Kind, Subject, addresses
 
 _SEEN = "tests/lint/test_seen_live_start.py::"
 _PRINCIPAL = frozenset({"sasl.jaas.config", "sasl.mechanism", "security.protocol"})
+_POLICY = "connector.client.config.override.policy"
 _ALLOWLIST = "connector.client.config.override.allowlist"
 _RECORDS = "producer.override."
 _ADDRESS = "bootstrap.servers"
@@ -36,9 +37,23 @@ def policy_forbids(subject: Subject) -> Iterator[Hit]:
     if refused:
         who = f"policy {_policy(subject)}" if _policy(subject) else "override policy"
         message = f"the workers' {who} refuses {', '.join(refused)}: Connect answers 400"
-        plain = ",".join(sorted({key.partition(".override.")[2] for key in refused}))
-        fix = f"set connector.client.config.override.policy=All on the workers, or Allowlist with {_ALLOWLIST}={plain}"
-        yield Hit(message, fix, refused[0])
+        yield Hit(message, _allowing(subject, refused), refused[0])
+
+
+def _allowing(subject: Subject, refused: Sequence[str]) -> str:
+    """Say how the workers come to allow these keys too, without taking back one that they allow now."""
+    new = _plain(refused)
+    kept = [key for key in _plain([*_looked_at(subject.kind), *subject.worker.allowed]) if key not in new]
+    if _policy(subject) != "Allowlist":
+        return f"set {_POLICY}=All on the workers, or Allowlist with {_ALLOWLIST}={','.join(sorted([*kept, *new]))}"
+    if subject.worker.properties is not None:
+        return f"set {_ALLOWLIST}={','.join([*_allowlist(subject), *new])} on the workers, or {_POLICY}=All"
+    among = f", {', '.join(kept)} among it" if kept else ""
+    return f"add {','.join(new)} to {_ALLOWLIST} of the workers and keep what it lists{among}; or set {_POLICY}=All"
+
+
+def _plain(keys: Iterable[str]) -> list[str]:
+    return sorted({key.partition(".override.")[2] for key in keys})
 
 
 @lru_cache(maxsize=4096)
@@ -50,7 +65,7 @@ def _looked_at(kind: Kind) -> tuple[str, ...]:
 
 
 def _policy(subject: Subject) -> str:
-    named = subject.worker.policy or subject.worker_property("connector.client.config.override.policy") or ""
+    named = subject.worker.policy or subject.worker_property(_POLICY) or ""
     return named.rpartition(".")[2].removesuffix("ConnectorClientConfigOverridePolicy")
 
 
@@ -61,9 +76,12 @@ def _is_refused(subject: Subject, key: str) -> bool:
     if policy == "Principal":
         return plain not in _PRINCIPAL
     if policy == "Allowlist" and subject.worker.properties is not None:
-        allowed = subject.worker_property(_ALLOWLIST) or ""
-        return plain not in [item.strip() for item in allowed.split(",")]
+        return plain not in _allowlist(subject)
     return policy == "None"
+
+
+def _allowlist(subject: Subject) -> list[str]:
+    return [item.strip() for item in (subject.worker_property(_ALLOWLIST) or "").split(",") if item.strip()]
 
 
 def wrong_kafka(subject: Subject) -> Iterator[Hit]:

@@ -46,6 +46,7 @@ class Worker:
     properties: Mapping[str, str] | None = field(default=None, repr=False)  # may hold secrets
     policy: str | None = None
     refused: Mapping[str, str] = field(default_factory=dict)  # override key → what the worker said
+    allowed: frozenset[str] = frozenset()  # override keys that it was asked for and did not refuse
     exactly_once: bool | None = None
     cluster_id: str | None = None
     plugins: frozenset[str] | None = None

@@ -5,11 +5,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
-from mm2mgr.connect.types import ConnectorInfo, ConnectorStatus, SourceOffset, TaskConfig
+from mm2mgr.connect.types import ConnectorInfo, ConnectorStatus, TaskConfig
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.kafka.offsets import Offsets
 from mm2mgr.partitions import TopicPartition
@@ -159,18 +158,3 @@ def parse_assigned(text: str) -> tuple[TopicPartition, ...]:
     """Read `task.assigned.partitions`: `topic-partition` joined by commas; topics may hold dashes, never commas."""
     parts = (part.strip().rpartition("-") for part in text.split(",") if part.strip())
     return tuple(TopicPartition(topic, int(number)) for topic, _, number in parts if topic and number.isdecimal())
-
-
-def parse_stored(entries: Iterable[SourceOffset], source_alias: str) -> dict[TopicPartition, int]:
-    """Return the last replicated offset of each partition stored for this source alias.
-
-    Entries of another alias stay behind when a cluster is renamed; MirrorMaker does not look at them either.
-    """
-    stored: dict[TopicPartition, int] = {}
-    for entry in entries:
-        topic, number = entry.partition.get("topic"), entry.partition.get("partition")
-        offset: Any = (entry.offset or {}).get("offset")
-        ours = entry.partition.get("cluster") == source_alias
-        if ours and isinstance(topic, str) and isinstance(number, int) and isinstance(offset, int):
-            stored[TopicPartition(topic, number)] = offset
-    return stored

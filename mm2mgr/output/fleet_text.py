@@ -42,7 +42,7 @@ def say_fleet(report: Values) -> None:
 def say_comparison(report: Values) -> None:
     """Print what a change makes of flows, Connect clusters and totals, and what that means."""
     say(f"If: {report['change']}", style="bold")
-    say("Before: what `size` recommends for the load of now, and the workers for that", style="dim")
+    say("Before: the current recommendation of `size` and the workers it needs", style="dim")
     columns = ["flow", "load", "tasks", "busiest task", "of usable", "hot partitions"]
     rows = [_flow_row(flow_id, both) for flow_id, both in report["flows"].items()]
     if rows:
@@ -62,7 +62,7 @@ def say_comparison(report: Values) -> None:
         say(reason)
 
 
-RUNNING_COLUMNS = ("worker", "tasks", "of flows", "load", "stands still and then moves when it is lost")
+RUNNING_COLUMNS = ("worker", "tasks", "of flows", "load", "tasks that fail over if this worker is lost")
 
 
 def running_rows(running: Values) -> list[tuple[str, ...]]:
@@ -88,7 +88,7 @@ def _lost_text(one: Values) -> str:
 
 def _say_running(running: Values) -> None:
     if running["workers"]:
-        say("  Tasks by worker, as Connect says:")
+        say("  Tasks by worker, as Connect reports them:")
         first, *columns = RUNNING_COLUMNS
         rows = [(f"  {worker}", *rest) for worker, *rest in running_rows(running)]
         say_table([f"  {first}", *columns], rows, right=["tasks", "of flows", "load"])
@@ -115,9 +115,9 @@ def recovery_rows(one: Values) -> list[tuple[str, ...]]:
 
 
 def never_text(one: Values) -> str:
-    """Name the flows that do not catch up even with the most workers and tasks told; empty where all do."""
+    """Name the flows that do not catch up even with the most workers and tasks listed; empty where all do."""
     never = one["recoveries"][-1]["raised"]["never"] if one["recoveries"] else ()
-    return f"Never, whatever the workers here: {listed(never)}." if never else ""
+    return f"Cannot catch up with any number of workers listed here: {listed(never)}." if never else ""
 
 
 def _time(found: Values) -> str:

@@ -94,7 +94,7 @@ def _connect(name: str, one: Mapping[str, Any]) -> str:
     note = [f"Recovery from a lag of {one['lag']}: {one['note']}."] if one["note"] else []
     losses = [loss["reason"] for loss in one["losses"]]
     parts = [f"<h3>{escape(name)}</h3>", _sentences(one["reasons"])]
-    parts += [_table("Tasks by worker, as Connect says", RUNNING_COLUMNS, running)] if running else []
+    parts += [_table("Tasks by worker, as Connect reports them", RUNNING_COLUMNS, running)] if running else []
     parts.append(_sentences([*one["running"]["reasons"], *losses, *note]))
     parts += [_table(f"Time to catch up from a lag of {one['lag']}", RECOVERY_COLUMNS, rows)] if rows else []
     return "".join([*parts, _sentences([never_text(one)])])

@@ -96,6 +96,7 @@ def _worker(root: WorkerInfo, plugins: Iterable[Plugin], found: Probe | None) ->
         version=next((version for version in placed if version), None),
         policy=found.policy if found else None,
         refused=found.refused if found else {},
+        allowed=found.allowed if found else frozenset(),
         exactly_once=found.exactly_once if found else None,
         cluster_id=root.kafka_cluster_id or None,
         plugins=frozenset(plugin.class_name for plugin in plugins),

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
-import importlib.util
 import json
 import re
 import shutil
@@ -20,6 +19,7 @@ from pathlib import Path
 from xml.sax.saxutils import quoteattr
 
 from mm2mgr.errors import SandboxError
+from mm2mgr.extras import pyspark_jar
 from mm2mgr.sandbox.java import cache_directory, find_java
 from mm2mgr.sandbox.trust import trust_arguments
 
@@ -147,8 +147,8 @@ def _fetch(artifacts: Sequence[Artifact], ivy_cache: Path) -> Path:
     settings, module = ivy_cache / "settings.xml", ivy_cache / "ivy.xml"
     settings.write_text(_SETTINGS)
     module.write_text(_MODULE.format(dependencies="".join(_dependency(artifact) for artifact in artifacts)))
-    java = find_java()
-    command = [str(java.java), *trust_arguments(java, ivy_cache / "trusted.jks"), "-cp", str(_ivy_jar())]
+    ivy, java = pyspark_jar("ivy"), find_java()
+    command = [str(java.java), *trust_arguments(java, ivy_cache / "trusted.jks"), "-cp", str(ivy)]
     command += ["org.apache.ivy.Main"]
     command += ["-settings", str(settings), "-ivy", str(module), "-confs", "default", "-cache", str(ivy_cache)]
     command += ["-types", "jar", "bundle"]  # snappy-java is packaged as a "bundle"
@@ -179,15 +179,6 @@ def _download_failed(artifacts: Sequence[Artifact], output: str) -> SandboxError
         hint="check the network and run again: what was fetched is kept."
         " Behind a proxy: JAVA_TOOL_OPTIONS='-Dhttps.proxyHost=HOST -Dhttps.proxyPort=PORT'",
     )
-
-
-def _ivy_jar() -> Path:
-    """Find the Ivy inside PySpark's jars without importing PySpark."""
-    package = importlib.util.find_spec("pyspark")
-    for location in (package.submodule_search_locations or ()) if package else ():
-        for jar in sorted(Path(location, "jars").glob("ivy-*.jar")):
-            return jar
-    raise SandboxError("PySpark, whose Ivy downloads Kafka, is not installed", hint="pip install 'mm2mgr[sandbox]'")
 
 
 @contextmanager

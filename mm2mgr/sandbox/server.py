@@ -44,8 +44,9 @@ class Runtime:
 
 
 def kafka_runtime(version: str = DEFAULT_VERSION) -> Runtime:
-    """Find Java and fetch the jars of a Kafka line; raises JavaMissing or SandboxError."""
-    return Runtime(find_java(), tuple(kafka_jars(version)))
+    """Fetch the jars of a Kafka line and find Java; raises PackageMissing, JavaMissing or SandboxError."""
+    jars = tuple(kafka_jars(version))
+    return Runtime(find_java(), jars)
 
 
 class Server(ABC):

@@ -1,6 +1,6 @@
-"""Two outcomes side by side: what differs between flows, what each Connect cluster then needs, and what that means in sentences.
+"""Two outcomes side by side: which flows differ, what each Connect cluster then needs, and what that means in sentences.
 
-In: outcomes of `whatif`. Out: plain JSON values, which text and JSON both start from. It sizes nothing.
+Outcomes of `whatif` in, plain JSON values out, which text and JSON both start from. It sizes nothing.
 """
 
 from __future__ import annotations
@@ -8,14 +8,19 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from mm2mgr.sizing.tasks import Sizing
 from mm2mgr.sizing.whatif import Outcome
-from mm2mgr.sizing.words import listed
+from mm2mgr.sizing.words import listed, number_of
 
 
 def comparison(before: Outcome, after: Outcome) -> dict[str, Any]:
     """Return both outcomes side by side as plain JSON values: flows that differ, Connect clusters, totals, and what that means."""
     flows = {
-        flow_id: {"before": _of_flow(before, flow_id), "after": _of_flow(after, flow_id)}
+        flow_id: {
+            "before": _of_flow(before, flow_id),
+            "after": _of_flow(after, flow_id),
+            "why_fewer_tasks": _why_fewer(before.sizings.get(flow_id), after.sizings.get(flow_id)),
+        }
         for flow_id in dict.fromkeys((*before.sizings, *after.sizings))
     }
     connects = {
@@ -33,24 +38,57 @@ def comparison(before: Outcome, after: Outcome) -> dict[str, Any]:
     }
 
 
+def _why_fewer(before: Sizing | None, after: Sizing | None) -> str | None:
+    """Say why a flow with more load gets fewer tasks than before, or than it has now; None where it does not.
+
+    Without a hot partition and a limit that cannot happen: what fits a load fits a smaller one too.
+    """
+    if before is None or after is None or after.bytes_per_second <= before.bytes_per_second:
+        return None
+    said = f"{after.flow_id}: {after.tasks} instead of {number_of(before.tasks, 'task')} despite more traffic"
+    if after.tasks < before.tasks:
+        hot_before = {(one.topic, one.partition) for one in before.hot_partitions}
+        hot = [one for one in after.hot_partitions if (one.topic, one.partition) not in hot_before]
+        if after.capped_by == "limit":
+            return f"{said}: capped by its limit."
+        if hot:
+            names = listed([f"{one.topic}-{one.partition}" for one in hot])
+            alone = "alone exceeds" if len(hot) == 1 else "each alone exceed"
+            return f"{said}: {names} {alone} the usable capacity of a task, so more tasks do not help there; for the rest {after.tasks} are enough."
+        return f"{said}: its partitions are assigned in another order, and they fit."
+    now = after.now
+    if now is None or after.tasks >= now.tasks:
+        return None
+    by = "set by hand" if now.by_hand else "set by an earlier `size`"
+    return (
+        f"{after.flow_id}: {number_of(now.tasks, 'task')} now ({by}) {'is' if now.tasks == 1 else 'are'} more than its load needs: "
+        f"{before.tasks} before the change, {after.tasks} after it."
+    )
+
+
 def _consequences(before: Outcome, after: Outcome) -> list[str]:
     """Say which partitions become hot or cease to be, which flows get too little, and what each Connect cluster then needs."""
     hot, hot_before = _hot(after), _hot(before)
     short, short_before = _short(after), _short(before)
     pairs = set(map(_pair, after.sizings))
     told = (
-        ("Hot from then on, so that no number of tasks helps", [hot[one] for one in hot if one not in hot_before]),
+        ("New hot partitions (adding tasks does not help)", [hot[one] for one in hot if one not in hot_before]),
         (
             "No longer hot",
             [f"{name} of {pair}" for name, pair in hot_before if (name, pair) not in hot and pair in pairs],
         ),
-        ("Capped by their limit with more on a task than planned", [one for one in short if one not in short_before]),
+        (
+            "Capped by their limit, with more load on a task than planned",
+            [one for one in short if one not in short_before],
+        ),
     )
     said = [f"{what}: {listed(names)}." for what, names in told if names]
+    both = ((before.sizings.get(flow_id), sizing) for flow_id, sizing in after.sizings.items())
+    said += [why for one in both if (why := _why_fewer(*one))]
     for name in dict.fromkeys((*before.needs, *after.needs)):
         old, new = before.needs.get(name), after.needs.get(name)
         if new is None:
-            said.append(f"{name}: nothing is left to carry.")
+            said.append(f"{name}: no traffic left.")
         elif old is None or old.reasons[-1] != new.reasons[-1]:
             said.append(f"{name}: {new.reasons[-1]}")
     return said

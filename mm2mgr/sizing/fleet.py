@@ -22,7 +22,6 @@ MIB = 2.0**20
 # Fitted to one measured worker: 4 tasks of 3 partitions (fetches of 12 MiB, buffers of 32 MiB) left 355 MiB after collections.
 WORKER_HEAP_BYTES = 128 * MIB
 SIDE_TASK_HEAP_BYTES = 8 * MIB  # checkpoints and heartbeats: clients with next to nothing in their buffers
-STANDSTILL_SECONDS = 300.0  # Kafka's own scheduled.rebalance.max.delay.ms; REST does not tell the workers' setting
 HEAP_SHARE = 0.7  # of -Xmx for what stays alive; the same worker did its full rate with 355 of 512 MiB
 
 
@@ -33,6 +32,27 @@ class Worker:
     tasks: int = 10
     heap_bytes: float | None = None
     network_bytes_per_second: float | None = None
+
+
+@dataclass(frozen=True)
+class Failover:
+    """The workers' settings that decide how long the tasks of a lost worker stop; REST does not show them, so Kafka's defaults.
+
+    `session_seconds`: session.timeout.ms, until the loss is detected; `delay_seconds`: scheduled.rebalance.max.delay.ms (KIP-415).
+    """
+
+    session_seconds: float = 10.0
+    delay_seconds: float = 300.0
+
+    @property
+    def stopped_seconds(self) -> float:
+        """How long tasks stop when the lost worker was not the leader of the Connect group."""
+        return self.session_seconds + self.delay_seconds
+
+    @property
+    def leader_stopped_seconds(self) -> float:
+        """How long when it was: the new leader remembers no earlier assignment, so it has no tasks to wait for."""
+        return self.session_seconds
 
 
 @dataclass(frozen=True)
@@ -79,17 +99,14 @@ class FlowRun:
 
 @dataclass(frozen=True)
 class ConnectLoad:
-    """What a Connect cluster has to carry. `side_tasks`: those of checkpoint and heartbeat connectors. `today`: its workers, if known.
-
-    `standstill_seconds`: how long the tasks of a lost worker stay with nobody (KIP-415, scheduled.rebalance.max.delay.ms).
-    """
+    """What a Connect cluster has to carry. `side_tasks`: those of checkpoint and heartbeat connectors. `today`: its workers, if known."""
 
     name: str
     worker: Worker
     runs: tuple[FlowRun, ...]
     side_tasks: int = 0
     today: int | None = None
-    standstill_seconds: float = STANDSTILL_SECONDS
+    failover: Failover = Failover()
 
     @cached_property
     def tasks(self) -> int:

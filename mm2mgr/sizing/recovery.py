@@ -50,14 +50,17 @@ class Recovery:
 
 @dataclass(frozen=True)
 class Loss:
-    """What the rest does when workers are lost: `standing_tasks` wait for the rebalance, then flows catch up or fall behind.
+    """What happens when workers are lost: up to `stopped_tasks` stop for `stopped_seconds`, then flows catch up or fall behind.
 
-    `behind_anyway`: flows that cannot keep up with all workers either.
+    If a lost worker led the Connect group they stop for `leader_stopped_seconds`; REST does not show who leads. None: for good.
+    `after`: catching up from the longer stop. `behind_anyway`: flows that cannot keep up with all workers either.
     """
 
     lost: int
     workers: int
-    standing_tasks: int
+    stopped_tasks: int
+    stopped_seconds: float | None
+    leader_stopped_seconds: float | None
     broken: tuple[Limit, ...]
     after: CatchUp
     behind_anyway: tuple[str, ...]
@@ -66,7 +69,7 @@ class Loss:
 
 @dataclass(frozen=True)
 class Outlook:
-    """Losses and recoveries of one Connect cluster. `note`: why a recovery is not told."""
+    """Losses and recoveries of one Connect cluster. `note`: why no recovery is estimated."""
 
     lag: str
     losses: tuple[Loss, ...]
@@ -142,15 +145,17 @@ def recovery(load: ConnectLoad, workers: int, behind: float) -> Recovery:
 def loss(load: ConnectLoad, workers: int, lost: int) -> Loss:
     """Return what happens when so many of the workers are lost at once."""
     left, tasks = workers - lost, [len(run.per_task) for run in load.runs]
-    standing = min(load.tasks, fullest(load, workers).tasks * lost)
     if left < 1:
-        reason = f"{number_of(lost, 'worker')} lost of {workers}: none is left, and everything stands still."
-        return Loss(lost, 0, load.tasks, (), CatchUp(None, "", tuple(run.flow_id for run in load.runs)), (), reason)
-    before = _catch_up(utilisations(load, workers, tasks), load.standstill_seconds).never
-    after = _catch_up(utilisations(load, left, tasks), load.standstill_seconds)
+        reason = "The only worker lost: no task runs." if workers == 1 else f"All {workers} workers lost: no task runs."
+        never = CatchUp(None, "", tuple(run.flow_id for run in load.runs))
+        return Loss(lost, 0, load.tasks, None, None, (), never, (), reason)
+    stopped, seconds = min(load.tasks, fullest(load, workers).tasks * lost), load.failover.stopped_seconds
+    before = _catch_up(utilisations(load, workers, tasks), seconds).never
+    after = _catch_up(utilisations(load, left, tasks), seconds)
     after = replace(after, never=tuple(flow_id for flow_id in after.never if flow_id not in set(before)))
     rest = fullest(load, left)
-    found = Loss(lost, left, standing, broken(load, rest), after, before, "")
+    limits = broken(load, rest)
+    found = Loss(lost, left, stopped, seconds, load.failover.leader_stopped_seconds, limits, after, before, "")
     return replace(found, reason=_loss_reason(load, rest, found))
 
 
@@ -180,23 +185,36 @@ def _counts(workers: int) -> list[int]:
 
 
 def _loss_reason(load: ConnectLoad, rest: Fullest, found: Loss) -> str:
-    lost, left = number_of(found.lost, "worker"), number_of(rest.workers, "worker")
+    left = f"the remaining {number_of(rest.workers, 'worker')}" if rest.workers > 1 else "the remaining worker"
+    runs = f"then {'runs' if rest.workers == 1 else 'run'} up to {number_of(rest.tasks, 'task')}"
     said = (
-        f"{lost} lost of {found.workers + found.lost}: up to {found.standing_tasks} of {number_of(load.tasks, 'task')} stand still for "
-        f"{span_text(load.standstill_seconds)} (scheduled.rebalance.max.delay.ms) once the others miss {'it' if found.lost == 1 else 'them'}, then {left} "
-        f"{'holds' if rest.workers == 1 else 'hold'} up to {rest.tasks}{'' if rest.workers == 1 else ' each'}"
+        f"{number_of(found.lost, 'worker')} lost of {found.workers + found.lost}: up to {found.stopped_tasks} of "
+        f"{number_of(load.tasks, 'task')} stop for {_stopped(load, found)}; {left} {runs}{' each' if rest.workers > 1 else ''}"
     )
     words = {
         "tasks": f"more than {number_of(load.worker.tasks, 'task')}",
-        "memory": f"{size_text(rest.heap_bytes)} of heap, so it may run out of memory and take the next one along",
+        "memory": f"{size_text(rest.heap_bytes)} of heap, so it may run out of memory, and so may the worker that takes over",
         "network": f"{rate_text(rest.bytes_per_second)} each way",
     }
     said += f"; too much for one: {listed([words[limit] for limit in found.broken])}." if found.broken else "."
     if found.behind_anyway:
-        said += f" Behind with all workers too: {listed(found.behind_anyway)}."
+        said += f" Falling behind even with all workers: {listed(found.behind_anyway)}."
     if found.after.never:
-        said += f" Until a worker is back these fall behind: {listed(found.after.never)}."
+        said += f" Falling behind until a worker is back: {listed(found.after.never)}."
     if found.after.seconds is None or "memory" in found.broken:
         return said
-    others = " by all others" if found.after.never or found.behind_anyway else ""
-    return f"{said} Caught up{others} {span_text(found.after.seconds)} after that, by {found.after.last_flow} last."
+    who = "All others have" if found.after.never or found.behind_anyway else "All flows have"
+    return f"{said} {who} caught up {span_text(found.after.seconds)} after that, {found.after.last_flow} last."
+
+
+def _stopped(load: ConnectLoad, found: Loss) -> str:
+    """Say how long tasks stop, and why that is shorter when the leader of the Connect group was lost."""
+    session, delay = (span_text(each) for each in (load.failover.session_seconds, load.failover.delay_seconds))
+    if not load.failover.delay_seconds:
+        return f"about {session} (session.timeout.ms)"
+    leader = "it was" if found.lost == 1 else "one of them was"
+    return (
+        f"about {span_text(load.failover.stopped_seconds)} (session.timeout.ms of {session}, then "
+        f"scheduled.rebalance.max.delay.ms of {delay}), or about {span_text(load.failover.leader_stopped_seconds)} if {leader} "
+        "the leader of the Connect group, because a new leader knows no earlier assignment (REST does not show the leader)"
+    )

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 
 from mm2mgr.partitions import TopicPartition
 from mm2mgr.sizing.deal import Deal, Listing, predict
-from mm2mgr.sizing.fleet import STANDSTILL_SECONDS, Buffers, ConnectLoad, FlowRun, Need, Worker, need
+from mm2mgr.sizing.fleet import Buffers, ConnectLoad, Failover, FlowRun, Need, Worker, need
 from mm2mgr.sizing.tasks import Now, Rules, Sizing, flow_load, size_flow
 
 Carries = Callable[[str], bool]
@@ -60,13 +60,13 @@ class Case:
 
 @dataclass(frozen=True)
 class Machines:
-    """The workers of one Connect cluster: what one carries, how many there are (None: not told), side tasks for each pair, and
-    how long tasks of a lost one stand still."""
+    """The workers of one Connect cluster: what one carries, how many there are (None: not declared), side tasks for each pair,
+    and what decides how long the tasks of a lost one stop."""
 
     worker: Worker = field(default_factory=Worker)
     count: int | None = None
     side_tasks: Mapping[str, int] | None = None
-    standstill_seconds: float = STANDSTILL_SECONDS
+    failover: Failover = field(default_factory=Failover)
 
 
 @dataclass(frozen=True)
@@ -195,7 +195,7 @@ def with_limit(cases: Iterable[Case], flow_ids: Collection[str], limit: int) -> 
 def _load(name: str, runs: Iterable[FlowRun], pairs: Collection[str], machines: Machines) -> ConnectLoad:
     known = machines.side_tasks or {}
     side = sum(known.get(pair, 2) for pair in pairs)  # a pair has a checkpoint and a heartbeat connector unless told
-    return ConnectLoad(name, machines.worker, tuple(runs), side, machines.count, machines.standstill_seconds)
+    return ConnectLoad(name, machines.worker, tuple(runs), side, machines.count, machines.failover)
 
 
 def _limited(case: Case, limit: int) -> Case:

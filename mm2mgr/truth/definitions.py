@@ -6,7 +6,6 @@ connection, and never keeps a description.
 
 from __future__ import annotations
 
-import importlib.util
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -15,6 +14,7 @@ from subprocess import TimeoutExpired
 from typing import Any
 
 from mm2mgr.errors import SandboxError
+from mm2mgr.extras import pyspark_jar
 from mm2mgr.truth.rows import Facts, Snapshot
 from mm2mgr.truth.validity import notation
 
@@ -203,7 +203,7 @@ def _gateway(java: Path, jars: Sequence[Path]) -> Iterator[Any]:
     )
 
     port, token, process = launch_gateway(
-        jarpath=str(_bridge_jar()),
+        jarpath=str(pyspark_jar("py4j")),
         classpath=":".join(map(str, jars)),
         javaopts=["-Xmx256m", "-XX:TieredStopAtLevel=1"],
         java_path=str(java),
@@ -221,14 +221,3 @@ def _gateway(java: Path, jars: Sequence[Path]) -> Iterator[Any]:
             process.wait(timeout=5)
         process.kill()
         process.wait()
-
-
-def _bridge_jar() -> Path:
-    """Find the Java half of py4j, which PySpark ships."""
-    package = importlib.util.find_spec("pyspark")
-    for location in (package.submodule_search_locations or ()) if package else ():
-        for jar in sorted(Path(location, "jars").glob("py4j-*.jar")):
-            return jar
-    raise SandboxError(
-        "PySpark, whose py4j reads Java's classes, is not installed", hint="pip install 'mm2mgr[sandbox]'"
-    )

@@ -77,7 +77,7 @@ def test_text_tells_every_number_with_its_reason(ready: Command) -> None:
     workers(ready, count=1, memory="1 GiB", network="1Gbit/s")
     said = ready("fleet", *STORE)
     assert said.lines[0].split() == ["connect", "cluster", "load", "tasks", "workers", "today"]
-    assert "  1 worker lost of 1: none is left, and everything stands still." in said.lines
+    assert "  The only worker lost: no task runs." in said.lines
     assert any(
         line.startswith("  Network: the fullest of 1 worker may hold 28 MB/s each way of 125 MB/s")
         for line in said.lines
@@ -160,8 +160,14 @@ def test_workers_that_do_not_answer_are_said(ready: Command) -> None:
 
 def test_the_workers_delay_is_told(ready: Command) -> None:
     workers(ready, count=3, tasks_per_worker=4)
-    reason = fleet(ready, "--rebalance-delay", "30s")["connect"]["w"]["losses"][0]["reason"]
-    assert "stand still for 30 s (scheduled.rebalance.max.delay.ms)" in reason
+    found = fleet(ready, "--rebalance-delay", "30s", "--session-timeout", "6s")["connect"]["w"]["losses"][0]
+    assert (found["stopped_seconds"], found["leader_stopped_seconds"]) == (36, 6)
+    assert (
+        "stop for about 36 s (session.timeout.ms of 6 s, then scheduled.rebalance.max.delay.ms of 30 s)"
+        in found["reason"]
+    )
+    assert "or about 6 s if it was the leader of the Connect group" in found["reason"]
+    assert f"  {found['reason']}" in ready("fleet", *STORE, "--rebalance-delay", "30s", "--session-timeout", "6s").lines
 
 
 def simulate(mm2mgr: Command, *arguments: str) -> dict[str, Any]:
@@ -244,18 +250,43 @@ def test_a_topic_moved_to_a_name_that_no_flow_has_gets_a_flow_of_its_own(ready: 
     assert "orders:a->hub" not in found
 
 
+def test_fewer_tasks_for_more_traffic_are_explained(ready: Command) -> None:
+    """With 7 MB/s usable per task, 6 and 1.5 MB/s do not share one; 9 MB/s are too much for any, and do not count any more."""
+    rates = {("a", "logs.web", number): 6e6 if number < 2 else 1.5e6 for number in range(4)}
+    measured(ready.folder / "store", rates)
+    found = simulate(ready, "--traffic", "1.5")
+    both = found["flows"]["logs:a->hub"]
+    assert (both["before"]["tasks"], both["after"]["tasks"]) == (4, 3), both
+    why = (
+        "logs:a->hub: 3 instead of 4 tasks despite more traffic: logs.web-0, logs.web-1 each alone exceed the usable capacity of a "
+        "task, so more tasks do not help there; for the rest 3 are enough."
+    )
+    assert both["why_fewer_tasks"] == why
+    assert why in found["reasons"]
+    assert why in ready("simulate", *STORE, "--traffic", "1.5").lines
+
+
+def test_a_flow_that_has_more_tasks_than_more_traffic_needs_is_named(ready: Command, mock_cluster: KafkaAccess) -> None:
+    declare(ready.tree, *addresses(mock_cluster), orders=", tasks: {max: 3}")
+    found = simulate(ready, "--traffic", "1.5")
+    why = "orders:a->hub: 3 tasks now (set by hand) are more than its load needs: 1 before the change, 1 after it."
+    assert found["flows"]["orders:a->hub"]["why_fewer_tasks"] == why
+    assert why in found["reasons"]
+    assert found["flows"]["logs:a->hub"]["why_fewer_tasks"] is None
+
+
 def test_a_comparison_says_what_it_means(ready: Command) -> None:
     workers(ready, tasks_per_worker=4, count=2)
     lines = ready("simulate", *STORE, "--traffic", "1.5").lines
     assert lines[0] == "If: traffic × 1.5"
-    hot = next(line for line in lines if line.startswith("Hot from then on"))
+    hot = next(line for line in lines if line.startswith("New hot partitions"))
     assert "logs.web-0 of logs:a->hub (1.5 times)" in hot
     (row,) = [line for line in lines if line.startswith("logs:a->hub ")]
     assert "100 % → 150 %" in row
     (connect,) = [line for line in lines if line.startswith("w ")]
     assert connect.split()[-1] == "2"
     ended = ready("simulate", *STORE, "--lose-source", "a", "--lose-source", "b").lines
-    assert "w: nothing is left to carry." in ended
+    assert "w: no traffic left." in ended
 
 
 def test_nothing_changed_is_said_without_an_empty_table(ready: Command) -> None:

@@ -43,6 +43,7 @@ def test_each_policy_is_told_by_what_it_refuses(fake: FakeConnect, ask: Ask, pol
     found = asked(ask)
     assert (found.policy, set(found.refused)) == (policy, refused)
     assert all(f"The '{policy}' policy does not allow" in reason for reason in found.refused.values())
+    assert found.allowed == set(WANTED) - refused, "of the keys it was asked for, and none of the probe's own"
     assert {"security.protocol"} < PRINCIPAL
 
 

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import socket
 import ssl
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,25 +14,11 @@ import trustme
 from mm2mgr.connect.client import Connect
 from mm2mgr.connect.errors import ConnectAuthError, ConnectError, ConnectUnreachable
 from mm2mgr.connect.target import BasicAuth, BearerAuth, ConnectTarget, Tls
+from tests.connect.dead_ends import dead_url, silent_url
 from tests.fake_connect import FakeConnect, serving
 
 Ask = Callable[..., Any]
 FLOW = {"connector.class": "MirrorSourceConnector", "topics": "orders"}
-
-
-@contextmanager
-def dead_url() -> Iterator[str]:
-    """A port that refuses: bound, so that nobody else gets it, and not listening."""
-    with socket.socket() as held:
-        held.bind(("127.0.0.1", 0))
-        yield f"http://127.0.0.1:{held.getsockname()[1]}"
-
-
-@contextmanager
-def silent_url() -> Iterator[str]:
-    """A port that takes connections and never answers."""
-    with socket.create_server(("127.0.0.1", 0)) as held:
-        yield f"http://127.0.0.1:{held.getsockname()[1]}"
 
 
 def test_the_next_url_is_used_and_remembered(fake: FakeConnect, ask: Ask) -> None:

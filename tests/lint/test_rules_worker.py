@@ -51,6 +51,39 @@ def test_override_policies(worker: Worker, refused: list[str]) -> None:
         assert ("bootstrap.servers" in hit.message) == ("bootstrap.servers" in refused)
 
 
+POLICY, LIST = "connector.client.config.override.policy", "connector.client.config.override.allowlist"
+SECURE = {"producer.override.security.protocol": "SSL", "producer.override.linger.ms": "50"}
+SAID = {"producer.override.linger.ms": "no", "producer.override.client.id": "no"}
+
+
+@pytest.mark.parametrize(
+    ("worker", "fix"),
+    [
+        (
+            Worker(policy="None"),
+            f"set {POLICY}=All on the workers, or Allowlist with {LIST}=bootstrap.servers,linger.ms,security.protocol",
+        ),
+        # What Principal allows, an Allowlist has to list.
+        (
+            Worker(policy="Principal"),
+            f"set {POLICY}=All on the workers, or Allowlist with {LIST}=bootstrap.servers,linger.ms,security.protocol",
+        ),
+        (
+            Worker(properties={POLICY: "Allowlist", LIST: "security.protocol, acks,bootstrap.servers"}),
+            f"set {LIST}=security.protocol,acks,bootstrap.servers,linger.ms on the workers, or {POLICY}=All",
+        ),
+        # The workers tell what they refuse of what they were asked for, not the list itself.
+        (
+            Worker(policy="Allowlist", refused=SAID, allowed=frozenset({"producer.override.acks"})),
+            f"add linger.ms to {LIST} of the workers and keep what it lists, acks, bootstrap.servers, security.protocol among it; "
+            f"or set {POLICY}=All",
+        ),
+    ],
+)
+def test_the_remedy_of_a_policy_takes_back_nothing_that_is_allowed(worker: Worker, fix: str) -> None:
+    assert one("policy-forbids", made.source(SECURE, worker=worker)).fix == fix
+
+
 def test_overrides_of_clients_that_are_not_there_are_not_checked() -> None:
     changes = {**NO_OVERRIDE, "consumer.override.acks": "1", "admin.override.retries": "1"}
     assert made.hits("policy-forbids", made.source(changes, worker=Worker(policy="None"))) == []

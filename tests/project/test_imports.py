@@ -22,12 +22,13 @@ PACKAGE = REPOSITORY / "mm2mgr"
 # What each part may import of mm2mgr, in reading order: only what stands above it. Data goes down the list, never back up.
 LAYERS: dict[str, set[str]] = {
     "errors": set(),
+    "extras": {"errors"},
     "origins": set(),
     "secrets": set(),
     "partitions": set(),
     "defaults": set(),
     "spec": {"errors", "origins", "secrets"},
-    "truth": {"errors", "defaults", "spec"},
+    "truth": {"errors", "extras", "defaults", "spec"},
     "topology": {"errors", "origins", "defaults", "spec"},
     "expand": {"errors", "origins", "defaults", "spec", "topology"},
     "overrides": {"origins", "topology"},
@@ -44,7 +45,7 @@ LAYERS: dict[str, set[str]] = {
         *("errors", "defaults", "spec", "truth", "topology", "render", "lint"),
         *("connect", "kafka", "reconcile", "observe"),
     },
-    "sandbox": {"errors"},
+    "sandbox": {"errors", "extras"},
     "output": {"errors", "secrets", "partitions", "topology", "render", "reconcile", "throughput", "sizing", "observe"},
     "cli": {"*"},
     "demo": {"*"},  # plays the commands a person would type

