@@ -120,17 +120,20 @@ class Flow:
         cycle = self.policy == defaults.POLICIES["default"]
         separator, target = self.settings.separator, self.target.alias
 
-        # Internal names follow the separator (KIP-690, KIP-1074); the default exclude list knows only dots.
-        checkpoints, internal = f"{separator}checkpoints{separator}internal", f"{separator}internal"
-
         def carried(topic: str) -> bool:
-            if topic.startswith(("__", ".")) or topic.endswith(checkpoints) or not wanted(topic):
-                return False
-            if topic.startswith("mm2") and topic.endswith(internal):
+            if self.keeps_back(topic) or not wanted(topic):
                 return False
             return not (cycle and target in topic.split(separator)[:-1])
 
         return carried
+
+    def keeps_back(self, topic: str) -> bool:
+        """Tell whether a topic is internal: never mirrored, whatever the patterns say."""
+        # Internal names follow the separator (KIP-690, KIP-1074); the default exclude list knows only dots.
+        separator = self.settings.separator
+        if topic.startswith(("__", ".")) or topic.endswith(f"{separator}checkpoints{separator}internal"):
+            return True
+        return topic.startswith("mm2") and topic.endswith(f"{separator}internal")
 
     def remote_topic(self, topic: str) -> str:
         """Return the name of a source topic on the target."""
@@ -160,6 +163,17 @@ class Topology:
             hint = f"did you mean {', '.join(near)}?" if near else f"flows here: {', '.join(known[:10]) or 'none'}"
             raise Mm2mgrError(f"no flow '{name}'", hint=hint)
         return found
+
+
+def matches_nothing(flow: Flow, topics: Iterable[str]) -> str | None:
+    """Say that a flow takes none of the topics that a login sees on its source, internal ones aside; None when it takes one."""
+    seen = [topic for topic in topics if not flow.keeps_back(topic)]
+    if any(map(flow.carries, seen)):
+        return None
+    patterns = flow.settings.topics.include
+    names = ", ".join(patterns[:3]) + (f" and {len(patterns) - 3} more" if len(patterns) > 3 else "")
+    verb = "match" if len(patterns) > 1 else "matches"
+    return f"topics: {names} {verb} 0 of {len(seen)} topics on {flow.source.alias}"
 
 
 def config_text(value: object) -> str:
