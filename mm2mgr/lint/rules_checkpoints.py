@@ -6,8 +6,9 @@ from collections.abc import Iterator
 
 from mm2mgr.lint import patterns
 from mm2mgr.lint.findings import Hit, Rule
-from mm2mgr.lint.hops import Hop, pairs, separator_of
+from mm2mgr.lint.hops import Hop, pairs
 from mm2mgr.lint.key_fixes import written
+from mm2mgr.lint.patterns import separator_of
 from mm2mgr.lint.spelling import connector_key
 from mm2mgr.lint.subject import Estate, Subject
 from mm2mgr.truth.reach import numbers
