@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mm2mgr.lint.clusters import clusters
+from mm2mgr.topics.java_regex import shape
 from mm2mgr.topics.names import Names, samples
 from mm2mgr.topics.selection import Selection
 from mm2mgr.topics.shared import overlaps
-from mm2mgr.topics.java_regex import shape
 from tests.lint import made
 
 
