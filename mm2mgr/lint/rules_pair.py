@@ -10,8 +10,10 @@ from mm2mgr.lint.clusters import clusters
 from mm2mgr.lint.findings import Hit, Rule
 from mm2mgr.lint.hops import Hop, hops, overlapping, pairs
 from mm2mgr.lint.key_fixes import written
+from mm2mgr.lint.rules_estate import identity_rounds
 from mm2mgr.lint.spelling import connector_key
 from mm2mgr.lint.subject import Estate, Subject, addresses
+from mm2mgr.topics.shared import Shared
 from mm2mgr.truth.reach import numbers
 
 _SEEN = "tests/lint/test_seen_live_pairs.py::"
@@ -26,12 +28,46 @@ def overlap(estate: Estate) -> Iterator[Hit]:
     everything is RUNNING. Make the patterns apart: take the topic out of one, or add it to one's topics.exclude.
     Dots count: `a.b` takes a-b too. Source: KIP-382; seen on 4.3.1.
     """
+    for first, later, shared in _running_together(estate):
+        topic = shared.topic
+        if topic and _writes_alike(first, later, topic):
+            names = f"'{topic}'" if _named(first, later, topic) else f"topics such as '{topic}'"
+            message = f"{first.subject.name} and {later.subject.name} both take {names} from {later.subject.source}: their records arrive twice"
+            yield Hit(message, _apart(first, later, topic), "topics", later.subject, others=(first.subject,))
+
+
+def _running_together(estate: Estate) -> Iterator[tuple[Hop, Hop, Shared]]:
     for pair in pairs(estate).values():
-        for first, later, topic in overlapping([hop for hop in pair.sources if not hop.off]):
-            if _writes_alike(first, later, topic):
-                names = f"'{topic}'" if _named(first, later, topic) else f"topics such as '{topic}'"
-                message = f"{first.subject.name} and {later.subject.name} both take {names} from {later.subject.source}: their records arrive twice"
-                yield Hit(message, _apart(first, later, topic), "topics", later.subject)
+        yield from overlapping([hop for hop in pair.sources if not hop.off])
+
+
+def overlap_undecided(estate: Estate) -> Iterator[Hit]:
+    """Whether two connectors share a topic is not decided.
+
+    Whether two connectors of a pair take one topic, and whether a topic that keeps its name comes back, is decided for names
+    and for regular expressions in general. Lookarounds, backreferences and possessive repetitions are no regular languages,
+    and very large expressions cost too much: there only likely names are tried, and none was found. It may still be one.
+    Compare the patterns yourself, or write them without these constructs. Source: java.util.regex.Pattern.
+    """
+    for first, later, shared in _running_together(estate):
+        if shared.undecided:
+            yield _open(later.subject, first.subject, "share a topic", shared.undecided)
+    for pair in pairs(estate).values():
+        running = [hop for hop in pair.sources if not hop.off]
+        for hop in running if len(running) > 1 else ():
+            if hop.selection is None and (pattern := patterns.unread(hop.subject)):
+                other = next(each for each in running if each is not hop)
+                yield _open(hop.subject, other.subject, "share a topic", pattern)
+    for start, last, pattern in identity_rounds(estate.subjects).undecided:
+        yield _open(start.subject, last.subject, "mirror a topic in a circle", pattern)
+
+
+def _open(subject: Subject, other: Subject, what: str, pattern: str) -> Hit:
+    message = f"not decided whether {other.name} and {subject.name} {what}: {pattern}"
+    fix = (
+        "compare their patterns yourself, or write them without lookarounds, backreferences and possessive repetitions"
+    )
+    return Hit(message, fix, "topics", subject, others=(other,))
 
 
 def _named(first: Hop, later: Hop, topic: str) -> bool:
@@ -48,7 +84,7 @@ def _apart(first: Hop, later: Hop, topic: str) -> str:
 
 
 def _writes_alike(first: Hop, later: Hop, topic: str) -> bool:
-    return first.renamed(topic) == later.renamed(topic)
+    return len({hop.selection.renamed(topic) for hop in (first, later) if hop.selection}) == 1
 
 
 def renamed(estate: Estate) -> Iterator[Hit]:
@@ -61,7 +97,10 @@ def renamed(estate: Estate) -> Iterator[Hit]:
     4.3.1.
     """
     for pair in pairs(estate).values():
-        for first, later, topic in overlapping(pair.sources):
+        for first, later, shared in overlapping(pair.sources):
+            topic = shared.topic
+            if topic is None:
+                continue
             old, new = (first, later) if first.off or not later.off else (later, first)
             if new.off or (not old.off and _writes_alike(old, new, topic)):
                 continue
@@ -72,6 +111,7 @@ def renamed(estate: Estate) -> Iterator[Hit]:
                 "carry the offsets over (GET and PATCH /connectors/…/offsets while both are STOPPED) and delete the old connector",
                 "",
                 new.subject,
+                others=(old.subject,),
             )
 
 
@@ -156,6 +196,7 @@ def _elsewhere(one: Subject, other: Subject) -> bool:
 
 RULES: tuple[Rule, ...] = (
     Rule("overlap", "error", over=overlap, source="KIP-382", seen=f"{_SEEN}test_overlap"),
+    Rule("overlap-undecided", "info", over=overlap_undecided, source="java.util.regex.Pattern"),
     Rule("heartbeats-twice", "warning", over=heartbeats_twice, source="KIP-1089", seen=f"{_SEEN}test_heartbeats"),
     Rule(
         "heartbeats-never-cross",

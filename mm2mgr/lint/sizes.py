@@ -10,7 +10,7 @@ from math import ceil
 
 from mm2mgr.defaults import BROKER_WINDOW_BYTES
 from mm2mgr.lint import patterns
-from mm2mgr.lint.hops import policy_of, separator_of
+from mm2mgr.lint.patterns import policy_of, separator_of
 from mm2mgr.lint.settings import MIB, READER, RECORDS, is_set
 from mm2mgr.lint.subject import Subject
 

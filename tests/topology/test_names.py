@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mm2mgr.topology import Flow
+from mm2mgr.topology import Flow, matches_nothing
 from tests.spec.trees import BASE, FLOW, expanded
 
 
@@ -105,3 +105,13 @@ def expanded_back(folder: Path) -> Flow:
     text = BASE.replace("kafka: b", "kafka: a") + FLOW.replace("[t]", "['.*']")
     text = text.replace("sources: [a]", "sources: [b]").replace("targets: [b]", "targets: [a]")
     return expanded(folder / "back", x=text).flows[0]
+
+
+def test_a_flow_that_takes_none_of_the_topics_says_so(tmp_path: Path) -> None:
+    one = flow(tmp_path, "", "'app[.].*'")
+    seen = ["orders", "app-x", "b.app.x", "__consumer_offsets", ".x", "mm2-offset-syncs.b.internal"]
+    assert matches_nothing(one, seen) == "topics: app[.].* matches 0 of 3 topics on a"
+    assert matches_nothing(one, [*seen, "app.x"]) is None
+    assert matches_nothing(one, []) == "topics: app[.].* matches 0 of 0 topics on a"
+    many = flow(tmp_path, "", "p, q, r, s")
+    assert matches_nothing(many, ["x"]) == "topics: p, q, r and 1 more match 0 of 1 topics on a"
