@@ -25,13 +25,13 @@ from mm2mgr.reconcile.guards import Connectors, Known, guarded, together, writes
 from mm2mgr.reconcile.mirrored import (
     Again,
     Seen,
-    Selection,
+    Widening,
     again,
     repeated,
-    selections,
     taken,
     unproved,
     wanted_topics,
+    widenings,
 )
 from mm2mgr.reconcile.plan import (
     RESTING,
@@ -47,7 +47,7 @@ from mm2mgr.reconcile.plan import (
 from mm2mgr.reconcile.workers import ask_worker, harmless, subject_of, version_of
 from mm2mgr.render import OWNER_KEY, Connector
 from mm2mgr.spec.loader import Spec
-from mm2mgr.topology import ConnectCluster, Topology
+from mm2mgr.topology import ConnectCluster, Topology, matches_nothing
 
 _REQUESTS_AT_ONCE = 8
 
@@ -138,7 +138,7 @@ class _Making:
         if not written and together(self.compared(), run):
             await self.ask(list(self.live), self.read_states)  # what rests doubles nothing
             run = self.all_connectors(tree)
-        found = selections(self.writes(), run.desired, run.live)
+        found = widenings(self.writes(), run.desired, run.live)
         seen = await self.read_mirrored(found)
         repeats = {each.named: tuple(again(each, seen, run.is_abandoned)) for each in found}
         against = {}
@@ -241,7 +241,7 @@ class _Making:
         """Return the states that connectors show; one that is left out has reported none yet."""
         return {name: status.state for name, status in (await client.statuses()).items()}
 
-    async def read_mirrored(self, found: Sequence[Selection]) -> Seen:
+    async def read_mirrored(self, found: Sequence[Widening]) -> Seen:
         """Read the stored offsets of the connectors concerned, and the topics of their Kafka clusters."""
         offsets: dict[Named, Mapping[TopicPartition, int] | None] = {}
         concerned = {old: hop.subject.source for each in found for old, hop in each.others.items()}
@@ -267,7 +267,7 @@ class _Making:
             except Mm2mgrError as error:
                 topics[alias] = error.message
 
-        ends = {alias for each in found for alias in (each.new.subject.source, each.new.subject.target)}
+        ends = {alias for each in found for alias in (each.source, each.target)}
         await asyncio.gather(
             self.ask({connect for connect, _ in concerned}, of_connect),
             *(of_kafka(alias) for alias in sorted(ends & self.topology.clusters.keys())),
@@ -277,23 +277,26 @@ class _Making:
     # --- what is said beside the changes ------------------------------------------------------------------------------
 
     def with_topics(
-        self, part: ClusterPlan, found: Sequence[Selection], seen: Seen, repeats: Mapping[Named, Sequence[Again]]
+        self, part: ClusterPlan, found: Sequence[Widening], seen: Seen, repeats: Mapping[Named, Sequence[Again]]
     ) -> ClusterPlan:
         """Say what source connectors will take, and of what they take asked for a second time."""
-        chosen = {each.named: each for each in found}
+        chosen, flows = {each.named: each for each in found}, {flow.id: flow for flow in self.topology.flows}
 
         def told(change: Change) -> Change:
-            selection = chosen.get((change.connect, change.connector))
-            if selection is None:
+            widening = chosen.get((change.connect, change.connector))
+            if widening is None:
                 return change
-            old = repeats[selection.named]
+            old = repeats[widening.named]
             whose = "; ".join(f"mirrors again what {each} has mirrored" for each in old)
             reason = "; ".join(filter(None, (change.reason, whose))) if self.wish.mirror_again else change.reason
-            return replace(change, reason=reason, takes=taken(selection, seen))
+            listed = seen.listed(widening.source)
+            nothing = matches_nothing(flows[change.flows[0]], listed.partitions) if listed else None
+            warnings = (*change.warnings, nothing) if nothing else change.warnings
+            return replace(change, reason=reason, warnings=warnings, takes=taken(widening, seen))
 
         return replace(part, changes=tuple(map(told, part.changes)))
 
-    def notes(self, part: ClusterPlan, ids: ClusterIds, found: Sequence[Selection], seen: Seen) -> Iterator[str]:
+    def notes(self, part: ClusterPlan, ids: ClusterIds, found: Sequence[Widening], seen: Seen) -> Iterator[str]:
         """Say what could not be verified."""
         live = self.live.get(part.connect)
         if live is None:
@@ -307,7 +310,7 @@ class _Making:
             if alias in through:
                 spared = f"declare clusters: {{{alias}: {{cluster_id: …}}}} to have it compared without asking"
                 yield f"not verified: that these workers write to Kafka '{alias}', whose id could not be read ({why}); {spared}"
-        sources = {each.new.subject.source for each in found if each.named[0] == part.connect}
+        sources = {each.source for each in found if each.named[0] == part.connect}
         for alias in sorted(sources):
             unlisted = seen.topics.get(alias)
             if isinstance(unlisted, str):

@@ -10,12 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from mm2mgr.lint.hops import Hop, hops, overlapping
+from mm2mgr.lint.hops import Hop, hops
 from mm2mgr.lint.subject import Subject
 from mm2mgr.partitions import TopicPartition
 from mm2mgr.reconcile.access import Topics
 from mm2mgr.reconcile.guards import Objection
 from mm2mgr.reconcile.plan import SELECTING, Change, Named, Taken, few
+from mm2mgr.topics.shared import meeting
 
 Stored = Mapping[TopicPartition, int]
 """The last mirrored offset of each source partition, under the connector's own source alias."""
@@ -46,8 +47,8 @@ class Again:
 
 
 @dataclass(frozen=True)
-class Selection:
-    """One write of a source connector that takes other topics than before, with the connectors that may have had them."""
+class Widening:
+    """A write of a source connector that may take other topics than before, with the connectors that may have had them."""
 
     named: Named
     new: Hop
@@ -56,10 +57,24 @@ class Selection:
 
     def newly(self, topic: str) -> bool:
         """Tell whether it will take a topic that it does not take now, or give it another name."""
-        if not self.new.takes(topic):
+        new, before = self.new.selection, self.before and self.before.selection
+        if not new or not new.takes(topic):
             return False
-        before = self.before
-        return before is None or not before.takes(topic) or before.renamed(topic) != self.new.renamed(topic)
+        return not before or not before.takes(topic) or before.renamed(topic) != new.renamed(topic)
+
+    @property
+    def source(self) -> str:
+        """The alias of the source."""
+        return self.new.subject.source
+
+    @property
+    def target(self) -> str:
+        """The alias of the target."""
+        return self.new.subject.target
+
+    def renamed(self, topic: str) -> str:
+        """Return a topic's name on the target."""
+        return self.new.selection.renamed(topic) if self.new.selection else topic
 
 
 def selects_otherwise(live: Mapping[str, str] | None, wanted: Mapping[str, str]) -> bool:
@@ -67,9 +82,9 @@ def selects_otherwise(live: Mapping[str, str] | None, wanted: Mapping[str, str])
     return live is None or any(live.get(key) != wanted.get(key) for key in SELECTING)
 
 
-def selections(
+def widenings(
     writes: Iterable[Change], desired: Mapping[Named, Subject], live: Mapping[Named, Subject]
-) -> tuple[Selection, ...]:
+) -> tuple[Widening, ...]:
     """Return the writes that take other topics than before, each with the other source connectors of its two clusters."""
     chosen = [
         named
@@ -87,7 +102,7 @@ def selections(
     for named, hop in old.items():
         by_pair.setdefault(hop.pair, {})[named] = hop
     return tuple(
-        Selection(
+        Widening(
             named,
             hop,
             old.get(named),
@@ -97,25 +112,25 @@ def selections(
     )
 
 
-def again(selection: Selection, seen: Seen, taken_over: Callable[[Named], bool]) -> Iterator[Again]:
+def again(widening: Widening, seen: Seen, taken_over: Callable[[Named], bool]) -> Iterator[Again]:
     """Yield what a write would mirror a second time, by the connector that mirrored it.
 
     Topics count that arrive under one name, or whose connector is `taken_over`: owned, and no longer declared.
     """
-    own = seen.offsets.get(selection.named) or {}
-    for other, hop in selection.others.items():
+    own = seen.offsets.get(widening.named) or {}
+    for other, hop in widening.others.items():
         found = [
             topic
             for topic, offsets in _mirrored_by(other, hop, seen).items()
-            if selection.newly(topic)
-            and (taken_over(other) or _named_alike(selection.new, hop, topic))
+            if widening.newly(topic)
+            and (taken_over(other) or _named_alike(widening.new, hop, topic))
             and any(offset > own.get(partition, -1) for partition, offset in offsets.items())
         ]
         if found:
             yield Again(other, tuple(sorted(found)))
-        elif not _is_known(other, hop, seen):
-            shared = [topic for _, _, topic in overlapping((hop, selection.new)) if selection.newly(topic)]
-            if shared and (taken_over(other) or _named_alike(selection.new, hop, shared[0])):
+        elif not _is_known(other, hop, seen) and hop.selection and widening.new.selection:
+            shared = meeting([hop.selection, widening.new.selection]).topic
+            if shared and widening.newly(shared) and (taken_over(other) or _named_alike(widening.new, hop, shared)):
                 yield Again(other, ())
 
 
@@ -130,7 +145,7 @@ def _mirrored_by(named: Named, hop: Hop, seen: Seen) -> dict[str, dict[TopicPart
     listed = seen.listed(hop.subject.source)
     if listed and not _has_stored_all(hop):
         for topic, written in listed.written.items():
-            if written and topic not in found and hop.takes(topic):
+            if written and topic not in found and hop.selection and hop.selection.takes(topic):
                 found[topic] = {TopicPartition(topic, 0): _NOT_STORED_YET}
     return found
 
@@ -145,15 +160,17 @@ def _has_stored_all(hop: Hop) -> bool:
 
 
 def _named_alike(one: Hop, other: Hop, topic: str) -> bool:
-    return one.renamed(topic) == other.renamed(topic)
+    if not one.selection or not other.selection:
+        return True  # nothing shows that they differ
+    return one.selection.renamed(topic) == other.selection.renamed(topic)
 
 
-def taken(selection: Selection, seen: Seen) -> Taken | None:
+def taken(widening: Widening, seen: Seen) -> Taken | None:
     """Return what a write will take that is there now; None when the source's topics were not read."""
-    listed = seen.listed(selection.new.subject.source)
+    listed = seen.listed(widening.source)
     if listed is None:
         return None
-    topics = {t: (count, listed.records.get(t, 0)) for t, count in listed.partitions.items() if selection.newly(t)}
+    topics = {t: (count, listed.records.get(t, 0)) for t, count in listed.partitions.items() if widening.newly(t)}
     return Taken(topics, len(listed.partitions))
 
 
@@ -172,16 +189,15 @@ def repeated(found: Sequence[Again]) -> Objection | None:
     )
 
 
-def unproved(selection: Selection, seen: Seen, unread: Sequence[str]) -> Objection | None:
+def unproved(widening: Widening, seen: Seen, unread: Sequence[str]) -> Objection | None:
     """Return what speaks against a write while a Connect cluster cannot be read: its connectors may have mirrored the topics."""
-    there = arrived(selection, seen)
+    there = arrived(widening, seen)
     if not unread or there == []:
         return None
     who = " and ".join(f"'{name}'" for name in unread)
-    subject = selection.new.subject
-    why = f"topics of '{subject.source}' or '{subject.target}' could not be listed"
+    why = f"topics of '{widening.source}' or '{widening.target}' could not be listed"
     if there:
-        why = f"{few([selection.new.renamed(topic) for topic in there])} on '{subject.target}' had records already"
+        why = f"{few([widening.renamed(topic) for topic in there])} on '{widening.target}' had records already"
     return Objection(
         "mirrored-already",
         f"Connect cluster {who} could not be read, and {why}: if this flow has run there, all of it would arrive a second time",
@@ -189,26 +205,26 @@ def unproved(selection: Selection, seen: Seen, unread: Sequence[str]) -> Objecti
     )
 
 
-def arrived(selection: Selection, seen: Seen) -> list[str] | None:
+def arrived(widening: Widening, seen: Seen) -> list[str] | None:
     """Return the topics of a write that have records on the target already; None when source or target was not read."""
-    source, target = (seen.listed(alias) for alias in (selection.new.subject.source, selection.new.subject.target))
+    source, target = (seen.listed(alias) for alias in (widening.source, widening.target))
     if source is None or target is None:
         return None
-    wanted = (topic for topic in source.partitions if selection.newly(topic))
-    return sorted(topic for topic in wanted if target.written.get(selection.new.renamed(topic), 0))
+    wanted = (topic for topic in source.partitions if widening.newly(topic))
+    return sorted(topic for topic in wanted if target.written.get(widening.renamed(topic), 0))
 
 
-def wanted_topics(alias: str, found: Sequence[Selection]) -> Callable[[str], bool]:
+def wanted_topics(alias: str, found: Sequence[Widening]) -> Callable[[str], bool]:
     """Return which topics of a Kafka cluster are of interest: those that writes take there, and those that arrive there."""
-    leaving = [each for each in found if each.new.subject.source == alias]
-    arriving = [each.new for each in found if each.new.subject.target == alias]
+    leaving = [each for each in found if each.source == alias]
+    arriving = [each.new for each in found if each.target == alias]
     others = [hop for each in leaving for hop in each.others.values()]
 
     def is_wanted(topic: str) -> bool:
         return (
             any(each.newly(topic) for each in leaving)
-            or any(hop.takes(topic) for hop in others)
-            or any(hop.policy == "identity" or topic.startswith(hop.subject.source) for hop in arriving)
+            or any(hop.selection and hop.selection.takes(topic) for hop in others)
+            or any(hop.selection and hop.selection.upstream(topic) for hop in arriving)
         )
 
     return is_wanted
