@@ -42,7 +42,7 @@ class Site:
     fakes: dict[str, FakeConnect] = field(default_factory=dict)
     owner: str = "team"
     kafka: dict[str, Topics] | None = field(
-        default_factory=lambda: {alias: Topics({}) for alias in ("a", "east", "west")}
+        default_factory=lambda: {"a": Topics({"orders": 1, "logs.web": 1}), "east": Topics({}), "west": Topics({})}
     )
     """Topics of the Kafka clusters; None: no broker answers."""
 
