@@ -5,6 +5,7 @@ A Scenario is pure data, so an example that Hypothesis found prints as what can 
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -57,8 +58,16 @@ class Tree:
         lines += ["flows:" if self.flows else "flows: {}"]
         for flow in self.flows:
             topics = f"include: {_listed(flow.include)}, exclude: {_listed(flow.exclude)}"
-            lines += [f"  {flow.name}:", f"    sources: {_listed(flow.sources)}", f"    targets: {_listed(flow.targets)}"]
-            lines += [f"    topics: {{{topics}}}", f"    replication_policy: {flow.policy}", f"    run_on: {flow.run_on}"]
+            lines += [
+                f"  {flow.name}:",
+                f"    sources: {_listed(flow.sources)}",
+                f"    targets: {_listed(flow.targets)}",
+            ]
+            lines += [
+                f"    topics: {{{topics}}}",
+                f"    replication_policy: {flow.policy}",
+                f"    run_on: {flow.run_on}",
+            ]
         return "\n".join(lines) + "\n"
 
 
@@ -193,9 +202,7 @@ KNOWN: dict[str, Scenario] = {
     "a flow that is renamed, with pruning": day(
         Step(_ONE), Step(tree(flow("g", "ab", "t", "u")), prune=True), topics="t u"
     ),
-    "a flow that is renamed and tidied": day(
-        Step(_ONE), Step(tree(flow("g", "ab", "[tu]")), prune=True), topics="t u"
-    ),
+    "a flow that is renamed and tidied": day(Step(_ONE), Step(tree(flow("g", "ab", "[tu]")), prune=True), topics="t u"),
     "a topic moved between flows": day(
         Step(tree(flow("f", "ab", "t", "u"), flow("g", "ab", "v"))),
         Step(tree(flow("f", "ab", "t"), flow("g", "ab", "v", "u"))),
@@ -211,9 +218,7 @@ KNOWN: dict[str, Scenario] = {
         Step(_ONE),
         topics="t u",
     ),
-    "another Connect cluster": day(
-        Step(_ONE), Step(tree(replace(_ONE.flows[0], run_on="y"))), topics="t u", spare="a"
-    ),
+    "another Connect cluster": day(Step(_ONE), Step(tree(replace(_ONE.flows[0], run_on="y"))), topics="t u", spare="a"),
     "another Connect cluster while the old one is down": day(
         Step(_ONE), Step(tree(replace(_ONE.flows[0], run_on="y")), unread="x"), topics="t u", spare="a"
     ),
@@ -297,7 +302,7 @@ def _flow(d: _Drawing, aliases: Sequence[str]) -> Flow:
 def _ring(d: _Drawing, aliases: Sequence[str]) -> tuple[Flow, ...]:
     policy, include, run_on = POLICIES[d.chance(2)], d.few(PATTERNS, 1), d.text(d.connects)
     around = [*aliases, aliases[0]]
-    pairs = zip(around, around[1:], strict=False)
+    pairs = itertools.pairwise(around)
     return tuple(Flow(d.name(), (one,), (other,), include, (), policy, run_on) for one, other in pairs)
 
 
@@ -358,7 +363,9 @@ def move_topic(d: _Drawing, tree: Tree, f: Flow) -> Tree:
 def move_narrowed(d: _Drawing, tree: Tree, f: Flow) -> Tree:
     """Exclude a topic of a pattern here, and name it in a flow of its own."""
     topic = d.text(TOPICS)
-    return _put(tree, f, replace(f, exclude=(*f.exclude, topic)), replace(f, name=d.name(), include=(topic,), exclude=()))
+    return _put(
+        tree, f, replace(f, exclude=(*f.exclude, topic)), replace(f, name=d.name(), include=(topic,), exclude=())
+    )
 
 
 def widen(d: _Drawing, tree: Tree, f: Flow) -> Tree:
@@ -431,7 +438,7 @@ def reverse(d: _Drawing, tree: Tree, f: Flow) -> Tree:
 def close_ring(d: _Drawing, tree: Tree, f: Flow) -> Tree:
     between = [alias for alias in _aliases(tree) if alias not in (f.sources[0], f.targets[0])]
     around = [f.targets[0], *between[:1], f.sources[0]]
-    for one, other in zip(around, around[1:], strict=False):
+    for one, other in itertools.pairwise(around):
         tree = _added(tree, replace(f, name=d.name(), sources=(one,), targets=(other,)))
     return tree
 
@@ -442,7 +449,17 @@ def _added(tree: Tree, f: Flow) -> Tree:
 
 CHANGES: tuple[Callable[[_Drawing, Tree, Flow], Tree], ...] = (
     *(rename_flow, rename_and_tidy, tidy_patterns, move_topic, move_narrowed, widen, narrow, add_source, remove_source),
-    *(change_run_on, change_policy, change_separator, rename_alias, delete_flow, add_back, add_flow, reverse, close_ring),
+    *(
+        change_run_on,
+        change_policy,
+        change_separator,
+        rename_alias,
+        delete_flow,
+        add_back,
+        add_flow,
+        reverse,
+        close_ring,
+    ),
 )
 
 

@@ -67,7 +67,7 @@ class World:
 
     def at(self, servers: str) -> str:
         """Return the cluster that `bootstrap.servers` lead to."""
-        return self.addresses[servers.split(",")[0].strip()]
+        return self.addresses[servers.split(",", maxsplit=1)[0].strip()]
 
     def repeated(self) -> Counter[tuple[str, str, str]]:
         """Count the copies, where there are several, by cluster, topic and id."""
@@ -249,19 +249,23 @@ class Harm:
         return f"{self.kind}: {self.cluster}:{self.topic} by {who} {self.detail}".rstrip()
 
 
-def harms(before: World, without: World, idle: Run, after: World, busy: Run, seen: Iterable[Write]) -> Iterator[Harm]:
-    """Compare the world after a plan with the one in which nothing was written, both after their connectors came to rest.
+Came = tuple[World, Run]
+"""A world after its connectors came to rest, and what they did."""
 
-    `seen` is all that was ever mirrored before. What the connectors of `before` did to each other in any case is not the
-    plan's doing.
+
+def harms(before: World, without: Came, after: Came, seen: Iterable[Write]) -> Iterator[Harm]:
+    """Compare what came after a plan with what came without it, both from the same world.
+
+    `seen` is all that was ever mirrored before. What the connectors that ran did in any case is not the plan's doing.
     """
+    (idle_world, idle), (busy_world, busy) = without, after
     for (cluster, topic), by in busy.growing.items():
         if not idle.growing:
             yield Harm("grows", cluster, topic, tuple(sorted(by)))
     if busy.growing:
         return
-    had, spared = before.repeated(), without.repeated()
-    for (cluster, topic, id_), count in after.repeated().items():
+    had, spared = before.repeated(), idle_world.repeated()
+    for (cluster, topic, id_), count in busy_world.repeated().items():
         if count > max(1, had[cluster, topic, id_], spared[cluster, topic, id_]):
             by = {write.by for write in busy.writes if (write.target, write.remote, write.id) == (cluster, topic, id_)}
             yield Harm("twice", cluster, topic, tuple(sorted(by)), f"({id_}: {count} times)")

@@ -1,7 +1,7 @@
 """Whatever tree follows on whatever runs: what a plan lets through makes no topic grow by itself, no record arrive twice, and
 nothing start over. A simulation of MirrorMaker that knows nothing of mm2mgr is the judge; plans are really made and applied.
 
-MM2MGR_EXAMPLES sets how many days are drawn.
+The same days are drawn each time; with MM2MGR_EXAMPLES=N it is N new ones.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ import asyncio
 import json
 import os
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -29,10 +28,10 @@ from mm2mgr.render import render
 from mm2mgr.spec.loader import load
 from tests.fake_connect import FakeConnect
 from tests.reconcile.scenarios import CLUSTERS, CONNECTS, HARMLESS, KNOWN, Scenario, Step, kafka_id, scenarios
-from tests.reconcile.simulated import Connector, Harm, Named, World, Write, harms, run
+from tests.reconcile.simulated import Connector, Harm, World, Write, harms, run
 from tests.spec.trees import write
 
-EXAMPLES = int(os.environ.get("MM2MGR_EXAMPLES", "250"))
+EXAMPLES = int(os.environ.get("MM2MGR_EXAMPLES", "400"))
 ADDRESSES = {cluster: f"{cluster}:9092" for cluster in CLUSTERS}
 
 
@@ -110,7 +109,7 @@ class Estate:
         idle_world, now = self.world.copy(), self.world.copy()
         idle = run(idle_world, before)
         busy = run(self.world, self.connectors())
-        found = list(harms(now, idle_world, idle, self.world, busy, self.written))
+        found = list(harms(now, (idle_world, idle), (self.world, busy), self.written))
         self.written += busy.writes
         self.store_offsets()
         return found, plan
@@ -165,7 +164,7 @@ class Estate:
 
 
 @pytest.fixture
-def estate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Estate]:
+def estate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Estate:
     made = Estate(tmp_path)
     init = Connect.__init__
 
@@ -174,7 +173,7 @@ def estate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Estate]:
 
     monkeypatch.setattr(Connect, "__init__", wired)  # the same requests and answers, without a socket each
     monkeypatch.setattr(live, "read_topics", made.read_topics, raising=False)
-    yield made
+    return made
 
 
 class Grows(AssertionError):
