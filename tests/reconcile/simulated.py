@@ -256,7 +256,8 @@ Came = tuple[World, Run]
 def harms(before: World, without: Came, after: Came, seen: Iterable[Write]) -> Iterator[Harm]:
     """Compare what came after a plan with what came without it, both from the same world.
 
-    `seen` is all that was ever mirrored before. What the connectors that ran did in any case is not the plan's doing.
+    `seen` is what was mirrored before, by connectors that are still there. What those that ran did in any case is not the
+    plan's doing.
     """
     (idle_world, idle), (busy_world, busy) = without, after
     for (cluster, topic), by in busy.growing.items():

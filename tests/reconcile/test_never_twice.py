@@ -27,12 +27,14 @@ from mm2mgr.reconcile.plan import Plan, Wish
 from mm2mgr.render import render
 from mm2mgr.spec.loader import load
 from tests.fake_connect import FakeConnect
-from tests.reconcile.scenarios import CLUSTERS, CONNECTS, HARMLESS, KNOWN, Scenario, Step, kafka_id, scenarios
+from tests.reconcile.drawn import scenarios
+from tests.reconcile.scenarios import CLUSTERS, CONNECTS, HARMLESS, KNOWN, Scenario, Step
 from tests.reconcile.simulated import Connector, Harm, World, Write, harms, run
 from tests.spec.trees import write
 
 EXAMPLES = int(os.environ.get("MM2MGR_EXAMPLES", "400"))
 ADDRESSES = {cluster: f"{cluster}:9092" for cluster in CLUSTERS}
+IDS = {cluster: f"kafka-{cluster}" for cluster in CLUSTERS}
 
 
 class Estate:
@@ -50,7 +52,7 @@ class Estate:
         for name, fake in self.fakes.items():
             for kept in (fake.connectors, fake.offsets, fake.own_offsets, fake.faults, fake.requests):
                 kept.clear()
-            fake.version, fake.cluster_id = scenario.version, kafka_id(self.lives.get(name, ""))
+            fake.version, fake.cluster_id = scenario.version, IDS.get(self.lives.get(name, ""), "")
         addresses = {address: cluster for cluster, address in ADDRESSES.items()}
         self.world = World({cluster: {} for cluster in scenario.clusters}, addresses)
         self.written: list[Write] = []
@@ -108,8 +110,11 @@ class Estate:
         self.take_offsets()
         idle_world, now = self.world.copy(), self.world.copy()
         idle = run(idle_world, before)
-        busy = run(self.world, self.connectors())
-        found = list(harms(now, (idle_world, idle), (self.world, busy), self.written))
+        after = self.connectors()
+        busy = run(self.world, after)
+        there = {each.key for each in (*before, *after)}
+        seen = [write for write in self.written if write.by in there]
+        found = list(harms(now, (idle_world, idle), (self.world, busy), seen))
         self.written += busy.writes
         self.store_offsets()
         return found, plan
@@ -133,7 +138,7 @@ class Estate:
     def apply(self, step: Step) -> Plan | None:
         """Plan and apply as the commands do; None when the tree itself is refused."""
         connects = {name: (f"http://{name}:8083", cluster) for name, cluster in self.scenario.connects}
-        text = step.tree.yaml(connects, ADDRESSES)
+        text = step.tree.yaml(connects, ADDRESSES, IDS)
         try:
             spec = load([write(self.folder, x=text)])
             topology = expand(spec)
