@@ -6,6 +6,7 @@ In: flows as YAML. Out: what the commands say, what the workers run, and ids tha
 from __future__ import annotations
 
 import itertools
+import time
 import urllib.error
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
@@ -23,7 +24,7 @@ from mm2mgr.sandbox.worker import Worker
 from tests.reconcile.simulated import Connector
 
 from .command import Tree
-from .seen import Message, connector_url, create, delete, messages, rest, statuses, task_configs, topics, until, write
+from .seen import Message, connector_url, create, delete, rest, statuses, task_configs, topics, until, write
 
 PARTITIONS = 2
 SOURCE = "MirrorSourceConnector"
@@ -47,15 +48,17 @@ class World:
         return {"main": self.main, "spare": self.spare}
 
     @cached_property
-    def watching(self) -> dict[str, confluent_kafka.Consumer]:
-        """A consumer for each cluster, to ask for end offsets; it joins no group."""
+    def readers(self) -> dict[str, confluent_kafka.Consumer]:
+        """A consumer for each cluster: it joins no group, and does not wait for more at the end of a log."""
+        settings = {"group.id": "nobody", "enable.auto.commit": False, "enable.partition.eof": True}
+        quick = {"fetch.wait.max.ms": 10, "auto.offset.reset": "error"}
         return {
-            name: confluent_kafka.Consumer({**librdkafka_config(access), "group.id": "nobody"})
+            name: confluent_kafka.Consumer({**librdkafka_config(access), **settings, **quick})
             for name, access in self.kafkas.items()
         }
 
     def close(self) -> None:
-        for consumer in self.watching.values():
+        for consumer in self.readers.values():
             consumer.close()
 
     # Kafka
@@ -70,8 +73,27 @@ class World:
         return new
 
     def held(self, cluster: str, topic: str) -> Counter[bytes]:
-        """Count the ids in a topic."""
-        return Counter(message.value or b"" for message in messages(self.kafkas[cluster], topic))
+        """Count the ids in a topic, in log order partition by partition; nothing when there is no such topic."""
+        reader = self.readers[cluster]
+        logs = [
+            confluent_kafka.TopicPartition(topic, number, 0)
+            for number in reader.list_topics(topic, timeout=20).topics[topic].partitions
+        ]
+        found: dict[int, list[bytes]] = {each.partition: [] for each in logs}
+        ended, deadline = 0, time.monotonic() + 30
+        reader.assign(logs)
+        while ended < len(logs):
+            assert time.monotonic() < deadline, f"{topic} of {cluster} cannot be read to its end"
+            record = reader.poll(1)
+            if record is None:
+                continue
+            if (error := record.error()) is None:
+                found[record.partition()].append(record.value())
+            else:
+                assert error.code() == confluent_kafka.KafkaError._PARTITION_EOF, error
+                ended += 1
+        reader.unassign()
+        return Counter(id_ for log in found.values() for id_ in log)
 
     def everything(self) -> dict[tuple[str, str], Counter[bytes]]:
         """Count the ids of every topic that has any, by cluster and topic."""
@@ -151,7 +173,7 @@ class World:
 
     def _end(self, cluster: str, topic: str, number: int) -> int:
         partition = confluent_kafka.TopicPartition(topic, number)
-        return int(self.watching[cluster].get_watermark_offsets(partition, timeout=20)[1])
+        return int(self.readers[cluster].get_watermark_offsets(partition, timeout=20)[1])
 
     # From one test to the next
 
@@ -160,14 +182,28 @@ class World:
         for worker in self.workers.values():
             if not worker.running:
                 worker.start()
+        # Stopped first: after a DELETE alone tasks run on for a while, and were seen to take the next test's topics.
         urls = [connector_url(self.workers[connect].url, name) for connect, name in self.configs()]
-        with ThreadPoolExecutor(8) as threads:  # one after the other, each would wait for a rebalance of its own
-            list(threads.map(rest, ["DELETE"] * len(urls), urls))
+        self._all("PUT", [f"{url}/stop" for url in urls])
+        until(lambda: [url for url in urls if not _stopped(url)], lambda left: not left, "not stopped")
+        self._all("DELETE", urls)
         until(self.configs, lambda left: not left)
         for cluster, access in self.kafkas.items():
             if names := self.own_topics(cluster):
                 delete(access, names)
                 until(lambda cluster=cluster: self.own_topics(cluster), lambda left: not left)  # type: ignore[misc]
+
+    def _all(self, method: str, urls: list[str]) -> None:
+        with ThreadPoolExecutor(8) as threads:  # one after the other, each would wait for a rebalance of its own
+            list(threads.map(rest, [method] * len(urls), urls))
+
+
+def _stopped(url: str) -> bool:
+    try:
+        status = rest("GET", f"{url}/status")
+    except urllib.error.HTTPError:
+        return False
+    return status["connector"]["state"] == "STOPPED" and not status["tasks"]
 
 
 def _state(status: Any) -> str:

@@ -7,24 +7,26 @@ Only a worker that is killed may repeat records: those it had not yet stored as 
 from __future__ import annotations
 
 import threading
-from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
 from mm2mgr.sandbox.broker import Broker
 from mm2mgr.sandbox.server import Runtime
 from mm2mgr.sandbox.worker import Worker
-from tests.reconcile.scenarios import HARMLESS, KNOWN, ByHand, Scenario, Step
-from tests.reconcile.simulated import Connector, Write, harms, run
-from tests.reconcile.simulated import World as Simulated
+from tests.reconcile.scenarios import HARMLESS, KNOWN, ByHand, Scenario, Step, by_hand
+from tests.reconcile.scenarios import day as one_day
+from tests.reconcile.scenarios import tree as declared
 
 from .command import Tree
 from .conftest import WORKER, serving
 from .days import Day, World, flow
 from .seen import connector_url, rest, until
+from .twin import Twin
 
 pytestmark = pytest.mark.live
+QUICK = WORKER | {"offset.flush.interval.ms": "300"}  # to be seen at the end soon
 NAMES_KEPT = ", replication_policy: identity"
 
 
@@ -34,7 +36,7 @@ def world(tmp_path_factory: pytest.TempPathFactory, runtime: Runtime) -> Iterato
     brokers = {name: Broker(name, folder / name, runtime=runtime) for name in ("dc1", "dc2", "agg")}
     with serving(list(brokers.values())):
         main, spare = (
-            Worker(name, folder / name, brokers[kafka].bootstrap_servers, WORKER, runtime=runtime)
+            Worker(name, folder / name, brokers[kafka].bootstrap_servers, QUICK, runtime=runtime)
             for name, kafka in (("main", "agg"), ("spare", "dc1"))
         )
         with serving([main, spare]):
@@ -259,83 +261,14 @@ def test_real_workers_do_what_the_simulation_foretells(world: World, day: Day, n
     assert any(blocked) is blocks
 
 
-class Twin:
-    """A scenario on real clusters, and the same in the simulation."""
-
-    def __init__(self, world: World, tree: Tree, scenario: Scenario) -> None:
-        self.world, self.tree, self.scenario = world, tree, scenario
-        first, *between, last = scenario.clusters
-        self.broker = {first: "dc1", last: "agg", **dict(zip(between, ["dc2"], strict=bool(between)))}
-        servers = {name: access.bootstrap_servers for name, access in world.kafkas.items()}
-        self.servers = {cluster: servers[broker] for cluster, broker in self.broker.items()}
-        self.simulated = Simulated({name: {} for name in servers}, {each: name for name, each in servers.items()})
-        self.seen: list[Write] = []
-        for cluster, names in scenario.topics:
-            world.create(self.broker[cluster], *(topic for topic, _ in names))
-        self.produce()
-
-    def produce(self) -> None:
-        for cluster, names in self.scenario.topics:
-            for topic, _ in names:
-                for one in self.world.produce(self.broker[cluster], topic, 6):
-                    id_ = (one.value or b"").decode()
-                    self.simulated.produce(self.broker[cluster], topic, id_, partition=one.partition)
-
-    def step(self, step: Step) -> bool:
-        """Go one step, compare, and return whether anything was blocked."""
-        for made in step.by_hand:
-            self.make(made)
-        self.mirrored(self.world.running())
-        before = self.world.running()
-        self.produce()
-        now, idle_world = self.simulated.copy(), self.simulated.copy()
-        blocked = self.apply(step)
-        idle = run(idle_world, before)
-        busy = run(self.simulated, self.world.running())
-        harm = list(harms(now, (idle_world, idle), (self.simulated, busy), self.seen))
-        assert not harm, "; ".join(map(str, harm[:3]))
-        self.seen += busy.writes
-        self.compare()
-        return blocked
-
-    def make(self, made: ByHand) -> None:
-        connect = {"x": "main", "y": "spare"}[made.connect]
-        lives = dict(self.scenario.connects)[made.connect]
-        if (connect, made.name) in self.world.configs():
-            rest("DELETE", connector_url(self.world.workers[connect].url, made.name))
-        self.world.by_hand(connect, made.name, made.config(self.servers, lives), made.state)
-
-    def mirrored(self, connectors: list[Connector]) -> None:
-        done = run(self.simulated, connectors)
-        assert not done.growing, done.growing
-        self.seen += done.writes
-        self.compare()
-
-    def compare(self) -> None:
-        """Wait until the real clusters hold what the simulated ones do, and all is at rest."""
-        wanted = {
-            (cluster, topic): Counter(id_.encode() for log in logs for id_ in log)
-            for cluster, names in self.simulated.clusters.items()
-            for topic, logs in names.items()
-            if any(logs)
-        }
-        until(
-            self.world.everything, lambda found: found == wanted, f"other records than foretold ({len(wanted)} topics)"
-        )
-        self.world.settle()
-        assert self.world.everything() == wanted
-
-    def apply(self, step: Step) -> bool:
-        urls = {"x": self.world.main.url, "y": self.world.spare.url}
-        connects = {name: (urls[name], cluster) for name, cluster in self.scenario.connects}
-        ids = {cluster: _cluster_id(self.world, broker) for cluster, broker in self.broker.items()}
-        self.tree.write(step.tree.yaml(connects, self.servers, ids))
-        prune = ["--prune"] if step.prune else []
-        blocked = self.tree.json("plan", *prune)["counts"]["blocked"] > 0
-        self.tree.run("apply", "--yes", "--wait", "0", *prune, code=int(blocked))
-        return blocked
-
-
-def _cluster_id(world: World, broker: str) -> str:
-    properties = (world.brokers[broker].directory / "data" / "meta.properties").read_text()
-    return next(line.partition("=")[2] for line in properties.splitlines() if line.startswith("cluster.id="))
+def test_the_simulation_foretells_harm_too(world: World, day: Day) -> None:
+    """Two connectors by hand, on two Connect clusters, take one topic: all of it arrives twice, on either side."""
+    empty = Step(declared())
+    twin = Twin(world, day.tree, one_day(empty, topics="t u", spare="a"))
+    for connect, topics in (("x", "t"), ("y", "[tu]")):
+        made = replace(by_hand("ab", topics, connect=connect), name=f"by-hand-{connect}")
+        twin.make(replace(empty, by_hand=(made,)).numbered(len(SAMPLE)).by_hand[0])
+        twin.mirrored()
+    twin.produce()
+    twin.mirrored()
+    assert {topic for _, topic, _ in twin.simulated.repeated()} == {f"a{len(SAMPLE)}.t"}
