@@ -256,6 +256,22 @@ HARMLESS: dict[str, Scenario] = {
         Step(tree(Flow("f", ("a", "b"), ("c",), ("t",)), clusters="abc")),
         clusters="abc",
     ),
+    "a source more, names kept": day(
+        Step(tree(flow("f", "ac", "t", policy="identity"), clusters="abc")),
+        Step(tree(Flow("f", ("a", "b"), ("c",), ("t",), policy="identity"), clusters="abc")),
+        clusters="abc",
+    ),
+    "a target more": day(
+        Step(tree(flow("f", "ac", "t"), clusters="abc")),
+        Step(tree(Flow("f", ("a",), ("b", "c"), ("t",)), clusters="abc")),
+        clusters="abc",
+    ),
+    "a topic more": day(Step(tree(flow("f", "ab", "t"))), Step(_ONE), topics="t u"),
+    "a tidied pattern": day(Step(_ONE), Step(tree(flow("f", "ab", "[tu]"))), topics="t u"),
+    "another flow beside it": day(Step(_ONE), Step(tree(*_ONE.flows, flow("g", "ab", "v"))), topics="t u v"),
+    "a new flow while another Connect cluster is down": day(
+        Step(_ONE), Step(tree(*_ONE.flows, flow("g", "ab", "v")), unread="y"), topics="t u v", spare="a"
+    ),
     "a topic less, and back": day(Step(_ONE), Step(tree(flow("f", "ab", "t"))), Step(_ONE), topics="t u"),
     "a flow deleted and added back": day(Step(_ONE), Step(tree(), prune=True), Step(_ONE), topics="t u"),
     "a separator of its own": day(Step(tree(flow("f", "ab", ".*t"), flow("g", "ba", ".*t"), separator="_"))),
