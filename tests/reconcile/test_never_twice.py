@@ -10,6 +10,7 @@ import asyncio
 import json
 import os
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from mm2mgr.errors import Mm2mgrError
 from mm2mgr.expand import expand
 from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.reconcile import live
+from mm2mgr.reconcile.access import Topics
 from mm2mgr.reconcile.apply import apply_plan
 from mm2mgr.reconcile.live import make_plan
 from mm2mgr.reconcile.plan import Plan, Wish
@@ -70,10 +72,11 @@ class Estate:
                     id_ = f"{cluster}/{topic}-{number}/{self.produced}"
                     self.world.produce(cluster, topic, id_, partition=number)
 
-    def read_topics(self, access: KafkaAccess, *_: object) -> dict[str, dict[int, int]]:
-        """Answer what a look at a Kafka cluster would: topic → partition → number of records."""
+    def read_topics(self, access: KafkaAccess, wanted: Callable[[str], bool], *_: object) -> Topics:
+        """Answer what a look at a Kafka cluster would."""
         topics = self.world.clusters[self.world.at(access.bootstrap_servers)]
-        return {topic: {n: len(log) for n, log in enumerate(logs)} for topic, logs in topics.items()}
+        records = {topic: sum(map(len, logs)) for topic, logs in topics.items() if wanted(topic)}
+        return Topics({topic: len(logs) for topic, logs in topics.items()}, records, dict(records))
 
     # What Connect has, as the simulation sees it, and back
 
@@ -177,7 +180,7 @@ def estate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Estate:
         init(self, target, **{**options, "transport": made.fakes[target.name].transport()})
 
     monkeypatch.setattr(Connect, "__init__", wired)  # the same requests and answers, without a socket each
-    monkeypatch.setattr(live, "read_topics", made.read_topics, raising=False)
+    monkeypatch.setattr(live, "read_topics", made.read_topics)
     return made
 
 
