@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections import Counter
 
 from tests.reconcile.scenarios import ByHand, Scenario, Step
+from tests.reconcile.simulated import Told, Write, harms, run
 from tests.reconcile.simulated import World as Simulated
-from tests.reconcile.simulated import Write, harms, run
 
 from .command import Tree
 from .days import World
@@ -49,7 +49,7 @@ class Twin:
         blocked = self.apply(step)
         idle = run(idle_world, before)
         busy = run(self.simulated, self.world.running())
-        harm = list(harms(now, (idle_world, idle), (self.simulated, busy), self.seen))
+        harm = list(harms(now, (idle_world, idle), (self.simulated, busy), Told(self.seen)))
         assert not harm, "; ".join(map(str, harm[:3]))
         self.seen += busy.writes
         self.compare()

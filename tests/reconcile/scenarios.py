@@ -231,8 +231,18 @@ KNOWN: dict[str, Scenario] = {
         Step(Tree((("n", "a"), ("b", "b")), (Flow("f", ("n",), ("b",), ("t", "u")),)), prune=True),
         topics="t u",
     ),
-    "a flow deleted, and its topics in another one": day(
-        Step(_ONE), Step(tree(), prune=True), Step(tree(flow("g", "ab", "t"))), topics="t u"
+    "a shortcut that keeps names": day(
+        Step(tree(*(flow(pair, pair, "t", policy="identity") for pair in ("ab", "bc")), clusters="abc")),
+        Step(tree(*(flow(pair, pair, "t", policy="identity") for pair in ("ab", "bc", "ac")), clusters="abc")),
+        clusters="abc",
+    ),
+    "a ring that is closed later": day(
+        Step(tree(*_RING[1:], clusters="abc")), Step(tree(*_RING, clusters="abc")), clusters="abc"
+    ),
+    "a ring whose blocked flow is renamed": day(
+        Step(tree(*_RING, clusters="abc")),
+        Step(tree(*_RING[1:], replace(_RING[0], name="g"), clusters="abc")),
+        clusters="abc",
     ),
     "a diamond that keeps names": day(Step(tree(*_DIAMOND, clusters="abcd")), clusters="abcd"),
 }

@@ -253,11 +253,22 @@ Came = tuple[World, Run]
 """A world after its connectors came to rest, and what they did."""
 
 
-def harms(before: World, without: Came, after: Came, seen: Iterable[Write]) -> Iterator[Harm]:
+@dataclass(frozen=True)
+class Told:
+    """What was mirrored before, as far as it matters to a plan.
+
+    `ours`: by connectors of the tree that can be seen. `gone`: by connectors that were deleted since; Connect tells nobody
+    of their offsets, and what they brought is from then on like any other record.
+    """
+
+    ours: Iterable[Write] = ()
+    gone: Iterable[Write] = ()
+
+
+def harms(before: World, without: Came, after: Came, told: Told) -> Iterator[Harm]:
     """Compare what came after a plan with what came without it, both from the same world.
 
-    `seen` is what was mirrored before, by connectors that are still there. What those that ran did in any case is not the
-    plan's doing.
+    What the connectors that ran before did to each other in any case is not the plan's doing.
     """
     (idle_world, idle), (busy_world, busy) = without, after
     for (cluster, topic), by in busy.growing.items():
@@ -266,12 +277,13 @@ def harms(before: World, without: Came, after: Came, seen: Iterable[Write]) -> I
     if busy.growing:
         return
     had, spared = before.repeated(), idle_world.repeated()
+    left = {write.id for write in told.gone}
     for (cluster, topic, id_), count in busy_world.repeated().items():
-        if count > max(1, had[cluster, topic, id_], spared[cluster, topic, id_]):
+        if id_ not in left and count > max(1, had[cluster, topic, id_], spared[cluster, topic, id_]):
             by = {write.by for write in busy.writes if (write.target, write.remote, write.id) == (cluster, topic, id_)}
             yield Harm("twice", cluster, topic, tuple(sorted(by)), f"({id_}: {count} times)")
     arrived: dict[tuple[str, str, int, str], set[Named]] = {}
-    for write in seen:
+    for write in told.ours:
         arrived.setdefault((write.source, write.topic, write.partition, write.target), set()).add(write.by)
     for by_, target, source, topic, number in sorted(busy.began - idle.began):
         if others := arrived.get((source, topic, number, target)):

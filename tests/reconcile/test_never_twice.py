@@ -26,15 +26,15 @@ from mm2mgr.reconcile.access import Topics
 from mm2mgr.reconcile.apply import apply_plan
 from mm2mgr.reconcile.live import make_plan
 from mm2mgr.reconcile.plan import Plan, Wish
-from mm2mgr.render import render
+from mm2mgr.render import OWNER_KEY, render
 from mm2mgr.spec.loader import load
 from tests.fake_connect import FakeConnect
 from tests.reconcile.drawn import scenarios
 from tests.reconcile.scenarios import CLUSTERS, CONNECTS, HARMLESS, KNOWN, Scenario, Step
-from tests.reconcile.simulated import Connector, Harm, World, Write, harms, run
+from tests.reconcile.simulated import Connector, Harm, Told, World, Write, harms, run
 from tests.spec.trees import write
 
-EXAMPLES = int(os.environ.get("MM2MGR_EXAMPLES", "400"))
+EXAMPLES = int(os.environ.get("MM2MGR_EXAMPLES", "300"))
 ADDRESSES = {cluster: f"{cluster}:9092" for cluster in CLUSTERS}
 IDS = {cluster: f"kafka-{cluster}" for cluster in CLUSTERS}
 
@@ -116,8 +116,12 @@ class Estate:
         after = self.connectors()
         busy = run(self.world, after)
         there = {each.key for each in (*before, *after)}
-        seen = [write for write in self.written if write.by in there]
-        found = list(harms(now, (idle_world, idle), (self.world, busy), seen))
+        known = {each.key for each in before if each.config.get(OWNER_KEY) and each.connect != step.unread}
+        told = Told(
+            [write for write in self.written if write.by in known],
+            [write for write in self.written if write.by not in there],
+        )
+        found = list(harms(now, (idle_world, idle), (self.world, busy), told))
         self.written += busy.writes
         self.store_offsets()
         return found, plan

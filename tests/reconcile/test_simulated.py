@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from tests.reconcile.simulated import Connector, World, harms, remote_name, replicates, run
+from tests.reconcile.simulated import Connector, Told, World, harms, remote_name, replicates, run
 
 IDENTITY = "org.apache.kafka.connect.mirror.IdentityReplicationPolicy"
 ADDRESSES = {"a:9092": "a", "b:9092": "b", "c:9092": "c"}
@@ -128,7 +128,7 @@ def test_offsets_belong_to_connect_cluster_name_alias_and_topic() -> None:
     seen = run(world(a="t u"), [connector("ab", "t,u", "f")]).writes
     idle, busy = run(idle_world, [connector("ab", "t,u", "f")]), run(found, [connector("ab", "t", "g")])
     assert sizes(found, "b") == {"a.t": 6, "a.u": 2}
-    harm = list(harms(before, (idle_world, idle), (found, busy), seen))
+    harm = list(harms(before, (idle_world, idle), (found, busy), Told(seen)))
     assert {(each.kind, each.topic) for each in harm} == {("twice", "a.t"), ("from the start", "t")}
     assert {each.by for each in harm} == {(("x", "g"),)}
 
