@@ -15,6 +15,7 @@ from mm2mgr.lint import (
     rules_sync,
     rules_topics,
     rules_values,
+    rules_ways,
     rules_worker,
 )
 from mm2mgr.lint.findings import Rule
@@ -30,6 +31,7 @@ RULES: tuple[Rule, ...] = (
     *rules_topics.RULES,
     *rules_sync.RULES,
     *rules_estate.RULES,
+    *rules_ways.RULES,
     *rules_pair.RULES,
     *rules_dedicated.RULES,
     *rules_files.RULES,

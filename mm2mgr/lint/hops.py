@@ -20,7 +20,7 @@ from mm2mgr.topics.selection import Policy, Selection
 from mm2mgr.topics.shared import Budget, Shared, meeting, overlaps
 
 _LONGEST_WAY, _MOST_WAYS = 10, 1000
-_HEARTBEATS = (".*heartbeats",)  # every policy puts the alias before these, so the policies' own check for cycles holds
+HEARTBEATS = (".*heartbeats",)  # every policy puts the alias before these, so the policies' own check for cycles holds
 
 
 @dataclass(frozen=True, eq=False)
@@ -202,7 +202,7 @@ class _Walk:
 
     def push(self, waiting: deque[tuple[_Way, str]], seen: set[object], way: _Way, topic: str) -> None:
         """Add a way if a topic can go it: the one that came so far, or another. Ways that ask the same of a topic are one."""
-        key = way[-1].target, _put_before(way)[-1], frozenset(hop.asks for hop in way)
+        key = way[-1].target, put_before(way)[-1], frozenset(hop.asks for hop in way)
         if key in seen:
             return
         seen.add(key)
@@ -216,7 +216,7 @@ class _Walk:
 
     def topic(self, way: _Way) -> str | None:
         selections = [hop.selection for hop in way if hop.selection]
-        shared = meeting(selections, _put_before(way)[:-1], but=_HEARTBEATS, budget=self.budget)
+        shared = meeting(selections, put_before(way)[:-1], but=HEARTBEATS, budget=self.budget)
         if shared.undecided:
             self.undecided = self.undecided or (self.start, way[-1], shared.undecided)
         return shared.topic
@@ -233,7 +233,7 @@ class _Walk:
         return Circle(way, topic, back, endless=False)
 
 
-def _put_before(way: _Way) -> list[str]:
+def put_before(way: _Way) -> list[str]:
     """Return what stands before a topic where each hop takes it, and behind the last one."""
     before = [""]
     for hop in way:

@@ -54,6 +54,19 @@ class Widening:
     new: Hop
     before: Hop | None
     others: Mapping[Named, Hop]
+    wanted: Mapping[Named, Hop]
+    """The connectors of `others` as the tree wants them; those of nobody are not in it."""
+
+    def repeats(self, other: Named, topic: str, *, is_abandoned: bool) -> bool:
+        """Tell whether it would bring a topic a second time that another connector has brought.
+
+        Under another name a second copy may be meant, but not where the other connector gives the topic up.
+        """
+        if not self.newly(topic):
+            return False
+        hop, wanted = self.others[other], self.wanted.get(other)
+        given_up = is_abandoned or (wanted and wanted.selection and not wanted.selection.takes(topic))
+        return bool(given_up) or _named_alike(self.new, hop, topic)
 
     def newly(self, topic: str) -> bool:
         """Tell whether it will take a topic that it does not take now, or give it another name."""
@@ -95,9 +108,9 @@ def widenings(
     if not chosen:
         return ()
     runs = {named: subject for named, subject in live.items() if subject.type == "source"}
-    every = hops((*(desired[named] for named in chosen), *runs.values()))
-    new = dict(zip(chosen, every, strict=False))
-    old = dict(zip(runs, every[len(chosen) :], strict=True))
+    declared = [named for named in runs if named in desired]
+    every = iter(hops((*(desired[named] for named in (*chosen, *declared)), *runs.values())))
+    new, wanted, old = ({named: next(every) for named in names} for names in (chosen, declared, runs))
     by_pair: dict[tuple[int, int], dict[Named, Hop]] = {}
     for named, hop in old.items():
         by_pair.setdefault(hop.pair, {})[named] = hop
@@ -107,30 +120,31 @@ def widenings(
             hop,
             old.get(named),
             {other: each for other, each in by_pair.get(hop.pair, {}).items() if other != named},
+            wanted,
         )
         for named, hop in new.items()
     )
 
 
-def again(widening: Widening, seen: Seen, taken_over: Callable[[Named], bool]) -> Iterator[Again]:
+def again(widening: Widening, seen: Seen, is_abandoned: Callable[[Named], bool]) -> Iterator[Again]:
     """Yield what a write would mirror a second time, by the connector that mirrored it.
 
-    Topics count that arrive under one name, or whose connector is `taken_over`: owned, and no longer declared.
+    `is_abandoned` tells which connectors are owned and no longer declared.
     """
     own = seen.offsets.get(widening.named) or {}
     for other, hop in widening.others.items():
+        abandoned = is_abandoned(other)
         found = [
             topic
             for topic, offsets in _mirrored_by(other, hop, seen).items()
-            if widening.newly(topic)
-            and (taken_over(other) or _named_alike(widening.new, hop, topic))
+            if widening.repeats(other, topic, is_abandoned=abandoned)
             and any(offset > own.get(partition, -1) for partition, offset in offsets.items())
         ]
         if found:
             yield Again(other, tuple(sorted(found)))
         elif not _is_known(other, hop, seen) and hop.selection and widening.new.selection:
             shared = meeting([hop.selection, widening.new.selection]).topic
-            if shared and widening.newly(shared) and (taken_over(other) or _named_alike(widening.new, hop, shared)):
+            if shared and widening.repeats(other, shared, is_abandoned=abandoned):
                 yield Again(other, ())
 
 
