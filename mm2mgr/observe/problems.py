@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
+from mm2mgr import topology
 from mm2mgr.connect.mask import cut, mask
 from mm2mgr.observe.lag import FlowLag
 from mm2mgr.observe.memory import RESTING
@@ -167,10 +168,10 @@ def no_tasks(case: FlowCase) -> Iterator[str]:
 def matches_nothing(case: FlowCase) -> Iterator[str]:
     """A wrong pattern looks healthy: RUNNING without a task, or with one that mirrors heartbeats only."""
     if case.state == "RUNNING" and not case.source.failure and not case.lag.matched:
-        patterns, alias = ", ".join(case.flow.settings.topics.include), case.flow.source.alias
+        what = topology.matches_nothing(case.flow, case.source.topics)
         yield (
-            f"topics: {patterns} matches 0 of {_count(len(case.source.topics), 'topic')} on {alias}, nothing is mirrored: "
-            "check the patterns, and that mm2mgr's login and that of the workers may describe the topics"
+            f"{what}, nothing is mirrored: check the patterns, and that mm2mgr's login and that of the workers may describe "
+            "the topics"
         )
 
 

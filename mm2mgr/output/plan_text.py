@@ -128,6 +128,10 @@ def _say_change(change: dict[str, Any], *, full: bool) -> None:
         say(f"      fix: {change['remedy']}")
     if change["takes"]:
         _say_taken(change["takes"])
+    if change["needs_offsets"]:
+        say(
+            f"      runs only if offsets of {few(change['needs_offsets'])} are stored under its name: their records have arrived before"
+        )
     if change["action"] == "update" or full:
         for key in keys:
             say(f"      {_KEY_SIGNS[key['kind']]} {key['key']}: {_values(key)}")

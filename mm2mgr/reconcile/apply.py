@@ -17,7 +17,7 @@ from mm2mgr.connect.errors import AlreadyExists, ConnectError, ConnectUnreachabl
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.reconcile.live import target_of
 from mm2mgr.reconcile.offset_move import is_moved
-from mm2mgr.reconcile.offsets import put_with_offsets
+from mm2mgr.reconcile.offsets import create_with_offsets, put_with_offsets
 from mm2mgr.reconcile.plan import Change, ClusterPlan, Plan, diff
 from mm2mgr.render import OWNER_KEY
 from mm2mgr.topology import Topology
@@ -168,7 +168,10 @@ async def _cluster(work: _Work, part: ClusterPlan) -> list[Result]:
 async def carry_out(client: Connect, change: Change, owner: str) -> Mm2mgrError | None:
     """Carry out one change; return what went wrong. Dying inside leaves what the next plan and change finish."""
     try:
-        if change.action == "create":
+        if change.action == "create" and change.needs_offsets:
+            then = change.state[1] if change.state else "RUNNING"
+            await create_with_offsets(client, change.connector, change.config or {}, then, change.needs_offsets)
+        elif change.action == "create":
             await client.create(change.connector, dict(change.config or {}), change.state and change.state[1])
         elif change.action == "update":
             await _update(client, change, await _as_planned(client, change, owner))

@@ -22,17 +22,7 @@ from mm2mgr.lint.tree import from_tree
 from mm2mgr.partitions import TopicPartition
 from mm2mgr.reconcile.access import ClusterIds, Topics, cluster_ids, kafka_access, read_topics
 from mm2mgr.reconcile.guards import Connectors, Known, guarded, together, writes_through_workers
-from mm2mgr.reconcile.mirrored import (
-    Again,
-    Seen,
-    Widening,
-    again,
-    repeated,
-    taken,
-    unproved,
-    wanted_topics,
-    widenings,
-)
+from mm2mgr.reconcile.mirrored import Seen, Verdict, Widening, judge, taken, wanted_topics, widenings
 from mm2mgr.reconcile.plan import (
     RESTING,
     WRITES,
@@ -140,19 +130,22 @@ class _Making:
             run = self.all_connectors(tree)
         found = widenings(self.writes(), run.desired, run.live)
         seen = await self.read_mirrored(found)
-        repeats = {each.named: tuple(again(each, seen, run.is_abandoned)) for each in found}
-        against = {}
-        for each in found:
-            said = repeated(repeats[each.named]) or unproved(each, seen, run.unread)
-            against[each.named] = [said] if said and not self.wish.mirror_again else []
-        successors = {each: old[0].old for each, old in repeats.items() if old}
-        parts = [self.with_topics(part, found, seen, repeats) for part in self.compared()]
+        verdicts = {each.named: judge(each, seen, run, self.version(each.named[0])) for each in found}
+        against = {named: [one.objection] for named, one in verdicts.items() if one.objection}
+        successors = {named: one.again[0].old for named, one in verdicts.items() if one.again}
+        parts = [self.with_topics(part, found, seen, verdicts) for part in self.compared()]
         known = Known(
             {name: live.worker for name, live in self.live.items()},
             ids.known,
             {name: connect.kafka for name, connect in self.topology.connects.items()},
         )
-        judged = guarded(with_mass_deletes_held(parts, self.wish.allow_deletes), run, known, against, successors)
+        judged = guarded(
+            with_mass_deletes_held(parts, self.wish.allow_deletes),
+            run,
+            known,
+            {} if self.wish.mirror_again else against,
+            successors,
+        )
         noted = tuple(replace(part, notes=tuple(self.notes(part, ids, found, seen))) for part in judged)
         return Plan(self.topology.owner, noted, self.wish.prune, self.wish.mirror_again, self.wish.allow_deletes)
 
@@ -277,24 +270,30 @@ class _Making:
     # --- what is said beside the changes ------------------------------------------------------------------------------
 
     def with_topics(
-        self, part: ClusterPlan, found: Sequence[Widening], seen: Seen, repeats: Mapping[Named, Sequence[Again]]
+        self, part: ClusterPlan, found: Sequence[Widening], seen: Seen, verdicts: Mapping[Named, Verdict]
     ) -> ClusterPlan:
-        """Say what source connectors will take, and of what they take asked for a second time."""
+        """Say what source connectors will take, what they take asked for a second time, and what must be proved before."""
         chosen, flows = {each.named: each for each in found}, {flow.id: flow for flow in self.topology.flows}
 
         def told(change: Change) -> Change:
             widening = chosen.get((change.connect, change.connector))
             if widening is None:
                 return change
-            old = repeats[widening.named]
-            whose = "; ".join(f"mirrors again what {each} has mirrored" for each in old)
-            reason = "; ".join(filter(None, (change.reason, whose))) if self.wish.mirror_again else change.reason
-            listed = seen.listed(widening.source)
+            verdict, listed = verdicts[widening.named], seen.listed(widening.source)
             nothing = matches_nothing(flows[change.flows[0]], listed.partitions) if listed else None
-            warnings = (*change.warnings, nothing) if nothing else change.warnings
-            return replace(change, reason=reason, warnings=warnings, takes=taken(widening, seen))
+            change = replace(
+                change, takes=taken(widening, seen), warnings=(*change.warnings, *([nothing] if nothing else []))
+            )
+            if self.wish.mirror_again:
+                whose = [f"mirrors again what {each} has mirrored" for each in verdict.again]
+                return replace(change, reason="; ".join(filter(None, (change.reason, *whose))))
+            return replace(change, needs_offsets=verdict.needs if change.action == "create" else ())
 
         return replace(part, changes=tuple(map(told, part.changes)))
+
+    def version(self, connect: str) -> str | None:
+        """Return the Kafka version of the workers, None when it is not known."""
+        return self.live[connect].worker.version if connect in self.live else None
 
     def notes(self, part: ClusterPlan, ids: ClusterIds, found: Sequence[Widening], seen: Seen) -> Iterator[str]:
         """Say what could not be verified."""

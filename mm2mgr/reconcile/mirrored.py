@@ -14,9 +14,10 @@ from mm2mgr.lint.hops import Hop, hops
 from mm2mgr.lint.subject import Subject
 from mm2mgr.partitions import TopicPartition
 from mm2mgr.reconcile.access import Topics
-from mm2mgr.reconcile.guards import Objection
+from mm2mgr.reconcile.guards import Connectors, Objection
 from mm2mgr.reconcile.plan import SELECTING, Change, Named, Taken, few
 from mm2mgr.topics.shared import meeting
+from mm2mgr.truth.reach import numbers
 
 Stored = Mapping[TopicPartition, int]
 """The last mirrored offset of each source partition, under the connector's own source alias."""
@@ -188,6 +189,24 @@ def taken(widening: Widening, seen: Seen) -> Taken | None:
     return Taken(topics, len(listed.partitions))
 
 
+@dataclass(frozen=True)
+class Verdict:
+    """What is known of one write: what it mirrors a second time, what speaks against it, and the offsets that it needs."""
+
+    again: tuple[Again, ...]
+    objection: Objection | None
+    needs: tuple[str, ...]
+
+
+def judge(widening: Widening, seen: Seen, connectors: Connectors, version: str | None) -> Verdict:
+    """Judge a write that takes other topics than before; `version` is the workers' Kafka, None when it is not known."""
+    found = tuple(again(widening, seen, connectors.is_abandoned))
+    topics = unstored(widening, seen)
+    objection = repeated(found) or unproved(widening, seen, connectors.unread)
+    objection = objection or taken_up_again(widening, topics, version)
+    return Verdict(found, objection, () if objection else tuple(topics))
+
+
 def repeated(found: Sequence[Again]) -> Objection | None:
     """Return what speaks against a write that mirrors topics a second time."""
     if not found:
@@ -216,6 +235,34 @@ def unproved(widening: Widening, seen: Seen, unread: Sequence[str]) -> Objection
         "mirrored-already",
         f"Connect cluster {who} could not be read, and {why}: if this flow has run there, all of it would arrive a second time",
         f"bring {who} back and plan again; or say --mirror-again if it never ran there",
+    )
+
+
+def unstored(widening: Widening, seen: Seen) -> list[str]:
+    """Return the topics of a write that have arrived under a name which only mirrors of its source write, and not by its offsets.
+
+    Nobody that runs has brought them: a connector that was deleted has, or one outside these Connect clusters. What is
+    stored under the name of a connector that does not exist cannot be read, so of a new one all of them are returned.
+    """
+    selection = widening.new.selection
+    if not selection or selection.policy != "default":
+        return []
+    own = {partition.topic for partition in seen.offsets.get(widening.named) or {}}
+    return [topic for topic in arrived(widening, seen) or () if topic not in own]
+
+
+def taken_up_again(widening: Widening, topics: Sequence[str], version: str | None) -> Objection | None:
+    """Return what speaks against a write that takes topics which have arrived, and that cannot be tried without running."""
+    can_be_tried = widening.before is None and (version is None or numbers(version) >= (3, 7))
+    if not topics or can_be_tried:
+        return None
+    remote = few([widening.renamed(topic) for topic in topics])
+    why = "no offsets are stored for them" if widening.before else "nothing shows whether offsets are stored for them"
+    return Objection(
+        "mirrored-already",
+        f"{remote} on '{widening.target}' had records already, and {why} under this connector's name: all of it would "
+        "arrive a second time",
+        "leave these topics to the flow that had them; or say --mirror-again",
     )
 
 

@@ -14,6 +14,8 @@ THEN_KEY = "mm2mgr.offsets_then"
 """The state that the connector is brought back to; with it alone its offsets are where its config says."""
 FROM_KEY = "mm2mgr.offsets_from"
 """The topic that its offsets are still to be taken from, empty for the workers' own; overrides as they were follow behind a dot."""
+NEEDS_KEY = "mm2mgr.offsets_needed"
+"""The topics without whose stored offsets the connector must not run, joined by commas: they have arrived on the target already."""
 # Which Kafka the topic is on: without them a topic of the same name elsewhere would be read, and created, empty.
 _OVERRIDES = ("producer.override.", "consumer.override.", "admin.override.")
 
@@ -55,11 +57,14 @@ def marked(config: Config, then: str, where: Config | None = None) -> dict[str, 
 
 def unmarked(config: Config) -> dict[str, str]:
     """Return a config without marks."""
-    return {key: value for key, value in config.items() if key != THEN_KEY and not key.startswith(FROM_KEY)}
+    marks = (THEN_KEY, NEEDS_KEY)
+    return {key: value for key, value in config.items() if key not in marks and not key.startswith(FROM_KEY)}
 
 
 def told(live: Config, wanted: Config) -> str:
     """Say in a plan's words what an update does besides writing the config."""
+    if NEEDS_KEY in live:
+        return f"finishes the look for its stored offsets, then {live[THEN_KEY]}"
     if THEN_KEY in live:
         return f"finishes moving its stored offsets, then {live[THEN_KEY]} again"
     return f"stops it and takes its stored offsets along, from {_named(live)} to {_named(wanted)}, then lets it go on"

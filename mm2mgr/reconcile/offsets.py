@@ -10,14 +10,15 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
 from mm2mgr.connect.client import Connect
 from mm2mgr.connect.errors import ConnectError, NotFound
-from mm2mgr.connect.types import SourceOffset
-from mm2mgr.reconcile.offset_move import THEN_KEY, at, left_at, marked, place, unmarked
+from mm2mgr.connect.types import SourceOffset, parse_stored
+from mm2mgr.reconcile.offset_move import NEEDS_KEY, THEN_KEY, at, left_at, marked, place, unmarked
+from mm2mgr.reconcile.plan import few
 
 _WAIT_SECONDS = 60.0
 _RESTORE_SECONDS = 30.0
@@ -33,6 +34,8 @@ async def put_with_offsets(
     leaving its offsets and having them. When a step is refused the old config is put back, unless that was cut short before.
     Offsets are exact only while it is STOPPED (KIP-875); needs Kafka 3.6.
     """
+    if NEEDS_KEY in live:
+        await _prove(client, name, live)
     was = live.get(THEN_KEY) or await _resting_state(client, name)
     then = wished or was
     behind = left_at(live, wanted)
@@ -46,6 +49,33 @@ async def put_with_offsets(
                     await _finish(client, name, live, was)
         raise
     await _finish(client, name, wanted, then)
+
+
+async def create_with_offsets(
+    client: Connect, name: str, wanted: Mapping[str, str], then: str, topics: Sequence[str]
+) -> None:
+    """Create a connector, and let it run only if offsets of these topics are stored under its name; else delete it again.
+
+    Offsets outlive their connector (KIP-875), but nobody shows them without one. Needs Kafka 3.7 (KIP-980).
+    """
+    unproved = {**marked(wanted, then), NEEDS_KEY: ",".join(topics)}
+    await client.create(name, unproved, "STOPPED")
+    await put_with_offsets(client, name, unproved, wanted)
+
+
+async def _prove(client: Connect, name: str, live: Mapping[str, str]) -> None:
+    """Delete a connector that has never run and whose stored offsets lack a topic; raises ConnectError then."""
+    await _until(name, "did not stop", lambda: _is_stopped(client, name))
+    stored = {one.topic for one in parse_stored(await client.offsets(name), live["source.cluster.alias"])}
+    missing = [topic for topic in live[NEEDS_KEY].split(",") if topic not in stored]
+    if missing:
+        await client.delete(name)
+        raise ConnectError(
+            f"connector '{name}': the target has records of {few(missing)} already, and no offsets are stored under this name: "
+            "all of it would arrive a second time, so it was deleted again before it ran",
+            hint="give the flow the name, the alias and the Connect cluster that it had; or say --mirror-again",
+            connector=name,
+        )
 
 
 async def _carry(client: Connect, name: str, live: Mapping[str, str], wanted: Mapping[str, str]) -> None:

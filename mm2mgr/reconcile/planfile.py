@@ -145,5 +145,5 @@ def _changed(name: str, old: dict[str, Any], new: dict[str, Any]) -> Iterator[st
 
 def _essence(change: dict[str, Any] | None) -> dict[str, Any] | None:
     """Return what a change would do, without what is only said beside it (and is not in older plan files)."""
-    said = {"remedy", "warnings", "takes"}
+    said = {"remedy", "warnings", "takes", "needs_offsets"}
     return change and {name: value for name, value in change.items() if name not in said and value is not None}

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
+from mm2mgr.connect.client import Connect
 from mm2mgr.reconcile.access import Topics
+from mm2mgr.reconcile.apply import carry_out
+from mm2mgr.reconcile.live import target_of
 from mm2mgr.reconcile.plan import Plan
-from tests.reconcile.site import Site
+from tests.reconcile.site import Site, actions, errors
 
 ONE = "flows:\n  orders: {sources: [a], targets: [east], topics: {include: [orders, 'logs[.].*']}}\n"
 RENAMED = ONE.replace("orders:", "trade:", 1)
@@ -232,3 +237,77 @@ def test_a_widened_flow_lists_what_it_takes_beside(site: Site) -> None:
     change = next(c for c in site.plan(TWO.replace("[orders]", "[orders, other]")).changes if c.connector == SOURCE)
     assert change.takes
     assert list(change.takes.topics) == ["other"]
+
+
+# --- what has arrived, and nobody that runs has brought --------------------------------------------------------------------
+
+
+def arrived_before(site: Site) -> None:
+    """Let the target hold records of orders, which a connector that was deleted has brought."""
+    assert site.kafka
+    site.kafka["east"] = Topics({"a.orders": 2}, {"a.orders": 100}, {"a.orders": 100})
+
+
+def test_a_flow_that_comes_back_under_its_name_goes_on(site: Site) -> None:
+    site.converge(ONE)
+    site.east.add_offsets(SOURCE, "orders", {0: 49, 1: 49}, alias="a")
+    arrived_before(site)
+    site.converge("flows: {}\n", prune=True)
+    assert site.names("east") == []
+    plan = site.plan(ONE)
+    assert next(c.needs_offsets for c in plan.changes if c.connector == SOURCE) == ("orders",)
+    assert all(result.error is None for result in site.apply(plan, ONE))
+    assert site.east.connectors[SOURCE].state == "RUNNING"
+    assert set(actions(site.plan(ONE)).values()) == {"no-op"}
+
+
+def test_a_flow_that_comes_back_under_another_name_never_runs(site: Site) -> None:
+    site.converge(ONE)
+    site.east.add_offsets(SOURCE, "orders", {0: 49, 1: 49}, alias="a")
+    arrived_before(site)
+    site.converge("flows: {}\n", prune=True)
+    failed = errors(site.converge(RENAMED))
+    assert list(failed) == [NEW]
+    assert "the target has records of orders already" in failed[NEW]
+    assert NEW not in site.names("east")
+    assert not any(request.path.endswith("/resume") for request in site.east.requests)
+    assert errors(site.converge(RENAMED, mirror_again=True)) == {}
+
+
+def test_older_workers_cannot_try(site: Site) -> None:
+    arrived_before(site)
+    site.east.version = "3.6.2"
+    assert action(site.plan(ONE), SOURCE) == "blocked"
+    assert "nothing shows whether offsets are stored" in reason(site.plan(ONE), SOURCE)
+
+
+def test_a_flow_that_takes_up_what_a_deleted_one_brought_is_blocked(site: Site) -> None:
+    site.converge(TWO)
+    site.converge(TWO.splitlines()[0] + "\n" + TWO.splitlines()[2] + "\n", prune=True)
+    arrived_before(site)
+    plan = site.plan(MOVED.splitlines()[0] + "\n" + MOVED.splitlines()[2] + "\n")
+    assert action(plan, LOGS) == "blocked"
+    assert "a.orders on 'east' had records already, and no offsets are stored for them" in reason(plan, LOGS)
+
+
+@pytest.mark.parametrize("after", [1, 2, 3, 4, 5, 6])
+def test_dying_meanwhile_never_lets_it_run_unproved(site: Site, after: int) -> None:
+    arrived_before(site)
+    plan = site.plan(ONE)
+    [create] = [change for change in plan.changes if change.connector == SOURCE]
+
+    async def die() -> None:
+        topology, _ = site.declare(ONE)
+        async with Connect(target_of(topology.connects["east"]), deadline_seconds=2.0) as client:
+            task = asyncio.create_task(carry_out(client, create, "team"))
+            while not task.done() and len(site.east.requests) < before + after:
+                await asyncio.wait([task], timeout=0.001)
+            task.cancel()
+            await asyncio.wait([task])
+
+    before = len(site.east.requests)
+    asyncio.run(die())
+    assert not any(request.path.endswith("/resume") for request in site.east.requests)
+    site.converge(ONE)
+    assert SOURCE not in site.names("east") or site.east.connectors[SOURCE].state == "STOPPED"
+    assert not any(request.path.endswith("/resume") for request in site.east.requests)
