@@ -192,12 +192,6 @@ class _Expansion:
             return None
         if not settings.topics.include:
             self.problem(own, f"flow '{name}' names no topics: write topics: {{include: [...]}}")
-        for alias in (source, target):
-            if settings.replication_policy != "identity" and settings.separator in alias:
-                self.problem(
-                    ("clusters", alias),
-                    f"alias '{alias}' holds the separator '{settings.separator}' of flow '{name}': remote topics would not be told apart",
-                )
         connect = self._run_on(name, target, settings)
         if connect is None:
             return None

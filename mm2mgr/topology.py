@@ -9,14 +9,15 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import cached_property, reduce
-from itertools import combinations
 
 from mm2mgr import defaults
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.origins import Origin, Text
 from mm2mgr.spec.models import Cluster, Connect, FlowSettings, Link
-from mm2mgr.spec.patterns import is_name, java_pattern, matcher
+from mm2mgr.spec.patterns import java_pattern
 from mm2mgr.spec.places import Key, PathKey
+from mm2mgr.topics.names import Items, Names
+from mm2mgr.topics.selection import POLICIES, Selection
 
 
 @dataclass(frozen=True)
@@ -111,36 +112,27 @@ class Flow:
         return result
 
     @cached_property
+    def selection(self) -> Selection:
+        """The judge of what it takes, by the Kafka version that its Connect cluster declares."""
+        topics, separator = self.settings.topics, self.settings.separator
+        return Selection(
+            Names(_java(topics.include), _java([*defaults.TOPICS_EXCLUDE, *topics.exclude])),
+            POLICIES.get(self.policy.rpartition(".")[2]),
+            self.source.alias,
+            self.target.alias,
+            separator,
+            separator,
+            self.connect.model.version or "",
+        )
+
+    @cached_property
     def carries(self) -> Callable[[str], bool]:
-        """A predicate on source topic names: does this flow mirror the topic? Heartbeats, which one flow of a pair carries, aside.
-
-        Follows MirrorSourceConnector.shouldReplicateTopic.
-        """
-        wanted = matcher(self.settings.topics.include, [*defaults.TOPICS_EXCLUDE, *self.settings.topics.exclude])
-        cycle = self.policy == defaults.POLICIES["default"]
-        separator, target = self.settings.separator, self.target.alias
-
-        def carried(topic: str) -> bool:
-            if self.keeps_back(topic) or not wanted(topic):
-                return False
-            return not (cycle and target in topic.split(separator)[:-1])
-
-        return carried
-
-    def keeps_back(self, topic: str) -> bool:
-        """Tell whether a topic is internal: never mirrored, whatever the patterns say."""
-        # Internal names follow the separator (KIP-690, KIP-1074); the default exclude list knows only dots.
-        separator = self.settings.separator
-        if topic.startswith(("__", ".")) or topic.endswith(f"{separator}checkpoints{separator}internal"):
-            return True
-        return topic.startswith("mm2") and topic.endswith(f"{separator}internal")
+        """A predicate on source topic names: does this flow mirror the topic? Heartbeats, which one flow of a pair carries, aside."""
+        return self.selection.takes
 
     def remote_topic(self, topic: str) -> str:
         """Return the name of a source topic on the target."""
-        identity = self.policy == defaults.POLICIES["identity"]
-        if identity and topic != "heartbeats":
-            return topic
-        return f"{self.source.alias}{'.' if identity else self.settings.separator}{topic}"
+        return self.selection.renamed(topic)
 
 
 @dataclass(frozen=True)
@@ -167,13 +159,17 @@ class Topology:
 
 def matches_nothing(flow: Flow, topics: Iterable[str]) -> str | None:
     """Say that a flow takes none of the topics that a login sees on its source, internal ones aside; None when it takes one."""
-    seen = [topic for topic in topics if not flow.keeps_back(topic)]
+    seen = [topic for topic in topics if not flow.selection.is_internal(topic)]
     if any(map(flow.carries, seen)):
         return None
     patterns = flow.settings.topics.include
     names = ", ".join(patterns[:3]) + (f" and {len(patterns) - 3} more" if len(patterns) > 3 else "")
     verb = "match" if len(patterns) > 1 else "matches"
     return f"topics: {names} {verb} 0 of {len(seen)} topics on {flow.source.alias}"
+
+
+def _java(patterns: Iterable[str]) -> Items:
+    return tuple(map(java_pattern, patterns))
 
 
 def config_text(value: object) -> str:
@@ -220,9 +216,10 @@ SHARED_BY_HEARTBEATS = (("heartbeat_connector",), ("heartbeats", "interval"), ("
 
 
 def clashes(flows: Sequence[Flow]) -> Iterator[Clash]:
-    """Find what flows may not say beside each other; yields the place to complain at and the message."""
-    yield from _separators([flow for flow in flows if flow.policy == defaults.POLICIES["default"]])
-    yield from _endless([flow for flow in flows if flow.policy == defaults.POLICIES["identity"]])
+    """Find what flows may not say beside each other; yields the place to complain at and the message.
+
+    What goes wrong with the topics that they take, lint's rules over the estate say.
+    """
     yield from _half_once(flows)
     pairs: dict[str, list[Flow]] = {}
     for flow in flows:
@@ -234,7 +231,6 @@ def clashes(flows: Sequence[Flow]) -> Iterator[Clash]:
         yield from _unequal(checked, f"the checkpoint connector of {pair}", SHARED_BY_CHECKPOINTS)
         yield from _unequal(beating, f"the heartbeat connector of {pair}", SHARED_BY_HEARTBEATS)
         yield from _apart(group)
-        yield from _twice(group)
 
 
 def _unequal(group: Sequence[Flow], shared: str, paths: Iterable[tuple[str, ...]]) -> Iterator[Clash]:
@@ -252,45 +248,6 @@ def _apart(group: Sequence[Flow]) -> Iterator[Clash]:
         if flow.connect != group[0].connect:
             message = f"flows '{flow.name}' and '{group[0].name}' share the pair {flow.pair} and must run on the same Connect cluster"
             yield ("flows", flow.name, "run_on"), message
-
-
-def _twice(group: Sequence[Flow]) -> Iterator[Clash]:
-    for first, flow in combinations(group, 2):
-        taken = set(map(java_pattern, first.settings.topics.include))
-        for pattern in flow.settings.topics.include:
-            if java_pattern(pattern) in taken:
-                message = (
-                    f"flows '{flow.name}' and '{first.name}' share the pair {flow.pair} and both include '{pattern}'"
-                )
-                yield (
-                    ("flows", flow.name, "topics", "include"),
-                    f"{message}: its records would be mirrored twice; take it out of one",
-                )
-
-
-def _separators(flows: Sequence[Flow]) -> Iterator[Clash]:
-    """A hop made with another separator is not seen as one, so DefaultReplicationPolicy finds no cycle through it."""
-    for flow in flows[1:]:
-        if flow.settings.separator != flows[0].settings.separator:
-            message = f"flow '{flow.name}' has the separator '{flow.settings.separator}' and flow '{flows[0].name}' has '{flows[0].settings.separator}'"
-            yield (
-                ("flows", flow.name, "separator"),
-                f"{message}: cycles are found with one separator per estate only; write it under defaults:",
-            )
-
-
-def _endless(flows: Sequence[Flow]) -> Iterator[Clash]:
-    """IdentityReplicationPolicy cannot tell where a record came from: the same topic in both directions has no end."""
-    for first, flow in combinations(flows, 2):
-        if (first.source, first.target) != (flow.target, flow.source):
-            continue
-        there, back = first.settings.topics.include, flow.settings.topics.include
-        if not all(map(is_name, [*there, *back])) or not set(there).isdisjoint(back):
-            message = f"flows '{first.name}' ({first.pair}) and '{flow.name}' ({flow.pair}) keep topic names both ways, so records would go round without end"
-            yield (
-                ("flows", flow.name, "replication_policy"),
-                f"{message}: write replication_policy: default, or include plain topic names, other ones each way",
-            )
 
 
 def _half_once(flows: Sequence[Flow]) -> Iterator[Clash]:

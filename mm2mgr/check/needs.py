@@ -124,10 +124,9 @@ def mirrored(flow: Flow, topics: Collection[str], *, heartbeats: bool = False) -
     named = {name for name in flow.settings.topics.include if is_name(name)}
     found = {topic for topic in named.union(topics) if flow.carries(topic)}
     if heartbeats:
-        end = f"{flow.settings.separator}heartbeats"
-        hops = (topic.split(flow.settings.separator)[:-1] for topic in topics if topic.endswith(end))
+        judge = flow.selection
         found |= {"heartbeats"} | {
-            flow.settings.separator.join([*each, "heartbeats"]) for each in hops if flow.target.alias not in each
+            topic for topic in topics if judge.is_heartbeats(topic) and not judge.is_cycle(topic)
         }
     return sorted(found)
 

@@ -41,7 +41,8 @@ class Spot:
 class Hit:
     """What a rule found: one sentence of what happens because of it, and the fix. Neither may hold a secret.
 
-    `key` is the connector's config key; rules over an estate say the `subject`, rules over files the `spot`.
+    `key` is the connector's config key; rules over an estate say the `subject`, rules over files the `spot`;
+    `others` are the other connectors that are part of it.
     """
 
     message: str
@@ -49,6 +50,7 @@ class Hit:
     key: str = ""
     subject: Subject | None = None
     spot: Spot | None = None
+    others: tuple[Subject, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -9,27 +9,30 @@ from collections import defaultdict, deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import Literal
 
 from mm2mgr.lint import patterns
 from mm2mgr.lint.clusters import Clusters
 from mm2mgr.lint.clusters import clusters as clusters_of
+from mm2mgr.lint.patterns import policy_of, separator_of
 from mm2mgr.lint.subject import Estate, Subject
+from mm2mgr.topics.names import Names
+from mm2mgr.topics.selection import Policy, Selection
+from mm2mgr.topics.shared import Budget, Shared, meeting, overlaps
 
-Policy = Literal["default", "identity"]
-_POLICIES: dict[str, Policy] = {"DefaultReplicationPolicy": "default", "IdentityReplicationPolicy": "identity"}
+_LONGEST_WAY, _MOST_WAYS = 10, 1000
+_HEARTBEATS = (".*heartbeats",)  # every policy puts the alias before these, so the policies' own check for cycles holds
 
 
 @dataclass(frozen=True, eq=False)
 class Hop:
-    """One source connector: from cluster number `source` to `target`; `names` and `policy` are None when they cannot be judged."""
+    """One source connector: from cluster number `source` to `target`; `selection` and `policy` are None when they cannot be judged."""
 
     subject: Subject
     source: int
     target: int
     policy: Policy | None
     separator: str
-    names: patterns.Names | None
+    selection: Selection | None
 
     @property
     def pair(self) -> tuple[int, int]:
@@ -43,19 +46,18 @@ class Hop:
     @cached_property
     def plain(self) -> bool:
         """Tell whether a topic's way through it can be foretold: known policy and filter, no transformation."""
-        return self.policy is not None and self.names is not None and not self.subject.get("transforms")
+        return self.policy is not None and self.selection is not None and not self.subject.get("transforms")
 
-    def takes(self, topic: str) -> bool:
-        """Tell whether it mirrors a topic of its source (MirrorSourceConnector.shouldReplicateTopic)."""
-        if self.names is None or not self.names.takes(topic):
-            return False
-        if patterns.is_internal(topic, self.separator, self.subject.version):
-            return False
-        return self.policy == "identity" or self.subject.target not in topic.split(self.separator)[:-1]
+    @property
+    def names(self) -> Names | None:
+        return self.selection.names if self.selection else None
 
-    def renamed(self, topic: str) -> str:
-        """Return a topic's name on the target."""
-        return topic if self.policy == "identity" else f"{self.subject.source}{self.separator}{topic}"
+    @cached_property
+    def asks(self) -> tuple[object, ...]:
+        """What it asks of a topic: hops that ask the same need not be looked at twice."""
+        lists = self.subject.config.get("topics"), self.subject.config.get("topics.exclude")
+        names = self.policy == "identity" or self.subject.target, self.separator
+        return lists, names, self.selection and self.selection.internal_separator, self.subject.version
 
 
 @dataclass(frozen=True)
@@ -68,15 +70,6 @@ class Circle:
     endless: bool
 
 
-def policy_of(subject: Subject) -> Policy | None:
-    """Return which of Kafka's two policies a connector has, None for any other class."""
-    return _POLICIES.get(subject.get("replication.policy.class", "DefaultReplicationPolicy").rpartition(".")[2])
-
-
-def separator_of(subject: Subject) -> str:
-    return subject.get("replication.policy.separator") or "."
-
-
 @lru_cache(maxsize=4)
 def hops(subjects: tuple[Subject, ...]) -> tuple[Hop, ...]:
     """Return a hop for each source connector."""
@@ -85,8 +78,7 @@ def hops(subjects: tuple[Subject, ...]) -> tuple[Hop, ...]:
 
 
 def _hop(subject: Subject, known: Clusters) -> Hop:
-    names = patterns.names(subject)
-    return Hop(subject, *known.pair(subject), policy_of(subject), separator_of(subject), names)
+    return Hop(subject, *known.pair(subject), policy_of(subject), separator_of(subject), patterns.selection(subject))
 
 
 def by_pair(found: Sequence[Hop]) -> dict[tuple[int, int], list[Hop]]:
@@ -119,12 +111,19 @@ def _pairs(subjects: tuple[Subject, ...]) -> Mapping[tuple[int, int], Pair]:
     return found
 
 
-def overlapping(group: Sequence[Hop]) -> Iterator[tuple[Hop, Hop, str]]:
-    """Yield two hops of one pair that take the same topic, and such a topic; each later hop once."""
-    plain = [hop for hop in group if hop.plain]
-    for before, later, topic in patterns.overlaps([hop.names for hop in plain if hop.names]):
-        if plain[before].takes(topic) and plain[later].takes(topic):
-            yield plain[before], plain[later], topic
+@lru_cache(maxsize=4)
+def overlapping(subjects: tuple[Subject, ...], *, running: bool) -> tuple[tuple[Hop, Hop, Shared], ...]:
+    """Return two hops of one pair and a topic that both take, each later hop once, and those of which that is not decided.
+
+    With `running`, hops that move nothing do not count.
+    """
+    budget = Budget()
+    found: list[tuple[Hop, Hop, Shared]] = []
+    for group in by_pair(hops(subjects)).values():
+        plain = [(hop, hop.selection) for hop in group if hop.selection and hop.plain and not (running and hop.off)]
+        every = overlaps([selection for _, selection in plain], budget=budget)
+        found += [(plain[before][0], plain[later][0], shared) for before, later, shared in every]
+    return tuple(found)
 
 
 def moving(found: Sequence[Hop]) -> list[Hop]:
@@ -132,72 +131,130 @@ def moving(found: Sequence[Hop]) -> list[Hop]:
     return [hop for hop in found if hop.plain and not hop.off and hop.source != hop.target]
 
 
-def circles(starts: Sequence[Hop], every: Sequence[Hop]) -> Iterator[Circle]:
-    """Yield circles that begin with one of `starts`, each set of clusters once."""
+@dataclass(frozen=True)
+class Rounds:
+    """Ways that lead back: proved ones, and for others the first hop, the last one and the patterns that are not decided."""
+
+    circles: tuple[Circle, ...]
+    undecided: tuple[tuple[Hop, Hop, str], ...]
+
+
+def rounds(starts: Sequence[Hop], every: Sequence[Hop]) -> Rounds:
+    """Return circles that begin with one of `starts`, each set of clusters once."""
+    on_a_way_back = _on_circles(every)
     leaving: dict[int, list[Hop]] = defaultdict(list)
-    into: dict[int, list[Hop]] = defaultdict(list)
     for hop in every:
-        leaving[hop.source].append(hop)
-        into[hop.target].append(hop)
-    told: set[frozenset[int]] = set()
+        if hop in on_a_way_back:
+            leaving[hop.source].append(hop)
+    found: dict[frozenset[int], Circle] = {}
+    open_: dict[frozenset[int], tuple[Hop, Hop, str]] = {}
+    budget = Budget()
     for start in starts:
-        if start.target not in leaving or start.source not in into:
-            continue
-        found = _circle(start, leaving, into[start.source])
-        if found and (places := frozenset(hop.source for hop in found.hops)) not in told:
-            told.add(places)
-            yield found
+        if start in on_a_way_back:
+            circle, undecided = _Walk(start, leaving, budget).circle()
+            if circle:
+                found.setdefault(frozenset(hop.source for hop in circle.hops), circle)
+            elif undecided:
+                open_.setdefault(frozenset((start.source, start.target)), undecided)
+    told = {places for places in open_ if not any(places <= proved for proved in found)}
+    return Rounds(tuple(found.values()), tuple(open_[places] for places in open_ if places in told))
 
 
-def _circle(start: Hop, leaving: Mapping[int, Sequence[Hop]], closing: Sequence[Hop]) -> Circle | None:
-    """Return a circle from one hop, an endless one rather than one that comes round once."""
-    best: Circle | None = None
-    for topic in _topics(start, closing):
-        if not start.takes(topic) or not (way := _way(start, topic, leaving)):
-            continue
+def _on_circles(every: Sequence[Hop]) -> set[Hop]:
+    """Return the hops whose target leads back to their source, whatever they take: the others need no closer look."""
+    after: dict[int, set[int]] = defaultdict(set)
+    for hop in every:
+        after[hop.source].add(hop.target)
+    reached: dict[int, set[int]] = {}
+    for first in list(after):
+        seen, waiting = set[int](), [first]
+        while waiting:
+            new = after.get(waiting.pop(), set()) - seen
+            seen |= new
+            waiting += new
+        reached[first] = seen
+    return {hop for hop in every if hop.source in reached.get(hop.target, ())}
+
+
+_Way = tuple[Hop, ...]
+
+
+class _Walk:
+    """The ways back to the source of one hop, shortest first; a way ends where no topic can go on."""
+
+    def __init__(self, start: Hop, leaving: Mapping[int, Sequence[Hop]], budget: Budget) -> None:
+        self.start, self.leaving, self.budget = start, leaving, budget
+        self.undecided: tuple[Hop, Hop, str] | None = None
+
+    def circle(self) -> tuple[Circle | None, tuple[Hop, Hop, str] | None]:
+        """Return a circle, an endless one rather than one that comes round once; else what is not decided."""
+        best: Circle | None = None
+        for way, topic in self.ways():
+            found = self.closed(way, topic)
+            if found and found.endless:
+                return found, None
+            best = best or found
+        return best, self.undecided
+
+    def ways(self) -> Iterator[tuple[_Way, str]]:
+        """Yield ways that lead back, each with a topic that goes round."""
+        waiting: deque[tuple[_Way, str]] = deque()
+        seen: set[object] = set()
+        self.push(waiting, seen, (self.start,), "")
+        while waiting:
+            way, topic = waiting.popleft()
+            if way[-1].target == self.start.source:
+                yield way, topic
+            elif len(way) < _LONGEST_WAY:
+                for hop in self.leaving.get(way[-1].target, ()):
+                    self.push(waiting, seen, (*way, hop), topic)
+
+    def push(self, waiting: deque[tuple[_Way, str]], seen: set[object], way: _Way, topic: str) -> None:
+        """Add a way if a topic can go it: the one that came so far, or another. Ways that ask the same of a topic are one."""
+        key = way[-1].target, _put_before(way)[-1], frozenset(hop.asks for hop in way)
+        if key in seen:
+            return
+        seen.add(key)
+        if len(seen) > _MOST_WAYS:
+            self.undecided = self.undecided or (self.start, way[-1], "too many ways lead back")
+            return
+        if not topic or _along(way, topic) is None:
+            topic = self.topic(way) or ""
+        if topic:
+            waiting.append((way, topic))
+
+    def topic(self, way: _Way) -> str | None:
+        selections = [hop.selection for hop in way if hop.selection]
+        shared = meeting(selections, _put_before(way)[:-1], but=_HEARTBEATS, budget=self.budget)
+        if shared.undecided:
+            self.undecided = self.undecided or (self.start, way[-1], shared.undecided)
+        return shared.topic
+
+    def closed(self, way: _Way, topic: str) -> Circle | None:
         back = _along(way, topic)
-        again = _along(way, back) if back else None
-        if back and again:
+        if back is None:
+            return None
+        if _along(way, back):
             return Circle(way, topic, back, endless=True)
-        if back and not best:
-            best = Circle(way, topic, back, endless=False)
-    return best
+        again = self.topic((*way, *way))
+        if again and (back_again := _along(way, again)):
+            return Circle(way, again, back_again, endless=True)
+        return Circle(way, topic, back, endless=False)
 
 
-def _topics(start: Hop, closing: Sequence[Hop]) -> Iterator[str]:
-    """Yield topics to try: samples of the first hop's filter and of those that lead back, also joined with each other."""
-    own = start.names.include if start.names else ()
-    others = dict.fromkeys(item for hop in closing if hop.names for item in hop.names.include)
-    tried: set[str] = set()
-    for item in (*own, *others):
-        tried.update(found := [name for name in patterns.samples(item) if name not in tried])
-        yield from found
-    for item in own:
-        for other in (each for each in others if patterns.may_meet(item, each)):
-            yield from patterns.joined(item, other)
-
-
-def _way(start: Hop, topic: str, leaving: Mapping[int, Sequence[Hop]]) -> tuple[Hop, ...] | None:
-    """Return the shortest way back to where a topic started, first hop given."""
-    waiting: deque[tuple[tuple[Hop, ...], str]] = deque([((start,), start.renamed(topic))])
-    seen = {start.target}
-    while waiting:
-        way, name = waiting.popleft()
-        for hop in leaving.get(way[-1].target, ()):
-            if hop.target in seen or not hop.takes(name):
-                continue
-            if hop.target == start.source:
-                return (*way, hop)
-            seen.add(hop.target)
-            waiting.append(((*way, hop), hop.renamed(name)))
-    return None
+def _put_before(way: _Way) -> list[str]:
+    """Return what stands before a topic where each hop takes it, and behind the last one."""
+    before = [""]
+    for hop in way:
+        before.append(before[-1] if hop.policy == "identity" else f"{hop.subject.source}{hop.separator}{before[-1]}")
+    return before
 
 
 def _along(way: Sequence[Hop], topic: str) -> str | None:
     """Return a topic's name after all hops of a way, None when one of them does not take it."""
     name = topic
     for hop in way:
-        if not hop.takes(name):
+        if hop.selection is None or not hop.selection.takes(name):
             return None
-        name = hop.renamed(name)
+        name = hop.selection.renamed(name)
     return name

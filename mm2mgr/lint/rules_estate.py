@@ -9,9 +9,12 @@ from functools import lru_cache
 from mm2mgr.lint import patterns
 from mm2mgr.lint.clusters import SIDES, clusters, point, same
 from mm2mgr.lint.findings import Hit, Rule
-from mm2mgr.lint.hops import Circle, Hop, by_pair, circles, hops, moving, overlapping, policy_of, separator_of
+from mm2mgr.lint.hops import Circle, Hop, Rounds, hops, moving, overlapping, rounds
+from mm2mgr.lint.patterns import policy_of, separator_of
 from mm2mgr.lint.spelling import connector_key
 from mm2mgr.lint.subject import Estate, Subject
+from mm2mgr.topics.names import samples
+from mm2mgr.topics.shared import overlaps
 
 _SEEN = "tests/lint/test_seen_live_pairs.py::"
 _POLICY, _SEPARATOR, _TARGET, _SOURCE = (
@@ -34,13 +37,17 @@ def loop(estate: Estate) -> Iterator[Hit]:
     for circle in _default_circles(estate.subjects):
         last = circle.hops[-1].subject
         key, why, fix = _cause(circle)
-        yield Hit(f"{_goes_round(circle)}: {why}", fix, key, last)
+        yield Hit(f"{_goes_round(circle)}: {why}", fix, key, last, others=_others(circle, last))
 
 
 @lru_cache(maxsize=4)
 def _default_circles(subjects: tuple[Subject, ...]) -> tuple[Circle, ...]:
     every = [hop for hop in moving(hops(subjects)) if hop.policy == "default" and not _split_alias(hop.subject)]
-    return tuple(circles(_suspects(every), every))
+    return rounds(_suspects(every), every).circles
+
+
+def _others(circle: Circle, subject: Subject) -> tuple[Subject, ...]:
+    return tuple(hop.subject for hop in circle.hops if hop.subject is not subject)
 
 
 def _suspects(every: Sequence[Hop]) -> list[Hop]:
@@ -84,8 +91,7 @@ def identity_loop(estate: Estate) -> Iterator[Hit]:
     and DefaultReplicationPolicy back, names grow without end instead, or the cluster's own records come back as a copy.
     Keep names one way only, or let each direction take other topics. Source: KIP-382, KAFKA-9914; seen on 4.3.1.
     """
-    every = [hop for hop in moving(hops(estate.subjects)) if hop.policy == "identity" or not _split_alias(hop.subject)]
-    for circle in circles([hop for hop in every if hop.policy == "identity"], every):
+    for circle in identity_rounds(estate.subjects).circles:
         subject = circle.hops[0].subject
         message = (
             f"{_goes_round(circle)}: {subject.name} keeps topic names, so nothing shows where the records came from"
@@ -93,7 +99,14 @@ def identity_loop(estate: Estate) -> Iterator[Hit]:
         fix = (
             f"let the directions take topics that differ, or write {connector_key(subject, _POLICY, _class('Default'))}"
         )
-        yield Hit(message, fix, _POLICY, subject)
+        yield Hit(message, fix, _POLICY, subject, others=_others(circle, subject))
+
+
+@lru_cache(maxsize=4)
+def identity_rounds(subjects: tuple[Subject, ...]) -> Rounds:
+    """Return the ways back to a cluster that begin with a connector that keeps names."""
+    every = [hop for hop in moving(hops(subjects)) if hop.policy == "identity" or not _split_alias(hop.subject)]
+    return rounds([hop for hop in every if hop.policy == "identity"], every)
 
 
 def _class(policy: str) -> str:
@@ -122,7 +135,7 @@ def _own_copies(subject: Subject) -> str:
         return "each record is read again as soon as it is written, without end"
     include, prefix = found.include if found else (), f"{subject.source}{separator_of(subject)}"
     named = next((name for item in include if (name := patterns.plain_name(item))), "")
-    like = named or next((name for item in include for name in patterns.samples(item)), "t")
+    like = named or next((name for item in include for name in samples(item)), "t")
     copy = f"{prefix}{named or 'TOPIC'}"
     if policy == "default" and found and found.takes(f"{prefix}{like}") and subject.source != subject.target:
         return f"it takes its own copies too, {copy}, {prefix}{copy}, one level more at each refresh"
@@ -156,7 +169,7 @@ def _reused(alias: str, subject: Subject, other: Subject, key: str) -> Hit:
         f"'{alias}' is one cluster for {subject.name} and {whose}: their topics, offsets and checkpoints are mixed up"
     )
     fix = f"give each cluster an alias of its own: {connector_key(subject, key, f'{alias}2')}"
-    return Hit(message, fix, key, subject)
+    return Hit(message, fix, key, subject, others=(other,) if other is not subject else ())
 
 
 def cluster_two_aliases(estate: Estate) -> Iterator[Hit]:
@@ -167,8 +180,9 @@ def cluster_two_aliases(estate: Estate) -> Iterator[Hit]:
     recognised as its own (see loop). Write the same alias in every connector and every file. Source: KIP-382; seen on 4.3.1.
     """
     told = {hop.source for circle in _default_circles(estate.subjects) for hop in circle.hops}
-    for group in by_pair(hops(estate.subjects)).values():
-        told |= {one.source for one, other, _ in overlapping(group) if one.subject.source != other.subject.source}
+    for one, other, shared in overlapping(estate.subjects, running=False):
+        if shared.topic and one.subject.source != other.subject.source:
+            told.add(one.source)
     for number, aliases in _aliases(estate).items():
         usual = max(aliases, key=lambda alias: len(aliases[alias]))
         for alias, subjects in aliases.items():
@@ -195,7 +209,7 @@ def _another_name(alias: str, subject: Subject, usual: str, first: Subject) -> H
     fix = f"write {connector_key(subject, key, usual)}"
     if subject.form == "tree":
         fix = f"keep one entry for it, {connector_key(subject, key, usual)}, and name that in every flow"
-    return Hit(message, fix, key, subject)
+    return Hit(message, fix, key, subject, others=(first,))
 
 
 def _split_alias(subject: Subject) -> bool:
@@ -209,9 +223,13 @@ def alias_has_separator(subject: Subject) -> Iterator[Hit]:
     DefaultReplicationPolicy splits us.west.t at the separator and takes `us` for the cluster. Topics that it made itself are
     not recognised: their settings are never synced, their creation is tried at every refresh, and what has been on the
     target already is mirrored to it again, level after level, where flows lead back. Use a hyphen in the alias, or another
-    separator everywhere. Source: DefaultReplicationPolicy.topicSource.
+    separator everywhere; an empty one, which splits names into letters, is in every alias. Source: DefaultReplicationPolicy.topicSource.
     """
     if subject.type != "source" or policy_of(subject) != "default":
+        return
+    if not separator_of(subject):
+        message = "the separator is empty: MirrorMaker takes the first letter of a topic for the alias of its source"
+        yield Hit(message, f"write {connector_key(subject, _SEPARATOR, '.')}", _SEPARATOR)
         return
     for key, alias in ((_SOURCE, subject.source), (_TARGET, subject.target)):
         if separator_of(subject) in alias:
@@ -238,9 +256,8 @@ def separator_differs(estate: Estate) -> Iterator[Hit]:
         if other and frozenset(hop.pair) not in told:
             told.add(frozenset(hop.pair))
             message = f"{hop.subject.name} has the separator '{hop.separator}' and {other.subject.name}, which shares a cluster with it, '{other.separator}': neither knows the other's topics as mirrored"
-            yield Hit(
-                message, f"write {connector_key(hop.subject, _SEPARATOR, other.separator)}", _SEPARATOR, hop.subject
-            )
+            fix = f"write {connector_key(hop.subject, _SEPARATOR, other.separator)}"
+            yield Hit(message, fix, _SEPARATOR, hop.subject, others=(other.subject,))
 
 
 def fan_in(estate: Estate) -> Iterator[Hit]:
@@ -257,18 +274,18 @@ def fan_in(estate: Estate) -> Iterator[Hit]:
             targets[hop.target].append(hop)
     for group in targets.values():
         told: set[frozenset[int]] = set()
-        filters = [hop.names for hop in group if hop.names]
-        for before, later, topic in patterns.overlaps(filters, [hop.source for hop in group]):
+        selections = [hop.selection for hop in group if hop.selection]
+        for before, later, shared in overlaps(selections, [hop.source for hop in group]):
             places = frozenset((group[before].source, group[later].source))
-            if places not in told:
+            if shared.topic and places not in told:
                 told.add(places)
-                yield _mixed(group[before].subject, group[later].subject, topic)
+                yield _mixed(group[before].subject, group[later].subject, shared.topic)
 
 
 def _mixed(first: Subject, later: Subject, topic: str) -> Hit:
     message = f"'{topic}' of {first.source} and of {later.source} end in one topic of {later.target}: records are mixed and their settings overwrite each other"
     fix = f"write {connector_key(later, _POLICY, _class('Default'))}, or take topics that differ"
-    return Hit(message, fix, "topics", later)
+    return Hit(message, fix, "topics", later, others=(first,))
 
 
 RULES: tuple[Rule, ...] = (

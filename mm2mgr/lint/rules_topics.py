@@ -9,11 +9,11 @@ from functools import lru_cache
 from mm2mgr.lint import patterns
 from mm2mgr.lint.clusters import point, same
 from mm2mgr.lint.findings import Hit, Rule
-from mm2mgr.lint.hops import policy_of, separator_of
-from mm2mgr.lint.java_regex import shape
 from mm2mgr.lint.key_fixes import written
 from mm2mgr.lint.spelling import connector_key
 from mm2mgr.lint.subject import Subject, addresses
+from mm2mgr.topics.java_regex import shape
+from mm2mgr.topics.names import Names, shape_of
 
 _SEEN = "tests/lint/test_seen_live_topics.py::"
 _LISTS = {
@@ -88,7 +88,7 @@ def glob_not_regex(subject: Subject) -> Iterator[Hit]:
     """
     for key in _LISTS[subject.type]:
         for item in patterns.items(subject, key) if key in subject.config else ():
-            found = patterns.shape_of(item)
+            found = shape_of(item)
             if found and found.globs:
                 char = found.globs[0]
                 message = f"{written(subject, key)}: in '{item}' the * repeats the '{char}' before it and matches nothing else"
@@ -162,8 +162,8 @@ def include_excluded(subject: Subject) -> Iterator[Hit]:
                 )
 
 
-def _kept_out(subject: Subject, what: str, name: str, found: patterns.Names) -> str:
-    by = next((item for item in found.exclude if patterns.Names((item,), ()).takes(name)), "")
+def _kept_out(subject: Subject, what: str, name: str, found: Names) -> str:
+    by = next((item for item in found.exclude if Names((item,), ()).takes(name)), "")
     if by:
         key = f"{what}.exclude"
         return (
@@ -171,13 +171,14 @@ def _kept_out(subject: Subject, what: str, name: str, found: patterns.Names) -> 
             if key in subject.config
             else f"'{by}' of Kafka's default {key} keeps it out"
         )
-    if what == "topics" and policy_of(subject) and patterns.is_internal(name, separator_of(subject), subject.version):
+    selection = patterns.selection(subject) if what == "topics" else None
+    if selection and selection.policy and selection.is_internal(name):
         return f"the replication policy of Kafka {subject.version} holds it for internal"
     return ""
 
 
-def _let_in(subject: Subject, what: str, name: str, found: patterns.Names) -> str:
-    kept = [item for item in found.exclude if not patterns.Names((item,), ()).takes(name)]
+def _let_in(subject: Subject, what: str, name: str, found: Names) -> str:
+    kept = [item for item in found.exclude if not Names((item,), ()).takes(name)]
     ours = subject.form == "tree" and set(found.exclude) - set(kept) & set(patterns.default(subject, f"{what}.exclude"))
     if len(kept) == len(found.exclude) or ours:  # a tree always excludes what Kafka does
         return f"take '{name}' out, or give the topic another name"
@@ -208,10 +209,10 @@ def exclude_replaced(subject: Subject) -> Iterator[Hit]:
 
 
 @lru_cache(maxsize=4096)
-def _taken_now(key: str, found: patterns.Names) -> tuple[str, ...]:
+def _taken_now(key: str, found: Names) -> tuple[str, ...]:
     """Return the names that the lists let in and Kafka's default list keeps out; for settings there is no include list."""
     if key == "config.properties.exclude":
-        return tuple(name for name in _PROBES[key] if not patterns.Names(found.exclude, ()).takes(name))
+        return tuple(name for name in _PROBES[key] if not Names(found.exclude, ()).takes(name))
     return tuple(name for name in _PROBES[key] if found.takes(name))
 
 
@@ -224,12 +225,12 @@ def catches_internal(subject: Subject) -> Iterator[Hit]:
     Seen on 4.3.1. Add these topics to topics.exclude.
     """
     properties = subject.worker.properties or {}
-    found = (
-        patterns.names(subject) if subject.type == "source" and properties and _reads_workers_kafka(subject) else None
-    )
-    caught = [name for key in _STORAGE if (name := properties.get(key, "").strip()) and found and found.takes(name)]
-    caught = [name for name in caught if not patterns.is_internal(name, separator_of(subject), subject.version)]
-    if caught and found:
+    asked = subject.type == "source" and properties and _reads_workers_kafka(subject)
+    selection = patterns.selection(subject) if asked else None
+    names = [name for key in _STORAGE if (name := properties.get(key, "").strip())]
+    caught = [name for name in names if selection and selection.names.takes(name) and not selection.is_internal(name)]
+    if caught and selection:
+        found = selection.names
         message = f"'{','.join(found.include)}' takes {', '.join(caught)}, where these Connect workers keep configs, offsets and states"
         excluded = ",".join([*found.exclude, *(re.escape(name).replace("\\-", "-") for name in caught)])
         yield Hit(message, f"write {connector_key(subject, 'topics.exclude', excluded)}", "topics")

@@ -92,14 +92,7 @@ def is_heartbeat(flow: Flow, topic: str) -> bool:
 
 def upstream_topic(flow: Flow, topic: str) -> str | None:
     """Return which source topic is mirrored to this topic of the target; None when none is, or the policy is not known."""
-    if flow.settings.replication_policy not in {"default", "identity"}:
-        return None
-    prefix = flow.remote_topic("heartbeats").removesuffix("heartbeats")
-    if topic.startswith(prefix):
-        upstream = topic.removeprefix(prefix)
-        if flow.remote_topic(upstream) == topic:
-            return upstream
-    return topic if flow.remote_topic(topic) == topic else None
+    return flow.selection.upstream(topic)
 
 
 def measure(flow: Flow, seen: SeenConnector, source: SeenKafka, target: SeenKafka) -> FlowLag:

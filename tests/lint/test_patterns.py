@@ -6,10 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mm2mgr.lint import patterns
 from mm2mgr.lint.clusters import clusters
-from mm2mgr.lint.java_regex import shape
-from mm2mgr.lint.patterns import Names
+from mm2mgr.topics.java_regex import shape
+from mm2mgr.topics.names import Names, samples
+from mm2mgr.topics.selection import Selection
+from mm2mgr.topics.shared import overlaps
 from tests.lint import made
 
 
@@ -74,7 +75,7 @@ def test_a_plain_name_is_itself(name: str) -> None:
     ],
 )
 def test_samples(item: str, name: str) -> None:
-    assert name in list(patterns.samples(item))
+    assert name in list(samples(item))
 
 
 @pytest.mark.parametrize(
@@ -91,11 +92,12 @@ def test_filters_read_as_java_does() -> None:
 
 
 def test_overlaps_say_each_later_filter_once() -> None:
-    filters = [Names((item,), ()) for item in ("orders.*", "payments", "pay.*", "orders-eu", "orders-.*", "x")]
-    found = {(before, later) for before, later, _ in patterns.overlaps(filters)}
+    items = ("orders.*", "payments", "pay.*", "orders-eu", "orders-.*", "x")
+    taken = [Selection(Names((item,), ()), "default", "A", "B") for item in items]
+    found = {(before, later) for before, later, _ in overlaps(taken)}
     assert {later for _, later in found} == {2, 3, 4}
     assert len(found) == 3
-    assert list(patterns.overlaps(filters, [1] * len(filters))) == []
+    assert list(overlaps(taken, [1] * len(taken))) == []
 
 
 def test_clusters_by_address_and_alias() -> None:

@@ -26,59 +26,6 @@ def flow(name: str, ends: str, include: str, more: str = "") -> str:
     return f"flows: {{{name}: {{sources: [{source}], targets: [{target}], topics: {{include: [{include}]}}{more}}}}}\n"
 
 
-# --- topics that go round or arrive twice -----------------------------------------------------------------------------
-
-IDENTITY = ", replication_policy: identity"
-BY_CLASS = ", replication_policy: org.apache.kafka.connect.mirror.IdentityReplicationPolicy"
-
-
-@pytest.mark.parametrize(
-    ("there", "back", "fine"),
-    [
-        ("orders", "stock", True),
-        ("orders, a.b", "stock, a-b", True),
-        ("orders", "stock, orders", False),
-        ("orders", "st.*", False),  # who knows what it matches tomorrow
-        ("'.*'", "stock", False),
-    ],
-)
-@pytest.mark.parametrize("policy", [IDENTITY, BY_CLASS])
-def test_topics_that_keep_their_names_go_one_way(
-    tmp_path: Path, there: str, back: str, fine: bool, policy: str
-) -> None:
-    files = {"x": BASE, "y": flow("f", "a->b", there, policy), "z": flow("g", "b->a", back, IDENTITY)}
-    if fine:
-        assert len(expanded(tmp_path, **files).flows) == 2
-    else:
-        found = complaint(tmp_path, **files)
-        assert "flows 'f' (a->b) and 'g' (b->a) keep topic names both ways" in found
-        assert found.startswith("z.yaml:1:")
-        assert "write replication_policy: default" in found
-
-
-def test_one_flow_that_keeps_names_both_ways(tmp_path: Path) -> None:
-    text = f"flows: {{f: {{sources: [a, b], targets: [a, b], except: [a->a, b->b], topics: {{include: [t]}}{IDENTITY}}}}}\n"
-    assert "flows 'f' (b->a) and 'f' (a->b) keep topic names both ways" in complaint(tmp_path, x=BASE, y=text)
-    assert len(expanded(tmp_path, y=text.replace(IDENTITY, "")).flows) == 2
-
-
-def test_one_separator_in_the_estate(tmp_path: Path) -> None:
-    other = flow("g", "b->a", "t", ", separator: _")
-    found = complaint(tmp_path, x=BASE, y=flow("f", "a->b", "t"), z=other)
-    assert found.startswith("z.yaml:1:65: flow 'g' has the separator '_' and flow 'f' has '.': ")
-    assert len(expanded(tmp_path, z=other.replace("}}\n", f"{IDENTITY}}}}}\n")).flows) == 2
-
-
-@pytest.mark.parametrize("include", ["t", "u, 'x.*'", "u, t"])
-def test_two_flows_of_a_pair_include_different_patterns(tmp_path: Path, include: str) -> None:
-    found = complaints(tmp_path, x=BASE, y=flow("f", "a->b", "t, 'x.*'"), z=flow("g", "a->b", include))
-    assert [one.split(": ", 1)[1] for one in found] == [
-        f"flows 'g' and 'f' share the pair a->b and both include '{include.rsplit(maxsplit=1)[-1].strip(chr(39))}': "
-        "its records would be mirrored twice; take it out of one"
-    ]
-    assert len(expanded(tmp_path, z=flow("g", "a->c", include, ", run_on: on-b")).flows) == 2
-
-
 # --- connectors that flows share --------------------------------------------------------------------------------------
 
 

@@ -95,16 +95,6 @@ def test_two_aliases_of_one_cluster_are_refused(tmp_path: Path) -> None:
     assert found.startswith("x.yaml:4:8: 'a2' and 'a1' share the address a1:9092")
 
 
-@pytest.mark.parametrize(("separator", "fine"), [(".", False), ("_", True)])
-def test_an_alias_that_holds_the_separator_is_refused(tmp_path: Path, separator: str, fine: bool) -> None:
-    clusters = CLUSTERS.replace("a1:", "a.1:", 1)
-    text = flow("[a.1]", "[b1]", f"    separator: {separator!r}\n")
-    if fine:
-        assert expanded(tmp_path, x=clusters, y=text).flows
-    else:
-        assert complaint(tmp_path, x=clusters, y=text).startswith("x.yaml:3:3: alias 'a.1' holds the separator '.'")
-
-
 def test_select_finds_by_id_pair_and_name_and_says_what_is_there(tmp_path: Path) -> None:
     topology = expanded(tmp_path, x=CLUSTERS, y=flow("[a1, a2]", "[b1]"))
     assert [one.id for one in topology.select("f")] == ["f:a1->b1", "f:a2->b1"]

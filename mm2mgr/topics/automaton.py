@@ -1,0 +1,263 @@
+"""Regular languages of topic names: machines that read a name letter by letter, and the shortest name that several of them accept.
+
+In: syntax trees (`java_regex` makes them). Out: words, or TooLarge where an answer would cost too much. It knows nothing of Kafka.
+"""
+
+from __future__ import annotations
+
+import string
+from bisect import bisect_left
+from collections import deque
+from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Protocol
+
+from mm2mgr.topics.syntax import Alt, Chars, Edge, Node, Repeat, Seq
+
+LONGEST_NAME = 249
+_LIKED = "x" + string.ascii_lowercase.replace("x", "") + string.digits + "-._" + string.ascii_uppercase
+_MOST_NODES = 20_000
+
+
+class TooLarge(Exception):
+    """The answer would take more states than allowed."""
+
+
+# --- machines ---------------------------------------------------------------------------------------------------------
+
+
+class Machine(Protocol):
+    """Reads a name from `start` on; the state None is dead: no continuation is accepted. `letters` it tells apart."""
+
+    @property
+    def start(self) -> Hashable: ...
+
+    @property
+    def letters(self) -> frozenset[frozenset[str]]: ...
+
+    def step(self, state: Hashable, char: str) -> Hashable: ...
+
+    def accepts(self, state: Hashable) -> bool: ...
+
+
+def accepts(machine: Machine, name: str) -> bool:
+    """Tell whether a machine accepts a whole name."""
+    state = after(machine, name)
+    return state is not None and machine.accepts(state)
+
+
+def after(machine: Machine, text: str) -> Hashable:
+    """Return the state of a machine that has read a text."""
+    state = machine.start
+    for char in text:
+        if state is None:
+            return None
+        state = machine.step(state, char)
+    return state
+
+
+class Regular:
+    """The language of a tree: Thompson's construction, made deterministic as far as it is walked."""
+
+    def __init__(self, tree: Node) -> None:
+        self._moves: list[tuple[frozenset[str], int] | None] = [None]
+        self._jumps: list[list[tuple[int, str]]] = [[]]  # to a state, only at the "start" or "end" if it says so
+        self._final = self._add(tree, 0)
+        self._sets: list[frozenset[int]] = []
+        self._number: dict[frozenset[int], int] = {}
+        self._next: list[dict[str, int | None]] = []
+        self._ends: dict[int, bool] = {}
+        self.letters = frozenset(move[0] for move in self._moves if move)
+        self.start: Hashable = self._known(self._closure({0}, "start"))
+
+    def step(self, state: Hashable, char: str) -> Hashable:
+        assert isinstance(state, int)
+        known = self._next[state]
+        if char not in known:
+            moves = (self._moves[one] for one in self._sets[state])
+            reached = {move[1] for move in moves if move and char in move[0]}
+            known[char] = self._known(self._closure(reached)) if reached else None
+        return known[char]
+
+    def accepts(self, state: Hashable) -> bool:
+        assert isinstance(state, int)
+        if state not in self._ends:
+            self._ends[state] = self._final in self._closure(self._sets[state], "end")
+        return self._ends[state]
+
+    def _known(self, states: frozenset[int]) -> int:
+        if states not in self._number:
+            self._number[states] = len(self._sets)
+            self._sets.append(states)
+            self._next.append({})
+        return self._number[states]
+
+    def _closure(self, states: Iterable[int], edge: str = "") -> frozenset[int]:
+        found = set(states)
+        waiting = list(found)
+        while waiting:
+            for state, only_at in self._jumps[waiting.pop()]:
+                if state not in found and only_at in ("", edge):
+                    found.add(state)
+                    waiting.append(state)
+        return frozenset(found)
+
+    def _state(self) -> int:
+        if len(self._moves) >= _MOST_NODES:
+            raise TooLarge
+        self._moves.append(None)
+        self._jumps.append([])
+        return len(self._moves) - 1
+
+    def _jump(self, start: int, only_at: str = "") -> int:
+        end = self._state()
+        self._jumps[start].append((end, only_at))
+        return end
+
+    def _add(self, node: Node, start: int) -> int:
+        """Add a node behind a state; return the state behind it."""
+        if isinstance(node, Chars):
+            start = self._jump(start)
+            end = self._state()
+            self._moves[start] = (node.of, end)
+            return end
+        if isinstance(node, Edge):
+            return self._jump(start, node.at)
+        if isinstance(node, Seq):
+            for each in node.nodes:
+                start = self._add(each, start)
+            return start
+        if isinstance(node, Alt):
+            ends = [self._add(each, self._jump(start)) for each in node.nodes]
+            return self._joined(ends)
+        return self._repeat(node, start)
+
+    def _repeat(self, node: Repeat, start: int) -> int:
+        enough = LONGEST_NAME + 1  # more of what takes a letter is in no name, more of what takes none changes nothing
+        for _ in range(min(node.least, enough)):
+            start = self._add(node.node, start)
+        if node.most is None:
+            again = self._jump(start)
+            end = self._add(node.node, again)
+            self._jumps[end].append((again, ""))
+            return self._jump(again)
+        ends = [start]
+        for _ in range(min(node.most - node.least, enough)):
+            ends.append(self._add(node.node, ends[-1]))
+        return self._joined(ends)
+
+    def _joined(self, ends: Iterable[int]) -> int:
+        end = self._state()
+        for each in ends:
+            self._jumps[each].append((end, ""))
+        return end
+
+
+class Literals:
+    """The language of some names; a state is what was read, as long as one of them starts with it."""
+
+    start: Hashable = ""
+
+    def __init__(self, names: Iterable[str]) -> None:
+        self._names = sorted(set(names))
+        self.letters = frozenset(frozenset(char) for char in {char for name in self._names for char in name})
+
+    def step(self, state: Hashable, char: str) -> Hashable:
+        text = f"{state}{char}"
+        at = bisect_left(self._names, text)
+        return text if at < len(self._names) and self._names[at].startswith(text) else None
+
+    def accepts(self, state: Hashable) -> bool:
+        at = bisect_left(self._names, str(state))
+        return at < len(self._names) and self._names[at] == state
+
+
+class Both:
+    """What two machines accept, both of them."""
+
+    def __init__(self, one: Machine, other: Machine) -> None:
+        self._one, self._other = one, other
+        self.start: Hashable = (one.start, other.start)
+        self.letters = one.letters | other.letters
+
+    def step(self, state: Hashable, char: str) -> Hashable:
+        assert isinstance(state, tuple)
+        one, other = self._one.step(state[0], char), self._other.step(state[1], char)
+        return None if one is None or other is None else (one, other)
+
+    def accepts(self, state: Hashable) -> bool:
+        assert isinstance(state, tuple)
+        return self._one.accepts(state[0]) and self._other.accepts(state[1])
+
+
+# --- words ------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Begun:
+    """A machine that has read a text already."""
+
+    machine: Machine
+    read: str = ""
+
+
+@dataclass(frozen=True)
+class Search:
+    """What a search found: the shortest word or None, after walking over so many states; `open` when it gave up."""
+
+    word: str | None
+    states: int
+    open: bool = False
+
+
+def shortest(required: Sequence[Begun], refused: Sequence[Begun], most_states: int) -> Search:
+    """Find the shortest text that all `required` machines accept and none of the `refused`; breadth first, so None is a proof."""
+    machines = [each.machine for each in (*required, *refused)]
+    needed = len(required)
+    start = tuple(after(each.machine, each.read) for each in (*required, *refused))
+    if None in start[:needed]:
+        return Search(None, 1)
+    longest = LONGEST_NAME - max((len(each.read) for each in required), default=0)
+    letters = _letters(frozenset().union(*(machine.letters for machine in machines)))
+    steps = tuple(enumerate(machines))
+    waiting = deque([(start, "")])
+    seen = {start}
+    while waiting:
+        states, text = waiting.popleft()
+        if len(text) >= longest:
+            break
+        for char in letters:
+            reached: list[Hashable] = []
+            for at, machine in steps:
+                state = states[at]
+                reached.append(None if state is None else machine.step(state, char))
+                if at < needed and reached[at] is None:
+                    break
+            else:
+                new = tuple(reached)
+                if new in seen:
+                    continue
+                if _accepted(machines, new, needed):
+                    return Search(text + char, len(seen))
+                if len(seen) >= most_states:
+                    return Search(None, len(seen), open=True)
+                seen.add(new)
+                waiting.append((new, text + char))
+    return Search(None, len(seen))
+
+
+def _accepted(machines: Sequence[Machine], states: Sequence[Hashable], needed: int) -> bool:
+    if not all(machine.accepts(state) for machine, state in zip(machines[:needed], states, strict=False)):
+        return False
+    others = zip(machines[needed:], states[needed:], strict=True)
+    return not any(state is not None and machine.accepts(state) for machine, state in others)
+
+
+@cache
+def _letters(told_apart: frozenset[frozenset[str]]) -> tuple[str, ...]:
+    """Return one letter of each kind that machines tell apart, a readable one."""
+    kinds: dict[tuple[bool, ...], str] = {}
+    for char in _LIKED:
+        kinds.setdefault(tuple(char in each for each in told_apart), char)
+    return tuple(kinds.values())
