@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from mm2mgr.check.checked import Row
 from mm2mgr.check.needs import Need, knows_names
 from mm2mgr.check.sessions import Team
 from mm2mgr.render import Connector
-from mm2mgr.topology import Topology
+from mm2mgr.topology import Flow, Topology, matches_nothing
 
 _ONCE = "record producer: Write on transactional id <group.id of the workers>-{name}-* and the same for the workers' own admin client"
 
@@ -48,6 +48,16 @@ def identity_rows(crew: Team, topology: Topology) -> Iterator[Row]:
         if declared and declared != cluster_id:
             effect = f"another Kafka cluster answers there: {cluster_id}, not {declared}"
             yield Row("failed", alias, "cluster id", effect=effect, fix="correct bootstrap_servers or cluster_id")
+
+
+def unmatched_rows(flows: Sequence[Flow], topics: Mapping[str, Collection[str]]) -> Iterator[Row]:
+    """Yield a row for each flow that takes none of the topics that logins see on its source; `topics` are by alias."""
+    for flow in flows:
+        seen = topics.get(flow.source.alias)
+        if seen is not None and (message := matches_nothing(flow, seen)):
+            effect = f"flow {flow.id} mirrors nothing until such a topic exists, or until a login may see it"
+            fix = "compare the patterns with the names of the topics (the whole name has to match)"
+            yield Row("unknown", flow.source.alias, message, effect=effect, fix=fix)
 
 
 def untold_rows(topology: Topology, connectors: Sequence[Connector]) -> Iterator[Row]:

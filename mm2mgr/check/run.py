@@ -18,7 +18,7 @@ from mm2mgr.check.facts import findings
 from mm2mgr.check.judge import Answers, judged
 from mm2mgr.check.logins import Login, login_of
 from mm2mgr.check.needs import Need, needs, present
-from mm2mgr.check.rows import access_rows, identity_rows, untold_rows
+from mm2mgr.check.rows import access_rows, identity_rows, unmatched_rows, untold_rows
 from mm2mgr.check.sessions import Team, team
 from mm2mgr.check.survey import kafkas, survey
 from mm2mgr.kafka.acls import Acl, Right
@@ -53,6 +53,7 @@ def check(
         facts = kafkas(crew, topology, chosen, known)
         rows = [*workers.rows(answers), *access_rows(crew, wanted), *identity_rows(crew, topology)]
         rows += [*judged(wanted, _answers(crew)), *untold_rows(topology, chosen)]
+        rows += unmatched_rows(flows, {alias: topics for alias, topics in known.topics.items() if crew.of(alias)})
     rows.sort(key=lambda row: (STATUSES.index(row.status), row.where, row.principal, row.rows))
     whole = len(chosen) == len(connectors)
     found = findings(topology, chosen, spec, facts=facts, workers=told, complete=whole)

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from mm2mgr.check.needs import EFFECTS, ROWS, Known, Need, needs
+from mm2mgr.check.rows import unmatched_rows
 from mm2mgr.expand import expand
 from mm2mgr.render import render
 from mm2mgr.spec.loader import load
@@ -128,3 +129,13 @@ def test_a_topic_of_offsets_needs_its_own_rights(tmp_path: Path) -> None:
     }
     assert {need.login.cluster for need in wanted if "source" in need.connector} == {"b"}
     assert {need.login.cluster for need in wanted if "heartbeat" in need.connector} == {"a"}
+
+
+def test_a_flow_that_takes_no_topic_of_its_source_gets_a_row(tmp_path: Path) -> None:
+    text = f"{_CLUSTERS}flows:\n  f: {{sources: [a], targets: [b], topics: {{include: ['app[.].*']}}}}\n"
+    flows = expand(load([write(tmp_path, x=text)])).flows
+    (row,) = unmatched_rows(flows, {"a": ["orders", "app-x", "__consumer_offsets"]})
+    assert (row.status, row.where, row.what) == ("unknown", "a", "topics: app[.].* matches 0 of 2 topics on a")
+    assert row.effect.startswith("flow f:a->b mirrors nothing")
+    assert list(unmatched_rows(flows, {"a": ["orders", "app.x"]})) == []
+    assert list(unmatched_rows(flows, {"b": ["orders"]})) == []  # nobody got in to see
