@@ -11,6 +11,8 @@ from mm2mgr.lint.key_fixes import written
 from mm2mgr.lint.patterns import separator_of
 from mm2mgr.lint.spelling import connector_key
 from mm2mgr.lint.subject import Estate, Subject
+from mm2mgr.topics.selection import Selection
+from mm2mgr.topics.shared import meeting
 from mm2mgr.truth.reach import numbers
 
 _SEEN = "tests/lint/test_seen_live_pairs.py::"
@@ -154,6 +156,47 @@ def checkpoint_other_topics(estate: Estate) -> Iterator[Hit]:
                 )
 
 
+def checkpoints_twice(estate: Estate) -> Iterator[Hit]:
+    """Two checkpoint connectors of one pair translate the offsets of one group.
+
+    Both write into one topic, A.checkpoints.internal on the target, each by what it has read itself: who asks for the
+    translated offsets gets the last record, which may be the older one, and with sync.group.offsets.enabled=true both set the
+    group's offsets. Nothing shows it. Delete one of them, or give each groups of its own. Source: KIP-382.
+    """
+    for pair in pairs(estate).values():
+        running = [subject for subject in pair.checkpoints if _runs(subject)]
+        driven = [subject for subject in running if subject.form == "dedicated"]
+        running = [
+            subject for subject in running if subject not in driven[1:]
+        ]  # nodes with a file each are one MirrorMaker
+        for later, subject in enumerate(running):
+            first = next((each for each in running[:later] if _group_of_both(each, subject)), None)
+            if first:
+                topic = separator_of(subject).join((subject.source, "checkpoints", "internal"))
+                message = f"{first.name} and {subject.name} both write checkpoints of groups such as '{_group_of_both(first, subject)}' into {topic}: the one that is read may be the older"
+                fix = f"delete one of them, or give each other groups: {connector_key(subject, 'groups', '…')}"
+                yield Hit(message, fix, "groups", subject, others=(first,))
+
+
+def _runs(subject: Subject) -> bool:
+    return subject.state not in ("STOPPED", "PAUSED") and subject.flag("enabled", default=True)
+
+
+def _group_of_both(first: Subject, later: Subject) -> str | None:
+    """Return a group that two connectors translate for one topic into one checkpoints topic."""
+    if (first.source, separator_of(first)) != (later.source, separator_of(later)):
+        return None
+    if _both_take(first, later, "topics") is None:
+        return None
+    return _both_take(first, later, "groups")
+
+
+def _both_take(first: Subject, later: Subject, what: str) -> str | None:
+    filters = patterns.names(first, what), patterns.names(later, what)
+    # A policy that knows no aliases: nothing but the two filters decides.
+    return meeting([Selection(names, None, "", "") for names in filters if names]).topic if all(filters) else None
+
+
 RULES: tuple[Rule, ...] = (
     Rule(
         "checkpoint-without-syncs",
@@ -184,4 +227,5 @@ RULES: tuple[Rule, ...] = (
         source="MirrorCheckpointConnector",
         seen=f"{_SEEN}test_checkpoints_that_never_come",
     ),
+    Rule("checkpoints-twice", "error", over=checkpoints_twice, source="KIP-382"),
 )

@@ -149,6 +149,23 @@ def test_source_and_checkpoint_disagree(key: str, value: str) -> None:
     assert made.hits("pair-disagrees", made.source(BACK), made.checkpoint({key: value})) == []
 
 
+def test_checkpoints_of_one_group_by_two_connectors() -> None:
+    one, two = made.checkpoint({"topics": None}, name="one"), made.checkpoint({"groups": "shop-.*"}, name="two")
+    (hit,) = made.hits("checkpoints-twice", one, two)
+    assert (hit.subject, hit.others) == (two, (one,))
+    assert "groups such as 'shop-x' into A.checkpoints.internal" in hit.message
+    for state in ("PAUSED", "STOPPED"):
+        assert made.hits("checkpoints-twice", one, made.checkpoint(name="two", state=state)) == []
+    assert made.hits("checkpoints-twice", one, made.checkpoint({"enabled": "false"})) == []
+    apart = made.checkpoint({"groups": "stock-.*"}, name="one"), made.checkpoint({"topics": "x"}, name="three")
+    assert made.hits("checkpoints-twice", two, apart[0]) == []
+    assert made.hits("checkpoints-twice", made.checkpoint({"topics": "y"}), apart[1]) == []
+    assert made.hits("checkpoints-twice", one, made.checkpoint(BACK, name="back")) == []
+    nodes = [made.checkpoint(name="A->B", form="dedicated", spot=Spot(file)) for file in ("n1/mm2", "n2/mm2")]
+    assert made.hits("checkpoints-twice", *nodes) == []
+    assert len(made.hits("checkpoints-twice", one, *nodes)) == 1
+
+
 def test_checkpoints_for_topics_that_nobody_mirrors() -> None:
     assert told(made.source(), made.checkpoint({"topics": "A.orders"})) >= {"checkpoint-other-topics"}
     assert told(made.source(), made.checkpoint({"topics": "A.orders,payments"})) == set()
