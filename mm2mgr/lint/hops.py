@@ -56,7 +56,8 @@ class Hop:
     def asks(self) -> tuple[object, ...]:
         """What it asks of a topic: hops that ask the same need not be looked at twice."""
         lists = self.subject.config.get("topics"), self.subject.config.get("topics.exclude")
-        return lists, self.policy == "identity" or self.subject.target, self.separator, self.subject.version
+        names = self.policy == "identity" or self.subject.target, self.separator
+        return lists, names, self.selection and self.selection.internal_separator, self.subject.version
 
 
 @dataclass(frozen=True)
@@ -110,11 +111,24 @@ def _pairs(subjects: tuple[Subject, ...]) -> Mapping[tuple[int, int], Pair]:
     return found
 
 
-def overlapping(group: Sequence[Hop]) -> Iterator[tuple[Hop, Hop, Shared]]:
-    """Yield two hops of one pair and a topic that both take, each later hop once; then those of which that is not decided."""
-    plain = [hop for hop in group if hop.plain]
-    for before, later, shared in overlaps([hop.selection for hop in plain if hop.selection]):
-        yield plain[before], plain[later], shared
+@lru_cache(maxsize=4)
+def overlapping(
+    subjects: tuple[Subject, ...], *, running: bool, alike: bool = False
+) -> tuple[tuple[Hop, Hop, Shared], ...]:
+    """Return two hops of one pair and a topic that both take, each later hop once, and those of which that is not decided.
+
+    With `running`, hops that move nothing do not count; with `alike`, only hops that give a topic one name on the target.
+    """
+    budget = Budget()
+    groups: dict[object, list[tuple[Hop, Selection]]] = defaultdict(list)
+    for hop in hops(subjects):
+        if hop.selection and hop.plain and not (running and hop.off):
+            groups[hop.pair, put_before((hop,))[-1] if alike else ""].append((hop, hop.selection))
+    found: list[tuple[Hop, Hop, Shared]] = []
+    for group in groups.values():
+        every = overlaps([selection for _, selection in group], budget=budget)
+        found += [(group[before][0], group[later][0], shared) for before, later, shared in every]
+    return tuple(found)
 
 
 def moving(found: Sequence[Hop]) -> list[Hop]:

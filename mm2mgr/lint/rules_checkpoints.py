@@ -108,7 +108,7 @@ def pair_disagrees(estate: Estate) -> Iterator[Hit]:
                 source = next((hop.subject for hop in pair.sources if _differ(hop.subject, subject, key)), None)
                 if source:
                     theirs = _of_pair(source, key)
-                    message = f"{key} is {_of_pair(subject, key)} here and {theirs} in {source.name}: no offset of the pair is translated rightly"
+                    message = f"{key} is {_of_pair(subject, key) or 'empty'} here and {theirs or 'empty'} in {source.name}: no offset of the pair is translated rightly"
                     yield Hit(
                         message, f"write {connector_key(subject, key, theirs)}, as in {source.name}", key, subject
                     )
@@ -117,8 +117,8 @@ def pair_disagrees(estate: Estate) -> Iterator[Hit]:
 def _differ(source: Subject, checkpoint: Subject, key: str) -> bool:
     if key == _LOCATION and not source.setting.offset_syncs:
         return False
-    simple = (_of_pair(subject, key).rpartition(".")[2] or "." for subject in (source, checkpoint))
-    return len(set(simple)) > 1
+    values = [_of_pair(subject, key) for subject in (source, checkpoint)]
+    return len(set(values if key == _SEPARATOR else (value.rpartition(".")[2] for value in values))) > 1
 
 
 def _of_pair(subject: Subject, key: str) -> str:

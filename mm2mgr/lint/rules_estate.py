@@ -9,7 +9,7 @@ from functools import lru_cache
 from mm2mgr.lint import patterns
 from mm2mgr.lint.clusters import SIDES, clusters, point, same
 from mm2mgr.lint.findings import Hit, Rule
-from mm2mgr.lint.hops import Circle, Hop, Rounds, by_pair, hops, moving, overlapping, rounds
+from mm2mgr.lint.hops import Circle, Hop, Rounds, hops, moving, overlapping, rounds
 from mm2mgr.lint.patterns import policy_of, separator_of
 from mm2mgr.lint.spelling import connector_key
 from mm2mgr.lint.subject import Estate, Subject
@@ -180,12 +180,9 @@ def cluster_two_aliases(estate: Estate) -> Iterator[Hit]:
     recognised as its own (see loop). Write the same alias in every connector and every file. Source: KIP-382; seen on 4.3.1.
     """
     told = {hop.source for circle in _default_circles(estate.subjects) for hop in circle.hops}
-    for group in by_pair(hops(estate.subjects)).values():
-        told |= {
-            one.source
-            for one, other, shared in overlapping(group)
-            if shared.topic and one.subject.source != other.subject.source
-        }
+    for one, other, shared in overlapping(estate.subjects, running=False):
+        if shared.topic and one.subject.source != other.subject.source:
+            told.add(one.source)
     for number, aliases in _aliases(estate).items():
         usual = max(aliases, key=lambda alias: len(aliases[alias]))
         for alias, subjects in aliases.items():

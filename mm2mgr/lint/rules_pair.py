@@ -8,12 +8,11 @@ from collections.abc import Iterator
 from mm2mgr.lint import patterns, rules_checkpoints
 from mm2mgr.lint.clusters import clusters
 from mm2mgr.lint.findings import Hit, Rule
-from mm2mgr.lint.hops import Hop, hops, overlapping, pairs
+from mm2mgr.lint.hops import Hop, by_pair, hops, overlapping, pairs
 from mm2mgr.lint.key_fixes import written
 from mm2mgr.lint.rules_estate import identity_rounds
 from mm2mgr.lint.spelling import connector_key
 from mm2mgr.lint.subject import Estate, Subject, addresses
-from mm2mgr.topics.shared import Shared
 from mm2mgr.truth.reach import numbers
 
 _SEEN = "tests/lint/test_seen_live_pairs.py::"
@@ -28,17 +27,12 @@ def overlap(estate: Estate) -> Iterator[Hit]:
     everything is RUNNING. Make the patterns apart: take the topic out of one, or add it to one's topics.exclude.
     Dots count: `a.b` takes a-b too. Source: KIP-382; seen on 4.3.1.
     """
-    for first, later, shared in _running_together(estate):
+    for first, later, shared in overlapping(estate.subjects, running=True, alike=True):
         topic = shared.topic
-        if topic and _writes_alike(first, later, topic):
+        if topic:
             names = f"'{topic}'" if _named(first, later, topic) else f"topics such as '{topic}'"
             message = f"{first.subject.name} and {later.subject.name} both take {names} from {later.subject.source}: their records arrive twice"
             yield Hit(message, _apart(first, later, topic), "topics", later.subject, others=(first.subject,))
-
-
-def _running_together(estate: Estate) -> Iterator[tuple[Hop, Hop, Shared]]:
-    for pair in pairs(estate).values():
-        yield from overlapping([hop for hop in pair.sources if not hop.off])
 
 
 def overlap_undecided(estate: Estate) -> Iterator[Hit]:
@@ -49,15 +43,15 @@ def overlap_undecided(estate: Estate) -> Iterator[Hit]:
     and very large expressions cost too much: there only likely names are tried, and none was found. It may still be one.
     Compare the patterns yourself, or write them without these constructs. Source: java.util.regex.Pattern.
     """
-    for first, later, shared in _running_together(estate):
+    for first, later, shared in overlapping(estate.subjects, running=True, alike=True):
         if shared.undecided:
             yield _open(later.subject, first.subject, "share a topic", shared.undecided)
-    for pair in pairs(estate).values():
-        running = [hop for hop in pair.sources if not hop.off]
-        for hop in running if len(running) > 1 else ():
-            if hop.selection is None and (pattern := patterns.unread(hop.subject)):
-                other = next(each for each in running if each is not hop)
-                yield _open(hop.subject, other.subject, "share a topic", pattern)
+    running = by_pair([hop for hop in hops(estate.subjects) if not hop.off])
+    for hop in (hop for group in running.values() for hop in group if hop.selection is None):
+        back = running.get(hop.pair[::-1], []) if hop.policy == "identity" else []
+        other = next((each for each in (*running[hop.pair], *back) if each is not hop), None)
+        if other and (pattern := patterns.unread(hop.subject)):
+            yield _open(hop.subject, other.subject, "share a topic", pattern)
     for start, last, pattern in identity_rounds(estate.subjects).undecided:
         yield _open(start.subject, last.subject, "mirror a topic in a circle", pattern)
 
@@ -96,23 +90,15 @@ def renamed(estate: Estate) -> Iterator[Hit]:
     read its offsets, create the new one as STOPPED, write the offsets there, resume (3.6 and newer). Source: KIP-875; seen on
     4.3.1.
     """
-    for pair in pairs(estate).values():
-        for first, later, shared in overlapping(pair.sources):
-            topic = shared.topic
-            if topic is None:
-                continue
-            old, new = (first, later) if first.off or not later.off else (later, first)
-            if new.off or (not old.off and _writes_alike(old, new, topic)):
-                continue
-            what = f"is {old.subject.state or 'not enabled'}" if old.off else f"calls the source '{old.subject.source}'"
-            message = f"{new.subject.name} takes '{topic}', which {old.subject.name} takes as well and {what}: offsets are kept by name and alias, so it is mirrored again from the start"
-            yield Hit(
-                message,
-                "carry the offsets over (GET and PATCH /connectors/…/offsets while both are STOPPED) and delete the old connector",
-                "",
-                new.subject,
-                others=(old.subject,),
-            )
+    for first, later, shared in overlapping(estate.subjects, running=False):
+        topic = shared.topic
+        old, new = (first, later) if first.off or not later.off else (later, first)
+        if topic is None or new.off or (not old.off and _writes_alike(old, new, topic)):
+            continue
+        what = f"is {old.subject.state or 'not enabled'}" if old.off else f"calls the source '{old.subject.source}'"
+        message = f"{new.subject.name} takes '{topic}', which {old.subject.name} takes as well and {what}: offsets are kept by name and alias, so it is mirrored again from the start"
+        fix = "carry the offsets over (GET and PATCH /connectors/…/offsets while both are STOPPED) and delete the old connector"
+        yield Hit(message, fix, "", new.subject, others=(old.subject,))
 
 
 def heartbeats_twice(estate: Estate) -> Iterator[Hit]:
@@ -129,7 +115,8 @@ def heartbeats_twice(estate: Estate) -> Iterator[Hit]:
         if source in beaten and len(carrying) > 1:
             message = f"{' and '.join(subject.name for subject in carrying[:2])} both mirror the heartbeats of {carrying[0].source}: each beat arrives {len(carrying)} times"
             later = carrying[1]
-            yield Hit(message, f"write {connector_key(later, _BEATS, 'false')} in all but one of them", _BEATS, later)
+            fix = f"write {connector_key(later, _BEATS, 'false')} in all but one of them"
+            yield Hit(message, fix, _BEATS, later, others=tuple(each for each in carrying if each is not later))
 
 
 def _carries(subject: Subject) -> bool:
@@ -183,7 +170,7 @@ def same_name(estate: Estate) -> Iterator[Hit]:
             where = f" ({other.spot})" if other.spot.file else ""
             message = f"another connector is named {subject.name} as well{where}: the one that is created later overwrites the other"
             fix = f"write {connector_key(subject, 'name', f'{subject.name}-2')}, or another name of your own"
-            yield Hit(message, fix, "name", subject)
+            yield Hit(message, fix, "name", subject, others=(other,))
         others.append(subject)
 
 

@@ -10,7 +10,6 @@ from math import ceil
 
 from mm2mgr.defaults import BROKER_WINDOW_BYTES
 from mm2mgr.lint import patterns
-from mm2mgr.lint.patterns import policy_of, separator_of
 from mm2mgr.lint.settings import MIB, READER, RECORDS, is_set
 from mm2mgr.lint.subject import Subject
 
@@ -43,7 +42,7 @@ def partitions(subject: Subject) -> int:
 
 
 def _mirrored(subject: Subject, topics: Collection[str]) -> list[str]:
-    found = patterns.names(subject) if topics else None
+    found = patterns.selection(subject) if topics else None
     return [topic for topic in topics if found.takes(topic)] if found else []
 
 
@@ -80,7 +79,9 @@ def largest_at_source(subject: Subject) -> int:
 def known_limit(subject: Subject) -> int | None:
     """Return the smallest record limit of the topics mirrored to, else the brokers', None when neither is known."""
     kafka = subject.target_kafka
-    prefix = "" if policy_of(subject) == "identity" else f"{subject.source}{separator_of(subject)}"
-    here = [topic.removeprefix(prefix) for topic in kafka.topic_max_message_bytes if topic.startswith(prefix)]
-    limits = [kafka.topic_max_message_bytes[prefix + topic] for topic in _mirrored(subject, here)]
+    found = patterns.selection(subject) if kafka.topic_max_message_bytes else None
+    upstream = {topic: found.upstream(topic) for topic in kafka.topic_max_message_bytes} if found else {}
+    limits = [
+        kafka.topic_max_message_bytes[topic] for topic, name in upstream.items() if name and found and found.takes(name)
+    ]
     return min(limits, default=kafka.message_max_bytes)

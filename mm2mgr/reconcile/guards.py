@@ -19,7 +19,7 @@ from mm2mgr.truth.reach import CLUSTER_KEYS, numbers
 RECORDS = "producer.override."
 _ERRORS = tuple(rule for rule in RULES if rule.severity == "error")
 ALONE = tuple(rule for rule in _ERRORS if rule.check)
-TOGETHER = tuple(rule for rule in _ERRORS if rule.over)
+TOGETHER = (*(rule for rule in _ERRORS if rule.over), BY_ID["overlap-undecided"])
 _STATE_TOO_NEW = "state-too-new"
 # All that unchanged connectors are asked where nothing is written: it needs no probe of the workers.
 _UNCHANGED = (BY_ID["wrong-kafka"],)

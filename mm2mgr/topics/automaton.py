@@ -11,9 +11,10 @@ from collections import deque
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Literal, Protocol
+from typing import Protocol
 
-TOPIC_CHARS = frozenset(string.ascii_letters + string.digits + "._-")
+from mm2mgr.topics.syntax import Alt, Chars, Edge, Node, Repeat, Seq
+
 LONGEST_NAME = 249
 _LIKED = "x" + string.ascii_lowercase.replace("x", "") + string.digits + "-._" + string.ascii_uppercase
 _MOST_NODES = 20_000
@@ -21,49 +22,6 @@ _MOST_NODES = 20_000
 
 class TooLarge(Exception):
     """The answer would take more states than allowed."""
-
-
-# --- syntax trees -----------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Chars:
-    """One character out of these."""
-
-    of: frozenset[str]
-
-
-@dataclass(frozen=True)
-class Seq:
-    """One node after the other; without any, the empty text."""
-
-    nodes: tuple[Node, ...] = ()
-
-
-@dataclass(frozen=True)
-class Alt:
-    """Any one of the nodes."""
-
-    nodes: tuple[Node, ...]
-
-
-@dataclass(frozen=True)
-class Repeat:
-    """A node `least` times or more; `most` is None without an upper end."""
-
-    node: Node
-    least: int
-    most: int | None
-
-
-@dataclass(frozen=True)
-class Edge:
-    """The start or the end of the whole name."""
-
-    at: Literal["start", "end"]
-
-
-Node = Chars | Seq | Alt | Repeat | Edge
 
 
 # --- machines ---------------------------------------------------------------------------------------------------------

@@ -6,13 +6,12 @@ In: the text of one expression. Out: a `Shape`, or ValueError with Java's reason
 from __future__ import annotations
 
 import re
-import string
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import takewhile
 
-from mm2mgr.topics.automaton import TOPIC_CHARS, Alt, Chars, Edge, Node, Repeat, Seq
+from mm2mgr.topics.syntax import CLASSES, NOTHING, PROPERTIES, TOPIC_CHARS, Alt, Chars, Edge, Node, Repeat, Seq
 
 FILL = "\0"  # stands in a sample where the expression takes any text (`.*`)
 _SAMPLES = 8
@@ -26,22 +25,6 @@ _LETTERS = frozenset("tnrfaecxu0dDwWsShHvVRXbBAGZzkpPNQ")  # what may follow a b
 _OF_CLASS = {"d": "1", "D": "x", "w": "x", "W": "-", "s": "", "S": "x", "p": "a", "P": "1"}
 
 _EMPTY = Seq()
-_DIGITS, _WORD = frozenset(string.digits), TOPIC_CHARS - set(".-")
-_NONE: frozenset[str] = frozenset()
-_UPPER, _LOWER = frozenset(string.ascii_uppercase), frozenset(string.ascii_lowercase)
-# As far as topic names go: they hold no blank and nothing outside ASCII.
-_CLASSES = {"d": _DIGITS, "w": _WORD, "s": _NONE, "h": _NONE, "v": _NONE, "R": _NONE}
-_CLASSES |= {name.upper(): TOPIC_CHARS - chars for name, chars in _CLASSES.items() if name != "R"}
-_ALNUM = _WORD - {"_"}
-_PROPERTIES = {
-    **dict.fromkeys(("Alpha", "L", "IsL", "IsAlphabetic", "IsLetter"), _ALNUM - _DIGITS),
-    **dict.fromkeys(("Digit", "N", "Nd", "IsN", "IsNd", "IsDigit"), _DIGITS),
-    **dict.fromkeys(("Lower", "Ll", "IsLl", "IsLowercase", "javaLowerCase"), _LOWER),
-    **dict.fromkeys(("Upper", "Lu", "IsLu", "IsUppercase", "javaUpperCase"), _UPPER),
-    **dict.fromkeys(("Graph", "Print", "ASCII"), TOPIC_CHARS),
-    **dict.fromkeys(("Space", "Blank", "Cntrl", "IsWhite_Space"), _NONE),
-    **{"Alnum": _ALNUM, "Punct": frozenset("._-"), "XDigit": frozenset(string.hexdigits)},
-}
 
 
 @dataclass(frozen=True)
@@ -205,9 +188,10 @@ class _Reader:
         if not char:
             raise ValueError("a backslash at the end has nothing to escape")
         if char == "Q":
-            quoted, _, _ = self.text[self.at :].partition("\\E")
+            quoted, closed, _ = self.text[self.at :].partition("\\E")
             self.at = min(self.at + len(quoted) + 2, len(self.text))
-            return [self.plain(each) for each in quoted]
+            self.irregular |= not closed  # it goes on in the next item of a list
+            return [self.plain(each) if closed else Part((each,), _EMPTY) for each in quoted]
         if char.isascii() and char.isalpha() and char not in _LETTERS:
             raise ValueError(f"\\{char} is no escape that Java knows")
         if not (char.isascii() and char.isalnum()):
@@ -218,9 +202,9 @@ class _Reader:
         return [Part((sample,), Chars(self.property(char) if char in "pP" else self.class_of(char)))]
 
     def class_of(self, char: str) -> frozenset[str]:
-        if char not in _CLASSES and char not in "tnrfae":
+        if char not in CLASSES and char not in "tnrfae":
             self.irregular = True  # a backreference, a word boundary, a named or a control character
-        return _CLASSES.get(char, _NONE)
+        return CLASSES.get(char, NOTHING)
 
     def property(self, char: str) -> frozenset[str]:
         name = self.take()
@@ -229,8 +213,8 @@ class _Reader:
             self.at += len(name) + 1
             if not closed:
                 raise ValueError(f"\\{char}{{ has no closing brace")
-        self.irregular |= name not in _PROPERTIES or self.ignore_case
-        found = _PROPERTIES.get(name, _NONE)
+        self.irregular |= name not in PROPERTIES or self.ignore_case
+        found = PROPERTIES.get(name, NOTHING)
         return TOPIC_CHARS - found if char == "P" else found
 
     def char_set(self) -> tuple[str, frozenset[str]]:
@@ -252,7 +236,7 @@ class _Reader:
                 self.take()
                 others.append(frozenset(chars))
                 chars = set()
-                self.irregular |= negated
+                self.irregular |= negated or self.peek() == "&"
             else:
                 sample, found = self.member(char)
                 members, chars = members + sample, chars | found
@@ -295,6 +279,9 @@ class _Reader:
         ignore_case = self.ignore_case
         silent = self.take("?") and self.group_kind()
         if silent == ")":
+            self.irregular |= (
+                depth == 0 and self.ignore_case != ignore_case
+            )  # it holds for the next items of a list too
             return Part(("",), _EMPTY)
         branches = self.branches(depth + 1)
         if not self.take(")"):

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from functools import cache, cached_property, lru_cache
 
 from mm2mgr.spec.patterns import check_pattern, matcher
-from mm2mgr.topics.automaton import LONGEST_NAME, Alt, Regular, TooLarge, accepts
+from mm2mgr.topics.automaton import LONGEST_NAME, Regular, TooLarge, accepts
 from mm2mgr.topics.java_regex import FILL, PLAIN, Shape, shape
+from mm2mgr.topics.syntax import Alt
 
 Items = tuple[str, ...]
 _TOPIC = re.compile(rf"[A-Za-z0-9._-]{{1,{LONGEST_NAME}}}")

@@ -7,16 +7,19 @@ readable samples come first; then the automata of all filters are walked togethe
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import combinations, islice
 
-from mm2mgr.topics.automaton import Begun, Both, Literals, Machine, Search, shortest
-from mm2mgr.topics.names import Items, Names, joined, machine_of, samples, shape_of
+from mm2mgr.topics.affixes import Affixes, affixes, meet
+from mm2mgr.topics.automaton import Begun, shortest
+from mm2mgr.topics.left_out import refused_by
+from mm2mgr.topics.names import Items, Names, joined, machine_of, samples
 from mm2mgr.topics.selection import Selection
 
-_STATES_OF_ONE, _STATES_OF_ALL = 10_000, 100_000
+_STATES_OF_ONE, _STATES_OF_ALL, _STATES_AT_LEAST = 5_000, 20_000, 5
+_NAMES_LIKE_ONE_STATE = 20
 _MOST_SAMPLES = 400
 
 
@@ -37,9 +40,14 @@ class Budget:
     def __init__(self, states: int = _STATES_OF_ALL) -> None:
         self.left = states
 
-    def spend(self, search: Search) -> Search:
-        self.left -= search.states
-        return search
+    def spend(self, states: int) -> bool:
+        """Tell whether there was something left to spend."""
+        self.left -= states
+        return self.left + states > 0
+
+
+_Begun = Sequence[tuple[Selection, str]]
+_Taken = Callable[[str], bool]
 
 
 def meeting(
@@ -57,58 +65,89 @@ def meeting(
         return not unwanted.takes(topic) and all(each.takes(before + topic) for each, before in begun)
 
     named, complete = _named(begun)
+    if not budget.spend(len(named) // _NAMES_LIKE_ONE_STATE):
+        return Shared(undecided=f"{len(named)} names")
     found = next((topic for topic in named if topic and taken(topic)), None)
     if found is not None or complete:
         return Shared(found)
     kept = _may_meet(begun)
-    if not all(kept):
-        return NONE
-    found = next((topic for topic in islice(_sampled(begun, kept), _MOST_SAMPLES) if topic and taken(topic)), None)
-    return Shared(found) if found is not None else _searched(begun, kept, taken, but, budget)
+    return _decided(begun, kept, taken, but, budget) if all(kept) else NONE
 
 
-_Begun = Sequence[tuple[Selection, str]]
-
-
-def _named(begun: _Begun) -> tuple[Iterable[str], bool]:
+def _named(begun: _Begun) -> tuple[list[str], bool]:
     """Return the names that people wrote, as topics; and whether there can be no others."""
-    only = [pair for pair in begun if not pair[0].names.wanted.patterns]
-    chosen = [min(only, key=lambda pair: len(pair[0].names.wanted.literals))] if only else begun
-    names = (
-        name[len(before) :] for each, before in chosen for name in each.names.wanted.literals if name.startswith(before)
-    )
-    return names, bool(only)
+    lists = [([*each.names.wanted.literals, *_listed(each)], before) for each, before in begun]
+    names = [[name[len(before) :] for name in names if name.startswith(before)] for names, before in lists]
+    only = [each for each, (selection, _) in zip(names, begun, strict=True) if not _open_items(selection)]
+    if not only:
+        return list(dict.fromkeys(name for each in names for name in each)), False
+    others = [set(each) for each in only if len(only) > 1]
+    return [name for name in min(only, key=len) if all(name in each for each in others)], True
+
+
+@lru_cache(maxsize=4096)
+def _of_patterns(patterns: Items) -> tuple[tuple[str, ...], Items]:
+    """Return the names of patterns that match few, and the other patterns."""
+    listed = dict.fromkeys(name for item in patterns for name in affixes(item).names or ())
+    return tuple(listed), tuple(item for item in patterns if affixes(item).names is None)
+
+
+def _listed(selection: Selection) -> tuple[str, ...]:
+    return _of_patterns(selection.names.wanted.patterns)[0]
+
+
+def _open_items(selection: Selection) -> Items:
+    return _of_patterns(selection.names.wanted.patterns)[1]
 
 
 def _may_meet(begun: _Begun) -> list[Items]:
-    """Return the patterns of each selection whose literal starts and ends leave room for a topic that all of them take."""
-    kept = [selection.names.wanted.patterns for selection, _ in begun]
+    """Return the patterns of each selection whose starts and ends leave room for a topic that all of them take."""
+    kept = [_open_items(selection) for selection, _ in begun]
     for at, (_, before) in enumerate(begun):
         for other, (_, before_other) in enumerate(begun):
             if at != other:
-                ends = [_ends(item, before_other) for item in kept[other]]
-                kept[at] = tuple(item for item in kept[at] if _fits(_ends(item, before), ends))
+                ends = [_left(item, before_other) for item in kept[other]]
+                kept[at] = tuple(item for item in kept[at] if any(_face(_left(item, before), each) for each in ends))
     return kept
 
 
 @lru_cache(maxsize=65536)
-def _ends(item: str, before: str) -> tuple[str, str] | None:
-    """Return the literal start and end of what an item leaves for the topic; None when it does not begin with `before`."""
-    found = shape_of(item)
-    if found is None:
-        return None
-    if found.prefix.startswith(before):
-        return found.prefix[len(before) :], "" if before else found.suffix
-    return ("", "" if before else found.suffix) if before.startswith(found.prefix) else None
+def _left(item: str, before: str) -> Affixes:
+    """Return the starts and ends that an item leaves for the topic when a text stands before it."""
+    found = affixes(item)
+    if not before:
+        return found
+    starts = [start[len(before) :] for start in found.starts if start.startswith(before)]
+    return Affixes((*starts, *[""] * any(before.startswith(start) for start in found.starts)), ("",))
 
 
-def _fits(own: tuple[str, str] | None, others: Sequence[tuple[str, str] | None]) -> bool:
-    return own is not None and any(_facing(own, other) for other in others if other)
+def _face(one: Affixes, other: Affixes) -> bool:
+    return meet(one.starts, other.starts) and meet(one.ends, other.ends, at_end=True)
 
 
-def _facing(one: tuple[str, str], other: tuple[str, str]) -> bool:
-    starts = one[0].startswith(other[0]) or other[0].startswith(one[0])
-    return starts and (one[1].endswith(other[1]) or other[1].endswith(one[1]))
+def _decided(begun: _Begun, kept: Sequence[Items], taken: _Taken, but: Items, budget: Budget) -> Shared:
+    """Decide between patterns: readable samples first, then by walking the automata of all filters together."""
+    found = next((topic for topic in islice(_sampled(begun, kept), _MOST_SAMPLES) if topic and taken(topic)), None)
+    if found is not None:
+        return Shared(found)
+    wanted = [tuple(item for item in items if machine_of((item,))) for items in kept]
+    unclear = next((item for items in kept for item in items if not machine_of((item,))), "")
+    undecided = Shared(undecided=unclear or " and ".join(dict.fromkeys(items[0] for items in kept)))
+    machines = [machine_of(items) for items in wanted]
+    required = [Begun(machine, before) for machine, (_, before) in zip(machines, begun, strict=True) if machine]
+    if len(required) < len(begun) or not all(wanted) or budget.left <= 0:
+        return undecided
+    refused = [Begun(machine, before) for each, before in begun for machine in refused_by(each)]
+    refused += [Begun(machine) for machine in [machine_of(but)] if machine and but]
+    for left_out in ((), refused):  # without what is left out first: that is quick, and mostly proves it
+        search = shortest(required, list(dict.fromkeys(left_out)), _STATES_OF_ONE)
+        if not budget.spend(_STATES_AT_LEAST + search.states) or search.open:
+            return undecided
+        if search.word is None:
+            return Shared(undecided=unclear)
+        if taken(search.word):
+            return Shared(search.word)
+    return undecided  # an exclude pattern that is not regular refuses the word
 
 
 def _sampled(begun: _Begun, kept: Sequence[Items]) -> Iterator[str]:
@@ -122,127 +161,85 @@ def _sampled(begun: _Begun, kept: Sequence[Items]) -> Iterator[str]:
             yield from (name.removeprefix(before) for other in others for name in joined(item, other))
 
 
-def _searched(begun: _Begun, kept: Sequence[Items], taken: Callable[[str], bool], but: Items, budget: Budget) -> Shared:
-    """Decide by walking the automata of all filters together."""
-    wanted = [tuple(item for item in items if machine_of((item,))) for items in kept]
-    unclear = next((item for items in kept for item in items if not machine_of((item,))), "")
-    undecided = Shared(undecided=unclear or " and ".join(dict.fromkeys(items[0] for items in kept)))
-    machines = [machine_of(items) for items in wanted]
-    required = [Begun(machine, before) for machine, (_, before) in zip(machines, begun, strict=True) if machine]
-    if len(required) < len(begun) or not all(wanted) or budget.left <= 0:
-        return undecided
-    nothing = Shared(undecided=unclear)
-    search = budget.spend(shortest(required, (), _STATES_OF_ONE))
-    if search.word is None:
-        return undecided if search.open else nothing
-    if taken(search.word):
-        return Shared(search.word)
-    refused = [Begun(machine, before) for each, before in begun for machine in _refused(each)]
-    refused += [Begun(machine) for machine in [machine_of(but)] if machine]
-    search = budget.spend(shortest(required, refused, _STATES_OF_ONE))
-    if search.word is None:
-        return undecided if search.open else nothing
-    return Shared(search.word) if taken(search.word) else undecided  # an exclude pattern that is not regular
+# --- each with each ---------------------------------------------------------------------------------------------------
 
 
-def overlaps(selections: Sequence[Selection], kinds: Sequence[int] = ()) -> Iterator[tuple[int, int, Shared]]:
-    """Yield (earlier, later, what both take), each later selection once, and what is not decided; those of one kind are not compared.
+def overlaps(
+    selections: Sequence[Selection], kinds: Sequence[int] = (), budget: Budget | None = None
+) -> Iterator[tuple[int, int, Shared]]:
+    """Yield (earlier, later, what both take), each later selection once, then once what of it is not decided.
 
-    Items are sorted by their literal starts, so that only selections are compared of which one item starts as the other's.
+    Those of one kind are not compared. Only items that may meet are: see `_facing`.
     """
-    budget, known = Budget(), dict[tuple[int, int], Shared]()
+    budget = budget or Budget()
+    open_: dict[tuple[int, int], tuple[dict[str, None], dict[str, None]]] = {}
     told: set[int] = set()
-    for one, other in _facing_pairs(selections):
+    for (one, item, name), (other, other_item, other_name) in _facing(selections):
         pair = min(one, other), max(one, other)
-        if pair in known or pair[1] in told or (kinds and kinds[one] == kinds[other]):
+        if pair[1] in told or one == other or (kinds and kinds[one] == kinds[other]):
             continue
-        known[pair] = meeting([selections[pair[0]], selections[pair[1]]], budget=budget)
-        if known[pair].topic is not None:
+        topic = name or other_name
+        if not topic:
+            items = open_.setdefault(pair, ({}, {}))
+            items[one > other][item] = items[other > one][other_item] = None
+        elif selections[one].takes(topic) and selections[other].takes(topic):
             told.add(pair[1])
-            yield *pair, known[pair]
-    yield from ((*pair, shared) for pair, shared in known.items() if shared.undecided and pair[1] not in told)
+            yield *pair, Shared(topic)
+    undecided: dict[int, tuple[int, int, Shared]] = {}
+    for pair, items in open_.items():
+        if pair[1] in told:
+            continue
+        both = [(selections[each], "") for each in pair]
+        shared = _decided(both, [tuple(each) for each in items], _taken_by(both), (), budget)
+        if shared.topic is not None:
+            told.add(pair[1])
+            yield *pair, shared
+        elif shared.undecided:
+            undecided.setdefault(pair[1], (*pair, shared))
+    yield from (found for later, found in undecided.items() if later not in told)
 
 
-def _facing_pairs(selections: Sequence[Selection]) -> Iterator[tuple[int, int]]:
-    """Yield pairs of which both name one topic, or an item of one begins as a pattern of the other does."""
-    by_name: dict[str, list[int]] = defaultdict(list)
-    entries: list[tuple[str, bool, int]] = []  # start, whether it is a pattern's, whose
+def _taken_by(both: _Begun) -> _Taken:
+    return lambda topic: all(each.takes(topic) for each, _ in both)
+
+
+_Entry = tuple[int, str, str]  # whose item, the item, the name when it is one
+
+
+def _facing(selections: Sequence[Selection]) -> Iterator[tuple[_Entry, _Entry]]:
+    """Yield two items that may match one name: equal names, or starts and ends that fit, at least one item a pattern.
+
+    Sorted by their starts, only items are compared of which one begins as the other; those that may begin with anything are
+    compared by their ends.
+    """
+    by_name: dict[str, list[_Entry]] = defaultdict(list)
+    patterns: list[_Entry] = []
     for index, selection in enumerate(selections):
-        wanted = selection.names.wanted
-        for name in wanted.literals:
-            by_name[name].append(index)
-        starts = dict.fromkeys(found.prefix for item in wanted.patterns if (found := shape_of(item)))
-        entries += [(start, True, index) for start in starts]
-    for name, indexes in by_name.items():
-        yield from combinations(indexes, 2)
-        entries += [(name, False, index) for index in indexes]
-    open_: list[tuple[str, int]] = []  # patterns whose start begins the current entry's
-    for start, is_pattern, index in sorted(entries, key=lambda entry: (entry[0], not entry[1], entry[2])):
-        while open_ and not start.startswith(open_[-1][0]):
+        for name in (*selection.names.wanted.literals, *_listed(selection)):
+            by_name[name].append((index, name, name))
+        patterns += [(index, item, "") for item in _open_items(selection)]
+    for entries in by_name.values():
+        yield from combinations(entries, 2)
+    if not patterns:
+        return
+    names = [entry for entries in by_name.values() for entry in entries]
+    anyhow = {item for _, item, _ in patterns if "" in affixes(item).starts}
+    begun = [(start, entry) for entry in patterns if entry[1] not in anyhow for start in affixes(entry[1]).starts]
+    yield from _beginning_alike([*begun, *((entry[2], entry) for entry in names)])
+    ended = [(end[::-1], entry) for entry in patterns for end in affixes(entry[1]).ends]
+    for one, other in _beginning_alike([*ended, *((entry[2][::-1], entry) for entry in names)] if anyhow else []):
+        if one[1] in anyhow or other[1] in anyhow:
+            yield one, other
+
+
+def _beginning_alike(entries: Sequence[tuple[str, _Entry]]) -> Iterator[tuple[_Entry, _Entry]]:
+    """Yield the patterns and names of which the text of one begins with the other's; two names are none."""
+    open_: list[tuple[str, _Entry]] = []  # patterns whose text begins the current one's
+    for text, entry in sorted(entries, key=lambda each: (each[0], each[1][2] != "", each[1])):
+        while open_ and not text.startswith(open_[-1][0]):
             open_.pop()
-        yield from ((before, index) for _, before in open_ if before != index)
-        if is_pattern:
-            open_.append((start, index))
-
-
-# --- what is left out, as machines ------------------------------------------------------------------------------------
-
-
-@lru_cache(maxsize=4096)
-def _refused(selection: Selection) -> tuple[Machine, ...]:
-    """Return machines of what is left out though the include list matches; an exclude pattern that is not regular is missing."""
-    names = selection.names
-    literals = [name for name in names.unwanted.literals if names.wanted(name)]
-    regular = tuple(item for item in names.unwanted.patterns if machine_of((item,)))
-    found = [machine_of((*regular, *_internal(selection))), _cycle(selection), Literals(literals) if literals else None]
-    return tuple(machine for machine in found if machine)
-
-
-def _internal(selection: Selection) -> Items:
-    mark = f"\\Q{selection.internal_separator}\\E"
-    if selection.line >= (4, 0):
-        return "__.*", r"\..*", f".*{mark}checkpoints{mark}internal", f"mm2.*{mark}internal"
-    return "__.*", r"\..*", r".*[.-]internal", *((f".*{mark}internal",) if selection.line >= (3, 1) else ())
-
-
-def _cycle(selection: Selection) -> Machine | None:
-    if selection.policy is None:
-        return None
-    if selection.policy == "default":
-        return _Cycle(selection.target, selection.separator)
-    if selection.source == selection.target:
-        return machine_of((".*",))
-    heartbeats = machine_of((".*heartbeats",))
-    return Both(_Cycle(selection.target, selection.separator), heartbeats) if heartbeats else None
-
-
-class _Cycle:
-    """The topics that DefaultReplicationPolicy takes for ones that have been on the target, as a machine (`Selection.is_cycle`)."""
-
-    start: Hashable = ("maybe", "")
-
-    def __init__(self, target: str, separator: str) -> None:
-        self._target, self._separator = target, separator
-        self.letters = frozenset(frozenset(char) for char in target + separator)
-
-    def step(self, state: Hashable, char: str) -> Hashable:
-        """States: a part that `maybe` becomes the target's alias, an `other` part, what is read `behind` that alias, `seen`."""
-        assert isinstance(state, tuple)
-        kind, read = state
-        text = read + char
-        if kind == "seen" or (kind == "behind" and not self._separator.startswith(text)):
-            return "seen", ""
-        if not self._separator:  # each letter is a part
-            return ("behind", "") if char == self._target else ("other", "")
-        if kind == "behind":
-            return kind, "" if text == self._separator else text
-        if text.endswith(self._separator):
-            return ("behind", "") if kind == "maybe" and text == self._target + self._separator else self.start
-        if kind == "maybe" and (self._target + self._separator).startswith(text):
-            return kind, text
-        return "other", next(text[at:] for at in range(len(text) + 1) if self._separator.startswith(text[at:]))
-
-    def accepts(self, state: Hashable) -> bool:
-        assert isinstance(state, tuple)
-        kind, read = state
-        return bool(kind == "seen" or (kind == "behind" and read))
+        for _, before in open_:
+            if entry[2] or _face(affixes(before[1]), affixes(entry[1])):
+                yield before, entry
+        if not entry[2]:
+            open_.append((text, entry))

@@ -6,6 +6,7 @@ from time import process_time
 
 import pytest
 
+from mm2mgr.lint.catalogue import BY_ID
 from mm2mgr.lint.rules_estate import RULES as OWN
 from mm2mgr.lint.rules_pair import RULES as PAIR
 from mm2mgr.lint.run import lint
@@ -67,6 +68,50 @@ def test_names_kept_with_topics_apart() -> None:
     assert told(flow("A>B", "a-.*", IDENTITY), flow("B>A", "b-.*", IDENTITY)) == set()
     assert told(flow("A>B", ".*", {**IDENTITY, "topics.exclude": "b-.*"}), flow("B>A", "b-.*", IDENTITY)) == set()
     assert told(flow("A>B", "orders", IDENTITY), flow("B>A", "payments", IDENTITY)) == set()
+
+
+def test_names_kept_by_two_active_clusters() -> None:
+    assert told(flow("A>B", r"eu[.].*", IDENTITY), flow("B>A", r"us[.].*", IDENTITY)) == set()
+    assert told(flow("A>B", "dc[12]-x", IDENTITY), flow("B>A", "dc[34]-x", IDENTITY)) == set()
+    (hit,) = made.hits("identity-loop", flow("A>B", "dc[12]-x", IDENTITY), flow("B>A", "dc[32]-x", IDENTITY))
+    assert "topic 'dc2-x' goes A → B → A" in hit.message
+    assert [each.name for each in hit.others] == ["B>A dc[32]-x"]
+    ring = [
+        flow(way, topics, IDENTITY)
+        for way, topics in zip(("A>B", "B>C", "C>A"), ("[pq]1", "[qr]1", "[rp]1"), strict=True)
+    ]
+    assert told(*ring) == set()  # each two share a topic, all three none
+    mesh = [f"{one}>{other}" for one in "ABCDEFGHIJ" for other in "ABCDEFGHIJ" if one != other]
+    assert told(*(flow(way, rf"{way[0].lower()}\..*", IDENTITY) for way in mesh)) == set()
+
+
+def test_thousands_of_names_both_ways_take_no_time() -> None:
+    here, there = [[f"orders-{number}-{side}" for number in range(8000)] for side in ("eu", "us")]
+    rules = [BY_ID[rule] for rule in ("identity-loop", "overlap", "fan-in")]
+    for extra, expected in (([], []), (["orders-7-us"], ["identity-loop"])):
+        flows = (flow("A>B", ",".join([*here, *extra]), IDENTITY), flow("B>A", ",".join(there), IDENTITY))
+        started = process_time()
+        assert [finding.rule for finding in lint(Estate(flows), rules)] == expected
+        assert process_time() - started < 2
+
+
+def test_a_topic_that_changes_its_name_on_the_way() -> None:
+    """What comes back is taken under its new name: the automata behind the first hop have read the alias already."""
+    there, back = flow("A>B", "t[12]"), flow("B2>A2", r"A\.t[23]")
+    (hit,) = made.hits("loop", there, back)
+    assert "topic 't2' goes A → B2 → A and comes back as 'B2.A.t2', once" in hit.message
+    assert made.hits("loop", there, flow("B2>A2", r"A\.t[34]")) == []
+
+
+def test_what_is_not_decided_is_no_error_and_said() -> None:
+    there, back = flow("A>B", "(?!x)[a-z]+-[12]", IDENTITY), flow("B>A", "[a-z]+-[34]", IDENTITY)
+    assert told(there, back) == {"overlap-undecided"}
+    (hit,) = made.hits("overlap-undecided", there, back)
+    assert hit.message.endswith("mirror a topic in a circle: (?!x)[a-z]+-[12]")
+    assert told(there, flow("A>B", "[a-z]+-[34]", IDENTITY)) == {"overlap-undecided"}
+    unread = flow("B>A", "[^a[b]]", IDENTITY)
+    assert told(there, unread) == {"overlap-undecided"}
+    assert told(flow("A>B", "(?!x)[a-z]+-[12]"), flow("B>A", "[a-z]+-[34]")) == set()  # the policy finds circles itself
 
 
 def test_names_that_meet_in_the_middle_only() -> None:
@@ -153,6 +198,13 @@ def test_the_separator_in_an_alias() -> None:
     assert made.hits("alias-has-separator", flow("us.west>B", changes=IDENTITY)) == []
     assert made.hits("alias-has-separator", flow("us.west>B", changes={"replication.policy.separator": "_"})) == []
     assert told(flow("us.west>B"), flow("B>us.west")) == {"alias-has-separator"}
+
+
+def test_an_empty_separator_is_none() -> None:
+    empty = {"replication.policy.separator": ""}
+    (hit,) = made.hits("alias-has-separator", flow("A>B", changes=empty))
+    assert (hit.key, hit.fix) == ("replication.policy.separator", "write replication.policy.separator=.")
+    assert "separator-differs" in told(flow("A>B", "x", empty), flow("B>C", "y"))
 
 
 def test_one_topic_of_several_sources() -> None:

@@ -369,7 +369,7 @@ SPELLED = st.builds(
         [name for scope in ("source", "checkpoint", "producer", "consumer") for name in load().names(scope)]
     )
     | st.text(max_size=12),
-)
+).filter(lambda key: not key.endswith("cluster.alias"))  # a fix names the alias, which is no secret
 VERSIONS = st.sampled_from([None, "3.6.2", "3.9.1", "4.3.1", "7.6.0-ccs"])
 
 

@@ -60,6 +60,26 @@ def test_internal_names_and_hops_follow_the_separator(folder: Path, topic: str, 
     assert flow(folder, "    separator: _\n").carries(topic) is carried
 
 
+def test_the_declared_version_decides_what_is_internal(tmp_path: Path) -> None:
+    new = flow(tmp_path, "    separator: _\n")
+    old = expanded(
+        tmp_path / "old",
+        x=BASE.replace("kafka: b}", "kafka: b, version: 3.9.1}") + FLOW.replace("[t]", "['.*']") + "    separator: _\n",
+    ).flows[0]
+    assert [each.carries("audit_internal") for each in (new, old)] == [True, False]
+
+
+def test_a_dot_at_the_end_is_no_hop(folder: Path) -> None:
+    """Java's split drops what is empty at the end: `b.` has one part, so it came from nowhere."""
+    assert [topic for topic in ("b.", "a.b.", "b.x") if flow(folder).carries(topic)] == ["b.", "a.b."]
+
+
+def test_identity_puts_the_alias_before_all_that_ends_in_heartbeats(folder: Path) -> None:
+    identity = flow(folder, "    replication_policy: identity\n    separator: _\n")
+    assert identity.remote_topic("my-heartbeats") == "a_my-heartbeats"
+    assert [topic for topic in ("b_heartbeats", "c_heartbeats") if identity.carries(topic)] == ["c_heartbeats"]
+
+
 def test_include_and_exclude(folder: Path) -> None:
     one = flow(folder, "", "app.orders, 'logs[.].*'], exclude: ['logs[.]debug[.].*'")
     carried = ["app.orders", "appXorders", "logs.x", "logs.debug.x", "xlogs.y", "__logs"]
