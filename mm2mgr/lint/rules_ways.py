@@ -8,10 +8,12 @@ from itertools import combinations, islice, pairwise, product
 
 from mm2mgr.lint.findings import Hit, Rule
 from mm2mgr.lint.hops import HEARTBEATS, Hop, hops, moving, put_before
+from mm2mgr.lint.spelling import connector_key
 from mm2mgr.lint.subject import Estate
 from mm2mgr.topics.shared import Budget, meeting
 
 _LONGEST_WAY, _MOST_WAYS, _MOST_CHOICES = 4, 1000, 200
+_DEFAULT = "org.apache.kafka.connect.mirror.DefaultReplicationPolicy"
 _Edges = Mapping[int, Mapping[int, Sequence[Hop]]]
 _Clusters = tuple[int, ...]
 
@@ -74,8 +76,8 @@ def _hit(first: Sequence[Hop], second: Sequence[Hop], topic: str) -> Hit:
     source, target = first[0].subject.source, first[-1].subject.target
     ways = " and ".join(" → ".join([source, *(hop.subject.target for hop in way)]) for way in (first, second))
     message = f"'{topic}' of {source} reaches {target} by two ways under one name ({ways}): its records arrive twice"
-    fix = "take it out of one of the ways, or let one of them put the source before the name (replication_policy: default)"
     last = second[-1].subject
+    fix = f"take it out of one of the ways, or write {connector_key(last, 'replication.policy.class', _DEFAULT)}"
     others = tuple(hop.subject for hop in (*first, *second) if hop.subject is not last)
     return Hit(message, fix, "topics", last, others=others)
 

@@ -109,7 +109,7 @@ def widenings(
     if not chosen:
         return ()
     runs = {named: subject for named, subject in live.items() if subject.type == "source"}
-    declared = [named for named in runs if named in desired]
+    declared = [named for named in runs if named in desired and desired[named].type == "source"]
     every = iter(hops((*(desired[named] for named in (*chosen, *declared)), *runs.values())))
     new, wanted, old = ({named: next(every) for named in names} for names in (chosen, declared, runs))
     by_pair: dict[tuple[int, int], dict[Named, Hop]] = {}
