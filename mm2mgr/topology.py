@@ -276,7 +276,7 @@ def _half_once(flows: Sequence[Flow]) -> Iterator[Clash]:
             yield ("flows", flow.name, "delivery"), f"{message}: take that out, or run the flow elsewhere (run_on)"
         for (block, key), (allowed, why) in defaults.EXACTLY_ONCE_ALLOWS.items():
             concerned = flow.exactly_once if block == "source_consumer" else flow.connect.exactly_once
-            value = flow.client(block).get(key)
+            value = flow.client(block).get(key) if concerned else None
             if concerned and value not in allowed:
                 message = f"{block}: {{{key}: {value or 'null'}}} on exactly-once workers ('{name}'): {why}"
                 yield ("flows", flow.name, block, key), f"{message}; take it out ({flow.origin(block, key).where})"

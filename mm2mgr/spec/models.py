@@ -5,7 +5,7 @@ Client settings are plain Kafka keys under the client they are meant for; nobody
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, BeforeValidator, Field, model_validator
 
@@ -30,6 +30,10 @@ from mm2mgr.spec.values import (
 
 class Model(BaseModel):
     model_config = STRICT
+
+    def __deepcopy__(self, memo: dict[int, Any] | None = None) -> Self:
+        """Return the model itself: nobody alters one, and pydantic would copy each default for each flow."""
+        return self
 
 
 # --- clusters, Connect clusters, links --------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 import warnings
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 
 _LITERAL = re.compile(r"[A-Za-z0-9._-]+")
 _QUOTED = re.compile(r"\\Q(.*?)\\E", re.DOTALL)
@@ -28,8 +29,13 @@ _POSIX = {
 }
 
 
+@lru_cache(
+    maxsize=10_000
+)  # a flow's patterns are checked where they are written, and again with its defaults laid over
 def check_pattern(text: str) -> str:
     """Return `text` if it is a topic name or a regular expression that survives Connect's list parsing; ValueError says why not."""
+    if is_name(text):
+        return text
     if not text.strip():
         raise ValueError("empty: an empty pattern matches nothing")
     if "," in text:

@@ -22,6 +22,7 @@ _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _MAX_BYTES = 20_000_000
 _MAX_VALUES = 2_000_000  # what anchors may expand to: a few lines of nested anchors can name billions
 _MAX_DEPTH = 1_000
+_HARMLESS_DEPTH = 5_000  # libyaml takes four times as many; Python's own recursion ends sooner, with an error
 _PLAIN_TAGS = {"tag:yaml.org,2002:map", "tag:yaml.org,2002:seq"}
 _NUMBER_TAGS = {"tag:yaml.org,2002:int", "tag:yaml.org,2002:float"}
 _OLD_NUMBER = re.compile(r"[-+]?0[0-7_]+|[^:]*:.*")  # YAML 1.1: 010 is eight and 1:30 is ninety, which nobody means
@@ -78,7 +79,7 @@ def read_yaml(path: Path) -> list[Document]:
 
 def _refuse_depth(file: str, text: str) -> None:
     """Refuse what nests too deeply: libyaml builds nodes by recursion in C, which ends the process instead of raising."""
-    if text.count("[") + text.count("{") + text.count("- -") + text.count("? ?") < _MAX_DEPTH:
+    if text.count("[") + text.count("{") + text.count("- -") + text.count("? ?") < _HARMLESS_DEPTH:
         return
     depth = 0
     for event in yaml.parse(text, Loader=_Loader):

