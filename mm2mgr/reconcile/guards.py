@@ -131,8 +131,13 @@ def _alone(parts: Iterable[ClusterPlan], connectors: Connectors, known: Known) -
 
 
 def together(parts: Iterable[ClusterPlan], connectors: Connectors) -> Objections:
-    """Return what speaks against connectors because of others that run, or will."""
+    """Return what speaks against connectors because of others that run, or will.
+
+    Where nothing is written and only what is declared runs, nothing does: of the tree alone `lint` speaks.
+    """
     changes = {(change.connect, change.connector): change for part in parts for change in part.changes}
+    if connectors.live.keys() <= connectors.desired.keys() and not any(c.action in WRITES for c in changes.values()):
+        return {}
     after = connectors.after(changes)
     names = {subject: connector for connector, subject in after.items()}
     estate = Estate(tuple(after.values()), connectors.files, complete=not connectors.unread)

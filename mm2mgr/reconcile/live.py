@@ -113,6 +113,8 @@ class _Making:
     deadline_seconds: float
     live: dict[str, _Live] = field(default_factory=dict)
     errors: dict[str, Mm2mgrError] = field(default_factory=dict)
+    parts: dict[str, ClusterPlan] = field(default_factory=dict)
+    """What was compared already, of what has not been asked again since."""
 
     async def plan(self, tree: Estate) -> Plan:
         """Read, compare and judge; `tree` has the connectors as lint sees them, in the same order."""
@@ -156,7 +158,10 @@ class _Making:
     def compared(self) -> list[ClusterPlan]:
         """Compare what Connect clusters should run with what they run."""
         names = self.topology.connects if self.only is None else sorted(filter(self.wanted, self.topology.connects))
-        return [self.compared_on(name) for name in names]
+        for name in names:
+            if name not in self.parts:
+                self.parts[name] = self.compared_on(name)
+        return [self.parts[name] for name in names]
 
     def compared_on(self, name: str) -> ClusterPlan:
         if name in self.errors:
@@ -199,6 +204,7 @@ class _Making:
         """Ask Connect clusters side by side; one that does not answer has an error from then on."""
 
         async def one(name: str) -> None:
+            self.parts.pop(name, None)
             try:
                 target = target_of(self.topology.connects[name])
                 async with Connect(target, deadline_seconds=self.deadline_seconds) as client:
