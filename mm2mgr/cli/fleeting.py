@@ -5,7 +5,7 @@ In: the tree and what the user asked. Out: words, JSON or a page, and an exit co
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -37,6 +37,15 @@ class Changes:
     moves: tuple[tuple[str, str], ...] = ()
     targets: tuple[str, ...] = ()
     limits: tuple[tuple[str, str], ...] = ()
+
+    def notes(self) -> Iterator[str]:
+        """Say what stands in the way of these changes, beside load."""
+        if self.moves:
+            topics = ", ".join(topic for topic, _ in self.moves)
+            yield (
+                f"a flow that takes a topic over from another one mirrors it from the start: plan blocks such a move of {topics} "
+                "(mirrored-already) where records have been mirrored, unless --mirror-again"
+            )
 
     def text(self) -> str:
         """Say in words what is changed."""
@@ -88,7 +97,7 @@ def run_simulate(estate: Estate, asked: Asked, changes: Changes) -> int:
     before, after = outcome(cases, machines), outcome(changed, machines)
     running = {name: len(one.workers) for name, one in placements(estate.topology, before).items()}
     sides = (with_workers_seen(before, running), with_workers_seen(after, running))
-    report = {"change": changes.text(), **comparison(*sides)}
+    report = {"change": changes.text(), "notes": list(changes.notes()), **comparison(*sides)}
     if asked.output == "json":
         say_json({**report, "failures": dict(failures)})
     else:

@@ -60,6 +60,8 @@ def say_comparison(report: Values) -> None:
         say()
     for reason in report["reasons"]:
         say(reason)
+    for note in report.get("notes", ()):
+        say(f"! {note}", style="yellow")
 
 
 RUNNING_COLUMNS = ("worker", "tasks", "of flows", "load", "tasks that fail over if this worker is lost")

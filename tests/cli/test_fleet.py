@@ -196,6 +196,8 @@ def test_a_moved_topic_takes_its_load_along(ready: Command) -> None:
     after = {flow: both["after"]["bytes_per_second"] for flow, both in found["flows"].items()}
     # Heartbeats go with the first flow of a pair and carry nothing.
     assert after == {"logs:a->hub": 0, "orders:a->hub": pytest.approx(28e6 + 4_000, rel=1e-3)}
+    [note] = found["notes"]
+    assert "plan blocks such a move of logs.web (mirrored-already)" in note
 
 
 def test_a_new_target_doubles_the_flows_on_workers_of_its_own(ready: Command) -> None:
