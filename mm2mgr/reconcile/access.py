@@ -96,3 +96,10 @@ def read_topics(
             records[one.topic] += log.end - log.start
             written[one.topic] += log.end
     return Topics(partitions, records, written)
+
+
+def merged(one: Topics | str, other: Topics | str) -> Topics | str:
+    """Return two readings of one Kafka cluster as one; a reading that failed is told as its reason."""
+    if isinstance(one, str) or isinstance(other, str):
+        return one if isinstance(one, str) else other
+    return Topics(other.partitions, {**one.records, **other.records}, {**one.written, **other.written})

@@ -20,9 +20,9 @@ from mm2mgr.kafka.placeholders import resolve
 from mm2mgr.lint.subject import Estate, Worker
 from mm2mgr.lint.tree import from_tree
 from mm2mgr.partitions import TopicPartition
-from mm2mgr.reconcile.access import ClusterIds, Topics, cluster_ids, kafka_access, read_topics
+from mm2mgr.reconcile.access import ClusterIds, Topics, cluster_ids, kafka_access, merged, read_topics
 from mm2mgr.reconcile.guards import Connectors, Known, guarded, together, writes_through_workers
-from mm2mgr.reconcile.mirrored import Seen, Verdict, Widening, judge, taken, wanted_topics, widenings
+from mm2mgr.reconcile.mirrored import Begun, Seen, Verdict, Widening, judge, taken, widenings
 from mm2mgr.reconcile.plan import (
     RESTING,
     WRITES,
@@ -259,19 +259,34 @@ class _Making:
 
         topics: dict[str, Topics | str] = {}
 
-        async def of_kafka(alias: str) -> None:
-            cluster = self.topology.clusters[alias]
+        async def of_kafka(alias: str, wanted: Callable[[str], bool]) -> None:
             try:
-                topics[alias] = await asyncio.to_thread(read_topics, kafka_access(cluster), wanted_topics(alias, found))
+                access = kafka_access(self.topology.clusters[alias])
+                topics[alias] = await asyncio.to_thread(read_topics, access, wanted)
             except Mm2mgrError as error:
                 topics[alias] = error.message
 
-        ends = {alias for each in found for alias in (each.source, each.target)}
+        sources = {
+            alias: Begun(each for each in found if each.source == alias) for alias in {each.source for each in found}
+        }
         await asyncio.gather(
             self.ask({connect for connect, _ in concerned}, of_connect),
-            *(of_kafka(alias) for alias in sorted(ends & self.topology.clusters.keys())),
+            *(of_kafka(alias, begun) for alias, begun in sorted(sources.items())),
         )
-        return Seen(offsets, topics)
+        begun = {
+            named: tuple(taken)
+            for alias, one in sources.items()
+            if isinstance(topics[alias], Topics)
+            for named, taken in one.topics.items()
+        }
+        remote: dict[str, set[str]] = {}
+        for each in found:
+            remote.setdefault(each.target, set()).update(each.renamed(topic) for topic in begun.get(each.named, ()))
+        both = {alias: topics[alias] for alias in remote if alias in topics}  # what is source and target is asked twice
+        await asyncio.gather(*(of_kafka(alias, names.__contains__) for alias, names in sorted(remote.items())))
+        for alias, before in both.items():
+            topics[alias] = merged(before, topics[alias])
+        return Seen(offsets, topics, begun)
 
     # --- what is said beside the changes ------------------------------------------------------------------------------
 
@@ -286,10 +301,11 @@ class _Making:
             if widening is None:
                 return change
             verdict, listed = verdicts[widening.named], seen.listed(widening.source)
-            nothing = matches_nothing(flows[change.flows[0]], listed.partitions) if listed else None
-            change = replace(
-                change, takes=taken(widening, seen), warnings=(*change.warnings, *([nothing] if nothing else []))
-            )
+            takes = taken(widening, seen)
+            nothing = None
+            if listed and takes and not takes.topics:
+                nothing = matches_nothing(flows[change.flows[0]], listed.partitions)
+            change = replace(change, takes=takes, warnings=(*change.warnings, *([nothing] if nothing else [])))
             if self.wish.mirror_again:
                 whose = [f"mirrors again what {each} has mirrored" for each in verdict.again]
                 return replace(change, reason="; ".join(filter(None, (change.reason, *whose))))

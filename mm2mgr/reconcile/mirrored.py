@@ -7,7 +7,7 @@ flow, one that runs elsewhere now, or a topic that moved to another flow starts 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from mm2mgr.lint.hops import Hop, hops
@@ -29,6 +29,8 @@ class Seen:
 
     offsets: Mapping[Named, Stored | None] = field(default_factory=dict)
     topics: Mapping[str, Topics | str] = field(default_factory=dict)
+    begun: Mapping[Named, Collection[str]] = field(default_factory=dict)
+    """The topics of the source that a write begins to take; a write whose source was not read is not in it."""
 
     def listed(self, alias: str) -> Topics | None:
         """Return the topics of a Kafka cluster, None when they were not read."""
@@ -185,8 +187,8 @@ def taken(widening: Widening, seen: Seen) -> Taken | None:
     listed = seen.listed(widening.source)
     if listed is None:
         return None
-    topics = {t: (count, listed.records.get(t, 0)) for t, count in listed.partitions.items() if widening.newly(t)}
-    return Taken(topics, len(listed.partitions))
+    begun = seen.begun.get(widening.named, ())
+    return Taken({t: (listed.partitions[t], listed.records.get(t, 0)) for t in begun}, len(listed.partitions))
 
 
 @dataclass(frozen=True)
@@ -268,24 +270,21 @@ def taken_up_again(widening: Widening, topics: Sequence[str], version: str | Non
 
 def arrived(widening: Widening, seen: Seen) -> list[str] | None:
     """Return the topics of a write that have records on the target already; None when source or target was not read."""
-    source, target = (seen.listed(alias) for alias in (widening.source, widening.target))
-    if source is None or target is None:
+    begun, target = seen.begun.get(widening.named), seen.listed(widening.target)
+    if begun is None or target is None:
         return None
-    wanted = (topic for topic in source.partitions if widening.newly(topic))
-    return sorted(topic for topic in wanted if target.written.get(widening.renamed(topic), 0))
+    return sorted(topic for topic in begun if target.written.get(widening.renamed(topic), 0))
 
 
-def wanted_topics(alias: str, found: Sequence[Widening]) -> Callable[[str], bool]:
-    """Return which topics of a Kafka cluster are of interest: those that writes take there, and those that arrive there."""
-    leaving = [each for each in found if each.source == alias]
-    arriving = [each.new for each in found if each.target == alias]
-    others = [hop for each in leaving for hop in each.others.values()]
+class Begun:
+    """A predicate on the topics of one source that remembers which of its writes begin to take each."""
 
-    def is_wanted(topic: str) -> bool:
-        return (
-            any(each.newly(topic) for each in leaving)
-            or any(hop.selection and hop.selection.takes(topic) for hop in others)
-            or any(hop.selection and hop.selection.upstream(topic) for hop in arriving)
-        )
+    def __init__(self, widenings: Iterable[Widening]) -> None:
+        self.widenings = tuple(widenings)
+        self.topics: dict[Named, dict[str, None]] = {each.named: {} for each in self.widenings}
 
-    return is_wanted
+    def __call__(self, topic: str) -> bool:
+        taking = [each.named for each in self.widenings if each.newly(topic)]
+        for named in taking:
+            self.topics[named][topic] = None
+        return bool(taking)
