@@ -1,7 +1,7 @@
 """What stands against writing a connector: every error of lint, judged over all that will run and by what real workers say.
 
-In: ClusterPlans, and `Facts`: what the tree wants, what runs, what workers, offsets and topics tell. Out: the same plans with
-changes blocked or warned of. Pure. A flow is written as a whole: what would serve only blocked flows waits with them.
+In: ClusterPlans, `Connectors` (what the tree wants and what runs) and `Known` (what workers and Kafka clusters say). Out: the same
+plans with changes blocked or warned of. Pure. A flow is written as a whole: what would serve only blocked flows waits with them.
 """
 
 from __future__ import annotations
@@ -94,12 +94,16 @@ class Connectors:
 
 
 def guarded(
-    parts: Sequence[ClusterPlan], connectors: Connectors, known: Known, also: Objections, again: Mapping[Named, Named]
+    parts: Sequence[ClusterPlan],
+    connectors: Connectors,
+    known: Known,
+    also: Objections,
+    again: Mapping[Named, Sequence[Named]],
 ) -> tuple[ClusterPlan, ...]:
     """Return the plans with what the guards say of each connector and of all together; `also` is said beside that.
 
     What is blocked leaves in place what runs, so all is judged together again until nothing more is blocked. `again` names,
-    for a connector that takes the place of another one, that one: it is kept as long as its successor is blocked.
+    for a connector that takes the place of others, these: they are kept as long as their successor is blocked.
     """
     alone = _joined(_alone(parts, connectors, known), also)
     said = _joined(alone, together(parts, connectors))

@@ -134,7 +134,7 @@ class _Making:
         seen = await self.read_mirrored(found)
         verdicts = {each.named: judge(each, seen, run, self.version(each.named[0])) for each in found}
         against = {named: [one.objection] for named, one in verdicts.items() if one.objection}
-        successors = {named: one.again[0].old for named, one in verdicts.items() if one.again}
+        successors = {named: [old.old for old in one.again] for named, one in verdicts.items() if one.again}
         parts = [self.with_topics(part, found, seen, verdicts) for part in self.compared()]
         known = Known(
             {name: live.worker for name, live in self.live.items()},
@@ -193,7 +193,9 @@ class _Making:
             for connector, config in read.configs.items():
                 subject = subject_of(name, connector, config, read.states.get(connector), read.worker)
                 if subject:
-                    live[name, connector] = subject
+                    live[name, connector] = replace(
+                        subject, silences=()
+                    )  # only the tree silences what concerns the tree
                 if config.get(OWNER_KEY) == self.topology.owner:
                     owned.add((name, connector))
         return Connectors(desired, live, frozenset(owned), tuple(self.errors), tree.files)

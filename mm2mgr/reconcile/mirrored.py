@@ -1,7 +1,7 @@
 """What a source connector would mirror a second time: topics that another connector of the same two clusters has mirrored.
 
-In: the writes of a plan, the connectors that run with their stored offsets, topics of the Kafka clusters. Out: `Again` and
-`Taken` values by connector. Pure. Offsets are stored under a connector's name on its Connect cluster (KIP-875), so a renamed
+In: the writes of a plan, the connectors that run with their stored offsets, topics of the Kafka clusters. Out: a `Verdict` for
+each write that takes other topics than before. Pure. Offsets are stored under a connector's name on its Connect cluster (KIP-875), so a renamed
 flow, one that runs elsewhere now, or a topic that moved to another flow starts from the beginning.
 """
 
@@ -126,6 +126,7 @@ def widenings(
             wanted,
         )
         for named, hop in new.items()
+        if named not in old or not hop.selection or old[named].selection != hop.selection
     )
 
 

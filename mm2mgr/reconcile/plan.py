@@ -249,11 +249,14 @@ def plan_cluster(  # noqa: PLR0913  both sides, and what is wanted of them
     return ClusterPlan(connect, tuple(changes), () if wish.prune else tuple(left_over), unowned)
 
 
-def with_predecessors_kept(clusters: Iterable[ClusterPlan], again: Mapping[Named, Named]) -> tuple[ClusterPlan, ...]:
+def with_predecessors_kept(
+    clusters: Iterable[ClusterPlan], again: Mapping[Named, Sequence[Named]]
+) -> tuple[ClusterPlan, ...]:
     """Keep what a blocked connector is to take over from: deleted or narrowed alone, nobody would mirror these topics."""
     clusters = tuple(clusters)
     changes = {(c.connect, c.connector): c for cluster in clusters for c in cluster.changes}
-    kept = {old: new for new, old in again.items() if new in changes and changes[new].action == "blocked"}
+    blocked = {new: olds for new, olds in again.items() if new in changes and changes[new].action == "blocked"}
+    kept = {old: new for new, olds in blocked.items() for old in olds}
     # Its heartbeat and checkpoint connectors are named after the same pair, and run beside it.
     beside = {(old[0], _pair_of(changes[old])): new for old, new in kept.items() if old in changes}
 

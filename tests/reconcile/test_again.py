@@ -114,6 +114,12 @@ def test_the_beside_connectors_of_what_is_kept_are_kept(site: Site) -> None:
     assert site.names("west") == []
 
 
+def test_both_connectors_that_one_is_to_take_over_from_are_kept(site: Site) -> None:
+    site.converge(TWO)
+    plan = site.plan(RENAMED, prune=True)
+    assert {name: action(plan, name) for name in (NEW, SOURCE, LOGS)} == dict.fromkeys((NEW, SOURCE, LOGS), "blocked")
+
+
 # --- judged by topics and stored offsets ---------------------------------------------------------------------------------
 
 

@@ -90,6 +90,11 @@ def test_a_connector_by_hand_on_the_same_topics_blocks(site: Site, where: str) -
     assert site.apply(plan, ONE) == []
 
 
+def test_others_cannot_silence_what_concerns_the_tree(site: Site) -> None:
+    by_hand(site, **{"mm2mgr.silence.overlap": "trust me"})
+    assert of(site.plan(ONE), SOURCE).action == "blocked"
+
+
 def test_one_on_other_topics_or_another_pair_does_not_block(site: Site) -> None:
     by_hand(site, topics="payments")
     by_hand(site, "other", **{"source.cluster.alias": "c", "source.cluster.bootstrap.servers": "c:9092"})
