@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -155,14 +155,30 @@ async def _cluster(work: _Work, part: ClusterPlan) -> list[Result]:
             tell(_result(change, error, time.monotonic() - begun))
 
         try:
-            for type_, actions in _WAVES:
+            for wave in _waves(writes):
+                refused = {flow for c in writes if c.needs_offsets and _failed(results, c) for flow in c.flows}
                 async with asyncio.TaskGroup() as group:
-                    for change in writes:
-                        if change.action in actions and type_ in {"", change.type}:
+                    for change in wave:
+                        if change.type != "source" and change.flows and refused.issuperset(change.flows):
+                            work.begin(change)
+                            tell(_result(change, _serves_nothing(change), 0.0))
+                        else:
                             group.create_task(write(change))
         except asyncio.CancelledError:
             pass  # cut short: what was begun has told
     return list(results.values())
+
+
+def _waves(writes: Sequence[Change]) -> Iterator[list[Change]]:
+    """Yield what may be written at once: first what may turn out not to run, so that nothing is written beside it."""
+    yield [change for change in writes if change.needs_offsets]
+    rest = [change for change in writes if not change.needs_offsets]
+    for type_, actions in _WAVES:
+        yield [change for change in rest if change.action in actions and type_ in {"", change.type}]
+
+
+def _failed(results: Mapping[str, Result], change: Change) -> bool:
+    return change.connector in results and results[change.connector].error is not None
 
 
 async def carry_out(client: Connect, change: Change, owner: str) -> Mm2mgrError | None:
@@ -293,6 +309,10 @@ def _no_worker_answers(error: Mm2mgrError | None) -> bool:
 def _untried(change: Change) -> ConnectError:
     what = "skipped: the previous write got no response from any URL"
     return _error(change, what, "bring the workers back, then apply again")
+
+
+def _serves_nothing(change: Change) -> ConnectError:
+    return _error(change, "skipped: the flow that it serves was not created", "see the error of its source connector")
 
 
 def _interrupted(change: Change) -> ConnectError:

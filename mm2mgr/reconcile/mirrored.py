@@ -7,7 +7,7 @@ flow, one that runs elsewhere now, or a topic that moved to another flow starts 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from mm2mgr.lint.hops import Hop, hops
@@ -205,13 +205,13 @@ def judge(widening: Widening, seen: Seen, connectors: Connectors, version: str |
     """Judge a write that takes other topics than before; `version` is the workers' Kafka, None when it is not known."""
     found = tuple(again(widening, seen, connectors.is_abandoned))
     topics = unstored(widening, seen)
-    objection = repeated(found) or unproved(widening, seen, connectors.unread)
+    objection = repeated(found, connectors.owned) or unproved(widening, seen, connectors.unread)
     objection = objection or taken_up_again(widening, topics, version)
     return Verdict(found, objection, () if objection else tuple(topics))
 
 
-def repeated(found: Sequence[Again]) -> Objection | None:
-    """Return what speaks against a write that mirrors topics a second time."""
+def repeated(found: Sequence[Again], owned: Container[Named]) -> Objection | None:
+    """Return what speaks against a write that mirrors topics a second time; `owned` connectors carry this tree's mark."""
     if not found:
         return None
     who = " and ".join(map(str, found))
@@ -221,7 +221,9 @@ def repeated(found: Sequence[Again]) -> Objection | None:
         "mirrored-already",
         f"{who} {'has' if len(found) == 1 else 'have'} mirrored {what}, and offsets are stored under a connector's name: "
         "all of it would arrive a second time",
-        "keep the flow's name, the cluster's alias, the Connect cluster, and each topic in its flow; or say --mirror-again",
+        "keep the flow's name, the cluster's alias, the Connect cluster, and each topic in its flow; or say --mirror-again"
+        if all(each.old in owned for each in found)
+        else f"leave these topics to {who}; or delete it and say --mirror-again",
     )
 
 

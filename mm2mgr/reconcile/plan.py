@@ -262,7 +262,7 @@ def with_predecessors_kept(
 
     def kept_or_not(change: Change) -> Change:
         new = kept.get((change.connect, change.connector))
-        if new is None and change.type != "source":
+        if new is None and change.type != "source" and change.action == "delete":
             new = beside.get((change.connect, _pair_of(change)))
         narrowed = change.action == "update" and any(key.key in SELECTING for key in change.keys)
         if new is None or not (change.action == "delete" or narrowed):
