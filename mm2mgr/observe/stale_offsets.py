@@ -46,7 +46,7 @@ class StaleOffsets:
         dead = ", ".join(self.sources)
         return (
             f"{fact}; source {dead} could not be read, and a dead source blocks offset commits of every flow on its workers: "
-            f"bring {dead} back, or give the flows from it offset_syncs_producer: {{max.block.ms: 500}}"
+            f"bring {dead} back, or write state: stopped on the flows from it"
         )
 
     def to_dict(self) -> dict[str, Any]:

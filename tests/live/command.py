@@ -9,6 +9,8 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -45,19 +47,34 @@ class Tree:
         """Return the tree as the commands see it, for a test that has to reach into an apply."""
         return Estate((self.folder,))
 
+    @contextmanager
+    def start(self, *arguments: str) -> Iterator[subprocess.Popen[str]]:
+        """Start `mm2mgr ARGUMENTS`; it is killed on the way out if it still runs."""
+        pipe = subprocess.PIPE
+        with subprocess.Popen(
+            self._command(arguments), stdout=pipe, stderr=pipe, text=True, cwd=self.folder, env=self._environment()
+        ) as running:
+            try:
+                yield running
+            finally:
+                running.kill()
+
+    def _command(self, arguments: tuple[str, ...]) -> list[str]:
+        return [sys.executable, "-m", "mm2mgr", "--clusters", str(self.folder), *arguments]
+
+    def _environment(self) -> dict[str, str]:
+        own = {name: str(self.folder.parent / name.lower()) for name in ("cache", "state")}
+        return {**os.environ, "MM2MGR_CACHE": own["cache"], "MM2MGR_STATE": own["state"]}
+
     def _run(self, arguments: tuple[str, ...]) -> subprocess.CompletedProcess[str]:
         done = subprocess.run(
-            [sys.executable, "-m", "mm2mgr", "--clusters", str(self.folder), *arguments],
+            self._command(arguments),
             capture_output=True,
             text=True,
             check=False,
             timeout=COMMAND_TIMEOUT_SECONDS,
             cwd=self.folder,
-            env={
-                **os.environ,
-                "MM2MGR_CACHE": str(self.folder.parent / "cache"),
-                "MM2MGR_STATE": str(self.folder.parent / "state"),
-            },
+            env=self._environment(),
         )
         self.said.append(done.stdout + done.stderr)
         assert "Traceback (most recent call last)" not in done.stderr, done.stderr

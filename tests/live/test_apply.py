@@ -5,6 +5,9 @@ Each test has flows, and an owner, of its own; heartbeats and checkpoints, which
 
 from __future__ import annotations
 
+import re
+import signal
+import socket
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -242,3 +245,58 @@ def test_two_applies_at_once_are_not_both_a_success(world: World, tmp_path: Path
             if each["connector"] == connector and each["ok"]
         }
         assert claims <= {stored}, f"{connector}: {claims} claimed it, {stored} is stored"
+
+
+def test_ctrl_c_says_what_is_done_and_mass_deletes_need_a_word(world: World, tree: Tree) -> None:
+    topics_ = [f"many{number}" for number in range(12)]
+    create(world.source, topics_)
+    flows = "".join(flow(topic, topic) for topic in topics_)
+    tree.write(world.yaml("many", flows))
+    tree.run("apply", "--yes")
+    names = {f"mm2.src.tgt.source.{topic}" for topic in topics_}
+
+    tree.write(world.yaml("many", flows).replace("refresh_interval: 2s", "refresh_interval: 3s"))
+    with tree.start("apply", "--yes") as running:
+        assert running.stderr
+        first = running.stderr.readline()
+        running.send_signal(signal.SIGINT)
+        out, err = running.communicate(timeout=120)
+    assert running.returncode == 130, first + err
+    done = set(re.findall(r"^pair: updated (\S+)", first + err, re.MULTILINE))
+    left = set(re.findall(r"^left: update pair/(\S+)", out, re.MULTILINE))
+    new = {name for name in names if config_of(world.url, name)["refresh.topics.interval.seconds"] == "3"}
+    assert (done, left) == (new, names - new)
+    until(
+        lambda: {statuses(world.url)[name]["connector"]["state"] for name in names},
+        lambda states: states == {"RUNNING"},
+        "what was begun did not run on",
+    )
+
+    tree.write(world.yaml("many", "").replace("flows:\n", "flows: {}\n"))
+    refused = tree.run("apply", "--yes", "--prune", code=1)
+    assert "one of 12 deletes, of 12 connectors of this owner" in refused
+    assert names <= statuses(world.url).keys()
+    assert "12 no longer declared and still there" in tree.run("plan", "--detailed-exitcode", code=2)
+    tree.run("apply", "--yes", "--prune", "--allow-deletes", "12")
+    assert names.isdisjoint(statuses(world.url))
+
+
+def test_a_url_that_never_answers_does_not_hide_its_connect_cluster(world: World, tree: Tree) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:  # takes connections, and never answers
+        text = world.yaml("hidden", flow("hidden", "hidden"))
+        hanging = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        tree.write(text.replace(f"url: [{world.url}", f"url: [{hanging}, {world.url}"))
+        assert hanging in tree.folder.joinpath("tree.yaml").read_text()
+        assert "Plan: 1 to create" in tree.run("plan")
+
+
+def test_a_second_owner_on_a_pair_is_told_what_to_write(world: World, tree: Tree) -> None:
+    create(world.source, ["theirs"])
+    tree.write(
+        world.yaml("theirs", flow("theirs", "theirs"), defaults="")
+    )  # the pair's connectors are the first owner's
+    said = tree.run("plan", code=1)
+    assert "write heartbeats: false in flow 'theirs'" in said
+    assert "write checkpoints: false in flow 'theirs'" in said
+    tree.write(world.yaml("theirs", flow("theirs", "theirs")))
+    assert "Applied: 1 of 1 changes" in tree.run("apply", "--yes")
