@@ -31,6 +31,7 @@ from mm2mgr.reconcile.plan import (
     Named,
     Plan,
     Wish,
+    few,
     plan_cluster,
     with_mass_deletes_held,
 )
@@ -333,8 +334,8 @@ class _Making:
             if alias in through:
                 spared = f"declare clusters: {{{alias}: {{cluster_id: …}}}} to have it compared without asking"
                 yield f"not verified: that these workers write to Kafka '{alias}', whose id could not be read ({why}); {spared}"
-        sources = {each.source for each in found if each.named[0] == part.connect}
-        for alias in sorted(sources):
-            unlisted = seen.topics.get(alias)
-            if isinstance(unlisted, str):
-                yield f"not verified: which topics of '{alias}' these flows take; they could not be listed ({unlisted})"
+        sources = sorted({each.source for each in found if each.named[0] == part.connect})
+        unlisted = {alias: reason for alias in sources if isinstance(reason := seen.topics.get(alias), str)}
+        if unlisted:
+            names, first = few([f"'{alias}'" for alias in unlisted]), next(iter(unlisted.values()))
+            yield f"not verified: which topics of {names} these flows take; they could not be listed ({first})"
