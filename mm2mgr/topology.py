@@ -167,7 +167,7 @@ def matches_nothing(flow: Flow, topics: Iterable[str]) -> str | None:
     patterns = flow.settings.topics.include
     names = ", ".join(patterns[:3]) + (f" and {len(patterns) - 3} more" if len(patterns) > 3 else "")
     verb = "match" if len(patterns) > 1 else "matches"
-    return f"topics: {names} {verb} 0 of {len(seen)} topics on {flow.source.alias}"
+    return f"topics: {names} {verb} 0 of {len(seen)} topic{'s' if len(seen) != 1 else ''} on {flow.source.alias}"
 
 
 def _java(patterns: Iterable[str]) -> Items:
