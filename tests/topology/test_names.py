@@ -134,4 +134,4 @@ def test_a_flow_that_takes_none_of_the_topics_says_so(tmp_path: Path) -> None:
     assert matches_nothing(one, [*seen, "app.x"]) is None
     assert matches_nothing(one, []) == "topics: app[.].* matches 0 of 0 topics on a"
     many = flow(tmp_path, "", "p, q, r, s")
-    assert matches_nothing(many, ["x"]) == "topics: p, q, r and 1 more match 0 of 1 topics on a"
+    assert matches_nothing(many, ["x"]) == "topics: p, q, r and 1 more match 0 of 1 topic on a"
