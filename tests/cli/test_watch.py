@@ -25,7 +25,7 @@ _TREE = """\
 owner: tester
 clusters:
   a: {{bootstrap_servers: ["{a}"]}}
-  b: {{bootstrap_servers: ["{b}"]}}
+  b: {{cluster_id: fake-kafka-cluster-id, bootstrap_servers: ["{b}"]}}
 connect:
   w: {{url: "{url}", kafka: b}}
 flows:
@@ -52,9 +52,9 @@ def watched(mm2mgr: Command, mock_cluster: KafkaAccess) -> Iterator[Watched]:
         a, b = addresses(mock_cluster)
         made = Watched(mm2mgr, connect, {"a": a, "b": b, "url": url})
         made.declare()
+        mm2mgr("apply", "--yes")
         for topic in ("orders", "a.orders"):
             produce(mock_cluster, topic, 3)
-        mm2mgr("apply", "--yes")
         connect.add_offsets(SOURCE, "orders", {0: 2}, alias="a")
         yield made
 
@@ -173,7 +173,8 @@ def test_losses_outlive_the_cache_and_are_kept_in_the_state_folder(watched: Watc
 def test_an_orphan_is_a_line_of_its_own(watched: Watched) -> None:
     write(watched.mm2mgr.tree, x=_TREE.format(**watched.servers).replace("  orders:", "  renamed:"))
     config = dict(watched.connect.connectors[SOURCE].config)
-    watched.mm2mgr("apply", "--yes", "--mirror-again")
+    watched.mm2mgr("apply", "--yes", "--mirror-again", "--prune")
+    watched.connect.add(SOURCE, config)
     watched.connect.add_offsets("mm2.a.b.source.renamed", "orders", {0: 2}, alias="a")
     said = watched.mm2mgr("status", code=1)
     assert (
