@@ -125,13 +125,22 @@ def _alone(parts: Iterable[ClusterPlan], connectors: Connectors, known: Known) -
         changed = [change for change in part.changes if change.action in WRITES]
         named = [(change.connect, change.connector) for change in part.changes]
         subjects = tuple(connectors.desired[each] for each in named if each in connectors.desired)
-        rules = ALONE if changed else _UNCHANGED
-        against = objections(part.connect, Estate(subjects, connectors.files), known, rules)
         worker = known.workers.get(part.connect)
+        if not changed:
+            subjects = tuple(subject for subject in subjects if _may_go_astray(subject, worker, known))
+        rules = ALONE if changed else _UNCHANGED
+        against = objections(part.connect, Estate(subjects, connectors.files), known, rules) if subjects else {}
         for change in part.changes:
             said = (*against.get(change.connector, ()), *_state_too_new(change, worker.version if worker else None))
             result[part.connect, change.connector] = said
     return result
+
+
+def _may_go_astray(subject: Subject, worker: Worker | None, known: Known) -> bool:
+    """Tell whether an unchanged connector is worth a closer look: its workers may live on another Kafka, or be old."""
+    if worker is None or worker.version is None or numbers(worker.version) < (4, 0):
+        return True
+    return writes_through_workers(subject.config) and known.cluster_ids.get(subject.target) != worker.cluster_id
 
 
 def together(parts: Iterable[ClusterPlan], connectors: Connectors) -> Objections:
@@ -297,6 +306,8 @@ def _warned(change: Change, said: Objections) -> Change:
     """Say what only warns; of what runs already, or cannot be written anyway, all."""
     against = said.get((change.connect, change.connector), ())
     warnings = [each for each in against if not each.blocks or change.action == "no-op"]
+    if not warnings:
+        return change
     return replace(change, warnings=(*change.warnings, *dict.fromkeys(f"{each} ({each.remedy})" for each in warnings)))
 
 

@@ -192,6 +192,11 @@ class _Making:
         live, owned = {}, set()
         for name, read in self.live.items():
             for connector, config in read.configs.items():
+                as_wanted = desired.get((name, connector))
+                if as_wanted and not read.states and as_wanted.config == config:
+                    live[name, connector] = as_wanted  # nothing is written: neither its state nor its place matters
+                    owned.add((name, connector))
+                    continue
                 subject = subject_of(name, connector, config, read.states.get(connector), read.worker)
                 if subject:
                     live[name, connector] = replace(
