@@ -18,7 +18,7 @@ from mm2mgr.errors import Mm2mgrError
 from mm2mgr.reconcile.live import target_of
 from mm2mgr.reconcile.offset_move import is_moved
 from mm2mgr.reconcile.offsets import create_with_offsets, put_with_offsets
-from mm2mgr.reconcile.plan import Change, ClusterPlan, Plan, diff
+from mm2mgr.reconcile.plan import Change, ClusterPlan, Plan, diff, few
 from mm2mgr.render import OWNER_KEY
 from mm2mgr.topology import Topology
 
@@ -241,8 +241,7 @@ def _who(owner: str) -> str:
 
 def _keys(before: Mapping[str, str], after: Mapping[str, str]) -> str:
     """Name the keys that differ, never their values."""
-    keys = [change.key for change in diff(before, after)]
-    return ", ".join(keys[:5]) + (f" and {len(keys) - 5} more" if len(keys) > 5 else "")
+    return few([change.key for change in diff(before, after)], 5)
 
 
 async def read_back(topology: Topology, results: Iterable[Result], *, deadline_seconds: float = 30.0) -> list[Result]:
