@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 Kind = Literal["spec", "override", "default", "template"]
 
 
-@dataclass(frozen=True)
-class Origin:
+class Origin(NamedTuple):
     """Who said a value: a line people wrote, a reviewed override, a default of mm2mgr (with its reason) or a template line."""
 
     kind: Kind

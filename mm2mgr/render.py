@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import groupby
@@ -33,11 +34,11 @@ CLASSES: dict[Type, str] = {
 OWNER_KEY = "mm2mgr.owner"
 FLOW_KEY = "mm2mgr.flow"
 
-_MARK = "\x01"  # around the number of an inserted value
+_MARK = "\x01"  # around what is inserted: a path such as `target.alias`, or the number of a value
 _LINE = "\x02"  # before the template line number at the end of a line
-_BLOCK = "\x03"  # around the number of a block of settings
-_INSERTED = re.compile(rf"{_MARK}(\d+){_MARK}")
-_BLOCKS = re.compile(rf"{_BLOCK}(\d+){_BLOCK}")
+_BLOCK = "\x03"  # around the prefix and the path or number of a block of settings
+_INSERTED = re.compile(rf"{_MARK}([\w.]+){_MARK}")
+_BLOCKS = re.compile(rf"{_BLOCK}([^{_BLOCK}]*)={_BLOCK}([\w.]+){_BLOCK}")
 _WHERE = re.compile(rf"{_LINE}([^{_LINE}]*){_LINE}")
 _KEY_VALUE = re.compile(r"\s*([^\s=]+)\s*=\s*(.*?)\s*", re.DOTALL)
 
@@ -101,10 +102,18 @@ def _refuse_twins(connectors: Iterable[Connector]) -> None:
 
 
 class _Loader(jinja2.FileSystemLoader):
-    """Loads templates and marks the end of every `key = value` line with its file and line number."""
+    """Loads templates and marks the end of every `key = value` line with its file and line number.
+
+    When all of them are `plain`, an expression that is only a path into the context becomes a mark with that path: what Jinja
+    gives then depends on the names in conditions alone, and one rendering serves many connectors.
+    """
+
+    plain = False
 
     def get_source(self, environment: jinja2.Environment, template: str) -> tuple[str, str, Callable[[], bool]]:
         source, path, fresh = super().get_source(environment, template)
+        if self.plain:
+            source = _PATH_BLOCK.sub(r'{{ settings(\1, "\2") }}', _PATH_VALUE.sub(rf"{_MARK}\1{_MARK}", source))
         lines = source.split("\n")
         marked = [
             f"{line}{_LINE}{template}:{number}{_LINE}" if re.match(r"\s*[\w.-]+\s*=", line) else line
@@ -112,17 +121,45 @@ class _Loader(jinja2.FileSystemLoader):
         ]
         return "\n".join(marked), path, fresh
 
+    def reachable(self, environment: jinja2.Environment, templates: Iterable[str]) -> Iterator[str]:
+        """Yield the sources of templates and of all that they include by name."""
+        names, seen = list(templates), set()
+        while names:
+            name = names.pop()
+            if name not in seen:
+                seen.add(name)
+                source = self.get_source(environment, name)[0]
+                yield source
+                names += _INCLUDE.findall(source)
+
+
+# A template is plain when it has nothing but conditions, includes and insertions of `path` and `settings(prefix, path)`.
+_PATH = r"(?!(?:[Tt]rue|[Ff]alse|[Nn]one)\b)[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*"
+_PATH_VALUE = re.compile(rf"\{{\{{ *({_PATH}) *\}}\}}")
+_PATH_BLOCK = re.compile(rf"\{{\{{ *settings\(([^{{}}]*), *({_PATH})\) *\}}\}}")
+_INCLUDE = re.compile(r'\{% *include "([^"]*)" *%\}')
+_PLAIN_TAG = re.compile(rf"{_INCLUDE.pattern}|\{{% *(?:if|elif|else|endif)\b[^{{}}]*%\}}")
+_CODE = re.compile(r"\{[{%](.*?)[}%]\}")
+_TEXT = re.compile(r'"[^"]*"')
+_NAME = re.compile(r"[A-Za-z_]\w*")
+
+
+def _is_plain(source: str) -> bool:
+    insertions = len(_PATH_VALUE.findall(source)) + len(_PATH_BLOCK.findall(source))
+    return source.count("{%") == len(_PLAIN_TAG.findall(source)) and source.count("{{") == insertions
+
 
 class _Press:
     """Renders the connectors of one pair at a time."""
 
     def __init__(self, owner: Text, templates: Path | None) -> None:
         self.owner = owner
-        self.values: list[str] = []
-        self.blocks: list[tuple[str, Mapping[str, str]]] = []
+        self.inserted: list[Any] = []
         self.usual: dict[str, Mapping[str, Text]] = {}
+        self.rendered: dict[tuple[str | None, ...], tuple[_Line, ...]] = {}
+        loader = _Loader(template_folders(templates))
         self.environment = jinja2.Environment(  # noqa: S701  the output is a connector config, not HTML
-            loader=_Loader(template_folders(templates)),
+            loader=loader,
             undefined=jinja2.StrictUndefined,
             trim_blocks=True,
             lstrip_blocks=True,
@@ -131,6 +168,15 @@ class _Press:
             finalize=self.insert,
         )
         self.environment.globals["settings"] = self.settings
+        self.conditions: tuple[str, ...] | None = None
+        """The names that decide what a plain template gives; None when not all of them are plain."""
+        with suppress(jinja2.TemplateError, UnicodeDecodeError):  # raised again where a connector needs that template
+            entries = [f"{type_}.properties.j2" for type_ in CLASSES]
+            loader.plain = all(map(_is_plain, loader.reachable(self.environment, entries)))
+            if loader.plain:
+                sources = loader.reachable(self.environment, entries)
+                code = " ".join(part for source in sources for part in _CODE.findall(source))
+                self.conditions = tuple(sorted({*_NAME.findall(_TEXT.sub("", code))}))
 
     # Jinja runs a plain finalize on constants when it compiles a template, where no connector is being written.
     @jinja2.pass_eval_context
@@ -140,13 +186,15 @@ class _Press:
             return value
         if isinstance(value, jinja2.Undefined):
             return str(value)  # StrictUndefined raises with the name
-        self.values.append(value if isinstance(value, Text) else str(value))
-        return f"{_MARK}{len(self.values) - 1}{_MARK}"
+        self.inserted.append(value)
+        return f"{_MARK}{len(self.inserted) - 1}{_MARK}"
 
-    def settings(self, prefix: str, block: Mapping[str, str]) -> _Lines:
-        """Stand in for one `prefix + key = value` line for each setting of a block."""
-        self.blocks.append((prefix, block))
-        return _Lines(f"{_BLOCK}{len(self.blocks) - 1}{_BLOCK}")
+    def settings(self, prefix: str, block: Mapping[str, str] | str) -> _Lines:
+        """Stand in for one `prefix + key = value` line for each setting of a block, or of the block at a path."""
+        if not isinstance(block, str):
+            self.inserted.append(block)
+            block = str(len(self.inserted) - 1)
+        return _Lines(f"{_BLOCK}{prefix}={_BLOCK}{block}{_BLOCK}")
 
     def client(self, flow: Flow, block: str) -> Mapping[str, Text]:
         """Return the settings of a flow's client; those of which nobody said anything are all alike, and made once."""
@@ -265,10 +313,23 @@ class _Press:
         return Connector(name, type_, flow.connect.name, flow.pair, tuple(f.id for f in flows), config, origins, state)
 
     def printed(self, template: str, context: dict[str, Any], name: str) -> tuple[dict[str, str], dict[str, Origin]]:
-        self.values.clear()
-        self.blocks.clear()
+        config: dict[str, str] = {}
+        origins: dict[str, Origin] = {}
         try:
-            text = self.environment.get_template(template).render(context)
+            for line in self.lines(template, context):
+                if line.is_block:
+                    block = self.value(line.inserted[0], context)
+                    found = [(line.key + key, value) for key, value in block.items()]
+                else:
+                    found = [(line.key, self.read_back(line, context) if line.inserted else line.parts[0])]
+                for key, value in found:
+                    if key in config:
+                        raise TemplateError(
+                            f"{line.at}, connector '{name}': the key '{key}' is written twice",
+                            hint=f"it came from {origins[key]} already; remove it from the flow's *_connector block or from the template",
+                        )
+                    config[key] = str(value)
+                    origins[key] = value.origin if type(value) is Text else line.origin
         except jinja2.TemplateSyntaxError as error:
             raise TemplateError(f"{error.name or template}:{error.lineno}: {error.message}") from error
         except jinja2.TemplateError as error:
@@ -281,51 +342,52 @@ class _Press:
             ValueError,
         ) as error:  # from an expression in it
             raise TemplateError(f"{template}, connector '{name}': {type(error).__name__}: {error}") from error
-        config: dict[str, str] = {}
-        origins: dict[str, Origin] = {}
-        for at, key, value, origin in self.lines(text, template):
-            if key in config:
-                raise TemplateError(
-                    f"{at}, connector '{name}': the key '{key}' is written twice",
-                    hint=f"it came from {origins[key]} already; remove it from the flow's *_connector block or from the template",
-                )
-            config[key], origins[key] = value, origin
         return config, origins
 
-    def lines(self, text: str, template: str) -> Iterator[tuple[str, str, str, Origin]]:
-        """Yield place, key, value and origin of each line of a rendered template."""
-        for line in _read(text, template):
-            if line.block is None:
-                yield line.at, line.key, *self.read_back(line)
-                continue
-            prefix, block = self.blocks[line.block]
-            for key, value in block.items():
-                yield line.at, prefix + key, str(value), value.origin if isinstance(value, Text) else line.origin
+    def lines(self, template: str, context: dict[str, Any]) -> tuple[_Line, ...]:
+        """Return the lines of a rendered template; when only texts decide what it gives, it is rendered once for the same texts."""
+        deciding = [context.get(name) for name in self.conditions or ()]
+        key = (template, *(value for value in deciding if isinstance(value, str | None)))
+        alike = self.conditions is not None and len(key) == 1 + len(deciding)
+        if not alike or key not in self.rendered:
+            self.inserted.clear()
+            self.rendered[key] = _read(self.environment.get_template(template).render(context), template)
+        return self.rendered[key]
 
-    def read_back(self, line: _Line) -> tuple[str, Origin]:
-        """Put the inserted values in; a line of several parts takes the origin of its first inserted one."""
-        if not line.inserted:
-            return line.parts[0], line.origin
-        inserted = [self.values[number] for number in line.inserted]
-        origin = next((text.origin for text in inserted if isinstance(text, Text)), line.origin)
+    def read_back(self, line: _Line, context: dict[str, Any]) -> object:
+        """Return the value of a line; one of several parts takes the origin of its first inserted value that has one."""
         if line.alone:
-            return str(inserted[0]), origin
+            return self.value(line.inserted[0], context)
+        values = [self.value(path, context) for path in line.inserted]
         parts: list[str] = [*line.parts]
-        parts[1::2] = inserted
-        return "".join(parts), origin
+        parts[1::2] = map(str, values)
+        return Text("".join(parts), next((value.origin for value in values if isinstance(value, Text)), line.origin))
+
+    def value(self, path: tuple[str, ...], context: dict[str, Any]) -> Any:
+        """Return what stands at a path in the context, or the inserted value of that number."""
+        root = path[0]
+        if root in context:
+            value = context[root]
+        else:
+            value = self.inserted[int(root)] if root.isdigit() else self.environment.undefined(name=root)
+        for attribute in path[1:]:
+            value = self.environment.getattr(value, attribute)
+        if isinstance(value, jinja2.Undefined):
+            str(value)  # StrictUndefined raises with the name
+        return value
 
 
 @dataclass(frozen=True)
 class _Line:
-    """A rendered line with the numbers of what is inserted: `parts` is text, number, text, … of the value, or it is a `block`."""
+    """A rendered line with the paths of what is inserted: `parts` is text, path, text, … of the value, or it `is_block`."""
 
     at: str
     origin: Origin
-    key: str = ""
-    parts: tuple[str, ...] = ()
-    inserted: tuple[int, ...] = ()
+    key: str  # of a block: the prefix of its keys
+    parts: tuple[str, ...]
+    inserted: tuple[tuple[str, ...], ...]
     alone: bool = False  # the value is one inserted one and nothing else
-    block: int | None = None
+    is_block: bool = False
 
 
 @lru_cache(maxsize=256)  # values are numbers here, so the connectors of a type mostly give one and the same text
@@ -341,13 +403,14 @@ def _read_line(line: str, template: str) -> Iterator[_Line]:
     if not body or body.startswith("#"):
         return
     if not _BLOCKS.sub("", body):
-        yield from (_Line(at, origin, block=int(number)) for number in _BLOCKS.findall(body))
+        for prefix, path in _BLOCKS.findall(body):
+            yield _Line(at, origin, prefix, (), (tuple(path.split(".")),), is_block=True)
         return
     found = _KEY_VALUE.fullmatch(body)
     if not found or _BLOCK in body:
         raise TemplateError(f"{at}: not a `key = value` line: {body[:60]!r}")
     parts = tuple(_INSERTED.split(found[2]))
-    inserted = tuple(int(number) for number in parts[1::2])
+    inserted = tuple(tuple(path.split(".")) for path in parts[1::2])
     yield _Line(at, origin, found[1], parts, inserted, alone=len(inserted) == 1 and parts[0] == parts[2] == "")
 
 

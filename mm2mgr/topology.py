@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
-from functools import cached_property, reduce
+from functools import cached_property
+from operator import attrgetter
 
 from mm2mgr import defaults
 from mm2mgr.errors import Mm2mgrError
@@ -18,6 +19,8 @@ from mm2mgr.spec.patterns import java_pattern
 from mm2mgr.spec.places import Key, PathKey
 from mm2mgr.topics.names import Items, Names
 from mm2mgr.topics.selection import POLICIES, Selection
+
+_BUILT_IN = Origin("default", "mm2mgr")
 
 
 @dataclass(frozen=True)
@@ -84,13 +87,9 @@ class Flow:
         """Whether each record must arrive once, also when workers die."""
         return self.settings.delivery == "exactly_once"
 
-    def setting(self, path: Sequence[str]) -> object:
-        """Return the setting at `path`."""
-        return reduce(getattr, path, self.settings)
-
     def origin(self, *path: Key) -> Origin:
         """Return who said the setting at `path`, or that it is mm2mgr's default."""
-        return self.written.get(path, Origin("default", "mm2mgr"))
+        return self.written.get(path, _BUILT_IN)
 
     def text(self, value: object, *path: Key) -> Text:
         """Return `value` as Connect wants it (booleans in lower case, whole numbers without a point), with its origin."""
@@ -250,8 +249,9 @@ def clashes(flows: Sequence[Flow]) -> Iterator[Clash]:
 
 def _unequal(group: Sequence[Flow], shared: str, paths: Iterable[tuple[str, ...]]) -> Iterator[Clash]:
     for path in paths:
+        setting = attrgetter(".".join(path))
         for flow in group[1:]:
-            if flow.setting(path) != group[0].setting(path):
+            if setting(flow.settings) != setting(group[0].settings):
                 names = (
                     f"flows '{flow.name}' and '{group[0].name}' share {shared} and must have the same {'.'.join(path)}"
                 )

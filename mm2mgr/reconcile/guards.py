@@ -17,6 +17,7 @@ from mm2mgr.reconcile.plan import WRITES, Change, ClusterPlan, Named, with_prede
 from mm2mgr.truth.reach import CLUSTER_KEYS, numbers
 
 RECORDS = "producer.override."
+_RECORDS_GO_TO = f"{RECORDS}bootstrap.servers"
 _ERRORS = tuple(rule for rule in RULES if rule.severity == "error")
 ALONE = tuple(rule for rule in _ERRORS if rule.check)
 TOGETHER = (*(rule for rule in _ERRORS if rule.over), BY_ID["overlap-undecided"])
@@ -27,7 +28,7 @@ _UNCHANGED = (BY_ID["wrong-kafka"],)
 
 def writes_through_workers(config: Mapping[str, str]) -> bool:
     """Tell whether records go to the workers' own Kafka: nothing sends Connect's producer elsewhere."""
-    return not config.get(f"{RECORDS}bootstrap.servers", "").strip()
+    return not config.get(_RECORDS_GO_TO, "").strip()
 
 
 @dataclass(frozen=True)
@@ -127,7 +128,7 @@ def _alone(parts: Iterable[ClusterPlan], connectors: Connectors, known: Known) -
         subjects = tuple(connectors.desired[each] for each in named if each in connectors.desired)
         worker = known.workers.get(part.connect)
         if not changed:
-            subjects = tuple(subject for subject in subjects if _may_go_astray(subject, worker, known))
+            subjects = tuple(subject for subject in subjects if may_go_astray(subject.config, worker, known))
         rules = ALONE if changed else _UNCHANGED
         against = objections(part.connect, Estate(subjects, connectors.files), known, rules) if subjects else {}
         for change in part.changes:
@@ -136,11 +137,12 @@ def _alone(parts: Iterable[ClusterPlan], connectors: Connectors, known: Known) -
     return result
 
 
-def _may_go_astray(subject: Subject, worker: Worker | None, known: Known) -> bool:
+def may_go_astray(config: Mapping[str, str], worker: Worker | None, known: Known) -> bool:
     """Tell whether an unchanged connector is worth a closer look: its workers may live on another Kafka, or be old."""
     if worker is None or worker.version is None or numbers(worker.version) < (4, 0):
         return True
-    return writes_through_workers(subject.config) and known.cluster_ids.get(subject.target) != worker.cluster_id
+    target = config.get("target.cluster.alias", "")
+    return writes_through_workers(config) and known.cluster_ids.get(target) != worker.cluster_id
 
 
 def together(parts: Iterable[ClusterPlan], connectors: Connectors) -> Objections:

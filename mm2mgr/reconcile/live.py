@@ -21,7 +21,7 @@ from mm2mgr.lint.subject import Estate, Worker
 from mm2mgr.lint.tree import from_tree
 from mm2mgr.partitions import TopicPartition
 from mm2mgr.reconcile.access import ClusterIds, Topics, cluster_ids, kafka_access, merged, read_topics
-from mm2mgr.reconcile.guards import Connectors, Known, guarded, together, writes_through_workers
+from mm2mgr.reconcile.guards import Connectors, Known, guarded, may_go_astray, together, writes_through_workers
 from mm2mgr.reconcile.mirrored import Begun, Seen, Verdict, Widening, judge, taken, widenings
 from mm2mgr.reconcile.plan import (
     RESTING,
@@ -96,7 +96,7 @@ async def make_plan(  # noqa: PLR0913  the tree in three forms, and what is want
     tree's files silence guards as a flow's `silence:` does.
     """
     making = _Making(topology, connectors, wish or Wish(), None if only is None else frozenset(only), deadline_seconds)
-    return await making.plan(from_tree(topology, connectors, spec))
+    return await making.plan(lambda: from_tree(topology, connectors, spec))
 
 
 def _configs(infos: Mapping[str, ConnectorInfo]) -> dict[str, dict[str, str]]:
@@ -117,14 +117,17 @@ class _Making:
     parts: dict[str, ClusterPlan] = field(default_factory=dict)
     """What was compared already, of what has not been asked again since."""
 
-    async def plan(self, tree: Estate) -> Plan:
-        """Read, compare and judge; `tree` has the connectors as lint sees them, in the same order."""
+    async def plan(self, as_lint_sees_it: Callable[[], Estate]) -> Plan:
+        """Read, compare and judge; the tree as lint sees it has the connectors in the same order."""
         await self.ask(self.topology.connects, self.read)
         written = sorted({change.connect for change in self.writes()})
         ids, _ = await asyncio.gather(
             cluster_ids(self.topology, self.through_workers(), ask=bool(written)),
             self.ask(written, self.read_workers),
         )
+        if not written and self.is_as_declared(self.known(ids)):
+            return self.made(self.compared(), ids, (), Seen())
+        tree = as_lint_sees_it()
         if written:
             await self.ask([name for name, live in self.live.items() if not live.states], self.read_states)
         run = self.all_connectors(tree)
@@ -137,20 +140,31 @@ class _Making:
         against = {named: [one.objection] for named, one in verdicts.items() if one.objection}
         successors = {named: [old.old for old in one.again] for named, one in verdicts.items() if one.again}
         parts = [self.with_topics(part, found, seen, verdicts) for part in self.compared()]
-        known = Known(
-            {name: live.worker for name, live in self.live.items()},
-            ids.known,
-            {name: connect.kafka for name, connect in self.topology.connects.items()},
-        )
         judged = guarded(
             with_mass_deletes_held(parts, self.wish.allow_deletes),
             run,
-            known,
+            self.known(ids),
             {} if self.wish.mirror_again else against,
             successors,
         )
-        noted = tuple(replace(part, notes=tuple(self.notes(part, ids, found, seen))) for part in judged)
+        return self.made(judged, ids, found, seen)
+
+    def made(self, parts: Iterable[ClusterPlan], ids: ClusterIds, found: Sequence[Widening], seen: Seen) -> Plan:
+        """Return the plan, with what could not be verified."""
+        noted = tuple(replace(part, notes=tuple(self.notes(part, ids, found, seen))) for part in parts)
         return Plan(self.topology.owner, noted, self.wish.prune, self.wish.mirror_again, self.wish.allow_deletes)
+
+    def known(self, ids: ClusterIds) -> Known:
+        shared = {name: connect.kafka for name, connect in self.topology.connects.items()}
+        return Known({name: live.worker for name, live in self.live.items()}, ids.known, shared)
+
+    def is_as_declared(self, known: Known) -> bool:
+        """Tell whether just what is declared runs, on workers that are known to suit it: then there is nothing to judge."""
+        return (
+            self.only is None
+            and not any(part.unowned or part.left_over for part in self.compared())
+            and not any(may_go_astray(c.config, known.workers.get(c.connect), known) for c in self.connectors)
+        )
 
     def wanted(self, name: str) -> list[Connector]:
         """Return the connectors that the plan is to bring to a Connect cluster."""

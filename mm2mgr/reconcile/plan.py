@@ -316,8 +316,8 @@ def _compare(owner: str, connect: str, desired: Connector, live: Mapping[str, st
         whose = f"belongs to owner '{holder}'" if holder else "carries no owner mark"
         taken = change("blocked", reason=f"a connector of this name exists and {whose}; mm2mgr does not touch it")
         return replace(taken, remedy=_REMEDIES[desired.type].format(flow=desired.flows[0].partition(":")[0]))
-    keys = diff(live, desired.config)
-    along = told(live, desired.config) if desired.type == "source" and is_moved(live, desired.config) else ""
+    keys = diff(live, desired.config) if live != desired.config else ()
+    along = told(live, desired.config) if keys and desired.type == "source" and is_moved(live, desired.config) else ""
     turn = _turn(state, desired.state)
     found = replace(change("update", keys, along) if keys or turn else change("no-op"), state=turn)
     if desired.state is None or state in _SETTLED:

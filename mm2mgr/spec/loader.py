@@ -33,7 +33,7 @@ class Spec:
 
     def place(self, *path: Key) -> Place:
         """Return where `path` was written, or its nearest parent that was."""
-        return _nearest(self.places, path)
+        return self.places.get(path) or _nearest(self.places, path)
 
 
 def load(sources: Sequence[Path]) -> Spec:

@@ -5,7 +5,7 @@ Client settings are plain Kafka keys under the client they are meant for; nobody
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, Field, model_validator
 
@@ -31,9 +31,9 @@ from mm2mgr.spec.values import (
 class Model(BaseModel):
     model_config = STRICT
 
-    def __deepcopy__(self, memo: dict[int, Any] | None = None) -> Self:
-        """Return the model itself: nobody alters one, and pydantic would copy each default for each flow."""
-        return self
+    def __hash__(self) -> int:
+        """Return the same for all of a class: pydantic would copy a default without a hash for each flow, and nobody alters one."""
+        return hash(type(self))
 
 
 # --- clusters, Connect clusters, links --------------------------------------------------------------------------------
@@ -51,9 +51,9 @@ class Access(Model):
 class ClusterDefaults(Model):
     """What many Kafka clusters share."""
 
-    labels: dict[str, str] = {}
+    labels: dict[str, str] = Field(default_factory=dict)
     """Free words that flows select clusters by, such as `{workload: logging, tier: local, dc: dc1}`."""
-    security: Security = {}
+    security: Security = Field(default_factory=dict)
     """Plain Kafka client keys: `protocol`, `sasl.*`, `ssl.*`; null drops a key that the defaults gave. Secrets as `${file:…}` placeholders of the workers' config providers."""
     replication_factor: Annotated[int, Field(ge=-1, le=32)] = 3
     """Copies of each topic that MirrorMaker creates here; -1 asks the brokers for their default. Kafka's own mix of 2 and 3 surprises people."""
@@ -132,9 +132,9 @@ class Link(Model):
 class Topics(Model):
     """Topics by name or Java regular expression (whole name must match). A plain name is taken literally, dots included."""
 
-    include: Patterns = []
+    include: Patterns = Field(default_factory=list)
     """What the flow mirrors; a flow without any is an error."""
-    exclude: Patterns = []
+    exclude: Patterns = Field(default_factory=list)
     """Added to what is never mirrored: internal topics, `*.replica`, names that start with `__`."""
 
 
@@ -166,7 +166,7 @@ class Groups(Model):
 
     include: Annotated[Patterns, Field(min_length=1)] = [".*"]
     """Consumer groups by name or Java regular expression; for no groups write `checkpoints: false`."""
-    exclude: Patterns = []
+    exclude: Patterns = Field(default_factory=list)
     """Added to `console-consumer-.*`, `connect-.*`, `__.*`."""
 
 
@@ -208,7 +208,7 @@ class Sync(Model):
     """Later changes of topic settings; a new topic gets them in any case."""
     topic_acls: bool = False
     """Kafka's default is true; it copies principals as they are and asks for cluster-wide ACL rights, so it is off unless asked for."""
-    exclude_properties: Patterns = []
+    exclude_properties: Patterns = Field(default_factory=list)
     """Topic settings that are not copied, added to Kafka's own list."""
 
 
@@ -241,27 +241,27 @@ class FlowSettings(Model):
     """What is copied besides records."""
     refresh_interval: Seconds = 600
     """How often new topics, partitions and groups are looked for."""
-    source_consumer: ClientSettings = {}
+    source_consumer: ClientSettings = Field(default_factory=dict)
     """The consumer that reads the source. Plain consumer keys; null drops a default of mm2mgr."""
-    record_producer: ClientSettings = {}
+    record_producer: ClientSettings = Field(default_factory=dict)
     """The producer that writes mirrored records to the target. Plain producer keys."""
-    source_admin: ClientSettings = {}
+    source_admin: ClientSettings = Field(default_factory=dict)
     """The admin client on the source."""
-    target_admin: ClientSettings = {}
+    target_admin: ClientSettings = Field(default_factory=dict)
     """The admin client on the target (creates and alters topics)."""
-    offset_syncs_producer: ClientSettings = {}
+    offset_syncs_producer: ClientSettings = Field(default_factory=dict)
     """The producer of the offset-syncs topic."""
-    target_consumer: ClientSettings = {}
+    target_consumer: ClientSettings = Field(default_factory=dict)
     """The consumer with which the checkpoint connector reads the target."""
-    source_connector: ConnectorSettings = {}
+    source_connector: ConnectorSettings = Field(default_factory=dict)
     """Any other key of MirrorSourceConnector, as Kafka names it."""
-    checkpoint_connector: ConnectorSettings = {}
+    checkpoint_connector: ConnectorSettings = Field(default_factory=dict)
     """Any other key of MirrorCheckpointConnector."""
-    heartbeat_connector: ConnectorSettings = {}
+    heartbeat_connector: ConnectorSettings = Field(default_factory=dict)
     """Any other key of MirrorHeartbeatConnector."""
     state: Literal["running", "paused", "stopped"] | None = None
     """State that the flow's source connector is kept in. Not given: as people set it over REST, and `status` reports a paused or stopped flow whose lag grows."""
-    silence: dict[str, Annotated[str, Field(min_length=1)]] = {}
+    silence: dict[str, Annotated[str, Field(min_length=1)]] = Field(default_factory=dict)
     """Rules of `mm2mgr lint` that are switched off for this flow, each with the reason: `{rule-id: why it is fine here}`."""
 
 

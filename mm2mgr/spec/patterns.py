@@ -11,6 +11,8 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache
 
 _LITERAL = re.compile(r"[A-Za-z0-9._-]+")
+# What Java and Python read alike and nobody has to look at twice, such as `team[.][a-z0-9]+-.*`.
+_PLAIN = re.compile(r"(?:(?:[\w.-]|\\[.-]|\[(?:a-z|A-Z|0-9|[\w.])+\])[*+?]?)+", re.ASCII)
 _QUOTED = re.compile(r"\\Q(.*?)\\E", re.DOTALL)
 _FLAGS = re.compile(r"\(\?[a-zA-Z]+\)")
 _PYTHON_ONLY = re.compile(r"\(\?[P(]")
@@ -34,7 +36,7 @@ _POSIX = {
 )  # a flow's patterns are checked where they are written, and again with its defaults laid over
 def check_pattern(text: str) -> str:
     """Return `text` if it is a topic name or a regular expression that survives Connect's list parsing; ValueError says why not."""
-    if is_name(text):
+    if _PLAIN.fullmatch(text):
         return text
     if not text.strip():
         raise ValueError("empty: an empty pattern matches nothing")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import yaml
 
@@ -18,18 +18,26 @@ from mm2mgr.errors import Problem, SpecError
 Key = str | int
 PathKey = tuple[Key, ...]
 
-_Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_Best: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _MAX_BYTES = 20_000_000
 _MAX_VALUES = 2_000_000  # what anchors may expand to: a few lines of nested anchors can name billions
 _MAX_DEPTH = 1_000
 _HARMLESS_DEPTH = 5_000  # libyaml takes four times as many; Python's own recursion ends sooner, with an error
 _PLAIN_TAGS = {"tag:yaml.org,2002:map", "tag:yaml.org,2002:seq"}
+_TEXT_TAG = "tag:yaml.org,2002:str"
 _NUMBER_TAGS = {"tag:yaml.org,2002:int", "tag:yaml.org,2002:float"}
 _OLD_NUMBER = re.compile(r"[-+]?0[0-7_]+|[^:]*:.*")  # YAML 1.1: 010 is eight and 1:30 is ninety, which nobody means
 
 
-@dataclass(frozen=True, order=True)
-class Place:
+class _Loader(_Best):  # type: ignore[misc]
+    """PyYAML's, without the look for resolvers by path, which no safe loader has."""
+
+    def descend_resolver(self, *_: object) -> None: ...
+
+    def ascend_resolver(self) -> None: ...
+
+
+class Place(NamedTuple):
     """Where a key was written: file as given by the user, line and column counted from 1."""
 
     file: str
@@ -114,20 +122,22 @@ class _Reader:
         return Document(self.file, values, self.places)
 
     def place(self, node: yaml.Node) -> Place:
-        return Place(self.file, node.start_mark.line + 1, node.start_mark.column + 1)
+        mark = node.start_mark
+        return Place(self.file, mark.line + 1, mark.column + 1)
 
     def value(self, node: yaml.Node, path: PathKey) -> Any:
         self.count += 1
         if self.count > _MAX_VALUES:
             raise SpecError([Problem(self.place(node), "the anchors of this file expand to too many values")])
-        self.places.setdefault(path, self.place(node))
-        if not isinstance(node, yaml.ScalarNode) and node.tag not in _PLAIN_TAGS:
+        if path not in self.places:  # a value is where its key is
+            self.places[path] = self.place(node)
+        if isinstance(node, yaml.ScalarNode):
+            return self.scalar(node)
+        if node.tag not in _PLAIN_TAGS:
             self.problems.append(Problem(self.place(node), f"the tag {node.tag} is not supported"))
         if isinstance(node, yaml.MappingNode):
             return self.mapping(node, path)
-        if isinstance(node, yaml.SequenceNode):
-            return [self.value(item, (*path, index)) for index, item in enumerate(node.value)]
-        return self.scalar(node)
+        return [self.value(item, (*path, index)) for index, item in enumerate(node.value)]
 
     def mapping(self, node: yaml.MappingNode, path: PathKey) -> dict[str, Any]:
         if id(node) not in self.checked:
@@ -139,8 +149,9 @@ class _Reader:
             if not isinstance(key, yaml.ScalarNode):
                 self.problems.append(Problem(self.place(key), "a key must be plain text"))
                 continue
-            self.places[(*path, key.value)] = self.place(key)
-            result[key.value] = self.value(item, (*path, key.value))
+            here = (*path, key.value)
+            self.places[here] = self.place(key)
+            result[key.value] = self.value(item, here)
         return result
 
     def refuse_twice(self, node: yaml.MappingNode) -> None:
@@ -152,6 +163,8 @@ class _Reader:
                 seen.add(key.value)
 
     def scalar(self, node: yaml.Node) -> Any:
+        if node.tag == _TEXT_TAG:
+            return node.value
         if node.tag in _NUMBER_TAGS and _OLD_NUMBER.fullmatch(node.value):
             message = f"{node.value} means another number to YAML: write it in quotes or as a plain decimal number"
             self.problems.append(Problem(self.place(node), message))

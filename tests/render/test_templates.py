@@ -47,6 +47,35 @@ def test_a_users_template_outranks_ours_and_the_others_stay(topology: Topology, 
     assert [one.type for one in render(topology, own)] == ["heartbeat", "source", "checkpoint"]
 
 
+def test_a_template_with_statements_of_its_own_gives_what_the_shipped_one_gives(tmp_path: Path, own: Path) -> None:
+    flows = (
+        FLOW + "  other:\n    sources: [a]\n    targets: [b]\n    topics: {include: [x, 'y.*']}\n    tasks: {max: 3}\n"
+    )
+    topology = expanded(tmp_path / "two", x=BASE + flows)
+    general = '{% set unused = "any statement but a condition" %}\n' + SOURCE
+    (own / "source.properties.j2").write_text(general, encoding="utf-8")
+    shipped, ours = render(topology), render(topology, own)
+    assert [one.config for one in ours] == [one.config for one in shipped]
+    # The lines of the template moved down by one, and nothing else may differ.
+    assert [[str(o) for o in one.origins.values() if o.kind != "template"] for one in ours] == [
+        [str(o) for o in one.origins.values() if o.kind != "template"] for one in shipped
+    ]
+
+
+@pytest.mark.parametrize("line", ["a.b = {{ true }}", "a.b = {{ source.alias == 'a' }}"])
+def test_an_expression_is_evaluated_for_each_connector(topology: Topology, own: Path, line: str) -> None:
+    assert rendered(topology, own, SOURCE + line + "\n").config["a.b"] == "True"
+
+
+def test_a_condition_on_more_than_texts_is_asked_for_each_flow(tmp_path: Path, own: Path) -> None:
+    clusters = BASE.replace("connect:", "  c: {bootstrap_servers: [c1:9092]}\nconnect:")
+    topology = expanded(tmp_path / "two", x=clusters + FLOW.replace("sources: [a]", "sources: [a, c]"))
+    text = SOURCE + "{% if source.alias == 'c' %}\nonly.c = yes\n{% endif %}\n"
+    (own / "source.properties.j2").write_text(text, encoding="utf-8")
+    sources = [one for one in render(topology, own) if one.type == "source"]
+    assert {one.config["source.cluster.alias"]: one.config.get("only.c") for one in sources} == {"a": None, "c": "yes"}
+
+
 def test_a_users_shared_part_reaches_all_three(topology: Topology, own: Path) -> None:
     common = (
         (SHIPPED / "_common.properties.j2").read_text(encoding="utf-8").replace("errors.tolerance = none", "x.y = 1")
