@@ -26,6 +26,7 @@ from mm2mgr.samples.schema import (
     hour_of,
     hour_start_ms,
 )
+from mm2mgr.throughput.proof import not_allowed
 from mm2mgr.throughput.series import UNKNOWN, Series
 
 IDS_PER_PART = 16_384  # some row groups of a compacted file; an hour of them at one sample a minute is a million rows
@@ -114,6 +115,7 @@ def read_samples(files: Sequence[Path], ids: range) -> tuple[Series, list[str], 
             parts.append(_read(path, ids, names))
         # pyarrow raises these for a footer or a page that makes no sense, depending on where the damage lies.
         except (OSError, pa.ArrowException, ValueError, KeyError, TypeError) as error:
+            not_allowed(path, error)
             unreadable[str(path)] = next(iter(str(error).splitlines()), type(error).__name__)[:120]
     if len(parts) == 1:
         return Series(**parts[0]), list(names), unreadable
@@ -124,14 +126,16 @@ def read_samples(files: Sequence[Path], ids: range) -> tuple[Series, list[str], 
     return Series(**columns), list(names), unreadable
 
 
-def read_hour(store: Path, hour: str, ids: range) -> tuple[Series, list[str], dict[str, str]]:
-    """Return what `read_samples` finds in an hour; again where `sample --follow` put its files together meanwhile."""
+def read_hour(store: Path, hour: str, ids: range) -> tuple[Series, list[str], dict[str, str], list[Path]]:
+    """Return what `read_samples` finds in an hour, and in which files; again where `sample --follow` put its files together
+    meanwhile.
+    """
     for _ in range(_COMPACTIONS):
         files = sample_files_of(store, hour)
         found = read_samples(files, ids)
         if all(path.exists() for path in files):
             break
-    return found
+    return *found, files
 
 
 def rollup_directory(store: Path, name: str) -> Path:
