@@ -84,10 +84,10 @@ def kept_since_ms(hours: Sequence[str], now_ms: int, keep_seconds: float) -> int
     clock that is ahead for a while takes little, and a long pause of the sampler is made up for within days.
     """
     left = round(keep_seconds * 1000)
-    longest_gap = max(_HOUR_MS, min(_LONGEST_GAP_MS, left // _SHARE_OF_KEPT))
+    of_a_gap = min(_LONGEST_GAP_MS, left // _SHARE_OF_KEPT)
     moment = now_ms
     for start in sorted((start for hour in hours if (start := hour_start_ms(hour)) <= now_ms), reverse=True):
-        passed = min(moment - start, longest_gap)
+        passed = moment - start if moment - start <= _HOUR_MS else min(moment - start, of_a_gap)
         if passed >= left:
             break
         left -= passed
