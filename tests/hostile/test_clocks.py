@@ -482,4 +482,3 @@ def test_a_lock_file_that_is_none_neither_hangs_nor_is_written_through(
         SampleStore(tmp_path).append(Batch("dc1", "fake", NOW, ["t"], [0], end_offset=[1]))
     victim = tmp_path / "victim"
     assert not victim.exists() or victim.read_text() == "precious"
-
