@@ -10,7 +10,7 @@ import time
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
-from mm2mgr.samples.schema import hour_start_ms
+from mm2mgr.samples.schema import HOUR_PREFIX, hour_start_ms
 
 JUMP_SECONDS = 60.0
 """Less than this is how clocks are set right: it harms no sample, and nothing waits for it."""
@@ -98,6 +98,15 @@ def kept_since_ms(hours: Sequence[str], now_ms: int, keep_seconds: float) -> int
 def ahead(hours: Sequence[str], now_ms: int) -> list[str]:
     """Return the hours that have not begun yet: somebody's clock was wrong when they were written, or this one is."""
     return [hour for hour in hours if hour_start_ms(hour) > now_ms + AHEAD_MS]
+
+
+def ahead_text(place: str, hours: Sequence[str]) -> str:
+    """Say what is the matter with hours that are `ahead`."""
+    more = f" and {len(hours) - 1} more" if hours[1:] else ""
+    return (
+        f"{place} holds samples of hours to come, {HOUR_PREFIX}{hours[0]}{more} (UTC): the clock of this machine is behind, or "
+        "that of another sampler was ahead; `throughput` and `size` leave them out until then"
+    )
 
 
 def _span(seconds: float) -> str:

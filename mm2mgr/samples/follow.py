@@ -16,8 +16,8 @@ from typing import Protocol
 
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.samples.batch import Batch
-from mm2mgr.samples.clock import Clock, ahead, kept_since_ms
-from mm2mgr.samples.schema import HOUR_PREFIX, hour_of
+from mm2mgr.samples.clock import Clock, ahead, ahead_text, kept_since_ms
+from mm2mgr.samples.schema import hour_of
 from mm2mgr.samples.store import SampleStore
 
 _LONGEST_WAIT_SECONDS = 600.0
@@ -228,7 +228,7 @@ class _Keeper:
 
     def take_news(self) -> list[str]:
         news, self._news = self._news, []
-        return news
+        return list(dict.fromkeys(news))
 
     def _tidy(self) -> None:
         if (hour := hour_of(self._clock.now_ms())) == self._hour or not self._clock.is_trusted():
@@ -259,11 +259,7 @@ class _Keeper:
     def _tell_of_hours_ahead(self) -> None:
         before, self._ahead = self._ahead, ahead(self._store.hours(), self._clock.now_ms())
         if self._ahead and not set(self._ahead) <= set(before):
-            many = f" and {len(self._ahead) - 1} more" if self._ahead[1:] else ""
-            self._news.append(
-                f"{self._store.directory} holds samples of hours to come, {HOUR_PREFIX}{self._ahead[0]}{many} (UTC): the clock of "
-                "this machine is behind, or that of another sampler was ahead; `throughput` and `size` leave them out till then"
-            )
+            self._news.append(ahead_text(str(self._store.directory), self._ahead))
 
 
 def _kind(text: str) -> str:

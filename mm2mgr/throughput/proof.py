@@ -11,6 +11,7 @@ import json
 import socket
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -39,10 +40,16 @@ def write_proof(drafts: Path, files: Seen) -> str:
 def read_proof(path: str) -> Seen:
     """Return what `write_proof` wrote; NotSeenError where it is not there."""
     try:
-        found = json.loads(Path(path).read_text(encoding="utf-8"))
+        Path(path).stat()  # each time, although it is read only once
+        return _listed(path)
     except (OSError, ValueError) as error:
         raise _not_seen(f"{path} cannot be read: {getattr(error, 'strerror', None) or type(error).__name__}") from error
-    return dict(found)
+
+
+@lru_cache(maxsize=2)
+def _listed(path: str) -> Seen:
+    found: Seen = json.loads(Path(path).read_text(encoding="utf-8"))
+    return found
 
 
 def unseen(told: Iterable[Sequence[Any]], paths: Iterable[Path]) -> list[str]:
@@ -90,6 +97,5 @@ def require_drafts(drafts: Iterable[str]) -> None:
 
 
 def _not_seen(what: str) -> NotSeenError:
-    return NotSeenError(
-        f"{socket.gethostname()} does not see the store as the driver does: {what}; {_HINT}", hint=_HINT
-    )
+    # What to do is part of the message: Spark hands on nothing else.
+    return NotSeenError(f"{socket.gethostname()} does not see the store as the driver does: {what}; {_HINT}")
