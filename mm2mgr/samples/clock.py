@@ -109,6 +109,14 @@ def ahead_text(place: str, hours: Sequence[str]) -> str:
     )
 
 
+def held_text(hours: Sequence[str]) -> str:
+    """Say why hours that are too old by this machine's clock stay, by the rule of `kept_since_ms`."""
+    return (
+        f"{len(hours)} hours up to {hours[-1]} (UTC) are older than what is to be kept, and stay for now: after a pause of the "
+        "sampler, or while the clock of this machine is ahead, at most a day of samples goes for each new hour"
+    )
+
+
 def _span(seconds: float) -> str:
     for unit, size in (("d", 86_400.0), ("h", 3_600.0), ("min", 60.0)):
         if seconds >= 2 * size:

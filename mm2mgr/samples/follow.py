@@ -16,8 +16,8 @@ from typing import Protocol
 
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.samples.batch import Batch
-from mm2mgr.samples.clock import Clock, ahead, ahead_text, kept_since_ms
-from mm2mgr.samples.schema import hour_of
+from mm2mgr.samples.clock import Clock, ahead, ahead_text, held_text, kept_since_ms
+from mm2mgr.samples.schema import hour_end_ms, hour_of
 from mm2mgr.samples.store import SampleStore
 
 _LONGEST_WAIT_SECONDS = 600.0
@@ -201,6 +201,7 @@ class _Keeper:
         self._news: list[str] = []
         self._loose: set[str] = set()
         self._ahead: list[str] = []
+        self._held = False
         self._hour = self._expired_in = ""
 
     def keep(self, polls: Sequence[Poll]) -> int:
@@ -251,8 +252,14 @@ class _Keeper:
         if self._keep_seconds is None or (hour := hour_of(now_ms)) == self._expired_in or not self._clock.is_trusted():
             return
         self._expired_in = hour
+        hours, old_ms = self._store.hours(), now_ms - round(self._keep_seconds * 1000)
+        since_ms = kept_since_ms(hours, now_ms, self._keep_seconds)
+        stay = [hour for hour in hours if since_ms < hour_end_ms(hour) <= old_ms]
+        if stay and not self._held:
+            self._news.append(held_text(stay))
+        self._held = bool(stay)
         try:
-            self._store.expire(kept_since_ms(self._store.hours(), now_ms, self._keep_seconds))
+            self._store.expire(since_ms)
         except Mm2mgrError as error:
             self._news.append(error.message)
 

@@ -6,6 +6,7 @@ Nothing here needs Spark: the same functions run in the driver, in executors and
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -55,17 +56,21 @@ def check_layout(store: Path) -> None:
 
 def sample_files(store: Path) -> dict[str, list[Path]]:
     """Return the complete sample files of every hour, oldest hour first."""
-    hours: dict[str, list[Path]] = {}
-    for path in sorted(store.glob(f"{HOUR_PREFIX}*/*.parquet")):
-        hour = path.parent.name.removeprefix(HOUR_PREFIX)
-        if path.name[0] != "." and _is_hour(hour):  # a leading dot marks a file being written
-            hours.setdefault(hour, []).append(path)
-    return hours
+    names = sorted(folder.name.removeprefix(HOUR_PREFIX) for folder in store.glob(f"{HOUR_PREFIX}*"))
+    found = {hour: sample_files_of(store, hour) for hour in names if _is_hour(hour)}
+    return {hour: files for hour, files in found.items() if files}
 
 
 def sample_files_of(store: Path, hour: str) -> list[Path]:
-    """Return the complete sample files of one hour."""
-    return sorted(path for path in (store / f"{HOUR_PREFIX}{hour}").glob("*.parquet") if path.name[0] != ".")
+    """Return the complete sample files of one hour; none where the hour is gone, NotSeenError where it may not be read."""
+    folder = store / f"{HOUR_PREFIX}{hour}"
+    try:
+        names = os.listdir(folder)  # a glob would take what may not be read for empty
+    except OSError as error:
+        not_allowed(folder, error)
+        return []
+    # A leading dot marks a file being written.
+    return sorted(folder / name for name in names if name.endswith(".parquet") and name[0] != ".")
 
 
 def samples_in(path: Path) -> int:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import json
+import os
 import socket
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
@@ -20,10 +21,7 @@ from mm2mgr.errors import Mm2mgrError
 Seen = Mapping[str, Sequence[Sequence[Any]]]
 """The files (name, size) of each folder as the driver sees them."""
 _HINT = "mount the store under this path on every machine that runs executors, or leave Spark out with --no-spark"
-_DAMAGE = {
-    errno.EIO,
-    errno.ENOENT,
-}  # of the file itself, or gone by now; else it is this process that may not or cannot read
+_OF_THE_FILE = {errno.EIO, errno.ENOENT, errno.ENOTDIR}  # damaged, or gone by now; other errors are those of the reader
 
 
 class NotSeenError(Mm2mgrError):
@@ -75,9 +73,9 @@ def require(folder: Path, told: Iterable[Sequence[Any]]) -> list[Path]:
 def not_allowed(path: Path, error: BaseException) -> None:
     """NotSeenError where a failure to read says nothing about the file: no rights, or storage that does not answer."""
     number = getattr(error, "errno", None)
-    if isinstance(error, OSError) and number is not None and number not in _DAMAGE:
+    if isinstance(error, OSError) and number is not None and number not in _OF_THE_FILE:
         raise NotSeenError(
-            f"{path} cannot be read on {socket.gethostname()}: {error.strerror}",
+            f"{path} cannot be read on {socket.gethostname()}: {os.strerror(number)}",
             hint="let the user of the job, or of Spark's executors, read all files of the store",
         ) from error
 

@@ -169,6 +169,19 @@ def test_samples_that_a_task_may_not_read_are_not_left_out(
     assert state(store) == before
 
 
+def test_an_hour_that_may_not_be_listed_is_not_taken_for_empty(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = os.listdir
+
+    def listing(path: Any) -> list[str]:
+        if Path(path).name.startswith("hour="):
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return real(path)
+
+    monkeypatch.setattr(os, "listdir", listing)
+    with pytest.raises(Mm2mgrError, match=r"hour=\S+ cannot be read on .*: Permission denied"):
+        is_due(store)
+
+
 def test_a_sector_that_cannot_be_read_costs_its_own_file_only(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     real, broken = pq.ParquetFile, max(store.resolve().glob("hour=*/*.parquet"), key=lambda path: path.name)
 
