@@ -112,7 +112,7 @@ def ahead_text(place: str, hours: Sequence[str]) -> str:
 def held_text(hours: Sequence[str]) -> str:
     """Say why hours that are too old by this machine's clock stay, by the rule of `kept_since_ms`."""
     return (
-        f"{len(hours)} hours up to {hours[-1]} (UTC) are older than what is to be kept, and stay for now: after a pause of the "
+        f"samples up to {hours[-1]} (UTC) are older than what is to be kept, and stay for now: after a pause of the "
         "sampler, or while the clock of this machine is ahead, at most a day of samples goes for each new hour"
     )
 

@@ -188,9 +188,7 @@ def test_samplers_started_now_and_then_lose_a_day_at_most_to_a_clock_that_is_ahe
     wall.ahead_ms = YEAR_MS
     for _ in range(5):  # as a timer does it, while the clock is wrong
         (said,) = Run(SampleStore(tmp_path))(1).news
-        assert said.startswith(
-            f"{len(before)} hours up to {before[-1]} (UTC) are older than what is to be kept, and stay"
-        )
+        assert said.startswith(f"samples up to {before[-1]} (UTC) are older than what is to be kept, and stay")
     wall.ahead_ms = 0
     run = Run(SampleStore(tmp_path))(2)
     assert [hour for hour in before if hour not in store.hours()] == []  # nine days were there, ten are kept

@@ -18,6 +18,7 @@ import pytest
 
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.samples.store import SampleStore
+from mm2mgr.throughput import hours as hours_module
 from mm2mgr.throughput import unit as unit_module
 from mm2mgr.throughput.make import is_due, make, one_by_one
 from mm2mgr.throughput.session import failure
@@ -98,10 +99,16 @@ def test_executors_that_see_another_folder_fail_the_job_and_nothing_is_lost(
 
 def stale(monkeypatch: pytest.MonkeyPatch, hides: Callable[[Path], bool]) -> None:
     """Let tasks miss files that the driver sees, as a cached listing of a network file system does."""
-    from mm2mgr.throughput import hours
+    listed, read = hours_module.sample_files_of, unit_module.read_hour
 
-    real = hours.sample_files_of
-    monkeypatch.setattr(hours, "sample_files_of", lambda *at: [path for path in real(*at) if not hides(path)])
+    def reading(*at: Any) -> Any:
+        with monkeypatch.context() as patch:
+            patch.setattr(
+                hours_module, "sample_files_of", lambda *here: [path for path in listed(*here) if not hides(path)]
+            )
+            return read(*at)
+
+    monkeypatch.setattr(unit_module, "read_hour", reading)
 
 
 def test_a_file_that_a_task_misses_fails_the_job(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
