@@ -20,7 +20,7 @@ from mm2mgr.errors import Mm2mgrError
 
 Seen = Mapping[str, Sequence[Sequence[Any]]]
 """The files (name, size) of each folder as the driver sees them."""
-_HINT = "mount the store under this path on every machine that runs executors, or leave Spark out with --no-spark"
+_HINT = "mount the store under this path on every machine that runs executors, or use --no-spark"
 _OF_THE_FILE = {errno.EIO, errno.ENOENT, errno.ENOTDIR}  # damaged, or gone by now; other errors are those of the reader
 
 
@@ -30,7 +30,7 @@ class NotSeenError(Mm2mgrError):
 
 def write_proof(drafts: Path, files: Seen) -> str:
     """Write down the files (name, size) of each folder as the driver sees them; return the path of the list."""
-    path = drafts / f"seen-{uuid.uuid4().hex}.json"
+    path = drafts / f"seen-{uuid.uuid4().hex[:16]}.json"
     path.write_text(json.dumps({folder: list(each) for folder, each in files.items()}), encoding="utf-8")
     return str(path)
 
