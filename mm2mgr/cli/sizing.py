@@ -70,13 +70,16 @@ class Wanted:
 
 def run_size(estate: Estate, wanted: Wanted) -> int:
     """Size the named flows and write the overrides file; flows whose source cannot be read keep what they have."""
-    from mm2mgr.spec.sizing_file import sizing_path
+    from mm2mgr.spec.sizing_file import read_sizing, sizing_path, sizing_target
 
+    path, writes = sizing_path(estate.files), not (wanted.dry_run or wanted.check)
+    before = read_sizing(path)
     flows = estate.flows(wanted.flows)
+    if writes:
+        sizing_target(path)  # refused now, not after minutes of work
     measured = read_rates(wanted.store, wanted.window_seconds, wanted.statistic)
     capacities = measured_capacities(estate, wanted.store, flows, time.time_ns() // 1_000_000)
     measured = replace(measured, capacities=capacities)
-    path = sizing_path(estate.files)
     evidence, failures = _evidence(estate, flows, measured)
     decisions = decide(evidence, _before(estate), wanted.policy, int(time.time()))
     sizings = [settled(each, decisions[flow_id]) for flow_id, each in evidence.items()]
@@ -86,14 +89,16 @@ def run_size(estate: Estate, wanted: Wanted) -> int:
 
         views = views_of_sizings(wanted.store, flows, evidence, sizings, measured.planned)
         write_page(wanted.page, views, measured=f"{wanted.statistic} of {measured.window}")
-    if not (wanted.dry_run or wanted.check) and sizings:
+    refused: tuple[str, ...] = ()
+    if writes and sizings:
         source = f"{wanted.statistic} of {wanted.store}"
-        _write(estate, path, sizings, decisions, (measured.window, source))
+        document = _document(sizings, decisions, (measured.window, source))
+        refused = _write(estate, path, document, before)
     small = [one for one in sizings if one.now and one.now.verdict in OVERLOADED]
     if wanted.check and small:
         complain(f"too few tasks: {', '.join(one.flow_id for one in small)}", "mm2mgr size, then review and apply")
         return TOO_SMALL
-    return 1 if failures else 0
+    return 1 if failures or refused else 0
 
 
 def read_rates(store: Path, window_seconds: float | None, statistic: Statistic) -> Measured:
@@ -235,17 +240,30 @@ def _tell(
         complain(f"{message}; its flows are not sized", "their entries stay as they are")
 
 
-def _write(
-    estate: Estate, path: Path, sizings: Sequence[Sizing], decisions: Mapping[str, Decision], texts: tuple[str, str]
-) -> None:
+def _document(
+    sizings: Sequence[Sizing], decisions: Mapping[str, Decision], texts: tuple[str, str]
+) -> Mapping[str, Mapping[str, object]]:
     from mm2mgr.sizing.overrides import overrides_document
-    from mm2mgr.spec.sizing_file import write_sizing
 
     since = {flow_id: decision.changed_seconds for flow_id, decision in decisions.items()}
     changed = {flow_id: _text(seconds) for flow_id, seconds in since.items() if seconds is not None}
-    document = overrides_document(sizings, *texts, changed)
-    written = write_sizing(path, document["sizing"], {flow.id for flow in estate.topology.flows})
-    talk(f"{path} {'written: review it, then plan' if written else 'is up to date'}")
+    entries: Mapping[str, Mapping[str, object]] = overrides_document(sizings, *texts, changed)["sizing"]
+    return entries
+
+
+def _write(
+    estate: Estate, path: Path, entries: Mapping[str, Mapping[str, object]], before: Mapping[str, Mapping[str, object]]
+) -> tuple[str, ...]:
+    """Write the entries; return the flows that somebody else changed meanwhile."""
+    from mm2mgr.spec.sizing_file import write_sizing
+
+    written = write_sizing(path, entries, {flow.id for flow in estate.topology.flows}, before, talk)
+    if written.changed or not written.refused:
+        talk(f"{path} {'written: review it, then plan' if written.changed else 'is up to date'}")
+    if written.refused:
+        message = f"{path}: not written for {', '.join(written.refused)}: the entries changed while size was at work"
+        complain(message, "look at what others wrote, then run size again")
+    return written.refused
 
 
 def _text(seconds: float) -> str:

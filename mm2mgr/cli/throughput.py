@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -52,12 +53,16 @@ def run_throughput(estate: Estate, question: Question) -> int:
 
 
 def _roll_up(store: Path, spark: bool | None) -> None:
+    from mm2mgr.samples.clock import ahead, ahead_text
     from mm2mgr.samples.schema import hour_of
     from mm2mgr.samples.store import SampleStore
     from mm2mgr.throughput.make import is_due
 
     samples = SampleStore(store, warn=lambda message: talk(f"  {message}", style="yellow"))
-    newest = hour_of(samples.newest_ms())
+    now_ms = time.time_ns() // 1_000_000
+    newest = hour_of(min(samples.newest_ms(), now_ms))
+    if early := ahead(samples.hours(), now_ms):
+        talk(ahead_text(str(store), early), style="yellow")
     for hour in samples.loose_hours():
         if hour < newest:  # first, because the job would take files that changed for news and roll the hour up again
             samples.compact(hour)

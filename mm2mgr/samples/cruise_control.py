@@ -20,6 +20,7 @@ from mm2mgr.samples.schema import CRUISE_CONTROL
 KIB = 1024.0
 MIB = 1024.0 * 1024.0
 _ASK_AGAIN_SECONDS = 1.0
+_LONGEST_WINDOW_MS = 86_400_000
 _TASK = "User-Task-ID"
 _SHARED = "Cruise Control's rates are means over the partitions that a topic has on one broker"
 _WARMING_UP = "NotEnoughValidWindows"
@@ -50,6 +51,8 @@ class CruiseControlSource:
         if len(ends) < 2:
             raise self._warming(f"{len(ends)} windows")
         window_ms = min(after - before for before, after in pairwise(ends))
+        if window_ms > _LONGEST_WINDOW_MS:
+            raise self.http.error(f"its windows end {window_ms / _LONGEST_WINDOW_MS:.0f} days apart: a clock is wrong")
         wanted = ends[-1:] if since_ms is None else [end for end in ends if end - 1 > since_ms]
         for end in wanted:
             yield self._window(inventory, end, window_ms)

@@ -6,10 +6,9 @@ Several samplers may share a directory: ids are given under a file lock.
 
 from __future__ import annotations
 
-import fcntl
 from array import array
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from mm2mgr.errors import Mm2mgrError
+from mm2mgr.locks import locked
 from mm2mgr.samples.files import DICTIONARY_SCHEMA, UnreadableFile, bounds, put, read_columns, writing
 from mm2mgr.samples.schema import DICTIONARY, DICTIONARY_COLUMNS, HOUR_PREFIX
 
@@ -25,23 +25,23 @@ _NewPartition = tuple[str, str, int, str | None]
 _UNKNOWN = -1
 _MOST_FILES = 64  # then they are merged: an estate that creates topics every minute must not end in 500 000 files
 _HOURS_COMPARED = 24
+LOCK_SECONDS = 300.0  # a compaction of an hour of a large estate takes minutes; what takes longer hangs
 
 
 @contextmanager
-def alone(directory: Path) -> Iterator[None]:
-    """Keep other processes that share the store out while ids are given or files replaced."""
-    with writing(directory):
-        lock = (directory / ".lock").open("w")
-    with lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+def alone(directory: Path, purpose: str, say: Callable[[str], None]) -> Iterator[None]:
+    """Keep other processes that share the store out while ids are given or files replaced; `say` tells of a long wait."""
+    with ExitStack() as held:
+        with writing(directory):
+            held.enter_context(locked(directory / ".lock", purpose, LOCK_SECONDS, say))
         yield
 
 
 class Dictionary:
     """The ids of one store, kept in memory as an array per topic."""
 
-    def __init__(self, store: Path) -> None:
-        self._store = store
+    def __init__(self, store: Path, say: Callable[[str], None] = lambda _: None) -> None:
+        self._store, self._say = store, say
         self._directory = store / DICTIONARY
         self._loaded: dict[str, tuple[int, int]] = {}
         self._ids: dict[_TopicKey, array[int]] = {}
@@ -56,7 +56,7 @@ class Dictionary:
         found, missing = self._look_up(cluster, topics, partitions, topic_ids)
         if not missing:
             return found
-        with alone(self._store):
+        with alone(self._store, f"new partitions of {cluster}", self._say):
             self._load()
             _, missing = self._look_up(cluster, topics, partitions, topic_ids)
             self._add(missing)

@@ -16,7 +16,8 @@ from typing import Protocol
 
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.samples.batch import Batch
-from mm2mgr.samples.schema import hour_of
+from mm2mgr.samples.clock import Clock, ahead, ahead_text, held_text, kept_since_ms
+from mm2mgr.samples.schema import hour_end_ms, hour_of
 from mm2mgr.samples.store import SampleStore
 
 _LONGEST_WAIT_SECONDS = 600.0
@@ -89,19 +90,27 @@ def follow(
     """Sample all sources side by side until the schedule ends or `stop` is set; return the number of samples kept.
 
     A source that has more by the end of the schedule is then read to the end of what it has. A store that cannot be
-    written is an error in the first round; later it is news, and the samples of that round are lost.
+    written is an error in the first round; later it is news, and the samples of that round are lost. While the clock
+    cannot be trusted nothing is read, because each sample would carry its time.
     """
     lines = [_Line(reader, schedule.interval_seconds) for reader in readers]
-    keeper, ended = _Keeper(store, schedule.keep_seconds), stop or threading.Event()
+    clock, ended = Clock(), stop or threading.Event()
+    keeper = _Keeper(store, schedule.keep_seconds, clock)
 
     def read(number: int, asked: Sequence[_Line]) -> list[_Line]:
         """Make one round of these sources; return those that have more."""
-        polls = list(threads.map(_Line.poll, asked))
+        polls = list(threads.map(_Line.poll, asked)) if clock.is_trusted() else []
+        if not clock.is_trusted():  # before, or by now
+            for poll in polls:
+                poll.lost()
+            doubt = Mm2mgrError("the clock of this machine jumped")
+            progress(Round(number, 0, {line.reader.name: doubt for line in lines}, {}, clock.take_news()))
+            return list(asked) if polls else []
         samples = keeper.keep(polls)
         failures = {line.reader.name: line.failure for line in lines if line.failure}
         answers = list(zip(asked, polls, strict=True))
         left_out = {line.reader.name: dict(poll.left_out) for line, poll in answers if poll.left_out}
-        news = [said for line in lines for said in line.take_news()] + keeper.take_news()
+        news = [*clock.take_news(), *(said for line in lines for said in line.take_news()), *keeper.take_news()]
         progress(Round(number, samples, failures, left_out, news))
         return [line for line, poll in answers if poll.has_more]
 
@@ -184,13 +193,15 @@ class _Line:
 class _Keeper:
     """Puts rounds into the store, and tidies hours that are over."""
 
-    def __init__(self, store: SampleStore, keep_seconds: float | None) -> None:
+    def __init__(self, store: SampleStore, keep_seconds: float | None, clock: Clock) -> None:
         self.kept = 0
-        self._store, self._keep_seconds = store, keep_seconds
+        self._store, self._keep_seconds, self._clock = store, keep_seconds, clock
         self._written_before = False
         self._trouble = ""
         self._news: list[str] = []
         self._loose: set[str] = set()
+        self._ahead: list[str] = []
+        self._held = False
         self._hour = self._expired_in = ""
 
     def keep(self, polls: Sequence[Poll]) -> int:
@@ -218,14 +229,15 @@ class _Keeper:
 
     def take_news(self) -> list[str]:
         news, self._news = self._news, []
-        return news
+        return list(dict.fromkeys(news))
 
     def _tidy(self) -> None:
-        if (hour := hour_of(_now_ms())) == self._hour:
+        if (hour := hour_of(self._clock.now_ms())) == self._hour or not self._clock.is_trusted():
             return
         if not self._hour:  # what an earlier run left
             self._loose.update(self._store.loose_hours())
         self._hour = hour
+        self._tell_of_hours_ahead()
         self._expire()  # first: compaction needs space
         for closed in sorted(each for each in self._loose if each < hour):
             try:
@@ -236,17 +248,25 @@ class _Keeper:
 
     def _expire(self) -> None:
         """Remove what is too old, once an hour."""
-        if self._keep_seconds is None or (hour := hour_of(_now_ms())) == self._expired_in:
+        now_ms = self._clock.now_ms()
+        if self._keep_seconds is None or (hour := hour_of(now_ms)) == self._expired_in or not self._clock.is_trusted():
             return
         self._expired_in = hour
+        hours, old_ms = self._store.hours(), now_ms - round(self._keep_seconds * 1000)
+        since_ms = kept_since_ms(hours, now_ms, self._keep_seconds)
+        stay = [hour for hour in hours if since_ms < hour_end_ms(hour) <= old_ms]
+        if stay and not self._held:
+            self._news.append(held_text(stay))
+        self._held = bool(stay)
         try:
-            self._store.expire(_now_ms() - round(self._keep_seconds * 1000))
+            self._store.expire(since_ms)
         except Mm2mgrError as error:
             self._news.append(error.message)
 
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000
+    def _tell_of_hours_ahead(self) -> None:
+        before, self._ahead = self._ahead, ahead(self._store.hours(), self._clock.now_ms())
+        if self._ahead and not set(self._ahead) <= set(before):
+            self._news.append(ahead_text(str(self._store.directory), self._ahead))
 
 
 def _kind(text: str) -> str:

@@ -16,6 +16,7 @@ from mm2mgr.errors import Mm2mgrError
 from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.kafka.client import Kafka
 from mm2mgr.samples.batch import Batch
+from mm2mgr.samples.clock import AHEAD_MS
 from mm2mgr.samples.follow import Poll
 from mm2mgr.samples.inventory import Gathered, Inventory
 from mm2mgr.samples.newest import newest_of
@@ -25,7 +26,6 @@ _ROWS_PER_POLL = 1_000_000
 _TOPICS_FOR_SECONDS = 300.0
 _LATE_MS = 3_600_000  # what a source that answers does not have after an hour will not come: it is not asked for again
 _REACH_MS = 15 * 86_400_000
-_AHEAD_MS = 300_000  # clocks differ by so much; a sample further ahead would end the newest window of every answer
 
 
 class Source(Protocol):
@@ -117,10 +117,11 @@ class ForeignReader:
 
     def _since(self, now_ms: int) -> int | None:
         if not self._looked:
-            newest = newest_of(self.store, self.name, self.source.source_prefix, now_ms - _REACH_MS)
-            # What a clock that was ahead left in the store must not keep everything until then out.
-            self._newest_ms = None if newest is None else min(newest, now_ms)
+            self._newest_ms = newest_of(self.store, self.name, self.source.source_prefix, now_ms - _REACH_MS)
             self._looked = True
+        if self._newest_ms is not None:
+            # What a clock that was ahead left, in the store or here, must not keep everything until then out.
+            self._newest_ms = min(self._newest_ms, now_ms)
         if self._newest_ms is None and self.back_seconds:
             return now_ms - round(self.back_seconds * 1000)
         return self._newest_ms
@@ -128,7 +129,7 @@ class ForeignReader:
 
 def _in_time(batches: Sequence[Batch], since_ms: int, now_ms: int) -> tuple[list[Batch], list[str]]:
     """Return the batches whose time can be true, and a sentence about the others."""
-    believed = [batch for batch in batches if since_ms <= batch.time_ms <= now_ms + _AHEAD_MS]
+    believed = [batch for batch in batches if since_ms <= batch.time_ms <= now_ms + AHEAD_MS]
     if lost := sum(map(len, batches)) - sum(map(len, believed)):
         return believed, [f"{lost} samples dropped: their time is in the future or long past"]
     return believed, []

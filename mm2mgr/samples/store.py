@@ -73,8 +73,9 @@ class SampleStore:
     def __init__(self, directory: Path, warn: Callable[[str], None] = _warn) -> None:
         self.directory = directory
         self._warn = warn
-        self._dictionary = Dictionary(directory)
+        self._dictionary = Dictionary(directory, warn)
         self._swept_at = -ABANDONED_SECONDS
+        self._claimed = False
 
     def append(self, *batches: Batch) -> list[Written]:
         """Write batches, one file per hour they touch; on return they survive a crash."""
@@ -153,7 +154,8 @@ class SampleStore:
         folder = self._folder(hour)
         if not loose_files(folder):
             return []
-        with alone(self.directory):  # and look again: another sampler may have done it while this one waited
+        with alone(self.directory, f"compaction of {hour}", self._warn):
+            # Look again: another sampler may have done it while this one waited.
             return compact_hour(folder, self._warn) if loose_files(folder) else []
 
     def expire(self, before_ms: int) -> list[str]:
@@ -185,13 +187,18 @@ class SampleStore:
         return Mm2mgrError(what, hint=hint)
 
     def _claim(self) -> None:
+        marker = self.directory / LAYOUT_FILE
         with writing(self.directory):
-            self.directory.mkdir(parents=True, exist_ok=True)
             self.check_layout()
-            marker = self.directory / LAYOUT_FILE
             if not marker.is_file():
+                if self._claimed:
+                    # A new store here would fill the disk under a mount point, with ids that its dictionary does not name.
+                    hint = "mount it again, and samples go on; to begin a new store, start `mm2mgr sample` again"
+                    raise Mm2mgrError(f"the sample store {self.directory} is gone: no {LAYOUT_FILE} file", hint=hint)
                 put(marker, lambda draft: draft.write_text(LAYOUT + "\n", encoding="utf-8"))
+                self._claimed = True
                 return
+            self._claimed = True
         if time.monotonic() - self._swept_at >= ABANDONED_SECONDS:  # not each round: it looks through all hours
             sweep(self.directory)
             self._swept_at = time.monotonic()

@@ -16,6 +16,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from mm2mgr.samples.clock import kept_since_ms
 from mm2mgr.samples.dictionary import alone
 from mm2mgr.samples.files import UnreadableFile, put, read_columns, writing
 from mm2mgr.samples.schema import hour_end_ms, hour_of
@@ -91,19 +92,21 @@ class TaskStore:
         return sorted(rows, key=lambda row: (row.connect, row.connector, row.task, row.time_ms))
 
     def tidy(self, now_ms: int, keep_seconds: float | None = None) -> None:
-        """Make one file of each hour that is over, and remove what ended more than `keep_seconds` ago.
+        """Make one file of each hour that is over, and remove what ended more than `keep_seconds` ago by `kept_since_ms`.
 
         A crash in between leaves rows twice, which readers count once.
         """
         if not self._folder.is_dir():
             return
         self._store.check_layout()
-        with alone(self._directory), writing(self._folder):
+        with alone(self._directory, "tidying of the history of tasks", self._warn), writing(self._folder):
             by_hour: defaultdict[str, list[Path]] = defaultdict(list)
             for path in self._files():
                 by_hour[_hour(path)].append(path)
+            sampled = {*self._store.hours(), *by_hour}
+            kept_since = None if keep_seconds is None else kept_since_ms(list(sampled), now_ms, keep_seconds)
             for hour, paths in by_hour.items():
-                if keep_seconds is not None and hour_end_ms(hour) <= now_ms - keep_seconds * 1000:
+                if kept_since is not None and hour_end_ms(hour) <= kept_since:
                     _remove(paths)
                 elif hour_end_ms(hour) <= now_ms and any(not _is_whole(path) for path in paths):
                     self._make_one(hour, paths)

@@ -1,18 +1,24 @@
 """Writes `overrides/sizing.yaml`, the one file of the tree that mm2mgr writes itself, for people to review.
 
-In: the new entries. Out: the file, whole or unchanged; entries of flows that were not sized this time stay.
+In: the new entries, and those that they were decided by. Out: the file, whole or unchanged. Entries of flows that were not
+sized this time stay, and so do entries that somebody else changed meanwhile.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Mapping
+import stat
+import uuid
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from mm2mgr.errors import Mm2mgrError
+from mm2mgr.errors import Mm2mgrError, SpecError
+from mm2mgr.locks import locked
 from mm2mgr.spec.files import OVERRIDES
 from mm2mgr.spec.places import read_yaml
 
@@ -21,6 +27,18 @@ _HEADER = """\
 # Written by `mm2mgr size` from measured throughput: review it like any change, then commit.
 # A number that people wrote in the flow itself (tasks: {max: N}) outranks what stands here.
 """
+_LOCK_SECONDS = 30.0  # it is held for milliseconds
+_ATTEMPTS = 10
+Entries = Mapping[str, Mapping[str, Any]]
+"""What the file says, by flow."""
+
+
+@dataclass(frozen=True)
+class Written:
+    """Whether the file changed, and the flows whose new numbers were not written, because others had changed the entries."""
+
+    changed: bool
+    refused: tuple[str, ...] = ()
 
 
 def sizing_path(sources: Collection[Path]) -> Path:
@@ -34,27 +52,103 @@ def sizing_path(sources: Collection[Path]) -> Path:
     return folder / OVERRIDES / FILE
 
 
-def write_sizing(path: Path, entries: Mapping[str, Mapping[str, Any]], known_flows: Collection[str]) -> bool:
-    """Update the entries of `path`; drop those of flows that no longer exist. Return whether the file changed."""
-    before = _entries(path)
-    merged = {flow: entry for flow, entry in before.items() if flow in known_flows} | dict(entries)
-    if merged == before:
-        return False
-    body = yaml.safe_dump(
-        {"sizing": {flow: dict(merged[flow]) for flow in sorted(merged)}},
-        sort_keys=False,
-        width=110,
-        allow_unicode=True,
-    )
-    partial = path.with_name(f".{path.name}.{os.getpid()}")
+def sizing_target(path: Path) -> Path:
+    """Return the file that a link at `path` leads to, else `path`; Mm2mgrError when that is outside of the tree."""
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        partial.write_text(_HEADER + body, encoding="utf-8")
-        partial.replace(path)
+        target, tree = path.resolve(), path.parent.parent.resolve()
+    except (OSError, RuntimeError) as error:  # a link to itself
+        raise Mm2mgrError(f"{path}: cannot be written: it is a link that leads nowhere", hint="remove it") from error
+    if not target.is_relative_to(tree):
+        hint = "replace the link by the file or folder itself, or print only: --dry-run"
+        raise Mm2mgrError(f"{path}: not written: a link leads out of the tree, to {target}", hint=hint)
+    return target
+
+
+def read_sizing(path: Path) -> Entries:
+    """Return what the file says now; nothing where it cannot be read, which the loader reports."""
+    try:
+        return _entries(path)
+    except SpecError:
+        return {}
+
+
+def write_sizing(
+    path: Path,
+    entries: Entries,
+    known_flows: Collection[str],
+    before: Entries,
+    say: Callable[[str], None] = lambda _: None,
+) -> Written:
+    """Update the entries of `path`; drop those of flows that no longer exist.
+
+    `before` is what the file said when the entries were decided: what differs from it by now stays. `say` tells of a wait.
+    """
+    target = sizing_target(path)
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with _one_writer(target.parent, path, say):
+            for _ in range(_ATTEMPTS):
+                content, now = _content(target), _entries(target)
+                theirs = {flow for flow in entries if now.get(flow) not in (before.get(flow), entries[flow])}
+                stay = {flow: entry for flow, entry in now.items() if flow in known_flows or flow not in before}
+                merged = stay | {flow: entry for flow, entry in entries.items() if flow not in theirs}
+                if merged == now or _replaced(target, _text(merged), content):
+                    refused = (flow for flow in theirs if _number(now, flow) != _number(entries, flow))
+                    return Written(merged != now, tuple(sorted(refused)))
     except OSError as error:
-        partial.unlink(missing_ok=True)
         raise Mm2mgrError(f"{path}: cannot be written: {error.strerror}") from error
-    return True
+    raise Mm2mgrError(
+        f"{path}: not written: it changes all the time", hint="find out who writes it, then run size again"
+    )
+
+
+def _text(entries: Entries) -> str:
+    body = {"sizing": {flow: dict(entries[flow]) for flow in sorted(entries)}}
+    return _HEADER + yaml.safe_dump(body, sort_keys=False, width=110, allow_unicode=True)
+
+
+def _number(entries: Entries, flow: str) -> object:
+    return entries.get(flow, {}).get("tasks_max")
+
+
+@contextmanager
+def _one_writer(folder: Path, path: Path, say: Callable[[str], None]) -> Iterator[None]:
+    """Keep other runs of mm2mgr out, by a lock on the folder: a lock file would show up in git."""
+    with ExitStack() as held:
+        with suppress(OSError):  # NFS locks no folders; then the comparison before the replacement has to do
+            held.enter_context(locked(folder, f"writing {path}", _LOCK_SECONDS, say))
+        yield
+
+
+def _replaced(target: Path, text: str, content: bytes | None) -> bool:
+    """Replace the file in one step, keeping owner and rights; False where it no longer has this content."""
+    draft = target.with_name(f".{target.name}.{uuid.uuid4().hex[:8]}")
+    try:
+        with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666), "w", encoding="utf-8") as file:
+            if content is not None:
+                _like(target.stat(), file.fileno())
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        if _content(target) != content:
+            return False
+        draft.replace(target)
+        return True
+    finally:
+        draft.unlink(missing_ok=True)
+
+
+def _like(old: os.stat_result, opened: int) -> None:
+    with suppress(PermissionError):  # only root gives files away
+        os.fchown(opened, old.st_uid, old.st_gid)
+    os.fchmod(opened, stat.S_IMODE(old.st_mode))
+
+
+def _content(path: Path) -> bytes | None:
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        return None
 
 
 def _entries(path: Path) -> dict[str, dict[str, Any]]:
@@ -62,5 +156,6 @@ def _entries(path: Path) -> dict[str, dict[str, Any]]:
         return {}
     entries: dict[str, dict[str, Any]] = {}
     for document in read_yaml(path):
-        entries |= document.values.get("sizing") or {}
+        sizing = document.values.get("sizing")
+        entries |= sizing if isinstance(sizing, dict) else {}
     return entries

@@ -6,6 +6,7 @@ Nothing here needs Spark: the same functions run in the driver, in executors and
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,7 @@ from mm2mgr.samples.schema import (
     hour_of,
     hour_start_ms,
 )
+from mm2mgr.throughput.proof import not_allowed
 from mm2mgr.throughput.series import UNKNOWN, Series
 
 IDS_PER_PART = 16_384  # some row groups of a compacted file; an hour of them at one sample a minute is a million rows
@@ -54,17 +56,21 @@ def check_layout(store: Path) -> None:
 
 def sample_files(store: Path) -> dict[str, list[Path]]:
     """Return the complete sample files of every hour, oldest hour first."""
-    hours: dict[str, list[Path]] = {}
-    for path in sorted(store.glob(f"{HOUR_PREFIX}*/*.parquet")):
-        hour = path.parent.name.removeprefix(HOUR_PREFIX)
-        if path.name[0] != "." and _is_hour(hour):  # a leading dot marks a file being written
-            hours.setdefault(hour, []).append(path)
-    return hours
+    names = sorted(folder.name.removeprefix(HOUR_PREFIX) for folder in store.glob(f"{HOUR_PREFIX}*"))
+    found = {hour: sample_files_of(store, hour) for hour in names if _is_hour(hour)}
+    return {hour: files for hour, files in found.items() if files}
 
 
 def sample_files_of(store: Path, hour: str) -> list[Path]:
-    """Return the complete sample files of one hour."""
-    return sorted(path for path in (store / f"{HOUR_PREFIX}{hour}").glob("*.parquet") if path.name[0] != ".")
+    """Return the complete sample files of one hour; none where the hour is gone, NotSeenError where it may not be read."""
+    folder = store / f"{HOUR_PREFIX}{hour}"
+    try:
+        names = os.listdir(folder)  # a glob would take what may not be read for empty
+    except OSError as error:
+        not_allowed(folder, error)
+        return []
+    # A leading dot marks a file being written.
+    return sorted(folder / name for name in names if name.endswith(".parquet") and name[0] != ".")
 
 
 def samples_in(path: Path) -> int:
@@ -114,6 +120,7 @@ def read_samples(files: Sequence[Path], ids: range) -> tuple[Series, list[str], 
             parts.append(_read(path, ids, names))
         # pyarrow raises these for a footer or a page that makes no sense, depending on where the damage lies.
         except (OSError, pa.ArrowException, ValueError, KeyError, TypeError) as error:
+            not_allowed(path, error)
             unreadable[str(path)] = next(iter(str(error).splitlines()), type(error).__name__)[:120]
     if len(parts) == 1:
         return Series(**parts[0]), list(names), unreadable
@@ -124,14 +131,16 @@ def read_samples(files: Sequence[Path], ids: range) -> tuple[Series, list[str], 
     return Series(**columns), list(names), unreadable
 
 
-def read_hour(store: Path, hour: str, ids: range) -> tuple[Series, list[str], dict[str, str]]:
-    """Return what `read_samples` finds in an hour; again where `sample --follow` put its files together meanwhile."""
+def read_hour(store: Path, hour: str, ids: range) -> tuple[Series, list[str], dict[str, str], list[Path]]:
+    """Return what `read_samples` finds in an hour, and in which files; again where `sample --follow` put its files together
+    meanwhile.
+    """
     for _ in range(_COMPACTIONS):
         files = sample_files_of(store, hour)
         found = read_samples(files, ids)
         if all(path.exists() for path in files):
             break
-    return found
+    return *found, files
 
 
 def rollup_directory(store: Path, name: str) -> Path:

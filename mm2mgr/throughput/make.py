@@ -16,6 +16,7 @@ from mm2mgr.errors import Mm2mgrError
 from mm2mgr.samples.schema import HOUR_PREFIX, hours_text
 from mm2mgr.throughput.hours import check_layout, next_id, sample_files, samples_in
 from mm2mgr.throughput.plan import alone, commit, day_units, due_days, due_hours, hour_units, still_there
+from mm2mgr.throughput.proof import judge, require_drafts
 from mm2mgr.throughput.unit import Unit, work
 
 Spread = Callable[[Sequence[Unit]], Sequence[str]]
@@ -62,11 +63,12 @@ def make(store: Path, spread: Spread) -> Report:
     try:
         with alone(store) as drafts:
             hours, above = due_hours(store, sample_files(store)), next_id(store)
-            written = _written(spread(hour_units(store, drafts, hours, above)), report)
+            written, missing = _done(spread(hour_units(store, drafts, hours, above)), report)
+            judge(store, missing)
             hours = still_there(store, hours)
             commit(store, hours, written)
             days = due_days(store)
-            commit(store, days, _written(spread(day_units(store, drafts, days, above)), report))
+            commit(store, days, _done(spread(day_units(store, drafts, days, above)), report)[0])
             report.made = [*hours.names, *days.names]
     except OSError as error:
         hint = "check the directory's rights and space; roll-ups made before stay readable"
@@ -79,11 +81,15 @@ def one_by_one(units: Sequence[Unit]) -> list[str]:
     return [work(unit) for unit in units]
 
 
-def _written(answers: Sequence[str], report: Report) -> list[list[str]]:
+def _done(answers: Sequence[str], report: Report) -> tuple[list[list[str]], list[str]]:
+    """Return what was written, and the files that were missing; NotSeenError when the driver does not see the drafts."""
     written: list[list[str]] = []
+    missing: list[str] = []
     for answer in answers:
         done = json.loads(answer)
         written += done["written"]
+        missing += done["missing"]
         report.samples += done["samples"]
         report.unreadable |= done["unreadable"]
-    return written
+    require_drafts(draft for _, _, draft in written)
+    return written, missing

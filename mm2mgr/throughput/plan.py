@@ -7,19 +7,20 @@ and the next run makes the roll-up again.
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from mm2mgr.errors import Mm2mgrError
+from mm2mgr.locks import Locked, locked
 from mm2mgr.samples.schema import DAY_PREFIX, HOUR_PREFIX, ROLLUPS
 from mm2mgr.throughput.hours import IDS_PER_PART, hour_before, mark_of, rollup_directory
+from mm2mgr.throughput.proof import Seen, write_proof
 from mm2mgr.throughput.unit import Unit
 
 MADE_FROM = ".made-from.json"
@@ -44,12 +45,12 @@ def alone(store: Path) -> Iterator[Path]:
     """Be the only job that writes roll-ups of this store; yields a folder for drafts, empty now and gone afterwards."""
     rollups = store / ROLLUPS
     rollups.mkdir(parents=True, exist_ok=True)
-    with (rollups / ".lock").open("w") as lock:
+    with ExitStack() as held:
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
+            held.enter_context(locked(rollups / ".lock", f"another throughput job is at work on {store}", 0))
+        except Locked as error:
             hint = "wait until it is done; `mm2mgr throughput --show` reads what there is"
-            raise Mm2mgrError(f"another throughput job is at work on {store}", hint=hint) from error
+            raise Mm2mgrError(error.message, hint=hint) from error
         drafts = rollups / _DRAFTS
         shutil.rmtree(drafts, ignore_errors=True)  # of a job that was killed
         drafts.mkdir()
@@ -93,8 +94,23 @@ def due_days(store: Path) -> Due:
     return Due(due)
 
 
+def hours_seen(due: Due) -> Seen:
+    """Return the sample files that the due hours are made from, by folder."""
+    before = {
+        f"{HOUR_PREFIX}{hour_before(name.removeprefix(HOUR_PREFIX))}": due.marks[name]["before"] for name in due.names
+    }
+    return before | {name: due.marks[name]["hour"] for name in due.names}
+
+
+def days_seen(due: Due) -> Seen:
+    """Return the parts that the due days are made from, by roll-up."""
+    hours = {f"{HOUR_PREFIX}{hour}": parts for mark in due.marks.values() for hour, parts in mark["hours"].items()}
+    return hours | {name: mark["parts"] for name, mark in due.marks.items()}
+
+
 def hour_units(store: Path, drafts: Path, due: Due, next_id: int) -> list[Unit]:
     """Cut the due hours into units: neighbours together, one range of ids each."""
+    proof = write_proof(drafts, hours_seen(due))
     runs: list[list[str]] = []
     for hour in (name.removeprefix(HOUR_PREFIX) for name in due.names):
         if runs and runs[-1][-1] == hour_before(hour) and len(runs[-1]) < _HOURS_PER_UNIT:
@@ -102,7 +118,7 @@ def hour_units(store: Path, drafts: Path, due: Due, next_id: int) -> list[Unit]:
         else:
             runs.append([hour])
     lows = range(0, max(next_id, 1), IDS_PER_PART)
-    return [Unit(str(store), str(drafts), tuple(run), low) for run in runs for low in lows]
+    return [Unit(str(store), str(drafts), tuple(run), low, proof=proof) for run in runs for low in lows]
 
 
 def day_units(store: Path, drafts: Path, due: Due, next_id: int) -> list[Unit]:
@@ -111,13 +127,14 @@ def day_units(store: Path, drafts: Path, due: Due, next_id: int) -> list[Unit]:
     A day that goes on takes only the hours that are new onto what it has; once it is over it is merged anew, so that its
     last digits do not depend on how often that was.
     """
-    units = []
+    units, proof = [], write_proof(drafts, days_seen(due))
     for day in due.names:
         mark, old = due.marks[day], made_from(store, day)
         onto = bool(old) and not mark["over"] and old["hours"].items() <= mark["hours"].items()
         hours = tuple(hour for hour in mark["hours"] if not onto or hour not in old["hours"])
         units += [
-            Unit(str(store), str(drafts), hours, low, day, onto) for low in range(0, max(next_id, 1), IDS_PER_PART)
+            Unit(str(store), str(drafts), hours, low, day, onto, proof)
+            for low in range(0, max(next_id, 1), IDS_PER_PART)
         ]
     return units
 

@@ -51,6 +51,8 @@ _LOCAL = {
 _EXIT_SECONDS = 60
 # How a line of Python or Java begins that names an error; a line of a stack trace begins with "at" or "File".
 _NAMES_ERROR = re.compile(r"(?:Caused by: |: )?([\w.$]*(?:Error|Exception)\b.*)")
+_OURS = re.compile(r"^mm2mgr\.[\w.]+: ")  # the name of an error of mm2mgr says nothing to a user
+_LONGEST_REASON = 300
 _NO_PYTHON = re.compile(r'Cannot run program "([^"]+)"')
 _NO_PACKAGE = re.compile(r"No module named '(\w+)")
 
@@ -117,7 +119,8 @@ def failure(what: str, error: Exception, hint: str | None = None) -> Mm2mgrError
         told = f"the executors' Python has no package {missing[1]}: {remedy}"
     elif missing := _NO_PYTHON.search(text):
         told = f"the executors have no {missing[1]}: name a Python of theirs in PYSPARK_PYTHON"
-    return Mm2mgrError(f"{what}: {told[:300]}", hint=hint)
+    told = _OURS.sub("", told)
+    return Mm2mgrError(f"{what}: {told[:_LONGEST_REASON]}", hint=hint)
 
 
 def _started(builder: SparkSession.Builder, log_file: Path | None, hint: str) -> SparkSession:

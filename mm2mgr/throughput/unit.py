@@ -23,13 +23,17 @@ from mm2mgr.throughput.hours import (
     rollup_directory,
 )
 from mm2mgr.throughput.parts import write_part
+from mm2mgr.throughput.proof import Seen, read_proof, require, unseen
 from mm2mgr.throughput.rollup import roll_up, stacked
 from mm2mgr.throughput.series import Series, clean, in_blocks, joined, rank_sources, tail
 
 
 @dataclass(frozen=True)
 class Unit:
-    """Hours that follow one another (or those to merge into a day, `onto` what it has) and the first id."""
+    """Hours that follow one another (or those to merge into a day, `onto` what it has) and the first id.
+
+    `proof` is where the driver's list of files lies, which whoever does this must see, too.
+    """
 
     store: str
     draft: str
@@ -37,6 +41,7 @@ class Unit:
     low_id: int
     day: str | None = None
     onto: bool = False
+    proof: str = ""
 
     @property
     def ids(self) -> range:
@@ -44,20 +49,23 @@ class Unit:
 
 
 def work(unit: Unit) -> str:
-    """Do the unit; return JSON: `written` as [roll-up, part, draft file], `unreadable` files with reasons, `samples`."""
-    done: dict[str, Any] = {"written": [], "unreadable": {}, "samples": 0}
+    """Do the unit; return JSON: `written` as [roll-up, part, draft file], `unreadable` files with reasons, `samples`, and
+    the files of the driver's list that were `missing`. NotSeenError where this is not the driver's store.
+    """
+    done: dict[str, Any] = {"written": [], "unreadable": {}, "samples": 0, "missing": []}
+    seen = read_proof(unit.proof)
     if unit.day is None:
-        _roll_hours(unit, done)
+        _roll_hours(unit, seen, done)
     else:
-        _merge(unit, unit.day, done)
+        _merge(unit, unit.day, seen, done)
     return json.dumps(done)
 
 
-def _roll_hours(unit: Unit, done: dict[str, Any]) -> None:
+def _roll_hours(unit: Unit, seen: Seen, done: dict[str, Any]) -> None:
     """Walk through the hours, each with the last samples of the one before in front, so each is read once."""
-    before, names = _cleaned(unit, hour_before(unit.hours[0]), {})
+    before, names = _cleaned(unit, hour_before(unit.hours[0]), seen, {**done, "unreadable": {}})
     for hour in unit.hours:
-        samples, found = _cleaned(unit, hour, done["unreadable"])
+        samples, found = _cleaned(unit, hour, seen, done)
         ranks = rank_sources([*names, *found])
         rolled = stacked(
             roll_up(joined(tail(recoded(lead, names, ranks)), recoded(now, found, ranks)), hour_start_ms(hour))
@@ -71,16 +79,21 @@ def _roll_hours(unit: Unit, done: dict[str, Any]) -> None:
         before, names = samples, found
 
 
-def _cleaned(unit: Unit, hour: str, unreadable: dict[str, str]) -> tuple[list[Series], list[str]]:
-    raw, names, bad = read_hour(Path(unit.store), hour, unit.ids)
-    unreadable.update(bad)
+def _cleaned(unit: Unit, hour: str, seen: Seen, done: dict[str, Any]) -> tuple[list[Series], list[str]]:
+    raw, names, bad, files = read_hour(Path(unit.store), hour, unit.ids)
+    done["unreadable"].update(bad)
+    folder = f"{HOUR_PREFIX}{hour}"
+    done["missing"] += [f"{folder}/{name}" for name in unseen(seen.get(folder, ()), files)]
     return [clean(block, hour_start_ms(hour), hour_end_ms(hour)) for block in in_blocks(raw, unit.ids)], names
 
 
-def _merge(unit: Unit, day: str, done: dict[str, Any]) -> None:
+def _merge(unit: Unit, day: str, seen: Seen, done: dict[str, Any]) -> None:
     taken = [*([day] if unit.onto else []), *(f"{HOUR_PREFIX}{hour}" for hour in unit.hours)]
-    parts = [rollup_directory(Path(unit.store), name) / part_name(unit.low_id) for name in taken]
-    merged, names = merge_day([path for path in parts if path.is_file()], unit.low_id)
+    parts: list[Path] = []
+    for name in taken:
+        mine = [part for part in seen.get(name, ()) if part[0] == part_name(unit.low_id)]
+        parts += require(rollup_directory(Path(unit.store), name), mine)
+    merged, names = merge_day(parts, unit.low_id)
     if len(merged):
         draft = _draft(unit)
         write_part(draft, merged, names)

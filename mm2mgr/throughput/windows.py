@@ -7,6 +7,7 @@ size of a part of the hours is borrowed.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from mm2mgr.errors import Mm2mgrError
+from mm2mgr.samples.clock import ahead
 from mm2mgr.samples.schema import DAY_PREFIX, HOUR_PREFIX, hour_of, hour_start_ms, hours_text, window_text
 from mm2mgr.throughput.hours import check_layout, rollup_directory
 from mm2mgr.throughput.names import Names, read_names
@@ -66,9 +68,11 @@ class Throughput:
 def choose(store: Path, since_ms: int | None = None, until_ms: int | None = None) -> Window:
     """Find the hours that a window touches (since inclusive, until exclusive); Mm2mgrError when none has a roll-up."""
     check_layout(store)
-    known = finished(store, HOUR_PREFIX)
-    if not known:
+    found = finished(store, HOUR_PREFIX)
+    if not found:
         raise Mm2mgrError(f"{store} holds no throughput", hint="run `mm2mgr throughput` first")
+    # The newest hours are those of now; where all are ahead, it is this machine's clock that is wrong.
+    known = found[: len(found) - len(ahead(found, time.time_ns() // 1_000_000))] or found
     first = "" if since_ms is None else hour_of(since_ms)
     last = "~" if until_ms is None else hour_of(until_ms - 1)
     hours = [hour for hour in known if first <= hour <= last]

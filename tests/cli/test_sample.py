@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import signal
+import time
 
 import pytest
 
@@ -124,12 +125,18 @@ def test_a_killed_sampler_leaves_a_store_that_the_next_one_continues(
 def test_samples_older_than_keep_are_removed(mm2mgr: Command, mock_cluster: KafkaAccess) -> None:
     declare(mm2mgr.tree, *addresses(mock_cluster))
     produce(mock_cluster, "orders")
-    old = Batch("a", "test", 1_763_719_200_000, ["orders"], [0], end_offset=[77])
-    SampleStore(mm2mgr.folder / "store").append(old)
+    now_ms, store = time.time_ns() // 1_000_000, SampleStore(mm2mgr.folder / "store")
+    store.append(Batch("a", "test", now_ms - 9 * 3_600_000, ["orders"], [0], end_offset=[77]))
     mm2mgr("sample", "--cluster", "a", *QUICK)
     assert ("a", "orders", 77) in clusters(mm2mgr)
+    # Nothing but this machine's clock says that nine hours have passed.
+    said = mm2mgr("sample", "--cluster", "a", "--keep", "1h", *QUICK)
+    assert "are older than what is to be kept, and stay for now" in said.err
+    assert ("a", "orders", 77) in clusters(mm2mgr)
+    for hours in range(9):
+        store.append(Batch("a", "test", now_ms - hours * 3_600_000, ["orders"], [0], end_offset=[9]))
     mm2mgr("sample", "--cluster", "a", "--keep", "1h", *QUICK)
-    assert set(clusters(mm2mgr)) == {("a", "orders", 1)}
+    assert set(clusters(mm2mgr)) == {("a", "orders", 9), ("a", "orders", 1)}
 
 
 def test_a_store_of_an_older_layout_is_refused(mm2mgr: Command, mock_cluster: KafkaAccess) -> None:

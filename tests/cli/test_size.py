@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
+from mm2mgr.cli import sizing
 from mm2mgr.kafka.access import KafkaAccess
 from tests.fake_connect import FakeConnect, serving
 
@@ -202,3 +203,38 @@ def test_the_order_is_read_back_from_the_running_connector(ready: Command, mock_
         assert orders["deal"] == "predicted"
         assert "other partitions than Kafka has now" in " ".join(orders["reasons"])
     assert [request.method for request in fake.requests if request.method != "GET"] == []
+
+
+def test_an_entry_edited_while_size_is_at_work_is_left_and_named(
+    ready: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ready("size", *RESULT)
+    real = sizing.listings
+
+    def late(clusters: Any) -> Any:
+        found = real(clusters)
+        edited = entries(ready)
+        edited["logs:a->hub"] |= {"tasks_max": 7, "reason": "by hand"}
+        file_of(ready).write_text(yaml.safe_dump({"sizing": edited}))
+        return found
+
+    rates = {("a", "logs.web", number): 1_000_000.0 for number in range(3)}
+    measured(ready.folder / "result", {**rates, ("a", "orders", 0): 40_000_000.0})
+    monkeypatch.setattr(sizing, "listings", late)
+    said = ready("size", *RESULT, "--cool-down", "0s", code=1)
+    assert "not written for logs:a->hub: the entries changed while size was at work" in said.err
+    assert entries(ready)["logs:a->hub"]["reason"] == "by hand"
+    assert entries(ready)["orders:a->hub"]["bytes_per_second"] > 1_000
+    monkeypatch.setattr(sizing, "listings", real)
+    ready("size", *RESULT, "--cool-down", "0s")
+    assert entries(ready)["logs:a->hub"]["reason"] != "by hand"
+
+
+def test_a_sizing_file_that_is_a_link_out_of_the_tree_is_not_written(ready: Command) -> None:
+    file_of(ready).parent.mkdir()
+    file_of(ready).symlink_to(ready.folder / "victim")
+    (ready.folder / "victim").write_text("sizing: {}\n")
+    said = ready("size", *RESULT, code=1)
+    assert "not written: a link leads out of the tree" in said.err
+    assert (ready.folder / "victim").read_text() == "sizing: {}\n"
+    ready("size", *RESULT, "--dry-run")

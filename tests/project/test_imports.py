@@ -23,11 +23,12 @@ PACKAGE = REPOSITORY / "mm2mgr"
 LAYERS: dict[str, set[str]] = {
     "errors": set(),
     "extras": {"errors"},
+    "locks": {"errors"},
     "origins": set(),
     "secrets": set(),
     "partitions": set(),
     "defaults": set(),
-    "spec": {"errors", "origins", "secrets"},
+    "spec": {"errors", "locks", "origins", "secrets"},
     "truth": {"errors", "extras", "defaults", "spec"},
     "topics": {"spec", "truth"},
     "topology": {"errors", "origins", "defaults", "spec", "topics"},
@@ -50,8 +51,8 @@ LAYERS: dict[str, set[str]] = {
         "connect",
         "kafka",
     },
-    "samples": {"errors", "partitions", "kafka"},
-    "throughput": {"errors", "partitions", "samples"},
+    "samples": {"errors", "locks", "partitions", "kafka"},
+    "throughput": {"errors", "locks", "partitions", "samples"},
     "sizing": {"partitions"},
     "observe": {"errors", "secrets", "partitions", "topology", "render", "connect", "kafka", "reconcile"},
     "check": {
@@ -70,7 +71,8 @@ LAZY_BACK = {("cli/local.py", "demo"), ("truth/generate.py", "sandbox")}
 
 # Single modules that are held closer than the folder they live in.
 CLOSER: dict[str, set[str]] = {
-    "throughput": {"mm2mgr.errors", "mm2mgr.partitions", "mm2mgr.samples.schema"},  # it runs alone under spark-submit
+    # It runs alone under spark-submit.
+    "throughput": {"mm2mgr.errors", "mm2mgr.partitions", "mm2mgr.samples.schema", "mm2mgr.samples.clock"},
     "output": {"mm2mgr.throughput.rates"},  # values only: no Spark, no Parquet
 }
 

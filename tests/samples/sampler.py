@@ -10,6 +10,7 @@ import threading
 from pathlib import Path
 from unittest.mock import patch
 
+from mm2mgr.samples import clock as clock_module
 from mm2mgr.samples import follow as follow_module
 from mm2mgr.samples.batch import Batch
 from mm2mgr.samples.follow import Poll, Schedule, follow
@@ -59,7 +60,7 @@ def main(folder: str, start_ms: str, rounds: str) -> None:
     clock = Clock(int(start_ms), int(rounds) or 10**9)
     store = SampleStore(Path(folder))
     schedule = Schedule(ROUND_MS / 1000, None, keep_seconds=30 * 86_400.0)
-    with patch.object(follow_module, "time", clock):
+    with patch.object(follow_module, "time", clock), patch.object(clock_module, "time", clock):
         follow([Growing(clock)], schedule, store, lambda done: print(clock.now_ms, *done.news, flush=True), clock)
 
 

@@ -147,6 +147,17 @@ def test_a_monitor_that_warms_up_is_a_source_that_is_down(
         gathered(http)
 
 
+@pytest.mark.parametrize("windows", [[0, NEWEST], [1, NEWEST - 30 * 24 * HOUR_MS, NEWEST]])
+def test_windows_of_a_clock_that_was_wrong_are_an_error_of_the_source(
+    windows: list[int], http: Http, wire: responses.RequestsMock
+) -> None:
+    serve(wire, CruiseControl([record()], windows))
+    with pytest.raises(
+        SourceError, match=r"Cruise Control of 'dc1'.*: its windows end \d+ days apart: a clock is wrong"
+    ):
+        gathered(http)
+
+
 def test_not_enough_windows_is_not_ready_and_any_other_500_is_told_without_the_stack(
     http: Http, wire: responses.RequestsMock
 ) -> None:

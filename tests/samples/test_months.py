@@ -126,7 +126,10 @@ def test_two_samplers_of_one_store_do_no_harm(tmp_path: Path) -> None:
         both = [stack.enter_context(sampler(tmp_path, TEN + ahead, rounds)) for ahead in (0, ROUND_MS // 2)]
         told = [process.communicate(timeout=120) for process in both]
     assert [process.returncode for process in both] == [0, 0], told
-    assert [len(out.split()) for out, _ in told] == [rounds, rounds], "no news: no trouble with one another"
+    lines = [line for out, _ in told for line in out.splitlines()]
+    assert len(lines) == 2 * rounds
+    # Their clocks run as fast as they can, so each may meet samples of its future; else they have no trouble with one another.
+    assert all("holds samples of hours to come" in line for line in lines if " " in line)
     found = counted(tmp_path)
     assert found["logs", 0] == found["logs", 1] == (2 * rounds, 10.0, 0)
     hours = SampleStore(tmp_path).hours()

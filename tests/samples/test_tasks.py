@@ -112,6 +112,8 @@ def test_a_damaged_file_costs_its_own_rows_and_stays(store: TaskStore, tmp_path:
 def test_what_is_older_than_kept_goes(store: TaskStore, tmp_path: Path) -> None:
     store.append([row(0)])
     store.append([row(70)])
+    for hour in (2, 3):  # samples beside it bear out that the time has passed
+        SampleStore(tmp_path).append(Batch("a", "test", TEN + hour * HOUR, ["t"], [0], end_offset=[7]))
     store.tidy(TEN + 3 * HOUR, keep_seconds=7_200)
     assert names(tmp_path) == ["2025-11-21T11-hour"]
 

@@ -1,0 +1,131 @@
+"""Which clock samples and retention go by: this machine's, but never on the word of one look.
+
+A jump of the clock counts only after it has lasted, and retention asks the stored samples how much time has passed.
+In go clocks and hours, out come times and sentences; it reads and removes no file.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+from mm2mgr.samples.schema import HOUR_PREFIX, hour_start_ms
+
+JUMP_SECONDS = 60.0
+"""Less than this is how clocks are set right: it harms no sample, and nothing waits for it."""
+LASTING_SECONDS = 600.0
+"""So long the clock must have stayed where it jumped to before samples carry its time."""
+AHEAD_MS = 300_000
+"""Clocks of machines differ by so much; a sample further ahead would end the newest window of every answer."""
+_HOUR_MS = 3_600_000
+_LONGEST_GAP_MS = 24 * _HOUR_MS
+_SHARE_OF_KEPT = 24
+
+
+def _steady_seconds() -> float:
+    """Return seconds that nobody sets; they count while the machine is suspended, too, where the system has such a clock."""
+    if (kind := getattr(time, "CLOCK_BOOTTIME", None)) is not None:
+        return time.clock_gettime(kind)
+    return time.monotonic()
+
+
+class Clock:
+    """This machine's clock beside a steady one; it is trusted as long as both go at the same speed."""
+
+    def __init__(self) -> None:
+        self._ahead = self.now_ms() / 1000 - _steady_seconds()
+        self._jumped_to: float | None = None
+        self._jumped_at = 0.0
+        self._news: list[str] = []
+
+    def is_trusted(self) -> bool:
+        """Look at both clocks: False while this machine's has jumped, and not yet stayed there for long enough."""
+        steady = _steady_seconds()
+        ahead = self.now_ms() / 1000 - steady
+        if abs(ahead - self._ahead) < JUMP_SECONDS:
+            if self._jumped_to is not None:
+                self._news.append(f"the clock of this machine is back after {_span(steady - self._jumped_at)}")
+            self._ahead, self._jumped_to = ahead, None
+            return True
+        if self._jumped_to is None or abs(ahead - self._jumped_to) >= JUMP_SECONDS:
+            self._jumped_to, self._jumped_at = ahead, steady
+            self._news.append(self._jump(ahead - self._ahead, ahead + steady))
+            return False
+        self._jumped_to = ahead
+        if steady - self._jumped_at < LASTING_SECONDS:
+            return False
+        self._ahead, self._jumped_to = ahead, None
+        self._news.append("the clock of this machine has stayed where it jumped to: samples carry its time from now on")
+        return True
+
+    def now_ms(self) -> int:
+        """Return the time of this machine's clock."""
+        return time.time_ns() // 1_000_000
+
+    def take_news(self) -> list[str]:
+        """Return what is to be said since the last call."""
+        news, self._news = self._news, []
+        return news
+
+    @staticmethod
+    def _jump(by_seconds: float, now_seconds: float) -> str:
+        direction = "ahead" if by_seconds > 0 else "back"
+        return (
+            f"the clock of this machine jumped {direction} by {_span(abs(by_seconds))}, to {_text(now_seconds)}: nothing is "
+            f"sampled or removed until it is back, or has stayed there for {_span(LASTING_SECONDS)}"
+        )
+
+
+def kept_since_ms(hours: Sequence[str], now_ms: int, keep_seconds: float) -> int:
+    """Return the moment before which samples are older than `keep_seconds`, as far as the `hours` with samples bear that out.
+
+    An hour without samples proves nothing: a gap counts as one day at most, and as a 24th of the time to keep, so that a
+    clock that is ahead for a while takes little, and a long pause of the sampler is made up for within days.
+    """
+    left = round(keep_seconds * 1000)
+    of_a_gap = min(_LONGEST_GAP_MS, left // _SHARE_OF_KEPT)
+    moment = now_ms
+    for start in sorted((start for hour in hours if (start := hour_start_ms(hour)) <= now_ms), reverse=True):
+        passed = moment - start if moment - start <= _HOUR_MS else min(moment - start, of_a_gap)
+        if passed >= left:
+            break
+        left -= passed
+        moment = start
+    return moment - left
+
+
+def ahead(hours: Sequence[str], now_ms: int) -> list[str]:
+    """Return the hours that have not begun yet: somebody's clock was wrong when they were written, or this one is."""
+    return [hour for hour in hours if hour_start_ms(hour) > now_ms + AHEAD_MS]
+
+
+def ahead_text(place: str, hours: Sequence[str]) -> str:
+    """Say what is the matter with hours that are `ahead`."""
+    more = f" and {len(hours) - 1} more" if hours[1:] else ""
+    return (
+        f"{place} holds samples of hours to come, {HOUR_PREFIX}{hours[0]}{more} (UTC): the clock of this machine is behind, or "
+        "that of another sampler was ahead; `throughput` and `size` leave them out until then"
+    )
+
+
+def held_text(hours: Sequence[str]) -> str:
+    """Say why hours that are too old by this machine's clock stay, by the rule of `kept_since_ms`."""
+    return (
+        f"samples up to {hours[-1]} (UTC) are older than what is to be kept, and stay for now: after a pause of the "
+        "sampler, or while the clock of this machine is ahead, at most a day of samples goes for each new hour"
+    )
+
+
+def _span(seconds: float) -> str:
+    for unit, size in (("d", 86_400.0), ("h", 3_600.0), ("min", 60.0)):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.0f} {unit}"
+    return f"{seconds:.0f} s"
+
+
+def _text(seconds: float) -> str:
+    try:
+        return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%SZ}"
+    except (ValueError, OverflowError, OSError):  # beyond the year 9999
+        return f"{seconds:.0f} s after 1970"
