@@ -57,10 +57,26 @@ def write_sizing(path: Path, entries: Mapping[str, Mapping[str, Any]], known_flo
     return True
 
 
+def is_written_by_size(path: Path) -> bool:
+    """Tell whether `write_sizing` wrote this file: it begins with the same line."""
+    with path.open(encoding="utf-8", errors="replace") as file:
+        return file.readline(200) == _HEADER.splitlines(keepends=True)[0]
+
+
 def _entries(path: Path) -> dict[str, dict[str, Any]]:
     if not path.exists():
         return {}
+    documents = read_yaml(path)
+    if documents and not is_written_by_size(path):
+        raise _not_ours(path, "it does not begin with the line that `size` writes")
     entries: dict[str, dict[str, Any]] = {}
-    for document in read_yaml(path):
+    for document in documents:
+        if other := sorted(document.values.keys() - {"sizing"}):
+            raise _not_ours(path, f"it holds '{other[0]}' too")
         entries |= document.values.get("sizing") or {}
     return entries
+
+
+def _not_ours(path: Path, why: str) -> Mm2mgrError:
+    hint = "move what is yours into another file of the tree, delete this one, and run size again"
+    return Mm2mgrError(f"{path} would be overwritten, and {why}; it was left as it is", hint=hint)

@@ -23,6 +23,7 @@ PACKAGE = REPOSITORY / "mm2mgr"
 LAYERS: dict[str, set[str]] = {
     "errors": set(),
     "extras": {"errors"},
+    "outfile": {"errors"},
     "origins": set(),
     "secrets": set(),
     "partitions": set(),
@@ -39,6 +40,7 @@ LAYERS: dict[str, set[str]] = {
     "kafka": {"errors", "secrets", "partitions"},
     "reconcile": {
         "errors",
+        "outfile",
         "secrets",
         "partitions",
         "spec",
