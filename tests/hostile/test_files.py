@@ -19,7 +19,8 @@ from mm2mgr.demo import story
 from mm2mgr.demo.folder import demo_folder
 from mm2mgr.demo.tree import write_tree
 from mm2mgr.errors import Mm2mgrError, SandboxError
-from mm2mgr.outfile import Kind, write_whole
+from mm2mgr.reconcile.plan import Plan
+from mm2mgr.reconcile.planfile import write_plan
 from mm2mgr.samples.batch import Batch
 from mm2mgr.samples.files import ABANDONED_SECONDS, sweep
 from mm2mgr.samples.store import SampleStore
@@ -432,13 +433,13 @@ def test_a_plan_replaces_a_plan_an_empty_file_and_what_a_link_names(site: Site, 
 
 
 def test_a_device_or_pipe_is_written_to_and_stays(tmp_path: Path) -> None:
-    pipe, kind, got = tmp_path / "pipe", Kind("a page", lambda head: False), []
+    pipe, got = tmp_path / "pipe", list[str]()
     os.mkfifo(pipe)
-    reader = threading.Thread(target=lambda: got.append(pipe.read_text()))
+    reader = threading.Thread(target=lambda: got.append(pipe.read_text()), daemon=True)
     reader.start()
-    write_whole(pipe, "text", kind)
+    write_plan(pipe, Plan("me", ()), ["clusters"], None, None)
     reader.join(10)
-    assert got == ["text"]
+    assert [json.loads(text)["mm2mgr-plan"] for text in got] == [1]
     assert stat.S_ISFIFO(pipe.stat().st_mode)
 
 

@@ -22,6 +22,7 @@ PACKAGE = REPOSITORY / "mm2mgr"
 # What each part may import of mm2mgr, in reading order: only what stands above it. Data goes down the list, never back up.
 LAYERS: dict[str, set[str]] = {
     "errors": set(),
+    "bodies": set(),
     "extras": {"errors"},
     "outfile": {"errors"},
     "origins": set(),
@@ -36,7 +37,7 @@ LAYERS: dict[str, set[str]] = {
     "overrides": {"origins", "topology"},
     "render": {"errors", "origins", "defaults", "spec", "topology", "overrides"},
     "lint": {"errors", "origins", "secrets", "defaults", "spec", "truth", "topics", "topology", "render"},
-    "connect": {"errors", "secrets", "partitions"},
+    "connect": {"errors", "bodies", "secrets", "partitions"},
     "kafka": {"errors", "secrets", "partitions"},
     "reconcile": {
         "errors",
@@ -52,7 +53,7 @@ LAYERS: dict[str, set[str]] = {
         "connect",
         "kafka",
     },
-    "samples": {"errors", "partitions", "kafka"},
+    "samples": {"errors", "bodies", "partitions", "kafka"},
     "throughput": {"errors", "partitions", "samples"},
     "sizing": {"partitions"},
     "observe": {"errors", "secrets", "partitions", "topology", "render", "connect", "kafka", "reconcile"},
