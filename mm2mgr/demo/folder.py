@@ -66,8 +66,11 @@ def _strange_in_tree(tree: Path) -> list[Path]:
 
 
 def _strange_in_samples(samples: Path) -> list[Path]:
-    """Return what is no part of a store, or the hours where there are more than a demo samples."""
+    """Return what is no part of a store, and whatever is of an hour where there are more hours than a demo takes."""
     found = sorted(samples.iterdir()) if samples.is_dir() else []
-    hours = [path for path in found if path.name.startswith(HOUR_PREFIX)]
-    strange = [path for path in found if path.name not in _STORE and path not in hours]
-    return strange + (hours if len(hours) > _HOURS else [])
+    strange = [path for path in found if path.name not in _STORE and not path.name.startswith(HOUR_PREFIX)]
+    by_hour = [
+        path for each in (f"{HOUR_PREFIX}*", f"{ROLLUPS}/{HOUR_PREFIX}*", "tasks/[0-9]*") for path in samples.glob(each)
+    ]
+    hours = {path.name.removeprefix(HOUR_PREFIX)[: len("2026-11-21T10")] for path in by_hour}
+    return strange + (sorted(by_hour) if len(hours) > _HOURS else [])

@@ -395,6 +395,11 @@ def test_months_of_samples_outlive_a_demo(tmp_path: Path, marked: bool) -> None:
     with pytest.raises(SandboxError, match=r"would remove .*and 2 more"), demo_folder(folder):
         pass
     assert len(SampleStore(folder / "samples").hours()) == 5
+    for hour in (folder / "samples").glob("hour=*"):  # retention took the samples; their roll-ups are kept
+        (folder / "samples" / "rollups" / hour.name).mkdir(parents=True)
+    SampleStore(folder / "samples").expire(2**60)
+    with pytest.raises(SandboxError, match=r"would remove .*and 2 more"), demo_folder(folder):
+        pass
 
 
 # --- what other commands write ------------------------------------------------------------------------------------------
