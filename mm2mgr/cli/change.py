@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from mm2mgr.cli.estate import Estate, output_option
+from mm2mgr.outfile import check_free
 
 _mirror_again = click.option(
     "--mirror-again",
@@ -65,9 +66,11 @@ def plan(
     from mm2mgr.output.plan_text import say_plan, say_topology
     from mm2mgr.reconcile.live import make_plan
     from mm2mgr.reconcile.plan import Wish
-    from mm2mgr.reconcile.planfile import write_plan
+    from mm2mgr.reconcile.planfile import PLAN, write_plan
 
     only = estate.only(flows)
+    if out:
+        check_free(out, PLAN)  # before anybody is asked
     for entry in estate.topology.stale_sizing:
         talk(f"overrides: no flow '{entry}' is declared any more, its sizing is ignored; mm2mgr size drops it")
     wish = Wish(prune, mirror_again, allow_deletes=allow_deletes)

@@ -33,15 +33,20 @@ def sandbox() -> None:
 def up(directory: Path) -> None:
     """Start what is not running and write a tree for it to DIR/clusters.
 
+    DIR must be new, empty or an earlier sandbox's; a file of DIR/clusters that was changed by hand is not overwritten.
+
     \b
     Example:
       mm2mgr sandbox up
     """
-    from mm2mgr.demo.tree import write_tree
+    from mm2mgr.demo.tree import check_tree, write_tree
     from mm2mgr.output.console import say, talk
     from mm2mgr.sandbox.layout import Sandbox
 
-    endpoints = Sandbox(directory).up(progress=talk)
+    here = Sandbox(directory)
+    if here.check():  # before anything starts
+        check_tree(directory / "clusters")
+    endpoints = here.up(progress=talk)
     for alias, address in endpoints.bootstrap_servers.items():
         say(f"kafka   {alias:14} {address}")
     for name, url in endpoints.connect_urls.items():
@@ -77,7 +82,7 @@ def sandbox_status(directory: Path, output: str) -> int:
 @sandbox.command()
 @_directory
 def down(directory: Path) -> None:
-    """Stop exactly what `up` started here, and remove its data.
+    """Stop exactly what `up` started here, and remove its data; any other folder is refused.
 
     \b
     Example:
@@ -106,7 +111,8 @@ def demo(keep: bool, directory: Path, seconds: int) -> int:
     """Run the whole job for real: declare, measure, size, plan, apply, mirror, prove, on this machine.
 
     Starts four Kafka clusters and two Connect workers, keeps producing uneven traffic, and ends with a proof by record
-    ids that everything arrived exactly once and in order. Stops what it started.
+    ids that everything arrived exactly once and in order. Stops what it started. DIR must be new, empty or that of an
+    earlier demo, whose tree and samples are removed; changed by hand or sampled into for hours, they are not.
 
     \b
     Example:

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 from mm2mgr.cli.estate import Estate
 from mm2mgr.errors import Mm2mgrError
+from mm2mgr.outfile import Kind, write_whole
 from mm2mgr.output.console import talk
-from mm2mgr.output.page import FlowView, page
+from mm2mgr.output.page import TITLE, FlowView, page
 from mm2mgr.sizing.tasks import flow_load
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from mm2mgr.sizing.whatif import Case, Outcome
     from mm2mgr.topology import Flow
 
+_PAGE = Kind("a page", lambda head: f"<title>{TITLE}</title>" in head)
 _HOTTEST = 10
 _WEEKS_SECONDS = 28 * 86_400.0
 _WEEK_HOURS = 168
@@ -98,11 +100,11 @@ def rates_text(asked: Asked) -> str:
 def write_page(
     path: Path, views: Sequence[FlowView], report: Mapping[str, Any] | None = None, measured: str = ""
 ) -> None:
-    """Write the page; Mm2mgrError where the file cannot be written. `measured`: which rates it plans with."""
+    """Write the page; Mm2mgrError where it cannot be written, or another file is there. `measured`: which rates it plans with."""
     written = f"Written {datetime.now(UTC):%Y-%m-%d %H:%M} UTC" + (f"; rates: {measured}." if measured else ".")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(page(views, report, written), encoding="utf-8")
     except OSError as error:
         raise Mm2mgrError(f"{path}: cannot be written: {error.strerror}", hint="name another file") from error
+    write_whole(path, page(views, report, written), _PAGE)
     talk(f"page in {path}")

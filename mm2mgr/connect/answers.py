@@ -26,7 +26,8 @@ from mm2mgr.connect.mask import cut, mask
 
 _BUSY_HINT = "It was retried until the deadline: wait until the workers have settled, then run the same command again."
 _LOST_HINT = "Nothing was written twice. Plan again: a plan starts from what the Connect cluster really holds."
-_PAGE_HINT = "Check `url` of the Connect cluster: something else than a Connect worker may be answering there."
+_MASKED = 1_000_000  # of a text are masked before it is cut: more would take seconds
+PAGE_HINT = "Check `url` of the Connect cluster: something else than a Connect worker may be answering there."
 
 
 @dataclass(frozen=True)
@@ -68,12 +69,12 @@ class Answer:
             # Never the text of broken JSON: it may be half of a connector's config.
             page = self.text.lstrip().startswith("<")
             kind = (
-                f"a page: {cut(mask(self.text, call.sent))}"
+                f"a page: {cut(mask(self.text[:_MASKED], call.sent))}"
                 if page
                 else f"{len(self.text)} characters of something else"
             )
             what = f"HTTP {self.status} with " + (kind if self.text.strip() else "an empty body") + ", expected JSON"
-            raise call.error(WrongBody, what, hint=_PAGE_HINT, status=self.status) from cause
+            raise call.error(WrongBody, what, hint=PAGE_HINT, status=self.status) from cause
 
     @property
     def message(self) -> str | None:
@@ -89,7 +90,8 @@ def error_of(answer: Answer, call: Call) -> ConnectError | None:
     """Return the error that an answer stands for, None for success."""
     if 200 <= answer.status < 300:
         return None
-    said = mask(answer.text.strip() if answer.message is None else answer.message, call.sent)
+    message = answer.message
+    said = mask((answer.text.strip() if message is None else message)[:_MASKED], call.sent)
     by_status = {
         400: _invalid,
         401: _refused,
@@ -132,7 +134,7 @@ def _missing(answer: Answer, call: Call, said: str) -> ConnectError:
     if answer.message is None:
         # Jetty answers with its own page until the worker has registered its resources.
         return call.error(
-            ConnectBusy, "HTTP 404 with a page that is not Connect's: starting?", hint=_PAGE_HINT, status=404
+            ConnectBusy, "HTTP 404 with a page that is not Connect's: starting?", hint=PAGE_HINT, status=404
         )
     if said == "HTTP 404 Not Found":
         return _unsupported(answer, call, said)
@@ -185,7 +187,7 @@ def _other(answer: Answer, call: Call, said: str) -> ConnectError:
         what = f"HTTP {answer.status}: redirected to {target.scheme}://{target.hostname}, which is not followed"
         hint = "Put the final URL into `url` of the Connect cluster, if you trust that host."
         return call.error(ConnectError, what, hint=hint, status=answer.status)
-    return call.error(ConnectError, what, hint=_PAGE_HINT, status=answer.status)
+    return call.error(ConnectError, what, hint=PAGE_HINT, status=answer.status)
 
 
 def _never_forwarded(said: str) -> bool:

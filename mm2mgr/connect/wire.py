@@ -14,8 +14,9 @@ from dataclasses import dataclass
 
 import httpx
 
-from mm2mgr.connect.answers import Answer, Call, error_of, lost
-from mm2mgr.connect.errors import ConnectBusy, ConnectError, ConnectUnreachable
+from mm2mgr.bodies import ACCEPTED_ENCODING, Body, BodyRefused
+from mm2mgr.connect.answers import PAGE_HINT, Answer, Call, error_of, lost
+from mm2mgr.connect.errors import ConnectBusy, ConnectError, ConnectUnreachable, WrongBody
 from mm2mgr.connect.mask import cut
 from mm2mgr.connect.target import ConnectTarget, Tls
 
@@ -27,6 +28,7 @@ HEAD_START_SECONDS = 1.0
 WRITE_SECONDS = 95.0
 # Of what is left of a write's deadline, the share kept for reading back when the answer is lost.
 READ_BACK_SHARE = 0.2
+_HEADERS = {"Accept": "application/json", "Accept-Encoding": ACCEPTED_ENCODING}
 
 
 @dataclass(frozen=True)
@@ -58,7 +60,7 @@ class Wire:
         # No proxies or certificates from the environment: what the YAML tree says is all there is. No redirects either:
         # they could carry the credentials to another host.
         self._http = httpx.AsyncClient(
-            headers={"Accept": "application/json"} | ({"Authorization": target.auth.header()} if target.auth else {}),
+            headers=_HEADERS | ({"Authorization": target.auth.header()} if target.auth else {}),
             verify=_ssl_context(target),
             transport=transport,
             trust_env=False,
@@ -147,16 +149,39 @@ class Wire:
     async def _ask(self, url: str, call: Call, deadline: Deadline, connect_shares: int = 1) -> Answer:
         seconds = deadline.attempt_seconds(call.write)
         connect_seconds = min(CONNECT_SECONDS, seconds / connect_shares)
-        # httpx times each read; a body that trickles in needs the outer bound.
-        async with asyncio.timeout(seconds):
-            response = await self._http.request(
-                call.method,
-                url + call.path,
-                json=call.body,
-                timeout=httpx.Timeout(seconds, connect=connect_seconds, pool=None),
-            )
+        request = self._http.build_request(
+            call.method,
+            url + call.path,
+            json=call.body,
+            timeout=httpx.Timeout(seconds, connect=connect_seconds, pool=None),
+        )
+        try:
+            # httpx times each read; a body that trickles in needs the outer bound.
+            async with asyncio.timeout(seconds):
+                response = await self._http.send(request, stream=True)
+                try:
+                    text = await _text(response)
+                finally:
+                    await response.aclose()
+        except BodyRefused as refused:
+            self.reached = True
+            what = f"{url}: {refused}"
+            raise (lost(call, what) if call.write else call.error(WrongBody, what, hint=PAGE_HINT)) from refused
+        except httpx.ConnectTimeout:
+            raise
+        except (httpx.TimeoutException, TimeoutError) as late:
+            raise TimeoutError(f"no answer in time ({seconds:.3g} s)") from late
         self.reached = True
-        return Answer(response.status_code, response.text, url, response.headers.get("Location", ""))
+        return Answer(response.status_code, text, url, response.headers.get("Location", ""))
+
+
+async def _text(response: httpx.Response) -> str:
+    """Read the raw body, because httpx unpacks each piece whole, whatever becomes of it."""
+    body = Body(response.headers.get("Content-Encoding", ""))
+    assert isinstance(response.stream, httpx.AsyncByteStream)
+    async for piece in response.stream:
+        body.add(piece)
+    return body.text()
 
 
 def _unreachable(call: Call, failures: dict[str, Exception]) -> ConnectError:
@@ -184,8 +209,6 @@ def _tls_alert(failure: BaseException) -> ssl.SSLError | None:
 def _reason(failure: Exception) -> str:
     if isinstance(failure, httpx.ConnectTimeout):
         return "no connection in time"
-    if isinstance(failure, httpx.TimeoutException | TimeoutError):
-        return "no answer in time"
     return cut(str(_tls_alert(failure) or failure) or type(failure).__name__)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import shutil
 import time
 from contextlib import ExitStack
 from pathlib import Path
@@ -14,6 +13,7 @@ from mm2mgr.cli.sampling import run_sample
 from mm2mgr.cli.sizing import Wanted, run_size
 from mm2mgr.cli.throughput import Question, run_throughput
 from mm2mgr.cli.watching import read_status
+from mm2mgr.demo.folder import demo_folder
 from mm2mgr.demo.proof import Verdict, prove, read_ids
 from mm2mgr.demo.traffic import RATES, Traffic
 from mm2mgr.demo.tree import write_tree
@@ -36,6 +36,11 @@ _CATCH_UP_SECONDS = 90.0
 def tell(directory: Path, *, keep: bool, measure_seconds: int) -> int:
     """Run the demo; return 0 only when the proof holds, the second plan is empty and every flow is healthy."""
     need_all()
+    with demo_folder(directory):
+        return _tell(directory, keep=keep, measure_seconds=measure_seconds)
+
+
+def _tell(directory: Path, *, keep: bool, measure_seconds: int) -> int:
     story = _Story(directory, measure_seconds)
     sandbox = Sandbox(directory / "sandbox")
     try:
@@ -71,8 +76,6 @@ class _Story:
 
     def run(self, sandbox: Sandbox, stack: ExitStack) -> int:
         self.step("Four Kafka clusters and two Connect workers", "$ mm2mgr sandbox up")
-        for old in (self.tree, self.directory / "samples"):
-            shutil.rmtree(old, ignore_errors=True)
         write_tree(self.tree, sandbox.up(progress=talk))
         estate = Estate((self.tree,))
         flows = estate.topology.flows

@@ -17,12 +17,14 @@ from mm2mgr.sizing.words import number_of, rate_text
 
 _IN_FULL = 100  # flows drawn; all of them stand in the table
 _OPEN = 20  # of those drawn, how many are open where there are more: the others open by a click
+TITLE = "mm2mgr: load and sizing"
+"""What a page of mm2mgr is known by."""
 _NUMBERS = {"workers", "tasks", "time", "raised to", "time then", "of flows", "load"}
 # The policy keeps the promise of the docstring: a name that slipped through could still load and run nothing.
 _HEAD = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
 <meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
-<title>mm2mgr: load and sizing</title>
+<title>{TITLE}</title>
 <style>
 :root { color-scheme: light dark; --ink: #1c2430; --dim: #5b6675; --paper: #fbfbfa; --rule: #d9dde2; --fits: #2f6fa8; --over: #c2410c; }
 @media (prefers-color-scheme: dark) {
@@ -42,7 +44,7 @@ rect.fits { fill: var(--fits); } rect.over { fill: var(--over); } rect.none { fi
 line { stroke: var(--ink); stroke-dasharray: 4 3; } text { fill: var(--dim); font-size: 12px; }
 .note { color: var(--dim); } @media print { body { max-width: none; } h3 { break-after: avoid; } }
 </style></head><body><main>
-"""
+""".replace("{TITLE}", TITLE)
 
 
 @dataclass(frozen=True)

@@ -6,16 +6,19 @@ The file holds no secret and is not executed: apply makes the plan anew from tre
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from mm2mgr.errors import Mm2mgrError, StalePlan
+from mm2mgr.outfile import Kind, write_whole
 from mm2mgr.reconcile.plan import ClusterPlan, Plan, Wish
 
 FORMAT = 1
+PLAN = Kind(
+    "a plan file", lambda head: '"mm2mgr-plan"' in head[:100], mode=0o600, failure="the plan could not be written"
+)
 _ANEW = "make and review a new one: mm2mgr plan --out FILE"
 
 
@@ -42,7 +45,7 @@ class PlanFile:
 def write_plan(
     path: Path, plan: Plan, clusters: Sequence[str], templates: str | None, only: Sequence[str] | None
 ) -> None:
-    """Write the plan so that the file is either whole or not there."""
+    """Write the plan so that the file is either whole or not there; a file that is no plan is not overwritten."""
     document = {
         "mm2mgr-plan": FORMAT,
         "clusters": list(clusters),
@@ -50,13 +53,7 @@ def write_plan(
         "only": None if only is None else list(only),
         "plan": plan.to_dict(),
     }
-    partial = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        partial.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
-        partial.replace(path)
-    except OSError as error:
-        partial.unlink(missing_ok=True)
-        raise Mm2mgrError(f"{path}: the plan could not be written: {error.strerror}") from error
+    write_whole(path, json.dumps(document, indent=1) + "\n", PLAN)
 
 
 def read_plan(path: Path) -> PlanFile:

@@ -23,6 +23,7 @@ _ASK_AGAIN_SECONDS = 1.0
 _LONGEST_WINDOW_MS = 86_400_000
 _TASK = "User-Task-ID"
 _SHARED = "Cruise Control's rates are means over the partitions that a topic has on one broker"
+_DIGITS = 16  # of a moment in milliseconds; Python refuses to read thousands of them
 _WARMING_UP = "NotEnoughValidWindows"
 
 
@@ -64,7 +65,7 @@ class CruiseControlSource:
         windows = monitor.get("monitoredWindows") if isinstance(monitor, dict) else None
         if not isinstance(windows, dict):
             raise self._warming("no windows")
-        return sorted(int(end) for end in windows if end.isascii() and end.isdecimal())
+        return sorted(int(end) for end in windows if end.isascii() and end.isdecimal() and len(end) < _DIGITS)
 
     def _window(self, inventory: Inventory, end_ms: int, window_ms: int) -> Gathered:
         # A window is chosen by any moment in it; its end already belongs to the next one.
@@ -123,4 +124,7 @@ def _add(rows: Rows, names: Names, record: object, last_ms: int) -> None:
 
 def scaled(value: object, factor: float) -> object:
     """Multiply what is a number; anything else stays as it is, to be judged with the other values."""
-    return value * factor if isinstance(value, int | float) and not isinstance(value, bool) else value
+    is_number = isinstance(value, float) or (
+        isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**63
+    )
+    return value * factor if is_number else value  # type: ignore[operator]

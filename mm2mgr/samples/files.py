@@ -18,7 +18,15 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from mm2mgr.errors import Mm2mgrError
-from mm2mgr.samples.schema import DICTIONARY_COLUMNS, IDS_PER_ROW_GROUP, LAYOUT_FILE, NEVER_NULL, SAMPLE_COLUMNS
+from mm2mgr.samples.schema import (
+    DICTIONARY,
+    DICTIONARY_COLUMNS,
+    HOUR_PREFIX,
+    IDS_PER_ROW_GROUP,
+    LAYOUT_FILE,
+    NEVER_NULL,
+    SAMPLE_COLUMNS,
+)
 
 ABANDONED_SECONDS = 3_600.0
 
@@ -135,7 +143,10 @@ def reading(path: Path) -> Iterator[None]:
 
 def sweep(directory: Path) -> None:
     """Remove drafts that a killed process left behind an hour ago or earlier; younger ones may be in the making."""
-    for draft in (*directory.glob("*/.*.parquet.*"), *directory.glob(f".{LAYOUT_FILE}.*")):
+    drafts = [
+        path for name in (f"{HOUR_PREFIX}*", DICTIONARY, "tasks") for path in directory.glob(f"{name}/.*.parquet.*")
+    ]
+    for draft in (*drafts, *directory.glob(f".{LAYOUT_FILE}.*")):
         try:
             if time.time() - draft.stat().st_mtime > ABANDONED_SECONDS:
                 draft.unlink()

@@ -6,21 +6,25 @@ Every failure is a SourceError that names the endpoint without its credentials; 
 from __future__ import annotations
 
 import json
+import socket
 import ssl
+import threading
 import time
+import weakref
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any
 
 import requests
 
+from mm2mgr.bodies import ACCEPTED_ENCODING, Body, BodyRefused
 from mm2mgr.errors import Mm2mgrError
 
 # What urllib3 raises while a body is read; requests gives it this name, and mm2mgr imports no urllib3.
 _BrokenBody: type[Exception] = requests.exceptions.BaseHTTPError  # type: ignore[attr-defined]
 CONNECT_SECONDS = 5.0
-LIMIT_BYTES = 512 * 1024 * 1024  # several times what 500 000 partitions at one moment take as JSON
 _PIECE_BYTES = 65_536
 _LONGEST_REASON = 300
 
@@ -69,7 +73,10 @@ class Http:
         self._session.verify = endpoint.ca or paths.cafile or paths.capath or True
         if endpoint.certificate:
             self._session.cert = (endpoint.certificate, endpoint.key) if endpoint.key else endpoint.certificate
-        self._session.headers["Accept"] = "application/json"
+        self._session.headers.update({"Accept": "application/json", "Accept-Encoding": ACCEPTED_ENCODING})
+        self._adapter = _Adapter()
+        for scheme in ("http://", "https://"):
+            self._session.mount(scheme, self._adapter)
         if endpoint.basic:
             self._session.auth = endpoint.basic
         if endpoint.bearer is not None:
@@ -93,6 +100,10 @@ class Http:
         """Return the answer to one GET; SourceError when none came whole within `seconds` (default: the endpoint's)."""
         limit = seconds or self.endpoint.timeout_seconds
         ends_at = time.monotonic() + limit
+        end = threading.Timer(limit, self._adapter.break_off)
+        end.daemon = True
+        end.start()
+        late = "no answer"
         try:
             # No redirects: they could carry the credentials to another host.
             with self._session.get(
@@ -103,10 +114,17 @@ class Http:
                 allow_redirects=False,
                 stream=True,
             ) as response:
-                body = self._body(response, ends_at, limit)
-                return _answer(response, body)
+                late = "no whole answer"
+                return _answer(response, self._body(response, ends_at))
+        except BodyRefused as error:
+            raise self.error(str(error), "check `url`: no metric source answers so much") from error
         except (requests.RequestException, _BrokenBody, OSError) as error:
-            raise self._failed(error, limit) from error
+            if time.monotonic() >= ends_at or isinstance(error, requests.Timeout):
+                hint = "check that it runs and can be reached from this machine"
+                raise self.error(f"{late} within {limit:.3g} s", hint) from error
+            raise self._failed(error) from error
+        finally:
+            end.cancel()
 
     def refused(self, answer: Answer, what: str) -> SourceError:
         """Build the error for an answer that is not what it should be; `what` is the endpoint's own reason, or empty."""
@@ -118,23 +136,18 @@ class Http:
         """Build an error that names this endpoint."""
         return SourceError(f"{self.endpoint.name} at {self.endpoint.url}: {what}", hint=hint)
 
-    def _body(self, response: requests.Response, ends_at: float, limit: float) -> bytes:
+    def _body(self, response: requests.Response, ends_at: float) -> str:
         # requests times each read only; a body that trickles in would hold the round for hours.
-        pieces, size = [], 0
-        while piece := response.raw.read1(_PIECE_BYTES, decode_content=True):
-            pieces.append(piece)
-            size += len(piece)
-            if size > LIMIT_BYTES:
-                raise self.error(f"the answer is larger than {LIMIT_BYTES >> 20} MiB")
-            if time.monotonic() > ends_at:
-                raise self.error(f"no whole answer within {limit:g} s ({size} bytes came)")
-        return b"".join(pieces)
+        body = Body(response.headers.get("Content-Encoding", ""))
+        while piece := response.raw.read1(_PIECE_BYTES, decode_content=False):
+            body.add(piece)
+            if time.monotonic() >= ends_at:
+                break
+        if time.monotonic() >= ends_at:  # what was broken off may look like an end
+            raise requests.ReadTimeout
+        return body.text()
 
-    def _failed(self, error: Exception, limit: float) -> SourceError:
-        if isinstance(error, requests.ConnectTimeout | requests.ReadTimeout) or "timed out" in str(error):
-            return self.error(
-                f"no answer within {limit:g} s", "check that it runs and can be reached from this machine"
-            )
+    def _failed(self, error: Exception) -> SourceError:
         if isinstance(error, (_BrokenBody, requests.exceptions.ChunkedEncodingError)):
             return self.error("the connection broke in the middle of an answer")
         if isinstance(error, requests.exceptions.SSLError):
@@ -149,18 +162,47 @@ class Http:
         return token
 
 
+class _Adapter(requests.adapters.HTTPAdapter):
+    """Remembers its connections, so that all can be broken off: headers that trickle in are bound by no time-out of requests."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._connections: weakref.WeakSet[Any] = weakref.WeakSet()
+
+    def get_connection_with_tls_context(self, *given: Any, **named: Any) -> Any:
+        """Return the pool of a URL, whose new connections are remembered."""
+        pool: Any = super().get_connection_with_tls_context(*given, **named)
+        if "ConnectionCls" not in vars(pool):
+            kind, remembered = pool.ConnectionCls, self._connections
+
+            def connection(*about: Any, **more: Any) -> Any:
+                made = kind(*about, **more)
+                remembered.add(made)
+                return made
+
+            pool.ConnectionCls = connection
+        return pool
+
+    def break_off(self) -> None:
+        """End every connection, whoever waits for it."""
+        for each in list(self._connections):
+            if each.sock is not None:
+                with suppress(OSError):
+                    socket.socket.shutdown(each.sock, socket.SHUT_RDWR)  # not TLS' own, which would wait for an answer
+
+
 def shorten(text: str) -> str:
     """Put foreign text on one line and cut it."""
-    flat = " ".join(text.split())
+    flat = " ".join(text[:100_000].split())
     return flat if len(flat) <= _LONGEST_REASON else flat[:_LONGEST_REASON] + "…"
 
 
-def _answer(response: requests.Response, body: bytes) -> Answer:
+def _answer(response: requests.Response, body: str) -> Answer:
     try:
         decoded = json.loads(body)
     except (ValueError, RecursionError):
         decoded = None
-    return Answer(response.status_code, response.headers, decoded, body[:_LONGEST_REASON].decode(errors="replace"))
+    return Answer(response.status_code, response.headers, decoded, body[:_LONGEST_REASON])
 
 
 def _innermost(error: BaseException) -> BaseException:

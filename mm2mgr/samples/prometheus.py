@@ -183,7 +183,9 @@ class PrometheusSource:
             raise self.http.refused(answer, f"{body.get('errorType', '')} {body.get('error', '')}".strip())
         # "infos" and "warnings" come with answers that are not whole, such as one of several stores that was silent.
         for key in ("warnings", "infos"):
-            self._told += [f"Prometheus says: {shorten(str(each))}" for each in body.get(key) or []]
+            said = body.get(key)
+            texts = [each for each in said[:10] if isinstance(each, str)] if isinstance(said, list) else []
+            self._told += [f"Prometheus says: {shorten(each)}" for each in texts]
         data = body.get("data")
         if not isinstance(data, dict) or data.get("resultType") != kind or not _well_formed(data.get("result"), kind):
             raise self.http.error(f"the answer is no {kind} of Prometheus' HTTP API")
@@ -216,12 +218,16 @@ def _partition(label: str | None) -> int | None:
     """Read a partition label: -1 for a series of a whole topic, None for one that is no number."""
     if label is None:
         return -1
-    return int(label) if label.isascii() and label.isdecimal() else None
+    return int(label) if label.isascii() and label.isdecimal() and len(label) < 10 else None
 
 
 def _well_formed(result: object, kind: str) -> bool:
     key = "values" if kind == "matrix" else "value"
     return isinstance(result, list) and all(
-        isinstance(each, dict) and isinstance(each.get("metric"), dict) and isinstance(each.get(key), list)
+        isinstance(each, dict)
+        and isinstance(each.get("metric"), dict)
+        and all(isinstance(value, str) for value in each["metric"].values())
+        and isinstance(each.get(key), list)
+        and (kind == "vector" or all(isinstance(point, list) and len(point) == 2 for point in each[key]))
         for each in result
     )

@@ -166,7 +166,7 @@ class SampleStore:
             for hour in old:  # out of sight first: half a folder must never pass for the whole hour
                 with suppress(FileNotFoundError):  # another sampler was faster
                     self._folder(hour).rename(self.directory / f"{_EXPIRED}{hour}-{uuid.uuid4().hex[:8]}")
-            for folder in self.directory.glob(f"{_EXPIRED}*"):
+            for folder in self.directory.glob(f"{_EXPIRED}????-??-??T??-????????"):
                 shutil.rmtree(folder, ignore_errors=True)
         return old
 

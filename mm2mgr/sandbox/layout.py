@@ -1,7 +1,7 @@
 """A whole sandbox: several Kafka clusters and Connect clusters in one directory, remembered in its `state.json`.
 
 In: a layout of names; out: running servers and their endpoints, for this process and for later ones. `down` ends what
-`up` recorded and nothing else.
+`up` recorded and nothing else; a folder that is not a sandbox's is refused.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import Self, TypeVar
 
 from mm2mgr.errors import SandboxError
 from mm2mgr.sandbox.broker import Broker
+from mm2mgr.sandbox.folder import claim, is_claimed, writing
 from mm2mgr.sandbox.server import Runtime, Server, kafka_runtime, start_all
 from mm2mgr.sandbox.state import Layout, Record, State, only_one, read_state, write_state
 from mm2mgr.sandbox.worker import Worker
@@ -23,6 +24,7 @@ from mm2mgr.sandbox.worker import Worker
 __all__ = ["DEFAULT_DIRECTORY", "Endpoints", "Layout", "ProcessState", "Sandbox"]
 
 DEFAULT_DIRECTORY = Path(".mm2mgr/sandbox")
+_USE = "sandbox"
 Progress = Callable[[str], None]
 AnyServer = TypeVar("AnyServer", bound=Server)
 
@@ -58,10 +60,20 @@ class Sandbox:
     def up(self, layout: Layout | None = None, progress: Progress = lambda line: None) -> Endpoints:
         """Start what is missing and wait until all serves; without a layout, the recorded one or the default.
 
-        Raises SandboxError when another layout is up here; on failure or Ctrl-C what this call started is stopped.
+        Raises SandboxError when another layout is up here, or the folder is not a sandbox's; on failure or Ctrl-C what
+        this call started is stopped.
         """
-        self.directory.mkdir(parents=True, exist_ok=True)
+        with writing(self.directory):
+            claim(self.directory, _USE, _is_older)
+            return self._up(layout, progress)
+
+    def check(self) -> bool:
+        """Tell whether there is a sandbox's folder; SandboxError when there is another one, before anything is touched."""
+        return is_claimed(self.directory, _USE, _is_older)
+
+    def _up(self, layout: Layout | None, progress: Progress) -> Endpoints:
         with only_one(self.directory):
+            self.servers()  # a state that cannot be believed is refused before anything is fetched or started
             state = self._state_for(layout)
             progress("looking for Java and for Kafka's jars (55 MB, downloaded once)")
             runtime = kafka_runtime()
@@ -100,9 +112,9 @@ class Sandbox:
 
     def down(self, progress: Progress = lambda line: None) -> None:
         """Stop the recorded servers, workers first, and remove their data; logs stay until the next `up`."""
-        if not self.directory.is_dir():
+        if not self.check():
             return
-        with only_one(self.directory):
+        with writing(self.directory), only_one(self.directory):
             for server in reversed(self.servers().values()):
                 if server.running:
                     progress(f"stopping {server.kind} {server.name}")
@@ -167,6 +179,11 @@ class Sandbox:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.down()
+
+
+def _is_older(folder: Path) -> bool:
+    """Tell a sandbox of a version that set no marker: its lock, and what it wrote for a broker."""
+    return (folder / "state.lock").is_file() and any(folder.glob("kafka/*/broker.properties"))
 
 
 def _adopted(server: AnyServer, state: State) -> AnyServer:

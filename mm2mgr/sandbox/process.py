@@ -7,12 +7,13 @@ process whose start time differs from the one recorded, and knows nothing of Kaf
 from __future__ import annotations
 
 import os
+import shlex
 import signal
 import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -37,6 +38,16 @@ class ProcessId:
     def alive(self) -> bool:
         return started_at(self.pid) == self.started
 
+    def words(self) -> list[str]:
+        """Return the words of its command line, those of a `sh -c` script too; none when it has ended."""
+        deadline = time.monotonic() + 1.0
+        while self.alive():
+            # A process that is about to run a program, or to end, has none for a moment.
+            if (found := _words_of(self.pid)) or time.monotonic() > deadline:
+                return found or ["?"]
+            time.sleep(POLL_SECONDS)
+        return []
+
     def stop(self, timeout_seconds: float = 15.0) -> None:
         """Ask it to end (SIGTERM), and kill it when the deadline passes; no effect on a process that is not ours."""
         self._signal(signal.SIGTERM)
@@ -53,7 +64,8 @@ class ProcessId:
 
     def _signal(self, number: int) -> None:
         if self.alive():
-            os.killpg(self.pid, number)  # it leads its own session, so its group has its number
+            with suppress(ProcessLookupError):  # it ended meanwhile
+                os.killpg(self.pid, number)  # it leads its own session, so its group has its number
 
     def _gone_within(self, seconds: float) -> bool:
         deadline = time.monotonic() + seconds
@@ -73,6 +85,18 @@ def started_at(pid: int) -> str | None:
         return None
     state, started_ticks = fields[0], fields[19]
     return None if state in "ZX" else started_ticks
+
+
+def _words_of(pid: int) -> list[str]:
+    try:
+        words = Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace").split("\0")
+    except OSError:
+        ask = ["ps", "-ww", "-o", "command=", "-p", str(pid)]
+        words = subprocess.run(ask, capture_output=True, text=True, check=False).stdout.split()
+    if words[:2] == ["sh", "-c"] and len(words) > 2:
+        with suppress(ValueError):  # an unfinished quotation: no script of ours
+            words += shlex.split(words[2])
+    return [word for word in words if word]
 
 
 def spawn(command: Sequence[str], console: Path, environment: Mapping[str, str]) -> ProcessId:

@@ -32,6 +32,7 @@ _PORTS = range(15000, 32000)
 _given_ports: set[int] = set()
 # The first compiler tier and the serial collector halve the start-up of short-lived servers.
 _JVM_FLAGS = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto", "-XX:-UsePerfData")
+_LOG_DIRECTORY = "-Dmm2mgr.log.directory="
 _LOG_CONFIGURATION = Path(__file__).with_name("log4j2.properties")
 
 
@@ -146,7 +147,17 @@ class Server(ABC):
             self.process.kill()
 
     def adopt(self, process: ProcessId | None, ports: Mapping[str, int]) -> None:
-        """Take over a server that another Python process started."""
+        """Take over a server that another Python process started; SandboxError when it was not started for this folder."""
+        if set(ports) != set(self.port_names):
+            what = f"{self.kind} {self.name}: the sandbox's state does not have the ports {', '.join(self.port_names)}"
+            raise SandboxError(what, hint="end its Java processes by hand, then delete state.json")
+        # A number and a start time can be written down by anybody; that the process names this folder cannot.
+        words = process.words() if process else []
+        named = [word.removeprefix(_LOG_DIRECTORY) for word in words if word.startswith(_LOG_DIRECTORY)]
+        if process and words and self.directory.resolve() not in [Path(name).resolve() for name in named]:
+            what = f"process {process.pid}, noted as {self.kind} {self.name}, was not started in {self.directory}"
+            hint = "it was left alone; if the folder was moved, end its Java processes by hand, then delete state.json"
+            raise SandboxError(what, hint=hint)
         self.process, self.ports, self._served_before = process, dict(ports), True
 
     def log_tail(self) -> str:
@@ -172,7 +183,7 @@ class Server(ABC):
             *_JVM_FLAGS,
             f"-Xmx{self.heap}",
             f"-XX:ErrorFile={self.directory}/jvm-crash.log",
-            f"-Dmm2mgr.log.directory={self.directory}",
+            f"{_LOG_DIRECTORY}{self.directory}",
             f"-Dlog4j2.configurationFile={_LOG_CONFIGURATION.as_uri()}",
         ]
 

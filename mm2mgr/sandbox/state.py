@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import fcntl
 import json
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -16,6 +17,8 @@ from mm2mgr.errors import SandboxError
 from mm2mgr.sandbox.process import ProcessId
 
 _FORMAT = 1
+_LARGEST_BYTES = 1_000_000
+_NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,99}")  # becomes a folder, and an alias in the tree
 
 
 @dataclass(frozen=True)
@@ -28,6 +31,10 @@ class Layout:
 
     def __post_init__(self) -> None:
         names = [*self.kafka_clusters, *self.connect]
+        if strange := [name for name in names if not isinstance(name, str) or not _NAME.fullmatch(name)]:
+            raise SandboxError(
+                f"no name for a server of the sandbox: {strange[0]!r}", hint="use letters, digits, . _ and -"
+            )
         if len(set(names)) < len(names):
             raise SandboxError(f"two servers of the sandbox have the same name: {', '.join(names)}")
         for name, kafka in self.connect.items():
@@ -58,20 +65,42 @@ class State:
 def read_state(path: Path) -> State | None:
     """Return the remembered state, None when there is none; raise SandboxError when the file is not one of ours."""
     try:
-        data = json.loads(path.read_text())
+        if path.exists() and not path.is_file():
+            raise ValueError("not a file")
+        with path.open("rb") as file:
+            data = json.loads(file.read(_LARGEST_BYTES))
         if data["format"] != _FORMAT:
             raise ValueError(f"format {data['format']}")
         layout = Layout(tuple(data["sources"]), tuple(data["aggregates"]), dict(data["connect"]))
         records = {
-            name: Record(ProcessId(server["pid"], server["started"]), dict(server["ports"]))
+            name: Record(ProcessId(_number(server["pid"], 2, 2**31), _text(server["started"])), _ports(server["ports"]))
             for name, server in data["servers"].items()
         }
+        if strangers := records.keys() - {*layout.kafka_clusters, *layout.connect}:
+            raise ValueError(f"{min(strangers)} is not in the layout")
     except FileNotFoundError:
         return None
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError, SandboxError) as error:
         hint = "end the Java processes that it names by hand, then delete the file"
-        raise SandboxError(f"cannot read the sandbox's state in {path}", hint=hint) from error
+        raise SandboxError(f"cannot read the sandbox's state in {path}: not as mm2mgr wrote it", hint=hint) from error
     return State(layout, records)
+
+
+def _number(value: object, least: int, most: int) -> int:
+    """Return a whole number within bounds: process 0 is this program's own group, and 1 would stand for all processes."""
+    if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
+        raise ValueError("a number that cannot be")
+    return value
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str) or not value:
+        raise ValueError("no text where there must be one")
+    return value
+
+
+def _ports(value: Mapping[str, object]) -> dict[str, int]:
+    return {_text(name): _number(port, 1, 65_535) for name, port in value.items()}
 
 
 def write_state(path: Path, state: State) -> None:
@@ -92,12 +121,12 @@ def write_state(path: Path, state: State) -> None:
 
 
 @contextmanager
-def only_one(directory: Path) -> Iterator[None]:
+def only_one(directory: Path, doing: str = "starting or stopping the sandbox") -> Iterator[None]:
     """Hold the directory's lock, which the kernel frees when its holder dies; raise SandboxError when another has it."""
     with (directory / "state.lock").open("w") as handle:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
-            message = f"another process is starting or stopping the sandbox in {directory}"
+            message = f"another process is {doing} in {directory}"
             raise SandboxError(message, hint="wait for it, then run again") from error
         yield

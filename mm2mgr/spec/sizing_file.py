@@ -17,7 +17,7 @@ from typing import Any
 
 import yaml
 
-from mm2mgr.errors import Mm2mgrError, SpecError
+from mm2mgr.errors import Mm2mgrError
 from mm2mgr.locks import locked
 from mm2mgr.spec.files import OVERRIDES
 from mm2mgr.spec.places import read_yaml
@@ -65,10 +65,10 @@ def sizing_target(path: Path) -> Path:
 
 
 def read_sizing(path: Path) -> Entries:
-    """Return what the file says now; nothing where it cannot be read, which the loader reports."""
+    """Return what the file says now; nothing where it cannot be read, which loading or writing it reports."""
     try:
         return _entries(path)
-    except SpecError:
+    except Mm2mgrError:
         return {}
 
 
@@ -151,11 +151,27 @@ def _content(path: Path) -> bytes | None:
         return None
 
 
+def is_written_by_size(path: Path) -> bool:
+    """Tell whether `write_sizing` wrote this file: it begins with the same line."""
+    with path.open(encoding="utf-8", errors="replace") as file:
+        return file.readline(200) == _HEADER.splitlines(keepends=True)[0]
+
+
 def _entries(path: Path) -> dict[str, dict[str, Any]]:
     if not path.exists():
         return {}
+    documents = read_yaml(path)
+    if documents and not is_written_by_size(path):
+        raise _not_ours(path, "it does not begin with the line that `size` writes")
     entries: dict[str, dict[str, Any]] = {}
-    for document in read_yaml(path):
+    for document in documents:
+        if other := sorted(document.values.keys() - {"sizing"}):
+            raise _not_ours(path, f"it holds '{other[0]}' too")
         sizing = document.values.get("sizing")
         entries |= sizing if isinstance(sizing, dict) else {}
     return entries
+
+
+def _not_ours(path: Path, why: str) -> Mm2mgrError:
+    hint = "move what is yours into another file of the tree, delete this one, and run size again"
+    return Mm2mgrError(f"{path} would be overwritten, and {why}; it was left as it is", hint=hint)

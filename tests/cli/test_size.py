@@ -215,7 +215,8 @@ def test_an_entry_edited_while_size_is_at_work_is_left_and_named(
         found = real(clusters)
         edited = entries(ready)
         edited["logs:a->hub"] |= {"tasks_max": 7, "reason": "by hand"}
-        file_of(ready).write_text(yaml.safe_dump({"sizing": edited}))
+        header = file_of(ready).read_text().splitlines(keepends=True)[0]
+        file_of(ready).write_text(header + yaml.safe_dump({"sizing": edited}))
         return found
 
     rates = {("a", "logs.web", number): 1_000_000.0 for number in range(3)}

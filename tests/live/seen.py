@@ -18,6 +18,7 @@ import confluent_kafka
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
 from mm2mgr.kafka.access import KafkaAccess, librdkafka_config
+from mm2mgr.sandbox.worker import DIRECT
 
 Value = TypeVar("Value")
 DEADLINE_SECONDS = 90.0
@@ -161,7 +162,7 @@ def rest(method: str, url: str, body: object = None) -> Any:
     """Send one request to a worker and return the decoded answer; HTTPError for a refusal."""
     data = None if body is None else json.dumps(body).encode()
     request = urllib.request.Request(url, data, {"Content-Type": "application/json"}, method=method)
-    with urllib.request.urlopen(request, timeout=60) as answer:
+    with DIRECT.open(request, timeout=60) as answer:
         text = answer.read()
     return json.loads(text) if text else None
 

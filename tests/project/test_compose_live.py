@@ -11,7 +11,6 @@ import re
 import shlex
 import socket
 import subprocess
-import urllib.request
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -21,6 +20,7 @@ import pytest
 
 from mm2mgr.sandbox.process import ProcessId, spawn, wait_until
 from mm2mgr.sandbox.server import Runtime, free_ports, kafka_runtime
+from mm2mgr.sandbox.worker import DIRECT
 from tests.project.compose_file import CONNECT_PORT, CONTROLLER_PORT, INSIDE_PORT, OUTSIDE_PORT, interpolated, services
 
 LOGGING = "Configuration: {Appenders: {}, Loggers: {Root: {level: INFO}, Logger: []}}\n"
@@ -99,9 +99,7 @@ def test_its_settings_and_health_checks_hold_for_a_real_broker_and_worker(tmp_pa
         stack.callback(kafka.stop)
         connect = here.start([here.moved(part) for part in worker["command"]], worker)
         stack.callback(connect.stop)
-        with urllib.request.urlopen(
-            f"http://127.0.0.1:{here.ports[CONNECT_PORT]}/connector-plugins", timeout=10
-        ) as answer:
+        with DIRECT.open(f"http://127.0.0.1:{here.ports[CONNECT_PORT]}/connector-plugins", timeout=10) as answer:
             assert b"MirrorSourceConnector" in answer.read()
         assert (
             (tmp_path / "worker.properties")

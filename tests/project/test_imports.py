@@ -22,8 +22,10 @@ PACKAGE = REPOSITORY / "mm2mgr"
 # What each part may import of mm2mgr, in reading order: only what stands above it. Data goes down the list, never back up.
 LAYERS: dict[str, set[str]] = {
     "errors": set(),
+    "bodies": set(),
     "extras": {"errors"},
     "locks": {"errors"},
+    "outfile": {"errors"},
     "origins": set(),
     "secrets": set(),
     "partitions": set(),
@@ -36,10 +38,11 @@ LAYERS: dict[str, set[str]] = {
     "overrides": {"origins", "topology"},
     "render": {"errors", "origins", "defaults", "spec", "topology", "overrides"},
     "lint": {"errors", "origins", "secrets", "defaults", "spec", "truth", "topics", "topology", "render"},
-    "connect": {"errors", "secrets", "partitions"},
+    "connect": {"errors", "bodies", "secrets", "partitions"},
     "kafka": {"errors", "secrets", "partitions"},
     "reconcile": {
         "errors",
+        "outfile",
         "secrets",
         "partitions",
         "spec",
@@ -51,7 +54,7 @@ LAYERS: dict[str, set[str]] = {
         "connect",
         "kafka",
     },
-    "samples": {"errors", "locks", "partitions", "kafka"},
+    "samples": {"errors", "bodies", "locks", "partitions", "kafka"},
     "throughput": {"errors", "locks", "partitions", "samples"},
     "sizing": {"partitions"},
     "observe": {"errors", "secrets", "partitions", "topology", "render", "connect", "kafka", "reconcile"},

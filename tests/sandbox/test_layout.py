@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from mm2mgr.errors import SandboxError
+from mm2mgr.sandbox.folder import MARKER
 from mm2mgr.sandbox.layout import Layout, Sandbox
 from mm2mgr.sandbox.process import ProcessId, spawn
 from mm2mgr.sandbox.state import Record, State, only_one, read_state, write_state
@@ -18,6 +19,12 @@ ONE = Layout(sources=("a",), aggregates=("b",), connect={"c": "b"})
 GONE = ProcessId(os.getpid(), "before this process")
 PORTS = {"a": {"PLAINTEXT": 1, "CONTROLLER": 2}, "b": {"PLAINTEXT": 3, "CONTROLLER": 4}, "c": {"REST": 5}}
 ALL_GONE = State(ONE, {name: Record(GONE, ports) for name, ports in PORTS.items()})
+
+
+def ours(directory: Path) -> Path:
+    """Mark a directory as a sandbox's, as the first `up` does; return its state file."""
+    (directory / MARKER).write_text("mm2mgr sandbox\n")
+    return directory / "state.json"
 
 
 def test_the_default_layout_has_one_worker_per_aggregate() -> None:
@@ -87,7 +94,7 @@ def test_down_leaves_a_stranger_with_a_recorded_number_alone(tmp_path: Path) -> 
     stranger = spawn(["sleep", "60"], tmp_path / "console.log", os.environ)
     try:
         reused = Record(ProcessId(stranger.pid, "long ago"), PORTS["a"])
-        write_state(tmp_path / "state.json", State(ONE, {"a": reused}))
+        write_state(ours(tmp_path), State(ONE, {"a": reused}))
         Sandbox(tmp_path).down()
         assert stranger.alive()
         assert not (tmp_path / "state.json").exists()
@@ -99,14 +106,15 @@ def test_down_stops_what_another_process_started_and_keeps_logs(tmp_path: Path) 
     code = f"""
 import os, json, pathlib
 from mm2mgr.sandbox.process import spawn
-process = spawn(["sleep", "60"], pathlib.Path({str(tmp_path / "console.log")!r}), os.environ)
+command = ["sh", "-c", "sleep 60; : -Dmm2mgr.log.directory={tmp_path / "kafka" / "a"}"]
+process = spawn(command, pathlib.Path({str(tmp_path / "console.log")!r}), os.environ)
 print(json.dumps([process.pid, process.started]))
 """
     answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     pid, started = answer.strip("[]\n").split(", ")
     other = ProcessId(int(pid), started.strip('"'))
     assert other.alive()
-    write_state(tmp_path / "state.json", State(ONE, {"a": Record(other, PORTS["a"])}))
+    write_state(ours(tmp_path), State(ONE, {"a": Record(other, PORTS["a"])}))
     (tmp_path / "kafka" / "a" / "data").mkdir(parents=True)
     (tmp_path / "kafka" / "a" / "server.log").touch()
     said: list[str] = []
@@ -118,12 +126,13 @@ print(json.dumps([process.pid, process.started]))
 
 
 def test_another_layout_in_the_same_directory_is_refused(tmp_path: Path) -> None:
-    write_state(tmp_path / "state.json", ALL_GONE)
+    write_state(ours(tmp_path), ALL_GONE)
     with pytest.raises(SandboxError, match="holds a sandbox of another layout") as caught:
         Sandbox(tmp_path).up(Layout())
     assert caught.value.hint == "stop it first: mm2mgr sandbox down"
 
 
 def test_two_processes_do_not_change_one_sandbox_at_once(tmp_path: Path) -> None:
+    ours(tmp_path)
     with only_one(tmp_path), pytest.raises(SandboxError, match="another process is starting or stopping"):
         Sandbox(tmp_path).down()

@@ -21,7 +21,7 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 from mm2mgr.errors import SandboxError
 from mm2mgr.sandbox.broker import Broker
 from mm2mgr.sandbox.layout import Sandbox
-from mm2mgr.sandbox.worker import Worker
+from mm2mgr.sandbox.worker import DIRECT, Worker
 
 from .conftest import SMALL
 
@@ -61,7 +61,7 @@ def consume(client: Client, topic: str, count: int) -> list[bytes]:
 
 
 def get_json(url: str) -> Any:
-    with urllib.request.urlopen(url, timeout=10) as answer:
+    with DIRECT.open(url, timeout=10) as answer:
         return json.load(answer)
 
 
@@ -132,7 +132,7 @@ def test_a_mirrored_record_arrives(sandbox: Sandbox) -> None:
         {"Content-Type": "application/json"},
         method="PUT",
     )
-    assert urllib.request.urlopen(request, timeout=30).status == 201
+    assert DIRECT.open(request, timeout=30).status == 201
     names = until(lambda: AdminClient(there).list_topics(timeout=20).topics, lambda topics: "here.app.events" in topics)
     assert "here.app.events" in names
     assert consume(there, "here.app.events", 2) == [b"one", b"two"]

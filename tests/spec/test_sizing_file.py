@@ -23,11 +23,19 @@ def entry(tasks: int, reason: str = "measured") -> dict[str, Any]:
     return {"tasks_max": tasks, "reason": reason}
 
 
+def text(entries: Entries) -> str:
+    """Return what a file of these entries may say: it begins as the files of `size` do."""
+    return (
+        "# Written by `mm2mgr size` from measured throughput: review it like any change, then commit.\n"
+        + yaml.safe_dump({"sizing": entries})
+    )
+
+
 def path_in(folder: Path, entries: Entries | None = None) -> Path:
     (folder / "overrides").mkdir(parents=True)
     path = sizing_path([folder])
     if entries is not None:
-        path.write_text(yaml.safe_dump({"sizing": entries}))
+        path.write_text(text(entries))
     return path
 
 
@@ -76,7 +84,7 @@ def _own_flows(path: Path, name: str, count: int) -> None:
 def test_what_an_editor_saves_in_between_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = path_in(tmp_path / "tree", {"a": entry(1), "b": entry(2)})
     edited = {"a": entry(1), "b": entry(9, "by hand, for Black Friday"), "c": entry(3)}
-    just_before_the_replacement(monkeypatch, lambda: path.write_text(yaml.safe_dump({"sizing": edited})))
+    just_before_the_replacement(monkeypatch, lambda: path.write_text(text(edited)))
     assert write(path, {"a": entry(5)}, {"a", "b", "c"}) == Written(True)
     assert content(path) == {**edited, "a": entry(5)}
 
@@ -90,7 +98,7 @@ def test_an_entry_that_others_changed_since_it_was_read_is_theirs(
     edited = {"a": entry(9, "by hand"), "b": entry(2)}
 
     def edit() -> None:
-        path.write_text(yaml.safe_dump({"sizing": edited}))
+        path.write_text(text(edited))
 
     if late:
         just_before_the_replacement(monkeypatch, edit)
@@ -103,7 +111,7 @@ def test_an_entry_that_others_changed_since_it_was_read_is_theirs(
 def test_an_entry_that_others_removed_meanwhile_stays_removed(tmp_path: Path) -> None:
     path = path_in(tmp_path / "tree", {"a": entry(1), "b": entry(2)})
     before = read_sizing(path)
-    path.write_text(yaml.safe_dump({"sizing": {"b": entry(2)}}))
+    path.write_text(text({"b": entry(2)}))
     assert write(path, {"a": entry(5)}, {"a", "b"}, before) == Written(False, ("a",))
     assert content(path) == {"b": entry(2)}
 
@@ -119,7 +127,7 @@ def test_the_same_number_by_two_runs_is_no_trouble(tmp_path: Path) -> None:
 def test_flows_that_are_gone_are_dropped_and_those_that_somebody_added_meanwhile_stay(tmp_path: Path) -> None:
     path = path_in(tmp_path / "tree", {"a": entry(1), "gone": entry(2)})
     before = read_sizing(path)
-    path.write_text(yaml.safe_dump({"sizing": {**content(path), "new": entry(3)}}))
+    path.write_text(text({**content(path), "new": entry(3)}))
     write(path, {"a": entry(1)}, {"a"}, before)
     assert content(path) == {"a": entry(1), "new": entry(3)}
 
@@ -136,7 +144,7 @@ def test_a_file_that_changes_all_the_time_is_not_replaced(tmp_path: Path, monkey
     path, real, edits = path_in(tmp_path / "tree", {"a": entry(1)}), sizing_file._text, iter(range(100))
 
     def late(entries: Any) -> str:
-        path.write_text(yaml.safe_dump({"sizing": {"a": entry(1), "b": entry(next(edits) + 1)}}))
+        path.write_text(text({"a": entry(1), "b": entry(next(edits) + 1)}))
         return real(entries)
 
     monkeypatch.setattr(sizing_file, "_text", late)
@@ -176,21 +184,21 @@ def test_no_link_leads_the_writer_out_of_the_tree(tmp_path: Path, what: str) -> 
     outside.mkdir()
     victim = outside / "sizing.yaml"
     if what != "new file":
-        victim.write_text("sizing: {a: {tasks_max: 1}}\n")
+        victim.write_text(text({"a": {"tasks_max": 1}}))
     (tree / "overrides" if what == "folder" else sizing_path([tree])).symlink_to(
         outside if what == "folder" else victim
     )
     with pytest.raises(Mm2mgrError, match=r"not written: a link leads out of the tree, to .*outside"):
         write(sizing_path([tree]), {"a": entry(5)}, {"a"})
     assert sorted(each.name for each in outside.iterdir()) == ([] if what == "new file" else ["sizing.yaml"])
-    assert what == "new file" or victim.read_text() == "sizing: {a: {tasks_max: 1}}\n"
+    assert what == "new file" or victim.read_text() == text({"a": {"tasks_max": 1}})
 
 
 def test_a_link_inside_the_tree_stays_a_link(tmp_path: Path) -> None:
     tree = tmp_path / "tree"
     path = path_in(tree)
     (tree / "shared").mkdir()
-    (tree / "shared" / "s.yaml").write_text("sizing: {a: {tasks_max: 1}}\n")
+    (tree / "shared" / "s.yaml").write_text(text({"a": {"tasks_max": 1}}))
     path.symlink_to(Path("..") / "shared" / "s.yaml")
     write(path, {"a": entry(5)}, {"a"})
     assert path.is_symlink()

@@ -23,7 +23,7 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 
 from mm2mgr.sandbox.broker import Broker
 from mm2mgr.sandbox.server import kafka_runtime
-from mm2mgr.sandbox.worker import Worker
+from mm2mgr.sandbox.worker import DIRECT, Worker
 from mm2mgr.truth.keys import load
 from mm2mgr.truth.reach import ConnectorType, Setting, clients, effective
 
@@ -240,7 +240,7 @@ def put(url: str, body: Mapping[str, str] | None, method: str = "PUT") -> Any:
     while True:
         request = urllib.request.Request(url, data, {"Content-Type": "application/json"}, method=method)
         try:
-            with urllib.request.urlopen(request, timeout=30) as answer:
+            with DIRECT.open(request, timeout=30) as answer:
                 return answer.read()
         except urllib.error.HTTPError as error:
             said = error.read().decode(errors="replace")[:2000]

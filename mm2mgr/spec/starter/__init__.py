@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from mm2mgr.errors import Mm2mgrError
@@ -11,7 +12,7 @@ def write_starter(folder: Path) -> list[Path]:
     """Write the starter files into `folder`; if any of them exists already, nothing is written at all."""
     sources = sorted(Path(__file__).parent.glob("*.yaml"))
     targets = [folder / source.name for source in sources]
-    there = [str(target) for target in targets if target.exists()]
+    there = [str(target) for target in targets if os.path.lexists(target)]  # also a link that leads to nothing yet
     if there:
         raise Mm2mgrError(
             f"{', '.join(there)} exists already; nothing was written", hint="name another folder: mm2mgr init FOLDER"
@@ -19,7 +20,8 @@ def write_starter(folder: Path) -> list[Path]:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for source, target in zip(sources, targets, strict=True):
-            target.write_text(source.read_text(encoding="utf-8"), encoding="utf-8")
+            with target.open("x", encoding="utf-8") as file:
+                file.write(source.read_text(encoding="utf-8"))
     except OSError as error:
         raise Mm2mgrError(f"{folder}: cannot be written: {error.strerror}") from error
     return targets

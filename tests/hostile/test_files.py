@@ -1,0 +1,506 @@
+"""Nobody's files are deleted or overwritten: sandbox, demo, and every command that writes a file."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import stat
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mm2mgr.demo import story
+from mm2mgr.demo.folder import demo_folder
+from mm2mgr.demo.tree import write_tree
+from mm2mgr.errors import Mm2mgrError, SandboxError
+from mm2mgr.reconcile.plan import Plan
+from mm2mgr.reconcile.planfile import write_plan
+from mm2mgr.samples.batch import Batch
+from mm2mgr.samples.files import ABANDONED_SECONDS, sweep
+from mm2mgr.samples.store import SampleStore
+from mm2mgr.sandbox import layout
+from mm2mgr.sandbox.folder import MARKER
+from mm2mgr.sandbox.layout import Endpoints, Layout, Sandbox
+from mm2mgr.sandbox.process import ProcessId, started_at
+from mm2mgr.sandbox.state import Record, State, only_one, read_state, write_state
+from mm2mgr.spec.sizing_file import write_sizing
+from tests.cli.command import Command, until
+from tests.cli.conftest import mm2mgr, site
+from tests.reconcile.site import Site
+
+__all__ = ["mm2mgr", "site"]
+
+ENDPOINTS = Endpoints(
+    {"here": "127.0.0.1:1", "there": "127.0.0.1:2"}, {"mover": "http://127.0.0.1:3"}, {"mover": "there"}
+)
+ONE = Layout(sources=("here",), aggregates=("there",), connect={"mover": "there"})
+PORTS = {"PLAINTEXT": 15_001, "CONTROLLER": 15_002}
+# What each command would have written to or removed before it looked whose the folder is.
+COMMANDS = [("demo",), ("sandbox", "up"), ("sandbox", "down")]
+
+
+class Touched(AssertionError):
+    """A command went on to start something although the folder is not its own."""
+
+
+@pytest.fixture(autouse=True)
+def _no_jvm(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever gets as far as looking for Java has accepted the folder."""
+
+    def refuse() -> None:
+        raise Touched
+
+    monkeypatch.setattr(layout, "kafka_runtime", refuse)
+    monkeypatch.setattr(story, "need_all", lambda: None)
+
+
+def snapshot(folder: Path) -> dict[str, tuple[int, bytes | str]]:
+    """Return mode and content of everything below a folder, links not followed."""
+
+    def content(path: Path) -> bytes | str:
+        if path.is_symlink():
+            return os.readlink(path)
+        return path.read_bytes() if path.is_file() else ""
+
+    return {str(path.relative_to(folder)): (path.lstat().st_mode, content(path)) for path in folder.rglob("*")}
+
+
+def claimed(folder: Path, use: str = "sandbox") -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / MARKER).write_text(f"mm2mgr {use}\n")
+    return folder
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+@pytest.mark.parametrize(
+    "held",
+    [
+        ["clusters/clusters.yaml", "clusters/flows.yaml"],
+        ["samples/hour=2026-01-01T00/1-0.parquet", "sandbox/state.lock"],
+        ["notes.txt"],
+        ["state.lock", "kafka/mine/readme.md"],
+        ["state.json"],
+        [MARKER],
+    ],
+    ids=lambda held: held[0],
+)
+def test_a_folder_that_is_not_ours_is_refused_untouched(
+    mm2mgr: Command, command: tuple[str, ...], held: list[str]
+) -> None:
+    for name in held:
+        (mm2mgr.folder / "mine" / name).parent.mkdir(parents=True, exist_ok=True)
+        (mm2mgr.folder / "mine" / name).write_text("owner: mine\n")
+    before = snapshot(mm2mgr.folder)
+    said = mm2mgr(*command, "--dir", "mine", code=1)
+    assert snapshot(mm2mgr.folder) == before
+    assert "mine was not made by `mm2mgr " in said.err
+    assert "nothing was touched\nhint: name a new or an empty folder: --dir DIR\n" in said.err
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+def test_the_current_folder_with_a_tree_is_refused(mm2mgr: Command, command: tuple[str, ...]) -> None:
+    mm2mgr("init")
+    before = snapshot(mm2mgr.folder)
+    mm2mgr(*command, "--dir", ".", code=1)
+    assert snapshot(mm2mgr.folder) == before
+
+
+def test_the_folder_of_a_demo_is_none_of_a_sandbox_and_the_other_way_round(mm2mgr: Command) -> None:
+    claimed(mm2mgr.folder / "d", "demo")
+    claimed(mm2mgr.folder / "s", "sandbox")
+    assert "not made by `mm2mgr sandbox`" in mm2mgr("sandbox", "up", "--dir", "d", code=1).err
+    assert "not made by `mm2mgr sandbox`" in mm2mgr("sandbox", "down", "--dir", "d", code=1).err
+    assert "not made by `mm2mgr demo`" in mm2mgr("demo", "--dir", "s", code=1).err
+
+
+@pytest.mark.parametrize("what", ["absent", "empty", "claimed", "of a version without marker"])
+def test_a_sandbox_s_own_folders_are_taken(tmp_path: Path, what: str) -> None:
+    folder = tmp_path / "deep" / "sandbox"
+    if what != "absent":
+        folder.mkdir(parents=True)
+    if what == "claimed":
+        claimed(folder)
+    if "without" in what:
+        (folder / "kafka" / "here").mkdir(parents=True)
+        for name in ("state.lock", "kafka/here/broker.properties"):
+            (folder / name).touch()
+    for _ in range(2):
+        with pytest.raises(Touched):
+            Sandbox(folder).up(ONE)
+    assert (folder / MARKER).read_text().startswith("mm2mgr sandbox\n")
+    Sandbox(folder).down()
+
+
+def test_a_folder_that_cannot_be_made_is_an_error(mm2mgr: Command) -> None:
+    (mm2mgr.folder / "file").touch()
+    for command in COMMANDS:
+        assert "error: " in mm2mgr(*command, "--dir", "file/x", code=1).err
+
+
+# --- out of the folder --------------------------------------------------------------------------------------------------
+
+LINKS = [
+    "kafka",
+    "kafka/here",
+    "kafka/here/data",
+    "kafka/here/data/topic-0",
+    "kafka/here/broker.properties",
+    "connect/mover",
+    "clusters",
+    "clusters/clusters.yaml",
+    "state.json",
+    "state.lock",
+    "state.new",
+]
+
+
+@pytest.mark.parametrize("link", LINKS)
+def test_a_link_inside_leads_nowhere(mm2mgr: Command, link: str) -> None:
+    victim, folder = mm2mgr.folder / "victim", claimed(mm2mgr.folder / "mine")
+    for name in ("data/keep", "here/data/keep", "clusters.yaml"):
+        (victim / name).parent.mkdir(parents=True, exist_ok=True)
+        (victim / name).write_text("# keep\n")
+    write_state(folder / "state.json", State(ONE, {"here": Record(ProcessId(4_000_000, "1"), PORTS)}))
+    (folder / link).parent.mkdir(parents=True, exist_ok=True)
+    (folder / link).unlink(missing_ok=True)
+    (folder / link).symlink_to(victim / "clusters.yaml" if "." in link else victim)
+    before = snapshot(mm2mgr.folder)
+    for command in ("up", "down"):
+        said = mm2mgr("sandbox", command, "--dir", "mine", code=1)
+        assert f"mine/{link} is a symbolic link, which mm2mgr never puts there; nothing was touched" in said.err
+    assert snapshot(mm2mgr.folder) == before
+
+
+@pytest.mark.parametrize("link", ["clusters", "samples", "samples/hour=2026-01-01T00", "sandbox", "state.lock"])
+def test_a_link_inside_a_demo_leads_nowhere(mm2mgr: Command, link: str) -> None:
+    victim, folder = mm2mgr.folder / "victim", claimed(mm2mgr.folder / "mine", "demo")
+    victim.mkdir()
+    (victim / "keep").touch()
+    (folder / link).parent.mkdir(exist_ok=True)
+    (folder / link).symlink_to(victim / "keep" if link == "state.lock" else victim)
+    before = snapshot(mm2mgr.folder)
+    assert "is a symbolic link" in mm2mgr("demo", "--dir", "mine", code=1).err
+    assert snapshot(mm2mgr.folder) == before
+
+
+def test_a_pipe_is_refused_and_never_waited_for(mm2mgr: Command) -> None:
+    folder = claimed(mm2mgr.folder / "mine")
+    os.mkfifo(folder / "state.json")
+    for command in ("up", "down"):
+        assert "neither a file nor a folder" in mm2mgr("sandbox", command, "--dir", "mine", code=1).err
+    assert "cannot read the sandbox's state" in mm2mgr("sandbox", "status", "--dir", "mine", code=1).err
+
+
+STATE: dict[str, Any] = {
+    "format": 1,
+    "sources": ["here"],
+    "aggregates": ["there"],
+    "connect": {"mover": "there"},
+    "servers": {"here": {"pid": 4_000_000, "started": "1", "ports": PORTS}},
+}
+
+
+def altered(**changes: Any) -> dict[str, Any]:
+    server = STATE["servers"]["here"] | {key: value for key, value in changes.items() if key not in STATE}
+    return STATE | {"servers": {"here": server}} | {key: value for key, value in changes.items() if key in STATE}
+
+
+def named(name: str) -> dict[str, Any]:
+    return altered(sources=[name], servers={name: STATE["servers"]["here"]})
+
+
+HOSTILE: dict[str, dict[str, Any]] = {
+    "out by a name": named("../../victim"),
+    "absolute name": named("/victim"),
+    "no name": named(""),
+    "dots": named(".."),
+    "yaml in a name": named("a: {b: c}\nowner"),
+    "name that is none": altered(sources=[["x"]], servers={}),
+    "connect out": altered(connect={"../../victim": "there"}, servers={}),
+    "pid 0 that never started": altered(pid=0, started=None),
+    "pid 1": altered(pid=1, started=started_at(1) or "1"),
+    "all processes": altered(pid=-1),
+    "pid true": altered(pid=True),
+    "huge pid": altered(pid=2**70),
+    "pid as text": altered(pid="7"),
+    "a port that is an address": altered(ports={"PLAINTEXT": "80@example.org/", "CONTROLLER": 1}),
+    "no ports": altered(ports={}),
+    "a server of no layout": altered(servers={"else": STATE["servers"]["here"]}),
+}
+
+
+@pytest.mark.parametrize("kind", HOSTILE)
+def test_a_hostile_state_is_refused(mm2mgr: Command, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+    victim, folder = mm2mgr.folder / "victim" / "data", claimed(mm2mgr.folder / "mine")
+    victim.mkdir(parents=True)
+    (victim / "keep").touch()
+    signals: list[tuple[int, int]] = []
+    monkeypatch.setattr(os, "killpg", lambda *what: signals.append(what))
+    monkeypatch.setattr(os, "kill", lambda *what: signals.append(what))
+    (folder / "state.json").write_text(json.dumps(HOSTILE[kind]))
+    before = snapshot(mm2mgr.folder)
+    for command in ("status", "down", "up"):
+        said = mm2mgr("sandbox", command, "--dir", "mine", code=1)
+        assert "delete the file" in said.err or "delete state.json" in said.err
+    before |= {"mine/state.lock": (stat.S_IFREG | 0o644, b"")}
+    assert {name: found[1] for name, found in snapshot(mm2mgr.folder).items()} == {
+        name: found[1] for name, found in before.items()
+    }
+    assert signals == []
+
+
+@pytest.mark.parametrize("text", ["[" * 100_000, '{"format": 1' + " " * 2_000_000 + "}"])
+def test_a_state_without_measure_is_refused(tmp_path: Path, text: str) -> None:
+    (claimed(tmp_path) / "state.json").write_text(text)
+    with pytest.raises(SandboxError, match="cannot read the sandbox's state"):
+        Sandbox(tmp_path).down()
+
+
+@pytest.fixture
+def sleeper() -> Iterator[Callable[[str], ProcessId]]:
+    """Start processes that lead groups of their own, as servers do; each is ended by its own id."""
+    started: list[subprocess.Popen[bytes]] = []
+
+    def start(script: str) -> ProcessId:
+        process = subprocess.Popen(["sh", "-c", script], start_new_session=True)
+        started.append(process)
+        until(lambda: started_at(process.pid), "the process has started")
+        return ProcessId(process.pid, str(started_at(process.pid)))
+
+    yield start
+    for process in started:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+@pytest.mark.parametrize("elsewhere", ["", "-Dmm2mgr.log.directory=/somewhere/else/kafka/here"])
+def test_a_process_of_somebody_else_is_never_signalled(
+    mm2mgr: Command, sleeper: Callable[[str], ProcessId], elsewhere: str
+) -> None:
+    folder = claimed(mm2mgr.folder / "mine")
+    stranger = sleeper(f"sleep 60; : {elsewhere}")  # its number and its start are as the state says
+    write_state(folder / "state.json", State(ONE, {"here": Record(stranger, PORTS)}))
+    (folder / "kafka" / "here" / "data").mkdir(parents=True)
+    for command in ("down", "up", "status"):
+        said = mm2mgr("sandbox", command, "--dir", "mine", code=1)
+        assert f"process {stranger.pid}, noted as broker here, was not started in " in said.err
+    assert stranger.alive()
+    assert (folder / "kafka" / "here" / "data").is_dir()
+    assert read_state(folder / "state.json") is not None
+
+
+def test_a_server_is_found_by_its_folder_also_through_a_link_to_it(
+    tmp_path: Path, sleeper: Callable[[str], ProcessId]
+) -> None:
+    folder = claimed(tmp_path / "a folder")
+    (tmp_path / "link").symlink_to(folder)
+    own = sleeper(f"trap 'exit 0' TERM; sleep 60 & wait; : '-Dmm2mgr.log.directory={folder / 'kafka' / 'here'}'")
+    write_state(folder / "state.json", State(ONE, {"here": Record(own, PORTS)}))
+    assert [each.running for each in Sandbox(tmp_path / "link").status()] == [True]
+    Sandbox(tmp_path / "link").down()
+    assert not own.alive()
+
+
+# --- the tree of a sandbox ----------------------------------------------------------------------------------------------
+
+
+def test_a_tree_is_written_again_unless_people_changed_it(tmp_path: Path) -> None:
+    tree = write_tree(tmp_path / "clusters", ENDPOINTS)
+    moved = Endpoints({"here": "127.0.0.1:9", "there": "127.0.0.1:8"}, ENDPOINTS.connect_urls, {"mover": "there"})
+    write_tree(tree, moved)
+    assert "127.0.0.1:9" in (tree / "clusters.yaml").read_text()
+    with (tree / "flows.yaml").open("a") as flows:
+        flows.write("# mine\n")
+    write_tree(tree, ENDPOINTS)
+    assert (tree / "flows.yaml").read_text().endswith("# mine\n")
+    with (tree / "clusters.yaml").open("a") as clusters:
+        clusters.write("# mine\n")
+    before = snapshot(tree)
+    with pytest.raises(SandboxError, match=r"clusters\.yaml was written or changed by somebody else"):
+        write_tree(tree, moved)
+    assert snapshot(tree) == before
+
+
+def test_up_looks_at_the_tree_before_it_starts_anything(mm2mgr: Command) -> None:
+    tree = claimed(mm2mgr.folder / "mine") / "clusters"
+    tree.mkdir()
+    (tree / "clusters.yaml").write_text("owner: mine\n")
+    assert "was written or changed by somebody else" in mm2mgr("sandbox", "up", "--dir", "mine", code=1).err
+
+
+# --- the folder of a demo -----------------------------------------------------------------------------------------------
+
+
+def demo_files(folder: Path, hours: int = 2) -> None:
+    """Leave what a demo leaves."""
+    write_tree(folder / "clusters", ENDPOINTS)
+    write_sizing(folder / "clusters" / "overrides" / "sizing.yaml", {"f": {"tasks_max": 2}}, ["f"])
+    for hour in range(hours):
+        batch = Batch("here", "kafka-offsets", 1_795_255_200_000 + hour * 3_600_000, ["t"], [0], end_offset=[1])
+        SampleStore(folder / "samples").append(batch)
+
+
+@pytest.mark.parametrize("marked", [True, False])
+def test_a_demo_runs_again_where_one_ran(tmp_path: Path, marked: bool) -> None:
+    folder = tmp_path / "demo"
+    if marked:
+        with demo_folder(folder):
+            demo_files(folder)
+    else:  # as versions before left it
+        demo_files(folder)
+        (folder / "sandbox").mkdir()
+        (folder / "sandbox" / "state.lock").touch()
+        head = (folder / "clusters" / "clusters.yaml").read_text().splitlines(keepends=True)
+        (folder / "clusters" / "clusters.yaml").write_text("".join([head[0], *head[2:]]))
+        flows = (folder / "clusters" / "flows.yaml").read_text().splitlines(keepends=True)
+        (folder / "clusters" / "flows.yaml").write_text("".join(flows[2:]))
+    with demo_folder(folder):
+        assert not (folder / "clusters").exists()
+        assert not (folder / "samples").exists()
+        with pytest.raises(SandboxError, match="another process is running the demo"), demo_folder(folder):
+            pass
+
+
+@pytest.mark.parametrize(
+    "mine",
+    [
+        *("clusters/own.yaml", "clusters/flows.yaml", "clusters/clusters.yaml", "clusters/overrides/sizing.yaml"),
+        *("clusters/overrides/own.yaml", "samples/notes.txt"),
+    ],
+)
+def test_a_demo_does_not_remove_what_people_added_or_changed(mm2mgr: Command, mine: str) -> None:
+    folder = claimed(mm2mgr.folder / "mine", "demo")
+    demo_files(folder)
+    (folder / mine).write_text("# mine\n")
+    before = snapshot(folder)
+    said = mm2mgr("demo", "--dir", "mine", code=1)
+    assert f"the demo would remove mine/{mine}, which no demo left like that; nothing was touched" in said.err
+    assert snapshot(folder) == before
+
+
+@pytest.mark.parametrize("marked", [True, False])
+def test_months_of_samples_outlive_a_demo(tmp_path: Path, marked: bool) -> None:
+    folder = tmp_path / ".mm2mgr"
+    demo_files(folder, hours=5)
+    (folder / "sandbox").mkdir()
+    (folder / "sandbox" / "state.lock").touch()
+    if marked:
+        claimed(folder, "demo")
+    with pytest.raises(SandboxError, match=r"would remove .*and 2 more"), demo_folder(folder):
+        pass
+    assert len(SampleStore(folder / "samples").hours()) == 5
+    for hour in (folder / "samples").glob("hour=*"):  # retention took the samples; their roll-ups are kept
+        (folder / "samples" / "rollups" / hour.name).mkdir(parents=True)
+    SampleStore(folder / "samples").expire(2**60)
+    with pytest.raises(SandboxError, match=r"would remove .*and 2 more"), demo_folder(folder):
+        pass
+
+
+# --- what other commands write ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kept", ["clusters.yaml", "flows.yaml"])
+def test_init_does_not_write_through_a_link(mm2mgr: Command, kept: str) -> None:
+    mm2mgr.tree.mkdir()
+    (mm2mgr.tree / kept).symlink_to(mm2mgr.folder / "not-there-yet")
+    assert f"clusters/{kept} exists already; nothing was written" in mm2mgr("init", code=1).err
+    assert sorted(path.name for path in mm2mgr.folder.rglob("*")) == ["clusters", kept]
+
+
+@pytest.mark.parametrize("through", ["file", "link"])
+def test_a_plan_does_not_replace_another_file(site: Site, mm2mgr: Command, through: str) -> None:
+    out = flows = next(mm2mgr.tree.glob("*.yaml"))
+    if through == "link":
+        out = mm2mgr.folder / "plan.json"
+        out.symlink_to(flows)
+    before = mm2mgr.files()
+    said = mm2mgr("plan", "--out", out, code=1)
+    assert f"{out} is there and is not a plan file of mm2mgr; it was left as it is" in said.err
+    assert said.out == ""
+    assert mm2mgr.files() == before
+
+
+def test_a_plan_replaces_a_plan_an_empty_file_and_what_a_link_names(site: Site, mm2mgr: Command) -> None:
+    (mm2mgr.folder / "plan.json").touch()
+    (mm2mgr.folder / "newest").symlink_to("plan.json")
+    for _ in range(2):
+        mm2mgr("plan", "--out", "newest")
+        assert json.loads((mm2mgr.folder / "plan.json").read_text())["mm2mgr-plan"] == 1
+        assert (mm2mgr.folder / "newest").is_symlink()
+    assert stat.S_IMODE((mm2mgr.folder / "plan.json").stat().st_mode) == 0o600
+    assert sorted(path.name for path in mm2mgr.folder.iterdir()) == ["clusters", "newest", "plan.json"]
+
+
+def test_a_device_or_pipe_is_written_to_and_stays(tmp_path: Path) -> None:
+    pipe, got = tmp_path / "pipe", list[str]()
+    os.mkfifo(pipe)
+    reader = threading.Thread(target=lambda: got.append(pipe.read_text()), daemon=True)
+    reader.start()
+    write_plan(pipe, Plan("me", ()), ["clusters"], None, None)
+    reader.join(10)
+    assert [json.loads(text)["mm2mgr-plan"] for text in got] == [1]
+    assert stat.S_ISFIFO(pipe.stat().st_mode)
+
+
+def test_a_page_does_not_replace_another_file(tmp_path: Path) -> None:
+    from mm2mgr.cli.paging import write_page
+
+    page, other = tmp_path / "load.html", tmp_path / "report.html"
+    other.write_text("<!doctype html><title>mine</title>")
+    write_page(page, [])
+    write_page(page, [])
+    with pytest.raises(Mm2mgrError, match="is not a page of mm2mgr"):
+        write_page(other, [])
+    assert "mine" in other.read_text()
+
+
+@pytest.mark.parametrize("text", ["sizing: {f: {tasks_max: 3}}\n", "flows: {}\n", "{header}flows: {{}}\n"])
+def test_size_does_not_overwrite_a_file_that_people_wrote(tmp_path: Path, text: str) -> None:
+    write_sizing(tmp_path / "made.yaml", {"f": {"tasks_max": 2}}, ["f"])
+    header = (tmp_path / "made.yaml").read_text().partition("sizing:")[0]
+    mine = tmp_path / "sizing.yaml"
+    mine.write_text(text.format(header=header) if "{header}" in text else text)
+    before = mine.read_bytes()
+    with pytest.raises(Mm2mgrError, match="would be overwritten, and"):
+        write_sizing(mine, {"f": {"tasks_max": 2}}, ["f"])
+    assert mine.read_bytes() == before
+    write_sizing(tmp_path / "made.yaml", {"f": {"tasks_max": 4}}, ["f"])
+
+
+def test_a_store_removes_only_what_it_named_itself(tmp_path: Path) -> None:
+    long_ago = 2 * ABANDONED_SECONDS
+    kept = ["other/.part-0.snappy.parquet.crc", ".expired-certificates/a.pem", "hour=x/notes"]
+    gone = ["hour=2026-01-01T00/.1-0a1b2c3d.parquet.0123abcd"]
+    for name in (*kept, *gone):
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+        os.utime(path, (path.stat().st_mtime - long_ago,) * 2)
+    sweep(tmp_path)
+    (tmp_path / "LAYOUT").write_text("mm2mgr samples, layout 2\n")
+    SampleStore(tmp_path).expire(2**60)
+    assert [name for name in kept if not (tmp_path / name).exists()] == []
+    assert [name for name in gone if (tmp_path / name).exists()] == []
+
+
+def test_only_one_demo_or_sandbox_changes_a_folder(mm2mgr: Command) -> None:
+    folder = claimed(mm2mgr.folder / "mine")
+    with only_one(folder):
+        assert "another process is starting or stopping" in mm2mgr("sandbox", "down", "--dir", "mine", code=1).err
+
+
+def test_the_default_folders_are_made_below_the_current_one(mm2mgr: Command) -> None:
+    """Up to where Java is looked for, as a process of its own, so that nothing of this one stands in."""
+    code = "import sys; from mm2mgr.sandbox import layout\ndef no(): raise SystemExit(77)\nlayout.kafka_runtime = no\n"
+    code += "from mm2mgr.cli import main; main()"
+    for _ in range(2):
+        ran = subprocess.run([sys.executable, "-c", code, "sandbox", "up"], capture_output=True, text=True, check=False)
+        assert ran.returncode == 77, ran.stderr
+    assert (mm2mgr.folder / ".mm2mgr" / "sandbox" / MARKER).is_file()
+    assert mm2mgr("sandbox", "down").err == ""
