@@ -21,7 +21,8 @@ PACKAGE = REPOSITORY / "mm2mgr"
 
 # What each part may import of mm2mgr, in reading order: only what stands above it. Data goes down the list, never back up.
 LAYERS: dict[str, set[str]] = {
-    "errors": set(),
+    "text": set(),
+    "errors": {"text"},
     "extras": {"errors"},
     "origins": set(),
     "secrets": set(),
@@ -59,7 +60,18 @@ LAYERS: dict[str, set[str]] = {
         *("connect", "kafka", "reconcile", "observe"),
     },
     "sandbox": {"errors", "extras"},
-    "output": {"errors", "secrets", "partitions", "topology", "render", "reconcile", "throughput", "sizing", "observe"},
+    "output": {
+        "text",
+        "errors",
+        "secrets",
+        "partitions",
+        "topology",
+        "render",
+        "reconcile",
+        "throughput",
+        "sizing",
+        "observe",
+    },
     "cli": {"*"},
     "demo": {"*"},  # plays the commands a person would type
 }
@@ -99,6 +111,7 @@ MODULE_OF = {"pyyaml": "yaml", "confluent-kafka": "confluent_kafka"}  # where th
 
 # No I/O and no clock: these compute.
 PURE = (
+    "text",
     "origins",
     "secrets",
     "partitions",
