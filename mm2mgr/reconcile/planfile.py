@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -50,12 +51,18 @@ def write_plan(
         "only": None if only is None else list(only),
         "plan": plan.to_dict(),
     }
-    partial = path.with_name(f".{path.name}.{os.getpid()}")
+    text = json.dumps(document, indent=1) + "\n"
+    # A pipe or a device, such as /dev/stdout, is written to; a file in its place would be no longer that.
+    is_file = path.is_file() or not path.exists()
+    partial = path.with_name(f".{path.name}.{os.getpid()}") if is_file else path
     try:
-        partial.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
-        partial.replace(path)
+        partial.write_text(text, encoding="utf-8")
+        if is_file:
+            partial.replace(path)
     except OSError as error:
-        partial.unlink(missing_ok=True)
+        if is_file:
+            with suppress(OSError):
+                partial.unlink(missing_ok=True)
         raise Mm2mgrError(f"{path}: the plan could not be written: {error.strerror}") from error
 
 
@@ -65,7 +72,7 @@ def read_plan(path: Path) -> PlanFile:
         document = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise Mm2mgrError(f"{path}: cannot be read: {error.strerror}") from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise Mm2mgrError(f"{path}: not a plan file: {error}", hint="make one with mm2mgr plan --out FILE") from error
     if (
         not isinstance(document, dict)
@@ -75,7 +82,7 @@ def read_plan(path: Path) -> PlanFile:
         raise Mm2mgrError(f"{path}: not a plan file of format {FORMAT}", hint="make one with mm2mgr plan --out FILE")
     try:
         return _parsed(document)
-    except (KeyError, TypeError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise Mm2mgrError(f"{path}: this plan file is damaged", hint="make one with mm2mgr plan --out FILE") from error
 
 
@@ -87,12 +94,16 @@ def _parsed(document: dict[str, Any]) -> PlanFile:
     names += [change[key] for one in plan["clusters"] for change in one["changes"] for key in ("connector", "action")]
     if not all(isinstance(name, str) for name in names):
         raise TypeError("a name that is no text")
-    return PlanFile(
+    if any("\0" in path for path in (*document["clusters"], document["templates"] or "")):
+        raise ValueError("a path that no system has")
+    found = PlanFile(
         tuple(str(path) for path in document["clusters"]),
         document["templates"],
         None if only is None else tuple(str(flow) for flow in only),
         plan,
     )
+    found.wish  # noqa: B018  a number that is none shows here
+    return found
 
 
 def as_reviewed(reviewed: dict[str, Any], now: Plan) -> Plan:
