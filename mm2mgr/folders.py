@@ -1,7 +1,8 @@
-"""Where mm2mgr keeps what belongs to a user and to no tree: the cache, and the state that `status` remembers."""
+"""Folders: where mm2mgr keeps what belongs to a user and to no tree, the cache and the state; and what lies in one."""
 
 from __future__ import annotations
 
+import fnmatch
 import os
 from pathlib import Path
 
@@ -20,6 +21,21 @@ def state_folder() -> Path:
         return Path(given)
     given = os.environ.get("XDG_STATE_HOME")
     return (Path(given) if given else _home("MM2MGR_STATE") / ".local" / "state") / "mm2mgr"
+
+
+def listed(folder: Path, pattern: str) -> list[Path]:
+    """Return what lies in a folder under names like `pattern`, sorted; a missing folder is empty.
+
+    Mm2mgrError where the folder cannot be read: `Path.glob` takes that for empty, and what is there would be made anew.
+    """
+    try:
+        names = os.listdir(folder)
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    except OSError as error:
+        hint = "check the rights of this folder"
+        raise Mm2mgrError(f"{folder}: cannot be read: {error.strerror}", hint=hint) from error
+    return [folder / name for name in sorted(fnmatch.filter(names, pattern))]
 
 
 def _home(variable: str) -> Path:

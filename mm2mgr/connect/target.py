@@ -86,6 +86,7 @@ class ConnectTarget:
         try:
             parts = urlsplit(url)
             usable = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
+            usable = usable and not any(map(str.isspace, url))
             httpx.URL(url)  # it takes fewer hosts for one than Python does
         except (ValueError, httpx.InvalidURL):
             usable = False

@@ -224,7 +224,10 @@ class _Keeper:
         if (hour := hour_of(_now_ms())) == self._hour:
             return
         if not self._hour:  # what an earlier run left
-            self._loose.update(self._store.loose_hours())
+            try:
+                self._loose.update(self._store.loose_hours())
+            except Mm2mgrError as error:
+                self._news.append(error.message)
         self._hour = hour
         self._expire()  # first: compaction needs space
         for closed in sorted(each for each in self._loose if each < hour):

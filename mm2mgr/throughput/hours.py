@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from mm2mgr.errors import Mm2mgrError
+from mm2mgr.folders import listed
 from mm2mgr.samples.schema import (
     DICTIONARY,
     HOUR_PREFIX,
@@ -55,16 +56,16 @@ def check_layout(store: Path) -> None:
 def sample_files(store: Path) -> dict[str, list[Path]]:
     """Return the complete sample files of every hour, oldest hour first."""
     hours: dict[str, list[Path]] = {}
-    for path in sorted(store.glob(f"{HOUR_PREFIX}*/*.parquet")):
-        hour = path.parent.name.removeprefix(HOUR_PREFIX)
-        if path.name[0] != "." and _is_hour(hour):  # a leading dot marks a file being written
-            hours.setdefault(hour, []).append(path)
+    for folder in listed(store, f"{HOUR_PREFIX}*"):
+        hour = folder.name.removeprefix(HOUR_PREFIX)
+        if _is_hour(hour) and (files := sample_files_of(store, hour)):
+            hours[hour] = files
     return hours
 
 
 def sample_files_of(store: Path, hour: str) -> list[Path]:
-    """Return the complete sample files of one hour."""
-    return sorted(path for path in (store / f"{HOUR_PREFIX}{hour}").glob("*.parquet") if path.name[0] != ".")
+    """Return the complete sample files of one hour; a leading dot marks a file being written."""
+    return [path for path in listed(store / f"{HOUR_PREFIX}{hour}", "*.parquet") if path.name[0] != "."]
 
 
 def samples_in(path: Path) -> int:
@@ -95,7 +96,7 @@ def hour_before(hour: str) -> str:
 def next_id(store: Path) -> int:
     """Return a number above every partition id, from the footers of the dictionary."""
     ends = [0]
-    for path in (store / DICTIONARY).glob("*.parquet"):
+    for path in listed(store / DICTIONARY, "*.parquet"):
         if path.stem.isdecimal():
             try:
                 ends.append(int(path.stem) + int(pq.read_metadata(path).num_rows))

@@ -52,7 +52,7 @@ LAYERS: dict[str, set[str]] = {
         "connect",
         "kafka",
     },
-    "samples": {"errors", "partitions", "kafka"},
+    "samples": {"errors", "folders", "partitions", "kafka"},
     "throughput": {"text", "errors", "folders", "partitions", "samples"},
     "sizing": {"partitions"},
     "observe": {"errors", "folders", "secrets", "partitions", "topology", "render", "connect", "kafka", "reconcile"},
