@@ -10,7 +10,6 @@ import gc
 import io
 import os
 import sys
-import traceback
 from pathlib import Path
 
 import click
@@ -151,13 +150,13 @@ def _as_sentence(failure: Exception) -> Mm2mgrError:
     if package in EXTRA_OF:
         return PackageMissing(package)
     if os.environ.get(TRACEBACK):
+        import traceback
+
         for line in "".join(traceback.format_exception(failure)).splitlines():
             talk(mask("", line), None)
     hint = f"{TRACEBACK}=1 in the environment prints where it happened"
     if isinstance(failure, OSError) and failure.filename and failure.strerror:
-        return Mm2mgrError(
-            f"{os.fspath(failure.filename)}: {failure.strerror}", hint=f"check this file or folder; {hint}"
-        )
+        return Mm2mgrError(f"{failure.filename}: {failure.strerror}", hint=f"check this file or folder; {hint}")
     words = mask("", one_line(str(failure)))[:_LONGEST]
     return _Unexpected(
         f"unexpected {type(failure).__name__}{': ' * bool(words)}{words}", hint=f"{hint}; please report it"

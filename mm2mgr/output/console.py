@@ -8,7 +8,6 @@ indented, so that nothing but a line of our own begins at the left edge.
 from __future__ import annotations
 
 import io
-import json
 import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
@@ -282,6 +281,8 @@ def say_json_line(value: Any) -> None:
 
 
 def _json(value: Any, indent: int | None = None) -> str:
+    import json
+
     # The one control character that JSON leaves as it is; outside a string there is none.
     return json.dumps(value, indent=indent).replace("\x7f", "\\u007f")
 
