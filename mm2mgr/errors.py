@@ -18,6 +18,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from mm2mgr.text import one_line, visible
+
 
 class Mm2mgrError(Exception):
     """Root of all errors shown to users: a message, and optionally a hint that says what to do next."""
@@ -32,7 +34,7 @@ class Mm2mgrError(Exception):
     @property
     def one_line(self) -> str:
         """The message where it is part of a sentence or a cell."""
-        return " ".join(map(str.strip, self.message.splitlines()))
+        return one_line(self.message)
 
 
 class TemplateError(Mm2mgrError):
@@ -71,4 +73,4 @@ class SpecError(Mm2mgrError):
 
     def __init__(self, problems: Sequence[Problem], *, hint: str | None = None) -> None:
         self.problems = tuple(problems)
-        super().__init__("\n".join(str(problem) for problem in self.problems), hint=hint)
+        super().__init__("\n".join(visible(str(problem)) for problem in self.problems), hint=hint)

@@ -12,9 +12,9 @@ from typing import NoReturn
 import click
 
 from mm2mgr.cli.estate import Estate
-from mm2mgr.cli.interrupts import halting
+from mm2mgr.cli.interrupts import INTERRUPTED, halting
 from mm2mgr.errors import Mm2mgrError
-from mm2mgr.output.console import say, say_json, talk
+from mm2mgr.output.console import carrying_on, flush, say, say_json, shown, talk
 from mm2mgr.output.plan_text import say_plan
 from mm2mgr.reconcile.apply import FINISH_SECONDS, Result, apply_plan, read_back
 from mm2mgr.reconcile.live import make_plan
@@ -23,7 +23,6 @@ from mm2mgr.reconcile.planfile import as_reviewed, read_plan
 from mm2mgr.reconcile.settle import States, settle
 
 INCONCLUSIVE = 3
-INTERRUPTED = 130
 _DONE = {"create": "created", "update": "updated", "delete": "deleted"}
 _ALIKE = 5  # more connectors of one state share a line
 
@@ -47,13 +46,14 @@ def _unwind(_: int) -> NoReturn:
 def run_apply(estate: Estate, order: Order, leave: Callable[[int], NoReturn] = _unwind) -> int:
     """Apply and return the exit code. `leave` is called for a second signal, when all is said."""
     plan, estate = _plan(estate, order)
-    if order.output == "text":
-        say_plan(plan.to_dict())
-    if plan.writes and not (order.yes or order.planfile):
-        _confirm(order.output)
-    account = _Account(plan)
-    interrupted = asyncio.run(_write(estate, order, account, leave))
-    code = account.close(order.output)
+    with carrying_on():
+        if order.output == "text":
+            say_plan(plan.to_dict())
+        if plan.writes and not (order.yes or order.planfile):
+            _confirm(order.output)
+        account = _Account(plan)
+        interrupted = asyncio.run(_write(estate, order, account, leave))
+        code = account.close(order.output)
     return INTERRUPTED if interrupted else code
 
 
@@ -69,7 +69,7 @@ async def _write(estate: Estate, order: Order, account: _Account, leave: Callabl
 
     def second() -> NoReturn:
         account.close(order.output)
-        sys.stdout.flush()
+        flush()
         leave(INTERRUPTED)
 
     with halting(first, second) as halt:
@@ -121,6 +121,11 @@ def _confirm(output: str) -> None:
     if not sys.stdin.isatty():
         raise Mm2mgrError(
             "apply asks before it writes and there is no terminal",
+            hint="add --yes, or apply a reviewed plan: mm2mgr apply PLANFILE",
+        )
+    if not shown():
+        raise Mm2mgrError(
+            "apply asks before it writes, and the plan could not be shown: stdout cannot be written",
             hint="add --yes, or apply a reviewed plan: mm2mgr apply PLANFILE",
         )
     click.confirm("Apply this plan?", abort=True, err=True)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from mm2mgr.cli.estate import Estate, output_option
+from mm2mgr.cli.estate import Estate, Seconds, output_option
 from mm2mgr.outfile import check_free
 
 _mirror_again = click.option(
@@ -99,7 +99,7 @@ def plan(
 @click.option("--yes", "-y", is_flag=True, help="Do not ask. Needed without a terminal, unless a PLANFILE is given.")
 @click.option(
     "--wait",
-    type=float,
+    type=Seconds(0),
     default=30.0,
     show_default=True,
     help="Seconds to wait until written connectors are seen to run with their new config; 0: do not look.",
@@ -124,7 +124,7 @@ def apply(
     no other. Connectors without this tree's owner mark are never touched, nor those whose config changed since the plan.
     Exit code 1 if anything failed or is left, else 3 if a written connector was not seen to run within --wait.
 
-    Ctrl-C (or SIGTERM) begins no new change, ends those that were begun, and says what is left; a second one stops at once.
+    Ctrl-C (SIGTERM, SIGHUP) begins no new change, ends those that were begun, and says what is left; a second one stops at once.
 
     \b
     Example:

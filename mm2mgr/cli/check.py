@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import click
 
-from mm2mgr.cli.estate import Estate, output_option
+from mm2mgr.cli.estate import Estate, Seconds, output_option
 
 
 @click.command()
 @click.argument("flows", nargs=-1)
 @click.option(
     "--timeout",
-    type=click.FloatRange(1),
+    type=Seconds(1),
     default=20.0,
     show_default=True,
     help="Seconds for the whole check; what has not answered by then is told.",

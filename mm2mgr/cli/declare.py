@@ -69,7 +69,7 @@ def render(estate: Estate, flows: tuple[str, ...], origins: bool, output: str) -
     for connector in chosen:
         say(f"# {connector.name} on Connect cluster {connector.connect}", style="bold")
         for key, value in connector.config.items():
-            shown = mask(key, value).replace("\n", "\\n")
+            shown = mask(key, value)
             say_plain(f"{key} = {shown}" + (f"    # {connector.origins[key]}" if origins else ""))
         say()
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from mm2mgr.spec.loader import Spec
     from mm2mgr.topology import Flow, Topology
 
+_MOST_SECONDS = 366 * 86_400.0
 Decorated = TypeVar("Decorated", bound=Callable[..., object])
 
 
@@ -24,6 +26,26 @@ def output_option(command: Decorated) -> Decorated:
         "--output", "-o", type=click.Choice(["text", "json"]), default="text", show_default=True, help="Result format."
     )
     return option(command)
+
+
+class Number(click.FloatRange):
+    """A number in a range. For Python nan is in every range, and infinity in those without an end."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        number = float(super().convert(value, param, ctx))
+        if not math.isfinite(number):
+            self.fail(f"{value} is not a number that can be computed with", param, ctx)
+        return number
+
+
+class Seconds(Number):
+    """Seconds, of which no clock takes more than it can count."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        seconds = super().convert(value, param, ctx)
+        if seconds > _MOST_SECONDS:
+            self.fail(f"{value} is more than a year of seconds", param, ctx)
+        return seconds
 
 
 @dataclass(frozen=True)

@@ -7,15 +7,17 @@ from typing import TYPE_CHECKING
 
 import click
 
-from mm2mgr.cli.estate import Estate, output_option
-from mm2mgr.cli.load import SAMPLES, Duration, by_option
+from mm2mgr.cli.estate import Estate, Number, output_option
+from mm2mgr.cli.load import LEAST_SECONDS, SAMPLES, Duration, by_option
 
 if TYPE_CHECKING:
     from mm2mgr.throughput.rates import Statistic
 
 _folder = click.Path(path_type=Path, file_okay=False)
 _store = click.option("--store", type=_folder, default=SAMPLES, show_default=True, help="Folder of samples, rolled up.")
-_window = click.option("--window", type=Duration(), help="Only the newest hours, such as 7d. Default: all.")
+_window = click.option(
+    "--window", type=Duration(LEAST_SECONDS), help="Only the newest hours, such as 7d. Default: all."
+)
 
 
 class _Assigned(click.ParamType[tuple[str, str]]):
@@ -95,7 +97,7 @@ def fleet(
 @_store
 @_window
 @by_option
-@click.option("--traffic", type=click.FloatRange(0, 1000, min_open=True), help="Multiply all traffic by this.")
+@click.option("--traffic", type=Number(0, 1000, min_open=True), help="Multiply all traffic by this.")
 @click.option("--lose-source", multiple=True, metavar="ALIAS", help="Take a source cluster out (repeat it).")
 @click.option("--move", type=_Assigned(), multiple=True, metavar="TOPIC=FLOW", help="Mirror a topic by another flow.")
 @click.option("--add-target", multiple=True, metavar="[FLOW=]ALIAS", help="Mirror all flows, or one, there as well.")

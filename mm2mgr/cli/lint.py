@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from mm2mgr.cli.estate import Estate
+from mm2mgr.cli.estate import Estate, Seconds
 
 
 def _quantity(parse: str) -> Callable[[click.Context, click.Parameter, str | None], float | None]:
@@ -55,7 +55,7 @@ def _quantity(parse: str) -> Callable[[click.Context, click.Parameter, str | Non
 @click.option("--rules", is_flag=True, help="List the rules and do nothing else.")
 @click.option(
     "--timeout",
-    type=click.FloatRange(0, min_open=True),
+    type=Seconds(0, min_open=True),
     default=30.0,
     show_default=True,
     help="Seconds for each Connect cluster to answer.",

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from mm2mgr.cli.throughput import By
     from mm2mgr.throughput.rates import Statistic
 
+LEAST_SECONDS = 0.001
 SAMPLES = Path(".mm2mgr/samples")
 _folder = click.Path(path_type=Path, file_okay=False)
 
@@ -21,13 +22,19 @@ _folder = click.Path(path_type=Path, file_okay=False)
 class Duration(click.ParamType[float]):
     name = "duration"
 
+    def __init__(self, least_seconds: float = 0.0) -> None:
+        self.least_seconds = least_seconds
+
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float:
         from mm2mgr.spec.quantities import duration_seconds
 
         try:
-            return value if isinstance(value, float) else duration_seconds(value)
+            seconds = value if isinstance(value, float) else duration_seconds(value)
         except ValueError as error:
             self.fail(f"{value!r} is not {error}", param, ctx)
+        if seconds < self.least_seconds:
+            self.fail(f"{value!r} is less than {self.least_seconds * 1000:g}ms", param, ctx)
+        return seconds
 
 
 # The rate that `size`, `fleet` and `simulate` plan with.
@@ -45,12 +52,17 @@ by_option = click.option(
 @click.option(
     "--store", type=_folder, default=SAMPLES, show_default=True, help="Folder of Parquet samples, appended to."
 )
-@click.option("--interval", type=Duration(), default="30s", show_default=True, help="Time between two samples.")
+@click.option(
+    "--interval", type=Duration(LEAST_SECONDS), default="30s", show_default=True, help="Time between two samples."
+)
 @click.option("--duration", type=Duration(), default="5min", show_default=True, help="How long to sample.")
 @click.option("--follow", is_flag=True, help="Sample until interrupted, instead of --duration.")
 @click.option("--cluster", "aliases", multiple=True, help="Only this source cluster (repeat the option).")
 @click.option(
-    "--keep", type=Duration(), default=None, help="Remove samples older than this, such as 90d. Default: none."
+    "--keep",
+    type=Duration(LEAST_SECONDS),
+    default=None,
+    help="Remove samples older than this, such as 90d. Default: none.",
 )
 @click.option(
     "--from",
@@ -99,7 +111,10 @@ def sample(
 @click.command()
 @click.option("--store", type=_folder, default=SAMPLES, show_default=True, help="Folder that `sample` wrote.")
 @click.option(
-    "--window", type=Duration(), default=None, help="Only the newest hours, such as 24h (whole hours). Default: all."
+    "--window",
+    type=Duration(LEAST_SECONDS),
+    default=None,
+    help="Only the newest hours, such as 24h (whole hours). Default: all.",
 )
 @click.option(
     "--by",
@@ -161,7 +176,10 @@ class _Hours(click.ParamType[tuple[int, int]]):
 @click.argument("flows", nargs=-1)
 @click.option("--store", type=_folder, default=SAMPLES, show_default=True, help="Folder that `throughput` rolled up.")
 @click.option(
-    "--window", type=Duration(), default=None, help="Only the newest hours, such as 7d (whole hours). Default: all."
+    "--window",
+    type=Duration(LEAST_SECONDS),
+    default=None,
+    help="Only the newest hours, such as 7d (whole hours). Default: all.",
 )
 @by_option
 @click.option("--dry-run", is_flag=True, help="Print only; leave overrides/sizing.yaml as it is.")

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import signal
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mm2mgr.cli.estate import Estate
 from mm2mgr.cli.foreign import Asked, Wanted, foreign_readers
+from mm2mgr.cli.interrupts import handled
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.output.console import complain, say, talk
 
@@ -37,7 +36,7 @@ def run_sample(
     schedule = Schedule(interval_seconds, duration_seconds, keep_seconds=keep_seconds)
     said = _Rounds(set(chosen), following=duration_seconds is None)
     stop = threading.Event()
-    with _stopping_on_sigterm(stop):
+    with handled(stop.set):  # as a service manager expects: the loop ends after its round
         try:
             samples = SampleStore(store, said.warn)
             readers = (
@@ -127,19 +126,6 @@ class _Rounds:
 
     def warn(self, message: str) -> None:
         talk(f"  {message}", style="yellow")
-
-
-@contextmanager
-def _stopping_on_sigterm(stop: threading.Event) -> Iterator[None]:
-    """Let SIGTERM end the loop after its round, as a service manager expects; outside the main thread nothing changes."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.signal(signal.SIGTERM, lambda *_: stop.set())
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 def _any_carries(flows: Sequence[Flow]) -> Callable[[str], bool]:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import click
 
-from mm2mgr.cli.estate import Estate, output_option
+from mm2mgr.cli.estate import Estate, Seconds, output_option
 
 
 @click.command()
 @click.argument("flows", nargs=-1)
 @click.option(
     "--watch",
-    type=click.FloatRange(0, min_open=True),
+    type=Seconds(0, min_open=True),
     metavar="SECONDS",
     help="Look again every so many seconds, until Ctrl-C; with -o json one document per line.",
 )

@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import urlsplit
 
+import httpx
+
 from mm2mgr.connect.errors import ConnectError
 
 
@@ -84,7 +86,9 @@ class ConnectTarget:
         try:
             parts = urlsplit(url)
             usable = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
-        except ValueError:
+            usable = usable and not any(map(str.isspace, url))
+            httpx.URL(url)  # it takes fewer hosts for one than Python does
+        except (ValueError, httpx.InvalidURL):
             usable = False
         if not usable:
             raise self._error(

@@ -51,11 +51,13 @@ def _tell(directory: Path, *, keep: bool, measure_seconds: int) -> int:
         sandbox.down(progress=talk)
         raise
     if keep:
-        say(f"\nEverything is still running. Look around: mm2mgr --clusters {story.tree} status")
+        say()
+        say(f"Everything is still running. Look around: mm2mgr --clusters {story.tree} status")
         say(f"Stop it: mm2mgr sandbox down --dir {sandbox.directory}")
     else:
         sandbox.down(progress=talk)
-    say(f"\nDemo {'succeeded' if code == 0 else 'FAILED'} in {time.monotonic() - story.begun:.0f} s", style="bold")
+    say()
+    say(f"Demo {'succeeded' if code == 0 else 'FAILED'} in {time.monotonic() - story.begun:.0f} s", style="bold")
     return code
 
 
@@ -70,7 +72,8 @@ class _Story:
     def step(self, title: str, command: str = "") -> None:
         self.number += 1
         elapsed = time.monotonic() - self.begun
-        say(f"\n[{self.number}/{_STEPS}] {title}  ({elapsed:.0f} s)", style="bold cyan")
+        say()
+        say(f"[{self.number}/{_STEPS}] {title}  ({elapsed:.0f} s)", style="bold cyan")
         if command:
             say(f"$ mm2mgr --clusters {self.tree} {command}" if command[0] != "$" else command, style="dim")
 

@@ -17,6 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from mm2mgr.errors import Mm2mgrError
+from mm2mgr.folders import cache_folder, state_folder
 from mm2mgr.observe.losses import Gap, Loss, SeenTopic
 from mm2mgr.observe.memory import Clock, FlowMemory, Mark, Memory, Rest, Unstored
 
@@ -35,14 +37,6 @@ class Kept:
 
 class _Damaged(Exception):
     """The file is there and is no memory."""
-
-
-def state_folder() -> Path:
-    """Return $MM2MGR_STATE, else mm2mgr below $XDG_STATE_HOME, else ~/.local/state/mm2mgr."""
-    if given := os.environ.get("MM2MGR_STATE"):
-        return Path(given)
-    home = os.environ.get("XDG_STATE_HOME")
-    return (Path(home) if home else Path.home() / ".local" / "state") / "mm2mgr"
 
 
 def state_file(owner: str) -> Path:
@@ -113,13 +107,11 @@ def _from_the_cache(file: Path) -> Memory:
     """Read what earlier versions kept in the cache folder: since when connectors have had no status."""
     if file != state_file(file.stem):
         return Memory()
-    given = os.environ.get("MM2MGR_CACHE")
-    cache = Path(given) if given else Path.home() / ".cache" / "mm2mgr"
     try:
-        data = json.loads((cache / "observed" / file.name).read_text(encoding="utf-8"))
+        data = json.loads((cache_folder() / "observed" / file.name).read_text(encoding="utf-8"))
         now = time.time()
         return Memory({key: Clock(max(0.0, now - since), now) for key, since in data["without_status"].items()})
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+    except (Mm2mgrError, OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return Memory()
 
 

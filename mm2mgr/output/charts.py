@@ -7,9 +7,10 @@ escaped here.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from html import escape
+from html import escape as escape_markup
 
 from mm2mgr.sizing.words import rate_text
+from mm2mgr.text import visible
 
 MOST_BARS = 150
 DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
@@ -18,6 +19,11 @@ _WIDTH = 480.0
 _AXIS, _BARS, _BASE = 78.0, 400.0, 118.0
 _TOP = 8.0
 _CELL, _DAYS = 18.5, 34.0
+
+
+def escape(text: str) -> str:
+    """Return text of others as markup that shows it, line breaks and bidi characters too."""
+    return escape_markup(visible(text))
 
 
 def task_bars(loads: Sequence[float], usable: float, highest: float, label: str) -> str:
@@ -90,5 +96,5 @@ def _text(left: float, top: float, text: str, anchor: str = "start") -> str:
 
 
 def _figure(height: float, label: str, inside: str) -> str:
-    size = f'viewBox="0 0 {_WIDTH:g} {height:g}" role="img" aria-label="{escape(label, quote=True)}"'
+    size = f'viewBox="0 0 {_WIDTH:g} {height:g}" role="img" aria-label="{escape(label)}"'
     return f"<svg {size}>{inside}</svg>"

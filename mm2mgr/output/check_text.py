@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from mm2mgr.output.console import say
-from mm2mgr.output.lint_text import visible
+from mm2mgr.text import visible
 
 _STYLES = {"missing": "bold red", "failed": "bold red", "unknown": "yellow", "error": "bold red", "warning": "yellow"}
 _NAMES_SHOWN = 3
@@ -45,7 +45,7 @@ def _say_table(groups: Sequence[Sequence[Mapping[str, Any]]]) -> None:
     for group, row in zip(groups, rows, strict=True):
         say(_aligned(row, widths), style=_STYLES[row[0]])
         if effect := " ".join(group[0]["effect"].split()):
-            say(visible(f"    {'otherwise ' if group[0]['rows'] else ''}{effect}"))
+            say(f"    {'otherwise ' if group[0]['rows'] else ''}{effect}")
 
 
 def _aligned(cells: Sequence[str], widths: Sequence[int]) -> str:
@@ -79,7 +79,7 @@ def _say_fixes(groups: Sequence[Sequence[Mapping[str, Any]]]) -> None:
         if first["fix"] and not first["fix"].startswith("give "):
             told.setdefault(first["fix"], []).append(f"{first['where']}: {first['principal']}".rstrip(": "))
     for fix, where in told.items():
-        say(visible(f"  {', '.join(dict.fromkeys(where))}: {fix}"), style="yellow")
+        say(f"  {', '.join(dict.fromkeys(where))}: {fix}", style="yellow")
 
 
 def _say_commands(why: str, commands: Sequence[str]) -> None:
@@ -87,7 +87,7 @@ def _say_commands(why: str, commands: Sequence[str]) -> None:
         say()
         say(f"# {why}", style="dim")
     for command in commands:
-        say(visible(command))
+        say(command)
 
 
 def _say_finding(finding: Mapping[str, Any]) -> None:
@@ -95,8 +95,8 @@ def _say_finding(finding: Mapping[str, Any]) -> None:
         return
     more = f" (and {finding['more']} more like this)" if finding["more"] else ""
     line = f"{finding['severity']} {finding['rule']} {finding['place']}: {finding['message']}{more}"
-    say(visible(line), style=_STYLES.get(finding["severity"]))
-    say(visible(f"    fix: {finding['fix']}"))
+    say(line, style=_STYLES.get(finding["severity"]))
+    say(f"    fix: {finding['fix']}")
 
 
 def _say_end(found: Mapping[str, Any]) -> None:

@@ -1,86 +1,306 @@
-"""The two voices: results on stdout, talk (progress, notes, errors) on stderr. The only owner of rich.
+"""The two voices: results on stdout, talk (progress, notes, errors) on stderr. The only owner of rich, and the only place that
+writes to either: what others wrote is shown (`text.visible`) and never steers the terminal, and no line stops the work.
 
-Colour only on a terminal and never with NO_COLOR; what is piped is not wrapped.
+Colour only on a terminal and never with NO_COLOR; what is piped is not wrapped. On a terminal a long line goes on below,
+indented, so that nothing but a line of our own begins at the left edge.
 """
 
 from __future__ import annotations
 
-import json
+import io
 import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from rich.console import Console
-from rich.markup import escape
-from rich.table import Table
+from mm2mgr.text import cells, cells_of, visible
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 _PIPE_WIDTH = 400
+_HANGING = 4
+_WIDEST = 60  # a wider cell pushes the rest of its own line, and no other's
 
 
-class _Voice(Console):
-    """A console whose talk may go unheard: nobody reading stderr is no reason to leave work half done."""
+class _Voice:
+    """Stdout or stderr, as Python has it at the moment: a line that cannot be written is lost, and the next one is tried again.
 
-    def on_broken_pipe(self) -> None:
-        if not self.stderr:
-            super().on_broken_pipe()  # nobody wants the result: stop
-        self.quiet = True
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
+    Nobody reading stderr is no reason to leave work half done. A reader of stdout who leaves wants no more results: the
+    command ends, unless it is at work (`carrying_on`).
+    """
+
+    def __init__(self, name: Literal["stdout", "stderr"]) -> None:
+        self.name = name
+        self.behind: Any = None  # the real stream, while `guarded` has another in its place
+        self.lost: OSError | None = None
+        self.carries_on = name == "stderr"
+
+    @property
+    def stream(self) -> Any:
+        return self.behind or getattr(sys, self.name)
+
+    @property
+    def encoding(self) -> str:
+        return getattr(self.stream, "encoding", None) or "utf-8"
+
+    def isatty(self) -> bool:
+        return bool(self.stream) and bool(self.stream.isatty())
+
+    def fileno(self) -> int:
+        return int(self.stream.fileno())
+
+    def write(self, text: str) -> int:
+        with self._losing():
+            try:
+                self.stream.write(text)
+            except UnicodeEncodeError:
+                self.stream.write(text.encode(self.encoding, "backslashreplace").decode(self.encoding))
+        return len(text)
+
+    def flush(self) -> None:
+        with self._losing():
+            self.stream.flush()
+
+    @contextmanager
+    def _losing(self) -> Iterator[None]:
+        try:
+            yield
+        except BrokenPipeError as error:
+            if not self.carries_on:
+                raise SystemExit(1) from error
+            self.lost = error
+        except OSError as error:
+            self.lost = error
+
+    def end(self) -> None:
+        """Write what is still held back, and give up what cannot be: Python would try once more, and exit with 120."""
+        self.carries_on = True
+        self.flush()
+        if self.lost:
+            with suppress(OSError, ValueError):
+                null = os.open(os.devnull, os.O_WRONLY)
+                os.dup2(null, self.fileno())
+                os.close(null)
+            self.flush()
+
+
+class _Closed(io.StringIO):
+    """Stands for a stream that was closed before we started: nobody asked for its lines."""
+
+    has_lines = False
+
+    def write(self, text: str) -> int:
+        self.has_lines = True
+        return len(text)
+
+
+_OUT, _ERR = _Voice("stdout"), _Voice("stderr")
+
+
+class _Others:
+    """What stands for sys.stdout or sys.stderr while a command runs: libraries may print lines, and steer nothing."""
+
+    def __init__(self, voice: _Voice) -> None:
+        self._voice = voice
+
+    def write(self, text: str) -> int:
+        self._voice.write("\n".join(map(visible, text.split("\n"))))
+        return len(text)
+
+    def writelines(self, lines: Iterable[str]) -> None:
+        for line in lines:
+            self.write(line)
+
+    def flush(self) -> None:
+        self._voice.flush()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._voice.stream, name)
+
+
+@contextmanager
+def guarded() -> Iterator[None]:
+    """Let all that is written to stdout and stderr meanwhile, by whomever, pass through here."""
+    _open_descriptors()
+    streams = sys.stdin, sys.stdout, sys.stderr
+    sys.stdin = sys.stdin or open(0, encoding="utf-8", closefd=False)  # noqa: SIM115
+    for voice in (_OUT, _ERR):
+        voice.lost, voice.carries_on = None, voice is _ERR
+        voice.behind = getattr(sys, voice.name) or _Closed()
+        setattr(sys, voice.name, _Others(voice))
+    try:
+        yield
+    finally:
+        for voice in (_OUT, _ERR):
+            voice.end()
+            voice.behind = None
+        sys.stdin, sys.stdout, sys.stderr = streams
+
+
+def _open_descriptors() -> None:
+    """Open those of the first three that are closed: the next file or socket would get their number, and C's messages."""
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)
+
+
+@contextmanager
+def carrying_on() -> Iterator[None]:
+    """Do work meanwhile that must come to its end, also when the reader of stdout leaves."""
+    _OUT.carries_on = True
+    try:
+        yield
+    finally:
+        _OUT.carries_on = False
+
+
+def flush() -> None:
+    """Write what is held back."""
+    _OUT.flush()
+    _ERR.flush()
+
+
+def shown() -> bool:
+    """Tell whether all that was said on stdout so far could be written."""
+    _OUT.flush()
+    return _OUT.lost is None and not isinstance(_OUT.behind, _Closed)
+
+
+def ended(code: int) -> int:
+    """Return the exit code at the end of a command: not 0 where lines of stdout were lost to an error, which is said.
+
+    A reader who left does not miss them, and who closed stdout beforehand asked for none.
+    """
+    _OUT.flush()
+    if isinstance(_OUT.behind, _Closed) and _OUT.behind.has_lines:
+        talk("warning: stdout is closed, so the result was not printed", "bold yellow")
+    if _OUT.lost is None or isinstance(_OUT.lost, BrokenPipeError):
+        return code
+    complain(
+        f"stdout: {_OUT.lost.strerror or _OUT.lost}: lines of the result are lost", "write it to a place with space"
+    )
+    return code or 1
 
 
 @cache
 def _console(*, stderr: bool) -> Console:
-    stream = sys.stderr if stderr else sys.stdout
-    width = None if stream.isatty() else _PIPE_WIDTH
+    from rich.console import Console
+
+    voice: Any = _ERR if stderr else _OUT
+    width = None if voice.isatty() else _PIPE_WIDTH
     # With NO_COLOR rich still writes bold and dim: without a colour system it writes text only.
     colours: Literal["auto"] | None = None if os.environ.get("NO_COLOR") else "auto"
-    return _Voice(stderr=stderr, width=width, color_system=colours, highlight=False, soft_wrap=True)
+    return Console(file=voice, stderr=stderr, width=width, color_system=colours, highlight=False, soft_wrap=True)
+
+
+def _print(lines: Iterable[str], style: str | None, *, stderr: bool, label: int = 0) -> None:
+    """Print lines in one style; the first `label` characters are bold beside it."""
+    console, voice = _console(stderr=stderr), _ERR if stderr else _OUT
+    shown = [visible(line) for line in lines]
+    if voice.isatty():
+        shown = [row for line in shown for row in _rows(line, console.width)]
+    text = "\n".join(shown)
+    if console.color_system is None:
+        voice.write(text + "\n")
+        voice.flush()
+        return
+    from rich.text import Text
+
+    styled = Text(text, style if style and not label else "")
+    if label:
+        styled.stylize(style or "bold", 0, label)
+    console.print(styled)
+
+
+def _rows(line: str, width: int) -> Iterator[str]:
+    """Cut a line into rows of a terminal, at blanks where there are some; all but the first are indented deeper."""
+    hanging = min(len(line) - len(line.lstrip(" ")) + _HANGING, width // 2)
+    start, indent = 0, ""
+    while (end := _reach(line, start, width - len(indent))) < len(line):
+        blank = line.rfind(" ", start, end + 1)
+        cut = blank if blank > start and line[start:blank].strip() else end
+        yield indent + line[start:cut]
+        start, indent = cut + (line[cut] == " "), " " * hanging
+    yield indent + line[start:]
+
+
+def _reach(line: str, start: int, room: int) -> int:
+    """Return the end of what fits from `start` into `room` columns, at least one character."""
+    if line.isascii():
+        return min(len(line), start + max(1, room))
+    end = start
+    while end < len(line) and (room := room - cells_of(line[end])) >= 0:
+        end += 1
+    return end if end == len(line) else max(end, start + 1)
 
 
 def say(text: str = "", style: str | None = None) -> None:
     """Print a line of result."""
-    _console(stderr=False).print(escape(text), style=style)
+    _print([text], style, stderr=False)
 
 
 def talk(text: str, style: str | None = "dim") -> None:
     """Print a line about what is going on."""
-    _console(stderr=True).print(escape(text), style=style)
+    _print([text], style, stderr=True)
 
 
-def complain(message: str, hint: str | None) -> None:
+def complain(message: str, hint: str | None = None) -> None:
     """Print an error and what to do."""
-    console = _console(stderr=True)
-    console.print(f"[bold red]error:[/] {escape(message)}")
+    _labelled("error:", message, "bold red")
     if hint:
-        console.print(f"[bold]hint:[/] {escape(hint)}")
+        _labelled("hint:", hint, "bold")
+
+
+def _labelled(label: str, message: str, style: str) -> None:
+    """Print a message of one or more lines, the others below the first."""
+    first, *others = message.split("\n")
+    lines = [f"{label} {first}", *(f"{' ' * len(label)} {line}" for line in others)]
+    _print(lines, style, stderr=True, label=len(label))
 
 
 def say_plain(text: str) -> None:
-    """Print a line as it is, without colour or wrapping: a thousand times as fast, for results of many lines."""
-    sys.stdout.write(text + "\n")
+    """Print a line without colour, much faster: for results of many lines."""
+    line = visible(text)
+    _OUT.write("\n".join(_rows(line, _console(stderr=False).width) if _OUT.isatty() else [line]) + "\n")
 
 
 def say_json(value: Any) -> None:
     """Print JSON-ready values, never coloured or wrapped."""
-    sys.stdout.write(json.dumps(value, indent=2) + "\n")
+    _OUT.write(_json(value, indent=2) + "\n")
 
 
 def say_json_line(value: Any) -> None:
     """Print JSON-ready values on one line, at once: the next document may be a while."""
-    sys.stdout.write(json.dumps(value) + "\n")
-    sys.stdout.flush()
+    _OUT.write(_json(value) + "\n")
+    _OUT.flush()
+
+
+def _json(value: Any, indent: int | None = None) -> str:
+    import json
+
+    # The one control character that JSON leaves as it is; outside a string there is none.
+    return json.dumps(value, indent=indent).replace("\x7f", "\\u007f")
 
 
 def say_table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, right: Sequence[str] = ()) -> None:
     """Print an aligned table; columns named in `right` hold numbers."""
-    table = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0), header_style="bold")
-    for column in columns:
-        table.add_column(column, justify="right" if column in right else "left", no_wrap=True)
-    for row in rows:
-        table.add_row(*(escape(cell) for cell in row))
-    _console(stderr=False).print(table)
+    shown = [tuple(map(visible, row)) for row in rows]
+    widths = [min(_WIDEST, max(map(cells, column))) for column in zip(columns, *shown, strict=True)]
+    is_right = [column in right for column in columns]
+
+    def line(row: Sequence[str]) -> str:
+        blanks = [" " * (width - cells(cell)) for cell, width in zip(row, widths, strict=True)]
+        placed = zip(row, blanks, is_right, strict=True)
+        return "   ".join(blank + cell if to_right else cell + blank for cell, blank, to_right in placed).rstrip()
+
+    _print([line(columns)], "bold", stderr=False)
+    if shown:
+        _print(map(line, shown), None, stderr=False)
 
 
 @contextmanager
@@ -91,5 +311,10 @@ def working(text: str) -> Iterator[None]:
         talk(text)
         yield
         return
-    with console.status(escape(text)):
+    from rich.live import Live
+    from rich.spinner import Spinner
+    from rich.text import Text
+
+    spinner = Spinner("dots", Text(visible(text)), style="status.spinner")
+    with Live(spinner, console=console, transient=True, redirect_stdout=False, redirect_stderr=False):
         yield

@@ -65,7 +65,8 @@ def say_rule(rule: Mapping[str, Any]) -> None:
     say(f"{rule['rule']} ({rule['severity']}): {title}", style="bold")
     if story.strip():
         say()
-        say(story.strip("\n"))
+        for line in story.strip("\n").split("\n"):
+            say(line)
     say()
     if rule["source"]:
         say(f"source: {rule['source']}")
@@ -79,13 +80,9 @@ def say_client_settings(found: Sequence[Mapping[str, Any]]) -> None:
         for client in connector["clients"]:
             say()
             say(f"{client['client']} ({client['kind']} towards {client['side']})")
-            rows = [(f"  {value['key']}", _one_line(value["value"]), value["origin"]) for value in client["values"]]
+            rows = [(f"  {value['key']}", value["value"], value["origin"]) for value in client["values"]]
             say_table(["  key", "value", "origin"], rows)
             if client["below"]:
                 own = " and ".join(client["below"])
                 say(f"  {own} in the workers' properties outranks what is set by Connect here", style="dim")
         say()
-
-
-def _one_line(value: str) -> str:
-    return value.replace("\n", "\\n")

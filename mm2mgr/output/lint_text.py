@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from mm2mgr.output.console import say, say_table
+from mm2mgr.text import visible
 
 _STYLES = {"error": "bold red", "warning": "yellow", "info": None}
 
@@ -24,16 +25,17 @@ def say_findings(report: Mapping[str, Any]) -> None:
 
 def _say_group(group: Sequence[Mapping[str, Any]]) -> None:
     columns = ("place", "severity", "rule")
-    widths = [max(len(finding[column]) for finding in group) for column in columns]
-    for finding in group:
-        start = "  ".join(finding[column].ljust(width) for column, width in zip(columns, widths, strict=True))
+    shown = [[visible(finding[column]) for column in columns] for finding in group]
+    widths = [max(map(len, column)) for column in zip(*shown, strict=True)]
+    for finding, cells in zip(group, shown, strict=True):
+        start = "  ".join(cell.ljust(width) for cell, width in zip(cells, widths, strict=True))
         more = f" (and {finding['more']} more like this)" if finding["more"] else ""
         silenced = finding["silenced"] is not None
-        say(visible(f"{start}  {finding['message']}{more}"), style="dim" if silenced else _STYLES[finding["severity"]])
+        say(f"{start}  {finding['message']}{more}", style="dim" if silenced else _STYLES[finding["severity"]])
         if silenced:
-            say(visible(f"    silenced: {finding['silenced'] or 'no reason given'}"), style="dim")
+            say(f"    silenced: {finding['silenced'] or 'no reason given'}", style="dim")
         else:
-            say(visible(f"    fix: {finding['fix']}"))
+            say(f"    fix: {finding['fix']}")
 
 
 def summary(counts: Mapping[str, Any]) -> str:
@@ -49,11 +51,6 @@ def summary(counts: Mapping[str, Any]) -> str:
 def say_rules(rules: Sequence[Mapping[str, Any]]) -> None:
     """Print a line a rule."""
     say_table(["rule", "severity", "what"], [(rule["rule"], rule["severity"], rule["title"]) for rule in rules])
-
-
-def visible(text: str) -> str:
-    """Return text whose control characters show: names in other people's configs must not steer a terminal."""
-    return "".join(each if each.isprintable() else ascii(each)[1:-1] for each in text)
 
 
 def _count(number: int, word: str) -> str:

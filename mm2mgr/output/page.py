@@ -7,11 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from html import escape
 from itertools import zip_longest
 from typing import Any
 
-from mm2mgr.output.charts import DAYS, MOST_BARS, partition_bars, task_bars, week_map
+from mm2mgr.output.charts import DAYS, MOST_BARS, escape, partition_bars, task_bars, week_map
 from mm2mgr.output.fleet_text import RECOVERY_COLUMNS, RUNNING_COLUMNS, never_text, recovery_rows, running_rows
 from mm2mgr.sizing.words import number_of, rate_text
 

@@ -9,6 +9,7 @@ from typing import Any
 from mm2mgr.output.console import say, say_table
 from mm2mgr.reconcile.plan import few
 from mm2mgr.render import Connector
+from mm2mgr.text import one_line, visible
 from mm2mgr.topology import Topology
 
 _SIGNS = {"create": "+", "update": "~", "delete": "-", "no-op": "=", "blocked": "!"}
@@ -59,7 +60,7 @@ def say_plan(plan: dict[str, Any], *, full: bool = False) -> None:
 def say_cluster(cluster: dict[str, Any], *, full: bool) -> None:
     say(f"Connect cluster {cluster['connect']}", style="bold")
     if cluster["error"]:
-        say(f"  ! not planned: {cluster['error']}", style="bold red")
+        say(f"  ! not planned: {one_line(cluster['error'])}", style="bold red")
         if cluster["hint"]:
             say(f"    {cluster['hint']}")
         return
@@ -141,7 +142,7 @@ def _say_change(change: dict[str, Any], *, full: bool) -> None:
 
 
 def _values(key: dict[str, Any]) -> str:
-    before, after = ((key[side] or "").replace("\n", "\\n") for side in ("before", "after"))
+    before, after = (visible(key[side] or "") for side in ("before", "after"))
     if key["kind"] == "add":
         return _short(after)
     if key["kind"] == "remove":

@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterator
 from typing import Any
 
 from mm2mgr.output.console import say, say_table
+from mm2mgr.text import one_line
 
 _STYLES = {"ok": "green", "waiting": "yellow", "problem": "bold red", "unknown": "bold magenta"}
 _RESTING = {"PAUSED", "STOPPED"}
@@ -39,7 +40,7 @@ def say_status(status: dict[str, Any]) -> None:
         )
     _say_notes(status, "notes", style="yellow", known=failures)
     for where, failure in status["failures"].items():
-        say(f"! {where}: {failure['message']}", style="bold magenta")
+        say(f"! {where}: {one_line(failure['message'])}", style="bold magenta")
         if failure["hint"]:
             say(f"  {failure['hint']}")
     _say_notes(status, "offsets_note", style="dim")
@@ -63,13 +64,13 @@ def say_description(found: dict[str, Any]) -> None:
     say(f"  {status['connector']}: {status['state']}, lag {_lag(status)} records")
     _say_sentences(status)
     for line in found["trace"]:
-        say(f"    {line}")
+        say(f"    {line.expandtabs(4)}")
     for task in found["tasks"]:
         say(
             f"  task {task['id']} {task['state']} on {task['worker']}: {', '.join(task['partitions']) or 'no partitions'}"
         )
         for line in task["trace"]:
-            say(f"    {line}")
+            say(f"    {line.expandtabs(4)}")
     for one in found["companions"]:
         say(f"  {one['type']} {one['connector']}: {one['state']} ({one['health']})")
         _say_sentences(one)
@@ -89,7 +90,7 @@ def say_description(found: dict[str, Any]) -> None:
     say("Settings", style="bold")
     say_table(["setting", "value", "from"], [(s["setting"], s["value"], s["origin"]) for s in found["settings"]])
     for where, failure in found["failures"].items():
-        say(f"! {where}: {failure['message']}", style="bold magenta")
+        say(f"! {where}: {one_line(failure['message'])}", style="bold magenta")
 
 
 def _beside(status: dict[str, Any]) -> Iterator[tuple[str, str, bool]]:

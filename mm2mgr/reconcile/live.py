@@ -125,7 +125,7 @@ class _Making:
             cluster_ids(self.topology, self.through_workers(), ask=bool(written)),
             self.ask(written, self.read_workers),
         )
-        if not written and self.is_as_declared(self.known(ids)):
+        if self.is_as_declared(self.known(ids)):
             return self.made(self.compared(), ids, (), Seen())
         tree = as_lint_sees_it()
         if written:
@@ -163,6 +163,7 @@ class _Making:
         return (
             self.only is None
             and not any(part.unowned or part.left_over for part in self.compared())
+            and all(change.action == "no-op" for part in self.compared() for change in part.changes)
             and not any(may_go_astray(c.config, known.workers.get(c.connect), known) for c in self.connectors)
         )
 

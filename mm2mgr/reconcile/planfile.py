@@ -62,7 +62,7 @@ def read_plan(path: Path) -> PlanFile:
         document = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise Mm2mgrError(f"{path}: cannot be read: {error.strerror}") from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise Mm2mgrError(f"{path}: not a plan file: {error}", hint="make one with mm2mgr plan --out FILE") from error
     if (
         not isinstance(document, dict)
@@ -72,7 +72,7 @@ def read_plan(path: Path) -> PlanFile:
         raise Mm2mgrError(f"{path}: not a plan file of format {FORMAT}", hint="make one with mm2mgr plan --out FILE")
     try:
         return _parsed(document)
-    except (KeyError, TypeError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise Mm2mgrError(f"{path}: this plan file is damaged", hint="make one with mm2mgr plan --out FILE") from error
 
 
@@ -84,12 +84,16 @@ def _parsed(document: dict[str, Any]) -> PlanFile:
     names += [change[key] for one in plan["clusters"] for change in one["changes"] for key in ("connector", "action")]
     if not all(isinstance(name, str) for name in names):
         raise TypeError("a name that is no text")
-    return PlanFile(
+    if any("\0" in path for path in (*document["clusters"], document["templates"] or "")):
+        raise ValueError("a path that no system has")
+    found = PlanFile(
         tuple(str(path) for path in document["clusters"]),
         document["templates"],
         None if only is None else tuple(str(flow) for flow in only),
         plan,
     )
+    found.wish  # noqa: B018  a number that is none shows here
+    return found
 
 
 def as_reviewed(reviewed: dict[str, Any], now: Plan) -> Plan:

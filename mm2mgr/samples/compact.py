@@ -14,6 +14,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from mm2mgr.folders import listed
 from mm2mgr.samples.files import UnreadableFile, bounds, read_columns, tables_to, writing
 from mm2mgr.samples.schema import COMPACTED_PREFIX, IDS_PER_FILE, IDS_PER_ROW_GROUP, SAMPLE_COLUMNS
 
@@ -62,7 +63,7 @@ def once(samples: Any) -> Any:
 
 
 def _files(folder: Path) -> list[Path]:
-    return sorted(path for path in folder.glob("*.parquet") if path.name[0] != ".")
+    return [path for path in listed(folder, "*.parquet") if path.name[0] != "."]
 
 
 def _readable(folder: Path, warn: Callable[[str], None], *, to_the_end: bool) -> dict[Path, tuple[int, int] | None]:

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from mm2mgr.errors import Mm2mgrError
+from mm2mgr.folders import listed
 from mm2mgr.locks import locked
 from mm2mgr.samples.files import DICTIONARY_SCHEMA, UnreadableFile, bounds, put, read_columns, writing
 from mm2mgr.samples.schema import DICTIONARY, DICTIONARY_COLUMNS, HOUR_PREFIX
@@ -168,7 +169,7 @@ class Dictionary:
         self._loaded[target.name] = _mark(target)
 
     def _files(self) -> list[Path]:
-        found = [path for path in self._directory.glob("*.parquet") if path.stem.isdecimal()]
+        found = [path for path in listed(self._directory, "*.parquet") if path.stem.isdecimal()]
         return sorted(found, key=lambda path: int(path.stem))
 
 

@@ -235,7 +235,10 @@ class _Keeper:
         if (hour := hour_of(self._clock.now_ms())) == self._hour or not self._clock.is_trusted():
             return
         if not self._hour:  # what an earlier run left
-            self._loose.update(self._store.loose_hours())
+            try:
+                self._loose.update(self._store.loose_hours())
+            except Mm2mgrError as error:
+                self._news.append(error.message)
         self._hour = hour
         self._tell_of_hours_ahead()
         self._expire()  # first: compaction needs space

@@ -21,6 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from mm2mgr.errors import Mm2mgrError
+from mm2mgr.folders import listed
 from mm2mgr.samples.batch import Batch
 from mm2mgr.samples.compact import compact_hour, loose_files, once, ordered
 from mm2mgr.samples.dictionary import Dictionary, alone
@@ -237,7 +238,7 @@ class SampleStore:
         return [hour for hour in self._hour_folders() if hour_end_ms(hour) > low_ms and hour_start_ms(hour) < high_ms]
 
     def _hour_folders(self) -> list[str]:
-        names = [path.name.removeprefix(HOUR_PREFIX) for path in self.directory.glob(f"{HOUR_PREFIX}*")]
+        names = [path.name.removeprefix(HOUR_PREFIX) for path in listed(self.directory, f"{HOUR_PREFIX}*")]
         return sorted(name for name in names if _is_hour(name))
 
     def _folder(self, hour: str) -> Path:
@@ -245,7 +246,7 @@ class SampleStore:
 
     def _files(self, hour: str) -> list[Path]:
         # A leading dot marks a file being written; Spark skips such names too.
-        return sorted(path for path in self._folder(hour).glob("*.parquet") if path.name[0] != ".")
+        return [path for path in listed(self._folder(hour), "*.parquet") if path.name[0] != "."]
 
 
 def _is_hour(text: str) -> bool:

@@ -16,6 +16,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from mm2mgr.folders import listed
 from mm2mgr.samples.clock import kept_since_ms
 from mm2mgr.samples.dictionary import alone
 from mm2mgr.samples.files import UnreadableFile, put, read_columns, writing
@@ -136,7 +137,7 @@ class TaskStore:
         return [TaskRow(*row) for row in rows if None not in row]
 
     def _files(self) -> list[Path]:
-        return sorted(path for path in self._folder.glob("*.parquet") if _is_named_by_hour(path))
+        return [path for path in listed(self._folder, "*.parquet") if _is_named_by_hour(path)]
 
 
 def _busiest(rows: Iterable[TaskRow]) -> list[TaskRow]:

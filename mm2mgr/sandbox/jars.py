@@ -20,7 +20,8 @@ from xml.sax.saxutils import quoteattr
 
 from mm2mgr.errors import SandboxError
 from mm2mgr.extras import pyspark_jar
-from mm2mgr.sandbox.java import cache_directory, find_java
+from mm2mgr.folders import cache_folder
+from mm2mgr.sandbox.java import find_java
 from mm2mgr.sandbox.trust import trust_arguments
 
 DEFAULT_VERSION = "4.3.1"
@@ -58,7 +59,7 @@ def kafka_jars(version: str = DEFAULT_VERSION, cache: Path | None = None) -> lis
 
     Raises SandboxError for an unknown version, a failed download or a jar that differs from the lock.
     """
-    return locked_jars(lock_file(version), (cache or cache_directory()) / f"kafka-{version}")
+    return locked_jars(lock_file(version), (cache or cache_folder()) / f"kafka-{version}")
 
 
 def locked_jars(lock: Path, directory: Path) -> list[Path]:

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mm2mgr.errors import JavaMissing
+from mm2mgr.folders import cache_folder
 
 MINIMUM_VERSION = 17  # Kafka 4 brokers (KIP-1013) and PySpark 4 both need 17
 COMMANDS_THAT_NEED_JAVA = ("sandbox", "demo", "throughput")
@@ -40,12 +41,6 @@ class Java:
     java: Path
     version: int
     origin: str
-
-
-def cache_directory() -> Path:
-    """Return $MM2MGR_CACHE, or ~/.cache/mm2mgr."""
-    given = os.environ.get("MM2MGR_CACHE")
-    return Path(given) if given else Path.home() / ".cache" / "mm2mgr"
 
 
 def find_java() -> Java:
@@ -80,7 +75,7 @@ def spark_java_home(java: Java) -> Path:
     """
     if _has_module(java, SPARK_MODULE):
         return java.home
-    home = cache_directory() / f"spark-java-{hashlib.sha256(str(java.java).encode()).hexdigest()[:12]}"
+    home = cache_folder() / f"spark-java-{hashlib.sha256(str(java.java).encode()).hexdigest()[:12]}"
     script = home / "bin" / "java"
     text = _DROP_MODULE_FLAG.format(module=SPARK_MODULE, java=shlex.quote(str(java.java)))
     if not script.is_file() or script.read_text() != text:

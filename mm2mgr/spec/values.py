@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import re
 from difflib import get_close_matches
+from ipaddress import ip_address
 from typing import Annotated
+from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema
 
@@ -95,6 +97,23 @@ def _connector_key(key: str) -> str:
     return key
 
 
+def _url(value: str) -> str:
+    try:
+        parts = urlsplit(value)
+        usable = bool(parts.hostname) and parts.port != 0 and not (parts.query or parts.fragment)
+        if value.partition("://")[2].startswith("["):
+            usable = usable and bool(ip_address(str(parts.hostname).partition("%")[0]))
+        else:
+            str(parts.hostname).encode("idna")
+    except ValueError:  # UnicodeError too
+        usable = False
+    if not usable or not value.isprintable():
+        raise ValueError(
+            "a URL such as https://connect-1:8083, with a host, a port from 1 to 65535, no query and no user"
+        )
+    return value
+
+
 def flag(value: object) -> object:
     """Read `true` and `false` as the short form of `{enabled: …}`."""
     return {"enabled": value} if isinstance(value, bool) else value
@@ -111,7 +130,7 @@ Addresses = Annotated[
     BeforeValidator(_one_or_many, json_schema_input_type=str | list[str]),
     Field(min_length=1),
 ]
-Url = Annotated[str, Field(pattern=r"^https?://[^\s@]+$")]
+Url = Annotated[str, Field(pattern=r"^https?://[^\s@]+$"), AfterValidator(_url)]
 Urls = Annotated[
     list[Url],
     BeforeValidator(_one_or_many, json_schema_input_type=str | list[str]),

@@ -6,7 +6,6 @@ Nothing here needs Spark: the same functions run in the driver, in executors and
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from mm2mgr.errors import Mm2mgrError
+from mm2mgr.folders import listed
 from mm2mgr.samples.schema import (
     DICTIONARY,
     HOUR_PREFIX,
@@ -56,9 +56,12 @@ def check_layout(store: Path) -> None:
 
 def sample_files(store: Path) -> dict[str, list[Path]]:
     """Return the complete sample files of every hour, oldest hour first."""
-    names = sorted(folder.name.removeprefix(HOUR_PREFIX) for folder in store.glob(f"{HOUR_PREFIX}*"))
-    found = {hour: sample_files_of(store, hour) for hour in names if _is_hour(hour)}
-    return {hour: files for hour, files in found.items() if files}
+    hours: dict[str, list[Path]] = {}
+    for folder in listed(store, f"{HOUR_PREFIX}*"):
+        hour = folder.name.removeprefix(HOUR_PREFIX)
+        if _is_hour(hour) and (files := sample_files_of(store, hour)):
+            hours[hour] = files
+    return hours
 
 
 def sample_files_of(store: Path, hour: str) -> list[Path]:
@@ -101,7 +104,7 @@ def hour_before(hour: str) -> str:
 def next_id(store: Path) -> int:
     """Return a number above every partition id, from the footers of the dictionary."""
     ends = [0]
-    for path in (store / DICTIONARY).glob("*.parquet"):
+    for path in listed(store / DICTIONARY, "*.parquet"):
         if path.stem.isdecimal():
             try:
                 ends.append(int(path.stem) + int(pq.read_metadata(path).num_rows))

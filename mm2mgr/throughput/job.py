@@ -21,6 +21,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StringType
 
 from mm2mgr.errors import Mm2mgrError
+from mm2mgr.text import visible
 from mm2mgr.throughput.make import Report, is_due, make
 from mm2mgr.throughput.session import end, failure, session
 from mm2mgr.throughput.unit import Unit, work
@@ -52,11 +53,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         report = run(store)
     except Mm2mgrError as error:
-        print(f"error: {error.message}" + (f"\nhint: {error.hint}" if error.hint else ""), file=sys.stderr)
+        print(f"error: {visible(error.message)}", file=sys.stderr)
+        if error.hint:
+            print(f"hint: {visible(error.hint)}", file=sys.stderr)
         return error.exit_code
     for path, reason in report.unreadable.items():
-        print(f"left out: {path}: {reason}", file=sys.stderr)
-    print(f"{report.samples} samples rolled up in {store}: {len(report.made)} roll-ups made")
+        print(visible(f"left out: {path}: {reason}"), file=sys.stderr)
+    print(visible(f"{report.samples} samples rolled up in {store}: {len(report.made)} roll-ups made"))
     return 0
 
 

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from mm2mgr.errors import Mm2mgrError
+from mm2mgr.folders import listed
 from mm2mgr.samples.schema import DICTIONARY, DICTIONARY_COLUMNS
 
 
@@ -54,7 +55,7 @@ def read_names(store: Path) -> Names:
 def _table(store: Path) -> Any:
     columns = [name for name in DICTIONARY_COLUMNS if name != "topic_id"]
     tables = []
-    for path in sorted((store / DICTIONARY).glob("*.parquet")):
+    for path in listed(store / DICTIONARY, "*.parquet"):
         if path.name[0] != ".":
             try:
                 with pq.ParquetFile(path, read_dictionary=["cluster", "topic"]) as file:

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from mm2mgr.errors import Mm2mgrError
+from mm2mgr.folders import listed
 from mm2mgr.locks import Locked, locked
 from mm2mgr.samples.schema import DAY_PREFIX, HOUR_PREFIX, ROLLUPS
 from mm2mgr.throughput.hours import IDS_PER_PART, hour_before, mark_of, rollup_directory
@@ -179,11 +180,11 @@ def finished(store: Path, prefix: str) -> list[str]:
 
 
 def _lists(store: Path, prefix: str) -> Iterator[Path]:
-    return (store / ROLLUPS).glob(f"{prefix}*/{MADE_FROM}")
+    return (path for folder in listed(store / ROLLUPS, f"{prefix}*") if (path := folder / MADE_FROM).is_file())
 
 
 def _parts(store: Path, name: str) -> list[Path]:
-    return sorted(rollup_directory(store, name).glob("part-*.parquet"))
+    return listed(rollup_directory(store, name), "part-*.parquet")
 
 
 def made_from(store: Path, name: str) -> Any:

@@ -15,7 +15,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pyspark
@@ -25,6 +25,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from mm2mgr.errors import JavaMissing, Mm2mgrError
+from mm2mgr.folders import cache_folder
 from mm2mgr.throughput.make import under_spark_submit
 
 # Measured on 2 cores: C1 only and the serial collector halve the CPU seconds from start to first answer.
@@ -147,9 +148,7 @@ def _archive(java_home: Path | str | None) -> Path:
     real = java.resolve()
     age = real.stat().st_mtime_ns if real.is_file() else 0
     known = f"{real} {age} {pyspark.__version__} {pyspark.__file__}"
-    given = os.environ.get("MM2MGR_CACHE")
-    cache = Path(given) if given else Path.home() / ".cache" / "mm2mgr"
-    return cache / f"spark-classes-{hashlib.sha256(known.encode()).hexdigest()[:12]}.jsa"
+    return cache_folder() / f"spark-classes-{hashlib.sha256(known.encode()).hexdigest()[:12]}.jsa"
 
 
 def _draft(archive: Path) -> Path:
@@ -177,7 +176,8 @@ def _stderr_into(log_file: Path | None) -> Iterator[None]:
         yield
         return
     log_file.parent.mkdir(parents=True, exist_ok=True)
-    sys.stderr.flush()
+    with suppress(AttributeError, OSError):  # closed, or nowhere to write to: what is held back is lost
+        sys.stderr.flush()
     kept = os.dup(2)
     try:
         with log_file.open("wb") as log:

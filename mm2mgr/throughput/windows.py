@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from mm2mgr.errors import Mm2mgrError
+from mm2mgr.folders import listed
 from mm2mgr.samples.clock import ahead
 from mm2mgr.samples.schema import DAY_PREFIX, HOUR_PREFIX, hour_of, hour_start_ms, hours_text, window_text
 from mm2mgr.throughput.hours import check_layout, rollup_directory
@@ -255,4 +256,4 @@ def _paths(store: Path, window: Window) -> list[Path]:
 
 
 def _parts(store: Path, name: str) -> list[Path]:
-    return sorted(rollup_directory(store, name).glob("part-*.parquet"))
+    return listed(rollup_directory(store, name), "part-*.parquet")

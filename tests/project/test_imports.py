@@ -21,9 +21,11 @@ PACKAGE = REPOSITORY / "mm2mgr"
 
 # What each part may import of mm2mgr, in reading order: only what stands above it. Data goes down the list, never back up.
 LAYERS: dict[str, set[str]] = {
-    "errors": set(),
+    "text": set(),
+    "errors": {"text"},
     "bodies": set(),
     "extras": {"errors"},
+    "folders": {"errors"},
     "locks": {"errors"},
     "outfile": {"errors"},
     "origins": set(),
@@ -54,16 +56,27 @@ LAYERS: dict[str, set[str]] = {
         "connect",
         "kafka",
     },
-    "samples": {"errors", "bodies", "locks", "partitions", "kafka"},
-    "throughput": {"errors", "locks", "partitions", "samples"},
+    "samples": {"errors", "bodies", "folders", "locks", "partitions", "kafka"},
+    "throughput": {"text", "errors", "folders", "locks", "partitions", "samples"},
     "sizing": {"partitions"},
-    "observe": {"errors", "secrets", "partitions", "topology", "render", "connect", "kafka", "reconcile"},
+    "observe": {"errors", "folders", "secrets", "partitions", "topology", "render", "connect", "kafka", "reconcile"},
     "check": {
         *("errors", "defaults", "spec", "truth", "topology", "render", "lint"),
         *("connect", "kafka", "reconcile", "observe"),
     },
-    "sandbox": {"errors", "extras"},
-    "output": {"errors", "secrets", "partitions", "topology", "render", "reconcile", "throughput", "sizing", "observe"},
+    "sandbox": {"errors", "extras", "folders"},
+    "output": {
+        "text",
+        "errors",
+        "secrets",
+        "partitions",
+        "topology",
+        "render",
+        "reconcile",
+        "throughput",
+        "sizing",
+        "observe",
+    },
     "cli": {"*"},
     "demo": {"*"},  # plays the commands a person would type
 }
@@ -104,6 +117,7 @@ MODULE_OF = {"pyyaml": "yaml", "confluent-kafka": "confluent_kafka"}  # where th
 
 # No I/O and no clock: these compute.
 PURE = (
+    "text",
     "origins",
     "secrets",
     "partitions",

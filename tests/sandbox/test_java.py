@@ -10,7 +10,8 @@ from types import SimpleNamespace
 import pytest
 
 from mm2mgr.errors import JavaMissing
-from mm2mgr.sandbox.java import SPARK_MODULE, cache_directory, find_java, spark_java_home
+from mm2mgr.folders import cache_folder
+from mm2mgr.sandbox.java import SPARK_MODULE, find_java, spark_java_home
 
 from .conftest import write_fake_java
 
@@ -76,7 +77,7 @@ def test_spark_gets_a_home_that_drops_only_the_module_flag(bare_machine: Path, m
     real = write_fake_java(bare_machine / "redu ced", "25")
     monkeypatch.setenv("JAVA_HOME", str(bare_machine / "redu ced"))
     home = spark_java_home(find_java())
-    assert home.parent == cache_directory()
+    assert home.parent == cache_folder()
     real.write_text('#!/bin/sh\nfor each do echo "<$each>"; done\n')
     words = ["-cp", "a b", f"--add-modules={SPARK_MODULE}", "--add-modules=other", "", "$x"]
     run = subprocess.run([home / "bin" / "java", *words], capture_output=True, text=True, check=True)

@@ -1,0 +1,61 @@
+"""Text that others wrote, as it may be shown: a terminal, a browser and a reader of lines see characters and obey none."""
+
+from __future__ import annotations
+
+import unicodedata
+
+# Drawn as nothing, or as a blank, although Unicode counts them as letters or marks (Default_Ignorable_Code_Point).
+_INVISIBLE = frozenset("\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0")
+_SHORT = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
+_RIGHT_TO_LEFT = frozenset({"R", "AL", "AN"})
+
+
+def visible(text: str) -> str:
+    """Return the text on one line, with everything that is not drawn in its place written as an escape such as \\x1b.
+
+    These are control and format characters (bidi, zero-width), line breaks, blanks other than the space, lone surrogates,
+    letters written from right to left, which reorder the digits and signs beside them, and marks that follow no letter.
+    """
+    if text.isascii() and text.isprintable():
+        return text
+    shown: list[str] = []
+    marks = 2  # as many marks may follow a letter; at the start they would change what stands before the text
+    for each in text:
+        if each.isascii() and each.isprintable():
+            shown.append(each)
+            marks = 0 if each.isalnum() else 2
+        elif unicodedata.category(each)[0] == "M" and each not in _INVISIBLE:
+            shown.append(each if marks < 2 and not _selects(each) else _escape(each))
+            marks += 1
+        else:
+            hidden = not each.isprintable() or each in _INVISIBLE
+            is_reordered = unicodedata.bidirectional(each) in _RIGHT_TO_LEFT
+            shown.append(_escape(each) if hidden or is_reordered else each)
+            marks = 0 if each.isalnum() else 2
+    return "".join(shown)
+
+
+def one_line(text: str) -> str:
+    """Return a message of several lines as it stands inside a sentence or a cell."""
+    return " ".join(map(str.strip, text.splitlines()))
+
+
+def cells(text: str) -> int:
+    """Return how many columns of a terminal a line takes; rather one too many than one too few."""
+    return len(text) if text.isascii() else sum(map(cells_of, text))
+
+
+def cells_of(character: str) -> int:
+    """Return the columns that one character takes: none for marks, two for wide letters and pictures."""
+    if unicodedata.category(character) in {"Mn", "Me"}:
+        return 0
+    return 2 if character >= "\U0001f000" or unicodedata.east_asian_width(character) in {"W", "F"} else 1
+
+
+def _selects(mark: str) -> bool:
+    """Tell whether a mark is a variation selector or joiner, which is never drawn."""
+    return mark in "\u034f\u180b\u180c\u180d\u180f" or "\ufe00" <= mark <= "\ufe0f" or mark >= "\U000e0100"
+
+
+def _escape(character: str) -> str:
+    return _SHORT.get(character) or character.encode("unicode_escape", "surrogatepass").decode("ascii")

@@ -1,0 +1,6 @@
+"""What the commands' tests start from: a folder, the command in it, two fake Connect clusters, brokers without a JVM."""
+
+from tests.cli.conftest import closed_port, impatient, mm2mgr, mock_cluster, site
+from tests.cli.test_watch import watched
+
+__all__ = ["closed_port", "impatient", "mm2mgr", "mock_cluster", "site", "watched"]
