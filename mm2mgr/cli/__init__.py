@@ -25,6 +25,7 @@ from mm2mgr.cli.load import sample, size, throughput
 from mm2mgr.cli.local import demo, sandbox
 from mm2mgr.cli.watch import describe, status
 from mm2mgr.errors import Mm2mgrError
+from mm2mgr.secrets import mask_text
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
@@ -100,6 +101,7 @@ def main() -> None:
     except click.exceptions.Abort:
         code = 130
     except click.ClickException as error:
+        vars(error)["message"] = mask_text(error.message)  # it quotes what was typed, such as a URL
         error.show()
         code = error.exit_code
     except BrokenPipeError:

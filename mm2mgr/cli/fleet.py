@@ -18,7 +18,7 @@ _store = click.option("--store", type=_folder, default=SAMPLES, show_default=Tru
 _window = click.option("--window", type=Duration(), help="Only the newest hours, such as 7d. Default: all.")
 
 
-class _Assigned(click.ParamType[tuple[str, str]]):
+class _Assigned(click.ParamType):  # type: ignore[type-arg]  # generic only from click 8.4 on
     """`NAME=VALUE`, split at the last sign, since topics cannot hold one."""
 
     name = "name=value"

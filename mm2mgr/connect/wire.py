@@ -16,8 +16,8 @@ import httpx
 
 from mm2mgr.connect.answers import Answer, Call, error_of, lost
 from mm2mgr.connect.errors import ConnectBusy, ConnectError, ConnectUnreachable
-from mm2mgr.connect.mask import cut
 from mm2mgr.connect.target import ConnectTarget, Tls
+from mm2mgr.secrets import cut
 
 CONNECT_SECONDS = 5.0
 READ_SECONDS = 30.0

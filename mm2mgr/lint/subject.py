@@ -11,6 +11,7 @@ from functools import cache, cached_property, lru_cache
 from typing import Literal
 
 from mm2mgr.lint.findings import Spot
+from mm2mgr.secrets import remember
 from mm2mgr.truth import keys as truth_keys
 from mm2mgr.truth.explain_default import framework_defaults
 from mm2mgr.truth.reach import Client, ConnectorType, Setting, clients, effective
@@ -275,6 +276,9 @@ class Entry:
     value: str = field(repr=False)
     raw: str = field(repr=False)
     line: int
+
+    def __post_init__(self) -> None:
+        remember({self.key: self.value})
 
 
 @dataclass(frozen=True)

@@ -42,7 +42,7 @@ class PlanFile:
 def write_plan(
     path: Path, plan: Plan, clusters: Sequence[str], templates: str | None, only: Sequence[str] | None
 ) -> None:
-    """Write the plan so that the file is either whole or not there."""
+    """Write the plan so that the file is either whole or not there, and its owner's alone: it shows configs."""
     document = {
         "mm2mgr-plan": FORMAT,
         "clusters": list(clusters),
@@ -52,7 +52,9 @@ def write_plan(
     }
     partial = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        partial.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+        partial.unlink(missing_ok=True)
+        with os.fdopen(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
+            file.write(json.dumps(document, indent=1) + "\n")
         partial.replace(path)
     except OSError as error:
         partial.unlink(missing_ok=True)

@@ -5,6 +5,7 @@ Every failure is a SourceError that names the endpoint without its credentials; 
 
 from __future__ import annotations
 
+import base64
 import json
 import ssl
 import time
@@ -16,6 +17,7 @@ from typing import Any
 import requests
 
 from mm2mgr.errors import Mm2mgrError
+from mm2mgr.secrets import cut, mask_text, remember
 
 # What urllib3 raises while a body is read; requests gives it this name, and mm2mgr imports no urllib3.
 _BrokenBody: type[Exception] = requests.exceptions.BaseHTTPError  # type: ignore[attr-defined]
@@ -23,6 +25,7 @@ CONNECT_SECONDS = 5.0
 LIMIT_BYTES = 512 * 1024 * 1024  # several times what 500 000 partitions at one moment take as JSON
 _PIECE_BYTES = 65_536
 _LONGEST_REASON = 300
+_MASKED_BYTES = 65_536  # of an answer that is no JSON, looked through for secrets before it is cut
 
 
 class SourceError(Mm2mgrError):
@@ -43,7 +46,14 @@ class Endpoint:
     ca: str | None = None
     certificate: str | None = None
     key: str | None = None
+    key_password: str | None = field(default=None, repr=False)
     timeout_seconds: float = 60.0
+
+    def __post_init__(self) -> None:
+        if self.basic:
+            header = "Basic " + base64.b64encode(":".join(self.basic).encode()).decode()
+            remember({"authorization": header, "password": self.basic[1]})
+        remember({"token": (self.bearer or "").strip(), "key.password": self.key_password or ""})
 
 
 @dataclass(frozen=True)
@@ -68,7 +78,7 @@ class Http:
         paths = ssl.get_default_verify_paths()
         self._session.verify = endpoint.ca or paths.cafile or paths.capath or True
         if endpoint.certificate:
-            self._session.cert = (endpoint.certificate, endpoint.key) if endpoint.key else endpoint.certificate
+            self._session.mount("https://", _Identified(self._context()))
         self._session.headers["Accept"] = "application/json"
         if endpoint.basic:
             self._session.auth = endpoint.basic
@@ -141,6 +151,18 @@ class Http:
             return self.error(f"TLS failed: {shorten(str(_innermost(error)))}", "check `tls` of this source")
         return self.error(f"no connection: {shorten(str(_innermost(error)))}", "check `url` and the network from here")
 
+    def _context(self) -> ssl.SSLContext:
+        mine = self.endpoint
+        context = ssl.create_default_context(cafile=mine.ca)
+        try:
+            # A callable, since without a password OpenSSL would ask for one on the terminal.
+            context.load_cert_chain(str(mine.certificate), mine.key, password=lambda: mine.key_password or "")
+        except (OSError, ValueError) as error:
+            files = " and ".join(filter(None, (mine.certificate, mine.key)))
+            hint = "they must be readable PEM files; an encrypted key needs `key_password`"
+            raise self.error(f"the TLS files cannot be used ({files}): {error}", hint) from error
+        return context
+
     def _token(self, text: str) -> str:
         token = text.strip()
         # An HTTP library quotes an illegal header value in its error, and the token would be in the log.
@@ -149,10 +171,20 @@ class Http:
         return token
 
 
+class _Identified(requests.adapters.HTTPAdapter):
+    """Shows the certificate of a context: requests itself has no way to give the password of a key."""
+
+    def __init__(self, context: ssl.SSLContext) -> None:
+        self._context = context
+        super().__init__()
+
+    def init_poolmanager(self, *arguments: Any, **more: Any) -> None:
+        super().init_poolmanager(*arguments, ssl_context=self._context, **more)
+
+
 def shorten(text: str) -> str:
-    """Put foreign text on one line and cut it."""
-    flat = " ".join(text.split())
-    return flat if len(flat) <= _LONGEST_REASON else flat[:_LONGEST_REASON] + "…"
+    """Put foreign text on one line, without secrets, and cut it."""
+    return cut(" ".join(mask_text(text).split()), _LONGEST_REASON)
 
 
 def _answer(response: requests.Response, body: bytes) -> Answer:
@@ -160,7 +192,12 @@ def _answer(response: requests.Response, body: bytes) -> Answer:
         decoded = json.loads(body)
     except (ValueError, RecursionError):
         decoded = None
-    return Answer(response.status_code, response.headers, decoded, body[:_LONGEST_REASON].decode(errors="replace"))
+    return Answer(
+        response.status_code,
+        response.headers,
+        decoded,
+        cut(body[:_MASKED_BYTES].decode(errors="replace"), _LONGEST_REASON),
+    )
 
 
 def _innermost(error: BaseException) -> BaseException:

@@ -21,10 +21,10 @@ PACKAGE = REPOSITORY / "mm2mgr"
 
 # What each part may import of mm2mgr, in reading order: only what stands above it. Data goes down the list, never back up.
 LAYERS: dict[str, set[str]] = {
-    "errors": set(),
+    "secrets": set(),
+    "errors": {"secrets"},  # no error shows a secret, whoever words it
     "extras": {"errors"},
     "origins": set(),
-    "secrets": set(),
     "partitions": set(),
     "defaults": set(),
     "spec": {"errors", "origins", "secrets"},
@@ -50,7 +50,7 @@ LAYERS: dict[str, set[str]] = {
         "connect",
         "kafka",
     },
-    "samples": {"errors", "partitions", "kafka"},
+    "samples": {"errors", "secrets", "partitions", "kafka"},
     "throughput": {"errors", "partitions", "samples"},
     "sizing": {"partitions"},
     "observe": {"errors", "secrets", "partitions", "topology", "render", "connect", "kafka", "reconcile"},
