@@ -202,7 +202,7 @@ def _without_known(text: str) -> str:
 
 # Each starts at a fixed place and hardly turns back, so that a page of megabytes costs milliseconds.
 _PRIVATE_KEY = r"-----BEGIN [A-Z0-9 ]*PRIVATE KEY-----.*?(?:-----END [A-Z0-9 ]*PRIVATE KEY-----|\Z)"
-_USER_INFO = r"(:(?:\\?/){2})[^\s/\\\"'<>]*@"
+_USER_INFO = r"(:(?:\\?/){2})[^\s/\\\"']*@"
 _SCHEME = r"\b(?P<scheme>Basic|Bearer)(?P<blank>(?:\s|%20|\+)+)(?P<token>[A-Za-z0-9._~+/=-]{4,})"
 _JWT = r"\beyJ[\w-]{8,}\.[\w-]+(?:\.[\w-]*)?"
 _REFUSED = r"(Invalid value )(.{0,300}?)( for configuration ([\w.-]+))"
