@@ -61,7 +61,7 @@ class Failures:
         if code in _NO_ANSWER or isinstance(cause, TimeoutError):
             return self.no_answer(timeout_seconds)
         reason = reported.str() if isinstance(reported, confluent_kafka.KafkaError) else str(reported or cause)
-        return KafkaError(f"{self.access.alias}: {doing} failed: {self.cut(reason)}", hint=_hint(code))
+        return KafkaError(f"{self.access.alias}: {doing} failed: {self.cut(reason)}", hint=_hint(code, reason))
 
     def no_answer(self, timeout_seconds: float) -> KafkaError:
         """Say that nothing answered in time, with the refused login or connection that explains it."""
@@ -94,7 +94,9 @@ def is_refusal(error: confluent_kafka.KafkaError) -> bool:
     return error.code() in _LOGIN
 
 
-def _hint(code: int | None) -> str:
+def _hint(code: int | None, reason: str = "") -> str:
+    if "ssl.key." in reason:
+        return "check the private key; an encrypted one needs `ssl.key.password` beside it"
     if code in _LOGIN:
         return "check security.protocol, the login and the truststore of this cluster; mm2mgr reads with them itself"
     if code in (

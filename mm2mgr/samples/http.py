@@ -159,7 +159,7 @@ class Http:
             context.load_cert_chain(str(mine.certificate), mine.key, password=lambda: mine.key_password or "")
         except (OSError, ValueError) as error:
             files = " and ".join(filter(None, (mine.certificate, mine.key)))
-            hint = "they must be readable PEM files; an encrypted key needs `key_password`"
+            hint = "They must be readable PEM files; an encrypted key needs `key_password`."
             raise self.error(f"the TLS files cannot be used ({files}): {error}", hint) from error
         return context
 
