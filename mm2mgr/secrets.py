@@ -54,6 +54,7 @@ _NO_SECRETS = frozenset(["", "true", "false", "null", "none", MASK])
 # A plain word or number is hidden only where it stands alone: a password `kafka` must not blank every class name.
 _WHOLE_WORD = re.compile(r"[A-Za-z]{1,7}|\d{1,7}|.{1,3}", re.DOTALL)
 _PEM_LINE = 8
+_SHORT = 200
 
 
 # --- keys and values --------------------------------------------------------------------------------------------------
@@ -94,14 +95,25 @@ def is_placeholder(value: str) -> bool:
     return _PLACEHOLDER.fullmatch(value.strip()) is not None
 
 
-@lru_cache(maxsize=65_536)
+def is_jaas(value: str) -> bool:
+    """Tell whether a value begins as a JAAS string does, whatever its key is called."""
+    return _JAAS_MODULE.match(value) is not None
+
+
 def mask(key: str, value: str) -> str:
     """Return what may be shown of a value: placeholders stay, of a JAAS string only the secret parts are hidden."""
+    return _short(key, value) if len(value) < _SHORT else _shown(key, value)
+
+
+def _shown(key: str, value: str) -> str:
     if not value or is_placeholder(value):
         return value
     if is_secret(key):
         return _masked_jaas(value) if key.endswith("jaas.config") else MASK
     return MASK if _SECRET_LOOK.search(value) else mask_text(value)
+
+
+_short = lru_cache(maxsize=65_536)(_shown)  # most values of an estate are the same few
 
 
 def masked(config: Mapping[str, str]) -> dict[str, str]:
@@ -134,19 +146,19 @@ def remember(config: Mapping[str, str]) -> None:
             _remember(key, value)
 
 
-@lru_cache(maxsize=65_536)
+@lru_cache(maxsize=4096)
 def _remember(key: str, value: str) -> None:
     found = {form for secret in _secrets(key, value) for form in _forms(secret)} - _known
     if found:
         _known.update(found)
-        mask.cache_clear()
+        _short.cache_clear()
 
 
 def forget() -> None:
     """Forget every secret that was seen; for tests, of which each is a process of its own to the program."""
     _known.clear()
     _remember.cache_clear()
-    mask.cache_clear()
+    _short.cache_clear()
 
 
 def _secrets(key: str, value: str) -> Iterator[str]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ast
 import re
+import shutil
+import subprocess
 import sys
 import tomllib
 from pathlib import Path
@@ -124,3 +126,76 @@ def test_a_missing_package_comes_with_its_command(package: str) -> None:
     error = PackageMissing(package)
     assert error.message == f"this command needs the Python package {package}"
     assert error.hint == install("spark")
+
+
+# --- CI ---------------------------------------------------------------------------------------------------------------
+
+# Says that it is one version of Python, makes a "venv" of a copy of itself, and notes every other call.
+FAKE_PYTHON = """#!/bin/sh
+case "$*" in
+  *version_info*) echo {minor} ;;
+  -V) echo "Python 3.{minor}.1" ;;
+  "-m venv "*) for folder do :; done; mkdir -p "$folder/bin"; cp "$0" "$folder/bin/python" ;;
+  *) echo "3.{minor} $*" >> calls ;;
+esac
+"""
+
+
+def fake_python(path: Path, minor: int) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(FAKE_PYTHON.format(minor=minor))
+    path.chmod(0o755)
+
+
+def other_versions(folder: Path) -> tuple[str, list[str]]:
+    """Run CI's script in a folder with stand-ins for Python; return what it said, and what the stand-ins were asked."""
+    (folder / ".ci").mkdir(exist_ok=True)
+    shutil.copy(REPOSITORY / ".ci" / "other-versions", folder / ".ci")
+    fake_python(folder / ".venv" / "bin" / "python", 11)
+    for tool in ("bash", "cp", "dirname", "env", "grep", "mkdir", "sh", "sort"):
+        if not (folder / "bin" / tool).exists():
+            (folder / "bin").mkdir(exist_ok=True)
+            (folder / "bin" / tool).symlink_to(str(shutil.which(tool)))
+    env = {"PATH": str(folder / "bin"), "PYENV_ROOT": str(folder / "pyenv"), "HOME": str(folder)}
+    done = subprocess.run(
+        [folder / ".ci" / "other-versions"],
+        cwd=folder,
+        env=env,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout, (folder / "calls").read_text().splitlines()
+
+
+def test_ci_tests_the_lowest_versions_and_the_newest_python_on_the_path(tmp_path: Path) -> None:
+    for minor in (9, 12, 14):
+        fake_python(tmp_path / "bin" / f"python3.{minor}", minor)
+    fake_python(tmp_path / "pyenv" / "versions" / "3.13.0" / "bin" / "python3", 13)
+    (tmp_path / "bin" / "python3.15").write_text("#!/bin/sh\nexit 127\n")  # as pyenv's shims are for what is not chosen
+    (tmp_path / "bin" / "python3.15").chmod(0o755)
+    said, calls = other_versions(tmp_path)
+    assert [call.partition(" --quiet")[0] for call in calls if "pip" in call] == [
+        "3.11 -m pip install",
+        "3.14 -m pip install",
+    ]
+    assert [call.split("--require-hashes ")[1] for call in calls if "pip" in call] == [
+        "-r .ci/lowest.lock",
+        "-r .ci/requirements.lock",
+    ]
+    assert [call.split(" -q")[0] for call in calls if "pytest" in call] == ["3.11 -m pytest", "3.14 -m pytest"]
+    assert "unit tests with Python 3.14.1 and .ci/requirements.lock" in said
+
+
+def test_ci_finds_a_newer_python_of_pyenv(tmp_path: Path) -> None:
+    fake_python(tmp_path / "pyenv" / "versions" / "3.13.0" / "bin" / "python3", 13)
+    _, calls = other_versions(tmp_path)
+    assert [call.split()[0] for call in calls if "pytest" in call] == ["3.11", "3.13"]
+
+
+def test_ci_says_so_when_there_is_no_newer_python(tmp_path: Path) -> None:
+    said, calls = other_versions(tmp_path)
+    assert said.splitlines()[-1] == "no Python newer than Python 3.11.1 on this machine: the tests ran on that one only"
+    assert len([call for call in calls if "pytest" in call]) == 1
