@@ -171,7 +171,7 @@ def _secrets(key: str, value: str) -> Iterator[str]:
         yield password or user
     if not is_secret(key) or is_placeholder(value):
         return
-    if (module := _JAAS_MODULE.match(value)) and not key.endswith(".key"):
+    if module := _JAAS_MODULE.match(value):
         for option, _, quoted in _JAAS_OPTION.findall(value[module.end() :]):
             if option not in _JAAS_OPEN:
                 plain = quoted[1:-1] if quoted[:1] in "\"'" else quoted
