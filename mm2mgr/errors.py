@@ -18,18 +18,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from mm2mgr.secrets import mask_text
 from mm2mgr.text import one_line, visible
 
 
 class Mm2mgrError(Exception):
-    """Root of all errors shown to users: a message, and optionally a hint that says what to do next."""
+    """Root of all errors shown to users: a message, and optionally a hint that says what to do next; both without secrets."""
 
     exit_code = 1
 
     def __init__(self, message: str, *, hint: str | None = None) -> None:
-        super().__init__(message)
-        self.message = message
-        self.hint = hint
+        self.message = mask_text(message)
+        self.hint = hint and mask_text(hint)
+        super().__init__(self.message)
 
     @property
     def one_line(self) -> str:
@@ -63,6 +64,9 @@ class Problem:
 
     place: object  # a spec.places.Place; prints as file:line:column
     message: str
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "message", mask_text(self.message))
 
     def __str__(self) -> str:
         return f"{self.place}: {self.message}"

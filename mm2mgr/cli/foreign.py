@@ -81,7 +81,10 @@ def _http(cluster: KafkaCluster, asked: MetricsEndpoint, what: str) -> Http:
     elif auth and auth.bearer:
         bearer = resolve(owner, auth.bearer)
     files = (tls.ca, tls.certificate, tls.key) if tls else (None, None, None)
-    return Http(Endpoint(f"{what} of '{cluster.alias}'", asked.url, basic, bearer, *files))
+    password = (
+        resolve(f"cluster '{cluster.alias}', tls of {what}", tls.key_password) if tls and tls.key_password else None
+    )
+    return Http(Endpoint(f"{what} of '{cluster.alias}'", asked.url, basic, bearer, *files, password))
 
 
 def _topic(cluster: KafkaCluster, declared: Metrics, spark: _Spark) -> Source:

@@ -154,6 +154,7 @@ def look_at(estate: Estate, order: Order) -> Look:
             tuple(subject for part in parts for subject in part.subjects),
             tuple(file for part in parts for file in part.files),
             complete=all(part.complete for part in parts) and not (unread or invalid),
+            logins=tuple(login for part in parts for login in part.logins),
         ),
         other,
         invalid,

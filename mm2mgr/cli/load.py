@@ -19,7 +19,7 @@ SAMPLES = Path(".mm2mgr/samples")
 _folder = click.Path(path_type=Path, file_okay=False)
 
 
-class Duration(click.ParamType[float]):
+class Duration(click.ParamType):  # type: ignore[type-arg]  # generic only from click 8.4 on
     name = "duration"
 
     def __init__(self, least_seconds: float = 0.0) -> None:
@@ -162,7 +162,7 @@ def throughput(
     return run_throughput(estate, Question(store, window, by, top, show, spark, output))
 
 
-class _Hours(click.ParamType[tuple[int, int]]):
+class _Hours(click.ParamType):  # type: ignore[type-arg]  # as above
     name = "hours"
 
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, int]:

@@ -7,7 +7,6 @@ Kafka 3.6 to 4.3 workers were seen to send.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
@@ -22,7 +21,7 @@ from mm2mgr.connect.errors import (
     Unsupported,
     WrongBody,
 )
-from mm2mgr.connect.mask import cut, mask
+from mm2mgr.secrets import cut, mask_text
 
 _BUSY_HINT = "It was retried until the deadline: wait until the workers have settled, then run the same command again."
 _LOST_HINT = "Nothing was written twice. Plan again: a plan starts from what the Connect cluster really holds."
@@ -32,14 +31,13 @@ PAGE_HINT = "Check `url` of the Connect cluster: something else than a Connect w
 
 @dataclass(frozen=True)
 class Call:
-    """One request and what is needed to word its errors; `sent` is the config whose secrets must not come back."""
+    """One request and what is needed to word its errors."""
 
     cluster: str
     method: str
     path: str
     connector: str | None = None
     body: object = field(default=None, repr=False)
-    sent: Mapping[str, str] = field(default_factory=dict, repr=False)
     write: bool = False
     credentials: str = "no credentials"
 
@@ -68,11 +66,7 @@ class Answer:
         except (ValueError, RecursionError) as cause:  # nonsense may be nested too deeply for the decoder
             # Never the text of broken JSON: it may be half of a connector's config.
             page = self.text.lstrip().startswith("<")
-            kind = (
-                f"a page: {cut(mask(self.text[:_MASKED], call.sent))}"
-                if page
-                else f"{len(self.text)} characters of something else"
-            )
+            kind = f"a page: {cut(self.text[:_MASKED])}" if page else f"{len(self.text)} characters of something else"
             what = f"HTTP {self.status} with " + (kind if self.text.strip() else "an empty body") + ", expected JSON"
             raise call.error(WrongBody, what, hint=PAGE_HINT, status=self.status) from cause
 
@@ -91,7 +85,7 @@ def error_of(answer: Answer, call: Call) -> ConnectError | None:
     if 200 <= answer.status < 300:
         return None
     message = answer.message
-    said = mask((answer.text.strip() if message is None else message)[:_MASKED], call.sent)
+    said = mask_text((answer.text.strip() if message is None else message)[:_MASKED])
     by_status = {
         400: _invalid,
         401: _refused,

@@ -19,7 +19,6 @@ import httpx
 from mm2mgr.connect.answers import Call
 from mm2mgr.connect.calls import Caller, Check, parsed
 from mm2mgr.connect.errors import Invalid, NotFound
-from mm2mgr.connect.mask import mask
 from mm2mgr.connect.target import ConnectTarget
 from mm2mgr.connect.types import (
     ConnectorInfo,
@@ -35,6 +34,7 @@ from mm2mgr.connect.types import (
     parse_config,
 )
 from mm2mgr.connect.wire import Deadline, Wire
+from mm2mgr.secrets import mask_text, remember
 
 T = TypeVar("T")
 # Jetty 12 (Kafka 4) answers 400 to %2F, %5C and %25; `.` and `..` are path segments; POST trims white space.
@@ -100,8 +100,9 @@ class Connect:
     async def validate(self, plugin: str, config: Mapping[str, str]) -> Validation:
         """Return what the worker thinks of a config, without writing anything; secrets of the config are masked."""
         path = f"/connector-plugins/{_quoted(plugin)}/config/validate"
-        found = await self._read(self._call("PUT", path, body=dict(config), sent=config), Validation.parse)
-        errors = {key: tuple(mask(reason, config) for reason in reasons) for key, reasons in found.errors.items()}
+        remember(config)
+        found = await self._read(self._call("PUT", path, body=dict(config)), Validation.parse)
+        errors = {key: tuple(map(mask_text, reasons)) for key, reasons in found.errors.items()}
         return replace(found, errors=errors)
 
     # One connector, reading
@@ -143,7 +144,7 @@ class Connect:
 
         The result's tasks are those from before the change, and empty if the answer was lost but the config is stored.
         """
-        call = self._about(name, "PUT", "/config", body=dict(config), sent=config)
+        call = self._about(name, "PUT", "/config", body=dict(config))
         return await self._upsert(call, name, config)
 
     async def create(self, name: str, config: Mapping[str, str], initial_state: str | None = None) -> ConnectorInfo:
@@ -151,7 +152,7 @@ class Connect:
         body: dict[str, object] = {"name": name, "config": dict(config)}
         if initial_state is not None:
             body["initial_state"] = initial_state
-        call = self._call("POST", "/connectors", connector=name, body=body, sent=config, write=True)
+        call = self._call("POST", "/connectors", connector=name, body=body, write=True)
         return await self._upsert(call, name, config)
 
     async def delete(self, name: str) -> None:
@@ -224,6 +225,7 @@ class Connect:
         return parsed(await self._caller.read(call, deadline), call, parse)
 
     async def _upsert(self, call: Call, name: str, config: Mapping[str, str]) -> ConnectorInfo:
+        remember(config)
         # The worker adds the name to a config that lacks it.
         wanted = {"name": name, **config}
 

@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 import httpx
 
 from mm2mgr.connect.errors import ConnectError
+from mm2mgr.secrets import remember
 
 
 @dataclass(frozen=True)
@@ -22,6 +23,9 @@ class BasicAuth:
     username: str
     password: str = field(repr=False)
     kind = "HTTP basic credentials"
+
+    def __post_init__(self) -> None:
+        remember({"password": self.password, "authorization": self.header()})
 
     def header(self) -> str:
         """Return the value of the Authorization header."""
@@ -44,6 +48,7 @@ class BearerAuth:
                 hint="Check the file or variable it comes from.",
             )
         object.__setattr__(self, "token", token)
+        remember({"token": token})
 
     def header(self) -> str:
         """Return the value of the Authorization header."""
@@ -58,6 +63,9 @@ class Tls:
     certificate_file: Path | None = None
     key_file: Path | None = None
     key_password: str | None = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        remember({"key.password": self.key_password or ""})
 
 
 @dataclass(frozen=True)

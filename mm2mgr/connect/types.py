@@ -11,6 +11,7 @@ from typing import Any
 
 from mm2mgr.connect.errors import WrongBody
 from mm2mgr.partitions import TopicPartition
+from mm2mgr.secrets import remember
 
 
 @dataclass(frozen=True)
@@ -199,9 +200,11 @@ class Validation:
 def parse_config(data: object) -> dict[str, str]:
     """Return a flat config, string → string, without keys whose value is null."""
     body = as_object(data, "a config")
-    return {
+    config = {
         key: value if isinstance(value, str) else _json_text(value) for key, value in body.items() if value is not None
     }
+    remember(config)
+    return config
 
 
 def as_object(data: object, what: str) -> dict[str, Any]:

@@ -17,8 +17,8 @@ import httpx
 from mm2mgr.bodies import ACCEPTED_ENCODING, Body, BodyRefused
 from mm2mgr.connect.answers import PAGE_HINT, Answer, Call, error_of, lost
 from mm2mgr.connect.errors import ConnectBusy, ConnectError, ConnectUnreachable, WrongBody
-from mm2mgr.connect.mask import cut
 from mm2mgr.connect.target import ConnectTarget, Tls
+from mm2mgr.secrets import cut
 
 CONNECT_SECONDS = 5.0
 READ_SECONDS = 30.0
@@ -225,7 +225,7 @@ def _ssl_context(target: ConnectTarget) -> ssl.SSLContext | bool:
         files = ", ".join(str(path) for path in (tls.ca_file, tls.certificate_file, tls.key_file) if path)
         raise ConnectError(
             f"Connect cluster '{target.name}': the TLS files cannot be used ({files}): {cause}",
-            hint="They must be readable PEM files; an encrypted key needs its password.",
+            hint="They must be readable PEM files; an encrypted key needs `key_password`.",
             cluster=target.name,
         ) from cause
     return context

@@ -14,6 +14,7 @@ from typing import NoReturn
 from mm2mgr.errors import KafkaError
 from mm2mgr.kafka.jaas import Login, parse_jaas
 from mm2mgr.kafka.placeholders import resolve
+from mm2mgr.secrets import remember
 
 _LOGIN_MODULES = {"PLAIN": "PlainLoginModule", "SCRAM-SHA-256": "ScramLoginModule", "SCRAM-SHA-512": "ScramLoginModule"}
 _PEM_BLOCK = re.compile(r"(-----BEGIN [A-Z0-9 ]+-----)(.*?)(-----END [A-Z0-9 ]+-----)", re.DOTALL)
@@ -41,6 +42,7 @@ def librdkafka_config(access: KafkaAccess) -> dict[str, str]:
     Keys that decide neither who logs in nor whom we trust (cipher names, protocol lists) are left out.
     """
     settings = {key: resolve(access.alias, str(value)) for key, value in access.security.items()}
+    remember(settings)
     protocol = settings.get("security.protocol", "PLAINTEXT").upper()
     config = {"bootstrap.servers": resolve(access.alias, access.bootstrap_servers), "security.protocol": protocol}
     if protocol.startswith("SASL_"):

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import confluent_kafka
 
 from mm2mgr.errors import KafkaError
 from mm2mgr.kafka.access import KafkaAccess, librdkafka_config
+from mm2mgr.secrets import cut, mask_text
 
 _NO_ANSWER = {
     confluent_kafka.KafkaError._TRANSPORT,
@@ -26,7 +27,6 @@ _LOGIN = {
     confluent_kafka.KafkaError._SSL,
     confluent_kafka.KafkaError.SASL_AUTHENTICATION_FAILED,
 }
-_SECRET_KEYS = ("sasl.password", "ssl.key.password", "ssl.keystore.password", "ssl.key.pem")
 _LONGEST_REASON = 300
 
 # librdkafka prints to stderr unless it has a logger; its errors reach the user through `Failures` instead.
@@ -40,7 +40,6 @@ class Failures:
     """The last telling background error of one client, and the way to name it."""
 
     access: KafkaAccess
-    secrets: tuple[str, ...] = field(default=(), repr=False)
     last: confluent_kafka.KafkaError | None = None
     all_down: bool = False
 
@@ -62,7 +61,7 @@ class Failures:
         if code in _NO_ANSWER or isinstance(cause, TimeoutError):
             return self.no_answer(timeout_seconds)
         reason = reported.str() if isinstance(reported, confluent_kafka.KafkaError) else str(reported or cause)
-        return KafkaError(f"{self.access.alias}: {doing} failed: {self.cut(reason)}", hint=_hint(code))
+        return KafkaError(f"{self.access.alias}: {doing} failed: {self.cut(reason)}", hint=_hint(code, reason))
 
     def no_answer(self, timeout_seconds: float) -> KafkaError:
         """Say that nothing answered in time, with the refused login or connection that explains it."""
@@ -73,17 +72,14 @@ class Failures:
         return KafkaError(told, hint=_hint(self.last.code() if refused and self.last else None))
 
     def cut(self, text: str) -> str:
-        """Shorten a library's text and blank every secret of this client in it."""
-        for secret in self.secrets:
-            text = text.replace(secret, "***")
-        flat = " ".join(text.split())
-        return flat if len(flat) <= _LONGEST_REASON else flat[:_LONGEST_REASON] + "…"
+        """Put a library's text on one line, without secrets, and shorten it."""
+        return cut(" ".join(mask_text(text).split()), _LONGEST_REASON)
 
 
 def client_settings(access: KafkaAccess, extra: Mapping[str, Any]) -> tuple[dict[str, Any], Failures]:
     """Return the settings of one silent client, and where its background errors are kept."""
     config = librdkafka_config(access)
-    failures = Failures(access, tuple(config[key] for key in _SECRET_KEYS if config.get(key)))
+    failures = Failures(access)
     quiet = {"logger": _silent, "log_level": 0, "error_cb": failures.note, "client.id": "mm2mgr"}
     return {**config, **quiet, **extra}, failures
 
@@ -98,7 +94,9 @@ def is_refusal(error: confluent_kafka.KafkaError) -> bool:
     return error.code() in _LOGIN
 
 
-def _hint(code: int | None) -> str:
+def _hint(code: int | None, reason: str = "") -> str:
+    if "ssl.key." in reason:
+        return "check the private key; an encrypted one needs `ssl.key.password` beside it"
     if code in _LOGIN:
         return "check security.protocol, the login and the truststore of this cluster; mm2mgr reads with them itself"
     if code in (

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from inspect import getdoc
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
+from mm2mgr.secrets import mask_text
 from mm2mgr.truth.reach import ConnectorType
 
 if TYPE_CHECKING:
@@ -114,6 +115,11 @@ class Finding:
     fix: str
     more: int = 0
     silenced: str | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("message", "fix", "silenced"):
+            if text := getattr(self, name):
+                object.__setattr__(self, name, mask_text(text))
 
     def to_dict(self) -> dict[str, Any]:
         spot = {name: value for name, value in vars(self.spot).items() if value}

@@ -12,7 +12,7 @@ from mm2mgr.lint.dedicated import Dedicated
 from mm2mgr.lint.findings import Hit, Rule, Spot
 from mm2mgr.lint.properties import lost_backslashes, remark
 from mm2mgr.lint.subject import Entry, Estate, Silence, SourceFile
-from mm2mgr.secrets import is_secret, mask
+from mm2mgr.secrets import is_jaas, is_secret, mask
 
 _PROPERTIES = ("properties", "dedicated")
 # Kafka trims nearly every value (ConfigDef.parseType). These are read past it: by Connect's plugin loader and REST names,
@@ -70,7 +70,7 @@ def comment_in_value(estate: Estate) -> Iterator[Hit]:
     """
     for file, entry in _entries(estate):
         after = remark(entry)
-        if after and not (is_secret(entry.key) and not entry.key.endswith("jaas.config")):
+        if after and not (is_secret(entry.key) and not is_jaas(entry.value)):
             value = _shown(entry.key, entry.value.removesuffix(after))
             message = f"the comment behind {entry.key} is read as a part of its value"
             yield Hit(message, f"put it on a line of its own above: {entry.key} = {value}", spot=_spot(file, entry))

@@ -9,9 +9,10 @@ from functools import lru_cache, partial
 from mm2mgr.lint.connection import LOGIN, STORES, lacking_in_override, said
 from mm2mgr.lint.findings import Hit, Rule
 from mm2mgr.lint.key_fixes import written
+from mm2mgr.lint.logins import SENT_IN_CLEAR, beyond, is_clear
 from mm2mgr.lint.spelling import spelled
-from mm2mgr.lint.subject import Kind, Subject
-from mm2mgr.secrets import is_placeholder, mask
+from mm2mgr.lint.subject import Estate, Kind, Subject
+from mm2mgr.secrets import is_placeholder
 from mm2mgr.truth.reach import Client
 
 _SEEN = "tests/lint/test_seen_live_start.py::"
@@ -36,7 +37,7 @@ def secret_in_clear(subject: Subject) -> Iterator[Hit]:
     """
     for key in _secrets(subject.kind):
         value = subject.config[key]
-        if value.strip() and not is_placeholder(value) and _is_clear(key, value):
+        if is_clear(key, value):
             message = f"everybody who can read this config reads the secret in {written(subject, key)}"
             fix = f"write a placeholder for it, such as ${{file:/path/on/the/workers:{_name(key)}}}, and its provider on the workers"
             yield Hit(message, fix, key)
@@ -47,13 +48,59 @@ def _secrets(kind: Kind) -> tuple[str, ...]:
     return tuple(key for key in kind.keys if _SECRET.search(key))
 
 
-def _is_clear(key: str, value: str) -> bool:
-    """Tell whether there is a secret in a value: a JAAS string can have placeholders in it, or need no password."""
-    return mask(key, value) != value if key.endswith("jaas.config") else "${" not in value
-
-
 def _name(key: str) -> str:
     return "jaas" if key.endswith("jaas.config") else "password" if "pass" in key else "secret"
+
+
+def secret_in_tree(estate: Estate) -> Iterator[Hit]:
+    """A secret of mm2mgr's own logins stands in the YAML tree.
+
+    `auth` and `tls` of Connect clusters and metric sources, and `access` of Kafka clusters, are for mm2mgr itself; no worker
+    needs them. The tree is kept in version control, where everybody with a copy reads them, and where they stay after they
+    were taken out. A placeholder, ${env:NAME}, ${file:/path:key} or ${dir:/path:file}, is resolved on the machine that runs
+    mm2mgr. A secret that was committed once is to be changed at its system, too.
+    """
+    for login in estate.logins:
+        for key, spot in login.inline.items():
+            message = f"everybody who can read this file reads the secret in {key} of {login.whose}"
+            yield Hit(
+                message,
+                "write a placeholder that this machine resolves, such as ${env:NAME} or ${file:/path:key}",
+                spot=spot,
+            )
+
+
+def login_of_mm2mgr_unencrypted(estate: Estate) -> Iterator[Hit]:
+    for login in estate.logins:
+        if login.exposed:
+            what = "use https:// in its `url`, with `tls: {ca: …}` for a private authority"
+            what = (
+                what
+                if login.exposed.startswith("http:")
+                else "use protocol SASL_SSL, or SCRAM, which does not send the password"
+            )
+            message = f"{login.whose}: {login.sends} cross{'' if ' and ' in login.sends else 'es'} the network unencrypted to {login.exposed}"
+            yield Hit(message, what, spot=login.spot)
+
+
+def login_unencrypted(subject: Subject) -> Iterator[Hit]:
+    """A password or a token crosses the network unencrypted.
+
+    With sasl.mechanism PLAIN a client sends its password as it is, with OAUTHBEARER its token, and SASL_PLAINTEXT encrypts
+    nothing: whoever can read the traffic can log in. SCRAM and Kerberos prove that they know the password, and do not send it.
+    The same goes for `auth` of a Connect cluster or of a metric source whose URL begins with http: (Basic is base64, which is no
+    encryption). Addresses of the machine itself (127.0.0.1, localhost) are left out.
+    """
+    for client in _sides(subject):
+        key = _key(subject, client, "security.protocol")
+        sends = SENT_IN_CLEAR.get(said(subject, client, "sasl.mechanism").upper(), "")
+        address = beyond(said(subject, client, "bootstrap.servers"))
+        if key and sends and address and subject.get(key).upper() == "SASL_PLAINTEXT":
+            message = f"{written(subject, key)}: {sends} crosses the network unencrypted, to {address}"
+            right = _beside(subject, client, key, "security.protocol", "SASL_SSL")
+            yield Hit(
+                message, f"write {right}; brokers without TLS can take SCRAM, which does not send the password", key
+            )
 
 
 def security_incomplete(subject: Subject) -> Iterator[Hit]:
@@ -230,6 +277,15 @@ def host_name_unchecked(subject: Subject) -> Iterator[Hit]:
 
 RULES: tuple[Rule, ...] = (
     Rule("secret-in-clear", "warning", secret_in_clear, source="KIP-297", seen="tests/live/test_security.py"),
+    Rule("secret-in-tree", "warning", over=secret_in_tree),
+    Rule(
+        "login-unencrypted",
+        "warning",
+        login_unencrypted,
+        login_of_mm2mgr_unencrypted,
+        source="RFC 4616 section 6, RFC 7617 section 4",
+        needs=("security.protocol",),
+    ),
     Rule(
         "security-incomplete",
         "error",

@@ -8,13 +8,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache, cached_property, lru_cache
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from mm2mgr.lint.findings import Spot
+from mm2mgr.secrets import remember
 from mm2mgr.truth import keys as truth_keys
 from mm2mgr.truth.explain_default import framework_defaults
 from mm2mgr.truth.reach import Client, ConnectorType, Setting, clients, effective
 from mm2mgr.truth.versions import kafka_version
+
+if TYPE_CHECKING:
+    from mm2mgr.lint.logins import Login
 
 Form = Literal["tree", "connect", "dedicated"]
 
@@ -276,6 +280,9 @@ class Entry:
     raw: str = field(repr=False)
     line: int
 
+    def __post_init__(self) -> None:
+        remember({self.key: self.value})
+
 
 @dataclass(frozen=True)
 class SourceFile:
@@ -294,6 +301,7 @@ class Estate:
     subjects: tuple[Subject, ...]
     files: tuple[SourceFile, ...] = ()
     complete: bool = False
+    logins: tuple[Login, ...] = ()
 
     def of_type(self, type_: ConnectorType) -> list[Subject]:
         return [subject for subject in self.subjects if subject.type == type_]

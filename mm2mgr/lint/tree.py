@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from mm2mgr.errors import Problem, SpecError
 from mm2mgr.lint import properties
 from mm2mgr.lint.findings import Finding, Spot
+from mm2mgr.lint.logins import logins
 from mm2mgr.lint.subject import Estate, Kafka, Silence, SourceFile, Subject, Wire, Worker
 from mm2mgr.spec.places import Place
 
@@ -35,7 +36,9 @@ def from_tree(topology: Topology, connectors: Iterable[Connector], spec: Spec | 
     """Return every connector of a tree. With `spec`, places are exact where a flow has none, and comments silence rules."""
     tree = _Tree(topology, spec)
     subjects = tuple(tree.subject(connector) for connector in connectors)
-    return Estate(subjects, _files(spec.files) if spec else (), complete=True)
+    if spec is None:
+        return Estate(subjects, complete=True)
+    return Estate(subjects, _files(spec.files), complete=True, logins=logins(topology, spec))
 
 
 def _files(paths: Sequence[str]) -> tuple[SourceFile, ...]:

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from mm2mgr import secrets
-from mm2mgr.connect.mask import mask
 from mm2mgr.observe.health import FlowStatus, Status
 from mm2mgr.observe.lag import FlowLag
 from mm2mgr.observe.reading import Reading, SeenConnector
@@ -51,7 +50,7 @@ class Description:
             "target": _cluster(flow.target),
             "connect": {"name": flow.connect.name, "urls": list(flow.connect.model.url), "kafka": flow.connect.kafka},
             "status": self.flow_status.to_dict(),
-            "trace": trace_lines(seen.status.trace, seen) if seen and seen.status else [],
+            "trace": trace_lines(seen.status.trace) if seen and seen.status else [],
             "tasks": _tasks(seen) if seen else [],
             "lag": [one.to_dict() for one in self.lag.partitions],
             "topics": self.topics(),
@@ -75,9 +74,9 @@ class Description:
         ]
 
 
-def trace_lines(trace: str | None, seen: SeenConnector) -> list[str]:
+def trace_lines(trace: str | None) -> list[str]:
     """Return the first lines of a Java trace and its last cause; masked before they are cut."""
-    lines = mask(trace or "", seen.info.config if seen.info else None).splitlines()
+    lines = secrets.mask_text(trace or "").splitlines()
     shown = lines[:_TRACE_LINES]
     causes = [line for line in lines[_TRACE_LINES:] if line.startswith("Caused by:")]
     if len(lines) > len(shown):
@@ -102,7 +101,7 @@ def _tasks(seen: SeenConnector) -> list[dict[str, Any]]:
             "state": task.state,
             "worker": task.worker_id,
             "partitions": [str(one) for one in sorted(assigned.get(task.id, ()))],
-            "trace": trace_lines(task.trace, seen),
+            "trace": trace_lines(task.trace),
         }
         for task in (seen.status.tasks if seen.status else ())
     ]

@@ -11,12 +11,12 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from mm2mgr import topology
-from mm2mgr.connect.mask import cut, mask
 from mm2mgr.observe.lag import FlowLag
 from mm2mgr.observe.memory import RESTING
 from mm2mgr.observe.reading import Failure, SeenConnector, SeenKafka
 from mm2mgr.reconcile.offset_move import THEN_KEY, unmarked
 from mm2mgr.reconcile.plan import diff
+from mm2mgr.secrets import cut, mask_text
 from mm2mgr.topology import Flow
 
 _SHOWN = 3
@@ -112,7 +112,7 @@ def failed(case: Case) -> Iterator[str]:
     status = case.seen.status
     if status and status.state == "FAILED":
         running = " (tasks still run on the config before)" if any(t.state == "RUNNING" for t in status.tasks) else ""
-        why = trace_summary(status.trace, case.seen)
+        why = trace_summary(status.trace)
         yield f"connector FAILED{running}: {why}; fix the cause, then restart the connector"
 
 
@@ -121,7 +121,7 @@ def failed_tasks(case: Case) -> Iterator[str]:
     by_cause: dict[str, list[str]] = {}
     for task in case.seen.status.tasks if case.seen.status else ():
         if task.state == "FAILED":
-            by_cause.setdefault(trace_summary(task.trace, case.seen), []).append(str(task.id))
+            by_cause.setdefault(trace_summary(task.trace), []).append(str(task.id))
     for why, tasks in by_cause.items():
         yield f"{_some(tasks, 'task')} FAILED: {why}; fix the cause, then restart the failed tasks; they do not recover by themselves"
 
@@ -269,14 +269,14 @@ def flow_problems(case: FlowCase) -> tuple[str, ...]:
     return connector_problems(case) + tuple(sentence for rule in FLOW_RULES for sentence in rule(case))
 
 
-def trace_summary(trace: str | None, seen: SeenConnector) -> str:
+def trace_summary(trace: str | None) -> str:
     """Return the first line of a Java trace and its last `Caused by`, with secrets masked, cut."""
-    lines = [line.strip() for line in (trace or "").splitlines() if line.strip()]
+    lines = [line.strip() for line in mask_text(trace or "").splitlines() if line.strip()]
     if not lines:
         return "no trace was reported"
     causes = [line for line in lines[1:] if line.startswith("Caused by:")]
     text = lines[0] + (f" … {causes[-1]}" if causes else "")
-    return cut(mask(_quiet(text), seen.info.config if seen.info else None))
+    return cut(_quiet(text))
 
 
 def _moving_offsets(case: Case) -> bool:

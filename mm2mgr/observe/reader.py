@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from mm2mgr.connect.client import Connect
-from mm2mgr.connect.mask import cut
 from mm2mgr.connect.types import ConnectorInfo, ConnectorStatus, parse_stored
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.kafka.access import KafkaAccess
@@ -24,6 +23,7 @@ from mm2mgr.partitions import TopicPartition
 from mm2mgr.reconcile.access import kafka_access
 from mm2mgr.reconcile.live import target_of
 from mm2mgr.render import CLASSES, OWNER_KEY, Connector
+from mm2mgr.secrets import cut
 from mm2mgr.topology import ConnectCluster, Flow, Topology
 
 T = TypeVar("T")

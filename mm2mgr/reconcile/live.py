@@ -52,13 +52,20 @@ def target_of(connect: ConnectCluster) -> ConnectTarget:
         auth = BasicAuth(_resolved(connect, basic.username), _resolved(connect, basic.password))
     elif model.auth and model.auth.bearer:
         auth = BearerAuth(_resolved(connect, model.auth.bearer))
-    tls = Tls(_path(model.tls.ca), _path(model.tls.certificate), _path(model.tls.key)) if model.tls else None
-    return ConnectTarget(connect.name, tuple(model.url), auth, tls)
+    return ConnectTarget(connect.name, tuple(model.url), auth, _tls(connect))
 
 
-def _resolved(connect: ConnectCluster, text: str) -> str:
+def _tls(connect: ConnectCluster) -> Tls | None:
+    model = connect.model.tls
+    if model is None:
+        return None
+    password = _resolved(connect, model.key_password, "tls") if model.key_password else None
+    return Tls(_path(model.ca), _path(model.certificate), _path(model.key), password)
+
+
+def _resolved(connect: ConnectCluster, text: str, what: str = "auth") -> str:
     try:
-        return resolve(f"Connect cluster '{connect.name}', auth", text)
+        return resolve(f"Connect cluster '{connect.name}', {what}", text)
     except KafkaError as error:
         raise ConnectError(
             error.message, hint="provide this variable or file on the machine that runs mm2mgr"

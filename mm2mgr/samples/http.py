@@ -5,6 +5,7 @@ Every failure is a SourceError that names the endpoint without its credentials; 
 
 from __future__ import annotations
 
+import base64
 import json
 import socket
 import ssl
@@ -21,12 +22,14 @@ import requests
 
 from mm2mgr.bodies import ACCEPTED_ENCODING, Body, BodyRefused
 from mm2mgr.errors import Mm2mgrError
+from mm2mgr.secrets import cut, mask_text, remember
 
 # What urllib3 raises while a body is read; requests gives it this name, and mm2mgr imports no urllib3.
 _BrokenBody: type[Exception] = requests.exceptions.BaseHTTPError  # type: ignore[attr-defined]
 CONNECT_SECONDS = 5.0
 _PIECE_BYTES = 65_536
 _LONGEST_REASON = 300
+_MASKED = 100_000  # characters of an answer that is no JSON, looked through for secrets before it is cut
 
 
 class SourceError(Mm2mgrError):
@@ -47,7 +50,14 @@ class Endpoint:
     ca: str | None = None
     certificate: str | None = None
     key: str | None = None
+    key_password: str | None = field(default=None, repr=False)
     timeout_seconds: float = 60.0
+
+    def __post_init__(self) -> None:
+        if self.basic:
+            header = "Basic " + base64.b64encode(":".join(self.basic).encode()).decode()
+            remember({"authorization": header, "password": self.basic[1]})
+        remember({"token": (self.bearer or "").strip(), "key.password": self.key_password or ""})
 
 
 @dataclass(frozen=True)
@@ -71,10 +81,8 @@ class Http:
         # The machine's authorities, as for every other connection of mm2mgr, not the list that requests brings along.
         paths = ssl.get_default_verify_paths()
         self._session.verify = endpoint.ca or paths.cafile or paths.capath or True
-        if endpoint.certificate:
-            self._session.cert = (endpoint.certificate, endpoint.key) if endpoint.key else endpoint.certificate
         self._session.headers.update({"Accept": "application/json", "Accept-Encoding": ACCEPTED_ENCODING})
-        self._adapter = _Adapter()
+        self._adapter = _Adapter(self._context() if endpoint.certificate else None)
         for scheme in ("http://", "https://"):
             self._session.mount(scheme, self._adapter)
         if endpoint.basic:
@@ -154,6 +162,18 @@ class Http:
             return self.error(f"TLS failed: {shorten(str(_innermost(error)))}", "check `tls` of this source")
         return self.error(f"no connection: {shorten(str(_innermost(error)))}", "check `url` and the network from here")
 
+    def _context(self) -> ssl.SSLContext:
+        mine = self.endpoint
+        context = ssl.create_default_context(cafile=mine.ca)
+        try:
+            # A callable, since without a password OpenSSL would ask for one on the terminal.
+            context.load_cert_chain(str(mine.certificate), mine.key, password=lambda: mine.key_password or "")
+        except (OSError, ValueError) as error:
+            files = " and ".join(filter(None, (mine.certificate, mine.key)))
+            hint = "They must be readable PEM files; an encrypted key needs `key_password`."
+            raise self.error(f"the TLS files cannot be used ({files}): {error}", hint) from error
+        return context
+
     def _token(self, text: str) -> str:
         token = text.strip()
         # An HTTP library quotes an illegal header value in its error, and the token would be in the log.
@@ -163,11 +183,20 @@ class Http:
 
 
 class _Adapter(requests.adapters.HTTPAdapter):
-    """Remembers its connections, so that all can be broken off: headers that trickle in are bound by no time-out of requests."""
+    """Remembers its connections, so that all can be broken off: headers that trickle in are bound by no time-out of requests.
 
-    def __init__(self) -> None:
-        super().__init__()
+    With a context it shows that one's certificate: requests itself has no way to give the password of a key.
+    """
+
+    def __init__(self, context: ssl.SSLContext | None = None) -> None:
+        self._context = context
         self._connections: weakref.WeakSet[Any] = weakref.WeakSet()
+        super().__init__()
+
+    def init_poolmanager(self, *arguments: Any, **more: Any) -> None:
+        if self._context:
+            more["ssl_context"] = self._context
+        super().init_poolmanager(*arguments, **more)
 
     def get_connection_with_tls_context(self, *given: Any, **named: Any) -> Any:
         """Return the pool of a URL, whose new connections are remembered."""
@@ -192,9 +221,8 @@ class _Adapter(requests.adapters.HTTPAdapter):
 
 
 def shorten(text: str) -> str:
-    """Put foreign text on one line and cut it."""
-    flat = " ".join(text[:100_000].split())
-    return flat if len(flat) <= _LONGEST_REASON else flat[:_LONGEST_REASON] + "…"
+    """Put foreign text on one line, without secrets, and cut it."""
+    return cut(" ".join(mask_text(text[:_MASKED]).split()), _LONGEST_REASON)
 
 
 def _answer(response: requests.Response, body: str) -> Answer:
@@ -202,7 +230,7 @@ def _answer(response: requests.Response, body: str) -> Answer:
         decoded = json.loads(body)
     except (ValueError, RecursionError):
         decoded = None
-    return Answer(response.status_code, response.headers, decoded, body[:_LONGEST_REASON])
+    return Answer(response.status_code, response.headers, decoded, cut(body[:_MASKED], _LONGEST_REASON))
 
 
 def _innermost(error: BaseException) -> BaseException:

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mm2mgr.errors import JavaMissing
+from mm2mgr.extras import install
 from mm2mgr.folders import cache_folder
 
 MINIMUM_VERSION = 17  # Kafka 4 brokers (KIP-1013) and PySpark 4 both need 17
@@ -58,7 +59,7 @@ def find_java() -> Java:
     seen = f" Found but refused: {'; '.join(refused)}." if refused else ""
     raise JavaMissing(
         f"Java {MINIMUM_VERSION} or newer is needed by {commands}, and none was found.{seen}",
-        hint=f"install a JDK or JRE {MINIMUM_VERSION}+ from the system's packages, or: pip install 'mm2mgr[java]'",
+        hint=f"install a JDK or JRE {MINIMUM_VERSION}+ from the system's packages, or: {install('java')}",
     )
 
 

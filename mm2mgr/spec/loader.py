@@ -15,7 +15,7 @@ from typing import Annotated, Any, Union, get_args, get_origin
 from pydantic import BaseModel, ValidationError
 
 from mm2mgr.errors import Problem, SpecError
-from mm2mgr.secrets import is_secret
+from mm2mgr.secrets import is_secret, remember
 from mm2mgr.spec.files import OVERRIDES, tree_files
 from mm2mgr.spec.models import FlowSettings, Tree
 from mm2mgr.spec.places import Document, Key, PathKey, Place, read_yaml
@@ -48,6 +48,7 @@ def load(sources: Sequence[Path]) -> Spec:
             problems += error.problems
     merged = _Merged()
     for document in documents:
+        _remember(document.values)
         merged.add(document, sizing_only=document.file in overrides)
     problems += merged.problems
     if problems:
@@ -62,6 +63,14 @@ def load(sources: Sequence[Path]) -> Spec:
     except ValidationError as error:
         raise SpecError(_problems(error, merged)) from error
     return Spec(tree, merged.values, merged.places, tuple(str(file.path) for file in files), overrides)
+
+
+def _remember(values: Any) -> None:
+    """Remember the secrets that stand in the tree itself, before any problem quotes them."""
+    if isinstance(values, dict):
+        remember({key: value for key, value in values.items() if isinstance(value, str)})
+    for inner in values.values() if isinstance(values, dict) else values if isinstance(values, list) else ():
+        _remember(inner)
 
 
 def settled(merged: dict[str, Any]) -> tuple[FlowSettings | None, list[tuple[PathKey, str]]]:

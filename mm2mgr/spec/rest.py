@@ -50,6 +50,8 @@ class Tls(Model):
     """Own certificate chain, for mutual TLS."""
     key: str | None = None
     """Private key of that certificate."""
+    key_password: str | None = None
+    """Password of an encrypted `key`, as a placeholder such as `${env:CONNECT_KEY_PASSWORD}`; resolved on mm2mgr's machine, never stored."""
 
 
 class MetricsEndpoint(Model):

