@@ -21,6 +21,7 @@ from mm2mgr.errors import TemplateError
 from mm2mgr.origins import Origin, Text
 from mm2mgr.overrides import own_offsets, retarget
 from mm2mgr.spec.patterns import java_list, java_pattern
+from mm2mgr.template_sandbox import Environment, Loader, line_of
 from mm2mgr.topology import Flow, Topology
 
 Type = Literal["source", "checkpoint", "heartbeat"]
@@ -100,7 +101,7 @@ def _refuse_twins(connectors: Iterable[Connector]) -> None:
             )
 
 
-class _Loader(jinja2.FileSystemLoader):
+class _Loader(Loader):
     """Loads templates and marks the end of every `key = value` line with its file and line number."""
 
     def get_source(self, environment: jinja2.Environment, template: str) -> tuple[str, str, Callable[[], bool]]:
@@ -121,8 +122,10 @@ class _Press:
         self.values: list[str] = []
         self.blocks: list[tuple[str, Mapping[str, str]]] = []
         self.usual: dict[str, Mapping[str, Text]] = {}
-        self.environment = jinja2.Environment(  # noqa: S701  the output is a connector config, not HTML
-            loader=_Loader(template_folders(templates)),
+        self.folders = template_folders(templates)
+        self.environment = Environment(
+            {"settings": self.settings},
+            loader=_Loader(self.folders),
             undefined=jinja2.StrictUndefined,
             trim_blocks=True,
             lstrip_blocks=True,
@@ -130,7 +133,6 @@ class _Press:
             auto_reload=False,  # each look at the clock of a file would be made once a connector
             finalize=self.insert,
         )
-        self.environment.globals["settings"] = self.settings
 
     # Jinja runs a plain finalize on constants when it compiles a template, where no connector is being written.
     @jinja2.pass_eval_context
@@ -140,7 +142,7 @@ class _Press:
             return value
         if isinstance(value, jinja2.Undefined):
             return str(value)  # StrictUndefined raises with the name
-        self.values.append(value if isinstance(value, Text) else str(value))
+        self.values.append(self.environment.inserted(value))
         return f"{_MARK}{len(self.values) - 1}{_MARK}"
 
     def settings(self, prefix: str, block: Mapping[str, str]) -> _Lines:
@@ -267,20 +269,18 @@ class _Press:
     def printed(self, template: str, context: dict[str, Any], name: str) -> tuple[dict[str, str], dict[str, Origin]]:
         self.values.clear()
         self.blocks.clear()
+        self.environment.begin()
         try:
             text = self.environment.get_template(template).render(context)
         except jinja2.TemplateSyntaxError as error:
             raise TemplateError(f"{error.name or template}:{error.lineno}: {error.message}") from error
-        except jinja2.TemplateError as error:
-            raise TemplateError(f"{template}, connector '{name}': {type(error).__name__}: {error.message}") from error
-        except (
-            ArithmeticError,
-            AttributeError,
-            LookupError,
-            TypeError,
-            ValueError,
-        ) as error:  # from an expression in it
-            raise TemplateError(f"{template}, connector '{name}': {type(error).__name__}: {error}") from error
+        except (  # what an expression in it may raise, and what Python says of code that nests too deeply
+            jinja2.TemplateError,
+            *(ArithmeticError, AttributeError, LookupError, TypeError, ValueError),
+            *(RecursionError, MemoryError, SyntaxError),
+        ) as error:
+            at = line_of(error, self.folders, template)
+            raise TemplateError(f"{at}, connector '{name}': {type(error).__name__}: {error}") from error
         config: dict[str, str] = {}
         origins: dict[str, Origin] = {}
         for at, key, value, origin in self.lines(text, template):
