@@ -14,12 +14,13 @@ from typing import Any
 import yaml
 
 from mm2mgr.errors import Problem, SpecError
+from mm2mgr.files import Unreadable, read_bytes
 
 Key = str | int
 PathKey = tuple[Key, ...]
 
 _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-_MAX_BYTES = 20_000_000
+MOST_BYTES = 20_000_000  # of a file of a tree, or of configs
 _MAX_VALUES = 2_000_000  # what anchors may expand to: a few lines of nested anchors can name billions
 _MAX_DEPTH = 1_000
 _HARMLESS_DEPTH = 5_000  # libyaml takes four times as many; Python's own recursion ends sooner, with an error
@@ -49,22 +50,20 @@ class Document:
     places: dict[PathKey, Place] = field(default_factory=dict)
 
 
-def read_yaml(path: Path) -> list[Document]:
-    """Read every YAML document of `path`; empty documents are left out.
+def read_yaml(path: Path, data: bytes | None = None) -> list[Document]:
+    """Read every YAML document of `path`; empty documents are left out. `data` is what it holds, where that was read.
 
     Raises SpecError with file:line:column for unreadable files, YAML syntax, duplicate keys and non-mappings.
     """
     file = str(path)
     try:
-        if path.stat().st_size > _MAX_BYTES:
-            raise SpecError([Problem(Place(file, 1, 1), f"larger than {_MAX_BYTES // 1_000_000} MB")])
-        text = path.read_text(encoding="utf-8-sig")
-    except OSError as error:
-        raise SpecError([Problem(Place(file, 1, 1), f"cannot be read: {error.strerror}")]) from error
+        text = (read_bytes(path, MOST_BYTES) if data is None else data).decode("utf-8-sig")
+    except Unreadable as error:
+        raise SpecError([Problem(Place(file, 1, 1), str(error))]) from error
     except UnicodeDecodeError as error:
         raise SpecError([Problem(Place(file, 1, 1), f"is not UTF-8 text (byte {error.start})")]) from error
     try:
-        _refuse_depth(file, text)
+        _refuse_bombs(file, text)
         nodes = [node for node in yaml.compose_all(text, Loader=_Loader) if node is not None]
         return [_Reader(file).document(node) for node in nodes if not _is_null(node)]
     except yaml.MarkedYAMLError as error:
@@ -77,17 +76,20 @@ def read_yaml(path: Path) -> list[Document]:
         raise SpecError([Problem(Place(file, 1, 1), "nested too deeply")]) from error
 
 
-def _refuse_depth(file: str, text: str) -> None:
-    """Refuse what nests too deeply: libyaml builds nodes by recursion in C, which ends the process instead of raising."""
-    if text.count("[") + text.count("{") + text.count("- -") + text.count("? ?") < _HARMLESS_DEPTH:
+def _refuse_bombs(file: str, text: str) -> None:
+    """Refuse what nests too deeply (libyaml builds nodes by recursion in C, which ends the process instead of raising), or is too much."""
+    opened = text.count("[") + text.count("{") + text.count("- -") + text.count("? ?")
+    if opened < _HARMLESS_DEPTH and text.count(",") + text.count("\n") < _MAX_VALUES // 2:
         return
-    depth = 0
+    depth = values = 0
     for event in yaml.parse(text, Loader=_Loader):
         depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
-        if depth > _MAX_DEPTH:
+        values += 1
+        if depth > _MAX_DEPTH or values > _MAX_VALUES:
             mark = event.start_mark
             place = Place(file, mark.line + 1, mark.column + 1) if mark else Place(file, 1, 1)
-            raise SpecError([Problem(place, "nested too deeply")])
+            what = "nested too deeply" if depth > _MAX_DEPTH else f"holds more than {_MAX_VALUES:,} values"
+            raise SpecError([Problem(place, what)])
 
 
 def _is_null(node: yaml.Node) -> bool:
@@ -101,7 +103,7 @@ class _Reader:
         self.file = file
         self.places: dict[PathKey, Place] = {}
         self.problems: list[Problem] = []
-        self.constructor = yaml.constructor.SafeConstructor()
+        self.constructor = _Constructor(self)
         self.count = 0
         self.checked: set[int] = set()  # nodes whose keys were looked at; an anchored node is read once per alias
 
@@ -117,9 +119,7 @@ class _Reader:
         return Place(self.file, node.start_mark.line + 1, node.start_mark.column + 1)
 
     def value(self, node: yaml.Node, path: PathKey) -> Any:
-        self.count += 1
-        if self.count > _MAX_VALUES:
-            raise SpecError([Problem(self.place(node), "the anchors of this file expand to too many values")])
+        self.add(1 + len(path) // 8, node)  # each value remembers its path
         self.places.setdefault(path, self.place(node))
         if not isinstance(node, yaml.ScalarNode) and node.tag not in _PLAIN_TAGS:
             self.problems.append(Problem(self.place(node), f"the tag {node.tag} is not supported"))
@@ -128,6 +128,12 @@ class _Reader:
         if isinstance(node, yaml.SequenceNode):
             return [self.value(item, (*path, index)) for index, item in enumerate(node.value)]
         return self.scalar(node)
+
+    def add(self, count: int, node: yaml.Node) -> None:
+        self.count += count
+        if self.count > _MAX_VALUES:
+            message = f"the anchors of this file expand to too many values (more than {_MAX_VALUES:,})"
+            raise SpecError([Problem(self.place(node), message)])
 
     def mapping(self, node: yaml.MappingNode, path: PathKey) -> dict[str, Any]:
         if id(node) not in self.checked:
@@ -164,3 +170,15 @@ class _Reader:
             kind = node.tag.rsplit(":", 1)[-1]
             self.problems.append(Problem(self.place(node), f"not a {kind}: put text that looks like one in quotes"))
         return None
+
+
+class _Constructor(yaml.constructor.SafeConstructor):
+    """Makes scalars, and lays merge keys under a mapping's own as PyYAML does, but counts what they expand to."""
+
+    def __init__(self, reader: _Reader) -> None:
+        super().__init__()
+        self.reader = reader
+
+    def flatten_mapping(self, node: yaml.MappingNode) -> None:
+        super().flatten_mapping(node)
+        self.reader.add(len(node.value), node)

@@ -57,7 +57,7 @@ LAYERS: dict[str, set[str]] = {
     "sizing": {"partitions"},
     "observe": {"errors", "secrets", "partitions", "topology", "render", "connect", "kafka", "reconcile"},
     "check": {
-        *("errors", "defaults", "spec", "truth", "topology", "render", "lint"),
+        *("errors", "defaults", "spec", "truth", "topics", "topology", "render", "lint"),
         *("connect", "kafka", "reconcile", "observe"),
     },
     "sandbox": {"errors", "extras"},
