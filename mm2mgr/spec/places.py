@@ -21,7 +21,7 @@ PathKey = tuple[Key, ...]
 
 _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 MOST_BYTES = 20_000_000  # of a file of a tree, or of configs
-_MAX_VALUES = 2_000_000  # what anchors may expand to: a few lines of nested anchors can name billions
+_MAX_VALUES = 1_000_000  # what anchors may expand to: a few lines of nested anchors can name billions
 _MAX_DEPTH = 1_000
 _HARMLESS_DEPTH = 5_000  # libyaml takes four times as many; Python's own recursion ends sooner, with an error
 _PLAIN_TAGS = {"tag:yaml.org,2002:map", "tag:yaml.org,2002:seq"}
@@ -81,10 +81,9 @@ def _refuse_bombs(file: str, text: str) -> None:
     opened = text.count("[") + text.count("{") + text.count("- -") + text.count("? ?")
     if opened < _HARMLESS_DEPTH and text.count(",") + text.count("\n") < _MAX_VALUES // 2:
         return
-    depth = values = 0
-    for event in yaml.parse(text, Loader=_Loader):
+    depth = 0
+    for values, event in enumerate(yaml.parse(text, Loader=_Loader)):
         depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
-        values += 1
         if depth > _MAX_DEPTH or values > _MAX_VALUES:
             mark = event.start_mark
             place = Place(file, mark.line + 1, mark.column + 1) if mark else Place(file, 1, 1)

@@ -77,8 +77,8 @@ def shape(text: str) -> Shape:
     """Read an expression; raises ValueError saying why Java refuses it."""
     if PLAIN.fullmatch(text):
         name = text.replace("\\", "")
-        tree = Seq(tuple(map(_only, name)))
-        return Shape((name,), name, name, name, (), False, tree, tree)
+        letters = Seq(tuple(map(_only, name)))
+        return Shape((name,), name, name, name, (), False, letters, letters)
     if len(text) > _MOST_CHARS:
         raise ValueError(f"longer than {_MOST_CHARS:,} characters")
     reader = _Reader(text)

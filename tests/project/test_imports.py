@@ -41,6 +41,7 @@ LAYERS: dict[str, set[str]] = {
     "kafka": {"errors", "secrets", "partitions"},
     "reconcile": {
         "errors",
+        "files",
         "secrets",
         "partitions",
         "spec",
