@@ -157,7 +157,6 @@ JAVA = [
     (r"\wa?(a(?<=[^a]?+)?)??", "a b 1a", "1a. 1a1 1ba11"),
     (r"\b+?[ab]\.??", "a a. a", "a1 1-..bbba 11a-.aa-"),
     (r"a*+\d??[.]??", "a 1 1", "b111.b aba1b.- ---a--a"),
-    (r"(^[^a]+\B?[^a]*?)$++\2*+b?", "", "b.b--aa 11a-.aa- a."),
     (r".\B??", "b 1 1", "ba-1 b11a-1 1a1"),
     (r"\.++[.]?+.?+", "..a .- .1", "a 1ba11 -a"),
     (r"[ab][^a]++b?+", "b1 ab-b a.", "1 1 -b-."),
@@ -169,8 +168,7 @@ JAVA = [
 @pytest.mark.parametrize(("pattern", "yes", "no"), JAVA)
 def test_what_java_says(pattern: str, yes: str, no: str) -> None:
     tree = shape(pattern).whole
-    if tree is None:
-        pytest.skip("not understood, and so not judged")
+    assert tree is not None
     matches = Backtracker(tree).matches
     assert [name for name in yes.split() if not matches(name)] == []
     assert [name for name in no.split() if matches(name)] == []
