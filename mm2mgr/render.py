@@ -22,6 +22,7 @@ from mm2mgr.errors import TemplateError
 from mm2mgr.origins import Origin, Text
 from mm2mgr.overrides import own_offsets, retarget
 from mm2mgr.spec.patterns import java_list, java_pattern
+from mm2mgr.template_sandbox import Environment, Loader, line_of
 from mm2mgr.topology import Flow, Topology
 
 Type = Literal["source", "checkpoint", "heartbeat"]
@@ -101,25 +102,31 @@ def _refuse_twins(connectors: Iterable[Connector]) -> None:
             )
 
 
-class _Loader(jinja2.FileSystemLoader):
+class _Loader(Loader):
     """Loads templates and marks the end of every `key = value` line with its file and line number.
 
     When all of them are `plain`, an expression that is only a path into the context becomes a mark with that path: what Jinja
     gives then depends on the names in conditions alone, and one rendering serves many connectors.
     """
 
-    plain = False
+    def __init__(self, folders: list[Path]) -> None:
+        super().__init__(folders)
+        self.plain = False
+        self.read: dict[str, tuple[str, str, Callable[[], bool]]] = {}
 
     def get_source(self, environment: jinja2.Environment, template: str) -> tuple[str, str, Callable[[], bool]]:
-        source, path, fresh = super().get_source(environment, template)
-        if self.plain:
-            source = _PATH_BLOCK.sub(r'{{ settings(\1, "\2") }}', _PATH_VALUE.sub(rf"{_MARK}\1{_MARK}", source))
-        lines = source.split("\n")
+        source, path, fresh = self.as_written(environment, template)
+        lines = (_with_paths(source) if self.plain else source).split("\n")
         marked = [
             f"{line}{_LINE}{template}:{number}{_LINE}" if re.match(r"\s*[\w.-]+\s*=", line) else line
             for number, line in enumerate(lines, 1)
         ]
         return "\n".join(marked), path, fresh
+
+    def as_written(self, environment: jinja2.Environment, template: str) -> tuple[str, str, Callable[[], bool]]:
+        if template not in self.read:
+            self.read[template] = super().get_source(environment, template)
+        return self.read[template]
 
     def reachable(self, environment: jinja2.Environment, templates: Iterable[str]) -> Iterator[str]:
         """Yield the sources of templates and of all that they include by name."""
@@ -128,7 +135,7 @@ class _Loader(jinja2.FileSystemLoader):
             name = names.pop()
             if name not in seen:
                 seen.add(name)
-                source = self.get_source(environment, name)[0]
+                source = self.as_written(environment, name)[0]
                 yield source
                 names += _INCLUDE.findall(source)
 
@@ -144,6 +151,10 @@ _TEXT = re.compile(r'"[^"]*"')
 _NAME = re.compile(r"[A-Za-z_]\w*")
 
 
+def _with_paths(source: str) -> str:
+    return _PATH_BLOCK.sub(r'{{ settings(\1, "\2") }}', _PATH_VALUE.sub(rf"{_MARK}\1{_MARK}", source))
+
+
 def _is_plain(source: str) -> bool:
     insertions = len(_PATH_VALUE.findall(source)) + len(_PATH_BLOCK.findall(source))
     return source.count("{%") == len(_PLAIN_TAG.findall(source)) and source.count("{{") == insertions
@@ -157,8 +168,10 @@ class _Press:
         self.inserted: list[Any] = []
         self.usual: dict[str, Mapping[str, Text]] = {}
         self.rendered: dict[tuple[str | None, ...], tuple[_Line, ...]] = {}
-        loader = _Loader(template_folders(templates))
-        self.environment = jinja2.Environment(  # noqa: S701  the output is a connector config, not HTML
+        self.folders = template_folders(templates)
+        loader = _Loader(self.folders)
+        self.environment = Environment(
+            {"settings": self.settings},
             loader=loader,
             undefined=jinja2.StrictUndefined,
             trim_blocks=True,
@@ -167,15 +180,13 @@ class _Press:
             auto_reload=False,  # each look at the clock of a file would be made once a connector
             finalize=self.insert,
         )
-        self.environment.globals["settings"] = self.settings
         self.conditions: tuple[str, ...] | None = None
         """The names that decide what a plain template gives; None when not all of them are plain."""
-        with suppress(jinja2.TemplateError, UnicodeDecodeError):  # raised again where a connector needs that template
-            entries = [f"{type_}.properties.j2" for type_ in CLASSES]
-            loader.plain = all(map(_is_plain, loader.reachable(self.environment, entries)))
+        with suppress(jinja2.TemplateError):  # raised again where a connector needs that template
+            sources = list(loader.reachable(self.environment, [f"{type_}.properties.j2" for type_ in CLASSES]))
+            loader.plain = all(map(_is_plain, sources))
             if loader.plain:
-                sources = loader.reachable(self.environment, entries)
-                code = " ".join(part for source in sources for part in _CODE.findall(source))
+                code = " ".join(part for source in sources for part in _CODE.findall(_with_paths(source)))
                 self.conditions = tuple(sorted({*_NAME.findall(_TEXT.sub("", code))}))
 
     # Jinja runs a plain finalize on constants when it compiles a template, where no connector is being written.
@@ -186,7 +197,7 @@ class _Press:
             return value
         if isinstance(value, jinja2.Undefined):
             return str(value)  # StrictUndefined raises with the name
-        self.inserted.append(value)
+        self.inserted.append(self.environment.inserted(value))
         return f"{_MARK}{len(self.inserted) - 1}{_MARK}"
 
     def settings(self, prefix: str, block: Mapping[str, str] | str) -> _Lines:
@@ -315,8 +326,11 @@ class _Press:
     def printed(self, template: str, context: dict[str, Any], name: str) -> tuple[dict[str, str], dict[str, Origin]]:
         config: dict[str, str] = {}
         origins: dict[str, Origin] = {}
+        at = template
+        self.environment.begin()
         try:
             for line in self.lines(template, context):
+                at = line.at
                 if line.is_block:
                     block = self.value(line.inserted[0], context)
                     found = [(line.key + key, value) for key, value in block.items()]
@@ -332,16 +346,13 @@ class _Press:
                     origins[key] = value.origin if type(value) is Text else line.origin
         except jinja2.TemplateSyntaxError as error:
             raise TemplateError(f"{error.name or template}:{error.lineno}: {error.message}") from error
-        except jinja2.TemplateError as error:
-            raise TemplateError(f"{template}, connector '{name}': {type(error).__name__}: {error.message}") from error
-        except (
-            ArithmeticError,
-            AttributeError,
-            LookupError,
-            TypeError,
-            ValueError,
-        ) as error:  # from an expression in it
-            raise TemplateError(f"{template}, connector '{name}': {type(error).__name__}: {error}") from error
+        except (  # what an expression in it may raise, and what Python says of code that nests too deeply
+            jinja2.TemplateError,
+            *(ArithmeticError, AttributeError, LookupError, TypeError, ValueError),
+            *(RecursionError, MemoryError, SyntaxError),
+        ) as error:
+            at = line_of(error, self.folders, at)
+            raise TemplateError(f"{at}, connector '{name}': {type(error).__name__}: {error}") from error
         return config, origins
 
     def lines(self, template: str, context: dict[str, Any]) -> tuple[_Line, ...]:

@@ -14,7 +14,8 @@ from mm2mgr.check.sessions import Session, Team
 from mm2mgr.kafka.acting import ActingAs
 from mm2mgr.lint.subject import Kafka
 from mm2mgr.render import Connector
-from mm2mgr.spec.patterns import is_name, matcher
+from mm2mgr.spec.patterns import is_name, java_pattern
+from mm2mgr.topics.names import Names
 from mm2mgr.topology import Flow, Topology
 
 _GROUPS_AT_MOST = 500  # each is a request of its own
@@ -40,9 +41,12 @@ def _flows(topology: Topology, connector: Connector) -> list[Flow]:
 def _translated(team: Team, flows: Sequence[Flow], groups: dict[str, list[str]]) -> None:
     """Add the groups of one pair: those that it names, and those seen that committed offsets on topics it mirrors."""
     filters = [flow.settings.checkpoints.groups for flow in flows]
-    wanted = [matcher(each.include, [*defaults.GROUPS_EXCLUDE, *each.exclude]) for each in filters]
+    wanted = [
+        Names(*(tuple(map(java_pattern, list_)) for list_ in (each.include, [*defaults.GROUPS_EXCLUDE, *each.exclude])))
+        for each in filters
+    ]
     named = {name for each in filters for name in each.include if is_name(name)}
-    found = {name for name in named if any(matches(name) for matches in wanted)}
+    found = {name for name in named if any(each.matches(name) for each in wanted)}
     looked_at: set[str] = set()
 
     def read(names: list[str], acting: ActingAs) -> None:
@@ -53,7 +57,7 @@ def _translated(team: Team, flows: Sequence[Flow], groups: dict[str, list[str]])
 
     for session in team.of(flows[0].source.alias):
         seen = session.seen.groups if session.seen else frozenset()
-        new = sorted(name for name in seen - found - looked_at if any(matches(name) for matches in wanted))
+        new = sorted(name for name in seen - found - looked_at if any(each.matches(name) for each in wanted))
         session.attempt(team.left / 2, partial(read, new[:_GROUPS_AT_MOST]))
     groups[flows[0].pair] = sorted(found)
 

@@ -21,6 +21,7 @@ from mm2mgr.spec.places import Document, PathKey, Place
 Kind = Literal["object", "list", "text", "number", "boolean", "null"]
 
 _DEPTH = 64  # a dump of connectors is seven deep
+_MOST_VALUES = 1_000_000
 _BLANK = re.compile(r"[ \t\r\n]*")
 _PLAIN = re.compile(r"true|false|null|-?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?")
 _WRAPPERS = frozenset({"config", "info", "spec", "connectorConfiguration", "configs", "connector", "value"})
@@ -79,6 +80,7 @@ class _Scanner:
 
     def __init__(self, text: str, file: str) -> None:
         self.text, self.file = text, file
+        self.count = 0
         self.starts = [0, *(found.end() for found in re.finditer("\n", text))]
 
     def document(self) -> Node:
@@ -101,6 +103,9 @@ class _Scanner:
 
     def value(self, index: int, depth: int) -> tuple[Node, int]:
         sign, line = self.text[index : index + 1], self.line(index)
+        self.count += 1
+        if self.count > _MOST_VALUES:
+            raise self.wrong(index, f"holds more than {_MOST_VALUES:,} values, which no set of connector configs does")
         if depth > _DEPTH:
             raise self.wrong(index, f"nested deeper than {_DEPTH} levels, which no connector config is")
         if sign == "{":

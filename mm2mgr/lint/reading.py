@@ -12,15 +12,15 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from mm2mgr.errors import Problem, SpecError
+from mm2mgr.files import Unreadable, read_bytes
 from mm2mgr.lint import dedicated, json_file, properties, strimzi
 from mm2mgr.lint.findings import Spot
 from mm2mgr.lint.json_file import Found, Node
 from mm2mgr.lint.subject import Entry, Estate, Kafka, Silence, SourceFile, Subject, Wire, Worker, type_of
-from mm2mgr.spec.places import Place, read_yaml
+from mm2mgr.spec.places import MOST_BYTES, Place, read_yaml
 
 SILENCE_KEY = "mm2mgr.silence."
 TREE_KEYS = frozenset({"owner", "defaults", "clusters", "connect", "links", "flows", "sizing"})
-_MAX_BYTES = 20_000_000
 _UTF16 = (b"\xff\xfe", b"\xfe\xff")
 _YAML = re.compile(r"\A(\s*#.*\n|\s*\n)*(---|apiVersion\s*:\s|kind\s*:\s)")
 _PAIR = re.compile(r"[^\s.>-][^\s>]*->[^\s]+\.")
@@ -108,13 +108,9 @@ def _text(path: Path) -> str:
     try:
         if path.is_dir():
             raise _error(file, "is a folder: name the files in it")
-        with path.open("rb") as stream:
-            data = stream.read(_MAX_BYTES + 1)
-    except OSError as error:
-        missing = isinstance(error, FileNotFoundError | NotADirectoryError)
-        raise _error(file, "no such file" if missing else f"cannot be read: {error.strerror}") from error
-    if len(data) > _MAX_BYTES:
-        raise _error(file, f"larger than {_MAX_BYTES // 1_000_000} MB, which no set of connector configs is")
+        data = read_bytes(path, MOST_BYTES)
+    except Unreadable as error:
+        raise _error(file, str(error)) from error
     if data.startswith(_UTF16):
         raise _error(file, "is UTF-16 text, which neither Kafka nor Connect reads: save it as UTF-8")
     if b"\0" in data:
@@ -209,7 +205,7 @@ def _of_driver(file: str, each: dedicated.Derived, surroundings: Surroundings) -
 
 
 def _yaml(file: str, text: str, surroundings: Surroundings) -> _Read:
-    documents = read_yaml(Path(file))
+    documents = read_yaml(Path(file), text.encode("iso-8859-1"))
     for document in documents:
         if document.values.keys() <= TREE_KEYS:
             raise _error(file, "is a part of an mm2mgr tree: name it with -f/--clusters")

@@ -13,11 +13,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mm2mgr.errors import Problem, SpecError
+from mm2mgr.files import Unreadable, read_bytes
 from mm2mgr.lint import properties
 from mm2mgr.lint.findings import Finding, Spot
 from mm2mgr.lint.logins import logins
 from mm2mgr.lint.subject import Estate, Kafka, Silence, SourceFile, Subject, Wire, Worker
-from mm2mgr.spec.places import Place
+from mm2mgr.spec.places import MOST_BYTES, Place
 
 if TYPE_CHECKING:
     from mm2mgr.origins import Origin
@@ -46,8 +47,8 @@ def _files(paths: Sequence[str]) -> tuple[SourceFile, ...]:
     found = []
     for path in paths:
         try:
-            text = Path(path).read_text(encoding="utf-8", errors="replace")
-        except OSError:
+            text = read_bytes(Path(path), MOST_BYTES).decode("utf-8", errors="replace")
+        except Unreadable:
             continue
         if silences := properties.silences(text, path, inline=True):
             found.append(SourceFile(path, "tree", silences=silences))

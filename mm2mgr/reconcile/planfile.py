@@ -12,9 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from mm2mgr.errors import Mm2mgrError, StalePlan
+from mm2mgr.files import Unreadable, read_bytes
 from mm2mgr.outfile import Kind, write_whole
 from mm2mgr.reconcile.plan import ClusterPlan, Plan, Wish
 
+_MOST_BYTES = 1_000_000_000
 FORMAT = 1
 PLAN = Kind(
     "a plan file", lambda head: '"mm2mgr-plan"' in head[:100], mode=0o600, failure="the plan could not be written"
@@ -59,10 +61,12 @@ def write_plan(
 def read_plan(path: Path) -> PlanFile:
     """Read a plan file; Mm2mgrError when it is not one."""
     try:
-        document = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise Mm2mgrError(f"{path}: cannot be read: {error.strerror}") from error
-    except (ValueError, RecursionError) as error:
+        document = json.loads(read_bytes(path, _MOST_BYTES))
+    except Unreadable as error:
+        raise Mm2mgrError(f"{path}: {error}") from error
+    except RecursionError as error:
+        raise Mm2mgrError(f"{path}: not a plan file: nested too deeply") from error
+    except ValueError as error:
         raise Mm2mgrError(f"{path}: not a plan file: {error}", hint="make one with mm2mgr plan --out FILE") from error
     if (
         not isinstance(document, dict)

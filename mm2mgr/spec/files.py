@@ -15,6 +15,7 @@ from mm2mgr.errors import Mm2mgrError, Problem
 from mm2mgr.spec.places import Place
 
 OVERRIDES = "overrides"
+_LEADS_OUT = "a link that leads out of the tree: put the files there, or name their folder with -f too"
 
 
 @dataclass(frozen=True, order=True)
@@ -48,12 +49,17 @@ def _below(source: Path, problems: list[Problem]) -> Iterator[TreeFile]:
         problems.append(Problem(Place(str(error.filename or source), 1, 1), f"cannot be read: {error.strerror}"))
 
     seen: set[tuple[int, int]] = set()  # links may lead back up
+    inside = source.resolve()
     for name, folders, names in os.walk(source, followlinks=True, onerror=unreadable):
         folder = Path(name)
         try:
             here = folder.stat()
         except OSError as error:
             unreadable(error)
+            continue
+        if not folder.resolve().is_relative_to(inside):
+            problems.append(Problem(Place(name, 1, 1), _LEADS_OUT))
+            folders.clear()
             continue
         if (here.st_dev, here.st_ino) in seen:
             folders.clear()
@@ -63,11 +69,11 @@ def _below(source: Path, problems: list[Problem]) -> Iterator[TreeFile]:
         # A dot hides: Kubernetes mounts a ConfigMap as x.yaml -> ..data/x.yaml, and ..data holds every file again.
         folders[:] = sorted(one for one in folders if not one.startswith("."))
         shown = [one for one in (*names, *folders) if not one.startswith(".")]
-        for path in _yaml(folder, shown, problems):
+        for path in _yaml(folder, shown, inside, problems):
             yield TreeFile(path, override)
 
 
-def _yaml(folder: Path, names: Iterable[str], problems: list[Problem]) -> Iterator[Path]:
+def _yaml(folder: Path, names: Iterable[str], inside: Path, problems: list[Problem]) -> Iterator[Path]:
     for path in (folder / name for name in names):
         yaml = path.suffix.lower() in {".yaml", ".yml"}
         if not yaml and not path.is_symlink():
@@ -80,5 +86,7 @@ def _yaml(folder: Path, names: Iterable[str], problems: list[Problem]) -> Iterat
         if yaml and not stat.S_ISREG(mode):
             kind = "a folder" if stat.S_ISDIR(mode) else "not a regular file"
             problems.append(Problem(Place(str(path), 1, 1), f"cannot be read: it is {kind}"))
-        elif yaml:
+        elif yaml and not (path.is_symlink() and not path.resolve().is_relative_to(inside)):
             yield path
+        elif yaml:
+            problems.append(Problem(Place(str(path), 1, 1), _LEADS_OUT))

@@ -10,10 +10,11 @@ import warnings
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 
+_MOST_CHARS = 1_000_000
 _LITERAL = re.compile(r"[A-Za-z0-9._-]+")
 # What Java and Python read alike and nobody has to look at twice, such as `team[.][a-z0-9]+-.*`.
 _PLAIN = re.compile(r"(?:(?:[\w.-]|\\[.-]|\[(?:a-z|A-Z|0-9|[\w.])+\])[*+?]?)+", re.ASCII)
-_QUOTED = re.compile(r"\\Q(.*?)\\E", re.DOTALL)
+_QUOTED = re.compile(r"\\Q(.*?)(\\E|\Z)", re.DOTALL)
 _FLAGS = re.compile(r"\(\?[a-zA-Z]+\)")
 _PYTHON_ONLY = re.compile(r"\(\?[P(]")
 _STRAY_BRACE = re.compile(
@@ -46,14 +47,18 @@ def check_pattern(text: str) -> str:
         raise ValueError("Connect joins patterns into one, so a flag would reach the others too: write (?i:...)")
     if _PYTHON_ONLY.search(text):
         raise ValueError("not a Java regular expression: (?P and (?( are Python's")
-    if _STRAY_BRACE.search(_python(text)):
-        raise ValueError(r"not a Java regular expression: write a { that is no repetition count as \{")
+    if len(text) > _MOST_CHARS:
+        raise ValueError(f"longer than {_MOST_CHARS:,} characters")
     if _SET.search(_QUOTED.sub("", text)):
         raise ValueError("sets inside [...] (&&, a second [) are not supported: write alternatives such as (?:[a-c]|x)")
+    if _STRAY_BRACE.search(_python(text)):
+        raise ValueError(r"not a Java regular expression: write a { that is no repetition count as \{")
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error", FutureWarning)
-            re.compile(_python(text))
+            re.compile(_python(text), re.ASCII)
+    except RecursionError as error:
+        raise ValueError("groups are nested too deeply") from error
     except (re.error, OverflowError) as error:  # a repetition count may be larger than any number a machine has
         raise ValueError(f"not a regular expression: {error}") from error
     except FutureWarning as error:
@@ -83,12 +88,12 @@ def matcher(include: Sequence[str], exclude: Sequence[str]) -> Callable[[str], b
 
 
 def _any_of(patterns: Sequence[str]) -> re.Pattern[str]:
-    return re.compile("|".join(f"(?:{_python(java_pattern(text))})" for text in patterns) or r"(?!)")
+    return re.compile("|".join(f"(?:{_python(java_pattern(text))})" for text in patterns) or r"(?!)", re.ASCII)
 
 
 def _python(text: str) -> str:
     """Translate the Java forms that Python lacks: \\Q…\\E quoting and the POSIX classes."""
-    text = _QUOTED.sub(lambda found: re.escape(found[1]), text)
+    text = _QUOTED.sub(lambda found: re.escape(found[1]) if found[2] else found[0], text)
     text = _CLASS.sub(lambda found: _ranges(found[0], "%s") if found[0].startswith("[") else found[0], text)
     return _ranges(text, "[%s]")
 

@@ -14,13 +14,14 @@ from typing import Any, NamedTuple
 import yaml
 
 from mm2mgr.errors import Problem, SpecError
+from mm2mgr.files import Unreadable, read_bytes
 
 Key = str | int
 PathKey = tuple[Key, ...]
 
 _Best: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-_MAX_BYTES = 20_000_000
-_MAX_VALUES = 2_000_000  # what anchors may expand to: a few lines of nested anchors can name billions
+MOST_BYTES = 20_000_000  # of a file of a tree, or of configs
+_MAX_VALUES = 1_000_000  # what anchors may expand to: a few lines of nested anchors can name billions
 _MAX_DEPTH = 1_000
 _HARMLESS_DEPTH = 5_000  # libyaml takes four times as many; Python's own recursion ends sooner, with an error
 _PLAIN_TAGS = {"tag:yaml.org,2002:map", "tag:yaml.org,2002:seq"}
@@ -57,22 +58,20 @@ class Document:
     places: dict[PathKey, Place] = field(default_factory=dict)
 
 
-def read_yaml(path: Path) -> list[Document]:
-    """Read every YAML document of `path`; empty documents are left out.
+def read_yaml(path: Path, data: bytes | None = None) -> list[Document]:
+    """Read every YAML document of `path`; empty documents are left out. `data` is what it holds, where that was read.
 
     Raises SpecError with file:line:column for unreadable files, YAML syntax, duplicate keys and non-mappings.
     """
     file = str(path)
     try:
-        if path.stat().st_size > _MAX_BYTES:
-            raise SpecError([Problem(Place(file, 1, 1), f"larger than {_MAX_BYTES // 1_000_000} MB")])
-        text = path.read_text(encoding="utf-8-sig")
-    except OSError as error:
-        raise SpecError([Problem(Place(file, 1, 1), f"cannot be read: {error.strerror}")]) from error
+        text = (read_bytes(path, MOST_BYTES) if data is None else data).decode("utf-8-sig")
+    except Unreadable as error:
+        raise SpecError([Problem(Place(file, 1, 1), str(error))]) from error
     except UnicodeDecodeError as error:
         raise SpecError([Problem(Place(file, 1, 1), f"is not UTF-8 text (byte {error.start})")]) from error
     try:
-        _refuse_depth(file, text)
+        _refuse_bombs(file, text)
         nodes = [node for node in yaml.compose_all(text, Loader=_Loader) if node is not None]
         return [_Reader(file).document(node) for node in nodes if not _is_null(node)]
     except yaml.MarkedYAMLError as error:
@@ -85,17 +84,19 @@ def read_yaml(path: Path) -> list[Document]:
         raise SpecError([Problem(Place(file, 1, 1), "nested too deeply")]) from error
 
 
-def _refuse_depth(file: str, text: str) -> None:
-    """Refuse what nests too deeply: libyaml builds nodes by recursion in C, which ends the process instead of raising."""
-    if text.count("[") + text.count("{") + text.count("- -") + text.count("? ?") < _HARMLESS_DEPTH:
+def _refuse_bombs(file: str, text: str) -> None:
+    """Refuse what nests too deeply (libyaml builds nodes by recursion in C, which ends the process instead of raising), or is too much."""
+    opened = text.count("[") + text.count("{") + text.count("- -") + text.count("? ?")
+    if opened < _HARMLESS_DEPTH and text.count(",") + text.count("\n") < _MAX_VALUES // 2:
         return
     depth = 0
-    for event in yaml.parse(text, Loader=_Loader):
+    for values, event in enumerate(yaml.parse(text, Loader=_Loader)):
         depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
-        if depth > _MAX_DEPTH:
+        if depth > _MAX_DEPTH or values > _MAX_VALUES:
             mark = event.start_mark
             place = Place(file, mark.line + 1, mark.column + 1) if mark else Place(file, 1, 1)
-            raise SpecError([Problem(place, "nested too deeply")])
+            what = "nested too deeply" if depth > _MAX_DEPTH else f"holds more than {_MAX_VALUES:,} values"
+            raise SpecError([Problem(place, what)])
 
 
 def _is_null(node: yaml.Node) -> bool:
@@ -109,7 +110,7 @@ class _Reader:
         self.file = file
         self.places: dict[PathKey, Place] = {}
         self.problems: list[Problem] = []
-        self.constructor = yaml.constructor.SafeConstructor()
+        self.constructor = _Constructor(self)
         self.count = 0
         self.checked: set[int] = set()  # nodes whose keys were looked at; an anchored node is read once per alias
 
@@ -126,9 +127,7 @@ class _Reader:
         return Place(self.file, mark.line + 1, mark.column + 1)
 
     def value(self, node: yaml.Node, path: PathKey) -> Any:
-        self.count += 1
-        if self.count > _MAX_VALUES:
-            raise SpecError([Problem(self.place(node), "the anchors of this file expand to too many values")])
+        self.add(1 + len(path) // 8, node)  # each value remembers its path
         if path not in self.places:  # a value is where its key is
             self.places[path] = self.place(node)
         if isinstance(node, yaml.ScalarNode):
@@ -138,6 +137,12 @@ class _Reader:
         if isinstance(node, yaml.MappingNode):
             return self.mapping(node, path)
         return [self.value(item, (*path, index)) for index, item in enumerate(node.value)]
+
+    def add(self, count: int, node: yaml.Node) -> None:
+        self.count += count
+        if self.count > _MAX_VALUES:
+            message = f"the anchors of this file expand to too many values (more than {_MAX_VALUES:,})"
+            raise SpecError([Problem(self.place(node), message)])
 
     def mapping(self, node: yaml.MappingNode, path: PathKey) -> dict[str, Any]:
         if id(node) not in self.checked:
@@ -177,3 +182,15 @@ class _Reader:
             kind = node.tag.rsplit(":", 1)[-1]
             self.problems.append(Problem(self.place(node), f"not a {kind}: put text that looks like one in quotes"))
         return None
+
+
+class _Constructor(yaml.constructor.SafeConstructor):
+    """Makes scalars, and lays merge keys under a mapping's own as PyYAML does, but counts what they expand to."""
+
+    def __init__(self, reader: _Reader) -> None:
+        super().__init__()
+        self.reader = reader
+
+    def flatten_mapping(self, node: yaml.MappingNode) -> None:
+        super().flatten_mapping(node)
+        self.reader.add(len(node.value), node)

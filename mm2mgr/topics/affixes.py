@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from mm2mgr.topics.names import shape_of
-from mm2mgr.topics.syntax import Alt, Chars, Node, Repeat, Seq
+from mm2mgr.topics.syntax import TOPIC_CHARS, Alt, Chars, Group, Node, Repeat, Seq
 
-_MOST_TEXTS, _MOST_REPEATS = 64, 8
+_MOST_TEXTS, _MOST_REPEATS, _LONGEST = 64, 8, 249
 _Texts = dict[str, bool]  # text → whether nothing follows it
 
 
@@ -48,8 +48,12 @@ def meet(ones: Iterable[str], others: Iterable[str], *, at_end: bool = False) ->
 
 def _after(node: Node, texts: _Texts, *, backwards: bool) -> _Texts:
     """Go on with a node behind (or before) each text that is not cut."""
+    if not any(texts.values()):
+        return texts
     if isinstance(node, Chars):
         return _longer(node, texts, backwards=backwards)
+    if isinstance(node, Group):
+        return _after(node.node, texts, backwards=backwards)
     if isinstance(node, Seq):
         for each in reversed(node.nodes) if backwards else node.nodes:
             texts = _after(each, texts, backwards=backwards)
@@ -57,21 +61,26 @@ def _after(node: Node, texts: _Texts, *, backwards: bool) -> _Texts:
         texts = _merged([_after(each, texts, backwards=backwards) for each in node.nodes], texts)
     elif isinstance(node, Repeat):
         for _ in range(min(node.least, _MOST_REPEATS)):
-            texts = _after(node.node, texts, backwards=backwards)
+            before, texts = texts, _after(node.node, texts, backwards=backwards)
+            if texts == before:
+                break
         if node.most is None or node.most > _MOST_REPEATS:
             return dict.fromkeys(texts, False)
         ways = [texts]
         for _ in range(node.most - node.least):
             ways.append(_after(node.node, ways[-1], backwards=backwards))
+            if ways[-1] == ways[-2]:
+                break
         texts = _merged(ways, texts)
     return texts
 
 
 def _longer(node: Chars, texts: _Texts, *, backwards: bool) -> _Texts:
     going_on = [text for text, whole in texts.items() if whole]
-    if len(texts) + len(going_on) * len(node.of) > _MOST_TEXTS:
+    of = node.of & TOPIC_CHARS
+    if len(texts) + len(going_on) * len(of) > _MOST_TEXTS or any(len(text) >= _LONGEST for text in going_on):
         return dict.fromkeys(texts, False)
-    longer = {char + text if backwards else text + char: True for text in going_on for char in sorted(node.of)}
+    longer = {char + text if backwards else text + char: True for text in going_on for char in sorted(of)}
     return _merged([{text: False for text, whole in texts.items() if not whole}, longer], texts)
 
 

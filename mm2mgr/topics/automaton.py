@@ -13,11 +13,12 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Protocol
 
-from mm2mgr.topics.syntax import Alt, Chars, Edge, Node, Repeat, Seq
+from mm2mgr.topics.syntax import CHARS, OTHER, Alt, Chars, Edge, Group, Node, Repeat, Seq
 
 LONGEST_NAME = 249
 _LIKED = "x" + string.ascii_lowercase.replace("x", "") + string.digits + "-._" + string.ascii_uppercase
 _MOST_NODES = 20_000
+_MOST_WORK = 20_000_000  # members of the sets of states that one machine makes as it is walked
 
 
 class TooLarge(Exception):
@@ -68,13 +69,27 @@ class Regular:
         self._number: dict[frozenset[int], int] = {}
         self._next: list[dict[str, int | None]] = []
         self._ends: dict[int, bool] = {}
+        self._work = 0
         self.letters = frozenset(move[0] for move in self._moves if move)
         self.start: Hashable = self._known(self._closure({0}, "start"))
+
+    def matches(self, name: str) -> bool:
+        """Tell whether it accepts a whole name of any characters, in time that grows as the name does; TooLarge."""
+        state = self.start
+        for char in name:
+            if not isinstance(state, int):
+                return False
+            known = self._next[state]
+            state = known[char] if char in known else self.step(state, char if char in CHARS else OTHER)
+        return state is not None and self.accepts(state)
 
     def step(self, state: Hashable, char: str) -> Hashable:
         assert isinstance(state, int)
         known = self._next[state]
         if char not in known:
+            self._work += len(self._sets[state])
+            if self._work > _MOST_WORK:
+                raise TooLarge
             moves = (self._moves[one] for one in self._sets[state])
             reached = {move[1] for move in moves if move and char in move[0]}
             known[char] = self._known(self._closure(reached)) if reached else None
@@ -128,15 +143,21 @@ class Regular:
             for each in node.nodes:
                 start = self._add(each, start)
             return start
+        if isinstance(node, Group):
+            return self._add(node.node, start)
         if isinstance(node, Alt):
             ends = [self._add(each, self._jump(start)) for each in node.nodes]
             return self._joined(ends)
-        return self._repeat(node, start)
+        if isinstance(node, Repeat):
+            return self._repeat(node, start)
+        raise TypeError(f"{type(node).__name__} is no part of a regular language")
 
     def _repeat(self, node: Repeat, start: int) -> int:
         enough = LONGEST_NAME + 1  # more of what takes a letter is in no name, more of what takes none changes nothing
         for _ in range(min(node.least, enough)):
-            start = self._add(node.node, start)
+            before, start = start, self._add(node.node, start)
+            if start == before:
+                break  # it takes no letter and adds no state
         if node.most is None:
             again = self._jump(start)
             end = self._add(node.node, again)
@@ -145,6 +166,8 @@ class Regular:
         ends = [start]
         for _ in range(min(node.most - node.least, enough)):
             ends.append(self._add(node.node, ends[-1]))
+            if ends[-1] == ends[-2]:
+                break
         return self._joined(ends)
 
     def _joined(self, ends: Iterable[int]) -> int:
@@ -213,6 +236,13 @@ class Search:
 
 def shortest(required: Sequence[Begun], refused: Sequence[Begun], most_states: int) -> Search:
     """Find the shortest text that all `required` machines accept and none of the `refused`; breadth first, so None is a proof."""
+    try:
+        return _shortest(required, refused, most_states)
+    except TooLarge:
+        return Search(None, most_states, open=True)
+
+
+def _shortest(required: Sequence[Begun], refused: Sequence[Begun], most_states: int) -> Search:
     machines = [each.machine for each in (*required, *refused)]
     needed = len(required)
     start = tuple(after(each.machine, each.read) for each in (*required, *refused))

@@ -11,11 +11,28 @@ from dataclasses import dataclass
 from functools import cache
 from itertools import takewhile
 
-from mm2mgr.topics.syntax import CLASSES, NOTHING, PROPERTIES, TOPIC_CHARS, Alt, Chars, Edge, Node, Repeat, Seq
+from mm2mgr.topics.syntax import (
+    CHARS,
+    CLASSES,
+    NOTHING,
+    PROPERTIES,
+    Alt,
+    Atomic,
+    Back,
+    Boundary,
+    Chars,
+    Edge,
+    Group,
+    Look,
+    Node,
+    Repeat,
+    Seq,
+    is_costly,
+)
 
 FILL = "\0"  # stands in a sample where the expression takes any text (`.*`)
 _SAMPLES = 8
-_MOST_OPEN = 3
+_MOST_CHARS = 1_000_000
 _FLAGS = re.compile(r"[idmsuxU]*(?:-[idmsuxU]*)?[:)]")
 _GROUP_NAME = re.compile(r"<[A-Za-z][A-Za-z0-9]*>")
 _COUNT = re.compile(r"(\d+)(,(\d*))?")
@@ -48,9 +65,11 @@ class Shape:
     globs: tuple[str, ...]
     """Characters directly before a `*`, as in a shell's `orders*`."""
     costly: bool
-    """Whether matching may take very long: it repeats what repeats or branches already, or has many open repetitions."""
+    """Whether a matcher that goes back and tries again may take very long."""
     tree: Node | None
-    """What it means for topic names; None for what is no regular language or is not understood here."""
+    """What it means as a regular language; None for what is none or is not understood here."""
+    whole: Node | None
+    """The same with lookarounds, backreferences and what gives nothing back; None for what is not understood."""
 
 
 @cache
@@ -58,9 +77,15 @@ def shape(text: str) -> Shape:
     """Read an expression; raises ValueError saying why Java refuses it."""
     if PLAIN.fullmatch(text):
         name = text.replace("\\", "")
-        return Shape((name,), name, name, name, (), False, Seq(tuple(map(_only, name))))
+        letters = Seq(tuple(map(_only, name)))
+        return Shape((name,), name, name, name, (), False, letters, letters)
+    if len(text) > _MOST_CHARS:
+        raise ValueError(f"longer than {_MOST_CHARS:,} characters")
     reader = _Reader(text)
-    branches = reader.branches()
+    try:
+        branches = reader.branches()
+    except RecursionError as error:
+        raise ValueError("sets are nested too deeply") from error
     if not reader.done:
         raise ValueError("unmatched closing ')'")
     samples = tuple(dict.fromkeys(sample for branch in branches for sample in _joined(branch)))[:_SAMPLES]
@@ -68,9 +93,10 @@ def shape(text: str) -> Shape:
     prefix = "".join(part.char for part in takewhile(_is_char, only))
     suffix = "".join(part.char for part in takewhile(_is_char, reversed(only)))[::-1]
     literal = prefix if only and len(prefix) == len(only) else None
-    costly = reader.nested or reader.open > _MOST_OPEN
-    tree = None if reader.irregular else _tree(branches)
-    return Shape(samples, prefix, suffix, literal, tuple(reader.globs), costly, tree)
+    whole = _tree(branches)
+    tree = None if reader.irregular or reader.strange else whole
+    costly = is_costly(whole)
+    return Shape(samples, prefix, suffix, literal, tuple(reader.globs), costly, tree, None if reader.strange else whole)
 
 
 @cache
@@ -89,8 +115,9 @@ def _tree(branches: Sequence[Sequence[Part]]) -> Node:
 _SIMPLE = {
     "^": Part(("",), Edge("start")),
     "$": Part(("",), Edge("end")),
-    ".": Part((".", "x"), Chars(TOPIC_CHARS)),
+    ".": Part((".", "x"), Chars(CHARS)),
 }
+_LOOKS = {"=": (False, False), "!": (False, True), "<=": (True, False), "<!": (True, True)}  # behind, negative
 _EDGES = {"A": Edge("start"), "Z": Edge("end"), "z": Edge("end")}
 _COUNTS: dict[str, tuple[int, int | None]] = {"*": (0, None), "+": (1, None), "?": (0, 1)}
 
@@ -119,9 +146,9 @@ class _Reader:
         self.text = text
         self.at = 0
         self.globs: list[str] = []
-        self.open = 0  # repetitions without an upper end
-        self.nested = False
-        self.irregular = False
+        self.groups = 0
+        self.irregular = False  # no regular language
+        self.strange = False  # not understood here
         self.ignore_case = False
 
     @property
@@ -150,11 +177,9 @@ class _Reader:
     def sequence(self, depth: int) -> list[Part]:
         parts: list[Part] = []
         while not self.done and self.peek() not in "|)":
-            start, before = self.at, self.open
             parts += self.atoms(depth)
-            varied = self.open > before or "|" in self.text[start : self.at]
             if parts:
-                parts[-1] = self.repeated(parts[-1], varied=varied)
+                parts[-1] = self.repeated(parts[-1])
         return parts
 
     def atoms(self, depth: int) -> list[Part]:
@@ -175,8 +200,9 @@ class _Reader:
         return [self.group(depth)] if char == "(" else [self.plain(char)]
 
     def plain(self, char: str) -> Part:
-        alike = {char.lower(), char.upper()} if self.ignore_case else {char}
-        return Part((char,), Chars(TOPIC_CHARS & alike), char if len(alike) == 1 else "")
+        self.strange |= char not in CHARS and char.isprintable()  # one of those that are all taken for the same
+        alike = {char.lower(), char.upper()} if self.ignore_case and char.isascii() else {char}
+        return Part((char,), Chars(CHARS & alike), char if len(alike) == 1 else "")
 
     def escape(self) -> list[Part]:
         if code := _CODE.match(self.text, self.at):
@@ -188,34 +214,51 @@ class _Reader:
         if not char:
             raise ValueError("a backslash at the end has nothing to escape")
         if char == "Q":
-            quoted, closed, _ = self.text[self.at :].partition("\\E")
+            end = self.text.find("\\E", self.at)
+            closed = end >= 0
+            quoted = self.text[self.at : end if closed else len(self.text)]
             self.at = min(self.at + len(quoted) + 2, len(self.text))
-            self.irregular |= not closed  # it goes on in the next item of a list
+            self.strange |= not closed  # it goes on in the next item of a list
             return [self.plain(each) if closed else Part((each,), _EMPTY) for each in quoted]
         if char.isascii() and char.isalpha() and char not in _LETTERS:
             raise ValueError(f"\\{char} is no escape that Java knows")
         if not (char.isascii() and char.isalnum()):
             return [self.plain(char)]
         sample = _OF_CLASS.get(char, "")
+        if char in "bB" or char in "123456789":
+            return [self.special(char)]
         if char in _EDGES:
             return [Part((sample,), _EDGES[char])]
         return [Part((sample,), Chars(self.property(char) if char in "pP" else self.class_of(char)))]
 
+    def special(self, char: str) -> Part:
+        """Read a word boundary or a backreference, which Java takes more digits for while there are so many groups."""
+        self.irregular = True
+        if char in "bB":
+            self.strange |= self.peek() == "{"
+            return Part(("",), Boundary(char == "B"))
+        number = int(char)
+        while (digit := self.peek()) and digit in "0123456789" and number * 10 + int(digit) <= self.groups:
+            number = number * 10 + int(self.take())
+        self.strange |= number > self.groups or self.ignore_case
+        return Part(("",), Back(number))
+
     def class_of(self, char: str) -> frozenset[str]:
         if char not in CLASSES and char not in "tnrfae":
-            self.irregular = True  # a backreference, a word boundary, a named or a control character
+            self.strange = True  # a named or a control character, a named group
         return CLASSES.get(char, NOTHING)
 
     def property(self, char: str) -> frozenset[str]:
         name = self.take()
         if name == "{":
-            name, closed, _ = self.text[self.at :].partition("}")
-            self.at += len(name) + 1
-            if not closed:
+            end = self.text.find("}", self.at)
+            if end < 0:
                 raise ValueError(f"\\{char}{{ has no closing brace")
-        self.irregular |= name not in PROPERTIES or self.ignore_case
+            name = self.text[self.at : end]
+            self.at = end + 1
+        self.strange |= name not in PROPERTIES or self.ignore_case
         found = PROPERTIES.get(name, NOTHING)
-        return TOPIC_CHARS - found if char == "P" else found
+        return CHARS - found if char == "P" else found
 
     def char_set(self) -> tuple[str, frozenset[str]]:
         """Read a set after its bracket; return a character that is likely to be in it, and all of a topic's that are."""
@@ -231,44 +274,44 @@ class _Reader:
             if char == "[":
                 sample, inner = self.char_set()
                 members, chars = members + sample, chars | inner
-                self.irregular |= negated  # Java 8 and 9 disagree on what ^ negates then
+                self.strange |= negated  # Java 8 and 9 disagree on what ^ negates then
             elif char == "&" and self.peek() == "&":
                 self.take()
                 others.append(frozenset(chars))
                 chars = set()
-                self.irregular |= negated or self.peek() == "&"
+                self.strange |= negated or self.peek() == "&"
             else:
                 sample, found = self.member(char)
                 members, chars = members + sample, chars | found
         whole = frozenset(chars).intersection(*others)
         if self.ignore_case:
-            whole = TOPIC_CHARS & {each for char in whole for each in (char.lower(), char.upper())}
+            whole = CHARS & {each for char in whole for each in (char.lower(), char.upper())}
         if negated:
-            return next((each for each in "x1-_.q" if each in TOPIC_CHARS - whole), ""), TOPIC_CHARS - whole
+            return next((each for each in "x1-_.q" if each in CHARS - whole), ""), CHARS - whole
         return members[:1], whole
 
     def member(self, char: str) -> tuple[str, frozenset[str]]:
         """Read one member of a set, or a range."""
         if char == "\\":
-            self.irregular |= self.peek() == "Q"
+            self.strange |= self.peek() in tuple("Q123456789bB")
             parts = self.escape()
-            found = frozenset().union(*(part.node.of for part in parts if isinstance(part.node, Chars)))
+            found = NOTHING.union(*(part.node.of for part in parts if isinstance(part.node, Chars)))
             char = parts[0].samples[0] if len(parts) == 1 and parts[0].char else ""
             if not char:
                 return "".join(part.samples[0] for part in parts), found
         else:
             self.check_range(char)
         following = self.text[self.at : self.at + 2]
-        self.irregular |= following == "-&"
+        self.strange |= following == "-&"
         if following[:1] != "-" or following[1:] in ("", "]", "[", "&"):
-            return char, TOPIC_CHARS & {char}
+            return char, CHARS & {char}
         self.take()
         last = self.take()
         if last == "\\":
             last = self.escape()[0].samples[0]
         if last < char:
             raise ValueError(f"the range {char}-{last} runs backwards")
-        return char, frozenset(each for each in TOPIC_CHARS if char <= each <= last)
+        return char, frozenset(each for each in CHARS if char <= each <= last)
 
     def check_range(self, first: str) -> None:
         following = self.text[self.at : self.at + 2]
@@ -277,56 +320,71 @@ class _Reader:
 
     def group(self, depth: int) -> Part:
         ignore_case = self.ignore_case
-        silent = self.take("?") and self.group_kind()
-        if silent == ")":
-            self.irregular |= (
-                depth == 0 and self.ignore_case != ignore_case
-            )  # it holds for the next items of a list too
+        number = 0
+        if not self.take("?"):
+            kind, self.groups = "", self.groups + 1
+            number = self.groups
+        else:
+            kind = self.group_kind()
+        if kind == ")":
+            self.strange |= depth == 0 and self.ignore_case != ignore_case  # it holds for the next items of a list too
             return Part(("",), _EMPTY)
         branches = self.branches(depth + 1)
         if not self.take(")"):
             raise ValueError("a ( has no closing parenthesis")
         self.ignore_case = ignore_case  # (?i) holds to the end of its group
         samples = tuple(dict.fromkeys(sample for branch in branches for sample in _joined(branch)))[:_SAMPLES]
-        return Part(("",) if silent else samples, _tree(branches))
+        node = _tree(branches)
+        if kind in _LOOKS:
+            behind, negative = _LOOKS[kind]
+            return Part(("",), Look(node, behind, negative))
+        if kind == ">":
+            node = Atomic(node)
+        return Part(samples, Group(node, number) if number else node)
 
     def group_kind(self) -> str:
-        """Read what follows `(?`; return ")" for flags alone, "look" for a lookaround, "" for a group that takes text."""
-        if kind := self.take(":>"):
-            self.irregular |= kind == ">"
+        """Read what follows `(?`; return ")" for flags alone, what it is for a lookaround or `>`, "" for others."""
+        if self.take(":"):
             return ""
-        if self.take("=!"):
+        if kind := self.take("=!>"):
             self.irregular = True
-            return "look"
-        if self.text[self.at : self.at + 2] in ("<=", "<!"):
+            return kind
+        if (kind := self.text[self.at : self.at + 2]) in _LOOKS:
             self.irregular = True
             self.at += 2
-            return "look"
+            return kind
         found = _GROUP_NAME.match(self.text, self.at) or _FLAGS.match(self.text, self.at)
         if not found:
             raise ValueError("(? is followed by nothing that Java knows")
         self.at = found.end()
-        if not found[0].startswith("<"):
+        if found[0].startswith("<"):
+            self.groups += 1
+            self.strange |= "\\" in self.text and any(
+                f"\\{digit}" in self.text for digit in "123456789"
+            )  # not kept by number
+        else:
             on, _, off = found[0][:-1].partition("-")
-            self.irregular |= "x" in found[0]  # blanks and comments
+            self.strange |= "x" in found[0]  # blanks and comments
             self.ignore_case = ("i" in on or self.ignore_case) and "i" not in off
         return ")" if found[0].endswith(")") else ""
 
-    def repeated(self, part: Part, *, varied: bool) -> Part:
+    def repeated(self, part: Part) -> Part:
         sign = self.take("*+?{")
         if not sign:
             return part
         least, most = self.count() if sign == "{" else _COUNTS[sign]
-        if sign != "?":
-            self.nested |= varied
-            self.open += sign != "{"
-        self.irregular |= self.take("+?") == "+"  # a possessive repetition gives nothing back
+        node: Node = Repeat(part.node, least, most)
+        lazy_or_possessive = self.take("+?")
+        if lazy_or_possessive == "+":
+            self.irregular, node = True, Atomic(node)
+        elif lazy_or_possessive == "?":
+            node = Repeat(part.node, least, most, lazy=True)
         if sign == "*" and part.char and (part.char.isalnum() or part.char in "-_"):
             self.globs.append(part.char)
         if part.samples == (".", "x") and sign != "?":
-            return Part((FILL,), Repeat(part.node, least, most), repeated=True)
+            return Part((FILL,), node, repeated=True)
         samples = part.samples if sign in "+{" else tuple(dict.fromkeys((*part.samples, "")))
-        return Part(samples, Repeat(part.node, least, most), repeated=True)
+        return Part(samples, node, repeated=True)
 
     def count(self) -> tuple[int, int | None]:
         found = _COUNT.match(self.text, self.at)

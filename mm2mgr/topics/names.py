@@ -6,16 +6,20 @@ In: items in their Java form. Out: matchers, machines and sample names of them. 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property, lru_cache
+from itertools import takewhile
 
+from mm2mgr.errors import Mm2mgrError
 from mm2mgr.spec.patterns import check_pattern, matcher
-from mm2mgr.topics.automaton import LONGEST_NAME, Regular, TooLarge, accepts
+from mm2mgr.topics.automaton import LONGEST_NAME, Regular, TooLarge
+from mm2mgr.topics.backtracking import Backtracker
 from mm2mgr.topics.java_regex import FILL, PLAIN, Shape, shape
-from mm2mgr.topics.syntax import Alt
+from mm2mgr.topics.syntax import CHARS, Alt, Chars, Look, Repeat, Seq
 
 Items = tuple[str, ...]
+_MOST_SHOWN = 200
 _TOPIC = re.compile(rf"[A-Za-z0-9._-]{{1,{LONGEST_NAME}}}")
 
 
@@ -38,24 +42,29 @@ def literal(item: str) -> str | None:
 
 @cache
 def readable(item: str, *, topics: bool = True) -> bool:
-    """Tell whether it is known what an item matches: by Python's expressions where they mean the same, else by an automaton.
-
-    Automata read topic names only; groups and keys of settings may hold other characters.
-    """
-    return literal(item) is not None or _alike(item) or (topics and machine_of((item,)) is not None)
+    """Tell whether it is known here what an item matches; names of groups and keys of settings hold other characters than topics."""
+    if literal(item) is not None or (_alike(item) and not _is_costly(item)):
+        return True
+    return (topics or _alike(item)) and (
+        machine_of((item,)) is not None or (_alike(item) and _backtracker(item) is not None)
+    )
 
 
 @cache
 def _alike(item: str) -> bool:
-    """Tell whether an expression means the same in Java and in Python, and is quickly matched."""
-    found = shape_of(item)
-    if found is None or found.costly:
+    """Tell whether an expression means the same in Java and in Python."""
+    if shape_of(item) is None:
         return False
     try:
         check_pattern(item)
     except ValueError:
         return False
     return True
+
+
+def _is_costly(item: str) -> bool:
+    found = shape_of(item)
+    return found is None or found.costly
 
 
 @lru_cache(maxsize=4096)
@@ -68,21 +77,79 @@ def machine_of(items: Items) -> Regular | None:
         return None
 
 
+class _Looking:
+    """An expression that begins with lookaheads, such as `(?!test).*`: a machine for each, and one for the rest."""
+
+    def __init__(self, looks: Sequence[Look], rest: Seq) -> None:
+        anything = Repeat(Chars(CHARS), 0, None)
+        self._looks = [(Regular(Seq((look.node, anything))), look.negative) for look in looks]
+        self._rest = Regular(rest)
+
+    def matches(self, name: str) -> bool:
+        return self._rest.matches(name) and all(look.matches(name) != negative for look, negative in self._looks)
+
+
+@lru_cache(maxsize=4096)
+def _backtracker(item: str) -> _Looking | Backtracker | None:
+    """Return what matches an item that is no regular language, None for one that is not understood or too large."""
+    found = shape_of(item)
+    if found is None or found.whole is None:
+        return None
+    nodes = found.whole.nodes if isinstance(found.whole, Seq) else (found.whole,)
+    looks = list(takewhile(lambda node: isinstance(node, Look) and not node.behind, nodes))
+    try:
+        return _Looking([look for look in looks if isinstance(look, Look)], Seq(nodes[len(looks) :]))
+    except (TooLarge, TypeError):  # what looks around elsewhere too
+        pass
+    try:
+        return Backtracker(found.whole)
+    except TooLarge:
+        return None
+
+
+class TooCostly(Mm2mgrError):
+    """An expression whose match would take too long, or cannot be told here."""
+
+
+def _too_costly(item: str) -> TooCostly:
+    shown = item if len(item) <= _MOST_SHOWN else f"{item[:_MOST_SHOWN]}…"
+    return TooCostly(
+        f"the pattern '{shown}' takes too long to match",
+        hint="repeat nothing that repeats already, above all beside a lookaround, a backreference or a possessive repetition",
+    )
+
+
 class _AnyOf:
-    """Matches what one of the items does; a list may hold thousands of plain names."""
+    """Matches what one of the items does; a list may hold thousands of plain names.
+
+    Python's expressions match what they read as Java does and are quick at; machines the rest, without going back.
+    """
 
     def __init__(self, items: Items) -> None:
         self.literals = dict.fromkeys(name for item in items if (name := literal(item)) is not None)
         self.patterns = tuple(item for item in items if literal(item) is None)
+        quick = [item for item in self.patterns if _alike(item) and not _is_costly(item)]
         # In a group, so that `matcher` does not take the dots of a plain name literally: Java does not.
-        alike = [f"(?:{item})" for item in self.patterns if _alike(item)]
-        self._alike = matcher(alike, []) if alike else None
-        self._others = [machine for item in self.patterns if not _alike(item) and (machine := machine_of((item,)))]
+        self._quick = matcher([f"(?:{item})" for item in quick], []) if quick else None
+        self._others = [item for item in self.patterns if item not in set(quick) and readable(item)]
+        self._unclear = next((item for item in self.patterns if _alike(item) and not readable(item)), None)
 
     def __call__(self, name: str) -> bool:
-        if name in self.literals or (self._alike and self._alike(name)):
+        if name in self.literals or (self._quick and self._quick(name)):
             return True
-        return any(accepts(machine, name) for machine in self._others)
+        if any(_matches(item, name) for item in self._others):
+            return True
+        if self._unclear is not None:
+            raise _too_costly(self._unclear)
+        return False
+
+
+def _matches(item: str, name: str) -> bool:
+    machine = machine_of((item,)) or _backtracker(item)
+    try:
+        return machine is not None and machine.matches(name)
+    except TooLarge as error:
+        raise _too_costly(item) from error
 
 
 _any_of = lru_cache(maxsize=4096)(_AnyOf)
@@ -105,7 +172,11 @@ class Names:
 
     def takes(self, name: str) -> bool:
         """Tell whether it takes a name; none is longer than Kafka allows."""
-        return len(name) <= LONGEST_NAME and self.wanted(name) and not self.unwanted(name)
+        return len(name) <= LONGEST_NAME and self.matches(name)
+
+    def matches(self, name: str) -> bool:
+        """Tell whether it takes a name of any length, as those of groups are."""
+        return self.wanted(name) and not self.unwanted(name)
 
 
 def samples(item: str, fill: str = "x") -> Iterator[str]:

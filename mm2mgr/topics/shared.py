@@ -7,10 +7,10 @@ readable samples come first; then the automata of all filters are walked togethe
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence, Set
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import combinations, islice
+from itertools import islice
 
 from mm2mgr.topics.affixes import Affixes, affixes, meet
 from mm2mgr.topics.automaton import Begun, shortest
@@ -20,7 +20,8 @@ from mm2mgr.topics.selection import Selection
 
 _STATES_OF_ONE, _STATES_OF_ALL, _STATES_AT_LEAST = 5_000, 20_000, 5
 _NAMES_LIKE_ONE_STATE = 20
-_MOST_SAMPLES = 400
+_MOST_SAMPLES, _FEW_SAMPLES = 400, 20
+_MOST_PAIRS = 100_000  # of connectors whose patterns are looked at together
 
 
 @dataclass(frozen=True)
@@ -48,6 +49,8 @@ class Budget:
 
 _Begun = Sequence[tuple[Selection, str]]
 _Taken = Callable[[str], bool]
+_Pair = tuple[int, int]  # the earlier and the later of two selections
+_Open = dict[_Pair, tuple[dict[str, None], dict[str, None]]]  # items that may meet, of each
 
 
 def meeting(
@@ -171,21 +174,46 @@ def overlaps(
 
     Those of one kind are not compared. Only items that may meet are: see `_facing`.
     """
+    if kinds and len(set(kinds)) < 2:
+        return
     budget = budget or Budget()
-    open_: dict[tuple[int, int], tuple[dict[str, None], dict[str, None]]] = {}
+    open_: _Open = {}
     told: set[int] = set()
-    for (one, item, name), (other, other_item, other_name) in _facing(selections):
+    undecided: dict[int, tuple[int, int, Shared]] = {}
+    for (one, item, name), (other, other_item, other_name) in _facing(selections, told):
         pair = min(one, other), max(one, other)
         if pair[1] in told or one == other or (kinds and kinds[one] == kinds[other]):
             continue
+        both = [(selections[one], ""), (selections[other], "")]
         topic = name or other_name
-        if not topic:
+        if topic:
+            found = topic if _taken_by(both)(topic) else None
+        elif pair in open_:
+            found = None
+        else:
+            few = islice(_sampled(both, [(item,), (other_item,)]), _FEW_SAMPLES)
+            found = next((each for each in few if each and _taken_by(both)(each)), None)
+        if found is not None:
+            told.add(pair[1])
+            yield *pair, Shared(found)
+        elif not topic and len(open_) >= _MOST_PAIRS and pair not in open_:
+            told.add(pair[1])
+            yield *pair, Shared(undecided=f"{item} and {other_item}")
+        elif not topic:
             items = open_.setdefault(pair, ({}, {}))
             items[one > other][item] = items[other > one][other_item] = None
-        elif selections[one].takes(topic) and selections[other].takes(topic):
-            told.add(pair[1])
-            yield *pair, Shared(topic)
-    undecided: dict[int, tuple[int, int, Shared]] = {}
+    for pair, shared in _of_pairs(selections, open_, told, budget):
+        if shared.topic is not None:
+            yield *pair, shared
+        else:
+            undecided.setdefault(pair[1], (*pair, shared))
+    yield from (each for later, each in undecided.items() if later not in told)
+
+
+def _of_pairs(
+    selections: Sequence[Selection], open_: _Open, told: set[int], budget: Budget
+) -> Iterator[tuple[_Pair, Shared]]:
+    """Decide between the patterns of each pair whose later one is not told."""
     for pair, items in open_.items():
         if pair[1] in told:
             continue
@@ -193,10 +221,8 @@ def overlaps(
         shared = _decided(both, [tuple(each) for each in items], _taken_by(both), (), budget)
         if shared.topic is not None:
             told.add(pair[1])
-            yield *pair, shared
-        elif shared.undecided:
-            undecided.setdefault(pair[1], (*pair, shared))
-    yield from (found for later, found in undecided.items() if later not in told)
+        if shared != NONE:
+            yield pair, shared
 
 
 def _taken_by(both: _Begun) -> _Taken:
@@ -206,11 +232,11 @@ def _taken_by(both: _Begun) -> _Taken:
 _Entry = tuple[int, str, str]  # whose item, the item, the name when it is one
 
 
-def _facing(selections: Sequence[Selection]) -> Iterator[tuple[_Entry, _Entry]]:
+def _facing(selections: Sequence[Selection], told: Set[int]) -> Iterator[tuple[_Entry, _Entry]]:
     """Yield two items that may match one name: equal names, or starts and ends that fit, at least one item a pattern.
 
     Sorted by their starts, only items are compared of which one begins as the other; those that may begin with anything are
-    compared by their ends.
+    compared by their ends. What is `told` by then is compared as the earlier one only.
     """
     by_name: dict[str, list[_Entry]] = defaultdict(list)
     patterns: list[_Entry] = []
@@ -218,28 +244,43 @@ def _facing(selections: Sequence[Selection]) -> Iterator[tuple[_Entry, _Entry]]:
         for name in (*selection.names.wanted.literals, *_listed(selection)):
             by_name[name].append((index, name, name))
         patterns += [(index, item, "") for item in _open_items(selection)]
-    for entries in by_name.values():
-        yield from combinations(entries, 2)
+    for name, entries in by_name.items():
+        takers = [entry for entry in entries if len(entries) > 1 and selections[entry[0]].takes(name)]
+        for at, entry in enumerate(takers):
+            for before in takers[:at] if entry[0] not in told else ():
+                yield before, entry
+                if entry[0] in told:
+                    break
     if not patterns:
         return
     names = [entry for entries in by_name.values() for entry in entries]
     anyhow = {item for _, item, _ in patterns if "" in affixes(item).starts}
     begun = [(start, entry) for entry in patterns if entry[1] not in anyhow for start in affixes(entry[1]).starts]
-    yield from _beginning_alike([*begun, *((entry[2], entry) for entry in names)])
+    yield from _beginning_alike([*begun, *((entry[2], entry) for entry in names)], told)
     ended = [(end[::-1], entry) for entry in patterns for end in affixes(entry[1]).ends]
-    for one, other in _beginning_alike([*ended, *((entry[2][::-1], entry) for entry in names)] if anyhow else []):
+    every = [*ended, *((entry[2][::-1], entry) for entry in names)] if anyhow else []
+    for one, other in _beginning_alike(every, told):
         if one[1] in anyhow or other[1] in anyhow:
             yield one, other
 
 
-def _beginning_alike(entries: Sequence[tuple[str, _Entry]]) -> Iterator[tuple[_Entry, _Entry]]:
+def _beginning_alike(entries: Sequence[tuple[str, _Entry]], told: Set[int]) -> Iterator[tuple[_Entry, _Entry]]:
     """Yield the patterns and names of which the text of one begins with the other's; two names are none."""
     open_: list[tuple[str, _Entry]] = []  # patterns whose text begins the current one's
+    waiting: list[tuple[str, _Entry]] = []  # those of them that are not told
     for text, entry in sorted(entries, key=lambda each: (each[0], each[1][2] != "", each[1])):
         while open_ and not text.startswith(open_[-1][0]):
             open_.pop()
+        waiting = [each for each in waiting if each[1][0] not in told and text.startswith(each[0])]
         for _, before in open_:
+            if entry[0] in told:
+                break
             if entry[2] or _face(affixes(before[1]), affixes(entry[1])):
                 yield before, entry
+        if entry[0] in told:
+            for _, before in waiting:
+                if before[0] > entry[0] and (entry[2] or _face(affixes(before[1]), affixes(entry[1]))):
+                    yield before, entry
         if not entry[2]:
             open_.append((text, entry))
+            waiting.append((text, entry))

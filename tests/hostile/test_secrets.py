@@ -284,7 +284,7 @@ def test_what_a_worker_says_to_a_write_is_not_told_further(
 
 
 def test_a_plan_file_is_its_owner_s_alone_and_applies(mm2mgr: Command, hostile: dict[str, Echo]) -> None:
-    (mm2mgr.folder / "plan.json").write_text("older, and readable by all")
+    (mm2mgr.folder / "plan.json").write_text('{"mm2mgr-plan": 1, "older": "and readable by all"}')
     (mm2mgr.folder / "plan.json").chmod(0o644)
     said(mm2mgr, "plan", "--out", "plan.json")
     file = mm2mgr.folder / "plan.json"

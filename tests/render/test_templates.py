@@ -115,14 +115,14 @@ def test_comments_and_empty_lines_are_no_keys(topology: Topology, own: Path) -> 
     [
         (
             COMMON + "a = {{ nothing_here }}\n",
-            "source.properties.j2, connector 'mm2.a.b.source.f': UndefinedError: 'noth",
+            "source.properties.j2:2, connector 'mm2.a.b.source.f': UndefinedError: 'noth",
         ),
-        (COMMON + "a = {{ source.nothing }}\n", "source.properties.j2, connector 'mm2.a.b.source.f': UndefinedError"),
+        (COMMON + "a = {{ source.nothing }}\n", "source.properties.j2:2, connector 'mm2.a.b.source.f': UndefinedError"),
         (COMMON + "{% if nothing_here %}a = 1{% endif %}\n", "'nothing_here' is undefined"),
         (COMMON + "\na = {{ }}\n", "source.properties.j2:3: "),
         (COMMON + "{% include 'absent.j2' %}\n", "absent.j2"),
-        (COMMON + "a = {{ 1 / 0 }}\n", "source.properties.j2, connector 'mm2.a.b.source.f': ZeroDivisionError"),
-        (COMMON + "a = {{ 'x' + 1 }}\n", "source.properties.j2, connector 'mm2.a.b.source.f': TypeError"),
+        (COMMON + "a = {{ 1 / 0 }}\n", "source.properties.j2:2, connector 'mm2.a.b.source.f': ZeroDivisionError"),
+        (COMMON + "a = {{ 'x' + 1 }}\n", "source.properties.j2:2, connector 'mm2.a.b.source.f': TypeError"),
         (COMMON + "just words\n", "source.properties.j2: not a `key = value` line: 'just words'"),
         (
             COMMON + "errors.tolerance = all\n",

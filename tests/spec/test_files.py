@@ -182,10 +182,9 @@ def test_a_link_that_leads_nowhere_is_a_problem(tmp_path: Path, name: str) -> No
     assert complaint(tmp_path, x=BASE + FLOW) == f"{name}:1:1: cannot be read: No such file or directory"
 
 
-def test_a_link_to_a_folder_is_followed(tmp_path: Path) -> None:
-    write(tmp_path / "elsewhere", y=FLOW)
-    folder = write(tmp_path / "tree", x=BASE)
-    (folder / "flows").symlink_to(tmp_path / "elsewhere")
+def test_a_link_to_a_folder_of_the_tree_is_followed(tmp_path: Path) -> None:
+    folder = write(tmp_path / "tree", x=BASE, **{".elsewhere__y": FLOW})
+    (folder / "flows").symlink_to(".elsewhere")
     (folder / "flows" / "round").symlink_to(folder)  # and back up again
     spec = loaded(folder)
     assert set(spec.tree.flows) == {"f"}
