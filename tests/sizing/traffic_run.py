@@ -135,7 +135,7 @@ def _sample(world: World, topics: set[str], store: Path, spans: Spans) -> None:
 
 
 def _plans(world: World, sets: Sequence[TrafficSet], store: Path, chance: random.Random) -> list[Plan]:
-    planned, mean = (read_rates(store, None, by).planned[SOURCE] for by in ("p95", "mean"))
+    planned, mean = (read_rates(store, None, by).rates[SOURCE] for by in ("p95", "mean"))
     listing, plans = listed(world.listing()), []
     for each in sets:
         deal = predict(listing, each.topics.__contains__)
