@@ -70,9 +70,7 @@ def measured_capacities(estate: Estate, store: Path, flows: Sequence[Flow], now_
         own = desired[flow.id]
         pair = (flow.connect.name, flow.source.alias, flow.target.alias)
         held = history.get(_Link(*pair, settings_mark(own.config)), {})
-        best = (
-            own.name if own.name in held else max(held, key=lambda name: held[name][1], default=None)
-        )
+        best = own.name if own.name in held else max(held, key=lambda name: held[name][1], default=None)
         if best is not None:
             whose = "" if best == own.name else best
             saturated_task, lagged_seconds = held[best]

@@ -28,6 +28,7 @@ LOWERING_SECONDS = 3_600.0
 looks the same. To count below what the link or the default says, tasks must have lagged for so long in all.
 """
 
+_SPAN_PER_DOUBT = 10
 _SPANS_PER_DOUBT = 4  # a rate is told at most a fifth too low for not knowing when its first commit was made
 _HAND_ON_BYTES_PER_SECOND = 60e6  # how fast a worker hands a fetch on, fitted to 64 measured runs
 _DAY_SECONDS = 86_400
@@ -157,17 +158,19 @@ def _spans(stretch: list[TaskMoment], sustained_seconds: float) -> Iterator[Satu
     """Cut a stretch into spans that last long enough, the last one longer by what is left.
 
     What is uncertain about the first commit counts as time, so that no rate is told too high; as the spans follow one another it
-    is spread over all of them, and long stretches are told most exactly.
+    is spread over all of them, and long stretches are told most exactly. A span has ten times that, if the stretch has: commits
+    that fall on this or that side of its ends are then at most a tenth of it.
     """
     doubt = stretch[0].uncertain_seconds
     whole = (stretch[-1].time_ms - stretch[0].time_ms) / 1000
     if len(stretch) < 2 or whole < max(sustained_seconds, _SPANS_PER_DOUBT * doubt):
         return
+    least = min(whole, max(sustained_seconds, _SPAN_PER_DOUBT * doubt))
     seconds = carried = 0.0
     left = whole
     for before, moment in pairwise(stretch):
         span = (moment.time_ms - before.time_ms) / 1000
         seconds, carried, left = seconds + span, carried + span * moment.bytes_per_second, left - span
-        if seconds >= sustained_seconds and (left >= sustained_seconds or moment is stretch[-1]):
+        if seconds >= least and (left >= least or moment is stretch[-1]):
             yield Saturated(carried / seconds * whole / (whole + doubt), seconds, moment.time_ms)
             seconds = carried = 0.0

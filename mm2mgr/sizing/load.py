@@ -24,7 +24,6 @@ _SHARE_ABOVE = {"p50": 0.5, "p95": 0.05, "max": 0.0}
 _RELIEF = 1.1
 """The task of a partition that no task can carry may have a tenth more than this partition: with more tasks it would have less
 beside it, but would hardly be relieved."""
-
 _ROUNDING = 1e-9  # a bound must not be too high by it; what fits is judged without
 
 
@@ -50,7 +49,11 @@ class Load:
 
     `usable`, `usable_records`: what one task is planned to carry at most, in bytes and in records per second; `capacity`: all
     that it can carry; `most_partitions`: how many it may have. `record_bytes`: mean record size by position, NaN where unknown.
-    A task *holds* when it is above what is usable in no more hours than the statistic leaves out: 5 % for p95, none for max.
+
+    In an hour a task has too much when it is above what is usable. Where one of its partitions alone is, no number of tasks
+    changes that: then it has too much with more than a tenth beside that partition, or more than its whole capacity where the
+    partition alone would leave it within that, or a second such partition. The statistic says in how many hours that may be:
+    for p95 in 5 %, for max in none; for mean it is taken of the strain.
     """
 
     rates: Any
@@ -73,9 +76,27 @@ class Load:
         return self._planned(self.hours)
 
     @cached_property
+    def alone_share(self) -> Any:
+        """What each partition has by itself, as a share of what is usable."""
+        return self._planned(self._shares)
+
+    @cached_property
     def total(self) -> float:
         """What all partitions carry at the same time."""
-        return float(self._planned(self.hours.sum(axis=0, dtype=np.float64)))
+        return float(self._planned(_sum(self.hours)))
+
+    @cached_property
+    def rest(self) -> float:
+        """What the partitions carry at the same time that a task can carry, hour by hour."""
+        return float(self._planned(_sum(np.where(self._shares > 1, 0, self.hours))))
+
+    @cached_property
+    def records(self) -> float | None:
+        """Records per second at the same time, where they ask for more tasks than the bytes do; else None."""
+        if self._records is None:
+            return None
+        records = float(self._planned(_sum(self._records)))
+        return records if records / self.usable_records > self.total / self.usable else None
 
     @cached_property
     def heavy(self) -> list[int]:
@@ -84,39 +105,24 @@ class Load:
 
     @cached_property
     def sometimes_heavy(self) -> list[int]:
-        """The other positions that no task can carry in some hours, fewer than count."""
-        above = (self._shares(self.hours, self._records) > 1).any(axis=1)
+        """The other positions that no task can carry in some hours."""
+        above = (self._shares > 1).any(axis=1)
         return [int(one) for one in np.flatnonzero(above & (self.alone_share <= 1))]
 
     @cached_property
-    def records(self) -> float | None:
-        """Records per second at the same time, where they ask for more tasks than the bytes do; else None."""
-        if self._records is None:
-            return None
-        records = float(self._planned(self._records.sum(axis=0, dtype=np.float64)))
-        return records if records / self.usable_records > self.total / self.usable else None
-
-    @cached_property
-    def rest(self) -> float:
-        """What the partitions that a task can carry do carry at the same time."""
-        return float(self._planned(self._light.sum(axis=0, dtype=np.float64))) if len(self.hours) else 0.0
-
-    @cached_property
     def least(self) -> int:
-        """Return a number of tasks below which none can do: one for each heavy partition, and the rest by what is usable.
+        """Return a number of tasks below which none can do, however the partitions were dealt.
 
-        The hours in which n tasks cannot carry the rest even if it were spread evenly are hours in which some task is above
-        what is usable, and n tasks may have n times as many of those as one.
+        In an hour in which n tasks have too much together, one of them has; n tasks may have n times as many such hours as one.
         """
         if not len(self.hours):
             return 1
-        kept = np.ones(len(self.hours), np.bool_)
-        kept[self.heavy] = False
-        records = None if self._records is None else self._records[kept]
-        shares = self._shares(self.hours[kept].sum(axis=0, dtype=np.float64), None)
-        if records is not None:
-            shares = np.maximum(shares, records.sum(axis=0, dtype=np.float64) / self.usable_records)
-        return max(1, self.least_by_partitions, len(self.heavy) + self._least(np.sort(shares)[::-1]))
+        shares = _sum(self.hours) / self.usable
+        if self._records is not None:
+            shares = np.maximum(shares, _sum(self._records) / self.usable_records)
+        if self._some_heavy:  # what their tasks may have above what is usable
+            shares = shares - _sum(np.where(self._shares > 1, self._shares * _RELIEF - 1, 0))
+        return max(1, self.least_by_partitions, self._least(np.sort(shares)[::-1]))
 
     @property
     def least_by_partitions(self) -> int:
@@ -137,35 +143,25 @@ class Load:
         return float(self._of(tasks)[1].max(initial=0.0))
 
     def strain(self, tasks: int) -> float:
-        """Return how many times too much the worst task has, not counting what no number of tasks makes less; at most 1 fits."""
-        shares = self._of(tasks)[1]
-        return float((shares / self._most(len(shares), 1.0)).max(initial=0.0))
+        """Return how many times too much the worst task has; at most 1 fits."""
+        return float(self._of(tasks)[2].max(initial=0.0))
 
     def fits(self, tasks: int, share: float = 1.0) -> bool:
         """Tell whether every task holds at `share` of what is usable, and none has too many partitions.
 
-        What a partition has by itself is no reason against, as no number of tasks makes it less. The task of one that no task
-        can carry has hardly more than that one beside it, within its whole capacity where that is possible; two of those must
-        not share a task.
+        What a partition has by itself is no reason against, also where that is more than `share`.
         """
-        shares = self._of(tasks)[1]
-        count = len(shares)
+        count = min(tasks, len(self.hours))
         if not count:
             return True
         if self.most_partitions and math.ceil(len(self.hours) / count) > self.most_partitions:
             return False
-        if len({position % count for position in self.heavy}) < len(self.heavy):
-            return False
-        most = share if share == 1 else max(share, float(np.where(self.alone_share > 1, 0, self.alone_share).max()))
-        return bool((shares <= self._most(count, most)).all())
+        strains = self._of(count)[2] if share == 1 else self._planned(self._strains(count, share))
+        return bool((strains <= 1).all())
 
     def hours_of(self, tasks: int) -> Any:
         """Return the bytes per second of each task in each hour: tasks × hours; never more tasks than partitions."""
-        return self._dealt(self.hours, min(tasks, len(self.hours)))
-
-    @cached_property
-    def _light(self) -> Any:
-        return np.delete(self.hours, self.heavy, axis=0) if self.heavy else self.hours
+        return _dealt(self.hours, min(tasks, len(self.hours)))
 
     @cached_property
     def _records(self) -> Any:
@@ -177,63 +173,55 @@ class Load:
             return None
         return self.hours / np.where(sizes > 0, sizes, np.inf)[:, None]
 
-    @cached_property
-    def alone_share(self) -> Any:
-        """What each partition has by itself, as a share of what is usable."""
-        return self._planned(self._shares(self.hours, self._records))
+    @property
+    def _shares(self) -> Any:
+        """What each partition has in each hour, as a share of what is usable."""
+        return self._share(self.hours, self._records)
 
-    def _shares(self, volume: Any, records: Any) -> Any:
+    @cached_property
+    def _some_heavy(self) -> bool:
+        return bool(self._shares.max(initial=0.0) > 1)
+
+    @cached_property
+    def _known(self) -> dict[int, tuple[Any, Any, Any]]:
+        return {}
+
+    def _of(self, tasks: int) -> tuple[Any, Any, Any]:
+        """Return bytes per second, the share of what is usable, and the strain of each task."""
+        count = min(tasks, len(self.hours))
+        if count not in self._known:
+            volume = _dealt(self.hours, count)
+            records = None if self._records is None else _dealt(self._records, count)
+            planned = self._planned(volume)
+            shares = planned / self.usable if records is None else self._planned(self._share(volume, records))
+            strains = self._planned(self._strains(count, 1.0)) if self._some_heavy and count else shares
+            self._known[count] = planned, shares, strains
+        return self._known[count]
+
+    def _strains(self, count: int, share: float) -> Any:
+        """Return what each task has in each hour by what it may have: tasks × hours."""
+        records = None if self._records is None else _dealt(self._records, count)
+        shares = self._share(_dealt(self.hours, count), records)
+        own = self._shares
+        top = _dealt(own, count, np.maximum)
+        whole = self.capacity / self.usable
+        relieved = np.where(top <= whole, np.maximum(top, np.minimum(top * _RELIEF, whole)), top * _RELIEF)
+        meet = _dealt((own > 1).astype(np.float64), count) > 1
+        may_have = np.where(top > 1, np.where(meet, top, relieved), np.maximum(top, share))
+        return shares / may_have
+
+    def _share(self, volume: Any, records: Any) -> Any:
         share = volume / self.usable
         return share if records is None else np.maximum(share, records / self.usable_records)
 
-    def _most(self, count: int, most: float) -> Any:
-        """Return what each task may have, as a share of what is usable."""
-        found = np.full(count, most)
-        whole = self.capacity / self.usable
-        for position in self.heavy:
-            own = float(self.alone_share[position])
-            allowed = max(own, min(own * _RELIEF, whole)) if own <= whole else own * _RELIEF
-            found[position % count] = max(found[position % count], allowed)
-        return found
-
-    @cached_property
-    def _known(self) -> dict[int, tuple[Any, Any]]:
-        return {}
-
-    def _of(self, tasks: int) -> tuple[Any, Any]:
-        """Return bytes per second, and the share of what is usable, of each task."""
-        count = min(tasks, len(self.hours))
-        if count not in self._known:
-            volume = self._dealt(self.hours, count)
-            records = None if self._records is None else self._dealt(self._records, count)
-            planned = self._planned(volume)
-            shares = planned / self.usable if records is None else self._planned(self._shares(volume, records))
-            self._known[count] = planned, shares
-        return self._known[count]
-
-    @staticmethod
-    def _dealt(table: Any, count: int) -> Any:
-        """Add up the rows of each task: row p is task p mod count's (`deal.dealt`)."""
-        if not count:
-            return np.zeros((0, table.shape[1]))
-        whole = len(table) // count * count
-        sums = table[:whole].reshape(-1, count, table.shape[1]).sum(axis=0, dtype=np.float64)
-        sums[: len(table) - whole] += table[whole:]
-        return sums
-
-    @property
-    def _left_out(self) -> int:
-        return int(_SHARE_ABOVE[self.statistic] * self.hours.shape[1] + 1e-9)
-
     def _planned(self, values: Any) -> Any:
-        """Take the statistic over the hours: p95 is the least that is exceeded in no more than 5 % of them."""
         return statistic_of(values, self.statistic)
 
     def _least(self, shares: Any) -> int:
         """Return the bound that the sums of hours, highest first, put on the number of tasks."""
         if self.statistic == "mean":
-            return math.ceil(float(shares.mean()) - _ROUNDING)
-        if not (left_out := self._left_out):
+            return 1 if self._some_heavy else math.ceil(float(shares.mean()) - _ROUNDING)
+        if not (left_out := _left_out(self.statistic, len(shares))):
             return math.ceil(float(shares[0]) - _ROUNDING)
         tasks = 0
         while tasks * left_out < len(shares) and shares[tasks * left_out] > tasks * (1 + _ROUNDING):
@@ -241,12 +229,30 @@ class Load:
         return tasks
 
 
+def _sum(table: Any) -> Any:
+    return table.sum(axis=0, dtype=np.float64)
+
+
+def _dealt(table: Any, count: int, add: Any = np.add) -> Any:
+    """Add up the rows of each task, or take their maximum: row p is task p mod count's (`deal.dealt`)."""
+    if not count:
+        return np.zeros((0, table.shape[1]))
+    whole = len(table) // count * count
+    found = add.reduce(table[:whole].reshape(-1, count, table.shape[1]), axis=0, dtype=np.float64)
+    found[: len(table) - whole] = add(found[: len(table) - whole], table[whole:])
+    return found
+
+
+def _left_out(statistic: Statistic, hours: int) -> int:
+    return int(_SHARE_ABOVE[statistic] * hours + _ROUNDING)
+
+
 def statistic_of(values: Any, statistic: Statistic) -> Any:
     """Take a statistic over the last axis; p95 is the least value that is exceeded in no more than 5 % of the hours."""
     if statistic == "mean":
         return values.mean(axis=-1, dtype=np.float64)
     count = values.shape[-1]
-    place = count - 1 - int(_SHARE_ABOVE[statistic] * count + 1e-9)
+    place = count - 1 - _left_out(statistic, count)
     return np.partition(values, place, axis=-1)[..., place]
 
 

@@ -68,7 +68,8 @@ def _load(told: Told) -> str:
         return f"{total}, divided by {usable}, needs {number_of(load.least, 'task')}."
     heavy = len(load.heavy)
     rest = f"{rate_text(load.rest)} outside of {number_of(heavy, 'hot partition')}"
-    return f"{total}; {rest}, divided by {usable}, and a task for each hot one, needs {number_of(load.least, 'task')}."
+    needs = f"needs at least {number_of(load.least, 'task')} with {'it' if heavy == 1 else 'those'}"
+    return f"{total}; {rest}, divided by {usable}, {needs}."
 
 
 def _records(told: Told) -> list[str]:
