@@ -20,13 +20,14 @@ from mm2mgr.samples.schema import HOUR_PREFIX, hour_start_ms
 from mm2mgr.throughput.names import Names, read_names
 from mm2mgr.throughput.parts import read_parts
 from mm2mgr.throughput.rates import Statistic
-from mm2mgr.throughput.windows import HOUR_MS, last_hours, parts_of, record_sizes
+from mm2mgr.throughput.windows import HOUR_MS, Window, last_hours, parts_of, record_sizes
 
 WEEKS_SECONDS = 28 * 86_400.0
 """How far back sizing looks unless told otherwise: each hour of the week four times, and nothing that is older."""
 
 _CELLS = 50_000_000  # partitions × hours held at once, 200 MB; a large estate is judged by fewer hours of each week
 _STRIDES = (1, 5, 7, 11, 13, 17, 19, 23)  # no divisor of 24, so that every hour of the day is among the hours of a week
+_HOURS_FOR_SIZES = 12  # spread over the window: record sizes change slowly
 _WEEK_HOURS = 168
 
 
@@ -51,8 +52,9 @@ def hourly_rates(store: Path, window_seconds: float | None, statistic: Statistic
     """Read the hours of the last weeks, or of a window; Mm2mgrError where nothing was rolled up."""
     window = last_hours(store, WEEKS_SECONDS if window_seconds is None else window_seconds)
     names = read_names(store)
-    size = record_sizes(store, window, names)
     chosen = _thinned(window.hours, len(names))
+    some = tuple(chosen[:: -(-len(chosen) // _HOURS_FOR_SIZES)])
+    size = record_sizes(store, Window(some, (), some), names)
     table = np.full((len(names), len(chosen)), np.nan, np.float32)
     for column, hour in enumerate(chosen):
         table[:, column] = _hour(parts_of(store, f"{HOUR_PREFIX}{hour}"), names, size, statistic)

@@ -131,7 +131,7 @@ def hourly(store: Path, window: Window, found: Throughput) -> Any:
 
 
 def record_sizes(store: Path, window: Window, names: Names) -> Any:
-    """Return the mean record size of every partition of the dictionary, as `read_window` finds it."""
+    """Return the mean record size of every partition of the dictionary, as `read_window` finds it for these hours."""
     rows, _ = read_parts(_paths(store, window), ("partition_id", "samples", "bytes", "record_bytes"))
     with np.errstate(invalid="ignore", divide="ignore"):
         return _sizes(store, rows, names)
