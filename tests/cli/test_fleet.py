@@ -147,7 +147,7 @@ def test_what_runs_now_is_told_by_worker(running: Command) -> None:
 def test_the_placement_that_really_runs_is_judged_beside_an_even_one(running: Command) -> None:
     """Of 28 MB/s each of two workers has half: too much for one of 13 MB/s, and the first has too many tasks as well."""
     heaps = [each["heap_bytes"] for each in fleet(running)["connect"]["w"]["running"]["workers"]]
-    between = round(sum(heaps) / 2 / 0.7)
+    between = f"{sum(heaps) / 2 / 0.7 / 2**20:.0f} MiB"
     workers(running, count=2, tasks_per_worker=2, network="104Mbit/s", memory=between)
     one = fleet(running)["connect"]["w"]
     first, second = one["running"]["workers"]
@@ -167,6 +167,19 @@ def test_tasks_that_run_are_judged_whatever_number_is_recommended(running: Comma
     assert one["running"]["reasons"] == [
         "orders:a->hub runs 1 task: the busiest carries 28 MB/s, 400 % of what is usable."
     ]
+
+
+def test_an_assignment_that_is_not_of_now_is_said_to_be_predicted(ready: Command) -> None:
+    """The connector runs with three of the four partitions that Kafka has now."""
+    fake = TwoWorkers(source_topics={"orders": 3})
+    source = {"connector.class": "org.apache.kafka.connect.mirror.MirrorSourceConnector"}
+    fake.add("mm2.a.hub.source.orders", {**source, "topics": "orders", "tasks.max": "1"})
+    with serving(fake) as url:
+        path = ready.tree / "x.yaml"
+        path.write_text(path.read_text().replace("http://127.0.0.1:1", url))
+        assert fleet(ready)["connect"]["w"]["running"]["reasons"] == [
+            "orders:a->hub: the load of each task is predicted, because its assignment was not read back."
+        ]
 
 
 def test_the_workers_seen_stand_in_for_a_number_that_is_not_declared(running: Command) -> None:
