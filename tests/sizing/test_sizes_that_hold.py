@@ -16,6 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mm2mgr.partitions import TopicPartition
+from mm2mgr.sizing import growth
 from mm2mgr.sizing.deal import Deal
 from mm2mgr.sizing.growth import filled, levelled
 from mm2mgr.sizing.load import Load, Statistic
@@ -87,9 +88,9 @@ def sized(rows: Rows, *, limit: int | None = None, by: Statistic = "p95", topics
     first = hours + 490_000
     when = range(first, first + table.shape[1])
     filled(table, when)
-    growth = {f"t{number}": grown for number, grown in levelled(table, numbers, when).items()}
+    grown = {f"t{number}": one for number, one in levelled(table, numbers, when).items()}
     rules = Rules(bounds=Bounds(1, limit), statistic=by)
-    known = flow_load(Deal(tuple(names), "live"), dict(zip(names, table, strict=True)), rules, Profile(growth=growth))
+    known = flow_load(Deal(tuple(names), "live"), dict(zip(names, table, strict=True)), rules, Profile(growth=grown))
     return size_load("f", known, rules, Now(1))
 
 
@@ -255,6 +256,20 @@ def test_a_topic_that_was_all_but_idle_is_raised_tenfold_at_most_and_its_neighbo
     assert {topic: one.factor for topic, one in grown.items()} == {0: 10.0}
     assert rows[0, 0] == 10.0
     assert set(rows[1]) == {5.0}
+
+
+def test_topics_are_levelled_one_by_one_however_many_are_held_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    chance = np.random.default_rng(5)
+    topics = np.repeat(np.arange(40), chance.integers(1, 6, 40))
+    rows = chance.uniform(1, 2, (len(topics), 1)) * np.ones((1, 2 * WEEK))
+    rows[:, -DAY:] *= np.where(topics % 3 == 0, 3, 1)[:, None]
+    once, often = rows.copy(), rows.copy()
+    grown = levelled(once, topics, range(2 * WEEK))
+    assert set(grown) == {topic for topic in range(40) if topic % 3 == 0}
+    monkeypatch.setattr(growth, "_ROWS_AT_ONCE", 3)
+    assert levelled(often, topics, range(2 * WEEK)) == grown
+    assert (once == often).all()
+    assert np.allclose(once, rows[:, -1:])
 
 
 def test_hours_that_were_not_measured_take_the_mean_of_their_hour_of_the_day() -> None:
