@@ -3,6 +3,8 @@
 
 PYTHON ?= python3
 ARGS ?=
+# Test modules at once. Those with real Kafka come first and mostly wait; each takes about 3 GB.
+JOBS ?= 3
 SHELL := /bin/sh
 
 VENV := .venv
@@ -27,7 +29,7 @@ demo: $(VENV)/.ready-sandbox  ## start real Kafka and Connect here, mirror throu
 	$(BIN)/mm2mgr demo $(ARGS)
 
 test: $(VENV)/.ready-dev  ## run all tests, those with real Kafka, Connect and Spark too
-	$(BIN)/python -m pytest $(ARGS)
+	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder $(ARGS)
 
 lint: $(VENV)/.ready-dev  ## ruff check, ruff format --check, mypy --strict
 	$(BIN)/ruff check .

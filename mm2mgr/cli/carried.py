@@ -70,9 +70,7 @@ def measured_capacities(estate: Estate, store: Path, flows: Sequence[Flow], now_
         own = desired[flow.id]
         pair = (flow.connect.name, flow.source.alias, flow.target.alias)
         held = history.get(_Link(*pair, settings_mark(own.config)), {})
-        best = (
-            own.name if own.name in held else max(held, key=lambda name: held[name][0].bytes_per_second, default=None)
-        )
+        best = own.name if own.name in held else max(held, key=lambda name: held[name][1], default=None)
         if best is not None:
             whose = "" if best == own.name else best
             saturated_task, lagged_seconds = held[best]
@@ -83,7 +81,7 @@ def measured_capacities(estate: Estate, store: Path, flows: Sequence[Flow], now_
 
 
 def _history(rows: Iterable[TaskRow]) -> dict[_Link, dict[str, tuple[Saturated, float]]]:
-    """Return the best of each connector by link, and for how many seconds its tasks lagged; absent without a long stretch."""
+    """Return what tasks of each connector carried by link, and for how many seconds its tasks lagged; absent without a long stretch."""
     by_connector: defaultdict[tuple[_Link, str], list[TaskRow]] = defaultdict(list)
     for row in rows:
         by_connector[_Link(row.connect, row.source, row.target, row.settings), row.connector].append(row)

@@ -6,7 +6,7 @@ In: the tree, roll-ups, brokers and workers. Out: values for `mm2mgr.sizing.what
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,11 +18,12 @@ from mm2mgr.cli.sizing import Rates, client_number, read_rates, rules_of
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.partitions import TopicPartition
 from mm2mgr.sizing.fleet import Buffers, Failover, Worker
+from mm2mgr.sizing.load import Hours
 from mm2mgr.sizing.tasks import Now
 from mm2mgr.sizing.whatif import Case, Machines
 
 if TYPE_CHECKING:
-    from mm2mgr.throughput.rates import PartitionRate, Statistic
+    from mm2mgr.throughput.rates import Statistic
     from mm2mgr.topology import Flow, Topology
 
 
@@ -38,10 +39,7 @@ class Asked:
 
 def cases_of(estate: Estate, asked: Asked) -> tuple[tuple[Case, ...], dict[str, str]]:
     """Return every flow whose source can be read as a case, and the sources that cannot, with why."""
-    from mm2mgr.throughput.table import read_throughput
-
     measured = read_rates(asked.store, asked.window_seconds, asked.statistic)
-    sizes = record_sizes(read_throughput(asked.store, asked.window_seconds))
     flows = estate.topology.flows
     capacities = measured_capacities(estate, asked.store, flows, time.time_ns() // 1_000_000)
     found = listings({flow.source.alias: flow.source for flow in flows})
@@ -53,11 +51,13 @@ def cases_of(estate: Estate, asked: Asked) -> tuple[tuple[Case, ...], dict[str, 
         listing = read[flow.source.alias]
         deal = deal_of(flow, listing, flow.id in beats, live)
         dealt = dealt_topics(flow, beats=flow.id in beats)
-        rates = carried_rates(flow, measured.planned) | heartbeat_rates(deal)
+        carried, profile = carried_rates(flow, measured.rates), measured.profile(flow.source.alias)
+        rates = carried | heartbeat_rates(deal)
         ends = (flow.name, flow.source.alias, flow.target.alias, flow.connect.name)
-        rules, now = rules_of(flow, capacities.get(flow.id)), Now(int(flow.tasks.maximum), not flow.tasks.automatic)
-        record_bytes = _record_bytes(flow, sizes)
-        cases.append(Case(*ends, listing, dealt, deal, rates, rules, _buffers(flow), now, record_bytes))
+        rules = rules_of(flow, capacities.get(flow.id), measured.statistic)
+        now = Now(int(flow.tasks.maximum), not flow.tasks.automatic)
+        size = record_bytes(carried, profile.record_bytes)
+        cases.append(Case(*ends, listing, dealt, deal, rates, rules, _buffers(flow), now, size, profile))
     return tuple(cases), failures
 
 
@@ -79,28 +79,17 @@ def machines_of(topology: Topology, failover: Failover | None = None) -> dict[st
     return found
 
 
-def carried_rates(flow: Flow, rates: Rates) -> dict[TopicPartition, float]:
+def carried_rates(flow: Flow, rates: Rates) -> dict[TopicPartition, Hours]:
     """Return the measured rates of the partitions that a flow carries."""
     topics = rates.get(flow.source.alias, {})
     return {one: rate for topic, of in topics.items() if flow.carries(topic) for one, rate in of.items()}
 
 
-def record_sizes(rates: Iterable[PartitionRate]) -> dict[str, dict[str, tuple[float, float]]]:
-    """Return bytes and records per second by cluster and topic, of the partitions that tell both."""
-    found: dict[str, dict[str, tuple[float, float]]] = {}
-    for rate in rates:
-        size, records = rate.bytes_per_second_mean, rate.records_per_second_mean
-        if size and records:
-            topics = found.setdefault(rate.cluster, {})
-            before = topics.get(rate.topic, (0.0, 0.0))
-            topics[rate.topic] = (before[0] + size, before[1] + records)
-    return found
-
-
-def _record_bytes(flow: Flow, sizes: Mapping[str, Mapping[str, tuple[float, float]]]) -> float | None:
-    """Return the mean size of a flow's records; None where none was measured."""
-    told = [one for topic, one in sizes.get(flow.source.alias, {}).items() if flow.carries(topic)]
-    return sum(size for size, _ in told) / sum(records for _, records in told) if told else None
+def record_bytes(rates: Mapping[TopicPartition, Hours], sizes: Mapping[TopicPartition, float]) -> float | None:
+    """Return the mean size of the records of these partitions; None where none was measured."""
+    told = [(float(rate.mean()), sizes[one]) for one, rate in rates.items() if sizes.get(one, 0.0) > 0]
+    records = sum(volume / size for volume, size in told)
+    return sum(volume for volume, _ in told) / records if records else None
 
 
 def _buffers(flow: Flow) -> Buffers:

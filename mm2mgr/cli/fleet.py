@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 _folder = click.Path(path_type=Path, file_okay=False)
 _store = click.option("--store", type=_folder, default=SAMPLES, show_default=True, help="Folder of samples, rolled up.")
 _window = click.option(
-    "--window", type=Duration(LEAST_SECONDS), help="Only the newest hours, such as 7d. Default: all."
+    "--window", type=Duration(LEAST_SECONDS), help="Only the newest hours, such as 7d. Default: 4 weeks."
 )
 
 

@@ -114,6 +114,11 @@ def fleet_report(
         need = found.needs[name]
         judged = need.workers_today or (need.workers_needed or need.fullest.workers) + 1
         now = running[name].to_dict(topology.connects[name].model.workers.count)
+        now["reasons"] += [
+            f"{one['flow_id']}: the load of each task is predicted, because its assignment was not read back."
+            for one in now["flows"]
+            if found.sizings[one["flow_id"]].deal != "live"
+        ]
         ahead = outlook(load, judged, question.lag, question.counts).to_dict()
         connects[name] = {**need.to_dict(), "judged_workers": judged, "running": now, **ahead}
     pairs = per_pair(list(found.loads.values()))

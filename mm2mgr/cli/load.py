@@ -44,7 +44,7 @@ by_option = click.option(
     type=click.Choice(["mean", "p50", "p95", "max"]),
     default="p95",
     show_default=True,
-    help="Rate to plan with.",
+    help="Rate of a task to plan with: p95 lets it be above what is usable in 5 % of the hours.",
 )
 
 
@@ -179,7 +179,7 @@ class _Hours(click.ParamType):  # type: ignore[type-arg]  # as above
     "--window",
     type=Duration(LEAST_SECONDS),
     default=None,
-    help="Only the newest hours, such as 7d (whole hours). Default: all.",
+    help="Only the newest hours, such as 7d (whole hours). Default: 4 weeks.",
 )
 @by_option
 @click.option("--dry-run", is_flag=True, help="Print only; leave overrides/sizing.yaml as it is.")
@@ -206,8 +206,8 @@ def size(
 ) -> int:
     """Compute tasks per flow from measured throughput and write them to overrides/sizing.yaml for review.
 
-    The smallest number whose busiest task fits capacity × threshold when Connect deals it the partitions, within min and
-    limit; each number with its reason. More tasks at once, fewer step by step, nothing where nothing was measured.
+    The smallest number whose every task fits capacity × threshold when Connect deals it the partitions, hour by hour, within
+    min and limit; each number with its reason. Growth of the newest day over the same hours of earlier weeks is made up for. More tasks at once, fewer step by step, nothing where nothing was measured.
     Hand-written numbers outrank the file. Exit code 1 when a source cluster could not be read.
 
     \b

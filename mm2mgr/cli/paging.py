@@ -5,7 +5,7 @@ In: sized flows and a store of roll-ups. Out: one HTML file.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,7 +16,6 @@ from mm2mgr.errors import Mm2mgrError
 from mm2mgr.outfile import Kind, write_whole
 from mm2mgr.output.console import talk
 from mm2mgr.output.page import TITLE, FlowView, page
-from mm2mgr.sizing.tasks import flow_load
 
 if TYPE_CHECKING:
     from mm2mgr.cli.cases import Asked
@@ -39,12 +38,13 @@ Week = tuple[tuple[float | None, ...], ...]
 def views_of_cases(estate: Estate, asked: Asked, cases: Iterable[Case], found: Outcome) -> list[FlowView]:
     """Return what the page shows, from the cases of `fleet`."""
     weeks = weeks_of(asked.store, estate.topology.flows)
+    loads = {run.flow_id: run.load for each in found.loads.values() for run in each.runs}
     views = []
     for case in cases:
-        load, _ = flow_load(case.deal, case.rates, case.rules)
+        load = loads[case.flow_id]
         today = case.now.tasks if case.now else None
         week = weeks.get(case.flow_id, ())
-        hot = hottest(case.deal.order, case.rates)
+        hot = hottest(case.deal.order, case.rates, load)
         views.append(view_of(found.sizings[case.flow_id], load, today, hot, week))
     return views
 
@@ -59,7 +59,7 @@ def views_of_sizings(
     views = []
     for sizing in sizings:
         each = evidence[sizing.flow_id]
-        hot = hottest(each.order, carried_rates(named[sizing.flow_id], rates))
+        hot = hottest(each.order, carried_rates(named[sizing.flow_id], rates), each.load)
         today = sizing.now.tasks if sizing.now else None
         views.append(view_of(sizing, each.load, today, hot, weeks.get(sizing.flow_id, ())))
     return views
@@ -71,9 +71,12 @@ def view_of(sizing: Sizing, load: Load, today: int | None, hot: Sequence[tuple[s
     return FlowView(sizing.to_dict(), before, tuple(load.per_task(sizing.tasks)), tuple(hot), week)
 
 
-def hottest(order: Iterable[TopicPartition], rates: Mapping[TopicPartition, float]) -> list[tuple[str, float]]:
-    """Return the partitions with the highest measured rates, of those that Kafka has now."""
-    known = sorted((one for one in order if rates.get(one, 0) > 0), key=lambda one: (-rates[one], one))
+def hottest(
+    order: Sequence[TopicPartition], measured: Collection[TopicPartition], load: Load
+) -> list[tuple[str, float]]:
+    """Return the measured partitions with the highest rates, of those that Kafka has now."""
+    rates = dict(zip(order, load.alone.tolist(), strict=True))
+    known = sorted((one for one in order if one in measured and rates[one] > 0), key=lambda one: (-rates[one], one))
     return [(str(one), rates[one]) for one in known[:_HOTTEST]]
 
 
@@ -92,9 +95,11 @@ def weeks_of(store: Path, flows: Sequence[Flow]) -> dict[str, Week]:
 
 def rates_text(asked: Asked) -> str:
     """Say which rates are planned with, such as p95 of 24 hours."""
+    from mm2mgr.throughput.planning import WEEKS_SECONDS
     from mm2mgr.throughput.windows import last_hours
 
-    return f"{asked.statistic} of {last_hours(asked.store, asked.window_seconds).text()}"
+    seconds = WEEKS_SECONDS if asked.window_seconds is None else asked.window_seconds
+    return f"{asked.statistic} of {last_hours(asked.store, seconds).text()}"
 
 
 def write_page(

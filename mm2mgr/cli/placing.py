@@ -16,7 +16,7 @@ from mm2mgr.topology import ConnectCluster, Topology
 
 if TYPE_CHECKING:
     from mm2mgr.connect.types import ConnectorStatus
-    from mm2mgr.sizing.load import Load
+    from mm2mgr.sizing.fleet import FlowRun, Worker
 
 _WORKERS_SECONDS = 10.0
 
@@ -25,20 +25,20 @@ def placements(topology: Topology, found: Outcome) -> dict[str, Placement]:
     """Return what every Connect cluster with a load runs now."""
     from mm2mgr.render import source_connector_name
 
-    loads = {run.flow_id: run.load for load in found.loads.values() for run in load.runs}
-    flows: dict[str, dict[str, tuple[str, Load]]] = {}
+    runs = {run.flow_id: run for load in found.loads.values() for run in load.runs}
+    flows: dict[str, dict[str, FlowRun]] = {}
     for flow in topology.flows:
-        if flow.id in loads:
-            name = source_connector_name(flow)
-            flows.setdefault(flow.connect.name, {})[name] = (flow.id, loads[flow.id])
+        if flow.id in runs:
+            flows.setdefault(flow.connect.name, {})[source_connector_name(flow)] = runs[flow.id]
     connects = [topology.connects[name] for name in found.loads if name in topology.connects]
-    return {name: _placed(said, flows.get(name, {})) for name, said in asyncio.run(_statuses(connects)).items()}
+    said = asyncio.run(_statuses(connects))
+    return {name: _placed(each, flows.get(name, {}), found.loads[name].worker) for name, each in said.items()}
 
 
-def _placed(said: Collection[ConnectorStatus] | Mm2mgrError, flows: Mapping[str, tuple[str, Load]]) -> Placement:
+def _placed(said: Collection[ConnectorStatus] | Mm2mgrError, flows: Mapping[str, FlowRun], limits: Worker) -> Placement:
     if isinstance(said, Mm2mgrError):
         return Placement(note=said.one_line)
-    return placed((_seen(status) for status in said), flows)
+    return placed((_seen(status) for status in said), flows, limits)
 
 
 def _seen(status: ConnectorStatus) -> SeenConnector:

@@ -9,7 +9,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from math import isnan
+from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,11 +23,13 @@ from mm2mgr.output.load_text import say_sizings
 from mm2mgr.partitions import TopicPartition
 from mm2mgr.sizing.capacity import Line, MeasuredCapacity, by_evidence, by_hand, by_link
 from mm2mgr.sizing.deal import Deal, Listing
-from mm2mgr.sizing.load import Load
+from mm2mgr.sizing.growth import filled, levelled
+from mm2mgr.sizing.load import Hours
 from mm2mgr.sizing.stability import Before, Decision, Evidence, Policy, decide, settled
-from mm2mgr.sizing.tasks import OVERLOADED, Bounds, Capacity, Now, Rules, Sizing, flow_load, size_flow
+from mm2mgr.sizing.tasks import OVERLOADED, Bounds, Capacity, Now, Profile, Rules, Sizing, flow_load, size_load
 
 if TYPE_CHECKING:
+    from mm2mgr.sizing.growth import Growth
     from mm2mgr.throughput.rates import Statistic
     from mm2mgr.topology import Flow
 
@@ -37,25 +39,31 @@ _KAFKA_DEFAULTS = {
     "max.partition.fetch.bytes": 1_048_576,
     "buffer.memory": 33_554_432,
 }
-Rates = Mapping[str, Mapping[str, Mapping[TopicPartition, float]]]
-"""Bytes per second by cluster, topic and partition: topics before partitions, so that a flow asks once for each."""
+Rates = Mapping[str, Mapping[str, Mapping[TopicPartition, Hours]]]
+"""Bytes per second in each hour by cluster, topic and partition: topics before partitions, so that a flow asks once for each."""
 
 
 @dataclass(frozen=True)
 class Measured:
-    """Rates by the statistic to plan with, the highest ever seen, and the time that they are from; by flow id, what one
-    task was measured to carry.
+    """Hours to plan with at today's level, the statistic that they are for, and the time that they are from.
+
+    `profiles`: by cluster, what else was measured; `capacities`: by flow id, what one task was measured to carry.
     """
 
-    planned: Rates
-    highest: Rates
+    rates: Rates
     window: str
+    statistic: Statistic = "p95"
+    profiles: Mapping[str, Profile] = field(default_factory=dict)
     capacities: Mapping[str, MeasuredCapacity] = field(default_factory=dict)
+
+    def profile(self, alias: str) -> Profile:
+        """Return what else was measured of a cluster."""
+        return self.profiles.get(alias) or Profile()
 
 
 @dataclass(frozen=True)
 class Wanted:
-    """What the user asked `size` for; `window_seconds` None is everything that was rolled up."""
+    """What the user asked `size` for; `window_seconds` None is the last four weeks."""
 
     store: Path
     flows: tuple[str, ...] = ()
@@ -87,7 +95,7 @@ def run_size(estate: Estate, wanted: Wanted) -> int:
     if wanted.page:
         from mm2mgr.cli.paging import views_of_sizings, write_page
 
-        views = views_of_sizings(wanted.store, flows, evidence, sizings, measured.planned)
+        views = views_of_sizings(wanted.store, flows, evidence, sizings, measured.rates)
         write_page(wanted.page, views, measured=f"{wanted.statistic} of {measured.window}")
     refused: tuple[str, ...] = ()
     if writes and sizings:
@@ -102,30 +110,27 @@ def run_size(estate: Estate, wanted: Wanted) -> int:
 
 
 def read_rates(store: Path, window_seconds: float | None, statistic: Statistic) -> Measured:
-    """Read the planned and the highest rates of a store's roll-ups, column by column; without a rate, absent, not zero."""
-    from mm2mgr.throughput.windows import last_hours, read_window
+    """Read the hours of a store's roll-ups, at today's level; without a rate, absent, not zero."""
+    from mm2mgr.throughput.planning import hourly_rates
 
-    found = read_window(store, last_hours(store, window_seconds))
-    names, values = found.names, found.values
-    keys = [
-        (names.clusters[cluster], TopicPartition(names.topics[topic], partition))
-        for cluster, topic, partition in zip(
-            *(column[found.place].tolist() for column in (names.cluster, names.topic, names.partition)), strict=True
-        )
-    ]
-    planned = _by_topic(keys, values[f"bytes_per_second_{statistic}"].tolist())
-    highest = _by_topic(keys, values["bytes_per_second_max"].tolist()) if statistic != "max" else planned
-    start, end = (values[name].tolist() for name in ("window_start_ms", "window_end_ms"))
-    window = f"{_text(min(start) / 1000)}/{_text(max(end) / 1000)}" if keys else "nothing measured"
-    return Measured(planned, highest, window)
-
-
-def _by_topic(keys: Sequence[tuple[str, TopicPartition]], values: Sequence[float]) -> Rates:
-    found: dict[str, dict[str, dict[TopicPartition, float]]] = {}
-    for (cluster, one), value in zip(keys, values, strict=True):
-        if not isnan(value):
-            found.setdefault(cluster, {}).setdefault(one.topic, {})[one] = value
-    return found
+    found = hourly_rates(store, window_seconds, statistic)
+    names, place = found.names, found.place
+    filled(found.table, found.hours)
+    topics = names.cluster[place] * max(1, len(names.topics)) + names.topic[place]
+    growth: dict[str, dict[str, Growth]] = {}
+    for number, grown in levelled(found.table, topics, found.hours).items():
+        cluster, topic = divmod(number, max(1, len(names.topics)))
+        growth.setdefault(names.clusters[cluster], {})[names.topics[topic]] = grown
+    rates: dict[str, dict[str, dict[TopicPartition, Hours]]] = {}
+    sizes: dict[str, dict[TopicPartition, float]] = {}
+    columns = (names.cluster[place], names.topic[place], names.partition[place], found.record_bytes)
+    for cluster, topic, partition, size, row in zip(*(column.tolist() for column in columns), found.table, strict=True):
+        alias, one = names.clusters[cluster], TopicPartition(names.topics[topic], partition)
+        rates.setdefault(alias, {}).setdefault(one.topic, {})[one] = row
+        sizes.setdefault(alias, {})[one] = size
+    profiles = {alias: Profile(of, growth.get(alias, {})) for alias, of in sizes.items()}
+    window = f"{_text(found.first_ms / 1000)}/{_text(found.last_ms / 1000)}" if rates else "nothing measured"
+    return Measured(rates, window, statistic, profiles)
 
 
 def _evidence(estate: Estate, flows: Sequence[Flow], measured: Measured) -> tuple[dict[str, Evidence], dict[str, str]]:
@@ -146,36 +151,39 @@ def weigh(
     flows: Sequence[Flow], deals: Mapping[str, Deal], read: Mapping[str, Listing], measured: Measured
 ) -> dict[str, Evidence]:
     """Size flows whose deals are known; no file and no network from here on."""
-    unlisted = {alias: measured.planned.get(alias, {}).keys() - listing.partitions for alias, listing in read.items()}
+    unlisted = {alias: measured.rates.get(alias, {}).keys() - listing.partitions for alias, listing in read.items()}
     found = {}
     for flow in flows:
         deal, alias = deals[flow.id], flow.source.alias
         topics = {one.topic for one in deal.order} | {topic for topic in unlisted[alias] if flow.carries(topic)}
-        beats = heartbeat_rates(deal)
-        planned, highest = (
-            {one: rate for topic in topics for one, rate in by_topic.get(alias, {}).get(topic, {}).items()} | beats
-            for by_topic in (measured.planned, measured.highest)
-        )
-        rules = rules_of(flow, measured.capacities.get(flow.id))
-        found[flow.id] = evidence_of(flow, deal, (planned, highest), rules)
+        by_topic = measured.rates.get(alias, {})
+        rates = {one: rate for topic in topics for one, rate in by_topic.get(topic, {}).items()} | heartbeat_rates(deal)
+        rules = rules_of(flow, measured.capacities.get(flow.id), measured.statistic)
+        found[flow.id] = evidence_of(flow, deal, rates, rules, measured.profile(alias))
     return found
 
 
 def evidence_of(
-    flow: Flow, deal: Deal, rates: tuple[Mapping[TopicPartition, float], Mapping[TopicPartition, float]], rules: Rules
+    flow: Flow, deal: Deal, rates: Mapping[TopicPartition, Hours], rules: Rules, profile: Profile
 ) -> Evidence:
-    """Size one flow from the planned and the highest rates of its partitions."""
-    planned, highest = rates
-    sizing = size_flow(flow.id, deal, planned, rules, Now(int(flow.tasks.maximum), not flow.tasks.automatic))
-    load, _ = flow_load(deal, planned, rules)
-    peak, _ = flow_load(deal, highest, rules)
-    return Evidence(sizing, load, Load(peak.rates, rules.capacity.bytes_per_second), rules.bounds, deal.order)
+    """Size one flow from the hours of its partitions."""
+    resolved = flow_load(deal, rates, rules, profile)
+    now = Now(int(flow.tasks.maximum), not flow.tasks.automatic)
+    return Evidence(size_load(flow.id, resolved, rules, now), resolved.load, rules.bounds, deal.order)
 
 
-def rules_of(flow: Flow, measured: MeasuredCapacity | None) -> Rules:
-    """Return what a flow is sized by, `measured` being what one of its tasks was seen to carry."""
-    tasks = flow.settings.tasks
-    return Rules(capacity_of(flow, measured), Bounds(tasks.min, tasks.limit), tasks.default_rate)
+def rules_of(flow: Flow, measured: MeasuredCapacity | None, statistic: Statistic) -> Rules:
+    """Return what a flow is sized by, `measured` being what one of its tasks was seen to carry.
+
+    A task that was measured carried the records there are, whatever their size: then only a written record capacity counts.
+    """
+    tasks, capacity = flow.settings.tasks, capacity_of(flow, measured)
+    was_measured = measured is not None and capacity is measured.capacity
+    is_written = flow.origin("tasks", "record_capacity").kind != "default"
+    records = tasks.record_capacity if is_written or not was_measured else inf
+    capacity = replace(capacity, records_per_second=records)
+    bounds = Bounds(tasks.min, tasks.limit, tasks.partition_limit)
+    return Rules(capacity, bounds, tasks.default_rate, statistic)
 
 
 def capacity_of(flow: Flow, measured: MeasuredCapacity | None = None) -> Capacity:

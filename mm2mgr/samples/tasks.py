@@ -26,7 +26,7 @@ from mm2mgr.samples.store import SampleStore
 _FOLDER = "tasks"
 _WHOLE_HOUR = "hour"
 _FOR_EVER_MS = 2**62
-_TASKS_PER_CONNECTOR = 4  # kept of an hour: those that carried most; the highest rate is all that is asked for
+_TASKS_PER_CONNECTOR = 4  # kept of an hour: those that lagged longest; the fastest would say more than a task can carry
 _HOUR_LENGTH = len("2026-11-21T10")
 TASK_COLUMNS: Mapping[str, str] = {
     "connect": "string",
@@ -116,7 +116,7 @@ class TaskStore:
         read = {path: rows for path in paths if (rows := self._rows(path))}
         if all(map(_is_whole, read)):
             return  # the others are damaged, and stay
-        self._write(f"{hour}-{_WHOLE_HOUR}", _busiest({row for rows in read.values() for row in rows}))
+        self._write(f"{hour}-{_WHOLE_HOUR}", _longest({row for rows in read.values() for row in rows}))
         _remove(read)
 
     def _write(self, name: str, rows: Iterable[TaskRow]) -> None:
@@ -140,17 +140,17 @@ class TaskStore:
         return [path for path in listed(self._folder, "*.parquet") if _is_named_by_hour(path)]
 
 
-def _busiest(rows: Iterable[TaskRow]) -> list[TaskRow]:
-    """Return the rows of the tasks that carried most, some for each connector and its settings."""
+def _longest(rows: Iterable[TaskRow]) -> list[TaskRow]:
+    """Return the rows of the tasks that lagged longest, some for each connector and its settings."""
     by_task: defaultdict[tuple[str, str, str], defaultdict[int, list[TaskRow]]] = defaultdict(lambda: defaultdict(list))
     for row in sorted(rows, key=lambda row: row.time_ms):
         by_task[row.connect, row.connector, row.settings][row.task].append(row)
-    kept = [sorted(tasks.values(), key=_rate, reverse=True)[:_TASKS_PER_CONNECTOR] for tasks in by_task.values()]
+    kept = [sorted(tasks.values(), key=_lagged, reverse=True)[:_TASKS_PER_CONNECTOR] for tasks in by_task.values()]
     return [row for tasks in kept for task in tasks for row in task]
 
 
-def _rate(rows: Sequence[TaskRow]) -> float:
-    return sum(row.bytes_per_second * row.span_ms for row in rows) / max(1, sum(row.span_ms for row in rows))
+def _lagged(rows: Sequence[TaskRow]) -> tuple[int, int]:
+    return sum(row.span_ms for row in rows), -rows[0].task
 
 
 def _shared(values: list[Any]) -> list[Any]:

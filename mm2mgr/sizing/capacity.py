@@ -1,19 +1,23 @@
 """What one task of a link can carry: measured where a task was saturated, else by the link model, else the default.
 
 In go moments of tasks, or a link; out comes a Capacity with its reason and age. A task that keeps up proves nothing
-about its limit, so only rates count that a task held while it lagged.
+about its limit, so only rates count that a task held while it lagged; and of these a low quantile, because the best five
+minutes of a month are luck, and a plan has to hold in the others.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from itertools import groupby, pairwise
+from itertools import accumulate, groupby, pairwise
 
 from mm2mgr.sizing.tasks import Capacity
 from mm2mgr.sizing.words import rate_text
 
 SUSTAINED_SECONDS = 300.0
+LOW_QUANTILE = 0.25
+"""The share of the time in which lagging tasks carried less than the capacity that is told of them."""
 RECENT_DAYS = 30
 """Older measurements count only where there is no newer one: brokers, links and records may be others by then, but a flow
 that keeps up on what was measured gives no new evidence, and must not get another number for that.
@@ -24,6 +28,7 @@ LOWERING_SECONDS = 3_600.0
 looks the same. To count below what the link or the default says, tasks must have lagged for so long in all.
 """
 
+_SPAN_PER_DOUBT = 10
 _SPANS_PER_DOUBT = 4  # a rate is told at most a fifth too low for not knowing when its first commit was made
 _HAND_ON_BYTES_PER_SECOND = 60e6  # how fast a worker hands a fetch on, fitted to 64 measured runs
 _DAY_SECONDS = 86_400
@@ -45,7 +50,7 @@ class TaskMoment:
 
 @dataclass(frozen=True)
 class Saturated:
-    """The highest rate that one task held while it lagged, and when that ended."""
+    """What tasks carried at least in three quarters of the time that they lagged, how long that was in all, and when it ended."""
 
     bytes_per_second: float
     seconds: float
@@ -63,19 +68,25 @@ class Line:
 
 
 def saturated(moments: Iterable[TaskMoment], sustained_seconds: float = SUSTAINED_SECONDS) -> Saturated | None:
-    """Return the highest rate that a task held at least so long while it had lag at both ends of every span; None without one.
+    """Return the lower quartile of what tasks carried while they had lag at both ends of every span; None without long stretches.
 
-    `moments` may come in any order; the rate of a stretch is weighted by time, and its first moment only opens it. What is
-    uncertain about that one counts as time, so that no rate is told too high; long stretches are told most exactly.
+    `moments` may come in any order; the first moment of a stretch only opens it. A stretch is cut into spans that last at least so
+    long, each of which counts by its time.
     """
     ordered = sorted(moments, key=lambda one: (one.task, one.time_ms))
-    found = [
-        held
+    spans = [
+        span
         for _, of_task in groupby(ordered, key=lambda one: one.task)
         for stretch in _lagging(of_task)
-        for held in _held(stretch, sustained_seconds)
+        for span in _spans(stretch, sustained_seconds)
     ]
-    return max(found, key=lambda one: (one.bytes_per_second, one.ended_ms), default=None)
+    if not spans:
+        return None
+    spans.sort(key=lambda one: one.bytes_per_second)
+    seconds = math.fsum(one.seconds for one in spans)
+    passed = accumulate(one.seconds for one in spans)
+    low = next(one for one, upto in zip(spans, passed, strict=True) if upto >= LOW_QUANTILE * seconds)
+    return Saturated(low.bytes_per_second, seconds, max(one.ended_ms for one in spans))
 
 
 def by_history(held: Saturated, threshold: float, now_ms: int, day: str, connector: str = "") -> Capacity:
@@ -85,8 +96,8 @@ def by_history(held: Saturated, threshold: float, now_ms: int, day: str, connect
     """
     days = max(0.0, (now_ms - held.ended_ms) / 1000) / _DAY_SECONDS
     age = f"{days:.0f} days ago" if days >= 2 else f"{days * 24:.0f} h ago"
-    task = f"a task of {connector}" if connector else "a task"
-    why = f"measured {day} ({age}) on {task} that lagged for {held.seconds:.0f} s"
+    tasks = f"tasks of {connector}" if connector else "tasks"
+    why = f"measured until {day} ({age}) on {tasks} that lagged for {held.seconds:.0f} s and carried this in three quarters of it"
     return Capacity(held.bytes_per_second, threshold, why)
 
 
@@ -143,26 +154,23 @@ def _lagging(moments: Iterable[TaskMoment]) -> Iterator[list[TaskMoment]]:
             yield list(stretch)
 
 
-def _held(stretch: list[TaskMoment], sustained_seconds: float) -> Iterator[Saturated]:
-    """Yield the mean rate of each shortest span of the stretch that lasts long enough, and of twice as long ones, and so on."""
-    if len(stretch) < 2:
+def _spans(stretch: list[TaskMoment], sustained_seconds: float) -> Iterator[Saturated]:
+    """Cut a stretch into spans that last long enough, the last one longer by what is left.
+
+    What is uncertain about the first commit counts as time, so that no rate is told too high; as the spans follow one another it
+    is spread over all of them, and long stretches are told most exactly. A span has ten times that, if the stretch has: commits
+    that fall on this or that side of its ends are then at most a tenth of it.
+    """
+    doubt = stretch[0].uncertain_seconds
+    whole = (stretch[-1].time_ms - stretch[0].time_ms) / 1000
+    if len(stretch) < 2 or whole < max(sustained_seconds, _SPANS_PER_DOUBT * doubt):
         return
-    whole_seconds = (stretch[-1].time_ms - stretch[0].time_ms) / 1000
-    while sustained_seconds <= whole_seconds:
-        yield from _held_for(stretch, sustained_seconds)
-        sustained_seconds *= 2
-
-
-def _held_for(stretch: list[TaskMoment], sustained_seconds: float) -> Iterator[Saturated]:
-    seconds = [(after.time_ms - before.time_ms) / 1000 for before, after in pairwise(stretch)]
-    first, length, carried = 0, 0.0, 0.0
-    for last, (span, moment) in enumerate(zip(seconds, stretch[1:], strict=True)):
-        length += span
-        carried += span * moment.bytes_per_second
-        while length - seconds[first] >= sustained_seconds and first < last:
-            length -= seconds[first]
-            carried -= seconds[first] * stretch[first + 1].bytes_per_second
-            first += 1
-        doubt = stretch[first].uncertain_seconds
-        if length >= max(sustained_seconds, _SPANS_PER_DOUBT * doubt):
-            yield Saturated(carried / (length + doubt), length, moment.time_ms)
+    least = min(whole, max(sustained_seconds, _SPAN_PER_DOUBT * doubt))
+    seconds = carried = 0.0
+    left = whole
+    for before, moment in pairwise(stretch):
+        span = (moment.time_ms - before.time_ms) / 1000
+        seconds, carried, left = seconds + span, carried + span * moment.bytes_per_second, left - span
+        if seconds >= least and (left >= least or moment is stretch[-1]):
+            yield Saturated(carried / seconds * whole / (whole + doubt), seconds, moment.time_ms)
+            seconds = carried = 0.0

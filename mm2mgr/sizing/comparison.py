@@ -55,7 +55,9 @@ def _why_fewer(before: Sizing | None, after: Sizing | None) -> str | None:
             names = listed([f"{one.topic}-{one.partition}" for one in hot])
             alone = "alone exceeds" if len(hot) == 1 else "each alone exceed"
             return f"{said}: {names} {alone} the usable capacity of a task, so more tasks do not help there; for the rest {after.tasks} are enough."
-        return f"{said}: its partitions are assigned in another order, and they fit."
+        return (
+            f"{said}: its partitions are assigned in another order, or alone exceed the usable capacity in more hours."
+        )
     now = after.now
     if now is None or after.tasks >= now.tasks:
         return None

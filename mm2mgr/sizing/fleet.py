@@ -94,7 +94,7 @@ class FlowRun:
     @property
     def heap_bytes(self) -> float:
         """Heap of one of its tasks; those with most partitions have one more than the others."""
-        return self.buffers.heap_bytes(math.ceil(len(self.load.rates) / len(self.per_task)))
+        return self.buffers.heap_bytes(math.ceil(len(self.load.hours) / len(self.per_task)))
 
 
 @dataclass(frozen=True)
@@ -175,7 +175,7 @@ def fullest(load: ConnectLoad, workers: int) -> Fullest:
 
     Connect gives each task to one of the emptiest workers (IncrementalCooperativeAssignor), so a worker has no more than its
     share of all tasks; at worst these are the heaviest. New connectors are spread evenly, but once a worker has gone and come
-    back all tasks of one may be on one worker: `placement` tells what is.
+    back all tasks of one may be on one worker: `placement` judges what is.
     """
     places = share_of(load.tasks + load.side_tasks, workers)
     rates = heapq.nlargest(places, chain.from_iterable(run.per_task for run in load.runs))
@@ -191,7 +191,11 @@ def share_of(tasks: int, workers: int) -> int:
 
 def broken(load: ConnectLoad, found: Fullest) -> tuple[Limit, ...]:
     """Return the limits of a worker that the fullest one breaks."""
-    worker = load.worker
+    return over_limits(load.worker, found)
+
+
+def over_limits(worker: Worker, found: Fullest) -> tuple[Limit, ...]:
+    """Return the limits of a worker that are broken by what it has."""
     heap = math.inf if worker.heap_bytes is None else worker.heap_bytes * HEAP_SHARE
     network = math.inf if worker.network_bytes_per_second is None else worker.network_bytes_per_second
     over: dict[Limit, bool] = {

@@ -1,6 +1,7 @@
-"""The load of a flow: one rate for every partition of its deal, where each rate came from, and what a number of tasks makes of it.
+"""The load of a flow hour by hour: what each partition of its deal carries in each hour, and what a number of tasks makes of it.
 
-In go partitions in the connector's order and measured rates, out come loads per task. It decides no number of tasks.
+In go partitions in the connector's order and their measured hours, out come loads per task: each hour's partitions of a task
+are added up first, and the statistic is taken of the task's own sums. It decides no number of tasks.
 """
 
 from __future__ import annotations
@@ -9,10 +10,21 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from statistics import median
+from typing import Any, Literal
+
+import numpy as np
 
 from mm2mgr.partitions import TopicPartition
-from mm2mgr.sizing.deal import dealt
+
+Statistic = Literal["mean", "p50", "p95", "max"]
+Hours = Any
+"""Bytes per second of one partition: an array with one entry per hour, the same hours for all of them; a number stands for all hours."""
+
+_SHARE_ABOVE = {"p50": 0.5, "p95": 0.05, "max": 0.0}
+_RELIEF = 1.1
+"""The task of a partition that no task can carry may have a tenth more than this partition: with more tasks it would have less
+beside it, but would hardly be relieved."""
+_ROUNDING = 1e-9  # a bound must not be too high by it; what fits is judged without
 
 
 @dataclass(frozen=True)
@@ -31,73 +43,251 @@ class Coverage:
         return self.measured / total if total else 1.0
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Load:
-    """Bytes per second by position of the deal. `usable`: what one task is planned to carry at most, in bytes per second."""
+    """Bytes per second by position of the deal, and by hour where it is two-dimensional.
 
-    rates: Sequence[float]
+    `usable`, `usable_records`: what one task is planned to carry at most, in bytes and in records per second; `capacity`: all
+    that it can carry; `most_partitions`: how many it may have. `record_bytes`: mean record size by position, NaN where unknown.
+
+    In an hour a task has too much when it is above what is usable. Where one of its partitions alone is, no number of tasks
+    changes that: then it has too much with more than a tenth beside that partition, or more than its whole capacity where the
+    partition alone would leave it within that, or a second such partition. The statistic says in how many hours that may be:
+    for p95 in 5 %, for max in none; for mean it is taken of the strain.
+    """
+
+    rates: Any
     usable: float
+    statistic: Statistic = "p95"
+    capacity: float = math.inf
+    record_bytes: Any = None
+    usable_records: float = math.inf
+    most_partitions: int | None = None
+
+    @cached_property
+    def hours(self) -> Any:
+        """Partitions × hours."""
+        table = np.asarray(self.rates)
+        return table.reshape(len(table), -1) if table.size else np.zeros((0, 1))
+
+    @cached_property
+    def alone(self) -> Any:
+        """What each partition carries by itself, in bytes per second."""
+        return self._planned(self.hours)
+
+    @cached_property
+    def alone_share(self) -> Any:
+        """What each partition has by itself, as a share of what is usable."""
+        return self._planned(self._shares)
 
     @cached_property
     def total(self) -> float:
-        return math.fsum(self.rates)
+        """What all partitions carry at the same time."""
+        return float(self._planned(_sum(self.hours)))
+
+    @cached_property
+    def rest(self) -> float:
+        """What the partitions carry at the same time that a task can carry, hour by hour."""
+        return float(self._planned(_sum(np.where(self._shares > 1, 0, self.hours))))
+
+    @cached_property
+    def records(self) -> float | None:
+        """Records per second at the same time, where they ask for more tasks than the bytes do; else None."""
+        if self._records is None:
+            return None
+        records = float(self._planned(_sum(self._records)))
+        return records if records / self.usable_records > self.total / self.usable else None
 
     @cached_property
     def heavy(self) -> list[int]:
         """The positions that no task can carry."""
-        return [position for position, rate in enumerate(self.rates) if rate > self.usable]
+        return [int(one) for one in np.flatnonzero(self.alone_share > 1)]
 
     @cached_property
-    def rest(self) -> Sequence[float]:
-        """The rates with 0 for what no task can carry."""
-        return [0.0 if rate > self.usable else rate for rate in self.rates] if self.heavy else self.rates
+    def sometimes_heavy(self) -> list[int]:
+        """The other positions that no task can carry in some hours."""
+        above = (self._shares > 1).any(axis=1)
+        return [int(one) for one in np.flatnonzero(above & (self.alone_share <= 1))]
+
+    @cached_property
+    def least(self) -> int:
+        """Return a number of tasks below which none can do, however the partitions were dealt.
+
+        In an hour in which n tasks have too much together, one of them has; n tasks may have n times as many such hours as one.
+        """
+        if not len(self.hours):
+            return 1
+        shares = _sum(self.hours) / self.usable
+        if self._records is not None:
+            shares = np.maximum(shares, _sum(self._records) / self.usable_records)
+        if self._some_heavy:  # what their tasks may have above what is usable
+            shares = shares - _sum(np.where(self._shares > 1, self._shares * _RELIEF - 1, 0))
+        return max(1, self.least_by_partitions, self._least(np.sort(shares)[::-1]))
 
     @property
-    def least(self) -> int:
-        """Return a number of tasks below which none can do: one for each heavy partition, and the rest by what is usable."""
-        return max(1, len(self.heavy) + math.ceil(math.fsum(self.rest) / self.usable))
+    def least_by_partitions(self) -> int:
+        """Return the tasks that it takes for none to have too many partitions."""
+        return math.ceil(len(self.hours) / self.most_partitions) if self.most_partitions else 1
 
     def per_task(self, tasks: int) -> list[float]:
         """Return the load of each task; one task without load where there is no partition."""
-        return [math.fsum(hand) for hand in dealt(self.rates, tasks)] or [0.0]
+        loads: list[float] = self._of(tasks)[0].tolist()
+        return loads or [0.0]
 
     def busiest(self, tasks: int) -> float:
         """Return the load of the busiest task."""
         return max(self.per_task(tasks))
 
-    def fits(self, tasks: int, share: float = 1.0) -> bool:
-        """Tell whether no task has more than `share` of what is usable.
+    def busiest_share(self, tasks: int) -> float:
+        """Return the load of the busiest task as a share of what is usable, in bytes or in records, whichever is more."""
+        return float(self._of(tasks)[1].max(initial=0.0))
 
-        A partition that has more by itself is no reason against, as no number of tasks makes it less: one that no task
-        can carry is set aside, but two of those must not share a task.
+    def strain(self, tasks: int) -> float:
+        """Return how many times too much the worst task has; at most 1 fits."""
+        return float(self._of(tasks)[2].max(initial=0.0))
+
+    def fits(self, tasks: int, share: float = 1.0) -> bool:
+        """Tell whether every task holds at `share` of what is usable, and none has too many partitions.
+
+        What a partition has by itself is no reason against, also where that is more than `share`.
         """
-        count = min(tasks, len(self.rates))
-        if len({position % count for position in self.heavy}) < len(self.heavy):
+        count = min(tasks, len(self.hours))
+        if not count:
+            return True
+        if self.most_partitions and math.ceil(len(self.hours) / count) > self.most_partitions:
             return False
-        most = self.usable if share == 1 else max(self.usable * share, max(self.rest, default=0.0))
-        return all(math.fsum(hand) <= most for hand in dealt(self.rest, tasks))
+        strains = self._of(count)[2] if share == 1 else self._planned(self._strains(count, share))
+        return bool((strains <= 1).all())
+
+    def hours_of(self, tasks: int) -> Any:
+        """Return the bytes per second of each task in each hour: tasks × hours; never more tasks than partitions."""
+        return _dealt(self.hours, min(tasks, len(self.hours)))
+
+    @cached_property
+    def _records(self) -> Any:
+        """Records per second like `hours`; None where no record is so small that they could decide before the bytes do."""
+        if self.record_bytes is None or not len(self.hours) or math.isinf(self.usable_records):
+            return None
+        sizes = np.asarray(self.record_bytes, np.float64)
+        if not (sizes * self.usable_records < self.usable * (1 - _ROUNDING)).any():
+            return None
+        return self.hours / np.where(sizes > 0, sizes, np.inf)[:, None]
+
+    @property
+    def _shares(self) -> Any:
+        """What each partition has in each hour, as a share of what is usable."""
+        return self._share(self.hours, self._records)
+
+    @cached_property
+    def _some_heavy(self) -> bool:
+        return bool(self._shares.max(initial=0.0) > 1)
+
+    @cached_property
+    def _known(self) -> dict[int, tuple[Any, Any, Any]]:
+        return {}
+
+    def _of(self, tasks: int) -> tuple[Any, Any, Any]:
+        """Return bytes per second, the share of what is usable, and the strain of each task."""
+        count = min(tasks, len(self.hours))
+        if count not in self._known:
+            volume = _dealt(self.hours, count)
+            records = None if self._records is None else _dealt(self._records, count)
+            planned = self._planned(volume)
+            shares = planned / self.usable if records is None else self._planned(self._share(volume, records))
+            strains = self._planned(self._strains(count, 1.0)) if self._some_heavy and count else shares
+            self._known[count] = planned, shares, strains
+        return self._known[count]
+
+    def _strains(self, count: int, share: float) -> Any:
+        """Return what each task has in each hour by what it may have: tasks × hours."""
+        records = None if self._records is None else _dealt(self._records, count)
+        shares = self._share(_dealt(self.hours, count), records)
+        own = self._shares
+        top = _dealt(own, count, np.maximum)
+        whole = self.capacity / self.usable
+        relieved = np.where(top <= whole, np.maximum(top, np.minimum(top * _RELIEF, whole)), top * _RELIEF)
+        meet = _dealt((own > 1).astype(np.float64), count) > 1
+        may_have = np.where(top > 1, np.where(meet, top, relieved), np.maximum(top, share))
+        return shares / may_have
+
+    def _share(self, volume: Any, records: Any) -> Any:
+        share = volume / self.usable
+        return share if records is None else np.maximum(share, records / self.usable_records)
+
+    def _planned(self, values: Any) -> Any:
+        return statistic_of(values, self.statistic)
+
+    def _least(self, shares: Any) -> int:
+        """Return the bound that the sums of hours, highest first, put on the number of tasks."""
+        if self.statistic == "mean":
+            return 1 if self._some_heavy else math.ceil(float(shares.mean()) - _ROUNDING)
+        if not (left_out := _left_out(self.statistic, len(shares))):
+            return math.ceil(float(shares[0]) - _ROUNDING)
+        tasks = 0
+        while tasks * left_out < len(shares) and shares[tasks * left_out] > tasks * (1 + _ROUNDING):
+            tasks += 1
+        return tasks
+
+
+def _sum(table: Any) -> Any:
+    return table.sum(axis=0, dtype=np.float64)
+
+
+def _dealt(table: Any, count: int, add: Any = np.add) -> Any:
+    """Add up the rows of each task, or take their maximum: row p is task p mod count's (`deal.dealt`)."""
+    if not count:
+        return np.zeros((0, table.shape[1]))
+    whole = len(table) // count * count
+    found = add.reduce(table[:whole].reshape(-1, count, table.shape[1]), axis=0, dtype=np.float64)
+    found[: len(table) - whole] = add(found[: len(table) - whole], table[whole:])
+    return found
+
+
+def _left_out(statistic: Statistic, hours: int) -> int:
+    return int(_SHARE_ABOVE[statistic] * hours + _ROUNDING)
+
+
+def statistic_of(values: Any, statistic: Statistic) -> Any:
+    """Take a statistic over the last axis; p95 is the least value that is exceeded in no more than 5 % of the hours."""
+    if statistic == "mean":
+        return values.mean(axis=-1, dtype=np.float64)
+    count = values.shape[-1]
+    place = count - 1 - _left_out(statistic, count)
+    return np.partition(values, place, axis=-1)[..., place]
 
 
 def complete(
-    order: Sequence[TopicPartition], rates: Mapping[TopicPartition, float], default_bytes_per_second: float
-) -> tuple[list[float], Coverage]:
-    """Give each partition its own rate, else the mean of its topic's measured partitions, else the flow's median,
-    else the default.
+    order: Sequence[TopicPartition], rates: Mapping[TopicPartition, Hours], default_bytes_per_second: float
+) -> tuple[Any, Coverage]:
+    """Give each partition its own rate, else the mean of its topic's measured partitions in each hour, else the flow's median
+    in each hour, else the default: partitions × hours.
     """
     own = [_possible(rates.get(one)) for one in order]
-    known: dict[str, list[float]] = {}
-    for one, rate in zip(order, own, strict=True):
+    width = max((len(rate) for rate in own if rate is not None), default=1)
+    kind = next((rate.dtype for rate in own if rate is not None and len(rate) > 1), np.float64)
+    table = np.zeros((len(order), width), kind)
+    topics: dict[str, list[int]] = {}
+    for position, rate in enumerate(own):
         if rate is not None:
-            known.setdefault(one.topic, []).append(rate)
-    means = {topic: math.fsum(found) / len(found) for topic, found in known.items()}
-    measured = [rate for rate in own if rate is not None]
-    other = median(measured) if measured else default_bytes_per_second
-    resolved = [means.get(one.topic, other) if rate is None else rate for one, rate in zip(order, own, strict=True)]
-    topic = sum(rate is None and one.topic in means for one, rate in zip(order, own, strict=True))
-    left = len(order) - len(measured) - topic
-    return resolved, Coverage(len(measured), topic, left if measured else 0, 0 if measured else left)
+            table[position] = rate
+            topics.setdefault(order[position].topic, []).append(position)
+    measured = [position for position, rate in enumerate(own) if rate is not None]
+    missing = [position for position, rate in enumerate(own) if rate is None]
+    other = np.median(table[measured], axis=0) if measured and missing else default_bytes_per_second
+    means = {
+        topic: table[topics[topic]].mean(axis=0) for topic in {order[one].topic for one in missing} & topics.keys()
+    }
+    for position in missing:
+        table[position] = means.get(order[position].topic, other)
+    topic = sum(order[position].topic in means for position in missing)
+    left = len(missing) - topic
+    return table, Coverage(len(measured), topic, left if measured else 0, 0 if measured else left)
 
 
-def _possible(rate: float | None) -> float | None:
+def _possible(rate: Hours | None) -> Any:
     """Drop what no partition can have: a source that says NaN, infinity or less than nothing has not measured."""
-    return rate if rate is not None and 0 <= rate < math.inf else None
+    if rate is None:
+        return None
+    found = np.atleast_1d(rate)
+    low, high = found.min(), found.max()  # NaN if any is
+    return found if low >= 0 and high < math.inf else None

@@ -1,6 +1,6 @@
-"""What a Connect cluster runs now: which tasks each worker has, what they carry, and so what is lost with that worker.
+"""What a Connect cluster runs now: which tasks each worker has, what they carry, and whether worker and tasks can carry it.
 
-In go connectors as Connect's status tells them and the loads of flows, out come workers, the busiest first. It knows no
+In go connectors as Connect's status tells them and the flows that run there, out come workers, the busiest first. It knows no
 more than Connect: that tasks of a worker that died are RUNNING there, until the delay is over and others have them.
 """
 
@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from mm2mgr.sizing.load import Load
-from mm2mgr.sizing.words import listed, number_of
+from mm2mgr.sizing.fleet import SIDE_TASK_HEAP_BYTES, WORKER_HEAP_BYTES, FlowRun, Fullest, Limit, Worker, over_limits
+from mm2mgr.sizing.load import statistic_of
+from mm2mgr.sizing.words import listed, number_of, rate_text, size_text
 
 _NOBODYS = ("UNASSIGNED", "DESTROYED")
 
@@ -40,7 +41,8 @@ class SeenConnector:
 class WorkerNow:
     """A worker and what is lost with it: `tasks` of all connectors, as Connect counts them; of flows, which ones by number.
 
-    `bytes_per_second` is the planned load of the flows' tasks.
+    `bytes_per_second` is what the flows' tasks carry at the same time, `heap_bytes` what they may take; `over_limits`: what of
+    that is more than a worker is declared to carry.
     """
 
     worker: str
@@ -48,6 +50,8 @@ class WorkerNow:
     tasks: int
     flows: Mapping[str, tuple[int, ...]]
     bytes_per_second: float
+    heap_bytes: float
+    over_limits: tuple[Limit, ...] = ()
 
     @property
     def flow_tasks(self) -> int:
@@ -56,17 +60,30 @@ class WorkerNow:
 
 
 @dataclass(frozen=True)
+class RunningFlow:
+    """A flow with the tasks that its connector has now, whatever number is recommended, and whether every one of them holds."""
+
+    flow_id: str
+    tasks: int
+    busiest_bytes_per_second: float
+    busiest_share: float
+    fits: bool
+
+
+@dataclass(frozen=True)
 class Placement:
-    """The workers that have anything, and the tasks that nobody has. `note`: why nothing could be read."""
+    """The workers that have anything, the flows that run, and the tasks that nobody has. `note`: why nothing could be read."""
 
     workers: tuple[WorkerNow, ...] = ()
     nowhere: tuple[str, ...] = ()
     note: str = ""
+    flows: tuple[RunningFlow, ...] = ()
+    limits: Worker = field(default_factory=Worker)
 
     def sentences(self, declared: int | None) -> list[str]:
-        """Say what is odd about it: other workers than declared, tasks that nobody has, or nothing to be read."""
+        """Say what is odd about it: other workers than declared, too much for one, tasks that nobody has, or nothing to be read."""
         if self.note:
-            return [f"What runs is not known: {self.note}."]
+            return [f"What runs could not be read, so only an even spread of the tasks is judged: {self.note}."]
         seen = len(self.workers)
         said = []
         if declared is not None and seen and seen != declared:
@@ -74,6 +91,13 @@ class Placement:
             said.append(
                 f"{number_of(declared, 'worker')} declared (workers: count), {at_work} with tasks or connectors."
             )
+        said += [self._too_much(one) for one in self.workers if one.over_limits]
+        said += [
+            f"{one.flow_id} runs {number_of(one.tasks, 'task')}: the busiest carries "
+            f"{rate_text(one.busiest_bytes_per_second)}, {one.busiest_share * 100:.0f} % of what is usable."
+            for one in self.flows
+            if not one.fits
+        ]
         if self.nowhere:
             said.append(f"Tasks that no worker has now: {listed(self.nowhere)}.")
         return said
@@ -81,45 +105,80 @@ class Placement:
     def to_dict(self, declared: int | None) -> dict[str, Any]:
         """Return plain JSON values."""
         workers = [{**asdict(one), "flow_tasks": one.flow_tasks} for one in self.workers]
-        return {"workers": workers, "nowhere": list(self.nowhere), "reasons": self.sentences(declared)}
+        flows = [asdict(one) for one in self.flows]
+        return {
+            "workers": workers,
+            "flows": flows,
+            "nowhere": list(self.nowhere),
+            "reasons": self.sentences(declared),
+            "read": not self.note,
+        }
+
+    def _too_much(self, one: WorkerNow) -> str:
+        network, heap = self.limits.network_bytes_per_second, self.limits.heap_bytes
+        words = {
+            "tasks": f"{one.flow_tasks} tasks of at most {self.limits.tasks}",
+            "memory": f"{size_text(one.heap_bytes)} of heap, too much for {size_text(heap or 0)}",
+            "network": f"{rate_text(one.bytes_per_second)} each way of {rate_text(network or 0)}",
+        }
+        return f"{one.worker} has too much as placed now: {listed([words[each] for each in one.over_limits])}."
 
 
-def placed(seen: Iterable[SeenConnector], flows: Mapping[str, tuple[str, Load]]) -> Placement:
-    """Return who has what; `flows` tells flow id and load by the name of the connector that moves the flow's records.
+def placed(seen: Iterable[SeenConnector], flows: Mapping[str, FlowRun], limits: Worker | None = None) -> Placement:
+    """Return who has what; `flows` are those of the tree by the name of the connector that moves their records.
 
     Task i of n carries what the deal gives it, whatever number of tasks `size` recommends.
     """
+    limits = limits or Worker()
     connectors = sorted(seen, key=lambda one: one.name)
     instances = Counter([one.worker for one in connectors if one.worker])
     hands: dict[str, list[_Held]] = {name: [] for name in instances}
-    nowhere = []
+    nowhere, running = [], []
     for connector in connectors:
-        for task, held in _held(connector, flows.get(connector.name)):
+        run = flows.get(connector.name)
+        if run and connector.tasks:
+            count = len(connector.tasks)
+            load = run.load
+            share = load.busiest_share(count)
+            running.append(RunningFlow(run.flow_id, count, load.busiest(count), share, load.fits(count)))
+        for task, held in _held(connector, run):
             if task.state in _NOBODYS or not task.worker:
                 nowhere.append(f"{connector.name}-{task.number}")
             else:
                 hands.setdefault(task.worker, []).append(held)
-    workers = [_worker(name, instances[name], hand) for name, hand in hands.items()]
-    return Placement(
-        tuple(sorted(workers, key=lambda one: (-one.bytes_per_second, -one.tasks, one.worker))), tuple(nowhere)
-    )
+    workers = [_worker(name, instances[name], hand, limits) for name, hand in hands.items()]
+    workers.sort(key=lambda one: (-one.bytes_per_second, -one.tasks, one.worker))
+    return Placement(tuple(workers), tuple(nowhere), flows=tuple(running), limits=limits)
 
 
-_Held = tuple[str, int, float]  # flow id (empty: not of a flow), number, bytes per second
+@dataclass(frozen=True)
+class _Held:
+    """A task that a worker has: its flow (None: not of a flow), number, and bytes per second by hour."""
+
+    run: FlowRun | None
+    number: int
+    hours: Any
+    heap_bytes: float
 
 
-def _held(connector: SeenConnector, flow: tuple[str, Load] | None) -> Iterator[tuple[SeenTask, _Held]]:
-    flow_id, load = flow or ("", None)
-    dealt = load.per_task(len(connector.tasks)) if load else []
+def _held(connector: SeenConnector, run: FlowRun | None) -> Iterator[tuple[SeenTask, _Held]]:
+    count = len(connector.tasks)
+    dealt = run.load.hours_of(count) if run else ()
+    heap = run.buffers.heap_bytes(math.ceil(len(run.load.hours) / count)) if run and count else SIDE_TASK_HEAP_BYTES
     for task in sorted(connector.tasks, key=lambda one: one.number):
-        yield task, (flow_id, task.number, dealt[task.number] if task.number < len(dealt) else 0.0)
+        hours = dealt[task.number] if task.number < len(dealt) else 0.0
+        yield task, _Held(run, task.number, hours, heap)
 
 
-def _worker(name: str, connectors: int, hand: Iterable[_Held]) -> WorkerNow:
-    held = list(hand)
+def _worker(name: str, connectors: int, held: Sequence[_Held], limits: Worker) -> WorkerNow:
     numbers: dict[str, list[int]] = {}
-    for flow_id, number, _ in held:
-        if flow_id:
-            numbers.setdefault(flow_id, []).append(number)
-    load = math.fsum(rate for *_, rate in held)
-    return WorkerNow(name, connectors, len(held), {each: tuple(n) for each, n in numbers.items()}, load)
+    hours: Any = 0.0
+    for one in held:
+        if one.run:
+            numbers.setdefault(one.run.flow_id, []).append(one.number)
+            hours = hours + one.hours
+    runs = [one.run for one in held if one.run]
+    load = float(statistic_of(hours, runs[0].load.statistic)) if runs and not isinstance(hours, float) else 0.0
+    heap = WORKER_HEAP_BYTES + math.fsum(one.heap_bytes for one in held)
+    over = over_limits(limits, Fullest(1, len(runs), load, heap))
+    return WorkerNow(name, connectors, len(held), {each: tuple(n) for each, n in numbers.items()}, load, heap, over)

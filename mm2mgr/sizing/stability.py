@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from mm2mgr.partitions import TopicPartition
 from mm2mgr.sizing.load import Load
@@ -57,21 +58,24 @@ class Before:
 
 @dataclass(frozen=True)
 class Evidence:
-    """A sizing with the loads behind it; `peak` are the highest rates seen and the whole capacity of a task.
-
-    `order`: the partitions of the loads, those that Kafka has now.
-    """
+    """A sizing with the load behind it; `order`: the partitions of the load, those that Kafka has now."""
 
     sizing: Sizing
     load: Load
-    peak: Load
     bounds: Bounds
     order: tuple[TopicPartition, ...]
+
+    @cached_property
+    def peak(self) -> Load:
+        """The same hours judged by the busiest of them, with the whole capacity of a task."""
+        load = self.load
+        records = load.usable_records * load.capacity / load.usable
+        return replace(load, usable=load.capacity, usable_records=records, statistic="max", most_partitions=None)
 
     @property
     def most(self) -> int:
         """The most tasks that bounds and partitions allow."""
-        partitions = max(1, len(self.load.rates))
+        partitions = max(1, len(self.load.hours))
         return partitions if self.bounds.limit is None else min(self.bounds.limit, partitions)
 
 
@@ -145,7 +149,7 @@ def _not_worth_it(evidence: Evidence, before: Before, policy: Policy) -> str | N
 
 
 def _blind(evidence: Evidence, policy: Policy) -> str | None:
-    measured, partitions = evidence.sizing.measured_partitions, len(evidence.load.rates)
+    measured, partitions = evidence.sizing.measured_partitions, len(evidence.load.hours)
     if not measured:
         return "nothing of this flow was measured, so nothing changes"
     if measured < policy.least_coverage * partitions:
@@ -164,7 +168,7 @@ def _too_early(before: Before, policy: Policy, when_seconds: int) -> str | None:
 
 
 def _next_below(evidence: Evidence, tasks: int, hysteresis: float) -> int | None:
-    """Return the next smaller number that fits with room to spare, at the planned rate and at the highest seen."""
+    """Return the next smaller number that fits with room to spare, at the planned rate and in the busiest hour."""
     for fewer in range(tasks - 1, evidence.sizing.tasks - 1, -1):
         if evidence.load.fits(fewer, hysteresis) and evidence.peak.fits(fewer):
             return fewer
@@ -177,7 +181,7 @@ def _no_room(policy: Policy) -> str:
 
 
 def _change(evidence: Evidence, before: Before, tasks: int, when_seconds: int) -> Decision:
-    partitions = len(evidence.load.rates)
+    partitions = len(evidence.load.hours)
     count = moved(partitions, before.tasks, tasks)
     said = f"Changed from {before.tasks}: {count} of {number_of(partitions, 'partition')} get another task."
     step = ""

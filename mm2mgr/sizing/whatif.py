@@ -12,7 +12,8 @@ from dataclasses import dataclass, field, replace
 from mm2mgr.partitions import TopicPartition
 from mm2mgr.sizing.deal import Deal, Listing, predict
 from mm2mgr.sizing.fleet import Buffers, ConnectLoad, Failover, FlowRun, Need, Worker, need
-from mm2mgr.sizing.tasks import Now, Rules, Sizing, flow_load, size_flow
+from mm2mgr.sizing.load import Hours, Load
+from mm2mgr.sizing.tasks import Now, Profile, Rules, Sizing, flow_load, size_load
 
 Carries = Callable[[str], bool]
 
@@ -21,8 +22,9 @@ Carries = Callable[[str], bool]
 class Case:
     """One flow with all that its size depends on.
 
-    `listing`: the topics of its source; `carries`: which topics its connector deals; `rates`: bytes
-    per second by partition; `record_bytes`: mean size (None: not measured); `now`: what the tree has (None: a new flow).
+    `listing`: the topics of its source; `carries`: which topics its connector deals; `rates`: bytes per second by partition
+    and hour; `record_bytes`: mean size (None: not measured); `now`: what the tree has (None: a new flow); `profile`: what else
+    was measured of its source.
     """
 
     name: str
@@ -32,11 +34,12 @@ class Case:
     listing: Listing
     carries: Carries
     deal: Deal
-    rates: Mapping[TopicPartition, float]
+    rates: Mapping[TopicPartition, Hours]
     rules: Rules
     buffers: Buffers
     now: Now | None = None
     record_bytes: float | None = None
+    profile: Profile = field(default_factory=Profile)
 
     @property
     def pair(self) -> str:
@@ -48,7 +51,7 @@ class Case:
         """`name:source->target`."""
         return f"{self.name}:{self.pair}"
 
-    def dealing(self, carries: Carries, rates: Mapping[TopicPartition, float]) -> Case:
+    def dealing(self, carries: Carries, rates: Mapping[TopicPartition, Hours]) -> Case:
         """Return the case with other topics: what its connector would then deal is predicted."""
         return replace(self, carries=carries, rates=rates, deal=predict(self.listing, carries))
 
@@ -84,9 +87,10 @@ def outcome(cases: Iterable[Case], machines: Mapping[str, Machines]) -> Outcome:
     runs: dict[str, list[FlowRun]] = {}
     pairs: dict[str, set[str]] = {}
     for case in cases:
-        sizing = size_flow(case.flow_id, case.deal, case.rates, case.rules, case.now)
+        resolved = flow_load(case.deal, case.rates, case.rules, case.profile)
+        sizing = size_load(case.flow_id, resolved, case.rules, case.now)
         sizings[case.flow_id] = sizing
-        runs.setdefault(case.connect, []).append(flow_run(case, sizing))
+        runs.setdefault(case.connect, []).append(flow_run(case, sizing, resolved.load))
         pairs.setdefault(case.connect, set()).add(case.pair)
     loads = {name: _load(name, found, pairs[name], machines.get(name, Machines())) for name, found in runs.items()}
     return Outcome(sizings, loads, {name: need(load) for name, load in loads.items()})
@@ -98,9 +102,8 @@ def with_workers_seen(found: Outcome, counts: Mapping[str, int]) -> Outcome:
     return Outcome(found.sizings, loads, {name: need(load) for name, load in loads.items()})
 
 
-def flow_run(case: Case, sizing: Sizing) -> FlowRun:
+def flow_run(case: Case, sizing: Sizing, load: Load) -> FlowRun:
     """Return a sized flow as its Connect cluster runs it: people's own number where they wrote one, else the recommended."""
-    load, _ = flow_load(case.deal, case.rates, case.rules)
     partitions, limit = max(1, len(case.deal.order)), case.rules.bounds.limit
     tasks = min(case.now.tasks if case.now and case.now.by_hand else sizing.tasks, partitions)
     most = max(tasks, min(partitions, limit or partitions))

@@ -56,8 +56,8 @@ def bytes_per_second(
 class GroupRate:
     """What the partitions of a topic or a flow carry together, in bytes per second; None where nothing is known.
 
-    `bytes_per_second_p95_sum` adds up the p95 of the partitions, which is what sizing plans with: at least the p95 of
-    their sum. `by_hour` are the means of single hours, oldest first; `busiest_hour` is one of them, such as
+    `bytes_per_second_p95_sum` adds up the p95 of the partitions, whenever each has it; sizing plans with what they carry at the
+    same time. `by_hour` are the means of single hours, oldest first; `busiest_hour` is one of them, such as
     2026-11-21T10 (UTC).
     """
 

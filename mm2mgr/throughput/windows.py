@@ -124,7 +124,7 @@ def hourly(store: Path, window: Window, found: Throughput) -> Any:
     where = np.full(len(found.names) + 1, -1, np.int64)  # the last is for ids without a name
     where[found.place] = np.arange(len(found))
     for number, hour in enumerate(window.hours):
-        rows, _ = read_parts(_parts(store, f"{HOUR_PREFIX}{hour}"), _HOURLY)
+        rows, _ = read_parts(parts_of(store, f"{HOUR_PREFIX}{hour}"), _HOURLY)
         place = where[found.names.places(rows.values["partition_id"])]
         size = np.append(found.values["record_bytes"], np.nan)[place]
         volume = np.where(np.isnan(rows.values["bytes"]), rows.values["records"] * size, rows.values["bytes"])
@@ -133,6 +133,13 @@ def hourly(store: Path, window: Window, found: Throughput) -> Any:
         with np.errstate(invalid="ignore", divide="ignore"):
             table[:, number] = np.bincount(place[told], volume[told], len(found)) / seconds
     return table
+
+
+def record_sizes(store: Path, window: Window, names: Names) -> Any:
+    """Return the mean record size of every partition of the dictionary, as `read_window` finds it for these hours."""
+    rows, _ = read_parts(_paths(store, window), ("partition_id", "samples", "bytes", "record_bytes"))
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return _sizes(store, rows, names)
 
 
 def _merge(rows: RollUp, group: Any, count: int, size: Any) -> dict[str, Any]:
@@ -251,9 +258,9 @@ def _merged_hours(store: Path, days: Sequence[str]) -> set[str]:
 
 
 def _paths(store: Path, window: Window) -> list[Path]:
-    days = [path for day in window.days for path in _parts(store, f"{DAY_PREFIX}{day}")]
-    return days + [path for hour in window.loose_hours for path in _parts(store, f"{HOUR_PREFIX}{hour}")]
+    days = [path for day in window.days for path in parts_of(store, f"{DAY_PREFIX}{day}")]
+    return days + [path for hour in window.loose_hours for path in parts_of(store, f"{HOUR_PREFIX}{hour}")]
 
 
-def _parts(store: Path, name: str) -> list[Path]:
+def parts_of(store: Path, name: str) -> list[Path]:
     return listed(rollup_directory(store, name), "part-*.parquet")

@@ -50,10 +50,17 @@ def produce(access: KafkaAccess, topic: str, count: int = 1) -> None:
             producer.send(TopicPartition(topic, 0), b"x" * 100)
 
 
-def measured(folder: Path, rates: Mapping[tuple[str, str, int], float]) -> Path:
-    """Fill a store with an hour at one rate for each (cluster, topic, partition), in records of 100 bytes, rolled up."""
+def measured(folder: Path, *hours: Mapping[tuple[str, str, int], float]) -> Path:
+    """Fill a store with hours at one rate each for each (cluster, topic, partition), in records of 100 bytes, rolled up."""
     shutil.rmtree(folder, ignore_errors=True)
     store = SampleStore(folder)
+    for back, rates in enumerate(reversed(hours)):
+        _append(store, rates, END_MS - back * 3_600_000)
+    make(folder, one_by_one)
+    return folder
+
+
+def _append(store: SampleStore, rates: Mapping[tuple[str, str, int], float], end_ms: int) -> None:
     for cluster in sorted({one[0] for one in rates}):
         mine = {one[1:]: rate for one, rate in rates.items() if one[0] == cluster}
         values = list(mine.values())
@@ -61,7 +68,7 @@ def measured(folder: Path, rates: Mapping[tuple[str, str, int], float]) -> Path:
             Batch(
                 cluster,
                 "prometheus:test",
-                END_MS,
+                end_ms,
                 [topic for topic, _ in mine],
                 [partition for _, partition in mine],
                 resolution_ms=3_600_000,
@@ -69,5 +76,3 @@ def measured(folder: Path, rates: Mapping[tuple[str, str, int], float]) -> Path:
                 records_per_second=[rate / 100 for rate in values],
             )
         )
-    make(folder, one_by_one)
-    return folder

@@ -144,6 +144,44 @@ def test_what_runs_now_is_told_by_worker(running: Command) -> None:
     assert '<td class="name">logs:a-&gt;hub 0 2, orders:a-&gt;hub 0, 1 other</td>' in text
 
 
+def test_the_placement_that_really_runs_is_judged_beside_an_even_one(running: Command) -> None:
+    """Of 28 MB/s each of two workers has half: too much for one of 13 MB/s, and the first has too many tasks as well."""
+    heaps = [each["heap_bytes"] for each in fleet(running)["connect"]["w"]["running"]["workers"]]
+    between = f"{sum(heaps) / 2 / 0.7 / 2**20:.0f} MiB"
+    workers(running, count=2, tasks_per_worker=2, network="104Mbit/s", memory=between)
+    one = fleet(running)["connect"]["w"]
+    first, second = one["running"]["workers"]
+    assert (first["over_limits"], second["over_limits"]) == (["tasks", "memory", "network"], ["network"])
+    reason = next(line for line in one["running"]["reasons"] if line.startswith("w1:8083"))
+    assert reason.startswith("w1:8083 has too much as placed now: 3 tasks of at most 2, ")
+    assert re.search(r" of heap, too much for \d+ MiB, 14 MB/s each way of 13 MB/s[.]$", reason)
+    assert "  " + reason in running("fleet", *STORE).lines
+    assert one["running"]["read"]
+
+
+def test_tasks_that_run_are_judged_whatever_number_is_recommended(running: Command) -> None:
+    measured(running.folder / "store", {("a", "orders", number): 7_000_000.0 for number in range(4)})
+    one = fleet(running)["connect"]["w"]
+    (orders,) = [each for each in one["running"]["flows"] if each["flow_id"] == "orders:a->hub"]
+    assert (orders["tasks"], orders["fits"], orders["busiest_share"]) == (1, False, 4)
+    assert one["running"]["reasons"] == [
+        "orders:a->hub runs 1 task: the busiest carries 28 MB/s, 400 % of what is usable."
+    ]
+
+
+def test_an_assignment_that_is_not_of_now_is_said_to_be_predicted(ready: Command) -> None:
+    """The connector runs with three of the four partitions that Kafka has now."""
+    fake = TwoWorkers(source_topics={"orders": 3})
+    source = {"connector.class": "org.apache.kafka.connect.mirror.MirrorSourceConnector"}
+    fake.add("mm2.a.hub.source.orders", {**source, "topics": "orders", "tasks.max": "1"})
+    with serving(fake) as url:
+        path = ready.tree / "x.yaml"
+        path.write_text(path.read_text().replace("http://127.0.0.1:1", url))
+        assert fleet(ready)["connect"]["w"]["running"]["reasons"] == [
+            "orders:a->hub: the load of each task is predicted, because its assignment was not read back."
+        ]
+
+
 def test_the_workers_seen_stand_in_for_a_number_that_is_not_declared(running: Command) -> None:
     one = fleet(running)["connect"]["w"]
     assert (one["workers_today"], one["judged_workers"], one["running"]["reasons"]) == (2, 2, [])
@@ -154,7 +192,7 @@ def test_workers_that_do_not_answer_are_said(ready: Command) -> None:
     one = fleet(ready)["connect"]["w"]
     assert (one["running"]["workers"], one["workers_today"]) == ([], None)
     (said,) = one["running"]["reasons"]
-    assert said.startswith("What runs is not known: ")
+    assert said.startswith("What runs could not be read, so only an even spread of the tasks is judged: ")
     assert "\n" not in said
 
 
@@ -253,19 +291,19 @@ def test_a_topic_moved_to_a_name_that_no_flow_has_gets_a_flow_of_its_own(ready: 
 
 
 def test_fewer_tasks_for_more_traffic_are_explained(ready: Command) -> None:
-    """With 7 MB/s usable per task, 6 and 1.5 MB/s do not share one; 9 MB/s are too much for any, and do not count any more."""
-    rates = {("a", "logs.web", number): 6e6 if number < 2 else 1.5e6 for number in range(4)}
+    """With 7 MB/s usable per task, 6.6 and 0.6 MB/s do not share one; 13.2 MB/s are too much for any, whatever is beside them."""
+    rates = {("a", "logs.web", number): 6.6e6 if number < 2 else 0.6e6 for number in range(4)}
     measured(ready.folder / "store", rates)
-    found = simulate(ready, "--traffic", "1.5")
+    found = simulate(ready, "--traffic", "2")
     both = found["flows"]["logs:a->hub"]
-    assert (both["before"]["tasks"], both["after"]["tasks"]) == (4, 3), both
+    assert (both["before"]["tasks"], both["after"]["tasks"]) == (4, 2), both
     why = (
-        "logs:a->hub: 3 instead of 4 tasks despite more traffic: logs.web-0, logs.web-1 each alone exceed the usable capacity of a "
-        "task, so more tasks do not help there; for the rest 3 are enough."
+        "logs:a->hub: 2 instead of 4 tasks despite more traffic: logs.web-0, logs.web-1 each alone exceed the usable capacity of a "
+        "task, so more tasks do not help there; for the rest 2 are enough."
     )
     assert both["why_fewer_tasks"] == why
     assert why in found["reasons"]
-    assert why in ready("simulate", *STORE, "--traffic", "1.5").lines
+    assert why in ready("simulate", *STORE, "--traffic", "2").lines
 
 
 def test_a_flow_that_has_more_tasks_than_more_traffic_needs_is_named(ready: Command, mock_cluster: KafkaAccess) -> None:

@@ -236,6 +236,45 @@ def test_a_sizing_file_that_is_a_link_out_of_the_tree_is_not_written(ready: Comm
     file_of(ready).symlink_to(ready.folder / "victim")
     (ready.folder / "victim").write_text("sizing: {}\n")
     said = ready("size", *RESULT, code=1)
-    assert "not written: a link leads out of the tree" in said.err
+    assert "sizing.yaml:1:1: a link that leads out of the tree" in said.err
     assert (ready.folder / "victim").read_text() == "sizing: {}\n"
-    ready("size", *RESULT, "--dry-run")
+
+
+def test_partitions_that_take_turns_are_added_up_hour_by_hour(ready: Command) -> None:
+    """Each of four is busy in another hour: 6.3 MB/s at every moment, and 24 MB/s if their p95 are added up."""
+    hours = [{("a", "logs.web", n): 6e6 if n == hour % 4 else 0.1e6 for n in range(4)} for hour in range(24)]
+    measured(ready.folder / "result", *hours)
+    said = ready("size", "logs:a->hub", *RESULT)
+    assert (
+        "  6.3 MB/s over 4 partitions at the same time (p95 of 24 hours), divided by 7 MB/s usable per task "
+        "(10 MB/s × 70 %), needs 1 task." in said.lines
+    )
+    assert entries(ready)["logs:a->hub"]["tasks_max"] == 1
+
+
+def test_growth_over_the_week_before_is_seen_and_said(ready: Command) -> None:
+    """Nearly two weeks at 4 MB/s, sampled now and then, and since yesterday 18 MB/s: p95 of all hours is still the old rate."""
+    seen = [hour for hour in range(14 * 24) if hour % 4 == 3 and (hour < 13 * 24 or hour % 24 > 8)]
+    rates = {hour: 4.5e6 if hour >= 13 * 24 else 1e6 for hour in seen}
+    topics = ({("a", "logs.web", n): rates[hour] for n in range(4)} if hour in rates else {} for hour in range(14 * 24))
+    measured(ready.folder / "result", *topics)
+    (sizing,) = ready("size", "logs:a->hub", *RESULT, "-o", "json").json["sizings"]
+    assert (sizing["tasks"], sizing["bytes_per_second"]) == (4, 18e6)
+    assert sizing["growth"] == {"logs.web": {"factor": 4.5, "weeks": 1}}
+    assert "Traffic grew: logs.web 4.5 times in 1 week." in entries(ready)["logs:a->hub"]["reason"]
+
+
+def test_records_and_partitions_of_a_task_are_bounded_as_the_tree_says(ready: Command) -> None:
+    """7 MB/s in records of 100 bytes are 70 000 a second, by default as much as a task takes."""
+
+    def tasks(**fields: int) -> int:
+        tree = ready.tree / "x.yaml"
+        document = yaml.safe_load(tree.read_text())
+        document["flows"]["logs"]["tasks"] = {"max": "auto", **fields}
+        tree.write_text(yaml.safe_dump(document))
+        (sizing,) = ready("size", "logs:a->hub", *RESULT, "--dry-run", "-o", "json").json["sizings"]
+        return int(sizing["tasks"])
+
+    measured(ready.folder / "result", {("a", "logs.web", n): 1.75e6 for n in range(4)})
+    assert (tasks(), tasks(partition_limit=2), tasks(partition_limit=1)) == (1, 2, 4)
+    assert (tasks(record_capacity=50_000), tasks(record_capacity=25_000)) == (2, 4)

@@ -133,7 +133,7 @@ def test_a_lagging_task_has_moments_and_one_that_keeps_up_has_none(world: World)
     }
     held = saturated(task_moments(world.history()))
     assert held is not None
-    assert held.bytes_per_second == pytest.approx(200_000 * 300 / 360)
+    assert held.bytes_per_second == pytest.approx(200_000 * 360 / 420)
 
 
 def test_records_that_retention_took_before_they_were_read_are_not_carried(world: World) -> None:

@@ -77,7 +77,8 @@ def test_the_benchmark_refuses_to_time_a_command_that_fails() -> None:
 
 def test_the_benchmark_of_a_plan_that_changes_nothing_prints_both_processes(capsys: pytest.CaptureFixture[str]) -> None:
     plan_noop.main(["--rounds", "1", "--connectors", "60"])
-    title, _, *lines, ratio = capsys.readouterr().out.splitlines()
+    title, _, *lines, requests, ratio = capsys.readouterr().out.splitlines()
     assert title.startswith("plan of 60 connectors with nothing to change")
     assert [line[:22].strip() for line in lines] == ["floor", "floor: imports", "mm2mgr plan", "mm2mgr plan: imports"]
-    assert re.fullmatch(r"beyond imports: -?[\d.]+ times the floor, bound 2; requests to each .*", ratio)
+    assert requests == "requests to each Connect cluster: 2, the floor's: 2"
+    assert re.fullmatch(r"beyond imports: -?[\d.]+ times the floor, bound 2", ratio)

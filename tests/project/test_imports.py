@@ -105,7 +105,7 @@ OWNERS: dict[str, set[str]] = {
     "tenacity": {"connect"},
     "rich": {"output"},
     "requests": {"samples"},
-    "numpy": {"throughput"},
+    "numpy": {"throughput", "sizing"},  # sizing adds up partitions × hours; it starts no command without the store
     # What throughput reads of Kafka it reads on Spark's executors, which see nothing of mm2mgr.kafka.
     "confluent_kafka": {"kafka", "throughput"},
     "pyarrow": {"samples", "throughput"},

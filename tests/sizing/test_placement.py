@@ -6,12 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mm2mgr.sizing.load import Load
 from mm2mgr.sizing.placement import Placement, SeenConnector, SeenTask, placed
 
-from .estates import MB
+from .estates import MB, run
 
-LOADS = {"mm2.source.logs": ("logs:a->hub", Load([5 * MB, 4 * MB, 3 * MB, 2 * MB, 1 * MB], 7 * MB))}
+LOADS = {"mm2.source.logs": run("logs:a->hub", [5 * MB, 4 * MB, 3 * MB, 2 * MB, 1 * MB])}
 
 
 def seen(name: str, *workers: str, state: str = "RUNNING", on: str = "w1") -> SeenConnector:
@@ -60,8 +59,10 @@ def test_another_number_of_workers_than_declared_is_said() -> None:
 def test_what_could_not_be_read_says_why() -> None:
     assert Placement(note="it sleeps").to_dict(2) == {
         "workers": [],
+        "flows": [],
         "nowhere": [],
-        "reasons": ["What runs is not known: it sleeps."],
+        "reasons": ["What runs could not be read, so only an even spread of the tasks is judged: it sleeps."],
+        "read": False,
     }
 
 
@@ -70,9 +71,9 @@ def test_what_could_not_be_read_says_why() -> None:
     st.lists(st.sampled_from(["w1", "w2", "w3"]), min_size=1, max_size=9),
 )
 def test_nothing_is_lost_and_nothing_counted_twice(rates: list[float], workers: list[str]) -> None:
-    load = Load(rates, 7 * MB)
+    flow = run("f", rates)
     used = workers[: len(rates)]
-    found = placed([seen("s", *used), seen("side", "w1")], {"s": ("f", load)})
+    found = placed([seen("s", *used), seen("side", "w1")], {"s": flow})
     assert sum(one.tasks for one in found.workers) == len(used) + 1
     assert sorted(number for one in found.workers for number in one.flows.get("f", ())) == list(range(len(used)))
-    assert sum(one.bytes_per_second for one in found.workers) == pytest.approx(load.total)
+    assert sum(one.bytes_per_second for one in found.workers) == pytest.approx(flow.load.total)

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from mm2mgr.partitions import TopicPartition
 from mm2mgr.sizing.deal import Deal
-from mm2mgr.sizing.load import Load
 from mm2mgr.sizing.stability import Before, Decision, Evidence, OffPeak, Policy, decide, moved, settled
-from mm2mgr.sizing.tasks import Bounds, Now, Rules, flow_load, size_flow
+from mm2mgr.sizing.tasks import Bounds, Now, Rules, flow_load, size_load
 
 MB = 1_000_000.0
 HOUR = 3600
@@ -23,13 +23,13 @@ LONG_AGO = NOW - 30 * 24 * HOUR
 def evidence(
     rate: float, count: int = 20, *, measured: int = 20, peak: float = 1.0, rules: Rules | None = None
 ) -> Evidence:
-    """A flow of partitions with one rate, of which so many were measured, and their peak as a multiple."""
+    """A flow of partitions with one rate, of which so many were measured; in one of 20 hours it is a multiple of that."""
     rules = rules or Rules()
     order = tuple(TopicPartition("t", number) for number in range(count))
     rates = dict.fromkeys(order[:measured], rate)
-    load, _ = flow_load(Deal(order, "live"), rates, rules)
-    highest = Load([one * peak for one in load.rates], rules.capacity.bytes_per_second)
-    return Evidence(size_flow("f", Deal(order, "live"), rates, rules), load, highest, rules.bounds, order)
+    hours = {one: np.array([rate * peak, *[rate] * 19]) for one, rate in rates.items()}
+    known = flow_load(Deal(order, "live"), hours, rules)
+    return Evidence(size_load("f", known, rules, None), known.load, rules.bounds, order)
 
 
 def decided(each: Evidence, before: Before | None, policy: Policy | None = None, when: int = NOW) -> Decision:
@@ -136,20 +136,20 @@ def test_a_number_that_does_not_fit_is_left_at_once_also_for_a_smaller_one() -> 
     """With 5 tasks the two busy partitions, ten places apart, share one; with 3 they do not."""
     order = tuple(TopicPartition("t", number) for number in range(11))
     rates = dict.fromkeys(order, 0.0) | {order[0]: 4 * MB, order[10]: 4 * MB}
-    load, _ = flow_load(Deal(order, "live"), rates, Rules())
-    sizing = size_flow("f", Deal(order, "live"), rates, now=Now(5))
+    known = flow_load(Deal(order, "live"), rates, Rules())
+    sizing = size_load("f", known, Rules(), Now(5))
     assert sizing.now is not None
     assert (sizing.tasks, sizing.now.verdict) == (3, "badly dealt")
-    each = Evidence(sizing, load, Load(load.rates, 10 * MB), Bounds(), order)
+    each = Evidence(sizing, known.load, Bounds(), order)
     assert decided(each, Before(5, NOW), Policy(moved_partitions=0)).tasks == 3
 
 
 @given(st.lists(st.floats(0, 7 * MB), min_size=1, max_size=25), st.integers(1, 25), st.integers(0, 60))
 def test_a_decision_never_makes_a_fitting_flow_too_small(rates: list[float], before: int, hours: int) -> None:
     order = tuple(TopicPartition("t", number) for number in range(len(rates)))
-    load, _ = flow_load(Deal(order, "live"), dict(zip(order, rates, strict=True)), Rules())
-    sizing = size_flow("f", Deal(order, "live"), dict(zip(order, rates, strict=True)))
-    each = Evidence(sizing, load, Load(load.rates, 10 * MB), Bounds(), order)
+    known = flow_load(Deal(order, "live"), dict(zip(order, rates, strict=True)), Rules())
+    load, sizing = known.load, size_load("f", known, Rules(), None)
+    each = Evidence(sizing, known.load, Bounds(), order)
     decision = decided(each, Before(before, NOW - hours * HOUR))
     assert load.fits(decision.tasks)
     assert decision.tasks >= min(before, sizing.tasks)

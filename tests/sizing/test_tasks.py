@@ -71,7 +71,7 @@ def test_the_busiest_task_is_that_of_the_deal(order: list[TopicPartition], data:
     load = {one: data.draw(rates) for one in order}
     sizing = size_flow("f", Deal(tuple(order), "live"), load)
     dealt = [math.fsum(load[one] for one in hand) for hand in hands(order, sizing.tasks)]
-    assert sizing.busiest_bytes_per_second == max(dealt, default=0)
+    assert sizing.busiest_bytes_per_second == pytest.approx(max(dealt, default=0))
 
 
 @given(orders, st.data())
@@ -180,7 +180,7 @@ def test_hot_partitions_are_named_with_their_factor_and_what_helps() -> None:
     (hot,) = sizing.hot_partitions
     assert (hot.topic, hot.partition) == ("keyed", 3)
     assert hot.factor == pytest.approx(2.2)
-    assert sizing.tasks == 2
+    assert sizing.tasks == 3  # with 2 it would share its task with two others
     (reason,) = [one for one in sizing.reasons if "keyed-3" in one]
     assert "keyed-3 (15.4 MB/s, 2.2 times)" in reason
     assert "no number of tasks helps" in reason

@@ -135,11 +135,11 @@ def _sample(world: World, topics: set[str], store: Path, spans: Spans) -> None:
 
 
 def _plans(world: World, sets: Sequence[TrafficSet], store: Path, chance: random.Random) -> list[Plan]:
-    planned, mean = (read_rates(store, None, by).planned[SOURCE] for by in ("p95", "mean"))
+    planned, mean = (read_rates(store, None, by).rates[SOURCE] for by in ("p95", "mean"))
     listing, plans = listed(world.listing()), []
     for each in sets:
         deal = predict(listing, each.topics.__contains__)
-        own, own_mean = ({one: rates[one.topic][one] for one in deal.order} for rates in (planned, mean))
+        own, own_mean = ({one: float(rates[one.topic][one].max()) for one in deal.order} for rates in (planned, mean))
         capacity = Capacity(_usable(each, deal, chance) / 0.7, 0.7)
         sizing = size_flow(each.name, deal, own, Rules(capacity, Bounds()))
         plans.append(Plan(each, deal, sizing, own, own_mean))

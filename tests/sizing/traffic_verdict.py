@@ -118,13 +118,18 @@ class Outcome:
         """Tell whether no task would have more than is usable.
 
         A partition that has more by itself is set aside, as no number of tasks makes it less; but two of those must not
-        share a task, and as their tasks are full, the other tasks must have room for all the rest.
+        share a task, nor have more than a tenth of themselves beside them, and the other tasks must have room for all the rest.
         """
         hot = self.truly_hot
         hands = [self.order[task::tasks] for task in range(tasks)]
         rests = [_sum(self.measured, [one for one in hand if one not in hot]) for hand in hands]
         alone = all(len(hot.intersection(hand)) <= 1 for hand in hands)
-        return alone and max(rests) <= self.usable and sum(rests) <= (tasks - len(hot)) * self.usable
+        beside = all(
+            rest <= 0.1 * max(self.measured[one] for one in hot.intersection(hand))
+            for hand, rest in zip(hands, rests, strict=True)
+            if hot.intersection(hand)
+        )
+        return alone and beside and max(rests) <= self.usable and sum(rests) <= (tasks - len(hot)) * self.usable
 
     def faults(self) -> list[str]:
         """Say which bars are missed, but for the foreseen deal, whose bar is a share of all sets."""

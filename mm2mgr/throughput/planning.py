@@ -1,0 +1,111 @@
+"""The hours that sizing judges: every partition of a store in every hour of the last weeks, from the roll-ups of hours alone.
+
+In go a store, a time and a statistic, out comes a table of partitions × hours. Within an hour the roll-ups do not show whether
+peaks of partitions coincide. Topics of one producer mostly peak together, so the p95 (or maximum) of each partition within the
+hour stands for the whole hour, and the mean where that is more, as it is for a burst of less than three minutes. This counts too
+much for partitions that take turns within an hour, never too little for those that take turns from hour to hour.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mm2mgr.errors import Mm2mgrError
+from mm2mgr.samples.schema import HOUR_PREFIX, hour_start_ms
+from mm2mgr.throughput.names import Names, read_names
+from mm2mgr.throughput.parts import read_parts
+from mm2mgr.throughput.rates import Statistic
+from mm2mgr.throughput.windows import HOUR_MS, Window, last_hours, parts_of, record_sizes
+
+WEEKS_SECONDS = 28 * 86_400.0
+"""How far back sizing looks unless told otherwise: each hour of the week four times, and nothing that is older."""
+
+_CELLS = 50_000_000  # partitions × hours held at once, 200 MB; a large estate is judged by fewer hours of each week
+_STRIDES = (1, 5, 7, 11, 13, 17, 19, 23)  # no divisor of 24, so that every hour of the day is among the hours of a week
+_HOURS_FOR_SIZES = 12  # spread over the window: record sizes change slowly
+_WEEK_HOURS = 168
+
+
+@dataclass(frozen=True)
+class HourlyRates:
+    """Bytes per second of partitions × hours, NaN where unknown: row i is the partition at `place[i]` of `names`.
+
+    `hours` are counted since 1970, oldest first, `record_bytes` the mean record size of each row (NaN: unknown), `first_ms` and
+    `last_ms` when the oldest and newest samples were taken.
+    """
+
+    names: Names
+    place: Any
+    hours: tuple[int, ...]
+    table: Any
+    record_bytes: Any
+    first_ms: int
+    last_ms: int
+
+
+def hourly_rates(store: Path, window_seconds: float | None, statistic: Statistic) -> HourlyRates:
+    """Read the hours of the last weeks, or of a window; Mm2mgrError where nothing was rolled up."""
+    window = last_hours(store, WEEKS_SECONDS if window_seconds is None else window_seconds)
+    names = read_names(store)
+    chosen = _thinned(window.hours, len(names))
+    some = tuple(chosen[:: -(-len(chosen) // _HOURS_FOR_SIZES)])
+    size = record_sizes(store, Window(some, (), some), names)
+    table = np.full((len(names), len(chosen)), np.nan, np.float32)
+    for column, hour in enumerate(chosen):
+        table[:, column] = _hour(parts_of(store, f"{HOUR_PREFIX}{hour}"), names, size, statistic)
+    known = np.flatnonzero(np.isfinite(table).any(axis=1))
+    if len(known) < len(table):
+        table = table[known]
+    ends = [_ends(store, hour) for hour in (window.hours[0], window.hours[-1])]
+    return HourlyRates(names, known, tuple(map(_number, chosen)), table, size[known], ends[0][0], ends[1][1])
+
+
+def _ends(store: Path, hour: str) -> tuple[int, int]:
+    rows = read_parts(parts_of(store, f"{HOUR_PREFIX}{hour}"), ("first_ms", "last_ms"))[0].values
+    return int(rows["first_ms"].min(initial=2**62)), int(rows["last_ms"].max(initial=0))
+
+
+def _hour(parts: Sequence[Path], names: Names, size: Any, statistic: Statistic) -> Any:
+    """Return the rates of one hour by place in the names."""
+    inner = [] if statistic == "mean" else [f"bytes_{statistic}", f"records_{statistic}"]
+    wanted = ["partition_id", "covered_ms", "records", "bytes", *inner]
+    rows = read_parts(parts, wanted)[0].values
+    place = names.places(rows["partition_id"])
+    if (place < 0).any():
+        raise Mm2mgrError("the dictionary of the store lacks partitions that were sampled", hint="restore its files")
+    sized = np.isfinite(rows["bytes"])
+    whole = sized.all()
+    volume = rows["bytes"] if whole else np.where(sized, rows["bytes"], rows["records"] * size[place])
+    told = np.isfinite(volume) & (rows["covered_ms"] > 0)
+    at, seconds = place[told], rows["covered_ms"][told] / 1000
+    sums, times = (np.bincount(at, values, len(names)) for values in (volume[told], seconds))
+    with np.errstate(invalid="ignore", divide="ignore"):
+        mean = sums / times
+    if inner:
+        peak = rows[inner[0]] if whole else np.where(sized, rows[inner[0]], rows[inner[1]] * size[place])
+        if statistic == "p50":  # of several logs or sources in one hour no median is known: the mean stands for it
+            alone = np.bincount(at, minlength=len(names))[at] == 1
+            at, peak = at[alone], peak[told][alone]
+            mean[at] = np.where(np.isfinite(peak), peak, mean[at])
+        else:
+            np.fmax.at(mean, at, peak[told])
+    return mean
+
+
+def _thinned(hours: Sequence[str], partitions: int) -> list[str]:
+    """Keep hours so that the table fits in memory: the same hours of every week, so that weeks can be compared."""
+    most = max(1, _CELLS // max(1, partitions))
+    for stride in _STRIDES:
+        kept = [hour for hour in hours if _number(hour) % _WEEK_HOURS % stride == 0]
+        if kept and len(kept) <= most:
+            break
+    return kept or list(hours[-1:])
+
+
+def _number(hour: str) -> int:
+    return hour_start_ms(hour) // HOUR_MS
