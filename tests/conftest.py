@@ -19,3 +19,9 @@ def _no_secrets_of_other_tests() -> Iterator[None]:
     secrets.forget()
     yield
     secrets.forget()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put modules that start real Kafka or Spark first: they mostly wait, and the others run beside them."""
+    real = {item.path for item in items if any(item.iter_markers("live")) or any(item.iter_markers("spark"))}
+    items.sort(key=lambda item: item.path not in real)
