@@ -210,9 +210,13 @@ class _Expansion:
         """Mark the Connect clusters whose workers are exactly-once, declared or asked for by one of these flows."""
         asked = {flow.connect.name for flow in flows if flow.exactly_once}
         for name, connect in self.connects.items():
-            once = bool(connect.model.exactly_once) or name in asked
-            self.connects[name] = replace(connect, exactly_once=once)
-        return [replace(flow, connect=self.connects[flow.connect.name]) for flow in flows]
+            if connect.model.exactly_once or name in asked:
+                self.connects[name] = replace(connect, exactly_once=True)
+        known = self.connects
+        return [
+            flow if flow.connect is known[flow.connect.name] else replace(flow, connect=known[flow.connect.name])
+            for flow in flows
+        ]
 
     def _run_on(self, name: str, target: str, settings: FlowSettings) -> ConnectCluster | None:
         path: PathKey = ("flows", name, "run_on")

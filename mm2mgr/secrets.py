@@ -67,11 +67,15 @@ def is_secret(key: str) -> bool:
     return _SECRET_KEY.search(key) is not None or any(_is_slip(word.lower()) for word in _WORD.findall(key))
 
 
+@lru_cache(maxsize=65_536)
 def _is_slip(word: str) -> bool:
     if word in _MISSPELT:
         return False  # spelt right: the expression knows where it is no secret
+    letters = set(word)
     return any(
-        abs(len(word) - len(meant)) <= slips and _distance(word, meant) <= slips
+        abs(len(word) - len(meant)) <= slips
+        and len(letters.symmetric_difference(meant)) <= 2 * slips  # a slip takes one letter away and brings another
+        and _distance(word, meant) <= slips
         for meant in _MISSPELT
         if (slips := 2 if len(meant) >= 8 else 1)
     )
@@ -140,10 +144,10 @@ def _masked_jaas(value: str) -> str:
 _known: set[str] = set()
 
 
-def remember(config: Mapping[str, str]) -> None:
-    """Remember every secret of a flat config, however a worker, a broker or a proxy may write it in a text of its own."""
+def remember(config: Mapping[str, object]) -> None:
+    """Remember every secret among the texts of a config, however a worker, a broker or a proxy may write it in a text of its own."""
     for key, value in config.items():
-        if is_secret(key) or "-----BEGIN" in value or "@" in value:
+        if isinstance(value, str) and (is_secret(key) or "@" in value or "-----BEGIN" in value):
             _remember(key, value)
 
 

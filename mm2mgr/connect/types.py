@@ -200,9 +200,9 @@ class Validation:
 def parse_config(data: object) -> dict[str, str]:
     """Return a flat config, string → string, without keys whose value is null."""
     body = as_object(data, "a config")
-    config = {
-        key: value if isinstance(value, str) else _json_text(value) for key, value in body.items() if value is not None
-    }
+    config = body
+    if set(map(type, body.values())) != {str}:
+        config = {k: v if isinstance(v, str) else _json_text(v) for k, v in body.items() if v is not None}
     remember(config)
     return config
 

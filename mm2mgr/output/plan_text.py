@@ -16,11 +16,13 @@ _SIGNS = {"create": "+", "update": "~", "delete": "-", "no-op": "=", "blocked": 
 _STYLES = {"create": "green", "update": "yellow", "delete": "red", "blocked": "bold red"}
 _KEY_SIGNS = {"add": "+", "change": "~", "remove": "-"}
 _LONGEST = 100
+_FLOWS = 8
+"""How many flows and other connectors of a pair the matrix names."""
 _CONTEXT = 20
 
 
 def say_topology(topology: Topology, connectors: Sequence[Connector]) -> None:
-    """Print the sources × targets matrix: per cell each flow with its tasks.max, then the pair's other connectors."""
+    """Print the sources × targets matrix: per cell flows with their tasks.max and the pair's other connectors."""
     sources = list(dict.fromkeys(flow.source.alias for flow in topology.flows))
     targets = list(dict.fromkeys(flow.target.alias for flow in topology.flows))
     cells: dict[tuple[str, str], list[str]] = {}
@@ -31,7 +33,9 @@ def say_topology(topology: Topology, connectors: Sequence[Connector]) -> None:
         if connector.type != "source":
             source, _, target = connector.pair.partition("->")
             cells.setdefault((source, target), []).append(connector.type)
-    rows = [[source, *(" + ".join(cells.get((source, target), ["-"])) for target in targets)] for source in sources]
+    rows = [
+        [source, *(few(cells.get((source, target), ["-"]), _FLOWS, " + ") for target in targets)] for source in sources
+    ]
     say_table(["source \\ target", *targets], rows)
     flows, connects = len(topology.flows), len(topology.connects)
     say(

@@ -202,10 +202,10 @@ def diff(before: Mapping[str, str], after: Mapping[str, str]) -> tuple[KeyChange
     )
 
 
-def few(names: Sequence[str], shown: int = 3) -> str:
+def few(names: Sequence[str], shown: int = 3, between: str = ", ") -> str:
     """Return the first names, and how many more there are."""
     more = len(names) - shown
-    return ", ".join(names[:shown]) + (f" and {more} more" if more > 0 else "")
+    return between.join(names[:shown]) + (f" and {more} more" if more > 0 else "")
 
 
 LiveConfigs = Mapping[str, Mapping[str, str]]
@@ -319,7 +319,9 @@ def _compare(owner: str, connect: str, desired: Connector, live: Mapping[str, st
     keys = diff(live, desired.config) if live != desired.config else ()
     along = told(live, desired.config) if keys and desired.type == "source" and is_moved(live, desired.config) else ""
     turn = _turn(state, desired.state)
-    found = replace(change("update", keys, along) if keys or turn else change("no-op"), state=turn)
+    found = change("update", keys, along) if keys or turn else change("no-op")
+    if turn:
+        found = replace(found, state=turn)
     if desired.state is None or state in _SETTLED:
         return found
     unknown = f"whether it is {desired.state} could not be read (it shows {state or 'no status yet'}); plan again"

@@ -68,9 +68,11 @@ def load(sources: Sequence[Path]) -> Spec:
 def _remember(values: Any) -> None:
     """Remember the secrets that stand in the tree itself, before any problem quotes them."""
     if isinstance(values, dict):
-        remember({key: value for key, value in values.items() if isinstance(value, str)})
-    for inner in values.values() if isinstance(values, dict) else values if isinstance(values, list) else ():
-        _remember(inner)
+        remember(values)
+        values = list(values.values())
+    for inner in values:
+        if isinstance(inner, dict | list):
+            _remember(inner)
 
 
 def settled(merged: dict[str, Any]) -> tuple[FlowSettings | None, list[tuple[PathKey, str]]]:
@@ -107,6 +109,9 @@ class _Merged:
                 self.problems.append(Problem(document.places[key,], message))
             else:
                 self.values[key] = value
+        if not any(lengths.values()):
+            self.places = document.places | self.places
+            return
         for path, place in document.places.items():
             shifted = path
             if len(path) > 1 and isinstance(path[1], int):
