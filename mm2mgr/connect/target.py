@@ -10,8 +10,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import urlsplit
 
-import httpx
-
 from mm2mgr.connect.errors import ConnectError
 from mm2mgr.secrets import remember
 
@@ -91,6 +89,8 @@ class ConnectTarget:
         return " and ".join(kinds) or "no credentials"
 
     def _checked(self, url: str) -> str:
+        import httpx  # loaded with the client in any case; the types do without it
+
         try:
             parts = urlsplit(url)
             usable = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0

@@ -150,13 +150,20 @@ def enter(losses: Mapping[str, Loss], sighting: Sighting, now: float) -> dict[st
     ):
         return dict(losses)
     same = [one for one in of_topic if one.kind == sighting.kind]
-    gaps = dict(_further(sighting, [one for one in same if one.acknowledged_at is not None]))
+    acknowledged = [one for one in same if one.acknowledged_at is not None]
+    gaps = dict(_further(sighting, acknowledged))
     if not gaps:
         return dict(losses)
     still_open = [one for one in same if one.acknowledged_at is None]
     if sighting.kind == "re-created" or not still_open:
         loss = Loss(
-            _id(sighting, gaps), sighting.flow, sighting.topic, sighting.kind, now, gaps, topic_id=sighting.topic_id
+            _id(sighting, gaps, len(acknowledged)),
+            sighting.flow,
+            sighting.topic,
+            sighting.kind,
+            now,
+            gaps,
+            topic_id=sighting.topic_id,
         )
     else:
         last = max(still_open, key=lambda one: one.first_seen)
@@ -234,11 +241,10 @@ def _joined(old: Gap | None, new: Gap) -> Gap:
     return replace(new, before=old.total)
 
 
-def _id(sighting: Sighting, gaps: Mapping[int, Gap]) -> str:
+def _id(sighting: Sighting, gaps: Mapping[int, Gap], earlier: int) -> str:
+    """Return the id of a new incident; the number of those acknowledged before tells two at the same offset apart."""
     first = min(gaps)
-    # What was acknowledged before is not in `gaps`, so its size tells two incidents at the same offset apart.
-    beyond = sighting.gaps[first].records - gaps[first].records
-    what = sighting.topic_id if sighting.kind == "re-created" else f"{first}@{gaps[first].stored}+{beyond}"
+    what = sighting.topic_id if sighting.kind == "re-created" else f"{first}@{gaps[first].stored}+{earlier}"
     text = "\0".join((sighting.flow, sighting.topic, sighting.kind, what))
     return hashlib.sha256(text.encode()).hexdigest()[:7]
 

@@ -340,7 +340,7 @@ def test_up_looks_at_the_tree_before_it_starts_anything(mm2mgr: Command) -> None
 def demo_files(folder: Path, hours: int = 2) -> None:
     """Leave what a demo leaves."""
     write_tree(folder / "clusters", ENDPOINTS)
-    write_sizing(folder / "clusters" / "overrides" / "sizing.yaml", {"f": {"tasks_max": 2}}, ["f"])
+    write_sizing(folder / "clusters" / "overrides" / "sizing.yaml", {"f": {"tasks_max": 2}}, ["f"], {})
     for hour in range(hours):
         batch = Batch("here", "kafka-offsets", 1_795_255_200_000 + hour * 3_600_000, ["t"], [0], end_offset=[1])
         SampleStore(folder / "samples").append(batch)
@@ -462,15 +462,15 @@ def test_a_page_does_not_replace_another_file(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("text", ["sizing: {f: {tasks_max: 3}}\n", "flows: {}\n", "{header}flows: {{}}\n"])
 def test_size_does_not_overwrite_a_file_that_people_wrote(tmp_path: Path, text: str) -> None:
-    write_sizing(tmp_path / "made.yaml", {"f": {"tasks_max": 2}}, ["f"])
+    write_sizing(tmp_path / "made.yaml", {"f": {"tasks_max": 2}}, ["f"], {})
     header = (tmp_path / "made.yaml").read_text().partition("sizing:")[0]
     mine = tmp_path / "sizing.yaml"
     mine.write_text(text.format(header=header) if "{header}" in text else text)
     before = mine.read_bytes()
     with pytest.raises(Mm2mgrError, match="would be overwritten, and"):
-        write_sizing(mine, {"f": {"tasks_max": 2}}, ["f"])
+        write_sizing(mine, {"f": {"tasks_max": 2}}, ["f"], {})
     assert mine.read_bytes() == before
-    write_sizing(tmp_path / "made.yaml", {"f": {"tasks_max": 4}}, ["f"])
+    write_sizing(tmp_path / "made.yaml", {"f": {"tasks_max": 4}}, ["f"], {})
 
 
 def test_a_store_removes_only_what_it_named_itself(tmp_path: Path) -> None:

@@ -83,8 +83,8 @@ def test_test_installs_once_and_hands_its_arguments_to_pytest(clone: Clone) -> N
     clone.java(clone.bin, "17.0.15")
     calls = clone.made("test", "ARGS=-k 'a or b'")
     assert installs(calls) == [".[dev]"]
-    assert calls[-1] == "python -m pytest -k a or b"
-    assert clone.made("test") == ["python -m pytest"]
+    assert calls[-1] == "python -m pytest -n 3 --dist loadfile --no-loadscope-reorder -k a or b"
+    assert clone.made("test") == ["python -m pytest -n 3 --dist loadfile --no-loadscope-reorder"]
 
 
 def test_a_changed_pyproject_installs_again(clone: Clone) -> None:
