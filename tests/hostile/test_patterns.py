@@ -7,18 +7,22 @@ import signal
 import threading
 from collections.abc import Callable
 from time import process_time
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from mm2mgr.kafka.access import KafkaAccess
+from mm2mgr.samples.store import SampleStore
 from mm2mgr.spec.patterns import check_pattern
 from mm2mgr.topics.automaton import Regular
 from mm2mgr.topics.backtracking import Backtracker
 from mm2mgr.topics.java_regex import shape
 from mm2mgr.topics.names import Names, TooCostly, readable
 from tests.cli.command import Command
-from tests.cli.conftest import mm2mgr  # noqa: F401  a fixture
+from tests.cli.load import produce
+from tests.cli.test_watch import Watched
 from tests.spec.trees import BASE, FLOW, write
 
 QUICK_SECONDS = 8.0  # of processor time
@@ -26,7 +30,7 @@ EVENTS = "([a-z]+[.-]?)+[.]events"
 LONG = ["abcdefgh." * 27 + "event", "a" * 249, "a-" * 120 + ".event", "abcdefgh." * 26 + "events"]
 
 
-def quickly(work: Callable[[], object]) -> object:
+def quickly(work: Callable[[], Any]) -> Any:
     """Run something that must end soon; end it by a signal when it does not, which an expression that goes back hears too."""
 
     def late(*_: object) -> None:
@@ -140,12 +144,26 @@ def test_a_thread_other_than_the_main_one_is_not_deaf() -> None:
     assert found == [False, False, False, True]
 
 
-def test_lint_and_describe_finish(mm2mgr: Command) -> None:  # noqa: F811
+def test_lint_finishes(mm2mgr: Command) -> None:
     for pattern in ("(a?){50}a{50}", EVENTS):
         tree = FLOW.replace("[t]", f"['{pattern}']").replace("  f:", "  one:")
         write(mm2mgr.tree, x=BASE + tree + FLOW.replace("flows:\n", "").replace("[t]", f"[{'a' * 60}, x.y.events]"))
         said = quickly(lambda: mm2mgr("lint", code=1))
         assert "twice" in str(said) or "both" in str(said)
+
+
+@pytest.mark.usefixtures("impatient")
+def test_commands_that_match_topics_of_a_cluster_finish(watched: Watched, mock_cluster: KafkaAccess) -> None:
+    produce(mock_cluster, "a" * 60, 1)
+    produce(mock_cluster, "team.events", 1)
+    tree = watched.mm2mgr.tree / "x.yaml"
+    tree.write_text(tree.read_text().replace("[orders]", f"[orders, '{EVENTS}']"))
+    said = quickly(lambda: watched.mm2mgr("describe", "orders:a->b", "-o", "json", code=1))
+    assert {row["topic"] for row in said.json["lag"]} == {"orders", "team.events"}
+    said = quickly(lambda: watched.mm2mgr("status", code=1))
+    assert said.lines[1].startswith("orders:a->b")
+    said = quickly(lambda: watched.mm2mgr("sample", "--interval", "100ms", "--duration", "200ms"))
+    assert "team.events" in str(SampleStore(watched.mm2mgr.folder / ".mm2mgr/samples").read()["topic"].to_pylist())
 
 
 # Pattern, names that it matches, names that it does not: random ones, answered by java.util.regex of Java 17.
