@@ -176,11 +176,15 @@ def ended(code: int) -> int:
 
     A reader who left does not miss them, and who closed stdout beforehand asked for none.
     """
+    left_at_work = _OUT.lost
+    _OUT.carries_on = True  # the work is done, and its code known
     _OUT.flush()
     if isinstance(_OUT.behind, _Closed) and _OUT.behind.has_lines:
         talk("warning: stdout is closed, so the result was not printed", "bold yellow")
-    if _OUT.lost is None or isinstance(_OUT.lost, BrokenPipeError):
+    if _OUT.lost is None:
         return code
+    if isinstance(_OUT.lost, BrokenPipeError):
+        return code if left_at_work else code or 1
     complain(
         f"stdout: {_OUT.lost.strerror or _OUT.lost}: lines of the result are lost", "write it to a place with space"
     )

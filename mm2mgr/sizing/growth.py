@@ -113,7 +113,7 @@ def _ratios(sums: Any, column: dict[int, int], day: int, weeks: int) -> tuple[An
     if len(pairs) < _LEAST_PAIRS:
         return np.ones(len(sums)), np.ones(len(sums))
     now, then = (sums[:, list(places)] for places in zip(*pairs, strict=True))
-    with np.errstate(divide="ignore", invalid="ignore"):
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         ratios = np.sort(np.where((now == 0) & (then == 0), 1.0, now / then), axis=1)
     count = len(pairs)
     return ratios[:, count // 2], ratios[:, int((1 - _AGREEING) * count)]

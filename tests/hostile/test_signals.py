@@ -89,7 +89,7 @@ def test_an_apply_whose_reader_leaves_is_carried_out(site: Site, mm2mgr: Command
         child.stdout.close()
         assert child.stderr
         err = child.stderr.read()
-        assert child.wait(DEADLINE_SECONDS) == 0
+        assert child.wait(DEADLINE_SECONDS) == 0, err
     assert created(site) == ALL
     assert "Traceback" not in err
 

@@ -172,7 +172,8 @@ def test_a_task_that_a_quota_holds_down_is_measured_and_one_that_keeps_up_is_not
     held = found(rows)
     assert held is not None
     print(f"measured {held.bytes_per_second:.0f} B/s over {held.seconds:.0f} s, quota {QUOTA_BYTES_PER_SECOND}")
-    assert held.bytes_per_second == pytest.approx(QUOTA_BYTES_PER_SECOND, rel=0.15)
+    # A lower quartile: never above the quota, and on a busy machine below it.
+    assert 0.6 <= held.bytes_per_second / QUOTA_BYTES_PER_SECOND <= 1.05
 
 
 def test_compacted_topics_are_told(world: World) -> None:
