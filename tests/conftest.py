@@ -6,8 +6,13 @@ import signal
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import settings
 
 from mm2mgr import secrets
+
+# No test is timed: on a busy machine a single example may take any time.
+settings.register_profile("untimed", deadline=None)
+settings.load_profile("untimed")
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)

