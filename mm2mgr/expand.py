@@ -12,7 +12,7 @@ from typing import Any
 
 from mm2mgr.errors import Problem, SpecError
 from mm2mgr.origins import Origin, Text
-from mm2mgr.spec.loader import Spec, laid_over, settled
+from mm2mgr.spec.loader import Spec, settled
 from mm2mgr.spec.models import Cluster, Connect, FlowSettings, Link
 from mm2mgr.spec.models import Flow as FlowModel
 from mm2mgr.spec.places import PathKey
@@ -183,10 +183,7 @@ class _Expansion:
         merged, written = self._layers([("defaults", "flows"), own, pair])
         for key in ("sources", "targets", "except", "pairs"):
             merged.pop(key, None)
-        model, clashes = self.tree.flows[name], list[tuple[PathKey, str]]()
-        settings = None if pair[-1] in model.pairs else laid_over(self.tree.defaults.flows, model)
-        if settings is None:
-            settings, clashes = settled(merged)
+        settings, clashes = settled(merged)
         for where, clash in clashes:
             self.problem(
                 (*own, *where), f"'{'.'.join(map(str, where))}' of {source}->{target}, defaults included: {clash}"

@@ -75,15 +75,6 @@ def _remember(values: Any) -> None:
             _remember(inner)
 
 
-def laid_over(defaults: FlowSettings, own: FlowSettings) -> FlowSettings | None:
-    """Return a flow's own settings over the defaults. None where both say something of one block, whose sum `settled` must check."""
-    both = own.model_fields_set & defaults.model_fields_set
-    if any(isinstance(getattr(defaults, key), BaseModel | dict) for key in both):
-        return None
-    written = own.model_fields_set & FlowSettings.model_fields.keys()
-    return defaults.model_copy(update={key: getattr(own, key) for key in written})
-
-
 def settled(merged: dict[str, Any]) -> tuple[FlowSettings | None, list[tuple[PathKey, str]]]:
     """Check settings that were laid over each other: each layer was valid, their sum need not be. Returns paths and messages too."""
     try:
