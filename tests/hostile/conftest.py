@@ -2,5 +2,6 @@
 
 from tests.cli.conftest import closed_port, impatient, mm2mgr, mock_cluster, site
 from tests.cli.test_watch import watched
+from tests.render.test_templates import own, topology
 
-__all__ = ["closed_port", "impatient", "mm2mgr", "mock_cluster", "site", "watched"]
+__all__ = ["closed_port", "impatient", "mm2mgr", "mock_cluster", "own", "site", "topology", "watched"]

@@ -10,20 +10,8 @@ import pytest
 from mm2mgr.errors import TemplateError
 from mm2mgr.render import Connector, render, template_folders
 from mm2mgr.topology import Topology
+from tests.render.test_templates import COMMON
 from tests.spec.trees import BASE, FLOW, expanded
-
-COMMON = '{% include "_common.properties.j2" %}\n'
-
-
-@pytest.fixture
-def topology(tmp_path: Path) -> Topology:
-    return expanded(tmp_path / "tree", x=BASE + FLOW)
-
-
-@pytest.fixture
-def own(tmp_path: Path) -> Path:
-    (tmp_path / "own").mkdir()
-    return tmp_path / "own"
 
 
 def rendered(topology: Topology, own: Path, text: str) -> Connector:
