@@ -1,4 +1,4 @@
-"""Measures the sizing of a large estate: 1 000 flows of 50 clusters, 90 000 topics, 500 000 partitions with skewed rates, four weeks.
+"""Measures the sizing of a large workspace: 1 000 flows of 50 clusters, 90 000 topics, 500 000 partitions with skewed rates, four weeks.
 
 Out: seconds of each stage (CPU, what an idle machine takes, and wall clock) and the peak memory of a fresh Python that starts from files, beside reading the same Parquet and nothing else;
 what the sum of the rates alone would have given; exits with 1 above 60 s or 4 GiB. It contacts nothing.
@@ -30,7 +30,7 @@ WEEKS = 4
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Write the estate, size it in a fresh Python, print, and return 1 above a bound."""
+    """Write the workspace, size it in a fresh Python, print, and return 1 above a bound."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)  # the fresh Python is told where the estate is
     parser.add_argument("--only-read", action="store_true", help=argparse.SUPPRESS)
@@ -114,8 +114,8 @@ def repeat(store: Path, weeks: int) -> None:
 def size(folder: Path, only_read: bool) -> int:
     """Size the estate stage by stage, half of the flows by what their tasks were assigned."""
     from mm2mgr.cli.dealing import deal_of
-    from mm2mgr.cli.estate import Estate
     from mm2mgr.cli.sizing import read_rates, weigh
+    from mm2mgr.operations.workspace import Workspace
     from mm2mgr.sizing.deal import dealt, listed, read_back
     from mm2mgr.sizing.overrides import overrides_document
     from mm2mgr.sizing.stability import Policy, decide, settled
@@ -129,8 +129,8 @@ def size(folder: Path, only_read: bool) -> int:
     with stage("read the rates"):
         measured = read_rates(folder / "result", None, "p95")
     with stage("load and expand the tree"):
-        estate = Estate((folder / "clusters",))
-        flows = estate.topology.flows
+        workspace = Workspace((folder / "clusters",))
+        flows = workspace.topology.flows
     with stage("make up answers of brokers and workers"):
         answers = {f"c{number}": listing(number) for number in range(CLUSTERS)}
         live: dict[str, list[str]] = {}
@@ -149,7 +149,7 @@ def size(folder: Path, only_read: bool) -> int:
         decisions = decide(evidence, {}, Policy(), 0)
         sizings = [settled(each, decisions[flow_id]) for flow_id, each in evidence.items()]
         document = overrides_document(sizings, measured.window, "p95")
-        write_sizing(sizing_path(estate.files), document["sizing"], {flow.id for flow in flows})
+        write_sizing(sizing_path(workspace.files), document["sizing"], {flow.id for flow in flows})
     spent, began = time.process_time() - spent, time.perf_counter() - began
     partitions, topics = sum(len(deal.order) for deal in deals.values()), sum(map(len, answers.values()))
     print(f"{len(sizings)} flows, {topics} topics, {partitions} partitions: {spent:.1f} s CPU in {began:.1f} s", end="")

@@ -19,7 +19,6 @@ from mm2mgr import __version__
 from mm2mgr.cli.change import apply, plan
 from mm2mgr.cli.check import check
 from mm2mgr.cli.declare import init, render, schema
-from mm2mgr.cli.estate import Estate
 from mm2mgr.cli.explain import explain
 from mm2mgr.cli.fleet import fleet, simulate
 from mm2mgr.cli.interrupts import INTERRUPTED, signals_interrupt
@@ -28,6 +27,7 @@ from mm2mgr.cli.load import sample, size, throughput
 from mm2mgr.cli.local import demo, sandbox
 from mm2mgr.cli.watch import describe, status
 from mm2mgr.errors import Mm2mgrError
+from mm2mgr.operations.workspace import Workspace
 from mm2mgr.output.console import complain, ended, guarded, talk
 from mm2mgr.secrets import mask_text
 from mm2mgr.text import one_line, visible
@@ -70,7 +70,7 @@ def cli(context: click.Context, clusters: tuple[Path, ...], templates: Path | No
       mm2mgr plan                 what would change
     """
     said = {context.get_parameter_source(name) for name in ("clusters", "templates")}
-    context.obj = Estate(clusters, templates, ParameterSource.COMMANDLINE in said)
+    context.obj = Workspace(clusters, templates, ParameterSource.COMMANDLINE in said)
 
 
 for command in (

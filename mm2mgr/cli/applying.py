@@ -11,9 +11,9 @@ from typing import NoReturn
 
 import click
 
-from mm2mgr.cli.estate import Estate
 from mm2mgr.cli.interrupts import INTERRUPTED, halting
 from mm2mgr.errors import Mm2mgrError
+from mm2mgr.operations.workspace import Workspace
 from mm2mgr.output.console import carrying_on, flush, say, say_json, shown, talk
 from mm2mgr.output.plan_text import say_plan
 from mm2mgr.reconcile.apply import FINISH_SECONDS, Result, apply_plan, read_back
@@ -43,21 +43,21 @@ def _unwind(_: int) -> NoReturn:
     raise KeyboardInterrupt
 
 
-def run_apply(estate: Estate, order: Order, leave: Callable[[int], NoReturn] = _unwind) -> int:
+def run_apply(workspace: Workspace, order: Order, leave: Callable[[int], NoReturn] = _unwind) -> int:
     """Apply and return the exit code. `leave` is called for a second signal, when all is said."""
-    plan, estate = _plan(estate, order)
+    plan, workspace = _plan(workspace, order)
     with carrying_on():
         if order.output == "text":
             say_plan(plan.to_dict())
         if plan.writes and not (order.yes or order.planfile):
             _confirm(order.output)
         account = _Account(plan)
-        interrupted = asyncio.run(_write(estate, order, account, leave))
+        interrupted = asyncio.run(_write(workspace, order, account, leave))
         code = account.close(order.output)
     return INTERRUPTED if interrupted else code
 
 
-async def _write(estate: Estate, order: Order, account: _Account, leave: Callable[[int], NoReturn]) -> bool:
+async def _write(workspace: Workspace, order: Order, account: _Account, leave: Callable[[int], NoReturn]) -> bool:
     """Write and wait for states; return whether a signal cut that short."""
 
     def first() -> None:
@@ -73,27 +73,27 @@ async def _write(estate: Estate, order: Order, account: _Account, leave: Callabl
         leave(INTERRUPTED)
 
     with halting(first, second) as halt:
-        await apply_plan(estate.topology, account.plan, report=account.take, begin=account.begin, halt=halt)
+        await apply_plan(workspace.topology, account.plan, report=account.take, begin=account.begin, halt=halt)
         if order.wait_seconds > 0 and account.done and not halt.is_set():
             talk(f"waiting up to {order.wait_seconds:.0f} s for the written connectors to run")
-            waits = settle(estate.topology, account.done, timeout_seconds=order.wait_seconds, states=account.states)
+            waits = settle(workspace.topology, account.done, timeout_seconds=order.wait_seconds, states=account.states)
             either = [asyncio.ensure_future(waits), asyncio.ensure_future(halt.wait())]
             ended, unfinished = await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
             for task in unfinished:
                 task.cancel()
             for task in ended:
                 task.result()
-        for result in await read_back(estate.topology, account.done):
+        for result in await read_back(workspace.topology, account.done):
             account.take(result)
         return halt.is_set()
 
 
-def _plan(estate: Estate, order: Order) -> tuple[Plan, Estate]:
+def _plan(workspace: Workspace, order: Order) -> tuple[Plan, Workspace]:
     if order.planfile is None:
-        only = estate.only(order.flows)
+        only = workspace.only(order.flows)
         return asyncio.run(
-            make_plan(estate.topology, estate.connectors, order.wish, only=only, spec=estate.spec)
-        ), estate
+            make_plan(workspace.topology, workspace.connectors, order.wish, only=only, spec=workspace.spec)
+        ), workspace
     if order.flows or order.wish != Wish():
         raise Mm2mgrError(
             "a PLANFILE says itself which flows it is for, whether to prune or mirror again, and which deletes are meant",
@@ -101,16 +101,19 @@ def _plan(estate: Estate, order: Order) -> tuple[Plan, Estate]:
         )
     document = read_plan(order.planfile)
     templates = Path(document.templates) if document.templates else None
-    if estate.named_by_option and (tuple(map(str, estate.files)), estate.templates) != (document.clusters, templates):
+    if workspace.named_by_option and (tuple(map(str, workspace.files)), workspace.templates) != (
+        document.clusters,
+        templates,
+    ):
         raise Mm2mgrError(
             f"{order.planfile} was made from another tree or templates: {', '.join(document.clusters)}",
             hint="leave --clusters and --templates out, or make a plan of the tree you name",
         )
-    estate = Estate(tuple(Path(file) for file in document.clusters), templates)
+    workspace = Workspace(tuple(Path(file) for file in document.clusters), templates)
     plan = asyncio.run(
-        make_plan(estate.topology, estate.connectors, document.wish, only=document.only, spec=estate.spec)
+        make_plan(workspace.topology, workspace.connectors, document.wish, only=document.only, spec=workspace.spec)
     )
-    return as_reviewed(document.plan, plan), estate
+    return as_reviewed(document.plan, plan), workspace
 
 
 def _confirm(output: str) -> None:

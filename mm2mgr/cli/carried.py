@@ -17,7 +17,7 @@ from mm2mgr.secrets import is_secret
 from mm2mgr.sizing.capacity import RECENT_DAYS, MeasuredCapacity, Saturated, TaskMoment, by_history, saturated
 
 if TYPE_CHECKING:
-    from mm2mgr.cli.estate import Estate
+    from mm2mgr.operations.workspace import Workspace
     from mm2mgr.samples.tasks import TaskRow
     from mm2mgr.topology import Flow
 
@@ -50,7 +50,9 @@ def settings_mark(config: Mapping[str, str]) -> str:
     return hashlib.sha256(repr([(str(key), str(value)) for key, value in deciding]).encode()).hexdigest()[:16]
 
 
-def measured_capacities(estate: Estate, store: Path, flows: Sequence[Flow], now_ms: int) -> dict[str, MeasuredCapacity]:
+def measured_capacities(
+    workspace: Workspace, store: Path, flows: Sequence[Flow], now_ms: int
+) -> dict[str, MeasuredCapacity]:
     """Return the measured capacity of one task by flow id, from the last 30 days, else from up to a year ago.
 
     Only what was carried on the same Connect cluster under the client settings that the tree has today counts: by the
@@ -64,7 +66,7 @@ def measured_capacities(estate: Estate, store: Path, flows: Sequence[Flow], now_
         history = _history(tasks.read(end_ms - _RECENT_MS, end_ms)) | history
     if not history:
         return {}
-    desired = {flow_id: one for one in estate.connectors for flow_id in one.flows if one.type == "source"}
+    desired = {flow_id: one for one in workspace.connectors for flow_id in one.flows if one.type == "source"}
     found = {}
     for flow in flows:
         own = desired[flow.id]

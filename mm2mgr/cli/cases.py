@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 
 from mm2mgr.cli.carried import measured_capacities
 from mm2mgr.cli.dealing import beating, deal_of, dealt_topics, heartbeat_rates, listings, live_deals
-from mm2mgr.cli.estate import Estate
 from mm2mgr.cli.sizing import Rates, client_number, read_rates, rules_of
 from mm2mgr.errors import Mm2mgrError
+from mm2mgr.operations.workspace import Workspace
 from mm2mgr.partitions import TopicPartition
 from mm2mgr.sizing.fleet import Buffers, Failover, Worker
 from mm2mgr.sizing.load import Hours
@@ -37,11 +37,11 @@ class Asked:
     output: str = "text"
 
 
-def cases_of(estate: Estate, asked: Asked) -> tuple[tuple[Case, ...], dict[str, str]]:
+def cases_of(workspace: Workspace, asked: Asked) -> tuple[tuple[Case, ...], dict[str, str]]:
     """Return every flow whose source can be read as a case, and the sources that cannot, with why."""
     measured = read_rates(asked.store, asked.window_seconds, asked.statistic)
-    flows = estate.topology.flows
-    capacities = measured_capacities(estate, asked.store, flows, time.time_ns() // 1_000_000)
+    flows = workspace.topology.flows
+    capacities = measured_capacities(workspace, asked.store, flows, time.time_ns() // 1_000_000)
     found = listings({flow.source.alias: flow.source for flow in flows})
     failures = {alias: listing.message for alias, listing in found.items() if isinstance(listing, Mm2mgrError)}
     read = {alias: listing for alias, listing in found.items() if not isinstance(listing, Mm2mgrError)}

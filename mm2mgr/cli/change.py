@@ -7,7 +7,8 @@ from pathlib import Path
 
 import click
 
-from mm2mgr.cli.estate import Estate, Seconds, output_option
+from mm2mgr.cli.options import Seconds, output_option
+from mm2mgr.operations.workspace import Workspace
 from mm2mgr.outfile import check_free
 
 _mirror_again = click.option(
@@ -41,7 +42,7 @@ _allow_deletes = click.option(
 @output_option
 @click.pass_obj
 def plan(
-    estate: Estate,
+    workspace: Workspace,
     flows: tuple[str, ...],
     prune: bool,
     mirror_again: bool,
@@ -68,22 +69,22 @@ def plan(
     from mm2mgr.reconcile.plan import Wish
     from mm2mgr.reconcile.planfile import PLAN, write_plan
 
-    only = estate.only(flows)
+    only = workspace.only(flows)
     if out:
         check_free(out, PLAN)  # before anybody is asked
-    for entry in estate.topology.stale_sizing:
+    for entry in workspace.topology.stale_sizing:
         talk(f"overrides: no flow '{entry}' is declared any more, its sizing is ignored; mm2mgr size drops it")
     wish = Wish(prune, mirror_again, allow_deletes=allow_deletes)
-    made = asyncio.run(make_plan(estate.topology, estate.connectors, wish, only=only, spec=estate.spec))
+    made = asyncio.run(make_plan(workspace.topology, workspace.connectors, wish, only=only, spec=workspace.spec))
     if output == "json":
         say_json(made.to_dict())
     else:
         if only is None:
-            say_topology(estate.topology, estate.connectors)
+            say_topology(workspace.topology, workspace.connectors)
         say_plan(made.to_dict(), full=full)
     if out:
-        own = str(estate.templates) if estate.templates else None
-        write_plan(out, made, [str(file) for file in estate.files], own, only)
+        own = str(workspace.templates) if workspace.templates else None
+        write_plan(out, made, [str(file) for file in workspace.files], own, only)
         talk(f"plan written to {out}; apply it with: mm2mgr apply {out}")
     if made.failed:
         return 1
@@ -107,7 +108,7 @@ def plan(
 @output_option
 @click.pass_obj
 def apply(
-    estate: Estate,
+    workspace: Workspace,
     planfile: Path | None,
     flows: tuple[str, ...],
     prune: bool,
@@ -136,4 +137,4 @@ def apply(
 
     wish = Wish(prune, mirror_again, allow_deletes=allow_deletes)
     # A second Ctrl-C ends the process as it is: bringing back what was begun could take half a minute.
-    return run_apply(estate, Order(planfile, flows, wish, yes, wait, output), leave=os._exit)
+    return run_apply(workspace, Order(planfile, flows, wish, yes, wait, output), leave=os._exit)

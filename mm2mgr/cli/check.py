@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import click
 
-from mm2mgr.cli.estate import Estate, Seconds, output_option
+from mm2mgr.cli.options import Seconds, output_option
+from mm2mgr.operations.workspace import Workspace
 
 
 @click.command()
@@ -23,7 +24,7 @@ from mm2mgr.cli.estate import Estate, Seconds, output_option
 )
 @output_option
 @click.pass_obj
-def check(estate: Estate, flows: tuple[str, ...], timeout: float, fix_only: bool, output: str) -> int:
+def check(workspace: Workspace, flows: tuple[str, ...], timeout: float, fix_only: bool, output: str) -> int:
     """Ask brokers and workers whether FLOWS (all by default) can work. Exit code 1 when something is missing or fails.
 
     Logs in to every Kafka cluster as each client of the connectors would, and finds the rights that it lacks, most of which
@@ -39,9 +40,9 @@ def check(estate: Estate, flows: tuple[str, ...], timeout: float, fix_only: bool
     from mm2mgr.output.check_text import say_check
     from mm2mgr.output.console import say, say_json, working
 
-    chosen = estate.flows(flows)
+    chosen = workspace.flows(flows)
     with working("asking Connect and Kafka"):
-        found = run(estate.topology, estate.connectors, chosen, estate.spec, timeout)
+        found = run(workspace.topology, workspace.connectors, chosen, workspace.spec, timeout)
     if fix_only:
         for line in (*found.commands, *found.unsure):
             say(line)

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from mm2mgr.cli.estate import Estate, output_option
+from mm2mgr.cli.options import output_option
+from mm2mgr.operations.workspace import Workspace
 
 if TYPE_CHECKING:
     from mm2mgr.render import Connector
@@ -49,7 +50,7 @@ def schema() -> None:
 @click.option("--origins", is_flag=True, help="Show who said each value: spec line, override, default, template line.")
 @output_option
 @click.pass_obj
-def render(estate: Estate, flows: tuple[str, ...], origins: bool, output: str) -> None:
+def render(workspace: Workspace, flows: tuple[str, ...], origins: bool, output: str) -> None:
     """Print the connector configs of FLOWS (all by default); secrets are masked, placeholders are not.
 
     A flow is named by its id `logging:dc1-logging->agg-east`, its pair, or its declared name.
@@ -61,8 +62,8 @@ def render(estate: Estate, flows: tuple[str, ...], origins: bool, output: str) -
     from mm2mgr.output.console import say, say_json, say_plain
     from mm2mgr.secrets import mask
 
-    wanted = {flow.id for flow in estate.flows(flows)}
-    chosen = [connector for connector in estate.connectors if wanted & set(connector.flows)]
+    wanted = {flow.id for flow in workspace.flows(flows)}
+    chosen = [connector for connector in workspace.connectors if wanted & set(connector.flows)]
     if output == "json":
         say_json([_connector(connector, origins=origins) for connector in chosen])
         return

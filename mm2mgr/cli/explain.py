@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mm2mgr.cli.estate import Estate, output_option
+from mm2mgr.cli.options import output_option
+from mm2mgr.operations.workspace import Workspace
 
 if TYPE_CHECKING:
     from mm2mgr.errors import Mm2mgrError
@@ -27,7 +28,7 @@ _TYPES: tuple[ConnectorType, ...] = ("source", "checkpoint", "heartbeat")
 @click.option("--all", "everything", is_flag=True, help="Of a flow, also show what is left at Kafka's defaults.")
 @output_option
 @click.pass_obj
-def explain(estate: Estate, name: str, on: str | None, kafka: str | None, everything: bool, output: str) -> None:
+def explain(workspace: Workspace, name: str, on: str | None, kafka: str | None, everything: bool, output: str) -> None:
     """Say what KEY does, however it is spelled, and what to write instead; or what RULE of lint is about; or show what
     each client of FLOW gets.
 
@@ -53,10 +54,10 @@ def explain(estate: Estate, name: str, on: str | None, kafka: str | None, everyt
     except Mm2mgrError as unknown:  # no key: a rule, else a flow if the tree has one
         if rule := _rule(name):
             return say_json(rule) if output == "json" else say_rule(rule)
-        connectors = _connectors(estate, name)
+        connectors = _connectors(workspace, name)
         if not connectors:
             raise _with_nearest_rule(name, unknown) from None
-        once = {name for name, connect in estate.topology.connects.items() if connect.exactly_once}
+        once = {name for name, connect in workspace.topology.connects.items() if connect.exactly_once}
         settings = [
             _settings(each, version, keys, exactly_once=each.connect in once, everything=everything)
             for each in connectors
@@ -109,20 +110,20 @@ def _with_nearest_rule(name: str, unknown: Mm2mgrError) -> Mm2mgrError:
     return Mm2mgrError(unknown.message, hint=f"nearest rule of lint: {near[0]}") if near else unknown
 
 
-def _connectors(estate: Estate, name: str) -> list[Connector]:
+def _connectors(workspace: Workspace, name: str) -> list[Connector]:
     """Return the connectors of the flows with this name, [] when there is no tree or no such flow in it."""
     from mm2mgr.errors import Mm2mgrError
 
-    if not any(path.exists() for path in estate.files):
+    if not any(path.exists() for path in workspace.files):
         return []
-    topology = estate.topology  # a broken tree is told as such
+    topology = workspace.topology  # a broken tree is told as such
     try:
         wanted = {flow.id for flow in topology.select(name)}
     except Mm2mgrError:
         if "->" in name:  # meant as a flow: say which there are
             raise
         return []
-    return [connector for connector in estate.connectors if wanted & set(connector.flows)]
+    return [connector for connector in workspace.connectors if wanted & set(connector.flows)]
 
 
 def _settings(

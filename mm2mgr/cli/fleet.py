@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from mm2mgr.cli.estate import Estate, Number, output_option
 from mm2mgr.cli.load import LEAST_SECONDS, SAMPLES, Duration, by_option
+from mm2mgr.cli.options import Number, output_option
+from mm2mgr.operations.workspace import Workspace
 
 if TYPE_CHECKING:
     from mm2mgr.throughput.rates import Statistic
@@ -61,7 +62,7 @@ class _Assigned(click.ParamType):  # type: ignore[type-arg]  # generic only from
 @output_option
 @click.pass_obj
 def fleet(
-    estate: Estate,
+    workspace: Workspace,
     store: Path,
     window: float | None,
     statistic: Statistic,
@@ -90,7 +91,7 @@ def fleet(
 
     failover = Failover(session_timeout, rebalance_delay)
     question = FleetQuestion(Lag(lag, lag_records), workers, failover, page)
-    return run_fleet(estate, Asked(store, window, statistic, output), question)
+    return run_fleet(workspace, Asked(store, window, statistic, output), question)
 
 
 @click.command()
@@ -105,7 +106,7 @@ def fleet(
 @output_option
 @click.pass_obj
 def simulate(
-    estate: Estate,
+    workspace: Workspace,
     store: Path,
     window: float | None,
     statistic: Statistic,
@@ -129,4 +130,4 @@ def simulate(
     from mm2mgr.cli.fleeting import Changes, run_simulate
 
     changes = Changes(traffic, lose_source, move, add_target, limit)
-    return run_simulate(estate, Asked(store, window, statistic, output), changes)
+    return run_simulate(workspace, Asked(store, window, statistic, output), changes)

@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from mm2mgr.cli.cases import Asked, cases_of, machines_of
-from mm2mgr.cli.estate import Estate
 from mm2mgr.cli.placing import placements
 from mm2mgr.errors import Mm2mgrError
+from mm2mgr.operations.workspace import Workspace
 from mm2mgr.output.console import complain, say_json
 from mm2mgr.output.fleet_text import say_comparison, say_fleet
 from mm2mgr.sizing import whatif
@@ -67,13 +67,13 @@ class FleetQuestion:
     page: Path | None = None
 
 
-def run_fleet(estate: Estate, asked: Asked, question: FleetQuestion) -> int:
+def run_fleet(workspace: Workspace, asked: Asked, question: FleetQuestion) -> int:
     """Tell what every Connect cluster runs, needs and survives."""
-    cases, failures = cases_of(estate, asked)
-    found = outcome(cases, machines_of(estate.topology, question.failover))
-    running = placements(estate.topology, found)
+    cases, failures = cases_of(workspace, asked)
+    found = outcome(cases, machines_of(workspace.topology, question.failover))
+    running = placements(workspace.topology, found)
     found = with_workers_seen(found, {name: len(one.workers) for name, one in running.items()})
-    report = fleet_report(estate.topology, found, running, question)
+    report = fleet_report(workspace.topology, found, running, question)
     if asked.output == "json":
         say_json({**report, "failures": dict(failures)})
     else:
@@ -81,21 +81,21 @@ def run_fleet(estate: Estate, asked: Asked, question: FleetQuestion) -> int:
     if question.page:
         from mm2mgr.cli.paging import rates_text, views_of_cases, write_page
 
-        views = views_of_cases(estate, asked, cases, found)
+        views = views_of_cases(workspace, asked, cases, found)
         write_page(question.page, views, {**report, "failures": dict(failures)}, rates_text(asked))
     return _failed(failures)
 
 
-def run_simulate(estate: Estate, asked: Asked, changes: Changes) -> int:
+def run_simulate(workspace: Workspace, asked: Asked, changes: Changes) -> int:
     """Compare what is with what would be."""
     if changes == Changes():
         hint = "for instance --traffic 1.5, --lose-source ALIAS, --move TOPIC=FLOW, --add-target ALIAS, --limit FLOW=N"
         raise Mm2mgrError("nothing to change was named", hint=hint)
-    cases, failures = cases_of(estate, asked)
-    machines = machines_of(estate.topology)
-    changed = apply_changes(estate.topology, cases, changes)
+    cases, failures = cases_of(workspace, asked)
+    machines = machines_of(workspace.topology)
+    changed = apply_changes(workspace.topology, cases, changes)
     before, after = outcome(cases, machines), outcome(changed, machines)
-    running = {name: len(one.workers) for name, one in placements(estate.topology, before).items()}
+    running = {name: len(one.workers) for name, one in placements(workspace.topology, before).items()}
     sides = (with_workers_seen(before, running), with_workers_seen(after, running))
     report = {"change": changes.text(), "notes": list(changes.notes()), **comparison(*sides)}
     if asked.output == "json":

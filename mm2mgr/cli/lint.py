@@ -7,7 +7,8 @@ from pathlib import Path
 
 import click
 
-from mm2mgr.cli.estate import Estate, Seconds
+from mm2mgr.cli.options import Seconds
+from mm2mgr.operations.workspace import Workspace
 
 
 def _quantity(parse: str) -> Callable[[click.Context, click.Parameter, str | None], float | None]:
@@ -70,7 +71,7 @@ def _quantity(parse: str) -> Callable[[click.Context, click.Parameter, str | Non
 )
 @click.pass_obj
 def lint(
-    estate: Estate,
+    workspace: Workspace,
     files: tuple[Path, ...],
     connects: tuple[str, ...],
     kafka: str | None,
@@ -107,4 +108,4 @@ def lint(
     if bandwidth is not None and rtt is None:
         raise click.UsageError("--bandwidth needs --rtt: how much is under way depends on both")
     given = Order(files, connects, kafka, worker, rtt, bandwidth, brokers, timeout)
-    return run_lint(estate, given, ignored=ignored, fail_on=fail_on, everything=everything, output=output)
+    return run_lint(workspace, given, ignored=ignored, fail_on=fail_on, everything=everything, output=output)

@@ -16,7 +16,6 @@ from urllib.parse import urlsplit
 
 import click
 
-from mm2mgr.cli.estate import Estate
 from mm2mgr.errors import Mm2mgrError, SpecError
 from mm2mgr.lint import subject as lint_subject
 from mm2mgr.lint.catalogue import BY_ID, RULES
@@ -24,6 +23,7 @@ from mm2mgr.lint.findings import SEVERITIES, Finding
 from mm2mgr.lint.reading import TREE_KEYS, Surroundings, read_files, read_worker
 from mm2mgr.lint.run import lint
 from mm2mgr.lint.subject import Kafka, Subject, Wire, Worker
+from mm2mgr.operations.workspace import Workspace
 from mm2mgr.output.console import complain, say_json
 from mm2mgr.output.lint_text import say_findings, say_rules
 from mm2mgr.output.sarif import sarif
@@ -64,14 +64,17 @@ class Look:
 
 
 def run_lint(
-    estate: Estate, order: Order, *, ignored: Sequence[str], fail_on: str, everything: bool, output: str
+    workspace: Workspace, order: Order, *, ignored: Sequence[str], fail_on: str, everything: bool, output: str
 ) -> int:
     """Print the findings; return 1 when one is as bad as `fail_on`, or an input could not be read."""
     refuse_unknown(ignored)
-    look = look_at(estate, order)
+    look = look_at(workspace, order)
     rules = [rule for rule in RULES if rule.id not in ignored]
     found = [finding for finding in look.invalid if finding.rule not in ignored]
-    found += [*lint(look.estate, rules), *lint(lint_subject.Estate(look.other), [rule for rule in rules if rule.check])]
+    found += [
+        *lint(look.estate, rules),
+        *lint(lint_subject.Estate(look.other), [rule for rule in rules if rule.check]),
+    ]
     shown = [finding for finding in found if everything or finding.silenced is None]
     _print(_report(shown, found, look), output)
     for error in look.unread:
@@ -132,17 +135,17 @@ def _print(report: dict[str, Any], output: str) -> None:
 # --- reading ----------------------------------------------------------------------------------------------------------
 
 
-def look_at(estate: Estate, order: Order) -> Look:
+def look_at(workspace: Workspace, order: Order) -> Look:
     """Read everything that was asked for into one estate; the tree when nothing was named."""
     known = _surroundings(order)
     trees = tuple(path for path in dict.fromkeys(order.files) if is_tree(path))
     files = [path for path in dict.fromkeys(order.files) if path not in trees]
     if trees:
-        estate = replace(estate, files=trees)
+        workspace = replace(workspace, files=trees)
     elif not files and not order.connects:
-        trees = estate.files
-    connects = _targets(estate, order.connects)
-    declared, invalid = _tree(estate, known) if trees else ((), ())
+        trees = workspace.files
+    connects = _targets(workspace, order.connects)
+    declared, invalid = _tree(workspace, known) if trees else ((), ())
     live, unread = _live(connects, order.timeout_seconds) if connects else ([], {})
     if len(unread) == 1 and not trees and not files and not live:
         raise next(iter(unread.values()))
@@ -178,12 +181,12 @@ def is_tree(path: Path) -> bool:
     return bool(keys & TREE_KEYS) and not keys & {"kind", "apiVersion"}
 
 
-def _tree(estate: Estate, known: Surroundings) -> tuple[tuple[lint_subject.Estate, ...], tuple[Finding, ...]]:
+def _tree(workspace: Workspace, known: Surroundings) -> tuple[tuple[lint_subject.Estate, ...], tuple[Finding, ...]]:
     """Return the connectors of the tree, or what is wrong in it."""
     from mm2mgr.lint.tree import from_tree, invalid
 
     try:
-        return (_completed(from_tree(estate.topology, estate.connectors, estate.spec), known),), ()
+        return (_completed(from_tree(workspace.topology, workspace.connectors, workspace.spec), known),), ()
     except SpecError as error:
         return (), tuple(invalid(error))
 
@@ -277,17 +280,17 @@ def _live(
     return [each for each in answers if not isinstance(each, Mm2mgrError)], unread
 
 
-def _targets(estate: Estate, names: Sequence[str]) -> dict[str, ConnectTarget]:
+def _targets(workspace: Workspace, names: Sequence[str]) -> dict[str, ConnectTarget]:
     """Return each Connect cluster once, whether it is given by its name in the tree, by a URL, or by both."""
     found: dict[str, ConnectTarget] = {}
     for name in sorted(names, key=lambda name: "://" in name):  # a name brings its credentials
-        target = _target(estate, name)
+        target = _target(workspace, name)
         if all(set(target.urls).isdisjoint(other.urls) for other in found.values()):
             found[name] = target
     return found
 
 
-def _target(estate: Estate, name: str) -> ConnectTarget:
+def _target(workspace: Workspace, name: str) -> ConnectTarget:
     """Return where a Connect cluster is: a URL, or a name in the tree."""
     from mm2mgr.connect.target import BasicAuth, ConnectTarget
     from mm2mgr.reconcile.live import target_of
@@ -297,7 +300,7 @@ def _target(estate: Estate, name: str) -> ConnectTarget:
         if bool(user) != bool(password):
             raise Mm2mgrError(f"only one of ${USER} and ${PASSWORD} is set", hint="set both, or none")
         return ConnectTarget(_host(name), (name,), BasicAuth(user, password) if user and password else None)
-    connects = estate.topology.connects
+    connects = workspace.topology.connects
     if name not in connects:
         hint = f"there are: {', '.join(connects)}; or give a URL: http://…"
         raise Mm2mgrError(f"the tree has no Connect cluster '{name}'", hint=hint)

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from mm2mgr.cli.estate import Estate, output_option
 from mm2mgr.cli.foreign import KINDS, Asked
+from mm2mgr.cli.options import output_option
+from mm2mgr.operations.workspace import Workspace
 
 if TYPE_CHECKING:
     from mm2mgr.cli.throughput import By
@@ -80,7 +81,7 @@ by_option = click.option(
 )
 @click.pass_obj
 def sample(
-    estate: Estate,
+    workspace: Workspace,
     store: Path,
     interval: float,
     duration: float,
@@ -105,7 +106,7 @@ def sample(
     from mm2mgr.cli.sampling import run_sample
 
     asked = None if kind == "kafka" else Asked(kind, interval, back)
-    return run_sample(estate, store, interval, None if follow else duration, aliases, keep, asked)
+    return run_sample(workspace, store, interval, None if follow else duration, aliases, keep, asked)
 
 
 @click.command()
@@ -137,7 +138,7 @@ def sample(
 @output_option
 @click.pass_obj
 def throughput(
-    estate: Estate,
+    workspace: Workspace,
     store: Path,
     window: float | None,
     by: By,
@@ -159,7 +160,7 @@ def throughput(
     """
     from mm2mgr.cli.throughput import Question, run_throughput
 
-    return run_throughput(estate, Question(store, window, by, top, show, spark, output))
+    return run_throughput(workspace, Question(store, window, by, top, show, spark, output))
 
 
 class _Hours(click.ParamType):  # type: ignore[type-arg]  # as above
@@ -191,7 +192,7 @@ class _Hours(click.ParamType):  # type: ignore[type-arg]  # as above
 @output_option
 @click.pass_obj
 def size(
-    estate: Estate,
+    workspace: Workspace,
     flows: tuple[str, ...],
     store: Path,
     window: float | None,
@@ -220,4 +221,4 @@ def size(
     hours = OffPeak(*off_peak) if off_peak else None
     policy = Policy(cool_down, off_peak=hours, moved_partitions=move_budget)
     wanted = Wanted(store, flows, window, statistic, policy, dry_run=dry_run, check=check, output=output, page=page)
-    return run_size(estate, wanted)
+    return run_size(workspace, wanted)

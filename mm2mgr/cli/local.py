@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from mm2mgr.cli.estate import output_option
+from mm2mgr.cli.options import output_option
 
 _directory = click.option(
     "--dir",

@@ -11,8 +11,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mm2mgr.cli.estate import Estate
 from mm2mgr.errors import Mm2mgrError
+from mm2mgr.operations.workspace import Workspace
 from mm2mgr.outfile import Kind, write_whole
 from mm2mgr.output.console import talk
 from mm2mgr.output.page import TITLE, FlowView, page
@@ -35,9 +35,9 @@ _CELLS = 50_000_000  # partitions × hours held at once, 400 MB; a large estate 
 Week = tuple[tuple[float | None, ...], ...]
 
 
-def views_of_cases(estate: Estate, asked: Asked, cases: Iterable[Case], found: Outcome) -> list[FlowView]:
+def views_of_cases(workspace: Workspace, asked: Asked, cases: Iterable[Case], found: Outcome) -> list[FlowView]:
     """Return what the page shows, from the cases of `fleet`."""
-    weeks = weeks_of(asked.store, estate.topology.flows)
+    weeks = weeks_of(asked.store, workspace.topology.flows)
     loads = {run.flow_id: run.load for each in found.loads.values() for run in each.runs}
     views = []
     for case in cases:

@@ -8,10 +8,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mm2mgr.cli.estate import Estate
 from mm2mgr.cli.foreign import Asked, Wanted, foreign_readers
 from mm2mgr.cli.interrupts import handled
 from mm2mgr.errors import Mm2mgrError
+from mm2mgr.operations.workspace import Workspace
 from mm2mgr.output.console import complain, say, talk
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def run_sample(
-    estate: Estate,
+    workspace: Workspace,
     store: Path,
     interval_seconds: float,
     duration_seconds: float | None,
@@ -32,7 +32,7 @@ def run_sample(
     from mm2mgr.samples.follow import Schedule, follow
     from mm2mgr.samples.store import SampleStore
 
-    chosen = _sampled_flows(estate, aliases)
+    chosen = _sampled_flows(workspace, aliases)
     schedule = Schedule(interval_seconds, duration_seconds, keep_seconds=keep_seconds)
     said = _Rounds(set(chosen), following=duration_seconds is None)
     stop = threading.Event()
@@ -54,9 +54,9 @@ def run_sample(
     return 1 if said.never else 0
 
 
-def _sampled_flows(estate: Estate, aliases: Sequence[str]) -> dict[str, list[Flow]]:
+def _sampled_flows(workspace: Workspace, aliases: Sequence[str]) -> dict[str, list[Flow]]:
     flows: dict[str, list[Flow]] = {}
-    for flow in estate.topology.flows:
+    for flow in workspace.topology.flows:
         flows.setdefault(flow.source.alias, []).append(flow)
     unknown = [alias for alias in aliases if alias not in flows]
     if unknown or not flows:

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 from mm2mgr import defaults
 from mm2mgr.cli.carried import measured_capacities
 from mm2mgr.cli.dealing import beating, deal_of, heartbeat_rates, listings, live_deals
-from mm2mgr.cli.estate import Estate
 from mm2mgr.errors import Mm2mgrError
+from mm2mgr.operations.workspace import Workspace
 from mm2mgr.output.console import complain, say_json, talk
 from mm2mgr.output.load_text import say_sizings
 from mm2mgr.partitions import TopicPartition
@@ -76,20 +76,20 @@ class Wanted:
     page: Path | None = None
 
 
-def run_size(estate: Estate, wanted: Wanted) -> int:
+def run_size(workspace: Workspace, wanted: Wanted) -> int:
     """Size the named flows and write the overrides file; flows whose source cannot be read keep what they have."""
     from mm2mgr.spec.sizing_file import read_sizing, sizing_path, sizing_target
 
-    path, writes = sizing_path(estate.files), not (wanted.dry_run or wanted.check)
+    path, writes = sizing_path(workspace.files), not (wanted.dry_run or wanted.check)
     before = read_sizing(path)
-    flows = estate.flows(wanted.flows)
+    flows = workspace.flows(wanted.flows)
     if writes:
         sizing_target(path)  # refused now, not after minutes of work
     measured = read_rates(wanted.store, wanted.window_seconds, wanted.statistic)
-    capacities = measured_capacities(estate, wanted.store, flows, time.time_ns() // 1_000_000)
+    capacities = measured_capacities(workspace, wanted.store, flows, time.time_ns() // 1_000_000)
     measured = replace(measured, capacities=capacities)
-    evidence, failures = _evidence(estate, flows, measured)
-    decisions = decide(evidence, _before(estate), wanted.policy, int(time.time()))
+    evidence, failures = _evidence(workspace, flows, measured)
+    decisions = decide(evidence, _before(workspace), wanted.policy, int(time.time()))
     sizings = [settled(each, decisions[flow_id]) for flow_id, each in evidence.items()]
     _tell(flows, evidence, decisions, sizings, failures, wanted.output)
     if wanted.page:
@@ -101,7 +101,7 @@ def run_size(estate: Estate, wanted: Wanted) -> int:
     if writes and sizings:
         source = f"{wanted.statistic} of {wanted.store}"
         document = _document(sizings, decisions, (measured.window, source))
-        refused = _write(estate, path, document, before)
+        refused = _write(workspace, path, document, before)
     small = [one for one in sizings if one.now and one.now.verdict in OVERLOADED]
     if wanted.check and small:
         complain(f"too few tasks: {', '.join(one.flow_id for one in small)}", "mm2mgr size, then review and apply")
@@ -133,13 +133,15 @@ def read_rates(store: Path, window_seconds: float | None, statistic: Statistic) 
     return Measured(rates, window, statistic, profiles)
 
 
-def _evidence(estate: Estate, flows: Sequence[Flow], measured: Measured) -> tuple[dict[str, Evidence], dict[str, str]]:
+def _evidence(
+    workspace: Workspace, flows: Sequence[Flow], measured: Measured
+) -> tuple[dict[str, Evidence], dict[str, str]]:
     """Return the sizing of each flow with the loads behind it, and the source clusters that could not be read."""
     found = listings({flow.source.alias: flow.source for flow in flows})
     failures = {alias: listing.message for alias, listing in found.items() if isinstance(listing, Mm2mgrError)}
     read = {alias: listing for alias, listing in found.items() if not isinstance(listing, Mm2mgrError)}
     readable = [flow for flow in flows if flow.source.alias in read]
-    beats = beating(estate.topology.flows)
+    beats = beating(workspace.topology.flows)
     deals = {
         flow.id: deal_of(flow, read[flow.source.alias], flow.id in beats, live)
         for flow, live in zip(readable, live_deals(readable), strict=True)
@@ -211,9 +213,9 @@ def client_number(client: Mapping[str, str], key: str) -> int:
     return int(text) if text.isdecimal() else _KAFKA_DEFAULTS[key]
 
 
-def _before(estate: Estate) -> dict[str, Before]:
+def _before(workspace: Workspace) -> dict[str, Before]:
     """Return what the reviewed files say; a time that cannot be read counts as none."""
-    sizing = estate.spec.tree.sizing
+    sizing = workspace.spec.tree.sizing
     return {flow_id: Before(sized.tasks_max, _seconds(sized.changed)) for flow_id, sized in sizing.items()}
 
 
@@ -260,12 +262,15 @@ def _document(
 
 
 def _write(
-    estate: Estate, path: Path, entries: Mapping[str, Mapping[str, object]], before: Mapping[str, Mapping[str, object]]
+    workspace: Workspace,
+    path: Path,
+    entries: Mapping[str, Mapping[str, object]],
+    before: Mapping[str, Mapping[str, object]],
 ) -> tuple[str, ...]:
     """Write the entries; return the flows that somebody else changed meanwhile."""
     from mm2mgr.spec.sizing_file import write_sizing
 
-    written = write_sizing(path, entries, {flow.id for flow in estate.topology.flows}, before, talk)
+    written = write_sizing(path, entries, {flow.id for flow in workspace.topology.flows}, before, talk)
     if written.changed or not written.refused:
         talk(f"{path} {'written: review it, then plan' if written.changed else 'is up to date'}")
     if written.refused:

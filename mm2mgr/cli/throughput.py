@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from mm2mgr.cli.estate import Estate
+from mm2mgr.operations.workspace import Workspace
 from mm2mgr.output.console import say_json, talk, working
 from mm2mgr.output.load_text import say_groups, say_rates, say_week
 
@@ -35,7 +35,7 @@ class Question:
     output: str = "text"
 
 
-def run_throughput(estate: Estate, question: Question) -> int:
+def run_throughput(workspace: Workspace, question: Question) -> int:
     """Roll up what is new (unless `show`) and print the busiest partitions, topics, flows, or the weekly pattern."""
     if not question.show:
         _roll_up(question.store, question.spark)
@@ -48,7 +48,7 @@ def run_throughput(estate: Estate, question: Question) -> int:
     elif question.by == "hour":
         _week(question, found)
     else:
-        _groups(estate, question, found)
+        _groups(workspace, question, found)
     return 0
 
 
@@ -106,7 +106,7 @@ def _partitions(question: Question, found: Throughput) -> None:
     say_rates(rates_of(found, shown), curves.tolist(), len(found), totals, found.window.text())
 
 
-def _groups(estate: Estate, question: Question, found: Throughput) -> None:
+def _groups(workspace: Workspace, question: Question, found: Throughput) -> None:
     from mm2mgr.throughput.groups import by_flow, by_topic
     from mm2mgr.throughput.windows import hourly
 
@@ -114,7 +114,7 @@ def _groups(estate: Estate, question: Question, found: Throughput) -> None:
     if question.by == "topic":
         groups = by_topic(found, rates)
     else:
-        flows = [(flow.id, flow.source.alias, flow.carries) for flow in estate.topology.flows]
+        flows = [(flow.id, flow.source.alias, flow.carries) for flow in workspace.topology.flows]
         groups = by_flow(found, rates, flows)
     if question.output == "json":
         say_json([asdict(group) for group in (groups[: question.top] if question.top else groups)])

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import click
 
-from mm2mgr.cli.estate import Estate, Seconds, output_option
+from mm2mgr.cli.options import Seconds, output_option
+from mm2mgr.operations.workspace import Workspace
 
 
 @click.command()
@@ -23,7 +24,7 @@ from mm2mgr.cli.estate import Estate, Seconds, output_option
 )
 @output_option
 @click.pass_obj
-def status(estate: Estate, flows: tuple[str, ...], watch: float | None, ack: tuple[str, ...], output: str) -> int:
+def status(workspace: Workspace, flows: tuple[str, ...], watch: float | None, ack: tuple[str, ...], output: str) -> int:
     """Show health, tasks and lag of FLOWS (all by default). Exit code 1 when there is a problem, or something is unknown.
 
     Lag is the source's end offset less what the workers last flushed, so the true lag may be smaller. A connector that
@@ -37,14 +38,14 @@ def status(estate: Estate, flows: tuple[str, ...], watch: float | None, ack: tup
     """
     from mm2mgr.cli.watching import run_status
 
-    return run_status(estate, flows, watch_seconds=watch, acknowledge=ack, output=output)
+    return run_status(workspace, flows, watch_seconds=watch, acknowledge=ack, output=output)
 
 
 @click.command()
 @click.argument("flow")
 @output_option
 @click.pass_obj
-def describe(estate: Estate, flow: str, output: str) -> int:
+def describe(workspace: Workspace, flow: str, output: str) -> int:
     """Show everything about FLOW: clusters, connectors, tasks with their partitions, lag per partition, traces, losses.
 
     \b
@@ -53,4 +54,4 @@ def describe(estate: Estate, flow: str, output: str) -> int:
     """
     from mm2mgr.cli.watching import run_describe
 
-    return run_describe(estate, flow, output=output)
+    return run_describe(workspace, flow, output=output)

@@ -8,7 +8,6 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from mm2mgr.cli.applying import Order, run_apply
-from mm2mgr.cli.estate import Estate
 from mm2mgr.cli.sampling import run_sample
 from mm2mgr.cli.sizing import Wanted, run_size
 from mm2mgr.cli.throughput import Question, run_throughput
@@ -20,6 +19,7 @@ from mm2mgr.demo.tree import write_tree
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.extras import need_all
 from mm2mgr.kafka.client import Kafka
+from mm2mgr.operations.workspace import Workspace
 from mm2mgr.output.console import say, say_table, talk
 from mm2mgr.output.plan_text import say_plan, say_topology
 from mm2mgr.output.status_text import say_status
@@ -80,37 +80,37 @@ class _Story:
     def run(self, sandbox: Sandbox, stack: ExitStack) -> int:
         self.step("Four Kafka clusters and two Connect workers", "$ mm2mgr sandbox up")
         write_tree(self.tree, sandbox.up(progress=talk))
-        estate = Estate((self.tree,))
-        flows = estate.topology.flows
+        workspace = Workspace((self.tree,))
+        flows = workspace.topology.flows
 
         self.step("Uneven traffic on the sources, and it goes on")
         traffic = self.traffic(flows, stack)
 
         samples = self.directory / "samples"
         self.step("Sample end offsets and record sizes", f"sample --interval 1s --duration {self.measure_seconds}s")
-        must(run_sample(estate, samples, 1.0, float(self.measure_seconds), ()), "sampling")
+        must(run_sample(workspace, samples, 1.0, float(self.measure_seconds), ()), "sampling")
         self.step("Throughput per partition, on Spark", "throughput --spark")
-        must(run_throughput(estate, Question(samples, top=8, spark=True)), "the throughput job")
+        must(run_throughput(workspace, Question(samples, top=8, spark=True)), "the throughput job")
         self.step("Tasks per flow from measured throughput", "size")
-        must(run_size(estate, Wanted(samples)), "sizing")
+        must(run_size(workspace, Wanted(samples)), "sizing")
 
         self.step("Plan and apply", "apply --yes")
-        estate = Estate((self.tree,))  # read again: sizing is part of the tree now
-        say_topology(estate.topology, estate.connectors)
-        must(run_apply(estate, Order(yes=True, wait_seconds=60)), "apply")
+        workspace = Workspace((self.tree,))  # read again: sizing is part of the tree now
+        say_topology(workspace.topology, workspace.connectors)
+        must(run_apply(workspace, Order(yes=True, wait_seconds=60)), "apply")
 
         self.step("Stop the traffic and wait until every flow has caught up")
         for each in traffic:
             each.stop()
-        self.wait_until_caught_up(list(estate.topology.flows))
+        self.wait_until_caught_up(list(workspace.topology.flows))
 
         self.step("Proof by record ids: source log against target log")
-        exact = self.prove(list(estate.topology.flows))
+        exact = self.prove(list(workspace.topology.flows))
 
         self.step("Plan again, and status", "plan; status")
-        plan = asyncio.run(make_plan(estate.topology, estate.connectors))
+        plan = asyncio.run(make_plan(workspace.topology, workspace.connectors))
         say_plan(plan.to_dict())
-        healthy = self.status(estate)
+        healthy = self.status(workspace)
         return 0 if exact and healthy and not plan.writes and not plan.failed else 1
 
     def traffic(self, flows: tuple[Flow, ...], stack: ExitStack) -> list[Traffic]:
@@ -158,10 +158,10 @@ class _Story:
         )
         return exact
 
-    def status(self, estate: Estate) -> bool:
+    def status(self, workspace: Workspace) -> bool:
         """Print the status, once the workers have flushed their offsets (every 2 s in the sandbox)."""
         deadline = time.monotonic() + 30
-        while (found := read_status(estate, ()))["health"] != "ok" and time.monotonic() < deadline:
+        while (found := read_status(workspace, ()))["health"] != "ok" and time.monotonic() < deadline:
             time.sleep(1.0)
         say_status(found)
         return bool(found["health"] == "ok")

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from mm2mgr.cli.carried import settings_mark, task_moments
-from mm2mgr.cli.estate import Estate
 from mm2mgr.kafka.access import KafkaAccess
+from mm2mgr.operations.workspace import Workspace
 from mm2mgr.samples.tasks import TaskRow, TaskStore
 from mm2mgr.sizing.capacity import saturated
 
@@ -38,7 +38,7 @@ def history(
     tree: Path, rate: float, connector: str = LOGS, *, age_days: float = 0.125, minutes: int = 40
 ) -> list[TaskRow]:
     """Return 40 minutes of a task that lagged at a rate, ended so long ago, under the settings of the tree."""
-    config = next(each.config for each in Estate((tree,)).connectors if each.name == connector)
+    config = next(each.config for each in Workspace((tree,)).connectors if each.name == connector)
     ended = time.time_ns() // 1_000_000 - round(age_days * DAY_MS)
     names = ("w", connector, "a", "hub", settings_mark(config), 0)
     return [

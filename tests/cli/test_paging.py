@@ -1,4 +1,4 @@
-"""What the page shows of weeks, gathered from roll-ups: of a large estate fewer of them."""
+"""What the page shows of weeks, gathered from roll-ups: of a large workspace fewer of them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from mm2mgr.cli import paging
-from mm2mgr.cli.estate import Estate
+from mm2mgr.operations.workspace import Workspace
 from mm2mgr.samples.batch import Batch
 from mm2mgr.samples.store import SampleStore
 from mm2mgr.throughput.make import make, one_by_one
@@ -23,7 +23,7 @@ def test_a_large_estate_shows_only_its_newest_hours(tmp_path: Path, monkeypatch:
         time_ms = END_MS + hour * HOUR_MS
         store.append(Batch("a", "test", time_ms, ["orders"], [0], resolution_ms=HOUR_MS, bytes_per_second=[rate]))
     make(folder, one_by_one)
-    flows = Estate((declare(tmp_path / "clusters", "a:1", "b:1"),)).topology.flows
+    flows = Workspace((declare(tmp_path / "clusters", "a:1", "b:1"),)).topology.flows
 
     def known() -> list[float]:
         week = paging.weeks_of(folder, flows)["orders:a->hub"]

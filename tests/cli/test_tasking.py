@@ -13,9 +13,9 @@ import pytest
 
 from mm2mgr.cli import tasking
 from mm2mgr.cli.carried import settings_mark, task_moments
-from mm2mgr.cli.estate import Estate
 from mm2mgr.cli.tasking import Around, TaskReader, TopicConfigs, task_readers
 from mm2mgr.errors import KafkaError, Mm2mgrError
+from mm2mgr.operations.workspace import Workspace
 from mm2mgr.samples.batch import Batch
 from mm2mgr.samples.recent import RecentLogs
 from mm2mgr.samples.tasks import TaskRow, TaskStore
@@ -46,7 +46,7 @@ class World:
     """A cluster whose logs grow by 1 000 records of 100 bytes a second and partition, mirrored by a fake Connect."""
 
     fake: FakeConnect
-    estate: Estate
+    workspace: Workspace
     store: TaskStore
     reader: TaskReader
     recent: RecentLogs
@@ -102,8 +102,8 @@ class World:
 def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
     fake = FakeConnect(source_topics=TOPICS)
     with serving(fake) as url:
-        estate = Estate((write(tmp_path / "clusters", x=TREE.format(url=url)),))
-        for connector in estate.connectors:
+        workspace = Workspace((write(tmp_path / "clusters", x=TREE.format(url=url)),))
+        for connector in workspace.connectors:
             if connector.type == "source":
                 fake.add(connector.name, {**dict(connector.config), "tasks.max": "2"})
         recent, store = RecentLogs(600), TaskStore(tmp_path / "store", lambda _: None)
@@ -113,8 +113,8 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
             return frozenset(made.compacted & set(topics))
 
         around = Around(recent, store, compacted, Pace(), timeout_seconds=2.0)
-        (reader,) = task_readers(estate.topology.flows, around)
-        made = World(fake, estate, store, reader, recent)
+        (reader,) = task_readers(workspace.topology.flows, around)
+        made = World(fake, workspace, store, reader, recent)
         monkeypatch.setattr(tasking, "time", made)
         reader._due = 0.0
         yield made
@@ -160,7 +160,7 @@ def test_who_keeps_up_costs_one_request_a_look(world: World) -> None:
 
 def test_the_history_counts_under_the_settings_of_the_tree_only(world: World) -> None:
     world.minutes(3)
-    desired = {each.name: each.config for each in world.estate.connectors}
+    desired = {each.name: each.config for each in world.workspace.connectors}
     assert {row.settings for row in world.history()} == {settings_mark(desired[LOGS])}
     assert settings_mark(desired[LOGS]) != settings_mark(desired[ORDERS])
 
@@ -296,9 +296,9 @@ def test_workers_that_are_too_old_are_said(world: World) -> None:
 
 
 def test_workers_that_are_gone_are_said_in_one_line(world: World, closed_port: int) -> None:
-    tree = world.estate.files[0] / "x.yaml"
+    tree = world.workspace.files[0] / "x.yaml"
     tree.write_text(TREE.format(url=f"http://127.0.0.1:{closed_port}"))
-    (reader,) = task_readers(Estate((tree,)).topology.flows, world.reader._around)
+    (reader,) = task_readers(Workspace((tree,)).topology.flows, world.reader._around)
     reader._due = 0
     with pytest.raises(Mm2mgrError) as said:
         reader.poll()
@@ -312,11 +312,11 @@ def test_a_look_ends_in_time_and_who_was_late_comes_first_in_the_next(tmp_path: 
     fake = FakeConnect(source_topics=dict.fromkeys(names, 1))
     with serving(fake) as url:
         head = TREE.format(url=url).partition("flows:")[0]
-        estate = Estate((write(tmp_path / "clusters", x=f"{head}flows:\n{flows}\n"),))
+        workspace = Workspace((write(tmp_path / "clusters", x=f"{head}flows:\n{flows}\n"),))
         for name in names:
             fake.add(f"mm2.a.hub.source.{name}", {"connector.class": SOURCE, "topics": name})
         around = Around(RecentLogs(600), TaskStore(tmp_path, lambda _: None), lambda *_: frozenset(), Pace(), 1.0)
-        (reader,) = task_readers(estate.topology.flows, around)
+        (reader,) = task_readers(workspace.topology.flows, around)
         fake.delay_next("GET", "/connectors/", 0.3, times=40)
         looked = [0]
         while looked[-1] < 60:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from mm2mgr.cli.estate import Estate
+from mm2mgr.operations.workspace import Workspace
 
 COMMAND_TIMEOUT_SECONDS = 180.0
 
@@ -43,9 +43,9 @@ class Tree:
         assert done.stdout, done.stderr
         return json.loads(done.stdout)
 
-    def estate(self) -> Estate:
+    def workspace(self) -> Workspace:
         """Return the tree as the commands see it, for a test that has to reach into an apply."""
-        return Estate((self.folder,))
+        return Workspace((self.folder,))
 
     @contextmanager
     def start(self, *arguments: str) -> Iterator[subprocess.Popen[str]]:

@@ -15,12 +15,12 @@ from pathlib import Path
 import pytest
 
 from mm2mgr.cli.carried import settings_mark, task_moments
-from mm2mgr.cli.estate import Estate
 from mm2mgr.cli.tasking import Around, TopicConfigs, task_readers
 from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.kafka.cleanup import compacted
 from mm2mgr.kafka.client import Kafka
 from mm2mgr.kafka.producer import Producer
+from mm2mgr.operations.workspace import Workspace
 from mm2mgr.partitions import TopicPartition
 from mm2mgr.samples.follow import Reader, Round, Schedule, follow
 from mm2mgr.samples.offsets import KafkaReader, RecordSizes
@@ -130,12 +130,12 @@ def committed_records(world: World, name: str) -> int:
     return sum(one["offset"]["offset"] + 1 for one in found if one["offset"])
 
 
-def watch(world: World, estate: Estate, folder: Path) -> TaskStore:
+def watch(world: World, workspace: Workspace, folder: Path) -> TaskStore:
     """Sample as `mm2mgr sample` does, only more often, until what lagged has caught up or the time is over."""
     recent, store = RecentLogs(60), TaskStore(folder, print)
     pace = Pace(every_seconds=2, margin_seconds=4, gap_seconds=15)
     configs = TopicConfigs(lambda _, topics: compacted(world.access, topics))
-    tasks = task_readers(estate.topology.flows, Around(recent, store, configs.compacted, pace, timeout_seconds=5))
+    tasks = task_readers(workspace.topology.flows, Around(recent, store, configs.compacted, pace, timeout_seconds=5))
     stop, ends_at = threading.Event(), time.monotonic() + DEADLINE_SECONDS
 
     def progress(round_: Round) -> None:
@@ -162,12 +162,12 @@ def test_a_task_that_a_quota_holds_down_is_measured_and_one_that_keeps_up_is_not
     with trickle(world.access):
         # A quota lets its first ten seconds' worth pass at once, which no task could go on with.
         until(lambda: committed_records(world, SLOW), lambda n: n * RECORD_BYTES > 14 * QUOTA_BYTES_PER_SECOND, "begun")
-        estate = world.tree.estate()
-        rows = watch(world, estate, tmp_path / "store").read()
+        workspace = world.tree.workspace()
+        rows = watch(world, workspace, tmp_path / "store").read()
         until(lambda: committed_records(world, QUICK), lambda n: n > 200, "the other connector carries")
     assert {row.connector for row in rows} == {SLOW}
     assert {row.settings for row in rows} == {
-        settings_mark(one.config) for one in estate.connectors if one.name == SLOW
+        settings_mark(one.config) for one in workspace.connectors if one.name == SLOW
     }
     held = found(rows)
     assert held is not None

@@ -80,6 +80,7 @@ LAYERS: dict[str, set[str]] = {
         "sizing",
         "observe",
     },
+    "operations": {"*"},
     "cli": {"*"},
     "demo": {"*"},  # plays the commands a person would type
 }

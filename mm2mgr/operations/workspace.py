@@ -1,55 +1,21 @@
-"""What every command starts from: the tree, expanded and rendered when first asked for. Imports lazily."""
+"""What every operation starts from: the tree, expanded and rendered when first asked for. Imports lazily."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
-
-import click
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from mm2mgr.render import Connector
     from mm2mgr.spec.loader import Spec
     from mm2mgr.topology import Flow, Topology
 
-_MOST_SECONDS = 366 * 86_400.0
-Decorated = TypeVar("Decorated", bound=Callable[..., object])
-
-
-def output_option(command: Decorated) -> Decorated:
-    """Add `-o text|json`."""
-    option = click.option(
-        "--output", "-o", type=click.Choice(["text", "json"]), default="text", show_default=True, help="Result format."
-    )
-    return option(command)
-
-
-class Number(click.FloatRange):
-    """A number in a range. For Python nan is in every range, and infinity in those without an end."""
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        number = float(super().convert(value, param, ctx))
-        if not math.isfinite(number):
-            self.fail(f"{value} is not a number that can be computed with", param, ctx)
-        return number
-
-
-class Seconds(Number):
-    """Seconds, of which no clock takes more than it can count."""
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        seconds = super().convert(value, param, ctx)
-        if seconds > _MOST_SECONDS:
-            self.fail(f"{value} is more than a year of seconds", param, ctx)
-        return seconds
-
 
 @dataclass(frozen=True)
-class Estate:
+class Workspace:
     """The files the user named, and what comes of them."""
 
     files: tuple[Path, ...]

@@ -1,0 +1,40 @@
+"""Options and parameter types that several commands share."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+
+_MOST_SECONDS = 366 * 86_400.0
+Decorated = TypeVar("Decorated", bound=Callable[..., object])
+
+
+def output_option(command: Decorated) -> Decorated:
+    """Add `-o text|json`."""
+    option = click.option(
+        "--output", "-o", type=click.Choice(["text", "json"]), default="text", show_default=True, help="Result format."
+    )
+    return option(command)
+
+
+class Number(click.FloatRange):
+    """A number in a range. For Python nan is in every range, and infinity in those without an end."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        number = float(super().convert(value, param, ctx))
+        if not math.isfinite(number):
+            self.fail(f"{value} is not a number that can be computed with", param, ctx)
+        return number
+
+
+class Seconds(Number):
+    """Seconds, of which no clock takes more than it can count."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        seconds = super().convert(value, param, ctx)
+        if seconds > _MOST_SECONDS:
+            self.fail(f"{value} is more than a year of seconds", param, ctx)
+        return seconds
