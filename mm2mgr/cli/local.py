@@ -39,9 +39,9 @@ def up(directory: Path) -> None:
     Example:
       mm2mgr sandbox up
     """
-    from mm2mgr.demo.tree import check_tree, write_tree
     from mm2mgr.output.console import say, talk
     from mm2mgr.sandbox.layout import Sandbox
+    from mm2mgr.sandbox.tree import check_tree, write_tree
 
     here = Sandbox(directory)
     if here.check():  # before anything starts

@@ -20,6 +20,20 @@ def output_option(command: Decorated) -> Decorated:
     return option(command)
 
 
+mirror_again_option = click.option(
+    "--mirror-again",
+    is_flag=True,
+    help="Create connectors even if they mirror from the start what an older one has mirrored.",
+)
+allow_deletes_option = click.option(
+    "--allow-deletes",
+    type=click.IntRange(min=0),
+    default=0,
+    metavar="N",
+    help="Let --prune delete up to N connectors, where that is more than 10 and more than 20 % of this owner's.",
+)
+
+
 class Number(click.FloatRange):
     """A number in a range. For Python nan is in every range, and infinity in those without an end."""
 

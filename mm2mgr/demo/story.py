@@ -2,31 +2,27 @@
 
 from __future__ import annotations
 
-import asyncio
+import shlex
 import time
 from contextlib import ExitStack
 from pathlib import Path
 
-from mm2mgr.cli.applying import Order, run_apply
-from mm2mgr.cli.sampling import run_sample
-from mm2mgr.cli.sizing import Wanted, run_size
-from mm2mgr.cli.throughput import Question, run_throughput
-from mm2mgr.cli.watching import read_status
+from mm2mgr import operations
+from mm2mgr.cli import cli
 from mm2mgr.demo.folder import demo_folder
-from mm2mgr.demo.proof import Verdict, prove, read_ids
-from mm2mgr.demo.traffic import RATES, Traffic
-from mm2mgr.demo.tree import write_tree
+from mm2mgr.demo.records import RATES, Traffic, Verdict, prove, read_ids
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.extras import need_all
 from mm2mgr.kafka.client import Kafka
-from mm2mgr.operations.workspace import Workspace
+from mm2mgr.operations import Plan, Workspace
+from mm2mgr.output.apply_text import say_applied, say_event
 from mm2mgr.output.console import say, say_table, talk
 from mm2mgr.output.plan_text import say_plan, say_topology
 from mm2mgr.output.status_text import say_status
 from mm2mgr.partitions import TopicPartition
 from mm2mgr.reconcile.access import kafka_access
-from mm2mgr.reconcile.live import make_plan
 from mm2mgr.sandbox.layout import Sandbox
+from mm2mgr.sandbox.tree import write_tree
 from mm2mgr.topology import Flow
 
 _STEPS = 9
@@ -65,7 +61,7 @@ class _Story:
     def __init__(self, directory: Path, measure_seconds: int) -> None:
         self.directory = directory
         self.tree = directory / "clusters"
-        self.measure_seconds = measure_seconds
+        self.measured = f"{measure_seconds}s"
         self.begun = time.monotonic()
         self.number = 0
 
@@ -77,6 +73,25 @@ class _Story:
         if command:
             say(f"$ mm2mgr --clusters {self.tree} {command}" if command[0] != "$" else command, style="dim")
 
+    def play(self, title: str, *words: str) -> None:
+        """Run a command as people type it; stop the demo when it fails, which the command has explained."""
+        self.step(title, shlex.join(words))
+        if cli.main(["--clusters", str(self.tree), *words], "mm2mgr", standalone_mode=False):
+            raise Mm2mgrError(f"the demo stops: mm2mgr {words[0]} failed")
+
+    def apply(self, workspace: Workspace) -> None:
+        """Apply as the command does, but end at the first interrupt: the sandbox is stopped then."""
+        say_topology(workspace.topology, workspace.connectors)
+
+        def show(plan: Plan) -> bool:
+            say_plan(plan.to_dict())
+            return True
+
+        applied = operations.apply(workspace, wait_seconds=60, approve=show, report=say_event)
+        say_applied(applied)
+        if applied.outcome != "done":
+            raise Mm2mgrError("the demo stops: mm2mgr apply failed")
+
     def run(self, sandbox: Sandbox, stack: ExitStack) -> int:
         self.step("Four Kafka clusters and two Connect workers", "$ mm2mgr sandbox up")
         write_tree(self.tree, sandbox.up(progress=talk))
@@ -87,17 +102,16 @@ class _Story:
         traffic = self.traffic(flows, stack)
 
         samples = self.directory / "samples"
-        self.step("Sample end offsets and record sizes", f"sample --interval 1s --duration {self.measure_seconds}s")
-        must(run_sample(workspace, samples, 1.0, float(self.measure_seconds), ()), "sampling")
-        self.step("Throughput per partition, on Spark", "throughput --spark")
-        must(run_throughput(workspace, Question(samples, top=8, spark=True)), "the throughput job")
-        self.step("Tasks per flow from measured throughput", "size")
-        must(run_size(workspace, Wanted(samples)), "sizing")
+        store = ("--store", str(samples))
+        self.play(
+            "Sample end offsets and record sizes", "sample", "--interval", "1s", "--duration", self.measured, *store
+        )
+        self.play("Throughput per partition, on Spark", "throughput", "--spark", "--top", "8", *store)
+        self.play("Tasks per flow from measured throughput", "size", *store)
 
         self.step("Plan and apply", "apply --yes")
         workspace = Workspace((self.tree,))  # read again: sizing is part of the tree now
-        say_topology(workspace.topology, workspace.connectors)
-        must(run_apply(workspace, Order(yes=True, wait_seconds=60)), "apply")
+        self.apply(workspace)
 
         self.step("Stop the traffic and wait until every flow has caught up")
         for each in traffic:
@@ -108,7 +122,7 @@ class _Story:
         exact = self.prove(list(workspace.topology.flows))
 
         self.step("Plan again, and status", "plan; status")
-        plan = asyncio.run(make_plan(workspace.topology, workspace.connectors))
+        plan = operations.plan(workspace)
         say_plan(plan.to_dict())
         healthy = self.status(workspace)
         return 0 if exact and healthy and not plan.writes and not plan.failed else 1
@@ -161,16 +175,10 @@ class _Story:
     def status(self, workspace: Workspace) -> bool:
         """Print the status, once the workers have flushed their offsets (every 2 s in the sandbox)."""
         deadline = time.monotonic() + 30
-        while (found := read_status(workspace, ()))["health"] != "ok" and time.monotonic() < deadline:
+        while (seen := operations.status(workspace)).health != "ok" and time.monotonic() < deadline:
             time.sleep(1.0)
-        say_status(found)
-        return bool(found["health"] == "ok")
-
-
-def must(code: int, what: str) -> None:
-    """Stop the demo when a step failed; the step has said why."""
-    if code:
-        raise Mm2mgrError(f"the demo stops: {what} failed")
+        say_status(seen.to_dict())
+        return seen.health == "ok"
 
 
 def _partitions() -> list[TopicPartition]:

@@ -2,26 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Coroutine, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from mm2mgr.errors import Mm2mgrError
 
 if TYPE_CHECKING:
     from mm2mgr.render import Connector
     from mm2mgr.spec.loader import Spec
     from mm2mgr.topology import Flow, Topology
 
+Answer = TypeVar("Answer")
+
 
 @dataclass(frozen=True)
 class Workspace:
-    """The files the user named, and what comes of them."""
+    """A YAML tree (a folder, or files) with the templates to render it. What is read from it is read once."""
 
-    files: tuple[Path, ...]
+    files: tuple[Path, ...] = (Path("clusters"),)
     own_templates: Path | None = None
     named_by_option: bool = False
-    """True when --clusters or --templates stood on the command line."""
+    """True when --clusters or --templates was on the command line: a plan file of another tree is then refused."""
 
     @cached_property
     def spec(self) -> Spec:
@@ -46,8 +52,17 @@ class Workspace:
 
         return render(self.topology, self.templates)
 
+    def flow(self, name: str) -> Flow:
+        """Return the one flow that is meant by a name; Mm2mgrError when there are several."""
+        flows = self.flows((name,))
+        if len(flows) > 1:
+            raise Mm2mgrError(
+                f"'{name}' means {len(flows)} flows", hint=f"name one: {', '.join(flow.id for flow in flows)}"
+            )
+        return flows[0]
+
     def flows(self, names: Sequence[str]) -> list[Flow]:
-        """Return the flows people mean by names (id, pair or declared name); all of them for no names."""
+        """Return the flows that are meant by names (id, pair or declared name); all flows for no names."""
         if not names:
             return list(self.topology.flows)
         return list({flow.id: flow for name in names for flow in self.topology.select(name)}.values())
@@ -55,3 +70,13 @@ class Workspace:
     def only(self, names: Sequence[str]) -> list[str] | None:
         """Return the ids of the named flows, or None for no names."""
         return [flow.id for flow in self.flows(names)] if names else None
+
+
+def wait_for(coroutine: Coroutine[Any, Any, Answer]) -> Answer:
+    """Run a coroutine to its end; in a thread of its own where an event loop runs already, as in a notebook."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.run(coroutine)
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(asyncio.run, coroutine).result()

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import Any
 
-from mm2mgr.output.console import say, say_table
+from mm2mgr.output.console import say, say_table, talk
 from mm2mgr.text import one_line
 
 _STYLES = {"ok": "green", "waiting": "yellow", "problem": "bold red", "unknown": "bold magenta"}
@@ -45,6 +45,12 @@ def say_status(status: dict[str, Any]) -> None:
             say(f"  {failure['hint']}")
     _say_notes(status, "offsets_note", style="dim")
     say(_summary(status), style=_STYLES[status["health"]])
+
+
+def say_warnings(warnings: Iterable[str]) -> None:
+    """Print what was wrong with the file of earlier looks."""
+    for warning in warnings:
+        talk(f"warning: {warning}", style="bold yellow")
 
 
 def say_look(taken_at: float) -> None:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from mm2mgr.demo.proof import RecordId, Verdict, compare, prove, read_ids
+from mm2mgr.demo.records import RecordId, Verdict, compare, prove, read_ids
 from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.kafka.producer import Producer
 from mm2mgr.partitions import TopicPartition

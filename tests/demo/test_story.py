@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -10,13 +10,14 @@ from typing import Any
 import pytest
 
 from mm2mgr.demo import story
-from mm2mgr.demo.proof import RecordId
+from mm2mgr.demo.records import RecordId
 from mm2mgr.demo.story import _partitions, _Story
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.kafka.access import KafkaAccess
+from mm2mgr.operations import Applied
 from mm2mgr.output import console
 from mm2mgr.partitions import TopicPartition
-from mm2mgr.reconcile.plan import Plan
+from mm2mgr.reconcile.plan import ClusterPlan, Plan
 from mm2mgr.topology import Flow
 
 from .conftest import ENDPOINTS
@@ -83,11 +84,10 @@ class Stage:
         self.health = "ok"
         self.directory = Path("sandbox")
         monkeypatch.setattr(story, "Sandbox", lambda directory: self)
-        for step in ("run_sample", "run_throughput", "run_size", "run_apply"):
-            monkeypatch.setattr(story, step, lambda *a, step=step, **k: int(step == self.failing))
+        monkeypatch.setattr(story, "cli", SimpleNamespace(main=self.command))
         monkeypatch.setattr(story, "_records_behind", lambda flow: 0)
-        monkeypatch.setattr(story, "make_plan", self.plan)
-        monkeypatch.setattr(story, "read_status", lambda estate, names: self.status())
+        doubles = SimpleNamespace(plan=lambda tree: Plan("sandbox", ()), apply=self.apply, status=self.status)
+        monkeypatch.setattr(story, "operations", doubles)
         monkeypatch.setattr(_Story, "traffic", lambda *a: [])
         ticks = iter(range(0, 10_000, 10))  # each look at the clock is ten seconds later
         clock = SimpleNamespace(sleep=lambda seconds: None, monotonic=lambda: next(ticks))
@@ -99,12 +99,18 @@ class Stage:
     def down(self, progress: object) -> None:
         self.downs += 1
 
-    async def plan(self, *arguments: object) -> Plan:
-        return Plan("sandbox", ())
+    def command(self, words: Sequence[str], name: str, *, standalone_mode: bool) -> int:
+        return int(self.failing in words)
 
-    def status(self) -> dict[str, Any]:
+    def apply(self, tree: object, **options: Any) -> Applied:
+        options["approve"](Plan("sandbox", ()))
+        unread = ClusterPlan("east", error="down")
+        return Applied(Plan("sandbox", (unread,) if self.failing == "apply" else ()))
+
+    def status(self, tree: object) -> Any:
         lists = dict.fromkeys(("flows", "companions", "orphans", "stale_offsets", "losses"), ())
-        return {"health": self.health, **lists, "failures": {}, "counts": {self.health: 2}}
+        found = {"health": self.health, **lists, "failures": {}, "counts": {self.health: 2}}
+        return SimpleNamespace(health=self.health, to_dict=lambda: found)
 
 
 @pytest.fixture
@@ -130,10 +136,10 @@ def test_a_flow_that_is_not_healthy_fails_the_demo(
     assert story.tell(tmp_path / "demo", keep=False, measure_seconds=5) == 1
 
 
-@pytest.mark.parametrize("step", ["run_sample", "run_throughput", "run_size", "run_apply"])
+@pytest.mark.parametrize("step", ["sample", "throughput", "size", "apply"])
 def test_a_step_that_fails_ends_the_demo_and_stops_what_it_started(stage: Stage, tmp_path: Path, step: str) -> None:
     stage.failing = step
-    with pytest.raises(Mm2mgrError, match=r"the demo stops: .* failed"):
+    with pytest.raises(Mm2mgrError, match=f"the demo stops: mm2mgr {step} failed"):
         story.tell(tmp_path / "demo", keep=True, measure_seconds=5)
     assert stage.downs == 1
 

@@ -17,7 +17,6 @@ import pytest
 
 from mm2mgr.demo import story
 from mm2mgr.demo.folder import demo_folder
-from mm2mgr.demo.tree import write_tree
 from mm2mgr.errors import Mm2mgrError, SandboxError
 from mm2mgr.reconcile.plan import Plan
 from mm2mgr.reconcile.planfile import write_plan
@@ -29,6 +28,7 @@ from mm2mgr.sandbox.folder import MARKER
 from mm2mgr.sandbox.layout import Endpoints, Layout, Sandbox
 from mm2mgr.sandbox.process import ProcessId, started_at
 from mm2mgr.sandbox.state import Record, State, only_one, read_state, write_state
+from mm2mgr.sandbox.tree import write_tree
 from mm2mgr.spec.sizing_file import write_sizing
 from tests.cli.command import Command, until
 from tests.cli.conftest import mm2mgr, site

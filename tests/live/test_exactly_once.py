@@ -15,8 +15,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import ConfigResource, ResourceType  # type: ignore[attr-defined]
 
-from mm2mgr.demo.proof import Verdict, prove, read_ids
-from mm2mgr.demo.traffic import GROUP, RATES, Traffic
+from mm2mgr.demo.records import GROUP, RATES, Traffic, Verdict, prove, read_ids
 from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.partitions import TopicPartition
 from mm2mgr.reconcile.offset_move import marked, place

@@ -68,6 +68,7 @@ LAYERS: dict[str, set[str]] = {
         *("connect", "kafka", "reconcile", "observe"),
     },
     "sandbox": {"errors", "extras", "folders"},
+    "operations": {"*"},
     "output": {
         "text",
         "errors",
@@ -79,8 +80,8 @@ LAYERS: dict[str, set[str]] = {
         "throughput",
         "sizing",
         "observe",
+        "operations",  # its result values
     },
-    "operations": {"*"},
     "cli": {"*"},
     "demo": {"*"},  # plays the commands a person would type
 }

@@ -1,0 +1,74 @@
+"""The command plan."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from mm2mgr import operations
+from mm2mgr.cli.options import allow_deletes_option, mirror_again_option, output_option
+from mm2mgr.operations.workspace import Workspace
+
+if TYPE_CHECKING:
+    from mm2mgr.operations import Plan
+
+
+@click.command()
+@click.argument("flows", nargs=-1)
+@click.option("--prune", is_flag=True, help="Also delete owned connectors that are no longer declared.")
+@mirror_again_option
+@allow_deletes_option
+@click.option("--full", is_flag=True, help="Show every key of connectors that are created or deleted.")
+@click.option(
+    "--out", type=click.Path(path_type=Path, dir_okay=False), help="Write the plan to a file for review and apply."
+)
+@click.option(
+    "--detailed-exitcode",
+    is_flag=True,
+    help="Exit 2 when there are changes, or connectors that are no longer declared (0: none, 1: failed).",
+)
+@output_option
+@click.pass_obj
+def plan(
+    workspace: Workspace,
+    flows: tuple[str, ...],
+    prune: bool,
+    mirror_again: bool,
+    allow_deletes: int,
+    full: bool,
+    out: Path | None,
+    detailed_exitcode: bool,
+    output: str,
+) -> int:
+    """Compare the tree with what the Connect clusters run and show what would change. Writes nothing.
+
+    FLOWS limits the plan to some flows. Exit code 1 when a Connect cluster could not be read, or something is blocked: a
+    flow that its workers would refuse or write to another Kafka, or more deletes than go unasked.
+
+    \b
+    Example:
+      mm2mgr plan --out plan.json --detailed-exitcode
+    """
+    from mm2mgr.output.console import say_json, talk
+    from mm2mgr.output.plan_text import say_plan, say_topology
+
+    def show(made: Plan) -> None:
+        if output == "json":
+            say_json(made.to_dict())
+        else:
+            if not flows:
+                say_topology(workspace.topology, workspace.connectors)
+            say_plan(made.to_dict(), full=full)
+
+    for entry in workspace.topology.stale_sizing:
+        talk(f"overrides: no flow '{entry}' is declared any more, its sizing is ignored; mm2mgr size drops it")
+    made = operations.plan(
+        workspace, flows, prune=prune, mirror_again=mirror_again, allow_deletes=allow_deletes, out=out, report=show
+    )
+    if out:
+        talk(f"plan written to {out}; apply it with: mm2mgr apply {out}")
+    if made.failed:
+        return 1
+    return 2 if detailed_exitcode and (made.writes or made.left_over) else 0

@@ -1,0 +1,82 @@
+"""The command status: one look, or one after the other."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from mm2mgr import operations
+from mm2mgr.cli.options import Seconds, output_option
+from mm2mgr.operations.workspace import Workspace
+
+if TYPE_CHECKING:
+    from mm2mgr.operations import Status
+
+
+@click.command()
+@click.argument("flows", nargs=-1)
+@click.option(
+    "--watch",
+    type=Seconds(0, min_open=True),
+    metavar="SECONDS",
+    help="Look again every so many seconds, until Ctrl-C; with -o json one document per line.",
+)
+@click.option(
+    "--ack",
+    multiple=True,
+    metavar="ID",
+    help="Acknowledge a loss, which is then no longer shown (repeat it; 'all': every loss, of FLOWS if given).",
+)
+@output_option
+@click.pass_obj
+def status(workspace: Workspace, flows: tuple[str, ...], watch: float | None, ack: tuple[str, ...], output: str) -> int:
+    """Show health, tasks and lag of FLOWS (all by default). Exit code 1 when there is a problem, or something is unknown.
+
+    Lag is the source's end offset less what the workers last flushed, so the true lag may be smaller. A connector that
+    is RUNNING with zero tasks, silent for a minute, or without progress is a problem, whatever Connect says. Records
+    that may be lost stay a problem until they are acknowledged. --watch ends with the exit code of its last look.
+
+    \b
+    Example:
+      mm2mgr status --watch 10
+      mm2mgr status --ack 3f2a9c1
+    """
+    from mm2mgr.output.console import talk, working
+
+    if ack:
+        for loss in operations.acknowledge(workspace, ack, flows):
+            talk(f"acknowledged {loss.id}: {loss.flow}: {loss.detail()}")
+    looks = operations.watch(workspace, flows, every_seconds=watch or 0.0)
+    with working("reading Connect and Kafka"):
+        seen = next(looks)
+    code = exit_code(seen.health)  # before it is printed: an interrupt while it is read means this look
+    try:
+        while True:
+            _print(seen, output, watching=watch is not None)
+            if watch is None:
+                return code
+            seen = next(looks)
+            code = exit_code(seen.health)
+    except KeyboardInterrupt:
+        return code
+
+
+def exit_code(health: str) -> int:
+    return 1 if health in {"problem", "unknown"} else 0
+
+
+def _print(seen: Status, output: str, *, watching: bool) -> None:
+    from mm2mgr.output.console import say_json, say_json_line
+    from mm2mgr.output.status_text import say_look, say_status, say_warnings
+
+    found = seen.to_dict()
+    say_warnings(found["warnings"])
+    if output == "text":
+        if watching:
+            say_look(found["taken_at"])
+        say_status(found)
+    elif watching:
+        say_json_line(found)
+    else:
+        say_json(found)

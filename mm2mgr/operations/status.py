@@ -1,0 +1,29 @@
+"""The operations `status`, `watch` and `acknowledge`: the health of flows, once or again and again, and losses put aside."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+
+from mm2mgr.observe.health import Status
+from mm2mgr.observe.losses import Loss
+from mm2mgr.observe.status import acknowledge as acknowledge_losses
+from mm2mgr.observe.status import status as read_status
+from mm2mgr.operations.workspace import Workspace, wait_for
+
+
+def status(workspace: Workspace, flows: Sequence[str] = ()) -> Status:
+    """Read the health, tasks and lag of flows (all by default), and remember what was seen. No failed cluster raises."""
+    return wait_for(read_status(workspace.topology, workspace.connectors, only=workspace.only(flows)))
+
+
+def watch(workspace: Workspace, flows: Sequence[str] = (), *, every_seconds: float) -> Iterator[Status]:
+    """Yield a status, then one after each pause, until the caller stops."""
+    while True:
+        yield status(workspace, flows)
+        time.sleep(every_seconds)
+
+
+def acknowledge(workspace: Workspace, ids: Sequence[str], flows: Sequence[str] = ()) -> tuple[Loss, ...]:
+    """Mark losses as seen, so that they are no longer a problem; `all` as id means all, of these flows if any are named."""
+    return acknowledge_losses(workspace.topology, ids, only=workspace.only(flows))
