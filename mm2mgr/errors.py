@@ -5,6 +5,7 @@ Mm2mgrError                    exit code 1, one sentence what happened, `hint` w
 ├── TemplateError              a connector template failed to render
 ├── ConnectError               a Kafka Connect cluster refused or failed a request (see mm2mgr.connect)
 ├── KafkaError                 a Kafka cluster could not be read
+├── InvalidArgument            an operation was called with a value that an argument cannot have; names the argument
 ├── StalePlan                  the reviewed plan no longer describes what apply would do
 ├── PackageMissing             a command needs an optional Python package (see mm2mgr.extras)
 ├── JavaMissing                a command that starts a JVM found no Java 17 or newer
@@ -44,6 +45,16 @@ class TemplateError(Mm2mgrError):
 
 class KafkaError(Mm2mgrError):
     """A Kafka cluster could not be reached or refused a read; the message names the cluster alias."""
+
+
+class InvalidArgument(Mm2mgrError):
+    """An argument of an operation cannot have this value; the command line shows it as wrong usage of its option."""
+
+    exit_code = 2
+
+    def __init__(self, argument: str, message: str) -> None:
+        self.argument = argument
+        super().__init__(message)
 
 
 class StalePlan(Mm2mgrError):

@@ -1,9 +1,10 @@
-"""The command that asks brokers and workers, before anything is written, whether the tree can work."""
+"""The command check."""
 
 from __future__ import annotations
 
 import click
 
+from mm2mgr import operations
 from mm2mgr.cli.options import Seconds, output_option
 from mm2mgr.operations.workspace import Workspace
 
@@ -36,13 +37,12 @@ def check(workspace: Workspace, flows: tuple[str, ...], timeout: float, fix_only
       mm2mgr check
       mm2mgr check logging --fix-only > acls.sh
     """
-    from mm2mgr.check.run import check as run
     from mm2mgr.output.check_text import say_check
     from mm2mgr.output.console import say, say_json, working
 
-    chosen = workspace.flows(flows)
+    workspace.flows(flows)  # an unknown flow is an error before anything is asked
     with working("asking Connect and Kafka"):
-        found = run(workspace.topology, workspace.connectors, chosen, workspace.spec, timeout)
+        found = operations.check(workspace, flows, timeout_seconds=timeout)
     if fix_only:
         for line in (*found.commands, *found.unsure):
             say(line)

@@ -24,7 +24,7 @@ def describe(workspace: Workspace, flow: str, output: str) -> int:
     from mm2mgr.output.console import say_json, working
     from mm2mgr.output.status_text import say_description, say_warnings
 
-    workspace.flow(flow)
+    workspace.flow(flow)  # an unknown flow is an error before anything is asked
     with working("reading Connect and Kafka"):
         found = operations.describe(workspace, flow).to_dict()
     say_warnings(found["warnings"])

@@ -1,14 +1,19 @@
-"""The command lint: what is wrong in the tree, in files of connectors, or in what runs on Connect clusters. Writes nothing."""
+"""The command lint."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING, Literal
 
 import click
 
-from mm2mgr.cli.options import Seconds
+from mm2mgr import operations
+from mm2mgr.cli.options import Seconds, invalid_arguments, talk_other_line
 from mm2mgr.operations.workspace import Workspace
+
+if TYPE_CHECKING:
+    from mm2mgr.operations import LintReport, Severity
 
 
 def _quantity(parse: str) -> Callable[[click.Context, click.Parameter, str | None], float | None]:
@@ -79,7 +84,7 @@ def lint(
     rtt: float | None,
     bandwidth: float | None,
     brokers: int | None,
-    fail_on: str,
+    fail_on: Severity | Literal["never"],
     ignored: tuple[str, ...],
     everything: bool,
     rules: bool,
@@ -101,11 +106,56 @@ def lint(
       mm2mgr lint mm2.properties --kafka 3.9 --fail-on warning
       mm2mgr lint --connect http://connect-e1:8083 -o sarif > lint.sarif
     """
-    from mm2mgr.cli.linting import Order, run_lint, say_all_rules
+    from mm2mgr.output.console import complain
 
     if rules:
-        return say_all_rules(output)
+        _say_rules(output)
+        return 0
     if bandwidth is not None and rtt is None:
         raise click.UsageError("--bandwidth needs --rtt: how much is under way depends on both")
-    given = Order(files, connects, kafka, worker, rtt, bandwidth, brokers, timeout)
-    return run_lint(workspace, given, ignored=ignored, fail_on=fail_on, everything=everything, output=output)
+    with invalid_arguments():
+        report = operations.lint(
+            workspace,
+            files,
+            connects=connects,
+            kafka=kafka,
+            worker=worker,
+            rtt_seconds=rtt,
+            bytes_per_second=bandwidth,
+            brokers=brokers,
+            ignore=ignored,
+            timeout_seconds=timeout,
+            report=talk_other_line,
+        )
+    _say(report, output, everything=everything)
+    for error in report.unread:
+        complain(error.message, error.hint)
+    return int(report.fails(fail_on))
+
+
+def _say(report: LintReport, output: str, *, everything: bool) -> None:
+    from mm2mgr.output.console import say_json
+    from mm2mgr.output.lint_text import say_findings
+    from mm2mgr.output.sarif import sarif
+
+    found = report.to_dict(everything=everything)
+    if output == "text":
+        say_findings(found)
+    elif output == "json":
+        say_json(found)
+    else:
+        rules = [rule.to_dict() for rule in operations.rules()]
+        say_json(sarif(found["findings"], rules, Path.cwd(), found["summary"]["unread"]))
+
+
+def _say_rules(output: str) -> None:
+    from mm2mgr.output.console import say_json
+    from mm2mgr.output.lint_text import say_rules
+
+    if output == "sarif":
+        raise click.UsageError("--rules has -o text and -o json")
+    rules = [rule.to_dict() for rule in operations.rules()]
+    if output == "json":
+        say_json(rules)
+    else:
+        say_rules(rules)

@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import Any, TypeVar
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
+
+from mm2mgr.errors import InvalidArgument
+
+if TYPE_CHECKING:
+    from mm2mgr.operations import OtherLine
 
 _MOST_SECONDS = 366 * 86_400.0
 Decorated = TypeVar("Decorated", bound=Callable[..., object])
@@ -52,3 +58,20 @@ class Seconds(Number):
         if seconds > _MOST_SECONDS:
             self.fail(f"{value} is more than a year of seconds", param, ctx)
         return seconds
+
+
+@contextmanager
+def invalid_arguments() -> Iterator[None]:
+    """Report an argument that an operation refuses as wrong usage of the option with its name."""
+    try:
+        yield
+    except InvalidArgument as error:
+        raise click.BadParameter(error.message, param_hint=f"--{error.argument}") from error
+
+
+def talk_other_line(event: OtherLine) -> None:
+    """Say that a Kafka version is judged by another line."""
+    from mm2mgr.output.console import talk
+
+    lines = ", ".join(event.lines)
+    talk(f"Kafka {event.version} is not among the lines that were read ({lines}): judged by {event.judged_by}")

@@ -114,7 +114,7 @@ RecordId = tuple[bytes, int]
 
 
 @dataclass(frozen=True)
-class Verdict:
+class PartitionProof:
     """What became of the records of one partition."""
 
     partition: TopicPartition
@@ -130,7 +130,7 @@ class Verdict:
         return self.in_order and not (self.missing or self.duplicated or self.unexpected)
 
 
-def compare(partition: TopicPartition, source: Sequence[RecordId], target: Sequence[RecordId]) -> Verdict:
+def compare(partition: TopicPartition, source: Sequence[RecordId], target: Sequence[RecordId]) -> PartitionProof:
     """Judge one partition: `source` and `target` are the ids in log order.
 
     Order is judged on the first arrivals of records that the source has, so that a loss is not reported as disorder too.
@@ -142,7 +142,7 @@ def compare(partition: TopicPartition, source: Sequence[RecordId], target: Seque
     unexpected = sum(count for one, count in extra.items() if one not in wanted)
     position = {one: index for index, one in enumerate(source)}
     arrived = [position[one] for one in dict.fromkeys(target) if one in position]
-    return Verdict(partition, len(source), missing, duplicated, unexpected, arrived == sorted(arrived))
+    return PartitionProof(partition, len(source), missing, duplicated, unexpected, arrived == sorted(arrived))
 
 
 def read_ids(access: KafkaAccess, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, list[RecordId]]:
@@ -156,7 +156,7 @@ def read_ids(access: KafkaAccess, partitions: Iterable[TopicPartition]) -> dict[
 
 def prove(
     source: Mapping[TopicPartition, list[RecordId]], target: Mapping[TopicPartition, list[RecordId]], prefix: str
-) -> list[Verdict]:
+) -> list[PartitionProof]:
     """Compare every partition of the source with its remote one, named `prefix` + topic."""
     return [
         compare(partition, ids, target.get(TopicPartition(prefix + partition.topic, partition.partition), []))

@@ -10,7 +10,7 @@ from pathlib import Path
 from mm2mgr import operations
 from mm2mgr.cli import cli
 from mm2mgr.demo.folder import demo_folder
-from mm2mgr.demo.records import RATES, Traffic, Verdict, prove, read_ids
+from mm2mgr.demo.records import RATES, PartitionProof, Traffic, prove, read_ids
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.extras import need_all
 from mm2mgr.kafka.client import Kafka
@@ -196,7 +196,7 @@ def _records_behind(flow: Flow) -> int:
     )
 
 
-def _row(flow: Flow, verdicts: list[Verdict]) -> tuple[str, ...]:
+def _row(flow: Flow, verdicts: list[PartitionProof]) -> tuple[str, ...]:
     def total(name: str) -> str:
         return str(sum(getattr(verdict, name) for verdict in verdicts))
 

@@ -2,11 +2,12 @@
 
     from mm2mgr.operations import Workspace, apply, plan
 
-    workspace = Workspace()                 # ./clusters; or Workspace((Path("prod"),))
+    workspace = Workspace()  # ./clusters; or Workspace((Path("prod"),))
     made = plan(workspace)
     print(made.counts())
     if not made.failed:
-        apply(workspace, prune=False, wait_seconds=60)
+        applied = apply(workspace, prune=False, wait_seconds=60)
+        print(applied.outcome)
 
 Functions take typed arguments with the defaults of the command line and return frozen values; those that the command line
 prints as JSON have `to_dict()`. Errors are `mm2mgr.errors.Mm2mgrError`. Nothing here prints, asks, exits or handles signals:
@@ -21,13 +22,32 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from mm2mgr.check.checked import Checked as Checked
+    from mm2mgr.lint.findings import Finding as Finding
+    from mm2mgr.lint.findings import Rule as Rule
+    from mm2mgr.lint.findings import Severity as Severity
     from mm2mgr.observe.describe import Description as Description
     from mm2mgr.observe.health import Status as Status
     from mm2mgr.operations.apply import Applied as Applied
     from mm2mgr.operations.apply import Waiting as Waiting
     from mm2mgr.operations.apply import apply as apply
+    from mm2mgr.operations.check import check as check
     from mm2mgr.operations.describe import describe as describe
+    from mm2mgr.operations.explain import Explained as Explained
+    from mm2mgr.operations.explain import OtherLine as OtherLine
+    from mm2mgr.operations.explain import explain as explain
+    from mm2mgr.operations.lint import LintReport as LintReport
+    from mm2mgr.operations.lint import lint as lint
+    from mm2mgr.operations.lint import rules as rules
     from mm2mgr.operations.plan import plan as plan
+    from mm2mgr.operations.render import Rendered as Rendered
+    from mm2mgr.operations.render import init as init
+    from mm2mgr.operations.render import render as render
+    from mm2mgr.operations.render import schema as schema
+    from mm2mgr.operations.sandbox import SandboxUp as SandboxUp
+    from mm2mgr.operations.sandbox import sandbox_down as sandbox_down
+    from mm2mgr.operations.sandbox import sandbox_status as sandbox_status
+    from mm2mgr.operations.sandbox import sandbox_up as sandbox_up
     from mm2mgr.operations.status import acknowledge as acknowledge
     from mm2mgr.operations.status import status as status
     from mm2mgr.operations.status import watch as watch
@@ -37,11 +57,18 @@ if TYPE_CHECKING:
     from mm2mgr.reconcile.plan import Plan as Plan
 
 _NAMES = {
+    "check.checked": ("Checked",),
+    "lint.findings": ("Finding", "Rule", "Severity"),
     "observe.describe": ("Description",),
     "observe.health": ("Status",),
     "operations.apply": ("Applied", "Waiting", "apply"),
+    "operations.check": ("check",),
     "operations.describe": ("describe",),
+    "operations.explain": ("Explained", "OtherLine", "explain"),
+    "operations.lint": ("LintReport", "lint", "rules"),
     "operations.plan": ("plan",),
+    "operations.render": ("Rendered", "init", "render", "schema"),
+    "operations.sandbox": ("SandboxUp", "sandbox_down", "sandbox_status", "sandbox_up"),
     "operations.status": ("acknowledge", "status", "watch"),
     "operations.workspace": ("Workspace",),
     "reconcile.apply": ("FINISH_SECONDS", "Result"),

@@ -7,7 +7,7 @@ from dataclasses import replace
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from mm2mgr.demo.records import RecordId, Verdict, compare, prove, read_ids
+from mm2mgr.demo.records import PartitionProof, RecordId, compare, prove, read_ids
 from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.kafka.producer import Producer
 from mm2mgr.partitions import TopicPartition
@@ -28,8 +28,8 @@ def _logs(draw: st.DrawFn, at_least: int = 1) -> list[RecordId]:
 LOGS = _logs()
 
 
-def exact(source: list[RecordId]) -> Verdict:
-    return Verdict(ZERO, len(source), 0, 0, 0, True)
+def exact(source: list[RecordId]) -> PartitionProof:
+    return PartitionProof(ZERO, len(source), 0, 0, 0, True)
 
 
 @given(_logs(at_least=0))
@@ -90,7 +90,7 @@ def test_several_kinds_of_damage_are_told_apart(source: list[RecordId], data: st
     target = [(key, checksum ^ 1) if (key, checksum) == altered else (key, checksum) for key, checksum in source]
     target.remove(lost)
     target += [copied, (b"from elsewhere", 7)]
-    assert compare(ZERO, source, target) == Verdict(ZERO, len(source), 2, 1, 2, True)
+    assert compare(ZERO, source, target) == PartitionProof(ZERO, len(source), 2, 1, 2, True)
 
 
 @given(LOGS)
@@ -98,7 +98,7 @@ def test_a_remote_partition_that_is_not_there_is_all_missing(source: list[Record
     other = TopicPartition("t", 1)
     first, second = prove({ZERO: source, other: source}, {TopicPartition("dc1.t", 0): source}, "dc1.")
     assert first == exact(source)
-    assert second == Verdict(other, len(source), len(source), 0, 0, True)
+    assert second == PartitionProof(other, len(source), len(source), 0, 0, True)
 
 
 def test_ids_are_read_in_log_order_and_tell_values_apart(mock_cluster: KafkaAccess) -> None:

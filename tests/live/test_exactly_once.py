@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import ConfigResource, ResourceType  # type: ignore[attr-defined]
 
-from mm2mgr.demo.records import GROUP, RATES, Traffic, Verdict, prove, read_ids
+from mm2mgr.demo.records import GROUP, RATES, PartitionProof, Traffic, prove, read_ids
 from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.partitions import TopicPartition
 from mm2mgr.reconcile.offset_move import marked, place
@@ -134,7 +134,7 @@ KILLED = """\
 """
 
 
-def verdicts(world: World, source: str, target: str) -> list[Verdict]:
+def verdicts(world: World, source: str, target: str) -> list[PartitionProof]:
     there = topics(world.access(target))
     remote = [TopicPartition(f"{source}.{one.topic}", one.partition) for one in PARTITIONS]
     sent = read_ids(world.access(source), PARTITIONS)

@@ -1,4 +1,4 @@
-"""Commands that run real Kafka, Connect and Spark on this machine: sandbox and demo."""
+"""The commands of the sandbox: up, status, down."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from mm2mgr import operations
 from mm2mgr.cli.options import output_option
 
 _directory = click.option(
@@ -40,19 +41,13 @@ def up(directory: Path) -> None:
       mm2mgr sandbox up
     """
     from mm2mgr.output.console import say, talk
-    from mm2mgr.sandbox.layout import Sandbox
-    from mm2mgr.sandbox.tree import check_tree, write_tree
 
-    here = Sandbox(directory)
-    if here.check():  # before anything starts
-        check_tree(directory / "clusters")
-    endpoints = here.up(progress=talk)
-    for alias, address in endpoints.bootstrap_servers.items():
+    made = operations.sandbox_up(directory, report=talk)
+    for alias, address in made.endpoints.bootstrap_servers.items():
         say(f"kafka   {alias:14} {address}")
-    for name, url in endpoints.connect_urls.items():
+    for name, url in made.endpoints.connect_urls.items():
         say(f"connect {name:14} {url}")
-    folder = write_tree(directory / "clusters", endpoints)
-    say(f"tree    {folder}    try: mm2mgr --clusters {folder} plan")
+    say(f"tree    {made.tree}    try: mm2mgr --clusters {made.tree} plan")
 
 
 @sandbox.command("status")
@@ -66,9 +61,8 @@ def sandbox_status(directory: Path, output: str) -> int:
       mm2mgr sandbox status -o json
     """
     from mm2mgr.output.console import say, say_json, say_table
-    from mm2mgr.sandbox.layout import Sandbox
 
-    states = Sandbox(directory).status()
+    states = operations.sandbox_status(directory)
     if output == "json":
         say_json([{**vars(state), "log_file": str(state.log_file)} for state in states])
     elif states:
@@ -89,35 +83,5 @@ def down(directory: Path) -> None:
       mm2mgr sandbox down
     """
     from mm2mgr.output.console import talk
-    from mm2mgr.sandbox.layout import Sandbox
 
-    Sandbox(directory).down(progress=talk)
-
-
-@click.command()
-@click.option("--keep", is_flag=True, help="Leave everything running at the end, to play with.")
-@click.option(
-    "--dir",
-    "directory",
-    type=click.Path(path_type=Path, file_okay=False),
-    default=Path(".mm2mgr/demo"),
-    show_default=True,
-    help="Where the demo keeps its files.",
-)
-@click.option(
-    "--seconds", type=click.IntRange(5, 600), default=15, show_default=True, help="How long to measure traffic."
-)
-def demo(keep: bool, directory: Path, seconds: int) -> int:
-    """Run the whole job for real: declare, measure, size, plan, apply, mirror, prove, on this machine.
-
-    Starts four Kafka clusters and two Connect workers, keeps producing uneven traffic, and ends with a proof by record
-    ids that everything arrived exactly once and in order. Stops what it started. DIR must be new, empty or that of an
-    earlier demo, whose tree and samples are removed; changed by hand or sampled into for hours, they are not.
-
-    \b
-    Example:
-      mm2mgr demo --keep
-    """
-    from mm2mgr.demo.story import tell
-
-    return tell(directory, keep=keep, measure_seconds=seconds)
+    operations.sandbox_down(directory, report=talk)

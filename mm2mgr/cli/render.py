@@ -1,0 +1,36 @@
+"""The command render."""
+
+from __future__ import annotations
+
+import click
+
+from mm2mgr import operations
+from mm2mgr.cli.options import output_option
+from mm2mgr.operations.workspace import Workspace
+
+
+@click.command()
+@click.argument("flows", nargs=-1)
+@click.option("--origins", is_flag=True, help="Show who said each value: spec line, override, default, template line.")
+@output_option
+@click.pass_obj
+def render(workspace: Workspace, flows: tuple[str, ...], origins: bool, output: str) -> None:
+    """Print the connector configs of FLOWS (all by default); secrets are masked, placeholders are not.
+
+    A flow is named by its id `logging:dc1-logging->agg-east`, its pair, or its declared name.
+
+    \b
+    Example:
+      mm2mgr render 'logging:dc1-logging->agg-east' --origins
+    """
+    from mm2mgr.output.console import say, say_json, say_plain
+
+    found = operations.render(workspace, flows).to_dict(origins=origins)
+    if output == "json":
+        say_json(found)
+        return
+    for connector in found:
+        say(f"# {connector['connector']} on Connect cluster {connector['connect']}", style="bold")
+        for key, value in connector["config"].items():
+            say_plain(f"{key} = {value}" + (f"    # {connector['origins'][key]}" if origins else ""))
+        say()

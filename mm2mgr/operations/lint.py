@@ -1,0 +1,212 @@
+"""The operation `lint`: reads a tree, files and Connect clusters into one estate, and runs the rules over it. Writes nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from difflib import get_close_matches
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+from urllib.parse import urlsplit
+
+from mm2mgr.errors import InvalidArgument, Mm2mgrError, SpecError
+from mm2mgr.lint.catalogue import BY_ID, RULES
+from mm2mgr.lint.findings import SEVERITIES, Finding, Rule, Severity
+from mm2mgr.lint.inputs import completed, is_tree, joined
+from mm2mgr.lint.reading import Surroundings, read_files, read_worker
+from mm2mgr.lint.run import lint as run_rules
+from mm2mgr.lint.subject import Estate, Kafka, Subject, Wire, Worker
+from mm2mgr.operations.explain import OtherLine, workers_version
+from mm2mgr.operations.workspace import Workspace, wait_for
+
+if TYPE_CHECKING:
+    from mm2mgr.connect.target import ConnectTarget
+
+USER, PASSWORD = "MM2MGR_CONNECT_USER", "MM2MGR_CONNECT_PASSWORD"
+
+
+@dataclass(frozen=True)
+class LintReport:
+    """All findings, silenced ones too (they have the reason), and what was read. `unread`: Connect clusters that were not."""
+
+    findings: tuple[Finding, ...]
+    connectors: int
+    looked_at: tuple[str, ...]
+    unread: tuple[Mm2mgrError, ...] = ()
+
+    @property
+    def loud(self) -> list[Finding]:
+        """The findings that are not silenced."""
+        return [finding for finding in self.findings if finding.silenced is None]
+
+    def fails(self, on: Severity | Literal["never"] = "error") -> bool:
+        """Tell whether an input could not be read, or a finding is as severe as `on`."""
+        severe = () if on == "never" else SEVERITIES[: SEVERITIES.index(on) + 1]
+        return bool(self.unread) or any(finding.severity in severe for finding in self.loud)
+
+    def to_dict(self, *, everything: bool = False) -> dict[str, Any]:
+        """Return a summary and the findings as JSON-ready values, silenced ones only with `everything`."""
+        loud = self.loud
+        summary = {
+            **{f"{word}s": sum(finding.severity == word for finding in loud) for word in SEVERITIES},
+            "silenced": len(self.findings) - len(loud),
+            "connectors": self.connectors,
+            "looked_at": list(self.looked_at),
+            "unread": [error.message for error in self.unread],
+        }
+        return {"summary": summary, "findings": [each.to_dict() for each in (self.findings if everything else loud)]}
+
+
+def rules() -> tuple[Rule, ...]:
+    """Return every rule, in the order of the documentation."""
+    return RULES
+
+
+def lint(  # noqa: PLR0913  one argument per option
+    workspace: Workspace,
+    files: Sequence[Path] = (),
+    *,
+    connects: Sequence[str] = (),
+    kafka: str | None = None,
+    worker: Path | None = None,
+    rtt_seconds: float | None = None,
+    bytes_per_second: float | None = None,
+    brokers: int | None = None,
+    ignore: Sequence[str] = (),
+    timeout_seconds: float = 30.0,
+    report: Callable[[OtherLine], None] = lambda event: None,
+) -> LintReport:
+    """Run the rules over files, trees and Connect clusters together; over the workspace's tree when none is named.
+
+    `connects` are names in the tree or URLs, whose credentials come from $MM2MGR_CONNECT_USER and $MM2MGR_CONNECT_PASSWORD.
+    `kafka` is the version to judge by, whatever the workers run; `worker` their properties file; `brokers`, `rtt_seconds` and
+    `bytes_per_second` fill in what the tree does not have. A Connect cluster that cannot be read is in the report, unless it
+    is all there is to read. `report` gets the line that a version is judged by when it is not a known one.
+    """
+    _refuse_unknown(ignore)
+    if bytes_per_second is not None and rtt_seconds is None:
+        raise InvalidArgument("bytes_per_second", "needs rtt_seconds: the bytes in flight depend on both")
+    version = workers_version(kafka, report) if kafka else None
+    cluster, wire = Kafka(brokers=brokers), None if rtt_seconds is None else Wire(rtt_seconds, bytes_per_second)
+    workers = read_worker(worker) if worker else Worker()
+    known = Surroundings(version=version, worker=workers, wire=wire, source=cluster, target=cluster)
+    read = _read(workspace, files, connects, known, timeout_seconds)
+    wanted = [rule for rule in RULES if rule.id not in ignore]
+    found = [finding for finding in read.invalid if finding.rule not in ignore]
+    found += run_rules(read.estate, wanted)
+    found += run_rules(Estate(read.other), [rule for rule in wanted if rule.check])
+    return LintReport(tuple(found), len(read.estate.subjects), read.looked_at, read.unread)
+
+
+def _refuse_unknown(names: Sequence[str]) -> None:
+    """Refuse a rule that does not exist: a misspelt one would silently ignore nothing."""
+    for name in names:
+        if name not in BY_ID:
+            near = get_close_matches(name, BY_ID, n=1)
+            nearest = f"; nearest: {near[0]}" if near else "; see mm2mgr lint --rules"
+            raise InvalidArgument("ignore", f"there is no rule '{name}'{nearest}")
+
+
+# --- reading ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Inputs:
+    """What was read. `other` are connectors that run with another config than the declared one; `invalid` is a broken tree."""
+
+    estate: Estate
+    other: tuple[Subject, ...]
+    invalid: tuple[Finding, ...]
+    unread: tuple[Mm2mgrError, ...]
+    looked_at: tuple[str, ...]
+
+
+def _read(
+    workspace: Workspace, paths: Sequence[Path], connects: Sequence[str], known: Surroundings, timeout_seconds: float
+) -> _Inputs:
+    trees = tuple(path for path in dict.fromkeys(paths) if is_tree(path))
+    files = [path for path in dict.fromkeys(paths) if path not in trees]
+    if trees:
+        workspace = replace(workspace, files=trees)
+    elif not files and not connects:
+        trees = workspace.files
+    targets = _targets(workspace, connects)
+    declared, invalid = _tree(workspace, known) if trees else ((), ())
+    live, unread = _live(targets, timeout_seconds) if targets else ([], {})
+    if len(unread) == 1 and not trees and not files and not live:
+        raise next(iter(unread.values()))
+    estates, other = joined(
+        [*declared, *([read_files(files, known)] if files else [])], [completed(each, known) for each in live]
+    )
+    estate = Estate(
+        tuple(subject for each in estates for subject in each.subjects),
+        tuple(file for each in estates for file in each.files),
+        complete=all(each.complete for each in estates) and not (unread or invalid),
+        logins=tuple(login for each in estates for login in each.logins),
+    )
+    looked_at = (*map(str, (*trees, *files)), *(name for name in targets if name not in unread))
+    return _Inputs(estate, other, invalid, tuple(unread.values()), looked_at)
+
+
+def _tree(workspace: Workspace, known: Surroundings) -> tuple[tuple[Estate, ...], tuple[Finding, ...]]:
+    """Return the connectors of the tree, or the findings of a tree that cannot be expanded."""
+    from mm2mgr.lint.tree import from_tree, invalid
+
+    try:
+        return (completed(from_tree(workspace.topology, workspace.connectors, workspace.spec), known),), ()
+    except SpecError as error:
+        return (), tuple(invalid(error))
+
+
+def _live(targets: Mapping[str, ConnectTarget], timeout_seconds: float) -> tuple[list[Estate], dict[str, Mm2mgrError]]:
+    """Read all Connect clusters at once; return what was read, and by name why a cluster was not."""
+    from mm2mgr.reconcile.workers import read_live
+
+    async def read(target: ConnectTarget) -> Estate | Mm2mgrError:
+        try:
+            return await read_live(target, timeout_seconds)
+        except Mm2mgrError as error:
+            return error
+
+    async def read_all() -> list[Estate | Mm2mgrError]:
+        return await asyncio.gather(*map(read, targets.values()))
+
+    answers = wait_for(read_all())
+    unread = {name: each for name, each in zip(targets, answers, strict=True) if isinstance(each, Mm2mgrError)}
+    return [each for each in answers if not isinstance(each, Mm2mgrError)], unread
+
+
+def _targets(workspace: Workspace, names: Sequence[str]) -> dict[str, ConnectTarget]:
+    """Return each Connect cluster once, whether it is named as in the tree, by a URL, or by both."""
+    found: dict[str, ConnectTarget] = {}
+    for name in sorted(names, key=lambda name: "://" in name):  # a name brings its credentials
+        target = _target(workspace, name)
+        if all(set(target.urls).isdisjoint(other.urls) for other in found.values()):
+            found[name] = target
+    return found
+
+
+def _target(workspace: Workspace, name: str) -> ConnectTarget:
+    from mm2mgr.connect.target import BasicAuth, ConnectTarget
+    from mm2mgr.reconcile.live import target_of
+
+    if "://" in name:
+        user, password = os.environ.get(USER), os.environ.get(PASSWORD)
+        if bool(user) != bool(password):
+            raise Mm2mgrError(f"only one of ${USER} and ${PASSWORD} is set", hint="set both, or none")
+        return ConnectTarget(_host(name), (name,), BasicAuth(user, password) if user and password else None)
+    connects = workspace.topology.connects
+    if name not in connects:
+        hint = f"there are: {', '.join(connects)}; or give a URL: http://…"
+        raise Mm2mgrError(f"the tree has no Connect cluster '{name}'", hint=hint)
+    return target_of(connects[name])
+
+
+def _host(url: str) -> str:
+    """Return host and port of a URL, without a user and password in it."""
+    try:
+        return urlsplit(url).netloc.rpartition("@")[2] or "--connect"
+    except ValueError:
+        return "--connect"

@@ -1,0 +1,40 @@
+"""The operations on the sandbox: real brokers and workers on this machine, and a tree for them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from mm2mgr.sandbox.layout import DEFAULT_DIRECTORY, Endpoints, ProcessState, Sandbox
+from mm2mgr.sandbox.tree import check_tree, write_tree
+
+
+@dataclass(frozen=True)
+class SandboxUp:
+    """A running sandbox: where it answers, and the tree that was written for it."""
+
+    endpoints: Endpoints
+    tree: Path
+
+
+def sandbox_up(directory: Path = DEFAULT_DIRECTORY, *, report: Callable[[str], None] = lambda line: None) -> SandboxUp:
+    """Start what is not running and write its tree to DIRECTORY/clusters; files there that were edited are kept.
+
+    SandboxError, with nothing touched, when the directory holds anything but a sandbox. `report` gets lines of progress.
+    """
+    sandbox, tree = Sandbox(directory), directory / "clusters"
+    if sandbox.check():
+        check_tree(tree)
+    endpoints = sandbox.up(progress=report)
+    return SandboxUp(endpoints, write_tree(tree, endpoints))
+
+
+def sandbox_status(directory: Path = DEFAULT_DIRECTORY) -> list[ProcessState]:
+    """Return each broker and worker, running or not; none when nothing was started there."""
+    return Sandbox(directory).status()
+
+
+def sandbox_down(directory: Path = DEFAULT_DIRECTORY, *, report: Callable[[str], None] = lambda line: None) -> None:
+    """Stop what `sandbox_up` started and remove its data."""
+    Sandbox(directory).down(progress=report)

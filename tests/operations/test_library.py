@@ -1,0 +1,187 @@
+"""The library as its page shows it: names, lazy imports, results, callbacks; and that it never prints, asks or exits."""
+
+from __future__ import annotations
+
+import ast
+import asyncio
+import inspect
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from mm2mgr import operations
+from mm2mgr.errors import InvalidArgument, Mm2mgrError, StalePlan
+from mm2mgr.operations import Applied, Waiting, Workspace
+from mm2mgr.reconcile.apply import Result
+from tests.reconcile.site import ON_EAST, ON_WEST, Site
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+PAGE = (REPOSITORY / "docs" / "reference" / "library.md").read_text()
+PACKAGE = REPOSITORY / "mm2mgr" / "operations"
+EVERYTHING = sorted(operations._HOME)
+
+
+def test_names_for_type_checkers_are_the_names_that_are_there() -> None:
+    tree = ast.parse((PACKAGE / "__init__.py").read_text())
+    (block,) = [node for node in tree.body if isinstance(node, ast.If)]
+    typed = {alias.name: node.module for node in block.body if isinstance(node, ast.ImportFrom) for alias in node.names}
+    assert typed == operations._HOME
+
+
+@pytest.mark.parametrize("name", EVERYTHING)
+def test_every_name_is_on_the_page(name: str) -> None:
+    assert not inspect.ismodule(getattr(operations, name))
+    assert re.search(rf"`{name}\b", PAGE), "docs/reference/library.md has each name"
+
+
+def test_modules_do_not_hide_the_functions_of_their_name() -> None:
+    modules = ", ".join(sorted(set(operations._HOME.values())))
+    code = f"import {modules}, mm2mgr.operations as o; print(*(type(getattr(o, n)).__name__ for n in o._HOME))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=REPOSITORY, check=True)
+    assert "module" not in done.stdout.split()
+
+
+def test_a_name_that_is_not_there_is_an_attribute_error() -> None:
+    assert set(EVERYTHING) <= set(dir(operations))
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        operations.nothing  # type: ignore[attr-defined]  # noqa: B018
+
+
+def test_importing_the_library_loads_nothing_that_takes_time() -> None:
+    code = "import sys, json, mm2mgr.operations; print(json.dumps(sorted(m for m in sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=REPOSITORY, check=True)
+    loaded = set(json.loads(done.stdout))
+    assert not loaded & {
+        "httpx",
+        "pydantic",
+        "jinja2",
+        "pyarrow",
+        "pyspark",
+        "confluent_kafka",
+        "rich",
+        "click",
+        "asyncio",
+    }
+
+
+def test_operations_neither_print_nor_exit() -> None:
+    """Printing, asking and exit codes are the command line's; the layer test keeps its modules out of here."""
+    for file in PACKAGE.glob("*.py"):
+        tree = ast.parse(file.read_text())
+        calls = {ast.unparse(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)}
+        assert not calls & {"print", "input", "exit", "sys.exit", "os._exit"}, file.name
+
+
+def example() -> str:
+    return re.findall(r"^```python\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)[0]
+
+
+def test_the_example_of_the_page_runs(site: Site, capsys: pytest.CaptureFixture[str]) -> None:
+    exec(compile(example(), "library.md", "exec"), {})
+    out, err = capsys.readouterr()
+    assert out.splitlines() == ["{'create': 7, 'update': 0, 'delete': 0, 'no-op': 0, 'blocked': 0}", "done"]
+    assert err == ""
+    assert site.names("east") == sorted(ON_EAST)
+    assert site.names("west") == sorted(ON_WEST)
+
+
+def test_the_example_of_the_docstring_is_that_of_the_page() -> None:
+    lines = [line.strip() for line in example().splitlines()]
+    assert all(line in str(operations.__doc__) for line in lines if line.startswith(("workspace", "made", "apply")))
+
+
+def test_it_works_where_an_event_loop_runs_as_in_a_notebook(site: Site) -> None:
+    async def cell() -> Applied:
+        return operations.apply(Workspace(), wait_seconds=0)
+
+    applied = asyncio.run(cell())
+    assert applied.outcome == "done"
+    assert len(applied.done) == len(ON_EAST) + len(ON_WEST)
+
+
+def test_events_are_values(site: Site) -> None:
+    events: list[Result | Waiting] = []
+    applied = operations.apply(Workspace(), wait_seconds=5, report=events.append)
+    assert events.count(Waiting(5)) == 1
+    assert {event.connector for event in events if isinstance(event, Result)} == {*ON_EAST, *ON_WEST}
+    assert {settled.verdict for settled in applied.states.values()} == {"ok"}
+
+
+def test_a_plan_that_is_not_approved_writes_nothing(site: Site) -> None:
+    with pytest.raises(Mm2mgrError, match="not approved"):
+        operations.apply(Workspace(), approve=lambda plan: plan.counts()["create"] == 0)
+    assert site.names("east") == site.names("west") == []
+
+
+def test_a_reviewed_plan_is_applied_until_the_tree_changes(site: Site) -> None:
+    file = Path("plan.json")
+    made = operations.plan(Workspace(), ("logs",), out=file)
+    assert json.loads(file.read_text())["plan"] == made.to_dict()
+    assert operations.apply(Workspace(), file, wait_seconds=0).outcome == "done"
+    assert len(site.names("east")) == 3
+    with pytest.raises(StalePlan):
+        operations.apply(Workspace(), file)
+
+
+def test_what_an_interrupt_leaves_is_in_the_result(site: Site) -> None:
+    @contextmanager
+    def at_once(so_far: Callable[[], Applied]) -> Iterator[asyncio.Event]:
+        halt = asyncio.Event()
+        halt.set()
+        assert so_far().results == ()
+        yield halt
+
+    applied = operations.apply(Workspace(), interrupts=at_once)
+    assert (applied.interrupted, applied.outcome) == (True, "failed")
+    assert [change.connector for change in applied.left] == [change.connector for change in applied.plan.writes]
+    assert site.names("east") == []
+
+
+def test_two_workspaces_do_not_know_of_each_other(site: Site, tmp_path: Path) -> None:
+    (tmp_path / "other").mkdir()
+    with pytest.raises(Mm2mgrError):
+        operations.plan(Workspace((tmp_path / "other",)))
+    assert operations.plan(Workspace()).counts()["create"] == 7
+
+
+def test_wrong_arguments_name_themselves(site: Site) -> None:
+    for call, argument in (
+        (lambda: operations.lint(Workspace(), ignore=["nope"]), "ignore"),
+        (lambda: operations.lint(Workspace(), kafka="abc"), "kafka"),
+        (lambda: operations.lint(Workspace(), bytes_per_second=1.0), "bytes_per_second"),
+        (lambda: operations.explain(Workspace(), "batch.size", on="sink"), "on"),
+    ):
+        with pytest.raises(InvalidArgument) as refused:
+            call()
+        assert (refused.value.argument, refused.value.exit_code) == (argument, 2)
+
+
+def test_a_version_between_the_known_lines_is_reported_and_judged_by_one_of_them(site: Site) -> None:
+    events: list[operations.OtherLine] = []
+    operations.explain(Workspace(), "batch.size", kafka="9.9", report=events.append)
+    (event,) = events
+    assert (event.version, event.judged_by) == ("9.9", event.lines[-1])
+
+
+def test_lint_returns_findings_and_what_was_not_read(site: Site, tmp_path: Path) -> None:
+    file = tmp_path / "c.properties"
+    file.write_text("name=c\nconnector.class=org.apache.kafka.connect.mirror.MirrorSourceConnector\nbatch.size=1\n")
+    report = operations.lint(Workspace(), [file], connects=["http://127.0.0.1:1"], timeout_seconds=1)
+    assert "dead-key" in {finding.rule for finding in report.loud}
+    assert ["127.0.0.1:1" in error.message for error in report.unread] == [True]
+    assert report.fails("never"), "what could not be read is a failure whatever the findings are"
+    assert report.to_dict()["summary"]["looked_at"] == [str(file)]
+
+
+def test_secrets_are_masked_in_what_may_be_shown(site: Site) -> None:
+    off = "{sources: [a], targets: [east], topics: {include: [x]}, source_consumer: {sasl.jaas.config: s3cret-jaas}}"
+    site.declare(f"flows:\n  f: {off}\n")
+    shown = json.dumps([operations.render(Workspace()).to_dict(origins=True), operations.plan(Workspace()).to_dict()])
+    assert "sasl.jaas.config" in shown
+    assert "s3cret-jaas" not in shown
