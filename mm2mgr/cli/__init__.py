@@ -20,11 +20,13 @@ from mm2mgr.cli.change import apply, plan
 from mm2mgr.cli.check import check
 from mm2mgr.cli.declare import init, render, schema
 from mm2mgr.cli.explain import explain
-from mm2mgr.cli.fleet import fleet, simulate
+from mm2mgr.cli.fleet import fleet
 from mm2mgr.cli.interrupts import INTERRUPTED, signals_interrupt
 from mm2mgr.cli.lint import lint
-from mm2mgr.cli.load import sample, size, throughput
+from mm2mgr.cli.load import sample, throughput
 from mm2mgr.cli.local import demo, sandbox
+from mm2mgr.cli.simulate import simulate
+from mm2mgr.cli.size import size
 from mm2mgr.cli.watch import describe, status
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.operations.workspace import Workspace

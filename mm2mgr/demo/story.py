@@ -9,7 +9,7 @@ from pathlib import Path
 
 from mm2mgr.cli.applying import Order, run_apply
 from mm2mgr.cli.sampling import run_sample
-from mm2mgr.cli.sizing import Wanted, run_size
+from mm2mgr.cli.size import run_size
 from mm2mgr.cli.throughput import Question, run_throughput
 from mm2mgr.cli.watching import read_status
 from mm2mgr.demo.folder import demo_folder
@@ -92,7 +92,7 @@ class _Story:
         self.step("Throughput per partition, on Spark", "throughput --spark")
         must(run_throughput(workspace, Question(samples, top=8, spark=True)), "the throughput job")
         self.step("Tasks per flow from measured throughput", "size")
-        must(run_size(workspace, Wanted(samples)), "sizing")
+        must(run_size(workspace, samples), "sizing")
 
         self.step("Plan and apply", "apply --yes")
         workspace = Workspace((self.tree,))  # read again: sizing is part of the tree now
