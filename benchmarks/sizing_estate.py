@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from mm2mgr.sizing.stability import Evidence
+    from mm2mgr.sizing.tasks import SizedFlow
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(REPOSITORY))
@@ -113,12 +113,13 @@ def repeat(store: Path, weeks: int) -> None:
 
 def size(folder: Path, only_read: bool) -> int:
     """Size the estate stage by stage, half of the flows by what their tasks were assigned."""
-    from mm2mgr.cli.dealing import deal_of
-    from mm2mgr.cli.sizing import read_rates, weigh
+    from mm2mgr.evidence.assignments import ConnectState, current_assignment, mirrored_topics
+    from mm2mgr.evidence.rates import read_rates
+    from mm2mgr.evidence.read import Evidence
     from mm2mgr.operations.workspace import Workspace
-    from mm2mgr.sizing.deal import dealt, listed, read_back
-    from mm2mgr.sizing.overrides import overrides_document
-    from mm2mgr.sizing.stability import Policy, decide, settled
+    from mm2mgr.sizing.assignment import assignment_read_back, listing_of, partitions_by_task
+    from mm2mgr.sizing.scenario import sized
+    from mm2mgr.sizing.stability import Policy, decide, overrides_document, settled
     from mm2mgr.spec.sizing_file import sizing_path, write_sizing
 
     if only_read:
@@ -135,40 +136,40 @@ def size(folder: Path, only_read: bool) -> int:
         answers = {f"c{number}": listing(number) for number in range(CLUSTERS)}
         live: dict[str, list[str]] = {}
         for flow in flows[::2]:
-            order = deal_of(flow, listed(answers[flow.source.alias]), False, "").order
-            live[flow.id] = [",".join(map(str, hand)) for hand in dealt(order, 8)]
-    with stage("deal"):
-        listings = {alias: listed(answer) for alias, answer in answers.items()}
-        deals = {}
-        for flow in flows:
-            found = read_back(live[flow.id]) if flow.id in live else None
-            deals[flow.id] = deal_of(flow, listings[flow.source.alias], False, found or "not created yet")
+            mirrored = mirrored_topics(flow, with_heartbeats=False)
+            order = current_assignment(listing_of(answers[flow.source.alias]), mirrored, "").order
+            live[flow.id] = [",".join(map(str, task)) for task in partitions_by_task(order, 8)]
+    with stage("evidence"):
+        running = {flow.id: assignment_read_back(live.get(flow.id, [])) or "not created yet" for flow in flows}
+        connects = {name: ConnectState(assignments=running) for name in workspace.topology.connects}
+        listings = {alias: listing_of(answer) for alias, answer in answers.items()}
+        scenarios = Evidence(flows, measured, listings, connects).scenarios()
     with stage("size"):
-        evidence = weigh(flows, deals, listings, measured)
+        found = {one.flow_id: sized(one) for one in scenarios}
     with stage("decide and write"):
-        decisions = decide(evidence, {}, Policy(), 0)
-        sizings = [settled(each, decisions[flow_id]) for flow_id, each in evidence.items()]
+        decisions = decide(found, {}, Policy(), 0)
+        sizings = [settled(each, decisions[flow_id]) for flow_id, each in found.items()]
         document = overrides_document(sizings, measured.window, "p95")
-        write_sizing(sizing_path(workspace.files), document["sizing"], {flow.id for flow in flows})
+        write_sizing(sizing_path(workspace.files), document["sizing"], {flow.id for flow in flows}, {})
     spent, began = time.process_time() - spent, time.perf_counter() - began
-    partitions, topics = sum(len(deal.order) for deal in deals.values()), sum(map(len, answers.values()))
+    partitions, topics = sum(len(one.order) for one in found.values()), sum(map(len, answers.values()))
     print(f"{len(sizings)} flows, {topics} topics, {partitions} partitions: {spent:.1f} s CPU in {began:.1f} s", end="")
     print(f" (bound {BOUND_SECONDS:.0f} s), peak {memory() / 2**30:.2f} GiB (bound {BOUND_BYTES / 2**30:.0f} GiB)")
-    print(judged(evidence))
+    print(judged(found))
     return 1 if spent > BOUND_SECONDS or memory() > BOUND_BYTES else 0
 
 
-def judged(evidence: Mapping[str, Evidence]) -> str:
+def judged(evidence: Mapping[str, SizedFlow]) -> str:
     """Say what the numbers are worth, beside those of the sum of the rates alone."""
     each = evidence.values()
     by_sum = [one.load.least for one in each]
     over = sum(not one.load.fits(least) for one, least in zip(each, by_sum, strict=True))
     fit = sum(one.load.fits(one.sizing.tasks) for one in each)
     capped = sum(one.sizing.capped_by is not None for one in each)
-    live = sum(one.sizing.deal == "live" for one in each)
+    live = sum(one.sizing.assignment == "live" for one in each)
     alone = f"the sum of rates alone: {sum(by_sum)}, too small for {over} flows"
     tasks = sum(one.sizing.tasks for one in each)
-    return f"tasks: {tasks} ({alone}); {fit} flows fit, {capped} capped by the limit; {live} deals read back"
+    return f"tasks: {tasks} ({alone}); {fit} flows fit, {capped} capped by the limit; {live} assignments read back"
 
 
 @contextmanager

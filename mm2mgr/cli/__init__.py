@@ -21,15 +21,17 @@ from mm2mgr.cli.check import check
 from mm2mgr.cli.demo import demo
 from mm2mgr.cli.describe import describe
 from mm2mgr.cli.explain import explain
-from mm2mgr.cli.fleet import fleet, simulate
+from mm2mgr.cli.fleet import fleet
 from mm2mgr.cli.init import init
 from mm2mgr.cli.interrupts import INTERRUPTED, signals_interrupt
 from mm2mgr.cli.lint import lint
-from mm2mgr.cli.load import sample, size, throughput
+from mm2mgr.cli.load import sample, throughput
 from mm2mgr.cli.plan import plan
 from mm2mgr.cli.render import render
 from mm2mgr.cli.sandbox import sandbox
 from mm2mgr.cli.schema import schema
+from mm2mgr.cli.simulate import simulate
+from mm2mgr.cli.size import size
 from mm2mgr.cli.status import status
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.operations.workspace import Workspace

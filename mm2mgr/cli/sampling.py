@@ -88,7 +88,7 @@ def _readers(chosen: Mapping[str, Sequence[Flow]], schedule: Schedule) -> list[R
 
 def _with_tasks(chosen: Mapping[str, Sequence[Flow]], schedule: Schedule, said: _Rounds, store: Path) -> list[Reader]:
     """Return the readers of the source clusters, and of the Connect clusters for what their tasks carry."""
-    from mm2mgr.cli.tasking import Around, TopicConfigs, task_readers
+    from mm2mgr.evidence.connect_tasks import TaskWatch, TopicConfigs, task_readers
     from mm2mgr.kafka.cleanup import compacted
     from mm2mgr.reconcile.access import kafka_access
     from mm2mgr.samples.recent import Overheard, RecentLogs
@@ -104,8 +104,8 @@ def _with_tasks(chosen: Mapping[str, Sequence[Flow]], schedule: Schedule, said: 
     history = TaskStore(store, said.warn)
     # A thousand connectors take some seconds; a round may take half its interval and still be in time for the next.
     look_seconds = max(schedule.timeout_seconds, min(30.0, schedule.interval_seconds / 2))
-    around = Around(recent, history, configs.compacted, pace, look_seconds, schedule.keep_seconds)
-    tasks = task_readers([flow for flows in chosen.values() for flow in flows], around)
+    watch = TaskWatch(recent, history, configs.compacted, pace, look_seconds, schedule.keep_seconds)
+    tasks = task_readers([flow for flows in chosen.values() for flow in flows], watch)
     return [*(Overheard(reader, recent) for reader in _readers(chosen, schedule)), *tasks]
 
 

@@ -6,12 +6,12 @@ In: views of flows, and the fleet's report as JSON has it. Out: markup; every na
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Any
 
 from mm2mgr.output.charts import DAYS, MOST_BARS, escape, partition_bars, task_bars, week_map
 from mm2mgr.output.fleet_text import RECOVERY_COLUMNS, RUNNING_COLUMNS, never_text, recovery_rows, running_rows
+from mm2mgr.sizing.views import FlowView
 from mm2mgr.sizing.words import number_of, rate_text
 
 _IN_FULL = 100  # flows drawn; all of them stand in the table
@@ -44,18 +44,6 @@ line { stroke: var(--ink); stroke-dasharray: 4 3; } text { fill: var(--dim); fon
 .note { color: var(--dim); } @media print { body { max-width: none; } h3 { break-after: avoid; } }
 </style></head><body><main>
 """.replace("{TITLE}", TITLE)
-
-
-@dataclass(frozen=True)
-class FlowView:
-    """What is shown of a flow: its sizing as JSON has it, load per task with today's number (empty: new) and with the
-    recommended one, hottest partitions, and mean load by day of week and hour of day (empty: not measured); bytes per second."""
-
-    sizing: Mapping[str, Any]
-    before: tuple[float, ...]
-    after: tuple[float, ...]
-    hottest: tuple[tuple[str, float], ...]
-    week: tuple[tuple[float | None, ...], ...]
 
 
 def page(views: Sequence[FlowView], report: Mapping[str, Any] | None = None, origin: str = "") -> str:

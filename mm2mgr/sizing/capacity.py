@@ -35,7 +35,7 @@ _DAY_SECONDS = 86_400
 
 
 @dataclass(frozen=True)
-class TaskMoment:
+class TaskMeasurement:
     """One task at one moment: what it carried since the moment before, and how many records it was behind.
 
     `uncertain_seconds`: what it had carried by then was committed up to so long before `time_ms`.
@@ -58,7 +58,7 @@ class Saturated:
 
 
 @dataclass(frozen=True)
-class Line:
+class LinkLimits:
     """A link as TCP sees it: round trip, what it carries at most (None: not a limit), and bytes in flight per connection."""
 
     rtt_seconds: float
@@ -67,7 +67,7 @@ class Line:
     fetch_bytes: int
 
 
-def saturated(moments: Iterable[TaskMoment], sustained_seconds: float = SUSTAINED_SECONDS) -> Saturated | None:
+def saturated(moments: Iterable[TaskMeasurement], sustained_seconds: float = SUSTAINED_SECONDS) -> Saturated | None:
     """Return the lower quartile of what tasks carried while they had lag at both ends of every span; None without long stretches.
 
     `moments` may come in any order; the first moment of a stretch only opens it. A stretch is cut into spans that last at least so
@@ -128,7 +128,7 @@ def by_hand(declared: Capacity, measured: MeasuredCapacity | None) -> Capacity:
     return replace(declared, why=f"written by hand; {rate_text(found.bytes_per_second)} {found.why}")
 
 
-def by_link(line: Line, default: Capacity) -> Capacity:
+def by_link(line: LinkLimits, default: Capacity) -> Capacity:
     """Return what the link lets one task carry, or the default where that is less: the model knows no slow brokers."""
     rate = link_rate(line)
     if rate >= default.bytes_per_second:
@@ -139,7 +139,7 @@ def by_link(line: Line, default: Capacity) -> Capacity:
     return Capacity(rate, default.threshold, why)
 
 
-def link_rate(line: Line) -> float:
+def link_rate(line: LinkLimits) -> float:
     """Return bytes per second of one task that fetches over the link: one fetch D in flight takes RTT + D/r + D/P, r = min(B, W/RTT)."""
     rtt, fetch = line.rtt_seconds, line.fetch_bytes
     rates = [line.window_bytes / rtt] if rtt > 0 else []
@@ -148,13 +148,13 @@ def link_rate(line: Line) -> float:
     return fetch / (rtt + wire_seconds + fetch / _HAND_ON_BYTES_PER_SECOND)
 
 
-def _lagging(moments: Iterable[TaskMoment]) -> Iterator[list[TaskMoment]]:
+def _lagging(moments: Iterable[TaskMeasurement]) -> Iterator[list[TaskMeasurement]]:
     for lags, stretch in groupby(moments, key=lambda one: one.lag_records > 0):
         if lags:
             yield list(stretch)
 
 
-def _spans(stretch: list[TaskMoment], sustained_seconds: float) -> Iterator[Saturated]:
+def _spans(stretch: list[TaskMeasurement], sustained_seconds: float) -> Iterator[Saturated]:
     """Cut a stretch into spans that last long enough, the last one longer by what is left.
 
     What is uncertain about the first commit counts as time, so that no rate is told too high; as the spans follow one another it

@@ -8,8 +8,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from mm2mgr.sizing.scenario import Outcome
 from mm2mgr.sizing.tasks import Sizing
-from mm2mgr.sizing.whatif import Outcome
 from mm2mgr.sizing.words import listed, number_of
 
 

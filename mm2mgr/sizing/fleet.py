@@ -26,7 +26,7 @@ HEAP_SHARE = 0.7  # of -Xmx for what stays alive; the same worker did its full r
 
 
 @dataclass(frozen=True)
-class Worker:
+class WorkerLimits:
     """What one worker carries at most; None: not a limit. The network counts each direction by itself."""
 
     tasks: int = 10
@@ -102,7 +102,7 @@ class ConnectLoad:
     """What a Connect cluster has to carry. `side_tasks`: those of checkpoint and heartbeat connectors. `today`: its workers, if known."""
 
     name: str
-    worker: Worker
+    worker: WorkerLimits
     runs: tuple[FlowRun, ...]
     side_tasks: int = 0
     today: int | None = None
@@ -129,7 +129,7 @@ class Fullest:
 
 
 @dataclass(frozen=True)
-class Need:
+class WorkerNeed:
     """How many workers a Connect cluster needs; None where no number does. `by_limit`: what each limit alone asks for."""
 
     connect: str
@@ -194,7 +194,7 @@ def broken(load: ConnectLoad, found: Fullest) -> tuple[Limit, ...]:
     return over_limits(load.worker, found)
 
 
-def over_limits(worker: Worker, found: Fullest) -> tuple[Limit, ...]:
+def over_limits(worker: WorkerLimits, found: Fullest) -> tuple[Limit, ...]:
     """Return the limits of a worker that are broken by what it has."""
     heap = math.inf if worker.heap_bytes is None else worker.heap_bytes * HEAP_SHARE
     network = math.inf if worker.network_bytes_per_second is None else worker.network_bytes_per_second
@@ -206,7 +206,7 @@ def over_limits(worker: Worker, found: Fullest) -> tuple[Limit, ...]:
     return tuple(limit for limit, is_over in over.items() if is_over)
 
 
-def need(load: ConnectLoad) -> Need:
+def need(load: ConnectLoad) -> WorkerNeed:
     """Return how many workers hold every limit."""
     limits: tuple[Limit, ...] = ("tasks", "memory", "network")
     by_limit = {limit: _needed(load, limit) for limit in limits}
@@ -214,7 +214,7 @@ def need(load: ConnectLoad) -> Need:
     workers = None if None in asked else max(one for one in asked if one is not None)
     at = fullest(load, workers or load.today or max(1, load.tasks))
     counts = (load.name, load.tasks, load.side_tasks, load.bytes_per_second, load.today)
-    return Need(*counts, workers, by_limit, at, tuple(_reasons(load, workers, by_limit, at)))
+    return WorkerNeed(*counts, workers, by_limit, at, tuple(_reasons(load, workers, by_limit, at)))
 
 
 def per_pair(loads: Sequence[ConnectLoad]) -> PairLayout:
@@ -234,7 +234,7 @@ def _alone(load: ConnectLoad) -> list[ConnectLoad]:
     return [ConnectLoad(pair, load.worker, tuple(runs), side) for pair, runs in pairs.items()]
 
 
-def _with_spare(needs: Sequence[Need]) -> int:
+def _with_spare(needs: Sequence[WorkerNeed]) -> int:
     return sum((one.workers_needed or one.fullest.workers) + 1 for one in needs)
 
 

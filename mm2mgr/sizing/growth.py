@@ -26,7 +26,7 @@ _ROWS_AT_ONCE = 16_384
 
 
 @dataclass(frozen=True)
-class Growth:
+class TopicGrowth:
     """How many times as much as so many weeks ago a topic carries at the same hours."""
 
     factor: float
@@ -52,7 +52,7 @@ def filled(table: Any, hours: Sequence[int]) -> None:
     table[rows] = some
 
 
-def levelled(table: Any, topics: Any, hours: Sequence[int]) -> dict[int, Growth]:
+def levelled(table: Any, topics: Any, hours: Sequence[int]) -> dict[int, TopicGrowth]:
     """Raise older hours of topics that grew to today's level, in place; return those topics with their growth.
 
     `topics` numbers the topic of each row, in blocks of one topic; `hours`, counted since 1970, go up. Each topic's newest day
@@ -60,7 +60,7 @@ def levelled(table: Any, topics: Any, hours: Sequence[int]) -> dict[int, Growth]
     quarter or more; the median is the factor. The days of the newest week are compared with those a week before each, so that what has
     risen already is not raised again. With less than eight days of history nothing is compared: the newest day is enough of it.
     """
-    found: dict[int, Growth] = {}
+    found: dict[int, TopicGrowth] = {}
     if not len(table):
         return found
     age = int(hours[-1]) - np.asarray(hours)
@@ -79,7 +79,7 @@ def levelled(table: Any, topics: Any, hours: Sequence[int]) -> dict[int, Growth]
         for place in np.flatnonzero(growths[0] > 1):
             block[starts[first + place] - low : ends[first + place] - low] *= factors[place].astype(table.dtype)
             number = int(topics[starts[first + place]])
-            found[number] = Growth(float(growths[0][place]), int(growths[1][place]))
+            found[number] = TopicGrowth(float(growths[0][place]), int(growths[1][place]))
         first = last
     return found
 

@@ -1,4 +1,4 @@
-"""The load of a flow hour by hour: what each partition of its deal carries in each hour, and what a number of tasks makes of it.
+"""The load of a flow hour by hour: what each partition of its assignment carries in each hour, and what a number of tasks makes of it.
 
 In go partitions in the connector's order and their measured hours, out come loads per task: each hour's partitions of a task
 are added up first, and the statistic is taken of the task's own sums. It decides no number of tasks.
@@ -45,7 +45,7 @@ class Coverage:
 
 @dataclass(frozen=True, eq=False)
 class Load:
-    """Bytes per second by position of the deal, and by hour where it is two-dimensional.
+    """Bytes per second by position of the assignment, and by hour where it is two-dimensional.
 
     `usable`, `usable_records`: what one task is planned to carry at most, in bytes and in records per second; `capacity`: all
     that it can carry; `most_partitions`: how many it may have. `record_bytes`: mean record size by position, NaN where unknown.
@@ -161,7 +161,7 @@ class Load:
 
     def hours_of(self, tasks: int) -> Any:
         """Return the bytes per second of each task in each hour: tasks × hours; never more tasks than partitions."""
-        return _dealt(self.hours, min(tasks, len(self.hours)))
+        return _by_task(self.hours, min(tasks, len(self.hours)))
 
     @cached_property
     def _records(self) -> Any:
@@ -190,8 +190,8 @@ class Load:
         """Return bytes per second, the share of what is usable, and the strain of each task."""
         count = min(tasks, len(self.hours))
         if count not in self._known:
-            volume = _dealt(self.hours, count)
-            records = None if self._records is None else _dealt(self._records, count)
+            volume = _by_task(self.hours, count)
+            records = None if self._records is None else _by_task(self._records, count)
             planned = self._planned(volume)
             shares = planned / self.usable if records is None else self._planned(self._share(volume, records))
             strains = self._planned(self._strains(count, 1.0)) if self._some_heavy and count else shares
@@ -200,13 +200,13 @@ class Load:
 
     def _strains(self, count: int, share: float) -> Any:
         """Return what each task has in each hour by what it may have: tasks × hours."""
-        records = None if self._records is None else _dealt(self._records, count)
-        shares = self._share(_dealt(self.hours, count), records)
+        records = None if self._records is None else _by_task(self._records, count)
+        shares = self._share(_by_task(self.hours, count), records)
         own = self._shares
-        top = _dealt(own, count, np.maximum)
+        top = _by_task(own, count, np.maximum)
         whole = self.capacity / self.usable
         relieved = np.where(top <= whole, np.maximum(top, np.minimum(top * _RELIEF, whole)), top * _RELIEF)
-        meet = _dealt((own > 1).astype(np.float64), count) > 1
+        meet = _by_task((own > 1).astype(np.float64), count) > 1
         may_have = np.where(top > 1, np.where(meet, top, relieved), np.maximum(top, share))
         return shares / may_have
 
@@ -233,8 +233,8 @@ def _sum(table: Any) -> Any:
     return table.sum(axis=0, dtype=np.float64)
 
 
-def _dealt(table: Any, count: int, add: Any = np.add) -> Any:
-    """Add up the rows of each task, or take their maximum: row p is task p mod count's (`deal.dealt`)."""
+def _by_task(table: Any, count: int, add: Any = np.add) -> Any:
+    """Add up the rows of each task, or take their maximum: row p is task p mod count's (`assignment.partitions_by_task`)."""
     if not count:
         return np.zeros((0, table.shape[1]))
     whole = len(table) // count * count

@@ -44,7 +44,7 @@ class Log:
 
 
 @dataclass(frozen=True)
-class Look:
+class OffsetSnapshot:
     """The offset of the last record carried, by partition: every commit made before `asked_ms` is in it, none made after
     `time_ms`.
     """
@@ -63,7 +63,7 @@ class Step:
 
 
 @dataclass(frozen=True)
-class Hand:
+class TaskAssignment:
     """What a running task works on, and under which settings: a task with another hand begins a new stretch."""
 
     partitions: frozenset[TopicPartition]
@@ -72,7 +72,7 @@ class Hand:
 
 
 @dataclass(frozen=True)
-class Moment:
+class MeasuredSpan:
     """What a lagging task carried in the `span_ms` before `time_ms`; a span of 0 opens a stretch.
 
     `uncertain_ms`: the commit that was seen then was made up to so long before.
@@ -87,12 +87,14 @@ class Moment:
     uncertain_ms: int
 
 
-def judged_at_ms(before: Look, pace: Pace) -> int:
+def judged_at_ms(before: OffsetSnapshot, pace: Pace) -> int:
     """Return when the log ends were read that the look after `before` is judged by."""
     return before.asked_ms - round(pace.margin_seconds * 1000)
 
 
-def steps(before: Look, now: Look, log_of: Callable[[TopicPartition], Log | None]) -> dict[TopicPartition, Step]:
+def steps(
+    before: OffsetSnapshot, now: OffsetSnapshot, log_of: Callable[[TopicPartition], Log | None]
+) -> dict[TopicPartition, Step]:
     """Return the partitions whose commits moved; `log_of` tells the logs as of `judged_at_ms`, or None."""
     moved = [one for one, offset in now.committed.items() if before.committed.get(one) != offset]
     return {one: _step(before.committed.get(one), now.committed[one], log_of(one)) for one in moved}
@@ -113,11 +115,15 @@ class Stretches:
 
     def __init__(self, pace: Pace) -> None:
         self._gap_ms = round(pace.gap_seconds * 1000)
-        self._open: dict[int, tuple[Hand, int]] = {}
+        self._open: dict[int, tuple[TaskAssignment, int]] = {}
 
     def take(
-        self, before: Look, now: Look, found: Mapping[TopicPartition, Step], hands: Mapping[int, Hand]
-    ) -> list[Moment]:
+        self,
+        before: OffsetSnapshot,
+        now: OffsetSnapshot,
+        found: Mapping[TopicPartition, Step],
+        hands: Mapping[int, TaskAssignment],
+    ) -> list[MeasuredSpan]:
         """Return a moment for each task that committed and lags; the stretches of all that changed or caught up end."""
         moments = []
         for task in self._open.keys() - hands.keys():
@@ -134,7 +140,9 @@ class Stretches:
             carried = _total(mine)
             span_ms = now.time_ms - since_ms if since_ms is not None and carried is not None else 0
             rate = (carried or 0.0) / span_ms * 1000 if span_ms else 0.0
-            moments.append(Moment(task, hand.settings, now.time_ms, span_ms, rate, lag, now.time_ms - before.asked_ms))
+            moments.append(
+                MeasuredSpan(task, hand.settings, now.time_ms, span_ms, rate, lag, now.time_ms - before.asked_ms)
+            )
             self._open[task] = (hand, now.time_ms)
         return moments
 
@@ -146,7 +154,7 @@ class Stretches:
         """End all stretches: something could not be seen."""
         self._open.clear()
 
-    def _since(self, task: int, hand: Hand, now: Look) -> int | None:
+    def _since(self, task: int, hand: TaskAssignment, now: OffsetSnapshot) -> int | None:
         """Return when the last commit of a task was seen, None when it is another task by now, or was down."""
         known, since_ms = self._open.get(task, (None, 0))
         if known == hand and 0 < now.time_ms - since_ms <= self._gap_ms:  # a clock may be set back

@@ -12,7 +12,15 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from mm2mgr.sizing.fleet import SIDE_TASK_HEAP_BYTES, WORKER_HEAP_BYTES, FlowRun, Fullest, Limit, Worker, over_limits
+from mm2mgr.sizing.fleet import (
+    SIDE_TASK_HEAP_BYTES,
+    WORKER_HEAP_BYTES,
+    FlowRun,
+    Fullest,
+    Limit,
+    WorkerLimits,
+    over_limits,
+)
 from mm2mgr.sizing.load import statistic_of
 from mm2mgr.sizing.words import listed, number_of, rate_text, size_text
 
@@ -20,7 +28,7 @@ _NOBODYS = ("UNASSIGNED", "DESTROYED")
 
 
 @dataclass(frozen=True)
-class SeenTask:
+class TaskPlacement:
     """A task, its state, and the worker that reported it last, as `host:port`."""
 
     number: int
@@ -29,12 +37,12 @@ class SeenTask:
 
 
 @dataclass(frozen=True)
-class SeenConnector:
+class ConnectorPlacement:
     """A connector, the worker with its instance, and its tasks."""
 
     name: str
     worker: str
-    tasks: tuple[SeenTask, ...]
+    tasks: tuple[TaskPlacement, ...]
 
 
 @dataclass(frozen=True)
@@ -78,7 +86,7 @@ class Placement:
     nowhere: tuple[str, ...] = ()
     note: str = ""
     flows: tuple[RunningFlow, ...] = ()
-    limits: Worker = field(default_factory=Worker)
+    limits: WorkerLimits = field(default_factory=WorkerLimits)
 
     def sentences(self, declared: int | None) -> list[str]:
         """Say what is odd about it: other workers than declared, too much for one, tasks that nobody has, or nothing to be read."""
@@ -124,12 +132,14 @@ class Placement:
         return f"{one.worker} has too much as placed now: {listed([words[each] for each in one.over_limits])}."
 
 
-def placed(seen: Iterable[SeenConnector], flows: Mapping[str, FlowRun], limits: Worker | None = None) -> Placement:
+def placement_of(
+    seen: Iterable[ConnectorPlacement], flows: Mapping[str, FlowRun], limits: WorkerLimits | None = None
+) -> Placement:
     """Return who has what; `flows` are those of the tree by the name of the connector that moves their records.
 
-    Task i of n carries what the deal gives it, whatever number of tasks `size` recommends.
+    Task i of n carries what the assignment gives it, whatever number of tasks `size` recommends.
     """
-    limits = limits or Worker()
+    limits = limits or WorkerLimits()
     connectors = sorted(seen, key=lambda one: one.name)
     instances = Counter([one.worker for one in connectors if one.worker])
     hands: dict[str, list[_Held]] = {name: [] for name in instances}
@@ -161,7 +171,7 @@ class _Held:
     heap_bytes: float
 
 
-def _held(connector: SeenConnector, run: FlowRun | None) -> Iterator[tuple[SeenTask, _Held]]:
+def _held(connector: ConnectorPlacement, run: FlowRun | None) -> Iterator[tuple[TaskPlacement, _Held]]:
     count = len(connector.tasks)
     dealt = run.load.hours_of(count) if run else ()
     heap = run.buffers.heap_bytes(math.ceil(len(run.load.hours) / count)) if run and count else SIDE_TASK_HEAP_BYTES
@@ -170,7 +180,7 @@ def _held(connector: SeenConnector, run: FlowRun | None) -> Iterator[tuple[SeenT
         yield task, _Held(run, task.number, hours, heap)
 
 
-def _worker(name: str, connectors: int, held: Sequence[_Held], limits: Worker) -> WorkerNow:
+def _worker(name: str, connectors: int, held: Sequence[_Held], limits: WorkerLimits) -> WorkerNow:
     numbers: dict[str, list[int]] = {}
     hours: Any = 0.0
     for one in held:

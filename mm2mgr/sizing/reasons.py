@@ -12,8 +12,8 @@ from mm2mgr.sizing.load import Coverage, Load
 from mm2mgr.sizing.words import listed, number_of, rate_text
 
 if TYPE_CHECKING:
-    from mm2mgr.sizing.deal import Deal
-    from mm2mgr.sizing.growth import Growth
+    from mm2mgr.sizing.assignment import Assignment
+    from mm2mgr.sizing.growth import TopicGrowth
     from mm2mgr.sizing.tasks import HotPartition, Judgement, Rules
 
 _ORDERS = {
@@ -24,10 +24,10 @@ _ORDERS = {
 
 
 @dataclass(frozen=True)
-class Told:
+class SizingFacts:
     """What the sentences are about."""
 
-    deal: Deal
+    assignment: Assignment
     load: Load
     coverage: Coverage
     rules: Rules
@@ -35,7 +35,7 @@ class Told:
     capped_by: str | None
     hot: Sequence[HotPartition]
     now: Judgement | None
-    growth: Mapping[str, Growth]
+    growth: Mapping[str, TopicGrowth]
 
     @property
     def judged(self) -> str:
@@ -44,12 +44,12 @@ class Told:
         return f" ({self.rules.statistic} of {count} hours)" if count > 1 else ""
 
 
-def sentences(told: Told) -> list[str]:
-    """Return the reasons in the order of the computation: load, coverage, growth, bounds, deal, hot partitions, today's number."""
-    if not len(told.load.hours):
+def sentences(facts: SizingFacts) -> list[str]:
+    """Return the reasons in the order of the computation: load, coverage, growth, bounds, assignment, hot partitions, today's number."""
+    if not len(facts.load.hours):
         return ["No partition of this flow exists in Kafka: one task waits for the first."]
-    known = [_load(told), *_records(told), _coverage(told), *_growth(told)]
-    return [*known, *_bounds(told), *_dealt(told), *_hot(told), *_sometimes_hot(told), *_by_hand(told)]
+    known = [_load(facts), *_records(facts), _coverage(facts), *_growth(facts)]
+    return [*known, *_bounds(facts), *_assigned(facts), *_hot(facts), *_sometimes_hot(facts), *_by_hand(facts)]
 
 
 def gone(order: Iterable[TopicPartition], measured: Iterable[TopicPartition]) -> list[str]:
@@ -58,12 +58,12 @@ def gone(order: Iterable[TopicPartition], measured: Iterable[TopicPartition]) ->
     return [f"Measured but no longer in Kafka, so ignored: {listed(missing)}."] if missing else []
 
 
-def _load(told: Told) -> str:
-    load, capacity = told.load, told.rules.capacity
+def _load(facts: SizingFacts) -> str:
+    load, capacity = facts.load, facts.rules.capacity
     origin = f" × {capacity.threshold * 100:g} %" + (f"; {capacity.why}" if capacity.why else "")
     usable = f"{rate_text(load.usable)} usable per task ({rate_text(capacity.bytes_per_second)}{origin})"
     total = f"{rate_text(load.total)} over {number_of(len(load.hours), 'partition')}"
-    total += f" at the same time{told.judged}" if told.judged else ""
+    total += f" at the same time{facts.judged}" if facts.judged else ""
     if not load.heavy:
         return f"{total}, divided by {usable}, needs {number_of(load.least, 'task')}."
     heavy = len(load.heavy)
@@ -72,26 +72,26 @@ def _load(told: Told) -> str:
     return f"{total}; {rest}, divided by {usable}, {needs}."
 
 
-def _records(told: Told) -> list[str]:
-    load, capacity = told.load, told.rules.capacity
+def _records(facts: SizingFacts) -> list[str]:
+    load, capacity = facts.load, facts.rules.capacity
     if load.records is None:
         return []
     usable = f"{load.usable_records:.0f} usable per task ({capacity.records_per_second:.0f} × {capacity.threshold * 100:g} %)"
     return [f"Its records are small, so their number decides: {load.records:.0f} records/s, {usable}."]
 
 
-def _growth(told: Told) -> list[str]:
-    if not told.growth:
+def _growth(facts: SizingFacts) -> list[str]:
+    if not facts.growth:
         return []
-    most = sorted(told.growth.items(), key=lambda item: (-item[1].factor, item[0]))
+    most = sorted(facts.growth.items(), key=lambda item: (-item[1].factor, item[0]))
     names = [f"{topic} {one.factor:.1f} times in {number_of(one.weeks, 'week')}" for topic, one in most]
     return [f"Traffic grew: {listed(names)}. Earlier hours count at the level of the newest day."]
 
 
-def _coverage(told: Told) -> str:
-    coverage = told.coverage
-    said = f"Of {number_of(len(told.load.hours), 'partition')}, {coverage.measured} have a rate of their own"
-    default = f"the default of {rate_text(told.rules.default_bytes_per_second)}"
+def _coverage(facts: SizingFacts) -> str:
+    coverage = facts.coverage
+    said = f"Of {number_of(len(facts.load.hours), 'partition')}, {coverage.measured} have a rate of their own"
+    default = f"the default of {rate_text(facts.rules.default_bytes_per_second)}"
     for count, what in (
         (coverage.topic, "the mean of their topic"),
         (coverage.flow, "the median of the flow"),
@@ -101,50 +101,52 @@ def _coverage(told: Told) -> str:
     return f"{said}."
 
 
-def _bounds(told: Told) -> list[str]:
-    load, minimum, tasks = told.load, told.rules.bounds.minimum, told.tasks
+def _bounds(facts: SizingFacts) -> list[str]:
+    load, minimum, tasks = facts.load, facts.rules.bounds.minimum, facts.tasks
     said = []
     if load.least < minimum:
         said.append(f"The minimum asks for {number_of(minimum, 'task')}.")
     if load.least_by_partitions > 1 and load.least_by_partitions == load.least:
         said.append(f"No task may have more than {load.most_partitions} partitions: that needs {load.least} tasks.")
-    if told.capped_by == "partitions":
+    if facts.capped_by == "partitions":
         said.append(f"Capped at {tasks}, the number of partitions: a task without a partition has nothing to do.")
-    if told.capped_by == "limit":
-        said.append(_limited(told))
+    if facts.capped_by == "limit":
+        said.append(_limited(facts))
     if tasks < load.least:
         each = rate_text(load.total / tasks)
         said.append(f"The load asks for {load.least}: every task then carries {each} on average.")
     return said
 
 
-def _limited(told: Told) -> str:
-    limit = number_of(told.rules.bounds.limit or told.tasks, "task")
-    if told.load.least > told.tasks or told.rules.bounds.minimum > told.tasks:
+def _limited(facts: SizingFacts) -> str:
+    limit = number_of(facts.rules.bounds.limit or facts.tasks, "task")
+    if facts.load.least > facts.tasks or facts.rules.bounds.minimum > facts.tasks:
         return f"Capped at the limit of {limit}."
-    return f"Capped by the limit of {limit}: no number up to it fits, and {told.tasks} leaves the least on the busiest."
+    return (
+        f"Capped by the limit of {limit}: no number up to it fits, and {facts.tasks} leaves the least on the busiest."
+    )
 
 
-def _dealt(told: Told) -> list[str]:
-    load, tasks = told.load, told.tasks
+def _assigned(facts: SizingFacts) -> list[str]:
+    load, tasks = facts.load, facts.tasks
     busiest = load.busiest(tasks)
     share = f"{rate_text(busiest)}, {load.busiest_share(tasks) * 100:.0f} % of what is usable"
-    note = f" ({told.deal.note})" if told.deal.note else ""
-    said = f"Dealt in turn in {_ORDERS[told.deal.source]}{note}, the busiest of {number_of(tasks, 'task')} carries {share}."
-    first = max(load.least, told.rules.bounds.minimum)
-    if tasks <= first or told.capped_by:
+    note = f" ({facts.assignment.note})" if facts.assignment.note else ""
+    said = f"Dealt in turn in {_ORDERS[facts.assignment.source]}{note}, the busiest of {number_of(tasks, 'task')} carries {share}."
+    first = max(load.least, facts.rules.bounds.minimum)
+    if tasks <= first or facts.capped_by:
         return [said]
     over = rate_text(load.busiest(first))
     return [f"{said} {number_of(first, 'task')} would leave {over} on one."]
 
 
-def _hot(told: Told) -> list[str]:
-    if not told.hot:
+def _hot(facts: SizingFacts) -> list[str]:
+    if not facts.hot:
         return []
-    load = told.load
-    names = [f"{h.topic}-{h.partition} ({rate_text(h.bytes_per_second)}, {h.factor:.1f} times)" for h in told.hot]
-    times = max(math.ceil(one.factor) for one in told.hot)
-    loads = load.per_task(told.tasks)
+    load = facts.load
+    names = [f"{h.topic}-{h.partition} ({rate_text(h.bytes_per_second)}, {h.factor:.1f} times)" for h in facts.hot]
+    times = max(math.ceil(one.factor) for one in facts.hot)
+    loads = load.per_task(facts.tasks)
     beside = max(loads[place % len(loads)] - load.alone[place] for place in load.heavy)
     return [
         f"Above the usable capacity of one task: {listed(names)}. A partition is read by one task, so no number of tasks "
@@ -153,26 +155,26 @@ def _hot(told: Told) -> list[str]:
     ]
 
 
-def _sometimes_hot(told: Told) -> list[str]:
-    load = told.load
+def _sometimes_hot(facts: SizingFacts) -> list[str]:
+    load = facts.load
     if not load.sometimes_heavy:
         return []
     peaks = load.hours.max(axis=1)
     worst = sorted(load.sometimes_heavy, key=lambda place: -peaks[place])
-    names = [f"{told.deal.order[place]} ({rate_text(float(peaks[place]))})" for place in worst]
+    names = [f"{facts.assignment.order[place]} ({rate_text(float(peaks[place]))})" for place in worst]
     return [f"In some hours a partition alone is above what is usable, and no number of tasks helps: {listed(names)}."]
 
 
-def _by_hand(told: Told) -> list[str]:
-    now = told.now
+def _by_hand(facts: SizingFacts) -> list[str]:
+    now = facts.now
     if now is None or not now.by_hand:
         return []
     busiest = f"the busiest of {number_of(now.tasks, 'task')} carries {rate_text(now.busiest_bytes_per_second)}"
     verdict = {
-        "fits": "that fits" if now.busiest_bytes_per_second <= told.load.usable else "no number does better",
-        "too small": f"too small, {told.tasks} would do",
-        "badly dealt": f"too much, because busy partitions share it: {told.tasks} would do",
-        "more than needed": f"{told.tasks} would do",
+        "fits": "that fits" if now.busiest_bytes_per_second <= facts.load.usable else "no number does better",
+        "too small": f"too small, {facts.tasks} would do",
+        "badly dealt": f"too much, because busy partitions share it: {facts.tasks} would do",
+        "more than needed": f"{facts.tasks} would do",
         "not measured": "nothing was measured, so it is not judged",
     }[now.verdict]
     return [f"Written by hand: {busiest}; {verdict}."]

@@ -49,7 +49,7 @@ class Recovery:
 
 
 @dataclass(frozen=True)
-class Loss:
+class WorkerLoss:
     """What happens when workers are lost: up to `stopped_tasks` stop for `stopped_seconds`, then flows catch up or fall behind.
 
     If a lost worker led the Connect group they stop for `leader_stopped_seconds`; REST does not show who leads. None: for good.
@@ -72,7 +72,7 @@ class Outlook:
     """Losses and recoveries of one Connect cluster. `note`: why no recovery is estimated."""
 
     lag: str
-    losses: tuple[Loss, ...]
+    losses: tuple[WorkerLoss, ...]
     recoveries: tuple[Recovery, ...]
     note: str = ""
 
@@ -142,20 +142,20 @@ def recovery(load: ConnectLoad, workers: int, behind: float) -> Recovery:
     return Recovery(workers, sum(now), first, sum(raised), second)
 
 
-def loss(load: ConnectLoad, workers: int, lost: int) -> Loss:
+def loss(load: ConnectLoad, workers: int, lost: int) -> WorkerLoss:
     """Return what happens when so many of the workers are lost at once."""
     left, tasks = workers - lost, [len(run.per_task) for run in load.runs]
     if left < 1:
         reason = "The only worker lost: no task runs." if workers == 1 else f"All {workers} workers lost: no task runs."
         never = CatchUp(None, "", tuple(run.flow_id for run in load.runs))
-        return Loss(lost, 0, load.tasks, None, None, (), never, (), reason)
+        return WorkerLoss(lost, 0, load.tasks, None, None, (), never, (), reason)
     stopped, seconds = min(load.tasks, fullest(load, workers).tasks * lost), load.failover.stopped_seconds
     before = _catch_up(utilisations(load, workers, tasks), seconds).never
     after = _catch_up(utilisations(load, left, tasks), seconds)
     after = replace(after, never=tuple(flow_id for flow_id in after.never if flow_id not in set(before)))
     rest = fullest(load, left)
     limits = broken(load, rest)
-    found = Loss(lost, left, stopped, seconds, load.failover.leader_stopped_seconds, limits, after, before, "")
+    found = WorkerLoss(lost, left, stopped, seconds, load.failover.leader_stopped_seconds, limits, after, before, "")
     return replace(found, reason=_loss_reason(load, rest, found))
 
 
@@ -169,7 +169,7 @@ def _catch_up(busy: Mapping[str, float], behind: float) -> CatchUp:
 def _raised(load: ConnectLoad, workers: int, now: Sequence[int]) -> list[int]:
     """Give the flows the room that the workers have, each in proportion to its tasks, up to its partitions and limit.
 
-    Idle tasks take places too, except where one worker has room for all busy ones. The deal goes by position, so more
+    Idle tasks take places too, except where one worker has room for all busy ones. The assignment goes by position, so more
     tasks can make a busier one: of the numbers in reach the best is taken.
     """
     places = max(load.worker.tasks, workers * load.worker.tasks - load.side_tasks)
@@ -184,7 +184,7 @@ def _counts(workers: int) -> list[int]:
     return [max(1, workers // 2), workers, workers + 1, math.ceil(workers * 1.5), workers * 2, workers * 3]
 
 
-def _loss_reason(load: ConnectLoad, rest: Fullest, found: Loss) -> str:
+def _loss_reason(load: ConnectLoad, rest: Fullest, found: WorkerLoss) -> str:
     left = f"the remaining {number_of(rest.workers, 'worker')}" if rest.workers > 1 else "the remaining worker"
     runs = f"then {'runs' if rest.workers == 1 else 'run'} up to {number_of(rest.tasks, 'task')}"
     said = (
@@ -207,7 +207,7 @@ def _loss_reason(load: ConnectLoad, rest: Fullest, found: Loss) -> str:
     return f"{said} {who} caught up {span_text(found.after.seconds)} after that, {found.after.last_flow} last."
 
 
-def _stopped(load: ConnectLoad, found: Loss) -> str:
+def _stopped(load: ConnectLoad, found: WorkerLoss) -> str:
     """Say how long tasks stop, and why that is shorter when the leader of the Connect group was lost."""
     session, delay = (span_text(each) for each in (load.failover.session_seconds, load.failover.delay_seconds))
     if not load.failover.delay_seconds:

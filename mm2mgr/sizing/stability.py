@@ -6,13 +6,11 @@ connector restarts when its number changes, so a change that does not pay is non
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
+from typing import Any
 
-from mm2mgr.partitions import TopicPartition
-from mm2mgr.sizing.load import Load
-from mm2mgr.sizing.tasks import Bounds, Sizing
+from mm2mgr.sizing.tasks import SizedFlow, Sizing
 from mm2mgr.sizing.words import number_of, rate_text
 
 
@@ -49,34 +47,11 @@ class Policy:
 
 
 @dataclass(frozen=True)
-class Before:
+class EarlierSizing:
     """What the reviewed file says: the number, and when it last changed (seconds since 1970; None: not told)."""
 
     tasks: int
     changed_seconds: int | None = None
-
-
-@dataclass(frozen=True)
-class Evidence:
-    """A sizing with the load behind it; `order`: the partitions of the load, those that Kafka has now."""
-
-    sizing: Sizing
-    load: Load
-    bounds: Bounds
-    order: tuple[TopicPartition, ...]
-
-    @cached_property
-    def peak(self) -> Load:
-        """The same hours judged by the busiest of them, with the whole capacity of a task."""
-        load = self.load
-        records = load.usable_records * load.capacity / load.usable
-        return replace(load, usable=load.capacity, usable_records=records, statistic="max", most_partitions=None)
-
-    @property
-    def most(self) -> int:
-        """The most tasks that bounds and partitions allow."""
-        partitions = max(1, len(self.load.hours))
-        return partitions if self.bounds.limit is None else min(self.bounds.limit, partitions)
 
 
 @dataclass(frozen=True)
@@ -90,7 +65,7 @@ class Decision:
 
 
 def decide(
-    evidence: Mapping[str, Evidence], before: Mapping[str, Before], policy: Policy, when_seconds: int
+    evidence: Mapping[str, SizedFlow], before: Mapping[str, EarlierSizing], policy: Policy, when_seconds: int
 ) -> dict[str, Decision]:
     """Decide for each flow id; flows that go down share the budget of moved partitions in the order given."""
     decisions, left = {}, policy.moved_partitions
@@ -109,7 +84,7 @@ def moved(partitions: int, before: int, after: int) -> int:
     return sum(position % before != position % after for position in range(partitions))
 
 
-def _decide(evidence: Evidence, before: Before | None, policy: Policy, when_seconds: int) -> Decision:
+def _decide(evidence: SizedFlow, before: EarlierSizing | None, policy: Policy, when_seconds: int) -> Decision:
     sizing = evidence.sizing
     if before is None:
         return Decision(sizing.tasks, when_seconds, 0, ())
@@ -128,15 +103,15 @@ def _decide(evidence: Evidence, before: Before | None, policy: Policy, when_seco
     return _stay(sizing, before, why or _no_room(policy))
 
 
-def _may_wait(evidence: Evidence, before: Before, decision: Decision) -> bool:
+def _may_wait(evidence: SizedFlow, before: EarlierSizing, decision: Decision) -> bool:
     """Tell whether a decision is a mere saving: fewer tasks, where those of before fit and are allowed."""
     return decision.tasks < before.tasks <= evidence.most and evidence.load.fits(before.tasks)
 
 
-def _not_worth_it(evidence: Evidence, before: Before, policy: Policy) -> str | None:
+def _not_worth_it(evidence: SizedFlow, before: EarlierSizing, policy: Policy) -> str | None:
     """Say why another number does not pay; None where it does, which is at once.
 
-    Mostly that is a larger one. But the deal goes by position, so a flow can be too small with 5 tasks and fit with 3.
+    Mostly that is a larger one. But the assignment goes by position, so a flow can be too small with 5 tasks and fit with 3.
     """
     load, wanted = evidence.load, evidence.sizing.tasks
     if before.tasks < evidence.bounds.minimum:
@@ -148,7 +123,7 @@ def _not_worth_it(evidence: Evidence, before: Before, policy: Policy) -> str | N
     return None
 
 
-def _blind(evidence: Evidence, policy: Policy) -> str | None:
+def _blind(evidence: SizedFlow, policy: Policy) -> str | None:
     measured, partitions = evidence.sizing.measured_partitions, len(evidence.load.hours)
     if not measured:
         return "nothing of this flow was measured, so nothing changes"
@@ -158,7 +133,7 @@ def _blind(evidence: Evidence, policy: Policy) -> str | None:
     return None
 
 
-def _too_early(before: Before, policy: Policy, when_seconds: int) -> str | None:
+def _too_early(before: EarlierSizing, policy: Policy, when_seconds: int) -> str | None:
     changed = before.changed_seconds
     if changed is not None and when_seconds < changed + policy.cool_down_seconds:
         return f"a step down waits {_span(policy.cool_down_seconds)} after the last change"
@@ -167,7 +142,7 @@ def _too_early(before: Before, policy: Policy, when_seconds: int) -> str | None:
     return None
 
 
-def _next_below(evidence: Evidence, tasks: int, hysteresis: float) -> int | None:
+def _next_below(evidence: SizedFlow, tasks: int, hysteresis: float) -> int | None:
     """Return the next smaller number that fits with room to spare, at the planned rate and in the busiest hour."""
     for fewer in range(tasks - 1, evidence.sizing.tasks - 1, -1):
         if evidence.load.fits(fewer, hysteresis) and evidence.peak.fits(fewer):
@@ -180,7 +155,7 @@ def _no_room(policy: Policy) -> str:
     return f"with fewer the busiest would have more than {share}, or the peaks would not fit"
 
 
-def _change(evidence: Evidence, before: Before, tasks: int, when_seconds: int) -> Decision:
+def _change(evidence: SizedFlow, before: EarlierSizing, tasks: int, when_seconds: int) -> Decision:
     partitions = len(evidence.load.hours)
     count = moved(partitions, before.tasks, tasks)
     said = f"Changed from {before.tasks}: {count} of {number_of(partitions, 'partition')} get another task."
@@ -192,13 +167,13 @@ def _change(evidence: Evidence, before: Before, tasks: int, when_seconds: int) -
     return Decision(tasks, when_seconds, count, (said + step,))
 
 
-def _stay(sizing: Sizing, before: Before, why: str) -> Decision:
+def _stay(sizing: Sizing, before: EarlierSizing, why: str) -> Decision:
     return Decision(
         before.tasks, before.changed_seconds, 0, (f"Stays at {before.tasks} instead of {sizing.tasks}: {why}.",)
     )
 
 
-def _over_budget(sizing: Sizing, before: Before, needed: int, left: int) -> Decision:
+def _over_budget(sizing: Sizing, before: EarlierSizing, needed: int, left: int) -> Decision:
     partitions = number_of(needed, "partition")
     return _stay(sizing, before, f"{partitions} would move, and this run's budget has {left} left")
 
@@ -208,8 +183,32 @@ def _span(seconds: float) -> str:
     return f"{hours / 24:g} d" if hours >= 24 else f"{hours:g} h"
 
 
-def settled(evidence: Evidence, decision: Decision) -> Sizing:
+def settled(evidence: SizedFlow, decision: Decision) -> Sizing:
     """Return the sizing with the number that was decided for, and the reasons for that."""
     busiest = evidence.load.busiest(decision.tasks)
     told = (*evidence.sizing.reasons, *decision.reasons)
     return replace(evidence.sizing, tasks=decision.tasks, busiest_bytes_per_second=busiest, reasons=told)
+
+
+def overrides_document(
+    sizings: Iterable[Sizing], when_text: str, source_text: str, changed: Mapping[str, str] | None = None
+) -> dict[str, Any]:
+    """Return {"sizing": {flow id: …}} in the order of flow ids, as it is written below `clusters/overrides/` for review.
+
+    `when_text` is the measured time window, `source_text` what was measured (the statistic and the result it came from),
+    `changed` when a flow's number last became another one.
+    """
+    since = changed or {}
+    return {
+        "sizing": {
+            sizing.flow_id: {
+                "tasks_max": sizing.tasks,
+                "reason": " ".join(sizing.reasons),
+                "bytes_per_second": round(sizing.bytes_per_second),
+                "measured": when_text,
+                "source": source_text,
+                **({"changed": since[sizing.flow_id]} if sizing.flow_id in since else {}),
+            }
+            for sizing in sorted(sizings, key=lambda one: one.flow_id)
+        }
+    }

@@ -1,6 +1,6 @@
 """How many tasks a flow needs: the smallest number whose every task holds when Connect deals it the flow's partitions.
 
-In go the deal and measured hours, out comes a Sizing with a sentence for each number. It knows nothing of where rates
+In go the assignment and measured hours, out comes a Sizing with a sentence for each number. It knows nothing of where rates
 come from, and of no earlier sizing: whether a new number is worth a restart is decided in `stability`.
 """
 
@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property
 from typing import Any, Literal
 
 from mm2mgr.partitions import TopicPartition
 from mm2mgr.sizing import reasons
-from mm2mgr.sizing.deal import Deal
-from mm2mgr.sizing.growth import Growth
+from mm2mgr.sizing.assignment import Assignment
+from mm2mgr.sizing.growth import TopicGrowth
 from mm2mgr.sizing.load import Coverage, Hours, Load, Statistic, complete
 
 DEFAULT_RATE_BYTES_PER_SECOND = 5_000.0
@@ -23,8 +24,8 @@ DEFAULT_RECORDS_PER_SECOND = 100_000.0
 were bound by their bytes. It decides where records are smaller than 100 bytes."""
 DEFAULT_PARTITIONS = 500
 """Brooklin's default of partitionsPerTask (LoadBasedTaskCountEstimator)."""
-Verdict = Literal["fits", "too small", "badly dealt", "more than needed", "not measured"]
-OVERLOADED: tuple[Verdict, ...] = ("too small", "badly dealt")
+Fit = Literal["fits", "too small", "badly dealt", "more than needed", "not measured"]
+OVERLOADED: tuple[Fit, ...] = ("too small", "badly dealt")
 
 
 @dataclass(frozen=True)
@@ -80,11 +81,11 @@ class Profile:
     """What else was measured of a source: mean record size by partition, and the topics that grew."""
 
     record_bytes: Mapping[TopicPartition, float] = field(default_factory=dict)
-    growth: Mapping[str, Growth] = field(default_factory=dict)
+    growth: Mapping[str, TopicGrowth] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
-class Now:
+class CurrentTasks:
     """The number of tasks that the tree gives the flow today, and whether people wrote it."""
 
     tasks: int
@@ -112,7 +113,7 @@ class Judgement:
     tasks: int
     by_hand: bool
     busiest_bytes_per_second: float
-    verdict: Verdict
+    verdict: Fit
 
 
 @dataclass(frozen=True)
@@ -124,7 +125,7 @@ class Sizing:
     bytes_per_second: float
     busiest_bytes_per_second: float
     usable_bytes_per_second: int
-    deal: Literal["live", "predicted", "guessed"]
+    assignment: Literal["live", "predicted", "guessed"]
     measured_partitions: int
     topic_rate_partitions: int
     flow_rate_partitions: int
@@ -132,73 +133,98 @@ class Sizing:
     hot_partitions: tuple[HotPartition, ...]
     capped_by: Literal["limit", "partitions"] | None
     now: Judgement | None
-    growth: Mapping[str, Growth]
+    growth: Mapping[str, TopicGrowth]
     reasons: tuple[str, ...]
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON values."""
         fields = asdict(self)
         fields["hot_partitions"] = [asdict(hot) for hot in self.hot_partitions]
-        return {**fields, "reasons": list(self.reasons)}
+        fields["reasons"] = list(self.reasons)
+        # In JSON the assignment has the name that it had in the first version.
+        return {"deal" if key == "assignment" else key: value for key, value in fields.items()}
 
 
 @dataclass(frozen=True, eq=False)
 class FlowLoad:
-    """What a flow is sized from: its deal, its load by position, where the rates come from, and which partitions were measured."""
+    """What a flow is sized from: its assignment, its load by position, where the rates come from, and which partitions were measured."""
 
-    deal: Deal
+    assignment: Assignment
     load: Load
     coverage: Coverage
     measured: Collection[TopicPartition]
-    growth: Mapping[str, Growth]
+    growth: Mapping[str, TopicGrowth]
+
+
+@dataclass(frozen=True)
+class SizedFlow:
+    """A sizing with the load behind it; `order`: the partitions of the load, those that Kafka has now."""
+
+    sizing: Sizing
+    load: Load
+    bounds: Bounds
+    order: tuple[TopicPartition, ...]
+
+    @cached_property
+    def peak(self) -> Load:
+        """The same hours judged by the busiest of them, with the whole capacity of a task."""
+        load = self.load
+        records = load.usable_records * load.capacity / load.usable
+        return replace(load, usable=load.capacity, usable_records=records, statistic="max", most_partitions=None)
+
+    @property
+    def most(self) -> int:
+        """The most tasks that bounds and partitions allow."""
+        partitions = max(1, len(self.load.hours))
+        return partitions if self.bounds.limit is None else min(self.bounds.limit, partitions)
 
 
 def size_flow(
     flow_id: str,
-    deal: Deal,
+    assignment: Assignment,
     rates: Mapping[TopicPartition, Hours],
     rules: Rules | None = None,
-    now: Now | None = None,
+    now: CurrentTasks | None = None,
 ) -> Sizing:
     """Size one flow of which nothing but rates is known; see `flow_load`."""
     rules = rules or Rules()
-    return size_load(flow_id, flow_load(deal, rates, rules), rules, now)
+    return size_load(flow_id, flow_load(assignment, rates, rules), rules, now)
 
 
-def size_load(flow_id: str, known: FlowLoad, rules: Rules, now: Now | None) -> Sizing:
+def size_load(flow_id: str, known: FlowLoad, rules: Rules, now: CurrentTasks | None) -> Sizing:
     """Size one flow; partitions that were measured and are gone are named and not counted."""
-    deal, load, coverage = known.deal, known.load, known.coverage
+    assignment, load, coverage = known.assignment, known.load, known.coverage
     tasks, capped_by = _tasks(load, rules.bounds)
     hot = _hot(known)
     judged = judge(load, now, tasks, measured=coverage.measured > 0) if now else None
-    told = reasons.Told(deal, load, coverage, rules, tasks, capped_by, hot, judged, known.growth)
-    why = (*reasons.sentences(told), *reasons.gone(deal.order, known.measured))
+    facts = reasons.SizingFacts(assignment, load, coverage, rules, tasks, capped_by, hot, judged, known.growth)
+    why = (*reasons.sentences(facts), *reasons.gone(assignment.order, known.measured))
     counts = (coverage.measured, coverage.topic, coverage.flow, coverage.default)
     numbers = (tasks, load.total, load.busiest(tasks), rules.capacity.usable_bytes_per_second)
-    return Sizing(flow_id, *numbers, deal.source, *counts, hot, capped_by, judged, known.growth, why)
+    return Sizing(flow_id, *numbers, assignment.source, *counts, hot, capped_by, judged, known.growth, why)
 
 
 def flow_load(
-    deal: Deal, rates: Mapping[TopicPartition, Hours], rules: Rules, profile: Profile | None = None
+    assignment: Assignment, rates: Mapping[TopicPartition, Hours], rules: Rules, profile: Profile | None = None
 ) -> FlowLoad:
-    """Return the load of a flow by position of its deal.
+    """Return the load of a flow by position of its assignment.
 
-    `deal` holds the partitions that Kafka has now, `rates` bytes per second of this flow's partitions in each hour.
+    `assignment` holds the partitions that Kafka has now, `rates` bytes per second of this flow's partitions in each hour.
     """
     profile = profile or Profile()
-    resolved, coverage = complete(deal.order, rates, rules.default_bytes_per_second)
-    sizes = [profile.record_bytes.get(one, math.nan) for one in deal.order] if profile.record_bytes else None
+    resolved, coverage = complete(assignment.order, rates, rules.default_bytes_per_second)
+    sizes = [profile.record_bytes.get(one, math.nan) for one in assignment.order] if profile.record_bytes else None
     capacity = rules.capacity
     limits = (capacity.usable_bytes_per_second, rules.statistic, capacity.bytes_per_second)
     load = Load(resolved, *limits, sizes, capacity.usable_records_per_second, rules.bounds.partitions)
-    topics = dict.fromkeys(one.topic for one in deal.order)
+    topics = dict.fromkeys(one.topic for one in assignment.order)
     growth = {topic: profile.growth[topic] for topic in topics if topic in profile.growth}
-    return FlowLoad(deal, load, coverage, rates.keys(), growth)
+    return FlowLoad(assignment, load, coverage, rates.keys(), growth)
 
 
-def judge(load: Load, now: Now, recommended: int, *, measured: bool = True) -> Judgement:
+def judge(load: Load, now: CurrentTasks, recommended: int, *, measured: bool = True) -> Judgement:
     """Tell whether today's number of tasks fits."""
-    verdict: Verdict = "fits"
+    verdict: Fit = "fits"
     if not measured and len(load.hours):
         verdict = "not measured"
     elif load.fits(now.tasks):
@@ -213,7 +239,7 @@ def judge(load: Load, now: Now, recommended: int, *, measured: bool = True) -> J
 def _tasks(load: Load, bounds: Bounds) -> tuple[int, Literal["limit", "partitions"] | None]:
     """Return the first number that fits from the least possible on, and what kept it from being the one asked for.
 
-    More tasks are not always better: the deal goes by position, so each number makes other neighbours.
+    More tasks are not always better: the assignment goes by position, so each number makes other neighbours.
     """
     partitions = max(1, len(load.hours))
     limit = partitions if bounds.limit is None else max(1, bounds.limit)
@@ -228,7 +254,7 @@ def _tasks(load: Load, bounds: Bounds) -> tuple[int, Literal["limit", "partition
 
 def _hot(known: FlowLoad) -> tuple[HotPartition, ...]:
     """Return the measured partitions that no task can carry, worst first."""
-    load, order = known.load, known.deal.order
+    load, order = known.load, known.assignment.order
     heavy = [place for place in load.heavy if order[place] in known.measured]
     heavy.sort(key=lambda place: (-load.alone[place], order[place]))
     return tuple(HotPartition(*order[one], float(load.alone[one]), float(load.alone_share[one])) for one in heavy)

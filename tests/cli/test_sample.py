@@ -58,7 +58,7 @@ def test_workers_that_do_not_answer_are_said_once_and_sampling_goes_on(
     monkeypatch.setattr(Pace, "beside", staticmethod(lambda _: Pace(0.5, 0, 9)))
     said = mm2mgr("sample", "--cluster", "a", "--interval", "1s", "--duration", "3s", "--store", "store")
     assert (
-        said.err.count("  Connect cluster 'w': no capacity is measured there: GET /connectors: no URL answered:") == 1
+        said.err.count("  Connect cluster 'w': task capacity is not measured: GET /connectors: no URL answered:") == 1
     )
     assert re.fullmatch(r"\d+ samples of 1 clusters in store", said.out.strip())
     assert ("a", "orders", 1) in clusters(mm2mgr)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from mm2mgr.cli import sizing
+from mm2mgr.evidence import read as evidence
 from mm2mgr.kafka.access import KafkaAccess
 from tests.fake_connect import FakeConnect, serving
 
@@ -209,7 +209,7 @@ def test_an_entry_edited_while_size_is_at_work_is_left_and_named(
     ready: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ready("size", *RESULT)
-    real = sizing.listings
+    real = evidence.read_listings
 
     def late(clusters: Any) -> Any:
         found = real(clusters)
@@ -221,12 +221,12 @@ def test_an_entry_edited_while_size_is_at_work_is_left_and_named(
 
     rates = {("a", "logs.web", number): 1_000_000.0 for number in range(3)}
     measured(ready.folder / "result", {**rates, ("a", "orders", 0): 40_000_000.0})
-    monkeypatch.setattr(sizing, "listings", late)
+    monkeypatch.setattr(evidence, "read_listings", late)
     said = ready("size", *RESULT, "--cool-down", "0s", code=1)
-    assert "not written for logs:a->hub: the entries changed while size was at work" in said.err
+    assert "not written for logs:a->hub: the entries changed while size was running" in said.err
     assert entries(ready)["logs:a->hub"]["reason"] == "by hand"
     assert entries(ready)["orders:a->hub"]["bytes_per_second"] > 1_000
-    monkeypatch.setattr(sizing, "listings", real)
+    monkeypatch.setattr(evidence, "read_listings", real)
     ready("size", *RESULT, "--cool-down", "0s")
     assert entries(ready)["logs:a->hub"]["reason"] != "by hand"
 

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from mm2mgr.cli.carried import settings_mark, task_moments
-from mm2mgr.cli.tasking import Around, TopicConfigs, task_readers
+from mm2mgr.evidence.connect_tasks import TaskWatch, TopicConfigs, task_readers
+from mm2mgr.evidence.task_capacity import settings_mark, task_measurements
 from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.kafka.cleanup import compacted
 from mm2mgr.kafka.client import Kafka
@@ -135,7 +135,7 @@ def watch(world: World, workspace: Workspace, folder: Path) -> TaskStore:
     recent, store = RecentLogs(60), TaskStore(folder, print)
     pace = Pace(every_seconds=2, margin_seconds=4, gap_seconds=15)
     configs = TopicConfigs(lambda _, topics: compacted(world.access, topics))
-    tasks = task_readers(workspace.topology.flows, Around(recent, store, configs.compacted, pace, timeout_seconds=5))
+    tasks = task_readers(workspace.topology.flows, TaskWatch(recent, store, configs.compacted, pace, timeout_seconds=5))
     stop, ends_at = threading.Event(), time.monotonic() + DEADLINE_SECONDS
 
     def progress(round_: Round) -> None:
@@ -151,7 +151,7 @@ def watch(world: World, workspace: Workspace, folder: Path) -> TaskStore:
 
 
 def found(rows: list[TaskRow]) -> Saturated | None:
-    return saturated(task_moments(rows), SUSTAINED_SECONDS)
+    return saturated(task_measurements(rows), SUSTAINED_SECONDS)
 
 
 def test_a_task_that_a_quota_holds_down_is_measured_and_one_that_keeps_up_is_not(world: World, tmp_path: Path) -> None:

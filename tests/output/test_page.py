@@ -8,14 +8,14 @@ import pytest
 
 from mm2mgr.output.charts import task_bars, week_map
 from mm2mgr.output.page import FlowView, page
-from mm2mgr.sizing.whatif import outcome
-from tests.sizing.estates import MB, case
+from mm2mgr.sizing.scenario import outcome
+from tests.sizing.estates import MB, scenario
 
 NASTY = '"><script>alert(1)</script>&'
 
 
 def view(name: str = "logs", rate: float = 5 * MB, week: tuple[tuple[float | None, ...], ...] = ()) -> FlowView:
-    one = case(name, {"t": rate}, lambda topic: True)
+    one = scenario(name, {"t": rate}, lambda topic: True)
     sizing = outcome([one], {}).sizings[one.flow_id]
     return FlowView(sizing.to_dict(), (rate * 4,), (rate,) * 4, ((f"{name}-0", rate),), week)
 

@@ -16,7 +16,7 @@ from mm2mgr.origins import Origin, Text
 from mm2mgr.output.load_text import say_rates, say_sizings
 from mm2mgr.output.status_text import say_status
 from mm2mgr.partitions import TopicPartition
-from mm2mgr.sizing.deal import Deal
+from mm2mgr.sizing.assignment import Assignment
 from mm2mgr.sizing.tasks import Bounds, Rules, size_flow
 from mm2mgr.throughput.rates import PartitionRate
 from mm2mgr.topology import Tasks
@@ -109,7 +109,7 @@ def test_a_rate_that_is_not_known_is_a_dash_and_not_zero(printed: Printed) -> No
 
 def test_a_sizing_shows_what_the_tree_has_now_and_every_reason(printed: Printed) -> None:
     rates = {TopicPartition("t", number): 9_000_000.0 for number in range(3)}
-    sizing = size_flow("f:a->b", Deal(tuple(rates), "live"), rates, Rules(bounds=Bounds(1, 2)))
+    sizing = size_flow("f:a->b", Assignment(tuple(rates), "live"), rates, Rules(bounds=Bounds(1, 2)))
     say_sizings([sizing], {"f:a->b": Tasks(Text("5", Origin("spec", "x.yaml:1")), automatic=False)})
     _, row, title, *reasons = printed()
     assert row.split(maxsplit=5) == ["f:a->b", "27", "MB/s", "2", "5", "written by hand, stays"]

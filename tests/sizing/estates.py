@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from mm2mgr.partitions import TopicPartition
-from mm2mgr.sizing.deal import listed, predict
-from mm2mgr.sizing.fleet import Buffers, ConnectLoad, FlowRun, Worker
+from mm2mgr.sizing.assignment import listing_of, predict
+from mm2mgr.sizing.fleet import Buffers, ConnectLoad, FlowRun, WorkerLimits
 from mm2mgr.sizing.load import Load
-from mm2mgr.sizing.tasks import Bounds, Now, Rules
-from mm2mgr.sizing.whatif import Case
+from mm2mgr.sizing.scenario import Scenario
+from mm2mgr.sizing.tasks import Bounds, CurrentTasks, Profile, Rules
 
 MB = 1_000_000.0
 MIB = 2**20
@@ -29,21 +29,36 @@ def run(
     return FlowRun(name, f"{name}->hub", Load(loads, 7 * MB), count, most or count, 10 * MB, BUFFERS, records)
 
 
-def connect(*runs: FlowRun, worker: Worker | None = None, side_tasks: int = 0, today: int | None = None) -> ConnectLoad:
-    return ConnectLoad("w", worker or Worker(), runs, side_tasks, today)
+def connect(
+    *runs: FlowRun, worker: WorkerLimits | None = None, side_tasks: int = 0, today: int | None = None
+) -> ConnectLoad:
+    return ConnectLoad("w", worker or WorkerLimits(), runs, side_tasks, today)
 
 
-def case(
+def scenario(
     name: str,
     rates: Mapping[str, float],
     carries: Callable[[str], bool],
     *,
     source: str = "a",
     limit: int | None = None,
-    now: Now | None = None,
-) -> Case:
+    now: CurrentTasks | None = None,
+) -> Scenario:
     """Return a flow to hub from a cluster with four partitions of each topic of `rates`, which are per partition."""
-    listing = listed(dict.fromkeys(rates, 4))
+    listing = listing_of(dict.fromkeys(rates, 4))
     own = {TopicPartition(topic, number): rates[topic] for topic in rates if carries(topic) for number in range(4)}
     rules = Rules(bounds=Bounds(1, limit))
-    return Case(name, source, "hub", "w", listing, carries, predict(listing, carries), own, rules, BUFFERS, now, 100.0)
+    return Scenario(
+        name,
+        source,
+        "hub",
+        "w",
+        listing,
+        carries,
+        predict(listing, carries),
+        own,
+        rules,
+        BUFFERS,
+        now,
+        Profile(dict.fromkeys(own, 100.0)),
+    )

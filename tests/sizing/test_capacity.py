@@ -9,9 +9,9 @@ from dataclasses import replace
 import pytest
 
 from mm2mgr.sizing.capacity import (
-    Line,
+    LinkLimits,
     MeasuredCapacity,
-    TaskMoment,
+    TaskMeasurement,
     by_evidence,
     by_hand,
     by_history,
@@ -24,9 +24,9 @@ from mm2mgr.sizing.tasks import Capacity
 MB = 1_000_000.0
 
 
-def moments(task: str, *rates_and_lags: tuple[float, int], step_seconds: int = 60) -> list[TaskMoment]:
+def moments(task: str, *rates_and_lags: tuple[float, int], step_seconds: int = 60) -> list[TaskMeasurement]:
     return [
-        TaskMoment(task, number * step_seconds * 1000, rate * MB, lag)
+        TaskMeasurement(task, number * step_seconds * 1000, rate * MB, lag)
         for number, (rate, lag) in enumerate(rates_and_lags)
     ]
 
@@ -75,7 +75,7 @@ def test_what_is_left_of_a_stretch_belongs_to_its_last_span() -> None:
     assert (held.bytes_per_second, held.seconds) == (4 * MB, 720)  # 300 s of 4, and 420 s of 5.4 MB/s
 
 
-def uncertain(seconds: float, *rates: float) -> list[TaskMoment]:
+def uncertain(seconds: float, *rates: float) -> list[TaskMeasurement]:
     return [replace(one, uncertain_seconds=seconds) for one in moments("a", *[(rate, 1) for rate in rates])]
 
 
@@ -143,18 +143,18 @@ def test_a_measured_capacity_tells_its_age(hours: int, age: str) -> None:
 
 
 def test_a_far_link_bounds_a_task_and_a_near_one_does_not() -> None:
-    far = Line(0.160, 25 * MB, 240_000, 30_000_000)
+    far = LinkLimits(0.160, 25 * MB, 240_000, 30_000_000)
     assert link_rate(far) == pytest.approx(30e6 / (0.16 + 30e6 / 1.5e6 + 0.5))
     capacity = by_link(far, Capacity())
     assert capacity.bytes_per_second < 1.5 * MB
     assert capacity.why == "by the link: 160 ms, 25 MB/s"
-    assert by_link(Line(0.001, None, 240_000, 50_000_000), Capacity()) == Capacity()
+    assert by_link(LinkLimits(0.001, None, 240_000, 50_000_000), Capacity()) == Capacity()
 
 
 def test_a_link_without_round_trip_or_bandwidth_is_bounded_by_the_worker() -> None:
-    assert link_rate(Line(0, None, 240_000, 1_000_000)) == pytest.approx(60 * MB)
+    assert link_rate(LinkLimits(0, None, 240_000, 1_000_000)) == pytest.approx(60 * MB)
 
 
 @pytest.mark.parametrize(("window", "bandwidth", "rate"), [(120_000, None, 1.2), (240_000, 1 * MB, 1.0)])
 def test_the_smaller_of_window_and_bandwidth_decides(window: int, bandwidth: float | None, rate: float) -> None:
-    assert link_rate(Line(0.1, bandwidth, window, 50_000_000)) == pytest.approx(rate * MB, rel=0.05)
+    assert link_rate(LinkLimits(0.1, bandwidth, window, 50_000_000)) == pytest.approx(rate * MB, rel=0.05)

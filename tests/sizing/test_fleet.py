@@ -15,7 +15,7 @@ from mm2mgr.sizing.fleet import (
     WORKER_HEAP_BYTES,
     Buffers,
     ConnectLoad,
-    Worker,
+    WorkerLimits,
     broken,
     fullest,
     need,
@@ -28,11 +28,14 @@ from .estates import MB, MIB, connect, run
 
 flows = st.lists(st.lists(st.floats(0, 7 * MB), min_size=1, max_size=6), min_size=1, max_size=5)
 limits = st.builds(
-    Worker, st.integers(1, 6), st.none() | st.floats(300 * MIB, 2000 * MIB), st.none() | st.floats(5 * MB, 40 * MB)
+    WorkerLimits,
+    st.integers(1, 6),
+    st.none() | st.floats(300 * MIB, 2000 * MIB),
+    st.none() | st.floats(5 * MB, 40 * MB),
 )
 
 
-def estate(loads: list[list[float]], worker: Worker | None = None, side_tasks: int = 0) -> ConnectLoad:
+def estate(loads: list[list[float]], worker: WorkerLimits | None = None, side_tasks: int = 0) -> ConnectLoad:
     return connect(*(run(f"f{n}", each) for n, each in enumerate(loads)), worker=worker, side_tasks=side_tasks)
 
 
@@ -107,7 +110,7 @@ def test_idle_tasks_can_put_all_busy_ones_on_one_worker() -> None:
     assert sorted(map(len, busy(load, group))) == [0, 0, 3]
     assert (fullest(load, 3).tasks, fullest(load, 3).bytes_per_second) == (3, 21 * MB)
     assert (
-        need(connect(*load.runs, worker=Worker(1), side_tasks=6))
+        need(connect(*load.runs, worker=WorkerLimits(1), side_tasks=6))
         .reasons[0]
         .endswith(
             "at most 1 on a worker: 9 workers, because Connect spreads idle ones alike, so that busy ones may meet (3 without them)."
@@ -117,7 +120,7 @@ def test_idle_tasks_can_put_all_busy_ones_on_one_worker() -> None:
 
 @given(flows, limits, st.integers(0, 9))
 def test_the_number_needed_is_the_smallest_that_holds_every_limit(
-    loads: list[list[float]], worker: Worker, side_tasks: int
+    loads: list[list[float]], worker: WorkerLimits, side_tasks: int
 ) -> None:
     load = estate(loads, worker, side_tasks)
     most = load.tasks + side_tasks
@@ -140,11 +143,11 @@ def test_more_workers_never_make_the_fullest_one_fuller(
 
 def test_each_limit_can_decide() -> None:
     flow = run("f", [5 * MB] * 12)
-    assert need(connect(flow, worker=Worker(4))).by_limit == {"tasks": 3, "memory": 1, "network": 1}
-    assert need(connect(flow, worker=Worker(99, network_bytes_per_second=20 * MB))).by_limit["network"] == 3
+    assert need(connect(flow, worker=WorkerLimits(4))).by_limit == {"tasks": 3, "memory": 1, "network": 1}
+    assert need(connect(flow, worker=WorkerLimits(99, network_bytes_per_second=20 * MB))).by_limit["network"] == 3
     heap = (WORKER_HEAP_BYTES + 3 * flow.heap_bytes) / HEAP_SHARE
-    assert need(connect(flow, worker=Worker(99, heap_bytes=heap))).by_limit["memory"] == 4
-    assert need(connect(flow, worker=Worker(99, heap_bytes=heap - MIB))).by_limit["memory"] == 6
+    assert need(connect(flow, worker=WorkerLimits(99, heap_bytes=heap))).by_limit["memory"] == 4
+    assert need(connect(flow, worker=WorkerLimits(99, heap_bytes=heap - MIB))).by_limit["memory"] == 6
 
 
 def test_the_heap_of_the_measured_worker() -> None:
@@ -166,7 +169,7 @@ def test_idle_tasks_cost_heap_and_take_places() -> None:
 
 
 def test_one_task_that_is_too_much_for_a_worker_is_said() -> None:
-    found = need(connect(run("f", [7 * MB]), worker=Worker(network_bytes_per_second=5 * MB)))
+    found = need(connect(run("f", [7 * MB]), worker=WorkerLimits(network_bytes_per_second=5 * MB)))
     assert (found.workers_needed, found.by_limit["network"]) == (None, None)
     assert "no number of workers does, as one task alone is more" in found.reasons[2]
     assert found.reasons[-1].startswith("No number of workers does: give a worker more")

@@ -11,19 +11,29 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mm2mgr.partitions import TopicPartition
-from mm2mgr.sizing.capacity import TaskMoment, saturated
-from mm2mgr.sizing.moments import Hand, Log, Look, Moment, Pace, Step, Stretches, judged_at_ms, steps
+from mm2mgr.sizing.capacity import TaskMeasurement, saturated
+from mm2mgr.sizing.moments import (
+    Log,
+    MeasuredSpan,
+    OffsetSnapshot,
+    Pace,
+    Step,
+    Stretches,
+    TaskAssignment,
+    judged_at_ms,
+    steps,
+)
 
 PACE = Pace()
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)
-HAND = Hand(frozenset({A, B}), "w1:8083", "s")
-Told = Callable[[float], int]
+HAND = TaskAssignment(frozenset({A, B}), "w1:8083", "s")
+SizingFacts = Callable[[float], int]
 """A number of records by time in seconds."""
 
 
-def look(seconds: float, **committed: int) -> Look:
+def look(seconds: float, **committed: int) -> OffsetSnapshot:
     ms = round(seconds * 1000)
-    return Look(ms, ms, {{"a": A, "b": B}[name]: offset for name, offset in committed.items()})
+    return OffsetSnapshot(ms, ms, {{"a": A, "b": B}[name]: offset for name, offset in committed.items()})
 
 
 def logs(end: int = 1_000_000, start: int = 0, record_bytes: float | None = 100.0) -> Callable[[TopicPartition], Log]:
@@ -68,30 +78,34 @@ class Watch:
     """A connector that is looked at each minute, and commits 6 000 records of 100 bytes in each partition meanwhile."""
 
     stretches: Stretches
-    now: Look
+    now: OffsetSnapshot
 
     @classmethod
     def began(cls) -> Watch:
         return cls(Stretches(PACE), look(0, a=0, b=0))
 
     def see(
-        self, seconds: float, hands: Mapping[int, Hand] | None = None, records: int = 6_000, end: int = 1_000_000
-    ) -> list[Moment]:
+        self,
+        seconds: float,
+        hands: Mapping[int, TaskAssignment] | None = None,
+        records: int = 6_000,
+        end: int = 1_000_000,
+    ) -> list[MeasuredSpan]:
         before, committed = self.now, {one: offset + records for one, offset in self.now.committed.items()}
-        self.now = Look(round(seconds * 1000), round(seconds * 1000), committed)
+        self.now = OffsetSnapshot(round(seconds * 1000), round(seconds * 1000), committed)
         found = steps(before, self.now, logs(end=end))
         return self.stretches.take(before, self.now, found, {0: HAND} if hands is None else hands)
 
 
-def spans(*moments: list[Moment]) -> list[int | None]:
+def spans(*moments: list[MeasuredSpan]) -> list[int | None]:
     return [one[0].span_ms // 1000 if one else None for one in moments]
 
 
 def test_a_stretch_opens_with_the_first_commit_seen_and_tells_rates_from_then_on() -> None:
     watch = Watch.began()
     first, second = watch.see(60), watch.see(120)
-    assert first == [Moment(0, "s", 60_000, 0, 0.0, 2 * (1_000_000 - 6_001), 60_000)]
-    assert second == [Moment(0, "s", 120_000, 60_000, 20_000.0, 2 * (1_000_000 - 12_001), 60_000)]
+    assert first == [MeasuredSpan(0, "s", 60_000, 0, 0.0, 2 * (1_000_000 - 6_001), 60_000)]
+    assert second == [MeasuredSpan(0, "s", 120_000, 60_000, 20_000.0, 2 * (1_000_000 - 12_001), 60_000)]
 
 
 def test_a_look_without_a_commit_makes_the_next_span_longer() -> None:
@@ -109,7 +123,7 @@ def test_a_look_without_a_commit_makes_the_next_span_longer() -> None:
         replace(HAND, settings="larger fetches"),
     ],
 )
-def test_another_hand_begins_a_new_stretch(other: Hand) -> None:
+def test_another_hand_begins_a_new_stretch(other: TaskAssignment) -> None:
     watch = Watch.began()
     assert spans(watch.see(60), watch.see(120), watch.see(180, {0: other}), watch.see(240, {0: other})) == [
         0,
@@ -162,8 +176,8 @@ def test_a_commit_that_cannot_be_counted_only_opens() -> None:
 class Simulated:
     """Records that came in and records carried, by partition; commits every `flush`, seen up to `hidden` seconds later."""
 
-    came: Mapping[TopicPartition, Told]
-    carried: Mapping[TopicPartition, Told]
+    came: Mapping[TopicPartition, SizingFacts]
+    carried: Mapping[TopicPartition, SizingFacts]
     flush: float
     phase: float
     hidden: Mapping[TopicPartition, float]
@@ -173,14 +187,16 @@ class Simulated:
         number = math.floor((now - self.hidden[one] - self.phase) / self.flush)
         return self.carried[one](max(0.0, self.phase + number * self.flush)) - 1
 
-    def watched(self, looks: list[tuple[float, float]]) -> list[Moment]:
-        """Look at each time, which takes so long to answer; log ends are sampled each half minute."""
-        stretches, moments = Stretches(PACE), list[Moment]()
-        before: Look | None = None
+    def watched(self, looks: list[tuple[float, float]]) -> list[MeasuredSpan]:
+        """Take snapshots at these times, which takes so long to answer; log ends are sampled each half minute."""
+        stretches, moments = Stretches(PACE), list[MeasuredSpan]()
+        before: OffsetSnapshot | None = None
         for asked, answer in looks:
             seen = asked + answer / 2
             stored = {one: self.committed(one, seen) for one in self.came}
-            now = Look(round(asked * 1000), round((asked + answer) * 1000), {o: n for o, n in stored.items() if n >= 0})
+            now = OffsetSnapshot(
+                round(asked * 1000), round((asked + answer) * 1000), {o: n for o, n in stored.items() if n >= 0}
+            )
             if before is not None:
                 found = steps(before, now, self._logs(max(0, judged_at_ms(before, PACE) // 30_000 * 30)))
                 moments += stretches.take(before, now, found, {0: HAND})
@@ -191,16 +207,16 @@ class Simulated:
         return lambda one: Log(0, self.came[one](seconds), 100.0)
 
 
-def steady(per_second: float, start: int = 0) -> Told:
+def steady(per_second: float, start: int = 0) -> SizingFacts:
     return lambda now: start + math.floor(per_second * now)
 
 
-def with_bursts(per_second: float, times: list[tuple[float, float]]) -> Told:
+def with_bursts(per_second: float, times: list[tuple[float, float]]) -> SizingFacts:
     """Come in at a steady level, and in bursts of (time, records)."""
     return lambda now: math.floor(per_second * now + sum(count for at, count in times if at <= now))
 
 
-def later(told: Told, seconds: float) -> Told:
+def later(told: SizingFacts, seconds: float) -> SizingFacts:
     return lambda now: told(max(0.0, now - seconds))
 
 
@@ -253,7 +269,8 @@ def test_a_saturated_task_is_measured_and_never_too_high(
 ) -> None:
     moments = data.draw(overloaded(rate)).watched(beat(60.0, jitters))
     held = saturated(
-        TaskMoment("0", one.time_ms, one.bytes_per_second, one.lag_records, one.uncertain_ms / 1000) for one in moments
+        TaskMeasurement("0", one.time_ms, one.bytes_per_second, one.lag_records, one.uncertain_ms / 1000)
+        for one in moments
     )
     assert held is not None
     assert [one.span_ms for one in moments].count(0) == 1

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from mm2mgr.partitions import TopicPartition
-from mm2mgr.sizing.deal import Deal, dealt
+from mm2mgr.sizing.assignment import Assignment, partitions_by_task
 from mm2mgr.sizing.tasks import Capacity, Rules, size_flow
 
 from .traffic import SKEWS, make_sets
@@ -45,8 +45,8 @@ RATES = dict(zip(ORDER, (40.0, 10.0, 10.0, 30.0, 20.0, 20.0), strict=True))
 
 def outcome(usable: float, **measured: float) -> Outcome:
     """Return what came of a flow that does as was predicted, but for the partitions of these numbers (`p0`)."""
-    sizing = size_flow("f", Deal(ORDER, "predicted"), RATES, Rules(Capacity(usable, 1.0)))
-    hands = [list(hand) for hand in dealt(ORDER, sizing.tasks)]
+    sizing = size_flow("f", Assignment(ORDER, "predicted"), RATES, Rules(Capacity(usable, 1.0)))
+    hands = [list(hand) for hand in partitions_by_task(ORDER, sizing.tasks)]
     truth = {one: measured.get(f"p{one.partition}", rate) for one, rate in RATES.items()}
     return Outcome("set", "zipf", sizing, hands, hands, True, RATES, RATES, truth, truth)
 

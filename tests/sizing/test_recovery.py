@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mm2mgr.sizing.fleet import WORKER_HEAP_BYTES, ConnectLoad, Failover, Worker
+from mm2mgr.sizing.fleet import WORKER_HEAP_BYTES, ConnectLoad, Failover, WorkerLimits
 from mm2mgr.sizing.recovery import CatchUp, Lag, behind_seconds, catch_up_seconds, loss, outlook, recovery
 
 from .assignor import Group
@@ -80,7 +80,7 @@ def test_a_simulation_is_never_slower_than_foretold(
     loads: list[list[float]], workers: int, side_tasks: int, places: int, network: float | None
 ) -> None:
     runs = [run(f"f{number}", each) for number, each in enumerate(loads)]
-    load = connect(*runs, worker=Worker(places, network_bytes_per_second=network), side_tasks=side_tasks)
+    load = connect(*runs, worker=WorkerLimits(places, network_bytes_per_second=network), side_tasks=side_tasks)
     told = recovery(load, workers, 600.0).now
     if told.never or told.seconds is None or told.seconds > 50_000:
         return
@@ -93,7 +93,7 @@ def test_a_simulation_is_never_slower_than_foretold(
 
 def test_the_simulation_is_no_faster_where_every_worker_is_as_full() -> None:
     """Six even tasks on two workers of two places each: three share what two can move."""
-    load = connect(run("f", [4 * MB] * 6), worker=Worker(2))
+    load = connect(run("f", [4 * MB] * 6), worker=WorkerLimits(2))
     told = recovery(load, 2, 600.0).now.seconds
     assert told == pytest.approx(600 * 0.6 / 0.4)
     assert simulated(load, 2, 600.0, 1.0, 2000.0) == pytest.approx(told, abs=2)
@@ -102,7 +102,7 @@ def test_the_simulation_is_no_faster_where_every_worker_is_as_full() -> None:
 def test_a_table_of_our_own_for_a_billion_records() -> None:
     """1.15 billion records of 1 kB, 240 MB/s coming in, 90 tasks of 10 MB/s, of which a worker carries three."""
     flow = run("metrics", [240 * MB / 90] * 90, records=240_000.0)
-    load = connect(flow, worker=Worker(3))
+    load = connect(flow, worker=WorkerLimits(3))
     found = outlook(load, 30, Lag(records=1.15e9), (5, 10, 20, 30, 60)).recoveries
     speeds = {10: 300 * MB, 20: 540 * MB, 30: 900 * MB, 60: 900 * MB}  # 20 workers: five tasks on some, at 3/5
     expected = {workers: 1.15e12 / (speed - 240 * MB) for workers, speed in speeds.items()}
@@ -112,7 +112,7 @@ def test_a_table_of_our_own_for_a_billion_records() -> None:
 
 
 def test_more_workers_help_only_with_more_tasks() -> None:
-    load = connect(run("f", [2 * MB] * 12, tasks=3, most=12), worker=Worker(3))
+    load = connect(run("f", [2 * MB] * 12, tasks=3, most=12), worker=WorkerLimits(3))
     one, two, five = (recovery(load, count, 3600.0) for count in (1, 2, 5))
     assert one.now.seconds == two.now.seconds == five.now.seconds == pytest.approx(3600 * 0.8 / 0.2)
     assert (one.raised_tasks, two.raised_tasks, five.raised_tasks) == (3, 6, 12)
@@ -122,7 +122,7 @@ def test_more_workers_help_only_with_more_tasks() -> None:
 
 def test_more_tasks_that_make_a_busier_one_are_not_taken() -> None:
     loads = [4 * MB, 1 * MB, 1 * MB, 4 * MB, 1 * MB, 1 * MB]  # three tasks put both heavy ones together
-    found = recovery(connect(run("f", loads, tasks=2, most=3), worker=Worker(3)), 1, 3600.0)
+    found = recovery(connect(run("f", loads, tasks=2, most=3), worker=WorkerLimits(3)), 1, 3600.0)
     assert found.raised_tasks == found.tasks == 2
     assert found.raised == found.now
 
@@ -134,7 +134,7 @@ def test_the_slowest_flow_decides_and_is_named() -> None:
 
 
 def test_the_network_of_a_worker_is_shared() -> None:
-    load = connect(run("f", [3 * MB] * 4), worker=Worker(10, network_bytes_per_second=20 * MB))
+    load = connect(run("f", [3 * MB] * 4), worker=WorkerLimits(10, network_bytes_per_second=20 * MB))
     assert recovery(load, 1, 100.0).now.seconds == pytest.approx(100 * 0.6 / 0.4)
     assert recovery(load, 4, 100.0).now.seconds == pytest.approx(100 * 0.3 / 0.7)
 
@@ -160,7 +160,7 @@ def test_flows_without_a_record_size_are_taken_like_the_others() -> None:
 
 
 def test_a_lost_worker_stops_its_tasks_for_five_minutes_and_the_rest_catches_up() -> None:
-    found = loss(connect(run("f", [5 * MB] * 8), worker=Worker(4)), 3, 1)
+    found = loss(connect(run("f", [5 * MB] * 8), worker=WorkerLimits(4)), 3, 1)
     assert (found.workers, found.stopped_tasks, found.broken) == (2, 3, ())
     assert (found.stopped_seconds, found.leader_stopped_seconds) == (310, 10)
     assert found.after.seconds == pytest.approx(310)
@@ -173,7 +173,7 @@ def test_a_lost_worker_stops_its_tasks_for_five_minutes_and_the_rest_catches_up(
 
 
 def test_too_few_left_fall_behind() -> None:
-    found = loss(connect(run("f", [6 * MB] * 8), worker=Worker(4)), 2, 1)
+    found = loss(connect(run("f", [6 * MB] * 8), worker=WorkerLimits(4)), 2, 1)
     assert (found.broken, found.after) == (("tasks",), CatchUp(None, "", ("f",)))
     assert found.reason.endswith("too much for one: more than 4 tasks. Falling behind until a worker is back: f.")
 
@@ -181,7 +181,7 @@ def test_too_few_left_fall_behind() -> None:
 def test_a_worker_without_heap_may_take_the_next_one_with_it() -> None:
     flow = run("f", [MB] * 4)
     heap = (WORKER_HEAP_BYTES + 2 * flow.heap_bytes) / 0.7
-    found = loss(connect(flow, worker=Worker(10, heap_bytes=heap + 1)), 2, 1)
+    found = loss(connect(flow, worker=WorkerLimits(10, heap_bytes=heap + 1)), 2, 1)
     assert found.broken == ("memory",)
     assert found.reason.endswith("so it may run out of memory, and so may the worker that takes over.")
 
@@ -195,7 +195,7 @@ def test_none_left() -> None:
 
 @pytest.mark.parametrize("lost", [1, 2])
 def test_the_settings_of_the_workers_decide_how_long_tasks_stop(lost: int) -> None:
-    load = replace(connect(run("f", [5 * MB] * 8), worker=Worker(8)), failover=Failover(6, 60))
+    load = replace(connect(run("f", [5 * MB] * 8), worker=WorkerLimits(8)), failover=Failover(6, 60))
     found = loss(load, 3, lost)
     assert (found.stopped_seconds, found.leader_stopped_seconds) == (66, 6)
     assert found.after.seconds == pytest.approx(66)
@@ -215,7 +215,7 @@ def test_without_a_delay_it_does_not_matter_who_led() -> None:
 
 def test_idle_tasks_push_busy_ones_together() -> None:
     """Three tasks and six idle ones on three workers of one place each: all three may share one worker's place."""
-    alone, crowded = (connect(run("f", [2 * MB] * 3), worker=Worker(1), side_tasks=side) for side in (0, 6))
+    alone, crowded = (connect(run("f", [2 * MB] * 3), worker=WorkerLimits(1), side_tasks=side) for side in (0, 6))
     assert recovery(alone, 3, 600.0).now.seconds == pytest.approx(600 * 0.2 / 0.8)
     # Of one connector no two meet on three workers when it is created, but after a loss they do.
     assert recovery(crowded, 3, 600.0).now.seconds == pytest.approx(600 * 0.6 / 0.4)

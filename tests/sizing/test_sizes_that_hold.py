@@ -17,10 +17,10 @@ from hypothesis import strategies as st
 
 from mm2mgr.partitions import TopicPartition
 from mm2mgr.sizing import growth
-from mm2mgr.sizing.deal import Deal
+from mm2mgr.sizing.assignment import Assignment
 from mm2mgr.sizing.growth import filled, levelled
 from mm2mgr.sizing.load import Load, Statistic
-from mm2mgr.sizing.tasks import Bounds, Capacity, Now, Profile, Rules, Sizing, flow_load, size_load
+from mm2mgr.sizing.tasks import Bounds, Capacity, CurrentTasks, Profile, Rules, Sizing, flow_load, size_load
 
 MB = 1_000_000.0
 DAY, WEEK = 24, 168
@@ -90,8 +90,10 @@ def sized(rows: Rows, *, limit: int | None = None, by: Statistic = "p95", topics
     filled(table, when)
     grown = {f"t{number}": one for number, one in levelled(table, numbers, when).items()}
     rules = Rules(bounds=Bounds(1, limit), statistic=by)
-    known = flow_load(Deal(tuple(names), "live"), dict(zip(names, table, strict=True)), rules, Profile(growth=grown))
-    return size_load("f", known, rules, Now(1))
+    known = flow_load(
+        Assignment(tuple(names), "live"), dict(zip(names, table, strict=True)), rules, Profile(growth=grown)
+    )
+    return size_load("f", known, rules, CurrentTasks(1))
 
 
 # --- the reference -------------------------------------------------------------------------------------------------------
@@ -321,7 +323,9 @@ def test_more_of_the_hours_count_the_more_tasks_there_are() -> None:
 def of_records(size: float, rules: Rules, partitions: int = 8) -> Sizing:
     names = tuple(TopicPartition("t", number) for number in range(partitions))
     profile = Profile(dict.fromkeys(names, size))
-    return size_load("f", flow_load(Deal(names, "live"), dict.fromkeys(names, 1.75 * MB), rules, profile), rules, None)
+    return size_load(
+        "f", flow_load(Assignment(names, "live"), dict.fromkeys(names, 1.75 * MB), rules, profile), rules, None
+    )
 
 
 @pytest.mark.parametrize(("size", "tasks"), [(math.nan, 2), (1000.0, 2), (100.0, 2), (50.0, 4), (25.0, 8)])
@@ -349,7 +353,7 @@ def test_no_task_has_more_partitions_than_it_may() -> None:
 
     def of(bounds: Bounds) -> Sizing:
         rules = Rules(bounds=bounds)
-        return size_load("f", flow_load(Deal(names, "live"), idle, rules), rules, Now(2))
+        return size_load("f", flow_load(Assignment(names, "live"), idle, rules), rules, CurrentTasks(2))
 
     sizing = of(Bounds())
     assert (sizing.tasks, sizing.now and sizing.now.verdict) == (3, "too small")

@@ -12,9 +12,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from mm2mgr.cli.sizing import read_rates
 from mm2mgr.connect.client import Connect
 from mm2mgr.connect.target import ConnectTarget
+from mm2mgr.evidence.rates import read_rates
 from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.kafka.client import Kafka
 from mm2mgr.partitions import TopicPartition
@@ -24,7 +24,7 @@ from mm2mgr.samples.store import SampleStore
 from mm2mgr.sandbox.broker import Broker
 from mm2mgr.sandbox.server import kafka_runtime
 from mm2mgr.sandbox.worker import Worker
-from mm2mgr.sizing.deal import Deal, dealt, listed, predict, read_back
+from mm2mgr.sizing.assignment import Assignment, assignment_read_back, listing_of, partitions_by_task, predict
 from mm2mgr.sizing.tasks import Bounds, Capacity, Rules, Sizing, size_flow
 from mm2mgr.throughput.make import make, one_by_one
 from tests.live.conftest import WORKER, serving
@@ -122,7 +122,7 @@ class Plan:
     """What mm2mgr makes of a set before its connector exists."""
 
     traffic: TrafficSet
-    deal: Deal
+    deal: Assignment
     sizing: Sizing
     planned: Mapping[TopicPartition, float]
     mean: Mapping[TopicPartition, float]
@@ -135,8 +135,8 @@ def _sample(world: World, topics: set[str], store: Path, spans: Spans) -> None:
 
 
 def _plans(world: World, sets: Sequence[TrafficSet], store: Path, chance: random.Random) -> list[Plan]:
-    planned, mean = (read_rates(store, None, by).rates[SOURCE] for by in ("p95", "mean"))
-    listing, plans = listed(world.listing()), []
+    planned, mean = (read_rates(store, None, by).by_cluster[SOURCE] for by in ("p95", "mean"))
+    listing, plans = listing_of(world.listing()), []
     for each in sets:
         deal = predict(listing, each.topics.__contains__)
         own, own_mean = ({one: float(rates[one.topic][one].max()) for one in deal.order} for rates in (planned, mean))
@@ -146,7 +146,7 @@ def _plans(world: World, sets: Sequence[TrafficSet], store: Path, chance: random
     return plans
 
 
-def _usable(each: TrafficSet, deal: Deal, chance: random.Random) -> float:
+def _usable(each: TrafficSet, deal: Assignment, chance: random.Random) -> float:
     """Choose what a task may carry: of many draws the one furthest from every load that it is compared with.
 
     At the line itself two measurements of one truth may differ; `sent` is known here as nobody knows it in production.
@@ -161,7 +161,7 @@ def _usable(each: TrafficSet, deal: Deal, chance: random.Random) -> float:
 def _clearance(rates: Sequence[float], usable: float) -> float:
     """Return how far, as a share, the nearest partition and the nearest busiest task of any number are from what is usable."""
     rest = [0.0 if rate > usable else rate for rate in rates]
-    busiest = [max(map(sum, dealt(rest, tasks))) for tasks in range(1, len(rates) + 1)]
+    busiest = [max(map(sum, partitions_by_task(rest, tasks))) for tasks in range(1, len(rates) + 1)]
     return min(abs(load / usable - 1) for load in (*rates, *busiest))
 
 
@@ -180,7 +180,7 @@ async def _mirrored(world: World, plans: Sequence[Plan], spans: Spans) -> list[O
             plan.traffic.name,
             plan.traffic.skew,
             plan.sizing,
-            dealt(plan.deal.order, plan.sizing.tasks),
+            partitions_by_task(plan.deal.order, plan.sizing.tasks),
             _parsed(first),
             _replays(first, then),
             plan.planned,
@@ -215,5 +215,5 @@ def _parsed(assigned: Sequence[str]) -> list[list[TopicPartition]]:
 
 def _replays(first: Sequence[str], then: Sequence[str]) -> bool:
     """Tell whether the deal read back from the first assignment gives the second."""
-    deal = read_back(first)
-    return deal is not None and [list(hand) for hand in dealt(deal.order, len(then))] == _parsed(then)
+    deal = assignment_read_back(first)
+    return deal is not None and [list(hand) for hand in partitions_by_task(deal.order, len(then))] == _parsed(then)

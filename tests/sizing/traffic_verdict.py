@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from mm2mgr.partitions import TopicPartition
-from mm2mgr.sizing.deal import Deal, dealt
+from mm2mgr.sizing.assignment import Assignment, partitions_by_task
 from mm2mgr.sizing.tasks import Capacity, Rules, Sizing, size_flow
 
 RATES_WITHIN = 0.10
@@ -109,9 +109,9 @@ class Outcome:
 
     def at(self, usable: float) -> Outcome:
         """Return what would have come of it had a task been said to carry this much."""
-        deal = Deal(tuple(self.order), "live")
+        deal = Assignment(tuple(self.order), "live")
         sizing = size_flow(self.name, deal, self.planned, Rules(Capacity(usable, 1.0)))
-        hands = dealt(deal.order, sizing.tasks)
+        hands = partitions_by_task(deal.order, sizing.tasks)
         return replace(self, sizing=sizing, predicted_hands=hands, assigned_hands=hands)
 
     def _does(self, tasks: int) -> bool:

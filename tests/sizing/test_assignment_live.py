@@ -17,7 +17,7 @@ from mm2mgr.kafka.client import Kafka
 from mm2mgr.sandbox.broker import Broker
 from mm2mgr.sandbox.server import kafka_runtime
 from mm2mgr.sandbox.worker import Worker
-from mm2mgr.sizing.deal import Deal, dealt, listed, predict, read_back
+from mm2mgr.sizing.assignment import Assignment, assignment_read_back, listing_of, partitions_by_task, predict
 from tests.live.conftest import WORKER, serving
 from tests.live.seen import DEADLINE_SECONDS, admin, until
 
@@ -140,11 +140,11 @@ class Judge:
 
 async def judged(judge: Judge, listing: dict[str, int], case: Case) -> bool:
     """Hold the read-back to the truth, and return whether the prediction was right for both numbers of tasks."""
-    predicted = predict(listed(listing), lambda topic: topic in case.topics)
+    predicted = predict(listing_of(listing), lambda topic: topic in case.topics)
     async with judge.turns:
         first, then = [await judge.hands(case, tasks) for tasks in (case.first, case.then)]
         await judge.connect.delete(case.name)
-    deal = read_back(first)
+    deal = assignment_read_back(first)
     assert deal is not None
     assert {one.topic for one in deal.order} == case.topics
     assert assigned(deal, case.first) == first
@@ -153,6 +153,6 @@ async def judged(judge: Judge, listing: dict[str, int], case: Case) -> bool:
     return predicted.source == "predicted" and foreseen == [first, then]
 
 
-def assigned(deal: Deal, tasks: int) -> list[str]:
+def assigned(deal: Assignment, tasks: int) -> list[str]:
     """Return a deal as Connect spells it."""
-    return [",".join(map(str, hand)) for hand in dealt(deal.order, tasks)]
+    return [",".join(map(str, hand)) for hand in partitions_by_task(deal.order, tasks)]

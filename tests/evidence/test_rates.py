@@ -6,13 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from mm2mgr.cli import paging
+from mm2mgr.evidence import rates
 from mm2mgr.operations.workspace import Workspace
 from mm2mgr.samples.batch import Batch
 from mm2mgr.samples.store import SampleStore
 from mm2mgr.throughput.make import make, one_by_one
-
-from .load import END_MS, declare
+from tests.cli.load import END_MS, declare
 
 HOUR_MS = 3_600_000
 
@@ -26,10 +25,10 @@ def test_a_large_estate_shows_only_its_newest_hours(tmp_path: Path, monkeypatch:
     flows = Workspace((declare(tmp_path / "clusters", "a:1", "b:1"),)).topology.flows
 
     def known() -> list[float]:
-        week = paging.weeks_of(folder, flows)["orders:a->hub"]
+        week = rates.read_weeks(folder, flows)["orders:a->hub"]
         return [value for day in week for value in day if value is not None]
 
     assert known() == pytest.approx([1e6, 3e6])
-    monkeypatch.setattr(paging, "_WEEK_HOURS", 1)
-    monkeypatch.setattr(paging, "_CELLS", 1)
+    monkeypatch.setattr(rates, "_WEEK_HOURS", 1)
+    monkeypatch.setattr(rates, "_CELLS", 1)
     assert known() == pytest.approx([3e6])

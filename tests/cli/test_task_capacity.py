@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from mm2mgr.cli.carried import settings_mark, task_moments
+from mm2mgr.evidence.task_capacity import settings_mark, task_measurements
 from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.operations.workspace import Workspace
 from mm2mgr.samples.tasks import TaskRow, TaskStore
@@ -163,8 +163,8 @@ def test_fleet_simulate_and_the_page_take_it_too(ready: Command) -> None:
 def test_a_lost_file_in_the_middle_is_a_gap_and_not_a_rate() -> None:
     row = TaskRow("w", LOGS, "a", "hub", "s", 0, 0, MINUTE_MS, 8e6, 9, 0)
     rows = [replace(row, time_ms=minute * MINUTE_MS) for minute in [*range(4), *range(100, 104)]]
-    assert saturated(task_moments(rows)) is None
+    assert saturated(task_measurements(rows)) is None
     rows = [replace(row, time_ms=minute * MINUTE_MS) for minute in range(6)]
-    held = saturated(task_moments(rows))
+    held = saturated(task_measurements(rows))
     assert held is not None
     assert held.seconds == 300

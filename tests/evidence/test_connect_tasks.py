@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from mm2mgr.cli import tasking
-from mm2mgr.cli.carried import settings_mark, task_moments
-from mm2mgr.cli.tasking import Around, TaskReader, TopicConfigs, task_readers
 from mm2mgr.errors import KafkaError, Mm2mgrError
+from mm2mgr.evidence import connect_tasks
+from mm2mgr.evidence.connect_tasks import TaskReader, TaskWatch, TopicConfigs, task_readers
+from mm2mgr.evidence.task_capacity import settings_mark, task_measurements
 from mm2mgr.operations.workspace import Workspace
 from mm2mgr.samples.batch import Batch
 from mm2mgr.samples.recent import RecentLogs
@@ -22,8 +22,10 @@ from mm2mgr.samples.tasks import TaskRow, TaskStore
 from mm2mgr.sizing.capacity import saturated
 from mm2mgr.sizing.moments import Pace
 from tests.fake_connect import CLASSES, FakeConnect, serving
+from tests.kafka.conftest import closed_port
 from tests.spec.trees import write
 
+__all__ = ["closed_port"]
 TREE = """\
 owner: team
 clusters:
@@ -80,15 +82,15 @@ class World:
         return 1_000_000 + round((self.seconds - self.lag_seconds[topic]) * 1000)
 
     def look(self) -> list[TaskRow]:
-        """Look once more, and return what came by it, proved or not."""
+        """Poll once more, and return the rows that came of it, confirmed or not."""
         known = self.history()
         self.reader.poll()
         return [row for row in self.history() if row not in known]
 
     def history(self) -> list[TaskRow]:
         """Return what is stored, and what the next poll of the logs would prove."""
-        unproved = [tasking._row(one, each.moment) for one in self.reader._watched for each in one.unproved]
-        return sorted([*self.store.read(), *unproved], key=lambda row: (row.connector, row.task, row.time_ms))
+        unconfirmed = [connect_tasks._row(one, each.span) for one in self.reader._watched for each in one.unconfirmed]
+        return sorted([*self.store.read(), *unconfirmed], key=lambda row: (row.connector, row.task, row.time_ms))
 
     def minutes(self, count: int) -> list[list[TaskRow]]:
         rows = []
@@ -112,10 +114,10 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
             assert alias == "a"
             return frozenset(made.compacted & set(topics))
 
-        around = Around(recent, store, compacted, Pace(), timeout_seconds=2.0)
-        (reader,) = task_readers(workspace.topology.flows, around)
+        watch = TaskWatch(recent, store, compacted, Pace(), timeout_seconds=2.0)
+        (reader,) = task_readers(workspace.topology.flows, watch)
         made = World(fake, workspace, store, reader, recent)
-        monkeypatch.setattr(tasking, "time", made)
+        monkeypatch.setattr(connect_tasks, "time", made)
         reader._due = 0.0
         yield made
 
@@ -131,7 +133,7 @@ def test_a_lagging_task_has_moments_and_one_that_keeps_up_has_none(world: World)
         ("w", "a", "hub", 0),
         ("w", "a", "hub", 1),
     }
-    held = saturated(task_moments(world.history()))
+    held = saturated(task_measurements(world.history()))
     assert held is not None
     assert held.bytes_per_second == pytest.approx(200_000 * 360 / 420)
 
@@ -205,7 +207,7 @@ def test_what_is_not_answered_has_no_moment_and_never_a_wrong_one(
 
 
 def test_conflicts_that_last_and_answers_that_do_not_come_have_no_moment(world: World) -> None:
-    world.reader._around = Around(world.recent, world.store, world.reader._around.compacted, Pace(), 0.5)
+    world.reader._watch = TaskWatch(world.recent, world.store, world.reader._watch.compacted, Pace(), 0.5)
     world.minutes(4)
     world.fake.fail_next("GET", f"/connectors/{LOGS}/offsets", 409, "rebalance", times=1_000)
     assert world.minutes(1) == [[]]
@@ -249,10 +251,10 @@ def test_a_source_that_does_not_tell_its_topic_configs_is_said(world: World) -> 
         return None
 
     configs = TopicConfigs(refused)
-    world.reader._around = Around(world.recent, world.store, configs.compacted, Pace(), 2.0)
+    world.reader._watch = TaskWatch(world.recent, world.store, configs.compacted, Pace(), 2.0)
     assert world.minutes(4) == [[]] * 4
     assert world.reader.poll().notes == (
-        "a: topic configs may not be read, and offsets of compacted topics count no records",
+        "a: no permission to read topic configs; record counts of compacted topics would be wrong",
     )
 
 
@@ -264,7 +266,7 @@ def test_topic_configs_are_asked_for_once_an_hour(monkeypatch: pytest.MonkeyPatc
         asked.append(sorted(topics))
         return frozenset({"b"} & set(topics))
 
-    monkeypatch.setattr(tasking, "time", clock)
+    monkeypatch.setattr(connect_tasks, "time", clock)
     configs = TopicConfigs(ask)
     assert [configs.compacted("x", each) for each in (["a"], ["a", "b"], ["b"], [])] == [
         frozenset(),
@@ -289,20 +291,18 @@ def test_looks_come_once_a_minute_whatever_the_beat(world: World) -> None:
 def test_workers_that_are_too_old_are_said(world: World) -> None:
     world.fake.version = "3.4.0"
     world.pass_(60)
-    with pytest.raises(
-        Mm2mgrError, match="Connect cluster 'w': no capacity is measured there: its workers do not tell"
-    ):
+    with pytest.raises(Mm2mgrError, match="Connect cluster 'w': task capacity is not measured: workers do not expose"):
         world.reader.poll()
 
 
 def test_workers_that_are_gone_are_said_in_one_line(world: World, closed_port: int) -> None:
     tree = world.workspace.files[0] / "x.yaml"
     tree.write_text(TREE.format(url=f"http://127.0.0.1:{closed_port}"))
-    (reader,) = task_readers(Workspace((tree,)).topology.flows, world.reader._around)
+    (reader,) = task_readers(Workspace((tree,)).topology.flows, world.reader._watch)
     reader._due = 0
     with pytest.raises(Mm2mgrError) as said:
         reader.poll()
-    assert said.value.message.startswith("Connect cluster 'w': no capacity is measured there: GET /connectors: no URL")
+    assert said.value.message.startswith("Connect cluster 'w': task capacity is not measured: GET /connectors: no URL")
     assert "\n" not in said.value.message
 
 
@@ -315,8 +315,8 @@ def test_a_look_ends_in_time_and_who_was_late_comes_first_in_the_next(tmp_path: 
         workspace = Workspace((write(tmp_path / "clusters", x=f"{head}flows:\n{flows}\n"),))
         for name in names:
             fake.add(f"mm2.a.hub.source.{name}", {"connector.class": SOURCE, "topics": name})
-        around = Around(RecentLogs(600), TaskStore(tmp_path, lambda _: None), lambda *_: frozenset(), Pace(), 1.0)
-        (reader,) = task_readers(workspace.topology.flows, around)
+        watch = TaskWatch(RecentLogs(600), TaskStore(tmp_path, lambda _: None), lambda *_: frozenset(), Pace(), 1.0)
+        (reader,) = task_readers(workspace.topology.flows, watch)
         fake.delay_next("GET", "/connectors/", 0.3, times=40)
         looked = [0]
         while looked[-1] < 60:
@@ -325,7 +325,7 @@ def test_a_look_ends_in_time_and_who_was_late_comes_first_in_the_next(tmp_path: 
             started = time.monotonic()
             reader.poll()
             assert time.monotonic() - started < 2
-            looked.append(sum(one.look is not None for one in reader._watched))
+            looked.append(sum(one.snapshot is not None for one in reader._watched))
     assert 0 < looked[1] < 60
 
 
@@ -336,7 +336,7 @@ def test_an_error_of_kafka_does_not_hide_the_moments_of_others(world: World) -> 
         return frozenset()
 
     world.lag_seconds["orders"] = 600.0
-    world.reader._around = Around(world.recent, world.store, ask, Pace(), 2.0)
+    world.reader._watch = TaskWatch(world.recent, world.store, ask, Pace(), 2.0)
     rows = [row for each in world.minutes(4) for row in each]
     assert {row.connector for row in rows} == {ORDERS}
     assert world.reader.poll().notes == ("a: no answer",)

@@ -1,7 +1,7 @@
 """Which task gets which partition: the order in which MirrorSourceConnector lists partitions, and its round robin over it.
 
 In go topics as the source's brokers list them, or what the tasks of a running connector were assigned; out come
-partitions in order. What a running connector says is exact; a predicted order holds for the topics that were listed.
+partitions in order. What a running connector says is exact; a predicted order holds for the topics that were listing_of.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _LIST_BUCKET = 8  # java.util.HashMap keeps more than these in a tree, whose ord
 
 
 @dataclass(frozen=True)
-class Deal:
+class Assignment:
     """The partitions of a flow in the connector's order; task i of n gets positions i, i + n, i + 2n, …
 
     `live`: read back from the running connector. `predicted`: from the order of java.util.HashMap. `guessed`: predicted
@@ -33,7 +33,7 @@ class Deal:
     note: str = ""
 
 
-def dealt(order: Sequence[Item], tasks: int) -> list[Sequence[Item]]:
+def partitions_by_task(order: Sequence[Item], tasks: int) -> list[Sequence[Item]]:
     """Return what each task gets; never more tasks than partitions (MirrorSourceConnector.taskConfigs, since KAFKA-9352)."""
     count = min(tasks, len(order))
     return [order[first::count] for first in range(count)]
@@ -50,15 +50,15 @@ class Listing:
     exact: bool
 
 
-def listed(partitions: Mapping[str, int]) -> Listing:
+def listing_of(partitions: Mapping[str, int]) -> Listing:
     """Put topics in the order of the admin client, from the order in which the brokers list them."""
     names = list(partitions)
     exact = _fill(names, _LEAST_TABLE, _grown(len(names)))
     return Listing({name: partitions[name] for name in names}, exact)
 
 
-def predict(listing: Listing, carried: Callable[[str], bool]) -> Deal:
-    """Predict the deal of a connector that carries these topics.
+def predict(listing: Listing, carried: Callable[[str], bool]) -> Assignment:
+    """Predict the assignment of a connector that carries these topics.
 
     On their way through MirrorSourceConnector.findSourceTopicPartitions and the admin client the names pass five Java hash
     tables: the listing, the set of those that match, futures, their copy, descriptions. A table yields its buckets in
@@ -70,21 +70,21 @@ def predict(listing: Listing, carried: Callable[[str], bool]) -> Deal:
     for first, last in ((_LEAST_TABLE, _grown(count)), sized, copied, sized):
         exact = _fill(names, first, last) and exact
     order = tuple(TopicPartition(name, number) for name in names for number in range(listing.partitions[name]))
-    return Deal(order, "predicted" if exact else "guessed")
+    return Assignment(order, "predicted" if exact else "guessed")
 
 
-def read_back(assigned: Sequence[str]) -> Deal | None:
-    """Return the deal of a running connector from `task.assigned.partitions` of its tasks by task id.
+def assignment_read_back(assigned: Sequence[str]) -> Assignment | None:
+    """Return the assignment of a running connector from `task.assigned.partitions` of its tasks by task id.
 
-    None where these are not one deal: tasks are missing, or some still have the configuration before a change.
+    None where these are not one assignment: tasks are missing, or some still have the configuration before a change.
     """
     hands = [[_parsed(text) for text in hand.split(",") if text] for hand in assigned]
     order = tuple(_in_turn(hands))
     if any(one.partition < 0 for one in order) or len(set(order)) < len(order) or not order:
         return None
-    if [list(hand) for hand in dealt(order, len(hands))] != hands:
+    if [list(hand) for hand in partitions_by_task(order, len(hands))] != hands:
         return None
-    return Deal(order, "live")
+    return Assignment(order, "live")
 
 
 @lru_cache(maxsize=1 << 18)

@@ -1,23 +1,19 @@
-"""What the history of tasks in a sample store says of each flow: the capacity of one task, measured, with its age.
-
-In: the tree and the store. Out: what was measured by flow, absent where nothing was measured. It asks no cluster.
-"""
+"""Reads the measured capacity of one task per flow from the history of tasks in the sample store. It asks no cluster."""
 
 from __future__ import annotations
 
 import hashlib
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from mm2mgr.output.console import talk
 from mm2mgr.secrets import is_secret
-from mm2mgr.sizing.capacity import RECENT_DAYS, MeasuredCapacity, Saturated, TaskMoment, by_history, saturated
+from mm2mgr.sizing.capacity import RECENT_DAYS, MeasuredCapacity, Saturated, TaskMeasurement, by_history, saturated
 
 if TYPE_CHECKING:
-    from mm2mgr.operations.workspace import Workspace
+    from mm2mgr.render import Connector
     from mm2mgr.samples.tasks import TaskRow
     from mm2mgr.topology import Flow
 
@@ -29,8 +25,13 @@ _DECIDING_TOO = ("source.cluster.security.protocol",)
 _NOT_DECIDING = ("ssl.", "sasl.", "bootstrap.servers", "client.id")
 
 
+class _Rendered(Protocol):
+    @property
+    def connectors(self) -> Sequence[Connector]: ...
+
+
 class _Link(NamedTuple):
-    """Where tasks carried: one pair on one Connect cluster, under the same client settings."""
+    """Where tasks were measured: one pair on one Connect cluster, under the same client settings."""
 
     connect: str
     source: str
@@ -39,7 +40,7 @@ class _Link(NamedTuple):
 
 
 def settings_mark(config: Mapping[str, str]) -> str:
-    """Return what a connector's config and one that carries otherwise differ in: its client settings, without secrets."""
+    """Return a digest of the settings that decide how much a connector's tasks carry: its client settings, without secrets."""
     deciding = sorted(
         (key, value)
         for key, value in config.items()
@@ -51,18 +52,18 @@ def settings_mark(config: Mapping[str, str]) -> str:
 
 
 def measured_capacities(
-    workspace: Workspace, store: Path, flows: Sequence[Flow], now_ms: int
+    workspace: _Rendered, store: str | Path, flows: Sequence[Flow], now_ms: int, warn: Callable[[str], None]
 ) -> dict[str, MeasuredCapacity]:
     """Return the measured capacity of one task by flow id, from the last 30 days, else from up to a year ago.
 
-    Only what was carried on the same Connect cluster under the client settings that the tree has today counts: by the
-    flow's own connector, else by another one of its pair.
+    Only measurements on the same Connect cluster under the client settings that the tree has today count: of the flow's own
+    connector, else of another one of its pair. Flows without any are absent. `warn` gets a sentence per damaged file.
     """
     from mm2mgr.samples.tasks import TaskStore
 
-    tasks = TaskStore(store, lambda warning: talk(f"  {warning}", style="yellow"))
+    tasks = TaskStore(Path(store), warn)
     history: dict[_Link, dict[str, tuple[Saturated, float]]] = {}
-    for end_ms in range(now_ms + 1, now_ms - _OLDEST_MS, -_RECENT_MS):  # by the month, as much as memory shall hold
+    for end_ms in range(now_ms + 1, now_ms - _OLDEST_MS, -_RECENT_MS):  # by the month, to save memory
         history = _history(tasks.read(end_ms - _RECENT_MS, end_ms)) | history
     if not history:
         return {}
@@ -83,29 +84,29 @@ def measured_capacities(
 
 
 def _history(rows: Iterable[TaskRow]) -> dict[_Link, dict[str, tuple[Saturated, float]]]:
-    """Return what tasks of each connector carried by link, and for how many seconds its tasks lagged; absent without a long stretch."""
+    """Return by link what the tasks of each connector carried while they lagged, and for how many seconds; absent if only briefly."""
     by_connector: defaultdict[tuple[_Link, str], list[TaskRow]] = defaultdict(list)
     for row in rows:
         by_connector[_Link(row.connect, row.source, row.target, row.settings), row.connector].append(row)
     found: defaultdict[_Link, dict[str, tuple[Saturated, float]]] = defaultdict(dict)
     for (link, connector), mine in by_connector.items():
-        if held := saturated(task_moments(mine)):
+        if held := saturated(task_measurements(mine)):
             found[link][connector] = (held, _lagged_seconds(mine))
     return found
 
 
 def _lagged_seconds(rows: Iterable[TaskRow]) -> float:
-    """Return for how long the task lagged that did so longest."""
+    """Return the lag time of the task that lagged longest."""
     by_task: Counter[int] = Counter()
     for row in rows:
         by_task[row.task] += row.span_ms
     return max(by_task.values(), default=0) / 1000
 
 
-def task_moments(rows: Iterable[TaskRow]) -> Iterator[TaskMoment]:
-    """Yield rows of one connector, ordered by task and time, as moments: each unbroken stretch is a task of its own.
+def task_measurements(rows: Iterable[TaskRow]) -> Iterator[TaskMeasurement]:
+    """Yield rows of one connector, ordered by task and time, as measurements: each unbroken stretch counts as a task of its own.
 
-    A row whose span does not begin at the row before it follows a gap, by a lost file for instance, and only opens.
+    A row whose span does not begin at the row before it follows a gap (a lost file, for instance) and only opens a stretch.
     """
     last: tuple[int, int] | None = None
     stretch = 0
@@ -114,4 +115,4 @@ def task_moments(rows: Iterable[TaskRow]) -> Iterator[TaskMoment]:
             stretch += 1
         last = (row.task, row.time_ms)
         name = f"{row.connector}-{row.task}, stretch {stretch}"
-        yield TaskMoment(name, row.time_ms, row.bytes_per_second, row.lag_records, row.uncertain_ms / 1000)
+        yield TaskMeasurement(name, row.time_ms, row.bytes_per_second, row.lag_records, row.uncertain_ms / 1000)

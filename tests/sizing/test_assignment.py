@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mm2mgr.partitions import TopicPartition
-from mm2mgr.sizing.deal import dealt, java_spread, listed, predict, read_back
+from mm2mgr.sizing.assignment import assignment_read_back, java_spread, listing_of, partitions_by_task, predict
 
 _JAVA = """
 import java.util.*;
@@ -60,7 +60,7 @@ def test_the_order_is_that_of_java_wherever_it_is_called_certain(tmp_path: Path)
     )
     certain = 0
     for names, line in zip(listings, said.stdout.splitlines(), strict=True):
-        deal = predict(listed(dict.fromkeys(names, 1)), wanted)
+        deal = predict(listing_of(dict.fromkeys(names, 1)), wanted)
         certain += deal.source == "predicted"
         order = [one.topic for one in deal.order]
         assert deal.source == "guessed" or order == [name for name in line.split(",") if name], names
@@ -81,15 +81,15 @@ def test_pairs_of_utf_16_units_are_hashed_one_by_one() -> None:
 
 def test_names_that_share_a_hash_are_only_guessed() -> None:
     same = ["".join("Aa" if number >> bit & 1 else "BB" for bit in range(4)) for number in range(16)]
-    assert predict(listed(dict.fromkeys(same, 1)), lambda _: True).source == "guessed"
-    assert predict(listed(dict.fromkeys(same[:8], 1)), lambda _: True).source == "predicted"
+    assert predict(listing_of(dict.fromkeys(same, 1)), lambda _: True).source == "guessed"
+    assert predict(listing_of(dict.fromkeys(same[:8], 1)), lambda _: True).source == "predicted"
 
 
 @given(topics, st.integers(1, 12))
 def test_what_tasks_were_assigned_gives_the_order_back(listing: dict[str, int], tasks: int) -> None:
-    predicted = predict(listed(listing), lambda _: True)
-    hands = [",".join(map(str, hand)) for hand in dealt(predicted.order, tasks)]
-    deal = read_back(hands)
+    predicted = predict(listing_of(listing), lambda _: True)
+    hands = [",".join(map(str, hand)) for hand in partitions_by_task(predicted.order, tasks)]
+    deal = assignment_read_back(hands)
     assert deal is not None
     assert (deal.order, deal.source) == (predicted.order, "live")
     assert sorted(predicted.order) == sorted(
@@ -110,10 +110,10 @@ def test_what_tasks_were_assigned_gives_the_order_back(listing: dict[str, int], 
     ],
 )
 def test_half_a_change_is_no_deal(hands: list[str]) -> None:
-    assert read_back(hands) is None
+    assert assignment_read_back(hands) is None
 
 
 def test_a_dash_in_a_topic_is_the_topics_own() -> None:
-    deal = read_back(["a-1-0,b-0", "a-1-1"])
+    deal = assignment_read_back(["a-1-0,b-0", "a-1-1"])
     assert deal is not None
     assert deal.order == (TopicPartition("a-1", 0), TopicPartition("a-1", 1), TopicPartition("b", 0))

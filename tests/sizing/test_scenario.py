@@ -1,4 +1,4 @@
-"""What-if: changes make new cases, the same sizing sees them, and what has nothing to do with a change stays as it was."""
+"""What-if: changes make new scenarios, the same sizing sees them, and what has nothing to do with a change stays as it was."""
 
 from __future__ import annotations
 
@@ -10,13 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mm2mgr.sizing.assignment import predict
 from mm2mgr.sizing.comparison import comparison
-from mm2mgr.sizing.deal import predict
-from mm2mgr.sizing.fleet import Worker
-from mm2mgr.sizing.tasks import Now
-from mm2mgr.sizing.whatif import (
-    Case,
-    Machines,
+from mm2mgr.sizing.fleet import WorkerLimits
+from mm2mgr.sizing.scenario import (
+    ConnectWorkers,
+    Scenario,
     outcome,
     with_limit,
     with_target,
@@ -26,19 +25,20 @@ from mm2mgr.sizing.whatif import (
     with_workers_seen,
     without_source,
 )
+from mm2mgr.sizing.tasks import CurrentTasks
 
-from .estates import MB, case
+from .estates import MB, scenario
 
 RATES = {"logs": 3 * MB, "orders": 1 * MB, "clicks": 2 * MB}
 CASES = (
-    case("logs", RATES, lambda topic: topic == "logs"),
-    case("rest", RATES, lambda topic: topic in {"orders", "clicks"}),
-    case("logs", RATES, lambda topic: topic == "logs", source="b"),
+    scenario("logs", RATES, lambda topic: topic == "logs"),
+    scenario("rest", RATES, lambda topic: topic in {"orders", "clicks"}),
+    scenario("logs", RATES, lambda topic: topic == "logs", source="b"),
 )
 
 
-def loads(cases: Sequence[Case]) -> dict[str, float]:
-    return {flow_id: sizing.bytes_per_second for flow_id, sizing in outcome(cases, {}).sizings.items()}
+def loads(scenarios: Sequence[Scenario]) -> dict[str, float]:
+    return {flow_id: sizing.bytes_per_second for flow_id, sizing in outcome(scenarios, {}).sizings.items()}
 
 
 @given(st.floats(0.1, 10))
@@ -48,7 +48,7 @@ def test_traffic_multiplies_every_load(factor: float) -> None:
 
 
 def test_the_default_of_what_was_never_measured_grows_too() -> None:
-    unmeasured = (case("new", {}, lambda topic: True), case("idle", RATES, lambda topic: topic == "logs"))
+    unmeasured = (scenario("new", {}, lambda topic: True), scenario("idle", RATES, lambda topic: topic == "logs"))
     bare = [replace(each, rates={}) for each in unmeasured]
     assert loads(with_traffic(bare, 2))["idle:a->hub"] == 2 * loads(bare)["idle:a->hub"] == 40_000
 
@@ -58,9 +58,9 @@ def test_a_moved_topic_keeps_the_sum_and_touches_only_its_pair() -> None:
     assert after == {"logs:a->hub": 0, "rest:a->hub": 24 * MB, "logs:b->hub": before["logs:b->hub"]}
 
 
-def test_the_deal_after_a_move_is_the_one_that_connect_would_make() -> None:
+def test_the_assignment_after_a_move_is_the_one_that_connect_would_make() -> None:
     _, rest, other = with_topic_moved(CASES, "logs", {"rest:a->hub"})
-    assert rest.deal == predict(rest.listing, lambda topic: True)
+    assert rest.assignment == predict(rest.listing, lambda topic: True)
     assert other is CASES[2]
 
 
@@ -81,7 +81,7 @@ def test_one_target_more_mirrors_each_source_once_more() -> None:
 
 
 def test_a_limit_bounds_what_people_wrote_by_hand_too() -> None:
-    by_hand = case("logs", RATES, lambda topic: True, now=Now(6, by_hand=True))
+    by_hand = scenario("logs", RATES, lambda topic: True, now=CurrentTasks(6, by_hand=True))
     (limited,) = with_limit([by_hand], {by_hand.flow_id}, 2)
     found = outcome([limited], {})
     assert (found.loads["w"].tasks, found.sizings[by_hand.flow_id].tasks) == (2, 2)
@@ -89,14 +89,14 @@ def test_a_limit_bounds_what_people_wrote_by_hand_too() -> None:
 
 
 def test_people_s_own_number_runs_and_the_recommended_one_else() -> None:
-    by_hand = case("logs", RATES, lambda topic: topic == "logs", now=Now(3, by_hand=True))
-    auto = case("logs", RATES, lambda topic: topic == "logs", now=Now(3))
+    by_hand = scenario("logs", RATES, lambda topic: topic == "logs", now=CurrentTasks(3, by_hand=True))
+    auto = scenario("logs", RATES, lambda topic: topic == "logs", now=CurrentTasks(3))
     assert outcome([by_hand], {}).loads["w"].tasks == 3
     assert outcome([auto], {}).loads["w"].tasks == outcome([auto], {}).sizings["logs:a->hub"].tasks == 2
 
 
 def test_workers_follow_from_the_machines_of_the_connect_cluster() -> None:
-    machines = {"w": Machines(Worker(1), 4, {"a->hub": 1})}
+    machines = {"w": ConnectWorkers(WorkerLimits(1), 4, {"a->hub": 1})}
     found = outcome(CASES, machines).loads["w"]
     assert (found.worker.tasks, found.today, found.side_tasks) == (1, 4, 3)  # b->hub is not told: two
     assert outcome([], machines).needs == {}
@@ -123,7 +123,7 @@ def test_a_topic_of_its_own_keeps_the_sum_and_the_rules() -> None:
     before, after = loads(CASES), loads(split)
     assert after == before | {"rest:a->hub": 8 * MB, "own:a->hub": 4 * MB}
     (own,) = [each for each in split if each.name == "own"]
-    assert (own.rules, own.now, own.deal) == (
+    assert (own.rules, own.now, own.assignment) == (
         CASES[1].rules,
         None,
         predict(own.listing, lambda topic: topic == "orders"),
@@ -148,7 +148,7 @@ def test_topics_split_to_one_name_share_a_flow_on_a_pair() -> None:
 
 
 def test_a_topic_that_two_flows_of_a_pair_carry_gets_one_flow_of_its_own() -> None:
-    twice = (CASES[1], case("all", RATES, lambda topic: topic != "logs"))
+    twice = (CASES[1], scenario("all", RATES, lambda topic: topic != "logs"))
     split = with_topic_split(twice, "orders", "own")
     assert {each.flow_id: each.carries("orders") for each in split} == {
         "rest:a->hub": False, "own:a->hub": True, "all:a->hub": False,
@@ -156,7 +156,7 @@ def test_a_topic_that_two_flows_of_a_pair_carry_gets_one_flow_of_its_own() -> No
     assert len(split) == 3
 
 
-def reasons(after: Sequence[Case], machines: Machines = Machines(Worker(2), 5)) -> list[str]:  # noqa: B008 - a value
+def reasons(after: Sequence[Scenario], machines: ConnectWorkers = ConnectWorkers(WorkerLimits(2), 5)) -> list[str]:  # noqa: B008 - a value
     found = comparison(outcome(CASES, {"w": machines}), outcome(after, {"w": machines}))["reasons"]
     assert isinstance(found, list)
     return found
@@ -186,8 +186,8 @@ topics_of_rates = st.dictionaries(st.sampled_from("abcdef"), st.floats(0, 8 * MB
 def test_fewer_tasks_for_more_traffic_are_never_left_unexplained(
     rates: dict[str, float], factor: float, limit: int | None, tasks: int | None
 ) -> None:
-    cases = (case("f", rates, lambda _: True, limit=limit, now=Now(tasks) if tasks else None),)
-    before, after = outcome(cases, {}), outcome(with_traffic(cases, factor), {})
+    scenarios = (scenario("f", rates, lambda _: True, limit=limit, now=CurrentTasks(tasks) if tasks else None),)
+    before, after = outcome(scenarios, {}), outcome(with_traffic(scenarios, factor), {})
     one, other = before.sizings["f:a->hub"], after.sizings["f:a->hub"]
     why = comparison(before, after)["flows"].get("f:a->hub", {}).get("why_fewer_tasks")
     grows = other.bytes_per_second > one.bytes_per_second
@@ -209,7 +209,7 @@ def test_a_comparison_says_what_each_connect_cluster_then_needs() -> None:
 
 
 def test_workers_seen_stand_in_only_where_none_are_declared() -> None:
-    declared, seen = (outcome(CASES, {"w": Machines(count=count)}) for count in (4, None))
+    declared, seen = (outcome(CASES, {"w": ConnectWorkers(count=count)}) for count in (4, None))
     assert with_workers_seen(declared, {"w": 2}).needs["w"].workers_today == 4
     assert with_workers_seen(seen, {"w": 2}).needs["w"].workers_today == 2
     assert with_workers_seen(seen, {"w": 0}).needs["w"].workers_today is None

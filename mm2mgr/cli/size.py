@@ -1,0 +1,128 @@
+"""The command `size`: measured throughput → tasks per flow, in a file for review."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from mm2mgr.cli.load import LEAST_SECONDS, SAMPLES, Duration, by_option
+from mm2mgr.cli.options import output_option
+from mm2mgr.cli.page import page_option, write_page
+from mm2mgr.operations.workspace import Workspace
+
+if TYPE_CHECKING:
+    from mm2mgr.operations.size import SizingReport
+    from mm2mgr.throughput.rates import Statistic
+
+TOO_SMALL = 2
+_folder = click.Path(path_type=Path, file_okay=False)
+
+
+class _Hours(click.ParamType):  # type: ignore[type-arg]  # generic only from click 8.4 on
+    name = "hours"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, int]:
+        first, _, last = str(value).partition("-")
+        if not (first.isdecimal() and last.isdecimal() and int(first) < 24 and int(last) <= 24):
+            self.fail(f"{value!r} is not a span of hours such as 22-5", param, ctx)
+        return int(first), int(last) % 24
+
+
+@click.command()
+@click.argument("flows", nargs=-1)
+@click.option("--store", type=_folder, default=SAMPLES, show_default=True, help="Folder that `throughput` rolled up.")
+@click.option(
+    "--window",
+    type=Duration(LEAST_SECONDS),
+    default=None,
+    help="Only the newest hours, such as 7d (whole hours). Default: 4 weeks.",
+)
+@by_option
+@click.option("--dry-run", is_flag=True, help="Do not write overrides/sizing.yaml.")
+@click.option("--check", is_flag=True, help="Print only; exit code 2 when a flow has too few tasks today (for CI).")
+@click.option("--cool-down", type=Duration(), default="1d", show_default=True, help="Time before a step down.")
+@click.option("--off-peak", type=_Hours(), help="Step down only in these hours, UTC, such as 22-5.")
+@click.option("--move-budget", type=click.IntRange(0), help="Partitions that steps down may move in this run.")
+@page_option
+@output_option
+@click.pass_obj
+def size(
+    workspace: Workspace,
+    flows: tuple[str, ...],
+    store: Path,
+    window: float | None,
+    statistic: Statistic,
+    dry_run: bool,
+    check: bool,
+    cool_down: float,
+    off_peak: tuple[int, int] | None,
+    move_budget: int | None,
+    page: Path | None,
+    output: str,
+) -> int:
+    """Compute tasks per flow from measured throughput and write them to overrides/sizing.yaml for review.
+
+    The smallest number whose every task fits capacity × threshold when Connect assigns it partitions, hour by hour, within
+    min and limit; each number with its reason. If a topic grew since earlier weeks, their hours count at today's level. More
+    tasks at once, fewer step by step, no change where nothing was measured. Numbers written by hand in the tree outrank the
+    file. Exit code 1 when a source cluster could not be read.
+
+    \b
+    Example:
+      mm2mgr size --dry-run
+    """
+    from mm2mgr.operations.size import size as size_flows
+    from mm2mgr.output.console import talk
+    from mm2mgr.sizing.stability import OffPeak, Policy
+
+    policy = Policy(cool_down, off_peak=OffPeak(*off_peak) if off_peak else None, moved_partitions=move_budget)
+    report = size_flows(
+        workspace,
+        flows,
+        store=store,
+        window_seconds=window,
+        statistic=statistic,
+        policy=policy,
+        write=not (dry_run or check),
+        views=page is not None,
+        notify=talk,
+    )
+    code = say_sizing(workspace, report, output, page)
+    if check and report.too_small:
+        from mm2mgr.output.console import complain
+
+        complain(f"too few tasks: {', '.join(report.too_small)}", "mm2mgr size, then review and apply")
+        return TOO_SMALL
+    return code
+
+
+def run_size(workspace: Workspace, store: Path) -> int:
+    """Size all flows with the defaults of the command, print and write; return the exit code."""
+    from mm2mgr.operations.size import size as size_flows
+    from mm2mgr.output.console import talk
+
+    return say_sizing(workspace, size_flows(workspace, store=store, notify=talk))
+
+
+def say_sizing(workspace: Workspace, report: SizingReport, output: str = "text", page: Path | None = None) -> int:
+    """Print a report, write its page, and return the exit code."""
+    from mm2mgr.output.console import complain, say_json, talk
+    from mm2mgr.output.load_text import say_sizings
+
+    if output == "json":
+        say_json(report.to_dict())
+    else:
+        say_sizings(report.sizings, {flow.id: flow.tasks for flow in workspace.topology.flows})
+    for message in report.failures.values():
+        complain(f"{message}; its flows are not sized", "their entries stay as they are")
+    if page:
+        write_page(page, report.views, measured=report.measured)
+    path = report.path
+    if path and (report.is_changed or not report.refused):
+        talk(f"{path} {'written: review it, then plan' if report.is_changed else 'is up to date'}")
+    if report.refused:
+        message = f"{path}: not written for {', '.join(report.refused)}: the entries changed while size was running"
+        complain(message, "look at what others wrote, then run size again")
+    return 1 if report.failures or report.refused else 0

@@ -1,0 +1,266 @@
+"""Measures what lagging tasks of source connectors carry, beside `sample`, from snapshots of their committed offsets.
+
+Measurements go into the history of tasks in the store. If a connector or cluster cannot be read, only its own measurements are
+lost, never samples, and none is wrong.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
+
+from mm2mgr.connect.client import Connect
+from mm2mgr.connect.errors import ConnectError, Unsupported
+from mm2mgr.connect.types import parse_stored
+from mm2mgr.errors import Mm2mgrError
+from mm2mgr.evidence.task_capacity import settings_mark
+from mm2mgr.observe.lag import is_heartbeat
+from mm2mgr.observe.reading import ASSIGNED_KEY, parse_assigned
+from mm2mgr.partitions import TopicPartition
+from mm2mgr.reconcile.live import target_of
+from mm2mgr.render import source_connector_name
+from mm2mgr.samples.follow import Poll
+from mm2mgr.samples.tasks import TaskRow, TaskStore
+from mm2mgr.sizing.moments import (
+    Log,
+    MeasuredSpan,
+    OffsetSnapshot,
+    Pace,
+    Step,
+    Stretches,
+    TaskAssignment,
+    judged_at_ms,
+    steps,
+)
+
+if TYPE_CHECKING:
+    from mm2mgr.samples.recent import RecentLogs
+    from mm2mgr.topology import ConnectCluster, Flow
+
+_REQUESTS_AT_ONCE = 8  # as `status` does: a worker may have to forward each
+_MOST_UNCONFIRMED = 100  # of a source that is no longer polled
+_RUNNING = "RUNNING"
+Compacted = Callable[[str, Collection[str]], frozenset[str]]
+"""Which of these topics of a cluster are compacted; Mm2mgrError when the cluster does not say."""
+_Rows = set[asyncio.Task[list[TaskRow]]]
+
+
+@dataclass(frozen=True)
+class TaskWatch:
+    """What all readers share: sampled logs, the history, the pace, and how long one snapshot of all connectors may take."""
+
+    recent: RecentLogs
+    store: TaskStore
+    compacted: Compacted
+    pace: Pace
+    timeout_seconds: float = 10.0
+    keep_seconds: float | None = None
+
+
+@dataclass
+class _WatchedConnector:
+    """One source connector: its flow, the last snapshot of its offsets, and its lagging tasks."""
+
+    flow: Flow
+    name: str
+    stretches: Stretches
+    snapshot: OffsetSnapshot | None = None
+    unconfirmed: list[_Unconfirmed] = field(default_factory=list)
+
+
+class _Unconfirmed(NamedTuple):
+    """A measurement that a later poll of the logs has yet to confirm: if retention has deleted records that the task had not
+    read, its offsets jumped and it carried less. `read_up_to`: the offsets it started from.
+    """
+
+    span: MeasuredSpan
+    read_up_to: Mapping[TopicPartition, int]
+
+
+class TaskReader:
+    """The connectors of one Connect cluster, as one of the readers that `sample` polls.
+
+    It returns no samples. The first snapshot waits one interval, so that logs and record sizes are known.
+    """
+
+    def __init__(self, connect: ConnectCluster, flows: Sequence[Flow], watch: TaskWatch) -> None:
+        self.name = f"Connect cluster '{connect.name}'"
+        self._connect, self._watch = connect, watch
+        self._watched = [
+            _WatchedConnector(
+                flow,
+                source_connector_name(flow),
+                Stretches(watch.pace),
+            )
+            for flow in flows
+        ]
+        self._due = time.monotonic() + watch.pace.every_seconds
+        self._tidied_hour = -1
+        self._notes: tuple[str, ...] = ()
+
+    def poll(self) -> Poll:
+        """Take a snapshot of all connectors when it is due; Mm2mgrError says why nothing there can be measured."""
+        now = time.monotonic()
+        if now < self._due:
+            return Poll([], notes=self._notes)
+        try:
+            rows = self._rows_of(asyncio.run(self._snapshots()))
+            self._watch.store.append(rows)
+            self._tidy()
+        except Mm2mgrError as error:
+            what = error.one_line.removeprefix(f"{self.name}: ")
+            raise Mm2mgrError(f"{self.name}: task capacity is not measured: {what}", hint=error.hint) from error
+        # A little early: the interval of the samples sets the time, and a clock must not miss it by a millisecond.
+        self._due = now + 0.9 * self._watch.pace.every_seconds
+        return Poll([], notes=self._notes)
+
+    def close(self) -> None:
+        """Do nothing: no connection stays open between snapshots."""
+
+    def _tidy(self) -> None:
+        now_ms = _now_ms()
+        if (hour := now_ms // 3_600_000) != self._tidied_hour:
+            self._watch.store.tidy(now_ms, self._watch.keep_seconds)
+            self._tidied_hour = hour
+
+    async def _snapshots(self) -> _Rows:
+        """Take a snapshot of every connector; those that do not answer in time are left out, and come first in the next one."""
+        ends_at = asyncio.get_running_loop().time() + self._watch.timeout_seconds
+        async with Connect(target_of(self._connect), deadline_seconds=self._watch.timeout_seconds) as client:
+            known = set(await client.connectors())
+            turns = asyncio.Semaphore(_REQUESTS_AT_ONCE)
+            here = [one for one in self._watched if one.name in known]
+            here.sort(key=lambda one: one.snapshot.time_ms if one.snapshot else 0)
+            jobs = [asyncio.create_task(self._of_one(client, turns, one)) for one in here]
+            if not jobs:
+                return set()
+            done, late = await asyncio.wait(jobs, timeout=max(0.0, ends_at - asyncio.get_running_loop().time()))
+            for job in late:
+                job.cancel()
+            await asyncio.gather(*late, return_exceptions=True)
+        return done
+
+    def _rows_of(self, jobs: _Rows) -> list[TaskRow]:
+        """Return all rows; raise only when every connector failed, or the workers do not expose offsets."""
+        errors = [error for job in jobs if (error := job.exception()) is not None]
+        for error in errors:
+            if isinstance(error, Unsupported):
+                why = "workers do not expose connector offsets (Kafka 3.5 or newer required)"
+                raise Mm2mgrError(why) from error
+            if len(errors) == len(jobs) or not isinstance(error, Mm2mgrError):
+                raise error
+        # A connector that is being restarted is not worth a note; a source that cannot be read is.
+        self._notes = tuple(
+            sorted({e.message for e in errors if not isinstance(e, ConnectError) and isinstance(e, Mm2mgrError)})
+        )
+        return [row for job in jobs if job.exception() is None for row in job.result()]
+
+    async def _of_one(self, client: Connect, turns: asyncio.Semaphore, one: _WatchedConnector) -> list[TaskRow]:
+        async with turns:
+            asked_ms = _now_ms()
+            stored = parse_stored(await client.offsets(one.name), one.flow.source.alias)
+            before, one.snapshot = one.snapshot, OffsetSnapshot(asked_ms, _now_ms(), stored)
+            if before is None:
+                return []
+            try:
+                one.unconfirmed += await self._measure(client, one, before, one.snapshot)
+            except BaseException:  # a late answer is cancelled: the next measurement must not span what was not seen
+                one.stretches.end()
+                raise
+        return [_row(one, span) for span in self._confirmed(one)]
+
+    def _confirmed(self, one: _WatchedConnector) -> list[MeasuredSpan]:
+        """Take the measurements that a later poll of the logs has confirmed; drop those that it has refuted."""
+        polled_ms, log_of = self._watch.recent.polled_ms(one.flow.source.alias), self._logs(one.flow, _now_ms())
+        begun_ms = polled_ms - round(self._watch.timeout_seconds * 1000)  # a poll is stamped with its middle
+        ready = [each for each in one.unconfirmed if each.span.time_ms < begun_ms]
+        one.unconfirmed = [each for each in one.unconfirmed if each.span.time_ms >= begun_ms][-_MOST_UNCONFIRMED:]
+
+        def whole(each: _Unconfirmed) -> bool:
+            logs = {partition: log_of(partition) for partition in each.read_up_to}
+            return all(log is not None and log.start <= each.read_up_to[place] + 1 for place, log in logs.items())
+
+        return [each.span for each in ready if whole(each)]
+
+    async def _measure(
+        self, client: Connect, one: _WatchedConnector, before: OffsetSnapshot, now: OffsetSnapshot
+    ) -> list[_Unconfirmed]:
+        found = steps(before, now, self._logs(one.flow, judged_at_ms(before, self._watch.pace)))
+        if not any(step.behind_records for step in found.values()):
+            one.stretches.rest(found.keys())
+            return []
+        assigned = await _assignments(client, one.name)
+        mine = {partition.topic for task in assigned.values() for partition in task.partitions}
+        topics = {topic for topic in mine if not is_heartbeat(one.flow, topic)}
+        compacted = await asyncio.to_thread(self._watch.compacted, one.flow.source.alias, topics)
+        found = {each: Step(None, 0) if each.topic in compacted else step for each, step in found.items()}
+        spans = one.stretches.take(before, now, found, assigned)
+        moved = found.keys() & before.committed.keys()
+        return [
+            _Unconfirmed(each, {p: before.committed[p] for p in assigned[each.task].partitions & moved})
+            for each in spans
+        ]
+
+    def _logs(self, flow: Flow, at_ms: int) -> Callable[[TopicPartition], Log | None]:
+        def log(one: TopicPartition) -> Log | None:
+            if is_heartbeat(flow, one.topic):  # compacted and not sampled; one record per second is no load
+                return Log(0, 0, 0.0)
+            grown = self._watch.recent.growth(flow.source.alias, one, at_ms)
+            return Log(grown.start, grown.end, grown.record_bytes) if grown else None
+
+        return log
+
+
+@dataclass
+class TopicConfigs:
+    """Remembers for an hour which topics are compacted; it can be changed."""
+
+    ask: Callable[[str, Collection[str]], frozenset[str] | None]
+    _known: dict[tuple[str, str], tuple[float, bool]] = field(default_factory=dict)
+
+    def compacted(self, alias: str, topics: Collection[str]) -> frozenset[str]:
+        """Return the compacted ones; Mm2mgrError when their configs may not be read."""
+        now = time.monotonic()
+        new = [topic for topic in topics if now - self._known.get((alias, topic), (-1e9, False))[0] > 3600]
+        found = self.ask(alias, new) if new else frozenset()
+        if found is None:
+            raise Mm2mgrError(
+                f"{alias}: no permission to read topic configs; record counts of compacted topics would be wrong",
+                hint="grant DescribeConfigs on the topics to the login of mm2mgr's own reads",
+            )
+        self._known.update({(alias, topic): (now, topic in found) for topic in new})
+        return frozenset(topic for topic in topics if self._known[alias, topic][1])
+
+
+def task_readers(flows: Sequence[Flow], watch: TaskWatch) -> list[TaskReader]:
+    """Return a reader for each Connect cluster that runs some of these flows."""
+    by_connect: dict[str, list[Flow]] = {}
+    for flow in flows:
+        by_connect.setdefault(flow.connect.name, []).append(flow)
+    return [TaskReader(each[0].connect, each, watch) for each in by_connect.values()]
+
+
+async def _assignments(client: Connect, name: str) -> Mapping[int, TaskAssignment]:
+    tasks, status = await client.tasks(name), await client.status(name)
+    workers = {task.id: task.worker_id for task in status.tasks if task.state == _RUNNING}
+    return {
+        task.id: TaskAssignment(
+            frozenset(parse_assigned(task.config.get(ASSIGNED_KEY, ""))), workers[task.id], settings_mark(task.config)
+        )
+        for task in tasks
+        if task.id in workers
+    }
+
+
+def _row(one: _WatchedConnector, span: MeasuredSpan) -> TaskRow:
+    flow = one.flow
+    names = (flow.connect.name, one.name, flow.source.alias, flow.target.alias, span.settings, span.task)
+    carried = (span.bytes_per_second, span.lag_records, span.uncertain_ms)
+    return TaskRow(*names, span.time_ms, span.span_ms, *carried)
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

@@ -1,0 +1,92 @@
+"""What the tree declares, as sizing takes it: rules and buffers of a flow, workers of a Connect cluster. No I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from math import inf
+
+from mm2mgr import defaults
+from mm2mgr.sizing.capacity import LinkLimits, MeasuredCapacity, by_evidence, by_hand, by_link
+from mm2mgr.sizing.fleet import Buffers, Failover, WorkerLimits
+from mm2mgr.sizing.load import Statistic
+from mm2mgr.sizing.scenario import ConnectWorkers
+from mm2mgr.sizing.tasks import Bounds, Capacity, CurrentTasks, Rules
+from mm2mgr.topology import ConnectCluster, Flow
+
+_KAFKA_DEFAULTS = {
+    "fetch.max.bytes": 52_428_800,
+    "max.partition.fetch.bytes": 1_048_576,
+    "buffer.memory": 33_554_432,
+}
+
+
+def rules_of(flow: Flow, measured: MeasuredCapacity | None, statistic: Statistic) -> Rules:
+    """Return the rules to size a flow by; `measured` is the capacity measured of one of its tasks.
+
+    A measured task carried the records there are, whatever their size: then only a written record capacity counts.
+    """
+    tasks, capacity = flow.settings.tasks, capacity_of(flow, measured)
+    was_measured = measured is not None and capacity is measured.capacity
+    is_written = flow.origin("tasks", "record_capacity").kind != "default"
+    records = tasks.record_capacity if is_written or not was_measured else inf
+    capacity = replace(capacity, records_per_second=records)
+    bounds = Bounds(tasks.min, tasks.limit, tasks.partition_limit)
+    return Rules(capacity, bounds, tasks.default_rate, statistic)
+
+
+def capacity_of(flow: Flow, measured: MeasuredCapacity | None = None) -> Capacity:
+    """Return what one task of the flow can carry: as written in the tree, else as measured, else by its link, else the default."""
+    tasks = flow.settings.tasks
+    declared = Capacity(tasks.capacity, tasks.threshold)
+    if flow.origin("tasks", "capacity").kind != "default":
+        return by_hand(declared, measured)
+    return by_evidence(measured, _by_link(flow, declared))
+
+
+def buffers_of(flow: Flow) -> Buffers:
+    """Return the buffer sizes of the flow's clients; a source is taken to have as many brokers as addresses are declared."""
+    consumer, producer = flow.client("source_consumer"), flow.client("record_producer")
+    fetch = client_number(consumer, "fetch.max.bytes")
+    of_partition = client_number(consumer, "max.partition.fetch.bytes")
+    waiting = client_number(producer, "buffer.memory")
+    return Buffers(fetch, of_partition, waiting, len(flow.source.model.bootstrap_servers))
+
+
+def current_tasks(flow: Flow) -> CurrentTasks:
+    """Return the number of tasks that the tree has for a flow."""
+    return CurrentTasks(int(flow.tasks.maximum), not flow.tasks.automatic)
+
+
+def client_number(client: Mapping[str, str], key: str) -> int:
+    """Return a setting of a client as a number: Kafka's default where the tree unsets mm2mgr's or writes a placeholder."""
+    text = client.get(key, "")
+    return int(text) if text.isdecimal() else _KAFKA_DEFAULTS[key]
+
+
+def declared_workers(
+    connects: Mapping[str, ConnectCluster], flows: Iterable[Flow], failover: Failover | None = None
+) -> dict[str, ConnectWorkers]:
+    """Return the workers that the tree declares, by Connect cluster, with the idle tasks of the pairs there."""
+    idle: dict[str, dict[str, int]] = {name: {} for name in connects}
+    pairs: dict[str, list[Flow]] = {}
+    for flow in flows:
+        pairs.setdefault(flow.pair, []).append(flow)
+    for pair, of_pair in pairs.items():
+        heartbeats = any(flow.settings.heartbeats.enabled for flow in of_pair)
+        checkpoints = any(flow.settings.checkpoints.enabled and flow.settings.offset_syncs.enabled for flow in of_pair)
+        idle[of_pair[0].connect.name][pair] = heartbeats + checkpoints
+    found = {}
+    for name, connect in connects.items():
+        workers = connect.model.workers
+        limits = WorkerLimits(workers.tasks_per_worker, workers.memory, workers.network)
+        found[name] = ConnectWorkers(limits, workers.count, idle[name], failover or Failover())
+    return found
+
+
+def _by_link(flow: Flow, declared: Capacity) -> Capacity:
+    if flow.link is None:
+        return declared
+    fetch = client_number(flow.client("source_consumer"), "fetch.max.bytes")
+    limits = LinkLimits(flow.link.rtt, flow.link.bandwidth, defaults.BROKER_WINDOW_BYTES, fetch)
+    return by_link(limits, declared)

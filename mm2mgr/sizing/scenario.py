@@ -1,0 +1,235 @@
+"""What would be if: other traffic, a source less, a topic in another flow, a target more, another limit.
+
+In go the flows as scenarios and a change, out come the scenarios after it, sized and placed by the code that `size` and `fleet` use.
+A change makes new scenarios and never alters one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from mm2mgr.partitions import TopicPartition
+from mm2mgr.sizing.assignment import Assignment, Listing, predict
+from mm2mgr.sizing.fleet import Buffers, ConnectLoad, Failover, FlowRun, WorkerLimits, WorkerNeed, need
+from mm2mgr.sizing.load import Hours
+from mm2mgr.sizing.tasks import CurrentTasks, Profile, Rules, SizedFlow, Sizing, flow_load, size_load
+
+Carries = Callable[[str], bool]
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """One flow with all that its size depends on.
+
+    `listing`: the topics of its source; `carries`: which topics its connector deals; `rates`: bytes per second by partition
+    and hour; `record_bytes`: mean size (None: not measured); `now`: what the tree has (None: a new flow); `profile`: what else
+    was measured of its source.
+    """
+
+    name: str
+    source: str
+    target: str
+    connect: str
+    listing: Listing
+    carries: Carries
+    assignment: Assignment
+    rates: Mapping[TopicPartition, Hours]
+    rules: Rules
+    buffers: Buffers
+    now: CurrentTasks | None = None
+    profile: Profile = field(default_factory=Profile)
+
+    @property
+    def pair(self) -> str:
+        """`source->target`."""
+        return f"{self.source}->{self.target}"
+
+    @property
+    def record_bytes(self) -> float | None:
+        """The mean size of its records; None where none was measured."""
+        sizes = self.profile.record_bytes
+        known = [(float(np.mean(rate)), sizes[one]) for one, rate in self.rates.items() if sizes.get(one, 0.0) > 0]
+        records = sum(volume / size for volume, size in known)
+        return sum(volume for volume, _ in known) / records if records else None
+
+    @property
+    def flow_id(self) -> str:
+        """`name:source->target`."""
+        return f"{self.name}:{self.pair}"
+
+    def with_topics(self, carries: Carries, rates: Mapping[TopicPartition, Hours]) -> Scenario:
+        """Return the scenario with other topics: what its connector would then be assigned is predicted."""
+        return replace(self, carries=carries, rates=rates, assignment=predict(self.listing, carries))
+
+    def without(self, topic: str) -> Scenario:
+        """Return the scenario without one of its topics."""
+        kept = {one: rate for one, rate in self.rates.items() if one.topic != topic}
+        return self.with_topics(lambda name: name != topic and self.carries(name), kept)
+
+
+@dataclass(frozen=True)
+class ConnectWorkers:
+    """The workers of one Connect cluster: what one carries, how many there are (None: not declared), side tasks for each pair,
+    and what decides how long the tasks of a lost one stop."""
+
+    worker: WorkerLimits = field(default_factory=WorkerLimits)
+    count: int | None = None
+    side_tasks: Mapping[str, int] | None = None
+    failover: Failover = field(default_factory=Failover)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What comes of a set of scenarios: sized flows by id, and load and needed workers by Connect cluster."""
+
+    flows: Mapping[str, SizedFlow]
+    loads: Mapping[str, ConnectLoad]
+    needs: Mapping[str, WorkerNeed]
+
+    @property
+    def sizings(self) -> dict[str, Sizing]:
+        """The sizings by flow id."""
+        return {flow_id: flow.sizing for flow_id, flow in self.flows.items()}
+
+
+def sized(scenario: Scenario) -> SizedFlow:
+    """Size one flow."""
+    known = flow_load(scenario.assignment, scenario.rates, scenario.rules, scenario.profile)
+    sizing = size_load(scenario.flow_id, known, scenario.rules, scenario.now)
+    return SizedFlow(sizing, known.load, scenario.rules.bounds, scenario.assignment.order)
+
+
+def outcome(scenarios: Iterable[Scenario], machines: Mapping[str, ConnectWorkers]) -> Outcome:
+    """Size every scenario and put it on its Connect cluster; a cluster without scenarios needs nothing and is absent."""
+    flows: dict[str, SizedFlow] = {}
+    runs: dict[str, list[FlowRun]] = {}
+    pairs: dict[str, set[str]] = {}
+    for scenario in scenarios:
+        flow = flows[scenario.flow_id] = sized(scenario)
+        runs.setdefault(scenario.connect, []).append(flow_run(scenario, flow))
+        pairs.setdefault(scenario.connect, set()).add(scenario.pair)
+    loads = {
+        name: _load(name, found, pairs[name], machines.get(name, ConnectWorkers())) for name, found in runs.items()
+    }
+    return Outcome(flows, loads, {name: need(load) for name, load in loads.items()})
+
+
+def with_workers_seen(found: Outcome, counts: Mapping[str, int]) -> Outcome:
+    """Judge by the workers seen at work where the tree declares no number."""
+    loads = {name: replace(load, today=load.today or counts.get(name) or None) for name, load in found.loads.items()}
+    return Outcome(found.flows, loads, {name: need(load) for name, load in loads.items()})
+
+
+def flow_run(scenario: Scenario, flow: SizedFlow) -> FlowRun:
+    """Return a sized flow as its Connect cluster runs it: people's own number where they wrote one, else the recommended."""
+    partitions, limit = max(1, len(scenario.assignment.order)), scenario.rules.bounds.limit
+    tasks = min(scenario.now.tasks if scenario.now and scenario.now.by_hand else flow.sizing.tasks, partitions)
+    most = max(tasks, min(partitions, limit or partitions))
+    load = flow.load
+    size = scenario.record_bytes
+    records = load.total / size if size else None
+    capacity = scenario.rules.capacity.bytes_per_second
+    return FlowRun(scenario.flow_id, scenario.pair, load, tasks, most, capacity, scenario.buffers, records)
+
+
+def with_traffic(scenarios: Iterable[Scenario], factor: float) -> tuple[Scenario, ...]:
+    """Multiply every rate, the default for what was never measured too."""
+    return tuple(
+        replace(
+            scenario,
+            rates={one: rate * factor for one, rate in scenario.rates.items()},
+            rules=replace(scenario.rules, default_bytes_per_second=scenario.rules.default_bytes_per_second * factor),
+        )
+        for scenario in scenarios
+    )
+
+
+def without_source(scenarios: Iterable[Scenario], alias: str) -> tuple[Scenario, ...]:
+    """Take out the flows that read from a cluster."""
+    return tuple(scenario for scenario in scenarios if scenario.source != alias)
+
+
+def with_topic_moved(scenarios: Collection[Scenario], topic: str, flow_ids: Collection[str]) -> tuple[Scenario, ...]:
+    """Give a topic to the named flows and take it from the other flows of their pairs; partitions and rates go with it.
+
+    A named flow whose pair has no other flow with the topic is left as it is.
+    """
+    takers = {scenario.pair for scenario in scenarios if scenario.flow_id in flow_ids}
+    givers = {
+        scenario.pair: scenario
+        for scenario in scenarios
+        if scenario.pair in takers and scenario.flow_id not in flow_ids and scenario.carries(topic)
+    }
+
+    def changed(scenario: Scenario) -> Scenario:
+        giver = givers.get(scenario.pair)
+        if giver is None:
+            return scenario
+        if scenario.flow_id in flow_ids:
+            gained = {one: rate for one, rate in giver.rates.items() if one.topic == topic}
+            return scenario.with_topics(
+                lambda name: name == topic or scenario.carries(name), {**scenario.rates, **gained}
+            )
+        if not scenario.carries(topic):
+            return scenario
+        return scenario.without(topic)
+
+    return tuple(changed(scenario) for scenario in scenarios)
+
+
+def with_topic_split(scenarios: Collection[Scenario], topic: str, name: str) -> tuple[Scenario, ...]:
+    """Give a topic a flow of its own, with the rules of the flow that carries it now, on every pair where one does.
+
+    Where a pair has a flow of that name, from an earlier split, that one takes the topic too.
+    """
+    there = {scenario.pair: scenario.flow_id for scenario in scenarios if scenario.name == name}
+    found: list[Scenario] = []
+    for scenario in with_topic_moved(scenarios, topic, there.values()):
+        if scenario.name == name or not scenario.carries(topic):
+            found.append(scenario)
+            continue
+        found.append(scenario.without(topic))
+        if scenario.pair not in there:
+            own = {one: rate for one, rate in scenario.rates.items() if one.topic == topic}
+            made = replace(scenario, name=name, now=None).with_topics(lambda other: other == topic, own)
+            there[scenario.pair] = made.flow_id
+            found.append(made)
+    return tuple(found)
+
+
+def with_target(
+    scenarios: Collection[Scenario], alias: str, connect: str, names: Collection[str]
+) -> tuple[Scenario, ...]:
+    """Mirror the declared flows of these names to one target more, once from each of their sources.
+
+    The new flows have the topics and rules of the ones they are made from; nothing is known of the way to the new target.
+    """
+    there = {(scenario.name, scenario.pair) for scenario in scenarios}
+    new: dict[tuple[str, str], Scenario] = {}
+    for scenario in scenarios:
+        pair = f"{scenario.source}->{alias}"
+        if scenario.name in names and scenario.source != alias and (scenario.name, pair) not in there:
+            made = replace(scenario, target=alias, connect=connect, now=None).with_topics(
+                scenario.carries, scenario.rates
+            )
+            new.setdefault((scenario.name, pair), made)
+    return (*scenarios, *new.values())
+
+
+def with_limit(scenarios: Iterable[Scenario], flow_ids: Collection[str], limit: int) -> tuple[Scenario, ...]:
+    """Bound the tasks of the named flows; a number written by hand is bounded too."""
+    return tuple(_limited(scenario, limit) if scenario.flow_id in flow_ids else scenario for scenario in scenarios)
+
+
+def _load(name: str, runs: Iterable[FlowRun], pairs: Collection[str], machines: ConnectWorkers) -> ConnectLoad:
+    known = machines.side_tasks or {}
+    side = sum(known.get(pair, 2) for pair in pairs)  # a pair has a checkpoint and a heartbeat connector unless told
+    return ConnectLoad(name, machines.worker, tuple(runs), side, machines.count, machines.failover)
+
+
+def _limited(scenario: Scenario, limit: int) -> Scenario:
+    now = replace(scenario.now, tasks=min(scenario.now.tasks, limit)) if scenario.now else None
+    return replace(scenario, now=now, rules=replace(scenario.rules, bounds=replace(scenario.rules.bounds, limit=limit)))
