@@ -95,7 +95,7 @@ def version_of(kafka: str | None, keys: Keys) -> str:
 
 
 def _rule(name: str) -> dict[str, Any] | None:
-    from mm2mgr.lint.catalogue import BY_ID
+    from mm2mgr.lint.rules import BY_ID
 
     return BY_ID[name].to_dict() if name in BY_ID else None
 
@@ -104,7 +104,7 @@ def _with_nearest_rule(name: str, unknown: Mm2mgrError) -> Mm2mgrError:
     from difflib import get_close_matches
 
     from mm2mgr.errors import Mm2mgrError
-    from mm2mgr.lint.catalogue import BY_ID
+    from mm2mgr.lint.rules import BY_ID
 
     near = get_close_matches(name, BY_ID, n=1, cutoff=0.75)
     return Mm2mgrError(unknown.message, hint=f"nearest rule of lint: {near[0]}") if near else unknown

@@ -18,9 +18,9 @@ import click
 
 from mm2mgr.errors import Mm2mgrError, SpecError
 from mm2mgr.lint import subject as lint_subject
-from mm2mgr.lint.catalogue import BY_ID, RULES
 from mm2mgr.lint.findings import SEVERITIES, Finding
 from mm2mgr.lint.reading import TREE_KEYS, Surroundings, read_files, read_worker
+from mm2mgr.lint.rules import BY_ID, RULES
 from mm2mgr.lint.run import lint
 from mm2mgr.lint.subject import Kafka, Subject, Wire, Worker
 from mm2mgr.operations.workspace import Workspace

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from inspect import getdoc
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from mm2mgr.secrets import mask_text
@@ -102,6 +103,46 @@ class Rule:
             "source": self.source,
             "seen": evidence,
         }
+
+
+Check = Callable[["Subject"], Iterator[Hit]]
+EstateCheck = Callable[["Estate"], Iterator[Hit]]
+_REGISTERED: dict[str, list[Rule]] = {}
+
+
+def rule(id: str, severity: Severity, *, over: EstateCheck | None = None, **facts: Any) -> Callable[[Check], Check]:
+    """Register the decorated function as a rule that looks at one connector; `facts` are the other fields of `Rule`.
+
+    The function's docstring is the page of the rule, its first sentence the title.
+    """
+
+    def register(check: Check) -> Check:
+        _REGISTERED.setdefault(check.__module__, []).append(Rule(id, severity, check, over, **facts))
+        return check
+
+    return register
+
+
+def estate_rule(
+    id: str, severity: Severity, *, source: str = "", seen: str = ""
+) -> Callable[[EstateCheck], EstateCheck]:
+    """Register the decorated function as a rule that looks at all connectors together, or at the files."""
+
+    def register(over: EstateCheck) -> EstateCheck:
+        _REGISTERED.setdefault(over.__module__, []).append(Rule(id, severity, over=over, source=source, seen=seen))
+        return over
+
+    return register
+
+
+def rules_of(*modules: ModuleType) -> tuple[Rule, ...]:
+    """Return the rules of these modules, in the order of the modules and of their functions."""
+    return tuple(each for module in modules for each in _REGISTERED[module.__name__])
+
+
+def rule_ids() -> tuple[str, ...]:
+    """Return the id of every rule."""
+    return tuple(each.id for rules in _REGISTERED.values() for each in rules)
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from mm2mgr.lint.catalogue import RULES
 from mm2mgr.lint.findings import SEVERITIES, Finding, Hit, Rule, Spot
+from mm2mgr.lint.rules import RULES
 from mm2mgr.lint.subject import Estate, Kind, Silence, Subject
 
 

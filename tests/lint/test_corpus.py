@@ -15,10 +15,10 @@ import yaml
 
 from mm2mgr.errors import SpecError
 from mm2mgr.expand import expand
-from mm2mgr.lint import properties, rules_files
-from mm2mgr.lint.catalogue import BY_ID, RULES
-from mm2mgr.lint.findings import Finding
+from mm2mgr.lint import properties
+from mm2mgr.lint.findings import Finding, rules_of
 from mm2mgr.lint.reading import Surroundings, read_files
+from mm2mgr.lint.rules import BY_ID, RULES, files
 from mm2mgr.lint.run import lint
 from mm2mgr.lint.subject import Kafka, Wire, Worker
 from mm2mgr.lint.tree import from_tree, invalid
@@ -212,7 +212,7 @@ def as_json(text: str, file: str) -> str:
     return json.dumps({key: entry.value for key, entry in properties.last(properties.read(text, file)).items()})
 
 
-OF_ONE_DIALECT = {rule.id for rule in rules_files.RULES}
+OF_ONE_DIALECT = {rule.id for rule in rules_of(files)}
 CONNECTORS = [
     case
     for case in FAULTY + VALID

@@ -12,10 +12,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from mm2mgr.lint import rules_exactly_once, rules_keys, rules_security, rules_values, rules_worker
 from mm2mgr.lint.classify import what_is
-from mm2mgr.lint.findings import Hit, Spot
+from mm2mgr.lint.findings import Hit, Spot, rules_of
 from mm2mgr.lint.reading import read_files
+from mm2mgr.lint.rules import exactly_once, keys, security, values, worker
 from mm2mgr.lint.run import lint
 from mm2mgr.lint.subject import Subject, Worker
 from mm2mgr.secrets import is_secret
@@ -23,15 +23,15 @@ from mm2mgr.truth.keys import load
 from mm2mgr.truth.reach import CLIENTS, reached
 from tests.lint import made
 
-KEY_RULES = {rule.id for rule in rules_keys.RULES}
-FAMILIES = (rules_keys, rules_values, rules_worker, rules_security, rules_exactly_once)
-LOOKED_AT = [rule.id for family in FAMILIES for rule in family.RULES]
+KEY_RULES = {rule.id for rule in rules_of(keys)}
+FAMILIES = (keys, values, worker, security, exactly_once)
+LOOKED_AT = [rule.id for family in FAMILIES for rule in rules_of(family)]
 
 
 def found(subject: Subject) -> dict[str, str]:
     """Return key → rule, of the rules over keys; a key that two rules tell fails."""
     result: dict[str, str] = {}
-    for rule in rules_keys.RULES:
+    for rule in rules_of(keys):
         assert rule.check
         for hit in rule.check(subject):
             assert hit.key not in result, f"{hit.key} is told by {result[hit.key]} and {rule.id}"
@@ -147,13 +147,13 @@ def test_overrides_for_clients_that_are_not_there() -> None:
     assert found(made.source({"admin.override.retry.backoff.ms": "1"})) == {
         "admin.override.retry.backoff.ms": "dead-override"
     }
-    for changes, worker in (
+    for changes, workers in (
         ({"offsets.storage.topic": "mine"}, Worker()),
         ({}, Worker(exactly_once=True)),
         ({"exactly.once.support": "required"}, Worker()),
     ):
         both = {"consumer.override.fetch.max.bytes": "8388608", "admin.override.retry.backoff.ms": "1", **changes}
-        assert found(made.source(both, worker=worker)) == {}
+        assert found(made.source(both, worker=workers)) == {}
 
 
 def test_overrides_that_prepare_for_exactly_once_workers_are_meant() -> None:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from mm2mgr.lint.findings import Spot
-from mm2mgr.lint.rules_pair import RULES as OWN
+from mm2mgr.lint.findings import Spot, rules_of
+from mm2mgr.lint.rules import checkpoints, pair
 from mm2mgr.lint.subject import Subject, Worker
 from tests.lint import made
 
+OWN = rules_of(pair, checkpoints)
 RULES = {rule.id for rule in OWN}
 BACK = {
     "source.cluster.alias": "B",

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from mm2mgr.lint import rules_security
+from mm2mgr.lint.findings import rules_of
+from mm2mgr.lint.rules import security as security_rules
 from mm2mgr.lint.subject import Subject, Worker
 from tests.lint import made
 
@@ -64,7 +65,7 @@ def test_no_rule_shows_a_secret() -> None:
         **on("producer.override.", ssl__keystore__password="hunter2", ssl__keystore__location="/k"),
         **on("producer.override.", ssl__keystore__type="PEM"),
     }
-    hits = [hit for rule in rules_security.RULES for hit in made.hits(rule.id, made.source(broken))]
+    hits = [hit for rule in rules_of(security_rules) for hit in made.hits(rule.id, made.source(broken))]
     assert len(hits) >= 6
     assert not [hit for hit in hits if "hunter2" in hit.message + hit.fix]
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from mm2mgr.lint.rules_sizes import RULES as OWN
-from mm2mgr.lint.settings import size
-from mm2mgr.lint.sizes import bytes_per_second, fetch_of_task, known_limit, largest_at_source, tasks
+from mm2mgr.lint.client_settings import bytes_per_second, fetch_of_task, known_limit, largest_at_source, size, tasks
+from mm2mgr.lint.findings import rules_of
+from mm2mgr.lint.rules import sizes
 from mm2mgr.lint.subject import Kafka, Wire
 from tests.lint import made
 
+OWN = rules_of(sizes)
 RULES = {rule.id for rule in OWN}
 MIB = 1024 * 1024
 BATCH, REQUEST, BUFFER = (f"producer.override.{key}" for key in ("batch.size", "max.request.size", "buffer.memory"))

@@ -6,11 +6,12 @@ from typing import Any
 
 import pytest
 
-from mm2mgr.lint.findings import Spot
-from mm2mgr.lint.rules_sync import RULES as OWN
+from mm2mgr.lint.findings import Spot, rules_of
+from mm2mgr.lint.rules import sync
 from mm2mgr.lint.subject import Kafka, Subject, Worker
 from tests.lint import made
 
+OWN = rules_of(sync)
 RULES = {rule.id for rule in OWN}
 SCRAM = {"security.protocol": "SASL_SSL", "sasl.mechanism": "SCRAM-SHA-512"}
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from mm2mgr.lint.rules_topics import RULES as OWN
+from mm2mgr.lint.findings import rules_of
+from mm2mgr.lint.rules import topics
 from mm2mgr.lint.subject import Kafka, Subject, Worker
 from mm2mgr.truth import keys
 from tests.lint import made
 
+OWN = rules_of(topics)
 RULES = {rule.id for rule in OWN}
 
 

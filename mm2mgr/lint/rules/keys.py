@@ -7,9 +7,8 @@ from dataclasses import replace
 from functools import lru_cache
 
 from mm2mgr.lint.classify import OF_DEDICATED, keys_under, what_is
-from mm2mgr.lint.findings import Hit, Rule
-from mm2mgr.lint.key_fixes import SCOPES, better, instead, near, parts, shown, since, written
-from mm2mgr.lint.spelling import client_key, connector_key
+from mm2mgr.lint.findings import Hit, rule
+from mm2mgr.lint.fixes import SCOPES, better, client_key, connector_key, instead, near, parts, shown, since, written
 from mm2mgr.lint.subject import Kind, Subject
 from mm2mgr.secrets import is_secret
 from mm2mgr.truth.keys import load
@@ -27,6 +26,7 @@ _USER_CLASSES = (
 _SURE = 0.85
 
 
+@rule("dead-key", "error", source="MirrorConnectorConfig; KIP-458", seen=REACH)
 def dead_key(subject: Subject) -> Iterator[Hit]:
     """A key that Kafka knows is spelled so that no client of the connector sees it.
 
@@ -57,6 +57,7 @@ def _why_dead(subject: Subject, key: str) -> str:
     return f"no client of this {subject.type} connector looks at {prefix}*"
 
 
+@rule("dead-override", "warning", source="KIP-458, KIP-618", seen=REACH)
 def dead_override(subject: Subject) -> Iterator[Hit]:
     """An override is given to a client of Connect's own that this connector does not have.
 
@@ -80,6 +81,7 @@ def _prepared(subject: Subject, key: str) -> bool:
     return subject.worker.exactly_once is None and plain in CLUSTER_KEYS and same
 
 
+@rule("bare-security", "error", source="MirrorConnectorConfig", seen=REACH)
 def bare_security(subject: Subject) -> Iterator[Hit]:
     """An address or security setting stands on the connector without saying which cluster it is for.
 
@@ -93,6 +95,7 @@ def bare_security(subject: Subject) -> Iterator[Hit]:
         yield Hit(message, instead(subject, key), key)
 
 
+@rule("misdirected-key", "error", source="KIP-458; Connect's Worker", seen=REACH)
 def misdirected_key(subject: Subject) -> Iterator[Hit]:
     """A setting meant for the mirrored records is given to the producer of the offset syncs.
 
@@ -110,6 +113,7 @@ def misdirected_key(subject: Subject) -> Iterator[Hit]:
             yield Hit(message, f"write {client_key(subject, 'record producer', plain, shown(subject, key))}", key)
 
 
+@rule("unscoped-address", "error", source="MirrorConnectorConfig", seen=REACH)
 def unscoped_address(subject: Subject) -> Iterator[Hit]:
     """An address or security setting is given to the clients of both clusters at once.
 
@@ -124,6 +128,7 @@ def unscoped_address(subject: Subject) -> Iterator[Hit]:
         yield Hit(f"{written(subject, key)} goes to {names} and outranks the clusters' own", instead(subject, key), key)
 
 
+@rule("unknown-key", "warning", source="the definitions in Kafka's jars", seen=REACH)
 def unknown_key(subject: Subject) -> Iterator[Hit]:
     """A key is known to no Kafka line: it looks like a spelling mistake.
 
@@ -154,6 +159,7 @@ def _is_own_class(subject: Subject, key: str) -> bool:
     return theirs and what_is(subject, key) in ("", "misdirected-key", "unscoped-address")
 
 
+@rule("key-too-new", "error", source="the definitions in Kafka's jars")
 def key_too_new(subject: Subject) -> Iterator[Hit]:
     """A key exists only in a newer Kafka line than the workers'.
 
@@ -169,6 +175,7 @@ def key_too_new(subject: Subject) -> Iterator[Hit]:
         yield Hit(message, f"take it out, or run workers of {first} or newer", key)
 
 
+@rule("key-removed", "error", source="KIP-629", seen=f"{START}test_removed_exclude")
 def key_removed(subject: Subject) -> Iterator[Hit]:
     """A key was taken out of Kafka before the workers' version.
 
@@ -190,6 +197,7 @@ def key_removed(subject: Subject) -> Iterator[Hit]:
         yield Hit(f"{written(subject, key)} does nothing in Kafka {judged_by}: it went after {last}", fix, key)
 
 
+@rule("key-deprecated", "warning", source="KIP-629")
 def key_deprecated(subject: Subject) -> Iterator[Hit]:
     """A key still works and is gone in the next big version.
 
@@ -202,6 +210,12 @@ def key_deprecated(subject: Subject) -> Iterator[Hit]:
         yield Hit(message, f"write {connector_key(subject, _RENAMED[key], shown(subject, key))}", key)
 
 
+@rule(
+    "other-connectors-key",
+    "warning",
+    source="the definitions in Kafka's jars",
+    seen=f"{START}test_other_connectors_key",
+)
 def other_connectors_key(subject: Subject) -> Iterator[Hit]:
     """A key belongs to another MirrorMaker connector; this class never reads it.
 
@@ -221,6 +235,7 @@ def other_connectors_key(subject: Subject) -> Iterator[Hit]:
         yield Hit(message, f"move it to {place}, or take it out", key)
 
 
+@rule("shadowed-key", "warning", source="MirrorConnectorConfig", seen=REACH)
 def shadowed_key(subject: Subject) -> Iterator[Hit]:
     """A setting loses against a more specific spelling of the same setting everywhere.
 
@@ -252,6 +267,7 @@ def _shadow(subject: Subject, key: str) -> str | None:
     return winner if subject.get(winner) != subject.get(key) else None
 
 
+@rule("forced-key", "warning", source="MirrorConnectorConfig; KIP-618", seen=REACH)
 def forced_key(subject: Subject) -> Iterator[Hit]:
     """A key is one that MirrorMaker or Connect decides itself, whatever is written.
 
@@ -272,6 +288,7 @@ def forced_key(subject: Subject) -> Iterator[Hit]:
         yield Hit(f"{written(subject, key)} {what}", f"take {value} out", key)
 
 
+@rule("worker-key", "warning", source="DistributedConfig", seen=f"{START}test_worker_key")
 def worker_key(subject: Subject) -> Iterator[Hit]:
     """A key of the Connect workers' own properties is written on a connector.
 
@@ -283,26 +300,3 @@ def worker_key(subject: Subject) -> Iterator[Hit]:
         message = f"{written(subject, key)} does nothing on a connector: workers read it from their own properties"
         where = f"{subject.target}.{key}" if subject.form == "dedicated" else "the workers' properties file"
         yield Hit(message, f"move it to {where}, which then holds for all their connectors", key)
-
-
-RULES: tuple[Rule, ...] = (
-    Rule("dead-key", "error", dead_key, source="MirrorConnectorConfig; KIP-458", seen=REACH),
-    Rule("dead-override", "warning", dead_override, source="KIP-458, KIP-618", seen=REACH),
-    Rule("bare-security", "error", bare_security, source="MirrorConnectorConfig", seen=REACH),
-    Rule("misdirected-key", "error", misdirected_key, source="KIP-458; Connect's Worker", seen=REACH),
-    Rule("unscoped-address", "error", unscoped_address, source="MirrorConnectorConfig", seen=REACH),
-    Rule("unknown-key", "warning", unknown_key, source="the definitions in Kafka's jars", seen=REACH),
-    Rule("key-too-new", "error", key_too_new, source="the definitions in Kafka's jars"),
-    Rule("key-removed", "error", key_removed, source="KIP-629", seen=f"{START}test_removed_exclude"),
-    Rule("key-deprecated", "warning", key_deprecated, source="KIP-629"),
-    Rule(
-        "other-connectors-key",
-        "warning",
-        other_connectors_key,
-        source="the definitions in Kafka's jars",
-        seen=f"{START}test_other_connectors_key",
-    ),
-    Rule("shadowed-key", "warning", shadowed_key, source="MirrorConnectorConfig", seen=REACH),
-    Rule("forced-key", "warning", forced_key, source="MirrorConnectorConfig; KIP-618", seen=REACH),
-    Rule("worker-key", "warning", worker_key, source="DistributedConfig", seen=f"{START}test_worker_key"),
-)

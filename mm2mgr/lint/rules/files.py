@@ -6,10 +6,9 @@ In: the entries of the files that were read. Out: hits with the line. They never
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import cache
 
 from mm2mgr.lint.dedicated import Dedicated
-from mm2mgr.lint.findings import Hit, Rule, Spot
+from mm2mgr.lint.findings import Hit, Spot, estate_rule, rule_ids
 from mm2mgr.lint.properties import lost_backslashes, remark
 from mm2mgr.lint.subject import Entry, Estate, Silence, SourceFile
 from mm2mgr.secrets import is_jaas, is_secret, mask
@@ -19,6 +18,8 @@ _PROPERTIES = ("properties", "dedicated")
 # and by the replication policies, which are handed the originals.
 _UNTRIMMED = ("name", "connector.class", "replication.policy.separator")
 _IDENTITY = "IdentityReplicationPolicy"
+
+_JAVA = "java.util.Properties.load"
 
 
 def _spot(file: SourceFile, entry: Entry) -> Spot:
@@ -39,6 +40,7 @@ def _shown(key: str, text: str) -> str:
     return text if len(text) <= 80 else f"{text[:77]}…"
 
 
+@estate_rule("lost-backslash", "error", source=_JAVA, seen="tests/lint/test_seen_live_topics.py::test_lost_backslash")
 def lost_backslash(estate: Estate) -> Iterator[Hit]:
     """A single backslash in a properties file is dropped by Java.
 
@@ -60,6 +62,7 @@ def lost_backslash(estate: Estate) -> Iterator[Hit]:
             yield Hit(message, fix, spot=_spot(file, entry))
 
 
+@estate_rule("comment-in-value", "error", source=_JAVA)
 def comment_in_value(estate: Estate) -> Iterator[Hit]:
     """What looks like a comment behind a value is part of the value.
 
@@ -76,6 +79,7 @@ def comment_in_value(estate: Estate) -> Iterator[Hit]:
             yield Hit(message, f"put it on a line of its own above: {entry.key} = {value}", spot=_spot(file, entry))
 
 
+@estate_rule("duplicate-key", "warning", source=_JAVA)
 def duplicate_key(estate: Estate) -> Iterator[Hit]:
     """A key stands twice in one config, and only the last line counts.
 
@@ -95,6 +99,7 @@ def duplicate_key(estate: Estate) -> Iterator[Hit]:
                 first[entry.key] = entry
 
 
+@estate_rule("blank-in-value", "warning", source="ConfigDef.parseType, Boolean.parseBoolean")
 def blank_in_value(estate: Estate) -> Iterator[Hit]:
     """A blank at the end of a value is kept where Kafka does not trim it.
 
@@ -123,6 +128,12 @@ def _untrimmed(file: SourceFile) -> Iterator[str]:
                 yield f"{source}->{target}.enabled"
 
 
+@estate_rule(
+    "null-value",
+    "error",
+    source="ConnectorsResource of Kafka Connect",
+    seen="tests/lint/test_seen_live_start.py::test_null_value",
+)
 def null_value(estate: Estate) -> Iterator[Hit]:
     """Connect refuses values that are no text: null, lists, objects, and an empty name.
 
@@ -150,6 +161,7 @@ def _refused(file: SourceFile, entry: Entry) -> Iterator[Hit]:
     yield Hit(f"{entry.key} {message}", fix, spot=_spot(file, entry))
 
 
+@estate_rule("silence-unexplained", "warning")
 def silence_unexplained(estate: Estate) -> Iterator[Hit]:
     """A silence gives no reason, or names a rule that does not exist.
 
@@ -164,7 +176,7 @@ def silence_unexplained(estate: Estate) -> Iterator[Hit]:
 
 
 def _unexplained(silence: Silence) -> Iterator[Hit]:
-    rules = _rules()
+    rules = rule_ids()
     if silence.rule not in rules:
         # Only a word that is never free text is repeated: what stands there may be anything.
         from difflib import get_close_matches
@@ -177,13 +189,7 @@ def _unexplained(silence: Silence) -> Iterator[Hit]:
         yield Hit(message, f"say why it is fine here: mm2mgr: silence {silence.rule} BECAUSE…", spot=silence.spot)
 
 
-@cache
-def _rules() -> tuple[str, ...]:
-    from mm2mgr.lint.catalogue import BY_ID  # which holds these rules, too
-
-    return tuple(BY_ID)
-
-
+@estate_rule("invalid-declaration", "error")
 def invalid_declaration(_: Estate) -> Iterator[Hit]:
     """The YAML tree says something that mm2mgr refuses.
 
@@ -192,28 +198,3 @@ def invalid_declaration(_: Estate) -> Iterator[Hit]:
     The message names the nearest known word where there is one. These findings come from the loader, not from a connector.
     """
     yield from ()
-
-
-_JAVA = "java.util.Properties.load"
-
-RULES: tuple[Rule, ...] = (
-    Rule(
-        "lost-backslash",
-        "error",
-        over=lost_backslash,
-        source=_JAVA,
-        seen="tests/lint/test_seen_live_topics.py::test_lost_backslash",
-    ),
-    Rule("comment-in-value", "error", over=comment_in_value, source=_JAVA),
-    Rule("duplicate-key", "warning", over=duplicate_key, source=_JAVA),
-    Rule("blank-in-value", "warning", over=blank_in_value, source="ConfigDef.parseType, Boolean.parseBoolean"),
-    Rule(
-        "null-value",
-        "error",
-        over=null_value,
-        source="ConnectorsResource of Kafka Connect",
-        seen="tests/lint/test_seen_live_start.py::test_null_value",
-    ),
-    Rule("silence-unexplained", "warning", over=silence_unexplained),
-    Rule("invalid-declaration", "error", over=invalid_declaration),
-)

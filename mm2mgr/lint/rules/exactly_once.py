@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from mm2mgr.lint.connection import NEEDED
-from mm2mgr.lint.findings import Hit, Rule
-from mm2mgr.lint.key_fixes import written
-from mm2mgr.lint.spelling import client_key, connector_key, yaml
+from mm2mgr.lint.client_settings import NEEDED
+from mm2mgr.lint.findings import Hit, rule
+from mm2mgr.lint.fixes import client_key, connector_key, written, yaml
 from mm2mgr.lint.subject import Subject, addresses
 
 _REFUSED = "tests/lint/test_seen_live_start.py::test_exactly_once_refused"
@@ -20,6 +19,7 @@ def _is_required(subject: Subject) -> bool:
     return subject.get(_KEY).lower() == "required"
 
 
+@rule("exactly-once-isolation", "error", types=("source",), needs=(_KEY,), source="KIP-618", seen=_REFUSED)
 def exactly_once_isolation(subject: Subject) -> Iterator[Hit]:
     """Exactly-once is required while the source is read uncommitted.
 
@@ -33,6 +33,7 @@ def exactly_once_isolation(subject: Subject) -> Iterator[Hit]:
         yield Hit(message, f"write {client_key(subject, 'source consumer', 'isolation.level', 'read_committed')}", _KEY)
 
 
+@rule("exactly-once-worker", "error", types=("source",), needs=(_KEY,), source="KIP-618", seen=_REFUSED)
 def exactly_once_worker(subject: Subject) -> Iterator[Hit]:
     """Exactly-once is required of workers that do not provide it.
 
@@ -54,6 +55,14 @@ def _is_off(subject: Subject) -> bool:
     return known and (subject.worker_property("exactly.once.source.support") or "").lower() != "enabled"
 
 
+@rule(
+    "exactly-once-unsupported",
+    "error",
+    types=("checkpoint", "heartbeat"),
+    needs=(_KEY,),
+    source="KIP-618",
+    seen=_REFUSED,
+)
 def exactly_once_unsupported(subject: Subject) -> Iterator[Hit]:
     """Exactly-once is required of a connector that does not know it.
 
@@ -66,6 +75,13 @@ def exactly_once_unsupported(subject: Subject) -> Iterator[Hit]:
         yield Hit(message, f"take {_KEY} out of the {subject.type} connector", _KEY)
 
 
+@rule(
+    "exactly-once-overrides",
+    "error",
+    needs=(_RECORDS + _ADDRESS,),
+    source="KIP-618",
+    seen="tests/live/test_exactly_once.py",
+)
 def exactly_once_overrides(subject: Subject) -> Iterator[Hit]:
     """The producer of the records and offsets is on another Kafka than the clients that read and create the offsets topic.
 
@@ -124,6 +140,7 @@ def _outcome(elsewhere: list[str]) -> str:
     return "read on the workers' Kafka: it looks right and duplicates records after a crash"
 
 
+@rule("exactly-once-transaction", "warning", needs=("transaction.boundary",), source="KIP-618")
 def exactly_once_transaction(subject: Subject) -> Iterator[Hit]:
     """The connector is asked to draw the limits of transactions itself, which MirrorMaker cannot.
 
@@ -141,6 +158,7 @@ def exactly_once_transaction(subject: Subject) -> Iterator[Hit]:
         yield Hit(message, fix, key)
 
 
+@rule("exactly-once-slow", "info", types=("source",), needs=(_KEY,), source="KIP-618")
 def exactly_once_slow(subject: Subject) -> Iterator[Hit]:
     """Exactly-once with small transactions mirrors about half as fast.
 
@@ -161,50 +179,3 @@ def exactly_once_slow(subject: Subject) -> Iterator[Hit]:
             f"write {fix}, or {connector_key(subject, 'transaction.boundary', 'interval')}",
             _KEY,
         )
-
-
-RULES: tuple[Rule, ...] = (
-    Rule(
-        "exactly-once-isolation",
-        "error",
-        exactly_once_isolation,
-        source="KIP-618",
-        seen=_REFUSED,
-        types=("source",),
-        needs=(_KEY,),
-    ),
-    Rule(
-        "exactly-once-worker",
-        "error",
-        exactly_once_worker,
-        source="KIP-618",
-        seen=_REFUSED,
-        types=("source",),
-        needs=(_KEY,),
-    ),
-    Rule(
-        "exactly-once-unsupported",
-        "error",
-        exactly_once_unsupported,
-        source="KIP-618",
-        seen=_REFUSED,
-        types=("checkpoint", "heartbeat"),
-        needs=(_KEY,),
-    ),
-    Rule(
-        "exactly-once-overrides",
-        "error",
-        exactly_once_overrides,
-        source="KIP-618",
-        seen="tests/live/test_exactly_once.py",
-        needs=(_RECORDS + _ADDRESS,),
-    ),
-    Rule(
-        "exactly-once-transaction",
-        "warning",
-        exactly_once_transaction,
-        source="KIP-618",
-        needs=("transaction.boundary",),
-    ),
-    Rule("exactly-once-slow", "info", exactly_once_slow, source="KIP-618", types=("source",), needs=(_KEY,)),
-)

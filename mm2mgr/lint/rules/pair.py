@@ -5,20 +5,22 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 
-from mm2mgr.lint import patterns, rules_checkpoints
+from mm2mgr.lint import patterns
 from mm2mgr.lint.clusters import clusters
-from mm2mgr.lint.findings import Hit, Rule
-from mm2mgr.lint.hops import Hop, by_pair, hops, overlapping, pairs
-from mm2mgr.lint.key_fixes import written
-from mm2mgr.lint.rules_estate import identity_rounds
-from mm2mgr.lint.spelling import connector_key
+from mm2mgr.lint.findings import Hit, estate_rule
+from mm2mgr.lint.fixes import connector_key, written
+from mm2mgr.lint.hops import Hop, by_pair, hops, moving, overlapping, pairs
+from mm2mgr.lint.rules.loops import identity_rounds
 from mm2mgr.lint.subject import Estate, Subject, addresses
+from mm2mgr.topics.shared import overlaps
 from mm2mgr.truth.reach import numbers
 
 _SEEN = "tests/lint/test_seen_live_pairs.py::"
+_MIRROR = "org.apache.kafka.connect.mirror."
 _BEATS = "heartbeats.replication.enabled"
 
 
+@estate_rule("overlap", "error", source="KIP-382", seen=f"{_SEEN}test_overlap")
 def overlap(estate: Estate) -> Iterator[Hit]:
     """Two source connectors of one pair take the same topic, so its records arrive twice.
 
@@ -35,6 +37,7 @@ def overlap(estate: Estate) -> Iterator[Hit]:
             yield Hit(message, _apart(first, later, topic), "topics", later.subject, others=(first.subject,))
 
 
+@estate_rule("overlap-undecided", "info", source="java.util.regex.Pattern")
 def overlap_undecided(estate: Estate) -> Iterator[Hit]:
     """Whether two connectors share a topic is not decided.
 
@@ -81,6 +84,7 @@ def _writes_alike(first: Hop, later: Hop, topic: str) -> bool:
     return len({hop.selection.renamed(topic) for hop in (first, later) if hop.selection}) == 1
 
 
+@estate_rule("renamed", "warning", source="KIP-875", seen=f"{_SEEN}test_renamed")
 def renamed(estate: Estate) -> Iterator[Hit]:
     """A second connector for topics that another one has mirrored begins again at the first record.
 
@@ -101,6 +105,7 @@ def renamed(estate: Estate) -> Iterator[Hit]:
         yield Hit(message, fix, "", new.subject, others=(old.subject,))
 
 
+@estate_rule("heartbeats-twice", "warning", source="KIP-1089", seen=f"{_SEEN}test_heartbeats")
 def heartbeats_twice(estate: Estate) -> Iterator[Hit]:
     """Several source connectors of a pair carry the heartbeats.
 
@@ -128,6 +133,7 @@ def _beating(estate: Estate) -> list[Subject]:
     return [subject for subject in estate.of_type("heartbeat") if subject.flag("emit.heartbeats.enabled", default=True)]
 
 
+@estate_rule("heartbeats-never-cross", "warning", source="KIP-382", seen=f"{_SEEN}test_heartbeats")
 def heartbeats_never_cross(estate: Estate) -> Iterator[Hit]:
     """Heartbeats are written beside the mirrored topics, not into the source.
 
@@ -153,6 +159,7 @@ def heartbeats_never_cross(estate: Estate) -> Iterator[Hit]:
             )
 
 
+@estate_rule("same-name", "error", source="Connect's REST API")
 def same_name(estate: Estate) -> Iterator[Hit]:
     """Two connectors have one name, so the second takes the place of the first.
 
@@ -181,18 +188,30 @@ def _elsewhere(one: Subject, other: Subject) -> bool:
     return len(groups) > 1 or (all(kafkas) and not kafkas[0] & kafkas[1])
 
 
-RULES: tuple[Rule, ...] = (
-    Rule("overlap", "error", over=overlap, source="KIP-382", seen=f"{_SEEN}test_overlap"),
-    Rule("overlap-undecided", "info", over=overlap_undecided, source="java.util.regex.Pattern"),
-    Rule("heartbeats-twice", "warning", over=heartbeats_twice, source="KIP-1089", seen=f"{_SEEN}test_heartbeats"),
-    Rule(
-        "heartbeats-never-cross",
-        "warning",
-        over=heartbeats_never_cross,
-        source="KIP-382",
-        seen=f"{_SEEN}test_heartbeats",
-    ),
-    Rule("renamed", "warning", over=renamed, source="KIP-875", seen=f"{_SEEN}test_renamed"),
-    Rule("same-name", "error", over=same_name, source="Connect's REST API"),
-    *rules_checkpoints.RULES,
-)
+@estate_rule("fan-in", "warning", source="IdentityReplicationPolicy")
+def fan_in(estate: Estate) -> Iterator[Hit]:
+    """Several sources write one topic name into one target.
+
+    With IdentityReplicationPolicy the records of all sources land in the same topic, partition by partition: order holds
+    within a source only, keys meet in places they never met before, each source's settings overwrite the other's at every
+    sync, and group offsets of two clusters are translated to one topic. Fine for logs, if it is meant. Otherwise give the
+    sources different topics, or keep the source in the name with DefaultReplicationPolicy. Source: IdentityReplicationPolicy.
+    """
+    targets: dict[int, list[Hop]] = defaultdict(list)
+    for hop in moving(hops(estate.subjects)):
+        if hop.policy == "identity":
+            targets[hop.target].append(hop)
+    for group in targets.values():
+        told: set[frozenset[int]] = set()
+        selections = [hop.selection for hop in group if hop.selection]
+        for before, later, shared in overlaps(selections, [hop.source for hop in group]):
+            places = frozenset((group[before].source, group[later].source))
+            if shared.topic and places not in told:
+                told.add(places)
+                yield _mixed(group[before].subject, group[later].subject, shared.topic)
+
+
+def _mixed(first: Subject, later: Subject, topic: str) -> Hit:
+    message = f"'{topic}' of {first.source} and of {later.source} end in one topic of {later.target}: records are mixed and their settings overwrite each other"
+    fix = f"write {connector_key(later, 'replication.policy.class', f'{_MIRROR}DefaultReplicationPolicy')}, or take topics that differ"
+    return Hit(message, fix, "topics", later, others=(first,))

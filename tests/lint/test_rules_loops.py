@@ -6,14 +6,14 @@ from time import process_time
 
 import pytest
 
-from mm2mgr.lint.catalogue import BY_ID
-from mm2mgr.lint.rules_estate import RULES as OWN
-from mm2mgr.lint.rules_pair import RULES as PAIR
+from mm2mgr.lint.findings import rules_of
+from mm2mgr.lint.rules import BY_ID, aliases, checkpoints, loops, pair
 from mm2mgr.lint.run import lint
 from mm2mgr.lint.subject import Estate, Kafka, Subject
 from tests.lint import made
 
-RULES = {rule.id for rule in OWN} | {rule.id for rule in PAIR}
+OWN = rules_of(loops, aliases, pair, checkpoints)
+RULES = {rule.id for rule in OWN}
 IDENTITY = {"replication.policy.class": "org.apache.kafka.connect.mirror.IdentityReplicationPolicy"}
 
 
@@ -31,7 +31,7 @@ def flow(way: str, topics: str = ".*", changes: made.Changes | None = None, **fa
 
 
 def told(*flows: Subject) -> set[str]:
-    return {finding.rule for finding in lint(Estate(flows), (*OWN, *PAIR))}
+    return {finding.rule for finding in lint(Estate(flows), OWN)}
 
 
 @pytest.mark.parametrize(
@@ -224,5 +224,5 @@ def test_a_thousand_flows_are_quick(changes: dict[str, str]) -> None:
         if a != b
     )
     started = process_time()
-    assert lint(Estate(flows, complete=True), (*OWN, *PAIR)) == []
+    assert lint(Estate(flows, complete=True), OWN) == []
     assert process_time() - started < 5

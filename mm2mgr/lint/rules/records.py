@@ -5,10 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from mm2mgr.lint.findings import Hit, Rule
-from mm2mgr.lint.key_fixes import written
-from mm2mgr.lint.settings import READER, RECORDS, is_set, key_of, said
-from mm2mgr.lint.spelling import client_key, connector_key
+from mm2mgr.lint.client_settings import READER, RECORDS, is_set, key_of, said
+from mm2mgr.lint.findings import Hit, rule
+from mm2mgr.lint.fixes import client_key, connector_key, written
 from mm2mgr.lint.subject import Subject
 from mm2mgr.truth.reach import numbers
 
@@ -21,6 +20,7 @@ _PATIENCE_MS = 900_000
 _PATIENT = {"delivery.timeout.ms": _PATIENCE_MS, "max.block.ms": _PATIENCE_MS, "retries": 1_000}
 
 
+@rule("order-at-risk", "error", types=("source",), source="KIP-98, KAFKA-5494")
 def order_at_risk(subject: Subject) -> Iterator[Hit]:
     """Records can change places because several requests are on their way without idempotence.
 
@@ -40,6 +40,7 @@ def order_at_risk(subject: Subject) -> Iterator[Hit]:
         yield Hit(message, fix, key_of(subject, RECORDS, _IN_FLIGHT))
 
 
+@rule("idempotence-conflict", "error", source="KIP-98", seen=f"{_SEEN}test_idempotence_conflict")
 def idempotence_conflict(subject: Subject) -> Iterator[Hit]:
     """The producer is told to be idempotent and not to be so.
 
@@ -74,6 +75,7 @@ def _idempotent(subject: Subject) -> bool:
     return (subject.value(RECORDS, _IDEMPOTENCE) or "").lower() == "true"
 
 
+@rule("acks-weak", "error", types=("source",), source="Connect's Worker.baseProducerConfigs")
 def acks_weak(subject: Subject) -> Iterator[Hit]:
     """Records count as mirrored before the target's replicas have them.
 
@@ -90,6 +92,7 @@ def acks_weak(subject: Subject) -> Iterator[Hit]:
         yield Hit(message, f"write {client_key(subject, RECORDS, 'acks', 'all')}", key_of(subject, RECORDS, "acks"))
 
 
+@rule("errors-tolerated", "error", types=("source",), source="KIP-779", seen=f"{_SEEN}test_errors_tolerated")
 def errors_tolerated(subject: Subject) -> Iterator[Hit]:
     """Records that cannot be written are skipped for good.
 
@@ -103,6 +106,7 @@ def errors_tolerated(subject: Subject) -> Iterator[Hit]:
         yield Hit(message, f"write {connector_key(subject, 'errors.tolerance', 'none')}", "errors.tolerance")
 
 
+@rule("delivery-limited", "warning", source="Connect's Worker.baseProducerConfigs")
 def delivery_limited(subject: Subject) -> Iterator[Hit]:
     """A short outage of the target fails the tasks.
 
@@ -125,6 +129,7 @@ def delivery_limited(subject: Subject) -> Iterator[Hit]:
         yield Hit(message, f"{fix}: Connect's own value waits until the target is back", key)
 
 
+@rule("reset-none", "error", types=("source",), source="MirrorSourceTask.poll", seen=f"{_SEEN}test_reset_none")
 def reset_none(subject: Subject) -> Iterator[Hit]:
     """A partition without a stored position is never read.
 
@@ -138,6 +143,7 @@ def reset_none(subject: Subject) -> Iterator[Hit]:
         yield Hit(message, _earliest(subject), key_of(subject, READER, "auto.offset.reset"))
 
 
+@rule("reset-latest", "warning", types=("source",), source="KAFKA-13988", seen=f"{_SEEN}test_reset_latest")
 def reset_latest(subject: Subject) -> Iterator[Hit]:
     """What is in a topic before its first read is not mirrored.
 
@@ -165,6 +171,14 @@ def _earliest(subject: Subject) -> str:
     return f"write {client_key(subject, READER, 'auto.offset.reset', 'earliest')}"
 
 
+@rule(
+    "transform-renames",
+    "error",
+    types=("source",),
+    needs=("transforms",),
+    source="MirrorSourceConnector, KIP-382",
+    seen=f"{_SEEN}test_transform_renames",
+)
 def transform_renames(subject: Subject) -> Iterator[Hit]:
     """A transformation writes the records to another topic than the one MirrorMaker looks after.
 
@@ -184,46 +198,3 @@ def transform_renames(subject: Subject) -> Iterator[Hit]:
                 subject, "replication.policy.class", "org.apache.kafka.connect.mirror.IdentityReplicationPolicy"
             )
             yield Hit(message, f"take the transformation '{name}' out; to keep topic names use {policy}", key)
-
-
-RULES: tuple[Rule, ...] = (
-    Rule("order-at-risk", "error", order_at_risk, source="KIP-98, KAFKA-5494", types=("source",)),
-    Rule(
-        "idempotence-conflict", "error", idempotence_conflict, source="KIP-98", seen=f"{_SEEN}test_idempotence_conflict"
-    ),
-    Rule("acks-weak", "error", acks_weak, source="Connect's Worker.baseProducerConfigs", types=("source",)),
-    Rule(
-        "errors-tolerated",
-        "error",
-        errors_tolerated,
-        source="KIP-779",
-        seen=f"{_SEEN}test_errors_tolerated",
-        types=("source",),
-    ),
-    Rule("delivery-limited", "warning", delivery_limited, source="Connect's Worker.baseProducerConfigs"),
-    Rule(
-        "reset-none",
-        "error",
-        reset_none,
-        source="MirrorSourceTask.poll",
-        seen=f"{_SEEN}test_reset_none",
-        types=("source",),
-    ),
-    Rule(
-        "reset-latest",
-        "warning",
-        reset_latest,
-        source="KAFKA-13988",
-        seen=f"{_SEEN}test_reset_latest",
-        types=("source",),
-    ),
-    Rule(
-        "transform-renames",
-        "error",
-        transform_renames,
-        source="MirrorSourceConnector, KIP-382",
-        types=("source",),
-        needs=("transforms",),
-        seen=f"{_SEEN}test_transform_renames",
-    ),
-)

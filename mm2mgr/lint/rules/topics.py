@@ -8,9 +8,8 @@ from functools import lru_cache
 
 from mm2mgr.lint import patterns
 from mm2mgr.lint.clusters import point, same
-from mm2mgr.lint.findings import Hit, Rule
-from mm2mgr.lint.key_fixes import written
-from mm2mgr.lint.spelling import connector_key
+from mm2mgr.lint.findings import Hit, rule
+from mm2mgr.lint.fixes import connector_key, written
 from mm2mgr.lint.subject import Subject, addresses
 from mm2mgr.topics.java_regex import shape
 from mm2mgr.topics.names import Names, shape_of
@@ -49,6 +48,13 @@ _OFF = {"source": "refresh.topics.enabled", "checkpoint": "refresh.groups.enable
 _NAME = re.compile(r"(?:[A-Za-z0-9_.-]|\\\.)+")
 
 
+@rule(
+    "bad-pattern",
+    "error",
+    types=("source", "checkpoint"),
+    source="java.util.regex.Pattern",
+    seen=f"{_SEEN}test_bad_pattern",
+)
 def bad_pattern(subject: Subject) -> Iterator[Hit]:
     """A list holds a regular expression that Java refuses.
 
@@ -83,6 +89,13 @@ def _repaired(subject: Subject, key: str, bad: str) -> str:
     return "put a backslash before each sign that is meant literally, or complete the expression"
 
 
+@rule(
+    "glob-not-regex",
+    "warning",
+    types=("source", "checkpoint"),
+    source="DefaultTopicFilter",
+    seen=f"{_SEEN}test_glob_not_regex",
+)
 def glob_not_regex(subject: Subject) -> Iterator[Hit]:
     r"""A pattern is written for a shell, and means something else as an expression.
 
@@ -99,6 +112,13 @@ def glob_not_regex(subject: Subject) -> Iterator[Hit]:
                 yield Hit(message, f"write {connector_key(subject, key, item.replace(f'{char}*', f'{char}.*'))}", key)
 
 
+@rule(
+    "pattern-dot",
+    "warning",
+    types=("source", "checkpoint"),
+    source="DefaultTopicFilter",
+    seen=f"{_SEEN}test_pattern_dot",
+)
 def pattern_dot(subject: Subject) -> Iterator[Hit]:
     r"""A dot in a name stands for any character, so other topics match as well.
 
@@ -133,6 +153,7 @@ def _others(subject: Subject, names: list[str]) -> list[str] | None:
     return sorted(topic for topic in known if topic not in names and any(re.fullmatch(name, topic) for name in names))
 
 
+@rule("empty-topics", "error", types=("source", "checkpoint"), source="MirrorUtils", seen=f"{_SEEN}test_empty_topics")
 def empty_topics(subject: Subject) -> Iterator[Hit]:
     """An empty list takes nothing.
 
@@ -146,6 +167,9 @@ def empty_topics(subject: Subject) -> Iterator[Hit]:
             yield Hit(message, f"write {connector_key(subject, key, '.*')}, or the names", key)
 
 
+@rule(
+    "include-excluded", "error", types=("source", "checkpoint"), source="KIP-1074", seen=f"{_SEEN}test_include_excluded"
+)
 def include_excluded(subject: Subject) -> Iterator[Hit]:
     """A topic or group that is asked for by name is kept out by another list.
 
@@ -189,6 +213,14 @@ def _let_in(subject: Subject, what: str, name: str, found: Names) -> str:
     return f"write {connector_key(subject, f'{what}.exclude', ','.join(kept))}, or take '{name}' out of {what}"
 
 
+@rule(
+    "exclude-replaced",
+    "warning",
+    types=("source", "checkpoint"),
+    needs=(".exclude",),
+    source="KIP-382",
+    seen=f"{_SEEN}test_exclude_replaced",
+)
 def exclude_replaced(subject: Subject) -> Iterator[Hit]:
     """An exclude list of one's own takes the place of Kafka's, it does not add to it.
 
@@ -220,6 +252,7 @@ def _taken_now(key: str, found: Names) -> tuple[str, ...]:
     return tuple(name for name in _PROBES[key] if found.takes(name))
 
 
+@rule("catches-internal", "warning", types=("source",), source="KIP-1074", seen=f"{_SEEN}test_catches_connect_topics")
 def catches_internal(subject: Subject) -> Iterator[Hit]:
     """The pattern also takes the topics in which the Connect cluster keeps its own state.
 
@@ -249,6 +282,13 @@ def _reads_workers_kafka(subject: Subject) -> bool:
     return bool(source.addresses & workers) and not same(source, target)
 
 
+@rule(
+    "refresh-off",
+    "warning",
+    types=("source", "checkpoint"),
+    source="MirrorSourceConnector",
+    seen=f"{_SEEN}test_refresh_off",
+)
 def refresh_off(subject: Subject) -> Iterator[Hit]:
     """What comes up later is never looked for.
 
@@ -264,72 +304,3 @@ def refresh_off(subject: Subject) -> Iterator[Hit]:
             f"{written(subject, key)}=false: {what} that appear later are not taken until the connector is restarted"
         )
         yield Hit(message, f"write {connector_key(subject, key, 'true')}", key)
-
-
-RULES: tuple[Rule, ...] = (
-    Rule(
-        "bad-pattern",
-        "error",
-        bad_pattern,
-        source="java.util.regex.Pattern",
-        seen=f"{_SEEN}test_bad_pattern",
-        types=("source", "checkpoint"),
-    ),
-    Rule(
-        "glob-not-regex",
-        "warning",
-        glob_not_regex,
-        source="DefaultTopicFilter",
-        types=("source", "checkpoint"),
-        seen=f"{_SEEN}test_glob_not_regex",
-    ),
-    Rule(
-        "pattern-dot",
-        "warning",
-        pattern_dot,
-        source="DefaultTopicFilter",
-        seen=f"{_SEEN}test_pattern_dot",
-        types=("source", "checkpoint"),
-    ),
-    Rule(
-        "empty-topics",
-        "error",
-        empty_topics,
-        source="MirrorUtils",
-        seen=f"{_SEEN}test_empty_topics",
-        types=("source", "checkpoint"),
-    ),
-    Rule(
-        "include-excluded",
-        "error",
-        include_excluded,
-        source="KIP-1074",
-        types=("source", "checkpoint"),
-        seen=f"{_SEEN}test_include_excluded",
-    ),
-    Rule(
-        "exclude-replaced",
-        "warning",
-        exclude_replaced,
-        source="KIP-382",
-        seen=f"{_SEEN}test_exclude_replaced",
-        types=("source", "checkpoint"),
-        needs=(".exclude",),
-    ),
-    Rule(
-        "catches-internal",
-        "warning",
-        catches_internal,
-        source="KIP-1074",
-        seen=f"{_SEEN}test_catches_connect_topics",
-        types=("source",),
-    ),
-    Rule(
-        "refresh-off",
-        "warning",
-        refresh_off,
-        source="MirrorSourceConnector",
-        types=("source", "checkpoint"),
-        seen=f"{_SEEN}test_refresh_off",
-    ),
-)

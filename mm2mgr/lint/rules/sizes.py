@@ -4,22 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from mm2mgr.lint.findings import Hit, Rule
-from mm2mgr.lint.settings import MIB, READER, RECORDS, is_set, key_of, said, size
-from mm2mgr.lint.sizes import (
+from mm2mgr.lint.client_settings import (
     FETCH,
+    MIB,
     PARTITION,
+    READER,
+    RECORDS,
     TOPIC_BYTES,
     above,
     bytes_per_second,
     fetch_of_one,
     fetch_of_task,
+    is_set,
+    key_of,
     known_limit,
     largest_at_source,
     number,
+    said,
+    size,
     tasks,
 )
-from mm2mgr.lint.spelling import client_key
+from mm2mgr.lint.findings import Hit, rule
+from mm2mgr.lint.fixes import client_key
 from mm2mgr.lint.subject import Subject
 
 _SEEN = "tests/lint/test_seen_live_records.py::"
@@ -28,6 +34,7 @@ _LONG_FETCH = 16 * MIB  # one fetch of it takes 30 s at 150 ms when the window i
 _TOO_MUCH_MEMORY = 8 * 1024 * MIB
 
 
+@rule("batch-above-buffer", "error", source="BufferPool", seen=f"{_SEEN}test_batch_above_buffer")
 def batch_above_buffer(subject: Subject) -> Iterator[Hit]:
     """A batch is larger than all the memory the producer may use.
 
@@ -45,6 +52,7 @@ def batch_above_buffer(subject: Subject) -> Iterator[Hit]:
         )
 
 
+@rule("batch-above-topic", "error", types=("source",), source="KIP-126", seen=f"{_SEEN}test_batch_above_topic")
 def batch_above_topic(subject: Subject) -> Iterator[Hit]:
     """Batches are larger than the target's topics accept.
 
@@ -67,6 +75,9 @@ def batch_above_topic(subject: Subject) -> Iterator[Hit]:
     )
 
 
+@rule(
+    "request-below-records", "error", types=("source",), source="KAFKA-4169", seen=f"{_SEEN}test_request_below_records"
+)
 def request_below_records(subject: Subject) -> Iterator[Hit]:
     """The source holds larger records than the producer may send.
 
@@ -83,6 +94,7 @@ def request_below_records(subject: Subject) -> Iterator[Hit]:
         yield Hit(message, f"write {fix}", key_of(subject, RECORDS, "max.request.size"))
 
 
+@rule("size-one-sided", "warning", types=("source",), source="KIP-74", seen=f"{_SEEN}test_request_below_records")
 def size_one_sided(subject: Subject) -> Iterator[Hit]:
     """Large records were thought of for reading and forgotten for writing.
 
@@ -105,6 +117,7 @@ def size_one_sided(subject: Subject) -> Iterator[Hit]:
     yield Hit(message, fix, key_of(subject, READER, PARTITION))
 
 
+@rule("request-above-target", "warning", types=("source",), source="KIP-382", seen=f"{_SEEN}test_request_above_target")
 def request_above_target(subject: Subject) -> Iterator[Hit]:
     """The producer may send larger records than the target accepts.
 
@@ -129,6 +142,7 @@ def request_above_target(subject: Subject) -> Iterator[Hit]:
         )
 
 
+@rule("fetch-stalls", "error", types=("source",), source="measured over an emulated link, Kafka 4.3.1")
 def fetch_stalls(subject: Subject) -> Iterator[Hit]:
     """A fetch takes longer over this link than the consumer waits for an answer.
 
@@ -156,6 +170,7 @@ def fetch_stalls(subject: Subject) -> Iterator[Hit]:
     yield Hit(message, fix, key or key_of(subject, READER, "receive.buffer.bytes"))
 
 
+@rule("window-small", "warning", types=("source",), source="measured over an emulated link, Kafka 4.3.1")
 def window_small(subject: Subject) -> Iterator[Hit]:
     """Fetches are large, and the window through which they come is still small.
 
@@ -177,6 +192,12 @@ def window_small(subject: Subject) -> Iterator[Hit]:
         )
 
 
+@rule(
+    "buffer-below-request",
+    "warning",
+    source="KafkaProducer.ensureValidRecordSize",
+    seen=f"{_SEEN}test_buffer_below_request",
+)
 def buffer_below_request(subject: Subject) -> Iterator[Hit]:
     """The producer's memory does not hold the largest record that it may send.
 
@@ -190,6 +211,13 @@ def buffer_below_request(subject: Subject) -> Iterator[Hit]:
         yield Hit(message, f"write {fix}", key_of(subject, RECORDS, "max.request.size"))
 
 
+@rule(
+    "fetch-min-waits",
+    "warning",
+    types=("source",),
+    source="Kafka's consumer documentation",
+    seen=f"{_SEEN}test_fetch_min_waits",
+)
 def fetch_min_waits(subject: Subject) -> Iterator[Hit]:
     """The broker holds a fetch back for longer than the consumer waits for it.
 
@@ -209,6 +237,7 @@ def fetch_min_waits(subject: Subject) -> Iterator[Hit]:
     yield Hit(message, f"write {client_key(subject, READER, 'fetch.max.wait.ms', '500')}", key)
 
 
+@rule("memory-of-tasks", "warning", types=("source",), source="Kafka's consumer and producer documentation")
 def memory_of_tasks(subject: Subject) -> Iterator[Hit]:
     """All tasks together may take more memory than workers usually have.
 
@@ -232,70 +261,3 @@ def memory_of_tasks(subject: Subject) -> Iterator[Hit]:
         client, plain = raised[0]
         message = f"{said(subject, client, plain)}: {tasks(subject)} tasks may hold {size(total)} together, and workers run out of heap when there is a backlog"
         yield Hit(message, f"write {client_key(subject, client, plain, str(16 * MIB))}", key_of(subject, client, plain))
-
-
-RULES: tuple[Rule, ...] = (
-    Rule(
-        "batch-above-buffer", "error", batch_above_buffer, source="BufferPool", seen=f"{_SEEN}test_batch_above_buffer"
-    ),
-    Rule(
-        "batch-above-topic",
-        "error",
-        batch_above_topic,
-        source="KIP-126",
-        seen=f"{_SEEN}test_batch_above_topic",
-        types=("source",),
-    ),
-    Rule(
-        "request-below-records",
-        "error",
-        request_below_records,
-        source="KAFKA-4169",
-        seen=f"{_SEEN}test_request_below_records",
-        types=("source",),
-    ),
-    Rule(
-        "size-one-sided",
-        "warning",
-        size_one_sided,
-        source="KIP-74",
-        seen=f"{_SEEN}test_request_below_records",
-        types=("source",),
-    ),
-    Rule(
-        "request-above-target",
-        "warning",
-        request_above_target,
-        source="KIP-382",
-        types=("source",),
-        seen=f"{_SEEN}test_request_above_target",
-    ),
-    Rule(
-        "fetch-stalls", "error", fetch_stalls, source="measured over an emulated link, Kafka 4.3.1", types=("source",)
-    ),
-    Rule(
-        "window-small", "warning", window_small, source="measured over an emulated link, Kafka 4.3.1", types=("source",)
-    ),
-    Rule(
-        "buffer-below-request",
-        "warning",
-        buffer_below_request,
-        source="KafkaProducer.ensureValidRecordSize",
-        seen=f"{_SEEN}test_buffer_below_request",
-    ),
-    Rule(
-        "fetch-min-waits",
-        "warning",
-        fetch_min_waits,
-        source="Kafka's consumer documentation",
-        types=("source",),
-        seen=f"{_SEEN}test_fetch_min_waits",
-    ),
-    Rule(
-        "memory-of-tasks",
-        "warning",
-        memory_of_tasks,
-        source="Kafka's consumer and producer documentation",
-        types=("source",),
-    ),
-)

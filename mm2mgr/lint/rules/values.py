@@ -9,13 +9,12 @@ from functools import lru_cache
 
 from mm2mgr.lint.classify import Context, context_of, what
 from mm2mgr.lint.clusters import SIDES, Side
-from mm2mgr.lint.findings import Hit, Rule
-from mm2mgr.lint.key_fixes import shown, written
-from mm2mgr.lint.spelling import cluster_key, connector_key
+from mm2mgr.lint.findings import Hit, rule
+from mm2mgr.lint.fixes import cluster_key, connector_key, shown, written
 from mm2mgr.lint.subject import Kind, Subject
-from mm2mgr.lint.values import fault, is_checked
 from mm2mgr.truth.keys import Key, load
 from mm2mgr.truth.reach import Client, numbers, seen_by
+from mm2mgr.truth.values import fault, is_checked
 
 _SEEN = "tests/lint/test_seen_live_start.py::"
 _MIRROR = "org.apache.kafka.connect.mirror."
@@ -25,6 +24,7 @@ _TAKE_BYTES = ("ByteArraySerializer",)  # of the others each wants a type of its
 _CREATION = ("topic.creation.default.replication.factor", "topic.creation.default.partitions")
 
 
+@rule("invalid-value", "error", source="Kafka's definitions", seen=f"{_SEEN}test_invalid_client_value")
 def invalid_value(subject: Subject) -> Iterator[Hit]:
     """A value is none that Kafka's definition of the key accepts.
 
@@ -117,6 +117,7 @@ def _right(definition: Key) -> str:
     return f"{kind} ({definition.valid})" if definition.valid else kind
 
 
+@rule("missing-required", "error", source="MirrorClientConfig", seen=f"{_SEEN}test_missing_address")
 def missing_required(subject: Subject) -> Iterator[Hit]:
     """Something is missing without which the connector cannot run.
 
@@ -140,6 +141,9 @@ def _addressed(kind: Kind, side: Side) -> tuple[tuple[str, str], ...]:
     return tuple((name, kind.winners[name].get("bootstrap.servers", "")) for name in names)
 
 
+@rule(
+    "target-alias-missing", "warning", source="KIP-382", seen="tests/lint/test_seen_live_pairs.py::test_loop_by_alias"
+)
 def target_alias_missing(subject: Subject) -> Iterator[Hit]:
     """The target has no alias, so MirrorMaker calls it `target`.
 
@@ -156,6 +160,13 @@ def target_alias_missing(subject: Subject) -> Iterator[Hit]:
         )
 
 
+@rule(
+    "partial-topic-creation",
+    "error",
+    needs=("topic.creation.",),
+    source="KIP-158",
+    seen=f"{_SEEN}test_partial_topic_creation",
+)
 def partial_topic_creation(subject: Subject) -> Iterator[Hit]:
     """topic.creation.* is used without the two defaults that it demands.
 
@@ -170,6 +181,13 @@ def partial_topic_creation(subject: Subject) -> Iterator[Hit]:
         yield Hit(message, f"take topic.creation.* out, or write {' and '.join(missing)} too", keys[0])
 
 
+@rule(
+    "topic-creation-elsewhere",
+    "warning",
+    needs=("topic.creation.",),
+    source="KIP-158",
+    seen=f"{_SEEN}test_topic_creation_elsewhere",
+)
 def topic_creation_elsewhere(subject: Subject) -> Iterator[Hit]:
     """topic.creation.* does not decide how MirrorMaker's topics are made.
 
@@ -192,6 +210,7 @@ def _creation_keys(subject: Subject) -> list[str]:
     return [key for key in subject.config if key.startswith("topic.creation.") and key != "topic.creation.enable"]
 
 
+@rule("enabled-false", "warning", source="MirrorConnectorConfig", seen=f"{_SEEN}test_enabled_false")
 def enabled_false(subject: Subject) -> Iterator[Hit]:
     """A connector is switched off by enabled=false and looks as if it ran.
 
@@ -213,6 +232,7 @@ def enabled_false(subject: Subject) -> Iterator[Hit]:
         )
 
 
+@rule("policy-class", "error", source="KIP-690", seen=f"{_SEEN}test_policy_class")
 def policy_class(subject: Subject) -> Iterator[Hit]:
     """The replication policy's class is not there.
 
@@ -238,6 +258,7 @@ def _policy_fault(subject: Subject, name: str) -> str:
     return ""
 
 
+@rule("plugin-missing", "error", source="Connect REST API")
 def plugin_missing(subject: Subject) -> Iterator[Hit]:
     """The workers do not have the connector's class.
 
@@ -254,39 +275,3 @@ def plugin_missing(subject: Subject) -> Iterator[Hit]:
 def _is_class(name: str, plugin: str) -> bool:
     simple = plugin.rpartition(".")[2]
     return name in (plugin, simple, simple.removesuffix("Connector"))
-
-
-RULES: tuple[Rule, ...] = (
-    Rule(
-        "invalid-value", "error", invalid_value, source="Kafka's definitions", seen=f"{_SEEN}test_invalid_client_value"
-    ),
-    Rule(
-        "missing-required", "error", missing_required, source="MirrorClientConfig", seen=f"{_SEEN}test_missing_address"
-    ),
-    Rule(
-        "target-alias-missing",
-        "warning",
-        target_alias_missing,
-        source="KIP-382",
-        seen="tests/lint/test_seen_live_pairs.py::test_loop_by_alias",
-    ),
-    Rule(
-        "partial-topic-creation",
-        "error",
-        partial_topic_creation,
-        source="KIP-158",
-        seen=f"{_SEEN}test_partial_topic_creation",
-        needs=("topic.creation.",),
-    ),
-    Rule(
-        "topic-creation-elsewhere",
-        "warning",
-        topic_creation_elsewhere,
-        source="KIP-158",
-        needs=("topic.creation.",),
-        seen=f"{_SEEN}test_topic_creation_elsewhere",
-    ),
-    Rule("enabled-false", "warning", enabled_false, source="MirrorConnectorConfig", seen=f"{_SEEN}test_enabled_false"),
-    Rule("policy-class", "error", policy_class, source="KIP-690", seen=f"{_SEEN}test_policy_class"),
-    Rule("plugin-missing", "error", plugin_missing, source="Connect REST API"),
-)

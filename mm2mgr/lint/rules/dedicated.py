@@ -21,13 +21,15 @@ from mm2mgr.lint.dedicated import (
     passed,
     to_worker,
 )
-from mm2mgr.lint.findings import Hit, Rule, Spot
+from mm2mgr.lint.findings import Hit, Spot, estate_rule
 from mm2mgr.lint.properties import as_typed
 from mm2mgr.lint.subject import Entry, Estate, SourceFile
 from mm2mgr.truth import keys as truth_keys
 from mm2mgr.truth.reach import CLIENTS
 
 _ARROW = r"\s*(?:-+>|=>|>|→)\s*"
+
+_DRIVER = "MirrorMakerConfig of Kafka's connect-mirror"
 
 
 class _File:
@@ -75,6 +77,7 @@ def _files(estate: Estate) -> Iterator[_File]:
 # --- lines that nobody reads ------------------------------------------------------------------------------------------
 
 
+@estate_rule("top-level-client", "error", source=_DRIVER)
 def top_level_client(estate: Estate) -> Iterator[Hit]:
     """Client settings at the top level of mm2.properties are ignored.
 
@@ -93,6 +96,7 @@ def top_level_client(estate: Estate) -> Iterator[Hit]:
                 yield file.hit(entry, message, f"write it for a cluster: {alias}.{entry.key} = …")
 
 
+@estate_rule("top-level-ignored", "error", source=_DRIVER)
 def top_level_ignored(estate: Estate) -> Iterator[Hit]:
     """The driver does not pass this top-level line on.
 
@@ -130,6 +134,7 @@ def _known_at_top() -> Iterator[str]:
     yield "clusters"
 
 
+@estate_rule("eos-key-misplaced", "warning", source="KIP-710, KIP-618")
 def exactly_once_misplaced(estate: Estate) -> Iterator[Hit]:
     """exactly.once.source.support is a setting of the target's workers.
 
@@ -151,6 +156,7 @@ def exactly_once_misplaced(estate: Estate) -> Iterator[Hit]:
 # --- names of clusters and pairs --------------------------------------------------------------------------------------
 
 
+@estate_rule("unknown-cluster", "error", source=_DRIVER)
 def unknown_cluster(estate: Estate) -> Iterator[Hit]:
     """A line is for a cluster that `clusters` does not name.
 
@@ -178,6 +184,7 @@ def _nearest(alias: str, clusters: Sequence[str]) -> str | None:
     return next((name for name in near if sorted(name) == sorted(alias)), near[0] if near else None)
 
 
+@estate_rule("pair-key-spelling", "error", source=_DRIVER)
 def pair_key_spelling(estate: Estate) -> Iterator[Hit]:
     """A line for a pair is spelled so that the driver does not see it.
 
@@ -222,6 +229,7 @@ def _misspelt_pair(entry: Entry, clusters: tuple[str, ...]) -> str | None:
     return f"{found[1]}->{found[3]}.{key} = …"
 
 
+@estate_rule("no-flow-enabled", "error", source=_DRIVER)
 def no_flow_enabled(estate: Estate) -> Iterator[Hit]:
     """No pair is switched on, so nothing is mirrored.
 
@@ -252,15 +260,3 @@ def _switched(file: _File) -> bool:
         if entry.key.endswith(".enabled") and any(alias not in file.clusters for alias in aliases_of(entry.key)):
             return True
     return False
-
-
-_DRIVER = "MirrorMakerConfig of Kafka's connect-mirror"
-
-RULES: tuple[Rule, ...] = (
-    Rule("top-level-client", "error", over=top_level_client, source=_DRIVER),
-    Rule("top-level-ignored", "error", over=top_level_ignored, source=_DRIVER),
-    Rule("unknown-cluster", "error", over=unknown_cluster, source=_DRIVER),
-    Rule("no-flow-enabled", "error", over=no_flow_enabled, source=_DRIVER),
-    Rule("pair-key-spelling", "error", over=pair_key_spelling, source=_DRIVER),
-    Rule("eos-key-misplaced", "warning", over=exactly_once_misplaced, source="KIP-710, KIP-618"),
-)

@@ -7,11 +7,10 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import Literal
 
-from mm2mgr.lint.findings import Hit, Rule
+from mm2mgr.lint.client_settings import key_of, said
+from mm2mgr.lint.findings import Hit, estate_rule, rule
+from mm2mgr.lint.fixes import connector_key, spelled, written
 from mm2mgr.lint.hops import Hop, hops
-from mm2mgr.lint.key_fixes import written
-from mm2mgr.lint.settings import key_of, said
-from mm2mgr.lint.spelling import connector_key, spelled
 from mm2mgr.lint.subject import Estate, Kafka, Subject
 from mm2mgr.truth.reach import ConnectorType, numbers
 
@@ -28,6 +27,7 @@ _AT_START = frozenset({"refresh.topics", "refresh.groups", "sync.topic.configs",
 Topic = tuple[str, str, Kafka, str, int]  # key, topic, its Kafka, that one's name, Kafka's default
 
 
+@rule("sync-acls", "warning", types=("source",), source="KIP-382")
 def sync_acls(subject: Subject) -> Iterator[Hit]:
     """ACLs of the source's topics are copied to the target, for whoever has those names there.
 
@@ -58,6 +58,14 @@ def _login(subject: Subject, side: Literal["source", "target"]) -> str:
     return "client certificates" if protocol == "SSL" and has_key else "no login"
 
 
+@rule(
+    "sync-configs",
+    "warning",
+    types=("source",),
+    needs=(_DEFAULTS_FROM,),
+    source="KIP-894",
+    seen=f"{_SEEN}test_sync_configs",
+)
 def sync_configs(subject: Subject) -> Iterator[Hit]:
     """use.defaults.from says something that has no effect.
 
@@ -80,6 +88,7 @@ def sync_configs(subject: Subject) -> Iterator[Hit]:
         yield Hit(message, f"write {fix}", _DEFAULTS_FROM)
 
 
+@rule("sync-configs-off", "info", types=("source",), source="KIP-382", seen=f"{_SEEN}test_sync_configs_off")
 def sync_configs_off(subject: Subject) -> Iterator[Hit]:
     """Later changes of topic settings stay on the source.
 
@@ -95,6 +104,7 @@ def sync_configs_off(subject: Subject) -> Iterator[Hit]:
         )
 
 
+@rule("replication-factor", "error", source="KIP-382", seen=f"{_SEEN}test_replication_factor")
 def replication_factor(subject: Subject) -> Iterator[Hit]:
     """A topic needs more replicas than its cluster has brokers, so it cannot be created.
 
@@ -128,6 +138,13 @@ def _made(subject: Subject) -> Iterator[Topic]:
             yield "offset-syncs.topic.replication.factor", "its offset-syncs topic", kafka, where, 3
 
 
+@rule(
+    "interval-zero",
+    "warning",
+    needs=(".interval.seconds",),
+    source="MirrorMaker's Scheduler",
+    seen=f"{_SEEN}test_interval_zero",
+)
 def interval_zero(subject: Subject) -> Iterator[Hit]:
     """An interval of zero or less switches its job off, or stops the connector.
 
@@ -161,6 +178,12 @@ def _every(subject: Subject, job: str, key: str) -> str:
     return f"write {connector_key(subject, key, usual)}, or {connector_key(subject, f'{job}.enabled', 'false')} to switch it off"
 
 
+@estate_rule(
+    "offset-syncs-block",
+    "warning",
+    source="SourceTaskOffsetCommitter, OffsetSyncWriter",
+    seen="tests/live/test_dead_source.py::test_with_kafkas_own_timeout_the_offsets_stand_still_while_records_arrive",
+)
 def offset_syncs_block(estate: Estate) -> Iterator[Hit]:
     """A dead source stops the offset commits of the other flows on its workers.
 
@@ -201,41 +224,3 @@ def _on_same_workers(estate: Estate) -> Iterator[Sequence[Hop]]:
             continue
         groups[(connect,) if connect else (kafka, subject.worker_property("group.id"))].append(hop)
     yield from groups.values()
-
-
-RULES: tuple[Rule, ...] = (
-    Rule("sync-acls", "warning", sync_acls, source="KIP-382", types=("source",)),
-    Rule(
-        "sync-configs",
-        "warning",
-        sync_configs,
-        source="KIP-894",
-        types=("source",),
-        needs=(_DEFAULTS_FROM,),
-        seen=f"{_SEEN}test_sync_configs",
-    ),
-    Rule(
-        "sync-configs-off",
-        "info",
-        sync_configs_off,
-        source="KIP-382",
-        types=("source",),
-        seen=f"{_SEEN}test_sync_configs_off",
-    ),
-    Rule("replication-factor", "error", replication_factor, source="KIP-382", seen=f"{_SEEN}test_replication_factor"),
-    Rule(
-        "offset-syncs-block",
-        "warning",
-        over=offset_syncs_block,
-        source="SourceTaskOffsetCommitter, OffsetSyncWriter",
-        seen="tests/live/test_dead_source.py::test_with_kafkas_own_timeout_the_offsets_stand_still_while_records_arrive",
-    ),
-    Rule(
-        "interval-zero",
-        "warning",
-        interval_zero,
-        source="MirrorMaker's Scheduler",
-        needs=(".interval.seconds",),
-        seen=f"{_SEEN}test_interval_zero",
-    ),
-)

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from mm2mgr.lint import patterns
-from mm2mgr.lint.findings import Hit, Rule
+from mm2mgr.lint.findings import Hit, estate_rule, rule
+from mm2mgr.lint.fixes import connector_key, written
 from mm2mgr.lint.hops import Hop, pairs
-from mm2mgr.lint.key_fixes import written
 from mm2mgr.lint.patterns import separator_of
-from mm2mgr.lint.spelling import connector_key
 from mm2mgr.lint.subject import Estate, Subject
 from mm2mgr.topics.selection import Selection
 from mm2mgr.topics.shared import meeting
@@ -24,6 +23,7 @@ _LOCATION, _POLICY, _SEPARATOR = (
 )
 
 
+@estate_rule("checkpoint-without-syncs", "error", source="KIP-1031", seen=f"{_SEEN}test_checkpoints_that_never_come")
 def checkpoint_without_syncs(estate: Estate) -> Iterator[Hit]:
     """A checkpoint connector has nothing to translate offsets with, or is told not to.
 
@@ -77,6 +77,7 @@ def _without_syncs(subject: Subject, sources: list[Hop], *, complete: bool) -> I
         )
 
 
+@rule("syncs-with-off", "error", types=("source",), source="KIP-1031", seen=f"{_SEEN}test_checkpoint_refused")
 def syncs_with_off(subject: Subject) -> Iterator[Hit]:
     """Offset syncs are switched off and configured at the same time.
 
@@ -94,6 +95,7 @@ def syncs_with_off(subject: Subject) -> Iterator[Hit]:
         yield Hit(message, f"take {names} out", keys[0])
 
 
+@estate_rule("pair-disagrees", "error", source="KIP-716, KIP-690", seen=f"{_SEEN}test_checkpoints_that_never_come")
 def pair_disagrees(estate: Estate) -> Iterator[Hit]:
     """The source and the checkpoint connector of a pair look for each other's topics in different places.
 
@@ -128,6 +130,12 @@ def _of_pair(subject: Subject, key: str) -> str:
     return subject.get(key) or usual
 
 
+@estate_rule(
+    "checkpoint-other-topics",
+    "warning",
+    source="MirrorCheckpointConnector",
+    seen=f"{_SEEN}test_checkpoints_that_never_come",
+)
 def checkpoint_other_topics(estate: Estate) -> Iterator[Hit]:
     """The checkpoint connector is given topics that no source connector of the pair mirrors.
 
@@ -156,6 +164,7 @@ def checkpoint_other_topics(estate: Estate) -> Iterator[Hit]:
                 )
 
 
+@estate_rule("checkpoints-twice", "error", source="KIP-382")
 def checkpoints_twice(estate: Estate) -> Iterator[Hit]:
     """Two checkpoint connectors of one pair translate the offsets of one group.
 
@@ -195,37 +204,3 @@ def _both_take(first: Subject, later: Subject, what: str) -> str | None:
     filters = patterns.names(first, what), patterns.names(later, what)
     # A policy that knows no aliases: nothing but the two filters decides.
     return meeting([Selection(names, None, "", "") for names in filters if names]).topic if all(filters) else None
-
-
-RULES: tuple[Rule, ...] = (
-    Rule(
-        "checkpoint-without-syncs",
-        "error",
-        over=checkpoint_without_syncs,
-        source="KIP-1031",
-        seen=f"{_SEEN}test_checkpoints_that_never_come",
-    ),
-    Rule(
-        "syncs-with-off",
-        "error",
-        syncs_with_off,
-        source="KIP-1031",
-        seen=f"{_SEEN}test_checkpoint_refused",
-        types=("source",),
-    ),
-    Rule(
-        "pair-disagrees",
-        "error",
-        over=pair_disagrees,
-        source="KIP-716, KIP-690",
-        seen=f"{_SEEN}test_checkpoints_that_never_come",
-    ),
-    Rule(
-        "checkpoint-other-topics",
-        "warning",
-        over=checkpoint_other_topics,
-        source="MirrorCheckpointConnector",
-        seen=f"{_SEEN}test_checkpoints_that_never_come",
-    ),
-    Rule("checkpoints-twice", "error", over=checkpoints_twice, source="KIP-382"),
-)

@@ -6,11 +6,10 @@ import re
 from collections.abc import Callable, Iterator
 from functools import lru_cache, partial
 
-from mm2mgr.lint.connection import LOGIN, STORES, lacking_in_override, said
-from mm2mgr.lint.findings import Hit, Rule
-from mm2mgr.lint.key_fixes import written
+from mm2mgr.lint.client_settings import LOGIN, STORES, lacking_in_override, set_value
+from mm2mgr.lint.findings import Hit, estate_rule, rule
+from mm2mgr.lint.fixes import spelled, written
 from mm2mgr.lint.logins import SENT_IN_CLEAR, beyond, is_clear
-from mm2mgr.lint.spelling import spelled
 from mm2mgr.lint.subject import Estate, Kind, Subject
 from mm2mgr.secrets import is_placeholder
 from mm2mgr.truth.reach import Client
@@ -27,6 +26,7 @@ _PEM = {
 _KERBEROS = "Krb5LoginModule"
 
 
+@rule("secret-in-clear", "warning", source="KIP-297", seen="tests/live/test_security.py")
 def secret_in_clear(subject: Subject) -> Iterator[Hit]:
     """A secret stands in the config in clear.
 
@@ -52,6 +52,7 @@ def _name(key: str) -> str:
     return "jaas" if key.endswith("jaas.config") else "password" if "pass" in key else "secret"
 
 
+@estate_rule("secret-in-tree", "warning")
 def secret_in_tree(estate: Estate) -> Iterator[Hit]:
     """A secret of mm2mgr's own logins stands in the YAML tree.
 
@@ -83,6 +84,13 @@ def login_of_mm2mgr_unencrypted(estate: Estate) -> Iterator[Hit]:
             yield Hit(message, what, spot=login.spot)
 
 
+@rule(
+    "login-unencrypted",
+    "warning",
+    over=login_of_mm2mgr_unencrypted,
+    needs=("security.protocol",),
+    source="RFC 4616 section 6, RFC 7617 section 4",
+)
 def login_unencrypted(subject: Subject) -> Iterator[Hit]:
     """A password or a token crosses the network unencrypted.
 
@@ -93,8 +101,8 @@ def login_unencrypted(subject: Subject) -> Iterator[Hit]:
     """
     for client in _sides(subject):
         key = _key(subject, client, "security.protocol")
-        sends = SENT_IN_CLEAR.get(said(subject, client, "sasl.mechanism").upper(), "")
-        address = beyond(said(subject, client, "bootstrap.servers"))
+        sends = SENT_IN_CLEAR.get(set_value(subject, client, "sasl.mechanism").upper(), "")
+        address = beyond(set_value(subject, client, "bootstrap.servers"))
         if key and sends and address and subject.get(key).upper() == "SASL_PLAINTEXT":
             message = f"{written(subject, key)}: {sends} crosses the network unencrypted, to {address}"
             right = _beside(subject, client, key, "security.protocol", "SASL_SSL")
@@ -103,6 +111,13 @@ def login_unencrypted(subject: Subject) -> Iterator[Hit]:
             )
 
 
+@rule(
+    "security-incomplete",
+    "error",
+    needs=("security.protocol", "sasl.", "ssl."),
+    source="Kafka's SaslConfigs and CommonClientConfigs",
+    seen=f"{_SEEN}test_security_incomplete",
+)
 def security_incomplete(subject: Subject) -> Iterator[Hit]:
     """The security of one side is only half there.
 
@@ -128,7 +143,7 @@ def _sides(subject: Subject) -> Iterator[Client]:
 
 def _incomplete(subject: Subject, client: Client) -> tuple[str, str, str]:
     """Return the key, what is wrong and the fix; the second is "" when nothing is."""
-    protocol = said(subject, client, "security.protocol").upper()
+    protocol = set_value(subject, client, "security.protocol").upper()
     login = _key(subject, client, *LOGIN, "sasl.mechanism")
     store = _key(subject, client, *_STORE_PARTS)
     prefix = partial(_beside, subject, client, login or store)
@@ -160,7 +175,7 @@ def _half_a_login(
     subject: Subject, client: Client, protocol: str, prefix: Callable[[str, str], str]
 ) -> tuple[str, str, str]:
     key = _key(subject, client, "security.protocol")
-    jaas, mechanism = said(subject, client, "sasl.jaas.config"), said(subject, client, "sasl.mechanism")
+    jaas, mechanism = set_value(subject, client, "sasl.jaas.config"), set_value(subject, client, "sasl.mechanism")
     if not protocol.startswith("SASL_") or not key or "${" in protocol:
         return "", "", ""
     if not mechanism and _KERBEROS not in jaas and not is_placeholder(jaas):
@@ -199,6 +214,7 @@ def _beside(subject: Subject, client: Client, key: str, plain: str, value: str) 
     return spelled(subject, prefix + plain, value)
 
 
+@rule("store-type-missing", "error", needs=STORES, source="KIP-651", seen=f"{_SEEN}test_store_type")
 def store_type_missing(subject: Subject) -> Iterator[Hit]:
     """PEM is given to a store that expects another format.
 
@@ -209,7 +225,7 @@ def store_type_missing(subject: Subject) -> Iterator[Hit]:
     """
     told: set[str] = set()
     for key, client, plain in _pem_keys(subject):
-        kind, right = said(subject, client, _PEM[plain]), written(subject, key).removesuffix(plain) + _PEM[plain]
+        kind, right = set_value(subject, client, _PEM[plain]), written(subject, key).removesuffix(plain) + _PEM[plain]
         if kind.upper() != "PEM" and "${" not in kind and right not in told:
             told.add(right)
             message = f"{written(subject, key)} is read only with {_PEM[plain]}=PEM; it is {kind or 'JKS, the default'}"
@@ -237,7 +253,7 @@ def _passwords_of_pem(subject: Subject) -> Iterator[Hit]:
         for store in STORES:
             key = _key(subject, client, f"{store}password")
             is_file = bool(_key(subject, client, f"{store}location"))
-            if key and key not in told and is_file and said(subject, client, f"{store}type").upper() == "PEM":
+            if key and key not in told and is_file and set_value(subject, client, f"{store}type").upper() == "PEM":
                 told.add(key)
                 message = f"{written(subject, key)}: a PEM file has no store password, and Kafka refuses one"
                 yield Hit(
@@ -247,6 +263,7 @@ def _passwords_of_pem(subject: Subject) -> Iterator[Hit]:
                 )
 
 
+@rule("pem-not-lines", "error", needs=STORES, source="KIP-651", seen=f"{_SEEN}test_store_type")
 def pem_not_lines(subject: Subject) -> Iterator[Hit]:
     """A PEM value holds the two characters backslash and n where a line should end.
 
@@ -260,6 +277,7 @@ def pem_not_lines(subject: Subject) -> Iterator[Hit]:
             yield Hit(message, "write real line ends (\\n once, within JSON), or a placeholder for the file", key)
 
 
+@rule("host-name-unchecked", "info", needs=("ssl.endpoint.identification.algorithm",), source="KIP-294")
 def host_name_unchecked(subject: Subject) -> Iterator[Hit]:
     """A TLS client does not check whose certificate it is shown.
 
@@ -269,45 +287,7 @@ def host_name_unchecked(subject: Subject) -> Iterator[Hit]:
     """
     for client in _sides(subject):
         key = subject.written(client.name, "ssl.endpoint.identification.algorithm")
-        if key and not subject.get(key) and said(subject, client, "security.protocol").upper().endswith("SSL"):
+        if key and not subject.get(key) and set_value(subject, client, "security.protocol").upper().endswith("SSL"):
             message = f"{written(subject, key)} is empty: the clients take any broker whose certificate their CA signed"
             fix = f"write {spelled(subject, written(subject, key), 'https')}, and put the brokers' names into their certificates"
             yield Hit(message, fix, key)
-
-
-RULES: tuple[Rule, ...] = (
-    Rule("secret-in-clear", "warning", secret_in_clear, source="KIP-297", seen="tests/live/test_security.py"),
-    Rule("secret-in-tree", "warning", over=secret_in_tree),
-    Rule(
-        "login-unencrypted",
-        "warning",
-        login_unencrypted,
-        login_of_mm2mgr_unencrypted,
-        source="RFC 4616 section 6, RFC 7617 section 4",
-        needs=("security.protocol",),
-    ),
-    Rule(
-        "security-incomplete",
-        "error",
-        security_incomplete,
-        source="Kafka's SaslConfigs and CommonClientConfigs",
-        seen=f"{_SEEN}test_security_incomplete",
-        needs=("security.protocol", "sasl.", "ssl."),
-    ),
-    Rule(
-        "store-type-missing",
-        "error",
-        store_type_missing,
-        source="KIP-651",
-        seen=f"{_SEEN}test_store_type",
-        needs=STORES,
-    ),
-    Rule("pem-not-lines", "error", pem_not_lines, source="KIP-651", seen=f"{_SEEN}test_store_type", needs=STORES),
-    Rule(
-        "host-name-unchecked",
-        "info",
-        host_name_unchecked,
-        source="KIP-294",
-        needs=("ssl.endpoint.identification.algorithm",),
-    ),
-)

@@ -6,11 +6,10 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 
+from mm2mgr.lint.client_settings import lacking_in_override
 from mm2mgr.lint.clusters import Point, apart
-from mm2mgr.lint.connection import lacking_in_override
-from mm2mgr.lint.findings import Hit, Rule
-from mm2mgr.lint.key_fixes import written
-from mm2mgr.lint.spelling import client_key, connector_key, yaml
+from mm2mgr.lint.findings import Hit, rule
+from mm2mgr.lint.fixes import client_key, connector_key, written, yaml
 from mm2mgr.lint.subject import Kind, Subject, addresses
 
 _SEEN = "tests/lint/test_seen_live_start.py::"
@@ -24,6 +23,13 @@ _CONVERTERS = ("key.converter", "value.converter", "header.converter")
 _PLACEHOLDER = re.compile(r"\$\{([^}:\s]+):[^}]*\}")
 
 
+@rule(
+    "policy-forbids",
+    "error",
+    needs=(".override.",),
+    source="KIP-458, KIP-1188",
+    seen="tests/reconcile/test_policies_live.py",
+)
 def policy_forbids(subject: Subject) -> Iterator[Hit]:
     """The workers' override policy refuses what the connector needs.
 
@@ -84,6 +90,7 @@ def _allowlist(subject: Subject) -> list[str]:
     return [item.strip() for item in (subject.worker_property(_ALLOWLIST) or "").split(",") if item.strip()]
 
 
+@rule("wrong-kafka", "error", source="KIP-458", seen=f"{_SEEN}test_wrong_kafka")
 def wrong_kafka(subject: Subject) -> Iterator[Hit]:
     """The records do not go to the target.
 
@@ -131,6 +138,7 @@ def _is_unknown(*values: str) -> bool:
     return any("${" in value for value in values)
 
 
+@rule("override-insecure", "error", needs=(_RECORDS + _ADDRESS,), source="KIP-458", seen="tests/live/test_security.py")
 def override_insecure(subject: Subject) -> Iterator[Hit]:
     """The record producer has the target's address but not its security.
 
@@ -150,6 +158,7 @@ def override_insecure(subject: Subject) -> Iterator[Hit]:
         yield Hit(message, fix, _RECORDS + _ADDRESS)
 
 
+@rule("converter", "error", source="KIP-382", seen=f"{_SEEN}test_converters")
 def converter(subject: Subject) -> Iterator[Hit]:
     """A converter other than ByteArrayConverter alters what is mirrored.
 
@@ -185,6 +194,13 @@ def _converter(subject: Subject, key: str) -> str | None:
     return "org.apache.kafka.connect.storage.SimpleHeaderConverter" if key == "header.converter" else None
 
 
+@rule(
+    "worker-keystore-clash",
+    "error",
+    needs=(f"{_RECORDS}ssl.",),
+    source="KIP-651",
+    seen=f"{_SEEN}test_worker_keystore_clash",
+)
 def worker_keystore_clash(subject: Subject) -> Iterator[Hit]:
     """The workers' producer has a store of another kind, which an override cannot take back.
 
@@ -215,6 +231,7 @@ def _clash(subject: Subject, store: str) -> tuple[str, str] | None:
     return None
 
 
+@rule("provider-unknown", "error", source="KIP-297", seen=f"{_SEEN}test_unknown_provider")
 def provider_unknown(subject: Subject) -> Iterator[Hit]:
     """A placeholder names a config provider that the workers do not have.
 
@@ -234,34 +251,3 @@ def provider_unknown(subject: Subject) -> Iterator[Hit]:
                 )
                 fix = f"write config.providers={name} and config.providers.{name}.class in the workers' properties"
                 yield Hit(message, fix, key)
-
-
-RULES: tuple[Rule, ...] = (
-    Rule(
-        "policy-forbids",
-        "error",
-        policy_forbids,
-        source="KIP-458, KIP-1188",
-        seen="tests/reconcile/test_policies_live.py",
-        needs=(".override.",),
-    ),
-    Rule("wrong-kafka", "error", wrong_kafka, source="KIP-458", seen=f"{_SEEN}test_wrong_kafka"),
-    Rule(
-        "override-insecure",
-        "error",
-        override_insecure,
-        source="KIP-458",
-        seen="tests/live/test_security.py",
-        needs=(_RECORDS + _ADDRESS,),
-    ),
-    Rule("converter", "error", converter, source="KIP-382", seen=f"{_SEEN}test_converters"),
-    Rule(
-        "worker-keystore-clash",
-        "error",
-        worker_keystore_clash,
-        source="KIP-651",
-        needs=(f"{_RECORDS}ssl.",),
-        seen=f"{_SEEN}test_worker_keystore_clash",
-    ),
-    Rule("provider-unknown", "error", provider_unknown, source="KIP-297", seen=f"{_SEEN}test_unknown_provider"),
-)
