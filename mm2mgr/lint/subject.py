@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from functools import cache, cached_property, lru_cache
 from typing import TYPE_CHECKING, Literal
 
+from mm2mgr.formats.properties import Entry
 from mm2mgr.lint.findings import Spot
-from mm2mgr.secrets import remember
 from mm2mgr.truth import keys as truth_keys
 from mm2mgr.truth.explain_default import framework_defaults
 from mm2mgr.truth.reach import Client, ConnectorType, Setting, clients, effective
@@ -22,24 +22,12 @@ if TYPE_CHECKING:
 
 Form = Literal["tree", "connect", "dedicated"]
 
-CLASSES: dict[str, ConnectorType] = {
-    "MirrorSourceConnector": "source",
-    "MirrorCheckpointConnector": "checkpoint",
-    "MirrorHeartbeatConnector": "heartbeat",
-}
-
 
 @lru_cache(maxsize=4096)
 def addresses(servers: str) -> frozenset[str]:
     """Return the `host:port` parts of a bootstrap.servers value, without the listener some write before them."""
     items = (item.strip().lower().rpartition("://")[2] for item in servers.split(","))
     return frozenset(item for item in items if item)
-
-
-def type_of(connector_class: str) -> ConnectorType | None:
-    """Return the type for any spelling that Connect accepts: full name, simple name, or that without `Connector`."""
-    simple = connector_class.strip().rpartition(".")[2]
-    return CLASSES.get(simple) or CLASSES.get(f"{simple}Connector")
 
 
 @dataclass(frozen=True)
@@ -269,19 +257,6 @@ class Subject:
     @cached_property
     def _values(self) -> dict[str, str]:
         return {key: value.strip() for key, value in self.config.items()}
-
-
-@dataclass(frozen=True)
-class Entry:
-    """One line of a properties or JSON file: `raw` is the text as written, `value` what the parser makes of it."""
-
-    key: str
-    value: str = field(repr=False)
-    raw: str = field(repr=False)
-    line: int
-
-    def __post_init__(self) -> None:
-        remember({self.key: self.value})
 
 
 @dataclass(frozen=True)

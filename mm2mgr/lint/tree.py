@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 
 from mm2mgr.errors import Problem, SpecError
 from mm2mgr.files import Unreadable, read_bytes
-from mm2mgr.lint import properties
 from mm2mgr.lint.findings import Finding, Spot
 from mm2mgr.lint.logins import logins
+from mm2mgr.lint.silences import silences_of
 from mm2mgr.lint.subject import Estate, Kafka, Silence, SourceFile, Subject, Wire, Worker
 from mm2mgr.spec.places import MOST_BYTES, Place
 
@@ -35,7 +35,7 @@ _INSTEAD = re.compile(
 
 def from_tree(topology: Topology, connectors: Iterable[Connector], spec: Spec | None = None) -> Estate:
     """Return every connector of a tree. With `spec`, places are exact where a flow has none, and comments silence rules."""
-    tree = _Tree(topology, spec)
+    tree = _TreeSubjects(topology, spec)
     subjects = tuple(tree.subject(connector) for connector in connectors)
     if spec is None:
         return Estate(subjects, complete=True)
@@ -50,13 +50,13 @@ def _files(paths: Sequence[str]) -> tuple[SourceFile, ...]:
             text = read_bytes(Path(path), MOST_BYTES).decode("utf-8", errors="replace")
         except Unreadable:
             continue
-        if silences := properties.silences(text, path, inline=True):
+        if silences := silences_of(text, path, inline=True):
             found.append(SourceFile(path, "tree", silences=silences))
     return tuple(found)
 
 
 @dataclass
-class _Tree:
+class _TreeSubjects:
     """One pass over the connectors; what many of them share is made once."""
 
     topology: Topology

@@ -20,6 +20,11 @@ Exists = Literal[
     "always", "syncs on source", "syncs on target", "checkpoint read-back", "own offsets", "framework admin"
 ]
 
+CLASSES: dict[str, ConnectorType] = {
+    "MirrorSourceConnector": "source",
+    "MirrorCheckpointConnector": "checkpoint",
+    "MirrorHeartbeatConnector": "heartbeat",
+}
 # Known to MirrorClientConfig since 4.1; older lines drop them, and their clients do not know them either.
 _OAUTH_SINCE_4_1 = frozenset(
     f"sasl.oauthbearer.{name}"
@@ -34,6 +39,12 @@ _OAUTH_SINCE_4_1 = frozenset(
 )
 # What `source.cluster.` and `target.cluster.` let pass: MirrorClientConfig.CLIENT_CONFIG_DEF has no security.providers.
 CLUSTER_KEYS = (SECURITY_KEYS - {"security.providers"}) | _OAUTH_SINCE_4_1 | {"bootstrap.servers"}
+
+
+def type_of(connector_class: str) -> ConnectorType | None:
+    """Return the type for any spelling that Connect accepts: full name, simple name, or that without `Connector`."""
+    simple = connector_class.strip().rpartition(".")[2]
+    return CLASSES.get(simple) or CLASSES.get(f"{simple}Connector")
 
 
 @dataclass(frozen=True)

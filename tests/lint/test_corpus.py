@@ -15,7 +15,7 @@ import yaml
 
 from mm2mgr.errors import SpecError
 from mm2mgr.expand import expand
-from mm2mgr.lint import properties
+from mm2mgr.formats import properties
 from mm2mgr.lint.findings import Finding, rules_of
 from mm2mgr.lint.reading import Surroundings, read_files
 from mm2mgr.lint.rules import BY_ID, RULES, files

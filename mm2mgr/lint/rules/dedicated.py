@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator, Sequence
 from difflib import get_close_matches
 
-from mm2mgr.lint.dedicated import (
+from mm2mgr.formats.mm2_properties import (
     CONNECTOR_PREFIXES,
     EXACTLY_ONCE_KEY,
     KINDS,
@@ -21,9 +21,9 @@ from mm2mgr.lint.dedicated import (
     passed,
     to_worker,
 )
+from mm2mgr.formats.properties import Entry, as_typed
 from mm2mgr.lint.findings import Hit, Spot, estate_rule
-from mm2mgr.lint.properties import as_typed
-from mm2mgr.lint.subject import Entry, Estate, SourceFile
+from mm2mgr.lint.subject import Estate, SourceFile
 from mm2mgr.truth import keys as truth_keys
 from mm2mgr.truth.reach import CLIENTS
 

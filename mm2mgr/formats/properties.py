@@ -7,26 +7,37 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from mm2mgr.errors import Problem, SpecError
-from mm2mgr.lint.findings import Spot
-from mm2mgr.lint.subject import Entry, Silence
+from mm2mgr.secrets import remember
 from mm2mgr.spec.places import Place
 
-_BLANKS = " \t\f"
-_LINE_END = re.compile(r"\r\n|\r|\n")
+BLANKS = " \t\f"
+LINE_END = re.compile(r"\r\n|\r|\n")
 _KEY = re.compile(r"(?:[^\\=: \t\f]|\\.)*", re.DOTALL)
 _SEPARATOR = re.compile(r"[ \t\f]*[=:]?[ \t\f]*")
 _ESCAPE = re.compile(r"\\(u[0-9A-Fa-f]{4}|.)", re.DOTALL)
 _ESCAPED = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
-_SILENCE = re.compile(r"[#!]\s*mm2mgr:\s*silence\s+(?P<rule>[\w.-]+)[ \t]*(?P<reason>.*)")
 # A backslash before one of these means something in a regular expression or a path; Java drops it and keeps the sign.
 _LOST = re.compile(r"(?<!\\)\\(?=[.\[\]{}()*+?^$|]|[A-Za-eg-mo-qsv-z0-9])")
 _REMARK = re.compile(
     r"(?<!\s)\s+(?:#|//)(?:\s.*)?$", re.DOTALL
 )  # from the first blank on: else long runs take for ever
 _QUOTED = re.compile(r"\"(?:[^\"\\]|\\.)*\"")
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One line of a properties or JSON file: `raw` is the text as written, `value` what the parser makes of it."""
+
+    key: str
+    value: str = field(repr=False)
+    raw: str = field(repr=False)
+    line: int
+
+    def __post_init__(self) -> None:
+        remember({self.key: self.value})
 
 
 @dataclass(frozen=True)
@@ -44,8 +55,8 @@ def read(text: str, file: str) -> tuple[Entry, ...]:
 
 def _logical_lines(text: str) -> Iterator[_Logical]:
     begun, start, continued = "", 0, False
-    for number, line in enumerate(_LINE_END.split(text), 1):
-        rest = line.lstrip(_BLANKS)
+    for number, line in enumerate(LINE_END.split(text), 1):
+        rest = line.lstrip(BLANKS)
         if not begun and (not rest or rest[0] in "#!"):
             continue  # blank lines and comments; in the middle of an entry they are part of it
         start = start if begun else number
@@ -106,31 +117,6 @@ def meant(entry: Entry) -> str:
         value = _ESCAPE.sub(lambda found: _ESCAPED.get(found[1], found[1]), doubled)
     after = remark(entry)
     return value.removesuffix(after) if after else value
-
-
-# --- silences ---------------------------------------------------------------------------------------------------------
-
-
-def silences(text: str, file: str, *, inline: bool = False) -> tuple[Silence, ...]:
-    """Return what comments such as `# mm2mgr: silence RULE why it is fine` switch off; `inline`: also behind a value (YAML).
-
-    A silence stands at the end of its block of comment lines, so that several may stand above one key.
-    """
-    if "mm2mgr:" not in text:
-        return ()
-    lines = _LINE_END.split(text)
-    return tuple(_silences(lines, file, inline=inline))
-
-
-def _silences(lines: Sequence[str], file: str, *, inline: bool) -> Iterator[Silence]:
-    for index, line in enumerate(lines):
-        alone = line.lstrip(_BLANKS)[:1] in ("#", "!")
-        found = _SILENCE.match(line.lstrip(_BLANKS)) if alone else _SILENCE.search(line) if inline else None
-        if found:
-            end = index
-            while alone and end + 1 < len(lines) and lines[end + 1].lstrip(_BLANKS)[:1] in ("#", "!"):
-                end += 1
-            yield Silence(found["rule"], as_typed(found["reason"].strip()), Spot(file, end + 1))
 
 
 def as_typed(text: str) -> str:

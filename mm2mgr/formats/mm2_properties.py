@@ -11,10 +11,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 
-from mm2mgr.lint.properties import last, meant
-from mm2mgr.lint.subject import CLASSES, Entry
+from mm2mgr.formats.properties import Entry, last, meant
 from mm2mgr.truth import keys as truth_keys
-from mm2mgr.truth.reach import CLIENTS, CLUSTER_KEYS, ConnectorType
+from mm2mgr.truth.reach import CLASSES, CLIENTS, CLUSTER_KEYS, ConnectorType
 
 _PACKAGE = "org.apache.kafka.connect.mirror"
 _BYTES = "org.apache.kafka.connect.converters.ByteArrayConverter"
@@ -64,7 +63,7 @@ def to_worker(key: str) -> bool:
 
 
 @dataclass(frozen=True)
-class Line:
+class DriverLine:
     """A value with the entry that it came from."""
 
     value: str
@@ -78,7 +77,7 @@ class Derived:
     pair: str
     type: ConnectorType
     config: Mapping[str, str]
-    lines: Mapping[str, Line]
+    lines: Mapping[str, DriverLine]
     worker: Mapping[str, str]
     place: Entry
 
@@ -90,8 +89,8 @@ class Dedicated:
     entries: tuple[Entry, ...]
 
     @cached_property
-    def lines(self) -> dict[str, Line]:
-        return {key: Line(meant(entry), entry) for key, entry in last(self.entries).items()}
+    def lines(self) -> dict[str, DriverLine]:
+        return {key: DriverLine(meant(entry), entry) for key, entry in last(self.entries).items()}
 
     @cached_property
     def clusters(self) -> tuple[str, ...]:
@@ -147,7 +146,7 @@ def _connector(file: Dedicated, source: str, target: str, class_name: str) -> De
     return Derived(pair, CLASSES[class_name], config, lines, _worker(file, source, target), place.entry)
 
 
-def _config(file: Dedicated, source: str, target: str) -> dict[str, Line]:
+def _config(file: Dedicated, source: str, target: str) -> dict[str, DriverLine]:
     """Lay the layers of connectorBaseConfig over each other, lowest first."""
     result = {key: line for key, line in file.lines.items() if passed(key) and key not in CLUSTER_KEYS}
     for side, alias in (("source", source), ("target", target)):
@@ -160,11 +159,11 @@ def _config(file: Dedicated, source: str, target: str) -> dict[str, Line]:
     return result
 
 
-def _below(file: Dedicated, prefix: str) -> dict[str, Line]:
+def _below(file: Dedicated, prefix: str) -> dict[str, DriverLine]:
     return {key[len(prefix) :]: line for key, line in file.lines.items() if key.startswith(prefix)}
 
 
-def _cluster(file: Dedicated, alias: str) -> dict[str, Line]:
+def _cluster(file: Dedicated, alias: str) -> dict[str, DriverLine]:
     """Return clusterProps: a cluster's own lines; what its clients need is spread over them, top-level lines last."""
     result = _below(file, f"{alias}.")
     for layer in (dict(result), file.lines):
@@ -174,7 +173,7 @@ def _cluster(file: Dedicated, alias: str) -> dict[str, Line]:
     return result
 
 
-def _records(file: Dedicated, target: str) -> dict[str, Line]:
+def _records(file: Dedicated, target: str) -> dict[str, DriverLine]:
     """Return the target's `producer.` lines as the overrides they amount to: the workers hand them to the record producer."""
     prefix = "producer."
     own = _below(file, f"{target}.{prefix}")

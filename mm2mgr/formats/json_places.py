@@ -1,6 +1,6 @@
 """Reads JSON with the line of every key, and finds the connector configs in it, however they are wrapped.
 
-In: JSON text (or a YAML document's values and places, see `of_yaml`). Out: `Node` trees and `Found` connectors, other plugins'
+In: JSON text (or a YAML document's values and places, see `of_yaml`). Out: `Node` trees and `FoundConnector` connectors, other plugins'
 included. Twins and nulls are kept: Connect refuses them or takes the last, and lint says so. Touches no file.
 """
 
@@ -15,10 +15,10 @@ from json.decoder import scanstring  # type: ignore[attr-defined]  # the decoder
 from typing import Literal
 
 from mm2mgr.errors import Problem, SpecError
-from mm2mgr.lint.subject import Entry
+from mm2mgr.formats.properties import Entry
 from mm2mgr.spec.places import Document, PathKey, Place
 
-Kind = Literal["object", "list", "text", "number", "boolean", "null"]
+NodeKind = Literal["object", "list", "text", "number", "boolean", "null"]
 
 _DEPTH = 64  # a dump of connectors is seven deep
 _MOST_VALUES = 1_000_000
@@ -32,7 +32,7 @@ _scan: Callable[[str, int, bool], tuple[str, int]] = scanstring
 class Node:
     """A value of a file: `text` is a scalar as Connect takes it, `members` an object's, `items` a list's."""
 
-    kind: Kind
+    kind: NodeKind
     line: int
     text: str = field(default="", repr=False)
     members: tuple[tuple[str, int, Node], ...] = ()
@@ -56,7 +56,7 @@ class Node:
 
 
 @dataclass(frozen=True)
-class Found:
+class FoundConnector:
     """A connector that a file holds. `entries` are its config, keys that stand twice and nulls included."""
 
     name: str
@@ -119,7 +119,7 @@ class _Scanner:
         if not found:
             raise self.wrong(index, "not JSON: a value is missing here, or not in double quotes")
         word = found[0]
-        kind: Kind = "null" if word == "null" else "boolean" if word in ("true", "false") else "number"
+        kind: NodeKind = "null" if word == "null" else "boolean" if word in ("true", "false") else "number"
         return Node(kind, line, "" if kind == "null" else word), found.end()
 
     def string(self, index: int) -> tuple[str, int]:
@@ -194,7 +194,7 @@ def _of_value(value: object, path: PathKey, places: Mapping[PathKey, Place], abo
 # --- connectors -------------------------------------------------------------------------------------------------------
 
 
-def connectors(root: Node, name: str) -> Iterator[Found]:
+def connectors(root: Node, name: str) -> Iterator[FoundConnector]:
     """Yield every connector below a node: whatever holds `connector.class`, under a name, in a list, in a dump of Connect.
 
     `name` is for a bare config: Connect takes it from the URL it is put to.
@@ -212,11 +212,11 @@ def connectors(root: Node, name: str) -> Iterator[Found]:
             yield from (replace(each, state=each.state or state) for each in inner)
 
 
-def _found(config: Node, name: str) -> Found:
+def _found(config: Node, name: str) -> FoundConnector:
     entries = entries_of(config)
     if not any(entry.key == "name" for entry in entries):
         entries = (*entries, text_entry("name", config.line, name))  # as Connect itself does
-    return Found(name, config.word("connector.class"), entries, config.line)
+    return FoundConnector(name, config.word("connector.class"), entries, config.line)
 
 
 def entries_of(config: Node) -> tuple[Entry, ...]:

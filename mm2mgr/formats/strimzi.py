@@ -7,10 +7,10 @@ Security is the operator's work (`tls:`, `authentication:`) and stays out. Touch
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
-from mm2mgr.lint.json_file import Found, Node, entries_of, entry_of, text_entry
-from mm2mgr.lint.subject import Entry, Worker
+from mm2mgr.formats.json_places import FoundConnector, Node, entries_of, entry_of, text_entry
+from mm2mgr.formats.properties import Entry
 from mm2mgr.truth import keys as truth_keys
 from mm2mgr.truth.reach import CLUSTER_KEYS
 
@@ -34,11 +34,20 @@ _TOPICS_BY = ("sourceConnector", "checkpointConnector")
 
 
 @dataclass(frozen=True)
+class Workers:
+    """What a resource says of its Connect workers."""
+
+    version: str | None
+    properties: Mapping[str, str] = field(repr=False)  # may hold secrets
+    exactly_once: bool
+
+
+@dataclass(frozen=True)
 class Resource:
     """What one resource says: connectors, and the Connect cluster of that name with its workers."""
 
-    connectors: tuple[Found, ...] = ()
-    workers: Mapping[str, Worker] | None = None
+    connectors: tuple[FoundConnector, ...] = ()
+    workers: Mapping[str, Workers] = field(default_factory=dict)
 
 
 def resources(root: Node) -> Iterator[Node]:
@@ -69,11 +78,11 @@ def read(resource: Node) -> Resource:
     return Resource()
 
 
-def _connector(name: str, resource: Node, spec: Node) -> Found:
+def _connector(name: str, resource: Node, spec: Node) -> FoundConnector:
     written = _scalars(spec, {"class": "connector.class", "tasksMax": "tasks.max"})
     entries = (text_entry("name", resource.line, name), *written, *_config(spec))
     owner = resource.word("metadata", "labels", "strimzi.io/cluster")
-    return Found(name, spec.word("class"), entries, spec.line, _state(spec), owner)
+    return FoundConnector(name, spec.word("class"), entries, spec.line, _state(spec), owner)
 
 
 def _config(node: Node) -> tuple[Entry, ...]:
@@ -91,19 +100,19 @@ def _scalars(node: Node, names: Mapping[str, str]) -> list[Entry]:
     return [entry_of(names[key], child.line, child) for key, child in found]
 
 
-def _worker(spec: Node, config: Node | None, bootstrap: str) -> Worker:
+def _worker(spec: Node, config: Node | None, bootstrap: str) -> Workers:
     written = {entry.key: entry.value for entry in entries_of(config)} if config else {}
     support = written.get("exactly.once.source.support")
     properties = {"bootstrap.servers": bootstrap, **written}
     version = spec.word("version") or None
-    return Worker(version, properties, exactly_once=support == "enabled" if support else False)
+    return Workers(version, properties, support == "enabled" if support else False)
 
 
 # --- KafkaMirrorMaker2 ------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
-class _Pair:
+class _Mirror:
     """One entry of `mirrors`, with its two clusters."""
 
     mirror: Node
@@ -123,26 +132,26 @@ def _mirror_maker(name: str, spec: Node) -> Resource:
     own = _clusters(spec).get(spec.word("connectCluster")) or pairs[0].target
     worker = _worker(spec, own.get("config"), own.word("bootstrapServers"))
     converters = dict.fromkeys(("key.converter", "value.converter", "header.converter"), _BYTES)
-    properties = {**converters, **(worker.properties or {})}
-    workers = {name: Worker(worker.version, properties, exactly_once=worker.exactly_once)}
+    properties = {**converters, **worker.properties}
+    workers = {name: replace(worker, properties=properties)}
     return Resource(tuple(found for pair in pairs for found in _of_pair(name, pair)), workers)
 
 
-def _pairs(spec: Node) -> Iterator[_Pair]:
+def _pairs(spec: Node) -> Iterator[_Mirror]:
     """Yield the mirrors of both API versions: clusters by alias (v1beta2), or written where they are used (v1)."""
     clusters = _clusters(spec)
     for mirror in (spec.get("mirrors") or spec).items:
         source = mirror.get("source") or clusters.get(mirror.word("sourceCluster"))
         target = spec.get("target") or clusters.get(mirror.word("targetCluster"))
         if source and target:
-            yield _Pair(mirror, source, target)
+            yield _Mirror(mirror, source, target)
 
 
 def _clusters(spec: Node) -> dict[str, Node]:
     return {node.word("alias"): node for node in (spec.get("clusters") or spec).items}
 
 
-def _of_pair(owner: str, pair: _Pair) -> Iterator[Found]:
+def _of_pair(owner: str, pair: _Mirror) -> Iterator[FoundConnector]:
     for part, class_name in _PARTS.items():
         node = pair.mirror.get(part)
         if node is None or node.kind != "object":
@@ -157,7 +166,7 @@ def _of_pair(owner: str, pair: _Pair) -> Iterator[Found]:
             *_scalars(pair.mirror, {key: to for key, to in _PATTERNS.items() if _reads(part, to)}),
             *_config(node),
         )
-        yield Found(name, named["connector.class"], entries, node.line, _state(node), owner)
+        yield FoundConnector(name, named["connector.class"], entries, node.line, _state(node), owner)
 
 
 def _reads(part: str, key: str) -> bool:

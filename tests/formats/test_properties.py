@@ -9,8 +9,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from mm2mgr.errors import SpecError
-from mm2mgr.lint import properties
-from mm2mgr.lint.subject import Entry
+from mm2mgr.formats import properties
+from mm2mgr.formats.properties import Entry
+from mm2mgr.lint.silences import silences_of
 
 TEXTS = [
     ("a=b", {"a": "b"}),
@@ -157,7 +158,7 @@ def test_long_runs_of_blanks_are_read_as_fast_as_anything() -> None:
 
 def test_silences_stand_at_the_end_of_their_comment() -> None:
     text = "# mm2mgr: silence dead-key kept for 2.7\n! mm2mgr: silence bare-security\n# and more\na=b\n# mm2mgr silence x\n"
-    found = properties.silences(text, "f")
+    found = silences_of(text, "f")
     assert [(each.rule, each.reason, each.spot.line) for each in found] == [
         ("dead-key", "kept for 2.7", 3),
         ("bare-security", "", 3),
@@ -166,7 +167,7 @@ def test_silences_stand_at_the_end_of_their_comment() -> None:
 
 def test_a_silence_behind_a_value_is_one_in_yaml_only() -> None:
     text = "key: value  # mm2mgr: silence sync-acls grün\n"
-    assert properties.silences(text, "f") == ()
-    assert [(each.rule, each.reason) for each in properties.silences(text, "f", inline=True)] == [("sync-acls", "grün")]
+    assert silences_of(text, "f") == ()
+    assert [(each.rule, each.reason) for each in silences_of(text, "f", inline=True)] == [("sync-acls", "grün")]
     latin = text.encode().decode("iso-8859-1")
-    assert properties.silences(latin, "f", inline=True)[0].reason == "grün"
+    assert silences_of(latin, "f", inline=True)[0].reason == "grün"
