@@ -1,6 +1,6 @@
 """Answers what Kafka knows of a config key, line by line (3.6 … 4.3): type, default, validity, importance, where it exists.
 
-In: `keys.json` beside this module, written by `python -m mm2mgr.truth.generate` from Kafka's real jars; out: frozen values.
+In: `keys.json` beside this module, written by `tools/kafka_keys` from Kafka's real jars; out: frozen values.
 It starts no Java, imports nothing outside the standard library, and says nothing of which client a key reaches.
 """
 
@@ -21,7 +21,7 @@ Client = Literal[
 ]
 SCOPES: tuple[str, ...] = get_args(Scope)
 CLIENTS: tuple[str, ...] = get_args(Client)
-_DATA = Path(__file__).with_name("keys.json")
+DATA = Path(__file__).with_name("keys.json")
 _CHOICES = re.compile(r"\[(?P<items>[^\[\]]*)\]")
 
 
@@ -135,7 +135,7 @@ class Keys:
 @cache
 def load() -> Keys:
     """Read the data file, once per process."""
-    return Keys(json.loads(_DATA.read_text(encoding="utf-8")))
+    return Keys(json.loads(DATA.read_text(encoding="utf-8")))
 
 
 def _key(scope: str, name: str, row: Mapping[str, Any], lines: tuple[str, ...], exists_in: tuple[str, ...]) -> Key:

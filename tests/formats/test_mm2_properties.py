@@ -170,12 +170,12 @@ def test_whose_line_it_is(key: str, aliases: list[str]) -> None:
 def test_the_real_driver_does_the_same() -> None:
     """MirrorMakerConfig of the newest line, asked for the same file."""
     from mm2mgr.sandbox.server import kafka_runtime
-    from mm2mgr.truth.definitions import Kafka, _gateway
+    from tools.kafka_keys.definitions import KafkaClasses, _gateway
 
     line = keys.load().lines[-1]
     runtime = kafka_runtime(keys.load().releases[line])
     with _gateway(runtime.java.java, runtime.jars) as gateway:
-        kafka = Kafka(gateway)
+        kafka = KafkaClasses(gateway)
         mirror = kafka.packages.connect.mirror
         config = mirror.MirrorMakerConfig(kafka.map(written()))
         pairs = {str(pair) for pair in config.clusterPairs()}

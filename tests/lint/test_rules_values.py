@@ -7,7 +7,7 @@ import pytest
 from mm2mgr.lint.findings import Spot
 from mm2mgr.lint.subject import Subject, Worker
 from mm2mgr.truth.keys import SCOPES, load
-from mm2mgr.truth.values import problem
+from mm2mgr.truth.validity import problem
 from tests.lint import made
 
 MIRROR = made.MIRROR

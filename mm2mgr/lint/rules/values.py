@@ -14,7 +14,7 @@ from mm2mgr.lint.fixes import cluster_key, connector_key, shown, written
 from mm2mgr.lint.subject import Kind, Subject
 from mm2mgr.truth.keys import Key, load
 from mm2mgr.truth.reach import Client, numbers, seen_by
-from mm2mgr.truth.values import fault, is_checked
+from mm2mgr.truth.validity import fault, is_checked
 
 _SEEN = "tests/lint/test_seen_live_start.py::"
 _MIRROR = "org.apache.kafka.connect.mirror."

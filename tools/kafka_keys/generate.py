@@ -1,4 +1,4 @@
-"""Regenerates `keys.json` from the real jars of every Kafka line that has a lock file: `python -m mm2mgr.truth.generate`.
+"""Regenerates `keys.json` from the real jars of every Kafka line that has a lock file: `python -m tools.kafka_keys.generate`.
 
 In: the lock files of the sandbox, Java and the network; out: the data file, and on stdout what changed in it. A line is
 added by adding its lock file.
@@ -10,13 +10,14 @@ import argparse
 import json
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from mm2mgr.errors import Mm2mgrError
-from mm2mgr.truth import definitions, rows
+from mm2mgr.sandbox.jars import known_versions
+from mm2mgr.sandbox.server import kafka_runtime
+from mm2mgr.truth.keys import DATA
+from tools.kafka_keys import definitions, rows
 
-DATA = Path(__file__).with_name("keys.json")
 _OPTION = {"default": None, "importance": "medium", "typed": True, "read_by": "ConnectorConfig"}
 # (scopes, name, first line, facts): read by Kafka's code, held by no definition that stands without a plugin's class.
 TYPED: tuple[tuple[tuple[str, ...], str, str, rows.Facts], ...] = (
@@ -40,7 +41,7 @@ TYPED: tuple[tuple[tuple[str, ...], str, str, rows.Facts], ...] = (
 def main(arguments: Sequence[str] | None = None) -> int:
     """Regenerate the lines asked for (all without `--kafka`), write the file if it differs, and print the differences."""
     parser = argparse.ArgumentParser(
-        prog="python -m mm2mgr.truth.generate", description="Regenerate Kafka's config keys."
+        prog="python -m tools.kafka_keys.generate", description="Regenerate Kafka's config keys."
     )
     parser.add_argument("--kafka", action="append", metavar="LINE", help="only this line, such as 3.9 (repeatable)")
     parser.add_argument("--check", action="store_true", help="write nothing; exit with 1 when something differs")
@@ -75,15 +76,11 @@ def regenerated(before: Mapping[str, Any], lines: Iterable[str] | None = None) -
 
 def releases() -> dict[str, str]:
     """Return the newest locked release of each Kafka line, oldest line first."""
-    from mm2mgr.sandbox.jars import known_versions
-
     return {release.rpartition(".")[0]: release for release in sorted(known_versions(), key=_number)}
 
 
 def read(release: str) -> rows.Snapshot:
     """Fetch the jars of a release if need be, and read its definitions."""
-    from mm2mgr.sandbox.server import kafka_runtime
-
     runtime = kafka_runtime(release)
     return definitions.read(runtime.java.java, runtime.jars)
 

@@ -8,8 +8,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mm2mgr.truth import rows
-from mm2mgr.truth.generate import DATA, differences, with_typed
+from tools.kafka_keys import rows
+from tools.kafka_keys.generate import DATA, differences, with_typed
 
 LINES = ("3.8", "3.9", "4.0", "4.1")
 RELEASES = {line: f"{line}.0" for line in LINES}

@@ -12,10 +12,10 @@ import pytest
 
 from mm2mgr.errors import SandboxError
 from mm2mgr.sandbox.java import find_java
-from mm2mgr.truth import rows
-from mm2mgr.truth.definitions import read
-from mm2mgr.truth.generate import DATA, differences, main, regenerated
 from mm2mgr.truth.keys import load
+from tools.kafka_keys import rows
+from tools.kafka_keys.definitions import read
+from tools.kafka_keys.generate import DATA, differences, main, regenerated
 
 pytestmark = pytest.mark.live
 NEWEST = load().lines[-1]
@@ -37,7 +37,7 @@ def test_a_changed_file_is_noticed_and_mended(
     committed = DATA.read_text()
     altered = tmp_path / "keys.json"
     altered.write_text(committed.replace('"valid": "[all, -1, 0, 1]"', '"valid": "[all, -1, 0]"'))
-    monkeypatch.setattr("mm2mgr.truth.generate.DATA", altered)
+    monkeypatch.setattr("tools.kafka_keys.generate.DATA", altered)
     told = f'{NEWEST}: producer acks: valid "[all, -1, 0]" → "[all, -1, 0, 1]"\n'
     assert (main(["--kafka", NEWEST, "--check"]), capsys.readouterr().out) == (1, told)
     assert altered.read_text() != committed

@@ -1,8 +1,7 @@
-"""Reads the config definitions of one Kafka line out of its running jars: the only user of py4j here.
+"""Reads the config definitions of one Kafka line out of its running jars, by py4j.
 
-In: a Java and the jars; out: a snapshot of facts (see rows.py). It loads classes and starts no server, opens no Kafka
-connection, and never keeps a description.
-"""
+It loads classes and starts no server, opens no Kafka connection, and never keeps a description. What a validator says of
+itself becomes a short, stable notation: "[0,...,900]", "[none, all]", "not empty"."""
 
 from __future__ import annotations
 
@@ -15,8 +14,7 @@ from typing import Any
 
 from mm2mgr.errors import SandboxError
 from mm2mgr.extras import pyspark_jar
-from mm2mgr.truth.rows import Facts, Snapshot
-from mm2mgr.truth.validity import notation
+from tools.kafka_keys.rows import Facts, Snapshot
 
 _KAFKA = "org.apache.kafka."
 _BYTES = "org.apache.kafka.connect.converters.ByteArrayConverter"
@@ -50,7 +48,7 @@ _CONNECTOR = {
 _FROM_NAMES = ("bootstrap.servers", "client.id", "group.id", "transactional.id", "metrics.context.")
 
 
-class Kafka:
+class KafkaClasses:
     """The classes of one Kafka line inside a JVM, reached by reflection: most definitions are not public."""
 
     def __init__(self, gateway: Any) -> None:
@@ -116,16 +114,16 @@ def read(java: Path, jars: Sequence[Path]) -> Snapshot:
 
     try:
         with _gateway(java, jars) as gateway:
-            kafka = Kafka(gateway)
+            kafka = KafkaClasses(gateway)
             return {"keys": _keys(kafka), "clients": _clients(kafka)}
     except (Py4JError, TypeError, IndexError) as error:  # py4j takes a class that is gone for a package: TypeError
         raise SandboxError(
             f"the config definitions of {jars[0].parent.name} could not be read",
-            hint="a class or method has moved: compare mm2mgr/truth/definitions.py with that Kafka version",
+            hint="a class or method has moved: compare tools/kafka_keys/definitions.py with that Kafka version",
         ) from error
 
 
-def _keys(kafka: Kafka) -> dict[str, dict[str, Facts]]:
+def _keys(kafka: KafkaClasses) -> dict[str, dict[str, Facts]]:
     framework = _framework(kafka)
     scopes = {scope: _connector(kafka, scope) | framework for scope in _MIRROR}
     for scope, owner in _CLIENTS.items():
@@ -135,7 +133,7 @@ def _keys(kafka: Kafka) -> dict[str, dict[str, Facts]]:
     return scopes
 
 
-def _connector(kafka: Kafka, scope: str) -> dict[str, Facts]:
+def _connector(kafka: KafkaClasses, scope: str) -> dict[str, Facts]:
     """Return the keys of one MirrorMaker connector, and those that only its filters define."""
     own = kafka.facts(getattr(kafka.packages.connect.mirror, _MIRROR[scope])().config())
     for name in _FILTERS[scope]:
@@ -145,7 +143,7 @@ def _connector(kafka: Kafka, scope: str) -> dict[str, Facts]:
     return own
 
 
-def _framework(kafka: Kafka) -> dict[str, Facts]:
+def _framework(kafka: KafkaClasses) -> dict[str, Facts]:
     """Return the keys that Connect gives every source connector, those with a chosen part in their name included."""
     connect = kafka.packages.connect.runtime
     named = kafka.map({**_CONNECTOR, "transforms": "<alias>", "predicates": "<alias>"})
@@ -158,7 +156,7 @@ def _framework(kafka: Kafka) -> dict[str, Facts]:
     return facts
 
 
-def _clients(kafka: Kafka) -> dict[str, dict[str, Facts]]:
+def _clients(kafka: KafkaClasses) -> dict[str, dict[str, Facts]]:
     """Return what Connect and MirrorMaker set on their clients, out of the very methods that build those configs."""
     connect, runtime = kafka.packages.connect, "connect.runtime.Worker"
     connector = connect.runtime.ConnectorConfig(None, kafka.map(_CONNECTOR))
@@ -221,3 +219,41 @@ def _gateway(java: Path, jars: Sequence[Path]) -> Iterator[Any]:
             process.wait(timeout=5)
         process.kill()
         process.wait()
+
+
+# What the validator says → what the data says. A group is put back with \1.
+_WORDS: tuple[tuple[str, str], ...] = (
+    (r"non-empty string", "not empty"),
+    (r"non-empty string without ISO control characters", "not empty; no control characters"),
+    (r"non-null string", "not null"),
+    (r"non-null string, unique (?:\w+ )+(?:aliases|groups)", "not null; unique"),
+    (r"A concrete subclass of ([\w.$]+), .*", r"subclass of \1"),
+    (r"Positive number\b.*-1 .*", "[1,...] or -1"),
+    (r"List of comma-separated URLs.*", "URLs"),
+    (r"Comma-separated header rules.*", "header rules"),
+    (r"Any (KeyGenerator|MAC) algorithm.*", r"\1 algorithm of the JVM"),
+    (r"A list of one or more MAC algorithms.*", "MAC algorithms of the JVM"),
+    (r"valid configs for \S+ (?:transformation|predicate)", "plugin class"),
+)
+_RANGE = re.compile(r"\[[^\[\]]*\.\.\.[^\[\]]*\](?: or -1)?")
+_CHOICE = re.compile(r"\[[^\[\]]*\]")
+_ANY_CASE = re.compile(r"\(case insensitive\) \[([^\[\]]*)\]")
+_OBJECT = re.compile(r"([\w.$]+?)(?:\$\$Lambda[^@]*)?@[0-9a-f]+")
+
+
+def notation(said: str) -> str:
+    """Return the short form of a validator's text; raises SandboxError for a sentence that is not in the table."""
+    if said == "" or _RANGE.fullmatch(said) or _CHOICE.fullmatch(said):
+        return said
+    if found := _ANY_CASE.fullmatch(said):
+        # Java's sets have an order of their own in each run.
+        return f"[{', '.join(sorted(found[1].split(', ')))}] in any case"
+    if found := _OBJECT.fullmatch(said):  # it has no text of its own, only its class has a name
+        return f"checked by {found[1].rpartition('.')[2]}"
+    for sentence, short in _WORDS:
+        if found := re.fullmatch(sentence, said):
+            return found.expand(short)
+    raise SandboxError(
+        f"a Kafka validator describes itself in unknown words: {said[:120]!r}",
+        hint="give them a short form in tools/kafka_keys/definitions.py",
+    )

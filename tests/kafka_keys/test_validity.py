@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mm2mgr.errors import SandboxError
-from mm2mgr.truth.validity import notation
+from tools.kafka_keys.definitions import notation
 
 
 @pytest.mark.parametrize(
@@ -28,4 +28,4 @@ def test_notation(said: str, short: str) -> None:
 def test_an_unknown_sentence_is_refused() -> None:
     with pytest.raises(SandboxError, match="unknown words: 'Some long advice'") as caught:
         notation("Some long advice")
-    assert "validity.py" in (caught.value.hint or "")
+    assert "definitions.py" in (caught.value.hint or "")
