@@ -17,7 +17,7 @@ from mm2mgr.spec.models import Cluster, Connect, FlowSettings, Link
 from mm2mgr.spec.models import Flow as FlowModel
 from mm2mgr.spec.places import PathKey
 from mm2mgr.spec.values import Selector
-from mm2mgr.topology import ConnectCluster, Flow, KafkaCluster, Tasks, Topology, clashes
+from mm2mgr.topology import ConnectCluster, Flow, KafkaCluster, Tasks, Topology, clashes, with_heartbeats_marked
 
 SWITCHES = ("checkpoints", "heartbeats", "offset_syncs")
 
@@ -51,7 +51,7 @@ class _Expansion:
             raise SpecError(self.problems)
         owner = Text(self.tree.owner, self._origin(("owner",)))
         stale = tuple(sorted(self.tree.sizing.keys() - {flow.id for flow in flows}))
-        return Topology(owner, self.clusters, self.connects, tuple(flows), stale)
+        return Topology(owner, self.clusters, self.connects, tuple(with_heartbeats_marked(flows)), stale)
 
     def problem(self, path: PathKey, message: str) -> None:
         problem = Problem(self.spec.place(*path), message)

@@ -29,13 +29,9 @@ def survey(team: Team, topology: Topology, connectors: Iterable[Connector]) -> K
     }
     groups: dict[str, list[str]] = {}
     checkpoints = [connector for connector in connectors if connector.type == "checkpoint"]
-    jobs = [partial(_translated, team, _flows(topology, one), groups) for one in checkpoints]
+    jobs = [partial(_translated, team, topology.flows_of(one.flows), groups) for one in checkpoints]
     team.run(jobs)
     return Known(topics, groups)
-
-
-def _flows(topology: Topology, connector: Connector) -> list[Flow]:
-    return [flow for flow in topology.flows if flow.id in connector.flows]
 
 
 def _translated(team: Team, flows: Sequence[Flow], groups: dict[str, list[str]]) -> None:

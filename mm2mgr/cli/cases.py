@@ -69,7 +69,7 @@ def machines_of(topology: Topology, failover: Failover | None = None) -> dict[st
         pairs.setdefault(flow.pair, []).append(flow)
     for pair, flows in pairs.items():
         beats = any(flow.settings.heartbeats.enabled for flow in flows)
-        checks = any(flow.settings.checkpoints.enabled and flow.settings.offset_syncs.enabled for flow in flows)
+        checks = any(flow.with_checkpoints for flow in flows)
         side[flows[0].connect.name][pair] = beats + checks
     found = {}
     for name, connect in topology.connects.items():

@@ -60,10 +60,10 @@ def render(workspace: Workspace, flows: tuple[str, ...], origins: bool, output: 
       mm2mgr render 'logging:dc1-logging->agg-east' --origins
     """
     from mm2mgr.output.console import say, say_json, say_plain
+    from mm2mgr.render import connectors_of
     from mm2mgr.secrets import mask
 
-    wanted = {flow.id for flow in workspace.flows(flows)}
-    chosen = [connector for connector in workspace.connectors if wanted & set(connector.flows)]
+    chosen = connectors_of(workspace.connectors, workspace.flows(flows))
     if output == "json":
         say_json([_connector(connector, origins=origins) for connector in chosen])
         return

@@ -113,17 +113,18 @@ def _with_nearest_rule(name: str, unknown: Mm2mgrError) -> Mm2mgrError:
 def _connectors(workspace: Workspace, name: str) -> list[Connector]:
     """Return the connectors of the flows with this name, [] when there is no tree or no such flow in it."""
     from mm2mgr.errors import Mm2mgrError
+    from mm2mgr.render import connectors_of
 
     if not any(path.exists() for path in workspace.files):
         return []
     topology = workspace.topology  # a broken tree is told as such
     try:
-        wanted = {flow.id for flow in topology.select(name)}
+        flows = topology.select(name)
     except Mm2mgrError:
         if "->" in name:  # meant as a flow: say which there are
             raise
         return []
-    return [connector for connector in workspace.connectors if wanted & set(connector.flows)]
+    return connectors_of(workspace.connectors, flows)
 
 
 def _settings(

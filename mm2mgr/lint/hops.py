@@ -123,12 +123,17 @@ def overlapping(
     groups: dict[object, list[tuple[Hop, Selection]]] = defaultdict(list)
     for hop in hops(subjects):
         if hop.selection and hop.plain and not (running and hop.off):
-            groups[hop.pair, put_before((hop,))[-1] if alike else ""].append((hop, hop.selection))
+            groups[hop.pair, hop.selection.prefix if alike else ""].append((hop, hop.selection))
     found: list[tuple[Hop, Hop, Shared]] = []
     for group in groups.values():
         every = overlaps([selection for _, selection in group], budget=budget)
         found += [(group[before][0], group[later][0], shared) for before, later, shared in every]
     return tuple(found)
+
+
+def names_alike(one: Hop, other: Hop, topic: str) -> bool:
+    """Tell whether two hops give a topic the same name on the target; True where that cannot be judged."""
+    return not one.selection or not other.selection or one.selection.names_alike(other.selection, topic)
 
 
 def moving(found: Sequence[Hop]) -> list[Hop]:
@@ -251,7 +256,7 @@ def put_before(way: _Way) -> list[str]:
     """Return what stands before a topic where each hop takes it, and behind the last one."""
     before = [""]
     for hop in way:
-        before.append(before[-1] if hop.policy == "identity" else f"{hop.subject.source}{hop.separator}{before[-1]}")
+        before.append(f"{hop.selection.prefix if hop.selection else ''}{before[-1]}")
     return before
 
 

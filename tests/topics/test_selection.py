@@ -10,9 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mm2mgr.topics.automaton import accepts
-from mm2mgr.topics.left_out import _Cycle, refused_by  # the machine of cycles by itself too
 from mm2mgr.topics.names import Names
-from mm2mgr.topics.selection import Policy, Selection
+from mm2mgr.topics.selection import Policy, Selection, _Cycle, refused_by  # the machine of cycles by itself too
 
 EVERYTHING = Names((".*",), ())
 

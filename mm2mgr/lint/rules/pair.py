@@ -9,7 +9,7 @@ from mm2mgr.lint import patterns
 from mm2mgr.lint.clusters import clusters
 from mm2mgr.lint.findings import Hit, estate_rule
 from mm2mgr.lint.fixes import connector_key, written
-from mm2mgr.lint.hops import Hop, by_pair, hops, moving, overlapping, pairs
+from mm2mgr.lint.hops import Hop, by_pair, hops, moving, names_alike, overlapping, pairs
 from mm2mgr.lint.rules.loops import identity_rounds
 from mm2mgr.lint.subject import Estate, Subject, addresses
 from mm2mgr.topics.shared import overlaps
@@ -80,10 +80,6 @@ def _apart(first: Hop, later: Hop, topic: str) -> str:
     return f"take it out of one of them, or add {what} to {place} {where}"
 
 
-def _writes_alike(first: Hop, later: Hop, topic: str) -> bool:
-    return len({hop.selection.renamed(topic) for hop in (first, later) if hop.selection}) == 1
-
-
 @estate_rule("renamed", "warning", source="KIP-875", seen=f"{_SEEN}test_renamed")
 def renamed(estate: Estate) -> Iterator[Hit]:
     """A second connector for topics that another one has mirrored begins again at the first record.
@@ -97,7 +93,7 @@ def renamed(estate: Estate) -> Iterator[Hit]:
     for first, later, shared in overlapping(estate.subjects, running=False):
         topic = shared.topic
         old, new = (first, later) if first.off or not later.off else (later, first)
-        if topic is None or new.off or (not old.off and _writes_alike(old, new, topic)):
+        if topic is None or new.off or (not old.off and names_alike(old, new, topic)):
             continue
         what = f"is {old.subject.state or 'not enabled'}" if old.off else f"calls the source '{old.subject.source}'"
         message = f"{new.subject.name} takes '{topic}', which {old.subject.name} takes as well and {what}: offsets are kept by name and alias, so it is mirrored again from the start"

@@ -46,7 +46,7 @@ class Overrun(jinja2.TemplateRuntimeError):
     """A template does more than any connector needs."""
 
 
-class Loader(jinja2.FileSystemLoader):
+class FolderLoader(jinja2.FileSystemLoader):
     """Loads templates of its folders; a link that leads out of its folder, a device or a huge file is refused."""
 
     def get_source(self, environment: jinja2.Environment, template: str) -> tuple[str, str, Callable[[], bool]]:
