@@ -17,7 +17,7 @@ from mm2mgr.origins import Origin, Text
 from mm2mgr.spec.models import Cluster, Connect, FlowSettings, Link
 from mm2mgr.spec.patterns import java_pattern
 from mm2mgr.spec.places import Key, PathKey
-from mm2mgr.topics.names import Items, Names
+from mm2mgr.topics.names import Items, NameFilter
 from mm2mgr.topics.selection import POLICIES, Selection
 
 _BUILT_IN = Origin("default", "mm2mgr")
@@ -47,7 +47,7 @@ class ConnectCluster:
 
 
 @dataclass(frozen=True)
-class Tasks:
+class TaskMaximum:
     """`maximum` as the connector gets it, and what decided it."""
 
     maximum: Text
@@ -64,7 +64,7 @@ class Flow:
     connect: ConnectCluster
     settings: FlowSettings
     written: Mapping[PathKey, Origin]
-    tasks: Tasks
+    tasks: TaskMaximum
     link: Link | None = None
     with_heartbeats: bool = False
     """Whether its source connector mirrors the heartbeats of the pair: the first flow of the pair that has them on."""
@@ -124,7 +124,7 @@ class Flow:
         """The judge of what it takes, by the Kafka version that its Connect cluster declares."""
         topics, separator = self.settings.topics, self.settings.separator
         return Selection(
-            Names(_java(topics.include), _java([*defaults.TOPICS_EXCLUDE, *topics.exclude])),
+            NameFilter(_java(topics.include), _java([*defaults.TOPICS_EXCLUDE, *topics.exclude])),
             POLICIES.get(self.policy.rpartition(".")[2]),
             self.source.alias,
             self.target.alias,

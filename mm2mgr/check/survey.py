@@ -12,10 +12,10 @@ from mm2mgr import defaults
 from mm2mgr.check.needs import Known, mirrored
 from mm2mgr.check.sessions import Session, Team
 from mm2mgr.kafka.acting import ActingAs
-from mm2mgr.lint.subject import Kafka
+from mm2mgr.lint.subject import KafkaFacts as Kafka
 from mm2mgr.render import Connector
 from mm2mgr.spec.patterns import is_name, java_pattern
-from mm2mgr.topics.names import Names
+from mm2mgr.topics.names import NameFilter as Names
 from mm2mgr.topology import Flow, Topology
 
 _GROUPS_AT_MOST = 500  # each is a request of its own

@@ -80,7 +80,7 @@ def _types(on: str | None) -> tuple[ConnectorType, ...]:
 
 def version_of(kafka: str | None, keys: Keys) -> str:
     """Return the release that a line such as 3.9 or a vendor's version such as 7.9.0-ccs stands for, or the version as given."""
-    from mm2mgr.truth.versions import kafka_version
+    from mm2mgr.truth.keys import kafka_version
 
     version = (kafka_version(kafka) or kafka) if kafka else keys.lines[-1]
     try:
@@ -131,7 +131,7 @@ def _settings(
     connector: Connector, version: str, keys: Keys, *, exactly_once: bool, everything: bool
 ) -> dict[str, Any]:
     from mm2mgr.secrets import mask
-    from mm2mgr.truth.explain_flow import client_settings, kafka_defaults
+    from mm2mgr.truth.settings import client_settings, kafka_defaults
 
     clients = []
     found = client_settings(

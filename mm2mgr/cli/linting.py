@@ -22,7 +22,10 @@ from mm2mgr.lint.findings import SEVERITIES, Finding
 from mm2mgr.lint.reading import TREE_KEYS, Surroundings, read_files, read_worker
 from mm2mgr.lint.rules import BY_ID, RULES
 from mm2mgr.lint.run import lint
-from mm2mgr.lint.subject import Kafka, Subject, Wire, Worker
+from mm2mgr.lint.subject import KafkaFacts as Kafka
+from mm2mgr.lint.subject import LinkFacts as Wire
+from mm2mgr.lint.subject import Subject
+from mm2mgr.lint.subject import WorkerFacts as Worker
 from mm2mgr.operations.workspace import Workspace
 from mm2mgr.output.console import complain, say_json
 from mm2mgr.output.lint_text import say_findings, say_rules

@@ -34,7 +34,7 @@ _TOPICS_BY = ("sourceConnector", "checkpointConnector")
 
 
 @dataclass(frozen=True)
-class Workers:
+class StrimziWorkers:
     """What a resource says of its Connect workers."""
 
     version: str | None
@@ -47,7 +47,7 @@ class Resource:
     """What one resource says: connectors, and the Connect cluster of that name with its workers."""
 
     connectors: tuple[FoundConnector, ...] = ()
-    workers: Mapping[str, Workers] = field(default_factory=dict)
+    workers: Mapping[str, StrimziWorkers] = field(default_factory=dict)
 
 
 def resources(root: Node) -> Iterator[Node]:
@@ -100,12 +100,12 @@ def _scalars(node: Node, names: Mapping[str, str]) -> list[Entry]:
     return [entry_of(names[key], child.line, child) for key, child in found]
 
 
-def _worker(spec: Node, config: Node | None, bootstrap: str) -> Workers:
+def _worker(spec: Node, config: Node | None, bootstrap: str) -> StrimziWorkers:
     written = {entry.key: entry.value for entry in entries_of(config)} if config else {}
     support = written.get("exactly.once.source.support")
     properties = {"bootstrap.servers": bootstrap, **written}
     version = spec.word("version") or None
-    return Workers(version, properties, support == "enabled" if support else False)
+    return StrimziWorkers(version, properties, support == "enabled" if support else False)
 
 
 # --- KafkaMirrorMaker2 ------------------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from math import ceil
 from mm2mgr.defaults import BROKER_WINDOW_BYTES
 from mm2mgr.lint import patterns
 from mm2mgr.lint.fixes import written
-from mm2mgr.lint.subject import Kind, Subject
+from mm2mgr.lint.subject import Subject, SubjectKind
 from mm2mgr.truth.reach import CLIENTS, Client, ConnectorType
 
 RECORDS, READER = "record producer", "source consumer"
@@ -43,7 +43,7 @@ def is_set(subject: Subject, client: str, *plains: str) -> bool:
 
 
 @lru_cache(maxsize=16384)
-def _is_written(kind: Kind, client: str, plains: tuple[str, ...]) -> bool:
+def _is_written(kind: SubjectKind, client: str, plains: tuple[str, ...]) -> bool:
     return any(key in kind.keys for plain in plains for key in _spellings(kind.type, client, plain))
 
 

@@ -12,7 +12,7 @@ from mm2mgr.secrets import mask_text
 from mm2mgr.truth.reach import ConnectorType
 
 if TYPE_CHECKING:
-    from mm2mgr.lint.subject import Estate, Kind, Subject
+    from mm2mgr.lint.subject import Estate, Subject, SubjectKind
 
 Severity = Literal["error", "warning", "info"]
 SEVERITIES: tuple[Severity, ...] = ("error", "warning", "info")
@@ -78,7 +78,7 @@ class Rule:
     types: tuple[ConnectorType, ...] = get_args(ConnectorType)
     needs: tuple[str, ...] = ()
 
-    def asks(self, kind: Kind) -> bool:
+    def asks(self, kind: SubjectKind) -> bool:
         """Tell whether `check` could find anything on connectors of a kind."""
         if self.check is None or kind.type not in self.types:
             return False
@@ -105,18 +105,20 @@ class Rule:
         }
 
 
-Check = Callable[["Subject"], Iterator[Hit]]
+ConnectorCheck = Callable[["Subject"], Iterator[Hit]]
 EstateCheck = Callable[["Estate"], Iterator[Hit]]
 _REGISTERED: dict[str, list[Rule]] = {}
 
 
-def rule(id: str, severity: Severity, *, over: EstateCheck | None = None, **facts: Any) -> Callable[[Check], Check]:
+def rule(
+    id: str, severity: Severity, *, over: EstateCheck | None = None, **facts: Any
+) -> Callable[[ConnectorCheck], ConnectorCheck]:
     """Register the decorated function as a rule that looks at one connector; `facts` are the other fields of `Rule`.
 
     The function's docstring is the page of the rule, its first sentence the title.
     """
 
-    def register(check: Check) -> Check:
+    def register(check: ConnectorCheck) -> ConnectorCheck:
         _REGISTERED.setdefault(check.__module__, []).append(Rule(id, severity, check, over, **facts))
         return check
 

@@ -18,7 +18,7 @@ from mm2mgr.formats.json_places import FoundConnector, Node
 from mm2mgr.formats.properties import Entry
 from mm2mgr.lint.findings import Spot
 from mm2mgr.lint.silences import silences_in, silences_of
-from mm2mgr.lint.subject import Estate, Kafka, Silence, SourceFile, Subject, Wire, Worker
+from mm2mgr.lint.subject import Estate, KafkaFacts, LinkFacts, Silence, SourceFile, Subject, WorkerFacts
 from mm2mgr.spec.places import MOST_BYTES, Place, read_yaml
 from mm2mgr.truth.reach import type_of
 
@@ -34,12 +34,12 @@ class Surroundings:
     """What is known beside the files. `version` is the Kafka version of the workers; it outranks what `worker` says."""
 
     version: str | None = None
-    worker: Worker = field(default_factory=Worker)
-    wire: Wire | None = None
-    source: Kafka = field(default_factory=Kafka)
-    target: Kafka = field(default_factory=Kafka)
+    worker: WorkerFacts = field(default_factory=WorkerFacts)
+    wire: LinkFacts | None = None
+    source: KafkaFacts = field(default_factory=KafkaFacts)
+    target: KafkaFacts = field(default_factory=KafkaFacts)
 
-    def around(self, worker: Worker) -> Worker:
+    def around(self, worker: WorkerFacts) -> WorkerFacts:
         """Return a file's own workers, with the version that was given."""
         return replace(worker, version=self.version or worker.version or self.worker.version)
 
@@ -78,7 +78,7 @@ def _stranger(read: _FileContents) -> Problem:
     return Problem(read.file, f"holds no MirrorMaker connector: {held}")
 
 
-def read_worker(path: Path) -> Worker:
+def read_worker(path: Path) -> WorkerFacts:
     """Read the properties of Connect workers (connect-distributed.properties). Raises SpecError when it is another kind of file."""
     file = str(path)
     values = {key: properties.meant(entry) for key, entry in properties.last(_entries(_text(path), file)).items()}
@@ -89,7 +89,7 @@ def read_worker(path: Path) -> Worker:
         raise _error(file, "has no bootstrap.servers: give the properties file that the Connect workers start with")
     support = values.get("exactly.once.source.support", "disabled").strip().lower()
     policy = _short_policy(values.get(_POLICY_KEY, "All"))
-    return Worker(properties=values, policy=policy, exactly_once=support == "enabled")
+    return WorkerFacts(properties=values, policy=policy, exactly_once=support == "enabled")
 
 
 def _short_policy(name: str) -> str:
@@ -188,7 +188,7 @@ def _dedicated(file: SourceFile, surroundings: Surroundings) -> _FileContents:
 
 def _of_driver(file: str, each: mm2_properties.Derived, surroundings: Surroundings) -> Subject:
     support = each.worker.get(mm2_properties.EXACTLY_ONCE_KEY, "disabled").strip().lower()
-    worker = Worker(properties=each.worker, policy="All", exactly_once=support == "enabled")
+    worker = WorkerFacts(properties=each.worker, policy="All", exactly_once=support == "enabled")
     spots = {key: Spot(file, line.entry.line, key=line.entry.key) for key, line in each.lines.items()}
     return Subject(
         name=f"{each.pair} {each.config['name']}",
@@ -237,9 +237,9 @@ def _wrapped(
     return _FileContents(file, tuple(subjects), tuple(files), strangers)
 
 
-def _found(file: str, roots: Sequence[Node]) -> tuple[list[FoundConnector], dict[str, Worker]]:
+def _found(file: str, roots: Sequence[Node]) -> tuple[list[FoundConnector], dict[str, WorkerFacts]]:
     found: list[FoundConnector] = []
-    workers: dict[str, Worker] = {}
+    workers: dict[str, WorkerFacts] = {}
     for root in roots:
         of_operator = [node for node in (list(strimzi.resources(root)) or [root]) if strimzi.is_resource(node)]
         for resource in map(strimzi.read, of_operator):
@@ -250,12 +250,12 @@ def _found(file: str, roots: Sequence[Node]) -> tuple[list[FoundConnector], dict
     return found, workers
 
 
-def _worker_of(known: strimzi.Workers) -> Worker:
-    return Worker(known.version, known.properties, exactly_once=known.exactly_once)
+def _worker_of(known: strimzi.StrimziWorkers) -> WorkerFacts:
+    return WorkerFacts(known.version, known.properties, exactly_once=known.exactly_once)
 
 
 def _subject(
-    file: str, found: FoundConnector, config: Mapping[str, str], worker: Worker, surroundings: Surroundings
+    file: str, found: FoundConnector, config: Mapping[str, str], worker: WorkerFacts, surroundings: Surroundings
 ) -> Subject:
     type_ = type_of(found.class_name)
     assert type_ is not None

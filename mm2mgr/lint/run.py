@@ -11,7 +11,7 @@ from dataclasses import replace
 from mm2mgr.lint.findings import SEVERITIES, Finding, Hit, Rule, Spot
 from mm2mgr.lint.rules import RULES
 from mm2mgr.lint.silences import silence
-from mm2mgr.lint.subject import Estate, Kind
+from mm2mgr.lint.subject import Estate, SubjectKind
 
 
 def lint(estate: Estate, rules: Sequence[Rule] = RULES) -> list[Finding]:
@@ -35,7 +35,9 @@ def _hits(rules: Sequence[Rule], estate: Estate) -> Iterator[tuple[Rule, Hit]]:
     for rule in rules:
         if rule.over:
             yield from ((rule, hit) for hit in rule.over(estate))
-    worth: dict[Kind, list[Rule]] = {}  # most rules have nothing to ask of most connectors: found out once a kind
+    worth: dict[
+        SubjectKind, list[Rule]
+    ] = {}  # most rules have nothing to ask of most connectors: found out once a kind
     for subject in estate.subjects:
         if subject.kind not in worth:
             worth[subject.kind] = [rule for rule in rules if rule.asks(subject.kind)]

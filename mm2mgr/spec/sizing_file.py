@@ -34,7 +34,7 @@ Entries = Mapping[str, Mapping[str, Any]]
 
 
 @dataclass(frozen=True)
-class Written:
+class SizingUpdate:
     """Whether the file changed, and the flows whose new numbers were not written, because others had changed the entries."""
 
     changed: bool
@@ -78,7 +78,7 @@ def write_sizing(
     known_flows: Collection[str],
     before: Entries,
     say: Callable[[str], None] = lambda _: None,
-) -> Written:
+) -> SizingUpdate:
     """Update the entries of `path`; drop those of flows that no longer exist.
 
     `before` is what the file said when the entries were decided: what differs from it by now stays. `say` tells of a wait.
@@ -94,7 +94,7 @@ def write_sizing(
                 merged = stay | {flow: entry for flow, entry in entries.items() if flow not in theirs}
                 if merged == now or _replaced(target, _text(merged), content):
                     refused = (flow for flow in theirs if _number(now, flow) != _number(entries, flow))
-                    return Written(merged != now, tuple(sorted(refused)))
+                    return SizingUpdate(merged != now, tuple(sorted(refused)))
     except OSError as error:
         raise Mm2mgrError(f"{path}: cannot be written: {error.strerror}") from error
     raise Mm2mgrError(

@@ -155,7 +155,7 @@ _any_of = lru_cache(maxsize=4096)(_AnyOf)
 
 
 @dataclass(frozen=True)
-class Names:
+class NameFilter:
     """A filter: names that match one of `include` wholly and none of `exclude`."""
 
     include: Items

@@ -11,12 +11,12 @@ from functools import cached_property, lru_cache
 from typing import Literal
 
 from mm2mgr.topics.automaton import Both, Literals, Machine
-from mm2mgr.topics.names import Items, Names, machine_of
+from mm2mgr.topics.names import Items, NameFilter, machine_of
+from mm2mgr.truth.keys import kafka_version
 from mm2mgr.truth.reach import numbers
-from mm2mgr.truth.versions import kafka_version
 
-Policy = Literal["default", "identity"]
-POLICIES: dict[str, Policy] = {"DefaultReplicationPolicy": "default", "IdentityReplicationPolicy": "identity"}
+PolicyName = Literal["default", "identity"]
+POLICIES: dict[str, PolicyName] = {"DefaultReplicationPolicy": "default", "IdentityReplicationPolicy": "identity"}
 
 
 @dataclass(frozen=True)
@@ -27,8 +27,8 @@ class Selection:
     workers', "" for the newest.
     """
 
-    names: Names
-    policy: Policy | None
+    names: NameFilter
+    policy: PolicyName | None
     source: str
     target: str
     separator: str = "."
@@ -127,7 +127,7 @@ def _cycle(selection: Selection) -> Machine | None:
 
 
 @lru_cache(maxsize=1024)
-def _cycles(policy: Policy, target: str, separator: str) -> Machine | None:
+def _cycles(policy: PolicyName, target: str, separator: str) -> Machine | None:
     heartbeats = machine_of((".*heartbeats",))
     by_default = _Cycle(target, separator)
     return by_default if policy == "default" else Both(by_default, heartbeats) if heartbeats else None

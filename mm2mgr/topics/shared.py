@@ -13,7 +13,7 @@ from functools import lru_cache
 from itertools import islice
 
 from mm2mgr.topics.automaton import Resumed, shortest
-from mm2mgr.topics.names import Affixes, Items, Names, affixes, joined, machine_of, meet, samples
+from mm2mgr.topics.names import Affixes, Items, NameFilter, affixes, joined, machine_of, meet, samples
 from mm2mgr.topics.selection import Selection, refused_by
 
 _STATES_OF_ONE, _STATES_OF_ALL, _STATES_AT_LEAST = 5_000, 20_000, 5
@@ -60,7 +60,7 @@ def meeting(
     """
     budget = budget or Budget()
     begun = list(zip(members, read or [""] * len(members), strict=True))
-    unwanted = Names(but, ())
+    unwanted = NameFilter(but, ())
 
     def taken(topic: str) -> bool:
         return not unwanted.takes(topic) and all(each.takes(before + topic) for each, before in begun)

@@ -14,7 +14,7 @@ from typing import Literal
 from mm2mgr.spec.keys import CONNECTOR_KEYS_LIKE_PREFIXES, SECURITY_KEYS
 
 ConnectorType = Literal["source", "checkpoint", "heartbeat"]
-Kind = Literal["producer", "consumer", "admin"]
+ClientKind = Literal["producer", "consumer", "admin"]
 Side = Literal["source", "target", "records", "offsets"]
 Exists = Literal[
     "always", "syncs on source", "syncs on target", "checkpoint read-back", "own offsets", "framework admin"
@@ -74,7 +74,7 @@ class Client:
     """
 
     name: str
-    kind: Kind
+    kind: ClientKind
     role: str
     side: Side
     layers: tuple[Layer, ...]
@@ -138,7 +138,7 @@ def numbers(version: str) -> tuple[int, ...]:
 
 def _own(  # noqa: PLR0913, PLR0917 - a row of the table
     name: str,
-    kind: Kind,
+    kind: ClientKind,
     side: Literal["source", "target"],
     role: str,
     exists: Exists = "always",

@@ -9,7 +9,7 @@ import pytest
 from mm2mgr.lint.findings import rules_of
 from mm2mgr.lint.rules import BY_ID, aliases, checkpoints, loops, pair
 from mm2mgr.lint.run import lint
-from mm2mgr.lint.subject import Estate, Kafka, Subject
+from mm2mgr.lint.subject import Estate, KafkaFacts, Subject
 from tests.lint import made
 
 OWN = rules_of(loops, aliases, pair, checkpoints)
@@ -168,9 +168,9 @@ def test_one_cluster_on_both_sides() -> None:
     assert "A.TOPIC, A.A.TOPIC" in made.hits("self-mirror", flow("A>B", changes=same))[0].message
     assert "a copy beside it, A.orders" in made.hits("self-mirror", flow("A>B", "orders", same))[0].message
     assert "a copy beside it, A.TOPIC" in made.hits("self-mirror", flow("A>B", "many.*", same))[0].message
-    ids = {"source_kafka": Kafka(cluster_id="one"), "target_kafka": Kafka(cluster_id="two")}
+    ids = {"source_kafka": KafkaFacts(cluster_id="one"), "target_kafka": KafkaFacts(cluster_id="two")}
     assert made.hits("self-mirror", flow("A>B", changes=same, **ids)) == []
-    ids["target_kafka"] = Kafka(cluster_id="one")
+    ids["target_kafka"] = KafkaFacts(cluster_id="one")
     assert made.hits("self-mirror", flow("A>B", **ids))
 
 
@@ -180,7 +180,7 @@ def test_one_alias_for_two_clusters() -> None:
     assert told(flow("A>B"), flow("A>C", "b", other)) == set()  # no cluster in common
     numbered = {"source.cluster.bootstrap.servers": "a-kafka2:9092"}
     assert told(flow("A>B", "a"), flow("A>B", "b", numbered)) == set()  # another broker, most likely
-    apart = {"source_kafka": Kafka(cluster_id="one")}, {"source_kafka": Kafka(cluster_id="two")}
+    apart = {"source_kafka": KafkaFacts(cluster_id="one")}, {"source_kafka": KafkaFacts(cluster_id="two")}
     assert told(flow("A>B", "a", **apart[0]), flow("A>B", "b", numbered, **apart[1])) == {"alias-reused"}
 
 

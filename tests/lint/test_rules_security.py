@@ -8,7 +8,7 @@ import pytest
 
 from mm2mgr.lint.findings import rules_of
 from mm2mgr.lint.rules import security as security_rules
-from mm2mgr.lint.subject import Subject, Worker
+from mm2mgr.lint.subject import Subject, WorkerFacts
 from tests.lint import made
 
 SCRAM = 'org.apache.kafka.common.security.scram.ScramLoginModule required username="u" password="hunter2";'
@@ -105,7 +105,7 @@ def test_what_a_client_of_its_own_adds_counts() -> None:
 
 
 def test_the_workers_producer_security_counts() -> None:
-    worker = Worker(properties={"producer.security.protocol": "SASL_SSL", "producer.sasl.mechanism": "PLAIN"})
+    worker = WorkerFacts(properties={"producer.security.protocol": "SASL_SSL", "producer.sasl.mechanism": "PLAIN"})
     quiet("security-incomplete", on("producer.override.", sasl__jaas__config="${file:/s:jaas}"), worker=worker)
 
 

@@ -9,7 +9,7 @@ from functools import lru_cache
 from mm2mgr.lint.classify import OF_DEDICATED, keys_under, what_is
 from mm2mgr.lint.findings import Hit, rule
 from mm2mgr.lint.fixes import SCOPES, better, client_key, connector_key, instead, near, parts, shown, since, written
-from mm2mgr.lint.subject import Kind, Subject
+from mm2mgr.lint.subject import Subject, SubjectKind
 from mm2mgr.secrets import is_secret
 from mm2mgr.truth.keys import load
 from mm2mgr.truth.reach import CLIENTS, CLUSTER_KEYS, EXACTLY_ONCE_FORCES, seen_by
@@ -252,7 +252,7 @@ def shadowed_key(subject: Subject) -> Iterator[Hit]:
 
 
 @lru_cache(maxsize=4096)
-def _general(kind: Kind) -> tuple[str, ...]:
+def _general(kind: SubjectKind) -> tuple[str, ...]:
     """Return the keys that go to clients of both sides."""
     general = ("consumer.", "producer.", "admin.")
     return tuple(key for key in kind.keys if key.startswith(general) and ".override." not in key)

@@ -11,7 +11,7 @@ from mm2mgr.lint import patterns
 from mm2mgr.lint.clusters import point, same
 from mm2mgr.lint.findings import Hit, estate_rule, rule
 from mm2mgr.lint.fixes import connector_key
-from mm2mgr.lint.hops import HEARTBEATS, Circle, Hop, Rounds, hops, moving, put_before, rounds
+from mm2mgr.lint.hops import HEARTBEATS, Circle, Hop, WaysBack, hops, moving, put_before, rounds
 from mm2mgr.lint.patterns import policy_of, separator_of
 from mm2mgr.lint.subject import Estate, Subject
 from mm2mgr.topics.names import samples
@@ -109,7 +109,7 @@ def identity_loop(estate: Estate) -> Iterator[Hit]:
 
 
 @lru_cache(maxsize=4)
-def identity_rounds(subjects: tuple[Subject, ...]) -> Rounds:
+def identity_rounds(subjects: tuple[Subject, ...]) -> WaysBack:
     """Return the ways back to a cluster that begin with a connector that keeps names."""
     every = [hop for hop in moving(hops(subjects)) if hop.policy == "identity" or not has_split_alias(hop.subject)]
     return rounds([hop for hop in every if hop.policy == "identity"], every)

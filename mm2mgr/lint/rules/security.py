@@ -10,7 +10,7 @@ from mm2mgr.lint.client_settings import LOGIN, STORES, lacking_in_override, set_
 from mm2mgr.lint.findings import Hit, estate_rule, rule
 from mm2mgr.lint.fixes import spelled, written
 from mm2mgr.lint.logins import SENT_IN_CLEAR, beyond, is_clear
-from mm2mgr.lint.subject import Estate, Kind, Subject
+from mm2mgr.lint.subject import Estate, Subject, SubjectKind
 from mm2mgr.secrets import is_placeholder
 from mm2mgr.truth.reach import Client
 
@@ -44,7 +44,7 @@ def secret_in_clear(subject: Subject) -> Iterator[Hit]:
 
 
 @lru_cache(maxsize=4096)
-def _secrets(kind: Kind) -> tuple[str, ...]:
+def _secrets(kind: SubjectKind) -> tuple[str, ...]:
     return tuple(key for key in kind.keys if _SECRET.search(key))
 
 

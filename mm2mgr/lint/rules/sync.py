@@ -11,7 +11,7 @@ from mm2mgr.lint.client_settings import key_of, said
 from mm2mgr.lint.findings import Hit, estate_rule, rule
 from mm2mgr.lint.fixes import connector_key, spelled, written
 from mm2mgr.lint.hops import Hop, hops
-from mm2mgr.lint.subject import Estate, Kafka, Subject
+from mm2mgr.lint.subject import Estate, KafkaFacts, Subject
 from mm2mgr.truth.reach import ConnectorType, numbers
 
 _SEEN = "tests/lint/test_seen_live_topics.py::"
@@ -24,7 +24,7 @@ _INTERVALS: dict[ConnectorType, tuple[str, ...]] = {
     "heartbeat": ("emit.heartbeats",),
 }
 _AT_START = frozenset({"refresh.topics", "refresh.groups", "sync.topic.configs", "sync.topic.acls"})
-Topic = tuple[str, str, Kafka, str, int]  # key, topic, its Kafka, that one's name, Kafka's default
+Topic = tuple[str, str, KafkaFacts, str, int]  # key, topic, its Kafka, that one's name, Kafka's default
 
 
 @rule("sync-acls", "warning", types=("source",), source="KIP-382")

@@ -12,7 +12,7 @@ from mm2mgr.lint.findings import Hit, rule
 from mm2mgr.lint.fixes import connector_key, written
 from mm2mgr.lint.subject import Subject, addresses
 from mm2mgr.topics.java_regex import shape
-from mm2mgr.topics.names import Names, shape_of
+from mm2mgr.topics.names import NameFilter, shape_of
 
 _SEEN = "tests/lint/test_seen_live_topics.py::"
 _LISTS = {
@@ -190,8 +190,8 @@ def include_excluded(subject: Subject) -> Iterator[Hit]:
                 )
 
 
-def _kept_out(subject: Subject, what: str, name: str, found: Names) -> str:
-    by = next((item for item in found.exclude if Names((item,), ()).takes(name)), "")
+def _kept_out(subject: Subject, what: str, name: str, found: NameFilter) -> str:
+    by = next((item for item in found.exclude if NameFilter((item,), ()).takes(name)), "")
     if by:
         key = f"{what}.exclude"
         return (
@@ -205,8 +205,8 @@ def _kept_out(subject: Subject, what: str, name: str, found: Names) -> str:
     return ""
 
 
-def _let_in(subject: Subject, what: str, name: str, found: Names) -> str:
-    kept = [item for item in found.exclude if not Names((item,), ()).takes(name)]
+def _let_in(subject: Subject, what: str, name: str, found: NameFilter) -> str:
+    kept = [item for item in found.exclude if not NameFilter((item,), ()).takes(name)]
     ours = subject.form == "tree" and set(found.exclude) - set(kept) & set(patterns.default(subject, f"{what}.exclude"))
     if len(kept) == len(found.exclude) or ours:  # a tree always excludes what Kafka does
         return f"take '{name}' out, or give the topic another name"
@@ -245,10 +245,10 @@ def exclude_replaced(subject: Subject) -> Iterator[Hit]:
 
 
 @lru_cache(maxsize=4096)
-def _taken_now(key: str, found: Names) -> tuple[str, ...]:
+def _taken_now(key: str, found: NameFilter) -> tuple[str, ...]:
     """Return the names that the lists let in and Kafka's default list keeps out; for settings there is no include list."""
     if key == "config.properties.exclude":
-        return tuple(name for name in _PROBES[key] if not Names(found.exclude, ()).takes(name))
+        return tuple(name for name in _PROBES[key] if not NameFilter(found.exclude, ()).takes(name))
     return tuple(name for name in _PROBES[key] if found.takes(name))
 
 

@@ -8,10 +8,10 @@ from difflib import get_close_matches
 from functools import lru_cache
 
 from mm2mgr.lint.classify import Context, context_of, what
-from mm2mgr.lint.clusters import SIDES, Side
+from mm2mgr.lint.clusters import SIDES, ClusterSide
 from mm2mgr.lint.findings import Hit, rule
 from mm2mgr.lint.fixes import cluster_key, connector_key, shown, written
-from mm2mgr.lint.subject import Kind, Subject
+from mm2mgr.lint.subject import Subject, SubjectKind
 from mm2mgr.truth.keys import Key, load
 from mm2mgr.truth.reach import Client, numbers, seen_by
 from mm2mgr.truth.validity import fault, is_checked
@@ -54,7 +54,7 @@ def _no_bytes(subject: Subject) -> Iterator[Hit]:
 
 
 @dataclass(frozen=True)
-class _Check:
+class _ValueCheck:
     """A key whose values Kafka checks, and the first client that is given it.
 
     `counts` is how much of a value decides: all (None), or one letter where any text will do that is not empty.
@@ -67,7 +67,7 @@ class _Check:
 
 
 @lru_cache(maxsize=4096)  # the same few values come back in thousands of connectors
-def _faults(kind: Kind, values: tuple[str, ...]) -> tuple[tuple[_Check, str], ...]:
+def _faults(kind: SubjectKind, values: tuple[str, ...]) -> tuple[tuple[_ValueCheck, str], ...]:
     """Return which checks fail, and why."""
     found = []
     for check, value in zip(_checks(kind), values, strict=True):
@@ -79,10 +79,10 @@ def _faults(kind: Kind, values: tuple[str, ...]) -> tuple[tuple[_Check, str], ..
 
 
 @lru_cache(maxsize=4096)
-def _checks(kind: Kind) -> tuple[_Check, ...]:
+def _checks(kind: SubjectKind) -> tuple[_ValueCheck, ...]:
     found = ((key, *_definition(context_of(kind), kind.clients, key)) for key in kind.keys)
     return tuple(
-        _Check(key, known, client, None if known.choices or known.type not in ("string", "list") else 1)
+        _ValueCheck(key, known, client, None if known.choices or known.type not in ("string", "list") else 1)
         for key, known, client in found
         if known and is_checked(known)
     )
@@ -135,7 +135,7 @@ def missing_required(subject: Subject) -> Iterator[Hit]:
 
 
 @lru_cache(maxsize=4096)
-def _addressed(kind: Kind, side: Side) -> tuple[tuple[str, str], ...]:
+def _addressed(kind: SubjectKind, side: ClusterSide) -> tuple[tuple[str, str], ...]:
     """Return the clients of a side, each with the key that holds its address, "" for none."""
     names = dict.fromkeys(client.name for client in kind.clients if client.side == side)
     return tuple((name, kind.winners[name].get("bootstrap.servers", "")) for name in names)

@@ -10,7 +10,7 @@ from mm2mgr.lint.client_settings import lacking_in_override
 from mm2mgr.lint.clusters import Point, apart
 from mm2mgr.lint.findings import Hit, rule
 from mm2mgr.lint.fixes import client_key, connector_key, written, yaml
-from mm2mgr.lint.subject import Kind, Subject, addresses
+from mm2mgr.lint.subject import Subject, SubjectKind, addresses
 
 _SEEN = "tests/lint/test_seen_live_start.py::"
 _PRINCIPAL = frozenset({"sasl.jaas.config", "sasl.mechanism", "security.protocol"})
@@ -63,7 +63,7 @@ def _plain(keys: Iterable[str]) -> list[str]:
 
 
 @lru_cache(maxsize=4096)
-def _looked_at(kind: Kind) -> tuple[str, ...]:
+def _looked_at(kind: SubjectKind) -> tuple[str, ...]:
     """Return the keys that the policy is asked about."""
     consumer = ("consumer.override.",) if kind.setting.has("own offsets") else ()
     admin = ("admin.override.",) if kind.setting.has("framework admin") else ()
