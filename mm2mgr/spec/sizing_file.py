@@ -19,7 +19,7 @@ import yaml
 
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.locks import locked
-from mm2mgr.spec.files import OVERRIDES
+from mm2mgr.spec.files import OVERRIDES, resolved_within
 from mm2mgr.spec.places import read_yaml
 
 FILE = "sizing.yaml"
@@ -55,12 +55,12 @@ def sizing_path(sources: Collection[Path]) -> Path:
 def sizing_target(path: Path) -> Path:
     """Return the file that a link at `path` leads to, else `path`; Mm2mgrError when that is outside of the tree."""
     try:
-        target, tree = path.resolve(), path.parent.parent.resolve()
+        target = resolved_within(path, path.parent.parent)
     except (OSError, RuntimeError) as error:  # a link to itself
         raise Mm2mgrError(f"{path}: cannot be written: it is a link that leads nowhere", hint="remove it") from error
-    if not target.is_relative_to(tree):
+    if target is None:
         hint = "replace the link by the file or folder itself, or print only: --dry-run"
-        raise Mm2mgrError(f"{path}: not written: a link leads out of the tree, to {target}", hint=hint)
+        raise Mm2mgrError(f"{path}: not written: a link leads out of the tree, to {path.resolve()}", hint=hint)
     return target
 
 

@@ -22,6 +22,7 @@ from jinja2.utils import Cycler, Joiner, Namespace
 from jinja2.visitor import NodeTransformer
 
 from mm2mgr.files import Unreadable, read_bytes
+from mm2mgr.spec.files import resolved_within
 
 MOST_TEMPLATE_BYTES = 1_000_000
 MOST_WORK = 10_000_000  # for one connector: characters handled, and STEP for each turn of a loop, call and filter
@@ -54,7 +55,7 @@ class FolderLoader(jinja2.FileSystemLoader):
             path = folder.joinpath(*jinja2.loaders.split_template_path(template))
             if not (path.is_file() or path.is_fifo()):
                 continue
-            if not path.resolve().is_relative_to(folder.resolve()):
+            if resolved_within(path, folder) is None:
                 raise jinja2.TemplateError(f"{path} is a link that leads out of {folder}: put the file itself there")
             try:
                 return read_bytes(path, MOST_TEMPLATE_BYTES).decode("utf-8"), str(path), lambda: True

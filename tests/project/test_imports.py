@@ -38,7 +38,7 @@ LAYERS: dict[str, set[str]] = {
     "topics": {"errors", "spec", "truth"},
     "topology": {"errors", "origins", "defaults", "spec", "topics"},
     "expand": {"errors", "origins", "defaults", "spec", "topology"},
-    "templating": {"errors", "files", "origins"},
+    "templating": {"errors", "files", "origins", "spec"},
     "render": {"errors", "origins", "defaults", "spec", "topology", "templating"},
     "formats": {"errors", "secrets", "spec", "truth"},
     "lint": {
