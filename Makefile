@@ -34,7 +34,7 @@ test: $(VENV)/.ready-dev  ## run all tests, those with real Kafka, Connect and S
 lint: $(VENV)/.ready-dev  ## ruff check, ruff format --check, mypy --strict
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy --strict mm2mgr
+	$(BIN)/mypy --strict mm2mgr tools
 
 bench: $(VENV)/.ready-dev  ## measure the cold start beside a bare Python
 	$(BIN)/python benchmarks/cold_start.py $(ARGS)

@@ -13,11 +13,10 @@ from typing import Any
 from mm2mgr.errors import Problem, SpecError
 from mm2mgr.origins import Origin, Text
 from mm2mgr.spec.loader import Spec, settled
-from mm2mgr.spec.models import Cluster, Connect, FlowSettings, Link
-from mm2mgr.spec.models import Flow as FlowModel
+from mm2mgr.spec.models import Cluster, Connect, DeclaredFlow, FlowSettings, Link
 from mm2mgr.spec.places import PathKey
 from mm2mgr.spec.values import Selector
-from mm2mgr.topology import ConnectCluster, Flow, KafkaCluster, Tasks, Topology, clashes
+from mm2mgr.topology import ConnectCluster, Flow, KafkaCluster, TaskMaximum, Topology, clashes, with_heartbeats_marked
 
 SWITCHES = ("checkpoints", "heartbeats", "offset_syncs")
 
@@ -51,7 +50,7 @@ class _Expansion:
             raise SpecError(self.problems)
         owner = Text(self.tree.owner, self._origin(("owner",)))
         stale = tuple(sorted(self.tree.sizing.keys() - {flow.id for flow in flows}))
-        return Topology(owner, self.clusters, self.connects, tuple(flows), stale)
+        return Topology(owner, self.clusters, self.connects, tuple(with_heartbeats_marked(flows)), stale)
 
     def problem(self, path: PathKey, message: str) -> None:
         problem = Problem(self.spec.place(*path), message)
@@ -169,7 +168,7 @@ class _Expansion:
             self.problem(path, f"no cluster has the labels {wanted}; labels here: {', '.join(labels) or 'none'}")
         return found
 
-    def _check_pair_names(self, path: PathKey, model: FlowModel, pairs: set[str]) -> None:
+    def _check_pair_names(self, path: PathKey, model: DeclaredFlow, pairs: set[str]) -> None:
         for index, pair in enumerate(model.except_):
             if pair not in pairs:
                 self.unknown((*path, "except", index), "pair", pair, pairs)
@@ -238,18 +237,18 @@ class _Expansion:
             return None
         return near[0]
 
-    def _tasks(self, flow_id: str, settings: FlowSettings, written: Mapping[PathKey, Origin]) -> Tasks:
+    def _tasks(self, flow_id: str, settings: FlowSettings, written: Mapping[PathKey, Origin]) -> TaskMaximum:
         tasks = settings.tasks
         origin = written.get(("tasks", "max"), Origin("default", "mm2mgr"))
         if tasks.max != "auto":
-            return Tasks(Text(str(tasks.max), origin), automatic=False)
+            return TaskMaximum(Text(str(tasks.max), origin), automatic=False)
         sized = self.tree.sizing.get(flow_id)
         if sized is None:
             where = written.get(("tasks", "min"), Origin("default", "mm2mgr: not sized yet (mm2mgr size)"))
-            return Tasks(Text(str(tasks.min), where), automatic=True)
+            return TaskMaximum(Text(str(tasks.min), where), automatic=True)
         bounded = min(sized.tasks_max, tasks.limit)  # not raised to `min`: sizing did, up to the number of partitions
         origin = self._origin(("sizing", flow_id, "tasks_max"))
-        return Tasks(Text(str(bounded), Origin("override", origin.where)), automatic=True)
+        return TaskMaximum(Text(str(bounded), Origin("override", origin.where)), automatic=True)
 
     def _link(self, source: str, target: str) -> Link | None:
         return next((link for link in self.tree.links if set(link.between) == {source, target}), None)

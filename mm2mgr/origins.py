@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple
 
-Kind = Literal["spec", "override", "default", "template"]
+OriginKind = Literal["spec", "override", "default", "template"]
 
 
 class Origin(NamedTuple):
     """Who said a value: a line people wrote, a reviewed override, a default of mm2mgr (with its reason) or a template line."""
 
-    kind: Kind
+    kind: OriginKind
     where: str
 
     def __str__(self) -> str:

@@ -5,8 +5,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from functools import cached_property
 from operator import attrgetter
@@ -17,7 +17,7 @@ from mm2mgr.origins import Origin, Text
 from mm2mgr.spec.models import Cluster, Connect, FlowSettings, Link
 from mm2mgr.spec.patterns import java_pattern
 from mm2mgr.spec.places import Key, PathKey
-from mm2mgr.topics.names import Items, Names
+from mm2mgr.topics.names import Items, NameFilter
 from mm2mgr.topics.selection import POLICIES, Selection
 
 _BUILT_IN = Origin("default", "mm2mgr")
@@ -47,7 +47,7 @@ class ConnectCluster:
 
 
 @dataclass(frozen=True)
-class Tasks:
+class TaskMaximum:
     """`maximum` as the connector gets it, and what decided it."""
 
     maximum: Text
@@ -64,8 +64,10 @@ class Flow:
     connect: ConnectCluster
     settings: FlowSettings
     written: Mapping[PathKey, Origin]
-    tasks: Tasks
+    tasks: TaskMaximum
     link: Link | None = None
+    with_heartbeats: bool = False
+    """Whether its source connector mirrors the heartbeats of the pair: the first flow of the pair that has them on."""
 
     @property
     def pair(self) -> str:
@@ -86,6 +88,11 @@ class Flow:
     def exactly_once(self) -> bool:
         """Whether each record must arrive once, also when workers die."""
         return self.settings.delivery == "exactly_once"
+
+    @property
+    def with_checkpoints(self) -> bool:
+        """Whether the checkpoint connector of the pair serves it; checkpoints need offset syncs."""
+        return self.settings.checkpoints.enabled and self.settings.offset_syncs.enabled
 
     def origin(self, *path: Key) -> Origin:
         """Return who said the setting at `path`, or that it is mm2mgr's default."""
@@ -117,7 +124,7 @@ class Flow:
         """The judge of what it takes, by the Kafka version that its Connect cluster declares."""
         topics, separator = self.settings.topics, self.settings.separator
         return Selection(
-            Names(_java(topics.include), _java([*defaults.TOPICS_EXCLUDE, *topics.exclude])),
+            NameFilter(_java(topics.include), _java([*defaults.TOPICS_EXCLUDE, *topics.exclude])),
             POLICIES.get(self.policy.rpartition(".")[2]),
             self.source.alias,
             self.target.alias,
@@ -147,6 +154,10 @@ class Topology:
     stale_sizing: tuple[str, ...] = ()
     """Entries of overrides/ for flows that are no longer declared: they decide nothing, and `size` drops them."""
 
+    def flows_of(self, ids: Container[str]) -> list[Flow]:
+        """Return the flows with these ids, such as those that a connector serves."""
+        return [flow for flow in self.flows if flow.id in ids]
+
     def select(self, name: str) -> list[Flow]:
         """Return the flows that a user means by a flow id, a pair `source->target`, or a declared name."""
         found = [flow for flow in self.flows if name in {flow.id, flow.pair, flow.name}]
@@ -156,6 +167,17 @@ class Topology:
             hint = f"did you mean {', '.join(near)}?" if near else f"flows here: {', '.join(known[:10]) or 'none'}"
             raise Mm2mgrError(f"no flow '{name}'", hint=hint)
         return found
+
+
+def with_heartbeats_marked(flows: Iterable[Flow]) -> list[Flow]:
+    """Return the flows of an estate, one of each pair marked as the one that carries its heartbeats."""
+    pairs: set[str] = set()
+    marked = []
+    for flow in flows:
+        first = flow.settings.heartbeats.enabled and flow.pair not in pairs
+        pairs |= {flow.pair} if first else set()
+        marked.append(replace(flow, with_heartbeats=first))
+    return marked
 
 
 def matches_nothing(flow: Flow, topics: Iterable[str]) -> str | None:
@@ -239,7 +261,7 @@ def clashes(flows: Sequence[Flow]) -> Iterator[Clash]:
     for flow in flows:
         pairs.setdefault(flow.pair, []).append(flow)
     for pair, group in pairs.items():
-        checked = [flow for flow in group if flow.settings.checkpoints.enabled and flow.settings.offset_syncs.enabled]
+        checked = [flow for flow in group if flow.with_checkpoints]
         beating = [flow for flow in group if flow.settings.heartbeats.enabled]
         yield from _unequal(group, f"the pair {pair}", SHARED_BY_PAIR)
         yield from _unequal(checked, f"the checkpoint connector of {pair}", SHARED_BY_CHECKPOINTS)

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING
 
 from mm2mgr.lint.findings import Finding
 from mm2mgr.lint.run import lint
-from mm2mgr.lint.subject import Kafka, Subject, Worker
+from mm2mgr.lint.subject import KafkaFacts as Kafka
+from mm2mgr.lint.subject import Subject
+from mm2mgr.lint.subject import WorkerFacts as Worker
 from mm2mgr.lint.tree import from_tree
 from mm2mgr.render import Connector
 from mm2mgr.topology import Topology

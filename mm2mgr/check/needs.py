@@ -141,7 +141,7 @@ class _Names:
 
     def __init__(self, topology: Topology, connector: Connector, known: Known) -> None:
         self.connector = connector
-        self.flows = [flow for flow in topology.flows if flow.id in connector.flows]
+        self.flows = topology.flows_of(connector.flows)
         self.known = known
 
     def rights(self, row: Row) -> list[Right]:

@@ -24,7 +24,7 @@ from mm2mgr.check.survey import kafkas, survey
 from mm2mgr.kafka.acls import Acl, Right
 from mm2mgr.observe.reading import Failure
 from mm2mgr.reconcile.access import kafka_access
-from mm2mgr.render import Connector
+from mm2mgr.render import Connector, connectors_of
 from mm2mgr.topology import Flow, Topology
 
 if TYPE_CHECKING:
@@ -40,8 +40,7 @@ def check(
 ) -> Checked:
     """Check the chosen flows. Whatever does not answer is a row; it ends about `timeout_seconds` after it began."""
     started = time.monotonic()
-    ids = {flow.id for flow in flows}
-    chosen = [connector for connector in connectors if ids & set(connector.flows)]
+    chosen = connectors_of(connectors, flows)
     with team(timeout_seconds) as crew:
         answers: dict[str, workers.Answer] = {}
         ask_workers = partial(_ask_workers, topology, chosen, timeout_seconds / 2, answers)

@@ -12,10 +12,10 @@ from mm2mgr import defaults
 from mm2mgr.check.needs import Known, mirrored
 from mm2mgr.check.sessions import Session, Team
 from mm2mgr.kafka.acting import ActingAs
-from mm2mgr.lint.subject import Kafka
+from mm2mgr.lint.subject import KafkaFacts as Kafka
 from mm2mgr.render import Connector
 from mm2mgr.spec.patterns import is_name, java_pattern
-from mm2mgr.topics.names import Names
+from mm2mgr.topics.names import NameFilter as Names
 from mm2mgr.topology import Flow, Topology
 
 _GROUPS_AT_MOST = 500  # each is a request of its own
@@ -29,13 +29,9 @@ def survey(team: Team, topology: Topology, connectors: Iterable[Connector]) -> K
     }
     groups: dict[str, list[str]] = {}
     checkpoints = [connector for connector in connectors if connector.type == "checkpoint"]
-    jobs = [partial(_translated, team, _flows(topology, one), groups) for one in checkpoints]
+    jobs = [partial(_translated, team, topology.flows_of(one.flows), groups) for one in checkpoints]
     team.run(jobs)
     return Known(topics, groups)
-
-
-def _flows(topology: Topology, connector: Connector) -> list[Flow]:
-    return [flow for flow in topology.flows if flow.id in connector.flows]
 
 
 def _translated(team: Team, flows: Sequence[Flow], groups: dict[str, list[str]]) -> None:

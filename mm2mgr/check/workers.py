@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from mm2mgr.check.checked import Row
 from mm2mgr.connect.client import Connect
 from mm2mgr.errors import Mm2mgrError
-from mm2mgr.lint.subject import Worker
+from mm2mgr.lint.subject import WorkerFacts as Worker
 from mm2mgr.observe.reading import Failure
 from mm2mgr.reconcile.live import target_of
 from mm2mgr.reconcile.workers import ask_worker, harmless

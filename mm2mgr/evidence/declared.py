@@ -74,7 +74,7 @@ def declared_workers(
         pairs.setdefault(flow.pair, []).append(flow)
     for pair, of_pair in pairs.items():
         heartbeats = any(flow.settings.heartbeats.enabled for flow in of_pair)
-        checkpoints = any(flow.settings.checkpoints.enabled and flow.settings.offset_syncs.enabled for flow in of_pair)
+        checkpoints = any(flow.with_checkpoints for flow in of_pair)
         idle[of_pair[0].connect.name][pair] = heartbeats + checkpoints
     found = {}
     for name, connect in connects.items():

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache, lru_cache
 
-from mm2mgr.lint.subject import Kind, Subject
+from mm2mgr.lint.subject import Subject, SubjectKind
 from mm2mgr.spec.keys import SECURITY_KEYS
 from mm2mgr.truth.explain import KINDS, split
 from mm2mgr.truth.keys import Keys, load
@@ -54,7 +54,7 @@ class Context:
 
 
 @lru_cache(maxsize=4096)
-def context_of(kind: Kind) -> Context:
+def context_of(kind: SubjectKind) -> Context:
     """Return what decides about the keys of a kind of connectors."""
     types = tuple(CLIENTS) if kind.form == "dedicated" else (kind.type,)
     return Context(types, kind.setting, kind.knows_version)
@@ -76,7 +76,7 @@ def _rules_of(subject: Subject) -> Mapping[str, tuple[str, ...]]:
 
 
 @lru_cache(maxsize=4096)
-def _of_kind(kind: Kind) -> Mapping[str, tuple[str, ...]]:
+def _of_kind(kind: SubjectKind) -> Mapping[str, tuple[str, ...]]:
     """Judge the keys of all connectors of a kind, whatever the aliases."""
     return _by_rule(context_of(kind), kind.keys, "", "")
 

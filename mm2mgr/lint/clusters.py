@@ -14,8 +14,8 @@ from typing import Literal
 
 from mm2mgr.lint.subject import Subject, addresses
 
-Side = Literal["source", "target"]
-SIDES: tuple[Side, ...] = ("source", "target")
+ClusterSide = Literal["source", "target"]
+SIDES: tuple[ClusterSide, ...] = ("source", "target")
 
 
 @dataclass(frozen=True)
@@ -33,14 +33,14 @@ class Clusters:
 
     pairs: Mapping[Subject, tuple[int, int]]
 
-    def of(self, subject: Subject, side: Side) -> int:
+    def of(self, subject: Subject, side: ClusterSide) -> int:
         return self.pairs[subject][SIDES.index(side)]
 
     def pair(self, subject: Subject) -> tuple[int, int]:
         return self.pairs[subject]
 
 
-def point(subject: Subject, side: Side) -> Point:
+def point(subject: Subject, side: ClusterSide) -> Point:
     """Return what a connector says of one of its sides."""
     known = subject.source_kafka if side == "source" else subject.target_kafka
     servers = addresses(subject.get(f"{side}.cluster.bootstrap.servers"))
@@ -74,7 +74,7 @@ def clusters(subjects: tuple[Subject, ...]) -> Clusters:
     ends_of = {subject: (point(subject, "source"), point(subject, "target")) for subject in subjects}
     ends = dict.fromkeys(ends_of.values())
     points = list(dict.fromkeys(each for pair in ends for each in pair))
-    groups = _Groups(points)
+    groups = _JoinedPoints(points)
     by_id: dict[str, Point] = {}
     by_address: dict[str, Point] = {}
     for each in points:
@@ -90,7 +90,7 @@ def clusters(subjects: tuple[Subject, ...]) -> Clusters:
     return Clusters({each: (groups.number[one], groups.number[other]) for each, (one, other) in ends_of.items()})
 
 
-def _join_aliases(points: list[Point], groups: _Groups) -> None:
+def _join_aliases(points: list[Point], groups: _JoinedPoints) -> None:
     """Join what has one alias and is not surely apart, never the two ends of a connector.
 
     A side that says nothing but its alias goes with the first of that alias.
@@ -106,7 +106,7 @@ def _join_aliases(points: list[Point], groups: _Groups) -> None:
             by_alias[each.alias].append(each)
 
 
-class _Groups:
+class _JoinedPoints:
     """Points in numbered groups that can be joined, and which groups must stay apart."""
 
     def __init__(self, points: Iterable[Point]) -> None:

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from inspect import getdoc
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from mm2mgr.secrets import mask_text
 from mm2mgr.truth.reach import ConnectorType
 
 if TYPE_CHECKING:
-    from mm2mgr.lint.subject import Estate, Kind, Subject
+    from mm2mgr.lint.subject import Estate, Subject, SubjectKind
 
 Severity = Literal["error", "warning", "info"]
 SEVERITIES: tuple[Severity, ...] = ("error", "warning", "info")
@@ -77,7 +78,7 @@ class Rule:
     types: tuple[ConnectorType, ...] = get_args(ConnectorType)
     needs: tuple[str, ...] = ()
 
-    def asks(self, kind: Kind) -> bool:
+    def asks(self, kind: SubjectKind) -> bool:
         """Tell whether `check` could find anything on connectors of a kind."""
         if self.check is None or kind.type not in self.types:
             return False
@@ -102,6 +103,48 @@ class Rule:
             "source": self.source,
             "seen": evidence,
         }
+
+
+ConnectorCheck = Callable[["Subject"], Iterator[Hit]]
+EstateCheck = Callable[["Estate"], Iterator[Hit]]
+_REGISTERED: dict[str, list[Rule]] = {}
+
+
+def rule(
+    id: str, severity: Severity, *, over: EstateCheck | None = None, **facts: Any
+) -> Callable[[ConnectorCheck], ConnectorCheck]:
+    """Register the decorated function as a rule that looks at one connector; `facts` are the other fields of `Rule`.
+
+    The function's docstring is the page of the rule, its first sentence the title.
+    """
+
+    def register(check: ConnectorCheck) -> ConnectorCheck:
+        _REGISTERED.setdefault(check.__module__, []).append(Rule(id, severity, check, over, **facts))
+        return check
+
+    return register
+
+
+def estate_rule(
+    id: str, severity: Severity, *, source: str = "", seen: str = ""
+) -> Callable[[EstateCheck], EstateCheck]:
+    """Register the decorated function as a rule that looks at all connectors together, or at the files."""
+
+    def register(over: EstateCheck) -> EstateCheck:
+        _REGISTERED.setdefault(over.__module__, []).append(Rule(id, severity, over=over, source=source, seen=seen))
+        return over
+
+    return register
+
+
+def rules_of(*modules: ModuleType) -> tuple[Rule, ...]:
+    """Return the rules of these modules, in the order of the modules and of their functions."""
+    return tuple(each for module in modules for each in _REGISTERED[module.__name__])
+
+
+def rule_ids() -> tuple[str, ...]:
+    """Return the id of every rule."""
+    return tuple(each.id for rules in _REGISTERED.values() for each in rules)
 
 
 @dataclass(frozen=True)

@@ -15,8 +15,8 @@ from mm2mgr.lint.clusters import Clusters
 from mm2mgr.lint.clusters import clusters as clusters_of
 from mm2mgr.lint.patterns import policy_of, separator_of
 from mm2mgr.lint.subject import Estate, Subject
-from mm2mgr.topics.names import Names
-from mm2mgr.topics.selection import Policy, Selection
+from mm2mgr.topics.names import NameFilter
+from mm2mgr.topics.selection import PolicyName, Selection
 from mm2mgr.topics.shared import Budget, Shared, meeting, overlaps
 
 _LONGEST_WAY, _MOST_WAYS = 10, 1000
@@ -30,7 +30,7 @@ class Hop:
     subject: Subject
     source: int
     target: int
-    policy: Policy | None
+    policy: PolicyName | None
     separator: str
     selection: Selection | None
 
@@ -49,7 +49,7 @@ class Hop:
         return self.policy is not None and self.selection is not None and not self.subject.get("transforms")
 
     @property
-    def names(self) -> Names | None:
+    def names(self) -> NameFilter | None:
         return self.selection.names if self.selection else None
 
     @cached_property
@@ -89,25 +89,25 @@ def by_pair(found: Sequence[Hop]) -> dict[tuple[int, int], list[Hop]]:
 
 
 @dataclass(frozen=True)
-class Pair:
+class ConnectorsOfPair:
     """The connectors between two clusters; heartbeat connectors stand by what they write into."""
 
     sources: list[Hop]
     checkpoints: list[Subject]
 
 
-def pairs(estate: Estate) -> Mapping[tuple[int, int], Pair]:
+def pairs(estate: Estate) -> Mapping[tuple[int, int], ConnectorsOfPair]:
     """Group source and checkpoint connectors by the clusters they stand between."""
     return _pairs(estate.subjects)
 
 
 @lru_cache(maxsize=4)
-def _pairs(subjects: tuple[Subject, ...]) -> Mapping[tuple[int, int], Pair]:
+def _pairs(subjects: tuple[Subject, ...]) -> Mapping[tuple[int, int], ConnectorsOfPair]:
     known = clusters_of(subjects)
-    found = {pair: Pair(group, []) for pair, group in by_pair(hops(subjects)).items()}
+    found = {pair: ConnectorsOfPair(group, []) for pair, group in by_pair(hops(subjects)).items()}
     for subject in subjects:
         if subject.type == "checkpoint":
-            found.setdefault(known.pair(subject), Pair([], [])).checkpoints.append(subject)
+            found.setdefault(known.pair(subject), ConnectorsOfPair([], [])).checkpoints.append(subject)
     return found
 
 
@@ -123,12 +123,17 @@ def overlapping(
     groups: dict[object, list[tuple[Hop, Selection]]] = defaultdict(list)
     for hop in hops(subjects):
         if hop.selection and hop.plain and not (running and hop.off):
-            groups[hop.pair, put_before((hop,))[-1] if alike else ""].append((hop, hop.selection))
+            groups[hop.pair, hop.selection.prefix if alike else ""].append((hop, hop.selection))
     found: list[tuple[Hop, Hop, Shared]] = []
     for group in groups.values():
         every = overlaps([selection for _, selection in group], budget=budget)
         found += [(group[before][0], group[later][0], shared) for before, later, shared in every]
     return tuple(found)
+
+
+def names_alike(one: Hop, other: Hop, topic: str) -> bool:
+    """Tell whether two hops give a topic the same name on the target; True where that cannot be judged."""
+    return not one.selection or not other.selection or one.selection.names_alike(other.selection, topic)
 
 
 def moving(found: Sequence[Hop]) -> list[Hop]:
@@ -137,14 +142,14 @@ def moving(found: Sequence[Hop]) -> list[Hop]:
 
 
 @dataclass(frozen=True)
-class Rounds:
+class WaysBack:
     """Ways that lead back: proved ones, and for others the first hop, the last one and the patterns that are not decided."""
 
     circles: tuple[Circle, ...]
     undecided: tuple[tuple[Hop, Hop, str], ...]
 
 
-def rounds(starts: Sequence[Hop], every: Sequence[Hop]) -> Rounds:
+def rounds(starts: Sequence[Hop], every: Sequence[Hop]) -> WaysBack:
     """Return circles that begin with one of `starts`, each set of clusters once."""
     on_a_way_back = _on_circles(every)
     leaving: dict[int, list[Hop]] = defaultdict(list)
@@ -162,7 +167,7 @@ def rounds(starts: Sequence[Hop], every: Sequence[Hop]) -> Rounds:
             elif undecided:
                 open_.setdefault(frozenset((start.source, start.target)), undecided)
     told = {places for places in open_ if not any(places <= proved for proved in found)}
-    return Rounds(tuple(found.values()), tuple(open_[places] for places in open_ if places in told))
+    return WaysBack(tuple(found.values()), tuple(open_[places] for places in open_ if places in told))
 
 
 def _on_circles(every: Sequence[Hop]) -> set[Hop]:
@@ -251,7 +256,7 @@ def put_before(way: _Way) -> list[str]:
     """Return what stands before a topic where each hop takes it, and behind the last one."""
     before = [""]
     for hop in way:
-        before.append(before[-1] if hop.policy == "identity" else f"{hop.subject.source}{hop.separator}{before[-1]}")
+        before.append(f"{hop.selection.prefix if hop.selection else ''}{before[-1]}")
     return before
 
 

@@ -10,10 +10,10 @@ from typing import TypeVar
 
 from mm2mgr.errors import SpecError
 from mm2mgr.lint.reading import TREE_KEYS, Surroundings
-from mm2mgr.lint.subject import Estate, Kafka, Subject, Worker
+from mm2mgr.lint.subject import Estate, KafkaFacts, Subject, WorkerFacts
 from mm2mgr.spec.places import read_yaml
 
-Facts = TypeVar("Facts", Worker, Kafka)
+Facts = TypeVar("Facts", WorkerFacts, KafkaFacts)
 
 
 def is_tree(path: Path) -> bool:

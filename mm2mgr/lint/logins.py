@@ -25,7 +25,7 @@ SENT_IN_CLEAR = {"PLAIN": "the password", "OAUTHBEARER": "the token"}
 
 
 @dataclass(frozen=True)
-class Login:
+class DeclaredLogin:
     """One login of mm2mgr's own. `exposed` is an address that gets what it `sends` without TLS over a network, "" for none.
 
     `inline` are the keys whose secrets stand in the tree, with their places.
@@ -59,7 +59,7 @@ def beyond(addresses: str) -> str:
     return next((each for each in map(str.strip, addresses.split(",")) if each and not is_loopback(each)), "")
 
 
-def logins(topology: Topology, spec: Spec) -> tuple[Login, ...]:
+def logins(topology: Topology, spec: Spec) -> tuple[DeclaredLogin, ...]:
     """Return every login of the tree that has credentials."""
     return tuple(_Logins(spec).all(topology))
 
@@ -68,7 +68,7 @@ def logins(topology: Topology, spec: Spec) -> tuple[Login, ...]:
 class _Logins:
     spec: Spec
 
-    def all(self, topology: Topology) -> Iterator[Login]:
+    def all(self, topology: Topology) -> Iterator[DeclaredLogin]:
         for name, connect in topology.connects.items():
             model, path = connect.model, ("connect", name)
             yield from self.rest(f"Connect cluster '{name}'", path, model.url, model.auth, model.tls)
@@ -85,7 +85,7 @@ class _Logins:
 
     def rest(
         self, whose: str, path: tuple[str, ...], urls: list[str], auth: Auth | None, tls: Tls | None
-    ) -> Iterator[Login]:
+    ) -> Iterator[DeclaredLogin]:
         given = {}
         if auth and auth.basic:
             given = {"auth.basic.password": auth.basic.password}
@@ -99,16 +99,16 @@ class _Logins:
         exposed = next((url for url in urls if url.startswith("http:") and not is_loopback(url)), "") if auth else ""
         if given:
             where = self.spot(path, "auth" if auth else "tls")
-            yield Login(whose, where, sends, exposed, self.clear(path, given))
+            yield DeclaredLogin(whose, where, sends, exposed, self.clear(path, given))
 
-    def kafka(self, alias: str, access: Access, servers: list[str]) -> Iterator[Login]:
+    def kafka(self, alias: str, access: Access, servers: list[str]) -> Iterator[DeclaredLogin]:
         security = access.security or {}
         secrets = {f"access.security.{key}": value for key, value in security.items() if is_secret(key)}
         unencrypted = security.get("security.protocol", "").upper() == "SASL_PLAINTEXT"
         sends = SENT_IN_CLEAR.get(security.get("sasl.mechanism", "").upper(), "") if unencrypted else ""
         exposed = beyond(",".join(access.bootstrap_servers or servers)) if sends else ""
         path = ("clusters", alias)
-        yield Login(
+        yield DeclaredLogin(
             f"`access` of '{alias}'", self.spot(path, "access", "security"), sends, exposed, self.clear(path, secrets)
         )
 

@@ -10,8 +10,8 @@ from functools import cache, lru_cache
 
 from mm2mgr.lint.subject import Subject
 from mm2mgr.spec.patterns import is_name
-from mm2mgr.topics.names import Items, Names, literal, readable
-from mm2mgr.topics.selection import POLICIES, Policy, Selection
+from mm2mgr.topics.names import Items, NameFilter, literal, readable
+from mm2mgr.topics.selection import POLICIES, PolicyName, Selection
 from mm2mgr.truth import keys as truth_keys
 from mm2mgr.truth.reach import numbers
 
@@ -53,7 +53,7 @@ def _default(type_: str, key: str, version: str) -> Items:
     return tuple(item for item in (found.default or "").split(",") if item) if found else ()
 
 
-def policy_of(subject: Subject) -> Policy | None:
+def policy_of(subject: Subject) -> PolicyName | None:
     """Return which of Kafka's two policies a connector has, None for any other class."""
     return POLICIES.get(subject.get("replication.policy.class", "DefaultReplicationPolicy").rpartition(".")[2])
 
@@ -80,19 +80,19 @@ def unread(subject: Subject) -> str:
     return next((item for item in every if not _known("topics", item)), "")
 
 
-def names(subject: Subject, what: str = "topics") -> Names | None:
+def names(subject: Subject, what: str = "topics") -> NameFilter | None:
     """Return a connector's filter of topics or groups, None when it cannot be judged."""
     include, exclude = (subject.config.get(key) for key in (what, f"{what}.exclude"))
     return _names(subject.type, what, include, exclude, subject.version) if judged(subject, what) else None
 
 
 @lru_cache(maxsize=8192)
-def _names(type_: str, what: str, include: str | None, exclude: str | None, version: str) -> Names | None:
+def _names(type_: str, what: str, include: str | None, exclude: str | None, version: str) -> NameFilter | None:
     lists = [
         _default(type_, key, version) if text is None else _split(text)
         for key, text in ((what, include), (f"{what}.exclude", exclude))
     ]
-    return Names(*lists) if all(_known(what, item) for each in lists for item in each) else None
+    return NameFilter(*lists) if all(_known(what, item) for each in lists for item in each) else None
 
 
 def _known(what: str, item: str) -> bool:

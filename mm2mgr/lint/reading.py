@@ -13,13 +13,15 @@ from pathlib import Path
 
 from mm2mgr.errors import Problem, SpecError
 from mm2mgr.files import Unreadable, read_bytes
-from mm2mgr.lint import dedicated, json_file, properties, strimzi
+from mm2mgr.formats import json_places, mm2_properties, properties, strimzi
+from mm2mgr.formats.json_places import FoundConnector, Node
+from mm2mgr.formats.properties import Entry
 from mm2mgr.lint.findings import Spot
-from mm2mgr.lint.json_file import Found, Node
-from mm2mgr.lint.subject import Entry, Estate, Kafka, Silence, SourceFile, Subject, Wire, Worker, type_of
+from mm2mgr.lint.silences import silences_in, silences_of
+from mm2mgr.lint.subject import Estate, KafkaFacts, LinkFacts, Silence, SourceFile, Subject, WorkerFacts
 from mm2mgr.spec.places import MOST_BYTES, Place, read_yaml
+from mm2mgr.truth.reach import type_of
 
-SILENCE_KEY = "mm2mgr.silence."
 TREE_KEYS = frozenset({"owner", "defaults", "clusters", "connect", "links", "flows", "sizing"})
 _UTF16 = (b"\xff\xfe", b"\xfe\xff")
 _YAML = re.compile(r"\A(\s*#.*\n|\s*\n)*(---|apiVersion\s*:\s|kind\s*:\s)")
@@ -32,18 +34,18 @@ class Surroundings:
     """What is known beside the files. `version` is the Kafka version of the workers; it outranks what `worker` says."""
 
     version: str | None = None
-    worker: Worker = field(default_factory=Worker)
-    wire: Wire | None = None
-    source: Kafka = field(default_factory=Kafka)
-    target: Kafka = field(default_factory=Kafka)
+    worker: WorkerFacts = field(default_factory=WorkerFacts)
+    wire: LinkFacts | None = None
+    source: KafkaFacts = field(default_factory=KafkaFacts)
+    target: KafkaFacts = field(default_factory=KafkaFacts)
 
-    def around(self, worker: Worker) -> Worker:
+    def around(self, worker: WorkerFacts) -> WorkerFacts:
         """Return a file's own workers, with the version that was given."""
         return replace(worker, version=self.version or worker.version or self.worker.version)
 
 
 @dataclass(frozen=True)
-class _Read:
+class _FileContents:
     """What one file gave. `strangers` are classes of other plugins."""
 
     file: str
@@ -54,7 +56,7 @@ class _Read:
 
 def read_files(paths: Sequence[Path], surroundings: Surroundings = Surroundings()) -> Estate:
     """Read every file; connectors of other plugins are passed over. Raises SpecError with the place of everything unreadable."""
-    read: list[_Read] = []
+    read: list[_FileContents] = []
     problems: list[Problem] = []
     for path in dict.fromkeys(paths):
         try:
@@ -70,13 +72,13 @@ def read_files(paths: Sequence[Path], surroundings: Surroundings = Surroundings(
     return Estate(subjects, files)
 
 
-def _stranger(read: _Read) -> Problem:
+def _stranger(read: _FileContents) -> Problem:
     classes = ", ".join(dict.fromkeys(read.strangers))
     held = f"it has {classes}" if classes else "no connector runs because of it"
     return Problem(read.file, f"holds no MirrorMaker connector: {held}")
 
 
-def read_worker(path: Path) -> Worker:
+def read_worker(path: Path) -> WorkerFacts:
     """Read the properties of Connect workers (connect-distributed.properties). Raises SpecError when it is another kind of file."""
     file = str(path)
     values = {key: properties.meant(entry) for key, entry in properties.last(_entries(_text(path), file)).items()}
@@ -87,7 +89,7 @@ def read_worker(path: Path) -> Worker:
         raise _error(file, "has no bootstrap.servers: give the properties file that the Connect workers start with")
     support = values.get("exactly.once.source.support", "disabled").strip().lower()
     policy = _short_policy(values.get(_POLICY_KEY, "All"))
-    return Worker(properties=values, policy=policy, exactly_once=support == "enabled")
+    return WorkerFacts(properties=values, policy=policy, exactly_once=support == "enabled")
 
 
 def _short_policy(name: str) -> str:
@@ -121,9 +123,9 @@ def _text(path: Path) -> str:
     return data.decode("iso-8859-1")
 
 
-def _read(file: str, text: str, surroundings: Surroundings) -> _Read:
+def _read(file: str, text: str, surroundings: Surroundings) -> _FileContents:
     if text.lstrip("ï»¿ \t\r\n")[:1] in ("{", "["):
-        return _wrapped(file, [json_file.parse(_utf8(file, text), file)], (), surroundings)
+        return _wrapped(file, [json_places.parse(_utf8(file, text), file)], (), surroundings)
     if file.lower().endswith((".yaml", ".yml")) or _YAML.match(text):
         return _yaml(file, text, surroundings)
     if text.startswith("ï»¿"):
@@ -149,19 +151,21 @@ def _entries(text: str, file: str) -> tuple[Entry, ...]:
 # --- properties -------------------------------------------------------------------------------------------------------
 
 
-def _properties(file: str, text: str, surroundings: Surroundings) -> _Read:
+def _properties(file: str, text: str, surroundings: Surroundings) -> _FileContents:
     entries = _entries(text, file)
-    silences = properties.silences(text, file)
+    silences = silences_of(text, file)
     if any(entry.key == "clusters" or _PAIR.match(entry.key) for entry in entries):
         return _dedicated(SourceFile(file, "dedicated", entries, silences), surroundings)
     values = {key: properties.meant(entry) for key, entry in properties.last(entries).items()}
-    found = Found(values.get("name", "").strip(), values.get("connector.class", ""), entries, _line_of(entries))
+    found = FoundConnector(
+        values.get("name", "").strip(), values.get("connector.class", ""), entries, _line_of(entries)
+    )
     if not found.class_name:
         raise _error(file, _not_a_connector(values))
     if type_of(found.class_name) is None:
-        return _Read(file, strangers=(found.class_name,))
+        return _FileContents(file, strangers=(found.class_name,))
     subject = _subject(file, found, values, surroundings.around(surroundings.worker), surroundings)
-    return _Read(file, (subject,), (SourceFile(file, "properties", entries, silences),))
+    return _FileContents(file, (subject,), (SourceFile(file, "properties", entries, silences),))
 
 
 def _line_of(entries: Sequence[Entry]) -> int:
@@ -176,15 +180,15 @@ def _not_a_connector(values: Mapping[str, str]) -> str:
     return "is neither a connector's config (no connector.class) nor an mm2.properties (no clusters)"
 
 
-def _dedicated(file: SourceFile, surroundings: Surroundings) -> _Read:
-    driver = dedicated.Dedicated(file.entries)
-    subjects = tuple(_of_driver(file.path, each, surroundings) for each in dedicated.connectors(driver))
-    return _Read(file.path, subjects, (file,))
+def _dedicated(file: SourceFile, surroundings: Surroundings) -> _FileContents:
+    driver = mm2_properties.Dedicated(file.entries)
+    subjects = tuple(_of_driver(file.path, each, surroundings) for each in mm2_properties.connectors(driver))
+    return _FileContents(file.path, subjects, (file,))
 
 
-def _of_driver(file: str, each: dedicated.Derived, surroundings: Surroundings) -> Subject:
-    support = each.worker.get(dedicated.EXACTLY_ONCE_KEY, "disabled").strip().lower()
-    worker = Worker(properties=each.worker, policy="All", exactly_once=support == "enabled")
+def _of_driver(file: str, each: mm2_properties.Derived, surroundings: Surroundings) -> Subject:
+    support = each.worker.get(mm2_properties.EXACTLY_ONCE_KEY, "disabled").strip().lower()
+    worker = WorkerFacts(properties=each.worker, policy="All", exactly_once=support == "enabled")
     spots = {key: Spot(file, line.entry.line, key=line.entry.key) for key, line in each.lines.items()}
     return Subject(
         name=f"{each.pair} {each.config['name']}",
@@ -204,19 +208,21 @@ def _of_driver(file: str, each: dedicated.Derived, surroundings: Surroundings) -
 # --- JSON and YAML ----------------------------------------------------------------------------------------------------
 
 
-def _yaml(file: str, text: str, surroundings: Surroundings) -> _Read:
+def _yaml(file: str, text: str, surroundings: Surroundings) -> _FileContents:
     documents = read_yaml(Path(file), text.encode("iso-8859-1"))
     for document in documents:
         if document.values.keys() <= TREE_KEYS:
             raise _error(file, "is a part of an mm2mgr tree: name it with -f/--clusters")
     try:
-        nodes = [json_file.of_yaml(document) for document in documents]
-        return _wrapped(file, nodes, properties.silences(_utf8(file, text), file, inline=True), surroundings)
+        nodes = [json_places.of_yaml(document) for document in documents]
+        return _wrapped(file, nodes, silences_of(_utf8(file, text), file, inline=True), surroundings)
     except RecursionError as error:
         raise _error(file, "nested too deeply") from error
 
 
-def _wrapped(file: str, roots: Sequence[Node], silences: tuple[Silence, ...], surroundings: Surroundings) -> _Read:
+def _wrapped(
+    file: str, roots: Sequence[Node], silences: tuple[Silence, ...], surroundings: Surroundings
+) -> _FileContents:
     found, workers = _found(file, roots)
     if not found and not workers:
         raise _error(file, "holds no connector: nothing in it has a connector.class")
@@ -228,23 +234,29 @@ def _wrapped(file: str, roots: Sequence[Node], silences: tuple[Silence, ...], su
         subjects.append(_subject(file, each, values, worker, surroundings))
         files.append(SourceFile(file, "json", each.entries, silences))
     strangers = tuple(each.class_name for each in found if not type_of(each.class_name))
-    return _Read(file, tuple(subjects), tuple(files), strangers)
+    return _FileContents(file, tuple(subjects), tuple(files), strangers)
 
 
-def _found(file: str, roots: Sequence[Node]) -> tuple[list[Found], dict[str, Worker]]:
-    found: list[Found] = []
-    workers: dict[str, Worker] = {}
+def _found(file: str, roots: Sequence[Node]) -> tuple[list[FoundConnector], dict[str, WorkerFacts]]:
+    found: list[FoundConnector] = []
+    workers: dict[str, WorkerFacts] = {}
     for root in roots:
         of_operator = [node for node in (list(strimzi.resources(root)) or [root]) if strimzi.is_resource(node)]
         for resource in map(strimzi.read, of_operator):
             found += resource.connectors
-            workers |= resource.workers or {}
+            workers |= {name: _worker_of(each) for name, each in resource.workers.items()}
         if not of_operator:
-            found += json_file.connectors(root, Path(file).stem)
+            found += json_places.connectors(root, Path(file).stem)
     return found, workers
 
 
-def _subject(file: str, found: Found, config: Mapping[str, str], worker: Worker, surroundings: Surroundings) -> Subject:
+def _worker_of(known: strimzi.StrimziWorkers) -> WorkerFacts:
+    return WorkerFacts(known.version, known.properties, exactly_once=known.exactly_once)
+
+
+def _subject(
+    file: str, found: FoundConnector, config: Mapping[str, str], worker: WorkerFacts, surroundings: Surroundings
+) -> Subject:
     type_ = type_of(found.class_name)
     assert type_ is not None
     place = Spot(file, found.line, connector=found.name)
@@ -261,13 +273,4 @@ def _subject(file: str, found: Found, config: Mapping[str, str], worker: Worker,
         wire=surroundings.wire,
         state=found.state,
         silences=silences_in(config, spots, place),
-    )
-
-
-def silences_in(config: Mapping[str, str], spots: Mapping[str, Spot], place: Spot) -> tuple[Silence, ...]:
-    """Return what a connector's config itself switches off: `mm2mgr.silence.RULE` = why it is fine (JSON has no comments)."""
-    return tuple(
-        Silence(key.removeprefix(SILENCE_KEY), value.strip(), spots.get(key, place.at(key)))
-        for key, value in config.items()
-        if key.startswith(SILENCE_KEY)
     )

@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from mm2mgr.lint.catalogue import RULES
 from mm2mgr.lint.findings import SEVERITIES, Finding, Hit, Rule, Spot
-from mm2mgr.lint.subject import Estate, Kind, Silence, Subject
+from mm2mgr.lint.rules import RULES
+from mm2mgr.lint.silences import silence
+from mm2mgr.lint.subject import Estate, SubjectKind
 
 
 def lint(estate: Estate, rules: Sequence[Rule] = RULES) -> list[Finding]:
@@ -34,30 +35,15 @@ def _hits(rules: Sequence[Rule], estate: Estate) -> Iterator[tuple[Rule, Hit]]:
     for rule in rules:
         if rule.over:
             yield from ((rule, hit) for hit in rule.over(estate))
-    worth: dict[Kind, list[Rule]] = {}  # most rules have nothing to ask of most connectors: found out once a kind
+    worth: dict[
+        SubjectKind, list[Rule]
+    ] = {}  # most rules have nothing to ask of most connectors: found out once a kind
     for subject in estate.subjects:
         if subject.kind not in worth:
             worth[subject.kind] = [rule for rule in rules if rule.asks(subject.kind)]
         for rule in worth[subject.kind]:
             for hit in rule.check(subject) if rule.check else ():
                 yield rule, replace(hit, subject=subject)
-
-
-def silence(finding: Finding, subjects: Iterable[Subject], estate: Estate) -> Finding:
-    """Return the finding with the reason of the first silence that covers it; any connector that is part of it may have one."""
-    for each in _silences(finding, subjects, estate):
-        if each.rule == finding.rule and each.reason:  # one without a reason switches nothing off
-            return replace(finding, silenced=each.reason)
-    return finding
-
-
-def _silences(finding: Finding, subjects: Iterable[Subject], estate: Estate) -> Iterator[Silence]:
-    """A connector's own silences cover all of it, those in a comment their own line and the one below."""
-    for subject in subjects:
-        yield from subject.silences
-    for file in estate.files:
-        if file.path == finding.spot.file:
-            yield from (each for each in file.silences if finding.spot.line - each.spot.line in (0, 1))
 
 
 def _told_once(findings: Iterable[Finding]) -> list[Finding]:

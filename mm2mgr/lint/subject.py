@@ -10,23 +10,17 @@ from dataclasses import dataclass, field
 from functools import cache, cached_property, lru_cache
 from typing import TYPE_CHECKING, Literal
 
+from mm2mgr.formats.properties import Entry
 from mm2mgr.lint.findings import Spot
-from mm2mgr.secrets import remember
 from mm2mgr.truth import keys as truth_keys
-from mm2mgr.truth.explain_default import framework_defaults
+from mm2mgr.truth.keys import kafka_version
 from mm2mgr.truth.reach import Client, ConnectorType, Setting, clients, effective
-from mm2mgr.truth.versions import kafka_version
+from mm2mgr.truth.settings import framework_defaults
 
 if TYPE_CHECKING:
-    from mm2mgr.lint.logins import Login
+    from mm2mgr.lint.logins import DeclaredLogin
 
 Form = Literal["tree", "connect", "dedicated"]
-
-CLASSES: dict[str, ConnectorType] = {
-    "MirrorSourceConnector": "source",
-    "MirrorCheckpointConnector": "checkpoint",
-    "MirrorHeartbeatConnector": "heartbeat",
-}
 
 
 @lru_cache(maxsize=4096)
@@ -36,14 +30,8 @@ def addresses(servers: str) -> frozenset[str]:
     return frozenset(item for item in items if item)
 
 
-def type_of(connector_class: str) -> ConnectorType | None:
-    """Return the type for any spelling that Connect accepts: full name, simple name, or that without `Connector`."""
-    simple = connector_class.strip().rpartition(".")[2]
-    return CLASSES.get(simple) or CLASSES.get(f"{simple}Connector")
-
-
 @dataclass(frozen=True)
-class Worker:
+class WorkerFacts:
     """What is known of the Connect workers. `policy` is the short name (None, Principal, All, Allowlist, or a class)."""
 
     version: str | None = None
@@ -57,7 +45,7 @@ class Worker:
 
 
 @dataclass(frozen=True)
-class Kafka:
+class KafkaFacts:
     """What is known of a Kafka cluster, by reading it; sizes in bytes."""
 
     cluster_id: str | None = None
@@ -68,7 +56,7 @@ class Kafka:
 
 
 @dataclass(frozen=True)
-class Wire:
+class LinkFacts:
     """What lies between source and target: round trip in seconds, bandwidth in bytes per second (None: no limit known)."""
 
     rtt_seconds: float
@@ -85,7 +73,7 @@ class Silence:
 
 
 @dataclass(frozen=True, eq=False)
-class Kind:
+class SubjectKind:
     """What connectors with the same keys share: their clients, and which key wins where. Thousands of connectors are of few kinds."""
 
     type: ConnectorType
@@ -120,13 +108,13 @@ def _kind(
     keys: tuple[str, ...],
     values: tuple[str | None, ...],
     workers: tuple[str | None, bool],
-) -> Kind:
+) -> SubjectKind:
     version, exactly_once = workers
     config = dict.fromkeys(keys, "") | {
         key: value for key, value in zip(_DECIDE_CLIENTS, values, strict=True) if value is not None
     }
     setting = Setting.of(config, version or _newest(), exactly_once=exactly_once)
-    return Kind(type_, setting, keys, form, version is not None)
+    return SubjectKind(type_, setting, keys, form, version is not None)
 
 
 _placed = cache(kafka_version)
@@ -152,10 +140,10 @@ class Subject:
     spot: Spot
     spots: Mapping[str, Spot] = field(default_factory=dict, repr=False)
     form: Form = "connect"
-    worker: Worker = Worker()
-    source_kafka: Kafka = Kafka()
-    target_kafka: Kafka = Kafka()
-    wire: Wire | None = None
+    worker: WorkerFacts = WorkerFacts()
+    source_kafka: KafkaFacts = KafkaFacts()
+    target_kafka: KafkaFacts = KafkaFacts()
+    wire: LinkFacts | None = None
     state: str | None = None
     flows: tuple[str, ...] = ()
     connect: str = ""
@@ -209,7 +197,7 @@ class Subject:
         return self.worker.exactly_once
 
     @cached_property
-    def kind(self) -> Kind:
+    def kind(self) -> SubjectKind:
         """What it shares with all connectors that have the same keys."""
         values = tuple(map(self.config.get, _DECIDE_CLIENTS))
         return _kind(self.type, self.form, tuple(self.config), values, (self.known_version, self.exactly_once))
@@ -272,19 +260,6 @@ class Subject:
 
 
 @dataclass(frozen=True)
-class Entry:
-    """One line of a properties or JSON file: `raw` is the text as written, `value` what the parser makes of it."""
-
-    key: str
-    value: str = field(repr=False)
-    raw: str = field(repr=False)
-    line: int
-
-    def __post_init__(self) -> None:
-        remember({self.key: self.value})
-
-
-@dataclass(frozen=True)
 class SourceFile:
     """A file that was read: `kind` tells its dialect; `entries` in order, keys that stand twice included."""
 
@@ -301,7 +276,7 @@ class Estate:
     subjects: tuple[Subject, ...]
     files: tuple[SourceFile, ...] = ()
     complete: bool = False
-    logins: tuple[Login, ...] = ()
+    logins: tuple[DeclaredLogin, ...] = ()
 
     def of_type(self, type_: ConnectorType) -> list[Subject]:
         return [subject for subject in self.subjects if subject.type == type_]

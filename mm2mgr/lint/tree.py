@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 
 from mm2mgr.errors import Problem, SpecError
 from mm2mgr.files import Unreadable, read_bytes
-from mm2mgr.lint import properties
 from mm2mgr.lint.findings import Finding, Spot
 from mm2mgr.lint.logins import logins
-from mm2mgr.lint.subject import Estate, Kafka, Silence, SourceFile, Subject, Wire, Worker
+from mm2mgr.lint.silences import silences_of
+from mm2mgr.lint.subject import Estate, KafkaFacts, LinkFacts, Silence, SourceFile, Subject, WorkerFacts
 from mm2mgr.spec.places import MOST_BYTES, Place
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ _INSTEAD = re.compile(
 
 def from_tree(topology: Topology, connectors: Iterable[Connector], spec: Spec | None = None) -> Estate:
     """Return every connector of a tree. With `spec`, places are exact where a flow has none, and comments silence rules."""
-    tree = _Tree(topology, spec)
+    tree = _TreeSubjects(topology, spec)
     subjects = tuple(tree.subject(connector) for connector in connectors)
     if spec is None:
         return Estate(subjects, complete=True)
@@ -50,20 +50,20 @@ def _files(paths: Sequence[str]) -> tuple[SourceFile, ...]:
             text = read_bytes(Path(path), MOST_BYTES).decode("utf-8", errors="replace")
         except Unreadable:
             continue
-        if silences := properties.silences(text, path, inline=True):
+        if silences := silences_of(text, path, inline=True):
             found.append(SourceFile(path, "tree", silences=silences))
     return tuple(found)
 
 
 @dataclass
-class _Tree:
+class _TreeSubjects:
     """One pass over the connectors; what many of them share is made once."""
 
     topology: Topology
     spec: Spec | None
     spots: dict[str, Spot] = field(default_factory=dict)
-    workers: dict[str, Worker] = field(default_factory=dict)
-    kafkas: dict[str, Kafka] = field(default_factory=dict)
+    workers: dict[str, WorkerFacts] = field(default_factory=dict)
+    kafkas: dict[str, KafkaFacts] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.flows = {flow.id: flow for flow in self.topology.flows}
@@ -82,7 +82,7 @@ class _Tree:
             # A heartbeat's two clusters are the other way round, so the config says which is which.
             source_kafka=self.kafka(connector.config.get("source.cluster.alias", "")),
             target_kafka=self.kafka(connector.config.get("target.cluster.alias", "")),
-            wire=Wire(link.rtt, link.bandwidth) if link else None,
+            wire=LinkFacts(link.rtt, link.bandwidth) if link else None,
             flows=connector.flows,
             connect=connector.connect,
             silences=tuple(dict.fromkeys(silence for flow in flows for silence in self.silences(flow))),
@@ -113,18 +113,18 @@ class _Tree:
             for rule, reason in flow.settings.silence.items()
         ]
 
-    def worker(self, connect: ConnectCluster) -> Worker:
+    def worker(self, connect: ConnectCluster) -> WorkerFacts:
         """Return what the tree declares of the workers; it contacts none."""
         if connect.name not in self.workers:
             once = True if connect.exactly_once else connect.model.exactly_once
             cluster_id = self.kafka(connect.kafka).cluster_id
-            self.workers[connect.name] = Worker(connect.model.version, exactly_once=once, cluster_id=cluster_id)
+            self.workers[connect.name] = WorkerFacts(connect.model.version, exactly_once=once, cluster_id=cluster_id)
         return self.workers[connect.name]
 
-    def kafka(self, alias: str) -> Kafka:
+    def kafka(self, alias: str) -> KafkaFacts:
         if alias not in self.kafkas:
             cluster = self.topology.clusters.get(alias)
-            self.kafkas[alias] = Kafka(cluster_id=cluster.model.cluster_id if cluster else None)
+            self.kafkas[alias] = KafkaFacts(cluster_id=cluster.model.cluster_id if cluster else None)
         return self.kafkas[alias]
 
 

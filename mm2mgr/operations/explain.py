@@ -8,14 +8,14 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Literal
 
 from mm2mgr.errors import InvalidArgument, Mm2mgrError
-from mm2mgr.lint.catalogue import BY_ID
+from mm2mgr.lint.rules import BY_ID
 from mm2mgr.operations.workspace import Workspace
+from mm2mgr.render import connectors_of
 from mm2mgr.secrets import mask
 from mm2mgr.truth.explain import explain as explain_key
-from mm2mgr.truth.explain_flow import client_settings, kafka_defaults
-from mm2mgr.truth.keys import Keys, load
+from mm2mgr.truth.keys import Keys, kafka_version, load
 from mm2mgr.truth.reach import ConnectorType
-from mm2mgr.truth.versions import kafka_version
+from mm2mgr.truth.settings import client_settings, kafka_defaults
 
 if TYPE_CHECKING:
     from mm2mgr.render import Connector
@@ -108,12 +108,12 @@ def _connectors(workspace: Workspace, name: str) -> Sequence[Connector]:
         return []
     topology = workspace.topology  # the errors of a broken tree are raised here
     try:
-        wanted = {flow.id for flow in topology.select(name)}
+        flows = topology.select(name)
     except Mm2mgrError:
         if "->" in name:  # meant as a flow: the error lists those there are
             raise
         return []
-    return [connector for connector in workspace.connectors if wanted & set(connector.flows)]
+    return connectors_of(workspace.connectors, flows)
 
 
 def _settings(

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import urlsplit
 
 from mm2mgr.errors import InvalidArgument, Mm2mgrError, SpecError
-from mm2mgr.lint.catalogue import BY_ID, RULES
 from mm2mgr.lint.findings import SEVERITIES, Finding, Rule, Severity
 from mm2mgr.lint.inputs import completed, is_tree, joined
 from mm2mgr.lint.reading import Surroundings, read_files, read_worker
+from mm2mgr.lint.rules import BY_ID, RULES
 from mm2mgr.lint.run import lint as run_rules
-from mm2mgr.lint.subject import Estate, Kafka, Subject, Wire, Worker
+from mm2mgr.lint.subject import Estate, KafkaFacts, LinkFacts, Subject, WorkerFacts
 from mm2mgr.operations.explain import OtherLine, workers_version
 from mm2mgr.operations.workspace import Workspace, wait_for
 
@@ -89,8 +89,11 @@ def lint(  # noqa: PLR0913  one argument per option
     if bytes_per_second is not None and rtt_seconds is None:
         raise InvalidArgument("bytes_per_second", "needs rtt_seconds: the bytes in flight depend on both")
     version = workers_version(kafka, report) if kafka else None
-    cluster, wire = Kafka(brokers=brokers), None if rtt_seconds is None else Wire(rtt_seconds, bytes_per_second)
-    workers = read_worker(worker) if worker else Worker()
+    cluster, wire = (
+        KafkaFacts(brokers=brokers),
+        None if rtt_seconds is None else LinkFacts(rtt_seconds, bytes_per_second),
+    )
+    workers = read_worker(worker) if worker else WorkerFacts()
     known = Surroundings(version=version, worker=workers, wire=wire, source=cluster, target=cluster)
     read = _read(workspace, files, connects, known, timeout_seconds)
     wanted = [rule for rule in RULES if rule.id not in ignore]

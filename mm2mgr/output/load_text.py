@@ -12,7 +12,7 @@ from mm2mgr.sizing.words import number_of, rate_text
 if TYPE_CHECKING:
     from mm2mgr.sizing.tasks import Sizing
     from mm2mgr.throughput.rates import GroupRate, PartitionRate, WeekPattern
-    from mm2mgr.topology import Tasks
+    from mm2mgr.topology import TaskMaximum as Tasks
 
 _BARS = "▁▂▃▄▅▆▇█"
 _DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")

@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from mm2mgr.lint.catalogue import BY_ID, RULES
 from mm2mgr.lint.findings import Finding, Rule
+from mm2mgr.lint.rules import BY_ID, RULES
 from mm2mgr.lint.run import found, lint
-from mm2mgr.lint.subject import Estate, SourceFile, Subject, Worker
+from mm2mgr.lint.subject import Estate, SourceFile, Subject
+from mm2mgr.lint.subject import WorkerFacts as Worker
 from mm2mgr.reconcile.plan import WRITES, Change, ClusterPlan, Named, with_predecessors_kept
 from mm2mgr.truth.reach import CLUSTER_KEYS, numbers
 

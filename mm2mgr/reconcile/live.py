@@ -17,7 +17,8 @@ from mm2mgr.connect.target import BasicAuth, BearerAuth, ConnectTarget, Tls
 from mm2mgr.connect.types import ConnectorInfo, WorkerInfo, parse_stored
 from mm2mgr.errors import KafkaError, Mm2mgrError
 from mm2mgr.kafka.placeholders import resolve
-from mm2mgr.lint.subject import Estate, Worker
+from mm2mgr.lint.subject import Estate
+from mm2mgr.lint.subject import WorkerFacts as Worker
 from mm2mgr.lint.tree import from_tree
 from mm2mgr.partitions import TopicPartition
 from mm2mgr.reconcile.access import ClusterIds, Topics, cluster_ids, kafka_access, merged, read_topics

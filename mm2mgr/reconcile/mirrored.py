@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from mm2mgr.lint.hops import Hop, hops
+from mm2mgr.lint.hops import Hop, hops, names_alike
 from mm2mgr.lint.subject import Subject
 from mm2mgr.partitions import TopicPartition
 from mm2mgr.reconcile.access import Topics
@@ -69,7 +69,7 @@ class Widening:
             return False
         hop, wanted = self.others[other], self.wanted.get(other)
         given_up = is_abandoned or (wanted and wanted.selection and not wanted.selection.takes(topic))
-        return bool(given_up) or _named_alike(self.new, hop, topic)
+        return bool(given_up) or names_alike(self.new, hop, topic)
 
     def newly(self, topic: str) -> bool:
         """Tell whether it will take a topic that it does not take now, or give it another name."""
@@ -175,12 +175,6 @@ def _is_known(named: Named, hop: Hop, seen: Seen) -> bool:
 
 def _has_stored_all(hop: Hop) -> bool:
     return hop.subject.state == "STOPPED"  # only then are all offsets stored (KIP-875)
-
-
-def _named_alike(one: Hop, other: Hop, topic: str) -> bool:
-    if not one.selection or not other.selection:
-        return True  # nothing shows that they differ
-    return one.selection.renamed(topic) == other.selection.renamed(topic)
 
 
 def taken(widening: Widening, seen: Seen) -> Taken | None:

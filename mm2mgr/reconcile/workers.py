@@ -14,9 +14,11 @@ from mm2mgr.connect.probe import CONNECTOR_CLASS, PREFIXES, Probe, probe
 from mm2mgr.connect.target import ConnectTarget
 from mm2mgr.connect.types import Plugin, WorkerInfo
 from mm2mgr.lint.findings import Spot
-from mm2mgr.lint.subject import Estate, Silence, Subject, Worker, type_of
+from mm2mgr.lint.subject import Estate, Silence, Subject
+from mm2mgr.lint.subject import WorkerFacts as Worker
 from mm2mgr.truth import keys as truth_keys
-from mm2mgr.truth.versions import kafka_version
+from mm2mgr.truth.keys import kafka_version
+from mm2mgr.truth.reach import type_of
 
 SILENCE_PREFIX = "mm2mgr.silence."
 # "1" can be read as a number, as text or as a list, but not as these; and errors are searched for what is sent as a password.

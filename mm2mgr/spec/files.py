@@ -18,6 +18,15 @@ OVERRIDES = "overrides"
 _LEADS_OUT = "a link that leads out of the tree: put the files there, or name their folder with -f too"
 
 
+def resolved_within(path: Path, folder: Path) -> Path | None:
+    """Return where a path leads, None when a link leads out of the folder. Raises OSError or RuntimeError for a link to itself.
+
+    The one test for links that leave a tree; the loader, the writer of overrides and the loader of templates ask it.
+    """
+    target = path.resolve()
+    return target if target.is_relative_to(folder.resolve()) else None
+
+
 @dataclass(frozen=True, order=True)
 class TreeFile:
     """A file of the tree. `override`: it lies in an overrides/ folder of the tree (not: above it)."""
@@ -49,7 +58,6 @@ def _below(source: Path, problems: list[Problem]) -> Iterator[TreeFile]:
         problems.append(Problem(Place(str(error.filename or source), 1, 1), f"cannot be read: {error.strerror}"))
 
     seen: set[tuple[int, int]] = set()  # links may lead back up
-    inside = source.resolve()
     for name, folders, names in os.walk(source, followlinks=True, onerror=unreadable):
         folder = Path(name)
         try:
@@ -57,7 +65,7 @@ def _below(source: Path, problems: list[Problem]) -> Iterator[TreeFile]:
         except OSError as error:
             unreadable(error)
             continue
-        if not folder.resolve().is_relative_to(inside):
+        if resolved_within(folder, source) is None:
             problems.append(Problem(Place(name, 1, 1), _LEADS_OUT))
             folders.clear()
             continue
@@ -69,11 +77,11 @@ def _below(source: Path, problems: list[Problem]) -> Iterator[TreeFile]:
         # A dot hides: Kubernetes mounts a ConfigMap as x.yaml -> ..data/x.yaml, and ..data holds every file again.
         folders[:] = sorted(one for one in folders if not one.startswith("."))
         shown = [one for one in (*names, *folders) if not one.startswith(".")]
-        for path in _yaml(folder, shown, inside, problems):
+        for path in _yaml(folder, shown, source, problems):
             yield TreeFile(path, override)
 
 
-def _yaml(folder: Path, names: Iterable[str], inside: Path, problems: list[Problem]) -> Iterator[Path]:
+def _yaml(folder: Path, names: Iterable[str], source: Path, problems: list[Problem]) -> Iterator[Path]:
     for path in (folder / name for name in names):
         yaml = path.suffix.lower() in {".yaml", ".yml"}
         if not yaml and not path.is_symlink():
@@ -86,7 +94,7 @@ def _yaml(folder: Path, names: Iterable[str], inside: Path, problems: list[Probl
         if yaml and not stat.S_ISREG(mode):
             kind = "a folder" if stat.S_ISDIR(mode) else "not a regular file"
             problems.append(Problem(Place(str(path), 1, 1), f"cannot be read: it is {kind}"))
-        elif yaml and not (path.is_symlink() and not path.resolve().is_relative_to(inside)):
+        elif yaml and not (path.is_symlink() and resolved_within(path, source) is None):
             yield path
         elif yaml:
             problems.append(Problem(Place(str(path), 1, 1), _LEADS_OUT))

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
-from mm2mgr.spec.rest import STRICT, Auth, Metrics, Tls
+from mm2mgr.spec.rest import Auth, Metrics, Model, Tls
 from mm2mgr.spec.values import (
     Addresses,
     ByteRate,
@@ -18,23 +18,14 @@ from mm2mgr.spec.values import (
     ConnectorSettings,
     PairName,
     Patterns,
-    Seconds,
     Security,
     Selector,
     Share,
     TaskCount,
+    TimeSpan,
     Urls,
     flag,
 )
-
-
-class Model(BaseModel):
-    model_config = STRICT
-
-    def __hash__(self) -> int:
-        """Return the same for all of a class: pydantic would copy a default without a hash for each flow, and nobody alters one."""
-        return hash(type(self))
-
 
 # --- clusters, Connect clusters, links --------------------------------------------------------------------------------
 
@@ -120,7 +111,7 @@ class Link(Model):
 
     between: Annotated[list[str], Field(min_length=2, max_length=2)]
     """Two aliases, order does not matter."""
-    rtt: Seconds
+    rtt: TimeSpan
     """Round-trip time."""
     bandwidth: ByteRate | None = None
     """Not given: not a limit."""
@@ -183,7 +174,7 @@ class Checkpoints(Model):
     """Write the translated offsets into the target's consumer groups too (only for groups not active there)."""
     groups: Groups = Groups()
     """Whose offsets; not given: all groups."""
-    interval: Seconds = 60
+    interval: TimeSpan = 60
     """How often checkpoints (and group offsets) are written."""
 
 
@@ -192,7 +183,7 @@ class Heartbeats(Model):
 
     enabled: bool = True
     """`heartbeats: false` is short for this."""
-    interval: Seconds = 1
+    interval: TimeSpan = 1
     """Time between two beats, in whole seconds: Kafka knows nothing finer."""
 
 
@@ -243,7 +234,7 @@ class FlowSettings(Model):
     """What checkpoints are made from; true, false or settings."""
     sync: Sync = Sync()
     """What is copied besides records."""
-    refresh_interval: Seconds = 600
+    refresh_interval: TimeSpan = 600
     """How often new topics, partitions and groups are looked for."""
     source_consumer: ClientSettings = Field(default_factory=dict)
     """The consumer that reads the source. Plain consumer keys; null drops a default of mm2mgr."""
@@ -269,7 +260,7 @@ class FlowSettings(Model):
     """Rules of `mm2mgr lint` that are switched off for this flow, each with the reason: `{rule-id: why it is fine here}`."""
 
 
-class Flow(FlowSettings):
+class DeclaredFlow(FlowSettings):
     """A declared flow: sources × targets, less the exceptions."""
 
     sources: Selector
@@ -326,7 +317,7 @@ class Tree(Model):
     """Kafka Connect clusters by name."""
     links: list[Link] = []
     """What lies between clusters that are far apart."""
-    flows: dict[Alias, Flow] = {}
+    flows: dict[Alias, DeclaredFlow] = {}
     """Which topics go from where to where, by name."""
     sizing: dict[str, Sized] = {}
     """Only in `overrides/`: written by `mm2mgr size`, reviewed like any change."""

@@ -30,7 +30,7 @@ _NUMBER_TAGS = {"tag:yaml.org,2002:int", "tag:yaml.org,2002:float"}
 _OLD_NUMBER = re.compile(r"[-+]?0[0-7_]+|[^:]*:.*")  # YAML 1.1: 010 is eight and 1:30 is ninety, which nobody means
 
 
-class _Loader(_Best):  # type: ignore[misc]
+class _YamlLoader(_Best):  # type: ignore[misc]
     """PyYAML's, without the look for resolvers by path, which no safe loader has."""
 
     def descend_resolver(self, *_: object) -> None: ...
@@ -72,8 +72,8 @@ def read_yaml(path: Path, data: bytes | None = None) -> list[Document]:
         raise SpecError([Problem(Place(file, 1, 1), f"is not UTF-8 text (byte {error.start})")]) from error
     try:
         _refuse_bombs(file, text)
-        nodes = [node for node in yaml.compose_all(text, Loader=_Loader) if node is not None]
-        return [_Reader(file).document(node) for node in nodes if not _is_null(node)]
+        nodes = [node for node in yaml.compose_all(text, Loader=_YamlLoader) if node is not None]
+        return [_YamlReader(file).document(node) for node in nodes if not _is_null(node)]
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         place = Place(file, mark.line + 1, mark.column + 1) if mark else Place(file, 1, 1)
@@ -90,7 +90,7 @@ def _refuse_bombs(file: str, text: str) -> None:
     if opened < _HARMLESS_DEPTH and text.count(",") + text.count("\n") < _MAX_VALUES // 2:
         return
     depth = 0
-    for values, event in enumerate(yaml.parse(text, Loader=_Loader)):
+    for values, event in enumerate(yaml.parse(text, Loader=_YamlLoader)):
         depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
         if depth > _MAX_DEPTH or values > _MAX_VALUES:
             mark = event.start_mark
@@ -103,7 +103,7 @@ def _is_null(node: yaml.Node) -> bool:
     return isinstance(node, yaml.ScalarNode) and node.tag.endswith(":null")
 
 
-class _Reader:
+class _YamlReader:
     """Turns the node graph of one file into values; collects every problem before it raises."""
 
     def __init__(self, file: str) -> None:
@@ -187,7 +187,7 @@ class _Reader:
 class _Constructor(yaml.constructor.SafeConstructor):
     """Makes scalars, and lays merge keys under a mapping's own as PyYAML does, but counts what they expand to."""
 
-    def __init__(self, reader: _Reader) -> None:
+    def __init__(self, reader: _YamlReader) -> None:
         super().__init__()
         self.reader = reader
 

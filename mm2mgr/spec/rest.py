@@ -9,14 +9,17 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from mm2mgr.spec.values import Seconds, Url
-
-STRICT = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
-"""How every model of the declaration behaves."""
+from mm2mgr.spec.values import TimeSpan, Url
 
 
 class Model(BaseModel):
-    model_config = STRICT
+    """How every model of the declaration behaves: unknown keys are refused, values are frozen."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+
+    def __hash__(self) -> int:
+        """Return the same for all of a class: pydantic would copy a default without a hash for each flow, and nobody alters one."""
+        return hash(type(self))
 
 
 class Basic(Model):
@@ -70,9 +73,9 @@ class PrometheusMetrics(MetricsEndpoint):
 
     labels: dict[Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")], str] = {}
     """Labels that all series of this cluster carry, and no other's: `{namespace: kafka, strimzi_io_cluster: dc1}`. Needed as soon as one Prometheus knows two clusters."""
-    rate_window: Annotated[Seconds, Field(ge=10)] = 300
+    rate_window: Annotated[TimeSpan, Field(ge=10)] = 300
     """Over how much time the rates of topics are taken: at least four scrapes."""
-    retention: Seconds = 15 * 86400
+    retention: TimeSpan = 15 * 86400
     """How far back a catch-up asks; Prometheus itself keeps 15 days unless told otherwise."""
 
 
@@ -85,5 +88,5 @@ class Metrics(Model):
     """For `--from cruise-control`: its REST API."""
     cruise_control_topic: Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{1,249}$")] | None = None
     """For `--from cruise-control-topic`: its `partition.metric.sample.store.topic` on this cluster; `__KafkaCruiseControlPartitionMetricSamples` as shipped, `strimzi.cruisecontrol.partitionmetricsamples` with Strimzi."""
-    cruise_control_interval: Seconds = 120
+    cruise_control_interval: TimeSpan = 120
     """Its `metric.sampling.interval.ms`, which one sample of that topic covers: 2 minutes as shipped."""

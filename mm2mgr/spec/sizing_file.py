@@ -19,7 +19,7 @@ import yaml
 
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.locks import locked
-from mm2mgr.spec.files import OVERRIDES
+from mm2mgr.spec.files import OVERRIDES, resolved_within
 from mm2mgr.spec.places import read_yaml
 
 FILE = "sizing.yaml"
@@ -34,7 +34,7 @@ Entries = Mapping[str, Mapping[str, Any]]
 
 
 @dataclass(frozen=True)
-class Written:
+class SizingUpdate:
     """Whether the file changed, and the flows whose new numbers were not written, because others had changed the entries."""
 
     changed: bool
@@ -55,12 +55,12 @@ def sizing_path(sources: Collection[Path]) -> Path:
 def sizing_target(path: Path) -> Path:
     """Return the file that a link at `path` leads to, else `path`; Mm2mgrError when that is outside of the tree."""
     try:
-        target, tree = path.resolve(), path.parent.parent.resolve()
+        target = resolved_within(path, path.parent.parent)
     except (OSError, RuntimeError) as error:  # a link to itself
         raise Mm2mgrError(f"{path}: cannot be written: it is a link that leads nowhere", hint="remove it") from error
-    if not target.is_relative_to(tree):
+    if target is None:
         hint = "replace the link by the file or folder itself, or print only: --dry-run"
-        raise Mm2mgrError(f"{path}: not written: a link leads out of the tree, to {target}", hint=hint)
+        raise Mm2mgrError(f"{path}: not written: a link leads out of the tree, to {path.resolve()}", hint=hint)
     return target
 
 
@@ -78,7 +78,7 @@ def write_sizing(
     known_flows: Collection[str],
     before: Entries,
     say: Callable[[str], None] = lambda _: None,
-) -> Written:
+) -> SizingUpdate:
     """Update the entries of `path`; drop those of flows that no longer exist.
 
     `before` is what the file said when the entries were decided: what differs from it by now stays. `say` tells of a wait.
@@ -94,7 +94,7 @@ def write_sizing(
                 merged = stay | {flow: entry for flow, entry in entries.items() if flow not in theirs}
                 if merged == now or _replaced(target, _text(merged), content):
                     refused = (flow for flow in theirs if _number(now, flow) != _number(entries, flow))
-                    return Written(merged != now, tuple(sorted(refused)))
+                    return SizingUpdate(merged != now, tuple(sorted(refused)))
     except OSError as error:
         raise Mm2mgrError(f"{path}: cannot be written: {error.strerror}") from error
     raise Mm2mgrError(

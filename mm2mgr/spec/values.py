@@ -124,7 +124,9 @@ ConfigValue = Annotated[
     BeforeValidator(_config_value),
     WithJsonSchema({"type": ["string", "number", "boolean"], "title": "Kafka value"}),
 ]
-Names = Annotated[list[str], BeforeValidator(_one_or_many, json_schema_input_type=str | list[str]), Field(min_length=1)]
+NameList = Annotated[
+    list[str], BeforeValidator(_one_or_many, json_schema_input_type=str | list[str]), Field(min_length=1)
+]
 Addresses = Annotated[
     list[Annotated[str, Field(pattern=r"^(\$\{.+\}|\[?[A-Za-z0-9._:-]+\]?:[0-9]{1,5})$")]],
     BeforeValidator(_one_or_many, json_schema_input_type=str | list[str]),
@@ -152,8 +154,8 @@ Labels = Annotated[
     dict[str, Annotated[list[str], BeforeValidator(_label_values, json_schema_input_type=str | list[str])]],
     Field(min_length=1),  # no label at all would select every cluster
 ]
-Selector = Annotated[Names | Labels, Field(union_mode="left_to_right")]
-Seconds = Annotated[
+Selector = Annotated[NameList | Labels, Field(union_mode="left_to_right")]
+TimeSpan = Annotated[
     float, BeforeValidator(duration_seconds), WithJsonSchema({"type": "string", "examples": ["80ms", "10min"]})
 ]
 ByteRate = Annotated[

@@ -218,8 +218,8 @@ class Both:
 
 
 @dataclass(frozen=True)
-class Begun:
-    """A machine that has read a text already."""
+class Resumed:
+    """A machine that goes on after a text that it has read."""
 
     machine: Machine
     read: str = ""
@@ -234,7 +234,7 @@ class Search:
     open: bool = False
 
 
-def shortest(required: Sequence[Begun], refused: Sequence[Begun], most_states: int) -> Search:
+def shortest(required: Sequence[Resumed], refused: Sequence[Resumed], most_states: int) -> Search:
     """Find the shortest text that all `required` machines accept and none of the `refused`; breadth first, so None is a proof."""
     try:
         return _shortest(required, refused, most_states)
@@ -242,7 +242,7 @@ def shortest(required: Sequence[Begun], refused: Sequence[Begun], most_states: i
         return Search(None, most_states, open=True)
 
 
-def _shortest(required: Sequence[Begun], refused: Sequence[Begun], most_states: int) -> Search:
+def _shortest(required: Sequence[Resumed], refused: Sequence[Resumed], most_states: int) -> Search:
     machines = [each.machine for each in (*required, *refused)]
     needed = len(required)
     start = tuple(after(each.machine, each.read) for each in (*required, *refused))

@@ -19,7 +19,7 @@ from mm2mgr.topics.syntax import (
     Chars,
     Edge,
     Group,
-    Look,
+    Lookaround,
     Node,
     Repeat,
     Seq,
@@ -50,10 +50,10 @@ class _Save:
 
 @dataclass(frozen=True)
 class _Inner:
-    """Run a program of its own from here: of a Look or an Atomic."""
+    """Run a program of its own from here: of a Lookaround or an Atomic."""
 
     start: int
-    node: Look | Atomic
+    node: Lookaround | Atomic
 
 
 _Instruction = Chars | Edge | Boundary | Back | _Split | _Save | _Inner | None  # None: the end of a program
@@ -96,7 +96,7 @@ class Backtracker:
     def _add(self, node: Node) -> None:
         if isinstance(node, Chars | Edge | Boundary | Back):
             self._put(node)
-        elif isinstance(node, Look | Atomic):
+        elif isinstance(node, Lookaround | Atomic):
             self._inner.append((self._put(_Inner(0, node)), node.node))
         elif isinstance(node, Seq):
             for each in node.nodes:
@@ -203,7 +203,7 @@ class Backtracker:
 
 def _relaxed(node: Node) -> Node:
     """Return a regular language that holds all that a node matches: nobody looks around, and a backreference is any text."""
-    if isinstance(node, Look | Boundary):
+    if isinstance(node, Lookaround | Boundary):
         return Seq()
     if isinstance(node, Back):
         return Repeat(Chars(CHARS), 0, None)

@@ -23,7 +23,7 @@ from mm2mgr.topics.syntax import (
     Chars,
     Edge,
     Group,
-    Look,
+    Lookaround,
     Node,
     Repeat,
     Seq,
@@ -81,7 +81,7 @@ def shape(text: str) -> Shape:
         return Shape((name,), name, name, name, (), False, letters, letters)
     if len(text) > _MOST_CHARS:
         raise ValueError(f"longer than {_MOST_CHARS:,} characters")
-    reader = _Reader(text)
+    reader = _RegexReader(text)
     try:
         branches = reader.branches()
     except RecursionError as error:
@@ -139,7 +139,7 @@ def _joined(parts: list[Part]) -> tuple[str, ...]:
     return tuple("".join(part.samples[i % len(part.samples)] for part in parts) for i in range(count))
 
 
-class _Reader:
+class _RegexReader:
     """Walks over the text once, as java.util.regex.Pattern does."""
 
     def __init__(self, text: str) -> None:
@@ -337,7 +337,7 @@ class _Reader:
         node = _tree(branches)
         if kind in _LOOKS:
             behind, negative = _LOOKS[kind]
-            return Part(("",), Look(node, behind, negative))
+            return Part(("",), Lookaround(node, behind, negative))
         if kind == ">":
             node = Atomic(node)
         return Part(samples, Group(node, number) if number else node)

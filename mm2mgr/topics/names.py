@@ -1,12 +1,11 @@
-"""Topic and group filters: which names a list of Java expressions matches, however many plain names stand in it.
+"""Topic and group filters: which names a list of Java expressions matches, however many plain names it holds.
 
-In: items in their Java form. Out: matchers, machines and sample names of them. Source: DefaultTopicFilter.
-"""
+Items are in their Java form. Here are matchers, machines, sample names and affixes of them. Source: DefaultTopicFilter."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property, lru_cache
 from itertools import takewhile
@@ -16,7 +15,7 @@ from mm2mgr.spec.patterns import check_pattern, matcher
 from mm2mgr.topics.automaton import LONGEST_NAME, Regular, TooLarge
 from mm2mgr.topics.backtracking import Backtracker
 from mm2mgr.topics.java_regex import FILL, PLAIN, Shape, shape
-from mm2mgr.topics.syntax import CHARS, Alt, Chars, Look, Repeat, Seq
+from mm2mgr.topics.syntax import CHARS, TOPIC_CHARS, Alt, Chars, Group, Lookaround, Node, Repeat, Seq
 
 Items = tuple[str, ...]
 _MOST_SHOWN = 200
@@ -80,7 +79,7 @@ def machine_of(items: Items) -> Regular | None:
 class _Looking:
     """An expression that begins with lookaheads, such as `(?!test).*`: a machine for each, and one for the rest."""
 
-    def __init__(self, looks: Sequence[Look], rest: Seq) -> None:
+    def __init__(self, looks: Sequence[Lookaround], rest: Seq) -> None:
         anything = Repeat(Chars(CHARS), 0, None)
         self._looks = [(Regular(Seq((look.node, anything))), look.negative) for look in looks]
         self._rest = Regular(rest)
@@ -96,9 +95,9 @@ def _backtracker(item: str) -> _Looking | Backtracker | None:
     if found is None or found.whole is None:
         return None
     nodes = found.whole.nodes if isinstance(found.whole, Seq) else (found.whole,)
-    looks = list(takewhile(lambda node: isinstance(node, Look) and not node.behind, nodes))
+    looks = list(takewhile(lambda node: isinstance(node, Lookaround) and not node.behind, nodes))
     try:
-        return _Looking([look for look in looks if isinstance(look, Look)], Seq(nodes[len(looks) :]))
+        return _Looking([look for look in looks if isinstance(look, Lookaround)], Seq(nodes[len(looks) :]))
     except (TooLarge, TypeError):  # what looks around elsewhere too
         pass
     try:
@@ -156,7 +155,7 @@ _any_of = lru_cache(maxsize=4096)(_AnyOf)
 
 
 @dataclass(frozen=True)
-class Names:
+class NameFilter:
     """A filter: names that match one of `include` wholly and none of `exclude`."""
 
     include: Items
@@ -193,3 +192,84 @@ def joined(one: str, other: str) -> Iterator[str]:
     for fill in ("x", ""):
         for part in samples(other, fill):
             yield from samples(one, part)
+
+
+_MOST_TEXTS, _MOST_REPEATS, _LONGEST = 64, 8, 249
+_Texts = dict[str, bool]  # text → whether nothing follows it
+
+
+@dataclass(frozen=True)
+class Affixes:
+    """Each name begins with one of `starts` and ends with one of `ends`; `names` are all of them, None when they are many."""
+
+    starts: tuple[str, ...]
+    ends: tuple[str, ...]
+    names: tuple[str, ...] | None = None
+
+
+@lru_cache(maxsize=65536)
+def affixes(item: str) -> Affixes:
+    """Lookaround at both ends of an item."""
+    found = shape_of(item)
+    if found is None:
+        return Affixes((), (), ())
+    if found.tree is None:
+        return Affixes((found.prefix,), (found.suffix,))
+    starts = _after(found.tree, {"": True}, backwards=False)
+    ends = _after(found.tree, {"": True}, backwards=True)
+    return Affixes(tuple(starts), tuple(ends), tuple(starts) if all(starts.values()) else None)
+
+
+def meet(ones: Iterable[str], others: Iterable[str], *, at_end: bool = False) -> bool:
+    """Tell whether a name can begin (or end) with one of each."""
+    others = tuple(others)
+    if at_end:
+        return any(one.endswith(other) or other.endswith(one) for one in ones for other in others)
+    return any(one.startswith(other) or other.startswith(one) for one in ones for other in others)
+
+
+def _after(node: Node, texts: _Texts, *, backwards: bool) -> _Texts:
+    """Go on with a node behind (or before) each text that is not cut."""
+    if not any(texts.values()):
+        return texts
+    if isinstance(node, Chars):
+        return _longer(node, texts, backwards=backwards)
+    if isinstance(node, Group):
+        return _after(node.node, texts, backwards=backwards)
+    if isinstance(node, Seq):
+        for each in reversed(node.nodes) if backwards else node.nodes:
+            texts = _after(each, texts, backwards=backwards)
+    elif isinstance(node, Alt):
+        texts = _merged([_after(each, texts, backwards=backwards) for each in node.nodes], texts)
+    elif isinstance(node, Repeat):
+        for _ in range(min(node.least, _MOST_REPEATS)):
+            before, texts = texts, _after(node.node, texts, backwards=backwards)
+            if texts == before:
+                break
+        if node.most is None or node.most > _MOST_REPEATS:
+            return dict.fromkeys(texts, False)
+        ways = [texts]
+        for _ in range(node.most - node.least):
+            ways.append(_after(node.node, ways[-1], backwards=backwards))
+            if ways[-1] == ways[-2]:
+                break
+        texts = _merged(ways, texts)
+    return texts
+
+
+def _longer(node: Chars, texts: _Texts, *, backwards: bool) -> _Texts:
+    going_on = [text for text, whole in texts.items() if whole]
+    of = node.of & TOPIC_CHARS
+    if len(texts) + len(going_on) * len(of) > _MOST_TEXTS or any(len(text) >= _LONGEST for text in going_on):
+        return dict.fromkeys(texts, False)
+    longer = {char + text if backwards else text + char: True for text in going_on for char in sorted(of)}
+    return _merged([{text: False for text, whole in texts.items() if not whole}, longer], texts)
+
+
+def _merged(ways: Iterable[_Texts], before: _Texts) -> _Texts:
+    """Put texts together; when they become too many, those from before are cut where they are."""
+    found: _Texts = {}
+    for each in ways:
+        for text, whole in each.items():
+            found[text] = found.get(text, True) and whole
+    return found if len(found) <= _MOST_TEXTS else dict.fromkeys(before, False)

@@ -1,21 +1,22 @@
-"""The one judge of what a MirrorSourceConnector takes, and of the names of topics on both sides.
+"""What a MirrorSourceConnector takes, and the names of topics on both sides; machines of what it leaves out.
 
-In: a filter, policy, separator, aliases, Kafka's version. Out: yes or no, and names. Sources: MirrorSourceConnector, KIP-382,
-DefaultReplicationPolicy, IdentityReplicationPolicy.
-"""
+Sources: MirrorSourceConnector, KIP-382, DefaultReplicationPolicy, IdentityReplicationPolicy. Tests hold `takes` and the
+machines together."""
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Literal
 
-from mm2mgr.topics.names import Names
+from mm2mgr.topics.automaton import Both, Literals, Machine
+from mm2mgr.topics.names import Items, NameFilter, machine_of
+from mm2mgr.truth.keys import kafka_version
 from mm2mgr.truth.reach import numbers
-from mm2mgr.truth.versions import kafka_version
 
-Policy = Literal["default", "identity"]
-POLICIES: dict[str, Policy] = {"DefaultReplicationPolicy": "default", "IdentityReplicationPolicy": "identity"}
+PolicyName = Literal["default", "identity"]
+POLICIES: dict[str, PolicyName] = {"DefaultReplicationPolicy": "default", "IdentityReplicationPolicy": "identity"}
 
 
 @dataclass(frozen=True)
@@ -26,8 +27,8 @@ class Selection:
     workers', "" for the newest.
     """
 
-    names: Names
-    policy: Policy | None
+    names: NameFilter
+    policy: PolicyName | None
     source: str
     target: str
     separator: str = "."
@@ -68,11 +69,20 @@ class Selection:
             parts.pop()
         return parts[:-1]
 
+    @property
+    def prefix(self) -> str:
+        """What the policy puts before a topic's name on the target; identity puts it before heartbeats only."""
+        return "" if self.policy == "identity" else f"{self.source}{self.separator}"
+
     def renamed(self, topic: str) -> str:
         """Return a topic's name on the target; a policy that is not known is taken for the default one."""
-        if self.policy == "identity" and not topic.endswith("heartbeats"):
-            return topic
-        return f"{self.source}{self.separator}{topic}"
+        if self.policy == "identity" and topic.endswith("heartbeats"):
+            return f"{self.source}{self.separator}{topic}"
+        return f"{self.prefix}{topic}"
+
+    def names_alike(self, other: Selection, topic: str) -> bool:
+        """Tell whether two source connectors give a topic the same name on the target."""
+        return self.renamed(topic) == other.renamed(topic)
 
     def upstream(self, topic: str) -> str | None:
         """Return which source topic is mirrored to this topic of the target; None when none is, or the policy is not known."""
@@ -91,3 +101,65 @@ class Selection:
     def line(self) -> tuple[int, ...]:
         """Kafka's version in numbers, greater than any when it is not known."""
         return numbers(kafka_version(self.version) or "99")
+
+
+@lru_cache(maxsize=4096)
+def refused_by(selection: Selection) -> tuple[Machine, ...]:
+    """Return machines of what is left out though the include list matches; an exclude pattern that is not regular is missing."""
+    names = selection.names
+    literals = [name for name in names.unwanted.literals if names.wanted(name)]
+    regular = tuple(item for item in names.unwanted.patterns if machine_of((item,)))
+    found = [machine_of((*regular, *_internal(selection))), _cycle(selection), Literals(literals) if literals else None]
+    return tuple(machine for machine in found if machine)
+
+
+def _internal(selection: Selection) -> Items:
+    mark = f"\\Q{selection.internal_separator}\\E"
+    if selection.line >= (4, 0):
+        return "__.*", r"\..*", f".*{mark}checkpoints{mark}internal", f"mm2.*{mark}internal"
+    return "__.*", r"\..*", r".*[.-]internal", *((f".*{mark}internal",) if selection.line >= (3, 1) else ())
+
+
+def _cycle(selection: Selection) -> Machine | None:
+    if selection.policy == "identity" and selection.source == selection.target:
+        return machine_of((".*",))
+    return _cycles(selection.policy, selection.target, selection.separator) if selection.policy else None
+
+
+@lru_cache(maxsize=1024)
+def _cycles(policy: PolicyName, target: str, separator: str) -> Machine | None:
+    heartbeats = machine_of((".*heartbeats",))
+    by_default = _Cycle(target, separator)
+    return by_default if policy == "default" else Both(by_default, heartbeats) if heartbeats else None
+
+
+class _Cycle:
+    """The topics that DefaultReplicationPolicy takes for ones that have been on the target, as a machine (`Selection.is_cycle`)."""
+
+    start: Hashable = ("maybe", "")
+
+    def __init__(self, target: str, separator: str) -> None:
+        self._target, self._separator = target, separator
+        self.letters = frozenset(frozenset(char) for char in target + separator)
+
+    def step(self, state: Hashable, char: str) -> Hashable:
+        """States: a part that `maybe` becomes the target's alias, an `other` part, what is read `behind` that alias, `seen`."""
+        assert isinstance(state, tuple)
+        kind, read = state
+        text = read + char
+        if kind == "seen" or (kind == "behind" and not self._separator.startswith(text)):
+            return "seen", ""
+        if not self._separator:  # each letter is a part
+            return ("behind", "") if char == self._target else ("other", "")
+        if kind == "behind":
+            return kind, "" if text == self._separator else text
+        if text.endswith(self._separator):
+            return ("behind", "") if kind == "maybe" and text == self._target + self._separator else self.start
+        if kind == "maybe" and (self._target + self._separator).startswith(text):
+            return kind, text
+        return "other", next(text[at:] for at in range(len(text) + 1) if self._separator.startswith(text[at:]))
+
+    def accepts(self, state: Hashable) -> bool:
+        assert isinstance(state, tuple)
+        kind, read = state
+        return bool(kind == "seen" or (kind == "behind" and read))

@@ -12,11 +12,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import islice
 
-from mm2mgr.topics.affixes import Affixes, affixes, meet
-from mm2mgr.topics.automaton import Begun, shortest
-from mm2mgr.topics.left_out import refused_by
-from mm2mgr.topics.names import Items, Names, joined, machine_of, samples
-from mm2mgr.topics.selection import Selection
+from mm2mgr.topics.automaton import Resumed, shortest
+from mm2mgr.topics.names import Affixes, Items, NameFilter, affixes, joined, machine_of, meet, samples
+from mm2mgr.topics.selection import Selection, refused_by
 
 _STATES_OF_ONE, _STATES_OF_ALL, _STATES_AT_LEAST = 5_000, 20_000, 5
 _NAMES_LIKE_ONE_STATE = 20
@@ -62,7 +60,7 @@ def meeting(
     """
     budget = budget or Budget()
     begun = list(zip(members, read or [""] * len(members), strict=True))
-    unwanted = Names(but, ())
+    unwanted = NameFilter(but, ())
 
     def taken(topic: str) -> bool:
         return not unwanted.takes(topic) and all(each.takes(before + topic) for each, before in begun)
@@ -137,11 +135,11 @@ def _decided(begun: _Begun, kept: Sequence[Items], taken: _Taken, but: Items, bu
     unclear = next((item for items in kept for item in items if not machine_of((item,))), "")
     undecided = Shared(undecided=unclear or " and ".join(dict.fromkeys(items[0] for items in kept)))
     machines = [machine_of(items) for items in wanted]
-    required = [Begun(machine, before) for machine, (_, before) in zip(machines, begun, strict=True) if machine]
+    required = [Resumed(machine, before) for machine, (_, before) in zip(machines, begun, strict=True) if machine]
     if len(required) < len(begun) or not all(wanted) or budget.left <= 0:
         return undecided
-    refused = [Begun(machine, before) for each, before in begun for machine in refused_by(each)]
-    refused += [Begun(machine) for machine in [machine_of(but)] if machine and but]
+    refused = [Resumed(machine, before) for each, before in begun for machine in refused_by(each)]
+    refused += [Resumed(machine) for machine in [machine_of(but)] if machine and but]
     for left_out in ((), refused):  # without what is left out first: that is quick, and mostly proves it
         search = shortest(required, list(dict.fromkeys(left_out)), _STATES_OF_ONE)
         if not budget.spend(_STATES_AT_LEAST + search.states) or search.open:

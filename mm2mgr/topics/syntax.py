@@ -68,7 +68,7 @@ class Edge:
 
 
 @dataclass(frozen=True)
-class Look:
+class Lookaround:
     """What must stand, or must not, before or behind a place."""
 
     node: Node
@@ -105,7 +105,7 @@ class Boundary:
     negative: bool
 
 
-Node = Chars | Seq | Alt | Repeat | Edge | Look | Atomic | Group | Back | Boundary
+Node = Chars | Seq | Alt | Repeat | Edge | Lookaround | Atomic | Group | Back | Boundary
 _OPEN_WEIGHT, _MOST_WEIGHT = 4, 14  # three repetitions without an end, and two choices
 
 
@@ -119,7 +119,7 @@ def _choices(node: Node) -> float:
         return sum(map(_choices, node.nodes))
     if isinstance(node, Alt):
         return max(map(_choices, node.nodes)) + 1
-    if isinstance(node, Look | Atomic | Group):
+    if isinstance(node, Lookaround | Atomic | Group):
         return _choices(node.node)
     if not isinstance(node, Repeat):
         return 0

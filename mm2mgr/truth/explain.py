@@ -14,9 +14,9 @@ from typing import Any
 
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.spec.keys import OWNED_CONNECTOR_KEYS, SECURITY_KEYS
-from mm2mgr.truth.explain_default import Definition, define, define_all
 from mm2mgr.truth.keys import Keys
 from mm2mgr.truth.reach import CLIENTS, CLUSTER_KEYS, Client, ConnectorType, Reached, Setting, clients, seen_by
+from mm2mgr.truth.settings import Definition, define, define_all
 
 KINDS = ("producer", "consumer", "admin")
 _BLOCKS = sorted({client.block for each in CLIENTS.values() for client in each if client.block})

@@ -1,8 +1,7 @@
-"""Answers what Kafka knows of a config key, line by line (3.6 … 4.3): type, default, validity, importance, where it exists.
+"""What Kafka knows of a config key, per line (3.6 … 4.3): type, default, validity, importance, where it exists; and Kafka's versions.
 
-In: `keys.json` beside this module, written by `python -m mm2mgr.truth.generate` from Kafka's real jars; out: frozen values.
-It starts no Java, imports nothing outside the standard library, and says nothing of which client a key reaches.
-"""
+The data are in `keys.json` beside this module, written by `tools/kafka_keys` from Kafka's real jars. It starts no Java and
+imports nothing outside the standard library; which client a key reaches is the subject of `reach`."""
 
 from __future__ import annotations
 
@@ -16,12 +15,12 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 Scope = Literal["source", "checkpoint", "heartbeat", "producer", "consumer", "admin", "worker"]
-Client = Literal[
+ClientName = Literal[
     "record_producer", "record_producer_exactly_once", "offsets_consumer", "source_consumer", "target_consumer"
 ]
 SCOPES: tuple[str, ...] = get_args(Scope)
-CLIENTS: tuple[str, ...] = get_args(Client)
-_DATA = Path(__file__).with_name("keys.json")
+CLIENTS: tuple[str, ...] = get_args(ClientName)
+DATA = Path(__file__).with_name("keys.json")
 _CHOICES = re.compile(r"\[(?P<items>[^\[\]]*)\]")
 
 
@@ -135,7 +134,7 @@ class Keys:
 @cache
 def load() -> Keys:
     """Read the data file, once per process."""
-    return Keys(json.loads(_DATA.read_text(encoding="utf-8")))
+    return Keys(json.loads(DATA.read_text(encoding="utf-8")))
 
 
 def _key(scope: str, name: str, row: Mapping[str, Any], lines: tuple[str, ...], exists_in: tuple[str, ...]) -> Key:
@@ -171,3 +170,28 @@ def _number(version: str) -> tuple[int, int]:
     if not found:
         raise ValueError(f"not a Kafka version: {version!r}")
     return int(found[1]), int(found[2])
+
+
+_VERSION = re.compile(r"(\d{1,9})\.(\d{1,9})((?:\.\d+)*)(.*)", re.DOTALL)  # more digits Python refuses to read
+_NEWEST_MAJOR = 5  # announced; a greater number without Confluent's mark is somebody else's own numbering
+# Confluent Platform's major version -> Kafka's, and what to add to the minor (vendor's table of interoperability).
+_CONFLUENT = {5: (2, 0), 6: (2, 6), 7: (3, 0), 8: (4, 0)}
+
+
+def kafka_version(text: str) -> str | None:
+    """Return the Kafka version that a version string stands for: a release, or only the line when a vendor counts patches itself."""
+    found = _VERSION.fullmatch(text.strip())
+    if not found or found[4][:1] not in {"", "-", ".", "+"}:
+        return None
+    major, minor = int(found[1]), int(found[2])
+    if re.match(r"-(ccs|ce)\b", found[4]):
+        if major not in _CONFLUENT:
+            return None
+        line, more = _CONFLUENT[major]
+        return f"{line}.{minor + more}"
+    return f"{major}.{minor}{_patch(found[3])}" if major <= _NEWEST_MAJOR else None
+
+
+def _patch(rest: str) -> str:
+    """Keep one patch number: vendors add theirs behind it (`2.8.2.1`)."""
+    return "." + rest.split(".")[1] if rest else ""

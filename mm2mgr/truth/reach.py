@@ -14,12 +14,17 @@ from typing import Literal
 from mm2mgr.spec.keys import CONNECTOR_KEYS_LIKE_PREFIXES, SECURITY_KEYS
 
 ConnectorType = Literal["source", "checkpoint", "heartbeat"]
-Kind = Literal["producer", "consumer", "admin"]
+ClientKind = Literal["producer", "consumer", "admin"]
 Side = Literal["source", "target", "records", "offsets"]
 Exists = Literal[
     "always", "syncs on source", "syncs on target", "checkpoint read-back", "own offsets", "framework admin"
 ]
 
+CLASSES: dict[str, ConnectorType] = {
+    "MirrorSourceConnector": "source",
+    "MirrorCheckpointConnector": "checkpoint",
+    "MirrorHeartbeatConnector": "heartbeat",
+}
 # Known to MirrorClientConfig since 4.1; older lines drop them, and their clients do not know them either.
 _OAUTH_SINCE_4_1 = frozenset(
     f"sasl.oauthbearer.{name}"
@@ -34,6 +39,12 @@ _OAUTH_SINCE_4_1 = frozenset(
 )
 # What `source.cluster.` and `target.cluster.` let pass: MirrorClientConfig.CLIENT_CONFIG_DEF has no security.providers.
 CLUSTER_KEYS = (SECURITY_KEYS - {"security.providers"}) | _OAUTH_SINCE_4_1 | {"bootstrap.servers"}
+
+
+def type_of(connector_class: str) -> ConnectorType | None:
+    """Return the type for any spelling that Connect accepts: full name, simple name, or that without `Connector`."""
+    simple = connector_class.strip().rpartition(".")[2]
+    return CLASSES.get(simple) or CLASSES.get(f"{simple}Connector")
 
 
 @dataclass(frozen=True)
@@ -63,7 +74,7 @@ class Client:
     """
 
     name: str
-    kind: Kind
+    kind: ClientKind
     role: str
     side: Side
     layers: tuple[Layer, ...]
@@ -127,7 +138,7 @@ def numbers(version: str) -> tuple[int, ...]:
 
 def _own(  # noqa: PLR0913, PLR0917 - a row of the table
     name: str,
-    kind: Kind,
+    kind: ClientKind,
     side: Literal["source", "target"],
     role: str,
     exists: Exists = "always",

@@ -1,48 +1,83 @@
-"""Turns what a Kafka validator says of itself into a short, stable notation. Pure.
-
-In: the validator's text; out: "[0,...,900]", "[none, all]", "not empty" and the like. Sentences never pass: each is mapped
-to a few words here, and an unknown one is an error of whoever regenerates the data.
-"""
+"""Compares a value with Kafka's definition of its key. In: a `Key` and text; out: a few words on what is wrong, "" when nothing is. Pure."""
 
 from __future__ import annotations
 
 import re
+from functools import cache
 
-from mm2mgr.errors import SandboxError
+from mm2mgr.truth.keys import Key, load
 
-# What the validator says → what the data says. A group is put back with \1.
-_WORDS: tuple[tuple[str, str], ...] = (
-    (r"non-empty string", "not empty"),
-    (r"non-empty string without ISO control characters", "not empty; no control characters"),
-    (r"non-null string", "not null"),
-    (r"non-null string, unique (?:\w+ )+(?:aliases|groups)", "not null; unique"),
-    (r"A concrete subclass of ([\w.$]+), .*", r"subclass of \1"),
-    (r"Positive number\b.*-1 .*", "[1,...] or -1"),
-    (r"List of comma-separated URLs.*", "URLs"),
-    (r"Comma-separated header rules.*", "header rules"),
-    (r"Any (KeyGenerator|MAC) algorithm.*", r"\1 algorithm of the JVM"),
-    (r"A list of one or more MAC algorithms.*", "MAC algorithms of the JVM"),
-    (r"valid configs for \S+ (?:transformation|predicate)", "plugin class"),
-)
-_RANGE = re.compile(r"\[[^\[\]]*\.\.\.[^\[\]]*\](?: or -1)?")
-_CHOICE = re.compile(r"\[[^\[\]]*\]")
-_ANY_CASE = re.compile(r"\(case insensitive\) \[([^\[\]]*)\]")
-_OBJECT = re.compile(r"([\w.$]+?)(?:\$\$Lambda[^@]*)?@[0-9a-f]+")
+_RANGE = re.compile(r"\[(?P<low>[^,\]]+),\.\.\.(?:,(?P<high>[^\]]+))?\](?P<unset> or -1)?")
+_WIDTH = {"short": 16, "int": 32, "long": 64}
 
 
-def notation(said: str) -> str:
-    """Return the short form of a validator's text; raises SandboxError for a sentence that is not in the table."""
-    if said == "" or _RANGE.fullmatch(said) or _CHOICE.fullmatch(said):
-        return said
-    if found := _ANY_CASE.fullmatch(said):
-        # Java's sets have an order of their own in each run.
-        return f"[{', '.join(sorted(found[1].split(', ')))}] in any case"
-    if found := _OBJECT.fullmatch(said):  # it has no text of its own, only its class has a name
-        return f"checked by {found[1].rpartition('.')[2]}"
-    for sentence, short in _WORDS:
-        if found := re.fullmatch(sentence, said):
-            return found.expand(short)
-    raise SandboxError(
-        f"a Kafka validator describes itself in unknown words: {said[:120]!r}",
-        hint="give them a short form in mm2mgr/truth/validity.py",
-    )
+def is_checked(key: Key) -> bool:
+    """Tell whether Kafka refuses any value for this key; secrets, names and classes are not looked at here."""
+    return key.type in ("boolean", "double", *_WIDTH) or (key.type in ("string", "list") and bool(key.valid))
+
+
+@cache
+def fault(scope: str, name: str, version: str, value: str) -> str:
+    """Return the problem of a value of a checked key; the same few values come back in thousands of connectors."""
+    key = load().find(scope, name, version)
+    return problem(key, value) if key else ""
+
+
+def problem(key: Key, value: str) -> str:
+    """Say what Kafka does not accept about a value, in words to follow `is`."""
+    text = value.strip()
+    if text.lower() == (key.default or "").lower() != "":  # Kafka writes some of its own defaults in other letters
+        return ""
+    if key.type == "boolean":
+        return "" if text.lower() in ("true", "false") else "neither true nor false"
+    if key.type in ("short", "int", "long", "double"):
+        return _number_problem(key, text)
+    if key.type == "list":
+        return next(
+            (wrong for item in _items(text) if (wrong := _choice_problem(key, item))), _empty_problem(key, text)
+        )
+    return _choice_problem(key, text) if key.type == "string" else ""
+
+
+def _items(text: str) -> list[str]:
+    return [item.strip() for item in text.split(",")] if text else []
+
+
+def _empty_problem(key: Key, text: str) -> str:
+    return "empty, which this key must not be" if not text and "not empty" in key.valid else ""
+
+
+def _choice_problem(key: Key, text: str) -> str:
+    forms = tuple(choice.partition(":")[0] + ":" for choice in key.choices if ":" in choice)
+    allowed = [choice.lower() if key.any_case else choice for choice in key.choices]
+    if allowed and (text.lower() if key.any_case else text) not in allowed:
+        return "" if forms and text.startswith(forms) else "none of the values it can have"
+    return _empty_problem(key, text)
+
+
+def _number_problem(key: Key, text: str) -> str:
+    if key.default is None and not key.required and text == "":
+        return ""
+    number = _float(text) if key.type == "double" else _whole(text, _WIDTH[key.type])
+    if number is None:
+        return f"no number of type {key.type}"
+    found = _RANGE.search(key.valid)
+    if not found or (found["unset"] and number == -1):
+        return ""
+    if number < float(found["low"]):
+        return f"less than {found['low']}"
+    return f"more than {found['high']}" if found["high"] and number > float(found["high"]) else ""
+
+
+def _whole(text: str, bits: int) -> int | None:
+    if not re.fullmatch(r"[+-]?[0-9]{1,20}", text):
+        return None
+    number = int(text)
+    return number if -(2 ** (bits - 1)) <= number < 2 ** (bits - 1) else None
+
+
+def _float(text: str) -> float | None:
+    try:
+        return float(text.rstrip("dDfF"))
+    except ValueError:
+        return None

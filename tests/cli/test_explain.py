@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mm2mgr.errors import Mm2mgrError
-from mm2mgr.lint.catalogue import BY_ID
+from mm2mgr.lint.rules import BY_ID
 from mm2mgr.truth.explain import explain
 from mm2mgr.truth.keys import load
 from tests.project.test_cold_start import HEAVY, loaded

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from mm2mgr.lint.catalogue import RULES
+from mm2mgr.lint.rules import RULES
 from mm2mgr.output.sarif import FINGERPRINT
 from tests.fake_connect import FakeConnect, serving
 from tests.kafka.conftest import closed_port

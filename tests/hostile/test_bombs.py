@@ -8,7 +8,7 @@ from time import process_time
 
 import pytest
 
-from mm2mgr.topics.names import Names
+from mm2mgr.topics.names import NameFilter
 from mm2mgr.topics.selection import Selection
 from mm2mgr.topics.shared import overlaps
 from tests.cli.command import Command
@@ -128,7 +128,7 @@ def test_links_that_lead_out_of_the_tree(mm2mgr: Command) -> None:  # noqa: F811
 
 @pytest.mark.parametrize("topics", ["t", "t.*", ".*-t{n}-.*", "[a-z].*{n}.*"])
 def test_thousands_of_flows_that_share_topics_are_compared_in_seconds(topics: str) -> None:
-    every = [Selection(Names((topics.format(n=n),), ()), "default", "a", "b") for n in range(1500)]
+    every = [Selection(NameFilter((topics.format(n=n),), ()), "default", "a", "b") for n in range(1500)]
     found = list(overlaps(every))
     assert sorted({later for _, later, _ in found}) == list(range(1, 1500))
     assert all(
@@ -137,5 +137,5 @@ def test_thousands_of_flows_that_share_topics_are_compared_in_seconds(topics: st
 
 
 def test_thousands_of_connectors_of_one_kind_are_not_compared() -> None:
-    every = [Selection(Names((".*",), ()), "default", "a", "b") for _ in range(1500)]
+    every = [Selection(NameFilter((".*",), ()), "default", "a", "b") for _ in range(1500)]
     assert list(overlaps(every, [1] * 1500)) == []

@@ -15,7 +15,7 @@ from mm2mgr.errors import Mm2mgrError
 from mm2mgr.folders import cache_folder, listed, state_folder
 from mm2mgr.reconcile.planfile import read_plan
 from mm2mgr.samples.store import SampleStore
-from mm2mgr.truth.versions import kafka_version
+from mm2mgr.truth.keys import kafka_version
 from tests.cli.command import Command
 from tests.cli.load import declare, measured
 from tests.reconcile.site import Site

@@ -19,7 +19,7 @@ from mm2mgr.spec.patterns import check_pattern
 from mm2mgr.topics.automaton import Regular
 from mm2mgr.topics.backtracking import Backtracker
 from mm2mgr.topics.java_regex import shape
-from mm2mgr.topics.names import Names, TooCostly, readable
+from mm2mgr.topics.names import NameFilter, TooCostly, readable
 from tests.cli.command import Command
 from tests.cli.load import produce
 from tests.cli.test_watch import Watched
@@ -49,7 +49,7 @@ def quickly(work: Callable[[], Any]) -> Any:
 
 
 def takes(pattern: str, names: list[str]) -> list[bool]:
-    return [Names((pattern,), ()).takes(name) for name in names]
+    return [NameFilter((pattern,), ()).takes(name) for name in names]
 
 
 @pytest.mark.parametrize(
@@ -79,10 +79,10 @@ def test_a_hundred_thousand_topics_cost_no_more_than_a_second_or_two() -> None:
 
 
 def test_names_of_groups_may_hold_other_characters() -> None:
-    group = Names((r"(\w+[:@/ ]?)+",), ())
+    group = NameFilter((r"(\w+[:@/ ]?)+",), ())
     names = ["a:b@c/d", "x" * 300 + "!", "x y", "é", "a:é"]
     assert quickly(lambda: [group.matches(name) for name in names]) == [True, False, True, False, False]
-    anything = Names(("(.+)+x",), ())
+    anything = NameFilter(("(.+)+x",), ())
     assert [anything.matches(name) for name in ("é-ü x", "é" * 200)] == [True, False]
 
 
@@ -219,4 +219,4 @@ def test_all_matchers_agree_with_python(expression: str, names: list[str]) -> No
     if found.tree is not None:
         assert [Regular(found.tree).matches(name) for name in names] == wanted
     if readable(expression):
-        assert [Names((expression,), ()).matches(name) for name in names] == wanted
+        assert [NameFilter((expression,), ()).matches(name) for name in names] == wanted

@@ -228,7 +228,7 @@ def test_a_page_shows_what_a_browser_would_obey() -> None:
 
 
 # Processes of their own that no command starts: the job under spark-submit, and a tool of developers.
-OWN_PROCESSES = {"throughput/job.py", "truth/generate.py"}
+OWN_PROCESSES = {"throughput/job.py"}
 
 
 def test_nothing_else_writes_to_stdout_or_stderr() -> None:

@@ -27,10 +27,11 @@ from mm2mgr.kafka.access import KafkaAccess, librdkafka_config
 from mm2mgr.kafka.client import Kafka as LiveKafka
 from mm2mgr.lint.findings import Finding, Spot
 from mm2mgr.lint.run import lint
-from mm2mgr.lint.subject import Estate, Kafka, Subject, type_of
+from mm2mgr.lint.subject import Estate, KafkaFacts, Subject
 from mm2mgr.reconcile.workers import read_live
 from mm2mgr.sandbox.broker import Broker
 from mm2mgr.sandbox.worker import Worker
+from mm2mgr.truth.reach import type_of
 from tests.lint.made import CONVERTERS, MIRROR, Changes
 from tests.live.seen import admin, connector_url, rest, until, values, write_values
 
@@ -250,9 +251,9 @@ class Lab:
         )
         return replace(known, **facts)  # type: ignore[arg-type]
 
-    def _kafka(self, subject: Subject, side: str) -> Kafka:
+    def _kafka(self, subject: Subject, side: str) -> KafkaFacts:
         cluster_id = self.ids.get(subject.get(f"{side}.cluster.bootstrap.servers"))
-        return Kafka(cluster_id, brokers=1 if cluster_id else None)
+        return KafkaFacts(cluster_id, brokers=1 if cluster_id else None)
 
 
 def _changed(config: Mapping[str, str], changes: Changes | None) -> dict[str, str]:

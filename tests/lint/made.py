@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from mm2mgr.lint.catalogue import BY_ID
 from mm2mgr.lint.findings import Finding, Hit, Spot
+from mm2mgr.lint.rules import BY_ID
 from mm2mgr.lint.run import lint
 from mm2mgr.lint.subject import Estate, Subject
 from mm2mgr.truth.reach import ConnectorType

@@ -15,12 +15,12 @@ import yaml
 
 from mm2mgr.errors import SpecError
 from mm2mgr.expand import expand
-from mm2mgr.lint import properties, rules_files
-from mm2mgr.lint.catalogue import BY_ID, RULES
-from mm2mgr.lint.findings import Finding
+from mm2mgr.formats import properties
+from mm2mgr.lint.findings import Finding, rules_of
 from mm2mgr.lint.reading import Surroundings, read_files
+from mm2mgr.lint.rules import BY_ID, RULES, files
 from mm2mgr.lint.run import lint
-from mm2mgr.lint.subject import Kafka, Wire, Worker
+from mm2mgr.lint.subject import KafkaFacts, LinkFacts, WorkerFacts
 from mm2mgr.lint.tree import from_tree, invalid
 from mm2mgr.render import render
 from mm2mgr.spec.loader import load
@@ -73,10 +73,10 @@ class Case:
         version = self.data.get("version")
         return Surroundings(
             version=str(version) if version else None,
-            worker=Worker(**worker),
-            wire=Wire(**wire) if wire else None,
-            source=Kafka(**self.data.get("source", {})),
-            target=Kafka(**self.data.get("target", {})),
+            worker=WorkerFacts(**worker),
+            wire=LinkFacts(**wire) if wire else None,
+            source=KafkaFacts(**self.data.get("source", {})),
+            target=KafkaFacts(**self.data.get("target", {})),
         )
 
 
@@ -212,7 +212,7 @@ def as_json(text: str, file: str) -> str:
     return json.dumps({key: entry.value for key, entry in properties.last(properties.read(text, file)).items()})
 
 
-OF_ONE_DIALECT = {rule.id for rule in rules_files.RULES}
+OF_ONE_DIALECT = {rule.id for rule in rules_of(files)}
 CONNECTORS = [
     case
     for case in FAULTY + VALID
@@ -264,7 +264,9 @@ def test_a_key_at_its_default_is_never_wrong(type_: ConnectorType, version: str)
         for name in (each for each in known.names(scope, version) if "<" not in each):
             key = known.find(scope, name, version)
             if value := own.get(name, key.default if key else None):
-                found = made.findings(made.connector(type_, {prefix + name: value}, worker=Worker(version=version)))
+                found = made.findings(
+                    made.connector(type_, {prefix + name: value}, worker=WorkerFacts(version=version))
+                )
                 grave = [each for each in found if each.severity != "info" and each.rule not in BESIDE_ITS_DEFAULT]
                 assert not grave, told(grave)
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from mm2mgr.lint.catalogue import RULES
 from mm2mgr.lint.findings import Rule
+from mm2mgr.lint.rules import RULES
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 SEEN = [rule for rule in RULES if rule.seen]

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from mm2mgr.lint.clusters import clusters
 from mm2mgr.topics.java_regex import shape
-from mm2mgr.topics.names import Names, samples
+from mm2mgr.topics.names import NameFilter, samples
 from mm2mgr.topics.selection import Selection
 from mm2mgr.topics.shared import overlaps
 from tests.lint import made
@@ -86,14 +86,14 @@ def test_what_may_match_for_ever(text: str, *, costly: bool) -> None:
 
 
 def test_filters_read_as_java_does() -> None:
-    assert Names(("a.b",), ()).takes("a-b")
-    assert not Names((".*",), ("a.*",)).takes("abc")
-    assert not Names((".*",), ()).takes("x" * 250)
+    assert NameFilter(("a.b",), ()).takes("a-b")
+    assert not NameFilter((".*",), ("a.*",)).takes("abc")
+    assert not NameFilter((".*",), ()).takes("x" * 250)
 
 
 def test_overlaps_say_each_later_filter_once() -> None:
     items = ("orders.*", "payments", "pay.*", "orders-eu", "orders-.*", "x")
-    taken = [Selection(Names((item,), ()), "default", "A", "B") for item in items]
+    taken = [Selection(NameFilter((item,), ()), "default", "A", "B") for item in items]
     found = {(before, later) for before, later, _ in overlaps(taken)}
     assert {later for _, later in found} == {2, 3, 4}
     assert len(found) == 3

@@ -11,7 +11,7 @@ import pytest
 from mm2mgr.errors import SpecError
 from mm2mgr.lint.reading import Surroundings, read_files, read_worker
 from mm2mgr.lint.run import lint
-from mm2mgr.lint.subject import Estate, Kafka, Subject, Wire, Worker
+from mm2mgr.lint.subject import Estate, KafkaFacts, LinkFacts, Subject, WorkerFacts
 
 MIRROR = "org.apache.kafka.connect.mirror"
 SOURCE = {"connector.class": f"{MIRROR}.MirrorSourceConnector", "source.cluster.alias": "A", "topics": "orders"}
@@ -271,10 +271,14 @@ spec:
 
 def test_surroundings_reach_every_subject(read) -> None:  # type: ignore[no-untyped-def]
     known = Surroundings(
-        "3.9.1", Worker(policy="Principal", version="3.6.0"), Wire(0.1), Kafka(brokers=1), Kafka(brokers=3)
+        "3.9.1",
+        WorkerFacts(policy="Principal", version="3.6.0"),
+        LinkFacts(0.1),
+        KafkaFacts(brokers=1),
+        KafkaFacts(brokers=3),
     )
     subject = only(read(json.dumps(SOURCE), surroundings=known))
-    assert (subject.worker.version, subject.worker.policy, subject.wire) == ("3.9.1", "Principal", Wire(0.1))
+    assert (subject.worker.version, subject.worker.policy, subject.wire) == ("3.9.1", "Principal", LinkFacts(0.1))
     assert (subject.source_kafka.brokers, subject.target_kafka.brokers) == (1, 3)
 
 

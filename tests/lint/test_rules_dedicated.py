@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from mm2mgr.lint import rules_dedicated
-from mm2mgr.lint.findings import Hit
+from mm2mgr.lint.findings import Hit, rules_of
 from mm2mgr.lint.reading import read_files
+from mm2mgr.lint.rules import dedicated as dedicated_rules
 from mm2mgr.lint.subject import Estate
 
 HEAD = "clusters = us-west, us-east\nus-west.bootstrap.servers = w:9092\nus-east.bootstrap.servers = e:9092\n"
@@ -52,7 +52,7 @@ def estate(folder: Path, text: str) -> Estate:
 
 def told(folder: Path, text: str) -> list[tuple[str, Hit]]:
     found = estate(folder, text)
-    return [(rule.id, hit) for rule in rules_dedicated.RULES if rule.over for hit in rule.over(found)]
+    return [(rule.id, hit) for rule in rules_of(dedicated_rules) if rule.over for hit in rule.over(found)]
 
 
 @pytest.mark.parametrize(
@@ -170,7 +170,7 @@ def test_other_files_are_not_looked_at(tmp_path: Path) -> None:
     assert told(tmp_path, "connector.class=MirrorSource\nname=n\nproducer.acks=1\n") == []
 
 
-@pytest.mark.parametrize("rule", rules_dedicated.RULES, ids=lambda rule: rule.id)
+@pytest.mark.parametrize("rule", rules_of(dedicated_rules), ids=lambda rule: rule.id)
 def test_every_rule_has_a_story(rule: object) -> None:
     first, _, rest = str(getattr(rule, "story", "")).partition("\n")
     assert first.endswith(".")

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from mm2mgr.lint.subject import Kafka, Subject, Worker
+from mm2mgr.lint.subject import KafkaFacts, Subject, WorkerFacts
 from tests.lint import made
 
 REQUIRED = {"exactly.once.support": "required"}
 COMMITTED = {"source.consumer.isolation.level": "read_committed"}
-ON = Worker(exactly_once=True)
+ON = WorkerFacts(exactly_once=True)
 ALL_THREE = {f"{kind}.override.bootstrap.servers": "b2:9092" for kind in ("producer", "consumer", "admin")}
 
 
@@ -33,15 +33,15 @@ def test_the_source_has_to_be_read_committed() -> None:
 @pytest.mark.parametrize(
     ("worker", "tripped"),
     [
-        (Worker(), False),
+        (WorkerFacts(), False),
         (ON, False),
-        (Worker(exactly_once=False), True),
-        (Worker(properties={}), True),
-        (Worker(properties={"exactly.once.source.support": "preparing"}), True),
-        (Worker(properties={"exactly.once.source.support": "enabled"}), False),
+        (WorkerFacts(exactly_once=False), True),
+        (WorkerFacts(properties={}), True),
+        (WorkerFacts(properties={"exactly.once.source.support": "preparing"}), True),
+        (WorkerFacts(properties={"exactly.once.source.support": "enabled"}), False),
     ],
 )
-def test_workers_that_do_not_provide_it(worker: Worker, *, tripped: bool) -> None:
+def test_workers_that_do_not_provide_it(worker: WorkerFacts, *, tripped: bool) -> None:
     assert bool(messages("exactly-once-worker", made.source(REQUIRED, worker=worker))) is tripped
     assert messages("exactly-once-worker", made.source(worker=worker)) == []
 
@@ -77,10 +77,10 @@ def test_overrides_that_do() -> None:
     assert messages(rule, made.source({"producer.override.bootstrap.servers": None}, worker=ON)) == []
     assert len(messages(rule, made.source({"offsets.storage.topic": "mine"}))) == 1
     assert len(messages(rule, made.heartbeat(worker=ON))) == 1
-    on_target = Worker(exactly_once=True, properties={"bootstrap.servers": "b1:9092"})
+    on_target = WorkerFacts(exactly_once=True, properties={"bootstrap.servers": "b1:9092"})
     assert messages(rule, made.source(worker=on_target)) == []
-    known = Worker(exactly_once=True, cluster_id="B-id")
-    assert messages(rule, made.source(worker=known, target_kafka=Kafka(cluster_id="B-id"))) == []
+    known = WorkerFacts(exactly_once=True, cluster_id="B-id")
+    assert messages(rule, made.source(worker=known, target_kafka=KafkaFacts(cluster_id="B-id"))) == []
 
 
 def test_overrides_need_the_same_security() -> None:

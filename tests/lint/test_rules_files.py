@@ -7,10 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from mm2mgr.lint import rules_files
-from mm2mgr.lint.catalogue import BY_ID
-from mm2mgr.lint.findings import Hit, Spot
+from mm2mgr.lint.findings import Hit, Spot, rules_of
 from mm2mgr.lint.reading import read_files
+from mm2mgr.lint.rules import BY_ID, files
 from mm2mgr.lint.subject import Estate, Silence
 from tests.lint import made
 
@@ -129,10 +128,8 @@ def test_a_secret_is_never_shown(tmp_path: Path) -> None:
     text = (
         f"{CONNECTOR}source.cluster.ssl.key.password=s3cr3t\\.x \nsource.cluster.ssl.key.password=s3cr3t\\d # s3cr3t\n"
     )
-    found = [hit for rule in rules_files.RULES for hit in hits(rule.id, tmp_path, text)]
-    assert {"lost-backslash", "duplicate-key"} <= {
-        rule.id for rule in rules_files.RULES if hits(rule.id, tmp_path, text)
-    }
+    found = [hit for rule in rules_of(files) for hit in hits(rule.id, tmp_path, text)]
+    assert {"lost-backslash", "duplicate-key"} <= {rule.id for rule in rules_of(files) if hits(rule.id, tmp_path, text)}
     assert "s3cr3t" not in str(found)
 
 
@@ -147,16 +144,16 @@ def test_a_secret_is_never_shown(tmp_path: Path) -> None:
 )
 def test_silence_unexplained(silence: Silence, fix: str | None) -> None:
     subject = replace(made.source(), silences=(silence,))
-    found = list(rules_files.silence_unexplained(Estate((subject, subject))))
+    found = list(files.silence_unexplained(Estate((subject, subject))))
     assert [fix in hit.fix for hit in found if fix] == ([True] if fix else [])
     assert all(hit.spot == silence.spot for hit in found)
 
 
 def test_what_the_loader_refuses_is_told_by_the_tree_alone() -> None:
-    assert list(rules_files.invalid_declaration(Estate((made.source(),)))) == []
+    assert list(files.invalid_declaration(Estate((made.source(),)))) == []
 
 
-@pytest.mark.parametrize("rule", rules_files.RULES, ids=lambda rule: rule.id)
+@pytest.mark.parametrize("rule", rules_of(files), ids=lambda rule: rule.id)
 def test_every_rule_has_a_story(rule: object) -> None:
     story = getattr(rule, "story", "")
     first, _, rest = story.partition("\n")

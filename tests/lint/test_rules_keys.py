@@ -12,26 +12,26 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from mm2mgr.lint import rules_exactly_once, rules_keys, rules_security, rules_values, rules_worker
 from mm2mgr.lint.classify import what_is
-from mm2mgr.lint.findings import Hit, Spot
+from mm2mgr.lint.findings import Hit, Spot, rules_of
 from mm2mgr.lint.reading import read_files
+from mm2mgr.lint.rules import exactly_once, keys, security, values, worker
 from mm2mgr.lint.run import lint
-from mm2mgr.lint.subject import Subject, Worker
+from mm2mgr.lint.subject import Subject, WorkerFacts
 from mm2mgr.secrets import is_secret
 from mm2mgr.truth.keys import load
 from mm2mgr.truth.reach import CLIENTS, reached
 from tests.lint import made
 
-KEY_RULES = {rule.id for rule in rules_keys.RULES}
-FAMILIES = (rules_keys, rules_values, rules_worker, rules_security, rules_exactly_once)
-LOOKED_AT = [rule.id for family in FAMILIES for rule in family.RULES]
+KEY_RULES = {rule.id for rule in rules_of(keys)}
+FAMILIES = (keys, values, worker, security, exactly_once)
+LOOKED_AT = [rule.id for family in FAMILIES for rule in rules_of(family)]
 
 
 def found(subject: Subject) -> dict[str, str]:
     """Return key → rule, of the rules over keys; a key that two rules tell fails."""
     result: dict[str, str] = {}
-    for rule in rules_keys.RULES:
+    for rule in rules_of(keys):
         assert rule.check
         for hit in rule.check(subject):
             assert hit.key not in result, f"{hit.key} is told by {result[hit.key]} and {rule.id}"
@@ -109,7 +109,7 @@ def test_a_prefix_is_dead_where_its_client_is_not_there() -> None:
     }
     read_back = {"target.consumer.fetch.max.bytes": "8388608"}
     assert found(made.checkpoint(read_back)) == {}
-    assert found(made.checkpoint(read_back, worker=Worker(version="3.6.2"))) == {
+    assert found(made.checkpoint(read_back, worker=WorkerFacts(version="3.6.2"))) == {
         "target.consumer.fetch.max.bytes": "dead-key"
     }
 
@@ -147,19 +147,19 @@ def test_overrides_for_clients_that_are_not_there() -> None:
     assert found(made.source({"admin.override.retry.backoff.ms": "1"})) == {
         "admin.override.retry.backoff.ms": "dead-override"
     }
-    for changes, worker in (
-        ({"offsets.storage.topic": "mine"}, Worker()),
-        ({}, Worker(exactly_once=True)),
-        ({"exactly.once.support": "required"}, Worker()),
+    for changes, workers in (
+        ({"offsets.storage.topic": "mine"}, WorkerFacts()),
+        ({}, WorkerFacts(exactly_once=True)),
+        ({"exactly.once.support": "required"}, WorkerFacts()),
     ):
         both = {"consumer.override.fetch.max.bytes": "8388608", "admin.override.retry.backoff.ms": "1", **changes}
-        assert found(made.source(both, worker=worker)) == {}
+        assert found(made.source(both, worker=workers)) == {}
 
 
 def test_overrides_that_prepare_for_exactly_once_workers_are_meant() -> None:
     same = {f"{kind}.override.bootstrap.servers": "b1:9092,b2:9092" for kind in ("consumer", "admin")}
     assert found(made.checkpoint(same)) == {}
-    assert set(found(made.checkpoint(same, worker=Worker(exactly_once=False)))) == set(same)
+    assert set(found(made.checkpoint(same, worker=WorkerFacts(exactly_once=False)))) == set(same)
 
 
 def test_bare_security() -> None:
@@ -227,51 +227,51 @@ def test_keys_of_plugins_are_theirs() -> None:
 
 def test_keys_newer_than_the_workers() -> None:
     off = {"emit.offset-syncs.enabled": "false"}
-    hit = only("key-too-new", made.source(off, worker=Worker(version="3.8.1")))
+    hit = only("key-too-new", made.source(off, worker=WorkerFacts(version="3.8.1")))
     assert "3.9" in hit.fix
     assert "3.8.1" in hit.message
-    assert found(made.source(off, worker=Worker(version="3.9.0"))) == {}
+    assert found(made.source(off, worker=WorkerFacts(version="3.9.0"))) == {}
     assert found(made.source(off)) == {}
-    assert found(made.source({"emit.offset-syncs.enabled": "true"}, worker=Worker(version="3.8.1"))) == {}
+    assert found(made.source({"emit.offset-syncs.enabled": "true"}, worker=WorkerFacts(version="3.8.1"))) == {}
     client = {"source.cluster.sasl.oauthbearer.scope": "kafka"}
-    assert found(made.source(client, worker=Worker(version="4.0.0"))) == dict.fromkeys(client, "key-too-new")
-    assert found(made.source(client, worker=Worker(version="4.1.0"))) == {}
+    assert found(made.source(client, worker=WorkerFacts(version="4.0.0"))) == dict.fromkeys(client, "key-too-new")
+    assert found(made.source(client, worker=WorkerFacts(version="4.1.0"))) == {}
 
 
 @pytest.mark.parametrize("version", ["unknown", "", "9.9.9", "4"])
 def test_a_version_that_is_not_kafkas_is_no_version(version: str) -> None:
-    subject = made.source({"emit.offset-syncs.enabled": "false"}, worker=Worker(version=version))
+    subject = made.source({"emit.offset-syncs.enabled": "false"}, worker=WorkerFacts(version=version))
     assert found(subject) == {}
-    assert found(made.source({"topics.blacklist": "x"}, worker=Worker(version=version))) == {
+    assert found(made.source({"topics.blacklist": "x"}, worker=WorkerFacts(version=version))) == {
         "topics.blacklist": "key-removed"
     }
 
 
 @pytest.mark.parametrize("version", ["7.6.0-ccs", "3.8.1.redhat-00001", "3.8.0"])
 def test_a_vendors_version_is_judged_by_its_kafka(version: str) -> None:
-    subject = made.source({"emit.offset-syncs.enabled": "false"}, worker=Worker(version=version))
+    subject = made.source({"emit.offset-syncs.enabled": "false"}, worker=WorkerFacts(version=version))
     assert found(subject) == {"emit.offset-syncs.enabled": "key-too-new"}
-    old = made.source({"topics.blacklist": "x"}, worker=Worker(version=version))
+    old = made.source({"topics.blacklist": "x"}, worker=WorkerFacts(version=version))
     assert found(old) == {"topics.blacklist": "key-deprecated"}
 
 
 def test_keys_that_went() -> None:
-    hit = only("key-removed", made.source({"topics.blacklist": "x"}, worker=Worker(version="4.1.0")))
+    hit = only("key-removed", made.source({"topics.blacklist": "x"}, worker=WorkerFacts(version="4.1.0")))
     assert hit.fix == "write topics.exclude=x"
     assert "3.9" in hit.message
-    assert found(made.source(applied(hit), worker=Worker(version="4.1.0"))) == {}
+    assert found(made.source(applied(hit), worker=WorkerFacts(version="4.1.0"))) == {}
     assert "not known" in only("key-removed", made.source({"topics.blacklist": "x"})).message
     assert found(made.source({"use.incremental.alter.configs": "never"})) == {
         "use.incremental.alter.configs": "key-removed"
     }
-    assert found(made.source({"use.incremental.alter.configs": "never"}, worker=Worker(version="3.7.0"))) == {}
+    assert found(made.source({"use.incremental.alter.configs": "never"}, worker=WorkerFacts(version="3.7.0"))) == {}
 
 
 def test_keys_that_will_go() -> None:
-    old = made.checkpoint({"groups.blacklist": "x"}, worker=Worker(version="3.9.1"))
+    old = made.checkpoint({"groups.blacklist": "x"}, worker=WorkerFacts(version="3.9.1"))
     assert only("key-deprecated", old).fix == "write groups.exclude=x"
     assert found(old) == {"groups.blacklist": "key-deprecated"}
-    assert found(made.checkpoint({"groups.exclude": "x"}, worker=Worker(version="3.9.1"))) == {}
+    assert found(made.checkpoint({"groups.exclude": "x"}, worker=WorkerFacts(version="3.9.1"))) == {}
 
 
 def test_keys_of_another_connector() -> None:
@@ -307,9 +307,9 @@ def test_forced_keys() -> None:
     }
     own_id = {"producer.override.transactional.id": "x"}
     assert found(made.source(own_id)) == {}
-    assert found(made.source(own_id, worker=Worker(exactly_once=True))) == dict.fromkeys(own_id, "forced-key")
+    assert found(made.source(own_id, worker=WorkerFacts(exactly_once=True))) == dict.fromkeys(own_id, "forced-key")
     idempotent = {"producer.override.enable.idempotence": "true"}
-    assert found(made.source(idempotent, worker=Worker(exactly_once=True))) == {}
+    assert found(made.source(idempotent, worker=WorkerFacts(exactly_once=True))) == {}
 
 
 def test_keys_of_the_workers() -> None:
@@ -357,7 +357,7 @@ def test_what_mm2mgr_renders_is_not_told() -> None:
             config = connector["config"]
             type_ = next(type_ for type_ in CLIENTS if type_.capitalize() in config["connector.class"])
             for version in (None, "4.3.1"):
-                subject = Subject(name, type_, config, Spot(), form="tree", worker=Worker(version=version))
+                subject = Subject(name, type_, config, Spot(), form="tree", worker=WorkerFacts(version=version))
                 assert found(subject) == {}, (file, name)
 
 
@@ -384,7 +384,7 @@ VERSIONS = st.sampled_from([None, "3.6.2", "3.9.1", "4.3.1", "7.6.0-ccs"])
 def test_whatever_is_written_no_rule_fails_or_tells_a_key_twice(
     make: Callable[..., Subject], changes: dict[str, str], form: str, version: str | None, exactly_once: bool | None
 ) -> None:
-    worker = Worker(version=version, exactly_once=exactly_once)
+    worker = WorkerFacts(version=version, exactly_once=exactly_once)
     spots = {key: Spot("mm2.properties", 1, key=f"A->B.{key}") for key in changes}
     subject = make(changes, form=form, worker=worker, spots=spots if form == "dedicated" else {})
     found(subject)

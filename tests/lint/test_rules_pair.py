@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from mm2mgr.lint.findings import Spot
-from mm2mgr.lint.rules_pair import RULES as OWN
-from mm2mgr.lint.subject import Subject, Worker
+from mm2mgr.lint.findings import Spot, rules_of
+from mm2mgr.lint.rules import checkpoints, pair
+from mm2mgr.lint.subject import Subject, WorkerFacts
 from tests.lint import made
 
+OWN = rules_of(pair, checkpoints)
 RULES = {rule.id for rule in OWN}
 BACK = {
     "source.cluster.alias": "B",
@@ -94,7 +95,7 @@ def test_heartbeats_twice() -> None:
     assert made.hits("heartbeats-twice", made.source(), second) == []
     quiet = made.source({**NO_BEATS, "topics": "clicks"}, name="second")
     assert made.hits("heartbeats-twice", made.source(), quiet, made.heartbeat(BACK)) == []
-    old = Worker(version="3.9.1")
+    old = WorkerFacts(version="3.9.1")
     assert made.hits(
         "heartbeats-twice",
         made.source(worker=old),
@@ -121,7 +122,7 @@ def test_checkpoints_without_syncs() -> None:
     assert told(made.checkpoint(no_syncs)) == {"checkpoint-without-syncs"}
     assert told(made.checkpoint({"emit.checkpoints.enabled": "false"})) == {"checkpoint-without-syncs"}
     assert told(made.checkpoint({**no_syncs, "enabled": "false"})) == set()
-    assert told(made.checkpoint(no_syncs, worker=Worker(version="3.8.1"))) == set()
+    assert told(made.checkpoint(no_syncs, worker=WorkerFacts(version="3.8.1"))) == set()
 
 
 def test_syncs_off_and_configured() -> None:
@@ -129,7 +130,7 @@ def test_syncs_off_and_configured() -> None:
     assert told(made.source(both)) == {"syncs-with-off"}
     assert told(made.source({"emit.offset-syncs.enabled": "false"})) == set()
     assert told(made.source({**both, "emit.offset-syncs.enabled": "true"})) == set()
-    assert told(made.source(both, worker=Worker(version="3.8.1"))) == set()
+    assert told(made.source(both, worker=WorkerFacts(version="3.8.1"))) == set()
 
 
 @pytest.mark.parametrize(
@@ -179,6 +180,6 @@ def test_two_connectors_of_one_name() -> None:
 
     assert made.hits("same-name", at("mm2/a.json"), at("mm2/b.json"))
     assert made.hits("same-name", at("east/a.json"), at("west/b.json")) == []
-    workers = [Worker(properties={"bootstrap.servers": f"{side}:9092"}) for side in ("east", "west")]
+    workers = [WorkerFacts(properties={"bootstrap.servers": f"{side}:9092"}) for side in ("east", "west")]
     assert made.hits("same-name", at("mm2/a.json", worker=workers[0]), at("mm2/b.json", worker=workers[1])) == []
     assert made.hits("same-name", made.source(name="one"), made.source(name="two")) == []

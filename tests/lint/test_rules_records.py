@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mm2mgr.lint.subject import Worker
+from mm2mgr.lint.subject import WorkerFacts
 from tests.lint import made
 
 IN_FLIGHT = "producer.override.max.in.flight.requests.per.connection"
@@ -68,9 +68,9 @@ def test_the_fix_for_the_order_silences_it() -> None:
 
 
 def test_exactly_once_workers_keep_the_order() -> None:
-    worker = Worker(exactly_once=True)
+    worker = WorkerFacts(exactly_once=True)
     assert made.hits("order-at-risk", made.source({IN_FLIGHT: "5"}, worker=worker)) == []
-    assert made.hits("order-at-risk", made.source({IN_FLIGHT: "5"}, worker=Worker(exactly_once=False)))
+    assert made.hits("order-at-risk", made.source({IN_FLIGHT: "5"}, worker=WorkerFacts(exactly_once=False)))
 
 
 @pytest.mark.parametrize(
@@ -86,7 +86,7 @@ def test_idempotence_and_its_opposite_fail_the_task(key: str, value: str) -> Non
 
 
 def test_what_the_workers_say_counts_as_well() -> None:
-    worker = Worker(properties={"producer.acks": "1"})
+    worker = WorkerFacts(properties={"producer.acks": "1"})
     (hit,) = made.hits("acks-weak", made.source(worker=worker))
     assert "producer.acks=1 of the workers" in hit.message
     assert made.hits("acks-weak", made.source({"producer.override.acks": "all"}, worker=worker)) == []
@@ -94,8 +94,8 @@ def test_what_the_workers_say_counts_as_well() -> None:
 
 def test_old_lines_ignore_latest() -> None:
     reset = {"source.consumer.auto.offset.reset": "latest"}
-    (old,) = made.hits("reset-latest", made.source(reset, worker=Worker(version="3.6.1")))
-    (new,) = made.hits("reset-latest", made.source(reset, worker=Worker(version="3.6.2")))
+    (old,) = made.hits("reset-latest", made.source(reset, worker=WorkerFacts(version="3.6.1")))
+    (new,) = made.hits("reset-latest", made.source(reset, worker=WorkerFacts(version="3.6.2")))
     assert "KAFKA-13988" in old.message
     assert "never mirrored" in new.message
 

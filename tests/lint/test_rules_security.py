@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from mm2mgr.lint import rules_security
-from mm2mgr.lint.subject import Subject, Worker
+from mm2mgr.lint.findings import rules_of
+from mm2mgr.lint.rules import security as security_rules
+from mm2mgr.lint.subject import Subject, WorkerFacts
 from tests.lint import made
 
 SCRAM = 'org.apache.kafka.common.security.scram.ScramLoginModule required username="u" password="hunter2";'
@@ -64,7 +65,7 @@ def test_no_rule_shows_a_secret() -> None:
         **on("producer.override.", ssl__keystore__password="hunter2", ssl__keystore__location="/k"),
         **on("producer.override.", ssl__keystore__type="PEM"),
     }
-    hits = [hit for rule in rules_security.RULES for hit in made.hits(rule.id, made.source(broken))]
+    hits = [hit for rule in rules_of(security_rules) for hit in made.hits(rule.id, made.source(broken))]
     assert len(hits) >= 6
     assert not [hit for hit in hits if "hunter2" in hit.message + hit.fix]
 
@@ -104,7 +105,7 @@ def test_what_a_client_of_its_own_adds_counts() -> None:
 
 
 def test_the_workers_producer_security_counts() -> None:
-    worker = Worker(properties={"producer.security.protocol": "SASL_SSL", "producer.sasl.mechanism": "PLAIN"})
+    worker = WorkerFacts(properties={"producer.security.protocol": "SASL_SSL", "producer.sasl.mechanism": "PLAIN"})
     quiet("security-incomplete", on("producer.override.", sasl__jaas__config="${file:/s:jaas}"), worker=worker)
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from mm2mgr.lint.rules_sizes import RULES as OWN
-from mm2mgr.lint.settings import size
-from mm2mgr.lint.sizes import bytes_per_second, fetch_of_task, known_limit, largest_at_source, tasks
-from mm2mgr.lint.subject import Kafka, Wire
+from mm2mgr.lint.client_settings import bytes_per_second, fetch_of_task, known_limit, largest_at_source, size, tasks
+from mm2mgr.lint.findings import rules_of
+from mm2mgr.lint.rules import sizes
+from mm2mgr.lint.subject import KafkaFacts, LinkFacts
 from tests.lint import made
 
+OWN = rules_of(sizes)
 RULES = {rule.id for rule in OWN}
 MIB = 1024 * 1024
 BATCH, REQUEST, BUFFER = (f"producer.override.{key}" for key in ("batch.size", "max.request.size", "buffer.memory"))
@@ -74,21 +75,21 @@ def test_fixes_silence_their_rules() -> None:
 
 def test_a_target_that_takes_more_or_less_is_judged_by_its_own_limit() -> None:
     batch = {BATCH: str(2 * MIB)}
-    assert made.hits("batch-above-topic", made.source(batch, target_kafka=Kafka(message_max_bytes=8 * MIB))) == []
-    small = Kafka(message_max_bytes=8 * MIB, topic_max_message_bytes={"A.orders": MIB, "A.other": 10})
+    assert made.hits("batch-above-topic", made.source(batch, target_kafka=KafkaFacts(message_max_bytes=8 * MIB))) == []
+    small = KafkaFacts(message_max_bytes=8 * MIB, topic_max_message_bytes={"A.orders": MIB, "A.other": 10})
     assert "1048576 bytes" in made.hits("batch-above-topic", made.source(batch, target_kafka=small))[0].message
 
 
 def test_larger_records_at_the_source_than_may_be_sent() -> None:
-    large = Kafka(topic_max_message_bytes={"orders": 8 * MIB, "unmirrored": 99 * MIB})
+    large = KafkaFacts(topic_max_message_bytes={"orders": 8 * MIB, "unmirrored": 99 * MIB})
     (hit,) = made.hits("request-below-records", made.source(source_kafka=large))
     assert str(8 * MIB) in hit.fix
     assert made.hits("request-below-records", made.source({REQUEST: str(8 * MIB)}, source_kafka=large)) == []
-    assert made.hits("request-below-records", made.source(source_kafka=Kafka(message_max_bytes=1_048_588))) == []
+    assert made.hits("request-below-records", made.source(source_kafka=KafkaFacts(message_max_bytes=1_048_588))) == []
 
 
 def test_larger_requests_than_the_target_takes() -> None:
-    target = Kafka(message_max_bytes=MIB)
+    target = KafkaFacts(message_max_bytes=MIB)
     assert made.hits("request-above-target", made.source({REQUEST: str(8 * MIB)}, target_kafka=target))
     tuned = {REQUEST: str(8 * MIB), BATCH: "921600"}
     assert made.hits("request-above-target", made.source(tuned, target_kafka=target)) == []
@@ -97,26 +98,28 @@ def test_larger_requests_than_the_target_takes() -> None:
 
 def test_a_fetch_that_outlasts_its_timeout_over_the_link() -> None:
     """Measured: 50 MiB over 100 ms with the default window never ended; Kafka's defaults at 200 ms and 17 partitions neither."""
-    long = Wire(0.1)
+    long = LinkFacts(0.1)
     (hit,) = made.hits("fetch-stalls", made.source({PARTITION: str(50 * MIB)}, wire=long))
     assert hit.key == PARTITION
     assert "receive.buffer.bytes=-1" in hit.fix
-    many = Kafka(partitions={"orders": 17})
-    assert made.hits("fetch-stalls", made.source(wire=Wire(0.2), source_kafka=many))
-    assert made.hits("fetch-stalls", made.source({FETCH: str(4 * MIB)}, wire=Wire(0.2), source_kafka=many)) == []
+    many = KafkaFacts(partitions={"orders": 17})
+    assert made.hits("fetch-stalls", made.source(wire=LinkFacts(0.2), source_kafka=many))
+    assert made.hits("fetch-stalls", made.source({FETCH: str(4 * MIB)}, wire=LinkFacts(0.2), source_kafka=many)) == []
     assert made.hits("fetch-stalls", made.source(wire=long)) == []
     assert made.hits("fetch-stalls", made.source({PARTITION: str(50 * MIB)})) == []
 
 
 def test_numbers() -> None:
-    kafka = Kafka(brokers=3, partitions={"orders": 24, "other": 100}, topic_max_message_bytes={"orders": 5, "other": 9})
-    subject = made.source({"tasks.max": "40"}, source_kafka=kafka, target_kafka=kafka, wire=Wire(0.1, 1e6))
+    kafka = KafkaFacts(
+        brokers=3, partitions={"orders": 24, "other": 100}, topic_max_message_bytes={"orders": 5, "other": 9}
+    )
+    subject = made.source({"tasks.max": "40"}, source_kafka=kafka, target_kafka=kafka, wire=LinkFacts(0.1, 1e6))
     assert tasks(subject) == 24
     assert fetch_of_task(subject) == MIB
     assert largest_at_source(subject) == 5
     assert known_limit(subject) is None
     assert bytes_per_second(subject) == pytest.approx(1e6 / 24)
-    assert bytes_per_second(made.source(wire=Wire(0.1))) == pytest.approx(786_432)
+    assert bytes_per_second(made.source(wire=LinkFacts(0.1))) == pytest.approx(786_432)
     assert [size(512), size(64 * 1024), size(50 * MIB), size(3 * 1024 * MIB)] == [
         "512 bytes",
         "64 KiB",

@@ -6,11 +6,12 @@ from typing import Any
 
 import pytest
 
-from mm2mgr.lint.findings import Spot
-from mm2mgr.lint.rules_sync import RULES as OWN
-from mm2mgr.lint.subject import Kafka, Subject, Worker
+from mm2mgr.lint.findings import Spot, rules_of
+from mm2mgr.lint.rules import sync
+from mm2mgr.lint.subject import KafkaFacts, Subject, WorkerFacts
 from tests.lint import made
 
+OWN = rules_of(sync)
 RULES = {rule.id for rule in OWN}
 SCRAM = {"security.protocol": "SASL_SSL", "sasl.mechanism": "SCRAM-SHA-512"}
 
@@ -34,7 +35,7 @@ def test_acls_that_are_asked_for() -> None:
 
 def test_defaults_from() -> None:
     assert "source has an effect" in made.hits("sync-configs", made.source({"use.defaults.from": "A"}))[0].message
-    old = Worker(version="3.4.0")
+    old = WorkerFacts(version="3.4.0")
     assert "3.5" in made.hits("sync-configs", made.source({"use.defaults.from": "source"}, worker=old))[0].message
     assert made.hits("sync-configs", made.source({"use.defaults.from": "source"})) == []
     assert made.hits("sync-configs-off", made.source({"sync.topic.configs.enabled": "false"}))
@@ -44,10 +45,10 @@ def test_defaults_from() -> None:
 @pytest.mark.parametrize(
     ("subject", "key", "where"),
     [
-        (made.source(target_kafka=Kafka(brokers=1)), "replication.factor", "target"),
-        (made.source(source_kafka=Kafka(brokers=2)), "offset-syncs.topic.replication.factor", "source"),
-        (made.checkpoint(target_kafka=Kafka(brokers=2)), "checkpoints.topic.replication.factor", "target"),
-        (made.heartbeat(target_kafka=Kafka(brokers=1)), "heartbeats.topic.replication.factor", "target"),
+        (made.source(target_kafka=KafkaFacts(brokers=1)), "replication.factor", "target"),
+        (made.source(source_kafka=KafkaFacts(brokers=2)), "offset-syncs.topic.replication.factor", "source"),
+        (made.checkpoint(target_kafka=KafkaFacts(brokers=2)), "checkpoints.topic.replication.factor", "target"),
+        (made.heartbeat(target_kafka=KafkaFacts(brokers=1)), "heartbeats.topic.replication.factor", "target"),
     ],
 )
 def test_more_replicas_than_brokers(subject: Subject, key: str, where: str) -> None:
@@ -63,7 +64,7 @@ def test_more_replicas_than_brokers(subject: Subject, key: str, where: str) -> N
 
 def test_replicas_that_fit_or_are_not_known() -> None:
     assert made.hits("replication-factor", made.source()) == []
-    small = Kafka(brokers=1)
+    small = KafkaFacts(brokers=1)
     broker = {"replication.factor": "-1", "offset-syncs.topic.replication.factor": "1"}
     assert made.hits("replication-factor", made.source(broker, source_kafka=small, target_kafka=small)) == []
     on_target = {"offset-syncs.topic.location": "target"}
@@ -140,7 +141,7 @@ def test_offset_syncs_that_hold_up_nobody(changes: dict[str, str]) -> None:
     [
         {"spot": Spot(connect="west", connector="from-c")},
         {"spot": Spot("from-c.properties", 1)},  # nobody knows on which workers
-        {"worker": Worker(exactly_once=True)},
+        {"worker": WorkerFacts(exactly_once=True)},
         {"state": "PAUSED"},
     ],
 )

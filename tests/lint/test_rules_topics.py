@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from mm2mgr.lint.rules_topics import RULES as OWN
-from mm2mgr.lint.subject import Kafka, Subject, Worker
+from mm2mgr.lint.findings import rules_of
+from mm2mgr.lint.rules import topics
+from mm2mgr.lint.subject import KafkaFacts, Subject, WorkerFacts
 from mm2mgr.truth import keys
 from tests.lint import made
 
+OWN = rules_of(topics)
 RULES = {rule.id for rule in OWN}
 
 
@@ -74,7 +76,7 @@ def test_lists_of_the_checkpoint_connector() -> None:
 
 def test_internal_names_follow_the_version() -> None:
     old, new = (
-        made.source({"topics": "team.internal"}, worker=Worker(version=version)) for version in ("3.9.1", "4.0.2")
+        made.source({"topics": "team.internal"}, worker=WorkerFacts(version=version)) for version in ("3.9.1", "4.0.2")
     )
     assert made.hits("include-excluded", old)
     assert made.hits("include-excluded", new) == []
@@ -82,7 +84,7 @@ def test_internal_names_follow_the_version() -> None:
 
 def test_a_dot_counts_only_where_a_topic_is_hit_when_topics_are_known() -> None:
     topics = {"topics": "pay.orders"}
-    alone, beside = Kafka(partitions={"pay.orders": 1}), Kafka(partitions={"pay.orders": 1, "pay-orders": 1})
+    alone, beside = KafkaFacts(partitions={"pay.orders": 1}), KafkaFacts(partitions={"pay.orders": 1, "pay-orders": 1})
     assert made.hits("pattern-dot", made.source(topics, source_kafka=alone)) == []
     (hit,) = made.hits("pattern-dot", made.source(topics, source_kafka=beside))
     assert "pay-orders" in hit.message
@@ -111,7 +113,7 @@ def test_kafkas_own_lists_with_more_are_fine(version: str) -> None:
         for key in ("topics.exclude", "config.properties.exclude")
         if (found := known.find("source", key, version))
     }
-    subject = made.source({"topics": ".*", **exclude}, worker=Worker(version=version))
+    subject = made.source({"topics": ".*", **exclude}, worker=WorkerFacts(version=version))
     assert len(exclude) == 2
     assert made.told(subject) & RULES == set()
     assert made.hits("exclude-replaced", made.source({"topics": "orders", "topics.exclude": "tmp-.*"})) == []
@@ -119,8 +121,8 @@ def test_kafkas_own_lists_with_more_are_fine(version: str) -> None:
 
 def test_topics_of_the_workers_themselves() -> None:
     storage = {f"{what}.storage.topic": f"east-{what}s" for what in ("config", "offset", "status")}
-    on_source = Worker(properties={"bootstrap.servers": "a1:9092", **storage})
-    on_target = Worker(properties={"bootstrap.servers": "b1:9092", **storage})
+    on_source = WorkerFacts(properties={"bootstrap.servers": "a1:9092", **storage})
+    on_target = WorkerFacts(properties={"bootstrap.servers": "b1:9092", **storage})
     (hit,) = made.hits("catches-internal", made.source({"topics": ".*"}, worker=on_source))
     assert "east-configs" in hit.message
     excluded = hit.fix.removeprefix("write topics.exclude=")

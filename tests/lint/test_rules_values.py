@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from mm2mgr.lint.findings import Spot
-from mm2mgr.lint.subject import Subject, Worker
-from mm2mgr.lint.values import problem
+from mm2mgr.lint.subject import Subject, WorkerFacts
 from mm2mgr.truth.keys import SCOPES, load
+from mm2mgr.truth.validity import problem
 from tests.lint import made
 
 MIRROR = made.MIRROR
@@ -60,8 +60,8 @@ def test_who_notices_a_wrong_value() -> None:
 
 def test_values_are_judged_by_the_workers_kafka() -> None:
     duration = {"source.consumer.auto.offset.reset": "by_duration:PT1H"}
-    assert keys("invalid-value", made.source(duration, worker=Worker(version="4.0.0"))) == []
-    assert keys("invalid-value", made.source(duration, worker=Worker(version="3.9.0"))) == list(duration)
+    assert keys("invalid-value", made.source(duration, worker=WorkerFacts(version="4.0.0"))) == []
+    assert keys("invalid-value", made.source(duration, worker=WorkerFacts(version="3.9.0"))) == list(duration)
 
 
 def test_values_of_keys_that_do_nothing_are_left_alone() -> None:
@@ -139,7 +139,9 @@ def test_enabled_false() -> None:
     ],
 )
 def test_policy_classes(name: str, version: str | None, *, tripped: bool) -> None:
-    hits = made.hits("policy-class", made.source({"replication.policy.class": name}, worker=Worker(version=version)))
+    hits = made.hits(
+        "policy-class", made.source({"replication.policy.class": name}, worker=WorkerFacts(version=version))
+    )
     assert bool(hits) is tripped
     assert all(f"replication.policy.class={MIRROR}IdentityReplicationPolicy" in hit.fix for hit in hits)
 
@@ -147,10 +149,10 @@ def test_policy_classes(name: str, version: str | None, *, tripped: bool) -> Non
 def test_workers_without_the_plugin() -> None:
     mirror = frozenset({f"{MIRROR}MirrorSourceConnector"})
     other = frozenset({"org.example.Sink"})
-    assert keys("plugin-missing", made.source(worker=Worker(plugins=other))) == ["connector.class"]
+    assert keys("plugin-missing", made.source(worker=WorkerFacts(plugins=other))) == ["connector.class"]
     assert keys("plugin-missing", made.source()) == []
     for name in (f"{MIRROR}MirrorSourceConnector", "MirrorSourceConnector", "MirrorSource"):
-        assert keys("plugin-missing", made.source({"connector.class": name}, worker=Worker(plugins=mirror))) == []
+        assert keys("plugin-missing", made.source({"connector.class": name}, worker=WorkerFacts(plugins=mirror))) == []
 
 
 @pytest.mark.parametrize("plain", ["key.serializer", "value.serializer"])

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from mm2mgr.lint.subject import Kafka, Subject, Worker
+from mm2mgr.lint.subject import KafkaFacts, Subject, WorkerFacts
 from tests.lint import made
 
 ON_SOURCE = {"bootstrap.servers": "a1:9092", "config.providers": "file, env"}
@@ -23,16 +23,16 @@ def one(rule: str, subject: Subject) -> Any:
 @pytest.mark.parametrize(
     ("worker", "refused"),
     [
-        (Worker(policy="None"), ["bootstrap.servers", "security.protocol"]),
-        (Worker(policy="Principal"), ["bootstrap.servers"]),
-        (Worker(policy="All"), []),
-        (Worker(policy="Allowlist"), []),  # the list is not known
-        (Worker(policy="org.example.Own"), []),
-        (Worker(), []),
-        (Worker(properties={}), []),
-        (Worker(refused={"producer.override.security.protocol": "no"}), ["security.protocol"]),
+        (WorkerFacts(policy="None"), ["bootstrap.servers", "security.protocol"]),
+        (WorkerFacts(policy="Principal"), ["bootstrap.servers"]),
+        (WorkerFacts(policy="All"), []),
+        (WorkerFacts(policy="Allowlist"), []),  # the list is not known
+        (WorkerFacts(policy="org.example.Own"), []),
+        (WorkerFacts(), []),
+        (WorkerFacts(properties={}), []),
+        (WorkerFacts(refused={"producer.override.security.protocol": "no"}), ["security.protocol"]),
         (
-            Worker(
+            WorkerFacts(
                 properties={
                     "connector.client.config.override.policy": "org.x.AllowlistConnectorClientConfigOverridePolicy",
                     "connector.client.config.override.allowlist": "bootstrap.servers, acks",
@@ -42,7 +42,7 @@ def one(rule: str, subject: Subject) -> Any:
         ),
     ],
 )
-def test_override_policies(worker: Worker, refused: list[str]) -> None:
+def test_override_policies(worker: WorkerFacts, refused: list[str]) -> None:
     subject = made.source({"producer.override.security.protocol": "SSL"}, worker=worker)
     hits = made.hits("policy-forbids", subject)
     assert len(hits) == bool(refused)
@@ -60,65 +60,67 @@ SAID = {"producer.override.linger.ms": "no", "producer.override.client.id": "no"
     ("worker", "fix"),
     [
         (
-            Worker(policy="None"),
+            WorkerFacts(policy="None"),
             f"set {POLICY}=All on the workers, or Allowlist with {LIST}=bootstrap.servers,linger.ms,security.protocol",
         ),
         # What Principal allows, an Allowlist has to list.
         (
-            Worker(policy="Principal"),
+            WorkerFacts(policy="Principal"),
             f"set {POLICY}=All on the workers, or Allowlist with {LIST}=bootstrap.servers,linger.ms,security.protocol",
         ),
         (
-            Worker(properties={POLICY: "Allowlist", LIST: "security.protocol, acks,bootstrap.servers"}),
+            WorkerFacts(properties={POLICY: "Allowlist", LIST: "security.protocol, acks,bootstrap.servers"}),
             f"set {LIST}=security.protocol,acks,bootstrap.servers,linger.ms on the workers, or {POLICY}=All",
         ),
         # The workers tell what they refuse of what they were asked for, not the list itself.
         (
-            Worker(policy="Allowlist", refused=SAID, allowed=frozenset({"producer.override.acks"})),
+            WorkerFacts(policy="Allowlist", refused=SAID, allowed=frozenset({"producer.override.acks"})),
             f"add linger.ms to {LIST} of the workers and keep what it lists, acks, bootstrap.servers, security.protocol among it; "
             f"or set {POLICY}=All",
         ),
     ],
 )
-def test_the_remedy_of_a_policy_takes_back_nothing_that_is_allowed(worker: Worker, fix: str) -> None:
+def test_the_remedy_of_a_policy_takes_back_nothing_that_is_allowed(worker: WorkerFacts, fix: str) -> None:
     assert one("policy-forbids", made.source(SECURE, worker=worker)).fix == fix
 
 
 def test_overrides_of_clients_that_are_not_there_are_not_checked() -> None:
     changes = {**NO_OVERRIDE, "consumer.override.acks": "1", "admin.override.retries": "1"}
-    assert made.hits("policy-forbids", made.source(changes, worker=Worker(policy="None"))) == []
+    assert made.hits("policy-forbids", made.source(changes, worker=WorkerFacts(policy="None"))) == []
     creation = {**changes, "topic.creation.default.partitions": "1"}
-    assert "admin.override" in one("policy-forbids", made.source(creation, worker=Worker(policy="None"))).message
-    stored = one("policy-forbids", made.source({**changes, "offsets.storage.topic": "x"}, worker=Worker(policy="None")))
+    assert "admin.override" in one("policy-forbids", made.source(creation, worker=WorkerFacts(policy="None"))).message
+    stored = one(
+        "policy-forbids", made.source({**changes, "offsets.storage.topic": "x"}, worker=WorkerFacts(policy="None"))
+    )
     assert "consumer.override.acks, admin.override.retries" in stored.message
 
 
 def test_records_on_the_workers_own_kafka() -> None:
-    hit = one("wrong-kafka", made.source(NO_OVERRIDE, worker=Worker(properties=ON_SOURCE)))
+    hit = one("wrong-kafka", made.source(NO_OVERRIDE, worker=WorkerFacts(properties=ON_SOURCE)))
     assert hit.fix == "write producer.override.bootstrap.servers=b1:9092,b2:9092"
-    assert made.hits("wrong-kafka", made.source(worker=Worker(properties=ON_SOURCE))) == []
-    assert made.hits("wrong-kafka", made.source(NO_OVERRIDE, worker=Worker(properties=ON_TARGET))) == []
+    assert made.hits("wrong-kafka", made.source(worker=WorkerFacts(properties=ON_SOURCE))) == []
+    assert made.hits("wrong-kafka", made.source(NO_OVERRIDE, worker=WorkerFacts(properties=ON_TARGET))) == []
     assert made.hits("wrong-kafka", made.source(NO_OVERRIDE)) == []
     moved = {**ON_SOURCE, "producer.bootstrap.servers": "b1:9092"}
-    assert made.hits("wrong-kafka", made.source(NO_OVERRIDE, worker=Worker(properties=moved))) == []
+    assert made.hits("wrong-kafka", made.source(NO_OVERRIDE, worker=WorkerFacts(properties=moved))) == []
 
 
 def test_addresses_that_prove_nothing_and_one_that_does() -> None:
     local = {"source.cluster.bootstrap.servers": "localhost:9092", "target.cluster.bootstrap.servers": "localhost:9093"}
     for port, count in (("9092", 1), ("9093", 0), ("9094", 0)):
-        worker = Worker(properties={"bootstrap.servers": f"localhost:{port}"})
+        worker = WorkerFacts(properties={"bootstrap.servers": f"localhost:{port}"})
         assert len(made.hits("wrong-kafka", made.source({**NO_OVERRIDE, **local}, worker=worker))) == count
-    numbered = Worker(properties={"bootstrap.servers": "b17:9092"})
+    numbered = WorkerFacts(properties={"bootstrap.servers": "b17:9092"})
     assert made.hits("wrong-kafka", made.source(NO_OVERRIDE, worker=numbered)) == []
     assert made.hits("wrong-kafka", made.source({"producer.override.bootstrap.servers": "b17:9092"})) == []
     assert len(made.hits("wrong-kafka", made.source({"producer.override.bootstrap.servers": "a1:9092"}))) == 1
 
 
 def test_cluster_ids_outrank_addresses() -> None:
-    here, there = Kafka(cluster_id="B-id"), Kafka(cluster_id="A-id")
-    ids = Worker(cluster_id="A-id", properties=ON_TARGET)
+    here, there = KafkaFacts(cluster_id="B-id"), KafkaFacts(cluster_id="A-id")
+    ids = WorkerFacts(cluster_id="A-id", properties=ON_TARGET)
     assert len(made.hits("wrong-kafka", made.source(NO_OVERRIDE, worker=ids, target_kafka=here))) == 1
-    same = Worker(cluster_id="A-id", properties=ON_SOURCE)
+    same = WorkerFacts(cluster_id="A-id", properties=ON_SOURCE)
     assert made.hits("wrong-kafka", made.source(NO_OVERRIDE, worker=same, target_kafka=there)) == []
 
 
@@ -137,7 +139,7 @@ def test_an_override_without_the_security_of_the_target() -> None:
     assert made.hits("override-insecure", made.source({**TLS, **NO_OVERRIDE})) == []
     assert made.hits("override-insecure", made.source({"target.cluster.security.protocol": "PLAINTEXT"})) == []
     theirs = {f"producer.{key.removeprefix('target.cluster.')}": value for key, value in TLS.items()}
-    assert made.hits("override-insecure", made.source(TLS, worker=Worker(properties=theirs))) == []
+    assert made.hits("override-insecure", made.source(TLS, worker=WorkerFacts(properties=theirs))) == []
     plain = {**TLS, **same, "producer.override.security.protocol": "PLAINTEXT"}
     assert len(made.hits("override-insecure", made.source(plain))) == 1
 
@@ -151,16 +153,18 @@ def test_converters() -> None:
     hit = one("converter", made.source(unset))
     assert all(f"{key}={made.BYTES}" in hit.fix for key in made.CONVERTERS)
     assert made.hits("converter", made.source(unset, form="dedicated")) == []
-    assert made.hits("converter", made.source(unset, worker=Worker(properties=made.CONVERTERS))) == []
+    assert made.hits("converter", made.source(unset, worker=WorkerFacts(properties=made.CONVERTERS))) == []
     assert made.hits("converter", made.source({"key.converter": "ByteArrayConverter"})) == []
     without_header = {key: value for key, value in made.CONVERTERS.items() if key != "header.converter"}
-    hit = one("converter", made.source(unset, worker=Worker(properties=without_header)))
+    hit = one("converter", made.source(unset, worker=WorkerFacts(properties=without_header)))
     assert hit.key == "header.converter"
     assert "SimpleHeaderConverter" in hit.message
 
 
 def test_stores_of_the_workers_cannot_be_taken_back() -> None:
-    p12 = Worker(properties={"producer.ssl.keystore.location": "/k.p12", "producer.ssl.keystore.password": "hunter2"})
+    p12 = WorkerFacts(
+        properties={"producer.ssl.keystore.location": "/k.p12", "producer.ssl.keystore.password": "hunter2"}
+    )
     inline = {"producer.override.ssl.keystore.key": "${dir:/tls:key}", "producer.override.ssl.keystore.type": "PEM"}
     hit = one("worker-keystore-clash", made.source(inline, worker=p12))
     assert hit.key == "producer.override.ssl.keystore.key"
@@ -170,14 +174,14 @@ def test_stores_of_the_workers_cannot_be_taken_back() -> None:
     same_kind = {"producer.override.ssl.keystore.location": "/b.p12"}
     assert made.hits("worker-keystore-clash", made.source(same_kind, worker=p12)) == []
     assert made.hits("worker-keystore-clash", made.source(inline)) == []
-    assert made.hits("worker-keystore-clash", made.source(inline, worker=Worker(properties=ON_TARGET))) == []
+    assert made.hits("worker-keystore-clash", made.source(inline, worker=WorkerFacts(properties=ON_TARGET))) == []
 
 
 def test_providers() -> None:
     secret = {"source.cluster.sasl.jaas.config": 'x required username="${file:/s:u}" password="${vault:/s:p}";'}
-    hit = one("provider-unknown", made.source(secret, worker=Worker(properties=ON_SOURCE)))
+    hit = one("provider-unknown", made.source(secret, worker=WorkerFacts(properties=ON_SOURCE)))
     assert "vault" in hit.fix
     assert "${vault:…}" in hit.message
     assert made.hits("provider-unknown", made.source(secret)) == []
     known = {**ON_SOURCE, "config.providers": "vault,file"}
-    assert made.hits("provider-unknown", made.source(secret, worker=Worker(properties=known))) == []
+    assert made.hits("provider-unknown", made.source(secret, worker=WorkerFacts(properties=known))) == []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mm2mgr.lint.subject import Kafka
+from mm2mgr.lint.subject import KafkaFacts
 from tests.lint.lab import LARGE_BYTES, Lab
 from tests.live.seen import connector_url, rest, topics, until, values, write_values
 
@@ -121,7 +121,7 @@ def test_request_below_records(lab: Lab) -> None:
         rest("POST", connector_url(lab.on_b.url, "large", "/tasks/0/restart"))
         until(lambda: lab.logged("id=large-0", "Task threw an uncaught"), lambda count: count > 1, "the second failure")
         lab.until_failed("large", too_large, task=True)
-        known = Kafka(brokers=1, topic_max_message_bytes={"large": LARGE_BYTES})
+        known = KafkaFacts(brokers=1, topic_max_message_bytes={"large": LARGE_BYTES})
         assert lab.told() == {"size-one-sided"}
         assert lab.told(source_kafka=known) == {"request-below-records"}
         lab.put("large", lab.flow("large", {REQUEST: str(LARGE_BYTES)}))
@@ -146,7 +146,10 @@ def test_request_above_target(lab: Lab) -> None:
     lab.write_large("above", LARGE)
     with lab.running({"above": lab.flow("above", {REQUEST: str(LARGE_BYTES)})}):
         lab.until_failed("above", "RecordTooLargeException: The request included a message larger than", task=True)
-        source, target = Kafka(brokers=1, message_max_bytes=LARGE_BYTES), Kafka(brokers=1, message_max_bytes=1_048_588)
+        source, target = (
+            KafkaFacts(brokers=1, message_max_bytes=LARGE_BYTES),
+            KafkaFacts(brokers=1, message_max_bytes=1_048_588),
+        )
         assert lab.told(source_kafka=source, target_kafka=target) == {"request-above-target"}
 
 

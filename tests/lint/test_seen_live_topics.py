@@ -8,7 +8,7 @@ import pytest
 
 from mm2mgr.lint.reading import read_files
 from mm2mgr.lint.run import lint
-from mm2mgr.lint.subject import Kafka
+from mm2mgr.lint.subject import KafkaFacts
 from tests.lint.lab import Lab
 from tests.lint.made import CONVERTERS
 from tests.live.seen import end_offset, topics, until, values, write_values
@@ -51,7 +51,7 @@ def test_pattern_dot(lab: Lab) -> None:
     lab.create("dot.a", "dot-a", "dott.a", "dott-a")
     with lab.running({"dot": lab.flow("dot.a"), "fixed": lab.flow(r"dott\.a")}):
         until_topics(lab, "dot", "dot.a", "dot-a", "dott.a")
-        real = Kafka(brokers=1, partitions=topics(lab.source))
+        real = KafkaFacts(brokers=1, partitions=topics(lab.source))
         assert lab.told("dot", source_kafka=real) == {"pattern-dot"}
         assert lab.told("fixed", source_kafka=real) == set()
 

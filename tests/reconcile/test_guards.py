@@ -8,7 +8,8 @@ import json
 import pytest
 
 from mm2mgr.expand import expand
-from mm2mgr.lint.subject import Kafka, Worker
+from mm2mgr.lint.subject import KafkaFacts as Kafka
+from mm2mgr.lint.subject import WorkerFacts as Worker
 from mm2mgr.reconcile.guards import Known, Objection, objections
 from mm2mgr.reconcile.live import make_plan
 from mm2mgr.reconcile.plan import Change, Plan

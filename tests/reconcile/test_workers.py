@@ -9,7 +9,8 @@ import pytest
 from mm2mgr.connect.client import Connect
 from mm2mgr.connect.errors import ConnectError
 from mm2mgr.connect.target import ConnectTarget
-from mm2mgr.lint.subject import Estate, Worker
+from mm2mgr.lint.subject import Estate
+from mm2mgr.lint.subject import WorkerFacts as Worker
 from mm2mgr.reconcile.workers import ask_worker, harmless, read_live, read_worker
 from tests.fake_connect import CLASSES, MIRROR, FakeConnect, serving
 

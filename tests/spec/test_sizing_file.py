@@ -14,7 +14,7 @@ import yaml
 
 from mm2mgr.errors import Mm2mgrError, SpecError
 from mm2mgr.spec import sizing_file
-from mm2mgr.spec.sizing_file import Written, read_sizing, sizing_path, write_sizing
+from mm2mgr.spec.sizing_file import SizingUpdate, read_sizing, sizing_path, write_sizing
 
 Entries = dict[str, dict[str, Any]]
 
@@ -43,7 +43,7 @@ def content(path: Path) -> Entries:
     return dict(yaml.safe_load(path.read_text())["sizing"])
 
 
-def write(path: Path, entries: Entries, known: set[str], before: Mapping[str, Any] | None = None) -> Written:
+def write(path: Path, entries: Entries, known: set[str], before: Mapping[str, Any] | None = None) -> SizingUpdate:
     return write_sizing(path, entries, known, read_sizing(path) if before is None else before)
 
 
@@ -85,7 +85,7 @@ def test_what_an_editor_saves_in_between_stays(tmp_path: Path, monkeypatch: pyte
     path = path_in(tmp_path / "tree", {"a": entry(1), "b": entry(2)})
     edited = {"a": entry(1), "b": entry(9, "by hand, for Black Friday"), "c": entry(3)}
     just_before_the_replacement(monkeypatch, lambda: path.write_text(text(edited)))
-    assert write(path, {"a": entry(5)}, {"a", "b", "c"}) == Written(True)
+    assert write(path, {"a": entry(5)}, {"a", "b", "c"}) == SizingUpdate(True)
     assert content(path) == {**edited, "a": entry(5)}
 
 
@@ -104,7 +104,7 @@ def test_an_entry_that_others_changed_since_it_was_read_is_theirs(
         just_before_the_replacement(monkeypatch, edit)
     else:
         edit()
-    assert write(path, {"a": entry(5), "b": entry(6)}, {"a", "b"}, before) == Written(True, ("a",))
+    assert write(path, {"a": entry(5), "b": entry(6)}, {"a", "b"}, before) == SizingUpdate(True, ("a",))
     assert content(path) == {"a": entry(9, "by hand"), "b": entry(6)}
 
 
@@ -112,15 +112,15 @@ def test_an_entry_that_others_removed_meanwhile_stays_removed(tmp_path: Path) ->
     path = path_in(tmp_path / "tree", {"a": entry(1), "b": entry(2)})
     before = read_sizing(path)
     path.write_text(text({"b": entry(2)}))
-    assert write(path, {"a": entry(5)}, {"a", "b"}, before) == Written(False, ("a",))
+    assert write(path, {"a": entry(5)}, {"a", "b"}, before) == SizingUpdate(False, ("a",))
     assert content(path) == {"b": entry(2)}
 
 
 def test_the_same_number_by_two_runs_is_no_trouble(tmp_path: Path) -> None:
     path = path_in(tmp_path / "tree", {"a": entry(1)})
     before = read_sizing(path)
-    assert write(path, {"a": entry(4, "first")}, {"a"}, before) == Written(True)
-    assert write(path, {"a": entry(4, "second")}, {"a"}, before) == Written(False)
+    assert write(path, {"a": entry(4, "first")}, {"a"}, before) == SizingUpdate(True)
+    assert write(path, {"a": entry(4, "second")}, {"a"}, before) == SizingUpdate(False)
     assert content(path) == {"a": entry(4, "first")}
 
 

@@ -10,17 +10,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mm2mgr.topics.automaton import accepts
-from mm2mgr.topics.left_out import _Cycle, refused_by  # the machine of cycles by itself too
-from mm2mgr.topics.names import Names
-from mm2mgr.topics.selection import Policy, Selection
+from mm2mgr.topics.names import NameFilter
+from mm2mgr.topics.selection import PolicyName, Selection, _Cycle, refused_by  # the machine of cycles by itself too
 
-EVERYTHING = Names((".*",), ())
+EVERYTHING = NameFilter((".*",), ())
 
 
 class Kafka:
     """MirrorSourceConnector.shouldReplicateTopic without heartbeats, and the policies, as in Kafka 3.9 (4.0 where it differs)."""
 
-    def __init__(self, policy: Policy, source: str, target: str, separator: str, *, is_4: bool) -> None:
+    def __init__(self, policy: PolicyName, source: str, target: str, separator: str, *, is_4: bool) -> None:
         self.policy, self.source, self.target, self.separator, self.is_4 = policy, source, target, separator, is_4
 
     def split(self, topic: str) -> list[str]:
@@ -101,7 +100,7 @@ def topics(draw: st.DrawFn, separator: str) -> str:
 @settings(max_examples=1500, deadline=None)
 @given(st.data())
 def test_what_is_taken_and_named_is_what_kafka_does(data: st.DataObject) -> None:
-    policy: Policy = data.draw(st.sampled_from(["default", "identity"]))
+    policy: PolicyName = data.draw(st.sampled_from(["default", "identity"]))
     separator, source = data.draw(SEPARATORS), data.draw(st.sampled_from("aAbB"))
     target, is_4 = data.draw(st.sampled_from(["B", "b", "-B", "a"])), data.draw(st.booleans())
     topic = data.draw(topics(separator))

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mm2mgr.topics.automaton import accepts
-from mm2mgr.topics.names import Names, machine_of
+from mm2mgr.topics.names import NameFilter, machine_of
 from mm2mgr.topics.selection import Selection
 from mm2mgr.topics.shared import Shared, meeting, overlaps
 
@@ -43,7 +43,7 @@ SHORT = ["".join(letters) for size in (1, 2, 3, 4, 5) for letters in product("ab
 
 def takes(include: str, exclude: str = "", *, target: str = "B") -> Selection:
     lists = (tuple(item for item in each.split(",") if item) for each in (include, exclude))
-    return Selection(Names(*lists), "default", "A", target)
+    return Selection(NameFilter(*lists), "default", "A", target)
 
 
 def test_the_issues_examples() -> None:

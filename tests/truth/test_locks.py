@@ -7,7 +7,7 @@ import re
 import pytest
 
 from mm2mgr.sandbox.jars import known_versions, lock_file, read_lock
-from mm2mgr.truth.generate import releases
+from tools.kafka_keys.generate import releases
 
 
 def test_one_release_a_line() -> None:

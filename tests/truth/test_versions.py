@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mm2mgr.truth.versions import kafka_version
+from mm2mgr.truth.keys import kafka_version
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,240 @@
+"""Reads JSON with the line of every key, and finds the connector configs in it, however they are wrapped.
+
+In: JSON text (or a YAML document's values and places, see `of_yaml`). Out: `Node` trees and `FoundConnector` connectors, other plugins'
+included. Twins and nulls are kept: Connect refuses them or takes the last, and lint says so. Touches no file.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from json import JSONDecodeError
+from json.decoder import scanstring  # type: ignore[attr-defined]  # the decoder's own, in C where there is one
+from typing import Literal
+
+from mm2mgr.errors import Problem, SpecError
+from mm2mgr.formats.properties import Entry
+from mm2mgr.spec.places import Document, PathKey, Place
+
+NodeKind = Literal["object", "list", "text", "number", "boolean", "null"]
+
+_DEPTH = 64  # a dump of connectors is seven deep
+_MOST_VALUES = 1_000_000
+_BLANK = re.compile(r"[ \t\r\n]*")
+_PLAIN = re.compile(r"true|false|null|-?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?")
+_WRAPPERS = frozenset({"config", "info", "spec", "connectorConfiguration", "configs", "connector", "value"})
+_scan: Callable[[str, int, bool], tuple[str, int]] = scanstring
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A value of a file: `text` is a scalar as Connect takes it, `members` an object's, `items` a list's."""
+
+    kind: NodeKind
+    line: int
+    text: str = field(default="", repr=False)
+    members: tuple[tuple[str, int, Node], ...] = ()
+    items: tuple[Node, ...] = ()
+
+    def get(self, name: str) -> Node | None:
+        """Return a member by name, the last one where it stands twice, as Connect does; None where there is none."""
+        return next((node for key, _, node in reversed(self.members) if key == name), None)
+
+    def at(self, *names: str) -> Node | None:
+        """Return what stands below several names."""
+        node: Node | None = self
+        for name in names:
+            node = node.get(name) if node else None
+        return node
+
+    def word(self, *names: str) -> str:
+        """Return the text of a scalar below some names, "" where there is none."""
+        node = self.at(*names)
+        return node.text if node and node.kind not in ("object", "list", "null") else ""
+
+
+@dataclass(frozen=True)
+class FoundConnector:
+    """A connector that a file holds. `entries` are its config, keys that stand twice and nulls included."""
+
+    name: str
+    class_name: str
+    entries: tuple[Entry, ...]
+    line: int
+    state: str | None = None
+    owner: str = ""  # the Connect cluster it is meant for, where the file says so
+
+
+# --- JSON text --------------------------------------------------------------------------------------------------------
+
+
+def parse(text: str, file: str) -> Node:
+    """Parse JSON text; raise SpecError with line and column for what is none, and for nesting that no config has."""
+    return _Scanner(text, file).document()
+
+
+class _Scanner:
+    """One pass over a text."""
+
+    def __init__(self, text: str, file: str) -> None:
+        self.text, self.file = text, file
+        self.count = 0
+        self.starts = [0, *(found.end() for found in re.finditer("\n", text))]
+
+    def document(self) -> Node:
+        node, end = self.value(self.skip(0), 0)
+        end = self.skip(end)
+        if end != len(self.text):
+            raise self.wrong(end, "not JSON: something follows the end of the document")
+        return node
+
+    def line(self, index: int) -> int:
+        return bisect_right(self.starts, index)
+
+    def wrong(self, index: int, message: str) -> SpecError:
+        line = self.line(index)
+        return SpecError([Problem(Place(self.file, line, index - self.starts[line - 1] + 1), message)])
+
+    def skip(self, index: int) -> int:
+        found = _BLANK.match(self.text, index)
+        return found.end() if found else index
+
+    def value(self, index: int, depth: int) -> tuple[Node, int]:
+        sign, line = self.text[index : index + 1], self.line(index)
+        self.count += 1
+        if self.count > _MOST_VALUES:
+            raise self.wrong(index, f"holds more than {_MOST_VALUES:,} values, which no set of connector configs does")
+        if depth > _DEPTH:
+            raise self.wrong(index, f"nested deeper than {_DEPTH} levels, which no connector config is")
+        if sign == "{":
+            return self.object(index, depth)
+        if sign == "[":
+            return self.list(index, depth)
+        if sign == '"':
+            text, end = self.string(index)
+            return Node("text", line, text), end
+        found = _PLAIN.match(self.text, index)
+        if not found:
+            raise self.wrong(index, "not JSON: a value is missing here, or not in double quotes")
+        word = found[0]
+        kind: NodeKind = "null" if word == "null" else "boolean" if word in ("true", "false") else "number"
+        return Node(kind, line, "" if kind == "null" else word), found.end()
+
+    def string(self, index: int) -> tuple[str, int]:
+        try:
+            return _scan(self.text, index + 1, True)
+        except JSONDecodeError as error:
+            raise self.wrong(
+                error.pos, f"not JSON: {error.msg[:1].lower()}{error.msg[1:].removesuffix(' at')}"
+            ) from error
+
+    def object(self, index: int, depth: int) -> tuple[Node, int]:
+        members: list[tuple[str, int, Node]] = []
+        start, index = self.line(index), self.skip(index + 1)
+        while self.text[index : index + 1] != "}":
+            if self.text[index : index + 1] != '"':
+                raise self.wrong(index, 'not JSON: expected a key in double quotes or "}"')
+            line = self.line(index)
+            key, index = self.string(index)
+            index = self.skip(index)
+            if self.text[index : index + 1] != ":":
+                raise self.wrong(index, "not JSON: expected a colon after the key")
+            node, index = self.value(self.skip(index + 1), depth + 1)
+            members.append((key, line, node))
+            index = self.next(index, "}")
+        return Node("object", start, members=tuple(members)), index + 1
+
+    def list(self, index: int, depth: int) -> tuple[Node, int]:
+        items = []
+        start, index = self.line(index), self.skip(index + 1)
+        while self.text[index : index + 1] != "]":
+            node, index = self.value(index, depth + 1)
+            items.append(node)
+            index = self.next(index, "]")
+        return Node("list", start, items=tuple(items)), index + 1
+
+    def next(self, index: int, closing: str) -> int:
+        """Go over a comma to the next member, or stay at the closing bracket."""
+        index = self.skip(index)
+        sign = self.text[index : index + 1]
+        if sign == closing:
+            return index
+        if sign != ",":
+            raise self.wrong(index, f"not JSON: expected a comma or {closing}")
+        comma, index = index, self.skip(index + 1)
+        if self.text[index : index + 1] == closing:
+            raise self.wrong(comma, f"not JSON: a comma before {closing}; take it away")
+        return index
+
+
+# --- YAML values ------------------------------------------------------------------------------------------------------
+
+
+def of_yaml(document: Document) -> Node:
+    """Return a YAML document as the same kind of tree."""
+    return _of_value(document.values, (), document.places, 1)
+
+
+def _of_value(value: object, path: PathKey, places: Mapping[PathKey, Place], above: int) -> Node:
+    line = places[path].line if path in places else above
+    if isinstance(value, dict):
+        inner = [(str(key), _of_value(item, (*path, key), places, line)) for key, item in value.items()]
+        return Node("object", line, members=tuple((key, node.line, node) for key, node in inner))
+    if isinstance(value, list):
+        return Node("list", line, items=tuple(_of_value(v, (*path, i), places, line) for i, v in enumerate(value)))
+    if value is None:
+        return Node("null", line)
+    if isinstance(value, bool):
+        return Node("boolean", line, str(value).lower())
+    return Node("text" if isinstance(value, str) else "number", line, str(value))
+
+
+# --- connectors -------------------------------------------------------------------------------------------------------
+
+
+def connectors(root: Node, name: str) -> Iterator[FoundConnector]:
+    """Yield every connector below a node: whatever holds `connector.class`, under a name, in a list, in a dump of Connect.
+
+    `name` is for a bare config: Connect takes it from the URL it is put to.
+    """
+    if root.get("connector.class"):
+        yield _found(root, root.word("name") or name)
+        return
+    for item in root.items:
+        yield from connectors(item, name)
+    own = root.word("name") or root.word("connectorName")
+    state = root.word("status", "connector", "state") or root.word("state") or None
+    for key, _, node in root.members:
+        if node.kind in ("object", "list"):
+            inner = connectors(node, own or (name if key in _WRAPPERS else key))
+            yield from (replace(each, state=each.state or state) for each in inner)
+
+
+def _found(config: Node, name: str) -> FoundConnector:
+    entries = entries_of(config)
+    if not any(entry.key == "name" for entry in entries):
+        entries = (*entries, text_entry("name", config.line, name))  # as Connect itself does
+    return FoundConnector(name, config.word("connector.class"), entries, config.line)
+
+
+def entries_of(config: Node) -> tuple[Entry, ...]:
+    """Return a config's entries; see `entry_of`."""
+    return tuple(entry_of(key, line, node) for key, line, node in config.members)
+
+
+def entry_of(key: str, line: int, node: Node) -> Entry:
+    """Return an entry; its raw text starts with a quote or a bracket where the value is no plain word, so `null` is null."""
+    if node.kind == "null":
+        return Entry(key, "", "null", line)
+    if node.kind == "list":
+        return Entry(key, ",".join(item.text for item in node.items), "[…]", line)
+    if node.kind == "object":
+        return Entry(key, "", "{…}", line)
+    return text_entry(key, line, node.text) if node.kind == "text" else Entry(key, node.text, node.text, line)
+
+
+def text_entry(key: str, line: int, text: str) -> Entry:
+    """Return the entry of a text, which is not null even where it reads `null`."""
+    return Entry(key, text, f'"{text}"', line)

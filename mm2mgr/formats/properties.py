@@ -1,0 +1,127 @@
+"""Reads java.util.Properties text the way Java does, and remembers the line and the raw text of every entry.
+
+In: text. Out: entries in order, keys that stand twice included, and the silences that comments hold. Touches no file.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from mm2mgr.errors import Problem, SpecError
+from mm2mgr.secrets import remember
+from mm2mgr.spec.places import Place
+
+BLANKS = " \t\f"
+LINE_END = re.compile(r"\r\n|\r|\n")
+_KEY = re.compile(r"(?:[^\\=: \t\f]|\\.)*", re.DOTALL)
+_SEPARATOR = re.compile(r"[ \t\f]*[=:]?[ \t\f]*")
+_ESCAPE = re.compile(r"\\(u[0-9A-Fa-f]{4}|.)", re.DOTALL)
+_ESCAPED = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
+# A backslash before one of these means something in a regular expression or a path; Java drops it and keeps the sign.
+_LOST = re.compile(r"(?<!\\)\\(?=[.\[\]{}()*+?^$|]|[A-Za-eg-mo-qsv-z0-9])")
+_REMARK = re.compile(
+    r"(?<!\s)\s+(?:#|//)(?:\s.*)?$", re.DOTALL
+)  # from the first blank on: else long runs take for ever
+_QUOTED = re.compile(r"\"(?:[^\"\\]|\\.)*\"")
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One line of a properties or JSON file: `raw` is the text as written, `value` what the parser makes of it."""
+
+    key: str
+    value: str = field(repr=False)
+    raw: str = field(repr=False)
+    line: int
+
+    def __post_init__(self) -> None:
+        remember({self.key: self.value})
+
+
+@dataclass(frozen=True)
+class _Logical:
+    """A line as Java puts it together: continued lines joined, without the blanks they start with."""
+
+    line: int
+    text: str
+
+
+def read(text: str, file: str) -> tuple[Entry, ...]:
+    """Return every entry; raise SpecError for what Java refuses (a broken Unicode escape)."""
+    return tuple(_entry(logical, file) for logical in _logical_lines(text))
+
+
+def _logical_lines(text: str) -> Iterator[_Logical]:
+    begun, start, continued = "", 0, False
+    for number, line in enumerate(LINE_END.split(text), 1):
+        rest = line.lstrip(BLANKS)
+        if not begun and (not rest or rest[0] in "#!"):
+            continue  # blank lines and comments; in the middle of an entry they are part of it
+        start = start if begun else number
+        continued = (len(rest) - len(rest.rstrip("\\"))) % 2 == 1
+        begun += rest[:-1] if continued else rest
+        if not continued:
+            yield _Logical(start, begun)
+            begun = ""
+    if begun:
+        yield _Logical(start, begun)
+
+
+def _entry(logical: _Logical, file: str) -> Entry:
+    key = _KEY.match(logical.text)
+    end = key.end() if key else 0
+    separator = _SEPARATOR.match(logical.text, end)
+    raw = logical.text[separator.end() if separator else end :]
+    return Entry(_unescaped(logical.text[:end], logical, file), _unescaped(raw, logical, file), raw, logical.line)
+
+
+def _unescaped(text: str, logical: _Logical, file: str) -> str:
+    def replaced(found: re.Match[str]) -> str:
+        code = found[1]
+        if code == "u":
+            message = r"a \u without four hexadecimal digits, for which Java refuses the whole file: write \\u"
+            raise SpecError([Problem(Place(file, logical.line, 1), message)])
+        return chr(int(code[1:], 16)) if code[0] == "u" else _ESCAPED.get(code, code)
+
+    return _ESCAPE.sub(replaced, text) if "\\" in text else text
+
+
+def last(entries: Sequence[Entry]) -> dict[str, Entry]:
+    """Return what Java keeps of each key: its last entry."""
+    return {entry.key: entry for entry in entries}
+
+
+# --- slips of the pen: rules tell them, everything else is judged by what was meant -----------------------------------
+
+
+def lost_backslashes(entry: Entry) -> str | None:
+    """Return the raw value with the backslashes doubled that Java drops, None when none gets lost."""
+    doubled = _LOST.sub(lambda found: found[0] + "\\", entry.raw)
+    return doubled if doubled != entry.raw else None
+
+
+def remark(entry: Entry) -> str | None:
+    """Return the text after ` #` or ` //` that was meant as a comment, None when there is none; what stands in quotes is not."""
+    hidden = _QUOTED.sub(lambda found: "_" * len(found[0]), entry.value)
+    found = _REMARK.search(hidden)
+    return entry.value[found.start() :] if found else None
+
+
+def meant(entry: Entry) -> str:
+    """Return the value that was meant, so that one slip is one finding and not one of every rule that sees its effect."""
+    value = entry.value
+    doubled = lost_backslashes(entry)
+    if doubled is not None:
+        value = _ESCAPE.sub(lambda found: _ESCAPED.get(found[1], found[1]), doubled)
+    after = remark(entry)
+    return value.removesuffix(after) if after else value
+
+
+def as_typed(text: str) -> str:
+    """Return text for people as it was typed: Java reads a file as ISO-8859-1, people write UTF-8."""
+    try:
+        return text.encode("iso-8859-1").decode("utf-8")
+    except UnicodeError:
+        return text

@@ -1,0 +1,206 @@
+"""Rules about offset syncs and checkpoints: what the source and the checkpoint connectors of one pair must agree on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from mm2mgr.lint import patterns
+from mm2mgr.lint.findings import Hit, estate_rule, rule
+from mm2mgr.lint.fixes import connector_key, written
+from mm2mgr.lint.hops import Hop, pairs
+from mm2mgr.lint.patterns import separator_of
+from mm2mgr.lint.subject import Estate, Subject
+from mm2mgr.topics.selection import Selection
+from mm2mgr.topics.shared import meeting
+from mm2mgr.truth.reach import numbers
+
+_SEEN = "tests/lint/test_seen_live_pairs.py::"
+_SYNCS, _CHECKPOINTS = "emit.offset-syncs.enabled", "emit.checkpoints.enabled"
+_LOCATION, _POLICY, _SEPARATOR = (
+    "offset-syncs.topic.location",
+    "replication.policy.class",
+    "replication.policy.separator",
+)
+
+
+@estate_rule("checkpoint-without-syncs", "error", source="KIP-1031", seen=f"{_SEEN}test_checkpoints_that_never_come")
+def checkpoint_without_syncs(estate: Estate) -> Iterator[Hit]:
+    """A checkpoint connector has nothing to translate offsets with, or is told not to.
+
+    Checkpoints come from the offset syncs that the source connector of the same pair writes. Without them, since it has
+    emit.offset-syncs.enabled=false or since there is none, the checkpoint connector is RUNNING and writes nothing for ever.
+    From 3.9 on (KIP-1031) a checkpoint connector that has emit.offset-syncs.enabled=false or emit.checkpoints.enabled=false
+    itself is refused with 400. To have none, do not create it; emit.checkpoints.enabled=false is no way to sync group
+    offsets alone. Seen on 4.3.1.
+    """
+    for pair in pairs(estate).values():
+        for subject in pair.checkpoints:
+            if subject.flag("enabled", default=True):
+                yield from _without_syncs(subject, pair.sources, complete=estate.complete)
+
+
+def _without_syncs(subject: Subject, sources: list[Hop], *, complete: bool) -> Iterator[Hit]:
+    refusing = numbers(subject.version) >= (3, 9)
+    own = next((key for key in (_CHECKPOINTS, _SYNCS) if not subject.flag(key, default=True)), "")
+    if own and (own == _CHECKPOINTS or refusing):
+        # In mm2.properties the driver makes this connector unasked, so whoever switches it off gets what they want.
+        if subject.form != "dedicated" or subject.flag("sync.group.offsets.enabled", default=False):
+            effect = (
+                "Connect refuses it with 400" if refusing else "it makes no task, and syncs no group offsets either"
+            )
+            yield Hit(
+                f"{written(subject, own)}=false on a checkpoint connector: {effect}",
+                f"write {connector_key(subject, own, 'true')}, or do not create the connector",
+                own,
+                subject,
+            )
+    elif sources and not any(hop.subject.setting.offset_syncs for hop in sources):
+        first = sources[0].subject
+        message = (
+            f"{first.name} has {_SYNCS}=false, so {subject.name} finds no offset syncs and never writes a checkpoint"
+        )
+        yield Hit(
+            message,
+            f"write {connector_key(first, _SYNCS, 'true')} on the source connector, or delete the checkpoint connector",
+            "",
+            subject,
+        )
+    elif complete and not sources:
+        message = (
+            f"no source connector mirrors {subject.pair}, so nobody writes the offset syncs that {subject.name} needs"
+        )
+        yield Hit(
+            message,
+            "create the source connector of the pair with the same aliases, or delete the checkpoint connector",
+            "",
+            subject,
+        )
+
+
+@rule("syncs-with-off", "error", types=("source",), source="KIP-1031", seen=f"{_SEEN}test_checkpoint_refused")
+def syncs_with_off(subject: Subject) -> Iterator[Hit]:
+    """Offset syncs are switched off and configured at the same time.
+
+    Since 3.9 (KIP-1031) a source connector with emit.offset-syncs.enabled=false must not have any key that begins with
+    offset-syncs- or offset-syncs.topic.: validation answers 400, "MirrorSourceConnector can't setup offset-syncs feature
+    while …", and the connector is not created. In mm2.properties the source connector of the pair never starts.
+    Take the keys out. Seen on 4.3.1.
+    """
+    if subject.setting.offset_syncs:
+        return
+    keys = [key for key in subject.config if key.startswith(("offset-syncs-", "offset-syncs.topic."))]
+    if subject.type == "source" and keys:
+        names = ", ".join(written(subject, key) for key in keys)
+        message = f"{written(subject, _SYNCS)}=false together with {names}: Connect refuses the connector"
+        yield Hit(message, f"take {names} out", keys[0])
+
+
+@estate_rule("pair-disagrees", "error", source="KIP-716, KIP-690", seen=f"{_SEEN}test_checkpoints_that_never_come")
+def pair_disagrees(estate: Estate) -> Iterator[Hit]:
+    """The source and the checkpoint connector of a pair look for each other's topics in different places.
+
+    The source connector writes offset syncs where its offset-syncs.topic.location says, into a topic whose name has the
+    separator in it; the checkpoint connector reads it by its own settings, and names mirrored topics by its own policy.
+    When they differ it reads a topic that is not there or empty, or writes checkpoints for topics that do not exist: RUNNING,
+    and no offset is ever translated. Write the same in both. Source: KIP-716, KIP-690.
+    """
+    for pair in pairs(estate).values():
+        for subject in pair.checkpoints:
+            for key in (_LOCATION, _POLICY, _SEPARATOR):
+                source = next((hop.subject for hop in pair.sources if _differ(hop.subject, subject, key)), None)
+                if source:
+                    theirs = _of_pair(source, key)
+                    message = f"{key} is {_of_pair(subject, key) or 'empty'} here and {theirs or 'empty'} in {source.name}: no offset of the pair is translated rightly"
+                    yield Hit(
+                        message, f"write {connector_key(subject, key, theirs)}, as in {source.name}", key, subject
+                    )
+
+
+def _differ(source: Subject, checkpoint: Subject, key: str) -> bool:
+    if key == _LOCATION and not source.setting.offset_syncs:
+        return False
+    values = [_of_pair(subject, key) for subject in (source, checkpoint)]
+    return len(set(values if key == _SEPARATOR else (value.rpartition(".")[2] for value in values))) > 1
+
+
+def _of_pair(subject: Subject, key: str) -> str:
+    if key == _SEPARATOR:
+        return separator_of(subject)
+    usual = "source" if key == _LOCATION else "org.apache.kafka.connect.mirror.DefaultReplicationPolicy"
+    return subject.get(key) or usual
+
+
+@estate_rule(
+    "checkpoint-other-topics",
+    "warning",
+    source="MirrorCheckpointConnector",
+    seen=f"{_SEEN}test_checkpoints_that_never_come",
+)
+def checkpoint_other_topics(estate: Estate) -> Iterator[Hit]:
+    """The checkpoint connector is given topics that no source connector of the pair mirrors.
+
+    Its `topics` are names on the source, as for the source connector: a group's offsets are translated for topics that match
+    both here and there. Names of the target (A.orders), or of topics that are mirrored elsewhere, give no checkpoint, and
+    the connector stays RUNNING, without a task even. Leave `topics` out to take all, or name the same as the source
+    connector does. Source: MirrorCheckpointConnector, DefaultTopicFilter.
+    """
+    for pair in pairs(estate).values():
+        for subject in pair.checkpoints:
+            names = (
+                [patterns.plain_name(item) for item in patterns.items(subject, "topics")]
+                if "topics" in subject.config
+                else []
+            )
+            known = [hop.names for hop in pair.sources if hop.names]
+            if not names or None in names or not known or len(known) < len(pair.sources):
+                continue
+            if not any(each.takes(name) for each in known for name in names if name):
+                message = f"{written(subject, 'topics')} names {', '.join(str(name) for name in names[:3])}, and no source connector of {subject.pair} mirrors that: no offset is translated"
+                yield Hit(
+                    message,
+                    f"name topics of {subject.source}, as its source connector does: {connector_key(subject, 'topics', ','.join(known[0].include))}",
+                    "topics",
+                    subject,
+                )
+
+
+@estate_rule("checkpoints-twice", "error", source="KIP-382")
+def checkpoints_twice(estate: Estate) -> Iterator[Hit]:
+    """Two checkpoint connectors of one pair translate the offsets of one group.
+
+    Both write into one topic, A.checkpoints.internal on the target, each by what it has read itself: who asks for the
+    translated offsets gets the last record, which may be the older one, and with sync.group.offsets.enabled=true both set the
+    group's offsets. Nothing shows it. Delete one of them, or give each groups of its own. Source: KIP-382.
+    """
+    for pair in pairs(estate).values():
+        running = [subject for subject in pair.checkpoints if _runs(subject)]
+        driven = [subject for subject in running if subject.form == "dedicated"]
+        running = [
+            subject for subject in running if subject not in driven[1:]
+        ]  # nodes with a file each are one MirrorMaker
+        for later, subject in enumerate(running):
+            first = next((each for each in running[:later] if _group_of_both(each, subject)), None)
+            if first:
+                topic = separator_of(subject).join((subject.source, "checkpoints", "internal"))
+                message = f"{first.name} and {subject.name} both write checkpoints of groups such as '{_group_of_both(first, subject)}' into {topic}: the one that is read may be the older"
+                fix = f"delete one of them, or give each other groups: {connector_key(subject, 'groups', '…')}"
+                yield Hit(message, fix, "groups", subject, others=(first,))
+
+
+def _runs(subject: Subject) -> bool:
+    return subject.state not in ("STOPPED", "PAUSED") and subject.flag("enabled", default=True)
+
+
+def _group_of_both(first: Subject, later: Subject) -> str | None:
+    """Return a group that two connectors translate for one topic into one checkpoints topic."""
+    if (first.source, separator_of(first)) != (later.source, separator_of(later)):
+        return None
+    if _both_take(first, later, "topics") is None:
+        return None
+    return _both_take(first, later, "groups")
+
+
+def _both_take(first: Subject, later: Subject, what: str) -> str | None:
+    filters = patterns.names(first, what), patterns.names(later, what)
+    # A policy that knows no aliases: nothing but the two filters decides.
+    return meeting([Selection(names, None, "", "") for names in filters if names]).topic if all(filters) else None

@@ -1,0 +1,219 @@
+"""Rules about records that come back to where they were written, or reach one topic by two ways."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
+from itertools import combinations, islice, pairwise, product
+
+from mm2mgr.lint import patterns
+from mm2mgr.lint.clusters import point, same
+from mm2mgr.lint.findings import Hit, estate_rule, rule
+from mm2mgr.lint.fixes import connector_key
+from mm2mgr.lint.hops import HEARTBEATS, Circle, Hop, WaysBack, hops, moving, put_before, rounds
+from mm2mgr.lint.patterns import policy_of, separator_of
+from mm2mgr.lint.subject import Estate, Subject
+from mm2mgr.topics.names import samples
+from mm2mgr.topics.shared import Budget, meeting
+
+_SEEN = "tests/lint/test_seen_live_pairs.py::"
+_POLICY, _SEPARATOR, _TARGET, _SOURCE = (
+    "replication.policy.class",
+    "replication.policy.separator",
+    "target.cluster.alias",
+    "source.cluster.alias",
+)
+_LONGEST_WAY, _MOST_WAYS, _MOST_CHOICES = 4, 1000, 200
+_Edges = Mapping[int, Mapping[int, Sequence[Hop]]]
+_Clusters = tuple[int, ...]
+
+
+@estate_rule("loop", "error", source="KIP-382", seen=f"{_SEEN}test_loop_by_alias")
+def loop(estate: Estate) -> Iterator[Hit]:
+    """Records come back to the cluster they were written on, because a hop does not recognise it.
+
+    DefaultReplicationPolicy puts the source's alias before a topic, and MirrorMaker leaves out what already went through
+    the target: it looks for the target's alias among the parts of the name. That needs one alias per cluster everywhere, one
+    separator, and a target alias that is written (its default is the word `target`). Otherwise topics return as A.B2.t, and
+    mostly again and again, one level deeper at each refresh, each a full copy, while every connector is RUNNING. Seen on
+    4.3.1: 18 topics a side after 32 s.
+    """
+    for circle in default_circles(estate.subjects):
+        last = circle.hops[-1].subject
+        key, why, fix = _cause(circle)
+        yield Hit(f"{_goes_round(circle)}: {why}", fix, key, last, others=_others(circle, last))
+
+
+@lru_cache(maxsize=4)
+def default_circles(subjects: tuple[Subject, ...]) -> tuple[Circle, ...]:
+    every = [hop for hop in moving(hops(subjects)) if hop.policy == "default" and not has_split_alias(hop.subject)]
+    return rounds(_suspects(every), every).circles
+
+
+def _others(circle: Circle, subject: Subject) -> tuple[Subject, ...]:
+    return tuple(hop.subject for hop in circle.hops if hop.subject is not subject)
+
+
+def _suspects(every: Sequence[Hop]) -> list[Hop]:
+    """Return hops at which a circle may begin: their source has another alias as a target, or their separator is rare."""
+    usual = next((separator for separator, _ in Counter(hop.separator for hop in every).most_common(1)), ".")
+    into: dict[int, set[str]] = defaultdict(set)
+    for hop in every:
+        into[hop.target].add(hop.subject.target)
+    return [hop for hop in every if hop.separator != usual or into[hop.source] - {hop.subject.source}]
+
+
+def _cause(circle: Circle) -> tuple[str, str, str]:
+    """Return the key that is wrong, why, and the fix."""
+    first, last = circle.hops[0].subject, circle.hops[-1].subject
+    if _TARGET not in last.config:
+        why = f"target.cluster.alias is not written, so {last.name} takes its target for a cluster called 'target', not '{first.source}'"
+        return _TARGET, why, f"write {connector_key(last, _TARGET, first.source)}"
+    if last.target != first.source:
+        why = f"the cluster is '{first.source}' for {first.name} and '{last.target}' for {last.name}"
+        return _TARGET, why, f"give it one alias everywhere: {connector_key(last, _TARGET, first.source)}"
+    usual = circle.hops[0].separator
+    other = next((hop for hop in circle.hops if hop.separator != usual), circle.hops[-1])
+    why = f"the separators '{usual}' and '{other.separator}' differ, so a hop made with one is not seen with the other"
+    return _SEPARATOR, why, f"write one separator everywhere: {connector_key(last, _SEPARATOR, usual)}"
+
+
+def _goes_round(circle: Circle) -> str:
+    names = [hop.subject.source for hop in circle.hops]
+    way = " → ".join([*names, names[0]])
+    again = "without end" if circle.endless else "once"
+    name = f"as '{circle.returns_as}'" if circle.returns_as != circle.topic else "under its own name"
+    return f"topic '{circle.topic}' goes {way} and comes back {name}, {again}"
+
+
+@estate_rule("identity-loop", "error", source="KAFKA-9914", seen=f"{_SEEN}test_identity_loop")
+def identity_loop(estate: Estate) -> Iterator[Hit]:
+    """Topics that keep their names are mirrored round in a circle.
+
+    IdentityReplicationPolicy leaves no trace of where a record came from, so MirrorMaker cannot see that it has been there.
+    The same topic in both directions, or around three clusters, is written again and again: 100 records became 240 000 a
+    side in 33 s, limited by the processor only, with every connector RUNNING and nothing in the log. With names kept one way
+    and DefaultReplicationPolicy back, names grow without end instead, or the cluster's own records come back as a copy.
+    Keep names one way only, or let each direction take other topics. Source: KIP-382, KAFKA-9914; seen on 4.3.1.
+    """
+    for circle in identity_rounds(estate.subjects).circles:
+        subject = circle.hops[0].subject
+        message = (
+            f"{_goes_round(circle)}: {subject.name} keeps topic names, so nothing shows where the records came from"
+        )
+        fix = (
+            f"let the directions take topics that differ, or write {connector_key(subject, _POLICY, _class('Default'))}"
+        )
+        yield Hit(message, fix, _POLICY, subject, others=_others(circle, subject))
+
+
+@lru_cache(maxsize=4)
+def identity_rounds(subjects: tuple[Subject, ...]) -> WaysBack:
+    """Return the ways back to a cluster that begin with a connector that keeps names."""
+    every = [hop for hop in moving(hops(subjects)) if hop.policy == "identity" or not has_split_alias(hop.subject)]
+    return rounds([hop for hop in every if hop.policy == "identity"], every)
+
+
+def _class(policy: str) -> str:
+    return f"org.apache.kafka.connect.mirror.{policy}ReplicationPolicy"
+
+
+@rule("self-mirror", "error", types=("source",), source="KIP-382", seen=f"{_SEEN}test_self_mirror")
+def self_mirror(subject: Subject) -> Iterator[Hit]:
+    """A connector reads the cluster that it writes to.
+
+    Source and target have the same cluster id, or share an address. With names kept, every record is read again as soon as
+    it is written, without end. With DefaultReplicationPolicy topics get copies A.t beside them; when both sides have one
+    alias, it stops there, otherwise `.*` takes the copies too: A.A.t, A.A.A.t, one level at each refresh.
+    Mostly an address was copied and not changed. Seen on 4.3.1 with 59 topics after 30 s.
+    """
+    source, target = point(subject, "source"), point(subject, "target")
+    if subject.type != "source" or not same(source, target):
+        return
+    shared = ", ".join(sorted(source.addresses & target.addresses)) or f"cluster id {source.cluster_id}"
+    message = f"source and target are one cluster ({shared}): {_own_copies(subject)}"
+    yield Hit(message, "write the address of the other cluster", "target.cluster.bootstrap.servers")
+
+
+def _own_copies(subject: Subject) -> str:
+    found, policy = patterns.names(subject), policy_of(subject)
+    if policy == "identity":
+        return "each record is read again as soon as it is written, without end"
+    include, prefix = found.include if found else (), f"{subject.source}{separator_of(subject)}"
+    named = next((name for item in include if (name := patterns.plain_name(item))), "")
+    like = named or next((name for item in include for name in samples(item)), "t")
+    copy = f"{prefix}{named or 'TOPIC'}"
+    if policy == "default" and found and found.takes(f"{prefix}{like}") and subject.source != subject.target:
+        return f"it takes its own copies too, {copy}, {prefix}{copy}, one level more at each refresh"
+    return f"each topic gets a copy beside it, {copy}"
+
+
+def has_split_alias(subject: Subject) -> bool:
+    separator = separator_of(subject)
+    return any(separator in alias for alias in (subject.source, subject.target))
+
+
+@estate_rule("two-ways", "error", source="KIP-382")
+def two_ways(estate: Estate) -> Iterator[Hit]:
+    """Records of one cluster reach another one by two ways under one name, so they arrive twice.
+
+    With IdentityReplicationPolicy nothing shows which way a record came: when A→B→D and A→C→D take the same topic, or A→D
+    beside A→B→D, each record is written into the same topic of D once per way. The same happens where names are kept only on
+    the last part of a way. Offsets of both connectors are right and everything is RUNNING. Let one of the ways take other
+    topics, or write DefaultReplicationPolicy on one of them: then the copies have names of their own. Source: KIP-382.
+    """
+    edges: dict[int, dict[int, list[Hop]]] = defaultdict(lambda: defaultdict(list))
+    every = moving(hops(estate.subjects))
+    if all(hop.policy == "default" for hop in every):
+        return  # the way is in the name
+    for hop in every:
+        edges[hop.source][hop.target].append(hop)
+    budget, told = Budget(), set[tuple[int, int]]()
+    for start in [cluster for cluster, targets in edges.items() if len(targets) > 1]:
+        by_end: dict[int, list[_Clusters]] = defaultdict(list)
+        for way in islice(_ways(edges, (start,)), _MOST_WAYS):
+            by_end[way[-1]].append(way)
+        for end, ways in by_end.items():
+            for one, other in combinations(ways, 2):
+                if (start, end) not in told and set(one[1:-1]).isdisjoint(other[1:-1]):
+                    hit = _arrives_twice(edges, one, other, budget)
+                    if hit:
+                        told.add((start, end))
+                        yield hit
+
+
+def _ways(edges: _Edges, way: _Clusters) -> Iterator[_Clusters]:
+    """Yield the ways through clusters that begin so, none twice through one cluster."""
+    for target in edges.get(way[-1], ()):
+        if target not in way:
+            yield (*way, target)
+            if len(way) < _LONGEST_WAY:
+                yield from _ways(edges, (*way, target))
+
+
+def _arrives_twice(edges: _Edges, one: _Clusters, other: _Clusters, budget: Budget) -> Hit | None:
+    for first, second in islice(product(_choices(edges, one), _choices(edges, other)), _MOST_CHOICES):
+        before, after = put_before(first), put_before(second)
+        if before[-1] != after[-1]:
+            continue
+        selections = [hop.selection for hop in (*first, *second) if hop.selection]
+        shared = meeting(selections, [*before[:-1], *after[:-1]], but=HEARTBEATS, budget=budget)
+        if shared.topic:
+            return _hit(first, second, shared.topic)
+    return None
+
+
+def _choices(edges: _Edges, way: _Clusters) -> Iterator[tuple[Hop, ...]]:
+    """Yield the source connectors along a way, one for each step."""
+    yield from product(*(edges[source][target] for source, target in pairwise(way)))
+
+
+def _hit(first: Sequence[Hop], second: Sequence[Hop], topic: str) -> Hit:
+    source, target = first[0].subject.source, first[-1].subject.target
+    ways = " and ".join(" → ".join([source, *(hop.subject.target for hop in way)]) for way in (first, second))
+    message = f"'{topic}' of {source} reaches {target} by two ways under one name ({ways}): its records arrive twice"
+    last = second[-1].subject
+    fix = f"take it out of one of the ways, or write {connector_key(last, _POLICY, _class('Default'))}"
+    others = tuple(hop.subject for hop in (*first, *second) if hop.subject is not last)
+    return Hit(message, fix, "topics", last, others=others)

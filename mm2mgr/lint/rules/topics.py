@@ -1,0 +1,306 @@
+"""Rules about which topics and groups a connector takes: patterns that fail, miss, take too much, or fight each other."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from functools import lru_cache
+
+from mm2mgr.lint import patterns
+from mm2mgr.lint.clusters import point, same
+from mm2mgr.lint.findings import Hit, rule
+from mm2mgr.lint.fixes import connector_key, written
+from mm2mgr.lint.subject import Subject, addresses
+from mm2mgr.topics.java_regex import shape
+from mm2mgr.topics.names import NameFilter, shape_of
+
+_SEEN = "tests/lint/test_seen_live_topics.py::"
+_LISTS = {
+    "source": ("topics", "topics.exclude", "config.properties.exclude"),
+    "checkpoint": ("topics", "topics.exclude", "groups", "groups.exclude"),
+    "heartbeat": (),
+}
+_STORAGE = ("config.storage.topic", "offset.storage.topic", "status.storage.topic")
+# Names that Kafka's default lists keep out, and what comes of taking them.
+_PROBES = {
+    "topics.exclude": {"x.replica": "topics that end in .replica are mirrored"},
+    "groups.exclude": {
+        "console-consumer-1": "console consumers' groups are checkpointed",
+        "connect-x": "groups of Connect's sinks are checkpointed",
+        "__x": "groups that start with __ are checkpointed",
+    },
+    "config.properties.exclude": {
+        name: f"{name} is copied"
+        for name in (
+            "min.insync.replicas",
+            "unclean.leader.election.enable",
+            "message.timestamp.type",
+            "message.timestamp.difference.max.ms",
+            "leader.replication.throttled.replicas",
+            "follower.replication.throttled.replicas",
+        )
+    },
+}
+_DOUBLED = " (with the backslash doubled in JSON and properties files)"
+_OFF = {"source": "refresh.topics.enabled", "checkpoint": "refresh.groups.enabled"}
+
+
+_NAME = re.compile(r"(?:[A-Za-z0-9_.-]|\\\.)+")
+
+
+@rule(
+    "bad-pattern",
+    "error",
+    types=("source", "checkpoint"),
+    source="java.util.regex.Pattern",
+    seen=f"{_SEEN}test_bad_pattern",
+)
+def bad_pattern(subject: Subject) -> Iterator[Hit]:
+    """A list holds a regular expression that Java refuses.
+
+    Kafka splits these lists at commas and joins the items with | to one Java expression, so `x{1,2}` breaks, and `*` or
+    `[` alone never was one. Connect's validation does not look: the config is accepted with 201, and the connector is FAILED
+    with PatternSyntaxException when it starts. A connector that ran before shows FAILED while its tasks go on with the old
+    config. Seen on 4.3.1.
+    """
+    for key in _LISTS[subject.type]:
+        written_items = patterns.items(subject, key) if key in subject.config else ()
+        items = [item for item in written_items if not _NAME.fullmatch(item)]  # there may be thousands of names
+        if items and (why := _refused("|".join(items))):
+            bad = next((item for item in items if _refused(item)), items[0])
+            cut = " (a list is split at commas)" if "{" in bad or "}" in bad else ""
+            message = f"{written(subject, key)}: '{bad}' is no Java regular expression{cut}, {_refused(bad) or why}: the connector fails when it starts"
+            yield Hit(message, _repaired(subject, key, bad), key)
+
+
+def _refused(text: str) -> str:
+    try:
+        shape(text)
+    except ValueError as error:
+        return str(error)
+    return ""
+
+
+def _repaired(subject: Subject, key: str, bad: str) -> str:
+    if bad.startswith("*") and not _refused(f".{bad}"):
+        return f"write {connector_key(subject, key, f'.{bad}')}: an expression, not a shell's pattern"
+    if "{" in bad:
+        return "write a{1,2} as a|aa, and a { that is meant literally as \\{"
+    return "put a backslash before each sign that is meant literally, or complete the expression"
+
+
+@rule(
+    "glob-not-regex",
+    "warning",
+    types=("source", "checkpoint"),
+    source="DefaultTopicFilter",
+    seen=f"{_SEEN}test_glob_not_regex",
+)
+def glob_not_regex(subject: Subject) -> Iterator[Hit]:
+    r"""A pattern is written for a shell, and means something else as an expression.
+
+    In a Java expression * repeats the character before it: `orders*` matches order, orders, orderss, and not orders-eu. The
+    whole name has to match. Topics that were meant stay behind without an error. For "starts with orders" write `orders.*`,
+    for a dot in it `\.`. Source: DefaultTopicFilter.
+    """
+    for key in _LISTS[subject.type]:
+        for item in patterns.items(subject, key) if key in subject.config else ():
+            found = shape_of(item)
+            if found and found.globs:
+                char = found.globs[0]
+                message = f"{written(subject, key)}: in '{item}' the * repeats the '{char}' before it and matches nothing else"
+                yield Hit(message, f"write {connector_key(subject, key, item.replace(f'{char}*', f'{char}.*'))}", key)
+
+
+@rule(
+    "pattern-dot",
+    "warning",
+    types=("source", "checkpoint"),
+    source="DefaultTopicFilter",
+    seen=f"{_SEEN}test_pattern_dot",
+)
+def pattern_dot(subject: Subject) -> Iterator[Hit]:
+    r"""A dot in a name stands for any character, so other topics match as well.
+
+    Items are Java expressions: `payments.orders` takes payments-orders and payments_orders too. On the target these are more
+    topics, and when another connector mirrors them, their records arrive twice. Write `payments\.orders` (in JSON and in
+    properties files the backslash is doubled). Seen on 4.3.1. Where the source's topics are known, only real ones count.
+    """
+    key = {"source": "topics", "checkpoint": "groups"}.get(subject.type)
+    names = [item for item in _plain_items(subject, key) if "." in item] if key else []
+    others = _others(subject, names)
+    if not key or not names or others == []:
+        return
+    which = ", ".join((others or [re.sub(r"\.", "-", names[0], count=1)])[:3])
+    message = f"{written(subject, key)}: the dot in '{names[0]}' stands for any character, so {which} is taken too"
+    escaped = names[0].replace(".", "\\.")
+    yield Hit(
+        message,
+        f"write {connector_key(subject, key, escaped)}{'' if subject.form == 'tree' else _DOUBLED}",
+        key,
+    )
+
+
+def _plain_items(subject: Subject, key: str) -> list[str]:
+    return [item for item in patterns.items(subject, key) if item == patterns.plain_name(item)]
+
+
+def _others(subject: Subject, names: list[str]) -> list[str] | None:
+    """Return the source's topics that match by a dot only; None when its topics are not known."""
+    known = subject.source_kafka.partitions
+    if known is None or subject.type != "source":
+        return None
+    return sorted(topic for topic in known if topic not in names and any(re.fullmatch(name, topic) for name in names))
+
+
+@rule("empty-topics", "error", types=("source", "checkpoint"), source="MirrorUtils", seen=f"{_SEEN}test_empty_topics")
+def empty_topics(subject: Subject) -> Iterator[Hit]:
+    """An empty list takes nothing.
+
+    An empty `topics` or `groups` is not the same as none: the default `.*` is gone, and the empty expression matches no name.
+    The connector shows RUNNING without a task, which looks like one whose source is away. Seen on 4.3.1. Name the topics,
+    or take the line out to get all of them.
+    """
+    for key in ("topics", "groups"):
+        if key in _LISTS[subject.type] and key in subject.config and not subject.get(key).strip(", "):
+            message = f"{written(subject, key)} is empty, which takes no {key[:-1]} at all: the connector shows RUNNING and does nothing"
+            yield Hit(message, f"write {connector_key(subject, key, '.*')}, or the names", key)
+
+
+@rule(
+    "include-excluded", "error", types=("source", "checkpoint"), source="KIP-1074", seen=f"{_SEEN}test_include_excluded"
+)
+def include_excluded(subject: Subject) -> Iterator[Hit]:
+    """A topic or group that is asked for by name is kept out by another list.
+
+    The exclude list wins over the include list, and it is there when nobody writes it: `.*\\.replica`, `__.*`, names that
+    end in internal (since 4.0 only those that begin with mm2), and for groups console-consumer-.*, connect-.*, __.*. Besides, a replication policy never takes what it
+    holds for internal: names that start with __ or a dot, and (up to 3.9 all that end in .internal or -internal, since 4.0,
+    KIP-1074, only mm2…internal and checkpoints). No error: the topic is missing on the target.
+    """
+    for what in {"source": ("topics",), "checkpoint": ("groups",), "heartbeat": ()}[subject.type]:
+        found = patterns.names(subject, what) if what in subject.config else None
+        for item in found.include if found else ():
+            name = patterns.plain_name(item)
+            if name and found and (why := _kept_out(subject, what, name, found)):
+                yield Hit(
+                    f"{written(subject, what)} names '{name}', and {why}: it is never taken",
+                    _let_in(subject, what, name, found),
+                    what,
+                )
+
+
+def _kept_out(subject: Subject, what: str, name: str, found: NameFilter) -> str:
+    by = next((item for item in found.exclude if NameFilter((item,), ()).takes(name)), "")
+    if by:
+        key = f"{what}.exclude"
+        return (
+            f"'{by}' of {written(subject, key)} keeps it out"
+            if key in subject.config
+            else f"'{by}' of Kafka's default {key} keeps it out"
+        )
+    selection = patterns.selection(subject) if what == "topics" else None
+    if selection and selection.policy and selection.is_internal(name):
+        return f"the replication policy of Kafka {subject.version} holds it for internal"
+    return ""
+
+
+def _let_in(subject: Subject, what: str, name: str, found: NameFilter) -> str:
+    kept = [item for item in found.exclude if not NameFilter((item,), ()).takes(name)]
+    ours = subject.form == "tree" and set(found.exclude) - set(kept) & set(patterns.default(subject, f"{what}.exclude"))
+    if len(kept) == len(found.exclude) or ours:  # a tree always excludes what Kafka does
+        return f"take '{name}' out, or give the topic another name"
+    return f"write {connector_key(subject, f'{what}.exclude', ','.join(kept))}, or take '{name}' out of {what}"
+
+
+@rule(
+    "exclude-replaced",
+    "warning",
+    types=("source", "checkpoint"),
+    needs=(".exclude",),
+    source="KIP-382",
+    seen=f"{_SEEN}test_exclude_replaced",
+)
+def exclude_replaced(subject: Subject) -> Iterator[Hit]:
+    """An exclude list of one's own takes the place of Kafka's, it does not add to it.
+
+    topics.exclude, groups.exclude and config.properties.exclude are whole lists. Whoever writes one to keep one more thing
+    out lets in what Kafka's own list held back: min.insync.replicas, throttles and the timestamp type of the source are
+    written to the target's topics, groups of console consumers are checkpointed, *.replica topics are mirrored. Nothing
+    shows it. Repeat the default entries in the list. Topics that start with __ stay out in any case.
+    """
+    for key, probes in _PROBES.items():
+        what = key.removesuffix(".exclude")
+        if key not in subject.config or key not in _LISTS[subject.type] or not patterns.judged(subject, what):
+            continue
+        if patterns.repeats_default(subject, key):
+            continue
+        found = patterns.names(subject, what)
+        let_in = [probes[name] for name in _taken_now(key, found)] if found else ()
+        if let_in:
+            missing = [item for item in patterns.default(subject, key) if item not in patterns.items(subject, key)]
+            more = f" and {len(let_in) - 2} more" if len(let_in) > 2 else ""
+            message = f"{written(subject, key)} takes the place of Kafka's own list: {', '.join(let_in[:2])}{more}"
+            yield Hit(message, f"add {','.join(missing)} to {written(subject, key)}", key)
+
+
+@lru_cache(maxsize=4096)
+def _taken_now(key: str, found: NameFilter) -> tuple[str, ...]:
+    """Return the names that the lists let in and Kafka's default list keeps out; for settings there is no include list."""
+    if key == "config.properties.exclude":
+        return tuple(name for name in _PROBES[key] if not NameFilter(found.exclude, ()).takes(name))
+    return tuple(name for name in _PROBES[key] if found.takes(name))
+
+
+@rule("catches-internal", "warning", types=("source",), source="KIP-1074", seen=f"{_SEEN}test_catches_connect_topics")
+def catches_internal(subject: Subject) -> Iterator[Hit]:
+    """The pattern also takes the topics in which the Connect cluster keeps its own state.
+
+    When the source is the Kafka of the workers themselves, `.*` matches the topics named by config.storage.topic,
+    offset.storage.topic and status.storage.topic unless their names end as the exclude list wants. Connector configs, secrets
+    in them included, are then copied to the target, and each stored offset makes another record to be mirrored.
+    Seen on 4.3.1. Add these topics to topics.exclude.
+    """
+    properties = subject.worker.properties or {}
+    asked = subject.type == "source" and properties and _reads_workers_kafka(subject)
+    selection = patterns.selection(subject) if asked else None
+    names = [name for key in _STORAGE if (name := properties.get(key, "").strip())]
+    caught = [name for name in names if selection and selection.names.takes(name) and not selection.is_internal(name)]
+    if caught and selection:
+        found = selection.names
+        message = f"'{','.join(found.include)}' takes {', '.join(caught)}, where these Connect workers keep configs, offsets and states"
+        excluded = ",".join([*found.exclude, *(re.escape(name).replace("\\-", "-") for name in caught)])
+        yield Hit(message, f"write {connector_key(subject, 'topics.exclude', excluded)}", "topics")
+
+
+def _reads_workers_kafka(subject: Subject) -> bool:
+    ids = (subject.worker.cluster_id, subject.source_kafka.cluster_id)
+    if all(ids):
+        return ids[0] == ids[1]
+    source, target = point(subject, "source"), point(subject, "target")
+    workers = addresses(subject.worker_property("bootstrap.servers") or "")
+    return bool(source.addresses & workers) and not same(source, target)
+
+
+@rule(
+    "refresh-off",
+    "warning",
+    types=("source", "checkpoint"),
+    source="MirrorSourceConnector",
+    seen=f"{_SEEN}test_refresh_off",
+)
+def refresh_off(subject: Subject) -> Iterator[Hit]:
+    """What comes up later is never looked for.
+
+    With refresh.topics.enabled=false topics and partitions that are created after the connector started are not mirrored
+    until it is restarted; records in new partitions of a topic that is mirrored are missing on the target. The same for
+    consumer groups with refresh.groups.enabled=false. Nothing shows it. To look less often raise the interval instead.
+    Source: MirrorSourceConnector.start, MirrorCheckpointConnector.start.
+    """
+    key = _OFF.get(subject.type, "")
+    if key and not subject.flag(key, default=True):
+        what = "topics and partitions" if subject.type == "source" else "consumer groups"
+        message = (
+            f"{written(subject, key)}=false: {what} that appear later are not taken until the connector is restarted"
+        )
+        yield Hit(message, f"write {connector_key(subject, key, 'true')}", key)

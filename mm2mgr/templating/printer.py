@@ -1,0 +1,242 @@
+"""Prints a connector's template and reads the lines back: each key and value with its origin.
+
+A line reads `key = {{ value }}`. The template's line is the origin of literal text; an inserted value keeps its own origin.
+Rendering puts marks in place of values, since values may hold line ends, equals signs and blanks.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import jinja2
+
+from mm2mgr.errors import TemplateError
+from mm2mgr.origins import Origin, Text
+from mm2mgr.templating.sandbox import Environment, FolderLoader, line_of
+
+_MARK = "\x01"  # around what is inserted: a path such as `target.alias`, or the number of a value
+_LINE = "\x02"  # before the template line number at the end of a line
+_BLOCK = "\x03"  # around the prefix and the path or number of a block of settings
+_INSERTED = re.compile(rf"{_MARK}([\w.]+){_MARK}")
+_BLOCKS = re.compile(rf"{_BLOCK}([^{_BLOCK}]*)={_BLOCK}([\w.]+){_BLOCK}")
+_WHERE = re.compile(rf"{_LINE}([^{_LINE}]*){_LINE}")
+_KEY_VALUE = re.compile(r"\s*([^\s=]+)\s*=\s*(.*?)\s*", re.DOTALL)
+
+
+class _MarkingLoader(FolderLoader):
+    """Loads templates and marks the end of every `key = value` line with its file and line number.
+
+    When all of them are `plain`, an expression that is only a path into the context becomes a mark with that path: what Jinja
+    gives then depends on the names in conditions alone, and one rendering serves many connectors.
+    """
+
+    def __init__(self, folders: Sequence[Path]) -> None:
+        super().__init__(list(folders))
+        self.plain = False
+        self.read: dict[str, tuple[str, str, Callable[[], bool]]] = {}
+
+    def get_source(self, environment: jinja2.Environment, template: str) -> tuple[str, str, Callable[[], bool]]:
+        source, path, fresh = self.as_written(environment, template)
+        lines = (_with_paths(source) if self.plain else source).split("\n")
+        marked = [
+            f"{line}{_LINE}{template}:{number}{_LINE}" if re.match(r"\s*[\w.-]+\s*=", line) else line
+            for number, line in enumerate(lines, 1)
+        ]
+        return "\n".join(marked), path, fresh
+
+    def as_written(self, environment: jinja2.Environment, template: str) -> tuple[str, str, Callable[[], bool]]:
+        if template not in self.read:
+            self.read[template] = super().get_source(environment, template)
+        return self.read[template]
+
+    def reachable(self, environment: jinja2.Environment, templates: Iterable[str]) -> Iterator[str]:
+        """Yield the sources of templates and of all that they include by name."""
+        names, seen = list(templates), set()
+        while names:
+            name = names.pop()
+            if name not in seen:
+                seen.add(name)
+                source = self.as_written(environment, name)[0]
+                yield source
+                names += _INCLUDE.findall(source)
+
+
+# A template is plain when it has nothing but conditions, includes and insertions of `path` and `settings(prefix, path)`.
+_PATH = r"(?!(?:[Tt]rue|[Ff]alse|[Nn]one)\b)[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*"
+_PATH_VALUE = re.compile(rf"\{{\{{ *({_PATH}) *\}}\}}")
+_PATH_BLOCK = re.compile(rf"\{{\{{ *settings\(([^{{}}]*), *({_PATH})\) *\}}\}}")
+_INCLUDE = re.compile(r'\{% *include "([^"]*)" *%\}')
+_PLAIN_TAG = re.compile(rf"{_INCLUDE.pattern}|\{{% *(?:if|elif|else|endif)\b[^{{}}]*%\}}")
+_CODE = re.compile(r"\{[{%](.*?)[}%]\}")
+_TEXT = re.compile(r'"[^"]*"')
+_NAME = re.compile(r"[A-Za-z_]\w*")
+
+
+def _with_paths(source: str) -> str:
+    return _PATH_BLOCK.sub(r'{{ settings(\1, "\2") }}', _PATH_VALUE.sub(rf"{_MARK}\1{_MARK}", source))
+
+
+def _is_plain(source: str) -> bool:
+    insertions = len(_PATH_VALUE.findall(source)) + len(_PATH_BLOCK.findall(source))
+    return source.count("{%") == len(_PLAIN_TAG.findall(source)) and source.count("{{") == insertions
+
+
+class Printer:
+    """Renders templates of some folders; `templates` are the names of all that it will be asked for."""
+
+    def __init__(self, folders: Sequence[Path], templates: Sequence[str]) -> None:
+        self.inserted: list[Any] = []
+        self.rendered: dict[tuple[str | None, ...], tuple[_TemplateLine, ...]] = {}
+        self.folders = folders
+        loader = _MarkingLoader(self.folders)
+        self.environment = Environment(
+            {"settings": self.settings},
+            loader=loader,
+            undefined=jinja2.StrictUndefined,
+            trim_blocks=True,
+            lstrip_blocks=True,
+            keep_trailing_newline=True,
+            auto_reload=False,  # each look at the clock of a file would be made once a connector
+            finalize=self.insert,
+        )
+        self.conditions: tuple[str, ...] | None = None
+        """The names that decide what a plain template gives; None when not all of them are plain."""
+        with suppress(jinja2.TemplateError):  # raised again where a connector needs that template
+            sources = list(loader.reachable(self.environment, templates))
+            loader.plain = all(map(_is_plain, sources))
+            if loader.plain:
+                code = " ".join(part for source in sources for part in _CODE.findall(_with_paths(source)))
+                self.conditions = tuple(sorted({*_NAME.findall(_TEXT.sub("", code))}))
+
+    def print(self, template: str, context: dict[str, Any], name: str) -> tuple[dict[str, str], dict[str, Origin]]:
+        config: dict[str, str] = {}
+        origins: dict[str, Origin] = {}
+        at = template
+        self.environment.begin()
+        try:
+            for line in self.lines(template, context):
+                at = line.at
+                if line.is_block:
+                    block = self.value(line.inserted[0], context)
+                    found = [(line.key + key, value) for key, value in block.items()]
+                else:
+                    found = [(line.key, self.read_back(line, context) if line.inserted else line.parts[0])]
+                for key, value in found:
+                    if key in config:
+                        raise TemplateError(
+                            f"{line.at}, connector '{name}': the key '{key}' is written twice",
+                            hint=f"it came from {origins[key]} already; remove it from the flow's *_connector block or from the template",
+                        )
+                    config[key] = str(value)
+                    origins[key] = value.origin if type(value) is Text else line.origin
+        except jinja2.TemplateSyntaxError as error:
+            raise TemplateError(f"{error.name or template}:{error.lineno}: {error.message}") from error
+        except (  # what an expression in it may raise, and what Python says of code that nests too deeply
+            jinja2.TemplateError,
+            *(ArithmeticError, AttributeError, LookupError, TypeError, ValueError),
+            *(RecursionError, MemoryError, SyntaxError),
+        ) as error:
+            at = line_of(error, self.folders, at)
+            raise TemplateError(f"{at}, connector '{name}': {type(error).__name__}: {error}") from error
+        return config, origins
+
+    def lines(self, template: str, context: dict[str, Any]) -> tuple[_TemplateLine, ...]:
+        """Return the lines of a rendered template; when only texts decide what it gives, it is rendered once for the same texts."""
+        deciding = [context.get(name) for name in self.conditions or ()]
+        key = (template, *(value for value in deciding if isinstance(value, str | None)))
+        alike = self.conditions is not None and len(key) == 1 + len(deciding)
+        if not alike or key not in self.rendered:
+            self.inserted.clear()
+            self.rendered[key] = _read(self.environment.get_template(template).render(context), template)
+        return self.rendered[key]
+
+    def read_back(self, line: _TemplateLine, context: dict[str, Any]) -> object:
+        """Return the value of a line; one of several parts takes the origin of its first inserted value that has one."""
+        if line.alone:
+            return self.value(line.inserted[0], context)
+        values = [self.value(path, context) for path in line.inserted]
+        parts: list[str] = [*line.parts]
+        parts[1::2] = map(str, values)
+        return Text("".join(parts), next((value.origin for value in values if isinstance(value, Text)), line.origin))
+
+    def value(self, path: tuple[str, ...], context: dict[str, Any]) -> Any:
+        """Return what stands at a path in the context, or the inserted value of that number."""
+        root = path[0]
+        if root in context:
+            value = context[root]
+        else:
+            value = self.inserted[int(root)] if root.isdigit() else self.environment.undefined(name=root)
+        for attribute in path[1:]:
+            value = self.environment.getattr(value, attribute)
+        if isinstance(value, jinja2.Undefined):
+            str(value)  # StrictUndefined raises with the name
+        return value
+
+    # --- what templates call ------------------------------------------------------------------------------------------
+
+    # Jinja runs a plain finalize on constants when it compiles a template, where no connector is being written.
+    @jinja2.pass_eval_context
+    def insert(self, _: object, value: Any) -> str:
+        """Stand in for a value until the lines are read back: values may hold line ends, equals signs and blanks."""
+        if isinstance(value, _Lines):
+            return value
+        if isinstance(value, jinja2.Undefined):
+            return str(value)  # StrictUndefined raises with the name
+        self.inserted.append(self.environment.inserted(value))
+        return f"{_MARK}{len(self.inserted) - 1}{_MARK}"
+
+    def settings(self, prefix: str, block: Mapping[str, str] | str) -> _Lines:
+        """Stand in for one `prefix + key = value` line for each setting of a block, or of the block at a path."""
+        if not isinstance(block, str):
+            self.inserted.append(block)
+            block = str(len(self.inserted) - 1)
+        return _Lines(f"{_BLOCK}{prefix}={_BLOCK}{block}{_BLOCK}")
+
+
+@dataclass(frozen=True)
+class _TemplateLine:
+    """A rendered line with the paths of what is inserted: `parts` is text, path, text, … of the value, or it `is_block`."""
+
+    at: str
+    origin: Origin
+    key: str  # of a block: the prefix of its keys
+    parts: tuple[str, ...]
+    inserted: tuple[tuple[str, ...], ...]
+    alone: bool = False  # the value is one inserted one and nothing else
+    is_block: bool = False
+
+
+@lru_cache(maxsize=256)  # values are numbers here, so the connectors of a type mostly give one and the same text
+def _read(text: str, template: str) -> tuple[_TemplateLine, ...]:
+    return tuple(found for line in text.split("\n") for found in _read_line(line, template))
+
+
+def _read_line(line: str, template: str) -> Iterator[_TemplateLine]:
+    where = _WHERE.search(line)
+    body = (_WHERE.sub("", line) if where else line).strip()
+    at = where[1] if where else template
+    origin = Origin("template", at)
+    if not body or body.startswith("#"):
+        return
+    if not _BLOCKS.sub("", body):
+        for prefix, path in _BLOCKS.findall(body):
+            yield _TemplateLine(at, origin, prefix, (), (tuple(path.split(".")),), is_block=True)
+        return
+    found = _KEY_VALUE.fullmatch(body)
+    if not found or _BLOCK in body:
+        raise TemplateError(f"{at}: not a `key = value` line: {body[:60]!r}")
+    parts = tuple(_INSERTED.split(found[2]))
+    inserted = tuple(tuple(path.split(".")) for path in parts[1::2])
+    yield _TemplateLine(at, origin, found[1], parts, inserted, alone=len(inserted) == 1 and parts[0] == parts[2] == "")
+
+
+class _Lines(str):
+    """Rendered `key = value` lines."""
+
+    __slots__ = ()

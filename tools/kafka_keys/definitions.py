@@ -1,0 +1,259 @@
+"""Reads the config definitions of one Kafka line out of its running jars, by py4j.
+
+It loads classes and starts no server, opens no Kafka connection, and never keeps a description. What a validator says of
+itself becomes a short, stable notation: "[0,...,900]", "[none, all]", "not empty"."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from subprocess import TimeoutExpired
+from typing import Any
+
+from mm2mgr.errors import SandboxError
+from mm2mgr.extras import pyspark_jar
+from tools.kafka_keys.rows import Facts, Snapshot
+
+_KAFKA = "org.apache.kafka."
+_BYTES = "org.apache.kafka.connect.converters.ByteArrayConverter"
+_MIRROR = {
+    "source": "MirrorSourceConnector",
+    "checkpoint": "MirrorCheckpointConnector",
+    "heartbeat": "MirrorHeartbeatConnector",
+}
+# Connector → the filters it makes; they read the connector's keys through definitions of their own.
+_FILTERS = {
+    "source": ("DefaultTopicFilter$TopicFilterConfig", "DefaultConfigPropertyFilter$ConfigPropertyFilterConfig"),
+    "checkpoint": ("DefaultTopicFilter$TopicFilterConfig", "DefaultGroupFilter$GroupFilterConfig"),
+    "heartbeat": (),
+}
+_CLIENTS = {
+    "producer": "clients.producer.ProducerConfig",
+    "consumer": "clients.consumer.ConsumerConfig",
+    "admin": "clients.admin.AdminClientConfig",
+}
+# What a connector must say before the framework's own methods tell what they set.
+_WORKER = {
+    **{"bootstrap.servers": "worker:1", "group.id": "worker", "key.converter": _BYTES, "value.converter": _BYTES},
+    **{f"{name}.storage.topic": name for name in ("config", "offset", "status")},
+}
+_CONNECTOR = {
+    **{"name": "name", "connector.class": f"{_KAFKA}connect.mirror.MirrorSourceConnector"},
+    **{"source.cluster.alias": "a", "source.cluster.bootstrap.servers": "a:1"},
+    **{"target.cluster.alias": "b", "target.cluster.bootstrap.servers": "b:1"},
+}
+# Taken from the names above, so they say nothing of the framework.
+_FROM_NAMES = ("bootstrap.servers", "client.id", "group.id", "transactional.id", "metrics.context.")
+
+
+class KafkaClasses:
+    """The classes of one Kafka line inside a JVM, reached by reflection: most definitions are not public."""
+
+    def __init__(self, gateway: Any) -> None:
+        self._gateway = gateway
+        self.packages = gateway.jvm.org.apache.kafka
+        self._text = self.packages.common.config.ConfigDef.convertToString
+
+    def type(self, name: str) -> Any:
+        return self._gateway.jvm.java.lang.Class.forName(_KAFKA + name)
+
+    def field(self, owner: str, name: str) -> Any:
+        return _opened(self.type(owner).getDeclaredField(name)).get(None)
+
+    def call(self, owner: str, name: str, *values: Any, on: Any = None) -> Any:
+        """Call a method by its name and its number of arguments; an overload that takes a Map is passed over."""
+        found = [each for each in self.type(owner).getDeclaredMethods() if each.getName() == name]
+        found = [each for each in found if each.getParameterCount() == len(values)]
+        fitting = [each for each in found if "Map" not in [p.getSimpleName() for p in each.getParameterTypes()]]
+        arguments = self._gateway.new_array(self._gateway.jvm.java.lang.Object, len(values))
+        for place, value in enumerate(values):
+            arguments[place] = value
+        return _opened(fitting[0]).invoke(on, arguments)
+
+    def map(self, values: Mapping[str, str]) -> Any:
+        java_map = self._gateway.jvm.java.util.HashMap()
+        for name, value in values.items():
+            java_map.put(name, value)
+        return java_map
+
+    def facts(self, definition: Any) -> dict[str, Facts]:
+        """Return the facts of a ConfigDef's keys; descriptions stay in the JVM."""
+        return {key.name: self._facts_of(key) for key in definition.configKeys().values()}
+
+    def _facts_of(self, key: Any) -> Facts:
+        facts: Facts = {"type": key.type.name().lower()}
+        if key.hasDefault():
+            text = self._text(key.defaultValue, key.type)
+            # A list of classes comes as "class a.B,class a.C", which is not how one writes it.
+            facts["default"] = re.sub(r"(^|,)class ", r"\1", text) if text else text
+        if key.validator is not None and (valid := _validity(key.validator)):
+            facts["valid"] = valid
+        facts["importance"] = key.importance.name().lower()
+        return facts | ({"internal": True} if key.internalConfig else {})
+
+
+def _opened(member: Any) -> Any:
+    member.setAccessible(True)
+    return member
+
+
+def _validity(validator: Any) -> str:
+    conditions = [notation(validator.toString())]
+    if validator.getClass().getSimpleName() == "ValidList":  # KIP-1161 (4.2): it keeps this to itself
+        for field in validator.getClass().getDeclaredFields():
+            words = {"isEmptyAllowed": "not empty", "isNullAllowed": "not null"}.get(field.getName())
+            conditions += [words] if words and not _opened(field).get(validator) else []
+    return "; ".join(each for each in conditions if each)
+
+
+def read(java: Path, jars: Sequence[Path]) -> Snapshot:
+    """Return everything one Kafka line defines; raises SandboxError when its classes cannot be read."""
+    from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+
+    try:
+        with _gateway(java, jars) as gateway:
+            kafka = KafkaClasses(gateway)
+            return {"keys": _keys(kafka), "clients": _clients(kafka)}
+    except (Py4JError, TypeError, IndexError) as error:  # py4j takes a class that is gone for a package: TypeError
+        raise SandboxError(
+            f"the config definitions of {jars[0].parent.name} could not be read",
+            hint="a class or method has moved: compare tools/kafka_keys/definitions.py with that Kafka version",
+        ) from error
+
+
+def _keys(kafka: KafkaClasses) -> dict[str, dict[str, Facts]]:
+    framework = _framework(kafka)
+    scopes = {scope: _connector(kafka, scope) | framework for scope in _MIRROR}
+    for scope, owner in _CLIENTS.items():
+        scopes[scope] = kafka.facts(kafka.field(owner, "CONFIG"))
+    crypto = kafka.field("connect.runtime.distributed.Crypto", "SYSTEM")
+    scopes["worker"] = kafka.facts(kafka.call("connect.runtime.distributed.DistributedConfig", "config", crypto))
+    return scopes
+
+
+def _connector(kafka: KafkaClasses, scope: str) -> dict[str, Facts]:
+    """Return the keys of one MirrorMaker connector, and those that only its filters define."""
+    own = kafka.facts(getattr(kafka.packages.connect.mirror, _MIRROR[scope])().config())
+    for name in _FILTERS[scope]:
+        reader = {"read_by": name.partition("$")[0]}
+        found = kafka.facts(kafka.field(f"connect.mirror.{name}", "DEF"))
+        own |= {key: facts | reader for key, facts in found.items() if key not in own}
+    return own
+
+
+def _framework(kafka: KafkaClasses) -> dict[str, Facts]:
+    """Return the keys that Connect gives every source connector, those with a chosen part in their name included."""
+    connect = kafka.packages.connect.runtime
+    named = kafka.map({**_CONNECTOR, "transforms": "<alias>", "predicates": "<alias>"})
+    with_plugins = connect.ConnectorConfig.enrich(None, connect.SourceConnectorConfig.configDef(), named, False)
+    facts = kafka.facts(connect.SourceConnectorConfig.embedDefaultGroup(with_plugins))
+    for name, each in kafka.facts(connect.TopicCreationConfig.configDef("<group>", 1, 1)).items():
+        # The 1s stand for the default group's numbers, which a group without numbers takes.
+        said = {"default": None} if each.get("default") == "1" else {"valid": "regular expressions"}
+        facts[f"topic.creation.<group>.{name}"] = each | said  # REGEX_VALIDATOR calls itself a positive number
+    return facts
+
+
+def _clients(kafka: KafkaClasses) -> dict[str, dict[str, Facts]]:
+    """Return what Connect and MirrorMaker set on their clients, out of the very methods that build those configs."""
+    connect, runtime = kafka.packages.connect, "connect.runtime.Worker"
+    connector = connect.runtime.ConnectorConfig(None, kafka.map(_CONNECTOR))
+    policy = connect.connector.policy.AllConnectorClientConfigOverridePolicy()
+    made_for = (
+        connect.runtime.distributed.DistributedConfig(kafka.map(_WORKER)),
+        connector,
+        kafka.type("connect.mirror.MirrorSourceConnector"),
+        policy,
+        "cluster",
+    )
+    task = connect.util.ConnectorTaskId("name", 0)
+    mirror, mirror_config = "connect.mirror.MirrorConnectorConfig", connect.mirror.MirrorSourceConfig
+    own = mirror_config(kafka.map(_CONNECTOR))
+    return {
+        "record_producer": _set(kafka.call(runtime, "baseProducerConfigs", "name", "client", *made_for)),
+        "record_producer_exactly_once": _set(
+            kafka.call(runtime, "exactlyOnceSourceTaskProducerConfigs", task, *made_for)
+        ),
+        "offsets_consumer": _set(
+            kafka.call(runtime, "regularSourceOffsetsConsumerConfigs", "name", "client", *made_for)
+        ),
+        "source_consumer": _set(kafka.call(mirror, "sourceConsumerConfig", "role", on=own)),
+        "target_consumer": _set(kafka.call(mirror, "targetConsumerConfig", "role", on=own)),
+    }
+
+
+def _set(configs: Mapping[str, object]) -> dict[str, Facts]:
+    chosen = {name: configs[name] for name in configs if not name.startswith(_FROM_NAMES)}
+    return {
+        name: {"value": str(value).lower() if isinstance(value, bool) else str(value)} for name, value in chosen.items()
+    }
+
+
+@contextmanager
+def _gateway(java: Path, jars: Sequence[Path]) -> Iterator[Any]:
+    """Start a JVM on the jars and stop it; it also ends when this process does, because its stdin closes."""
+    from py4j.java_gateway import (  # type: ignore[import-untyped]
+        GatewayParameters,
+        JavaGateway,
+        launch_gateway,
+    )
+
+    port, token, process = launch_gateway(
+        jarpath=str(pyspark_jar("py4j")),
+        classpath=":".join(map(str, jars)),
+        javaopts=["-Xmx256m", "-XX:TieredStopAtLevel=1"],
+        java_path=str(java),
+        die_on_exit=True,
+        enable_auth=True,
+        return_proc=True,
+    )
+    gateway = JavaGateway(gateway_parameters=GatewayParameters(port=port, auth_token=token, auto_field=True))
+    try:
+        yield gateway
+    finally:
+        gateway.shutdown()
+        process.stdin.close()
+        with suppress(TimeoutExpired):
+            process.wait(timeout=5)
+        process.kill()
+        process.wait()
+
+
+# What the validator says → what the data says. A group is put back with \1.
+_WORDS: tuple[tuple[str, str], ...] = (
+    (r"non-empty string", "not empty"),
+    (r"non-empty string without ISO control characters", "not empty; no control characters"),
+    (r"non-null string", "not null"),
+    (r"non-null string, unique (?:\w+ )+(?:aliases|groups)", "not null; unique"),
+    (r"A concrete subclass of ([\w.$]+), .*", r"subclass of \1"),
+    (r"Positive number\b.*-1 .*", "[1,...] or -1"),
+    (r"List of comma-separated URLs.*", "URLs"),
+    (r"Comma-separated header rules.*", "header rules"),
+    (r"Any (KeyGenerator|MAC) algorithm.*", r"\1 algorithm of the JVM"),
+    (r"A list of one or more MAC algorithms.*", "MAC algorithms of the JVM"),
+    (r"valid configs for \S+ (?:transformation|predicate)", "plugin class"),
+)
+_RANGE = re.compile(r"\[[^\[\]]*\.\.\.[^\[\]]*\](?: or -1)?")
+_CHOICE = re.compile(r"\[[^\[\]]*\]")
+_ANY_CASE = re.compile(r"\(case insensitive\) \[([^\[\]]*)\]")
+_OBJECT = re.compile(r"([\w.$]+?)(?:\$\$Lambda[^@]*)?@[0-9a-f]+")
+
+
+def notation(said: str) -> str:
+    """Return the short form of a validator's text; raises SandboxError for a sentence that is not in the table."""
+    if said == "" or _RANGE.fullmatch(said) or _CHOICE.fullmatch(said):
+        return said
+    if found := _ANY_CASE.fullmatch(said):
+        # Java's sets have an order of their own in each run.
+        return f"[{', '.join(sorted(found[1].split(', ')))}] in any case"
+    if found := _OBJECT.fullmatch(said):  # it has no text of its own, only its class has a name
+        return f"checked by {found[1].rpartition('.')[2]}"
+    for sentence, short in _WORDS:
+        if found := re.fullmatch(sentence, said):
+            return found.expand(short)
+    raise SandboxError(
+        f"a Kafka validator describes itself in unknown words: {said[:120]!r}",
+        hint="give them a short form in tools/kafka_keys/definitions.py",
+    )

@@ -1,0 +1,115 @@
+"""Regenerates `keys.json` from the real jars of every Kafka line that has a lock file: `python -m tools.kafka_keys.generate`.
+
+In: the lock files of the sandbox, Java and the network; out: the data file, and on stdout what changed in it. A line is
+added by adding its lock file.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from mm2mgr.errors import Mm2mgrError
+from mm2mgr.sandbox.jars import known_versions
+from mm2mgr.sandbox.server import kafka_runtime
+from mm2mgr.truth.keys import DATA
+from tools.kafka_keys import definitions, rows
+
+_OPTION = {"default": None, "importance": "medium", "typed": True, "read_by": "ConnectorConfig"}
+# (scopes, name, first line, facts): read by Kafka's code, held by no definition that stands without a plugin's class.
+TYPED: tuple[tuple[tuple[str, ...], str, str, rows.Facts], ...] = (
+    # ConnectorConfig.enrich adds these two to the definition of a transformation's own class.
+    (("source", "checkpoint", "heartbeat"), "transforms.<alias>.predicate", "3.6", {"type": "string", **_OPTION}),
+    (
+        *(("source", "checkpoint", "heartbeat"), "transforms.<alias>.negate", "3.6"),
+        {"type": "boolean", **_OPTION, "default": "false"},
+    ),
+    # MirrorCheckpointConnector.validate refuses "false" (KIP-1031).
+    (
+        *(("checkpoint",), "emit.offset-syncs.enabled", "3.9"),
+        {
+            **{"type": "boolean", "default": "true", "importance": "low"},
+            **{"typed": True, "read_by": "MirrorCheckpointConnector"},
+        },
+    ),
+)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Regenerate the lines asked for (all without `--kafka`), write the file if it differs, and print the differences."""
+    parser = argparse.ArgumentParser(
+        prog="python -m tools.kafka_keys.generate", description="Regenerate Kafka's config keys."
+    )
+    parser.add_argument("--kafka", action="append", metavar="LINE", help="only this line, such as 3.9 (repeatable)")
+    parser.add_argument("--check", action="store_true", help="write nothing; exit with 1 when something differs")
+    options = parser.parse_args(arguments)
+    try:
+        before = (
+            json.loads(DATA.read_text(encoding="utf-8")) if DATA.exists() else {"kafka": {}, "keys": {}, "clients": {}}
+        )
+        after = regenerated(before, options.kafka)
+    except Mm2mgrError as error:
+        print(f"Error: {error}\n{error.hint or ''}", file=sys.stderr)
+        return error.exit_code
+    told = differences(before, after)
+    print("\n".join(told) or "no difference")
+    if not options.check and rows.text(after) != rows.text(before):
+        DATA.write_text(rows.text(after), encoding="utf-8")
+    return int(options.check and bool(told))
+
+
+def regenerated(before: Mapping[str, Any], lines: Iterable[str] | None = None) -> dict[str, Any]:
+    """Return the data with some lines read afresh from their jars, all of them by default."""
+    locked = releases()
+    snapshots = rows.unpack(before)
+    kept = {line: release for line, release in before["kafka"].items() if line in locked}
+    for line in lines or locked:
+        if line not in locked:
+            raise Mm2mgrError(f"no lock file for Kafka {line}", hint=f"known lines: {', '.join(locked)}")
+        snapshots[line] = with_typed(line, read(locked[line]))
+        kept[line] = locked[line]
+    return rows.pack(dict(sorted(kept.items(), key=lambda item: _number(item[0]))), snapshots)
+
+
+def releases() -> dict[str, str]:
+    """Return the newest locked release of each Kafka line, oldest line first."""
+    return {release.rpartition(".")[0]: release for release in sorted(known_versions(), key=_number)}
+
+
+def read(release: str) -> rows.Snapshot:
+    """Fetch the jars of a release if need be, and read its definitions."""
+    runtime = kafka_runtime(release)
+    return definitions.read(runtime.java.java, runtime.jars)
+
+
+def with_typed(line: str, snapshot: rows.Snapshot) -> rows.Snapshot:
+    """Add the table of this file; what the jars define outranks it."""
+    for scopes, name, first, facts in TYPED:
+        for scope in scopes:
+            if _number(line) >= _number(first):
+                snapshot["keys"][scope].setdefault(name, dict(facts))
+    return snapshot
+
+
+def differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
+    """Return what changed, in words: each change once, after the lines in which it happened."""
+    old, new = rows.unpack(before), rows.unpack(after)
+    told: dict[str, list[str]] = {}
+    for line in dict.fromkeys([*old, *new]):
+        was, now = before["kafka"].get(line), after["kafka"].get(line)
+        sentences = [f"release {was or 'none'} → {now or 'none'}"] if was != now else []
+        sentences += rows.changes(old.get(line, {}), new.get(line, {}))
+        for sentence in sentences:
+            told.setdefault(sentence, []).append(line)
+    return [f"{', '.join(lines)}: {sentence}" for sentence, lines in told.items()]
+
+
+def _number(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in version.split("."))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
