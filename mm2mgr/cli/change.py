@@ -8,8 +8,8 @@ from pathlib import Path
 import click
 
 from mm2mgr.cli.options import Seconds, output_option
+from mm2mgr.files import check_free
 from mm2mgr.operations.workspace import Workspace
-from mm2mgr.outfile import check_free
 
 _mirror_again = click.option(
     "--mirror-again",

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mm2mgr.errors import Mm2mgrError
+from mm2mgr.files import FileKind, write_whole
 from mm2mgr.operations.workspace import Workspace
-from mm2mgr.outfile import Kind, write_whole
 from mm2mgr.output.console import talk
 from mm2mgr.output.page import TITLE, FlowView, page
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from mm2mgr.sizing.whatif import Case, Outcome
     from mm2mgr.topology import Flow
 
-_PAGE = Kind("a page", lambda head: f"<title>{TITLE}</title>" in head)
+_PAGE = FileKind("a page", lambda head: f"<title>{TITLE}</title>" in head)
 _HOTTEST = 10
 _WEEKS_SECONDS = 28 * 86_400.0
 _WEEK_HOURS = 168

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from mm2mgr.errors import JavaMissing
 from mm2mgr.extras import install
-from mm2mgr.folders import cache_folder
+from mm2mgr.files import cache_folder, replace_file
 
 MINIMUM_VERSION = 17  # Kafka 4 brokers (KIP-1013) and PySpark 4 both need 17
 COMMANDS_THAT_NEED_JAVA = ("sandbox", "demo", "throughput")
@@ -81,10 +81,7 @@ def spark_java_home(java: Java) -> Path:
     text = _DROP_MODULE_FLAG.format(module=SPARK_MODULE, java=shlex.quote(str(java.java)))
     if not script.is_file() or script.read_text() != text:
         script.parent.mkdir(parents=True, exist_ok=True)
-        draft = script.with_name(f"java.{os.getpid()}")
-        draft.write_text(text)
-        draft.chmod(0o755)
-        draft.replace(script)  # atomic: another process may be starting Spark right now
+        replace_file(script, text, 0o755)  # another process may be starting Spark right now
     return home
 
 

@@ -5,15 +5,16 @@ In and out: frozen values. It starts and stops nothing; only one process at a ti
 
 from __future__ import annotations
 
-import fcntl
 import json
 import re
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from mm2mgr.errors import SandboxError
+from mm2mgr.files import replace_file
+from mm2mgr.locks import locked
 from mm2mgr.sandbox.process import ProcessId
 
 _FORMAT = 1
@@ -115,18 +116,9 @@ def write_state(path: Path, state: State) -> None:
             for name, record in state.records.items()
         },
     }
-    draft = path.with_suffix(".new")
-    draft.write_text(json.dumps(data, indent=2) + "\n")
-    draft.replace(path)
+    replace_file(path, json.dumps(data, indent=2) + "\n")
 
 
-@contextmanager
-def only_one(directory: Path, doing: str = "starting or stopping the sandbox") -> Iterator[None]:
-    """Hold the directory's lock, which the kernel frees when its holder dies; raise SandboxError when another has it."""
-    with (directory / "state.lock").open("w") as handle:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            message = f"another process is {doing} in {directory}"
-            raise SandboxError(message, hint="wait for it, then run again") from error
-        yield
+def only_one(directory: Path, doing: str = "starting or stopping the sandbox") -> AbstractContextManager[None]:
+    """Hold the directory's lock, which the kernel frees when its holder dies; raise Locked when another has it."""
+    return locked(directory / "state.lock", f"another process is {doing} in {directory}", 0)

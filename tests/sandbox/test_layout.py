@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from mm2mgr.errors import SandboxError
+from mm2mgr.locks import Locked
 from mm2mgr.sandbox.folder import MARKER
 from mm2mgr.sandbox.layout import Layout, Sandbox
 from mm2mgr.sandbox.process import ProcessId, spawn
@@ -134,5 +135,5 @@ def test_another_layout_in_the_same_directory_is_refused(tmp_path: Path) -> None
 
 def test_two_processes_do_not_change_one_sandbox_at_once(tmp_path: Path) -> None:
     ours(tmp_path)
-    with only_one(tmp_path), pytest.raises(SandboxError, match="another process is starting or stopping"):
+    with only_one(tmp_path), pytest.raises(Locked, match="another process is starting or stopping"):
         Sandbox(tmp_path).down()
