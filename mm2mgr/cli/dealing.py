@@ -29,8 +29,8 @@ _WORKERS_SECONDS = 10.0
 
 def listings(clusters: Mapping[str, KafkaCluster]) -> dict[str, Listing | Mm2mgrError]:
     """Return the partitions by topic of each cluster, without Kafka's own topics, in the admin client's order."""
+    from mm2mgr.endpoints import kafka_access
     from mm2mgr.kafka.client import Kafka
-    from mm2mgr.reconcile.access import kafka_access
 
     def read(alias: str) -> Listing | Mm2mgrError:
         try:
@@ -105,11 +105,11 @@ async def _live_deals(flows: Sequence[Flow]) -> dict[str, Deal | str]:
 
 async def _of_cluster(connect: ConnectCluster, flows: Sequence[Flow]) -> dict[str, Deal | str]:
     from mm2mgr.connect.client import Connect
-    from mm2mgr.reconcile.live import target_of
+    from mm2mgr.endpoints import connect_target
 
     turns = asyncio.Semaphore(_CONNECTORS_AT_ONCE)
     try:
-        async with Connect(target_of(connect), deadline_seconds=_WORKERS_SECONDS) as client:
+        async with Connect(connect_target(connect), deadline_seconds=_WORKERS_SECONDS) as client:
             known = set(await client.connectors())
 
             async def of(flow: Flow) -> Deal | str:

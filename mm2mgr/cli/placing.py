@@ -54,10 +54,10 @@ async def _statuses(connects: Iterable[ConnectCluster]) -> dict[str, Collection[
 
 async def _ask(connect: ConnectCluster) -> Collection[ConnectorStatus] | Mm2mgrError:
     from mm2mgr.connect.client import Connect
-    from mm2mgr.reconcile.live import target_of
+    from mm2mgr.endpoints import connect_target
 
     try:
-        async with Connect(target_of(connect), deadline_seconds=_WORKERS_SECONDS) as client:
+        async with Connect(connect_target(connect), deadline_seconds=_WORKERS_SECONDS) as client:
             return (await client.statuses()).values()
     except Mm2mgrError as error:
         return error

@@ -17,7 +17,7 @@ import httpx
 from mm2mgr.bodies import ACCEPTED_ENCODING, Body, BodyRefused
 from mm2mgr.connect.answers import PAGE_HINT, Answer, Call, error_of, lost
 from mm2mgr.connect.errors import ConnectBusy, ConnectError, ConnectUnreachable, WrongBody
-from mm2mgr.connect.target import ConnectTarget, Tls
+from mm2mgr.connect.target import ConnectTarget, TlsFiles
 from mm2mgr.secrets import cut
 
 CONNECT_SECONDS = 5.0
@@ -215,7 +215,7 @@ def _reason(failure: Exception) -> str:
 def _ssl_context(target: ConnectTarget) -> ssl.SSLContext | bool:
     if not any(url.startswith("https:") for url in target.urls):
         return False  # nothing to verify, and loading the system's authorities takes tens of milliseconds
-    tls = target.tls or Tls()
+    tls = target.tls or TlsFiles()
     try:
         context = ssl.create_default_context(cafile=tls.ca_file)
         if tls.certificate_file:

@@ -16,6 +16,7 @@ from mm2mgr.demo.folder import demo_folder
 from mm2mgr.demo.proof import Verdict, prove, read_ids
 from mm2mgr.demo.traffic import RATES, Traffic
 from mm2mgr.demo.tree import write_tree
+from mm2mgr.endpoints import kafka_access
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.extras import need_all
 from mm2mgr.kafka.client import Kafka
@@ -24,7 +25,6 @@ from mm2mgr.output.console import say, say_table, talk
 from mm2mgr.output.plan_text import say_plan, say_topology
 from mm2mgr.output.status_text import say_status
 from mm2mgr.partitions import TopicPartition
-from mm2mgr.reconcile.access import kafka_access
 from mm2mgr.reconcile.live import make_plan
 from mm2mgr.sandbox.layout import Sandbox
 from mm2mgr.topology import Flow

@@ -10,20 +10,13 @@ import asyncio
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
+from mm2mgr.endpoints import kafka_access
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.partitions import TopicPartition
 from mm2mgr.topology import KafkaCluster, Topology
 
 _TIMEOUT_SECONDS = 3.0
-
-
-def kafka_access(cluster: KafkaCluster) -> KafkaAccess:
-    """Return how mm2mgr itself reaches a cluster; addresses and security are each replaced only where `access:` has them."""
-    model, own = cluster.model, cluster.model.access
-    servers = own.bootstrap_servers if own and own.bootstrap_servers is not None else model.bootstrap_servers
-    security = own.security if own and own.security is not None else model.security
-    return KafkaAccess(cluster.alias, ",".join(servers), dict(security))
 
 
 @dataclass(frozen=True)

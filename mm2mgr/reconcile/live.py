@@ -9,18 +9,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 
 from mm2mgr.connect.client import Connect
-from mm2mgr.connect.errors import ConnectError
-from mm2mgr.connect.target import BasicAuth, BearerAuth, ConnectTarget, Tls
 from mm2mgr.connect.types import ConnectorInfo, WorkerInfo, parse_stored
-from mm2mgr.errors import KafkaError, Mm2mgrError
-from mm2mgr.kafka.placeholders import resolve
+from mm2mgr.endpoints import connect_target, kafka_access
+from mm2mgr.errors import Mm2mgrError
 from mm2mgr.lint.subject import Estate, Worker
 from mm2mgr.lint.tree import from_tree
 from mm2mgr.partitions import TopicPartition
-from mm2mgr.reconcile.access import ClusterIds, Topics, cluster_ids, kafka_access, merged, read_topics
+from mm2mgr.reconcile.access import ClusterIds, Topics, cluster_ids, merged, read_topics
 from mm2mgr.reconcile.guards import Connectors, Known, guarded, may_go_astray, together, writes_through_workers
 from mm2mgr.reconcile.mirrored import Begun, Seen, Verdict, Widening, judge, taken, widenings
 from mm2mgr.reconcile.plan import (
@@ -38,42 +35,9 @@ from mm2mgr.reconcile.plan import (
 from mm2mgr.reconcile.workers import ask_worker, harmless, subject_of, version_of
 from mm2mgr.render import OWNER_KEY, Connector
 from mm2mgr.spec.loader import Spec
-from mm2mgr.topology import ConnectCluster, Topology, matches_nothing
+from mm2mgr.topology import Topology, matches_nothing
 
 _REQUESTS_AT_ONCE = 8
-
-
-def target_of(connect: ConnectCluster) -> ConnectTarget:
-    """Return where a declared Connect cluster is, with its credentials resolved on this machine."""
-    model = connect.model
-    auth: BasicAuth | BearerAuth | None = None
-    if model.auth and model.auth.basic:
-        basic = model.auth.basic
-        auth = BasicAuth(_resolved(connect, basic.username), _resolved(connect, basic.password))
-    elif model.auth and model.auth.bearer:
-        auth = BearerAuth(_resolved(connect, model.auth.bearer))
-    return ConnectTarget(connect.name, tuple(model.url), auth, _tls(connect))
-
-
-def _tls(connect: ConnectCluster) -> Tls | None:
-    model = connect.model.tls
-    if model is None:
-        return None
-    password = _resolved(connect, model.key_password, "tls") if model.key_password else None
-    return Tls(_path(model.ca), _path(model.certificate), _path(model.key), password)
-
-
-def _resolved(connect: ConnectCluster, text: str, what: str = "auth") -> str:
-    try:
-        return resolve(f"Connect cluster '{connect.name}', {what}", text)
-    except KafkaError as error:
-        raise ConnectError(
-            error.message, hint="provide this variable or file on the machine that runs mm2mgr"
-        ) from error
-
-
-def _path(text: str | None) -> Path | None:
-    return Path(text) if text else None
 
 
 @dataclass(frozen=True)
@@ -236,7 +200,7 @@ class _Making:
         async def one(name: str) -> None:
             self.parts.pop(name, None)
             try:
-                target = target_of(self.topology.connects[name])
+                target = connect_target(self.topology.connects[name])
                 async with Connect(target, deadline_seconds=self.deadline_seconds) as client:
                     await read(name, client)
             except Mm2mgrError as error:

@@ -17,8 +17,8 @@ import pytest
 from mm2mgr.cli.carried import settings_mark, task_moments
 from mm2mgr.cli.tasking import Around, TopicConfigs, task_readers
 from mm2mgr.kafka.access import KafkaAccess
-from mm2mgr.kafka.cleanup import compacted
 from mm2mgr.kafka.client import Kafka
+from mm2mgr.kafka.inspection import compacted
 from mm2mgr.kafka.producer import Producer
 from mm2mgr.operations.workspace import Workspace
 from mm2mgr.partitions import TopicPartition
