@@ -118,6 +118,9 @@ def demo(keep: bool, directory: Path, seconds: int) -> int:
     Example:
       mm2mgr demo --keep
     """
+    from mm2mgr.extras import need_all
+
+    need_all()  # before the demo imports the first of them
     from mm2mgr.demo.story import tell
 
     return tell(directory, keep=keep, measure_seconds=seconds)

@@ -18,7 +18,6 @@ from mm2mgr.demo.traffic import RATES, Traffic
 from mm2mgr.demo.tree import write_tree
 from mm2mgr.endpoints import kafka_access
 from mm2mgr.errors import Mm2mgrError
-from mm2mgr.extras import need_all
 from mm2mgr.kafka.client import Kafka
 from mm2mgr.operations.workspace import Workspace
 from mm2mgr.output.console import say, say_table, talk
@@ -35,7 +34,6 @@ _CATCH_UP_SECONDS = 90.0
 
 def tell(directory: Path, *, keep: bool, measure_seconds: int) -> int:
     """Run the demo; return 0 only when the proof holds, the second plan is empty and every flow is healthy."""
-    need_all()
     with demo_folder(directory):
         return _tell(directory, keep=keep, measure_seconds=measure_seconds)
 

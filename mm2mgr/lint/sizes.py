@@ -9,6 +9,7 @@ from collections.abc import Collection
 from math import ceil
 
 from mm2mgr.defaults import BROKER_WINDOW_BYTES
+from mm2mgr.links import connection_rate
 from mm2mgr.lint import patterns
 from mm2mgr.lint.settings import MIB, READER, RECORDS, is_set
 from mm2mgr.lint.subject import Subject
@@ -65,8 +66,7 @@ def bytes_per_second(subject: Subject) -> float:
     if wire is None:
         return 0
     window = BROKER_WINDOW_BYTES if buffer == -1 else min(buffer * _WINDOW_SHARE, BROKER_WINDOW_BYTES)
-    rate = window / max(wire.rtt_seconds, 1e-3)
-    return min(rate, wire.bytes_per_second / tasks(subject)) if wire.bytes_per_second else rate
+    return connection_rate(max(wire.rtt_seconds, 1e-3), wire.bytes_per_second, window, tasks(subject))
 
 
 def largest_at_source(subject: Subject) -> int:

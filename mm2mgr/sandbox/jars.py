@@ -20,8 +20,7 @@ from mm2mgr.errors import SandboxError
 from mm2mgr.extras import pyspark_jar
 from mm2mgr.files import cache_folder, replace_file
 from mm2mgr.locks import locked
-from mm2mgr.sandbox.java import find_java
-from mm2mgr.sandbox.trust import trust_arguments
+from mm2mgr.sandbox.java import find_java, trust_arguments
 
 DEFAULT_VERSION = "4.3.1"
 DOWNLOAD_TIMEOUT_SECONDS = 900
