@@ -17,9 +17,9 @@ from mm2mgr.errors import Mm2mgrError
 from mm2mgr.lint.subject import Estate, Worker
 from mm2mgr.lint.tree import from_tree
 from mm2mgr.partitions import TopicPartition
-from mm2mgr.reconcile.access import ClusterIds, Topics, cluster_ids, merged, read_topics
-from mm2mgr.reconcile.guards import Connectors, Known, guarded, may_go_astray, together, writes_through_workers
-from mm2mgr.reconcile.mirrored import Begun, Seen, Verdict, Widening, judge, taken, widenings
+from mm2mgr.reconcile.access import ClusterIds, TopicListing, cluster_ids, read_topics
+from mm2mgr.reconcile.guards import ClusterFacts, Connectors, guarded, may_go_astray, together, writes_through_workers
+from mm2mgr.reconcile.mirrored import MirroredState, MirrorVerdict, StartedTopics, Widening, judge, taken, widenings
 from mm2mgr.reconcile.plan import (
     RESTING,
     WRITES,
@@ -97,7 +97,7 @@ class _Making:
             self.ask(written, self.read_workers),
         )
         if self.is_as_declared(self.known(ids)):
-            return self.made(self.compared(), ids, (), Seen())
+            return self.made(self.compared(), ids, (), MirroredState())
         tree = as_lint_sees_it()
         if written:
             await self.ask([name for name, live in self.live.items() if not live.states], self.read_states)
@@ -120,16 +120,18 @@ class _Making:
         )
         return self.made(judged, ids, found, seen)
 
-    def made(self, parts: Iterable[ClusterPlan], ids: ClusterIds, found: Sequence[Widening], seen: Seen) -> Plan:
+    def made(
+        self, parts: Iterable[ClusterPlan], ids: ClusterIds, found: Sequence[Widening], seen: MirroredState
+    ) -> Plan:
         """Return the plan, with what could not be verified."""
         noted = tuple(replace(part, notes=tuple(self.notes(part, ids, found, seen))) for part in parts)
         return Plan(self.topology.owner, noted, self.wish.prune, self.wish.mirror_again, self.wish.allow_deletes)
 
-    def known(self, ids: ClusterIds) -> Known:
+    def known(self, ids: ClusterIds) -> ClusterFacts:
         shared = {name: connect.kafka for name, connect in self.topology.connects.items()}
-        return Known({name: live.worker for name, live in self.live.items()}, ids.known, shared)
+        return ClusterFacts({name: live.worker for name, live in self.live.items()}, ids.known, shared)
 
-    def is_as_declared(self, known: Known) -> bool:
+    def is_as_declared(self, known: ClusterFacts) -> bool:
         """Tell whether just what is declared runs, on workers that are known to suit it: then there is nothing to judge."""
         return (
             self.only is None
@@ -234,7 +236,7 @@ class _Making:
         """Return the states that connectors show; one that is left out has reported none yet."""
         return {name: status.state for name, status in (await client.statuses()).items()}
 
-    async def read_mirrored(self, found: Sequence[Widening]) -> Seen:
+    async def read_mirrored(self, found: Sequence[Widening]) -> MirroredState:
         """Read the stored offsets of the connectors concerned, and the topics of their Kafka clusters."""
         offsets: dict[Named, Mapping[TopicPartition, int] | None] = {}
         concerned = {old: hop.subject.source for each in found for old, hop in each.others.items()}
@@ -251,17 +253,21 @@ class _Making:
         async def of_connect(name: str, client: Connect) -> None:
             await asyncio.gather(*(stored(each, client) for each in concerned if each[0] == name))
 
-        topics: dict[str, Topics | str] = {}
+        topics: dict[str, TopicListing | str] = {}
 
         async def of_kafka(alias: str, wanted: Callable[[str], bool]) -> None:
+            known = topics.get(alias)
+            if isinstance(known, str):
+                return
             try:
                 access = kafka_access(self.topology.clusters[alias])
-                topics[alias] = await asyncio.to_thread(read_topics, access, wanted)
+                topics[alias] = await asyncio.to_thread(read_topics, access, wanted, known)
             except Mm2mgrError as error:
                 topics[alias] = error.message
 
         sources = {
-            alias: Begun(each for each in found if each.source == alias) for alias in {each.source for each in found}
+            alias: StartedTopics(each for each in found if each.source == alias)
+            for alias in {each.source for each in found}
         }
         await asyncio.gather(
             self.ask({connect for connect, _ in concerned}, of_connect),
@@ -270,22 +276,19 @@ class _Making:
         begun = {
             named: tuple(taken)
             for alias, one in sources.items()
-            if isinstance(topics[alias], Topics)
+            if isinstance(topics[alias], TopicListing)
             for named, taken in one.topics.items()
         }
         remote: dict[str, set[str]] = {}
         for each in found:
             remote.setdefault(each.target, set()).update(each.renamed(topic) for topic in begun.get(each.named, ()))
-        both = {alias: topics[alias] for alias in remote if alias in topics}  # what is source and target is asked twice
         await asyncio.gather(*(of_kafka(alias, names.__contains__) for alias, names in sorted(remote.items())))
-        for alias, before in both.items():
-            topics[alias] = merged(before, topics[alias])
-        return Seen(offsets, topics, begun)
+        return MirroredState(offsets, topics, begun)
 
     # --- what is said beside the changes ------------------------------------------------------------------------------
 
     def with_topics(
-        self, part: ClusterPlan, found: Sequence[Widening], seen: Seen, verdicts: Mapping[Named, Verdict]
+        self, part: ClusterPlan, found: Sequence[Widening], seen: MirroredState, verdicts: Mapping[Named, MirrorVerdict]
     ) -> ClusterPlan:
         """Say what source connectors will take, what they take asked for a second time, and what must be proved before."""
         chosen, flows = {each.named: each for each in found}, {flow.id: flow for flow in self.topology.flows}
@@ -311,7 +314,9 @@ class _Making:
         """Return the Kafka version of the workers, None when it is not known."""
         return self.live[connect].worker.version if connect in self.live else None
 
-    def notes(self, part: ClusterPlan, ids: ClusterIds, found: Sequence[Widening], seen: Seen) -> Iterator[str]:
+    def notes(
+        self, part: ClusterPlan, ids: ClusterIds, found: Sequence[Widening], seen: MirroredState
+    ) -> Iterator[str]:
         """Say what could not be verified."""
         live = self.live.get(part.connect)
         if live is None:

@@ -24,7 +24,7 @@ LAYERS: dict[str, set[str]] = {
     "text": set(),
     "secrets": set(),
     "errors": {"secrets", "text"},  # no error shows a secret, whoever words it
-    "bodies": set(),
+    "web": set(),
     "extras": {"errors"},
     "files": {"errors"},
     "locks": {"errors"},
@@ -53,7 +53,7 @@ LAYERS: dict[str, set[str]] = {
         "topology",
         "render",
     },
-    "connect": {"errors", "bodies", "secrets", "partitions"},
+    "connect": {"errors", "web", "secrets", "partitions"},
     "kafka": {"errors", "secrets", "partitions"},
     "endpoints": {"errors", "topology", "connect", "kafka"},
     "reconcile": {
@@ -71,7 +71,7 @@ LAYERS: dict[str, set[str]] = {
         "kafka",
         "endpoints",
     },
-    "samples": {"errors", "secrets", "bodies", "files", "locks", "partitions", "kafka"},
+    "samples": {"errors", "secrets", "web", "files", "locks", "partitions", "kafka"},
     "throughput": {"text", "errors", "files", "locks", "partitions", "samples"},
     "sizing": {"links", "partitions"},
     "observe": {
@@ -126,10 +126,9 @@ OWNERS: dict[str, set[str]] = {
     "yaml": {"spec"},
     "pydantic": {"spec"},
     "jinja2": {"render.py", "template_sandbox.py"},
-    "httpx": {"connect"},
+    "httpx": {"web.py", "connect", "samples"},
     "tenacity": {"connect"},
     "rich": {"output"},
-    "requests": {"samples"},
     "numpy": {"throughput", "sizing"},  # sizing adds up partitions × hours; it starts no command without the store
     # What throughput reads of Kafka it reads on Spark's executors, which see nothing of mm2mgr.kafka.
     "confluent_kafka": {"kafka", "throughput"},
