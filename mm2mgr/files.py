@@ -1,18 +1,25 @@
-"""Reads a file that people named, whatever it is: a size limit, no devices, and no waiting for ever at a pipe.
+"""Files and folders on this machine: bounded reads, whole writes, and where mm2mgr keeps what belongs to a user.
 
-In: a path. Out: bytes, or Unreadable with the end of a sentence that begins with the file's name.
+A write is whole or it did not happen, and never replaces a file of another kind. Locks between processes are in `locks`.
 """
 
 from __future__ import annotations
 
+import fnmatch
 import os
 import select
 import stat
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
+
+from mm2mgr.errors import Mm2mgrError
 
 PIPE_SECONDS = 10.0
 _CHUNK = 1 << 20
-_KINDS = (
+_HEAD_CHARACTERS = 4_096
+_REFUSED = (
     (stat.S_ISDIR, "a folder"),
     (stat.S_ISCHR, "a device"),
     (stat.S_ISBLK, "a device"),
@@ -20,8 +27,11 @@ _KINDS = (
 )
 
 
+# --- reading ----------------------------------------------------------------------------------------------------------
+
+
 class Unreadable(Exception):
-    """Why a file cannot be read; `missing` when there is none."""
+    """Why a file cannot be read, as the end of a sentence that begins with its name; `missing` when there is none."""
 
     def __init__(self, why: str, *, missing: bool = False) -> None:
         super().__init__(why)
@@ -29,7 +39,7 @@ class Unreadable(Exception):
 
 
 def read_bytes(path: Path, most_bytes: int) -> bytes:
-    """Return what a regular file or a pipe holds. Raises Unreadable; a pipe that is silent for PIPE_SECONDS is left."""
+    """Return the content of a regular file or a pipe; Unreadable for anything else, and for a pipe silent for PIPE_SECONDS."""
     try:
         _refuse(path.stat().st_mode)  # before it is opened: that alone may do something to a device
         opened = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
@@ -48,7 +58,7 @@ def read_bytes(path: Path, most_bytes: int) -> bytes:
 
 
 def _refuse(mode: int) -> None:
-    for is_kind, kind in _KINDS:
+    for is_kind, kind in _REFUSED:
         if is_kind(mode):
             raise Unreadable(f"cannot be read: it is {kind}, not a file")
 
@@ -66,3 +76,121 @@ def _read(opened: int, most_bytes: int, *, is_pipe: bool) -> bytes:
         found += data
     size = f"{most_bytes // 1_000_000} MB" if most_bytes >= 1_000_000 else f"{most_bytes} bytes"
     raise Unreadable(f"is larger than {size}")
+
+
+def listed(folder: Path, pattern: str) -> list[Path]:
+    """Return the paths in a folder whose names match `pattern`, sorted; a missing folder is empty.
+
+    Mm2mgrError where the folder cannot be read: `Path.glob` takes that for empty, and its content would be made anew.
+    """
+    try:
+        names = os.listdir(folder)
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    except OSError as error:
+        hint = "check the permissions of this folder"
+        raise Mm2mgrError(f"{folder}: cannot be read: {error.strerror}", hint=hint) from error
+    return [folder / name for name in sorted(fnmatch.filter(names, pattern))]
+
+
+# --- writing ----------------------------------------------------------------------------------------------------------
+
+
+def replace_file(
+    path: Path,
+    text: str,
+    mode: int = 0o666,
+    *,
+    like: os.stat_result | None = None,
+    only_if: Callable[[], bool] = lambda: True,
+) -> bool:
+    """Replace a file in one step by a draft beside it that is already on the disk; OSError leaves the old file as it is.
+
+    `like` gives the new file the owner and mode of another one. False, and nothing replaced, if `only_if` is false then.
+    """
+    draft = path.with_name(f".{path.name}.{os.urandom(4).hex()}")
+    try:
+        with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "w", encoding="utf-8") as file:
+            if like:
+                with suppress(PermissionError):  # only root gives files away
+                    os.fchown(file.fileno(), like.st_uid, like.st_gid)
+                os.fchmod(file.fileno(), stat.S_IMODE(like.st_mode))
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        if not only_if():
+            return False
+        draft.replace(path)
+        return True
+    finally:
+        draft.unlink(missing_ok=True)
+
+
+@dataclass(frozen=True)
+class FileKind:
+    """A kind of result file: its name in messages, how its first characters identify it, and its mode."""
+
+    name: str
+    is_one: Callable[[str], bool]
+    mode: int = 0o666
+    failure: str = "cannot be written"
+
+
+def check_free(path: Path, kind: FileKind) -> bool:
+    """Refuse a path that holds a file of another kind; True where a file may be replaced, False for a pipe or a device."""
+    try:
+        if not stat.S_ISREG(path.stat().st_mode):
+            return False
+        with path.open(encoding="utf-8", errors="replace") as file:
+            head = file.read(_HEAD_CHARACTERS)
+    except FileNotFoundError:
+        return True
+    except OSError as error:
+        raise _unwritable(path, kind, error) from error
+    if head.strip() and not kind.is_one(head):
+        what = f"{path} exists and is not {kind.name} of mm2mgr; it was left as it is"
+        raise Mm2mgrError(what, hint="name another file, or remove this one")
+    return True
+
+
+def write_whole(path: Path, text: str, kind: FileKind) -> None:
+    """Write a result file; one of this kind is replaced in one step, a link's target too; a pipe or device is written to."""
+    try:
+        if check_free(path, kind):
+            replace_file(Path(os.path.realpath(path)), text, kind.mode)
+        else:
+            path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise _unwritable(path, kind, error) from error
+
+
+def _unwritable(path: Path, kind: FileKind, error: OSError) -> Mm2mgrError:
+    return Mm2mgrError(f"{path}: {kind.failure}: {error.strerror}", hint="name another file")
+
+
+# --- folders of the user ----------------------------------------------------------------------------------------------
+
+# Not platformdirs: it takes 20 ms to import, has no answer for a user without a home folder, and would move the recorded
+# losses of users on macOS.
+
+
+def cache_folder() -> Path:
+    """Return $MM2MGR_CACHE, or ~/.cache/mm2mgr; Mm2mgrError where no home folder is known."""
+    given = os.environ.get("MM2MGR_CACHE")
+    return Path(given) if given else _home("MM2MGR_CACHE") / ".cache" / "mm2mgr"
+
+
+def state_folder() -> Path:
+    """Return $MM2MGR_STATE, else mm2mgr below $XDG_STATE_HOME, else ~/.local/state/mm2mgr; Mm2mgrError as above."""
+    if given := os.environ.get("MM2MGR_STATE"):
+        return Path(given)
+    given = os.environ.get("XDG_STATE_HOME")
+    return (Path(given) if given else _home("MM2MGR_STATE") / ".local" / "state") / "mm2mgr"
+
+
+def _home(variable: str) -> Path:
+    try:
+        return Path.home()
+    except RuntimeError as error:  # no HOME, and this user is not in the machine's list
+        hint = f"set ${variable} to a folder that can be written"
+        raise Mm2mgrError(f"this user has no home folder, and ${variable} is not set", hint=hint) from error

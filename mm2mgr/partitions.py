@@ -1,7 +1,8 @@
-"""The name of one partition, shared by everything that reads, measures or places partitions."""
+"""A partition's name and the offsets of its log, shared by everything that reads, measures or places partitions."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import NamedTuple
 
 
@@ -13,3 +14,11 @@ class TopicPartition(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.topic}-{self.partition}"
+
+
+@dataclass(frozen=True)
+class Offsets:
+    """The first offset still in a partition's log, and the next one to be written (the high watermark)."""
+
+    start: int
+    end: int

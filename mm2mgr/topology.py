@@ -13,6 +13,7 @@ from operator import attrgetter
 
 from mm2mgr import defaults
 from mm2mgr.errors import Mm2mgrError
+from mm2mgr.links import connection_rate
 from mm2mgr.origins import Origin, Text
 from mm2mgr.spec.models import Cluster, Connect, FlowSettings, Link
 from mm2mgr.spec.patterns import java_pattern
@@ -206,9 +207,7 @@ def config_text(value: object) -> str:
 
 def _fetch_limits(link: Link, tasks: int) -> dict[str, Text]:
     """Keep a fetch within 20 s of what one connection carries: D <= min(W / RTT, B / tasks) x 20 s (never above the default)."""
-    rate = defaults.BROKER_WINDOW_BYTES / max(link.rtt, 1e-3)
-    if link.bandwidth:
-        rate = min(rate, link.bandwidth / max(tasks, 1))
+    rate = connection_rate(max(link.rtt, 1e-3), link.bandwidth, defaults.BROKER_WINDOW_BYTES, tasks)
     limit = int(rate * defaults.FETCH_SECONDS)
     result = {}
     for key in ("fetch.max.bytes", "max.partition.fetch.bytes"):

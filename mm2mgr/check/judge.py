@@ -6,15 +6,16 @@ them; else a login that may describe the topic for no other reason must have the
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from mm2mgr.check.checked import Row, Status
-from mm2mgr.check.commands import Grant
-from mm2mgr.check.logins import Login
-from mm2mgr.check.needs import EFFECTS, Need
+from mm2mgr.check.checked import CheckRow, Grant, Status
+from mm2mgr.check.needs import EFFECTS, ClientLogin, RequiredRight, knows_names
 from mm2mgr.check.principals import Principal
-from mm2mgr.kafka.acls import Acl, Right, Said, allowed
+from mm2mgr.check.sessions import Sessions
+from mm2mgr.kafka.acls import Acl, Permission, Right, allowed
+from mm2mgr.render import Connector
+from mm2mgr.topology import Flow, Topology, matches_nothing
 
 _ASSUMED = "asked with the security that the tree declares for this cluster, because the workers bring their own login for this client"
 _LATER = "cannot be asked before the topic exists: check again after the first apply, or let a login of the tree read ACLs (Describe on the cluster)"
@@ -28,12 +29,12 @@ _SUPER = "ClusterAction"  # what no ACL of a client holds: a super user's, or th
 
 
 @dataclass(frozen=True)
-class Answers:
+class LoginAnswers:
     """What one login was told. `acls` of its cluster, None when no login could read them; `operations` on the cluster itself."""
 
     principal: Principal
     servers: str
-    said: Mapping[Right, Said]
+    permissions: Mapping[Right, Permission]
     operations: frozenset[str] = frozenset()
     acls: Sequence[Acl] | None = None
 
@@ -48,7 +49,7 @@ class _Verdict:
 class _Book:
     """The ACLs of one principal by resource: there can be thousands of them, and thousands of questions."""
 
-    def __init__(self, answers: Answers) -> None:
+    def __init__(self, answers: LoginAnswers) -> None:
         name = answers.principal.name
         own = [acl for acl in answers.acls or () if acl.principal in (name, "User:*")]
         self._named: dict[tuple[str, str], list[Acl]] = {}
@@ -68,10 +69,10 @@ class _Book:
         return allowed(self.about(right), self.principal, right)
 
 
-def judged(needs: Iterable[Need], answers: Mapping[Login, Answers]) -> list[Row]:
+def judged(needs: Iterable[RequiredRight], answers: Mapping[ClientLogin, LoginAnswers]) -> list[CheckRow]:
     """Return one row for each right of each login that was asked, with every client and connector that needs it."""
-    wanted: dict[tuple[Login, Right], list[Need]] = {}
-    operations: dict[tuple[Login, str, str], set[str]] = {}
+    wanted: dict[tuple[ClientLogin, Right], list[RequiredRight]] = {}
+    operations: dict[tuple[ClientLogin, str, str], set[str]] = {}
     for need in needs:
         if need.login in answers:
             wanted.setdefault((need.login, need.right), []).append(need)
@@ -79,13 +80,13 @@ def judged(needs: Iterable[Need], answers: Mapping[Login, Answers]) -> list[Row]
     books = {login: _Book(each) for login, each in answers.items()}
     rows = []
     for (login, right), group in wanted.items():
-        said = answers[login].said.get(right, "open")
+        said = answers[login].permissions.get(right, "open")
         verdict = _verdict(right, said, books[login], operations[login, right.kind, right.name])
         rows.append(_row(group, answers[login], verdict, books[login]))
     return rows
 
 
-def _verdict(right: Right, said: Said, book: _Book, needed: set[str]) -> _Verdict:
+def _verdict(right: Right, said: Permission, book: _Book, needed: set[str]) -> _Verdict:
     """Judge one right; `needed` are all operations that its login needs on the resource."""
     if said != "open":
         return _Verdict("ok" if said == "yes" else "missing")
@@ -109,7 +110,7 @@ def _by_acls(right: Right, book: _Book) -> _Verdict:
     return _Verdict("unknown", "ACLs", _OUTSIDE) if outside else _Verdict("missing", "ACLs")
 
 
-def _row(group: Sequence[Need], answers: Answers, verdict: _Verdict, book: _Book) -> Row:
+def _row(group: Sequence[RequiredRight], answers: LoginAnswers, verdict: _Verdict, book: _Book) -> CheckRow:
     first = group[0]
     numbers = tuple(sorted({need.number for need in group}))
     fix = verdict.fix
@@ -121,7 +122,7 @@ def _row(group: Sequence[Need], answers: Answers, verdict: _Verdict, book: _Book
         grant = Grant(answers.servers, answers.principal.name, first.right)
     if first.login.assumed and verdict.status != "ok":
         fix = f"{fix} ({_ASSUMED})"
-    return Row(
+    return CheckRow(
         verdict.status,
         first.login.cluster,
         str(first.right),
@@ -143,3 +144,73 @@ def _denied(right: Right, book: _Book) -> str:
             what = f"{acl.kind} {acl.name}{'…' if acl.prefixed else ''}"
             return f"remove the ACL that denies {acl.principal} {acl.operation} on {what}: it outweighs every ACL that allows"
     return ""
+
+
+_ONCE = "record producer: Write on transactional id <group.id of the workers>-{name}-* and the same for the workers' own admin client"
+
+
+def access_rows(sessions: Sessions, wanted: Sequence[RequiredRight]) -> Iterator[CheckRow]:
+    """Yield a row for each login that got in, or why it did not and what could therefore not be asked."""
+    for login, session in sessions.by_login.items():
+        clients = tuple(dict.fromkeys(need.client for need in wanted if need.login == login)) or ("mm2mgr itself",)
+        connectors = tuple(dict.fromkeys(need.connector for need in wanted if need.login == login))
+        row = CheckRow("ok", login.cluster, "log in", session.principal.name, clients, connectors)
+        if session.failure is None:
+            yield row
+        elif session.usable:
+            yield replace(row, status="failed", effect=session.failure.message, fix=session.failure.hint or "")
+        else:
+            yield replace(row, status="unknown", effect=session.failure.message, fix=_unusable(clients))
+
+
+def _unusable(clients: Sequence[str]) -> str:
+    if clients == ("mm2mgr itself",):
+        return "give the cluster an `access:` block with settings that this machine can use"
+    return (
+        "rights are seen only by logging in with this client's own settings (an `access:` block is for mm2mgr's reads): put the "
+        "variable or file that it names on this machine too, or run check where the workers run"
+    )
+
+
+def identity_rows(sessions: Sessions, topology: Topology) -> Iterator[CheckRow]:
+    """Yield a row for each alias behind which another cluster answers than declared (one under two aliases: see lint)."""
+    seen: dict[str, str] = {}
+    for session in sessions.by_login.values():
+        if session.view:
+            seen.setdefault(session.alias, session.view.cluster_id)
+    for alias, cluster_id in seen.items():
+        declared = topology.clusters[alias].model.cluster_id
+        if declared and declared != cluster_id:
+            effect = f"another Kafka cluster answers there: {cluster_id}, not {declared}"
+            yield CheckRow("failed", alias, "cluster id", effect=effect, fix="correct bootstrap_servers or cluster_id")
+
+
+def unmatched_rows(flows: Sequence[Flow], topics: Mapping[str, Collection[str]]) -> Iterator[CheckRow]:
+    """Yield a row for each flow that takes none of the topics that logins see on its source; `topics` are by alias."""
+    for flow in flows:
+        seen = topics.get(flow.source.alias)
+        if seen is not None and (message := matches_nothing(flow, seen)):
+            effect = f"flow {flow.id} mirrors nothing until such a topic exists, or until a login may see it"
+            fix = "compare the patterns with the names of the topics (the whole name has to match)"
+            yield CheckRow("unknown", flow.source.alias, message, effect=effect, fix=fix)
+
+
+def untold_rows(topology: Topology, connectors: Sequence[Connector]) -> Iterator[CheckRow]:
+    """Yield what nobody can be asked: names made by unknown classes, and what exactly-once workers need."""
+    for flow in topology.flows:
+        names = tuple(f"{one.connect}/{one.name}" for one in connectors if flow.id in one.flows)
+        if names and not knows_names(flow):
+            fix = f"compare by hand: {flow.policy} names the topics"
+            yield CheckRow("unknown", flow.target.alias, "rights on remote topics", connectors=names, fix=fix)
+    for connector in connectors:
+        if topology.connects[connector.connect].exactly_once:
+            what, names = _ONCE.format(name=connector.name), (f"{connector.connect}/{connector.name}",)
+            effect = "without it the task fails, or all tasks as soon as there are two"
+            yield CheckRow(
+                "unknown",
+                connector.config["target.cluster.alias"],
+                what,
+                connectors=names,
+                effect=effect,
+                fix="no broker tells",
+            )

@@ -1,6 +1,6 @@
 """Which rights MirrorMaker's clients need, and what is seen when one is left out: a table, and the needs of given connectors. Pure.
 
-In: rendered connectors and what is known to exist. Out: one Need per client and resource. Rows 1 to 24 were left out one at a
+In: rendered connectors and what is known to exist. Out: one RequiredRight per client and resource. Rows 1 to 24 were left out one at a
 time on brokers of Kafka 4.3.1 that deny by default (tests/check/test_acls_live.py asks for each); 25 to 27 come with a topic of offsets (KIP-618).
 """
 
@@ -11,18 +11,17 @@ from dataclasses import dataclass, field
 from typing import Literal, get_args
 
 from mm2mgr import defaults
-from mm2mgr.check.logins import Login, login_of
 from mm2mgr.kafka.acls import Right
 from mm2mgr.render import Connector, Type
 from mm2mgr.spec.patterns import is_name
 from mm2mgr.topology import Flow, Topology
-from mm2mgr.truth.reach import Client, Setting, clients
+from mm2mgr.truth.reach import CLUSTER_KEYS, Client, Setting, clients, effective
 
 On = Literal["topic", "remote topic", "offset syncs", "checkpoints", "heartbeats", "offsets", "group", "cluster"]
 
 
 @dataclass(frozen=True)
-class Row:
+class RightRule:
     """One right that a type of connector needs. `key`: only when this config key is true; `beside`: only with that client."""
 
     number: int
@@ -44,51 +43,51 @@ _ACLS, _CONFIGS, _GROUPS = "sync.topic.acls.enabled", "sync.topic.configs.enable
 
 _TYPES = get_args(Type)
 
-ROWS: tuple[Row, ...] = (
-    Row(1, "source", "source admin", "Describe", "topic", "the topic is not mirrored, without a word in any log"),
-    Row(2, "source", "source admin", "DescribeConfigs", "topic", f"it is not created on the target: {_CREATED_BY_PRODUCER}"),
-    Row(3, "source", "source consumer", "Read", "topic", "RUNNING, and not one record is read"),
-    Row(4, "source", "target admin", "Create", "remote topic", _CREATED_BY_PRODUCER),
-    Row(5, "source", "target admin", "Describe", "remote topic", "its partitions cannot be compared with the source's"),
-    Row(6, "source", "target admin", "Alter", "remote topic", "partitions added on the source are never added here"),
-    Row(7, "source", "record producer", "Write", "remote topic", "the task fails at its first record"),
-    Row(8, "source", "target admin", "AlterConfigs", "remote topic", "later changes of topic settings are not copied", key=_CONFIGS),
-    Row(9, "source", "source admin", "Describe", "cluster", "ACLs are not copied", key=_ACLS),
-    Row(10, "source", "target admin", "Alter", "cluster", "ACLs are not copied", key=_ACLS),
-    Row(11, "source", "offset-syncs admin", "Create", "offset syncs", _NO_SYNCS),
-    Row(12, "source", "offset-syncs producer", "Write", "offset syncs", _NO_SYNCS),
-    Row(13, "checkpoint", "source admin", "Describe", "group", "its offsets are not translated; if it is listed all the same, nobody's are"),
-    Row(14, "checkpoint", "source admin", "Describe", "topic", "offsets on it are not translated, without a word in any log"),
-    Row(15, "checkpoint", "offset-syncs admin", "Describe", "offset syncs", _NO_CHECKPOINTS),
-    Row(16, "checkpoint", "offset-syncs consumer", "Read", "offset syncs", _NO_CHECKPOINTS),
-    Row(17, "checkpoint", "target admin", "Create", "checkpoints", "everything is RUNNING, but the topic never appears"),
-    Row(18, "checkpoint", "target admin", "Describe", "checkpoints", _NO_CHECKPOINTS, beside="checkpoints consumer"),
-    Row(19, "checkpoint", "checkpoints consumer", "Read", "checkpoints", "after a restart, offsets of records mirrored before it are not translated"),
-    Row(20, "checkpoint", "record producer", "Write", "checkpoints", "the task fails"),
-    Row(21, "checkpoint", "target admin", "Read", "group", "its offsets are never set on the target", key=_GROUPS),
-    Row(22, "checkpoint", "target admin", "Read", "remote topic", "offsets on it are never set on the target", key=_GROUPS),
-    Row(23, "heartbeat", "target admin", "Create", "heartbeats", "the task fails"),
-    Row(24, "heartbeat", "record producer", "Write", "heartbeats", "the task fails"),
-    *(Row(25, each, "record producer", "Write", "offsets", "the task fails when it stores offsets") for each in _TYPES),
-    *(Row(26, each, "framework offsets consumer", "Read", "offsets", "the task cannot read where it left off") for each in _TYPES),
-    *(Row(27, each, "framework admin", "Create", "offsets", "the topic of offsets is not there and the task fails") for each in _TYPES),
+ROWS: tuple[RightRule, ...] = (
+    RightRule(1, "source", "source admin", "Describe", "topic", "the topic is not mirrored, without a word in any log"),
+    RightRule(2, "source", "source admin", "DescribeConfigs", "topic", f"it is not created on the target: {_CREATED_BY_PRODUCER}"),
+    RightRule(3, "source", "source consumer", "Read", "topic", "RUNNING, and not one record is read"),
+    RightRule(4, "source", "target admin", "Create", "remote topic", _CREATED_BY_PRODUCER),
+    RightRule(5, "source", "target admin", "Describe", "remote topic", "its partitions cannot be compared with the source's"),
+    RightRule(6, "source", "target admin", "Alter", "remote topic", "partitions added on the source are never added here"),
+    RightRule(7, "source", "record producer", "Write", "remote topic", "the task fails at its first record"),
+    RightRule(8, "source", "target admin", "AlterConfigs", "remote topic", "later changes of topic settings are not copied", key=_CONFIGS),
+    RightRule(9, "source", "source admin", "Describe", "cluster", "ACLs are not copied", key=_ACLS),
+    RightRule(10, "source", "target admin", "Alter", "cluster", "ACLs are not copied", key=_ACLS),
+    RightRule(11, "source", "offset-syncs admin", "Create", "offset syncs", _NO_SYNCS),
+    RightRule(12, "source", "offset-syncs producer", "Write", "offset syncs", _NO_SYNCS),
+    RightRule(13, "checkpoint", "source admin", "Describe", "group", "its offsets are not translated; if it is listed all the same, nobody's are"),
+    RightRule(14, "checkpoint", "source admin", "Describe", "topic", "offsets on it are not translated, without a word in any log"),
+    RightRule(15, "checkpoint", "offset-syncs admin", "Describe", "offset syncs", _NO_CHECKPOINTS),
+    RightRule(16, "checkpoint", "offset-syncs consumer", "Read", "offset syncs", _NO_CHECKPOINTS),
+    RightRule(17, "checkpoint", "target admin", "Create", "checkpoints", "everything is RUNNING, but the topic never appears"),
+    RightRule(18, "checkpoint", "target admin", "Describe", "checkpoints", _NO_CHECKPOINTS, beside="checkpoints consumer"),
+    RightRule(19, "checkpoint", "checkpoints consumer", "Read", "checkpoints", "after a restart, offsets of records mirrored before it are not translated"),
+    RightRule(20, "checkpoint", "record producer", "Write", "checkpoints", "the task fails"),
+    RightRule(21, "checkpoint", "target admin", "Read", "group", "its offsets are never set on the target", key=_GROUPS),
+    RightRule(22, "checkpoint", "target admin", "Read", "remote topic", "offsets on it are never set on the target", key=_GROUPS),
+    RightRule(23, "heartbeat", "target admin", "Create", "heartbeats", "the task fails"),
+    RightRule(24, "heartbeat", "record producer", "Write", "heartbeats", "the task fails"),
+    *(RightRule(25, each, "record producer", "Write", "offsets", "the task fails when it stores offsets") for each in _TYPES),
+    *(RightRule(26, each, "framework offsets consumer", "Read", "offsets", "the task cannot read where it left off") for each in _TYPES),
+    *(RightRule(27, each, "framework admin", "Create", "offsets", "the topic of offsets is not there and the task fails") for each in _TYPES),
 )  # fmt: skip
 EFFECTS = {row.number: row.effect for row in ROWS}
 
 
 @dataclass(frozen=True)
-class Need:
+class RequiredRight:
     """A right that one client of a connector needs; `number` is its row, `connector` is `connect/name`."""
 
     number: int
     connector: str
     client: str
-    login: Login
+    login: ClientLogin
     right: Right
 
 
 @dataclass(frozen=True)
-class Known:
+class ExistingNames:
     """Topics that exist by alias, and by pair the groups whose offsets its checkpoint connector translates."""
 
     topics: Mapping[str, Collection[str]] = field(default_factory=dict)
@@ -96,8 +95,8 @@ class Known:
 
 
 def needs(
-    topology: Topology, connectors: Sequence[Connector], known: Known, versions: Mapping[str, str | None]
-) -> Iterator[Need]:
+    topology: Topology, connectors: Sequence[Connector], known: ExistingNames, versions: Mapping[str, str | None]
+) -> Iterator[RequiredRight]:
     """Yield what the connectors need; `versions` are Kafka's of the workers by Connect cluster, as far as known."""
     for connector in connectors:
         there = present(connector, versions.get(connector.connect))
@@ -110,7 +109,7 @@ def needs(
                 continue
             login = login_of(client, connector, topology)
             for right in named.rights(row):
-                yield Need(row.number, f"{connector.connect}/{connector.name}", row.client, login, right)
+                yield RequiredRight(row.number, f"{connector.connect}/{connector.name}", row.client, login, right)
 
 
 def present(connector: Connector, version: str | None = None) -> dict[str, Client]:
@@ -139,12 +138,12 @@ def knows_names(flow: Flow) -> bool:
 class _Names:
     """The resources that a connector touches."""
 
-    def __init__(self, topology: Topology, connector: Connector, known: Known) -> None:
+    def __init__(self, topology: Topology, connector: Connector, known: ExistingNames) -> None:
         self.connector = connector
         self.flows = topology.flows_of(connector.flows)
         self.known = known
 
-    def rights(self, row: Row) -> list[Right]:
+    def rights(self, row: RightRule) -> list[Right]:
         if row.on == "cluster":
             return [Right(row.operation, "cluster")]
         if row.on == "group":
@@ -174,3 +173,40 @@ class _Names:
         if remote:
             return sorted({flow.remote_topic(topic) for flow, topic in pairs if knows_names(flow)})
         return sorted({topic for _, topic in pairs})
+
+
+_BOOTSTRAP = "bootstrap.servers"
+
+
+@dataclass(frozen=True)
+class ClientLogin:
+    """A way into one Kafka cluster, as the workers use it. `assumed`: the workers bring theirs, this is what the tree says of it."""
+
+    cluster: str
+    servers: str
+    security: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+    assumed: bool = False
+
+    @classmethod
+    def of(cls, cluster: str, config: Mapping[str, str], *, assumed: bool = False) -> ClientLogin:
+        """Make one of plain client keys; keys that are neither address nor security are dropped."""
+        security = {key: value for key, value in config.items() if key in CLUSTER_KEYS and key != _BOOTSTRAP}
+        if security.get("security.protocol") == "PLAINTEXT":  # said or not said: one login
+            security = {}
+        return cls(cluster, config.get(_BOOTSTRAP, ""), tuple(sorted(security.items())), assumed)
+
+
+def login_of(client: Client, connector: Connector, topology: Topology) -> ClientLogin:
+    """Return the login of one client of a connector."""
+    config = connector.config
+    side = "source" if client.side == "source" else "target"
+    alias = config[f"{side}.cluster.alias"]
+    found = {plain: config[key] for plain, key in effective(client, config).items()}
+    if client.side in ("source", "target"):
+        return ClientLogin.of(alias, found)
+    # Connect's own clients start from the workers' settings, which are not in the tree; what it says of that cluster is
+    # said of the workers.
+    declared = {key: str(value) for key, value in topology.clusters[alias].client.items()}
+    whole = "security.protocol" in found
+    known = {**({_BOOTSTRAP: declared[_BOOTSTRAP]} if whole else declared), **found}
+    return ClientLogin.of(alias, known, assumed=not whole and len(declared) > 1)

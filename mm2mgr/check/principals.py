@@ -1,17 +1,19 @@
-"""The principal behind a login, as ACLs name it. In: a Login. Out: a Principal. Reads the files that placeholders and stores name.
+"""The principal behind a login, as ACLs name it. In: a ClientLogin. Out: a Principal. Reads the files that placeholders and stores name.
 
 Rules of the brokers that map names (`ssl.principal.mapping.rules` and the like) are not known here.
 """
 
 from __future__ import annotations
 
+import base64
+import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from mm2mgr.check.certificate import subject
-from mm2mgr.check.logins import Login
+from mm2mgr.check.needs import ClientLogin
 from mm2mgr.errors import KafkaError
-from mm2mgr.kafka.jaas import parse_jaas
+from mm2mgr.kafka.access import parse_jaas
 from mm2mgr.kafka.placeholders import resolve
 
 ANONYMOUS = "User:ANONYMOUS"
@@ -27,7 +29,7 @@ class Principal:
     known: bool = True
 
 
-def principal_of(login: Login) -> Principal:
+def principal_of(login: ClientLogin) -> Principal:
     """Return who the brokers take this login for."""
     security = dict(login.security)
     protocol = security.get("security.protocol", "PLAINTEXT").upper()
@@ -56,3 +58,84 @@ def _subject(settings: dict[str, str]) -> str | None:
         return None
     name = subject(chain or Path(str(location)).read_text(encoding="utf-8"))
     return f"User:{name}" if name else None
+
+
+_CERTIFICATE = re.compile(r"-----BEGIN CERTIFICATE-----(.*?)-----END CERTIFICATE-----", re.DOTALL)
+# What java.security's X500Principal.getName() has words for; other types stand there as numbers, their values as bytes.
+_WORDS = {
+    "2.5.4.3": "CN",
+    "2.5.4.6": "C",
+    "2.5.4.7": "L",
+    "2.5.4.8": "ST",
+    "2.5.4.9": "STREET",
+    "2.5.4.10": "O",
+    "2.5.4.11": "OU",
+    "0.9.2342.19200300.100.1.1": "UID",
+    "0.9.2342.19200300.100.1.25": "DC",
+}
+_ENCODINGS = {0x0C: "utf-8", 0x13: "ascii", 0x14: "latin-1", 0x16: "ascii", 0x1E: "utf-16-be"}
+_VERSION = 0xA0
+_SUBJECT = 4  # serial, signature algorithm, issuer, validity, subject
+
+
+def subject(pem: str) -> str | None:
+    """Return the subject of the first certificate, None where there is none that can be read."""
+    found = _CERTIFICATE.search(pem)
+    if not found:
+        return None
+    try:
+        certificate = base64.b64decode("".join(found[1].split()), validate=True)
+        fields = [each for each in _parts(_body(_body(certificate))) if each[0] != _VERSION]
+        names = [_relative(body) for _, body, _ in _parts(fields[_SUBJECT][1])]
+    except (ValueError, IndexError):  # no base64, no text, or not what stands at this place of a certificate
+        return None
+    return ",".join(reversed(names))  # RFC 2253 begins at the end
+
+
+def _relative(body: bytes) -> str:
+    """Return one step of the name, which may have several values: `CN=a+UID=b`."""
+    return "+".join(_value(pair) for _, pair, _ in _parts(body))
+
+
+def _value(pair: bytes) -> str:
+    (_, type_, _), (tag, value, whole) = _parts(pair)
+    word = _WORDS.get(_dotted(type_))
+    if word is None or tag not in _ENCODINGS:
+        return f"{_dotted(type_)}=#{whole.hex()}"
+    text = re.sub(r'([,=+<>#;"\\])', r"\\\1", value.decode(_ENCODINGS[tag]))
+    text = re.sub(r"^ | $", r"\\ ", text)
+    return f"{word}={text}"
+
+
+def _dotted(body: bytes) -> str:
+    numbers, number = [body[0] // 40, body[0] % 40], 0
+    for byte in body[1:]:
+        number = number << 7 | byte & 0x7F
+        if byte < 0x80:
+            numbers.append(number)
+            number = 0
+    return ".".join(map(str, numbers))
+
+
+def _body(data: bytes) -> bytes:
+    """Return the body of the first element; IndexError where there is none."""
+    first = next(_parts(data), None)
+    if first is None:
+        raise IndexError
+    return first[1]
+
+
+def _parts(data: bytes) -> Iterator[tuple[int, bytes, bytes]]:
+    """Yield tag, body and the whole of each element; IndexError where the data ends too soon."""
+    at = 0
+    while at < len(data):
+        start, tag, length = at, data[at], data[at + 1]
+        at += 2
+        if length & 0x80:
+            size = length & 0x7F
+            length = int.from_bytes(data[at : at + size])
+            at += size
+        if at + length > len(data):
+            raise IndexError
+        yield tag, data[at : at + length], data[start : at + length]
+        at += length

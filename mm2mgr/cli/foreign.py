@@ -39,7 +39,7 @@ class Asked:
 
 def foreign_readers(asked: Asked, clusters: Wanted, store: SampleStore) -> list[Reader]:
     """Return one reader a cluster; Mm2mgrError when a cluster declares no such source."""
-    from mm2mgr.reconcile.access import kafka_access
+    from mm2mgr.endpoints import kafka_access
     from mm2mgr.samples.foreign import ForeignReader
 
     spark = _Spark(store.directory / "spark.log")
@@ -88,8 +88,8 @@ def _http(cluster: KafkaCluster, asked: MetricsEndpoint, what: str) -> Http:
 
 
 def _topic(cluster: KafkaCluster, declared: Metrics, spark: _Spark) -> Source:
+    from mm2mgr.endpoints import kafka_access
     from mm2mgr.kafka.access import librdkafka_config
-    from mm2mgr.reconcile.access import kafka_access
 
     settings = librdkafka_config(kafka_access(cluster))
     interval_ms = round(declared.cruise_control_interval * 1000)

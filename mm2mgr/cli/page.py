@@ -23,7 +23,7 @@ def write_page(
     path: Path, views: Sequence[FlowView], report: Mapping[str, Any] | None = None, measured: str = ""
 ) -> None:
     """Write the page; Mm2mgrError where it cannot be written, or another file is there. `measured`: which rates it plans with."""
-    from mm2mgr.outfile import Kind, write_whole
+    from mm2mgr.files import FileKind, write_whole
     from mm2mgr.output.console import talk
     from mm2mgr.output.page import TITLE, page
 
@@ -32,5 +32,5 @@ def write_page(
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise Mm2mgrError(f"{path}: cannot be written: {error.strerror}", hint="name another file") from error
-    write_whole(path, page(views, report, written), Kind("a page", lambda head: f"<title>{TITLE}</title>" in head))
+    write_whole(path, page(views, report, written), FileKind("a page", lambda head: f"<title>{TITLE}</title>" in head))
     talk(f"page in {path}")

@@ -72,7 +72,7 @@ def _wanted(chosen: Mapping[str, Sequence[Flow]]) -> Wanted:
 
 
 def _readers(chosen: Mapping[str, Sequence[Flow]], schedule: Schedule) -> list[Reader]:
-    from mm2mgr.reconcile.access import kafka_access
+    from mm2mgr.endpoints import kafka_access
     from mm2mgr.samples.offsets import KafkaReader, RecordSizes
 
     return [
@@ -88,9 +88,9 @@ def _readers(chosen: Mapping[str, Sequence[Flow]], schedule: Schedule) -> list[R
 
 def _with_tasks(chosen: Mapping[str, Sequence[Flow]], schedule: Schedule, said: _Rounds, store: Path) -> list[Reader]:
     """Return the readers of the source clusters, and of the Connect clusters for what their tasks carry."""
+    from mm2mgr.endpoints import kafka_access
     from mm2mgr.evidence.connect_tasks import TaskWatch, TopicConfigs, task_readers
-    from mm2mgr.kafka.cleanup import compacted
-    from mm2mgr.reconcile.access import kafka_access
+    from mm2mgr.kafka.inspection import compacted
     from mm2mgr.samples.recent import Overheard, RecentLogs
     from mm2mgr.samples.tasks import TaskStore
     from mm2mgr.sizing.moments import Pace

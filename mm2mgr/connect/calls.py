@@ -12,15 +12,17 @@ from typing import TypeVar
 
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, wait_random_exponential
 
-from mm2mgr.connect.answers import Answer, Call, error_of
 from mm2mgr.connect.errors import (
     AlreadyExists,
+    Answer,
+    Call,
     ConnectBusy,
     ConnectError,
     ConnectUnreachable,
     NotFound,
     OutcomeUnknown,
     WrongBody,
+    error_of,
 )
 from mm2mgr.connect.wire import Deadline, Wire
 

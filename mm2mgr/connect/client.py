@@ -16,9 +16,8 @@ from urllib.parse import quote, urlencode
 
 import httpx
 
-from mm2mgr.connect.answers import Call
 from mm2mgr.connect.calls import Caller, Check, parsed
-from mm2mgr.connect.errors import Invalid, NotFound
+from mm2mgr.connect.errors import Call, Invalid, NotFound
 from mm2mgr.connect.target import ConnectTarget
 from mm2mgr.connect.types import (
     ConnectorInfo,

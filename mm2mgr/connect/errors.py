@@ -14,7 +14,12 @@ ConnectError                 names the Connect cluster, the connector and what t
 
 from __future__ import annotations
 
+import json
+from dataclasses import dataclass, field
+from urllib.parse import urlsplit
+
 from mm2mgr.errors import Mm2mgrError
+from mm2mgr.secrets import cut, mask_text
 
 
 class ConnectError(Mm2mgrError):
@@ -71,3 +76,175 @@ class Unsupported(ConnectError):
 
 class WrongBody(ConnectError):
     """The answer's body has not the shape of Connect's REST API."""
+
+
+_BUSY_HINT = "It was retried until the deadline: wait until the workers have settled, then run the same command again."
+_LOST_HINT = "Nothing was written twice. Plan again: a plan starts from what the Connect cluster really holds."
+_MASKED = 1_000_000  # of a text are masked before it is cut: more would take seconds
+PAGE_HINT = "Check `url` of the Connect cluster: something else than a Connect worker may be answering there."
+
+
+@dataclass(frozen=True)
+class Call:
+    """One request and what is needed to word its errors."""
+
+    cluster: str
+    method: str
+    path: str
+    connector: str | None = None
+    body: object = field(default=None, repr=False)
+    write: bool = False
+    credentials: str = "no credentials"
+
+    def error(
+        self, kind: type[ConnectError], what: str, *, hint: str | None = None, status: int | None = None
+    ) -> ConnectError:
+        """Return an error of this kind that names the Connect cluster, the connector and the request."""
+        who = f", connector '{self.connector}'" if self.connector is not None else ""
+        message = f"Connect cluster '{self.cluster}'{who}: {self.method} {self.path}: {what}"
+        return kind(message, hint=hint, cluster=self.cluster, connector=self.connector, status=status)
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What came back: HTTP status, the body, and where it came from."""
+
+    status: int
+    text: str = field(default="", repr=False)
+    url: str = ""
+    location: str = ""
+
+    def json(self, call: Call) -> object:
+        """Return the decoded body, or raise WrongBody that says what the body looks like."""
+        try:
+            return json.loads(self.text)
+        except (ValueError, RecursionError) as cause:  # nonsense may be nested too deeply for the decoder
+            # Never the text of broken JSON: it may be half of a connector's config.
+            page = self.text.lstrip().startswith("<")
+            kind = f"a page: {cut(self.text[:_MASKED])}" if page else f"{len(self.text)} characters of something else"
+            what = f"HTTP {self.status} with " + (kind if self.text.strip() else "an empty body") + ", expected JSON"
+            raise call.error(WrongBody, what, hint=PAGE_HINT, status=self.status) from cause
+
+    @property
+    def message(self) -> str | None:
+        """The worker's own error text; None when the body is not one of Connect's error bodies."""
+        try:
+            body = json.loads(self.text)
+        except (ValueError, RecursionError):
+            return None
+        return str(body.get("message") or "") if isinstance(body, dict) and "error_code" in body else None
+
+
+def error_of(answer: Answer, call: Call) -> ConnectError | None:
+    """Return the error that an answer stands for, None for success."""
+    if 200 <= answer.status < 300:
+        return None
+    message = answer.message
+    said = mask_text((answer.text.strip() if message is None else message)[:_MASKED])
+    by_status = {
+        400: _invalid,
+        401: _refused,
+        403: _refused,
+        404: _missing,
+        405: _unsupported,
+        409: _conflict,
+        500: _failed,
+    }
+    judge = by_status.get(answer.status, _other)
+    return judge(answer, call, said)
+
+
+def _invalid(answer: Answer, call: Call, said: str) -> ConnectError:
+    lines = tuple(line for line in said.splitlines() if line and not line.startswith(_FRAME))
+    hint = "Correct the flow; `mm2mgr render --origins` shows where each key comes from."
+    if "STOPPED state" in said:
+        hint = "Stop the connector, wait until its status shows STOPPED without tasks, then try again."
+    if answer.message is None:
+        hint = "The web server before Connect refused the URL: it takes no connector name with / \\ or % in it."
+    error = call.error(Invalid, f"HTTP 400: {cut(chr(10).join(lines))}", hint=hint, status=400)
+    if isinstance(error, Invalid):
+        error.lines = tuple(cut(line) for line in lines)
+    return error
+
+
+# Connect frames its list of reasons with these two sentences.
+_FRAME = ("Connector configuration is invalid and contains", "You can also find the above list of errors")
+
+
+def _refused(answer: Answer, call: Call, said: str) -> ConnectError:
+    if "Topic tracking is disabled" in said:
+        return _unsupported(answer, call, said)
+    hint = f"The request carried {call.credentials}. Check `auth` and `tls` of Connect cluster '{call.cluster}'"
+    hint += " and what that user may do." if answer.status == 403 else "."
+    return call.error(ConnectAuthError, f"HTTP {answer.status}: access refused", hint=hint, status=answer.status)
+
+
+def _missing(answer: Answer, call: Call, said: str) -> ConnectError:
+    if answer.message is None:
+        # Jetty answers with its own page until the worker has registered its resources.
+        return call.error(
+            ConnectBusy, "HTTP 404 with a page that is not Connect's: starting?", hint=PAGE_HINT, status=404
+        )
+    if said == "HTTP 404 Not Found":
+        return _unsupported(answer, call, said)
+    hint = "List the connectors of this Connect cluster to see the names that exist."
+    if said.startswith("No status found"):
+        hint = "A connector has no status while it starts, up to minutes when its source cluster does not answer."
+    return call.error(NotFound, f"HTTP 404: {cut(said)}", hint=hint, status=404)
+
+
+def _unsupported(answer: Answer, call: Call, said: str) -> ConnectError:
+    hint = (
+        "Check the worker's version: stop and reading offsets need Kafka 3.5, altering offsets 3.6, initial_state 3.7."
+    )
+    return call.error(Unsupported, f"HTTP {answer.status}: {cut(said)}", hint=hint, status=answer.status)
+
+
+def _conflict(answer: Answer, call: Call, said: str) -> ConnectError:
+    if "already exists" in said:
+        hint = "Plan again: somebody created it meanwhile. Update it instead of creating it, or pick another name."
+        return call.error(AlreadyExists, f"HTTP 409: {cut(said)}", hint=hint, status=409)
+    # Stale configuration, no known leader URL, conflicting operation: all pass by themselves.
+    return call.error(ConnectBusy, f"HTTP 409: {cut(said)}", hint=_BUSY_HINT, status=409)
+
+
+def _failed(answer: Answer, call: Call, said: str) -> ConnectError:
+    # The herder checks this before it acts, so nothing was written.
+    if "Request cannot be completed because a rebalance is expected" in said:
+        return call.error(ConnectBusy, f"HTTP 500: {cut(said)}", hint=_BUSY_HINT, status=500)
+    if "IO Error trying to forward REST request" in said:
+        return (
+            call.error(ConnectBusy, said, hint=_BUSY_HINT, status=500) if _never_forwarded(said) else lost(call, said)
+        )
+    if "Request timed out" in said:
+        return lost(call, said)
+    if call.write and "Unrecognized field" in said:
+        return _unsupported(answer, call, said)
+    hint = "The worker's log has the stack trace of this error."
+    return call.error(ConnectError, f"HTTP 500: {cut(said)}", hint=hint, status=500)
+
+
+def _other(answer: Answer, call: Call, said: str) -> ConnectError:
+    what = f"HTTP {answer.status}: {cut(said)}"
+    if answer.status in {429, 503}:
+        return call.error(ConnectBusy, what, hint=_BUSY_HINT, status=answer.status)
+    if answer.status in {502, 504}:
+        return lost(call, what)
+    if 300 <= answer.status < 400:
+        # Following it could hand the credentials to another host.
+        target = urlsplit(answer.location)
+        what = f"HTTP {answer.status}: redirected to {target.scheme}://{target.hostname}, which is not followed"
+        hint = "Put the final URL into `url` of the Connect cluster, if you trust that host."
+        return call.error(ConnectError, what, hint=hint, status=answer.status)
+    return call.error(ConnectError, what, hint=PAGE_HINT, status=answer.status)
+
+
+def _never_forwarded(said: str) -> bool:
+    return "Connection refused" in said
+
+
+def lost(call: Call, why: str) -> ConnectError:
+    """Return the error for an answer that never came: a write may have happened, a read is simply repeated."""
+    if call.write:
+        return call.error(OutcomeUnknown, f"the answer was lost: {cut(why)}", hint=_LOST_HINT)
+    return call.error(ConnectBusy, cut(why), hint=_BUSY_HINT)

@@ -54,7 +54,7 @@ class BearerAuth:
 
 
 @dataclass(frozen=True)
-class Tls:
+class TlsFiles:
     """PEM files: who to trust (None: the system's authorities) and, for mutual TLS, who we are."""
 
     ca_file: Path | None = None
@@ -73,7 +73,7 @@ class ConnectTarget:
     name: str
     urls: tuple[str, ...]
     auth: BasicAuth | BearerAuth | None = None
-    tls: Tls | None = None
+    tls: TlsFiles | None = None
 
     def __post_init__(self) -> None:
         if not self.urls:

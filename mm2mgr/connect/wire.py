@@ -14,10 +14,19 @@ from dataclasses import dataclass
 
 import httpx
 
-from mm2mgr.bodies import ACCEPTED_ENCODING, Body, BodyRefused
-from mm2mgr.connect.answers import PAGE_HINT, Answer, Call, error_of, lost
-from mm2mgr.connect.errors import ConnectBusy, ConnectError, ConnectUnreachable, WrongBody
-from mm2mgr.connect.target import ConnectTarget, Tls
+from mm2mgr import web
+from mm2mgr.connect.errors import (
+    PAGE_HINT,
+    Answer,
+    Call,
+    ConnectBusy,
+    ConnectError,
+    ConnectUnreachable,
+    WrongBody,
+    error_of,
+    lost,
+)
+from mm2mgr.connect.target import ConnectTarget, TlsFiles
 from mm2mgr.secrets import cut
 
 CONNECT_SECONDS = 5.0
@@ -28,7 +37,6 @@ HEAD_START_SECONDS = 1.0
 WRITE_SECONDS = 95.0
 # Of what is left of a write's deadline, the share kept for reading back when the answer is lost.
 READ_BACK_SHARE = 0.2
-_HEADERS = {"Accept": "application/json", "Accept-Encoding": ACCEPTED_ENCODING}
 
 
 @dataclass(frozen=True)
@@ -57,15 +65,8 @@ class Wire:
         self.target = target
         self.reached = False
         self._preferred = 0
-        # No proxies or certificates from the environment: what the YAML tree says is all there is. No redirects either:
-        # they could carry the credentials to another host.
-        self._http = httpx.AsyncClient(
-            headers=_HEADERS | ({"Authorization": target.auth.header()} if target.auth else {}),
-            verify=_ssl_context(target),
-            transport=transport,
-            trust_env=False,
-            follow_redirects=False,
-        )
+        headers = {"Authorization": target.auth.header()} if target.auth else {}
+        self._http = web.client(headers, _verify(target), transport)
 
     async def close(self) -> None:
         """Close all connections."""
@@ -149,39 +150,16 @@ class Wire:
     async def _ask(self, url: str, call: Call, deadline: Deadline, connect_shares: int = 1) -> Answer:
         seconds = deadline.attempt_seconds(call.write)
         connect_seconds = min(CONNECT_SECONDS, seconds / connect_shares)
-        request = self._http.build_request(
-            call.method,
-            url + call.path,
-            json=call.body,
-            timeout=httpx.Timeout(seconds, connect=connect_seconds, pool=None),
-        )
         try:
-            # httpx times each read; a body that trickles in needs the outer bound.
-            async with asyncio.timeout(seconds):
-                response = await self._http.send(request, stream=True)
-                try:
-                    text = await _text(response)
-                finally:
-                    await response.aclose()
-        except BodyRefused as refused:
+            found = await web.exchange(
+                self._http, call.method, url + call.path, seconds, connect_seconds, json=call.body
+            )
+        except web.BodyRefused as refused:
             self.reached = True
             what = f"{url}: {refused}"
             raise (lost(call, what) if call.write else call.error(WrongBody, what, hint=PAGE_HINT)) from refused
-        except httpx.ConnectTimeout:
-            raise
-        except (httpx.TimeoutException, TimeoutError) as late:
-            raise TimeoutError(f"no answer in time ({seconds:.3g} s)") from late
         self.reached = True
-        return Answer(response.status_code, text, url, response.headers.get("Location", ""))
-
-
-async def _text(response: httpx.Response) -> str:
-    """Read the raw body, because httpx unpacks each piece whole, whatever becomes of it."""
-    body = Body(response.headers.get("Content-Encoding", ""))
-    assert isinstance(response.stream, httpx.AsyncByteStream)
-    async for piece in response.stream:
-        body.add(piece)
-    return body.text()
+        return Answer(found.status, found.text, url, found.headers.get("Location", ""))
 
 
 def _unreachable(call: Call, failures: dict[str, Exception]) -> ConnectError:
@@ -212,15 +190,12 @@ def _reason(failure: Exception) -> str:
     return cut(str(_tls_alert(failure) or failure) or type(failure).__name__)
 
 
-def _ssl_context(target: ConnectTarget) -> ssl.SSLContext | bool:
+def _verify(target: ConnectTarget) -> ssl.SSLContext | bool:
     if not any(url.startswith("https:") for url in target.urls):
         return False  # nothing to verify, and loading the system's authorities takes tens of milliseconds
-    tls = target.tls or Tls()
+    tls = target.tls or TlsFiles()
     try:
-        context = ssl.create_default_context(cafile=tls.ca_file)
-        if tls.certificate_file:
-            # A callable, since without a password OpenSSL would ask for one on the terminal.
-            context.load_cert_chain(tls.certificate_file, tls.key_file, password=lambda: tls.key_password or "")
+        return web.tls_context(tls.ca_file, tls.certificate_file, tls.key_file, tls.key_password)
     except (OSError, ValueError) as cause:
         files = ", ".join(str(path) for path in (tls.ca_file, tls.certificate_file, tls.key_file) if path)
         raise ConnectError(
@@ -228,4 +203,3 @@ def _ssl_context(target: ConnectTarget) -> ssl.SSLContext | bool:
             hint="They must be readable PEM files; an encrypted key needs `key_password`.",
             cluster=target.name,
         ) from cause
-    return context

@@ -13,8 +13,7 @@ from pathlib import Path
 
 from mm2mgr.errors import SandboxError
 from mm2mgr.samples.schema import DICTIONARY, HOUR_PREFIX, LAYOUT_FILE, ROLLUPS
-from mm2mgr.sandbox.folder import claim, is_claimed, writing
-from mm2mgr.sandbox.state import only_one
+from mm2mgr.sandbox.folder import claim, is_claimed, only_one, writing
 from mm2mgr.sandbox.tree import as_written
 from mm2mgr.spec.sizing_file import is_written_by_size
 

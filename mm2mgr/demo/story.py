@@ -11,8 +11,8 @@ from mm2mgr import operations
 from mm2mgr.cli import cli
 from mm2mgr.demo.folder import demo_folder
 from mm2mgr.demo.records import RATES, PartitionProof, Traffic, prove, read_ids
+from mm2mgr.endpoints import kafka_access
 from mm2mgr.errors import Mm2mgrError
-from mm2mgr.extras import need_all
 from mm2mgr.kafka.client import Kafka
 from mm2mgr.operations import Plan, Workspace
 from mm2mgr.output.apply_text import say_applied, say_event
@@ -20,7 +20,6 @@ from mm2mgr.output.console import say, say_table, talk
 from mm2mgr.output.plan_text import say_plan, say_topology
 from mm2mgr.output.status_text import say_status
 from mm2mgr.partitions import TopicPartition
-from mm2mgr.reconcile.access import kafka_access
 from mm2mgr.sandbox.layout import Sandbox
 from mm2mgr.sandbox.tree import write_tree
 from mm2mgr.topology import Flow
@@ -31,7 +30,6 @@ _CATCH_UP_SECONDS = 90.0
 
 def tell(directory: Path, *, keep: bool, measure_seconds: int) -> int:
     """Run the demo; return 0 only when the proof holds, the second plan is empty and every flow is healthy."""
-    need_all()
     with demo_folder(directory):
         return _tell(directory, keep=keep, measure_seconds=measure_seconds)
 

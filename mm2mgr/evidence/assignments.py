@@ -42,8 +42,8 @@ class ConnectState:
 
 def read_listings(clusters: Mapping[str, KafkaCluster]) -> dict[str, Listing | Mm2mgrError]:
     """Return the partitions by topic of each cluster, without Kafka's own topics, in the admin client's order."""
+    from mm2mgr.endpoints import kafka_access
     from mm2mgr.kafka.client import Kafka
-    from mm2mgr.reconcile.access import kafka_access
 
     def read(alias: str) -> Listing | Mm2mgrError:
         try:
@@ -116,12 +116,12 @@ async def _states(by_connect: Collection[Sequence[Flow]]) -> dict[str, ConnectSt
 
 async def _state(connect: ConnectCluster, flows: Sequence[Flow]) -> ConnectState:
     from mm2mgr.connect.client import Connect
-    from mm2mgr.reconcile.live import target_of
+    from mm2mgr.endpoints import connect_target
 
     turns = asyncio.Semaphore(_CONNECTORS_AT_ONCE)
     connectors: tuple[ConnectorPlacement, ...] = ()
     try:
-        async with Connect(target_of(connect), deadline_seconds=_WORKERS_SECONDS) as client:
+        async with Connect(connect_target(connect), deadline_seconds=_WORKERS_SECONDS) as client:
             statuses = await client.statuses()
             connectors = tuple(map(_placement, statuses.values()))
 

@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, NamedTuple
 from mm2mgr.connect.client import Connect
 from mm2mgr.connect.errors import ConnectError, Unsupported
 from mm2mgr.connect.types import parse_stored
+from mm2mgr.endpoints import connect_target
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.evidence.task_capacity import settings_mark
 from mm2mgr.observe.lag import is_heartbeat
 from mm2mgr.observe.reading import ASSIGNED_KEY, parse_assigned
 from mm2mgr.partitions import TopicPartition
-from mm2mgr.reconcile.live import target_of
 from mm2mgr.render import source_connector_name
 from mm2mgr.samples.follow import Poll
 from mm2mgr.samples.tasks import TaskRow, TaskStore
@@ -129,7 +129,7 @@ class TaskReader:
     async def _snapshots(self) -> _Rows:
         """Take a snapshot of every connector; those that do not answer in time are left out, and come first in the next one."""
         ends_at = asyncio.get_running_loop().time() + self._watch.timeout_seconds
-        async with Connect(target_of(self._connect), deadline_seconds=self._watch.timeout_seconds) as client:
+        async with Connect(connect_target(self._connect), deadline_seconds=self._watch.timeout_seconds) as client:
             known = set(await client.connectors())
             turns = asyncio.Semaphore(_REQUESTS_AT_ONCE)
             here = [one for one in self._watched if one.name in known]

@@ -9,8 +9,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
-Kind = Literal["topic", "group", "cluster", "transactional id"]
-Said = Literal["yes", "no", "open"]
+ResourceKind = Literal["topic", "group", "cluster", "transactional id"]
+Permission = Literal["yes", "no", "open"]
 """What brokers answer when asked for a right; `open`: they answer only about a resource that exists."""
 CLUSTER_NAME = "kafka-cluster"
 # What AclAuthorizer and StandardAuthorizer read into an ALLOW; a DENY takes away only what it names.
@@ -25,7 +25,7 @@ class Right:
     """One operation on one resource, such as Write on topic dc1.orders."""
 
     operation: str
-    kind: Kind
+    kind: ResourceKind
     name: str = CLUSTER_NAME
 
     def __str__(self) -> str:
@@ -43,7 +43,7 @@ class Acl:
     principal: str
     host: str
     operation: str
-    kind: Kind
+    kind: ResourceKind
     name: str
     prefixed: bool
     allow: bool

@@ -1,19 +1,18 @@
-"""One Kafka cluster through its admin API: who it is, its topics, their offsets, and topics created for a demo.
+"""One Kafka cluster through its admin API: its id, topics and offsets, and topics created for a demo.
 
-In goes a KafkaAccess, out come values of this module; every failure is a KafkaError that names the alias.
-It never joins a group and never commits; records are read in `records`.
+`Kafka` is the only admin client of mm2mgr; every failure is a KafkaError that names the cluster's alias. It never joins a
+group and never commits. `inspection` and `rights` ask it what a login sees and may do; records are read in `records`.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import islice
 from types import TracebackType
-from typing import Any
+from typing import Any, TypeVar
 
 import confluent_kafka
 from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec  # type: ignore[attr-defined]
@@ -21,12 +20,12 @@ from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec  # type: ign
 from mm2mgr.errors import KafkaError
 from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.kafka.failures import client_settings, is_silence
-from mm2mgr.kafka.offsets import Offsets, OffsetsRead
-from mm2mgr.partitions import TopicPartition
+from mm2mgr.partitions import Offsets, TopicPartition
 
+T = TypeVar("T")
 _PARTITIONS_PER_REQUEST = 5_000
-_TOPICS_PER_REQUEST = 1_000
-_FIRST_LOOK_SECONDS = 0.5
+_NAMES_PER_REQUEST = 1_000
+_FIRST_LISTING_SECONDS = 0.5
 _EARLIEST, _LATEST = OffsetSpec.earliest(), OffsetSpec.latest()  # type: ignore[no-untyped-call]
 _NO_TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAAA"  # what brokers before 2.8 answer: sixteen zero bytes
 
@@ -40,20 +39,28 @@ class TopicInfo:
     internal: bool
 
 
+@dataclass
+class OffsetsRead:
+    """The offsets that were read, the reason for each partition without them, and whether a broker stayed silent."""
+
+    found: dict[TopicPartition, Offsets]
+    failed: dict[TopicPartition, str]
+    unanswered: bool = False
+
+
 class Kafka:
     """A connection to one cluster; use it in a `with` block.
 
-    `timeout_seconds` bounds every single call.
+    `timeout_seconds` bounds every single call; after `within` a deadline bounds all calls together.
     """
 
     def __init__(self, access: KafkaAccess, timeout_seconds: float = 10.0) -> None:
         self.access = access
         self.timeout_seconds = timeout_seconds
-        settings, self._failures = client_settings(
-            access, {"socket.timeout.ms": max(1000, int(timeout_seconds * 1000))}
-        )
-        with self._told("the client's settings"):
-            self._admin = AdminClient(settings)
+        self._deadline: float | None = None
+        settings, self.failures = client_settings(access, {"socket.timeout.ms": max(1000, int(timeout_seconds * 1000))})
+        with self.doing("the client's settings"):
+            self.admin = AdminClient(settings)
 
     def __enter__(self) -> Kafka:
         return self
@@ -61,18 +68,59 @@ class Kafka:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        del self._admin  # librdkafka closes its connections when the last reference goes
+        del self.admin  # librdkafka closes its connections when the last reference goes
+
+    # --- waiting ------------------------------------------------------------------------------------------------------
+
+    def within(self, timeout_seconds: float) -> None:
+        """Let all calls from here on end within so many seconds together."""
+        self.timeout_seconds = timeout_seconds
+        self._deadline = time.monotonic() + timeout_seconds
+
+    def left(self) -> float:
+        """Return the seconds that a call may take; TimeoutError when the deadline has passed."""
+        left = self.timeout_seconds if self._deadline is None else self._deadline - time.monotonic()
+        if left <= 0:
+            raise TimeoutError
+        return left
+
+    def result(self, future: Future[Any]) -> Any:
+        """Return an answer; KafkaException and TimeoutError are for `doing`."""
+        left = self.timeout_seconds if self._deadline is None else max(0.0, self._deadline - time.monotonic())
+        # librdkafka ends every request by itself; the extra second only guards against a lost callback.
+        return future.result(timeout=left + 1)
+
+    def unless_refused(self, future: Future[Any]) -> Any:
+        """Return an answer, None for a refusal; silence is raised."""
+        try:
+            return self.result(future)
+        except confluent_kafka.KafkaException as error:
+            if is_silence(error.args[0]):
+                raise
+            return None
+
+    @contextmanager
+    def doing(self, what: str) -> Iterator[None]:
+        """Turn the library's errors into KafkaErrors that name the cluster and what was being done."""
+        try:
+            yield
+        except (confluent_kafka.KafkaException, TimeoutError, ValueError) as error:
+            if hasattr(self, "admin"):
+                self.admin.poll(0)  # delivers the background error that explains a time-out
+            raise self.failures.error(error, what, self.timeout_seconds) from error
+
+    # --- the cluster and its topics -----------------------------------------------------------------------------------
 
     def cluster_id(self) -> str:
         """Return the cluster's id, the one identity that survives renamed hosts."""
-        with self._told("reading the cluster id"):
-            described = self._result(self._admin.describe_cluster(request_timeout=self.timeout_seconds))
+        with self.doing("reading the cluster id"):
+            described = self.result(self.admin.describe_cluster(request_timeout=self.left()))
             return str(described.cluster_id)
 
     def topics(self) -> dict[str, TopicInfo]:
         """Return every topic that this login may see."""
-        with self._told("listing topics"):
-            listed = self._admin.list_topics(timeout=self.timeout_seconds).topics
+        with self.doing("listing topics"):
+            listed = self.admin.list_topics(timeout=self.left()).topics
             identities = self._identities(sorted(listed))
         return {
             name: TopicInfo(len(topic.partitions), *identities.get(name, (None, name.startswith("__"))))
@@ -84,13 +132,13 @@ class Kafka:
         """Return the partitions of every topic that this login may see; fails early when all brokers refuse."""
         deadline = time.monotonic() + self.timeout_seconds
         while True:
-            seconds = min(_FIRST_LOOK_SECONDS, max(0.0, deadline - time.monotonic()))
+            seconds = min(_FIRST_LISTING_SECONDS, max(0.0, deadline - time.monotonic()))
             try:
-                listed = self._admin.list_topics(timeout=seconds).topics
+                listed = self.admin.list_topics(timeout=seconds).topics
             except confluent_kafka.KafkaException as error:
-                self._admin.poll(0)  # delivers the background error that explains a time-out
-                if self._failures.is_final or time.monotonic() >= deadline:
-                    raise self._failures.error(error, "listing topics", self.timeout_seconds) from error
+                self.admin.poll(0)  # delivers the background error that explains a time-out
+                if self.failures.is_final or time.monotonic() >= deadline:
+                    raise self.failures.error(error, "listing topics", self.timeout_seconds) from error
             else:
                 return {name: len(topic.partitions) for name, topic in listed.items() if topic.partitions}
 
@@ -103,12 +151,13 @@ class Kafka:
 
         KafkaError only when no partition at all could be read because nothing answered.
         """
-        wanted, read = iter(dict.fromkeys(partitions)), OffsetsRead({}, {})
-        while batch := list(islice(wanted, _PARTITIONS_PER_REQUEST)):
-            self._read_batch(batch, read)
+        read = OffsetsRead({}, {})
+        with self.doing("reading offsets"):
+            for batch in batches(list(dict.fromkeys(partitions)), _PARTITIONS_PER_REQUEST):
+                self._read_batch(batch, read)
         if read.failed and not read.found and read.unanswered:
-            self._admin.poll(0)
-            raise self._failures.no_answer(self.timeout_seconds)
+            self.admin.poll(0)
+            raise self.failures.no_answer(self.timeout_seconds)
         return read
 
     def create_topics(self, wanted: Mapping[str, tuple[int, int, Mapping[str, str]]]) -> list[str]:
@@ -118,8 +167,8 @@ class Kafka:
         """
         new = [NewTopic(name, count, factor, config=dict(more)) for name, (count, factor, more) in wanted.items()]
         created = []
-        for name, future in self._admin.create_topics(new, request_timeout=self.timeout_seconds).items() if new else []:
-            with self._told(f"creating topic {name}"):
+        for name, future in self.admin.create_topics(new, request_timeout=self.left()).items() if new else []:
+            with self.doing(f"creating topic {name}"):
                 if self._created(future):
                     created.append(name)
         self._wait_until_readable({name: count for name, (count, _, _) in wanted.items()})
@@ -127,7 +176,7 @@ class Kafka:
 
     def _created(self, future: Future[None]) -> bool:
         try:
-            self._result(future)
+            self.result(future)
         except confluent_kafka.KafkaException as error:
             if error.args[0].code() == confluent_kafka.KafkaError.TOPIC_ALREADY_EXISTS:
                 return False
@@ -140,12 +189,12 @@ class Kafka:
         while late := self._without_leaders(counts) or list(self.read_offsets(_partitions(counts)).failed):
             if time.monotonic() > deadline:
                 raise KafkaError(f"{self.access.alias}: {late[0]} is created but not readable yet")
-            self._admin.poll(0.1)
+            self.admin.poll(0.1)
 
     def _without_leaders(self, counts: Mapping[str, int]) -> list[TopicPartition]:
         # Listing also refreshes librdkafka's cache, which otherwise remembers a topic as unknown for 30 s.
-        with self._told("listing topics"):
-            topics = self._admin.list_topics(timeout=self.timeout_seconds).topics
+        with self.doing("listing topics"):
+            topics = self.admin.list_topics(timeout=self.left()).topics
         led = {
             TopicPartition(name, number)
             for name, topic in topics.items()
@@ -157,11 +206,11 @@ class Kafka:
     def _identities(self, names: list[str]) -> dict[str, tuple[str | None, bool]]:
         """Topic id and internal flag; a topic that cannot be described is left out, for its offsets still count."""
         found: dict[str, tuple[str | None, bool]] = {}
-        for start in range(0, len(names), _TOPICS_PER_REQUEST):
-            batch = confluent_kafka.TopicCollection(names[start : start + _TOPICS_PER_REQUEST])
-            for name, future in self._admin.describe_topics(batch, request_timeout=self.timeout_seconds).items():
+        for batch in batches(names):
+            asked = confluent_kafka.TopicCollection(batch)
+            for name, future in self.admin.describe_topics(asked, request_timeout=self.left()).items():
                 try:
-                    described = self._result(future)
+                    described = self.result(future)
                 except confluent_kafka.KafkaException:
                     continue
                 topic_id = str(described.topic_id)
@@ -179,32 +228,25 @@ class Kafka:
         """Ask for one end of the log in bulk; partitions without an answer go to `read.failed`."""
         offsets: dict[TopicPartition, int] = {}
         asked = {confluent_kafka.TopicPartition(*one): spec for one in partitions}
-        answers = self._admin.list_offsets(asked, request_timeout=self.timeout_seconds) if asked else {}
+        answers = self.admin.list_offsets(asked, request_timeout=self.left()) if asked else {}
         for key, future in answers.items():
             partition = TopicPartition(key.topic, key.partition)
             try:
-                offsets[partition] = self._result(future).offset
+                offsets[partition] = self.result(future).offset
             except confluent_kafka.KafkaException as error:
-                read.failed[partition] = self._failures.cut(error.args[0].str())
+                read.failed[partition] = self.failures.cut(error.args[0].str())
                 read.unanswered |= is_silence(error.args[0])
             except TimeoutError:
                 read.failed[partition] = "no answer in time"
                 read.unanswered = True
         return offsets
 
-    def _result(self, future: Future[Any]) -> Any:
-        # librdkafka ends every request by itself; the extra second only guards against a lost callback.
-        return future.result(timeout=self.timeout_seconds + 1)
-
-    @contextmanager
-    def _told(self, doing: str) -> Iterator[None]:
-        try:
-            yield
-        except (confluent_kafka.KafkaException, TimeoutError, ValueError) as error:
-            if hasattr(self, "_admin"):
-                self._admin.poll(0)  # delivers the background error that explains a time-out
-            raise self._failures.error(error, doing, self.timeout_seconds) from error
-
 
 def _partitions(counts: Mapping[str, int]) -> list[TopicPartition]:
     return [TopicPartition(name, number) for name, count in counts.items() for number in range(count)]
+
+
+def batches(items: Sequence[T], size: int = _NAMES_PER_REQUEST) -> Iterator[list[T]]:
+    """Cut a list into what one request takes."""
+    for start in range(0, len(items), size):
+        yield list(items[start : start + size])

@@ -6,6 +6,7 @@ In go records, out comes nothing but an error if one was not stored; mm2mgr writ
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from types import TracebackType
 from typing import Any
 
@@ -13,6 +14,7 @@ import confluent_kafka
 
 from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.kafka.failures import client_settings
+from mm2mgr.partitions import TopicPartition
 
 
 class Producer:
@@ -84,3 +86,29 @@ class Producer:
             raise self._failures.no_answer(self.timeout_seconds)
         lost = confluent_kafka.KafkaException(self._lost)
         raise self._failures.error(lost, "writing records", self.timeout_seconds) from lost
+
+
+def commit_group(
+    access: KafkaAccess, group: str, offsets: Mapping[TopicPartition, int], timeout_seconds: float = 20.0
+) -> None:
+    """Commit the next offset to read of each partition, as the only member of a group that then leaves.
+
+    The group is joined for real: MirrorCheckpointConnector passes over groups that never had a member ("simple" ones).
+    """
+    settings, failures = client_settings(access, {"group.id": group, "enable.auto.commit": False})
+    wanted = [confluent_kafka.TopicPartition(*partition, offset) for partition, offset in offsets.items()]
+    consumer = None
+    try:
+        consumer = confluent_kafka.Consumer(settings)
+        consumer.subscribe(sorted({partition.topic for partition in offsets}))
+        deadline = time.monotonic() + timeout_seconds
+        while len(consumer.assignment()) < len(wanted):
+            if time.monotonic() > deadline:
+                raise failures.no_answer(timeout_seconds)
+            consumer.poll(0.1)
+        consumer.commit(offsets=wanted, asynchronous=False)
+    except (confluent_kafka.KafkaException, ValueError) as error:
+        raise failures.error(error, f"committing offsets of group {group}", timeout_seconds) from error
+    finally:
+        if consumer is not None:
+            consumer.close()

@@ -18,8 +18,7 @@ from mm2mgr.errors import KafkaError
 from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.kafka.client import Kafka
 from mm2mgr.kafka.failures import Failures, client_settings
-from mm2mgr.kafka.offsets import Offsets
-from mm2mgr.partitions import TopicPartition
+from mm2mgr.partitions import Offsets, TopicPartition
 
 _BATCH = 1_000
 _NO_GROUP = {

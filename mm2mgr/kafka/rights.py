@@ -19,8 +19,9 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     NewTopic,
 )
 
-from mm2mgr.kafka.acls import Right, Said
-from mm2mgr.kafka.acting import ActingAs, Seen, batches, operation_names
+from mm2mgr.kafka.acls import Permission, Right
+from mm2mgr.kafka.client import Kafka, batches
+from mm2mgr.kafka.inspection import ClusterView, operation_names
 
 _CODES = confluent_kafka.KafkaError
 _REFUSALS = {
@@ -28,7 +29,7 @@ _REFUSALS = {
     _CODES.GROUP_AUTHORIZATION_FAILED,
     _CODES.CLUSTER_AUTHORIZATION_FAILED,
 }
-# Said after the right was found to be there.
+# Permission after the right was found to be there.
 _LATER = {
     _CODES.TOPIC_ALREADY_EXISTS,
     _CODES.UNKNOWN_TOPIC_OR_PART,
@@ -39,56 +40,56 @@ _LATER = {
 }
 
 
-def may(login: ActingAs, rights: Iterable[Right], seen: Seen) -> dict[Right, Said]:
+def may(kafka: Kafka, rights: Iterable[Right], view: ClusterView) -> dict[Right, Permission]:
     """Ask for each right; KafkaError when the brokers stop answering."""
     wanted = list(dict.fromkeys(rights))
     of_topics = [right for right in wanted if right.kind == "topic"]
-    said: dict[Right, Said] = {
-        right: _said(right.operation in seen.operations) for right in wanted if right.kind == "cluster"
+    said: dict[Right, Permission] = {
+        right: _said(right.operation in view.operations) for right in wanted if right.kind == "cluster"
     }
     said |= {right: "open" for right in wanted if right.kind == "transactional id"}
-    with login.told("asking for rights"):
-        said |= _of_groups(login, [right for right in wanted if right.kind == "group"])
-        said |= _of_topics(login, [right for right in of_topics if right.operation != "Create"])
-        said |= _asked(login, "Create", of_topics)  # which Create on the cluster allows too
+    with kafka.doing("asking for rights"):
+        said |= _of_groups(kafka, [right for right in wanted if right.kind == "group"])
+        said |= _of_topics(kafka, [right for right in of_topics if right.operation != "Create"])
+        said |= _asked(kafka, "Create", of_topics)  # which Create on the cluster allows too
     return said
 
 
-def _of_groups(login: ActingAs, rights: list[Right]) -> dict[Right, Said]:
+def _of_groups(kafka: Kafka, rights: list[Right]) -> dict[Right, Permission]:
     """A group that does not exist is described as a dead one, with what this login may do to it."""
     operations: dict[str, frozenset[str]] = {}
     for names in batches(sorted({right.name for right in rights})):
-        asked = login.admin.describe_consumer_groups(
-            names, include_authorized_operations=True, request_timeout=login.left()
+        asked = kafka.admin.describe_consumer_groups(
+            names, include_authorized_operations=True, request_timeout=kafka.left()
         )
-        operations |= {name: _group_operations(login, future) for name, future in asked.items()}
+        operations |= {name: _group_operations(kafka, future) for name, future in asked.items()}
     return {right: _said(right.operation in operations[right.name]) for right in rights}
 
 
-def _group_operations(login: ActingAs, future: Future[Any]) -> frozenset[str]:
+def _group_operations(kafka: Kafka, future: Future[Any]) -> frozenset[str]:
     try:
-        return operation_names(login.result(future))
+        return operation_names(kafka.result(future))
     except confluent_kafka.KafkaException as error:
         if error.args[0].code() in _REFUSALS:
             return frozenset()
         raise
 
 
-def _of_topics(login: ActingAs, rights: list[Right]) -> dict[Right, Said]:
+def _of_topics(kafka: Kafka, rights: list[Right]) -> dict[Right, Permission]:
     """Describe tells the operations of a topic that exists; of a missing one it tells only whether it may be described."""
     operations: dict[str, frozenset[str] | None] = {}
     for names in batches(sorted({right.name for right in rights})):
-        asked = login.admin.describe_topics(
-            confluent_kafka.TopicCollection(names), include_authorized_operations=True, request_timeout=login.left()
+        asked = kafka.admin.describe_topics(
+            confluent_kafka.TopicCollection(names), include_authorized_operations=True, request_timeout=kafka.left()
         )
-        operations |= {name: _topic_operations(login, future) for name, future in asked.items()}
+        operations |= {name: _topic_operations(kafka, future) for name, future in asked.items()}
     said = {right: _told(right, operations[right.name]) for right in rights}
     for operation in ("DescribeConfigs", "AlterConfigs", "Alter"):
-        said |= _asked(login, operation, [right for right in rights if said[right] == "open"])
+        said |= _asked(kafka, operation, [right for right in rights if said[right] == "open"])
     return said
 
 
-def _told(right: Right, operations: frozenset[str] | None) -> Said:
+def _told(right: Right, operations: frozenset[str] | None) -> Permission:
     """Read the answer from a topic's operations: None when it is missing, none when this login may not describe it."""
     if operations is None:
         return "yes" if right.operation == "Describe" else "open"
@@ -97,9 +98,9 @@ def _told(right: Right, operations: frozenset[str] | None) -> Said:
     return _said(right.operation in operations)
 
 
-def _topic_operations(login: ActingAs, future: Future[Any]) -> frozenset[str] | None:
+def _topic_operations(kafka: Kafka, future: Future[Any]) -> frozenset[str] | None:
     try:
-        return operation_names(login.result(future))
+        return operation_names(kafka.result(future))
     except confluent_kafka.KafkaException as error:
         code = error.args[0].code()
         if code in _REFUSALS:
@@ -114,17 +115,17 @@ def _topic_operations(login: ActingAs, future: Future[Any]) -> frozenset[str] | 
 Send = Callable[[AdminClient, list[str], float], Mapping[str, Future[Any]]]
 
 
-def _asked(login: ActingAs, operation: str, rights: Iterable[Right]) -> dict[Right, Said]:
-    said: dict[Right, Said] = {}
+def _asked(kafka: Kafka, operation: str, rights: Iterable[Right]) -> dict[Right, Permission]:
+    said: dict[Right, Permission] = {}
     for batch in batches([right for right in rights if right.operation == operation]):
-        answers = _ASKED[operation](login.admin, [right.name for right in batch], login.left())
-        said |= {right: _authorized(login, answers[right.name]) for right in batch}
+        answers = _ASKED[operation](kafka.admin, [right.name for right in batch], kafka.left())
+        said |= {right: _authorized(kafka, answers[right.name]) for right in batch}
     return said
 
 
-def _authorized(login: ActingAs, future: Future[Any]) -> Said:
+def _authorized(kafka: Kafka, future: Future[Any]) -> Permission:
     try:
-        login.result(future)
+        kafka.result(future)
     except confluent_kafka.KafkaException as error:
         code = error.args[0].code()
         if code in _REFUSALS:
@@ -166,5 +167,5 @@ _ASKED: dict[str, Send] = {
 }
 
 
-def _said(yes: bool) -> Said:
+def _said(yes: bool) -> Permission:
     return "yes" if yes else "no"

@@ -10,9 +10,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from mm2mgr.kafka.offsets import Offsets
 from mm2mgr.observe.reading import Failure, SeenConnector, SeenKafka
-from mm2mgr.partitions import TopicPartition
+from mm2mgr.partitions import Offsets, TopicPartition
 from mm2mgr.topology import Flow
 
 

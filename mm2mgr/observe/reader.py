@@ -14,14 +14,13 @@ from typing import TypeVar
 
 from mm2mgr.connect.client import Connect
 from mm2mgr.connect.types import ConnectorInfo, ConnectorStatus, parse_stored
+from mm2mgr.endpoints import connect_target, kafka_access
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.kafka.client import Kafka
 from mm2mgr.observe.lag import upstream_topic
 from mm2mgr.observe.reading import Failure, Orphan, Reading, SeenConnect, SeenConnector, SeenKafka
 from mm2mgr.partitions import TopicPartition
-from mm2mgr.reconcile.access import kafka_access
-from mm2mgr.reconcile.live import target_of
 from mm2mgr.render import CLASSES, OWNER_KEY, Connector
 from mm2mgr.secrets import cut
 from mm2mgr.topology import ConnectCluster, Flow, Topology
@@ -87,7 +86,7 @@ async def _read_connect(
     connect: ConnectCluster, wanted: Sequence[Connector], owner: str | None, deadline_seconds: float
 ) -> SeenConnect:
     try:
-        async with Connect(target_of(connect), deadline_seconds=deadline_seconds) as client:
+        async with Connect(connect_target(connect), deadline_seconds=deadline_seconds) as client:
             infos, statuses = await client.infos(), await client.statuses()
             gate = asyncio.Semaphore(_REQUESTS_AT_ONCE)
             root = await _kept(gate, client.root())

@@ -10,8 +10,7 @@ from dataclasses import dataclass, field
 
 from mm2mgr.connect.types import ConnectorInfo, ConnectorStatus, TaskConfig
 from mm2mgr.errors import Mm2mgrError
-from mm2mgr.kafka.offsets import Offsets
-from mm2mgr.partitions import TopicPartition
+from mm2mgr.partitions import Offsets, TopicPartition
 from mm2mgr.render import Connector
 from mm2mgr.topology import Flow
 

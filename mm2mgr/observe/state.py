@@ -6,19 +6,16 @@ same time: what one adds or acknowledges is never undone by another, because rea
 
 from __future__ import annotations
 
-import fcntl
 import json
-import os
-import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from mm2mgr.errors import Mm2mgrError
-from mm2mgr.folders import cache_folder, state_folder
+from mm2mgr.files import cache_folder, replace_file, state_folder
+from mm2mgr.locks import locked
 from mm2mgr.observe.losses import Gap, Loss, SeenTopic
 from mm2mgr.observe.memory import Clock, FlowMemory, Mark, Memory, Rest, Unstored
 
@@ -49,13 +46,13 @@ def change(file: Path, by: Callable[[Memory], Memory]) -> Kept:
     warnings: list[str] = []
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
-        with _alone(file):
+        with locked(file.with_name(f"{file.name}.lock"), "reading and writing the memory", _LOCK_SECONDS):
             earlier = _read(file, warnings)
             memory = by(earlier)
             _write(file, memory)
             return Kept(earlier, memory, tuple(warnings))
-    except (OSError, TimeoutError) as error:
-        why = error.strerror or str(error) if isinstance(error, OSError) else str(error)
+    except (OSError, Mm2mgrError) as error:
+        why = error.strerror if isinstance(error, OSError) else error.message
         warnings.append(f"{file} cannot be written ({why}): what this look saw, losses too, will be forgotten")
         earlier = _read(file, warnings)
         return Kept(earlier, by(earlier), tuple(warnings))
@@ -64,21 +61,6 @@ def change(file: Path, by: Callable[[Memory], Memory]) -> Kept:
 def load(file: Path) -> Memory:
     """Return the memory of a file; one that is missing or damaged is empty."""
     return _read(file, [], aside=False)
-
-
-@contextmanager
-def _alone(file: Path) -> Iterator[None]:
-    with file.with_name(f"{file.name}.lock").open("w") as lock:
-        deadline = time.monotonic() + _LOCK_SECONDS
-        while True:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                if time.monotonic() > deadline:
-                    raise TimeoutError(f"another process has held its lock for {_LOCK_SECONDS:.0f} s") from None
-                time.sleep(0.02)
-        yield  # closing the file releases the lock
 
 
 def _read(file: Path, warnings: list[str], *, aside: bool = True) -> Memory:
@@ -116,17 +98,7 @@ def _from_the_cache(file: Path) -> Memory:
 
 
 def _write(file: Path, memory: Memory) -> None:
-    """Replace the file in one step, once the new one is on the disk."""
-    handle, draft = tempfile.mkstemp(dir=file.parent, prefix=f"{file.name}.")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as writing:
-            json.dump({"format": _FORMAT, **vars(memory)}, writing, default=vars)
-            writing.flush()
-            os.fsync(writing.fileno())
-        Path(draft).replace(file)
-    except BaseException:
-        Path(draft).unlink(missing_ok=True)
-        raise
+    replace_file(file, json.dumps({"format": _FORMAT, **vars(memory)}, default=vars), 0o600)
 
 
 # --- JSON to values ---------------------------------------------------------------------------------------------------

@@ -193,7 +193,7 @@ def _targets(workspace: Workspace, names: Sequence[str]) -> dict[str, ConnectTar
 
 def _target(workspace: Workspace, name: str) -> ConnectTarget:
     from mm2mgr.connect.target import BasicAuth, ConnectTarget
-    from mm2mgr.reconcile.live import target_of
+    from mm2mgr.endpoints import connect_target
 
     if "://" in name:
         user, password = os.environ.get(USER), os.environ.get(PASSWORD)
@@ -204,7 +204,7 @@ def _target(workspace: Workspace, name: str) -> ConnectTarget:
     if name not in connects:
         hint = f"there are: {', '.join(connects)}; or give a URL: http://…"
         raise Mm2mgrError(f"the tree has no Connect cluster '{name}'", hint=hint)
-    return target_of(connects[name])
+    return connect_target(connects[name])
 
 
 def _host(url: str) -> str:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from mm2mgr.files import check_free
 from mm2mgr.operations.workspace import Workspace, wait_for
-from mm2mgr.outfile import check_free
 from mm2mgr.reconcile.live import make_plan
 from mm2mgr.reconcile.plan import Plan, Wish
 from mm2mgr.reconcile.planfile import PLAN, write_plan

@@ -10,20 +10,13 @@ import asyncio
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
+from mm2mgr.endpoints import kafka_access
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.partitions import TopicPartition
 from mm2mgr.topology import KafkaCluster, Topology
 
 _TIMEOUT_SECONDS = 3.0
-
-
-def kafka_access(cluster: KafkaCluster) -> KafkaAccess:
-    """Return how mm2mgr itself reaches a cluster; addresses and security are each replaced only where `access:` has them."""
-    model, own = cluster.model, cluster.model.access
-    servers = own.bootstrap_servers if own and own.bootstrap_servers is not None else model.bootstrap_servers
-    security = own.security if own and own.security is not None else model.security
-    return KafkaAccess(cluster.alias, ",".join(servers), dict(security))
 
 
 @dataclass(frozen=True)
@@ -66,7 +59,7 @@ def _ask(cluster: KafkaCluster, timeout_seconds: float) -> str | Mm2mgrError:
 
 
 @dataclass(frozen=True)
-class Topics:
+class TopicListing:
     """Topics of one Kafka cluster: partitions of each that mm2mgr may see; of the wanted ones the records in their logs.
 
     `written` has the sum of their end offsets: above zero, a topic has had records, whether or not they are still there.
@@ -78,28 +71,27 @@ class Topics:
 
 
 def read_topics(
-    access: KafkaAccess, wanted: Callable[[str], bool], timeout_seconds: float = _TIMEOUT_SECONDS
-) -> Topics:
-    """Return the topics of a Kafka cluster, with the records of the wanted ones. Blocks; raises KafkaError."""
+    access: KafkaAccess,
+    wanted: Callable[[str], bool],
+    known: TopicListing | None = None,
+    timeout_seconds: float = _TIMEOUT_SECONDS,
+) -> TopicListing:
+    """Return the topics of a Kafka cluster, with the records of the wanted ones. Blocks; raises KafkaError.
+
+    What is `known` of the cluster is not asked again.
+    """
     from mm2mgr.kafka.client import Kafka
 
+    if known and not any(wanted(topic) and topic not in known.records for topic in known.partitions):
+        return known
     with Kafka(access, timeout_seconds) as kafka:
-        partitions = kafka.partition_counts()
-        chosen = [
-            TopicPartition(topic, n) for topic, count in partitions.items() if wanted(topic) for n in range(count)
-        ]
-        records, written = (
-            dict.fromkeys((one.topic for one in chosen), 0),
-            dict.fromkeys((one.topic for one in chosen), 0),
-        )
-        for one, log in kafka.offsets(chosen).items():
+        partitions = known.partitions if known else kafka.partition_counts()
+        had = known.records if known else {}
+        chosen = {topic: count for topic, count in partitions.items() if wanted(topic) and topic not in had}
+        records, written = dict.fromkeys(chosen, 0), dict.fromkeys(chosen, 0)
+        for one, log in kafka.offsets(
+            TopicPartition(topic, number) for topic, count in chosen.items() for number in range(count)
+        ).items():
             records[one.topic] += log.end - log.start
             written[one.topic] += log.end
-    return Topics(partitions, records, written)
-
-
-def merged(one: Topics | str, other: Topics | str) -> Topics | str:
-    """Return two readings of one Kafka cluster as one; a reading that failed is told as its reason."""
-    if isinstance(one, str) or isinstance(other, str):
-        return one if isinstance(one, str) else other
-    return Topics(other.partitions, {**one.records, **other.records}, {**one.written, **other.written})
+    return TopicListing(partitions, {**had, **records}, {**(known.written if known else {}), **written})

@@ -14,8 +14,8 @@ from typing import Any
 
 from mm2mgr.connect.client import Connect
 from mm2mgr.connect.errors import AlreadyExists, ConnectError, ConnectUnreachable, NotFound
+from mm2mgr.endpoints import connect_target
 from mm2mgr.errors import Mm2mgrError
-from mm2mgr.reconcile.live import target_of
 from mm2mgr.reconcile.offset_move import is_moved
 from mm2mgr.reconcile.offsets import create_with_offsets, put_with_offsets
 from mm2mgr.reconcile.plan import Change, ClusterPlan, Plan, diff, few
@@ -129,7 +129,7 @@ async def _cluster(work: _Work, part: ClusterPlan) -> list[Result]:
     if not writes:
         return []
     try:
-        connect = Connect(target_of(work.topology.connects[part.connect]), deadline_seconds=work.deadline_seconds)
+        connect = Connect(connect_target(work.topology.connects[part.connect]), deadline_seconds=work.deadline_seconds)
     except Mm2mgrError as error:  # its credentials or certificates are not there any more
         for change in writes:
             tell(_result(change, error, 0.0))
@@ -256,7 +256,7 @@ async def read_back(topology: Topology, results: Iterable[Result], *, deadline_s
 
     async def one(connect: str, done: list[Result]) -> list[Result]:
         try:
-            async with Connect(target_of(topology.connects[connect]), deadline_seconds=deadline_seconds) as client:
+            async with Connect(connect_target(topology.connects[connect]), deadline_seconds=deadline_seconds) as client:
                 return await _read_back(client, topology.owner, done)
         except Mm2mgrError as error:
             return [replace(result, doubt=f"written, but not read back: {error.one_line}") for result in done]

@@ -1,6 +1,6 @@
 """What stands against writing a connector: every error of lint, judged over all that will run and by what real workers say.
 
-In: ClusterPlans, `Connectors` (what the tree wants and what runs) and `Known` (what workers and Kafka clusters say). Out: the same
+In: ClusterPlans, `Connectors` (what the tree wants and what runs) and `ClusterFacts` (what workers and Kafka clusters say). Out: the same
 plans with changes blocked or warned of. Pure. A flow is written as a whole: what would serve only blocked flows waits with them.
 """
 
@@ -49,7 +49,7 @@ Objections = Mapping[Named, Sequence[Objection]]
 
 
 @dataclass(frozen=True)
-class Known:
+class ClusterFacts:
     """What was found out before anything is written: workers by Connect cluster, ids by alias of the Kafka cluster.
 
     `shared` has the alias of the Kafka cluster that each Connect cluster is declared to live on.
@@ -98,7 +98,7 @@ class Connectors:
 def guarded(
     parts: Sequence[ClusterPlan],
     connectors: Connectors,
-    known: Known,
+    known: ClusterFacts,
     also: Objections,
     again: Mapping[Named, Sequence[Named]],
 ) -> tuple[ClusterPlan, ...]:
@@ -120,7 +120,7 @@ def guarded(
         said = _joined(alone, together(parts, connectors))
 
 
-def _alone(parts: Iterable[ClusterPlan], connectors: Connectors, known: Known) -> Objections:
+def _alone(parts: Iterable[ClusterPlan], connectors: Connectors, known: ClusterFacts) -> Objections:
     """Return what speaks against each connector by itself: all errors where something is written, else next to nothing."""
     result: dict[Named, Sequence[Objection]] = {}
     for part in parts:
@@ -138,7 +138,7 @@ def _alone(parts: Iterable[ClusterPlan], connectors: Connectors, known: Known) -
     return result
 
 
-def may_go_astray(config: Mapping[str, str], worker: Worker | None, known: Known) -> bool:
+def may_go_astray(config: Mapping[str, str], worker: Worker | None, known: ClusterFacts) -> bool:
     """Tell whether an unchanged connector is worth a closer look: its workers may live on another Kafka, or be old."""
     if worker is None or worker.version is None or numbers(worker.version) < (4, 0):
         return True
@@ -192,7 +192,7 @@ def _joined(one: Objections, other: Objections) -> Objections:
 
 
 def objections(
-    connect: str, estate: Estate, known: Known, rules: Sequence[Rule] = ALONE
+    connect: str, estate: Estate, known: ClusterFacts, rules: Sequence[Rule] = ALONE
 ) -> dict[str, tuple[Objection, ...]]:
     """Return what speaks against each connector by name."""
     subjects = [informed(subject, known.workers.get(connect), known.cluster_ids) for subject in estate.subjects]
@@ -223,12 +223,12 @@ def informed(subject: Subject, worker: Worker | None, ids: Mapping[str, str]) ->
     return replace(subject, worker=worker, source_kafka=source, target_kafka=target)
 
 
-def _by_rules(connect: str, alone: Estate, known: Known, rules: Sequence[Rule]) -> Iterator[Objection]:
+def _by_rules(connect: str, alone: Estate, known: ClusterFacts, rules: Sequence[Rule]) -> Iterator[Objection]:
     for finding in lint(alone, rules):
         yield _objection(finding, _remedy(connect, alone.subjects[0], finding, known))
 
 
-def _remedy(connect: str, subject: Subject, finding: Finding, known: Known) -> str:
+def _remedy(connect: str, subject: Subject, finding: Finding, known: ClusterFacts) -> str:
     """Return the fix, in terms of a tree whose Connect clusters are known."""
     if finding.rule == "wrong-kafka" and writes_through_workers(subject.config):
         # Never a bootstrap.servers by hand: mm2mgr writes the override, with its security, once it knows where workers live.
@@ -271,7 +271,7 @@ def _carries_heartbeats(source: Subject) -> bool:
     return source.flag("heartbeats.replication.enabled", default=True)
 
 
-def _disputed(subject: Subject, connect: str, known: Known) -> Iterator[Objection]:
+def _disputed(subject: Subject, connect: str, known: ClusterFacts) -> Iterator[Objection]:
     """Two Connect clusters declared on one Kafka live on two: without its id, nobody knows which one is right."""
     alias = known.shared.get(connect)
     mine = _id_of(known, connect)
@@ -289,7 +289,7 @@ def _disputed(subject: Subject, connect: str, known: Known) -> Iterator[Objectio
         )
 
 
-def _id_of(known: Known, connect: str) -> str | None:
+def _id_of(known: ClusterFacts, connect: str) -> str | None:
     worker = known.workers.get(connect)
     return worker.cluster_id if worker else None
 

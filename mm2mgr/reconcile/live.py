@@ -9,21 +9,17 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 
 from mm2mgr.connect.client import Connect
-from mm2mgr.connect.errors import ConnectError
-from mm2mgr.connect.target import BasicAuth, BearerAuth, ConnectTarget, Tls
 from mm2mgr.connect.types import ConnectorInfo, WorkerInfo, parse_stored
-from mm2mgr.errors import KafkaError, Mm2mgrError
-from mm2mgr.kafka.placeholders import resolve
-from mm2mgr.lint.subject import Estate
-from mm2mgr.lint.subject import WorkerFacts as Worker
+from mm2mgr.endpoints import connect_target, kafka_access
+from mm2mgr.errors import Mm2mgrError
+from mm2mgr.lint.subject import Estate, WorkerFacts
 from mm2mgr.lint.tree import from_tree
 from mm2mgr.partitions import TopicPartition
-from mm2mgr.reconcile.access import ClusterIds, Topics, cluster_ids, kafka_access, merged, read_topics
-from mm2mgr.reconcile.guards import Connectors, Known, guarded, may_go_astray, together, writes_through_workers
-from mm2mgr.reconcile.mirrored import Begun, Seen, Verdict, Widening, judge, taken, widenings
+from mm2mgr.reconcile.access import ClusterIds, TopicListing, cluster_ids, read_topics
+from mm2mgr.reconcile.guards import ClusterFacts, Connectors, guarded, may_go_astray, together, writes_through_workers
+from mm2mgr.reconcile.mirrored import MirroredState, MirrorVerdict, StartedTopics, Widening, judge, taken, widenings
 from mm2mgr.reconcile.plan import (
     RESTING,
     WRITES,
@@ -39,42 +35,9 @@ from mm2mgr.reconcile.plan import (
 from mm2mgr.reconcile.workers import ask_worker, harmless, subject_of, version_of
 from mm2mgr.render import OWNER_KEY, Connector
 from mm2mgr.spec.loader import Spec
-from mm2mgr.topology import ConnectCluster, Topology, matches_nothing
+from mm2mgr.topology import Topology, matches_nothing
 
 _REQUESTS_AT_ONCE = 8
-
-
-def target_of(connect: ConnectCluster) -> ConnectTarget:
-    """Return where a declared Connect cluster is, with its credentials resolved on this machine."""
-    model = connect.model
-    auth: BasicAuth | BearerAuth | None = None
-    if model.auth and model.auth.basic:
-        basic = model.auth.basic
-        auth = BasicAuth(_resolved(connect, basic.username), _resolved(connect, basic.password))
-    elif model.auth and model.auth.bearer:
-        auth = BearerAuth(_resolved(connect, model.auth.bearer))
-    return ConnectTarget(connect.name, tuple(model.url), auth, _tls(connect))
-
-
-def _tls(connect: ConnectCluster) -> Tls | None:
-    model = connect.model.tls
-    if model is None:
-        return None
-    password = _resolved(connect, model.key_password, "tls") if model.key_password else None
-    return Tls(_path(model.ca), _path(model.certificate), _path(model.key), password)
-
-
-def _resolved(connect: ConnectCluster, text: str, what: str = "auth") -> str:
-    try:
-        return resolve(f"Connect cluster '{connect.name}', {what}", text)
-    except KafkaError as error:
-        raise ConnectError(
-            error.message, hint="provide this variable or file on the machine that runs mm2mgr"
-        ) from error
-
-
-def _path(text: str | None) -> Path | None:
-    return Path(text) if text else None
 
 
 @dataclass(frozen=True)
@@ -83,7 +46,7 @@ class _Live:
 
     configs: Mapping[str, Mapping[str, str]]
     root: WorkerInfo | None
-    worker: Worker
+    worker: WorkerFacts
     note: str | None = None
     states: Mapping[str, str] = field(default_factory=dict)
 
@@ -134,7 +97,7 @@ class _Making:
             self.ask(written, self.read_workers),
         )
         if self.is_as_declared(self.known(ids)):
-            return self.made(self.compared(), ids, (), Seen())
+            return self.made(self.compared(), ids, (), MirroredState())
         tree = as_lint_sees_it()
         if written:
             await self.ask([name for name, live in self.live.items() if not live.states], self.read_states)
@@ -157,16 +120,18 @@ class _Making:
         )
         return self.made(judged, ids, found, seen)
 
-    def made(self, parts: Iterable[ClusterPlan], ids: ClusterIds, found: Sequence[Widening], seen: Seen) -> Plan:
+    def made(
+        self, parts: Iterable[ClusterPlan], ids: ClusterIds, found: Sequence[Widening], seen: MirroredState
+    ) -> Plan:
         """Return the plan, with what could not be verified."""
         noted = tuple(replace(part, notes=tuple(self.notes(part, ids, found, seen))) for part in parts)
         return Plan(self.topology.owner, noted, self.wish.prune, self.wish.mirror_again, self.wish.allow_deletes)
 
-    def known(self, ids: ClusterIds) -> Known:
+    def known(self, ids: ClusterIds) -> ClusterFacts:
         shared = {name: connect.kafka for name, connect in self.topology.connects.items()}
-        return Known({name: live.worker for name, live in self.live.items()}, ids.known, shared)
+        return ClusterFacts({name: live.worker for name, live in self.live.items()}, ids.known, shared)
 
-    def is_as_declared(self, known: Known) -> bool:
+    def is_as_declared(self, known: ClusterFacts) -> bool:
         """Tell whether just what is declared runs, on workers that are known to suit it: then there is nothing to judge."""
         return (
             self.only is None
@@ -237,7 +202,7 @@ class _Making:
         async def one(name: str) -> None:
             self.parts.pop(name, None)
             try:
-                target = target_of(self.topology.connects[name])
+                target = connect_target(self.topology.connects[name])
                 async with Connect(target, deadline_seconds=self.deadline_seconds) as client:
                     await read(name, client)
             except Mm2mgrError as error:
@@ -250,7 +215,7 @@ class _Making:
         """Read what it runs, and who answers, or where states are wished for, which it shows."""
         if any(connector.state for connector in self.wanted(name)):
             infos, states = await asyncio.gather(client.infos(), self.states(client))
-            self.live[name] = _Live(_configs(infos), None, Worker(), states=states)
+            self.live[name] = _Live(_configs(infos), None, WorkerFacts(), states=states)
         else:
             infos, root = await asyncio.gather(client.infos(), client.root())
             self.live[name] = _Live(_configs(infos), root, version_of(root))
@@ -271,7 +236,7 @@ class _Making:
         """Return the states that connectors show; one that is left out has reported none yet."""
         return {name: status.state for name, status in (await client.statuses()).items()}
 
-    async def read_mirrored(self, found: Sequence[Widening]) -> Seen:
+    async def read_mirrored(self, found: Sequence[Widening]) -> MirroredState:
         """Read the stored offsets of the connectors concerned, and the topics of their Kafka clusters."""
         offsets: dict[Named, Mapping[TopicPartition, int] | None] = {}
         concerned = {old: hop.subject.source for each in found for old, hop in each.others.items()}
@@ -288,17 +253,21 @@ class _Making:
         async def of_connect(name: str, client: Connect) -> None:
             await asyncio.gather(*(stored(each, client) for each in concerned if each[0] == name))
 
-        topics: dict[str, Topics | str] = {}
+        topics: dict[str, TopicListing | str] = {}
 
         async def of_kafka(alias: str, wanted: Callable[[str], bool]) -> None:
+            known = topics.get(alias)
+            if isinstance(known, str):
+                return
             try:
                 access = kafka_access(self.topology.clusters[alias])
-                topics[alias] = await asyncio.to_thread(read_topics, access, wanted)
+                topics[alias] = await asyncio.to_thread(read_topics, access, wanted, known)
             except Mm2mgrError as error:
                 topics[alias] = error.message
 
         sources = {
-            alias: Begun(each for each in found if each.source == alias) for alias in {each.source for each in found}
+            alias: StartedTopics(each for each in found if each.source == alias)
+            for alias in {each.source for each in found}
         }
         await asyncio.gather(
             self.ask({connect for connect, _ in concerned}, of_connect),
@@ -307,22 +276,19 @@ class _Making:
         begun = {
             named: tuple(taken)
             for alias, one in sources.items()
-            if isinstance(topics[alias], Topics)
+            if isinstance(topics[alias], TopicListing)
             for named, taken in one.topics.items()
         }
         remote: dict[str, set[str]] = {}
         for each in found:
             remote.setdefault(each.target, set()).update(each.renamed(topic) for topic in begun.get(each.named, ()))
-        both = {alias: topics[alias] for alias in remote if alias in topics}  # what is source and target is asked twice
         await asyncio.gather(*(of_kafka(alias, names.__contains__) for alias, names in sorted(remote.items())))
-        for alias, before in both.items():
-            topics[alias] = merged(before, topics[alias])
-        return Seen(offsets, topics, begun)
+        return MirroredState(offsets, topics, begun)
 
     # --- what is said beside the changes ------------------------------------------------------------------------------
 
     def with_topics(
-        self, part: ClusterPlan, found: Sequence[Widening], seen: Seen, verdicts: Mapping[Named, Verdict]
+        self, part: ClusterPlan, found: Sequence[Widening], seen: MirroredState, verdicts: Mapping[Named, MirrorVerdict]
     ) -> ClusterPlan:
         """Say what source connectors will take, what they take asked for a second time, and what must be proved before."""
         chosen, flows = {each.named: each for each in found}, {flow.id: flow for flow in self.topology.flows}
@@ -348,7 +314,9 @@ class _Making:
         """Return the Kafka version of the workers, None when it is not known."""
         return self.live[connect].worker.version if connect in self.live else None
 
-    def notes(self, part: ClusterPlan, ids: ClusterIds, found: Sequence[Widening], seen: Seen) -> Iterator[str]:
+    def notes(
+        self, part: ClusterPlan, ids: ClusterIds, found: Sequence[Widening], seen: MirroredState
+    ) -> Iterator[str]:
         """Say what could not be verified."""
         live = self.live.get(part.connect)
         if live is None:

@@ -1,6 +1,6 @@
 """What a source connector would mirror a second time: topics that another connector of the same two clusters has mirrored.
 
-In: the writes of a plan, the connectors that run with their stored offsets, topics of the Kafka clusters. Out: a `Verdict` for
+In: the writes of a plan, the connectors that run with their stored offsets, topics of the Kafka clusters. Out: a `MirrorVerdict` for
 each write that takes other topics than before. Pure. Offsets are stored under a connector's name on its Connect cluster (KIP-875), so a renamed
 flow, one that runs elsewhere now, or a topic that moved to another flow starts from the beginning.
 """
@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from mm2mgr.lint.hops import Hop, hops, names_alike
 from mm2mgr.lint.subject import Subject
 from mm2mgr.partitions import TopicPartition
-from mm2mgr.reconcile.access import Topics
+from mm2mgr.reconcile.access import TopicListing
 from mm2mgr.reconcile.guards import Connectors, Objection
 from mm2mgr.reconcile.plan import SELECTING, Change, Named, Taken, few
 from mm2mgr.topics.shared import meeting
@@ -24,18 +24,18 @@ Stored = Mapping[TopicPartition, int]
 
 
 @dataclass(frozen=True)
-class Seen:
+class MirroredState:
     """What was read of offsets and topics. An offset map of None, or a reason in place of topics: it could not be read."""
 
     offsets: Mapping[Named, Stored | None] = field(default_factory=dict)
-    topics: Mapping[str, Topics | str] = field(default_factory=dict)
+    topics: Mapping[str, TopicListing | str] = field(default_factory=dict)
     begun: Mapping[Named, Collection[str]] = field(default_factory=dict)
     """The topics of the source that a write begins to take; a write whose source was not read is not in it."""
 
-    def listed(self, alias: str) -> Topics | None:
+    def listed(self, alias: str) -> TopicListing | None:
         """Return the topics of a Kafka cluster, None when they were not read."""
         found = self.topics.get(alias)
-        return found if isinstance(found, Topics) else None
+        return found if isinstance(found, TopicListing) else None
 
 
 @dataclass(frozen=True)
@@ -130,7 +130,7 @@ def widenings(
     )
 
 
-def again(widening: Widening, seen: Seen, is_abandoned: Callable[[Named], bool]) -> Iterator[Again]:
+def again(widening: Widening, seen: MirroredState, is_abandoned: Callable[[Named], bool]) -> Iterator[Again]:
     """Yield what a write would mirror a second time, by the connector that mirrored it.
 
     `is_abandoned` tells which connectors are owned and no longer declared.
@@ -155,7 +155,7 @@ def again(widening: Widening, seen: Seen, is_abandoned: Callable[[Named], bool])
 _NOT_STORED_YET = 2**63  # what runs may have mirrored more than its workers have stored
 
 
-def _mirrored_by(named: Named, hop: Hop, seen: Seen) -> dict[str, dict[TopicPartition, int]]:
+def _mirrored_by(named: Named, hop: Hop, seen: MirroredState) -> dict[str, dict[TopicPartition, int]]:
     """Return topic → partition → last offset that a connector mirrored; unstored ones of a running connector count as the newest."""
     found: dict[str, dict[TopicPartition, int]] = {}
     for partition, offset in (seen.offsets.get(named) or {}).items():
@@ -168,7 +168,7 @@ def _mirrored_by(named: Named, hop: Hop, seen: Seen) -> dict[str, dict[TopicPart
     return found
 
 
-def _is_known(named: Named, hop: Hop, seen: Seen) -> bool:
+def _is_known(named: Named, hop: Hop, seen: MirroredState) -> bool:
     """Tell whether all that a connector has mirrored is known: its offsets, and the topics whose offsets are not stored yet."""
     return seen.offsets.get(named) is not None and (_has_stored_all(hop) or seen.listed(hop.subject.source) is not None)
 
@@ -177,7 +177,7 @@ def _has_stored_all(hop: Hop) -> bool:
     return hop.subject.state == "STOPPED"  # only then are all offsets stored (KIP-875)
 
 
-def taken(widening: Widening, seen: Seen) -> Taken | None:
+def taken(widening: Widening, seen: MirroredState) -> Taken | None:
     """Return what a write will take that is there now; None when the source's topics were not read."""
     listed = seen.listed(widening.source)
     if listed is None:
@@ -187,7 +187,7 @@ def taken(widening: Widening, seen: Seen) -> Taken | None:
 
 
 @dataclass(frozen=True)
-class Verdict:
+class MirrorVerdict:
     """What is known of one write: what it mirrors a second time, what speaks against it, and the offsets that it needs."""
 
     again: tuple[Again, ...]
@@ -195,13 +195,13 @@ class Verdict:
     needs: tuple[str, ...]
 
 
-def judge(widening: Widening, seen: Seen, connectors: Connectors, version: str | None) -> Verdict:
+def judge(widening: Widening, seen: MirroredState, connectors: Connectors, version: str | None) -> MirrorVerdict:
     """Judge a write that takes other topics than before; `version` is the workers' Kafka, None when it is not known."""
     found = tuple(again(widening, seen, connectors.is_abandoned))
     topics = unstored(widening, seen)
     objection = repeated(found, connectors.owned) or unproved(widening, seen, connectors.unread)
     objection = objection or taken_up_again(widening, topics, version)
-    return Verdict(found, objection, () if objection else tuple(topics))
+    return MirrorVerdict(found, objection, () if objection else tuple(topics))
 
 
 def repeated(found: Sequence[Again], owned: Container[Named]) -> Objection | None:
@@ -221,7 +221,7 @@ def repeated(found: Sequence[Again], owned: Container[Named]) -> Objection | Non
     )
 
 
-def unproved(widening: Widening, seen: Seen, unread: Sequence[str]) -> Objection | None:
+def unproved(widening: Widening, seen: MirroredState, unread: Sequence[str]) -> Objection | None:
     """Return what speaks against a write while a Connect cluster cannot be read: its connectors may have mirrored the topics."""
     there = arrived(widening, seen)
     if not unread or there == []:
@@ -237,7 +237,7 @@ def unproved(widening: Widening, seen: Seen, unread: Sequence[str]) -> Objection
     )
 
 
-def unstored(widening: Widening, seen: Seen) -> list[str]:
+def unstored(widening: Widening, seen: MirroredState) -> list[str]:
     """Return the topics of a write that have arrived under a name which only mirrors of its source write, and not by its offsets.
 
     Nobody that runs has brought them: a connector that was deleted has, or one outside these Connect clusters. What is
@@ -265,7 +265,7 @@ def taken_up_again(widening: Widening, topics: Sequence[str], version: str | Non
     )
 
 
-def arrived(widening: Widening, seen: Seen) -> list[str] | None:
+def arrived(widening: Widening, seen: MirroredState) -> list[str] | None:
     """Return the topics of a write that have records on the target already; None when source or target was not read."""
     begun, target = seen.begun.get(widening.named), seen.listed(widening.target)
     if begun is None or target is None:
@@ -273,7 +273,7 @@ def arrived(widening: Widening, seen: Seen) -> list[str] | None:
     return sorted(topic for topic in begun if target.written.get(widening.renamed(topic), 0))
 
 
-class Begun:
+class StartedTopics:
     """A predicate on the topics of one source that remembers which of its writes begin to take each."""
 
     def __init__(self, widenings: Iterable[Widening]) -> None:

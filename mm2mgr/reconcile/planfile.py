@@ -12,13 +12,12 @@ from pathlib import Path
 from typing import Any
 
 from mm2mgr.errors import Mm2mgrError, StalePlan
-from mm2mgr.files import Unreadable, read_bytes
-from mm2mgr.outfile import Kind, write_whole
+from mm2mgr.files import FileKind, Unreadable, read_bytes, write_whole
 from mm2mgr.reconcile.plan import ClusterPlan, Plan, Wish
 
 _MOST_BYTES = 1_000_000_000
 FORMAT = 1
-PLAN = Kind(
+PLAN = FileKind(
     "a plan file", lambda head: '"mm2mgr-plan"' in head[:100], mode=0o600, failure="the plan could not be written"
 )
 _ANEW = "make and review a new one: mm2mgr plan --out FILE"

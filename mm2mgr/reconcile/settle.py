@@ -15,9 +15,9 @@ from typing import Literal
 from mm2mgr.connect.client import Connect
 from mm2mgr.connect.errors import NotFound
 from mm2mgr.connect.types import ConnectorInfo, ConnectorStatus, TaskConfig
+from mm2mgr.endpoints import connect_target
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.reconcile.apply import Result
-from mm2mgr.reconcile.live import target_of
 from mm2mgr.reconcile.offset_move import THEN_KEY
 from mm2mgr.reconcile.plan import Change, Named, diff
 from mm2mgr.topology import Topology
@@ -151,7 +151,7 @@ async def _watch(
     states: States,
 ) -> None:
     end, pause = time.monotonic() + timeout_seconds, _FIRST_PAUSE_SECONDS
-    async with Connect(target_of(topology.connects[connect]), deadline_seconds=10) as client:
+    async with Connect(connect_target(topology.connects[connect]), deadline_seconds=10) as client:
         while True:
             try:
                 watched = await _look(client, connect, watched, states)

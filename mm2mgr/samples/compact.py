@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from mm2mgr.folders import listed
+from mm2mgr.files import listed
 from mm2mgr.samples.files import UnreadableFile, bounds, read_columns, tables_to, writing
 from mm2mgr.samples.schema import COMPACTED_PREFIX, IDS_PER_FILE, IDS_PER_ROW_GROUP, SAMPLE_COLUMNS
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-from mm2mgr.samples.http import Answer, Http, SourceError, shorten
+from mm2mgr.samples.http import Http, HttpAnswer, SourceError, shorten
 from mm2mgr.samples.inventory import Gathered, Inventory, Names
 from mm2mgr.samples.rows import Rows
 from mm2mgr.samples.schema import CRUISE_CONTROL
@@ -95,7 +95,7 @@ class CruiseControlSource:
             task = {_TASK: answer.headers[_TASK]}
             time.sleep(min(_ASK_AGAIN_SECONDS, max(0.0, ends_at - time.monotonic())))
 
-    def _final(self, answer: Answer) -> dict[str, Any]:
+    def _final(self, answer: HttpAnswer) -> dict[str, Any]:
         body = answer.json if isinstance(answer.json, dict) else {}
         if answer.status == 200 and body:
             return body

@@ -5,29 +5,23 @@ Every failure is a SourceError that names the endpoint without its credentials; 
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import json
-import socket
+import os
 import ssl
-import threading
-import time
-import weakref
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any
 
-import requests
+import httpx
 
-from mm2mgr.bodies import ACCEPTED_ENCODING, Body, BodyRefused
+from mm2mgr import web
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.secrets import cut, mask_text, remember
 
-# What urllib3 raises while a body is read; requests gives it this name, and mm2mgr imports no urllib3.
-_BrokenBody: type[Exception] = requests.exceptions.BaseHTTPError  # type: ignore[attr-defined]
 CONNECT_SECONDS = 5.0
-_PIECE_BYTES = 65_536
 _LONGEST_REASON = 300
 _MASKED = 100_000  # characters of an answer that is no JSON, looked through for secrets before it is cut
 
@@ -55,13 +49,16 @@ class Endpoint:
 
     def __post_init__(self) -> None:
         if self.basic:
-            header = "Basic " + base64.b64encode(":".join(self.basic).encode()).decode()
-            remember({"authorization": header, "password": self.basic[1]})
+            remember({"authorization": self.basic_header(), "password": self.basic[1]})
         remember({"token": (self.bearer or "").strip(), "key.password": self.key_password or ""})
+
+    def basic_header(self) -> str:
+        """Return the Authorization header of user and password."""
+        return "Basic " + base64.b64encode(":".join(self.basic or ()).encode()).decode()
 
 
 @dataclass(frozen=True)
-class Answer:
+class HttpAnswer:
     """One answer: the JSON is None when the body is none, which `text` (cut) then shows."""
 
     status: int
@@ -71,24 +68,12 @@ class Answer:
 
 
 class Http:
-    """A kept-alive session with one endpoint; use it in a `with` block."""
+    """A kept-alive session with one endpoint; use it in a `with` block, from one thread at a time that runs no event loop."""
 
-    def __init__(self, endpoint: Endpoint) -> None:
+    def __init__(self, endpoint: Endpoint, transport: httpx.AsyncBaseTransport | None = None) -> None:
         self.endpoint = endpoint
-        self._session = requests.Session()
-        # What the YAML tree says is all there is: no proxy and no ~/.netrc from the environment.
-        self._session.trust_env = False
-        # The machine's authorities, as for every other connection of mm2mgr, not the list that requests brings along.
-        paths = ssl.get_default_verify_paths()
-        self._session.verify = endpoint.ca or paths.cafile or paths.capath or True
-        self._session.headers.update({"Accept": "application/json", "Accept-Encoding": ACCEPTED_ENCODING})
-        self._adapter = _Adapter(self._context() if endpoint.certificate else None)
-        for scheme in ("http://", "https://"):
-            self._session.mount(scheme, self._adapter)
-        if endpoint.basic:
-            self._session.auth = endpoint.basic
-        if endpoint.bearer is not None:
-            self._session.headers["Authorization"] = f"Bearer {self._token(endpoint.bearer)}"
+        self._client = web.client(self._headers(), self._verify(), transport)
+        self._loop: asyncio.Runner | None = asyncio.Runner()
 
     def __enter__(self) -> Http:
         return self
@@ -100,41 +85,39 @@ class Http:
 
     def close(self) -> None:
         """Close all connections."""
-        self._session.close()
+        if self._loop:
+            self._loop.run(self._client.aclose())
+            self._loop.close()
+            self._loop = None
 
     def get(
         self, path: str, parameters: Mapping[str, str], headers: Mapping[str, str] | None = None, seconds: float = 0.0
-    ) -> Answer:
+    ) -> HttpAnswer:
         """Return the answer to one GET; SourceError when none came whole within `seconds` (default: the endpoint's)."""
-        limit = seconds or self.endpoint.timeout_seconds
-        ends_at = time.monotonic() + limit
-        end = threading.Timer(limit, self._adapter.break_off)
-        end.daemon = True
-        end.start()
-        late = "no answer"
+        limit, url = seconds or self.endpoint.timeout_seconds, self.endpoint.url.rstrip("/") + path
+        asked = web.exchange(
+            self._client,
+            "GET",
+            url,
+            limit,
+            min(CONNECT_SECONDS, limit),
+            params=dict(parameters),
+            headers=dict(headers or {}),
+        )
+        if self._loop is None:
+            raise RuntimeError("the session is closed")
         try:
-            # No redirects: they could carry the credentials to another host.
-            with self._session.get(
-                self.endpoint.url.rstrip("/") + path,
-                params=dict(parameters),
-                headers=dict(headers or {}),
-                timeout=(min(CONNECT_SECONDS, limit), limit),
-                allow_redirects=False,
-                stream=True,
-            ) as response:
-                late = "no whole answer"
-                return _answer(response, self._body(response, ends_at))
-        except BodyRefused as error:
+            return _answer(self._loop.run(asked))
+        except web.BodyRefused as error:
             raise self.error(str(error), "check `url`: no metric source answers so much") from error
-        except (requests.RequestException, _BrokenBody, OSError) as error:
-            if time.monotonic() >= ends_at or isinstance(error, requests.Timeout):
-                hint = "check that it runs and can be reached from this machine"
-                raise self.error(f"{late} within {limit:.3g} s", hint) from error
+        except (web.Late, httpx.ConnectTimeout) as error:
+            late = "no whole answer" if isinstance(error, web.Late) and error.begun else "no answer"
+            hint = "check that it runs and can be reached from this machine"
+            raise self.error(f"{late} within {limit:.3g} s", hint) from error
+        except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:
             raise self._failed(error) from error
-        finally:
-            end.cancel()
 
-    def refused(self, answer: Answer, what: str) -> SourceError:
+    def refused(self, answer: HttpAnswer, what: str) -> SourceError:
         """Build the error for an answer that is not what it should be; `what` is the endpoint's own reason, or empty."""
         reason = shorten(what or answer.text or "an empty answer")
         hints = {401: "check `auth`", 403: "check `auth`: this login may not read metrics", 404: "check `url`"}
@@ -144,35 +127,32 @@ class Http:
         """Build an error that names this endpoint."""
         return SourceError(f"{self.endpoint.name} at {self.endpoint.url}: {what}", hint=hint)
 
-    def _body(self, response: requests.Response, ends_at: float) -> str:
-        # requests times each read only; a body that trickles in would hold the round for hours.
-        body = Body(response.headers.get("Content-Encoding", ""))
-        while piece := response.raw.read1(_PIECE_BYTES, decode_content=False):
-            body.add(piece)
-            if time.monotonic() >= ends_at:
-                break
-        if time.monotonic() >= ends_at:  # what was broken off may look like an end
-            raise requests.ReadTimeout
-        return body.text()
-
     def _failed(self, error: Exception) -> SourceError:
-        if isinstance(error, (_BrokenBody, requests.exceptions.ChunkedEncodingError)):
+        if isinstance(error, web.Broken):
             return self.error("the connection broke in the middle of an answer")
-        if isinstance(error, requests.exceptions.SSLError):
-            return self.error(f"TLS failed: {shorten(str(_innermost(error)))}", "check `tls` of this source")
-        return self.error(f"no connection: {shorten(str(_innermost(error)))}", "check `url` and the network from here")
+        inner = _innermost(error)
+        if isinstance(inner, ssl.SSLError):
+            return self.error(f"TLS failed: {shorten(str(inner))}", "check `tls` of this source")
+        number = inner.errno if isinstance(inner, OSError) else None
+        reason = os.strerror(number) if number and number > 0 else str(inner)
+        return self.error(f"no connection: {shorten(reason)}", "check `url` and the network from here")
 
-    def _context(self) -> ssl.SSLContext:
+    def _headers(self) -> dict[str, str]:
         mine = self.endpoint
-        context = ssl.create_default_context(cafile=mine.ca)
+        if mine.bearer is not None:
+            return {"Authorization": f"Bearer {self._token(mine.bearer)}"}
+        return {"Authorization": mine.basic_header()} if mine.basic else {}
+
+    def _verify(self) -> ssl.SSLContext | bool:
+        mine = self.endpoint
+        if not mine.url.startswith("https:"):
+            return False
         try:
-            # A callable, since without a password OpenSSL would ask for one on the terminal.
-            context.load_cert_chain(str(mine.certificate), mine.key, password=lambda: mine.key_password or "")
+            return web.tls_context(mine.ca, mine.certificate, mine.key, mine.key_password)
         except (OSError, ValueError) as error:
-            files = " and ".join(filter(None, (mine.certificate, mine.key)))
+            files = " and ".join(filter(None, (mine.ca, mine.certificate, mine.key)))
             hint = "They must be readable PEM files; an encrypted key needs `key_password`."
             raise self.error(f"the TLS files cannot be used ({files}): {error}", hint) from error
-        return context
 
     def _token(self, text: str) -> str:
         token = text.strip()
@@ -182,64 +162,21 @@ class Http:
         return token
 
 
-class _Adapter(requests.adapters.HTTPAdapter):
-    """Remembers its connections, so that all can be broken off: headers that trickle in are bound by no time-out of requests.
-
-    With a context it shows that one's certificate: requests itself has no way to give the password of a key.
-    """
-
-    def __init__(self, context: ssl.SSLContext | None = None) -> None:
-        self._context = context
-        self._connections: weakref.WeakSet[Any] = weakref.WeakSet()
-        super().__init__()
-
-    def init_poolmanager(self, *arguments: Any, **more: Any) -> None:
-        if self._context:
-            more["ssl_context"] = self._context
-        super().init_poolmanager(*arguments, **more)
-
-    def get_connection_with_tls_context(self, *given: Any, **named: Any) -> Any:
-        """Return the pool of a URL, whose new connections are remembered."""
-        pool: Any = super().get_connection_with_tls_context(*given, **named)
-        if "ConnectionCls" not in vars(pool):
-            kind, remembered = pool.ConnectionCls, self._connections
-
-            def connection(*about: Any, **more: Any) -> Any:
-                made = kind(*about, **more)
-                remembered.add(made)
-                return made
-
-            pool.ConnectionCls = connection
-        return pool
-
-    def break_off(self) -> None:
-        """End every connection, whoever waits for it."""
-        for each in list(self._connections):
-            if each.sock is not None:
-                with suppress(OSError):
-                    socket.socket.shutdown(each.sock, socket.SHUT_RDWR)  # not TLS' own, which would wait for an answer
-
-
 def shorten(text: str) -> str:
     """Put foreign text on one line, without secrets, and cut it."""
     return cut(" ".join(mask_text(text[:_MASKED]).split()), _LONGEST_REASON)
 
 
-def _answer(response: requests.Response, body: str) -> Answer:
+def _answer(found: web.Exchanged) -> HttpAnswer:
     try:
-        decoded = json.loads(body)
+        decoded = json.loads(found.text)
     except (ValueError, RecursionError):
         decoded = None
-    return Answer(response.status_code, response.headers, decoded, cut(body[:_MASKED], _LONGEST_REASON))
+    return HttpAnswer(found.status, found.headers, decoded, cut(found.text[:_MASKED], _LONGEST_REASON))
 
 
 def _innermost(error: BaseException) -> BaseException:
-    """Follow `reason`, arguments and causes to what the socket said: the outer texts repeat URL and object addresses."""
-    while True:
-        inner = getattr(error, "reason", None) or next(
-            (each for each in error.args if isinstance(each, Exception)), None
-        )
-        inner = inner if isinstance(inner, BaseException) else error.__cause__ or error.__context__
-        if inner is None or inner is error:
-            return error
+    """Follow the causes to what the socket or TLS reported: the outer texts say only that it failed."""
+    while (inner := error.__cause__ or error.__context__) is not None:
         error = inner
+    return error

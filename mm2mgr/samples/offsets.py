@@ -19,9 +19,8 @@ from mm2mgr.errors import KafkaError
 from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.kafka.client import TopicInfo
 from mm2mgr.kafka.log_ends import Ends, LogEnds
-from mm2mgr.kafka.offsets import Offsets
 from mm2mgr.kafka.records import Look, mean_record_bytes
-from mm2mgr.partitions import TopicPartition
+from mm2mgr.partitions import Offsets, TopicPartition
 from mm2mgr.samples.batch import Batch
 from mm2mgr.samples.follow import Poll
 from mm2mgr.samples.schema import KAFKA_OFFSETS

@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from mm2mgr.errors import Mm2mgrError
-from mm2mgr.folders import listed
+from mm2mgr.files import listed
 from mm2mgr.samples.batch import Batch
 from mm2mgr.samples.compact import compact_hour, loose_files, once, ordered
 from mm2mgr.samples.dictionary import Dictionary, alone

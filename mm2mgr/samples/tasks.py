@@ -16,7 +16,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from mm2mgr.folders import listed
+from mm2mgr.files import listed
 from mm2mgr.samples.clock import kept_since_ms
 from mm2mgr.samples.dictionary import alone
 from mm2mgr.samples.files import UnreadableFile, put, read_columns, writing

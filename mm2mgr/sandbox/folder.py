@@ -8,10 +8,11 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 from mm2mgr.errors import SandboxError
+from mm2mgr.locks import locked
 
 MARKER = ".mm2mgr-folder"
 _OTHER = "name a new or an empty folder: --dir DIR"
@@ -47,6 +48,11 @@ def is_claimed(folder: Path, use: str, is_older: Callable[[Path], bool]) -> bool
         raise SandboxError(what, hint=_OTHER)
     _refuse_ways_out(folder)
     return True
+
+
+def only_one(folder: Path, doing: str = "starting or stopping the sandbox") -> AbstractContextManager[None]:
+    """Hold the folder's lock, which the kernel frees when its holder dies; raise Locked when another process has it."""
+    return locked(folder / "state.lock", f"another process is {doing} in {folder}", 0)
 
 
 @contextmanager

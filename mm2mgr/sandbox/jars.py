@@ -6,23 +6,21 @@ A jar whose checksum differs from the lock is deleted and never put on a class p
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import json
 import re
 import shutil
 import subprocess
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from xml.sax.saxutils import quoteattr
 
 from mm2mgr.errors import SandboxError
 from mm2mgr.extras import pyspark_jar
-from mm2mgr.folders import cache_folder
-from mm2mgr.sandbox.java import find_java
-from mm2mgr.sandbox.trust import trust_arguments
+from mm2mgr.files import cache_folder, replace_file
+from mm2mgr.locks import locked
+from mm2mgr.sandbox.java import find_java, trust_arguments
 
 DEFAULT_VERSION = "4.3.1"
 DOWNLOAD_TIMEOUT_SECONDS = 900
@@ -67,7 +65,7 @@ def locked_jars(lock: Path, directory: Path) -> list[Path]:
     artifacts = read_lock(lock)
     if not _is_verified(directory, artifacts):
         directory.mkdir(parents=True, exist_ok=True)
-        with _only_one_process(directory / "busy"):
+        with locked(directory / "busy", f"downloading jars to {directory}", DOWNLOAD_TIMEOUT_SECONDS):
             if not _is_verified(directory, artifacts):  # the process before us may have done the work
                 _complete(directory, artifacts)
     return [directory / artifact.file_name for artifact in artifacts]
@@ -129,9 +127,7 @@ def _complete(directory: Path, artifacts: Sequence[Artifact]) -> None:
                 hint="run again to download it afresh; if it stays, a proxy or mirror alters downloads",
             )
     sizes = {artifact.file_name: (directory / artifact.file_name).stat().st_size for artifact in artifacts}
-    draft = directory / f"{_STAMP}.new"
-    draft.write_text(json.dumps(_stamp(artifacts, sizes)))
-    draft.replace(directory / _STAMP)
+    replace_file(directory / _STAMP, json.dumps(_stamp(artifacts, sizes)))
 
 
 def _is_good(path: Path, artifact: Artifact) -> bool:
@@ -180,10 +176,3 @@ def _download_failed(artifacts: Sequence[Artifact], output: str) -> SandboxError
         hint="check the network and run again: what was fetched is kept."
         " Behind a proxy: JAVA_TOOL_OPTIONS='-Dhttps.proxyHost=HOST -Dhttps.proxyPort=PORT'",
     )
-
-
-@contextmanager
-def _only_one_process(path: Path) -> Iterator[None]:
-    with path.open("w") as handle:
-        fcntl.flock(handle, fcntl.LOCK_EX)  # the kernel frees it when its holder dies, however it dies
-        yield

@@ -10,14 +10,16 @@ import os
 import re
 import shlex
 import shutil
+import ssl
+import struct
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from mm2mgr.errors import JavaMissing
 from mm2mgr.extras import install
-from mm2mgr.folders import cache_folder
+from mm2mgr.files import cache_folder, replace_file
 
 MINIMUM_VERSION = 17  # Kafka 4 brokers (KIP-1013) and PySpark 4 both need 17
 COMMANDS_THAT_NEED_JAVA = ("sandbox", "demo", "throughput")
@@ -81,10 +83,7 @@ def spark_java_home(java: Java) -> Path:
     text = _DROP_MODULE_FLAG.format(module=SPARK_MODULE, java=shlex.quote(str(java.java)))
     if not script.is_file() or script.read_text() != text:
         script.parent.mkdir(parents=True, exist_ok=True)
-        draft = script.with_name(f"java.{os.getpid()}")
-        draft.write_text(text)
-        draft.chmod(0o755)
-        draft.replace(script)  # atomic: another process may be starting Spark right now
+        replace_file(script, text, 0o755)  # another process may be starting Spark right now
     return home
 
 
@@ -125,3 +124,32 @@ def _has_module(java: Java, module: str) -> bool:
     except (OSError, subprocess.SubprocessError):
         return False
     return any(line.split("@")[0].strip() == module for line in modules.stdout.splitlines())
+
+
+_PASSWORD = "changeit"  # noqa: S105 - Java's public default; it seals the file against accidents, nothing more
+_TRUSTED_CERTIFICATE = 2
+
+
+def trust_arguments(java: Java, store: Path) -> list[str]:
+    """Return the JVM flag that names `store`, written now; nothing for a system Java or when somebody chose a store."""
+    chosen = "javax.net.ssl.trustStore" in os.environ.get("JAVA_TOOL_OPTIONS", "")
+    certificates = ssl.create_default_context().get_ca_certs(binary_form=True)
+    if chosen or not certificates or not is_bundled(java):
+        return []
+    store.write_bytes(java_key_store(certificates))
+    return [f"-Djavax.net.ssl.trustStore={store}"]
+
+
+def java_key_store(certificates: Sequence[bytes]) -> bytes:
+    """Encode DER certificates in the JKS format, version 2, as sun.security.provider.JavaKeyStore reads it."""
+    body = struct.pack(">III", 0xFEEDFEED, 2, len(certificates))
+    for number, certificate in enumerate(certificates):
+        body += struct.pack(">I", _TRUSTED_CERTIFICATE) + _text(f"ca{number}") + struct.pack(">Q", 0)
+        body += _text("X.509") + struct.pack(">I", len(certificate)) + certificate
+    seal = hashlib.sha1(_PASSWORD.encode("utf-16-be") + b"Mighty Aphrodite" + body, usedforsecurity=False)
+    return body + seal.digest()
+
+
+def _text(text: str) -> bytes:
+    encoded = text.encode("ascii")
+    return struct.pack(">H", len(encoded)) + encoded

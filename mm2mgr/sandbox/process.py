@@ -1,7 +1,6 @@
-"""Owns one operating-system process: start it in its own session, wait for it, stop it by its own id.
+"""One operating-system process: start it in its own session, wait for it, stop it by its own id.
 
-In: a command and a directory for its console; out: a ProcessId that outlives this Python process. It never signals a
-process whose start time differs from the one recorded, and knows nothing of Kafka.
+A ProcessId outlives this Python process. A process whose start time differs from the recorded one is never signalled.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from mm2mgr.errors import SandboxError
 
 CONSOLE_LIMIT_BYTES = 1024 * 1024
 POLL_SECONDS = 0.05
-_children: dict[int, subprocess.Popen[bytes]] = {}  # ours to reap: a zombie would keep its id and look alive to `ps`
+_children: dict[int, subprocess.Popen[bytes]] = {}  # ours to reap
 
 
 class ProcessDied(SandboxError):
@@ -68,6 +67,7 @@ class ProcessId:
                 os.killpg(self.pid, number)  # it leads its own session, so its group has its number
 
     def _gone_within(self, seconds: float) -> bool:
+        # Not psutil's wait: it waits on for the zombie of a process whose parent is another one.
         deadline = time.monotonic() + seconds
         while self.alive() and time.monotonic() < deadline:
             time.sleep(POLL_SECONDS)
@@ -75,24 +75,29 @@ class ProcessId:
 
 
 def started_at(pid: int) -> str | None:
-    """Return when a process started, as an opaque text; None when there is none or only its zombie is left."""
+    """Return when a process started, in clock ticks since boot; None when there is none or only its zombie is left.
+
+    Not the time of day that psutil gives: that moves when the machine's clock is set.
+    """
+    import psutil  # an optional package: without it, `sandbox status` can still say that nothing was started
+
     _reap()
-    if not Path("/proc/self/stat").exists():
-        return _started_at_by_ps(pid)
     try:
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()  # the name may hold blanks and ")"
-    except OSError:
+        process = psutil.Process(pid)
+        if process.status() in (psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD):
+            return None
+        return str(round((process.create_time() - psutil.boot_time()) * os.sysconf("SC_CLK_TCK")))
+    except psutil.Error:
         return None
-    state, started_ticks = fields[0], fields[19]
-    return None if state in "ZX" else started_ticks
 
 
 def _words_of(pid: int) -> list[str]:
+    import psutil
+
     try:
-        words = Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace").split("\0")
-    except OSError:
-        ask = ["ps", "-ww", "-o", "command=", "-p", str(pid)]
-        words = subprocess.run(ask, capture_output=True, text=True, check=False).stdout.split()
+        words = psutil.Process(pid).cmdline()
+    except psutil.Error:
+        return []
     if words[:2] == ["sh", "-c"] and len(words) > 2:
         with suppress(ValueError):  # an unfinished quotation: no script of ours
             words += shlex.split(words[2])
@@ -180,10 +185,3 @@ def _reap() -> None:
     for pid, child in list(_children.items()):
         if child.poll() is not None:
             _children.pop(pid, None)
-
-
-def _started_at_by_ps(pid: int) -> str | None:
-    """Ask `ps` where there is no /proc (macOS)."""
-    answer = subprocess.run(["ps", "-o", "stat=,lstart=", "-p", str(pid)], capture_output=True, text=True, check=False)
-    state, _, started = answer.stdout.strip().partition(" ")
-    return None if not state or state.startswith("Z") else started.strip()

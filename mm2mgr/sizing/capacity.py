@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import accumulate, groupby, pairwise
 
+from mm2mgr.links import connection_rate, fetching_rate
 from mm2mgr.sizing.tasks import Capacity
 from mm2mgr.sizing.words import rate_text
 
@@ -30,7 +31,6 @@ looks the same. To count below what the link or the default says, tasks must hav
 
 _SPAN_PER_DOUBT = 10
 _SPANS_PER_DOUBT = 4  # a rate is told at most a fifth too low for not knowing when its first commit was made
-_HAND_ON_BYTES_PER_SECOND = 60e6  # how fast a worker hands a fetch on, fitted to 64 measured runs
 _DAY_SECONDS = 86_400
 
 
@@ -140,12 +140,9 @@ def by_link(line: LinkLimits, default: Capacity) -> Capacity:
 
 
 def link_rate(line: LinkLimits) -> float:
-    """Return bytes per second of one task that fetches over the link: one fetch D in flight takes RTT + D/r + D/P, r = min(B, W/RTT)."""
-    rtt, fetch = line.rtt_seconds, line.fetch_bytes
-    rates = [line.window_bytes / rtt] if rtt > 0 else []
-    rates += [line.bandwidth_bytes_per_second] if line.bandwidth_bytes_per_second else []
-    wire_seconds = fetch / min(rates) if rates else 0.0
-    return fetch / (rtt + wire_seconds + fetch / _HAND_ON_BYTES_PER_SECOND)
+    """Return bytes per second of one task that fetches over the link."""
+    rate = connection_rate(line.rtt_seconds, line.bandwidth_bytes_per_second, line.window_bytes)
+    return fetching_rate(line.rtt_seconds, rate, line.fetch_bytes)
 
 
 def _lagging(moments: Iterable[TaskMeasurement]) -> Iterator[list[TaskMeasurement]]:

@@ -6,9 +6,6 @@ sized this time stay, and so do entries that somebody else changed meanwhile.
 
 from __future__ import annotations
 
-import os
-import stat
-import uuid
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
@@ -18,6 +15,7 @@ from typing import Any
 import yaml
 
 from mm2mgr.errors import Mm2mgrError
+from mm2mgr.files import replace_file
 from mm2mgr.locks import locked
 from mm2mgr.spec.files import OVERRIDES, resolved_within
 from mm2mgr.spec.places import read_yaml
@@ -121,27 +119,9 @@ def _one_writer(folder: Path, path: Path, say: Callable[[str], None]) -> Iterato
 
 
 def _replaced(target: Path, text: str, content: bytes | None) -> bool:
-    """Replace the file in one step, keeping owner and rights; False where it no longer has this content."""
-    draft = target.with_name(f".{target.name}.{uuid.uuid4().hex[:8]}")
-    try:
-        with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666), "w", encoding="utf-8") as file:
-            if content is not None:
-                _like(target.stat(), file.fileno())
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        if _content(target) != content:
-            return False
-        draft.replace(target)
-        return True
-    finally:
-        draft.unlink(missing_ok=True)
-
-
-def _like(old: os.stat_result, opened: int) -> None:
-    with suppress(PermissionError):  # only root gives files away
-        os.fchown(opened, old.st_uid, old.st_gid)
-    os.fchmod(opened, stat.S_IMODE(old.st_mode))
+    """Replace the file, keeping owner and mode; False where it no longer has this content."""
+    like = None if content is None else target.stat()
+    return replace_file(target, text, like=like, only_if=lambda: _content(target) == content)
 
 
 def _content(path: Path) -> bytes | None:

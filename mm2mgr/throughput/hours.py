@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from mm2mgr.errors import Mm2mgrError
-from mm2mgr.folders import listed
+from mm2mgr.files import listed
 from mm2mgr.samples.schema import (
     DICTIONARY,
     HOUR_PREFIX,

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from mm2mgr.errors import Mm2mgrError
-from mm2mgr.folders import listed
+from mm2mgr.files import listed
 from mm2mgr.locks import Locked, locked
 from mm2mgr.samples.schema import DAY_PREFIX, HOUR_PREFIX, ROLLUPS
 from mm2mgr.throughput.hours import IDS_PER_PART, hour_before, mark_of, rollup_directory

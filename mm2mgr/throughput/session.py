@@ -25,7 +25,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from mm2mgr.errors import JavaMissing, Mm2mgrError
-from mm2mgr.folders import cache_folder
+from mm2mgr.files import cache_folder
 from mm2mgr.throughput.make import under_spark_submit
 
 # Measured on 2 cores: C1 only and the serial collector halve the CPU seconds from start to first answer.

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from mm2mgr.errors import Mm2mgrError
-from mm2mgr.folders import listed
+from mm2mgr.files import listed
 from mm2mgr.samples.clock import ahead
 from mm2mgr.samples.schema import DAY_PREFIX, HOUR_PREFIX, hour_of, hour_start_ms, hours_text, window_text
 from mm2mgr.throughput.hours import check_layout, rollup_directory

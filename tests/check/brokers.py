@@ -23,7 +23,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     ResourceType,
 )
 
-from mm2mgr.check.checked import Checked, Row
+from mm2mgr.check.checked import Checked, CheckRow
 from mm2mgr.check.run import check
 from mm2mgr.expand import expand
 from mm2mgr.kafka.access import KafkaAccess
@@ -227,7 +227,7 @@ def numbers(found: Checked, status: str = "missing") -> set[int]:
     return {number for row in rights(found) if row.status == status for number in row.rows}
 
 
-def rights(found: Checked) -> list[Row]:
+def rights(found: Checked) -> list[CheckRow]:
     return [row for row in found.rows if row.rows]
 
 

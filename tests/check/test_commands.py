@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import shlex
 
-from mm2mgr.check.commands import Grant, commands
-from mm2mgr.kafka.acls import Kind, Right
+from mm2mgr.check.checked import Grant, commands
+from mm2mgr.kafka.acls import ResourceKind, Right
 
 
-def grants(principal: str, *rights: tuple[str, Kind, str]) -> list[Grant]:
+def grants(principal: str, *rights: tuple[str, ResourceKind, str]) -> list[Grant]:
     return [Grant("agg:9092", principal, Right(*right)) for right in rights]
 
 

@@ -7,14 +7,13 @@ from dataclasses import replace
 
 import pytest
 
-from mm2mgr.check.checked import Row
-from mm2mgr.check.judge import Answers, judged
-from mm2mgr.check.logins import Login
-from mm2mgr.check.needs import Need
+from mm2mgr.check.checked import CheckRow
+from mm2mgr.check.judge import LoginAnswers, judged
+from mm2mgr.check.needs import ClientLogin, RequiredRight
 from mm2mgr.check.principals import Principal
-from mm2mgr.kafka.acls import Acl, Right, Said
+from mm2mgr.kafka.acls import Acl, Permission, Right
 
-LOGIN = Login("agg", "agg:9092")
+LOGIN = ClientLogin("agg", "agg:9092")
 WRITE, READ, GROUP = Right("Write", "topic", "dc1.t"), Right("Read", "topic", "dc1.t"), Right("Read", "group", "g")
 ACL = Acl("User:m", "*", "Write", "topic", "dc1.", prefixed=True, allow=True)
 MIRROR = Principal("User:m")
@@ -23,16 +22,16 @@ SUPER = frozenset({"ClusterAction"})
 
 def judge(
     rights: Sequence[Right],
-    said: Said,
+    said: Permission,
     acls: Sequence[Acl] | None = None,
     *,
     operations: frozenset[str] = frozenset(),
-    login: Login = LOGIN,
+    login: ClientLogin = LOGIN,
     principal: Principal = MIRROR,
-) -> Row:
+) -> CheckRow:
     """Return the row of the first right."""
-    needs = [Need(7, "c/mm2.x", "record producer", login, right) for right in rights]
-    answers = Answers(principal, "agg:9092", dict.fromkeys(rights, said), operations, acls)
+    needs = [RequiredRight(7, "c/mm2.x", "record producer", login, right) for right in rights]
+    answers = LoginAnswers(principal, "agg:9092", dict.fromkeys(rights, said), operations, acls)
     return judged(needs, {login: answers})[0]
 
 
@@ -94,7 +93,7 @@ def test_a_login_that_the_workers_bring_is_told_as_assumed() -> None:
 
 
 def test_one_right_needed_by_two_rows_is_one_row() -> None:
-    needs = [Need(number, f"c/{number}", "source admin", LOGIN, WRITE) for number in (1, 14)]
-    (row,) = judged(needs, {LOGIN: Answers(Principal("User:m"), "agg:9092", {WRITE: "no"})})
+    needs = [RequiredRight(number, f"c/{number}", "source admin", LOGIN, WRITE) for number in (1, 14)]
+    (row,) = judged(needs, {LOGIN: LoginAnswers(Principal("User:m"), "agg:9092", {WRITE: "no"})})
     assert row.rows == (1, 14)
     assert row.connectors == ("c/1", "c/14")

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from mm2mgr.check.needs import EFFECTS, ROWS, Known, Need, needs
-from mm2mgr.check.rows import unmatched_rows
+from mm2mgr.check.judge import unmatched_rows
+from mm2mgr.check.needs import EFFECTS, ROWS, ExistingNames, RequiredRight, needs
 from mm2mgr.expand import expand
 from mm2mgr.render import render
 from mm2mgr.spec.loader import load
@@ -22,17 +22,19 @@ clusters:
 connect:
   w: {url: "http://localhost:1", kafka: b}
 """
-KNOWN = Known({"a": ["orders", "orders.eu", "other", "heartbeats", "x.heartbeats", "b.heartbeats"]}, {"a->b": ["g"]})
+KNOWN = ExistingNames(
+    {"a": ["orders", "orders.eu", "other", "heartbeats", "x.heartbeats", "b.heartbeats"]}, {"a->b": ["g"]}
+)
 
 
 def found(
-    folder: Path, flow: str, known: Known = KNOWN, versions: Mapping[str, str | None] | None = None
-) -> list[Need]:
+    folder: Path, flow: str, known: ExistingNames = KNOWN, versions: Mapping[str, str | None] | None = None
+) -> list[RequiredRight]:
     topology = expand(load([write(folder, x=f"{_CLUSTERS}flows:\n  f: {{sources: [a], targets: [b], {flow}}}\n")]))
     return list(needs(topology, render(topology), known, versions or {}))
 
 
-def names(wanted: list[Need], number: int) -> list[str]:
+def names(wanted: list[RequiredRight], number: int) -> list[str]:
     return [need.right.name for need in wanted if need.number == number]
 
 
@@ -75,7 +77,7 @@ def test_syncs_on_the_target_are_the_targets_rights(tmp_path: Path) -> None:
 
 
 def test_a_named_topic_is_needed_whether_or_not_anybody_sees_it(tmp_path: Path) -> None:
-    wanted = found(tmp_path, 'topics: {include: [secret, "orders.*"]}, heartbeats: false', Known())
+    wanted = found(tmp_path, 'topics: {include: [secret, "orders.*"]}, heartbeats: false', ExistingNames())
     assert names(wanted, 1) == ["secret"]
 
 
@@ -106,7 +108,7 @@ def test_a_producer_that_logs_in_as_the_workers_do_is_assumed(tmp_path: Path) ->
     text = _CLUSTERS.replace('["b:9092"]', '["b:9092"], security: {protocol: SSL}')
     text += "flows:\n  f: {sources: [a], targets: [b], topics: {include: [orders]}, heartbeats: false}\n"
     topology = expand(load([write(tmp_path, x=text)]))
-    logins = {need.number: need.login for need in needs(topology, render(topology), Known(), {})}
+    logins = {need.number: need.login for need in needs(topology, render(topology), ExistingNames(), {})}
     assert logins[7].assumed
     assert not logins[4].assumed
     assert logins[7].security == logins[4].security
@@ -121,7 +123,7 @@ def test_a_topic_of_offsets_needs_its_own_rights(tmp_path: Path) -> None:
         "flows:\n  f: {sources: [a], targets: [b], run_on: w, topics: {include: [orders]}, delivery: exactly_once}\n"
     )
     topology = expand(load([write(tmp_path, x=text)]))
-    wanted = [need for need in needs(topology, render(topology), Known(), {}) if need.number > 24]
+    wanted = [need for need in needs(topology, render(topology), ExistingNames(), {}) if need.number > 24]
     assert {(need.client, need.right.operation) for need in wanted} == {
         ("record producer", "Write"),
         ("framework offsets consumer", "Read"),

@@ -12,9 +12,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from mm2mgr.check.certificate import subject
-from mm2mgr.check.logins import Login
-from mm2mgr.check.principals import principal_of
+from mm2mgr.check.needs import ClientLogin
+from mm2mgr.check.principals import principal_of, subject
 
 
 def pem(*steps: x509.RelativeDistinguishedName) -> str:
@@ -80,8 +79,8 @@ def test_what_only_looks_like_a_certificate_has_no_subject(content: bytes) -> No
     assert subject(f"-----BEGIN CERTIFICATE-----\n{text}\n-----END CERTIFICATE-----") is None
 
 
-def login(**security: str) -> Login:
-    return Login.of("a", {key.replace("__", "."): value for key, value in security.items()})
+def login(**security: str) -> ClientLogin:
+    return ClientLogin.of("a", {key.replace("__", "."): value for key, value in security.items()})
 
 
 def test_names_of_logins(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

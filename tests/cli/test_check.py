@@ -6,8 +6,7 @@ import json
 
 import pytest
 
-from mm2mgr.check.checked import Checked, Row, Status
-from mm2mgr.check.commands import Grant
+from mm2mgr.check.checked import Checked, CheckRow, Grant, Status
 from mm2mgr.kafka.acls import Right
 from mm2mgr.output.check_text import say_check
 from tests.fake_connect import FakeConnect, serving
@@ -68,10 +67,10 @@ def test_a_flow_that_is_not_there(mm2mgr: Command, closed_port: int) -> None:
     assert "no flow 'ordres'" in mm2mgr("check", "ordres", code=1).err
 
 
-def row(topic: str, status: Status = "missing") -> Row:
+def row(topic: str, status: Status = "missing") -> CheckRow:
     right = Right("Write", "topic", topic)
     grant = Grant("b:1", "User:m", right)
-    return Row(
+    return CheckRow(
         status,
         "b",
         str(right),
@@ -97,7 +96,9 @@ def test_a_hundred_topics_are_one_line(capsys: pytest.CaptureFixture[str]) -> No
 def test_no_cell_is_cut_and_no_line_is_wider_than_its_sentence(capsys: pytest.CaptureFixture[str]) -> None:
     everyone = tuple(f"client {number}" for number in range(9))
     subject = f"User:CN=mirror,OU={'x' * 300}"
-    failed = Row("failed", "b", "log in", subject, everyone, effect="no broker " + "answered " * 60, fix="check it")
+    failed = CheckRow(
+        "failed", "b", "log in", subject, everyone, effect="no broker " + "answered " * 60, fix="check it"
+    )
     say_check(Checked((failed, row("a.t"))).to_dict())
     lines = capsys.readouterr().out.splitlines()
     assert lines[1] == f"failed   b      {subject}  client 0, client 1, client 2 and 6 more  log in"

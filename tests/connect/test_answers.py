@@ -4,9 +4,10 @@ import json
 
 import pytest
 
-from mm2mgr.connect.answers import Answer, Call, error_of
 from mm2mgr.connect.errors import (
     AlreadyExists,
+    Answer,
+    Call,
     ConnectAuthError,
     ConnectBusy,
     ConnectError,
@@ -15,6 +16,7 @@ from mm2mgr.connect.errors import (
     OutcomeUnknown,
     Unsupported,
     WrongBody,
+    error_of,
 )
 from mm2mgr.secrets import remember
 from tests.fake_connect import FORWARD_CUT, FORWARDING, NO_LEADER, REBALANCE, STALE, STARTING_PAGE, TIMED_OUT

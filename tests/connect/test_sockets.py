@@ -13,7 +13,7 @@ import trustme
 
 from mm2mgr.connect.client import Connect
 from mm2mgr.connect.errors import ConnectAuthError, ConnectError, ConnectUnreachable
-from mm2mgr.connect.target import BasicAuth, BearerAuth, ConnectTarget, Tls
+from mm2mgr.connect.target import BasicAuth, BearerAuth, ConnectTarget, TlsFiles
 from tests.connect.dead_ends import dead_url, silent_url
 from tests.fake_connect import FakeConnect, serving
 
@@ -114,13 +114,13 @@ def authority() -> trustme.CA:
 
 
 @pytest.fixture
-def tls_files(authority: trustme.CA, tmp_path: Path) -> Tls:
+def tls_files(authority: trustme.CA, tmp_path: Path) -> TlsFiles:
     ca, certificate, key = (tmp_path / name for name in ("ca.pem", "client.pem", "client.key"))
     issued = authority.issue_cert("ops@example.org")
     authority.cert_pem.write_to_path(ca)
     issued.cert_chain_pems[0].write_to_path(certificate)
     issued.private_key_pem.write_to_path(key)
-    return Tls(ca, certificate, key)
+    return TlsFiles(ca, certificate, key)
 
 
 def server_side(authority: trustme.CA, *, mutual: bool = False) -> ssl.SSLContext:
@@ -132,17 +132,19 @@ def server_side(authority: trustme.CA, *, mutual: bool = False) -> ssl.SSLContex
     return context
 
 
-def test_tls_with_a_client_certificate(fake: FakeConnect, ask: Ask, authority: trustme.CA, tls_files: Tls) -> None:
+def test_tls_with_a_client_certificate(fake: FakeConnect, ask: Ask, authority: trustme.CA, tls_files: TlsFiles) -> None:
     with serving(fake, server_side(authority, mutual=True)) as url:
         ask(lambda c: c.put_config("a", FLOW), target=ConnectTarget("east", (url,), tls=tls_files))
         assert "a" in fake.connectors
         with pytest.raises(ConnectUnreachable, match=r"(?i)certificate.required"):
-            ask(lambda c: c.put_config("b", FLOW), target=ConnectTarget("east", (url,), tls=Tls(tls_files.ca_file)))
+            ask(
+                lambda c: c.put_config("b", FLOW), target=ConnectTarget("east", (url,), tls=TlsFiles(tls_files.ca_file))
+            )
     assert "b" not in fake.connectors
 
 
 def test_an_unknown_authority_is_a_reason_to_go_on(
-    fake: FakeConnect, ask: Ask, authority: trustme.CA, tls_files: Tls
+    fake: FakeConnect, ask: Ask, authority: trustme.CA, tls_files: TlsFiles
 ) -> None:
     with serving(FakeConnect(), server_side(trustme.CA())) as stranger, serving(fake, server_side(authority)) as known:
         assert ask(lambda c: c.connectors(), target=ConnectTarget("east", (stranger, known), tls=tls_files)) == ()
@@ -155,4 +157,4 @@ def test_tls_files_that_cannot_be_used_are_named(ask: Ask, tmp_path: Path) -> No
     (tmp_path / "broken.pem").write_text("no PEM")
     for ca in ("missing.pem", "broken.pem"):
         with pytest.raises(ConnectError, match=ca):
-            ask(lambda c: c.root(), target=ConnectTarget("east", ("https://127.0.0.1:1",), tls=Tls(tmp_path / ca)))
+            ask(lambda c: c.root(), target=ConnectTarget("east", ("https://127.0.0.1:1",), tls=TlsFiles(tmp_path / ca)))

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from mm2mgr.connect.errors import ConnectError, WrongBody
-from mm2mgr.connect.target import BasicAuth, BearerAuth, ConnectTarget, Tls
+from mm2mgr.connect.target import BasicAuth, BearerAuth, ConnectTarget, TlsFiles
 from mm2mgr.connect.types import (
     ConnectorInfo,
     ConnectorStatus,
@@ -58,7 +58,7 @@ def test_secrets_are_in_no_repr() -> None:
         TaskConfig(0, config),
         BasicAuth("u", "hunter2"),
         BearerAuth("hunter2"),
-        ConnectTarget("e", ("http://h",), BasicAuth("u", "hunter2"), Tls(key_password="hunter2")),
+        ConnectTarget("e", ("http://h",), BasicAuth("u", "hunter2"), TlsFiles(key_password="hunter2")),
     ]
     assert "hunter2" not in repr(values)
 

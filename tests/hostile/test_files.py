@@ -15,19 +15,18 @@ from typing import Any
 
 import pytest
 
-from mm2mgr.demo import story
 from mm2mgr.demo.folder import demo_folder
 from mm2mgr.errors import Mm2mgrError, SandboxError
+from mm2mgr.locks import Locked
 from mm2mgr.reconcile.plan import Plan
 from mm2mgr.reconcile.planfile import write_plan
 from mm2mgr.samples.batch import Batch
 from mm2mgr.samples.files import ABANDONED_SECONDS, sweep
 from mm2mgr.samples.store import SampleStore
 from mm2mgr.sandbox import layout
-from mm2mgr.sandbox.folder import MARKER
-from mm2mgr.sandbox.layout import Endpoints, Layout, Sandbox
+from mm2mgr.sandbox.folder import MARKER, only_one
+from mm2mgr.sandbox.layout import Endpoints, Layout, Sandbox, ServerRecord, State, read_state, write_state
 from mm2mgr.sandbox.process import ProcessId, started_at
-from mm2mgr.sandbox.state import Record, State, only_one, read_state, write_state
 from mm2mgr.sandbox.tree import write_tree
 from mm2mgr.spec.sizing_file import write_sizing
 from tests.cli.command import Command, until
@@ -57,7 +56,6 @@ def _no_jvm(monkeypatch: pytest.MonkeyPatch) -> None:
         raise Touched
 
     monkeypatch.setattr(layout, "kafka_runtime", refuse)
-    monkeypatch.setattr(story, "need_all", lambda: None)
 
 
 def snapshot(folder: Path) -> dict[str, tuple[int, bytes | str]]:
@@ -166,7 +164,7 @@ def test_a_link_inside_leads_nowhere(mm2mgr: Command, link: str) -> None:
     for name in ("data/keep", "here/data/keep", "clusters.yaml"):
         (victim / name).parent.mkdir(parents=True, exist_ok=True)
         (victim / name).write_text("# keep\n")
-    write_state(folder / "state.json", State(ONE, {"here": Record(ProcessId(4_000_000, "1"), PORTS)}))
+    write_state(folder / "state.json", State(ONE, {"here": ServerRecord(ProcessId(4_000_000, "1"), PORTS)}))
     (folder / link).parent.mkdir(parents=True, exist_ok=True)
     (folder / link).unlink(missing_ok=True)
     (folder / link).symlink_to(victim / "clusters.yaml" if "." in link else victim)
@@ -285,7 +283,7 @@ def test_a_process_of_somebody_else_is_never_signalled(
 ) -> None:
     folder = claimed(mm2mgr.folder / "mine")
     stranger = sleeper(f"sleep 60; : {elsewhere}")  # its number and its start are as the state says
-    write_state(folder / "state.json", State(ONE, {"here": Record(stranger, PORTS)}))
+    write_state(folder / "state.json", State(ONE, {"here": ServerRecord(stranger, PORTS)}))
     (folder / "kafka" / "here" / "data").mkdir(parents=True)
     for command in ("down", "up", "status"):
         said = mm2mgr("sandbox", command, "--dir", "mine", code=1)
@@ -301,7 +299,7 @@ def test_a_server_is_found_by_its_folder_also_through_a_link_to_it(
     folder = claimed(tmp_path / "a folder")
     (tmp_path / "link").symlink_to(folder)
     own = sleeper(f"trap 'exit 0' TERM; sleep 60 & wait; : '-Dmm2mgr.log.directory={folder / 'kafka' / 'here'}'")
-    write_state(folder / "state.json", State(ONE, {"here": Record(own, PORTS)}))
+    write_state(folder / "state.json", State(ONE, {"here": ServerRecord(own, PORTS)}))
     assert [each.running for each in Sandbox(tmp_path / "link").status()] == [True]
     Sandbox(tmp_path / "link").down()
     assert not own.alive()
@@ -363,7 +361,7 @@ def test_a_demo_runs_again_where_one_ran(tmp_path: Path, marked: bool) -> None:
     with demo_folder(folder):
         assert not (folder / "clusters").exists()
         assert not (folder / "samples").exists()
-        with pytest.raises(SandboxError, match="another process is running the demo"), demo_folder(folder):
+        with pytest.raises(Locked, match="another process is running the demo"), demo_folder(folder):
             pass
 
 
@@ -421,7 +419,7 @@ def test_a_plan_does_not_replace_another_file(site: Site, mm2mgr: Command, throu
         out.symlink_to(flows)
     before = mm2mgr.files()
     said = mm2mgr("plan", "--out", out, code=1)
-    assert f"{out} is there and is not a plan file of mm2mgr; it was left as it is" in said.err
+    assert f"{out} exists and is not a plan file of mm2mgr; it was left as it is" in said.err
     assert said.out == ""
     assert mm2mgr.files() == before
 

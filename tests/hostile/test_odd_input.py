@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from mm2mgr.errors import Mm2mgrError
-from mm2mgr.folders import cache_folder, listed, state_folder
+from mm2mgr.files import cache_folder, listed, state_folder
 from mm2mgr.reconcile.planfile import read_plan
 from mm2mgr.samples.store import SampleStore
 from mm2mgr.truth.keys import kafka_version

@@ -219,9 +219,9 @@ def hostile(
 
 
 def _no_topics(*_: object) -> Any:
-    from mm2mgr.reconcile.access import Topics
+    from mm2mgr.reconcile.access import TopicListing
 
-    return Topics({"orders": 1})
+    return TopicListing({"orders": 1})
 
 
 def said(mm2mgr: Command, *arguments: str) -> str:

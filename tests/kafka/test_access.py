@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mm2mgr.errors import KafkaError
-from mm2mgr.kafka.access import KafkaAccess, librdkafka_config
-from mm2mgr.kafka.jaas import parse_jaas
+from mm2mgr.kafka.access import KafkaAccess, librdkafka_config, parse_jaas
 
 SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"

@@ -14,10 +14,9 @@ from cryptography.hazmat.primitives import serialization
 from mm2mgr.errors import KafkaError
 from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.kafka.client import Kafka
-from mm2mgr.kafka.offsets import Offsets
 from mm2mgr.kafka.producer import Producer
 from mm2mgr.kafka.records import mean_record_bytes, read
-from mm2mgr.partitions import TopicPartition
+from mm2mgr.partitions import Offsets, TopicPartition
 from mm2mgr.samples.offsets import KafkaReader
 from mm2mgr.sandbox.broker import Broker
 

@@ -9,10 +9,9 @@ import pytest
 from mm2mgr.errors import KafkaError
 from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.kafka.client import Kafka
-from mm2mgr.kafka.offsets import Offsets
 from mm2mgr.kafka.producer import Producer
 from mm2mgr.kafka.records import Look, mean_record_bytes, read
-from mm2mgr.partitions import TopicPartition
+from mm2mgr.partitions import Offsets, TopicPartition
 
 ZERO, ONE, GONE = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("gone", 0)
 

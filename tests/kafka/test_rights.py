@@ -12,12 +12,13 @@ import pytest
 
 from mm2mgr.errors import KafkaError
 from mm2mgr.kafka.access import KafkaAccess
-from mm2mgr.kafka.acls import Right, Said
-from mm2mgr.kafka.acting import ActingAs, Seen
+from mm2mgr.kafka.acls import Permission, Right
+from mm2mgr.kafka.client import Kafka
+from mm2mgr.kafka.inspection import ClusterView, view_cluster
 from mm2mgr.kafka.rights import may
 
 CODES = confluent_kafka.KafkaError
-SEEN = Seen("id", (1,), frozenset({"Describe"}), {}, frozenset())
+SEEN = ClusterView("id", (1,), frozenset({"Describe"}), {}, frozenset())
 
 
 def answered(code: int | None) -> Callable[..., dict[str, Future[Any]]]:
@@ -35,9 +36,9 @@ def answered(code: int | None) -> Callable[..., dict[str, Future[Any]]]:
     return call
 
 
-def create_is(closed_port: int, code: int | None) -> Said:
+def create_is(closed_port: int, code: int | None) -> Permission:
     right = Right("Create", "topic", "t")
-    with ActingAs(KafkaAccess("a", f"127.0.0.1:{closed_port}"), 2) as login:
+    with Kafka(KafkaAccess("a", f"127.0.0.1:{closed_port}"), 2) as login:
         wire = type("Wire", (), {"create_topics": staticmethod(answered(code)), "poll": staticmethod(lambda _: 0)})
         login.admin = wire()
         return may(login, [right], SEEN)[right]
@@ -55,7 +56,7 @@ def create_is(closed_port: int, code: int | None) -> Said:
         (CODES.TOPIC_EXCEPTION, "open"),
     ],
 )
-def test_brokers_authorize_before_they_look_closer(closed_port: int, code: int | None, said: Said) -> None:
+def test_brokers_authorize_before_they_look_closer(closed_port: int, code: int | None, said: Permission) -> None:
     assert create_is(closed_port, code) == said
 
 
@@ -66,15 +67,15 @@ def test_a_word_that_is_neither_yes_nor_no_is_an_error(closed_port: int) -> None
 
 def test_rights_on_the_cluster_are_what_was_seen_at_login(closed_port: int) -> None:
     describe, alter = Right("Describe", "cluster"), Right("Alter", "cluster")
-    with ActingAs(KafkaAccess("a", f"127.0.0.1:{closed_port}"), 2) as login:
+    with Kafka(KafkaAccess("a", f"127.0.0.1:{closed_port}"), 2) as login:
         assert may(login, [describe, alter], SEEN) == {describe: "yes", alter: "no"}
 
 
 def test_nothing_answers_within_the_deadline(closed_port: int) -> None:
     started = time.monotonic()
     with (
-        ActingAs(KafkaAccess("a", f"127.0.0.1:{closed_port}"), 1.5) as login,
+        Kafka(KafkaAccess("a", f"127.0.0.1:{closed_port}"), 1.5) as login,
         pytest.raises(KafkaError, match="no broker of"),
     ):
-        login.look()
+        view_cluster(login)
     assert time.monotonic() - started < 6

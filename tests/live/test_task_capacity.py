@@ -17,8 +17,8 @@ import pytest
 from mm2mgr.evidence.connect_tasks import TaskWatch, TopicConfigs, task_readers
 from mm2mgr.evidence.task_capacity import settings_mark, task_measurements
 from mm2mgr.kafka.access import KafkaAccess
-from mm2mgr.kafka.cleanup import compacted
 from mm2mgr.kafka.client import Kafka
+from mm2mgr.kafka.inspection import compacted
 from mm2mgr.kafka.producer import Producer
 from mm2mgr.operations.workspace import Workspace
 from mm2mgr.partitions import TopicPartition

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
+from mm2mgr.endpoints import kafka_access
 from mm2mgr.kafka.client import Kafka
 from mm2mgr.kafka.producer import Producer
 from mm2mgr.observe.health import FlowStatus
 from mm2mgr.observe.problems import Patience
 from mm2mgr.observe.status import Manner, describe, status
-from mm2mgr.reconcile.access import kafka_access
 from mm2mgr.reconcile.apply import apply_plan
 from mm2mgr.reconcile.live import make_plan
 from mm2mgr.render import Connector, render

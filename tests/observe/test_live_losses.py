@@ -13,15 +13,15 @@ import confluent_kafka
 import pytest
 
 from mm2mgr.connect.client import Connect
+from mm2mgr.endpoints import connect_target, kafka_access
 from mm2mgr.kafka.client import Kafka
 from mm2mgr.kafka.producer import Producer
 from mm2mgr.observe.health import Status
 from mm2mgr.observe.losses import Loss
 from mm2mgr.observe.status import Manner, acknowledge, status
 from mm2mgr.partitions import TopicPartition
-from mm2mgr.reconcile.access import kafka_access
 from mm2mgr.reconcile.apply import apply_plan
-from mm2mgr.reconcile.live import make_plan, target_of
+from mm2mgr.reconcile.live import make_plan
 from mm2mgr.render import Connector, render
 from mm2mgr.sandbox.broker import Broker
 from mm2mgr.sandbox.server import kafka_runtime, start_all
@@ -87,7 +87,7 @@ class World:
         connector = f"mm2.A.B.source.{name}"
 
         async def ask() -> None:
-            async with Connect(target_of(self.topology.connects["cb"])) as client:
+            async with Connect(connect_target(self.topology.connects["cb"])) as client:
                 await getattr(client, verb)(connector)
 
         asyncio.run(ask())

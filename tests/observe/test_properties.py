@@ -12,12 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mm2mgr.connect.types import ConnectorInfo, ConnectorStatus, TaskConfig, TaskStatus
-from mm2mgr.kafka.offsets import Offsets
 from mm2mgr.observe.health import Looks, Status, judge, lags_of
 from mm2mgr.observe.losses import acknowledge
 from mm2mgr.observe.memory import Memory, remember
 from mm2mgr.observe.reading import Failure, Reading, SeenConnect, SeenConnector, SeenKafka
-from mm2mgr.partitions import TopicPartition
+from mm2mgr.partitions import Offsets, TopicPartition
 from mm2mgr.render import Connector, render
 from mm2mgr.topology import Flow
 from tests.observe.estate import TREE, topology_of

@@ -151,6 +151,6 @@ def test_losses_are_acknowledged_by_id_by_flow_and_all(small: Estate) -> None:
 def test_an_acknowledgement_that_cannot_be_kept_is_an_error(small: Estate, tmp_path: Path) -> None:
     kept(small.memory_file, Memory(losses={LOSS.id: LOSS}))
     small.memory_file.with_name("tester.json.lock").unlink()
-    small.memory_file.with_name("tester.json.lock").mkdir()
+    os.mkfifo(small.memory_file.with_name("tester.json.lock"))
     with pytest.raises(Mm2mgrError, match="nothing is acknowledged: "):
         acknowledge(small.topology, ["all"], manner=Manner(memory_file=small.memory_file))

@@ -12,7 +12,7 @@ import yaml
 from mm2mgr.expand import expand
 from mm2mgr.render import render
 from mm2mgr.sandbox.jars import DEFAULT_VERSION
-from mm2mgr.sandbox.state import Layout
+from mm2mgr.sandbox.layout import Layout
 from mm2mgr.spec.loader import load
 from tests.project.compose_file import (
     CONNECT_PORT,

@@ -125,7 +125,13 @@ def test_run_from_its_source_a_hint_names_the_same_packages(extra: str, monkeypa
 def test_a_missing_package_comes_with_its_command(package: str) -> None:
     error = PackageMissing(package)
     assert error.message == f"this command needs the Python package {package}"
-    assert error.hint == install("spark")
+    assert error.hint == install(EXTRA_OF[package])
+
+
+def test_what_the_sandbox_lacks_is_named_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("importlib.metadata.requires", lambda _: None)
+    packages = install("sandbox").split()[4:]
+    assert {Requirement(each.strip("'")).name for each in packages} == {"pyspark", "pyarrow", "numpy", "psutil"}
 
 
 # --- CI ---------------------------------------------------------------------------------------------------------------

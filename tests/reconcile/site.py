@@ -15,7 +15,7 @@ from mm2mgr.errors import KafkaError
 from mm2mgr.expand import expand
 from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.reconcile import apply, live, settle
-from mm2mgr.reconcile.access import Topics
+from mm2mgr.reconcile.access import TopicListing
 from mm2mgr.reconcile.apply import Result, apply_plan, read_back
 from mm2mgr.reconcile.live import make_plan
 from mm2mgr.reconcile.plan import Plan, Wish
@@ -41,18 +41,25 @@ class Site:
     urls: dict[str, str]
     fakes: dict[str, FakeConnect] = field(default_factory=dict)
     owner: str = "team"
-    kafka: dict[str, Topics] | None = field(
-        default_factory=lambda: {"a": Topics({"orders": 1, "logs.web": 1}), "east": Topics({}), "west": Topics({})}
+    kafka: dict[str, TopicListing] | None = field(
+        default_factory=lambda: {
+            "a": TopicListing({"orders": 1, "logs.web": 1}),
+            "east": TopicListing({}),
+            "west": TopicListing({}),
+        }
     )
-    """Topics of the Kafka clusters; None: no broker answers."""
+    """TopicListing of the Kafka clusters; None: no broker answers."""
 
-    def read_topics(self, access: KafkaAccess, wanted: Callable[[str], bool]) -> Topics:
+    def read_topics(
+        self, access: KafkaAccess, wanted: Callable[[str], bool], known: TopicListing | None = None
+    ) -> TopicListing:
         """Answer as `reconcile.access.read_topics` does; its test asks a real broker."""
         if self.kafka is None:
             raise KafkaError("no broker answered")
         found = self.kafka[access.alias]
-        chosen = [topic for topic in found.partitions if wanted(topic)]
-        return Topics(
+        before = known.records if known else {}
+        chosen = [topic for topic in found.partitions if topic in before or wanted(topic)]
+        return TopicListing(
             found.partitions,
             {topic: found.records.get(topic, 0) for topic in chosen},
             {topic: found.written.get(topic, 0) for topic in chosen},

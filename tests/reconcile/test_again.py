@@ -7,9 +7,9 @@ import asyncio
 import pytest
 
 from mm2mgr.connect.client import Connect
-from mm2mgr.reconcile.access import Topics
+from mm2mgr.endpoints import connect_target
+from mm2mgr.reconcile.access import TopicListing
 from mm2mgr.reconcile.apply import carry_out
-from mm2mgr.reconcile.live import target_of
 from mm2mgr.reconcile.plan import Plan
 from tests.reconcile.site import Site, actions, errors
 
@@ -24,12 +24,14 @@ TWO = (
 )
 MOVED = TWO.replace("[orders]", "[nothing]").replace("['logs[.].*']", "[orders, 'logs[.].*']")
 SOURCE, NEW, LOGS = "mm2.a.east.source.orders", "mm2.a.east.source.trade", "mm2.a.east.source.logs"
-THERE = Topics({"orders": 2, "logs.web": 1, "other": 1}, {"orders": 70, "logs.web": 5}, {"orders": 100, "logs.web": 5})
+THERE = TopicListing(
+    {"orders": 2, "logs.web": 1, "other": 1}, {"orders": 70, "logs.web": 5}, {"orders": 100, "logs.web": 5}
+)
 
 
 @pytest.fixture(autouse=True)
 def _topics(site: Site) -> None:
-    site.kafka = {"a": THERE, "east": Topics({}), "west": Topics({})}
+    site.kafka = {"a": THERE, "east": TopicListing({}), "west": TopicListing({})}
 
 
 def action(plan: Plan, connector: str, connect: str = "east") -> str:
@@ -144,7 +146,7 @@ def test_what_gives_a_topic_away_keeps_it_while_the_other_is_blocked(site: Site)
 
 def test_it_may_move_before_it_had_a_record(site: Site) -> None:
     site.converge(TWO)
-    site.kafka = {**(site.kafka or {}), "a": Topics({"orders": 2, "logs.web": 1}, {}, {"logs.web": 5})}
+    site.kafka = {**(site.kafka or {}), "a": TopicListing({"orders": 2, "logs.web": 1}, {}, {"logs.web": 5})}
     assert action(site.plan(MOVED), LOGS) == "update"
 
 
@@ -204,7 +206,7 @@ def test_what_may_have_run_on_a_dead_connect_cluster_is_blocked_where_the_target
     site.converge(ONE)
     site.urls["east"] = "http://127.0.0.1:1"
     assert site.kafka
-    site.kafka["east"] = Topics({"a.orders": 2}, {"a.orders": 0}, {"a.orders": 100})
+    site.kafka["east"] = TopicListing({"a.orders": 2}, {"a.orders": 0}, {"a.orders": 100})
     plan = site.plan(ELSEWHERE)
     assert action(plan, SOURCE, "west") == "blocked"
     assert reason(plan, SOURCE).startswith(
@@ -251,7 +253,7 @@ def test_a_widened_flow_lists_what_it_takes_beside(site: Site) -> None:
 def arrived_before(site: Site) -> None:
     """Let the target hold records of orders, which a connector that was deleted has brought."""
     assert site.kafka
-    site.kafka["east"] = Topics({"a.orders": 2}, {"a.orders": 100}, {"a.orders": 100})
+    site.kafka["east"] = TopicListing({"a.orders": 2}, {"a.orders": 100}, {"a.orders": 100})
 
 
 def test_a_flow_that_comes_back_under_its_name_goes_on(site: Site) -> None:
@@ -305,7 +307,7 @@ def test_dying_meanwhile_never_lets_it_run_unproved(site: Site, after: int) -> N
 
     async def die() -> None:
         topology, _ = site.declare(ONE)
-        async with Connect(target_of(topology.connects["east"]), deadline_seconds=2.0) as client:
+        async with Connect(connect_target(topology.connects["east"]), deadline_seconds=2.0) as client:
             task = asyncio.create_task(carry_out(client, create, "team"))
             while not task.done() and len(site.east.requests) < before + after:
                 await asyncio.wait([task], timeout=0.001)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from mm2mgr.endpoints import connect_target
 from mm2mgr.errors import Mm2mgrError
-from mm2mgr.reconcile.live import target_of
 from tests.reconcile.site import FLOWS, ON_EAST, ON_WEST, Site, actions
 
 VALIDATE = "/connector-plugins/org.apache.kafka.connect.mirror.MirrorSourceConnector/config/validate"
@@ -104,7 +104,7 @@ def test_credentials_are_resolved_on_the_way_to_the_client(site: Site, monkeypat
     plan = site.plan(FLOWS + shared)
     assert not plan.failed
     assert site.east.requests[0].headers["authorization"] == "Bearer t0ken-t0ken"
-    target = target_of(site.declare(FLOWS + shared)[0].connects["east"])
+    target = connect_target(site.declare(FLOWS + shared)[0].connects["east"])
     assert "t0ken" not in repr(target)
 
 
@@ -112,6 +112,6 @@ def test_credentials_that_are_missing_fail_the_plan_by_name(site: Site, monkeypa
     monkeypatch.delenv("SITE_NO_TOKEN", raising=False)
     text = FLOWS + "defaults: {connect: {auth: {bearer: '${env:SITE_NO_TOKEN}'}}}\n"
     with pytest.raises(Mm2mgrError, match="SITE_NO_TOKEN"):
-        target_of(site.declare(text)[0].connects["east"])
+        connect_target(site.declare(text)[0].connects["east"])
     assert all("SITE_NO_TOKEN" in str(part.error) for part in site.plan(text).clusters)
     assert not site.east.requests

@@ -22,7 +22,7 @@ from mm2mgr.errors import Mm2mgrError
 from mm2mgr.expand import expand
 from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.reconcile import live
-from mm2mgr.reconcile.access import Topics
+from mm2mgr.reconcile.access import TopicListing
 from mm2mgr.reconcile.apply import apply_plan
 from mm2mgr.reconcile.live import make_plan
 from mm2mgr.reconcile.plan import Plan, Wish
@@ -72,11 +72,15 @@ class Estate:
                     id_ = f"{cluster}/{topic}-{number}/{self.produced}"
                     self.world.produce(cluster, topic, id_, partition=number)
 
-    def read_topics(self, access: KafkaAccess, wanted: Callable[[str], bool], *_: object) -> Topics:
+    def read_topics(
+        self, access: KafkaAccess, wanted: Callable[[str], bool], known: TopicListing | None = None
+    ) -> TopicListing:
         """Answer what a look at a Kafka cluster would."""
         topics = self.world.clusters[self.world.at(access.bootstrap_servers)]
-        records = {topic: sum(map(len, logs)) for topic, logs in topics.items() if wanted(topic)}
-        return Topics({topic: len(logs) for topic, logs in topics.items()}, records, dict(records))
+        before = known.records if known else {}
+        chosen = {topic: logs for topic, logs in topics.items() if topic in before or wanted(topic)}
+        records = {topic: sum(map(len, logs)) for topic, logs in chosen.items()}
+        return TopicListing({topic: len(logs) for topic, logs in topics.items()}, records, dict(records))
 
     # What Connect has, as the simulation sees it, and back
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mm2mgr.reconcile.access import Topics
+from mm2mgr.reconcile.access import TopicListing
 from mm2mgr.reconcile.plan import Change, Plan
 from tests.fake_connect import MIRROR
 from tests.reconcile.site import Site, actions
@@ -137,7 +137,7 @@ def test_a_value_that_would_fail_the_task_blocks(site: Site) -> None:
 
 def test_two_checkpoint_connectors_of_a_pair(site: Site) -> None:
     site.converge(ONE)
-    site.kafka = {alias: Topics({}) for alias in ("a", "east", "west")}
+    site.kafka = {alias: TopicListing({}) for alias in ("a", "east", "west")}
     site.east.connectors["theirs"] = site.east.connectors.pop("mm2.a.east.checkpoint")
     site.east.connectors["theirs"].config.update({"name": "theirs", "mm2mgr.owner": "another"})
     assert of(site.plan(ONE), "mm2.a.east.checkpoint").action == "blocked"

@@ -11,10 +11,9 @@ import pytest
 from mm2mgr.errors import KafkaError
 from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.kafka.log_ends import Ends, LogEnds
-from mm2mgr.kafka.offsets import Offsets
 from mm2mgr.kafka.producer import Producer
 from mm2mgr.kafka.records import Look
-from mm2mgr.partitions import TopicPartition
+from mm2mgr.partitions import Offsets, TopicPartition
 from mm2mgr.samples import offsets as offsets_module
 from mm2mgr.samples.follow import Round, Schedule, follow
 from mm2mgr.samples.offsets import KafkaReader, RecordSizes, TopicRows

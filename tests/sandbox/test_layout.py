@@ -10,15 +10,15 @@ from pathlib import Path
 import pytest
 
 from mm2mgr.errors import SandboxError
-from mm2mgr.sandbox.folder import MARKER
-from mm2mgr.sandbox.layout import Layout, Sandbox
+from mm2mgr.locks import Locked
+from mm2mgr.sandbox.folder import MARKER, only_one
+from mm2mgr.sandbox.layout import Layout, Sandbox, ServerRecord, State, read_state, write_state
 from mm2mgr.sandbox.process import ProcessId, spawn
-from mm2mgr.sandbox.state import Record, State, only_one, read_state, write_state
 
 ONE = Layout(sources=("a",), aggregates=("b",), connect={"c": "b"})
 GONE = ProcessId(os.getpid(), "before this process")
 PORTS = {"a": {"PLAINTEXT": 1, "CONTROLLER": 2}, "b": {"PLAINTEXT": 3, "CONTROLLER": 4}, "c": {"REST": 5}}
-ALL_GONE = State(ONE, {name: Record(GONE, ports) for name, ports in PORTS.items()})
+ALL_GONE = State(ONE, {name: ServerRecord(GONE, ports) for name, ports in PORTS.items()})
 
 
 def ours(directory: Path) -> Path:
@@ -93,7 +93,7 @@ def test_a_half_started_sandbox_has_no_endpoints_but_a_status(tmp_path: Path) ->
 def test_down_leaves_a_stranger_with_a_recorded_number_alone(tmp_path: Path) -> None:
     stranger = spawn(["sleep", "60"], tmp_path / "console.log", os.environ)
     try:
-        reused = Record(ProcessId(stranger.pid, "long ago"), PORTS["a"])
+        reused = ServerRecord(ProcessId(stranger.pid, "long ago"), PORTS["a"])
         write_state(ours(tmp_path), State(ONE, {"a": reused}))
         Sandbox(tmp_path).down()
         assert stranger.alive()
@@ -114,7 +114,7 @@ print(json.dumps([process.pid, process.started]))
     pid, started = answer.strip("[]\n").split(", ")
     other = ProcessId(int(pid), started.strip('"'))
     assert other.alive()
-    write_state(ours(tmp_path), State(ONE, {"a": Record(other, PORTS["a"])}))
+    write_state(ours(tmp_path), State(ONE, {"a": ServerRecord(other, PORTS["a"])}))
     (tmp_path / "kafka" / "a" / "data").mkdir(parents=True)
     (tmp_path / "kafka" / "a" / "server.log").touch()
     said: list[str] = []
@@ -134,5 +134,5 @@ def test_another_layout_in_the_same_directory_is_refused(tmp_path: Path) -> None
 
 def test_two_processes_do_not_change_one_sandbox_at_once(tmp_path: Path) -> None:
     ours(tmp_path)
-    with only_one(tmp_path), pytest.raises(SandboxError, match="another process is starting or stopping"):
+    with only_one(tmp_path), pytest.raises(Locked, match="another process is starting or stopping"):
         Sandbox(tmp_path).down()

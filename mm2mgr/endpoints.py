@@ -1,0 +1,63 @@
+"""How this machine reaches what a tree declares: addresses, credentials and TLS of Connect and Kafka clusters.
+
+Credentials of Connect are resolved here, on their way to the client; those of Kafka stay placeholders until a client is made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from mm2mgr.connect.errors import ConnectError
+from mm2mgr.connect.target import BasicAuth, BearerAuth, ConnectTarget, TlsFiles
+from mm2mgr.errors import KafkaError
+from mm2mgr.kafka.access import KafkaAccess
+from mm2mgr.kafka.placeholders import resolve
+from mm2mgr.topology import ConnectCluster, KafkaCluster
+
+
+def kafka_access(cluster: KafkaCluster) -> KafkaAccess:
+    """Return how mm2mgr itself reaches a cluster; addresses and security are each replaced only where `access:` has them."""
+    model, own = cluster.model, cluster.model.access
+    security = own.security if own and own.security is not None else model.security
+    return access_as(cluster, ",".join(model.bootstrap_servers), security)
+
+
+def access_as(cluster: KafkaCluster, servers: str, security: Mapping[str, str]) -> KafkaAccess:
+    """Return how this machine acts as another login: through the addresses of `access:` where given, never with its security."""
+    own = cluster.model.access
+    if own and own.bootstrap_servers is not None:
+        servers = ",".join(own.bootstrap_servers)
+    return KafkaAccess(cluster.alias, servers, dict(security))
+
+
+def connect_target(connect: ConnectCluster) -> ConnectTarget:
+    """Return where a declared Connect cluster is, with its credentials resolved on this machine."""
+    model = connect.model
+    auth: BasicAuth | BearerAuth | None = None
+    if model.auth and model.auth.basic:
+        basic = model.auth.basic
+        auth = BasicAuth(_resolved(connect, basic.username), _resolved(connect, basic.password))
+    elif model.auth and model.auth.bearer:
+        auth = BearerAuth(_resolved(connect, model.auth.bearer))
+    return ConnectTarget(connect.name, tuple(model.url), auth, _tls(connect))
+
+
+def _tls(connect: ConnectCluster) -> TlsFiles | None:
+    model = connect.model.tls
+    if model is None:
+        return None
+    password = _resolved(connect, model.key_password, "tls") if model.key_password else None
+    return TlsFiles(_path(model.ca), _path(model.certificate), _path(model.key), password)
+
+
+def _resolved(connect: ConnectCluster, text: str, what: str = "auth") -> str:
+    try:
+        return resolve(f"Connect cluster '{connect.name}', {what}", text)
+    except KafkaError as error:
+        hint = "provide this variable or file on the machine that runs mm2mgr"
+        raise ConnectError(error.message, hint=hint) from error
+
+
+def _path(text: str | None) -> Path | None:
+    return Path(text) if text else None

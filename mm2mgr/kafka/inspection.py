@@ -1,0 +1,188 @@
+"""What one login sees of a Kafka cluster: brokers, topics, groups and their offsets, size limits, cleanup policies, ACLs.
+
+Nothing is created, written, joined or committed. What the login may do is asked in `rights`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Any
+
+import confluent_kafka
+from confluent_kafka.admin import (  # type: ignore[attr-defined]
+    AclBindingFilter,
+    AclOperation,
+    AclPermissionType,
+    ConfigResource,
+    ResourcePatternType,
+    ResourceType,
+)
+
+from mm2mgr.kafka.access import KafkaAccess
+from mm2mgr.kafka.acls import Acl, ResourceKind
+from mm2mgr.kafka.client import Kafka, batches
+from mm2mgr.kafka.failures import is_refusal, is_silence
+
+_REFUSED_SECONDS = 2.0  # a refused login may still find another broker that takes it, but not for long
+_KINDS: dict[Any, ResourceKind] = {
+    ResourceType.TOPIC: "topic",
+    ResourceType.GROUP: "group",
+    ResourceType.BROKER: "cluster",  # librdkafka's name for it; the number is Kafka's CLUSTER
+    ResourceType.TRANSACTIONAL_ID: "transactional id",
+}
+_ANY: Any = None  # the type stubs ask for text where nothing means any
+_EVERY_ACL = AclBindingFilter(
+    ResourceType.ANY, _ANY, ResourcePatternType.ANY, _ANY, _ANY, AclOperation.ANY, AclPermissionType.ANY
+)
+_POLICY = "cleanup.policy"
+_GONE = confluent_kafka.KafkaError.UNKNOWN_TOPIC_OR_PART
+
+
+@dataclass(frozen=True)
+class ClusterView:
+    """What a login sees of its cluster; `operations` are those that it may do on the cluster itself.
+
+    `had_groups`: whether Kafka's topic of group offsets exists, None when this login may not see it.
+    """
+
+    cluster_id: str
+    brokers: tuple[int, ...]
+    operations: frozenset[str]
+    partitions: Mapping[str, int]
+    groups: frozenset[str]
+    had_groups: bool | None = None
+
+
+def view_cluster(kafka: Kafka) -> ClusterView:
+    """Return what this login sees; the first call to make, for it notices a refused login early."""
+    with kafka.doing("logging in"):
+        asked = kafka.admin.describe_cluster(include_authorized_operations=True, request_timeout=kafka.left())
+        cluster = _first_answer(kafka, asked)
+        listed = kafka.admin.list_topics(timeout=kafka.left()).topics
+        groups = kafka.result(kafka.admin.list_consumer_groups(request_timeout=kafka.left()))
+        had_groups = _exists(kafka, "__consumer_offsets")
+    return ClusterView(
+        str(cluster.cluster_id),
+        tuple(sorted(node.id for node in cluster.nodes)),
+        operation_names(cluster),
+        {name: len(topic.partitions) for name, topic in listed.items() if topic.partitions},
+        frozenset(group.group_id for group in groups.valid),
+        had_groups,
+    )
+
+
+def _first_answer(kafka: Kafka, future: Future[Any]) -> Any:
+    give_up = time.monotonic() + _REFUSED_SECONDS
+    while not future.done():
+        kafka.admin.poll(0.05)  # delivers the background errors
+        last = kafka.failures.last
+        if last is not None and is_refusal(last) and time.monotonic() > give_up:
+            raise kafka.failures.no_answer(_REFUSED_SECONDS)
+    return kafka.result(future)
+
+
+def _exists(kafka: Kafka, topic: str) -> bool | None:
+    wanted = confluent_kafka.TopicCollection([topic])
+    try:
+        kafka.result(kafka.admin.describe_topics(wanted, request_timeout=kafka.left())[topic])
+    except confluent_kafka.KafkaException as error:
+        if is_silence(error.args[0]):
+            raise
+        return False if error.args[0].code() == _GONE else None
+    return True
+
+
+def committed_topics(kafka: Kafka, groups: Sequence[str]) -> dict[str, frozenset[str]]:
+    """Return the topics that each group has committed offsets for; groups that this login may not read are left out."""
+    with kafka.doing("reading group offsets"):
+        asked = {
+            group: kafka.admin.list_consumer_group_offsets(
+                [confluent_kafka.ConsumerGroupTopicPartitions(group)], request_timeout=kafka.left()
+            )[group]
+            for group in groups
+        }
+        found = {group: kafka.unless_refused(future) for group, future in asked.items()}
+    return {
+        group: frozenset(one.topic for one in answer.topic_partitions or [])
+        for group, answer in found.items()
+        if answer is not None
+    }
+
+
+def message_limits(kafka: Kafka, brokers: Sequence[int], topics: Iterable[str]) -> tuple[int | None, dict[str, int]]:
+    """Return the smallest message.max.bytes of the brokers and max.message.bytes per topic; None and absent: not readable."""
+    kind = ConfigResource.Type
+    resources = [ConfigResource(kind.TOPIC, name) for name in topics]
+    with kafka.doing("reading size limits"):
+        # Each broker is asked in person, so one request cannot hold two of them.
+        asked = [
+            kafka.admin.describe_configs([ConfigResource(kind.BROKER, str(one))], request_timeout=kafka.left())
+            for one in brokers
+        ]
+        answers = [kafka.unless_refused(future) for each in asked for future in each.values()]
+        limits = [int(found["message.max.bytes"].value) for found in answers if found]
+        configs = {
+            resource.name: kafka.unless_refused(future)
+            for batch in batches(resources)
+            for resource, future in kafka.admin.describe_configs(batch, request_timeout=kafka.left()).items()
+        }
+    per_topic = {name: int(found["max.message.bytes"].value) for name, found in configs.items() if found}
+    return min(limits) if limits else None, per_topic
+
+
+def compacted(access: KafkaAccess, topics: Collection[str], timeout_seconds: float = 10.0) -> frozenset[str] | None:
+    """Return the compacted ones of these topics, whose offsets do not count records; None when a topic's config is refused."""
+    policies: list[tuple[str, str | None]] = []
+    with Kafka(access, timeout_seconds) as kafka, kafka.doing("reading topic configs"):
+        kafka.within(timeout_seconds)
+        for names in batches(sorted(topics)):
+            asked = [ConfigResource(ConfigResource.Type.TOPIC, name) for name in names]
+            answers = kafka.admin.describe_configs(asked, request_timeout=kafka.left())
+            policies += [(one.name, _policy(kafka, future)) for one, future in answers.items()]
+    if any(policy is None for _, policy in policies):
+        return None
+    return frozenset(name for name, policy in policies if policy and "compact" in policy)
+
+
+def _policy(kafka: Kafka, future: Future[Any]) -> str | None:
+    """Return a topic's policy, an empty one for a topic that does not exist, None for a refusal; silence is raised."""
+    try:
+        return str(kafka.result(future)[_POLICY].value)
+    except confluent_kafka.KafkaException as error:
+        if is_silence(error.args[0]):
+            raise
+        return "" if error.args[0].code() == _GONE else None
+
+
+def read_acls(kafka: Kafka, view: ClusterView) -> tuple[Acl, ...] | None:
+    """Return every ACL of the cluster, None when this login may not read them (librdkafka shows such a refusal as none)."""
+    if "Describe" not in view.operations:
+        return None
+    with kafka.doing("reading ACLs"):
+        found = kafka.result(kafka.admin.describe_acls(_EVERY_ACL, request_timeout=kafka.left()))
+    return tuple(_acl(binding) for binding in found if binding.restype in _KINDS)
+
+
+def operation_names(described: Any) -> frozenset[str]:
+    """Return authorized operations by Kafka's names (`DescribeConfigs`); none for something that may not be described."""
+    found = getattr(described, "authorized_operations", None) or []
+    return frozenset(_operation(each) for each in found)
+
+
+def _operation(operation: Any) -> str:
+    return "".join(word.capitalize() for word in operation.name.split("_"))
+
+
+def _acl(binding: Any) -> Acl:
+    return Acl(
+        binding.principal,
+        binding.host,
+        _operation(binding.operation),
+        _KINDS[binding.restype],
+        binding.name,
+        binding.resource_pattern_type == ResourcePatternType.PREFIXED,
+        binding.permission_type == AclPermissionType.ALLOW,
+    )
