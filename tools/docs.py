@@ -10,8 +10,10 @@ import ast
 import importlib
 import inspect
 import json
+import pkgutil
 import re
 import sys
+import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby, pairwise
 from pathlib import Path
@@ -286,7 +288,7 @@ def yaml_page() -> str:
 
 
 def _rules() -> list[dict[str, Any]]:
-    from mm2mgr.lint.catalogue import RULES
+    from mm2mgr.lint.run import RULES
 
     return [rule.to_dict() for rule in RULES]
 
@@ -333,15 +335,26 @@ def _text_below(module: str, name: str) -> str:
 
 
 def tables_page() -> str:
-    blocks = []
+    schema = importlib.import_module("mm2mgr.samples.schema")
+    blocks = ["What `mm2mgr sample` and `mm2mgr throughput` write, as any engine reads it."]
+    if named := getattr(schema, "TABLES", None):  # columns with unit and meaning
+        blocks.append(prose(" ".join(_text_below("mm2mgr.samples.schema", "TABLES").split())))
+        for name, columns in named.items():
+            rows = [
+                (
+                    code(each.name),
+                    each.type + (", may be null" if each.nullable else ""),
+                    each.unit,
+                    prose(each.meaning),
+                )
+                for each in columns
+            ]
+            blocks += [f"## {name}", table(["column", "type", "unit", "meaning"], rows)]
+        return page("Tables", *blocks)
     for title, module, name in TABLES:
-        columns = getattr(importlib.import_module(module), name)
-        blocks += [
-            f"## {title}",
-            prose(" ".join(_text_below(module, name).split())),
-            table(["column", "type"], [(code(column), str(kind)) for column, kind in columns.items()]),
-        ]
-    return page("Tables", "What `mm2mgr sample` and `mm2mgr throughput` write, as any engine reads it.", *blocks)
+        rows = [(code(column), str(kind)) for column, kind in getattr(importlib.import_module(module), name).items()]
+        blocks += [f"## {title}", prose(" ".join(_text_below(module, name).split())), table(["column", "type"], rows)]
+    return page("Tables", *blocks)
 
 
 def metrics_page() -> str:
@@ -434,6 +447,67 @@ def exit_codes_page() -> str:
     )
 
 
+# --- library ----------------------------------------------------------------------------------------------------------
+
+
+def text_blocks(text: str) -> Iterator[str]:
+    """Yield the paragraphs of a docstring; indented ones that follow each other become one code block."""
+    paragraphs = re.split(r"\n\s*?\n", inspect.cleandoc(text))
+    for indented, group in groupby(paragraphs, lambda paragraph: paragraph.startswith("    ")):
+        block = "\n\n".join(group)
+        yield f"```python\n{textwrap.dedent(block)}\n```" if indented else prose(block)
+
+
+def _call(name: str, function: Any) -> str:
+    """Return how a function is called; a default that Python can only print as an object is left out."""
+    text = re.sub(r"<[^<>]*(?:<[^<>]*>)?[^<>]* at 0x\w+>", "…", str(inspect.signature(function)))
+    text = re.sub(r"(: |-> )'([^']*)'", r"\1\2", text.replace("PosixPath", "Path"))
+    return f"```python\n{name}{text}\n```"
+
+
+def _members(kind: type) -> Iterator[tuple[str, str]]:
+    """Yield the public fields, properties and methods of a class with the first paragraph of their docstrings."""
+    texts = {name: _field_text(kind, name) for name in getattr(kind, "__dataclass_fields__", {})}
+    for name, member in vars(kind).items():
+        if not name.startswith("_") and (
+            inspect.isfunction(member) or hasattr(member, "func") or isinstance(member, property)
+        ):
+            doc = inspect.cleandoc(inspect.getdoc(member) or "").partition("\n\n")[0]
+            texts[name + ("()" if inspect.isfunction(member) else "")] = doc
+    yield from ((code(name), prose(text)) for name, text in texts.items() if not name.startswith("_"))
+
+
+def _field_text(kind: type, name: str) -> str:
+    """Return the string below a field of a class."""
+    tree = ast.parse(textwrap.dedent(inspect.getsource(kind))).body[0]
+    for statement, below in pairwise(getattr(tree, "body", [])):
+        is_it = isinstance(statement, ast.AnnAssign) and ast.unparse(statement.target) == name
+        if is_it and isinstance(below, ast.Expr) and isinstance(below.value, ast.Constant):
+            return inspect.cleandoc(str(below.value.value))
+    return ""
+
+
+def library_page() -> str:
+    import mm2mgr.operations
+
+    blocks = list(text_blocks(mm2mgr.operations.__doc__ or ""))
+    for info in pkgutil.iter_modules(mm2mgr.operations.__path__, "mm2mgr.operations."):
+        module = importlib.import_module(info.name)
+        for name, member in vars(module).items():
+            if name.startswith("_") or getattr(member, "__module__", "") != info.name:
+                continue
+            if inspect.isfunction(member):
+                blocks += [f"## {name}", _call(name, member), *text_blocks(member.__doc__ or "")]
+            elif inspect.isclass(member):
+                rows = list(_members(member))
+                blocks += [
+                    f"## {name}",
+                    *text_blocks(member.__doc__ or ""),
+                    table(["member", "what it is"], rows) if rows else "",
+                ]
+    return page("Library", *blocks)
+
+
 # --- writing ----------------------------------------------------------------------------------------------------------
 
 
@@ -448,6 +522,7 @@ def pages() -> dict[str, str]:
         "rights.md": rights_page(),
         "defaults.md": defaults_page(),
         "exit-codes.md": exit_codes_page(),
+        "library.md": library_page(),
         "rules/README.md": rules_index(rules),
         **{f"rules/{rule['rule']}.md": rule_page(rule) for rule in rules},
     }
