@@ -17,6 +17,12 @@ from mm2mgr.errors import EXIT_CODES
 from tools.docs import slug
 
 REPOSITORY = Path(__file__).resolve().parents[2]
+PACKAGE = REPOSITORY / "mm2mgr"
+FOLDERS = {path.name for root in (REPOSITORY, PACKAGE) for path in root.iterdir() if path.is_dir()} | {
+    "mm2mgr",
+    "tests",
+    "tools",
+}
 LINES_OF_README = 120
 GLOBAL_OPTIONS_WITH_A_VALUE = {"--clusters", "-f", "--templates"}
 # Decided and being built elsewhere at the same time: taken out as soon as the command exists.
@@ -140,12 +146,27 @@ def unknown_exit_codes(text: str) -> list[str]:
     return [code for code in named if int(code) not in EXIT_CODES]
 
 
+def missing_paths(text: str) -> list[str]:
+    """Return the files and folders of this repository that a document names in backticks and that do not exist."""
+    named = re.findall(r"`([a-z0-9_]+/[\w./-]*)`", FENCE.sub("", text))
+    ours = [path for path in named if path.split("/")[0] in FOLDERS]
+    return [path for path in ours if not any((root / path).exists() for root in (REPOSITORY, REPOSITORY / "mm2mgr"))]
+
+
 @pytest.mark.parametrize("name", DOCUMENTS)
 def test_what_a_document_names_exists(name: str) -> None:
     text = DOCUMENTS[name]
     assert unknown_calls(text) == []
     assert broken(name, text) == []
     assert unknown_exit_codes(text) == []
+    assert missing_paths(text) == []
+
+
+def test_the_architecture_names_every_part_of_the_package_and_no_other() -> None:
+    rows = DOCUMENTS["docs/explanation/architecture.md"].split("| in `mm2mgr/` |")[1].split("\n\n")[0].splitlines()[2:]
+    named = [name for row in rows for name in re.findall(r"`([^`]+)`", row.split("|")[1])]
+    assert [name for name in named if not (PACKAGE / name).exists()] == []
+    assert {path.name for path in PACKAGE.iterdir() if (path / "__init__.py").is_file()} - set(named) == set()
 
 
 def test_every_command_is_documented() -> None:
@@ -213,6 +234,10 @@ def test_a_command_or_an_option_that_does_not_exist_is_found(text: str) -> None:
 @pytest.mark.parametrize("link", ["docs/nowhere.md", "docs/tutorial.md#nowhere", "#nowhere"])
 def test_a_broken_link_is_found(link: str) -> None:
     assert broken("README.md", f"see [there]({link})") == [link]
+
+
+def test_a_file_that_does_not_exist_is_found() -> None:
+    assert missing_paths("`mm2mgr/nowhere.py`, `spec/models.py`, `tests/live/`, `owner/name`") == ["mm2mgr/nowhere.py"]
 
 
 @pytest.mark.parametrize("text", ["exit code 4", "it exits with 71", "Exit code `9`"])
