@@ -20,7 +20,7 @@ done; exit 1 )
 # In CI every package is held to its hash; elsewhere the newest versions that pyproject.toml admits are taken.
 LOCK := .ci/requirements.lock
 
-.PHONY: help demo test lint bench setup lock clean
+.PHONY: help demo test lint docs bench setup lock clean
 
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-6s %s\n", $$1, $$2 }' Makefile
@@ -35,6 +35,9 @@ lint: $(VENV)/.ready-dev  ## ruff check, ruff format --check, mypy --strict
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy --strict mm2mgr tools
+
+docs: $(VENV)/.ready-dev  ## write the generated pages of docs/reference
+	PYTHONPATH=. $(BIN)/python tools/docs.py
 
 bench: $(VENV)/.ready-dev  ## measure the cold start beside a bare Python
 	$(BIN)/python benchmarks/cold_start.py $(ARGS)

@@ -16,11 +16,27 @@ Library exceptions are chained as `__cause__` and never leak.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from mm2mgr.secrets import mask_text
 from mm2mgr.text import one_line, visible
+
+EXIT_CODES: Mapping[int, str] = {
+    0: "done",
+    1: "failed; or `status`, `describe`: a problem, something unknown, a loss that is not acknowledged, or a connector that runs and "
+    "is no longer declared; or `lint`: a finding from `--fail-on` on; or `check`: a right that is missing or a check that failed; or "
+    "`plan`, `apply`: a Connect cluster could not be read, or a connector is blocked or left as it was",
+    2: "`plan --detailed-exitcode`: changes, or connectors that are no longer declared; `size --check`: a flow has too few tasks; or "
+    "wrong usage of a command",
+    3: "`apply` wrote everything, but a connector was not seen to run with its new config within `--wait` (`--wait 0` does not look), "
+    "or could not be read back",
+    70: "an unexpected error; `MM2MGR_TRACEBACK=1` prints where it happened",
+    130: "interrupted by Ctrl-C, SIGTERM or SIGHUP. `status --watch` then ends with the code of its last result (130 before the first), "
+    "`sample --follow` after its round",
+}
+"""Every exit code of every command. Lines that cannot be written (a full disk, a closed pipe) stop no `apply` and no `sample`; a
+result on stdout that is lost to an error is exit code 1 where it would be 0."""
 
 
 class Mm2mgrError(Exception):

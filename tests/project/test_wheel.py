@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import email
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
+import tarfile
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -79,3 +82,30 @@ def test_it_renders_the_estate_as_the_source_tree_does(unpacked: Path, tmp_path:
     assert ran.is_relative_to(REPOSITORY)
     assert from_wheel
     assert from_wheel == from_source
+
+
+def test_its_metadata_is_what_an_index_shows(wheel: Path) -> None:
+    archive = zipfile.ZipFile(wheel)
+    (name,) = [name for name in archive.namelist() if name.endswith(".dist-info/METADATA")]
+    metadata = email.message_from_string(archive.read(name).decode())
+    assert metadata["License-Expression"] == "Apache-2.0"
+    assert metadata["Requires-Python"] == ">=3.11"
+    assert metadata["Description-Content-Type"] == "text/markdown"
+    assert metadata.get_payload().strip() == (REPOSITORY / "README.md").read_text().strip()
+    assert metadata["Keywords"]
+    pythons = re.findall(r"Python :: (3\.\d+)$", "\n".join(metadata.get_all("Classifier", [])), re.MULTILINE)
+    assert pythons == ["3.11", "3.12", "3.13"]
+
+
+def test_the_source_archive_holds_every_file_that_git_does(tmp_path: Path) -> None:
+    listing = subprocess.run(["git", "ls-files"], cwd=REPOSITORY, capture_output=True, text=True, check=False)
+    if listing.returncode:
+        pytest.skip("not a git checkout")
+    build = [sys.executable, "-m", "hatchling", "build", "--target", "sdist", "--directory", str(tmp_path)]
+    done = subprocess.run(build, cwd=REPOSITORY, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    (built,) = tmp_path.glob("mm2mgr-*.tar.gz")
+    with tarfile.open(built) as archive:
+        held = {name.partition("/")[2] for name in archive.getnames()}
+    tracked = {path for path in listing.stdout.split("\n") if path and (REPOSITORY / path).is_file()}
+    assert tracked - held == set()
