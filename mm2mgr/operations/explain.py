@@ -80,7 +80,7 @@ def workers_version(kafka: str | None, report: Callable[[OtherLine], None]) -> s
     try:
         line = keys.line(version)
     except ValueError as error:
-        raise InvalidArgument("kafka", f"'{version}' is no version such as 3.9 or 4.3.1") from error
+        raise InvalidArgument("kafka", f"'{version}' is not a version such as 3.9 or 4.3.1") from error
     if not f"{version}.".startswith(f"{line}."):
         report(OtherLine(version, line, keys.lines))
     return keys.releases.get(version, version)
@@ -93,7 +93,7 @@ def _types(on: str | None) -> tuple[ConnectorType, ...]:
     word = on.rpartition(".")[2].lower().removesuffix("connector").removeprefix("mirror")
     found = tuple(type_ for type_ in _TYPES if type_ == word)
     if not found:
-        raise InvalidArgument("on", f"'{on}' is none of {', '.join(_TYPES)}")
+        raise InvalidArgument("on", f"'{on}' is not one of {', '.join(_TYPES)}")
     return found
 
 
@@ -108,12 +108,12 @@ def _connectors(workspace: Workspace, name: str) -> Sequence[Connector]:
         return []
     topology = workspace.topology  # the errors of a broken tree are raised here
     try:
-        wanted = {flow.id for flow in topology.select(name)}
+        flows = topology.select(name)
     except Mm2mgrError:
         if "->" in name:  # meant as a flow: the error lists those there are
             raise
         return []
-    return [connector for connector in workspace.connectors if wanted & set(connector.flows)]
+    return workspace.connectors_of(flows)
 
 
 def _settings(

@@ -37,8 +37,7 @@ def schema() -> dict[str, Any]:
 
 def render(workspace: Workspace, flows: Sequence[str] = ()) -> Rendered:
     """Return the connectors that serve flows, all by default."""
-    wanted = {flow.id for flow in workspace.flows(flows)}
-    return Rendered(tuple(connector for connector in workspace.connectors if wanted & set(connector.flows)))
+    return Rendered(workspace.connectors_of(workspace.flows(flows)))
 
 
 def _shown(connector: Connector, *, origins: bool) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from mm2mgr.demo import story
+from mm2mgr import extras
 from mm2mgr.demo.folder import demo_folder
 from mm2mgr.errors import Mm2mgrError, SandboxError
 from mm2mgr.reconcile.plan import Plan
@@ -57,7 +57,7 @@ def _no_jvm(monkeypatch: pytest.MonkeyPatch) -> None:
         raise Touched
 
     monkeypatch.setattr(layout, "kafka_runtime", refuse)
-    monkeypatch.setattr(story, "need_all", lambda: None)
+    monkeypatch.setattr(extras, "need_all", lambda: None)
 
 
 def snapshot(folder: Path) -> dict[str, tuple[int, bytes | str]]:
