@@ -1,7 +1,7 @@
-"""The commands: one function each, about ten lines, importing what it needs when it runs (cold start matters).
+"""The command line: one file per command with its options, words and exit codes. The work is done in `mm2mgr.operations`.
 
-Exit codes: 0 done, 1 failed, 2 `plan --detailed-exitcode` with changes, 3 `apply` inconclusive, 70 an error that nobody
-expected, 130 interrupted. Wrong usage is 2 too, as click has it.
+A command imports what it needs when it runs, because cold start matters. Exit codes: 0 done, 1 failed, 2 wrong usage, or
+`plan --detailed-exitcode` with changes, 3 `apply` inconclusive, 70 unexpected error, 130 interrupted.
 """
 
 from __future__ import annotations
@@ -76,8 +76,8 @@ def cli(context: click.Context, clusters: tuple[Path, ...], templates: Path | No
       mm2mgr init                 a commented clusters/ to start from
       mm2mgr plan                 what would change
     """
-    said = {context.get_parameter_source(name) for name in ("clusters", "templates")}
-    context.obj = Workspace(clusters, templates, ParameterSource.COMMANDLINE in said)
+    sources = {context.get_parameter_source(name) for name in ("clusters", "templates")}
+    context.obj = Workspace(clusters, templates, ParameterSource.COMMANDLINE in sources)
 
 
 for command in (
@@ -103,8 +103,8 @@ for command in (
 
 
 def main() -> None:
-    """Run the command line; what goes wrong is printed as a sentence with its hint, never as a traceback."""
-    # An estate is very many small values that all live to the end: looking for garbage among them took a third of the time.
+    """Run the command line. Errors are printed as a sentence with a hint, never as a traceback."""
+    # A tree becomes very many small values that live to the end: collecting garbage among them took a third of the time.
     gc.set_threshold(200_000, 50, 50)
     with guarded():
         code = ended(_outcome())
@@ -127,14 +127,14 @@ def _outcome() -> int:
     except click.ClickException as usage:
         _say_usage(usage)
         return usage.exit_code
-    except Exception as failure:  # whatever it is, people get a sentence
+    except Exception as failure:  # users get a sentence, whatever it is
         error = failure if isinstance(failure, Mm2mgrError) else _as_sentence(failure)
         complain(error.message, error.hint)
         return error.exit_code
 
 
 def _say_usage(error: click.ClickException) -> None:
-    """Print what click says about wrong usage; the arguments that it repeats add no lines of their own."""
+    """Print click's message about wrong usage; an argument quoted in it adds no lines."""
     vars(error)["message"] = visible(mask_text(error.message))  # it quotes what was typed, such as a URL
     error.show(file=(text := io.StringIO()))
     for line in text.getvalue().removesuffix("\n").expandtabs().split("\n"):
@@ -142,13 +142,13 @@ def _say_usage(error: click.ClickException) -> None:
 
 
 class _Unexpected(Mm2mgrError):
-    """A bug of mm2mgr, or a refusal of the system that nobody thought of."""
+    """A bug of mm2mgr, or a refusal of the operating system that no code foresees."""
 
     exit_code = UNEXPECTED
 
 
 def _as_sentence(failure: Exception) -> Mm2mgrError:
-    """Return the error that names a missing extra, or the file that the system refused; of anything else its kind and words."""
+    """Return an error that names the missing extra or the refused file; of anything else the exception's type and text."""
     from mm2mgr.extras import EXTRA_OF, PackageMissing
 
     package = (

@@ -1,4 +1,4 @@
-"""The command apply: it asks before it writes, and ends in order when it is interrupted."""
+"""The command apply: it asks before it writes, and an interrupt ends it in order."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def _interrupts(so_far: Callable[[], Applied], output: str) -> Iterator[asyncio.
 
     def first() -> None:
         talk(
-            f"interrupted: no new change is begun, those that were have {operations.FINISH_SECONDS:.0f} s to end "
+            f"interrupted: no new change begins, those in progress have {operations.FINISH_SECONDS:.0f} s to finish "
             "(interrupt again to stop at once)",
             style="bold red",
         )

@@ -31,6 +31,9 @@ def demo(keep: bool, directory: Path, seconds: int) -> int:
     Example:
       mm2mgr demo --keep
     """
-    from mm2mgr.demo.story import tell
+    from mm2mgr.extras import need_all
 
-    return tell(directory, keep=keep, measure_seconds=seconds)
+    need_all()  # before the demo imports one of them
+    from mm2mgr.demo.story import run_demo
+
+    return run_demo(directory, keep=keep, measure_seconds=seconds)

@@ -1,6 +1,6 @@
-"""Ctrl-C, SIGTERM and SIGHUP: while something is written the first asks to come to an end, the second ends at once.
+"""Ctrl-C, SIGTERM and SIGHUP: during writes the first one ends the work in order, the second one ends the process.
 
-A signal that whoever started us ignores, as nohup does with SIGHUP, stays ignored.
+A signal that was ignored when mm2mgr started, such as SIGHUP under nohup, stays ignored.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _ENDING = (signal.SIGTERM, signal.SIGHUP)
 
 
 def ending_signals() -> list[signal.Signals]:
-    """Return the signals besides Ctrl-C that end a command now; none outside the main thread, which gets them all."""
+    """Return the signals besides SIGINT that end a command; none outside the main thread, where no handler can be set."""
     if threading.current_thread() is not threading.main_thread():
         return []
     return [number for number in _ENDING if signal.getsignal(number) is not signal.SIG_IGN]
@@ -25,7 +25,7 @@ def ending_signals() -> list[signal.Signals]:
 
 @contextmanager
 def handled(by: Callable[[], object]) -> Iterator[None]:
-    """Call `by` at each of the ending signals."""
+    """Call `by` on each of these signals."""
     before = {number: signal.signal(number, lambda *_: by()) for number in ending_signals()}
     try:
         yield
@@ -35,7 +35,7 @@ def handled(by: Callable[[], object]) -> Iterator[None]:
 
 
 def signals_interrupt() -> AbstractContextManager[None]:
-    """Let the ending signals do what Ctrl-C does."""
+    """Let these signals do what Ctrl-C does."""
     return handled(_interrupt)
 
 
@@ -45,10 +45,10 @@ def _interrupt() -> NoReturn:
 
 @contextmanager
 def halting(first: Callable[[], None], second: Callable[[], None]) -> Iterator[asyncio.Event]:
-    """Yield an event that the first signal sets, inside a running loop; each signal calls what it is given for."""
+    """Yield an event that the first signal sets. It calls `first`, every later one `second`. Needs a running event loop."""
     loop, halt = asyncio.get_running_loop(), asyncio.Event()
 
-    def come() -> None:
+    def on_signal() -> None:
         if halt.is_set():
             second()
         else:
@@ -56,9 +56,9 @@ def halting(first: Callable[[], None], second: Callable[[], None]) -> Iterator[a
             first()
 
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, *ending_signals())}
-    with suppress(NotImplementedError, RuntimeError, ValueError):  # Windows, or not the main thread: as Python has it
+    with suppress(NotImplementedError, RuntimeError, ValueError):  # Windows, or not the main thread
         for number in before:
-            loop.add_signal_handler(number, come)
+            loop.add_signal_handler(number, on_signal)
     try:
         yield halt
     finally:

@@ -112,7 +112,7 @@ def lint(
         _say_rules(output)
         return 0
     if bandwidth is not None and rtt is None:
-        raise click.UsageError("--bandwidth needs --rtt: how much is under way depends on both")
+        raise click.UsageError("--bandwidth needs --rtt: the bytes in flight depend on both")
     with invalid_arguments():
         report = operations.lint(
             workspace,

@@ -41,22 +41,22 @@ allow_deletes_option = click.option(
 
 
 class Number(click.FloatRange):
-    """A number in a range. For Python nan is in every range, and infinity in those without an end."""
+    """A finite number in a range: click lets nan into every range, and infinity into open ones."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
         number = float(super().convert(value, param, ctx))
         if not math.isfinite(number):
-            self.fail(f"{value} is not a number that can be computed with", param, ctx)
+            self.fail(f"{value} is not a finite number", param, ctx)
         return number
 
 
 class Seconds(Number):
-    """Seconds, of which no clock takes more than it can count."""
+    """Seconds, a year of them at most: clocks overflow at some larger number."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
         seconds = super().convert(value, param, ctx)
         if seconds > _MOST_SECONDS:
-            self.fail(f"{value} is more than a year of seconds", param, ctx)
+            self.fail(f"{value} is more than a year", param, ctx)
         return seconds
 
 
@@ -74,4 +74,4 @@ def talk_other_line(event: OtherLine) -> None:
     from mm2mgr.output.console import talk
 
     lines = ", ".join(event.lines)
-    talk(f"Kafka {event.version} is not among the lines that were read ({lines}): judged by {event.judged_by}")
+    talk(f"Kafka {event.version} is none of the known versions ({lines}); judged by {event.judged_by}")

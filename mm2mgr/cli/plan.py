@@ -63,7 +63,7 @@ def plan(
             say_plan(made.to_dict(), full=full)
 
     for entry in workspace.topology.stale_sizing:
-        talk(f"overrides: no flow '{entry}' is declared any more, its sizing is ignored; mm2mgr size drops it")
+        talk(f"overrides: flow '{entry}' is no longer declared; its sizing is ignored, and mm2mgr size removes it")
     made = operations.plan(
         workspace, flows, prune=prune, mirror_again=mirror_again, allow_deletes=allow_deletes, out=out, report=show
     )

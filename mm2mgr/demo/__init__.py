@@ -1,1 +1,1 @@
-"""The demo: the whole main job on real Kafka, Connect and Spark of this machine, through the same code as the commands."""
+"""The demo: declare, measure, size, plan, apply and prove, on real Kafka, Connect and Spark of this machine."""

@@ -1,4 +1,4 @@
-"""The story of `mm2mgr demo`: the commands a team would run, one after the other, on a sandbox with live traffic."""
+"""The steps of `mm2mgr demo`: the commands that a team runs, one after the other, on a sandbox with live traffic."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ _STEPS = 9
 _CATCH_UP_SECONDS = 90.0
 
 
-def tell(directory: Path, *, keep: bool, measure_seconds: int) -> int:
+def run_demo(directory: Path, *, keep: bool, measure_seconds: int) -> int:
     """Run the demo; return 0 only when the proof holds, the second plan is empty and every flow is healthy."""
     with demo_folder(directory):
-        return _tell(directory, keep=keep, measure_seconds=measure_seconds)
+        return _run(directory, keep=keep, measure_seconds=measure_seconds)
 
 
-def _tell(directory: Path, *, keep: bool, measure_seconds: int) -> int:
+def _run(directory: Path, *, keep: bool, measure_seconds: int) -> int:
     story = _Story(directory, measure_seconds)
     sandbox = Sandbox(directory / "sandbox")
     try:

@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from mm2mgr.operations.apply import Waiting as Waiting
     from mm2mgr.operations.apply import apply as apply
     from mm2mgr.operations.check import check as check
-    from mm2mgr.operations.describe import describe as describe
     from mm2mgr.operations.explain import Explained as Explained
     from mm2mgr.operations.explain import OtherLine as OtherLine
     from mm2mgr.operations.explain import explain as explain
@@ -49,6 +48,7 @@ if TYPE_CHECKING:
     from mm2mgr.operations.sandbox import sandbox_status as sandbox_status
     from mm2mgr.operations.sandbox import sandbox_up as sandbox_up
     from mm2mgr.operations.status import acknowledge as acknowledge
+    from mm2mgr.operations.status import describe as describe
     from mm2mgr.operations.status import status as status
     from mm2mgr.operations.status import watch as watch
     from mm2mgr.operations.workspace import Workspace as Workspace
@@ -63,13 +63,12 @@ _NAMES = {
     "observe.health": ("Status",),
     "operations.apply": ("Applied", "Waiting", "apply"),
     "operations.check": ("check",),
-    "operations.describe": ("describe",),
     "operations.explain": ("Explained", "OtherLine", "explain"),
     "operations.lint": ("LintReport", "lint", "rules"),
     "operations.plan": ("plan",),
     "operations.render": ("Rendered", "init", "render", "schema"),
     "operations.sandbox": ("SandboxUp", "sandbox_down", "sandbox_status", "sandbox_up"),
-    "operations.status": ("acknowledge", "status", "watch"),
+    "operations.status": ("acknowledge", "describe", "status", "watch"),
     "operations.workspace": ("Workspace",),
     "reconcile.apply": ("FINISH_SECONDS", "Result"),
     "reconcile.plan": ("Plan",),

@@ -134,7 +134,7 @@ def _reviewed(workspace: Workspace, planfile: Path, *, is_bare: bool) -> tuple[P
     """Return the plan made anew, held to the reviewed one, with the tree that the file names."""
     if not is_bare:
         raise Mm2mgrError(
-            "a PLANFILE says itself which flows it is for, whether to prune or mirror again, and which deletes are meant",
+            "a PLANFILE already says its flows, whether to prune or mirror again, and how many deletes are allowed",
             hint="leave the options out",
         )
     document = read_plan(planfile)

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Literal
 from mm2mgr.errors import InvalidArgument, Mm2mgrError
 from mm2mgr.lint.rules import BY_ID
 from mm2mgr.operations.workspace import Workspace
-from mm2mgr.render import connectors_of
 from mm2mgr.secrets import mask
 from mm2mgr.truth.explain import explain as explain_key
 from mm2mgr.truth.keys import Keys, kafka_version, load
@@ -80,7 +79,7 @@ def workers_version(kafka: str | None, report: Callable[[OtherLine], None]) -> s
     try:
         line = keys.line(version)
     except ValueError as error:
-        raise InvalidArgument("kafka", f"'{version}' is no version such as 3.9 or 4.3.1") from error
+        raise InvalidArgument("kafka", f"'{version}' is not a version such as 3.9 or 4.3.1") from error
     if not f"{version}.".startswith(f"{line}."):
         report(OtherLine(version, line, keys.lines))
     return keys.releases.get(version, version)
@@ -93,7 +92,7 @@ def _types(on: str | None) -> tuple[ConnectorType, ...]:
     word = on.rpartition(".")[2].lower().removesuffix("connector").removeprefix("mirror")
     found = tuple(type_ for type_ in _TYPES if type_ == word)
     if not found:
-        raise InvalidArgument("on", f"'{on}' is none of {', '.join(_TYPES)}")
+        raise InvalidArgument("on", f"'{on}' is not one of {', '.join(_TYPES)}")
     return found
 
 
@@ -113,7 +112,7 @@ def _connectors(workspace: Workspace, name: str) -> Sequence[Connector]:
         if "->" in name:  # meant as a flow: the error lists those there are
             raise
         return []
-    return connectors_of(workspace.connectors, flows)
+    return workspace.connectors_of(flows)
 
 
 def _settings(

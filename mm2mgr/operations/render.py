@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from mm2mgr.operations.workspace import Workspace
-from mm2mgr.render import Connector, connectors_of
+from mm2mgr.render import Connector
 from mm2mgr.secrets import masked
 from mm2mgr.spec.models import json_schema
 from mm2mgr.spec.starter import write_starter
@@ -37,7 +37,7 @@ def schema() -> dict[str, Any]:
 
 def render(workspace: Workspace, flows: Sequence[str] = ()) -> Rendered:
     """Return the connectors that serve flows, all by default."""
-    return Rendered(tuple(connectors_of(workspace.connectors, workspace.flows(flows))))
+    return Rendered(workspace.connectors_of(workspace.flows(flows)))
 
 
 def _shown(connector: Connector, *, origins: bool) -> dict[str, Any]:

@@ -1,13 +1,15 @@
-"""The operations `status`, `watch` and `acknowledge`: the health of flows, once or again and again, and losses put aside."""
+"""The operations `status`, `watch`, `acknowledge` and `describe`: the health of all flows, or everything about one."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
 
+from mm2mgr.observe.describe import Description
 from mm2mgr.observe.health import Status
 from mm2mgr.observe.losses import Loss
 from mm2mgr.observe.status import acknowledge as acknowledge_losses
+from mm2mgr.observe.status import describe as read_flow
 from mm2mgr.observe.status import status as read_status
 from mm2mgr.operations.workspace import Workspace, wait_for
 
@@ -27,3 +29,8 @@ def watch(workspace: Workspace, flows: Sequence[str] = (), *, every_seconds: flo
 def acknowledge(workspace: Workspace, ids: Sequence[str], flows: Sequence[str] = ()) -> tuple[Loss, ...]:
     """Mark losses as seen, so that they are no longer a problem; `all` as id means all, of these flows if any are named."""
     return acknowledge_losses(workspace.topology, ids, only=workspace.only(flows))
+
+
+def describe(workspace: Workspace, flow: str) -> Description:
+    """Read clusters, connectors, tasks with partitions, lag per partition, traces and losses of one flow."""
+    return wait_for(read_flow(workspace.topology, workspace.connectors, workspace.flow(flow)))

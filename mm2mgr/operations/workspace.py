@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Sequence
+from collections.abc import Coroutine, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
@@ -51,6 +51,12 @@ class Workspace:
         from mm2mgr.render import render
 
         return render(self.topology, self.templates)
+
+    def connectors_of(self, flows: Iterable[Flow]) -> tuple[Connector, ...]:
+        """Return the connectors that serve any of these flows."""
+        from mm2mgr.render import connectors_of
+
+        return tuple(connectors_of(self.connectors, flows))
 
     def flow(self, name: str) -> Flow:
         """Return the one flow that is meant by a name; Mm2mgrError when there are several."""

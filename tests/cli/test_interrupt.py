@@ -40,7 +40,7 @@ def test_what_was_begun_is_ended_and_the_rest_is_left(site: Site, mm2mgr: Comman
     finally:
         said = finish(running)
     assert said.code == 130
-    assert "interrupted: no new change is begun, those that were have 60 s to end" in said.err
+    assert "interrupted: no new change begins, those in progress have 60 s to finish" in said.err
     assert f"east: created {ON_EAST[0]}" in said.err
     assert left(said) == [f"left: create east/{name}" for name in ON_EAST[1:]]
     assert f"Applied: {len(ON_WEST) + 1} of {len(ON_EAST) + len(ON_WEST)} changes" in said.out

@@ -123,7 +123,7 @@ def test_the_exit_code_is_the_proof(
     stage: Stage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], kind: str | None
 ) -> None:
     monkeypatch.setattr(story, "read_ids", logs(DAMAGES[kind][0] if kind else None))
-    assert story.tell(tmp_path / "demo", keep=False, measure_seconds=5) == (1 if kind else 0)
+    assert story.run_demo(tmp_path / "demo", keep=False, measure_seconds=5) == (1 if kind else 0)
     assert f"Demo {'FAILED' if kind else 'succeeded'} in " in capsys.readouterr().out
     assert stage.downs == 1
 
@@ -133,14 +133,14 @@ def test_a_flow_that_is_not_healthy_fails_the_demo(
 ) -> None:
     monkeypatch.setattr(story, "read_ids", logs(None))
     stage.health = "problem"
-    assert story.tell(tmp_path / "demo", keep=False, measure_seconds=5) == 1
+    assert story.run_demo(tmp_path / "demo", keep=False, measure_seconds=5) == 1
 
 
 @pytest.mark.parametrize("step", ["sample", "throughput", "size", "apply"])
 def test_a_step_that_fails_ends_the_demo_and_stops_what_it_started(stage: Stage, tmp_path: Path, step: str) -> None:
     stage.failing = step
     with pytest.raises(Mm2mgrError, match=f"the demo stops: mm2mgr {step} failed"):
-        story.tell(tmp_path / "demo", keep=True, measure_seconds=5)
+        story.run_demo(tmp_path / "demo", keep=True, measure_seconds=5)
     assert stage.downs == 1
 
 
@@ -148,7 +148,7 @@ def test_keep_leaves_it_running_and_says_how_to_stop_it(
     stage: Stage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(story, "read_ids", logs(None))
-    assert story.tell(tmp_path / "demo", keep=True, measure_seconds=5) == 0
+    assert story.run_demo(tmp_path / "demo", keep=True, measure_seconds=5) == 0
     assert stage.downs == 0
     out = capsys.readouterr().out
     assert f"mm2mgr --clusters {tmp_path / 'demo' / 'clusters'} status" in out
@@ -158,5 +158,5 @@ def test_keep_leaves_it_running_and_says_how_to_stop_it(
 def test_flows_that_never_catch_up_end_the_demo(stage: Stage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(story, "_records_behind", lambda flow: 3)
     with pytest.raises(Mm2mgrError, match=r"not caught up after 90 s: .*'logging:dc1->agg': 3"):
-        story.tell(tmp_path / "demo", keep=False, measure_seconds=5)
+        story.run_demo(tmp_path / "demo", keep=False, measure_seconds=5)
     assert stage.downs == 1

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from mm2mgr import extras
 from mm2mgr.demo.folder import demo_folder
 from mm2mgr.errors import Mm2mgrError, SandboxError
 from mm2mgr.locks import Locked
@@ -56,6 +57,7 @@ def _no_jvm(monkeypatch: pytest.MonkeyPatch) -> None:
         raise Touched
 
     monkeypatch.setattr(layout, "kafka_runtime", refuse)
+    monkeypatch.setattr(extras, "need_all", lambda: None)
 
 
 def snapshot(folder: Path) -> dict[str, tuple[int, bytes | str]]:

@@ -168,7 +168,7 @@ def test_a_terminal_that_closes_ends_what_was_begun_and_says_what_is_left(site: 
         child.send_signal(signal.SIGHUP)
         out, err = child.communicate(timeout=DEADLINE_SECONDS)
     assert child.returncode == 130
-    assert "interrupted: no new change is begun" in err
+    assert "interrupted: no new change begins" in err
     assert [line for line in out.splitlines() if line.startswith("left:")] == [
         f"left: create east/{name}" for name in ON_EAST[1:]
     ]

@@ -13,6 +13,8 @@ from tests.reconcile.site import Site, running
 @pytest.fixture
 def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
     monkeypatch.chdir(tmp_path)
+    for variable in ("MM2MGR_STATE", "MM2MGR_CACHE"):
+        monkeypatch.setenv(variable, str(tmp_path / variable))
     with running(tmp_path / "clusters") as made:
         made.declare()
         yield made

@@ -11,12 +11,15 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from itertools import islice
 from pathlib import Path
 
 import pytest
 
 from mm2mgr import operations
 from mm2mgr.errors import InvalidArgument, Mm2mgrError, StalePlan
+from mm2mgr.kafka.client import Kafka
+from mm2mgr.observe import reader
 from mm2mgr.operations import Applied, Waiting, Workspace
 from mm2mgr.reconcile.apply import Result
 from tests.reconcile.site import ON_EAST, ON_WEST, Site
@@ -167,6 +170,24 @@ def test_a_version_between_the_known_lines_is_reported_and_judged_by_one_of_them
     operations.explain(Workspace(), "batch.size", kafka="9.9", report=events.append)
     (event,) = events
     assert (event.version, event.judged_by) == ("9.9", event.lines[-1])
+
+
+def test_watch_yields_a_value_per_look_and_remembers_between(
+    site: Site, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(Kafka.__init__, "__defaults__", (0.2,))
+    monkeypatch.setattr(reader, "_KAFKA_TIMEOUT_SECONDS", 0.2)
+    first, second = islice(operations.watch(Workspace(), ["orders"], every_seconds=0.01), 2)
+    assert first.taken_at < second.taken_at
+    assert [flow.flow for flow in second.flows] == ["orders:a->east"]
+    assert second.flows[0].state == "not applied"
+    assert operations.describe(Workspace(), "orders").to_dict()["status"]["health"] == second.health
+    assert operations.acknowledge(Workspace(), ["all"]) == ()
+    assert capsys.readouterr() == ("", "")
+
+
+def test_it_is_typed_for_its_users() -> None:
+    assert (REPOSITORY / "mm2mgr" / "py.typed").exists()
 
 
 def test_lint_returns_findings_and_what_was_not_read(site: Site, tmp_path: Path) -> None:
