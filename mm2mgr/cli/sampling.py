@@ -93,7 +93,7 @@ def _with_tasks(chosen: Mapping[str, Sequence[Flow]], schedule: Schedule, said: 
     from mm2mgr.kafka.inspection import compacted
     from mm2mgr.samples.recent import Overheard, RecentLogs
     from mm2mgr.samples.tasks import TaskStore
-    from mm2mgr.sizing.moments import Pace
+    from mm2mgr.sizing.measurements import Pace
 
     pace = Pace.beside(schedule.interval_seconds)
     recent = RecentLogs(pace.gap_seconds + pace.margin_seconds + pace.every_seconds)

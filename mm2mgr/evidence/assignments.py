@@ -71,7 +71,9 @@ def current_assignment(listing: Listing, mirrored: Callable[[str], bool], runnin
         return replace(predict(listing, mirrored), note=running)
     if _is_current(running, listing, mirrored):
         return running
-    return replace(predict(listing, mirrored), note="the running connector has other partitions than Kafka has now")
+    return replace(
+        predict(listing, mirrored), note="the partitions of the running connector differ from those in Kafka"
+    )
 
 
 def _is_current(running: Assignment, listing: Listing, mirrored: Callable[[str], bool]) -> bool:
@@ -145,7 +147,7 @@ async def _running(client: Connect, flow: Flow, known: Collection[str]) -> Assig
         return "not created yet"
     tasks = sorted(await client.tasks(name), key=lambda task: task.id)
     found = assignment_read_back([task.config.get("task.assigned.partitions", "") for task in tasks])
-    return found or "it has no tasks to read the order from"
+    return found or "the connector has no tasks yet"
 
 
 def _placement(status: ConnectorStatus) -> ConnectorPlacement:

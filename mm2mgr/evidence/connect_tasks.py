@@ -24,7 +24,7 @@ from mm2mgr.partitions import TopicPartition
 from mm2mgr.render import source_connector_name
 from mm2mgr.samples.follow import Poll
 from mm2mgr.samples.tasks import TaskRow, TaskStore
-from mm2mgr.sizing.moments import (
+from mm2mgr.sizing.measurements import (
     Log,
     MeasuredSpan,
     OffsetSnapshot,

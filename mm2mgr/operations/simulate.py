@@ -79,7 +79,7 @@ def simulate(  # noqa: PLR0913  one argument per option
     """
     if changes == Changes():
         hint = "for instance --traffic 1.5, --lose-source ALIAS, --move TOPIC=FLOW, --add-target ALIAS, --limit FLOW=N"
-        raise Mm2mgrError("nothing to change was named", hint=hint)
+        raise Mm2mgrError("no change given", hint=hint)
     evidence = read(workspace, store=store, window_seconds=window_seconds, statistic=statistic, warn=notify)
     topology = workspace.topology
     scenarios, workers = evidence.scenarios(), declared_workers(topology.connects, topology.flows)
@@ -106,7 +106,7 @@ def apply_changes(topology: Topology, scenarios: Sequence[Scenario], changes: Ch
         changed = _with_target(topology, changed, target)
     for name, count in changes.limits:
         if not (count.isdecimal() and int(count) > 0):
-            raise Mm2mgrError(f"'{count}' is no limit of tasks", hint=f"for instance --limit {name}=8")
+            raise Mm2mgrError(f"'{count}' is not a number of tasks", hint=f"for instance --limit {name}=8")
         changed = what_if.with_limit(changed, _ids(topology, name, changed), int(count))
     return what_if.with_traffic(changed, changes.traffic) if changes.traffic else changed
 
@@ -150,7 +150,5 @@ def _with_target(topology: Topology, scenarios: Sequence[Scenario], text: str) -
     near = [connect.name for connect in topology.connects.values() if connect.kafka == alias]
     changed = what_if.with_target(scenarios, alias, near[0] if len(near) == 1 else f"{alias} (new)", names)
     if len(changed) == len(scenarios):
-        raise Mm2mgrError(
-            f"these flows go to '{alias}' already, or come from it", hint="name a target they do not have"
-        )
+        raise Mm2mgrError(f"these flows already go to '{alias}' or come from it", hint="name a target they do not have")
     return changed

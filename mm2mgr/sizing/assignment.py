@@ -1,7 +1,6 @@
-"""Which task gets which partition: the order in which MirrorSourceConnector lists partitions, and its round robin over it.
+"""Which task of a source connector gets which partition: the connector's order of partitions, assigned round-robin.
 
-In go topics as the source's brokers list them, or what the tasks of a running connector were assigned; out come
-partitions in order. What a running connector says is exact; a predicted order holds for the topics that were listing_of.
+The order is read back from the tasks of a running connector, or predicted for the topics that the source's brokers list.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""What one task of a link can carry: measured where a task was saturated, else by the link model, else the default.
+"""What one task can carry: measured where tasks were saturated, else computed from the link, else the default.
 
-In go moments of tasks, or a link; out comes a Capacity with its reason and age. A task that keeps up proves nothing
-about its limit, so only rates count that a task held while it lagged; and of these a low quantile, because the best five
-minutes of a month are luck, and a plan has to hold in the others.
+A task without lag says nothing about its limit, so only rates held while lagging count; and of these a low quantile, because the
+best five minutes of a month are luck, and a plan has to hold in the others.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from mm2mgr.sizing.words import rate_text
 
 SUSTAINED_SECONDS = 300.0
 LOW_QUANTILE = 0.25
-"""The share of the time in which lagging tasks carried less than the capacity that is told of them."""
+"""The share of the time in which lagging tasks carried less than the measured capacity."""
 RECENT_DAYS = 30
 """Older measurements count only where there is no newer one: brokers, links and records may be others by then, but a flow
 that keeps up on what was measured gives no new evidence, and must not get another number for that.
@@ -30,15 +29,15 @@ looks the same. To count below what the link or the default says, tasks must hav
 """
 
 _SPAN_PER_DOUBT = 10
-_SPANS_PER_DOUBT = 4  # a rate is told at most a fifth too low for not knowing when its first commit was made
+_SPANS_PER_DOUBT = 4  # a rate is at most a fifth too low because the time of its first commit is not known exactly
 _DAY_SECONDS = 86_400
 
 
 @dataclass(frozen=True)
 class TaskMeasurement:
-    """One task at one moment: what it carried since the moment before, and how many records it was behind.
+    """One task at one time: what it carried since the measurement before, and how many records it was behind.
 
-    `uncertain_seconds`: what it had carried by then was committed up to so long before `time_ms`.
+    `uncertain_seconds`: the commit that was seen may be that old.
     """
 
     task: str
@@ -67,13 +66,15 @@ class LinkLimits:
     fetch_bytes: int
 
 
-def saturated(moments: Iterable[TaskMeasurement], sustained_seconds: float = SUSTAINED_SECONDS) -> Saturated | None:
+def saturated(
+    measurements: Iterable[TaskMeasurement], sustained_seconds: float = SUSTAINED_SECONDS
+) -> Saturated | None:
     """Return the lower quartile of what tasks carried while they had lag at both ends of every span; None without long stretches.
 
-    `moments` may come in any order; the first moment of a stretch only opens it. A stretch is cut into spans that last at least so
+    `measurements` may come in any order; the first measurement of a stretch only opens it. A stretch is cut into spans that last at least so
     long, each of which counts by its time.
     """
-    ordered = sorted(moments, key=lambda one: (one.task, one.time_ms))
+    ordered = sorted(measurements, key=lambda one: (one.task, one.time_ms))
     spans = [
         span
         for _, of_task in groupby(ordered, key=lambda one: one.task)
@@ -97,7 +98,7 @@ def by_history(held: Saturated, threshold: float, now_ms: int, day: str, connect
     days = max(0.0, (now_ms - held.ended_ms) / 1000) / _DAY_SECONDS
     age = f"{days:.0f} days ago" if days >= 2 else f"{days * 24:.0f} h ago"
     tasks = f"tasks of {connector}" if connector else "tasks"
-    why = f"measured until {day} ({age}) on {tasks} that lagged for {held.seconds:.0f} s and carried this in three quarters of it"
+    why = f"measured until {day} ({age}) on {tasks} that lagged for {held.seconds:.0f} s and carried this or more for three quarters of that time"
     return Capacity(held.bytes_per_second, threshold, why)
 
 
@@ -110,22 +111,22 @@ class MeasuredCapacity:
 
 
 def by_evidence(measured: MeasuredCapacity | None, otherwise: Capacity) -> Capacity:
-    """Return the measured capacity, except where it is the lower one and there is little to it: then the reason tells both."""
+    """Return the measured capacity, except where it is the lower one and there is little to it: then the reason has both."""
     if measured is None:
         return otherwise
     found = measured.capacity
     if found.bytes_per_second >= otherwise.bytes_per_second or measured.lagged_seconds >= LOWERING_SECONDS:
         return found
-    little = f"{rate_text(found.bytes_per_second)} {found.why}, but less than an hour of lag in all lowers nothing"
+    little = f"{rate_text(found.bytes_per_second)} {found.why}, observed for less than an hour of lag, so it does not lower the estimate"
     return replace(otherwise, why=f"{otherwise.why}; {little}" if otherwise.why else little)
 
 
 def by_hand(declared: Capacity, measured: MeasuredCapacity | None) -> Capacity:
-    """Return a capacity that people wrote: it stays, and the reason tells what was measured instead."""
+    """Return a capacity written by hand: it stays, and the reason says what was measured."""
     if measured is None:
         return declared
     found = measured.capacity
-    return replace(declared, why=f"written by hand; {rate_text(found.bytes_per_second)} {found.why}")
+    return replace(declared, why=f"set by hand; {rate_text(found.bytes_per_second)} {found.why}")
 
 
 def by_link(line: LinkLimits, default: Capacity) -> Capacity:
@@ -145,8 +146,8 @@ def link_rate(line: LinkLimits) -> float:
     return fetching_rate(line.rtt_seconds, rate, line.fetch_bytes)
 
 
-def _lagging(moments: Iterable[TaskMeasurement]) -> Iterator[list[TaskMeasurement]]:
-    for lags, stretch in groupby(moments, key=lambda one: one.lag_records > 0):
+def _lagging(measurements: Iterable[TaskMeasurement]) -> Iterator[list[TaskMeasurement]]:
+    for lags, stretch in groupby(measurements, key=lambda one: one.lag_records > 0):
         if lags:
             yield list(stretch)
 
@@ -154,8 +155,8 @@ def _lagging(moments: Iterable[TaskMeasurement]) -> Iterator[list[TaskMeasuremen
 def _spans(stretch: list[TaskMeasurement], sustained_seconds: float) -> Iterator[Saturated]:
     """Cut a stretch into spans that last long enough, the last one longer by what is left.
 
-    What is uncertain about the first commit counts as time, so that no rate is told too high; as the spans follow one another it
-    is spread over all of them, and long stretches are told most exactly. A span has ten times that, if the stretch has: commits
+    What is uncertain about the first commit counts as time, so that no rate is too high; as the spans follow one another it
+    is spread over all of them, and long stretches are most exact. A span has ten times that, if the stretch has: commits
     that fall on this or that side of its ends are then at most a tenth of it.
     """
     doubt = stretch[0].uncertain_seconds
@@ -165,9 +166,9 @@ def _spans(stretch: list[TaskMeasurement], sustained_seconds: float) -> Iterator
     least = min(whole, max(sustained_seconds, _SPAN_PER_DOUBT * doubt))
     seconds = carried = 0.0
     left = whole
-    for before, moment in pairwise(stretch):
-        span = (moment.time_ms - before.time_ms) / 1000
-        seconds, carried, left = seconds + span, carried + span * moment.bytes_per_second, left - span
-        if seconds >= least and (left >= least or moment is stretch[-1]):
-            yield Saturated(carried / seconds * whole / (whole + doubt), seconds, moment.time_ms)
+    for before, measurement in pairwise(stretch):
+        span = (measurement.time_ms - before.time_ms) / 1000
+        seconds, carried, left = seconds + span, carried + span * measurement.bytes_per_second, left - span
+        if seconds >= least and (left >= least or measurement is stretch[-1]):
+            yield Saturated(carried / seconds * whole / (whole + doubt), seconds, measurement.time_ms)
             seconds = carried = 0.0

@@ -1,7 +1,4 @@
-"""Two outcomes side by side: which flows differ, what each Connect cluster then needs, and what that means in sentences.
-
-Outcomes of `whatif` in, plain JSON values out, which text and JSON both start from. It sizes nothing.
-"""
+"""Two outcomes side by side as plain JSON values: flows that differ, what Connect clusters need, and what that means in sentences."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """How many workers a Connect cluster needs for its tasks, and which limit decides it: tasks, heap, or network.
 
-In go the flows of the cluster with their loads, out come numbers with a sentence each. Connect spreads tasks by number,
-idle ones too, and not by load, so every limit is held against the fullest worker that such a spread allows, not the mean.
+Connect spreads tasks by number, idle ones too, and not by load, so every limit is held against the fullest worker that such a
+spread allows, not the mean.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class Buffers:
 
 @dataclass(frozen=True)
 class FlowRun:
-    """A flow as a Connect cluster runs it: its load, dealt to `tasks`, of which it may have `most`.
+    """A flow as a Connect cluster runs it: its load, assigned to `tasks`, of which it may have `most`.
 
     `capacity_bytes_per_second` is all that one task can move, `records_per_second` the flow's (None: not measured).
     """
@@ -167,7 +167,9 @@ class PairLayout:
         old = f"{number_of(self.clusters, 'cluster')}, {number_of(self.workers, 'worker')}"
         new = f"{number_of(self.shared_clusters, 'Connect cluster')} with {number_of(self.shared_workers, 'worker')}"
         heap = f"{size_text(self.heap_bytes)} and {size_text(self.shared_heap_bytes)} of heap before the first record"
-        return f"One mirror cluster a pair: {old}, instead of {new} (each cluster with one spare; {heap})."
+        return (
+            f"With one Connect cluster per source–target pair: {old}, instead of {new} (one spare worker each; {heap})."
+        )
 
 
 def fullest(load: ConnectLoad, workers: int) -> Fullest:
@@ -219,14 +221,14 @@ def need(load: ConnectLoad) -> WorkerNeed:
 
 def per_pair(loads: Sequence[ConnectLoad]) -> PairLayout:
     """Compare with the n × m layout: every pair has its own cluster of the same machines."""
-    old = [need(alone) for load in loads for alone in _alone(load)]
+    old = [need(alone) for load in loads for alone in _pairs_alone(load)]
     new = [need(load) for load in loads if load.runs]
     workers, shared = _with_spare(old), _with_spare(new)
     before, after = (len(old), workers, workers * WORKER_HEAP_BYTES), (len(new), shared, shared * WORKER_HEAP_BYTES)
     return PairLayout(*before, *after)
 
 
-def _alone(load: ConnectLoad) -> list[ConnectLoad]:
+def _pairs_alone(load: ConnectLoad) -> list[ConnectLoad]:
     pairs: dict[str, list[FlowRun]] = {}
     for run in load.runs:
         pairs.setdefault(run.pair, []).append(run)
@@ -259,7 +261,7 @@ def _reasons(
     load: ConnectLoad, workers: int | None, by_limit: Mapping[Limit, int | None], at: Fullest
 ) -> Sequence[str]:
     worker = load.worker
-    side = f", and {load.side_tasks} idle ones of checkpoints and heartbeats" if load.side_tasks else ""
+    side = f", and {load.side_tasks} idle ones for checkpoints and heartbeats" if load.side_tasks else ""
     tasks = f"{number_of(load.tasks, 'task')} with {rate_text(load.bytes_per_second)} in and out{side}"
     said = [
         f"{tasks}; at most {worker.tasks} on a worker: {_asks(by_limit['tasks'])}{_crowded(load, by_limit['tasks'])}."
@@ -269,13 +271,15 @@ def _reasons(
         usable = f"{size_text(worker.heap_bytes)} × {HEAP_SHARE * 100:g} %"
         said.append(f"Heap: {full} {size_text(at.heap_bytes)} of {usable}: {_asks(by_limit['memory'])}.")
     else:
-        said.append(f"Heap: {full} {size_text(at.heap_bytes)}; what a worker has is not declared (workers: memory).")
+        said.append(
+            f"Heap: {full} {size_text(at.heap_bytes)}; the limit of a worker is not declared (workers: memory)."
+        )
     if worker.network_bytes_per_second is not None:
         rate = f"{rate_text(at.bytes_per_second)} each way of {rate_text(worker.network_bytes_per_second)}"
         said.append(f"Network: {full} {rate}: {_asks(by_limit['network'])}.")
     else:
         rate = f"{rate_text(at.bytes_per_second)} each way"
-        said.append(f"Network: {full} {rate}; what a worker has is not declared (workers: network).")
+        said.append(f"Network: {full} {rate}; the limit of a worker is not declared (workers: network).")
     return [*said, _verdict(load, workers)]
 
 
@@ -283,19 +287,19 @@ def _crowded(load: ConnectLoad, workers: int | None) -> str:
     alone = max(1, share_of(load.tasks, load.worker.tasks))
     crowded = workers is not None and workers > alone
     return (
-        f", because Connect spreads idle ones alike, so that busy ones may meet ({alone} without them)"
+        f", because Connect spreads idle ones too, so busy ones may end up together ({alone} without them)"
         if crowded
         else ""
     )
 
 
 def _asks(workers: int | None) -> str:
-    return "no number of workers does, as one task alone is more" if workers is None else number_of(workers, "worker")
+    return "not possible: a single task already exceeds the limit" if workers is None else number_of(workers, "worker")
 
 
 def _verdict(load: ConnectLoad, workers: int | None) -> str:
     if workers is None:
-        return "No number of workers does: give a worker more, or its tasks smaller fetches and buffers."
+        return "No number of workers is enough: raise the limits of a worker, or give its tasks smaller fetches and buffers."
     needed = f"{number_of(workers, 'worker')} needed, {workers + 1} with one spare"
     if load.today is None:
         return f"{needed}."

@@ -1,7 +1,7 @@
-"""Hours of the past as evidence of the hours to come: gaps filled, and growth since then made up for.
+"""Past hours as evidence of the hours to come: gaps are filled, and hours before a growth are raised to today's level.
 
-In go hourly rates by partition, out come the same hours at today's level, and which topics grew. The same hour of another week
-is the measure: a Monday is no growth over a Sunday. Topics that shrink count as they were until those hours leave the window.
+Growth is measured against the same hours of earlier weeks: a Monday is no growth over a Sunday. Topics that shrink keep their
+rates until those hours leave the window.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
-"""The load of a flow hour by hour: what each partition of its assignment carries in each hour, and what a number of tasks makes of it.
+"""The load of a flow hour by hour: what each partition carries in each hour, and the load of each task for a number of tasks.
 
-In go partitions in the connector's order and their measured hours, out come loads per task: each hour's partitions of a task
-are added up first, and the statistic is taken of the task's own sums. It decides no number of tasks.
+The partitions of a task are added up in each hour, and the statistic is taken of these sums. The number of tasks is decided elsewhere.
 """
 
 from __future__ import annotations
@@ -111,7 +110,7 @@ class Load:
 
     @cached_property
     def least(self) -> int:
-        """Return a number of tasks below which none can do, however the partitions were dealt.
+        """Return a number of tasks below which none can do, however partitions are assigned.
 
         In an hour in which n tasks have too much together, one of them has; n tasks may have n times as many such hours as one.
         """
@@ -285,7 +284,7 @@ def complete(
 
 
 def _possible(rate: Hours | None) -> Any:
-    """Drop what no partition can have: a source that says NaN, infinity or less than nothing has not measured."""
+    """Drop what no partition can have: a source that reports NaN, infinity or less than nothing has not measured."""
     if rate is None:
         return None
     found = np.atleast_1d(rate)

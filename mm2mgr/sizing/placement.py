@@ -1,7 +1,6 @@
 """What a Connect cluster runs now: which tasks each worker has, what they carry, and whether worker and tasks can carry it.
 
-In go connectors as Connect's status tells them and the flows that run there, out come workers, the busiest first. It knows no
-more than Connect: that tasks of a worker that died are RUNNING there, until the delay is over and others have them.
+It is as Connect's status shows it: tasks of a worker that died are RUNNING there until the rebalance delay is over.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from mm2mgr.sizing.fleet import (
 from mm2mgr.sizing.load import statistic_of
 from mm2mgr.sizing.words import listed, number_of, rate_text, size_text
 
-_NOBODYS = ("UNASSIGNED", "DESTROYED")
+_WITHOUT_WORKER = ("UNASSIGNED", "DESTROYED")
 
 
 @dataclass(frozen=True)
@@ -47,7 +46,7 @@ class ConnectorPlacement:
 
 @dataclass(frozen=True)
 class WorkerNow:
-    """A worker and what is lost with it: `tasks` of all connectors, as Connect counts them; of flows, which ones by number.
+    """A worker and what stops if it is lost: `tasks` of all connectors, as Connect counts them; of flows, which ones by number.
 
     `bytes_per_second` is what the flows' tasks carry at the same time, `heap_bytes` what they may take; `over_limits`: what of
     that is more than a worker is declared to carry.
@@ -80,7 +79,7 @@ class RunningFlow:
 
 @dataclass(frozen=True)
 class Placement:
-    """The workers that have anything, the flows that run, and the tasks that nobody has. `note`: why nothing could be read."""
+    """The workers that have anything, the flows that run, and the tasks without a worker. `note`: why nothing could be read."""
 
     workers: tuple[WorkerNow, ...] = ()
     nowhere: tuple[str, ...] = ()
@@ -89,9 +88,9 @@ class Placement:
     limits: WorkerLimits = field(default_factory=WorkerLimits)
 
     def sentences(self, declared: int | None) -> list[str]:
-        """Say what is odd about it: other workers than declared, too much for one, tasks that nobody has, or nothing to be read."""
+        """Say what is odd about it: other workers than declared, too much for one, tasks without a worker, or nothing to be read."""
         if self.note:
-            return [f"What runs could not be read, so only an even spread of the tasks is judged: {self.note}."]
+            return [f"Running tasks could not be read, so an even spread is assumed: {self.note}."]
         seen = len(self.workers)
         said = []
         if declared is not None and seen and seen != declared:
@@ -101,13 +100,13 @@ class Placement:
             )
         said += [self._too_much(one) for one in self.workers if one.over_limits]
         said += [
-            f"{one.flow_id} runs {number_of(one.tasks, 'task')}: the busiest carries "
-            f"{rate_text(one.busiest_bytes_per_second)}, {one.busiest_share * 100:.0f} % of what is usable."
+            f"{one.flow_id} runs {number_of(one.tasks, 'task')}: the busiest handles "
+            f"{rate_text(one.busiest_bytes_per_second)}, {one.busiest_share * 100:.0f} % of the usable capacity."
             for one in self.flows
             if not one.fits
         ]
         if self.nowhere:
-            said.append(f"Tasks that no worker has now: {listed(self.nowhere)}.")
+            said.append(f"Tasks without a worker now: {listed(self.nowhere)}.")
         return said
 
     def to_dict(self, declared: int | None) -> dict[str, Any]:
@@ -126,10 +125,10 @@ class Placement:
         network, heap = self.limits.network_bytes_per_second, self.limits.heap_bytes
         words = {
             "tasks": f"{one.flow_tasks} tasks of at most {self.limits.tasks}",
-            "memory": f"{size_text(one.heap_bytes)} of heap, too much for {size_text(heap or 0)}",
+            "memory": f"{size_text(one.heap_bytes)} of heap, more than fits {size_text(heap or 0)}",
             "network": f"{rate_text(one.bytes_per_second)} each way of {rate_text(network or 0)}",
         }
-        return f"{one.worker} has too much as placed now: {listed([words[each] for each in one.over_limits])}."
+        return f"{one.worker} is overloaded as placed now: {listed([words[each] for each in one.over_limits])}."
 
 
 def placement_of(
@@ -137,12 +136,12 @@ def placement_of(
 ) -> Placement:
     """Return who has what; `flows` are those of the tree by the name of the connector that moves their records.
 
-    Task i of n carries what the assignment gives it, whatever number of tasks `size` recommends.
+    Task i of n carries what round-robin assignment gives it, whatever number of tasks `size` recommends.
     """
     limits = limits or WorkerLimits()
     connectors = sorted(seen, key=lambda one: one.name)
     instances = Counter([one.worker for one in connectors if one.worker])
-    hands: dict[str, list[_Held]] = {name: [] for name in instances}
+    held_by: dict[str, list[_Held]] = {name: [] for name in instances}
     nowhere, running = [], []
     for connector in connectors:
         run = flows.get(connector.name)
@@ -152,11 +151,11 @@ def placement_of(
             share = load.busiest_share(count)
             running.append(RunningFlow(run.flow_id, count, load.busiest(count), share, load.fits(count)))
         for task, held in _held(connector, run):
-            if task.state in _NOBODYS or not task.worker:
+            if task.state in _WITHOUT_WORKER or not task.worker:
                 nowhere.append(f"{connector.name}-{task.number}")
             else:
-                hands.setdefault(task.worker, []).append(held)
-    workers = [_worker(name, instances[name], hand, limits) for name, hand in hands.items()]
+                held_by.setdefault(task.worker, []).append(held)
+    workers = [_worker(name, instances[name], held, limits) for name, held in held_by.items()]
     workers.sort(key=lambda one: (-one.bytes_per_second, -one.tasks, one.worker))
     return Placement(tuple(workers), tuple(nowhere), flows=tuple(running), limits=limits)
 
@@ -173,10 +172,10 @@ class _Held:
 
 def _held(connector: ConnectorPlacement, run: FlowRun | None) -> Iterator[tuple[TaskPlacement, _Held]]:
     count = len(connector.tasks)
-    dealt = run.load.hours_of(count) if run else ()
+    by_task = run.load.hours_of(count) if run else ()
     heap = run.buffers.heap_bytes(math.ceil(len(run.load.hours) / count)) if run and count else SIDE_TASK_HEAP_BYTES
     for task in sorted(connector.tasks, key=lambda one: one.number):
-        hours = dealt[task.number] if task.number < len(dealt) else 0.0
+        hours = by_task[task.number] if task.number < len(by_task) else 0.0
         yield task, _Held(run, task.number, hours, heap)
 
 

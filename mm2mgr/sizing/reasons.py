@@ -1,4 +1,4 @@
-"""Why a flow gets its number of tasks, in sentences. In: what was computed. Out: text; nothing is computed here but shares."""
+"""The reasons for a flow's number of tasks, as sentences. Only shares are computed here."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 _ORDERS = {
     "live": "the order of the running connector",
-    "predicted": "the order predicted for its connector",
-    "guessed": "the order guessed for its connector, because names share a hash",
+    "predicted": "the predicted order",
+    "guessed": "an order that is not certain, because topic names share a hash bucket",
 }
 
 
@@ -47,7 +47,7 @@ class SizingFacts:
 def sentences(facts: SizingFacts) -> list[str]:
     """Return the reasons in the order of the computation: load, coverage, growth, bounds, assignment, hot partitions, today's number."""
     if not len(facts.load.hours):
-        return ["No partition of this flow exists in Kafka: one task waits for the first."]
+        return ["No matching topic exists yet; one task is enough."]
     known = [_load(facts), *_records(facts), _coverage(facts), *_growth(facts)]
     return [*known, *_bounds(facts), *_assigned(facts), *_hot(facts), *_sometimes_hot(facts), *_by_hand(facts)]
 
@@ -77,7 +77,7 @@ def _records(facts: SizingFacts) -> list[str]:
     if load.records is None:
         return []
     usable = f"{load.usable_records:.0f} usable per task ({capacity.records_per_second:.0f} × {capacity.threshold * 100:g} %)"
-    return [f"Its records are small, so their number decides: {load.records:.0f} records/s, {usable}."]
+    return [f"Records are small, so their number is the limit: {load.records:.0f} records/s, {usable}."]
 
 
 def _growth(facts: SizingFacts) -> list[str]:
@@ -105,16 +105,16 @@ def _bounds(facts: SizingFacts) -> list[str]:
     load, minimum, tasks = facts.load, facts.rules.bounds.minimum, facts.tasks
     said = []
     if load.least < minimum:
-        said.append(f"The minimum asks for {number_of(minimum, 'task')}.")
+        said.append(f"The configured minimum is {number_of(minimum, 'task')}.")
     if load.least_by_partitions > 1 and load.least_by_partitions == load.least:
         said.append(f"No task may have more than {load.most_partitions} partitions: that needs {load.least} tasks.")
     if facts.capped_by == "partitions":
-        said.append(f"Capped at {tasks}, the number of partitions: a task without a partition has nothing to do.")
+        said.append(f"Capped at {tasks}, the number of partitions: more tasks would have no partition.")
     if facts.capped_by == "limit":
         said.append(_limited(facts))
     if tasks < load.least:
         each = rate_text(load.total / tasks)
-        said.append(f"The load asks for {load.least}: every task then carries {each} on average.")
+        said.append(f"The load needs {load.least}; with {number_of(tasks, 'task')}, each handles {each} on average.")
     return said
 
 
@@ -122,22 +122,20 @@ def _limited(facts: SizingFacts) -> str:
     limit = number_of(facts.rules.bounds.limit or facts.tasks, "task")
     if facts.load.least > facts.tasks or facts.rules.bounds.minimum > facts.tasks:
         return f"Capped at the limit of {limit}."
-    return (
-        f"Capped by the limit of {limit}: no number up to it fits, and {facts.tasks} leaves the least on the busiest."
-    )
+    return f"Capped by the limit of {limit}: no number up to it fits; with {facts.tasks} the busiest task has the least load."
 
 
 def _assigned(facts: SizingFacts) -> list[str]:
     load, tasks = facts.load, facts.tasks
     busiest = load.busiest(tasks)
-    share = f"{rate_text(busiest)}, {load.busiest_share(tasks) * 100:.0f} % of what is usable"
+    share = f"{rate_text(busiest)}, {load.busiest_share(tasks) * 100:.0f} % of the usable capacity"
     note = f" ({facts.assignment.note})" if facts.assignment.note else ""
-    said = f"Dealt in turn in {_ORDERS[facts.assignment.source]}{note}, the busiest of {number_of(tasks, 'task')} carries {share}."
+    said = f"With round-robin assignment in {_ORDERS[facts.assignment.source]}{note}, the busiest of {number_of(tasks, 'task')} handles {share}."
     first = max(load.least, facts.rules.bounds.minimum)
     if tasks <= first or facts.capped_by:
         return [said]
     over = rate_text(load.busiest(first))
-    return [f"{said} {number_of(first, 'task')} would leave {over} on one."]
+    return [f"{said} With {number_of(first, 'task')}, one would handle {over}."]
 
 
 def _hot(facts: SizingFacts) -> list[str]:
@@ -149,8 +147,8 @@ def _hot(facts: SizingFacts) -> list[str]:
     loads = load.per_task(facts.tasks)
     beside = max(loads[place % len(loads)] - load.alone[place] for place in load.heavy)
     return [
-        f"Above the usable capacity of one task: {listed(names)}. A partition is read by one task, so no number of tasks "
-        f"helps: spread its keys, give its topic {times} times the partitions, or make one task carry more (larger "
+        f"Above the usable capacity of one task: {listed(names)}. A partition is read by one task, so adding tasks "
+        f"does not help: distribute its keys, give its topic {times} times the partitions, or raise what one task can carry (larger "
         f"fetches and batches, compression). More tasks only take away what it shares its task with: {rate_text(max(0.0, beside))} here."
     ]
 
@@ -162,19 +160,21 @@ def _sometimes_hot(facts: SizingFacts) -> list[str]:
     peaks = load.hours.max(axis=1)
     worst = sorted(load.sometimes_heavy, key=lambda place: -peaks[place])
     names = [f"{facts.assignment.order[place]} ({rate_text(float(peaks[place]))})" for place in worst]
-    return [f"In some hours a partition alone is above what is usable, and no number of tasks helps: {listed(names)}."]
+    return [
+        f"In some hours a single partition exceeds the usable capacity of a task, and adding tasks does not help: {listed(names)}."
+    ]
 
 
 def _by_hand(facts: SizingFacts) -> list[str]:
     now = facts.now
     if now is None or not now.by_hand:
         return []
-    busiest = f"the busiest of {number_of(now.tasks, 'task')} carries {rate_text(now.busiest_bytes_per_second)}"
+    busiest = f"the busiest of {number_of(now.tasks, 'task')} handles {rate_text(now.busiest_bytes_per_second)}"
     verdict = {
-        "fits": "that fits" if now.busiest_bytes_per_second <= facts.load.usable else "no number does better",
-        "too small": f"too small, {facts.tasks} would do",
-        "badly dealt": f"too much, because busy partitions share it: {facts.tasks} would do",
-        "more than needed": f"{facts.tasks} would do",
-        "not measured": "nothing was measured, so it is not judged",
+        "fits": "that fits" if now.busiest_bytes_per_second <= facts.load.usable else "no other number is better",
+        "too small": f"too few, {facts.tasks} are enough",
+        "badly dealt": f"overloaded, because busy partitions share a task: {facts.tasks} are enough",
+        "more than needed": f"{facts.tasks} are enough",
+        "not measured": "not measured, so not judged",
     }[now.verdict]
-    return [f"Written by hand: {busiest}; {verdict}."]
+    return [f"Set by hand: {busiest}; {verdict}."]

@@ -1,7 +1,7 @@
 """How long a lag lasts, by number of workers, and what happens when workers are lost.
 
-In go the flows of a Connect cluster and a lag, out come times. A flow has caught up when its busiest task has, so each time is
-that of the busiest task; None is never. Traffic goes on at the planned rate all the while.
+A flow has caught up when its busiest task has, so each time is that of the busiest task; None is never. Meanwhile traffic goes
+on at the planned rate.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Lag:
 
     @property
     def text(self) -> str:
-        """Write the lag as people say it."""
+        """The lag in words."""
         return span_text(self.seconds) if self.records is None else f"{self.records:,.0f} records"
 
 
@@ -129,7 +129,9 @@ def outlook(load: ConnectLoad, workers: int, lag: Lag, counts: Sequence[int] = (
     losses = tuple(loss(load, workers, lost) for lost in (1, 2) if lost <= workers)
     behind = behind_seconds(load, lag)
     if behind is None:
-        return Outlook(lag.text, losses, (), "no record size was measured, so records say nothing about time")
+        return Outlook(
+            lag.text, losses, (), "no record sizes were measured, so a lag in records cannot be converted to time"
+        )
     chosen = sorted(set(counts or _counts(workers)))
     return Outlook(lag.text, losses, tuple(recovery(load, count, behind) for count in chosen))
 
@@ -169,7 +171,7 @@ def _catch_up(busy: Mapping[str, float], behind: float) -> CatchUp:
 def _raised(load: ConnectLoad, workers: int, now: Sequence[int]) -> list[int]:
     """Give the flows the room that the workers have, each in proportion to its tasks, up to its partitions and limit.
 
-    Idle tasks take places too, except where one worker has room for all busy ones. The assignment goes by position, so more
+    Idle tasks take places too, except where one worker has room for all busy ones. Assignment goes by position, so more
     tasks can make a busier one: of the numbers in reach the best is taken.
     """
     places = max(load.worker.tasks, workers * load.worker.tasks - load.side_tasks)

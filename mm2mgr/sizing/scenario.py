@@ -1,7 +1,6 @@
-"""What would be if: other traffic, a source less, a topic in another flow, a target more, another limit.
+"""Scenarios: changed traffic, a source less, a topic in another flow, a target more, another limit; and what each would need.
 
-In go the flows as scenarios and a change, out come the scenarios after it, sized and placed by the code that `size` and `fleet` use.
-A change makes new scenarios and never alters one.
+Scenarios are sized and placed by the code that `size` and `fleet` use. A change makes new scenarios and never alters one.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ Carries = Callable[[str], bool]
 class Scenario:
     """One flow with all that its size depends on.
 
-    `listing`: the topics of its source; `carries`: which topics its connector deals; `rates`: bytes per second by partition
+    `listing`: the topics of its source; `carries`: which topics its connector assigns; `rates`: bytes per second by partition
     and hour; `record_bytes`: mean size (None: not measured); `now`: what the tree has (None: a new flow); `profile`: what else
     was measured of its source.
     """

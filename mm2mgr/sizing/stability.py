@@ -1,7 +1,6 @@
-"""Whether a new number of tasks is worth a restart: up at once, down step by step, and nothing on no evidence.
+"""Whether a new number of tasks is worth a restart: up at once, down step by step, no change without measurements.
 
-In go a Sizing, what the reviewed file said before and the time; out comes the number to write and why. Every task of a
-connector restarts when its number changes, so a change that does not pay is none.
+All tasks of a connector restart when their number changes, so a change has to be worth it.
 """
 
 from __future__ import annotations
@@ -48,7 +47,7 @@ class Policy:
 
 @dataclass(frozen=True)
 class EarlierSizing:
-    """What the reviewed file says: the number, and when it last changed (seconds since 1970; None: not told)."""
+    """What the reviewed file says: the number, and when it last changed (seconds since 1970; None: it does not say)."""
 
     tasks: int
     changed_seconds: int | None = None
@@ -109,27 +108,27 @@ def _may_wait(evidence: SizedFlow, before: EarlierSizing, decision: Decision) ->
 
 
 def _not_worth_it(evidence: SizedFlow, before: EarlierSizing, policy: Policy) -> str | None:
-    """Say why another number does not pay; None where it does, which is at once.
+    """Say why another number is not worth a restart; None where it is, which is at once.
 
-    Mostly that is a larger one. But the assignment goes by position, so a flow can be too small with 5 tasks and fit with 3.
+    Mostly that is a larger one. But assignment goes by position, so a flow can be too small with 5 tasks and fit with 3.
     """
     load, wanted = evidence.load, evidence.sizing.tasks
     if before.tasks < evidence.bounds.minimum:
         return None
     if load.fits(before.tasks):
-        return "they fit"
+        return "the current tasks fit"
     if not load.fits(wanted) and load.busiest(wanted) > policy.hysteresis * load.busiest(before.tasks):
-        return "neither fits, and the busiest would hardly carry less"
+        return "both are overloaded, and more tasks would barely relieve the busiest one"
     return None
 
 
 def _blind(evidence: SizedFlow, policy: Policy) -> str | None:
     measured, partitions = evidence.sizing.measured_partitions, len(evidence.load.hours)
     if not measured:
-        return "nothing of this flow was measured, so nothing changes"
+        return "no measurements for this flow; unchanged"
     if measured < policy.least_coverage * partitions:
-        needed = f"{policy.least_coverage * 100:g} % are needed for a change"
-        return f"only {measured} of {number_of(partitions, 'partition')} have a rate of their own, and {needed}"
+        needed = f"a change needs {policy.least_coverage * 100:g} %"
+        return f"only {measured} of {number_of(partitions, 'partition')} were measured; {needed}"
     return None
 
 
@@ -151,18 +150,18 @@ def _next_below(evidence: SizedFlow, tasks: int, hysteresis: float) -> int | Non
 
 
 def _no_room(policy: Policy) -> str:
-    share = f"{policy.hysteresis * 100:g} % of what is usable"
-    return f"with fewer the busiest would have more than {share}, or the peaks would not fit"
+    share = f"{policy.hysteresis * 100:g} % of the usable capacity"
+    return f"with fewer tasks the busiest would exceed {share}, or peaks would not fit"
 
 
 def _change(evidence: SizedFlow, before: EarlierSizing, tasks: int, when_seconds: int) -> Decision:
     partitions = len(evidence.load.hours)
     count = moved(partitions, before.tasks, tasks)
-    said = f"Changed from {before.tasks}: {count} of {number_of(partitions, 'partition')} get another task."
+    said = f"Changed from {before.tasks}: {count} of {number_of(partitions, 'partition')} move to another task."
     step = ""
     if tasks < before.tasks and tasks > evidence.sizing.tasks:
         step = (
-            f" One step towards {evidence.sizing.tasks}; the busiest carries {rate_text(evidence.load.busiest(tasks))}."
+            f" One step towards {evidence.sizing.tasks}; the busiest handles {rate_text(evidence.load.busiest(tasks))}."
         )
     return Decision(tasks, when_seconds, count, (said + step,))
 
@@ -186,8 +185,8 @@ def _span(seconds: float) -> str:
 def settled(evidence: SizedFlow, decision: Decision) -> Sizing:
     """Return the sizing with the number that was decided for, and the reasons for that."""
     busiest = evidence.load.busiest(decision.tasks)
-    told = (*evidence.sizing.reasons, *decision.reasons)
-    return replace(evidence.sizing, tasks=decision.tasks, busiest_bytes_per_second=busiest, reasons=told)
+    reasons = (*evidence.sizing.reasons, *decision.reasons)
+    return replace(evidence.sizing, tasks=decision.tasks, busiest_bytes_per_second=busiest, reasons=reasons)
 
 
 def overrides_document(

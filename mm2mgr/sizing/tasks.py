@@ -1,7 +1,6 @@
-"""How many tasks a flow needs: the smallest number whose every task holds when Connect deals it the flow's partitions.
+"""How many tasks a flow needs: the smallest number with which every task fits when Connect assigns it the flow's partitions.
 
-In go the assignment and measured hours, out comes a Sizing with a sentence for each number. It knows nothing of where rates
-come from, and of no earlier sizing: whether a new number is worth a restart is decided in `stability`.
+Rates may come from anywhere, and an earlier sizing does not count: whether a new number is worth a restart, `stability` decides.
 """
 
 from __future__ import annotations
@@ -106,8 +105,8 @@ class HotPartition:
 class Judgement:
     """What today's number of tasks makes of the load.
 
-    `too small`: more tasks do better. `badly dealt`: fewer do, because busy partitions happen to share a task today.
-    `fits` also where no number does better.
+    `too small`: more tasks fit better. `badly dealt`: fewer do, because busy partitions happen to share a task today.
+    `fits` also where no other number is better.
     """
 
     tasks: int
@@ -147,7 +146,7 @@ class Sizing:
 
 @dataclass(frozen=True, eq=False)
 class FlowLoad:
-    """What a flow is sized from: its assignment, its load by position, where the rates come from, and which partitions were measured."""
+    """What a flow is sized from: its assignment, the load by position, where the rates come from, and the measured partitions."""
 
     assignment: Assignment
     load: Load
@@ -192,7 +191,7 @@ def size_flow(
 
 
 def size_load(flow_id: str, known: FlowLoad, rules: Rules, now: CurrentTasks | None) -> Sizing:
-    """Size one flow; partitions that were measured and are gone are named and not counted."""
+    """Size one flow; measured partitions that no longer exist are named and not counted."""
     assignment, load, coverage = known.assignment, known.load, known.coverage
     tasks, capped_by = _tasks(load, rules.bounds)
     hot = _hot(known)
@@ -223,7 +222,7 @@ def flow_load(
 
 
 def judge(load: Load, now: CurrentTasks, recommended: int, *, measured: bool = True) -> Judgement:
-    """Tell whether today's number of tasks fits."""
+    """Judge today's number of tasks."""
     verdict: Fit = "fits"
     if not measured and len(load.hours):
         verdict = "not measured"

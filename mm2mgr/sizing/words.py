@@ -1,4 +1,4 @@
-"""Numbers as people read them in reasons: rates, sizes and spans with a unit, counts with their noun, lists with an end."""
+"""Numbers in sentences: rates, sizes and durations with a unit, counts with a noun, shortened lists."""
 
 from __future__ import annotations
 

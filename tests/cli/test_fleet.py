@@ -83,7 +83,9 @@ def test_text_tells_every_number_with_its_reason(ready: Command) -> None:
         for line in said.lines
     )
     assert any(
-        line.startswith("One mirror cluster a pair: 2 clusters, 4 workers, instead of 1 Connect cluster")
+        line.startswith(
+            "With one Connect cluster per source–target pair: 2 clusters, 4 workers, instead of 1 Connect cluster"
+        )
         for line in said.lines
     )
 
@@ -153,8 +155,8 @@ def test_the_placement_that_really_runs_is_judged_beside_an_even_one(running: Co
     first, second = one["running"]["workers"]
     assert (first["over_limits"], second["over_limits"]) == (["tasks", "memory", "network"], ["network"])
     reason = next(line for line in one["running"]["reasons"] if line.startswith("w1:8083"))
-    assert reason.startswith("w1:8083 has too much as placed now: 3 tasks of at most 2, ")
-    assert re.search(r" of heap, too much for \d+ MiB, 14 MB/s each way of 13 MB/s[.]$", reason)
+    assert reason.startswith("w1:8083 is overloaded as placed now: 3 tasks of at most 2, ")
+    assert re.search(r" of heap, more than fits \d+ MiB, 14 MB/s each way of 13 MB/s[.]$", reason)
     assert "  " + reason in running("fleet", *STORE).lines
     assert one["running"]["read"]
 
@@ -165,7 +167,7 @@ def test_tasks_that_run_are_judged_whatever_number_is_recommended(running: Comma
     (orders,) = [each for each in one["running"]["flows"] if each["flow_id"] == "orders:a->hub"]
     assert (orders["tasks"], orders["fits"], orders["busiest_share"]) == (1, False, 4)
     assert one["running"]["reasons"] == [
-        "orders:a->hub runs 1 task: the busiest carries 28 MB/s, 400 % of what is usable."
+        "orders:a->hub runs 1 task: the busiest handles 28 MB/s, 400 % of the usable capacity."
     ]
 
 
@@ -192,7 +194,7 @@ def test_workers_that_do_not_answer_are_said(ready: Command) -> None:
     one = fleet(ready)["connect"]["w"]
     assert (one["running"]["workers"], one["workers_today"]) == ([], None)
     (said,) = one["running"]["reasons"]
-    assert said.startswith("What runs could not be read, so only an even spread of the tasks is judged: ")
+    assert said.startswith("Running tasks could not be read, so an even spread is assumed: ")
     assert "\n" not in said
 
 
@@ -338,13 +340,13 @@ def test_nothing_changed_is_said_without_an_empty_table(ready: Command) -> None:
 @pytest.mark.parametrize(
     ("arguments", "error"),
     [
-        ((), "nothing to change was named"),
+        ((), "no change given"),
         (("--lose-source", "hub"), "no flow reads from 'hub'"),
         (("--move", "orders=orders"), "no other flow of a->hub carries 'orders'"),
         (("--move", "nothing=more"), "no flow carries 'nothing'"),
-        (("--limit", "orders=none"), "'none' is no limit of tasks"),
+        (("--limit", "orders=none"), "'none' is not a number of tasks"),
         (("--limit", "nowhere=3"), "no flow 'nowhere'"),
-        (("--add-target", "hub"), "these flows go to 'hub' already, or come from it"),
+        (("--add-target", "hub"), "these flows already go to 'hub' or come from it"),
     ],
 )
 def test_changes_that_mean_nothing_are_refused(ready: Command, arguments: tuple[str, ...], error: str) -> None:

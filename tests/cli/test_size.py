@@ -156,7 +156,7 @@ def test_a_number_written_by_hand_that_is_too_small_fails_the_check(ready: Comma
     measured(ready.folder / "result", {("a", "orders", number): 7_000_000.0 for number in range(4)})
     declare(ready.tree, *addresses(mock_cluster), orders=", tasks: {max: 2}")
     said = ready("size", "orders", *RESULT, "--check", code=2)
-    assert "  Written by hand: the busiest of 2 tasks carries 14 MB/s; too small, 4 would do." in said.lines
+    assert "  Set by hand: the busiest of 2 tasks handles 14 MB/s; too few, 4 are enough." in said.lines
 
 
 def test_fewer_tasks_wait_and_nothing_measured_changes_nothing(ready: Command) -> None:
@@ -172,13 +172,13 @@ def test_fewer_tasks_wait_and_nothing_measured_changes_nothing(ready: Command) -
     measured(ready.folder / "result", {("b", "orders", 0): 1_000.0})
     ready("size", *RESULT, "--cool-down", "0s")
     assert entries(ready)["logs:a->hub"]["tasks_max"] == 3
-    assert "nothing of this flow was measured, so nothing changes" in entries(ready)["logs:a->hub"]["reason"]
+    assert "no measurements for this flow; unchanged" in entries(ready)["logs:a->hub"]["reason"]
 
 
 def test_workers_that_do_not_answer_make_it_a_prediction(ready: Command) -> None:
     (sizing,) = ready("size", "orders", *RESULT, "-o", "json").json["sizings"]
     assert sizing["deal"] == "predicted"
-    assert "predicted for its connector (Connect cluster 'w' could not be read)" in " ".join(sizing["reasons"])
+    assert "in the predicted order (Connect cluster 'w' could not be read)" in " ".join(sizing["reasons"])
 
 
 def test_hours_that_are_none_are_refused(ready: Command) -> None:
@@ -201,7 +201,7 @@ def test_the_order_is_read_back_from_the_running_connector(ready: Command, mock_
         partitions["orders"] = 3
         (orders,) = ready("size", "orders", *RESULT, "--dry-run", "-o", "json").json["sizings"]
         assert orders["deal"] == "predicted"
-        assert "other partitions than Kafka has now" in " ".join(orders["reasons"])
+        assert "partitions of the running connector differ from those in Kafka" in " ".join(orders["reasons"])
     assert [request.method for request in fake.requests if request.method != "GET"] == []
 
 

@@ -72,7 +72,7 @@ def test_what_was_measured_counts_above_the_default_and_tells_its_age(
     found, why = reasons(ready)
     assert found == tasks
     assert usable in why
-    assert "(3 h ago) on tasks that lagged for 2400 s and carried this in three quarters of it)" in why
+    assert "(3 h ago) on tasks that lagged for 2400 s and carried this or more for three quarters of that time)" in why
 
 
 def test_what_was_measured_below_the_default_counts_after_an_hour_of_lag(ready: Command) -> None:
@@ -82,7 +82,7 @@ def test_what_was_measured_below_the_default_counts_after_an_hour_of_lag(ready: 
     assert tasks == 1
     assert "(10 MB/s × 70 %; 4 MB/s measured " in why
     assert (
-        "(3 h ago) on tasks that lagged for 2400 s and carried this in three quarters of it, but less than an hour"
+        "(3 h ago) on tasks that lagged for 2400 s and carried this or more for three quarters of that time, observed for less than an hour"
         in why
     )
     store(ready, history(ready.tree, 4.1e6, age_days=1, minutes=21))
@@ -121,7 +121,10 @@ def test_another_connector_of_the_pair_counts_where_the_own_one_has_none(ready: 
     assert f"(3 h ago) on tasks of {ORDERS} that lagged for 2400 s and" in why
     assert DEFAULT in reasons(ready, "logs:b->hub")[1]
     store(ready, history(ready.tree, 20.5e6))
-    assert "(3 h ago) on tasks that lagged for 2400 s and carried this in three quarters of it)" in reasons(ready)[1]
+    assert (
+        "(3 h ago) on tasks that lagged for 2400 s and carried this or more for three quarters of that time)"
+        in reasons(ready)[1]
+    )
 
 
 def test_a_capacity_written_by_hand_stays_and_is_judged(ready: Command) -> None:
@@ -130,7 +133,7 @@ def test_a_capacity_written_by_hand_stays_and_is_judged(ready: Command) -> None:
     assert "14 MB/s usable per task (20 MB/s × 70 %)," in reasons(ready)[1]
     store(ready, history(ready.tree, 41e6))
     why = reasons(ready)[1]
-    assert "14 MB/s usable per task (20 MB/s × 70 %; written by hand; 40 MB/s measured " in why
+    assert "14 MB/s usable per task (20 MB/s × 70 %; set by hand; 40 MB/s measured " in why
 
 
 def test_what_was_measured_outranks_the_link(ready: Command) -> None:

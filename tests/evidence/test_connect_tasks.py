@@ -20,7 +20,7 @@ from mm2mgr.samples.batch import Batch
 from mm2mgr.samples.recent import RecentLogs
 from mm2mgr.samples.tasks import TaskRow, TaskStore
 from mm2mgr.sizing.capacity import saturated
-from mm2mgr.sizing.moments import Pace
+from mm2mgr.sizing.measurements import Pace
 from tests.fake_connect import CLASSES, FakeConnect, serving
 from tests.kafka.conftest import closed_port
 from tests.spec.trees import write

@@ -184,7 +184,7 @@ def test_what_runs_is_told_as_it_is_and_lost_workers_do_what_was_foretold(
     assert left["flow_tasks"] == before["tasks"] == 7
     assert after["running"]["reasons"] == [
         "2 workers declared (workers: count), 1 of them with tasks or connectors.",
-        f"{left['worker']} has too much as placed now: 7 tasks of at most 6.",
+        f"{left['worker']} is overloaded as placed now: 7 tasks of at most 6.",
     ]
 
     going.start()

@@ -98,7 +98,7 @@ def test_what_people_wrote_stays_beside_what_was_measured() -> None:
     assert by_hand(declared, None) == declared
     judged = by_hand(declared, MeasuredCapacity(measured, 300))
     assert judged.bytes_per_second == 5 * MB
-    assert judged.why == "written by hand; 8 MB/s measured 3 h ago on a task that lagged for 300 s"
+    assert judged.why == "set by hand; 8 MB/s measured 3 h ago on a task that lagged for 300 s"
 
 
 @pytest.mark.parametrize(
@@ -121,7 +121,7 @@ def test_a_capacity_measured_on_another_connector_names_it() -> None:
     held = saturated(moments("a", *[(8, 1)] * 6))
     assert held is not None
     assert by_history(held, 0.7, held.ended_ms, "1970-01-01", "mm2.a.b.source.logs").why == (
-        "measured until 1970-01-01 (0 h ago) on tasks of mm2.a.b.source.logs that lagged for 300 s and carried this in three quarters of it"
+        "measured until 1970-01-01 (0 h ago) on tasks of mm2.a.b.source.logs that lagged for 300 s and carried this or more for three quarters of that time"
     )
 
 
@@ -138,7 +138,7 @@ def test_a_measured_capacity_tells_its_age(hours: int, age: str) -> None:
     assert (capacity.bytes_per_second, capacity.threshold) == (8 * MB, 0.7)
     assert (
         capacity.why
-        == f"measured until 1970-01-01 ({age}) on tasks that lagged for 300 s and carried this in three quarters of it"
+        == f"measured until 1970-01-01 ({age}) on tasks that lagged for 300 s and carried this or more for three quarters of that time"
     )
 
 

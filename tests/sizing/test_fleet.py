@@ -113,7 +113,7 @@ def test_idle_tasks_can_put_all_busy_ones_on_one_worker() -> None:
         need(connect(*load.runs, worker=WorkerLimits(1), side_tasks=6))
         .reasons[0]
         .endswith(
-            "at most 1 on a worker: 9 workers, because Connect spreads idle ones alike, so that busy ones may meet (3 without them)."
+            "at most 1 on a worker: 9 workers, because Connect spreads idle ones too, so busy ones may end up together (3 without them)."
         )
     )
 
@@ -171,8 +171,8 @@ def test_idle_tasks_cost_heap_and_take_places() -> None:
 def test_one_task_that_is_too_much_for_a_worker_is_said() -> None:
     found = need(connect(run("f", [7 * MB]), worker=WorkerLimits(network_bytes_per_second=5 * MB)))
     assert (found.workers_needed, found.by_limit["network"]) == (None, None)
-    assert "no number of workers does, as one task alone is more" in found.reasons[2]
-    assert found.reasons[-1].startswith("No number of workers does: give a worker more")
+    assert "not possible: a single task already exceeds the limit" in found.reasons[2]
+    assert found.reasons[-1].startswith("No number of workers is enough: raise the limits")
 
 
 @pytest.mark.parametrize(
@@ -189,8 +189,8 @@ def test_a_cluster_a_pair_costs_a_spare_each() -> None:
     assert (found.clusters, found.workers, found.shared_clusters, found.shared_workers) == (9, 18, 1, 8)
     assert found.heap_bytes == 18 * WORKER_HEAP_BYTES
     assert found.reason == (
-        "One mirror cluster a pair: 9 clusters, 18 workers, instead of 1 Connect cluster with 8 workers "
-        "(each cluster with one spare; 2.25 GiB and 1 GiB of heap before the first record)."
+        "With one Connect cluster per source–target pair: 9 clusters, 18 workers, instead of 1 Connect cluster with 8 workers "
+        "(one spare worker each; 2.25 GiB and 1 GiB of heap before the first record)."
     )
 
 

@@ -43,7 +43,7 @@ def test_a_worker_keeps_a_task_in_any_state_but_unassigned(state: str) -> None:
 def test_tasks_that_nobody_has_are_named() -> None:
     found = placement_of([seen("c", "w1", "w2", state="UNASSIGNED"), seen("d", "")], {})
     assert found.nowhere == ("c-0", "c-1", "d-0")
-    assert found.sentences(1) == ["Tasks that no worker has now: c-0, c-1, d-0."]
+    assert found.sentences(1) == ["Tasks without a worker now: c-0, c-1, d-0."]
 
 
 def test_more_tasks_than_partitions_carry_nothing() -> None:
@@ -63,7 +63,7 @@ def test_what_could_not_be_read_says_why() -> None:
         "workers": [],
         "flows": [],
         "nowhere": [],
-        "reasons": ["What runs could not be read, so only an even spread of the tasks is judged: it sleeps."],
+        "reasons": ["Running tasks could not be read, so an even spread is assumed: it sleeps."],
         "read": False,
     }
 

@@ -150,7 +150,10 @@ def test_a_hot_partition_never_catches_up_and_hides_no_other_flow() -> None:
 
 def test_records_without_a_size_say_nothing_about_time() -> None:
     found = outlook(connect(run("f", [MB])), 1, Lag(records=1000))
-    assert (found.recoveries, found.note) == ((), "no record size was measured, so records say nothing about time")
+    assert (found.recoveries, found.note) == (
+        (),
+        "no record sizes were measured, so a lag in records cannot be converted to time",
+    )
     assert outlook(connect(run("f", [MB])), 1, Lag(60)).recoveries
 
 

@@ -203,8 +203,8 @@ def test_partitions_that_take_turns_are_judged_by_what_they_carry_at_the_same_ti
     assert sizing.reasons[0].startswith(
         "10.3 MB/s over 24 partitions at the same time (p95 of 672 hours), divided by 7 MB/s"
     )
-    (said,) = [one for one in sizing.reasons if one.startswith("In some hours a partition alone")]
-    assert "no number of tasks helps: t0-0 (8 MB/s), " in said
+    (said,) = [one for one in sizing.reasons if one.startswith("In some hours a single partition")]
+    assert "adding tasks does not help: t0-0 (8 MB/s), " in said
     assert said.endswith(" and 19 more.")
     assert sized(rotating(8 * MB), by="max").tasks == 3
 
@@ -296,7 +296,7 @@ def test_beside_a_hot_partition_tasks_are_added_while_they_relieve_it() -> None:
     assert (sizing.tasks, sizing.capped_by) == (7, None)
     assert sizing.busiest_bytes_per_second == pytest.approx(8.54 * MB)
     said = " ".join(sizing.reasons)
-    assert "122 % of what is usable" in said
+    assert "122 % of the usable capacity" in said
     assert "Above the usable capacity of one task: t0-0 (8 MB/s, 1.1 times)" in said
     assert "More tasks only take away what it shares its task with: 540 kB/s here." in said
 
@@ -333,13 +333,13 @@ def test_small_records_are_bound_by_their_number(size: float, tasks: int) -> Non
     """14 MB/s are two tasks of 7; in records of 50 bytes they are 280 000 a second, and a task takes 70 000."""
     sizing = of_records(size, Rules())
     assert sizing.tasks == tasks
-    said = [one for one in sizing.reasons if one.startswith("Its records are small")]
+    said = [one for one in sizing.reasons if one.startswith("Records are small")]
     assert bool(said) == (tasks > 2)
     if tasks == 4:
         assert said == [
-            "Its records are small, so their number decides: 280000 records/s, 70000 usable per task (100000 × 70 %)."
+            "Records are small, so their number is the limit: 280000 records/s, 70000 usable per task (100000 × 70 %)."
         ]
-        assert "carries 3.5 MB/s, 100 % of what is usable" in " ".join(sizing.reasons)
+        assert "handles 3.5 MB/s, 100 % of the usable capacity" in " ".join(sizing.reasons)
 
 
 def test_another_record_capacity_counts() -> None:

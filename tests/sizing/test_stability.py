@@ -44,7 +44,7 @@ def test_up_goes_at_once_whatever_the_hour_and_the_last_change() -> None:
     policy = Policy(off_peak=OffPeak(2, 4), moved_partitions=0)
     decision = decided(evidence(3 * MB), EarlierSizing(4, NOW), policy)
     assert (decision.tasks, decision.changed_seconds) == (10, NOW)
-    assert decision.reasons == ("Changed from 4: 16 of 20 partitions get another task.",)
+    assert decision.reasons == ("Changed from 4: 16 of 20 partitions move to another task.",)
 
 
 def test_no_change_keeps_the_time_of_the_last_one() -> None:
@@ -61,7 +61,7 @@ def test_down_waits_for_the_cool_down(hours: int, tasks: int) -> None:
 def test_down_goes_one_step_and_says_where_to() -> None:
     decision = decided(evidence(MB), EarlierSizing(10, LONG_AGO))
     assert (decision.tasks, decision.changed_seconds) == (9, NOW)
-    assert decision.reasons[0].endswith("One step towards 3; the busiest carries 3 MB/s.")
+    assert decision.reasons[0].endswith("One step towards 3; the busiest handles 3 MB/s.")
 
 
 def test_a_file_that_tells_no_time_may_step_down() -> None:
@@ -76,10 +76,10 @@ def test_down_waits_for_the_off_peak_hours_across_midnight(hour: int, tasks: int
 
 @pytest.mark.parametrize(("rate", "tasks"), [(3.15 * MB, 10), (3.16 * MB, 11)])
 def test_down_leaves_room_so_that_a_small_rise_does_not_undo_it(rate: float, tasks: int) -> None:
-    """Ten tasks of two partitions carry 6.3 MB/s, 90 % of what is usable, or a little more."""
+    """Ten tasks of two partitions carry 6.3 MB/s, 90 % of the usable capacity, or a little more."""
     decision = decided(evidence(rate), EarlierSizing(11, LONG_AGO))
     assert decision.tasks == tasks
-    assert ("90 % of what is usable" in decision.reasons[0]) == (tasks == 11)
+    assert ("90 % of the usable capacity" in decision.reasons[0]) == (tasks == 11)
 
 
 @pytest.mark.parametrize(("peak", "tasks"), [(3.3, 9), (3.4, 10)])
@@ -92,14 +92,14 @@ def test_down_only_if_the_highest_rates_fit_the_whole_capacity(peak: float, task
 def test_nothing_measured_changes_nothing_and_says_so(before: EarlierSizing) -> None:
     decision = decided(evidence(3 * MB, measured=0), before)
     assert (decision.tasks, decision.changed_seconds) == (before.tasks, LONG_AGO)
-    assert "nothing of this flow was measured, so nothing changes" in decision.reasons[0]
+    assert "no measurements for this flow; unchanged" in decision.reasons[0]
 
 
 @pytest.mark.parametrize(("measured", "tasks"), [(9, 4), (10, 10)])
 def test_too_little_measured_changes_nothing(measured: int, tasks: int) -> None:
     decision = decided(evidence(3 * MB, measured=measured), EarlierSizing(4, LONG_AGO))
     assert decision.tasks == tasks
-    assert ("only 9 of 20 partitions have a rate of their own" in decision.reasons[0]) == (tasks == 4)
+    assert ("only 9 of 20 partitions were measured" in decision.reasons[0]) == (tasks == 4)
 
 
 def test_the_budget_of_moved_partitions_is_shared_by_the_flows_that_go_down() -> None:

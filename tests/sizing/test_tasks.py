@@ -137,15 +137,15 @@ def test_the_reason_shows_the_arithmetic() -> None:
     assert sizing.reasons == (
         "30 MB/s over 10 partitions, divided by 7 MB/s usable per task (10 MB/s × 70 %), needs 5 tasks.",
         "Of 10 partitions, 10 have a rate of their own.",
-        "Dealt in turn in the order predicted for its connector, the busiest of 5 tasks carries 6 MB/s, 86 % of what is usable.",
+        "With round-robin assignment in the predicted order, the busiest of 5 tasks handles 6 MB/s, 86 % of the usable capacity.",
     )
 
 
 def test_more_tasks_than_the_sum_asks_for_are_explained() -> None:
     load = {**evenly(1, 4 * MB, "a"), **evenly(1, 0.0, "b"), **evenly(1, 4 * MB, "c"), **evenly(1, 0.0, "d")}
-    (reason,) = [one for one in sized(load).reasons if "would leave" in one]
+    (reason,) = [one for one in sized(load).reasons if "one would handle" in one]
     assert reason.endswith(
-        "the busiest of 3 tasks carries 4 MB/s, 57 % of what is usable. 2 tasks would leave 8 MB/s on one."
+        "the busiest of 3 tasks handles 4 MB/s, 57 % of the usable capacity. With 2 tasks, one would handle 8 MB/s."
     )
 
 
@@ -183,7 +183,7 @@ def test_hot_partitions_are_named_with_their_factor_and_what_helps() -> None:
     assert sizing.tasks == 3  # with 2 it would share its task with two others
     (reason,) = [one for one in sizing.reasons if "keyed-3" in one]
     assert "keyed-3 (15.4 MB/s, 2.2 times)" in reason
-    assert "no number of tasks helps" in reason
+    assert "adding tasks does not help" in reason
     assert "3 times the partitions" in reason
     assert sizing.reasons[0].startswith("19.4 MB/s over 5 partitions; 4 MB/s outside of 1 hot partition, divided by")
 
@@ -207,7 +207,7 @@ def test_caps_say_by_what_and_what_it_costs(bound: Bounds, tasks: int, capped_by
     assert (sizing.tasks, sizing.capped_by) == (tasks, capped_by)
     text = " ".join(sizing.reasons)
     assert words in text
-    each = f"The load asks for 8: every task then carries {rate_text(40 * MB / tasks)} on average."
+    each = f"The load needs 8; with {tasks} tasks, each handles {rate_text(40 * MB / tasks)} on average."
     assert (each in text) == (tasks < 8)
 
 
@@ -226,9 +226,9 @@ def test_where_no_number_up_to_the_limit_fits_the_least_bad_is_taken() -> None:
 @pytest.mark.parametrize(
     ("tasks", "verdict", "words"),
     [
-        (2, "too small", "the busiest of 2 tasks carries 15 MB/s; too small, 5 would do."),
-        (5, "fits", "the busiest of 5 tasks carries 6 MB/s; that fits."),
-        (9, "more than needed", "the busiest of 9 tasks carries 6 MB/s; 5 would do."),
+        (2, "too small", "the busiest of 2 tasks handles 15 MB/s; too few, 5 are enough."),
+        (5, "fits", "the busiest of 5 tasks handles 6 MB/s; that fits."),
+        (9, "more than needed", "the busiest of 9 tasks handles 6 MB/s; 5 are enough."),
     ],
 )
 def test_a_number_written_by_hand_is_judged(tasks: int, verdict: str, words: str) -> None:
@@ -236,20 +236,20 @@ def test_a_number_written_by_hand_is_judged(tasks: int, verdict: str, words: str
     assert sizing.tasks == 5
     assert sizing.now is not None
     assert sizing.now.verdict == verdict
-    assert sizing.reasons[-1] == f"Written by hand: {words}"
+    assert sizing.reasons[-1] == f"Set by hand: {words}"
 
 
 def test_the_minimum_is_a_reason_of_its_own() -> None:
     load = evenly(8, 1000.0)
     sizing = sized(load, Rules(bounds=Bounds(minimum=3)))
     assert (sizing.tasks, sizing.capped_by) == (3, None)
-    assert "The minimum asks for 3 tasks." in sizing.reasons
+    assert "The configured minimum is 3 tasks." in sizing.reasons
 
 
 def test_a_flow_without_partitions_gets_one_task_and_a_reason() -> None:
     sizing = size_flow("f", Assignment((), "predicted"), {})
     assert (sizing.tasks, sizing.bytes_per_second) == (1, 0)
-    assert sizing.reasons == ("No partition of this flow exists in Kafka: one task waits for the first.",)
+    assert sizing.reasons == ("No matching topic exists yet; one task is enough.",)
 
 
 def test_the_dict_is_json_and_the_override_holds_what_people_review() -> None:

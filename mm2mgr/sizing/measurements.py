@@ -1,8 +1,8 @@
-"""Looks at a connector's committed offsets become moments of its tasks: what each one carried while it lagged.
+"""Two snapshots of a connector's committed offsets become measurements of its tasks: what each carried while it lagged.
 
-In go looks and what is known of the logs, out come Moments of lagging tasks. A commit may be a whole flush interval old,
-and no worker tells how long that is (60 s by default): so only a commit that was seen to move is judged, and only by
-records that were there well before the look that still saw the commit before it. Whoever keeps up has those.
+A commit may be a whole flush interval old (60 s by default; not available over REST). So only a commit that was seen to move is
+judged, and only by records that existed well before the snapshot that still showed the earlier commit: a task without lag has
+committed those.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _LEAST_BEHIND = 2  # one offset missing at the end of a log may be the marker of
 
 @dataclass(frozen=True)
 class Pace:
-    """How often offsets are looked at, how late a task that keeps up may commit a record, and for how long a busy task may
+    """How often offsets are read, how late a task that keeps up may commit a record, and for how long a busy task may
     commit nothing: after a longer gap it counts as one that was down.
     """
 
@@ -56,7 +56,7 @@ class OffsetSnapshot:
 
 @dataclass(frozen=True)
 class Step:
-    """One partition's commit that moved: bytes carried since the look before (None: cannot be told) and records behind."""
+    """One partition's commit that moved: bytes carried since the snapshot before (None: unknown) and records behind."""
 
     carried_bytes: float | None
     behind_records: int
@@ -64,7 +64,7 @@ class Step:
 
 @dataclass(frozen=True)
 class TaskAssignment:
-    """What a running task works on, and under which settings: a task with another hand begins a new stretch."""
+    """What a running task works on, where, and under which settings: a change of any of these begins a new stretch."""
 
     partitions: frozenset[TopicPartition]
     worker: str
@@ -88,14 +88,14 @@ class MeasuredSpan:
 
 
 def judged_at_ms(before: OffsetSnapshot, pace: Pace) -> int:
-    """Return when the log ends were read that the look after `before` is judged by."""
+    """Return when the log ends were read by which the snapshot after `before` is judged."""
     return before.asked_ms - round(pace.margin_seconds * 1000)
 
 
 def steps(
     before: OffsetSnapshot, now: OffsetSnapshot, log_of: Callable[[TopicPartition], Log | None]
 ) -> dict[TopicPartition, Step]:
-    """Return the partitions whose commits moved; `log_of` tells the logs as of `judged_at_ms`, or None."""
+    """Return the partitions whose commits moved; `log_of` returns a log as of `judged_at_ms`, or None."""
     moved = [one for one, offset in now.committed.items() if before.committed.get(one) != offset]
     return {one: _step(before.committed.get(one), now.committed[one], log_of(one)) for one in moved}
 
@@ -122,15 +122,15 @@ class Stretches:
         before: OffsetSnapshot,
         now: OffsetSnapshot,
         found: Mapping[TopicPartition, Step],
-        hands: Mapping[int, TaskAssignment],
+        assigned: Mapping[int, TaskAssignment],
     ) -> list[MeasuredSpan]:
-        """Return a moment for each task that committed and lags; the stretches of all that changed or caught up end."""
-        moments = []
-        for task in self._open.keys() - hands.keys():
+        """Return a measurement for each task that committed and lags; the stretches of all that changed or caught up end."""
+        spans = []
+        for task in self._open.keys() - assigned.keys():
             del self._open[task]
-        for task, hand in hands.items():
-            since_ms = self._since(task, hand, now)
-            mine = [found[one] for one in hand.partitions if one in found]
+        for task, current in assigned.items():
+            since_ms = self._since(task, current, now)
+            mine = [found[one] for one in current.partitions if one in found]
             lag = sum(one.behind_records for one in mine)
             if not mine:
                 continue
@@ -140,11 +140,11 @@ class Stretches:
             carried = _total(mine)
             span_ms = now.time_ms - since_ms if since_ms is not None and carried is not None else 0
             rate = (carried or 0.0) / span_ms * 1000 if span_ms else 0.0
-            moments.append(
-                MeasuredSpan(task, hand.settings, now.time_ms, span_ms, rate, lag, now.time_ms - before.asked_ms)
+            spans.append(
+                MeasuredSpan(task, current.settings, now.time_ms, span_ms, rate, lag, now.time_ms - before.asked_ms)
             )
-            self._open[task] = (hand, now.time_ms)
-        return moments
+            self._open[task] = (current, now.time_ms)
+        return spans
 
     def rest(self, moved: Collection[TopicPartition]) -> None:
         """Note commits none of which is behind: their tasks have caught up."""
@@ -154,15 +154,15 @@ class Stretches:
         """End all stretches: something could not be seen."""
         self._open.clear()
 
-    def _since(self, task: int, hand: TaskAssignment, now: OffsetSnapshot) -> int | None:
-        """Return when the last commit of a task was seen, None when it is another task by now, or was down."""
+    def _since(self, task: int, current: TaskAssignment, now: OffsetSnapshot) -> int | None:
+        """Return when the last commit of a task was seen; None when its assignment changed or it was down."""
         known, since_ms = self._open.get(task, (None, 0))
-        if known == hand and 0 < now.time_ms - since_ms <= self._gap_ms:  # a clock may be set back
+        if known == current and 0 < now.time_ms - since_ms <= self._gap_ms:  # a clock may be set back
             return since_ms
         self._open.pop(task, None)
         return None
 
 
 def _total(found: list[Step]) -> float | None:
-    told = [one.carried_bytes for one in found if one.carried_bytes is not None]
-    return sum(told) if len(told) == len(found) else None
+    known = [one.carried_bytes for one in found if one.carried_bytes is not None]
+    return sum(known) if len(known) == len(found) else None

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from mm2mgr.partitions import TopicPartition
 from mm2mgr.sizing.capacity import TaskMeasurement, saturated
-from mm2mgr.sizing.moments import (
+from mm2mgr.sizing.measurements import (
     Log,
     MeasuredSpan,
     OffsetSnapshot,
