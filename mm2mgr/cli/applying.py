@@ -18,9 +18,10 @@ from mm2mgr.output.console import carrying_on, flush, say, say_json, shown, talk
 from mm2mgr.output.plan_text import say_plan
 from mm2mgr.reconcile.apply import FINISH_SECONDS, Result, apply_plan, read_back
 from mm2mgr.reconcile.live import make_plan
-from mm2mgr.reconcile.plan import Change, Named, Plan, Wish, few
+from mm2mgr.reconcile.plan import Change, Named, Plan, Wish
 from mm2mgr.reconcile.planfile import as_reviewed, read_plan
 from mm2mgr.reconcile.settle import States, settle
+from mm2mgr.text import few
 
 INCONCLUSIVE = 3
 _DONE = {"create": "created", "update": "updated", "delete": "deleted"}

@@ -14,7 +14,8 @@ from typing import Any
 
 from mm2mgr.sizing.fleet import SIDE_TASK_HEAP_BYTES, WORKER_HEAP_BYTES, FlowRun, Fullest, Limit, Worker, over_limits
 from mm2mgr.sizing.load import statistic_of
-from mm2mgr.sizing.words import listed, number_of, rate_text, size_text
+from mm2mgr.sizing.words import listed, rate_text, size_text
+from mm2mgr.text import number_of
 
 _NOBODYS = ("UNASSIGNED", "DESTROYED")
 

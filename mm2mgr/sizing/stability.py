@@ -13,7 +13,8 @@ from functools import cached_property
 from mm2mgr.partitions import TopicPartition
 from mm2mgr.sizing.load import Load
 from mm2mgr.sizing.tasks import Bounds, Sizing
-from mm2mgr.sizing.words import number_of, rate_text
+from mm2mgr.sizing.words import rate_text
+from mm2mgr.text import number_of
 
 
 @dataclass(frozen=True)
