@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from difflib import get_close_matches
 from typing import Any
 
 from mm2mgr.errors import Problem, SpecError
@@ -16,6 +15,7 @@ from mm2mgr.spec.loader import Spec, settled
 from mm2mgr.spec.models import Cluster, Connect, DeclaredFlow, FlowSettings, Link
 from mm2mgr.spec.places import PathKey
 from mm2mgr.spec.values import Selector
+from mm2mgr.text import nearest
 from mm2mgr.topology import ConnectCluster, Flow, KafkaCluster, TaskMaximum, Topology, clashes, with_heartbeats_marked
 
 SWITCHES = ("checkpoints", "heartbeats", "offset_syncs")
@@ -59,7 +59,7 @@ class _Expansion:
 
     def unknown(self, path: PathKey, what: str, name: str, known: Iterable[str]) -> None:
         names = sorted(known)
-        near = get_close_matches(name, names, 1, cutoff=0.5)
+        near = nearest(name, names, 0.5)
         hint = f"did you mean '{near[0]}'?" if near else f"known: {', '.join(names) or 'none'}"
         self.problem(path, f"unknown {what} '{name}'; {hint}")
 

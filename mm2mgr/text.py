@@ -1,8 +1,12 @@
-"""Text that others wrote, as it may be shown: a terminal, a browser and a reader of lines see characters and obey none."""
+"""Small parts of messages: text from outside made safe to show, counts, shortened lists, the nearest name.
+
+Text from outside is shown as characters only: no terminal or browser obeys it.
+"""
 
 from __future__ import annotations
 
 import unicodedata
+from collections.abc import Iterable, Sequence
 
 # Drawn as nothing, or as a blank, although Unicode counts them as letters or marks (Default_Ignorable_Code_Point).
 _INVISIBLE = frozenset("\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0")
@@ -59,3 +63,21 @@ def _selects(mark: str) -> bool:
 
 def _escape(character: str) -> str:
     return _SHORT.get(character) or character.encode("unicode_escape", "surrogatepass").decode("ascii")
+
+
+def number_of(count: int, noun: str) -> str:
+    """Write a count with its noun: 1 task, 4 tasks."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
+def few(names: Sequence[str], shown: int = 3, between: str = ", ") -> str:
+    """Return the first names, and how many more there are: a, b, c and 4 more."""
+    more = len(names) - shown
+    return between.join(names[:shown]) + (f" and {more} more" if more > 0 else "")
+
+
+def nearest(name: str, known: Iterable[str], cutoff: float = 0.6, count: int = 1) -> list[str]:
+    """Return the known names most like a misspelt one, best first; none below the cutoff."""
+    from difflib import get_close_matches  # a command without a misspelt name does without it
+
+    return get_close_matches(name, list(known), count, cutoff)

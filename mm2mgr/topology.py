@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from difflib import get_close_matches
 from functools import cached_property
 from operator import attrgetter
 
@@ -18,6 +17,7 @@ from mm2mgr.origins import Origin, Text
 from mm2mgr.spec.models import Cluster, Connect, FlowSettings, Link
 from mm2mgr.spec.patterns import java_pattern
 from mm2mgr.spec.places import Key, PathKey
+from mm2mgr.text import few, nearest
 from mm2mgr.topics.names import Items, NameFilter
 from mm2mgr.topics.selection import POLICIES, Selection
 
@@ -164,7 +164,7 @@ class Topology:
         found = [flow for flow in self.flows if name in {flow.id, flow.pair, flow.name}]
         if not found:
             known = sorted({flow.id for flow in self.flows} | {flow.name for flow in self.flows})
-            near = get_close_matches(name, known, 3, cutoff=0.4)
+            near = nearest(name, known, 0.4, count=3)
             hint = f"did you mean {', '.join(near)}?" if near else f"flows here: {', '.join(known[:10]) or 'none'}"
             raise Mm2mgrError(f"no flow '{name}'", hint=hint)
         return found
@@ -187,7 +187,7 @@ def matches_nothing(flow: Flow, topics: Iterable[str]) -> str | None:
     if any(map(flow.carries, seen)):
         return None
     patterns = flow.settings.topics.include
-    names = ", ".join(patterns[:3]) + (f" and {len(patterns) - 3} more" if len(patterns) > 3 else "")
+    names = few(patterns)
     verb = "match" if len(patterns) > 1 else "matches"
     return f"topics: {names} {verb} 0 of {len(seen)} topic{'s' if len(seen) != 1 else ''} on {flow.source.alias}"
 

@@ -16,6 +16,7 @@ from mm2mgr.samples.schema import DICTIONARY, HOUR_PREFIX, LAYOUT_FILE, ROLLUPS
 from mm2mgr.sandbox.folder import claim, is_claimed, only_one, writing
 from mm2mgr.sandbox.tree import as_written
 from mm2mgr.spec.sizing_file import is_written_by_size
+from mm2mgr.text import few
 
 _USE = "demo"
 _HOURS = 2  # a demo samples for ten minutes at most
@@ -40,7 +41,7 @@ def _refuse_others(directory: Path) -> None:
     with writing(directory):
         kept = [*_strange_in_tree(directory / "clusters"), *_strange_in_samples(directory / "samples")]
     if kept:
-        named = ", ".join(map(str, kept[:3])) + (f" and {len(kept) - 3} more" if len(kept) > 3 else "")
+        named = few([str(each) for each in kept])
         what = f"the demo would remove {named}, which no demo left like that; nothing was touched"
         hint = "move what you want to keep away and delete the rest, or name another folder: --dir DIR"
         raise SandboxError(what, hint=hint)

@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 from mm2mgr.observe.lag import FlowLag, PartitionLag
 from mm2mgr.partitions import TopicPartition
+from mm2mgr.text import few
 from mm2mgr.topology import Flow
 
 Kind = Literal["retention", "past-end", "re-created"]
@@ -106,8 +107,8 @@ class Loss:
 
     def _partitions(self) -> str:
         what = "{gap.total}" if self.kind == "retention" else "{gap.stored} stored"
-        shown = [f"{self.topic}-{n} ({what.format(gap=gap)})" for n, gap in sorted(self.gaps.items())[:_SHOWN]]
-        return ", ".join(shown) + (f" and {len(self.gaps) - _SHOWN} more" if len(self.gaps) > _SHOWN else "")
+        shown = [f"{self.topic}-{n} ({what.format(gap=gap)})" for n, gap in sorted(self.gaps.items())]
+        return few(shown, _SHOWN)
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from mm2mgr.operations.apply import Applied, Waiting
 from mm2mgr.output.console import say, talk
 from mm2mgr.reconcile.apply import Result
 from mm2mgr.reconcile.plan import few
+from mm2mgr.text import few
 
 _DONE = {"create": "created", "update": "updated", "delete": "deleted"}
 _ALIKE = 5

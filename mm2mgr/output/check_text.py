@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from mm2mgr.output.console import say
-from mm2mgr.text import visible
+from mm2mgr.text import few, visible
 
 _STYLES = {"missing": "bold red", "failed": "bold red", "unknown": "yellow", "error": "bold red", "warning": "yellow"}
 _NAMES_SHOWN = 3
@@ -61,8 +61,7 @@ def _cells(group: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
 
 
 def _some(names: Sequence[str]) -> str:
-    more = f" and {len(names) - _NAMES_SHOWN} more" if len(names) > _NAMES_SHOWN else ""
-    return ", ".join(names[:_NAMES_SHOWN]) + more
+    return few(names, _NAMES_SHOWN)
 
 
 def _operation(row: Mapping[str, Any]) -> str:

@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from mm2mgr.output.console import say, say_table
-from mm2mgr.sizing.words import listed, number_of, rate_text, span_text
+from mm2mgr.sizing.words import listed, rate_text, span_text
+from mm2mgr.text import number_of
 
 Values = Mapping[str, Any]
 

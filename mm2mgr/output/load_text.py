@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from mm2mgr.output.console import say, say_table
-from mm2mgr.sizing.words import number_of, rate_text
+from mm2mgr.sizing.words import rate_text
+from mm2mgr.text import number_of
 
 if TYPE_CHECKING:
     from mm2mgr.sizing.tasks import Sizing

@@ -12,7 +12,8 @@ from typing import Any
 from mm2mgr.output.charts import DAYS, MOST_BARS, escape, partition_bars, task_bars, week_map
 from mm2mgr.output.fleet_text import RECOVERY_COLUMNS, RUNNING_COLUMNS, never_text, recovery_rows, running_rows
 from mm2mgr.sizing.views import FlowView
-from mm2mgr.sizing.words import number_of, rate_text
+from mm2mgr.sizing.words import rate_text
+from mm2mgr.text import number_of
 
 _IN_FULL = 100  # flows drawn; all of them stand in the table
 _OPEN = 20  # of those drawn, how many are open where there are more: the others open by a click

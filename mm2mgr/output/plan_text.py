@@ -7,9 +7,8 @@ from itertools import takewhile
 from typing import Any
 
 from mm2mgr.output.console import say, say_table
-from mm2mgr.reconcile.plan import few
 from mm2mgr.render import Connector
-from mm2mgr.text import one_line, visible
+from mm2mgr.text import few, one_line, visible
 from mm2mgr.topology import Topology
 
 _SIGNS = {"create": "+", "update": "~", "delete": "-", "no-op": "=", "blocked": "!"}

@@ -18,8 +18,9 @@ from mm2mgr.endpoints import connect_target
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.reconcile.offset_move import is_moved
 from mm2mgr.reconcile.offsets import create_with_offsets, put_with_offsets
-from mm2mgr.reconcile.plan import Change, ClusterPlan, Plan, diff, few
+from mm2mgr.reconcile.plan import Change, ClusterPlan, Plan, diff
 from mm2mgr.render import OWNER_KEY
+from mm2mgr.text import few
 from mm2mgr.topology import Topology
 
 # Heartbeats first (their topic must be there when the source connector looks), checkpoints after what they translate.

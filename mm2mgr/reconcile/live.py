@@ -28,13 +28,13 @@ from mm2mgr.reconcile.plan import (
     Named,
     Plan,
     Wish,
-    few,
     plan_cluster,
     with_mass_deletes_held,
 )
 from mm2mgr.reconcile.workers import ask_worker, harmless, subject_of, version_of
 from mm2mgr.render import OWNER_KEY, Connector
 from mm2mgr.spec.loader import Spec
+from mm2mgr.text import few
 from mm2mgr.topology import Topology, matches_nothing
 
 _REQUESTS_AT_ONCE = 8

@@ -15,7 +15,8 @@ from mm2mgr.lint.subject import Subject
 from mm2mgr.partitions import TopicPartition
 from mm2mgr.reconcile.access import TopicListing
 from mm2mgr.reconcile.guards import Connectors, Objection
-from mm2mgr.reconcile.plan import SELECTING, Change, Named, Taken, few
+from mm2mgr.reconcile.plan import SELECTING, Change, Named, Taken
+from mm2mgr.text import few
 from mm2mgr.topics.shared import meeting
 from mm2mgr.truth.reach import numbers
 

@@ -18,7 +18,7 @@ from mm2mgr.connect.client import Connect
 from mm2mgr.connect.errors import ConnectError, NotFound
 from mm2mgr.connect.types import SourceOffset, parse_stored
 from mm2mgr.reconcile.offset_move import NEEDS_KEY, THEN_KEY, at, left_at, marked, place, unmarked
-from mm2mgr.reconcile.plan import few
+from mm2mgr.text import few
 
 _WAIT_SECONDS = 60.0
 _RESTORE_SECONDS = 30.0

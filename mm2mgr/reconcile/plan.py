@@ -202,12 +202,6 @@ def diff(before: Mapping[str, str], after: Mapping[str, str]) -> tuple[KeyChange
     )
 
 
-def few(names: Sequence[str], shown: int = 3, between: str = ", ") -> str:
-    """Return the first names, and how many more there are."""
-    more = len(names) - shown
-    return between.join(names[:shown]) + (f" and {more} more" if more > 0 else "")
-
-
 LiveConfigs = Mapping[str, Mapping[str, str]]
 Named = tuple[str, str]
 """A Connect cluster and a connector on it."""

@@ -14,6 +14,7 @@ from typing import Any
 from mm2mgr.errors import Mm2mgrError, StalePlan
 from mm2mgr.files import FileKind, Unreadable, read_bytes, write_whole
 from mm2mgr.reconcile.plan import ClusterPlan, Plan, Wish
+from mm2mgr.text import few
 
 _MOST_BYTES = 1_000_000_000
 FORMAT = 1
@@ -107,7 +108,7 @@ def as_reviewed(reviewed: dict[str, Any], now: Plan) -> Plan:
     """
     differences = list(_differences(reviewed, now.to_dict()))
     if differences:
-        shown = "; ".join(differences[:5]) + (f"; and {len(differences) - 5} more" if len(differences) > 5 else "")
+        shown = few(differences, 5, "; ")
         raise StalePlan(f"the plan is stale: {shown}", hint=_ANEW)
     unread = {cluster["connect"] for cluster in reviewed["clusters"] if cluster["error"]}
     why = "it could not be read when the plan was made, so its changes were never reviewed"

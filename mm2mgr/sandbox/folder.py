@@ -13,6 +13,7 @@ from pathlib import Path
 
 from mm2mgr.errors import SandboxError
 from mm2mgr.locks import locked
+from mm2mgr.text import few
 
 MARKER = ".mm2mgr-folder"
 _OTHER = "name a new or an empty folder: --dir DIR"
@@ -43,8 +44,7 @@ def is_claimed(folder: Path, use: str, is_older: Callable[[Path], bool]) -> bool
     if not names:
         return False
     if not (_is_marked(folder, use) or (MARKER not in names and is_older(folder))):
-        held = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
-        what = f"{folder} was not made by `mm2mgr {use}` (it holds {held}, and no {MARKER} file of it); nothing was touched"
+        what = f"{folder} was not made by `mm2mgr {use}` (it holds {few(names)}, and no {MARKER} file of it); nothing was touched"
         raise SandboxError(what, hint=_OTHER)
     _refuse_ways_out(folder)
     return True

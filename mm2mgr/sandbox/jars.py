@@ -21,6 +21,7 @@ from mm2mgr.extras import pyspark_jar
 from mm2mgr.files import cache_folder, replace_file
 from mm2mgr.locks import locked
 from mm2mgr.sandbox.java import find_java, trust_arguments
+from mm2mgr.text import few
 
 DEFAULT_VERSION = "4.3.1"
 DOWNLOAD_TIMEOUT_SECONDS = 900
@@ -167,12 +168,11 @@ def _dependency(artifact: Artifact) -> str:
 def _download_failed(artifacts: Sequence[Artifact], output: str) -> SandboxError:
     unresolved = set(re.findall(r"([\w.-]+)#([\w.-]+);([\w.-]+): (?:not found|.*error)", output))
     missing = [a.coordinates for a in artifacts if (a.group, a.name, a.version) in unresolved]
-    names = ", ".join(missing[:3]) or artifacts[0].coordinates
-    more = f" and {len(missing) - 3} more" if len(missing) > 3 else ""
+    names = few(missing) or artifacts[0].coordinates
     cause = re.search(r"[\w.]+(?:Exception|Error)\b[^\n]{0,160}", output)
     because = f": {cause.group()}" if cause else ""
     return SandboxError(
-        f"could not download {names}{more} from the central Maven repository{because}",
+        f"could not download {names} from the central Maven repository{because}",
         hint="check the network and run again: what was fetched is kept."
         " Behind a proxy: JAVA_TOOL_OPTIONS='-Dhttps.proxyHost=HOST -Dhttps.proxyPort=PORT'",
     )

@@ -7,7 +7,8 @@ from typing import Any
 
 from mm2mgr.sizing.scenario import Outcome
 from mm2mgr.sizing.tasks import Sizing
-from mm2mgr.sizing.words import listed, number_of
+from mm2mgr.sizing.words import listed
+from mm2mgr.text import number_of
 
 
 def comparison(before: Outcome, after: Outcome) -> dict[str, Any]:

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 from mm2mgr.partitions import TopicPartition
 from mm2mgr.sizing.load import Coverage, Load
-from mm2mgr.sizing.words import listed, number_of, rate_text
+from mm2mgr.sizing.words import listed, rate_text
+from mm2mgr.text import number_of
 
 if TYPE_CHECKING:
     from mm2mgr.sizing.assignment import Assignment

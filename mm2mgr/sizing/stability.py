@@ -10,7 +10,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from mm2mgr.sizing.tasks import SizedFlow, Sizing
-from mm2mgr.sizing.words import number_of, rate_text
+from mm2mgr.sizing.words import rate_text
+from mm2mgr.text import number_of
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from mm2mgr.text import few
+
 _UNITS = ((1e9, "GB/s"), (1e6, "MB/s"), (1e3, "kB/s"))
 _NAMES_SHOWN = 5
 
@@ -32,15 +34,9 @@ def span_text(seconds: float) -> str:
     return f"{_three_digits(seconds)} s"
 
 
-def number_of(count: int, noun: str) -> str:
-    """Write a count with its noun: 1 task, 4 tasks."""
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
-
-
 def listed(names: Sequence[str]) -> str:
     """Join names with commas; after five, say how many more there are."""
-    more = f" and {len(names) - _NAMES_SHOWN} more" if len(names) > _NAMES_SHOWN else ""
-    return ", ".join(names[:_NAMES_SHOWN]) + more
+    return few(names, _NAMES_SHOWN)
 
 
 def _three_digits(value: float) -> str:

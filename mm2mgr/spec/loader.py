@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from pathlib import Path
 from types import UnionType
 from typing import Annotated, Any, Union, get_args, get_origin
@@ -19,6 +18,7 @@ from mm2mgr.secrets import is_secret, remember
 from mm2mgr.spec.files import OVERRIDES, tree_files
 from mm2mgr.spec.models import FlowSettings, Tree
 from mm2mgr.spec.places import Document, Key, PathKey, Place, read_yaml
+from mm2mgr.text import nearest
 
 
 @dataclass(frozen=True)
@@ -180,7 +180,7 @@ def _sentence(item: Any, path: PathKey) -> str:
     if item["type"] == "extra_forbidden":
         model = _model_at(path[:-1])
         known = sorted((field.alias or name) for name, field in model.model_fields.items()) if model else []
-        near = get_close_matches(key, known, 1, cutoff=0.55)
+        near = nearest(key, known, 0.55)
         return f"unknown key '{key}'" + (
             f"; did you mean '{near[0]}'?" if near else f"; known here: {', '.join(known)}"
         )

@@ -6,7 +6,6 @@ In: what YAML gave. Out: checked values; a ValueError says what to write instead
 from __future__ import annotations
 
 import re
-from difflib import get_close_matches
 from ipaddress import ip_address
 from typing import Annotated
 from urllib.parse import urlsplit
@@ -16,6 +15,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema
 from mm2mgr.spec import keys
 from mm2mgr.spec.patterns import check_pattern
 from mm2mgr.spec.quantities import byte_size, bytes_per_second, duration_seconds, share
+from mm2mgr.text import nearest
 
 
 def _config_value(value: object) -> object:
@@ -47,7 +47,7 @@ def _security_key(key: str) -> str:
     if key == "protocol":
         return "security.protocol"
     if key not in keys.SECURITY_KEYS:
-        near = get_close_matches(key, keys.SECURITY_KEYS, 1)
+        near = nearest(key, keys.SECURITY_KEYS)
         raise ValueError(f"no security setting of a Kafka client{f'; did you mean {near[0]!r}?' if near else ''}")
     return key
 

@@ -60,6 +60,7 @@ LAYERS: dict[str, set[str]] = {
     "kafka": {"errors", "secrets", "partitions"},
     "endpoints": {"errors", "topology", "connect", "kafka"},
     "reconcile": {
+        "text",
         "errors",
         "files",
         "secrets",
@@ -76,8 +77,9 @@ LAYERS: dict[str, set[str]] = {
     },
     "samples": {"errors", "secrets", "web", "files", "locks", "partitions", "kafka"},
     "throughput": {"text", "errors", "files", "locks", "partitions", "samples"},
-    "sizing": {"links", "partitions"},
+    "sizing": {"text", "links", "partitions"},
     "observe": {
+        "text",
         "errors",
         "files",
         "locks",
