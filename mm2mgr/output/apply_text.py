@@ -7,7 +7,6 @@ from collections.abc import Iterable
 from mm2mgr.operations.apply import Applied, Waiting
 from mm2mgr.output.console import say, talk
 from mm2mgr.reconcile.apply import Result
-from mm2mgr.reconcile.plan import few
 from mm2mgr.text import few
 
 _DONE = {"create": "created", "update": "updated", "delete": "deleted"}
