@@ -372,7 +372,7 @@ def metrics_page() -> str:
             [(each.exporter, text(each.end), text(each.start), text(each.log_bytes)) for each in OFFSETS],
         ),
         "## Rates per topic",
-        "Only where offsets per partition are not known.",
+        "With offsets per partition, these give the bytes per record of each topic. Without them, the rates of a topic are shared evenly by its partitions.",
         table(
             ["exporter", "bytes in", "records in"],
             [(each.exporter, text(each.bytes_in), text(each.records_in)) for each in COUNTERS],

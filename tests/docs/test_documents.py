@@ -11,6 +11,7 @@ from pathlib import Path
 import click
 import pytest
 import yaml
+from click.testing import CliRunner
 
 from mm2mgr.cli import cli
 from mm2mgr.errors import EXIT_CODES
@@ -197,6 +198,15 @@ def test_every_block_of_yaml_or_json_is_whole(name: str) -> None:
             assert list(yaml.safe_load_all(block))
         if kind == "json":
             assert json.loads(block)
+
+
+@pytest.mark.parametrize("name", ["README.md", "docs/how-to/declare.md"])
+def test_a_tree_that_is_shown_compiles_without_an_error_of_lint(name: str, tmp_path: Path) -> None:
+    (tree,) = [block for kind, block in blocks(DOCUMENTS[name]) if kind == "yaml" and "owner:" in block]
+    (tmp_path / "tree.yaml").write_text(tree)
+    done = CliRunner().invoke(cli, ["--clusters", str(tmp_path), "lint", "--fail-on", "warning"], standalone_mode=False)
+    assert done.exception is None
+    assert (done.return_value, done.output.startswith("No findings")) == (0, True), done.output
 
 
 @pytest.mark.parametrize("name", [name for name, each in COMMANDS.items() if not isinstance(each, click.Group)])
