@@ -13,7 +13,7 @@ import click
 
 from mm2mgr import operations
 from mm2mgr.cli.interrupts import INTERRUPTED, halting
-from mm2mgr.cli.options import Seconds, allow_deletes_option, mirror_again_option, output_option
+from mm2mgr.cli.options import Seconds, allow_deletes_option, flow_option, mirror_again_option, output_option
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.operations.workspace import Workspace
 
@@ -27,7 +27,7 @@ _CODES = {"done": 0, "failed": 1, "inconclusive": 3}
 
 @click.command()
 @click.argument("planfile", type=click.Path(path_type=Path, dir_okay=False), required=False)
-@click.option("--flow", "flows", multiple=True, help="Only this flow (repeat the option).")
+@flow_option
 @click.option("--prune", is_flag=True, help="Also delete owned connectors that are no longer declared.")
 @mirror_again_option
 @allow_deletes_option
@@ -44,7 +44,7 @@ _CODES = {"done": 0, "failed": 1, "inconclusive": 3}
 def apply(
     workspace: Workspace,
     planfile: Path | None,
-    flows: tuple[str, ...],
+    only_flows: tuple[str, ...],
     prune: bool,
     mirror_again: bool,
     allow_deletes: int,
@@ -52,8 +52,9 @@ def apply(
     wait: float,
     output: str,
 ) -> int:
-    """Make the Connect clusters run what the tree says; a second apply writes nothing.
+    """Make the Connect clusters run what the tree declares.
 
+    A second apply writes nothing.
     With a PLANFILE (from `plan --out`) just that reviewed plan is applied, and refused if tree or live state changed
     since (inline secrets aside: a plan file holds none, so it cannot tell). A Connect cluster that cannot be read holds up
     no other. Connectors without this tree's owner mark are never touched, nor those whose config changed since the plan.
@@ -81,7 +82,7 @@ def apply(
         applied = operations.apply(
             workspace,
             planfile,
-            flows=flows,
+            flows=only_flows,
             prune=prune,
             mirror_again=mirror_again,
             allow_deletes=allow_deletes,

@@ -21,8 +21,9 @@ import click
     "--seconds", type=click.IntRange(5, 600), default=15, show_default=True, help="How long to measure traffic."
 )
 def demo(keep: bool, directory: Path, seconds: int) -> int:
-    """Run the whole job for real: declare, measure, size, plan, apply, mirror, prove, on this machine.
+    """Run the whole workflow on this machine, with real Kafka.
 
+    Declares, measures, sizes, plans, applies, mirrors, and proves the result.
     Starts four Kafka clusters and two Connect workers, keeps producing uneven traffic, and ends with a proof by record
     ids that everything arrived exactly once and in order. Stops what it started. DIR must be new, empty or that of an
     earlier demo, whose tree and samples are removed; changed by hand or sampled into for hours, they are not.

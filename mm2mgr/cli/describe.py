@@ -15,7 +15,7 @@ from mm2mgr.operations.workspace import Workspace
 @output_option
 @click.pass_obj
 def describe(workspace: Workspace, flow: str, output: str) -> int:
-    """Show everything about FLOW: clusters, connectors, tasks with their partitions, lag per partition, traces, losses.
+    """Show one FLOW in full: connectors, tasks, lag, settings.
 
     \b
     Example:

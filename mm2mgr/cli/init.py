@@ -12,7 +12,9 @@ from mm2mgr import operations
 @click.command()
 @click.argument("folder", type=click.Path(path_type=Path, file_okay=False), default="clusters")
 def init(folder: Path) -> None:
-    """Write a commented starter tree into FOLDER (default: clusters). Existing files are never overwritten.
+    """Write a commented starter tree into FOLDER (default: clusters).
+
+    Existing files are never overwritten.
 
     \b
     Example:

@@ -26,6 +26,7 @@ def output_option(command: Decorated) -> Decorated:
     return option(command)
 
 
+flow_option = click.option("--flow", "only_flows", multiple=True, help="Only this flow: id, pair or name (repeatable).")
 mirror_again_option = click.option(
     "--mirror-again",
     is_flag=True,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from mm2mgr import operations
-from mm2mgr.cli.options import allow_deletes_option, mirror_again_option, output_option
+from mm2mgr.cli.options import allow_deletes_option, flow_option, mirror_again_option, output_option
 from mm2mgr.operations.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("flows", nargs=-1)
+@flow_option
 @click.option("--prune", is_flag=True, help="Also delete owned connectors that are no longer declared.")
 @mirror_again_option
 @allow_deletes_option
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 def plan(
     workspace: Workspace,
     flows: tuple[str, ...],
+    only_flows: tuple[str, ...],
     prune: bool,
     mirror_again: bool,
     allow_deletes: int,
@@ -42,10 +44,11 @@ def plan(
     detailed_exitcode: bool,
     output: str,
 ) -> int:
-    """Compare the tree with what the Connect clusters run and show what would change. Writes nothing.
+    """Show what would change on the Connect clusters. Writes nothing.
 
-    FLOWS limits the plan to some flows. Exit code 1 when a Connect cluster could not be read, or something is blocked: a
-    flow that its workers would refuse or write to another Kafka, or more deletes than go unasked.
+    FLOWS, or --flow as in `apply`, limits the plan to some flows. Exit code 1 when a Connect cluster could not be read, or
+    something is blocked: a flow that its workers would refuse or write to another Kafka, or more deletes than --prune may
+    make.
 
     \b
     Example:
@@ -53,6 +56,8 @@ def plan(
     """
     from mm2mgr.output.console import say_json, talk
     from mm2mgr.output.plan_text import say_plan, say_topology
+
+    flows = (*flows, *only_flows)
 
     def show(made: Plan) -> None:
         if output == "json":

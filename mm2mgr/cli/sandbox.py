@@ -15,13 +15,15 @@ _directory = click.option(
     type=click.Path(path_type=Path, file_okay=False),
     default=Path(".mm2mgr/sandbox"),
     show_default=True,
-    help="Where data, logs and state of the sandbox live.",
+    help="Folder of the sandbox: data, logs and state.",
 )
 
 
 @click.group()
 def sandbox() -> None:
-    """Real Kafka brokers and Connect workers on this machine: two sources, two aggregates, a worker each.
+    """Run real Kafka brokers and Connect workers on this machine.
+
+    Two source clusters, two aggregates, and a worker for each aggregate.
 
     \b
     Example:

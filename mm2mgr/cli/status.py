@@ -31,8 +31,9 @@ if TYPE_CHECKING:
 @output_option
 @click.pass_obj
 def status(workspace: Workspace, flows: tuple[str, ...], watch: float | None, ack: tuple[str, ...], output: str) -> int:
-    """Show health, tasks and lag of FLOWS (all by default). Exit code 1 when there is a problem, or something is unknown.
+    """Show health, tasks and lag of FLOWS (all by default).
 
+    Exit code 1 when there is a problem, or something is unknown.
     Lag is the source's end offset less what the workers last flushed, so the true lag may be smaller. A connector that
     is RUNNING with zero tasks, silent for a minute, or without progress is a problem, whatever Connect says. Records
     that may be lost stay a problem until they are acknowledged. --watch ends with the exit code of its last look.

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Coroutine, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -80,6 +78,9 @@ class Workspace:
 
 def wait_for(coroutine: Coroutine[Any, Any, Answer]) -> Answer:
     """Run a coroutine to its end; in a thread of its own where an event loop runs already, as in a notebook."""
+    import asyncio  # not at the top: --help needs neither
+    from concurrent.futures import ThreadPoolExecutor
+
     try:
         asyncio.get_running_loop()
     except RuntimeError:

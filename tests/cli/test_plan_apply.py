@@ -28,6 +28,13 @@ def test_plan_exit_codes_tell_changes_from_none(site: Site, mm2mgr: Command) -> 
     assert f"0 to create, 0 to update, 0 to delete, {ALL} unchanged" in mm2mgr("plan", "--detailed-exitcode").out
 
 
+def test_plan_names_flows_as_apply_does(site: Site, mm2mgr: Command) -> None:
+    assert mm2mgr("plan", "--flow", "orders").out == mm2mgr("plan", "orders").out
+    both = mm2mgr("plan", "logs:a->west", "--flow", "orders", "-o", "json").json
+    named = {flow for part in both["clusters"] for change in part["changes"] for flow in change["flows"]}
+    assert {"logs:a->west", "orders:a->east"} <= named
+
+
 def test_plan_of_one_flow_is_about_its_connectors(site: Site, mm2mgr: Command) -> None:
     shown = mm2mgr("plan", "orders", "-o", "json").json
     assert [cluster["connect"] for cluster in shown["clusters"]] == ["east"]
