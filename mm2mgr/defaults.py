@@ -1,6 +1,6 @@
-"""The client settings mm2mgr gives every flow unless people say otherwise, each with its reason. Data only.
+"""The client settings that mm2mgr gives every flow by default, each with its reason. Data only.
 
-Each was seen to be needed on real workers; a plain key (or null) in the same block of a flow outranks it.
+Each proved necessary on real workers. A plain key (or null) in the same block of a flow overrides it.
 """
 
 from __future__ import annotations

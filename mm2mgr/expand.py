@@ -1,6 +1,6 @@
-"""Spec → Topology: aliases resolved, defaults laid under, sources × targets expanded, exceptions taken out. Pure: no I/O.
+"""Expands a Spec to a Topology: resolves aliases, applies defaults, multiplies sources and targets, removes exceptions. Pure.
 
-Problems are collected over the whole estate and raised together as one SpecError, each with its place.
+Problems of the whole estate are collected and raised together as one SpecError, each with its place.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def expand(spec: Spec) -> Topology:
 
 
 class _Expansion:
-    """One pass over a spec; collects problems instead of stopping at the first."""
+    """Expands one spec; collects all problems."""
 
     def __init__(self, spec: Spec) -> None:
         self.spec = spec
@@ -54,7 +54,7 @@ class _Expansion:
 
     def problem(self, path: PathKey, message: str) -> None:
         problem = Problem(self.spec.place(*path), message)
-        if problem not in self.problems:  # one line of a flow stands for many pairs
+        if problem not in self.problems:  # one line of a flow declares many pairs
             self.problems.append(problem)
 
     def unknown(self, path: PathKey, what: str, name: str, known: Iterable[str]) -> None:
@@ -88,7 +88,7 @@ class _Expansion:
         return model.model_copy(update={key: getattr(shared, key) for key in inherited})
 
     def _layers(self, paths: list[PathKey]) -> tuple[dict[str, Any], dict[PathKey, Origin]]:
-        """Lay the written values at `paths` over each other, nearest last; return them and who said each leaf."""
+        """Merge the written values at `paths`, nearest last; return them and the origin of each leaf."""
         merged: dict[str, Any] = {}
         written: dict[PathKey, Origin] = {}
         for path in paths:
@@ -113,7 +113,7 @@ class _Expansion:
                 if not isinstance(into.get(key), dict):
                     into[key] = {}
                 if not path and key in SWITCHES and into[key].get("enabled") is False and "enabled" not in value:
-                    into[key]["enabled"] = True  # who writes settings wants them used
+                    into[key]["enabled"] = True  # settings imply that it is enabled
                     written[*here, "enabled"] = self._origin((*base, key))
                 self._lay(value, into[key], written, base, here)
             else:
@@ -139,7 +139,7 @@ class _Expansion:
             if pair in model.except_:
                 continue
             if source == target:
-                hint = f"take '{source}' out of sources or targets, or add '{pair}' to except:"
+                hint = f"remove '{source}' from sources or targets, or add '{pair}' to except:"
                 self.problem((*path, "sources"), f"flow '{name}' would mirror '{source}' to itself; {hint}")
                 continue
             flow = self._flow(name, source, target)
@@ -153,7 +153,7 @@ class _Expansion:
                 if alias not in self.clusters:
                     self.unknown((*path, index), "cluster alias", alias, self.clusters)
                 elif alias in selector[:index]:
-                    self.problem((*path, index), f"'{alias}' stands in this list twice")
+                    self.problem((*path, index), f"duplicate entry '{alias}'")
             return [alias for alias in dict.fromkeys(selector) if alias in self.clusters]
         found = [
             alias
@@ -190,7 +190,7 @@ class _Expansion:
         if settings is None:
             return None
         if not settings.topics.include:
-            self.problem(own, f"flow '{name}' names no topics: write topics: {{include: [...]}}")
+            self.problem(own, f"flow '{name}' has no topics: write topics: {{include: [...]}}")
         connect = self._run_on(name, target, settings)
         if connect is None:
             return None
@@ -232,7 +232,7 @@ class _Expansion:
             count = "no Connect cluster has" if not near else f"{len(near)} Connect clusters have"
             self.problem(
                 path,
-                f"{count} kafka: {target}; say which one runs flow '{name}' with run_on: {{{target}: NAME}}",
+                f"{count} kafka: {target}; set the one that runs flow '{name}' with run_on: {{{target}: NAME}}",
             )
             return None
         return near[0]
@@ -270,7 +270,7 @@ class _Expansion:
                 self.problem(("links", index), f"a second link between {ends}; the first is at {where}: keep one")
 
     def _check_urls(self) -> None:
-        """One Connect cluster under two names: a plan of one would delete what the other created."""
+        """Report one Connect cluster under two names: a plan of one would delete what the other created."""
         seen: dict[str, str] = {}
         for name, connect in self.tree.connect.items():
             for url in connect.url:

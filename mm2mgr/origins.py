@@ -1,4 +1,4 @@
-"""A config value that remembers where it came from. In: any stage that writes a value. Out: what `render --origins` shows."""
+"""Config values with their origin, which `render --origins` shows."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ OriginKind = Literal["spec", "override", "default", "template"]
 
 
 class Origin(NamedTuple):
-    """Who said a value: a line people wrote, a reviewed override, a default of mm2mgr (with its reason) or a template line."""
+    """The origin of a value: a declared line, a reviewed override, a default of mm2mgr (with its reason) or a template line."""
 
     kind: OriginKind
     where: str

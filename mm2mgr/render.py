@@ -1,7 +1,7 @@
-"""Flows + Jinja2 templates → desired connectors: flat string configs whose every key knows its origin.
+"""Renders flows with Jinja2 templates to desired connectors: flat string configs with the origin of every key.
 
-In: a Topology, a folder of templates (the user's outranks mm2mgr's own). Out: `Connector` values. No network.
-A template line reads `key = {{ value }}`; the line is the origin of literal text, the spec is the origin of what it inserts.
+The user's templates outrank those of mm2mgr. Connect's own clients, the record producer and those for offsets, are
+directed to the right Kafka cluster here.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Connector:
     config: Mapping[str, str] = field(repr=False)  # may hold secrets
     origins: Mapping[str, Origin] = field(repr=False)
     state: str | None = None
-    """RUNNING, PAUSED or STOPPED where the tree says it; None leaves it to people and REST. Source connectors only."""
+    """RUNNING, PAUSED or STOPPED if the tree declares it; None: not managed. Source connectors only."""
 
 
 def connector_name(pair_source: str, pair_target: str, type_: Type, flow: str = "") -> str:
@@ -65,7 +65,7 @@ def render(topology: Topology, templates: Path | None = None) -> tuple[Connector
     """Render every connector of the topology, by pair: heartbeat, sources, checkpoint (the order apply uses)."""
     if templates is not None and not templates.is_dir():
         raise TemplateError(
-            f"{templates}: no such folder", hint="give the folder that holds your *.properties.j2 files"
+            f"{templates}: no such folder", hint="use the folder that contains your *.properties.j2 files"
         )
     renderer = _Renderer(topology.owner, templates)
     connectors: list[Connector] = []
@@ -81,14 +81,14 @@ def _refuse_twins(connectors: Iterable[Connector]) -> None:
         other = seen.setdefault((connector.connect, connector.name), connector)
         if other is not connector:
             raise TemplateError(
-                f"two connectors would be named '{connector.name}' on Connect cluster '{connector.connect}': "
+                f"two connectors would have the name '{connector.name}' on Connect cluster '{connector.connect}': "
                 f"{other.pair} and {connector.pair}",
-                hint="aliases that hold dots can collide: rename one",
+                hint="aliases with dots can collide: rename one",
             )
 
 
 def template_folders(own: Path | None) -> list[Path]:
-    """Return where templates are looked for: the user's folder, then the one inside the package (beside it in a checkout)."""
+    """Return the template folders: the user's, then the one inside the package (next to it in a checkout)."""
     package = Path(__file__).parent
     shipped = package / "templates"
     return [*([own] if own else []), shipped if shipped.is_dir() else package.parent / "templates"]
@@ -103,7 +103,7 @@ class _Renderer:
         self.usual: dict[str, Mapping[str, Text]] = {}
 
     def client(self, flow: Flow, block: str) -> Mapping[str, Text]:
-        """Return the settings of a flow's client; those of which nobody said anything are all alike, and made once."""
+        """Return the settings of a flow's client; settings without declarations are equal for all flows, and made once."""
         if getattr(flow.settings, block) or flow.link or flow.exactly_once:
             return flow.client(block)
         if block not in self.usual:
@@ -152,7 +152,7 @@ class _Renderer:
         return self.connector("source", flow, (flow,), context)
 
     def checkpoint(self, flows: tuple[Flow, ...]) -> Connector:
-        """One for the pair. Settings come from its first flow; the topics and groups of all its flows are taken together."""
+        """Render the checkpoint connector of a pair: settings of its first flow, topics and groups of all its flows."""
         first, s = flows[0], flows[0].settings
         topics, topics_exclude = _together(
             [(flow.settings.topics.include, flow.settings.topics.exclude) for flow in flows], defaults.TOPICS_EXCLUDE
@@ -209,7 +209,7 @@ class _Renderer:
         _refuse_changes(name, config, {"name": name, OWNER_KEY: str(self.owner)}, type_)
         if type_ == "source" and flow.exactly_once and config.get("exactly.once.support") != "required":
             raise TemplateError(
-                f"source.properties.j2, connector '{name}': it leaves exactly.once.support = required out",
+                f"source.properties.j2, connector '{name}': exactly.once.support = required is missing",
                 hint='write {{ settings("", exactly_once) }}, as the shipped template does, or delivery: at_least_once',
             )
         wished = flow.settings.state if type_ == "source" else None
@@ -221,9 +221,9 @@ class _Renderer:
 
 
 def _retarget(flow: Flow, records: KafkaCluster) -> dict[str, Text]:
-    """Return what sends a client of Connect to `records` (without it, it goes to the workers' Kafka as the workers do)."""
+    """Return the settings that direct a client of Connect to `records` (without them it uses the workers' Kafka)."""
     if _elsewhere(flow, records):
-        # Whatever the workers' producer.security.protocol says would be inherited, so plain text is said too.
+        # Whatever the workers' producer.security.protocol says would be inherited, so PLAINTEXT is set explicitly.
         return {"security.protocol": Text("PLAINTEXT", Origin("default", "Kafka")), **records.client}
     if flow.connect.model.producer_security == "connector":
         return {key: value for key, value in records.client.items() if key != "bootstrap.servers"}
@@ -270,7 +270,7 @@ def _refuse_changes(name: str, config: Mapping[str, str], needed: Mapping[str, s
         if config.get(key) != value:
             raise TemplateError(
                 f"{type_}.properties.j2, connector '{name}': the template must write {key} = {value}",
-                hint="ownership and names are how mm2mgr finds its connectors again",
+                hint="mm2mgr finds its connectors by owner and name",
             )
 
 

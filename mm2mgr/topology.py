@@ -1,6 +1,6 @@
 """The expanded estate as values: clusters, Connect clusters and flows, each setting with its origin. Pure: no I/O, no clock.
 
-`mm2mgr.expand` makes these from a Spec; rendering, sizing and status read them.
+`mm2mgr.expand` creates these from a Spec; rendering, sizing and status read them.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Flow:
     tasks: TaskMaximum
     link: Link | None = None
     with_heartbeats: bool = False
-    """Whether its source connector mirrors the heartbeats of the pair: the first flow of the pair that has them on."""
+    """Whether its source connector mirrors the heartbeats of the pair: the first flow of the pair with heartbeats enabled."""
 
     @property
     def pair(self) -> str:
@@ -87,7 +87,7 @@ class Flow:
 
     @property
     def exactly_once(self) -> bool:
-        """Whether each record must arrive once, also when workers die."""
+        """Whether each record must arrive exactly once, even if workers fail."""
         return self.settings.delivery == "exactly_once"
 
     @property
@@ -96,19 +96,19 @@ class Flow:
         return self.settings.checkpoints.enabled and self.settings.offset_syncs.enabled
 
     def origin(self, *path: Key) -> Origin:
-        """Return who said the setting at `path`, or that it is mm2mgr's default."""
+        """Return the origin of the setting at `path`: where it is written, or mm2mgr's default."""
         return self.written.get(path, _BUILT_IN)
 
     def text(self, value: object, *path: Key) -> Text:
-        """Return `value` as Connect wants it (booleans in lower case, whole numbers without a point), with its origin."""
+        """Return `value` in Connect's form (booleans in lower case, whole numbers without a point), with its origin."""
         return Text(config_text(value), self.origin(*path))
 
     def client(self, block: str) -> dict[str, Text]:
         """Return the settings of one client: mm2mgr's defaults, overlaid by what people wrote (null drops a key)."""
-        given = defaults.CLIENT_DEFAULTS.get(block, {})
+        base = defaults.CLIENT_DEFAULTS.get(block, {})
         if self.exactly_once:
-            given = given | defaults.EXACTLY_ONCE_DEFAULTS.get(block, {})
-        result = {key: Text(value, Origin("default", f"mm2mgr: {why}")) for key, (value, why) in given.items()}
+            base = base | defaults.EXACTLY_ONCE_DEFAULTS.get(block, {})
+        result = {key: Text(value, Origin("default", f"mm2mgr: {why}")) for key, (value, why) in base.items()}
         if block == "source_consumer" and self.link:
             result |= _fetch_limits(self.link, int(self.tasks.maximum))
         if block == "offset_syncs_producer" and self.link:
@@ -122,7 +122,7 @@ class Flow:
 
     @cached_property
     def selection(self) -> Selection:
-        """The judge of what it takes, by the Kafka version that its Connect cluster declares."""
+        """What it mirrors, by the Kafka version that its Connect cluster declares."""
         topics, separator = self.settings.topics, self.settings.separator
         return Selection(
             NameFilter(_java(topics.include), _java([*defaults.TOPICS_EXCLUDE, *topics.exclude])),
@@ -136,7 +136,7 @@ class Flow:
 
     @cached_property
     def carries(self) -> Callable[[str], bool]:
-        """A predicate on source topic names: does this flow mirror the topic? Heartbeats, which one flow of a pair carries, aside."""
+        """A predicate on source topic names: does this flow mirror the topic? Heartbeats are not included (see `with_heartbeats`)."""
         return self.selection.takes
 
     def remote_topic(self, topic: str) -> str:
@@ -153,7 +153,7 @@ class Topology:
     connects: Mapping[str, ConnectCluster]
     flows: tuple[Flow, ...]
     stale_sizing: tuple[str, ...] = ()
-    """Entries of overrides/ for flows that are no longer declared: they decide nothing, and `size` drops them."""
+    """Entries of overrides/ for flows that are no longer declared: they have no effect, and `size` removes them."""
 
     def flows_of(self, ids: Container[str]) -> list[Flow]:
         """Return the flows with these ids, such as those that a connector serves."""
@@ -171,7 +171,7 @@ class Topology:
 
 
 def with_heartbeats_marked(flows: Iterable[Flow]) -> list[Flow]:
-    """Return the flows of an estate, one of each pair marked as the one that carries its heartbeats."""
+    """Return the flows of an estate with one flow of each pair marked to carry its heartbeats."""
     pairs: set[str] = set()
     marked = []
     for flow in flows:
@@ -182,7 +182,7 @@ def with_heartbeats_marked(flows: Iterable[Flow]) -> list[Flow]:
 
 
 def matches_nothing(flow: Flow, topics: Iterable[str]) -> str | None:
-    """Say that a flow takes none of the topics that a login sees on its source, internal ones aside; None when it takes one."""
+    """Return a message if a flow matches none of the visible topics of its source, internal ones excepted; None if it matches one."""
     seen = [topic for topic in topics if not flow.selection.is_internal(topic)]
     if any(map(flow.carries, seen)):
         return None
@@ -197,7 +197,7 @@ def _java(patterns: Iterable[str]) -> Items:
 
 
 def config_text(value: object) -> str:
-    """Return a value the way Connect configs spell it."""
+    """Return a value as text of a Connect config."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, float) and value.is_integer():
@@ -213,7 +213,7 @@ def _fetch_limits(link: Link, tasks: int) -> dict[str, Text]:
     for key in ("fetch.max.bytes", "max.partition.fetch.bytes"):
         value = int(defaults.CLIENT_DEFAULTS["source_consumer"][key][0])
         if limit < value:
-            why = f"link of {link.rtt * 1000:.0f} ms: {rate / 1e6:.2f} MB/s a connection, so a fetch ends within {defaults.FETCH_SECONDS:.0f} s"
+            why = f"link of {link.rtt * 1000:.0f} ms: {rate / 1e6:.2f} MB/s per connection, so a fetch ends within {defaults.FETCH_SECONDS:.0f} s"
             result[key] = Text(str(max(limit, 65536)), Origin("default", f"mm2mgr: {why}"))
     return result
 
@@ -251,9 +251,9 @@ SHARED_BY_HEARTBEATS = (("heartbeat_connector",), ("heartbeats", "interval"), ("
 
 
 def clashes(flows: Sequence[Flow]) -> Iterator[Clash]:
-    """Find what flows may not say beside each other; yields the place to complain at and the message.
+    """Find conflicts between flows; yields the place and the message of each.
 
-    What goes wrong with the topics that they take, lint's rules over the estate say.
+    Conflicts between their topics are reported by lint's rules over the estate.
     """
     yield from _half_once(flows)
     pairs: dict[str, list[Flow]] = {}
@@ -276,7 +276,7 @@ def _unequal(group: Sequence[Flow], shared: str, paths: Iterable[tuple[str, ...]
                 names = (
                     f"flows '{flow.name}' and '{group[0].name}' share {shared} and must have the same {'.'.join(path)}"
                 )
-                yield ("flows", flow.name, *path), f"{names}: write it in both flows or under defaults:"
+                yield ("flows", flow.name, *path), f"{names}: set it in both flows or under defaults:"
 
 
 def _apart(group: Sequence[Flow]) -> Iterator[Clash]:
@@ -287,17 +287,15 @@ def _apart(group: Sequence[Flow]) -> Iterator[Clash]:
 
 
 def _half_once(flows: Sequence[Flow]) -> Iterator[Clash]:
-    """What would take exactly-once away again. A worker is exactly-once for all its connectors (KIP-618), asked for or not."""
+    """Find settings that break exactly-once. A worker is exactly-once for all its connectors (KIP-618)."""
     for flow in flows:
         name = flow.connect.name
         if flow.exactly_once and flow.connect.model.exactly_once is False:
-            message = (
-                f"flow '{flow.name}' is to arrive exactly once, and Connect cluster '{name}' says exactly_once: false"
-            )
-            yield ("flows", flow.name, "delivery"), f"{message}: take that out, or run the flow elsewhere (run_on)"
+            message = f"flow '{flow.name}' requires exactly-once delivery, but Connect cluster '{name}' has exactly_once: false"
+            yield ("flows", flow.name, "delivery"), f"{message}: remove that, or run the flow elsewhere (run_on)"
         for (block, key), (allowed, why) in defaults.EXACTLY_ONCE_ALLOWS.items():
             concerned = flow.exactly_once if block == "source_consumer" else flow.connect.exactly_once
             value = flow.client(block).get(key) if concerned else None
             if concerned and value not in allowed:
                 message = f"{block}: {{{key}: {value or 'null'}}} on exactly-once workers ('{name}'): {why}"
-                yield ("flows", flow.name, block, key), f"{message}; take it out ({flow.origin(block, key).where})"
+                yield ("flows", flow.name, block, key), f"{message}; remove it ({flow.origin(block, key).where})"

@@ -1,7 +1,7 @@
-"""Reads JSON with the line of every key, and finds the connector configs in it, however they are wrapped.
+"""Reads JSON with the line of every key, and finds the connector configs in it, in any wrapper.
 
-In: JSON text (or a YAML document's values and places, see `of_yaml`). Out: `Node` trees and `FoundConnector` connectors, other plugins'
-included. Twins and nulls are kept: Connect refuses them or takes the last, and lint says so. Touches no file.
+YAML documents become the same tree (see `of_yaml`). Duplicate keys, nulls and connectors of other plugins are kept:
+lint reports what Connect does with them.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ class Node:
     items: tuple[Node, ...] = ()
 
     def get(self, name: str) -> Node | None:
-        """Return a member by name, the last one where it stands twice, as Connect does; None where there is none."""
+        """Return a member by name, the last one of duplicates, as Connect does; None where there is none."""
         return next((node for key, _, node in reversed(self.members) if key == name), None)
 
     def at(self, *names: str) -> Node | None:
-        """Return what stands below several names."""
+        """Return the node below several names."""
         node: Node | None = self
         for name in names:
             node = node.get(name) if node else None
@@ -57,7 +57,7 @@ class Node:
 
 @dataclass(frozen=True)
 class FoundConnector:
-    """A connector that a file holds. `entries` are its config, keys that stand twice and nulls included."""
+    """A connector in a file. `entries` are its config, duplicate keys and nulls included."""
 
     name: str
     class_name: str
@@ -71,7 +71,7 @@ class FoundConnector:
 
 
 def parse(text: str, file: str) -> Node:
-    """Parse JSON text; raise SpecError with line and column for what is none, and for nesting that no config has."""
+    """Parse JSON text; raise SpecError with line and column for invalid JSON and excessive nesting."""
     return _Scanner(text, file).document()
 
 
@@ -105,7 +105,9 @@ class _Scanner:
         sign, line = self.text[index : index + 1], self.line(index)
         self.count += 1
         if self.count > _MOST_VALUES:
-            raise self.wrong(index, f"holds more than {_MOST_VALUES:,} values, which no set of connector configs does")
+            raise self.wrong(
+                index, f"contains more than {_MOST_VALUES:,} values, which no set of connector configs does"
+            )
         if depth > _DEPTH:
             raise self.wrong(index, f"nested deeper than {_DEPTH} levels, which no connector config is")
         if sign == "{":
@@ -156,7 +158,7 @@ class _Scanner:
         return Node("list", start, items=tuple(items)), index + 1
 
     def next(self, index: int, closing: str) -> int:
-        """Go over a comma to the next member, or stay at the closing bracket."""
+        """Skip a comma to the next member, or stay at the closing bracket."""
         index = self.skip(index)
         sign = self.text[index : index + 1]
         if sign == closing:
@@ -225,7 +227,7 @@ def entries_of(config: Node) -> tuple[Entry, ...]:
 
 
 def entry_of(key: str, line: int, node: Node) -> Entry:
-    """Return an entry; its raw text starts with a quote or a bracket where the value is no plain word, so `null` is null."""
+    """Return an entry; its raw text starts with a quote or a bracket unless the value is a plain word, so `null` is null."""
     if node.kind == "null":
         return Entry(key, "", "null", line)
     if node.kind == "list":
@@ -236,5 +238,5 @@ def entry_of(key: str, line: int, node: Node) -> Entry:
 
 
 def text_entry(key: str, line: int, text: str) -> Entry:
-    """Return the entry of a text, which is not null even where it reads `null`."""
+    """Return the entry of a text, which is not null even if it is the word `null`."""
     return Entry(key, text, f'"{text}"', line)

@@ -1,7 +1,7 @@
-"""Translates mm2.properties the way MirrorMaker's own driver does: which connectors a file starts, with which config.
+"""Translates mm2.properties as MirrorMaker's driver does: the connectors that a file starts, and their configs.
 
-In: the entries of the file. Out: connectors of every pair, each key with the line it came from, and their private workers.
-Follows MirrorMakerConfig: clusterProps, workerConfig, connectorBaseConfig. Touches no file.
+Each key has the line that it comes from, and each pair its own workers. Follows MirrorMakerConfig: clusterProps,
+workerConfig, connectorBaseConfig.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ EXACTLY_ONCE_KEY = "exactly.once.source.support"
 
 
 def passed(key: str) -> bool:
-    """Tell whether the driver hands a top-level line on to the connectors."""
+    """Tell whether the driver passes a top-level line to the connectors."""
     return key.startswith(("config.providers", "replication.policy")) or key in _top_level_names()
 
 
@@ -58,7 +58,7 @@ def _top_level_names() -> frozenset[str]:
 
 
 def to_worker(key: str) -> bool:
-    """Tell whether the driver hands a top-level line on to the workers of every pair."""
+    """Tell whether the driver passes a top-level line to the workers of every pair."""
     return key.startswith(_WORKER_PREFIXES)
 
 
@@ -72,7 +72,7 @@ class DriverLine:
 
 @dataclass(frozen=True)
 class Derived:
-    """A connector that the driver starts. `lines` is its config without what the driver makes up (names, class, aliases)."""
+    """A connector that the driver starts. `lines` is its config without what the driver adds (names, class, aliases)."""
 
     pair: str
     type: ConnectorType
@@ -94,7 +94,7 @@ class Dedicated:
 
     @cached_property
     def clusters(self) -> tuple[str, ...]:
-        """The aliases; a cluster that is not named here does not exist for the driver."""
+        """The aliases; the driver ignores clusters that are not listed here."""
         return tuple(dict.fromkeys(alias for part in self.value("clusters").split(",") if (alias := part.strip())))
 
     def value(self, key: str) -> str:
@@ -109,7 +109,7 @@ class Dedicated:
         return self.flag(f"{source}->{target}.enabled")
 
     def beats(self, source: str, target: str) -> bool:
-        """Tell whether a pair's heartbeat connector runs, which it does for pairs that mirror nothing, too."""
+        """Tell whether a pair's heartbeat connector runs; it also runs for pairs that mirror nothing."""
         everywhere = self.flag("emit.heartbeats.enabled", default=True)
         return self.flag(f"{source}->{target}.emit.heartbeats.enabled", default=everywhere)
 
@@ -119,7 +119,7 @@ class Dedicated:
 
 
 def connectors(file: Dedicated) -> Iterator[Derived]:
-    """Yield what the driver starts: three connectors a pair that mirrors, else its heartbeats where they are not off.
+    """Yield what the driver starts: three connectors per pair that mirrors, else its heartbeats unless they are disabled.
 
     Two things are left out that decide nothing: `enabled`, which the driver fills in, and the copies of top-level security
     keys, which no client reads; all clusters have them as their defaults.
@@ -147,7 +147,7 @@ def _connector(file: Dedicated, source: str, target: str, class_name: str) -> De
 
 
 def _config(file: Dedicated, source: str, target: str) -> dict[str, DriverLine]:
-    """Lay the layers of connectorBaseConfig over each other, lowest first."""
+    """Merge the layers of connectorBaseConfig, lowest first."""
     result = {key: line for key, line in file.lines.items() if passed(key) and key not in CLUSTER_KEYS}
     for side, alias in (("source", source), ("target", target)):
         for key, line in _cluster(file, alias).items():
@@ -164,7 +164,7 @@ def _below(file: Dedicated, prefix: str) -> dict[str, DriverLine]:
 
 
 def _cluster(file: Dedicated, alias: str) -> dict[str, DriverLine]:
-    """Return clusterProps: a cluster's own lines; what its clients need is spread over them, top-level lines last."""
+    """Return clusterProps: a cluster's own lines, copied to its clients where they need them; top-level lines last."""
     result = _below(file, f"{alias}.")
     for layer in (dict(result), file.lines):
         for key in CLUSTER_KEYS & layer.keys():
@@ -174,14 +174,14 @@ def _cluster(file: Dedicated, alias: str) -> dict[str, DriverLine]:
 
 
 def _records(file: Dedicated, target: str) -> dict[str, DriverLine]:
-    """Return the target's `producer.` lines as the overrides they amount to: the workers hand them to the record producer."""
+    """Return the target's `producer.` lines as overrides: the workers pass them to the record producer."""
     prefix = "producer."
     own = _below(file, f"{target}.{prefix}")
     return {f"{prefix}override.{key}": line for key, line in own.items() if key not in CLUSTER_KEYS}
 
 
 def _worker(file: Dedicated, source: str, target: str) -> dict[str, str]:
-    """Return workerConfig: the target's lines, the top-level ones for workers over them, and the driver's own defaults below."""
+    """Return workerConfig: the driver's defaults, the target's lines, and top-level lines for workers, lowest first."""
     defaults = {
         "client.id": f"{source}->{target}",
         "group.id": f"{source}-mm2",
@@ -196,7 +196,7 @@ def _worker(file: Dedicated, source: str, target: str) -> dict[str, str]:
 
 
 def is_misspelt_enabled(key: str) -> bool:
-    """Tell whether a key of a pair was meant to be `enabled`."""
+    """Tell whether a key of a pair is a misspelt `enabled`."""
     return (
         key != "enabled" and re.fullmatch(r"enabl?e?d?|is[._-]?enabled|enabeld|enbaled", key.strip(), re.I) is not None
     )
@@ -206,7 +206,7 @@ def is_misspelt_enabled(key: str) -> bool:
 
 
 def is_ignored(key: str) -> bool:
-    """Tell whether a top-level line reaches nobody; lines for clients (`producer.x`) aside."""
+    """Tell whether the driver ignores a top-level line; lines for clients (`producer.x`) are not included."""
     if passed(key) or to_worker(key) or key in _OWN or key in CLUSTER_KEYS or key == EXACTLY_ONCE_KEY:
         return False
     if key.startswith(_OWN_PREFIXES) or not key:
@@ -216,7 +216,7 @@ def is_ignored(key: str) -> bool:
 
 
 def aliases_of(key: str) -> list[str]:
-    """Return the names of clusters that a key speaks of."""
+    """Return the names of clusters in a key."""
     pair = _PAIR.match(key)
     if pair is None:
         alias = _alias_of(key)
@@ -231,7 +231,7 @@ def aliases_of(key: str) -> list[str]:
 
 
 def _alias_of(key: str) -> str | None:
-    """Return the name of a cluster in front of a key that belongs to a cluster, None when the key is of another kind."""
+    """Return the name of the cluster before a cluster's key, None for other keys."""
     if "->" in key or passed(key) or to_worker(key) or key.startswith((*_OWN_PREFIXES, *CONNECTOR_PREFIXES)):
         return None
     if key in _OWN or key in CLUSTER_KEYS or _is_known(key):
@@ -248,7 +248,7 @@ def _is_known(key: str) -> bool:
 
 
 def _of_cluster(tail: str) -> bool:
-    """Tell whether this can follow a cluster's name: what its clients need, a client's setting, a worker's."""
+    """Tell whether this can follow a cluster's name: an address or security key, a client's or a worker's setting."""
     known = truth_keys.load()
     kind, _, plain = tail.partition(".")
     of_client = kind in KINDS and bool(known.history(kind, plain))

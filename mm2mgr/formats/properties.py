@@ -1,6 +1,6 @@
-"""Reads java.util.Properties text the way Java does, and remembers the line and the raw text of every entry.
+"""Reads java.util.Properties text as Java does, with the line and the raw text of every entry.
 
-In: text. Out: entries in order, keys that stand twice included, and the silences that comments hold. Touches no file.
+Entries are in order, duplicate keys included.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class _Logical:
-    """A line as Java puts it together: continued lines joined, without the blanks they start with."""
+    """A logical line: continued lines joined, without leading blanks."""
 
     line: int
     text: str
@@ -93,24 +93,24 @@ def last(entries: Sequence[Entry]) -> dict[str, Entry]:
     return {entry.key: entry for entry in entries}
 
 
-# --- slips of the pen: rules tell them, everything else is judged by what was meant -----------------------------------
+# --- common mistakes: rules report them, all else uses the intended value ---------------------------------------------
 
 
 def lost_backslashes(entry: Entry) -> str | None:
-    """Return the raw value with the backslashes doubled that Java drops, None when none gets lost."""
+    """Return the raw value with the backslashes doubled that Java drops, None when it drops none."""
     doubled = _LOST.sub(lambda found: found[0] + "\\", entry.raw)
     return doubled if doubled != entry.raw else None
 
 
 def remark(entry: Entry) -> str | None:
-    """Return the text after ` #` or ` //` that was meant as a comment, None when there is none; what stands in quotes is not."""
+    """Return the text after ` #` or ` //` that was meant as a comment, None when there is none; quoted text does not count."""
     hidden = _QUOTED.sub(lambda found: "_" * len(found[0]), entry.value)
     found = _REMARK.search(hidden)
     return entry.value[found.start() :] if found else None
 
 
 def meant(entry: Entry) -> str:
-    """Return the value that was meant, so that one slip is one finding and not one of every rule that sees its effect."""
+    """Return the value without these mistakes, so that one mistake is one finding and not one of every rule that sees its effect."""
     value = entry.value
     doubled = lost_backslashes(entry)
     if doubled is not None:
@@ -120,7 +120,7 @@ def meant(entry: Entry) -> str:
 
 
 def as_typed(text: str) -> str:
-    """Return text for people as it was typed: Java reads a file as ISO-8859-1, people write UTF-8."""
+    """Return text as it was typed: Java reads a file as ISO-8859-1, people write UTF-8."""
     try:
         return text.encode("iso-8859-1").decode("utf-8")
     except UnicodeError:

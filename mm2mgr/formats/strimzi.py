@@ -1,7 +1,7 @@
 """Finds the connectors in Strimzi's Kubernetes resources: KafkaConnector, KafkaConnect (its workers), KafkaMirrorMaker2.
 
-In: resources as `Node` trees. Out: `Found` connectors with what the operator adds, and what is known of the workers.
-Security is the operator's work (`tls:`, `authentication:`) and stays out. Touches no file.
+Connectors include what the operator adds. Security (`tls:`, `authentication:`) is configured by the operator and left
+out.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _TOPICS_BY = ("sourceConnector", "checkpointConnector")
 
 @dataclass(frozen=True)
 class StrimziWorkers:
-    """What a resource says of its Connect workers."""
+    """The Connect workers of a resource."""
 
     version: str | None
     properties: Mapping[str, str] = field(repr=False)  # may hold secrets
@@ -44,14 +44,14 @@ class StrimziWorkers:
 
 @dataclass(frozen=True)
 class Resource:
-    """What one resource says: connectors, and the Connect cluster of that name with its workers."""
+    """The content of one resource: connectors, and the Connect cluster of that name with its workers."""
 
     connectors: tuple[FoundConnector, ...] = ()
     workers: Mapping[str, StrimziWorkers] = field(default_factory=dict)
 
 
 def resources(root: Node) -> Iterator[Node]:
-    """Yield every resource in a document, those of a `kind: List` too."""
+    """Yield every resource in a document, including those of a `kind: List`."""
     if root.get("kind") and root.get("spec"):
         yield root
     elif (items := root.get("items")) is not None:
@@ -60,13 +60,13 @@ def resources(root: Node) -> Iterator[Node]:
 
 
 def is_resource(root: Node) -> bool:
-    """Tell whether a document is for Strimzi's operator, of whichever kind."""
+    """Tell whether a document is a resource of Strimzi."""
     spec = root.get("spec")
     return root.word("kind").startswith("Kafka") or bool(spec and spec.get("class") and spec.get("config"))
 
 
 def read(resource: Node) -> Resource:
-    """Return what a resource says; nothing for kinds that run no connector."""
+    """Read a resource; the result is empty for kinds without connectors."""
     name, kind = resource.word("metadata", "name"), resource.word("kind")
     spec = resource.get("spec") or Node("object", resource.line)
     if kind == "KafkaMirrorMaker2":
@@ -95,7 +95,7 @@ def _state(spec: Node) -> str | None:
 
 
 def _scalars(node: Node, names: Mapping[str, str]) -> list[Entry]:
-    """Return entries for members that the operator turns into config keys."""
+    """Return entries of members that the operator converts to config keys."""
     found = [(key, child) for key in names if (child := node.get(key)) and child.kind not in ("object", "list", "null")]
     return [entry_of(names[key], child.line, child) for key, child in found]
 
@@ -125,7 +125,7 @@ class _Mirror:
 
 
 def _mirror_maker(name: str, spec: Node) -> Resource:
-    """Connectors run on workers of the operator's own, which use one cluster's Kafka and pass bytes on as they are."""
+    """Return the connectors of a KafkaMirrorMaker2; its own workers use one of the Kafka clusters and ByteArrayConverter."""
     pairs = list(_pairs(spec))
     if not pairs:
         return Resource()
@@ -174,7 +174,7 @@ def _reads(part: str, key: str) -> bool:
 
 
 def _cluster(cluster: Node, prefix: str) -> list[Entry]:
-    """Return a cluster's entries; settings of its workers go to the workers, not to the connectors."""
+    """Return a cluster's entries for connectors, without those that configure the workers."""
     entries = _scalars(cluster, {"alias": f"{prefix}alias", "bootstrapServers": f"{prefix}bootstrap.servers"})
     for entry in _config(cluster):
         if entry.key in CLUSTER_KEYS or not _of_workers(entry.key):

@@ -1,7 +1,6 @@
-"""Says under which key rule a config key falls: the one judgement that all rules of rules_keys share, so a key is told once.
+"""Classifies config keys: which rule of `rules.keys` reports a key. All these rules share it, so that a key is reported once.
 
-In: a subject, or a `Context` and a key; out: rule ids, "" for a key that does what it says. Pure, and cached by key: thousands
-of connectors have the same keys.
+Pure, and cached by key: thousands of connectors have the same keys.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ _GROUPLESS = frozenset({"group.id"})
 
 @dataclass(frozen=True)
 class Context:
-    """What decides about a key, besides the key. `types`: who is given it (in mm2.properties all three get a flow's keys)."""
+    """What decides about a key besides its name. `types`: the connectors that get it (in mm2.properties all three get a flow's keys)."""
 
     types: tuple[ConnectorType, ...]
     setting: Setting
@@ -61,7 +60,7 @@ def context_of(kind: SubjectKind) -> Context:
 
 
 def keys_under(subject: Subject, rule: str) -> tuple[str, ...]:
-    """Return the keys of a connector that fall under a rule."""
+    """Return the keys of a connector that a rule reports."""
     return _rules_of(subject).get(rule, ())
 
 
@@ -77,30 +76,30 @@ def _rules_of(subject: Subject) -> Mapping[str, tuple[str, ...]]:
 
 @lru_cache(maxsize=4096)
 def _of_kind(kind: SubjectKind) -> Mapping[str, tuple[str, ...]]:
-    """Judge the keys of all connectors of a kind, whatever the aliases."""
+    """Classify the keys of all connectors of a kind, independent of aliases."""
     return _by_rule(context_of(kind), kind.keys, "", "")
 
 
 def what_is(subject: Subject, key: str) -> str:
-    """Return the id of the rule that a key falls under, "" for none."""
+    """Return the id of the rule that reports a key, "" for none."""
     return _of_alias(what(Context.of(subject), key), key, subject.source, subject.target)
 
 
 def judged(subject: Subject) -> tuple[str, ...]:
-    """Return the keys that people meant for this connector: of mm2.properties not what the driver copies from a cluster's."""
+    """Return the keys that were written for this connector: not those that the driver of mm2.properties copies from a cluster's."""
     if subject.form != "dedicated":
         return tuple(subject.config)
     return tuple(key for key in subject.config if _of_flow(subject, key) or _of_cluster(subject, key))
 
 
 def _of_flow(subject: Subject, key: str) -> bool:
-    """Tell whether a key stands under the flow in mm2.properties, or (other than security) at its top level."""
+    """Tell whether a key is written for the pair in mm2.properties, or (security keys excepted) at the top level."""
     written = subject.spots[key].key if key in subject.spots else ""
     return "->" in written or (written == key and key not in _ALL_CLUSTER_KEYS and not key.startswith("config.provid"))
 
 
 def _of_cluster(subject: Subject, key: str) -> bool:
-    """Tell whether it is a client's key of one cluster that no Kafka knows: the copies that a driver makes reach whom they may."""
+    """Tell whether it is a client key of one cluster that Kafka does not know; copies that the driver makes are not reported."""
     if key not in subject.spots or not key.startswith(_SIDED):
         return False
     return what(Context.of(subject), key) in ("unknown-key", "key-too-new", "key-removed")
@@ -116,7 +115,7 @@ def _by_rule(context: Context, keys: tuple[str, ...], source: str, target: str) 
 
 
 def _of_alias(rule: str, key: str, source: str, target: str) -> str:
-    """`A.bootstrap.servers` is a line of mm2.properties, where A is an alias; on a connector nobody reads it."""
+    """Report `A.bootstrap.servers`, where A is an alias, as a dead key: it is a line of mm2.properties that no connector reads."""
     ours = rule == "unknown-key" and key.startswith(tuple(f"{alias}." for alias in (source, target) if alias))
     return "dead-key" if ours and plain_of(key) in _known_to_clients() else rule
 
@@ -134,7 +133,7 @@ def _known_to_clients() -> frozenset[str]:
 
 @cache
 def what(context: Context, key: str) -> str:
-    """Return the id of the rule that a key falls under, "" for none; keys of mm2.properties with an alias are not seen here."""
+    """Return the id of the rule that a key falls under, "" for none; keys of mm2.properties with an alias are not handled here."""
     known = load()
     if key in _ALL_CLUSTER_KEYS:
         return "bare-security"
@@ -145,7 +144,7 @@ def what(context: Context, key: str) -> str:
 
 
 def _not_its_own(context: Context, key: str, known: Keys) -> str:
-    """Judge a key that the connector itself does not read."""
+    """Classify a key that the connector itself does not read."""
     of_clients = key not in _GROUPLESS and any(known.history(kind, key) for kind in KINDS)
     if known.history("worker", key) and not of_clients:
         return "worker-key"
@@ -163,7 +162,7 @@ def _not_its_own(context: Context, key: str, known: Keys) -> str:
 
 
 def _dated(context: Context, scope: str, name: str, known: Keys) -> str:
-    """Judge a key by the Kafka lines that have it."""
+    """Classify a key by the Kafka lines that have it."""
     exists_in = known.history(scope, name)[0].exists_in
     line = known.line(context.setting.version)
     if line in exists_in:

@@ -1,4 +1,4 @@
-"""The settings of a connector's clients, as several rules ask for them: what decides one, security, sizes and rates. Pure; unknown facts are 0 or None."""
+"""Client settings that several rules use: the key that sets a value, security, sizes and rates. Pure; unknown facts are 0 or None."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ MIB = 1024 * 1024
 
 
 def key_of(subject: Subject, client: str, plain: str) -> str:
-    """Return the connector's key that decides a setting, "" when none does."""
+    """Return the connector's key that sets a client setting, "" for none."""
     return subject.written(client, plain) or ""
 
 
-def said(subject: Subject, client: str, plain: str) -> str:
-    """Return a setting as a reader knows it: `producer.override.acks=1`, or who else says so."""
+def described(subject: Subject, client: str, plain: str) -> str:
+    """Return a setting with its origin for a message: `producer.override.acks=1`, or the workers', or the default."""
     value = subject.value(client, plain)
     if key := subject.written(client, plain):
         return f"{written(subject, key)}={value}"
@@ -33,7 +33,7 @@ def said(subject: Subject, client: str, plain: str) -> str:
 
 
 def is_set(subject: Subject, client: str, *plains: str) -> bool:
-    """Tell whether people set one of these, on the connector or on its workers; it is much cheaper than asking for values."""
+    """Tell whether one of these is set on the connector or on its workers; much cheaper than computing values."""
     if _is_written(subject.kind, client, plains):
         return True
     if not subject.worker.properties:
@@ -59,7 +59,7 @@ def _workers_prefixes(subject: Subject, client: str) -> tuple[str, ...]:
 
 
 def size(number: float) -> str:
-    """Return bytes for people."""
+    """Return a number of bytes with a readable unit."""
     for unit, factor in (("GiB", 1024 * MIB), ("MiB", MIB), ("KiB", 1024)):
         if number >= factor:
             return f"{number / factor:.4g} {unit}"
@@ -75,7 +75,7 @@ STORES = ("ssl.truststore.", "ssl.keystore.")
 
 
 def protocol(subject: Subject, client: str) -> str:
-    """Return a client's security.protocol in capitals; "" when it is not written or stands behind a placeholder."""
+    """Return a client's security.protocol in capitals; "" when it is not set or a placeholder."""
     key = subject.written(client, "security.protocol")
     value = subject.get(key) if key else ""
     if not key and client == "record producer":
@@ -83,8 +83,8 @@ def protocol(subject: Subject, client: str) -> str:
     return "" if "${" in value else value.upper()
 
 
-def set_value(subject: Subject, client: Client, plain: str) -> str:
-    """Return the value that somebody gave a client, "" for none; the workers' producer.* count for the record producer."""
+def configured(subject: Subject, client: Client, plain: str) -> str:
+    """Return the value that is configured for a client, "" for none; the workers' producer.* count for the record producer."""
     if key := subject.written(client.name, plain):
         return subject.get(key)
     values = (subject.worker_property(prefix + plain) for prefix in reversed(client.worker_prefixes))
@@ -92,7 +92,7 @@ def set_value(subject: Subject, client: Client, plain: str) -> str:
 
 
 def lacking_in_override(subject: Subject) -> list[str]:
-    """Return what a record producer that is sent to the target's address lacks of the target's security, first names only."""
+    """Return the security settings of the target that an overridden record producer lacks, the first name of each group."""
     address = subject.get("producer.override.bootstrap.servers")
     if not address or protocol(subject, "target admin") in ("", "PLAINTEXT"):
         return []
@@ -104,7 +104,7 @@ def lacking_in_override(subject: Subject) -> list[str]:
 
 
 def _has(subject: Subject, client: str, names: tuple[str, ...]) -> bool:
-    """Tell whether somebody said one of these settings to a client."""
+    """Tell whether one of these settings is configured for a client."""
     worker = "producer." if client == "record producer" else None
     return any(
         subject.written(client, name) or (worker and subject.worker_property(worker + name) is not None)
@@ -118,24 +118,24 @@ _WINDOW_SHARE = 1.2  # a consumer's receive.buffer.bytes of 65536 was seen to le
 
 
 def number(subject: Subject, plain: str, client: str = RECORDS) -> int:
-    """Return a setting of a client, 0 when it is no number."""
+    """Return a setting of a client as a number, 0 when it is not a number."""
     return subject.number(client, plain) or 0
 
 
 def above(subject: Subject, plain: str, limit: str) -> bool:
-    """Tell whether one setting of the record producer is larger than another that bounds it."""
+    """Tell whether one setting of the record producer exceeds another one that limits it."""
     return is_set(subject, RECORDS, plain, limit) and 0 < number(subject, limit) < number(subject, plain)
 
 
 def tasks(subject: Subject) -> int:
-    """Return how many tasks there are at most: no more than partitions, where these are known."""
+    """Return the maximum number of tasks: at most the number of partitions where it is known."""
     text = subject.get("tasks.max", "1")
     wanted = max(int(text), 1) if text.isdecimal() else 1
     return min(wanted, partitions(subject) or wanted)
 
 
 def partitions(subject: Subject) -> int:
-    """Return how many partitions the connector mirrors, 0 when that is not known."""
+    """Return how many partitions the connector mirrors, 0 when unknown."""
     known = subject.source_kafka.partitions or {}
     return sum(known[topic] for topic in _mirrored(subject, known))
 
@@ -146,20 +146,20 @@ def _mirrored(subject: Subject, topics: Collection[str]) -> list[str]:
 
 
 def fetch_of_one(subject: Subject) -> int:
-    """Return the bytes a fetch of one partition may have where people wrote it, else 0."""
+    """Return the maximum bytes of a fetch of one partition where it is configured, else 0."""
     if subject.type != "source" or not is_set(subject, READER, PARTITION):
         return 0
     return min(number(subject, PARTITION, READER), number(subject, FETCH, READER) or 50 * MIB)
 
 
 def fetch_of_task(subject: Subject) -> int:
-    """Return the bytes of one fetch from one broker: of one partition when it is not known how many a task has."""
+    """Return the bytes of one fetch from one broker; of a single partition when the partitions per task are unknown."""
     each = ceil(partitions(subject) / tasks(subject) / (subject.source_kafka.brokers or 1))
     return min(number(subject, FETCH, READER), max(each, 1) * number(subject, PARTITION, READER))
 
 
 def bytes_per_second(subject: Subject) -> float:
-    """Return what one connection carries: its window per round trip, at most its share of the link; 0 without a known link."""
+    """Return the rate of one connection: its window per round trip, at most its share of the link; 0 without a known link."""
     wire, buffer = subject.wire, number(subject, "receive.buffer.bytes", READER)
     if wire is None:
         return 0
@@ -169,14 +169,14 @@ def bytes_per_second(subject: Subject) -> float:
 
 
 def largest_at_source(subject: Subject) -> int:
-    """Return the largest record the mirrored topics take, 0 when that is not known."""
+    """Return the largest record that the mirrored topics accept, 0 when unknown."""
     kafka = subject.source_kafka
     mirrored = _mirrored(subject, kafka.topic_max_message_bytes)
     return max((kafka.topic_max_message_bytes[topic] for topic in mirrored), default=kafka.message_max_bytes or 0)
 
 
 def known_limit(subject: Subject) -> int | None:
-    """Return the smallest record limit of the topics mirrored to, else the brokers', None when neither is known."""
+    """Return the smallest record limit of the target's topics, else of its brokers; None when neither is known."""
     kafka = subject.target_kafka
     found = patterns.selection(subject) if kafka.topic_max_message_bytes else None
     upstream = {topic: found.upstream(topic) for topic in kafka.topic_max_message_bytes} if found else {}

@@ -1,6 +1,6 @@
-"""Which connectors speak of the same Kafka cluster: by id when it is known, else by a shared address, else by alias.
+"""Finds the Kafka clusters of a set of connectors: the same id, else a shared address, else the same alias.
 
-In: the subjects of an estate. Out: a number for each cluster, and which aliases people gave it. It knows nothing of topics.
+Each cluster has a number, since it may have several aliases.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ SIDES: tuple[ClusterSide, ...] = ("source", "target")
 
 @dataclass(frozen=True)
 class Point:
-    """One side of a connector, as it is written there; alias "" when nobody wrote one."""
+    """One side of a connector as it is configured; alias "" when it is not set."""
 
     alias: str
     addresses: frozenset[str]
@@ -41,14 +41,14 @@ class Clusters:
 
 
 def point(subject: Subject, side: ClusterSide) -> Point:
-    """Return what a connector says of one of its sides."""
+    """Return one side of a connector."""
     known = subject.source_kafka if side == "source" else subject.target_kafka
     servers = addresses(subject.get(f"{side}.cluster.bootstrap.servers"))
     return Point(subject.get(f"{side}.cluster.alias"), servers, known.cluster_id)
 
 
 def apart(one: Point, other: Point) -> bool:
-    """Tell whether two points are surely two clusters: other ids, or hosts that differ in more than their numbers."""
+    """Tell whether two points are certainly different clusters: different ids, or hosts that differ in more than their numbers."""
     if one.cluster_id and other.cluster_id:
         return one.cluster_id != other.cluster_id
     if not one.addresses or not other.addresses or one.addresses & other.addresses:
@@ -57,12 +57,12 @@ def apart(one: Point, other: Point) -> bool:
 
 
 def _hosts(servers: Iterable[str]) -> set[str]:
-    """Return host names without digits and ports: brokers of one cluster are mostly numbered."""
+    """Return host names without digits and ports: brokers of one cluster are usually numbered."""
     return {re.sub(r"\d+", "", server.rpartition(":")[0] or server) for server in servers}
 
 
 def same(one: Point, other: Point) -> bool:
-    """Tell whether two points are surely one cluster."""
+    """Tell whether two points are certainly one cluster."""
     if one.cluster_id and other.cluster_id:
         return one.cluster_id == other.cluster_id
     return bool(one.addresses & other.addresses)
@@ -91,9 +91,9 @@ def clusters(subjects: tuple[Subject, ...]) -> Clusters:
 
 
 def _join_aliases(points: list[Point], groups: _JoinedPoints) -> None:
-    """Join what has one alias and is not surely apart, never the two ends of a connector.
+    """Join points with one alias unless they are certainly different; never join the two ends of a connector.
 
-    A side that says nothing but its alias goes with the first of that alias.
+    A side with nothing but an alias joins the first point of that alias.
     """
     by_alias: dict[str, list[Point]] = defaultdict(list)
     for each in sorted(points, key=lambda each: not (each.cluster_id or each.addresses)):
@@ -107,7 +107,7 @@ def _join_aliases(points: list[Point], groups: _JoinedPoints) -> None:
 
 
 class _JoinedPoints:
-    """Points in numbered groups that can be joined, and which groups must stay apart."""
+    """Points in numbered groups that can be joined, and the groups that must stay separate."""
 
     def __init__(self, points: Iterable[Point]) -> None:
         self.number = {each: number for number, each in enumerate(points)}
@@ -115,7 +115,7 @@ class _JoinedPoints:
         self.facing: dict[int, set[int]] = defaultdict(set)
 
     def keep_apart(self, one: Point, other: Point) -> None:
-        """Keep the groups of two points apart from now on, unless they are one already."""
+        """Keep the groups of two points separate, unless they are one already."""
         first, second = self.number[one], self.number[other]
         if first != second:
             self.facing[first].add(second)

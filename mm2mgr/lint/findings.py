@@ -1,4 +1,4 @@
-"""What lint says: rules, hits of a rule, and findings with their place. Values only; `run` makes findings from hits."""
+"""Rules of lint, their hits, and findings with a place. `run` turns hits into findings."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 Severity = Literal["error", "warning", "info"]
 SEVERITIES: tuple[Severity, ...] = ("error", "warning", "info")
-"""Worst first. error: records are lost, doubled, stopped or elsewhere than meant; warning: they may be; info: good to know."""
+"""Most severe first. error: records are lost, duplicated, blocked or in the wrong place; warning: they may be; info: a hint."""
 
 
 @dataclass(frozen=True, order=True)
@@ -41,9 +41,9 @@ class Spot:
 
 @dataclass(frozen=True)
 class Hit:
-    """What a rule found: one sentence of what happens because of it, and the fix. Neither may hold a secret.
+    """What a rule found: one sentence about its effect, and the fix. Neither may contain a secret.
 
-    `key` is the connector's config key; rules over an estate say the `subject`, rules over files the `spot`.
+    `key` is the connector's config key; rules over an estate set the `subject`, rules over files the `spot`.
     `others` are the other connectors that are part of it.
     """
 
@@ -62,10 +62,10 @@ class Hit:
 
 @dataclass(frozen=True)
 class Rule:
-    """A rule: `check` looks at one connector, `over` at all of them and at the files. Its docstring is its story.
+    """A rule: `check` looks at one connector, `over` at all of them and at the files. The function's docstring is the rule's page.
 
     `types` are the connectors that `check` looks at, and only those with a key that holds one of the texts `needs` (() for all).
-    `source` is the KIP, JIRA or article it rests on; `seen` names the live test that saw the effect ("" = unverified).
+    `source` is the KIP, JIRA or article behind it; `seen` names the live test that showed the effect ("" = unverified).
     Plan and apply block every write that an error is about, judged by what the real workers say.
     """
 
@@ -90,7 +90,7 @@ class Rule:
 
     @property
     def title(self) -> str:
-        """The first sentence of its story, without the full stop."""
+        """The first sentence of its page, without the full stop."""
         return self.story.partition("\n")[0].rstrip(".")
 
     def to_dict(self) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""How a fix is written in the reader's own kind of file (YAML tree, connector config, mm2.properties), and which spelling of a key works. Pure; secrets are masked."""
+"""Words a fix in the syntax of the file it is for (YAML tree, connector config, mm2.properties) and finds a key that works. Secrets are masked."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def connector_key(subject: Subject, key: str, value: str = "…") -> str:
 
 
 def spelled(subject: Subject, key: str, value: str) -> str:
-    """Return how to write what a connector's config has as `key`, whoever reads it."""
+    """Return how to write a key of a connector's config, whichever client reads it."""
     if subject.form != "tree":
         return f"{key}={value}"
     for side in ("source", "target"):
@@ -122,7 +122,7 @@ def spelled(subject: Subject, key: str, value: str) -> str:
 
 
 def yaml(value: str) -> str:
-    """Return a value for a YAML flow mapping, in quotes where it needs them."""
+    """Return a value for a YAML flow mapping, quoted where necessary."""
     return value if _PLAIN.fullmatch(value) else "'" + value.replace("'", "''") + "'"
 
 
@@ -158,23 +158,23 @@ _MEANT = ("source consumer", "record producer", "checkpoints consumer", "target 
 
 
 def written(subject: Subject, key: str) -> str:
-    """Return the key as people wrote it: in mm2.properties it stands behind a prefix that the driver takes off."""
+    """Return the key as it is written: in mm2.properties it has a prefix that the driver removes."""
     place = subject.spots.get(key)
     return (place.key if place else "") or key
 
 
 def shown(subject: Subject, key: str) -> str:
-    """Return a key's value to be put into a fix: masked, and cut when it is long."""
+    """Return a key's value for a fix: masked, and shortened when it is long."""
     value = mask(key, subject.get(key))
     return value if len(value) <= _LONGEST and "\n" not in value else "…"
 
 
 def instead(subject: Subject, key: str) -> str:
-    """Return what to write instead of a client's key (or a connector's key behind a prefix) that reaches nobody."""
+    """Return what to write instead of a key that no client reads."""
     prefix, plain = parts(subject, key)
     ways = list(dict.fromkeys(_ways(subject, prefix, plain, shown(subject, key))))
     if not ways:
-        return f"take {written(subject, key)} out: a {subject.type} connector has no client that could use it"
+        return f"remove {written(subject, key)}: a {subject.type} connector has no client that could use it"
     return f"write {' or '.join(ways)}"
 
 
@@ -236,7 +236,7 @@ def _cluster_ways(subject: Subject, prefix: str, plain: str, value: str) -> Iter
 
 @cache
 def near(key: str) -> tuple[str, float]:
-    """Return the known key that looks most like one, and how alike they are (0 to 1)."""
+    """Return the most similar known key, and the similarity (0 to 1)."""
     known = load()
     found = nearest(key, *split(key, known), known)
     return (found, SequenceMatcher(None, found, key).ratio()) if found else ("", 0.0)

@@ -1,6 +1,6 @@
-"""Source connectors as hops between clusters: what each takes, how it names it on the other side, and ways that lead back.
+"""Source connectors as hops between clusters: which topics each takes, their names on the target, and paths that lead back.
 
-In: the source connectors of an estate. Out: `Hop` values and circles of them, each proved by a topic that goes round.
+Every loop is proved by a topic that is mirrored around it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ HEARTBEATS = (".*heartbeats",)  # every policy puts the alias before these, so t
 
 @dataclass(frozen=True, eq=False)
 class Hop:
-    """One source connector: from cluster number `source` to `target`; `selection` and `policy` are None when they cannot be judged."""
+    """One source connector: from cluster number `source` to `target`; `selection` and `policy` are None when they are unknown."""
 
     subject: Subject
     source: int
@@ -40,12 +40,12 @@ class Hop:
 
     @cached_property
     def off(self) -> bool:
-        """Tell whether it moves nothing: stopped, paused or enabled=false."""
+        """Tell whether it mirrors nothing: stopped, paused or enabled=false."""
         return self.subject.state in ("STOPPED", "PAUSED") or not self.subject.flag("enabled", default=True)
 
     @cached_property
     def plain(self) -> bool:
-        """Tell whether a topic's way through it can be foretold: known policy and filter, no transformation."""
+        """Tell whether its effect on a topic is predictable: known policy and filter, no transformation."""
         return self.policy is not None and self.selection is not None and not self.subject.get("transforms")
 
     @property
@@ -54,7 +54,7 @@ class Hop:
 
     @cached_property
     def asks(self) -> tuple[object, ...]:
-        """What it asks of a topic: hops that ask the same need not be looked at twice."""
+        """What it requires of a topic: hops with equal requirements are looked at once."""
         lists = self.subject.config.get("topics"), self.subject.config.get("topics.exclude")
         names = self.policy == "identity" or self.subject.target, self.separator
         return lists, names, self.selection and self.selection.internal_separator, self.subject.version
@@ -62,7 +62,7 @@ class Hop:
 
 @dataclass(frozen=True)
 class Circle:
-    """Hops that lead back to where they start, with a topic that goes round; `endless` when it goes round again and again."""
+    """Hops that lead back to their start, with a topic that is mirrored around; `endless` when that repeats."""
 
     hops: tuple[Hop, ...]
     topic: str
@@ -90,14 +90,14 @@ def by_pair(found: Sequence[Hop]) -> dict[tuple[int, int], list[Hop]]:
 
 @dataclass(frozen=True)
 class ConnectorsOfPair:
-    """The connectors between two clusters; heartbeat connectors stand by what they write into."""
+    """The source and checkpoint connectors between two clusters."""
 
     sources: list[Hop]
     checkpoints: list[Subject]
 
 
 def pairs(estate: Estate) -> Mapping[tuple[int, int], ConnectorsOfPair]:
-    """Group source and checkpoint connectors by the clusters they stand between."""
+    """Group source and checkpoint connectors by their two clusters."""
     return _pairs(estate.subjects)
 
 
@@ -115,9 +115,9 @@ def _pairs(subjects: tuple[Subject, ...]) -> Mapping[tuple[int, int], Connectors
 def overlapping(
     subjects: tuple[Subject, ...], *, running: bool, alike: bool = False
 ) -> tuple[tuple[Hop, Hop, Shared], ...]:
-    """Return two hops of one pair and a topic that both take, each later hop once, and those of which that is not decided.
+    """Return pairs of hops between the same clusters that take one topic, each later hop once; undecided ones too.
 
-    With `running`, hops that move nothing do not count; with `alike`, only hops that give a topic one name on the target.
+    With `running`, inactive hops do not count; with `alike`, only hops that give a topic the same name on the target.
     """
     budget = Budget()
     groups: dict[object, list[tuple[Hop, Selection]]] = defaultdict(list)
@@ -132,18 +132,18 @@ def overlapping(
 
 
 def names_alike(one: Hop, other: Hop, topic: str) -> bool:
-    """Tell whether two hops give a topic the same name on the target; True where that cannot be judged."""
+    """Tell whether two hops give a topic the same name on the target; True where that is unknown."""
     return not one.selection or not other.selection or one.selection.names_alike(other.selection, topic)
 
 
 def moving(found: Sequence[Hop]) -> list[Hop]:
-    """Return the hops between two clusters that run and can be foretold."""
+    """Return the active hops between two clusters whose effect is predictable."""
     return [hop for hop in found if hop.plain and not hop.off and hop.source != hop.target]
 
 
 @dataclass(frozen=True)
 class WaysBack:
-    """Ways that lead back: proved ones, and for others the first hop, the last one and the patterns that are not decided."""
+    """Paths that lead back: proved ones; for undecided ones the first hop, the last one and the patterns."""
 
     circles: tuple[Circle, ...]
     undecided: tuple[tuple[Hop, Hop, str], ...]
@@ -166,12 +166,12 @@ def rounds(starts: Sequence[Hop], every: Sequence[Hop]) -> WaysBack:
                 found.setdefault(frozenset(hop.source for hop in circle.hops), circle)
             elif undecided:
                 open_.setdefault(frozenset((start.source, start.target)), undecided)
-    told = {places for places in open_ if not any(places <= proved for proved in found)}
-    return WaysBack(tuple(found.values()), tuple(open_[places] for places in open_ if places in told))
+    reported = {places for places in open_ if not any(places <= proved for proved in found)}
+    return WaysBack(tuple(found.values()), tuple(open_[places] for places in open_ if places in reported))
 
 
 def _on_circles(every: Sequence[Hop]) -> set[Hop]:
-    """Return the hops whose target leads back to their source, whatever they take: the others need no closer look."""
+    """Return the hops whose target leads back to their source, whatever they take; the others cannot be part of a loop."""
     after: dict[int, set[int]] = defaultdict(set)
     for hop in every:
         after[hop.source].add(hop.target)
@@ -190,14 +190,14 @@ _Way = tuple[Hop, ...]
 
 
 class _Walk:
-    """The ways back to the source of one hop, shortest first; a way ends where no topic can go on."""
+    """The paths back to the source of one hop, shortest first; a path ends where no topic continues."""
 
     def __init__(self, start: Hop, leaving: Mapping[int, Sequence[Hop]], budget: Budget) -> None:
         self.start, self.leaving, self.budget = start, leaving, budget
         self.undecided: tuple[Hop, Hop, str] | None = None
 
     def circle(self) -> tuple[Circle | None, tuple[Hop, Hop, str] | None]:
-        """Return a circle, an endless one rather than one that comes round once; else what is not decided."""
+        """Return a circle, an endless one if there is one; else what is not decided."""
         best: Circle | None = None
         for way, topic in self.ways():
             found = self.closed(way, topic)
@@ -207,7 +207,7 @@ class _Walk:
         return best, self.undecided
 
     def ways(self) -> Iterator[tuple[_Way, str]]:
-        """Yield ways that lead back, each with a topic that goes round."""
+        """Yield paths that lead back, each with a topic that is mirrored around."""
         waiting: deque[tuple[_Way, str]] = deque()
         seen: set[object] = set()
         self.push(waiting, seen, (self.start,), "")
@@ -220,7 +220,7 @@ class _Walk:
                     self.push(waiting, seen, (*way, hop), topic)
 
     def push(self, waiting: deque[tuple[_Way, str]], seen: set[object], way: _Way, topic: str) -> None:
-        """Add a way if a topic can go it: the one that came so far, or another. Ways that ask the same of a topic are one."""
+        """Add a path if some topic can take it. Paths with equal requirements count as one."""
         key = way[-1].target, put_before(way)[-1], frozenset(hop.asks for hop in way)
         if key in seen:
             return
@@ -253,7 +253,7 @@ class _Walk:
 
 
 def put_before(way: _Way) -> list[str]:
-    """Return what stands before a topic where each hop takes it, and behind the last one."""
+    """Return the prefix of a topic before each hop, and after the last one."""
     before = [""]
     for hop in way:
         before.append(f"{hop.selection.prefix if hop.selection else ''}{before[-1]}")
@@ -261,7 +261,7 @@ def put_before(way: _Way) -> list[str]:
 
 
 def _along(way: Sequence[Hop], topic: str) -> str | None:
-    """Return a topic's name after all hops of a way, None when one of them does not take it."""
+    """Return a topic's name after all hops of a path, None when one of them does not take it."""
     name = topic
     for hop in way:
         if hop.selection is None or not hop.selection.takes(name):

@@ -1,6 +1,6 @@
-"""Where mm2mgr itself logs in, as a tree declares it: the REST APIs of Connect and of metric sources, and `access:` of Kafka clusters.
+"""The logins of mm2mgr itself in a tree: REST APIs of Connect and of metric sources, and `access:` of Kafka clusters.
 
-In: a Topology and the Spec for places. Out: Logins, for the rules on security; the values of secrets stay behind. Contacts nothing.
+For the rules on security. Values of secrets are not passed on.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
     from mm2mgr.topology import Topology
 
 SENT_IN_CLEAR = {"PLAIN": "the password", "OAUTHBEARER": "the token"}
-"""What a SASL mechanism sends as it is; the others prove that they know it."""
+"""What a SASL mechanism sends unprotected; the others only prove that they know it."""
 
 
 @dataclass(frozen=True)
 class DeclaredLogin:
-    """One login of mm2mgr's own. `exposed` is an address that gets what it `sends` without TLS over a network, "" for none.
+    """One login of mm2mgr itself. `exposed` is an address that receives what it `sends` over a network without TLS, "" for none.
 
-    `inline` are the keys whose secrets stand in the tree, with their places.
+    `inline` are the keys whose secrets are in the tree, with their places.
     """
 
     whose: str
@@ -39,7 +39,7 @@ class DeclaredLogin:
 
 
 def is_clear(key: str, value: str) -> bool:
-    """Tell whether a secret stands in a value: a JAAS string can have placeholders in it, or need no password."""
+    """Tell whether a value contains a secret in clear: a JAAS string can use placeholders, or need no password."""
     if not value.strip() or is_placeholder(value):
         return False
     return mask(key, value) != value if key.endswith("jaas.config") else "${" not in value
@@ -86,20 +86,20 @@ class _Logins:
     def rest(
         self, whose: str, path: tuple[str, ...], urls: list[str], auth: Auth | None, tls: Tls | None
     ) -> Iterator[DeclaredLogin]:
-        given = {}
+        secrets = {}
         if auth and auth.basic:
-            given = {"auth.basic.password": auth.basic.password}
+            secrets = {"auth.basic.password": auth.basic.password}
         elif auth and auth.bearer:
-            given = {"auth.bearer": auth.bearer}
+            secrets = {"auth.bearer": auth.bearer}
         sends = {"auth.basic.password": "user name and password", "auth.bearer": "the token"}.get(
-            next(iter(given), ""), ""
+            next(iter(secrets), ""), ""
         )
         if tls and tls.key_password:
-            given["tls.key_password"] = tls.key_password
+            secrets["tls.key_password"] = tls.key_password
         exposed = next((url for url in urls if url.startswith("http:") and not is_loopback(url)), "") if auth else ""
-        if given:
+        if secrets:
             where = self.spot(path, "auth" if auth else "tls")
-            yield DeclaredLogin(whose, where, sends, exposed, self.clear(path, given))
+            yield DeclaredLogin(whose, where, sends, exposed, self.clear(path, secrets))
 
     def kafka(self, alias: str, access: Access, servers: list[str]) -> Iterator[DeclaredLogin]:
         security = access.security or {}
@@ -112,11 +112,11 @@ class _Logins:
             f"`access` of '{alias}'", self.spot(path, "access", "security"), sends, exposed, self.clear(path, secrets)
         )
 
-    def clear(self, path: tuple[str, ...], given: Mapping[str, str]) -> dict[str, Spot]:
-        return {key: self.spot(path, *_steps(key)) for key, value in given.items() if is_clear(key, value)}
+    def clear(self, path: tuple[str, ...], secrets: Mapping[str, str]) -> dict[str, Spot]:
+        return {key: self.spot(path, *_steps(key)) for key, value in secrets.items() if is_clear(key, value)}
 
     def spot(self, path: tuple[str, ...], *rest: str) -> Spot:
-        """Return the line of what one cluster says, or of the defaults that say it for all."""
+        """Return the line of a cluster's setting, or of the default that applies to all."""
         shared = ("defaults", path[0], *path[2:], *rest)
         whole = (*path, *rest)
         own = self.spec.place(*whole)

@@ -1,7 +1,7 @@
-"""Topic and group filters of connectors as they run: the lists of a config, defaults of its Kafka version included.
+"""Effective topic and group filters of connectors: the lists of a config, with the defaults of its Kafka version.
 
-In: a Subject. Out: `Names` and `Selection` values; None where they cannot be judged here (a filter class of its own, placeholders,
-expressions whose meaning is not known). What they take is `mm2mgr.topics`' business. Source: DefaultTopicFilter.
+None where they are unknown: a custom filter class, placeholders, expressions that cannot be parsed. What a filter takes
+is the subject of `mm2mgr.topics`. Source: DefaultTopicFilter.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def judged(subject: Subject, what: str) -> bool:
 
 
 def items(subject: Subject, key: str) -> Items:
-    """Return what a LIST key holds, Kafka's default for it when nobody wrote it; () where it cannot be judged."""
+    """Return the items of a LIST key, Kafka's default if it is not set; () where it is unknown."""
     what = key.removesuffix(".exclude")
     if not judged(subject, what) or "${" in subject.get(key):
         return ()
@@ -64,7 +64,7 @@ def separator_of(subject: Subject) -> str:
 
 
 def selection(subject: Subject) -> Selection | None:
-    """Return what a source connector takes, None when its filter cannot be judged."""
+    """Return what a source connector takes, None when its filter is unknown."""
     found, separator = names(subject), separator_of(subject)
     if found is None:
         return None
@@ -81,7 +81,7 @@ def unread(subject: Subject) -> str:
 
 
 def names(subject: Subject, what: str = "topics") -> NameFilter | None:
-    """Return a connector's filter of topics or groups, None when it cannot be judged."""
+    """Return a connector's filter of topics or groups, None when it is unknown."""
     include, exclude = (subject.config.get(key) for key in (what, f"{what}.exclude"))
     return _names(subject.type, what, include, exclude, subject.version) if judged(subject, what) else None
 
@@ -101,7 +101,7 @@ def _known(what: str, item: str) -> bool:
 
 @lru_cache(maxsize=8192)
 def _split(text: str) -> Items:
-    """Split as Kafka does; empty items match nothing that has a name."""
+    """Split as Kafka does; empty items match no name."""
     return tuple(item for part in text.split(",") if (item := part.strip()))
 
 

@@ -1,7 +1,6 @@
-"""Reads files of MirrorMaker connectors into an Estate: JSON, properties, mm2.properties, Strimzi resources, told apart by content.
+"""Reads files of MirrorMaker connectors into an Estate: JSON, properties, mm2.properties, Strimzi resources, recognised by content.
 
-In: paths, and what is known of workers, clusters and the link. Out: an Estate, or one SpecError with every file that cannot be
-read. Several files are one estate. Contacts nothing.
+Several files are one estate. One SpecError reports every file that cannot be read.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ _POLICY_KEY = "connector.client.config.override.policy"
 
 @dataclass(frozen=True)
 class Surroundings:
-    """What is known beside the files. `version` is the Kafka version of the workers; it outranks what `worker` says."""
+    """What is known besides the files. `version` is the Kafka version of the workers; it overrides that of `worker`."""
 
     version: str | None = None
     worker: WorkerFacts = field(default_factory=WorkerFacts)
@@ -46,7 +45,7 @@ class Surroundings:
 
 @dataclass(frozen=True)
 class _FileContents:
-    """What one file gave. `strangers` are classes of other plugins."""
+    """The content of one file. `strangers` are classes of other plugins."""
 
     file: str
     subjects: tuple[Subject, ...] = ()
@@ -55,7 +54,7 @@ class _FileContents:
 
 
 def read_files(paths: Sequence[Path], surroundings: Surroundings = Surroundings()) -> Estate:
-    """Read every file; connectors of other plugins are passed over. Raises SpecError with the place of everything unreadable."""
+    """Read every file; connectors of other plugins are skipped. Raises SpecError with the place of everything unreadable."""
     read: list[_FileContents] = []
     problems: list[Problem] = []
     for path in dict.fromkeys(paths):

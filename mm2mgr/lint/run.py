@@ -1,6 +1,6 @@
-"""Runs rules over an estate: hits become findings with a place, one line that hits many connectors is told once, silences apply.
+"""Runs rules over an estate: hits become findings with a place, equal findings of one line are merged, silences apply.
 
-In: an Estate and rules. Out: findings, worst first, then by place. Pure.
+Findings are sorted by severity, then by place. Pure.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from mm2mgr.lint.subject import Estate, SubjectKind
 
 def lint(estate: Estate, rules: Sequence[Rule] = RULES) -> list[Finding]:
     """Return every finding, silenced ones too (they carry the reason)."""
-    told = _told_once(finding for finding, _ in found(estate, rules))
-    return sorted(told, key=lambda finding: (SEVERITIES.index(finding.severity), finding.spot, finding.rule))
+    reported = _merged(finding for finding, _ in found(estate, rules))
+    return sorted(reported, key=lambda finding: (SEVERITIES.index(finding.severity), finding.spot, finding.rule))
 
 
 def found(estate: Estate, rules: Sequence[Rule]) -> Iterator[tuple[Finding, Hit]]:
@@ -46,8 +46,8 @@ def _hits(rules: Sequence[Rule], estate: Estate) -> Iterator[tuple[Rule, Hit]]:
                 yield rule, replace(hit, subject=subject)
 
 
-def _told_once(findings: Iterable[Finding]) -> list[Finding]:
-    """Tell a line once: in a tree or an mm2.properties one line stands for many connectors."""
+def _merged(findings: Iterable[Finding]) -> list[Finding]:
+    """Merge equal findings of one line: in a tree or an mm2.properties one line concerns many connectors."""
     first: dict[object, Finding] = {}
     for finding in findings:
         spot = finding.spot

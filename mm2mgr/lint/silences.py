@@ -1,4 +1,4 @@
-"""Rules that are switched off for one place: comments in files, keys of a connector's config, and which of them covers a finding."""
+"""Silences: rules disabled for one place by comments in files or keys of a connector's config, and which of them covers a finding."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ _SILENCE = re.compile(r"[#!]\s*mm2mgr:\s*silence\s+(?P<rule>[\w.-]+)[ \t]*(?P<re
 
 
 def silences_of(text: str, file: str, *, inline: bool = False) -> tuple[Silence, ...]:
-    """Return what comments such as `# mm2mgr: silence RULE why it is fine` switch off; `inline`: also behind a value (YAML).
+    """Return the silences in comments such as `# mm2mgr: silence RULE reason`; `inline`: also after a value (YAML).
 
-    A silence stands at the end of its block of comment lines, so that several may stand above one key.
+    The place of a silence is the end of its block of comment lines, so that several can precede one key.
     """
     if "mm2mgr:" not in text:
         return ()
@@ -37,7 +37,7 @@ def _in_comments(lines: Sequence[str], file: str, *, inline: bool) -> Iterator[S
 
 
 def silences_in(config: Mapping[str, str], spots: Mapping[str, Spot], place: Spot) -> tuple[Silence, ...]:
-    """Return what a connector's config itself switches off: `mm2mgr.silence.RULE` = why it is fine (JSON has no comments)."""
+    """Return the silences of a connector's config: `mm2mgr.silence.RULE` = reason (JSON has no comments)."""
     return tuple(
         Silence(key.removeprefix(SILENCE_KEY), value.strip(), spots.get(key, place.at(key)))
         for key, value in config.items()
@@ -46,7 +46,7 @@ def silences_in(config: Mapping[str, str], spots: Mapping[str, Spot], place: Spo
 
 
 def silence(finding: Finding, subjects: Iterable[Subject], estate: Estate) -> Finding:
-    """Return the finding with the reason of the first silence that covers it; any connector that is part of it may have one."""
+    """Return the finding with the reason of the first silence that covers it; any connector involved may have one."""
     for each in _silences(finding, subjects, estate):
         if each.rule == finding.rule and each.reason:  # one without a reason switches nothing off
             return replace(finding, silenced=each.reason)
@@ -54,7 +54,7 @@ def silence(finding: Finding, subjects: Iterable[Subject], estate: Estate) -> Fi
 
 
 def _silences(finding: Finding, subjects: Iterable[Subject], estate: Estate) -> Iterator[Silence]:
-    """A connector's own silences cover all of it, those in a comment their own line and the one below."""
+    """Yield the silences that apply: those of a connector cover all of it, those in a comment its line and the next one."""
     for subject in subjects:
         yield from subject.silences
     for file in estate.files:

@@ -1,6 +1,6 @@
-"""What lint looks at: connectors with the place of each key, and what is known of their workers, Kafka clusters and links.
+"""The input of lint: connectors with the place of each key, and the known facts about workers, Kafka clusters and links.
 
-In: values that readers made of a tree, files or a live Connect cluster. Unknown facts are None; a rule that needs one is silent.
+Unknown facts are None; a rule that needs one reports nothing.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ Form = Literal["tree", "connect", "dedicated"]
 
 @lru_cache(maxsize=4096)
 def addresses(servers: str) -> frozenset[str]:
-    """Return the `host:port` parts of a bootstrap.servers value, without the listener some write before them."""
+    """Return the `host:port` parts of a bootstrap.servers value, without a listener name before them."""
     items = (item.strip().lower().rpartition("://")[2] for item in servers.split(","))
     return frozenset(item for item in items if item)
 
 
 @dataclass(frozen=True)
 class WorkerFacts:
-    """What is known of the Connect workers. `policy` is the short name (None, Principal, All, Allowlist, or a class)."""
+    """Known facts about Connect workers. `policy` is the short name (None, Principal, All, Allowlist, or a class)."""
 
     version: str | None = None
     properties: Mapping[str, str] | None = field(default=None, repr=False)  # may hold secrets
@@ -46,7 +46,7 @@ class WorkerFacts:
 
 @dataclass(frozen=True)
 class KafkaFacts:
-    """What is known of a Kafka cluster, by reading it; sizes in bytes."""
+    """Known facts about a Kafka cluster; sizes in bytes."""
 
     cluster_id: str | None = None
     brokers: int | None = None
@@ -57,7 +57,7 @@ class KafkaFacts:
 
 @dataclass(frozen=True)
 class LinkFacts:
-    """What lies between source and target: round trip in seconds, bandwidth in bytes per second (None: no limit known)."""
+    """The link between source and target: round trip in seconds, bandwidth in bytes per second (None: no known limit)."""
 
     rtt_seconds: float
     bytes_per_second: float | None = None
@@ -65,7 +65,7 @@ class LinkFacts:
 
 @dataclass(frozen=True)
 class Silence:
-    """A rule switched off, with the reason and where that was said."""
+    """A rule that is disabled, with the reason and the place."""
 
     rule: str
     reason: str
@@ -74,7 +74,7 @@ class Silence:
 
 @dataclass(frozen=True, eq=False)
 class SubjectKind:
-    """What connectors with the same keys share: their clients, and which key wins where. Thousands of connectors are of few kinds."""
+    """What connectors with the same keys share: their clients, and the key that sets each value. Thousands of connectors are of few kinds."""
 
     type: ConnectorType
     setting: Setting
@@ -129,9 +129,9 @@ def _newest() -> str:
 
 @dataclass(frozen=True, eq=False)
 class Subject:
-    """A connector as lint sees it. `spots` has the place of each key that has one of its own; `state` is Connect's word.
+    """A connector as lint sees it. `spots` has the place of each key that has its own; `state` is Connect's.
 
-    `flows` and `connect` are what a tree calls the flows that it serves and the Connect cluster that it runs on.
+    `flows` and `connect` are the names of its flows and of its Connect cluster in a tree.
     """
 
     name: str
@@ -191,7 +191,7 @@ class Subject:
 
     @cached_property
     def exactly_once(self) -> bool:
-        """Tell whether it runs transactionally: on exactly-once workers, or it demands such ones and they are not known."""
+        """Tell whether it runs transactionally: on exactly-once workers, or it requires such and the workers are unknown."""
         if self.worker.exactly_once is None:
             return self.get("exactly.once.support").lower() == "required"
         return self.worker.exactly_once
@@ -216,11 +216,11 @@ class Subject:
         return self.kind.client_by_name.get(name)
 
     def written(self, client: str, plain: str) -> str | None:
-        """Return the config key that decides a client's plain key, None when nobody wrote one."""
+        """Return the config key that sets a client's plain key, None when there is none."""
         return self.kind.winners.get(client, _NONE).get(plain)
 
     def value(self, client: str, plain: str) -> str | None:
-        """Return what a client gets for a plain key: written, else the workers', the framework's or Kafka's default."""
+        """Return the effective value of a client's plain key: configured, else the workers', the framework's or Kafka's default."""
         found = self.client(client)
         if found is None:
             return None
@@ -239,19 +239,19 @@ class Subject:
         return definition.default if definition else None
 
     def number(self, client: str, plain: str) -> int | None:
-        """Return a client's value as a number, None when it is none."""
+        """Return a client's value as a number, None when it is not a number."""
         try:
             return int(self.value(client, plain) or "")
         except ValueError:
             return None
 
     def worker_property(self, key: str) -> str | None:
-        """Return one of the workers' properties; None when it is not written or they are not known."""
+        """Return one of the workers' properties; None when it is not set or they are unknown."""
         value = (self.worker.properties or {}).get(key)
         return None if value is None else value.strip()
 
     def spot_of(self, key: str) -> Spot:
-        """Return the place of a key, or of the connector where the key is not written."""
+        """Return the place of a key, or of the connector when the key is not set."""
         return self.spots.get(key, self.spot.at(key) if key in self.config else self.spot)
 
     @cached_property
@@ -261,7 +261,7 @@ class Subject:
 
 @dataclass(frozen=True)
 class SourceFile:
-    """A file that was read: `kind` tells its dialect; `entries` in order, keys that stand twice included."""
+    """A file: `kind` is its syntax; `entries` are in order, duplicate keys included."""
 
     path: str
     kind: Literal["properties", "json", "dedicated", "tree"]
@@ -271,7 +271,7 @@ class SourceFile:
 
 @dataclass(frozen=True)
 class Estate:
-    """Everything that is looked at together. `complete`: every connector of these clusters is in it (a tree, a live Connect)."""
+    """Everything that is linted together. `complete`: it contains every connector of these clusters (a tree, a live Connect)."""
 
     subjects: tuple[Subject, ...]
     files: tuple[SourceFile, ...] = ()

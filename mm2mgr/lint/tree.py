@@ -1,7 +1,7 @@
-"""Turns a YAML tree, expanded and rendered, into an Estate; and what the loader refuses into findings.
+"""Turns an expanded and rendered YAML tree into an Estate, and errors of the loader into findings.
 
-In: a Topology, its connectors, the Spec for places and comments. Out: Subjects of form `tree`, whose keys know the line that
-people wrote. Reads the tree's files for their comments only; contacts nothing.
+Subjects have the form `tree`; their keys have the line that people wrote. Reads the tree's files only for their
+comments.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 WRITTEN = ("spec", "override")
 # Where a problem's sentence turns from what is wrong to what to write.
 _INSTEAD = re.compile(
-    r"(?:; |: (?=(?:write|take|name|say|add|put|keep|rename|leave|give|use|one|only)\b)|, or (?=take|run|move))"
+    r"(?:; |: (?=(?:write|remove|set|name|add|put|keep|rename|leave|use|quote|only)\b)|, or (?=remove|run|move))"
 )
 
 
@@ -43,7 +43,7 @@ def from_tree(topology: Topology, connectors: Iterable[Connector], spec: Spec | 
 
 
 def _files(paths: Sequence[str]) -> tuple[SourceFile, ...]:
-    """Read the comments; the files were read as YAML before, so what cannot be read now holds no silence."""
+    """Read the silences in comments; a file that cannot be read any more has none."""
     found = []
     for path in paths:
         try:
@@ -57,7 +57,7 @@ def _files(paths: Sequence[str]) -> tuple[SourceFile, ...]:
 
 @dataclass
 class _TreeSubjects:
-    """One pass over the connectors; what many of them share is made once."""
+    """Makes the subjects of a tree; what many of them share is made once."""
 
     topology: Topology
     spec: Spec | None
@@ -104,7 +104,7 @@ class _TreeSubjects:
         return self.spot(written.where) if written else Spot()
 
     def places(self, origins: Mapping[str, Origin]) -> dict[str, Spot]:
-        """Return the lines of keys that people wrote; a default of mm2mgr or a template's own text is at the flow's line."""
+        """Return the lines of keys that people wrote; defaults of mm2mgr and text of templates have the flow's line."""
         return {key: self.spot(origin.where) for key, origin in origins.items() if origin.kind in WRITTEN}
 
     def silences(self, flow: Flow) -> list[Silence]:
@@ -114,7 +114,7 @@ class _TreeSubjects:
         ]
 
     def worker(self, connect: ConnectCluster) -> WorkerFacts:
-        """Return what the tree declares of the workers; it contacts none."""
+        """Return what the tree declares about the workers."""
         if connect.name not in self.workers:
             once = True if connect.exactly_once else connect.model.exactly_once
             cluster_id = self.kafka(connect.kafka).cluster_id
@@ -132,7 +132,7 @@ class _TreeSubjects:
 
 
 def invalid(error: SpecError) -> list[Finding]:
-    """Return what loader and expansion refuse as findings of the rule invalid-declaration."""
+    """Return errors of loader and expansion as findings of the rule invalid-declaration."""
     return [_finding(problem, error.hint) for problem in error.problems]
 
 
@@ -140,5 +140,5 @@ def _finding(problem: Problem, hint: str | None) -> Finding:
     place = problem.place
     spot = Spot(place.file, place.line) if isinstance(place, Place) else Spot(str(place))
     what, *instead = _INSTEAD.split(problem.message, 1)
-    fix = "".join(instead) or hint or "write what the sentence asks for; no command reads the tree before"
+    fix = "".join(instead) or hint or "correct the declaration; no command reads the tree until then"
     return Finding("invalid-declaration", "error", spot, what, fix)

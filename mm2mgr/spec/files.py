@@ -1,6 +1,6 @@
-"""Finds the YAML files of a tree. In: files and folders as the user named them. Out: files, and a problem for each that cannot be read.
+"""Finds the YAML files of a tree, and reports each one that cannot be read.
 
-Leaves nothing out in silence: what is missing from the tree is deleted by `apply --prune`.
+No file is skipped without an error: `apply --prune` deletes what is missing from the tree.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from mm2mgr.errors import Mm2mgrError, Problem
 from mm2mgr.spec.places import Place
 
 OVERRIDES = "overrides"
-_LEADS_OUT = "a link that leads out of the tree: put the files there, or name their folder with -f too"
+_LEADS_OUT = "a link that leads out of the tree: move the files into the tree, or add their folder with -f"
 
 
 def resolved_within(path: Path, folder: Path) -> Path | None:
@@ -29,14 +29,14 @@ def resolved_within(path: Path, folder: Path) -> Path | None:
 
 @dataclass(frozen=True, order=True)
 class TreeFile:
-    """A file of the tree. `override`: it lies in an overrides/ folder of the tree (not: above it)."""
+    """A file of the tree. `override`: it is in an overrides/ folder inside the tree."""
 
     path: Path
     override: bool
 
 
 def tree_files(sources: Sequence[Path]) -> tuple[list[TreeFile], list[Problem]]:
-    """List the files of `sources`, folders recursively, in a fixed order. Raises Mm2mgrError for a source that is not there."""
+    """List the files of `sources`, folders recursively, in a fixed order. Raises Mm2mgrError for a source that does not exist."""
     files: list[TreeFile] = []
     problems: list[Problem] = []
     for source in sources:

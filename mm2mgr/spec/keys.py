@@ -1,6 +1,7 @@
-"""Kafka key names that the declaration itself must know: what describes access to a cluster, and which prefixes people must not write.
+"""Kafka key names that the declaration must know: keys for the access to a cluster, and prefixes that people must not write.
 
-Source: MirrorClientConfig.CLIENT_CONFIG_DEF of Kafka (the only names that `source.cluster.` and `target.cluster.` let pass).
+Source: MirrorClientConfig.CLIENT_CONFIG_DEF of Kafka (the only names that `source.cluster.` and `target.cluster.`
+pass).
 """
 
 from __future__ import annotations

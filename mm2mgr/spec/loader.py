@@ -1,6 +1,7 @@
-"""Loads a YAML tree: many files, one `Spec`. Every problem names file, line, column and, for a misspelt key, the nearest known one.
+"""Loads the files of a YAML tree into one `Spec`: the validated tree plus the place of every value.
 
-In: files and folders. Out: `Spec`, the validated tree plus the place of every value. Does not resolve aliases (topology does).
+Every problem has file, line, column and, for a misspelt key, the nearest known one. Aliases are resolved later, by
+`expand`.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from mm2mgr.text import nearest
 
 @dataclass(frozen=True)
 class Spec:
-    """A validated tree. `raw` holds just what was written (nested dicts), `places` where, `overrides` which files are."""
+    """A validated tree. `raw` has the written values (nested dicts), `places` their places, `overrides` the override files."""
 
     tree: Tree
     raw: dict[str, Any]
@@ -55,7 +56,7 @@ def load(sources: Sequence[Path]) -> Spec:
         raise SpecError(problems)
     if not documents:
         raise SpecError(
-            [Problem(", ".join(map(str, sources)), "no YAML file with content here")],
+            [Problem(", ".join(map(str, sources)), "no YAML file with content")],
             hint="mm2mgr init writes a starter",
         )
     try:
@@ -66,7 +67,7 @@ def load(sources: Sequence[Path]) -> Spec:
 
 
 def _remember(values: Any) -> None:
-    """Remember the secrets that stand in the tree itself, before any problem quotes them."""
+    """Register the secrets in the tree for masking, before any problem quotes them."""
     if isinstance(values, dict):
         remember(values)
         values = list(values.values())
@@ -76,7 +77,7 @@ def _remember(values: Any) -> None:
 
 
 def settled(merged: dict[str, Any]) -> tuple[FlowSettings | None, list[tuple[PathKey, str]]]:
-    """Check settings that were laid over each other: each layer was valid, their sum need not be. Returns paths and messages too."""
+    """Check merged settings: each layer was valid, the result need not be. Returns the paths and messages of problems too."""
     try:
         return FlowSettings.model_validate(merged), []
     except ValidationError as error:
@@ -84,7 +85,7 @@ def settled(merged: dict[str, Any]) -> tuple[FlowSettings | None, list[tuple[Pat
 
 
 class _Merged:
-    """The top level of all files as one mapping: maps join (a key twice is a problem), lists follow one another."""
+    """The top level of all files as one mapping: maps are merged (a duplicate key is a problem), lists are appended."""
 
     def __init__(self) -> None:
         self.values: dict[str, Any] = {}
@@ -96,7 +97,7 @@ class _Merged:
         for key, value in document.values.items():
             before = self.values.get(key)
             if (key == "sizing") != sizing_only:
-                rule = f"only files in an {OVERRIDES}/ folder hold sizing: and they hold nothing else"
+                rule = f"only files in an {OVERRIDES}/ folder contain sizing: and nothing else"
                 self.problems.append(Problem(document.places[key,], f"'{key}' does not belong in this file: {rule}"))
             elif value is None:
                 continue  # `flows:` with every entry below it commented out
@@ -105,7 +106,7 @@ class _Merged:
             elif isinstance(before, dict) and isinstance(value, dict):
                 self._join(document, (key,), before, value, deep=key == "defaults")
             elif key in self.values and before != value:
-                message = f"'{key}' was given another value at {self.places[key,]}"
+                message = f"'{key}' has another value at {self.places[key,]}"
                 self.problems.append(Problem(document.places[key,], message))
             else:
                 self.values[key] = value
@@ -128,7 +129,7 @@ class _Merged:
             elif deep and isinstance(into[key], dict) and isinstance(value, dict):
                 self._join(document, inner, into[key], value, deep=True)
             else:
-                message = f"'{'.'.join(map(str, inner))}' is declared already at {self.places[inner]}"
+                message = f"'{'.'.join(map(str, inner))}' is already declared at {self.places[inner]}"
                 self.problems.append(Problem(document.places[inner], message))
 
 
@@ -140,7 +141,7 @@ def _nearest(places: dict[PathKey, Place], path: PathKey) -> Place:
 
 
 def _problems(error: ValidationError, merged: _Merged) -> list[Problem]:
-    """Turn pydantic's errors into one problem a place; a union reports each of its branches, so the deepest one is kept."""
+    """Turn pydantic's errors into one problem per place; a union reports each of its branches, so the deepest one is kept."""
     found: dict[PathKey, tuple[int, Problem]] = {}
     for item in error.errors(include_url=False):
         path = _real_path(item["loc"], merged.values)
@@ -158,7 +159,7 @@ def _problems(error: ValidationError, merged: _Merged) -> list[Problem]:
 
 
 def _real_path(location: tuple[Key, ...], values: Any) -> PathKey:
-    """Drop what pydantic adds to a path (union branch and validator names): keep what leads through the written values."""
+    """Remove what pydantic adds to a path (names of union branches and validators)."""
     path: list[Key] = []
     for key in location:
         inner = dict(enumerate(values)) if isinstance(values, list) else values
@@ -187,7 +188,7 @@ def _sentence(item: Any, path: PathKey) -> str:
     if item["type"] == "missing":
         return f"'{name}' is missing"
     if item["input"] is None:
-        return f"'{name}': null is no value here; leave it out instead"
+        return f"'{name}': null is not allowed here; leave it out"
     message = str(item["msg"]).removeprefix("Value error, ")
     if message.startswith("a ") and item["type"] == "value_error":
         message = f"should be {message}"
@@ -207,7 +208,7 @@ def _sensitive(path: PathKey, value: object) -> bool:
 
 
 def _model_at(path: PathKey) -> type[BaseModel] | None:
-    """Return the model whose keys stand at `path`."""
+    """Return the model of the mapping at `path`."""
     here: Any = Tree
     for key in path:
         here = _step(here, key)
@@ -215,7 +216,7 @@ def _model_at(path: PathKey) -> type[BaseModel] | None:
 
 
 def _step(annotation: Any, key: Key) -> Any:
-    """Return the annotation of what stands under `key` in a value of this annotation."""
+    """Return the annotation of the value of `key` in a value of this annotation."""
     for branch in _branches(annotation):
         if isinstance(branch, type) and issubclass(branch, BaseModel):
             for name, field in branch.model_fields.items():

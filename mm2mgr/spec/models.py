@@ -1,6 +1,6 @@
-"""What people declare: the pydantic models of the YAML tree. Every model forbids unknown keys; the JSON Schema comes from here.
+"""The pydantic models of the YAML tree. Every model forbids unknown keys; the JSON Schema is generated from them.
 
-Client settings are plain Kafka keys under the client they are meant for; nobody writes a prefix (the compiler owns them).
+Client settings are plain Kafka keys under the client that they configure; mm2mgr adds the prefixes.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ class Access(Model):
     """How mm2mgr itself reaches a cluster where that differs from how the Connect workers do."""
 
     bootstrap_servers: Addresses | None = None
-    """`host:port` list; not given: the cluster's own."""
+    """`host:port` list; default: the cluster's own."""
     security: Security | None = None
-    """Plain Kafka client keys; not given: the cluster's own."""
+    """Plain Kafka client keys; default: the cluster's own."""
 
 
 class ClusterDefaults(Model):
@@ -51,7 +51,7 @@ class ClusterDefaults(Model):
     access: Access | None = None
     """Only where mm2mgr's own machine needs other addresses or credentials than the workers."""
     metrics: Metrics | None = None
-    """Systems besides Kafka that know its load; not given: end offsets and records of Kafka itself."""
+    """Systems besides Kafka that know its load; default: end offsets and records of Kafka itself."""
 
 
 class Cluster(ClusterDefaults):
@@ -60,35 +60,35 @@ class Cluster(ClusterDefaults):
     bootstrap_servers: Addresses
     """`host:port` list as the Connect workers see it."""
     cluster_id: Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,100}$")] | None = None
-    """Kafka's own id of this cluster (`kafka-cluster.sh cluster-id`). Given: plan and apply compare it without contacting Kafka; not given: they ask the brokers."""
+    """Kafka's own id of this cluster (`kafka-cluster.sh cluster-id`). If set, plan and apply compare it without contacting Kafka; by default they ask the brokers."""
 
 
 class Workers(Model):
     """The machines of a Connect cluster, for `mm2mgr fleet` and `simulate` only: nothing is started or stopped."""
 
     count: Annotated[int, Field(ge=1, le=10_000)] | None = None
-    """How many run today; not given: those seen at work, else judged with as many as are needed and one spare."""
+    """How many run today; default: those in use, else the number needed plus one spare."""
     tasks_per_worker: TaskCount = 10
     """How many busy tasks one worker carries. Connect itself knows no such limit; published numbers go from 8 to 20, and ten at 7 MB/s fill half of a 1 Gbit/s card."""
     memory: Annotated[ByteSize, Field(gt=0)] | None = None
-    """Java heap of one worker (its -Xmx); not given: not a limit."""
+    """Java heap of one worker (its -Xmx); default: no limit."""
     network: Annotated[ByteRate, Field(gt=0)] | None = None
-    """What one worker receives, and as much again sends; not given: not a limit."""
+    """What one worker receives, and as much again sends; default: no limit."""
 
 
 class ConnectDefaults(Model):
     """What many Connect clusters share."""
 
     auth: Auth | None = None
-    """Not given: the REST API asks for none. A Connect cluster's own `auth` replaces this one as a whole."""
+    """Default: none. A Connect cluster's own `auth` replaces this one as a whole."""
     tls: Tls | None = None
-    """For `https` URLs; not given: the system's authorities, no own certificate."""
+    """For `https` URLs; default: the system's authorities, no client certificate."""
     producer_security: Literal["worker", "connector"] = "worker"
     """Who brings the record producer's security when the target is the workers' own Kafka: `worker` when the workers have
     `producer.*` security settings, `connector` when they have only top-level ones, which Connect does not hand to producers.
     Exactly-once workers also read their offsets back with a consumer: the same goes for `consumer.*`."""
     exactly_once: bool | None = None
-    """Whether the workers run with `exactly.once.source.support=enabled`. Not given: yes as soon as a flow there has
+    """Whether the workers run with `exactly.once.source.support=enabled`. Default: yes if a flow there has
     `delivery: exactly_once`. Write true before the workers are switched over: connectors whose records go to another Kafka
     then have the overrides that they need from that moment on; workers that are not exactly-once get along with them."""
     workers: Workers = Workers()
@@ -103,7 +103,7 @@ class Connect(ConnectDefaults):
     kafka: str
     """Alias of the Kafka cluster that the workers themselves use (their `bootstrap.servers`)."""
     version: Annotated[str, Field(pattern=r"^\d+\.\d+")] | None = None
-    """Kafka version of the workers, for `lint` and `explain`, which contact nothing; not given: the newest known line. plan, apply and check ask the workers."""
+    """Kafka version of the workers, for `lint` and `explain`, which contact nothing; default: the newest known line. plan, apply and check ask the workers."""
 
 
 class Link(Model):
@@ -114,7 +114,7 @@ class Link(Model):
     rtt: TimeSpan
     """Round-trip time."""
     bandwidth: ByteRate | None = None
-    """Not given: not a limit."""
+    """Default: no limit."""
 
 
 # --- flows ------------------------------------------------------------------------------------------------------------
@@ -173,7 +173,7 @@ class Checkpoints(Model):
     group_offsets: bool = False
     """Write the translated offsets into the target's consumer groups too (only for groups not active there)."""
     groups: Groups = Groups()
-    """Whose offsets; not given: all groups."""
+    """Whose offsets; default: all groups."""
     interval: TimeSpan = 60
     """How often checkpoints (and group offsets) are written."""
 
@@ -213,7 +213,7 @@ class FlowSettings(Model):
     topics: Topics = Topics()
     """Which topics."""
     run_on: str | dict[str, str] | None = None
-    """Connect cluster that runs the flow, or one per target alias. Not given: the one whose `kafka` is the target."""
+    """Connect cluster that runs the flow, or one per target alias. Default: the one whose `kafka` is the target."""
     replication_policy: str = "default"
     """`default` (topics become `alias.topic`), `identity` (names stay; no loop detection), or a Java class name."""
     separator: Annotated[str, Field(min_length=1, pattern=r"^[A-Za-z0-9._-]+$")] = "."
@@ -255,7 +255,7 @@ class FlowSettings(Model):
     heartbeat_connector: ConnectorSettings = Field(default_factory=dict)
     """Any other key of MirrorHeartbeatConnector."""
     state: Literal["running", "paused", "stopped"] | None = None
-    """State that the flow's source connector is kept in. Not given: as people set it over REST, and `status` reports a paused or stopped flow whose lag grows."""
+    """State that the flow's source connector is kept in. Default: not managed; `status` reports a paused or stopped flow whose lag grows."""
     silence: dict[str, Annotated[str, Field(min_length=1)]] = Field(default_factory=dict)
     """Rules of `mm2mgr lint` that are switched off for this flow, each with the reason: `{rule-id: why it is fine here}`."""
 

@@ -1,6 +1,7 @@
 """Topic and group patterns as MirrorMaker reads them: a comma-separated LIST of Java regular expressions, whole-name match.
 
-In: what people wrote. Out: checked patterns, their Java form, and a matcher. Sources: DefaultTopicFilter, ConfigDef LIST parsing.
+Checks patterns, converts them to their Java form, and matches names. Sources: DefaultTopicFilter, ConfigDef LIST
+parsing.
 """
 
 from __future__ import annotations
@@ -36,23 +37,25 @@ _POSIX = {
     maxsize=10_000
 )  # a flow's patterns are checked where they are written, and again with its defaults laid over
 def check_pattern(text: str) -> str:
-    """Return `text` if it is a topic name or a regular expression that survives Connect's list parsing; ValueError says why not."""
+    """Return `text` if it is a topic name or a valid regular expression for Connect's lists; ValueError says why not."""
     if _PLAIN.fullmatch(text):
         return text
     if not text.strip():
-        raise ValueError("empty: an empty pattern matches nothing")
+        raise ValueError("an empty pattern matches nothing")
     if "," in text:
-        raise ValueError("Connect splits lists at commas, so a pattern must not hold one (for a{1,2} write a|aa)")
+        raise ValueError("Connect splits lists at commas, so a pattern must not contain one (write a|aa for a{1,2})")
     if _FLAGS.search(text):
-        raise ValueError("Connect joins patterns into one, so a flag would reach the others too: write (?i:...)")
+        raise ValueError(
+            "Connect joins patterns into one expression, so a flag would apply to all of them: write (?i:...)"
+        )
     if _PYTHON_ONLY.search(text):
-        raise ValueError("not a Java regular expression: (?P and (?( are Python's")
+        raise ValueError("not a Java regular expression: (?P and (?( are Python syntax")
     if len(text) > _MOST_CHARS:
         raise ValueError(f"longer than {_MOST_CHARS:,} characters")
     if _SET.search(_QUOTED.sub("", text)):
         raise ValueError("sets inside [...] (&&, a second [) are not supported: write alternatives such as (?:[a-c]|x)")
     if _STRAY_BRACE.search(_python(text)):
-        raise ValueError(r"not a Java regular expression: write a { that is no repetition count as \{")
+        raise ValueError(r"not a Java regular expression: write a literal { as \{")
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error", FutureWarning)
@@ -62,12 +65,12 @@ def check_pattern(text: str) -> str:
     except (re.error, OverflowError) as error:  # a repetition count may be larger than any number a machine has
         raise ValueError(f"not a regular expression: {error}") from error
     except FutureWarning as error:
-        raise ValueError("unclear inside [...]: put a backslash before each sign that is meant literally") from error
+        raise ValueError("ambiguous inside [...]: put a backslash before each literal character") from error
     return text
 
 
 def is_name(text: str) -> bool:
-    """Return whether `text` is a plain name, which stands for itself only."""
+    """Tell whether `text` is a plain name, which matches only itself."""
     return _LITERAL.fullmatch(text) is not None
 
 

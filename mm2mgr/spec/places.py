@@ -1,7 +1,6 @@
-"""Reads YAML text into plain values and remembers the file, line and column of every key and item.
+"""Reads YAML text into plain values, with the file, line and column of every key and item.
 
-In: the text of one file. Out: values plus a map from path (tuple of keys and indexes) to `Place`.
-Knows nothing of what the keys mean.
+Places are stored by path, a tuple of keys and indexes. The meaning of keys is the subject of `models`.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ _OLD_NUMBER = re.compile(r"[-+]?0[0-7_]+|[^:]*:.*")  # YAML 1.1: 010 is eight an
 
 
 class _YamlLoader(_Best):  # type: ignore[misc]
-    """PyYAML's, without the look for resolvers by path, which no safe loader has."""
+    """PyYAML's loader without the search for path resolvers, which no safe loader has."""
 
     def descend_resolver(self, *_: object) -> None: ...
 
@@ -59,7 +58,7 @@ class Document:
 
 
 def read_yaml(path: Path, data: bytes | None = None) -> list[Document]:
-    """Read every YAML document of `path`; empty documents are left out. `data` is what it holds, where that was read.
+    """Read every YAML document of `path`; empty documents are left out. `data` is its content if it was read already.
 
     Raises SpecError with file:line:column for unreadable files, YAML syntax, duplicate keys and non-mappings.
     """
@@ -85,7 +84,7 @@ def read_yaml(path: Path, data: bytes | None = None) -> list[Document]:
 
 
 def _refuse_bombs(file: str, text: str) -> None:
-    """Refuse what nests too deeply (libyaml builds nodes by recursion in C, which ends the process instead of raising), or is too much."""
+    """Refuse files with too many values or levels (libyaml recurses in C, which ends the process instead of raising)."""
     opened = text.count("[") + text.count("{") + text.count("- -") + text.count("? ?")
     if opened < _HARMLESS_DEPTH and text.count(",") + text.count("\n") < _MAX_VALUES // 2:
         return
@@ -95,7 +94,7 @@ def _refuse_bombs(file: str, text: str) -> None:
         if depth > _MAX_DEPTH or values > _MAX_VALUES:
             mark = event.start_mark
             place = Place(file, mark.line + 1, mark.column + 1) if mark else Place(file, 1, 1)
-            what = "nested too deeply" if depth > _MAX_DEPTH else f"holds more than {_MAX_VALUES:,} values"
+            what = "nested too deeply" if depth > _MAX_DEPTH else f"contains more than {_MAX_VALUES:,} values"
             raise SpecError([Problem(place, what)])
 
 
@@ -116,7 +115,7 @@ class _YamlReader:
 
     def document(self, root: yaml.Node) -> Document:
         if not isinstance(root, yaml.MappingNode):
-            raise SpecError([Problem(self.place(root), "the file must hold keys such as 'clusters:' or 'flows:'")])
+            raise SpecError([Problem(self.place(root), "the file must contain keys such as 'clusters:' or 'flows:'")])
         values = self.value(root, ())
         if self.problems:
             raise SpecError(self.problems)
@@ -141,7 +140,7 @@ class _YamlReader:
     def add(self, count: int, node: yaml.Node) -> None:
         self.count += count
         if self.count > _MAX_VALUES:
-            message = f"the anchors of this file expand to too many values (more than {_MAX_VALUES:,})"
+            message = f"the anchors in this file expand to too many values (more than {_MAX_VALUES:,})"
             raise SpecError([Problem(self.place(node), message)])
 
     def mapping(self, node: yaml.MappingNode, path: PathKey) -> dict[str, Any]:
@@ -164,14 +163,14 @@ class _YamlReader:
         for key, _ in node.value:
             if isinstance(key, yaml.ScalarNode) and key.value != "<<":
                 if key.value in seen:
-                    self.problems.append(Problem(self.place(key), f"the key '{key.value}' stands here a second time"))
+                    self.problems.append(Problem(self.place(key), f"duplicate key '{key.value}'"))
                 seen.add(key.value)
 
     def scalar(self, node: yaml.Node) -> Any:
         if node.tag == _TEXT_TAG:
             return node.value
         if node.tag in _NUMBER_TAGS and _OLD_NUMBER.fullmatch(node.value):
-            message = f"{node.value} means another number to YAML: write it in quotes or as a plain decimal number"
+            message = f"{node.value} is a different number in YAML: write it in quotes or as a plain decimal number"
             self.problems.append(Problem(self.place(node), message))
             return None
         try:
@@ -180,12 +179,12 @@ class _YamlReader:
             self.problems.append(Problem(self.place(node), f"the tag {node.tag} is not supported"))
         except ValueError:  # 2026-13-45 looks like a date to YAML
             kind = node.tag.rsplit(":", 1)[-1]
-            self.problems.append(Problem(self.place(node), f"not a {kind}: put text that looks like one in quotes"))
+            self.problems.append(Problem(self.place(node), f"not a {kind}: quote text that looks like one"))
         return None
 
 
 class _Constructor(yaml.constructor.SafeConstructor):
-    """Makes scalars, and lays merge keys under a mapping's own as PyYAML does, but counts what they expand to."""
+    """Constructs scalars, and applies merge keys below a mapping's own keys as PyYAML does, but counts the values."""
 
     def __init__(self, reader: _YamlReader) -> None:
         super().__init__()

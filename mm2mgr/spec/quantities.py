@@ -1,6 +1,7 @@
-"""Quantities as people write them: durations, byte sizes, rates, shares. In: text or number. Out: floats in seconds, bytes, bytes/s.
+"""Parses quantities: durations to seconds, byte sizes to bytes, rates to bytes per second, shares to numbers up to 1.
 
-Decimal units (kB, MB, GB = 10^3, 10^6, 10^9) and binary ones (KiB, MiB, GiB) mean what they say; bit rates are divided by eight.
+Decimal units (kB, MB, GB = 10^3, 10^6, 10^9) and binary units (KiB, MiB, GiB) are distinct; bit rates are divided by
+eight.
 """
 
 from __future__ import annotations

@@ -40,7 +40,7 @@ class Auth(Model):
     @model_validator(mode="after")
     def _exactly_one(self) -> Auth:
         if (self.basic is None) == (self.bearer is None):
-            raise ValueError("give either basic or bearer")
+            raise ValueError("set either basic or bearer")
         return self
 
 
@@ -48,7 +48,7 @@ class Tls(Model):
     """TLS towards a REST API; files are PEM, relative to where mm2mgr runs."""
 
     ca: str | None = None
-    """Certificates to trust; not given: the system's."""
+    """Certificates to trust; default: the system's."""
     certificate: str | None = None
     """Own certificate chain, for mutual TLS."""
     key: str | None = None
@@ -63,9 +63,9 @@ class MetricsEndpoint(Model):
     url: Url | None = None
     """Base URL, such as `http://prometheus:9090` or `http://cruise-control:9090/kafkacruisecontrol`; here, or in the defaults of clusters that share one."""
     auth: Auth | None = None
-    """Not given: it asks for none."""
+    """Default: none."""
     tls: Tls | None = None
-    """For an `https` URL; not given: the system's authorities, no own certificate."""
+    """For an `https` URL; default: the system's authorities, no client certificate."""
 
 
 class PrometheusMetrics(MetricsEndpoint):
@@ -76,7 +76,7 @@ class PrometheusMetrics(MetricsEndpoint):
     rate_window: Annotated[TimeSpan, Field(ge=10)] = 300
     """Over how much time the rates of topics are taken: at least four scrapes."""
     retention: TimeSpan = 15 * 86400
-    """How far back a catch-up asks; Prometheus itself keeps 15 days unless told otherwise."""
+    """How far back a catch-up asks; Prometheus itself keeps 15 days by default."""
 
 
 class Metrics(Model):

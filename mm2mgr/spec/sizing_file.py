@@ -1,7 +1,7 @@
-"""Writes `overrides/sizing.yaml`, the one file of the tree that mm2mgr writes itself, for people to review.
+"""Writes `overrides/sizing.yaml`, the only file of a tree that mm2mgr writes, for people to review.
 
-In: the new entries, and those that they were decided by. Out: the file, whole or unchanged. Entries of flows that were not
-sized this time stay, and so do entries that somebody else changed meanwhile.
+The file changes as a whole or not at all. Entries of flows that were not sized this time stay, and so do entries that
+somebody else changed in the meantime.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from mm2mgr.spec.places import read_yaml
 FILE = "sizing.yaml"
 _HEADER = """\
 # Written by `mm2mgr size` from measured throughput: review it like any change, then commit.
-# A number that people wrote in the flow itself (tasks: {max: N}) outranks what stands here.
+# A number in the flow itself (tasks: {max: N}) overrides the number here.
 """
 _LOCK_SECONDS = 30.0  # it is held for milliseconds
 _ATTEMPTS = 10
 Entries = Mapping[str, Mapping[str, Any]]
-"""What the file says, by flow."""
+"""The content of the file, by flow."""
 
 
 @dataclass(frozen=True)
 class SizingUpdate:
-    """Whether the file changed, and the flows whose new numbers were not written, because others had changed the entries."""
+    """Whether the file changed, and the flows whose new numbers were not written because somebody else changed the entries."""
 
     changed: bool
     refused: tuple[str, ...] = ()
@@ -44,8 +44,8 @@ def sizing_path(sources: Collection[Path]) -> Path:
     folder = next((source for source in sources if source.is_dir()), None)
     if folder is None:
         raise Mm2mgrError(
-            "the tree was given as single files, so there is no folder for overrides",
-            hint="name its folder: mm2mgr --clusters FOLDER size",
+            "the tree consists of single files, so there is no folder for overrides",
+            hint="use its folder: mm2mgr --clusters FOLDER size",
         )
     return folder / OVERRIDES / FILE
 
@@ -55,7 +55,7 @@ def sizing_target(path: Path) -> Path:
     try:
         target = resolved_within(path, path.parent.parent)
     except (OSError, RuntimeError) as error:  # a link to itself
-        raise Mm2mgrError(f"{path}: cannot be written: it is a link that leads nowhere", hint="remove it") from error
+        raise Mm2mgrError(f"{path}: cannot be written: it is a broken link", hint="remove it") from error
     if target is None:
         hint = "replace the link by the file or folder itself, or print only: --dry-run"
         raise Mm2mgrError(f"{path}: not written: a link leads out of the tree, to {path.resolve()}", hint=hint)
@@ -63,7 +63,7 @@ def sizing_target(path: Path) -> Path:
 
 
 def read_sizing(path: Path) -> Entries:
-    """Return what the file says now; nothing where it cannot be read, which loading or writing it reports."""
+    """Return the content of the file; empty if it cannot be read, which loading or writing reports."""
     try:
         return _entries(path)
     except Mm2mgrError:
@@ -79,7 +79,7 @@ def write_sizing(
 ) -> SizingUpdate:
     """Update the entries of `path`; drop those of flows that no longer exist.
 
-    `before` is what the file said when the entries were decided: what differs from it by now stays. `say` tells of a wait.
+    `before` is the content when the entries were decided: entries that differ from it now stay. `say` reports waiting.
     """
     target = sizing_target(path)
     try:
@@ -96,7 +96,8 @@ def write_sizing(
     except OSError as error:
         raise Mm2mgrError(f"{path}: cannot be written: {error.strerror}") from error
     raise Mm2mgrError(
-        f"{path}: not written: it changes all the time", hint="find out who writes it, then run size again"
+        f"{path}: not written: another process keeps changing it",
+        hint="find the process that writes it, then run size again",
     )
 
 
@@ -111,7 +112,7 @@ def _number(entries: Entries, flow: str) -> object:
 
 @contextmanager
 def _one_writer(folder: Path, path: Path, say: Callable[[str], None]) -> Iterator[None]:
-    """Keep other runs of mm2mgr out, by a lock on the folder: a lock file would show up in git."""
+    """Exclude other runs of mm2mgr by a lock on the folder; a lock file would show up in git."""
     with ExitStack() as held:
         with suppress(OSError):  # NFS locks no folders; then the comparison before the replacement has to do
             held.enter_context(locked(folder, f"writing {path}", _LOCK_SECONDS, say))
@@ -132,7 +133,7 @@ def _content(path: Path) -> bytes | None:
 
 
 def is_written_by_size(path: Path) -> bool:
-    """Tell whether `write_sizing` wrote this file: it begins with the same line."""
+    """Tell whether `write_sizing` wrote this file: it starts with the same line."""
     with path.open(encoding="utf-8", errors="replace") as file:
         return file.readline(200) == _HEADER.splitlines(keepends=True)[0]
 
@@ -142,16 +143,16 @@ def _entries(path: Path) -> dict[str, dict[str, Any]]:
         return {}
     documents = read_yaml(path)
     if documents and not is_written_by_size(path):
-        raise _not_ours(path, "it does not begin with the line that `size` writes")
+        raise _not_ours(path, "it does not start with the line that `size` writes")
     entries: dict[str, dict[str, Any]] = {}
     for document in documents:
         if other := sorted(document.values.keys() - {"sizing"}):
-            raise _not_ours(path, f"it holds '{other[0]}' too")
+            raise _not_ours(path, f"it also contains '{other[0]}'")
         sizing = document.values.get("sizing")
         entries |= sizing if isinstance(sizing, dict) else {}
     return entries
 
 
 def _not_ours(path: Path, why: str) -> Mm2mgrError:
-    hint = "move what is yours into another file of the tree, delete this one, and run size again"
-    return Mm2mgrError(f"{path} would be overwritten, and {why}; it was left as it is", hint=hint)
+    hint = "move your content to another file of the tree, delete this file, and run size again"
+    return Mm2mgrError(f"{path} would be overwritten, but {why}; it was not changed", hint=hint)

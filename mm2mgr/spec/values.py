@@ -1,6 +1,6 @@
 """The values of the declaration as annotated types: names, addresses, patterns, quantities, client settings with checked keys.
 
-In: what YAML gave. Out: checked values; a ValueError says what to write instead. Knows no model and no place.
+A ValueError says what to write instead.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def _patterns(value: object) -> object:
 
 def _plain_key(key: str) -> str:
     if not re.fullmatch(r"[\w.$-]+", key):
-        raise ValueError("a Kafka key has no blanks and no signs but . - _")
+        raise ValueError("a Kafka key of letters, digits and . - _ $ only")
     return key
 
 
@@ -48,16 +48,16 @@ def _security_key(key: str) -> str:
         return "security.protocol"
     if key not in keys.SECURITY_KEYS:
         near = nearest(key, keys.SECURITY_KEYS)
-        raise ValueError(f"no security setting of a Kafka client{f'; did you mean {near[0]!r}?' if near else ''}")
+        raise ValueError(f"not a security setting of a Kafka client{f'; did you mean {near[0]!r}?' if near else ''}")
     return key
 
 
 def _security_as_written(values: object) -> object:
-    """Check keys before two spellings become one; null drops a key that defaults gave, which is done when layers are laid."""
+    """Check keys before spellings are unified; null removes a default, which happens when layers are merged."""
     if not isinstance(values, dict):
         return values
     if {"protocol", "security.protocol"} <= values.keys():
-        raise ValueError("'protocol' and 'security.protocol' are one key: write one of them")
+        raise ValueError("'protocol' and 'security.protocol' are the same key: write only one")
     for key in [key for key, value in values.items() if value is None]:
         try:
             _security_key(key)
@@ -78,10 +78,10 @@ def _client_key(key: str) -> str:
     for prefix, block in keys.PREFIX_BLOCKS.items():
         if key.startswith(prefix):
             raise ValueError(
-                f"write the plain Kafka key, without the prefix {prefix!r}, under {block}; mm2mgr writes prefixes"
+                f"write the plain Kafka key, without the prefix {prefix!r}, under {block}; mm2mgr adds the prefixes"
             )
     if key == "bootstrap.servers":
-        raise ValueError("addresses belong to the cluster: write bootstrap_servers under clusters:")
+        raise ValueError("addresses belong to the cluster: use bootstrap_servers under clusters:")
     return key
 
 
@@ -91,9 +91,9 @@ def _connector_key(key: str) -> str:
         raise ValueError(f"mm2mgr writes this key itself: {keys.OWNED_CONNECTOR_KEYS[key]}")
     for prefix, block in keys.PREFIX_BLOCKS.items():
         if key.startswith(prefix) and key not in keys.CONNECTOR_KEYS_LIKE_PREFIXES:
-            raise ValueError(f"write {key.removeprefix(prefix)!r} under {block}; mm2mgr writes prefixes")
+            raise ValueError(f"write {key.removeprefix(prefix)!r} under {block}; mm2mgr adds the prefixes")
     if key.startswith("mm2mgr."):
-        raise ValueError("keys that start with 'mm2mgr.' mark ownership and are written by mm2mgr")
+        raise ValueError("keys that start with 'mm2mgr.' mark ownership; mm2mgr writes them")
     return key
 
 

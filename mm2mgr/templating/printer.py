@@ -56,7 +56,7 @@ class _MarkingLoader(FolderLoader):
         return self.read[template]
 
     def reachable(self, environment: jinja2.Environment, templates: Iterable[str]) -> Iterator[str]:
-        """Yield the sources of templates and of all that they include by name."""
+        """Yield the sources of templates and of their includes."""
         names, seen = list(templates), set()
         while names:
             name = names.pop()
@@ -106,7 +106,7 @@ class Printer:
             finalize=self.insert,
         )
         self.conditions: tuple[str, ...] | None = None
-        """The names that decide what a plain template gives; None when not all of them are plain."""
+        """The names that decide the output of a plain template; None unless all templates are plain."""
         with suppress(jinja2.TemplateError):  # raised again where a connector needs that template
             sources = list(loader.reachable(self.environment, templates))
             loader.plain = all(map(_is_plain, sources))
@@ -147,7 +147,7 @@ class Printer:
         return config, origins
 
     def lines(self, template: str, context: dict[str, Any]) -> tuple[_TemplateLine, ...]:
-        """Return the lines of a rendered template; when only texts decide what it gives, it is rendered once for the same texts."""
+        """Return the lines of a rendered template; when only texts decide the output, it is rendered once for equal texts."""
         deciding = [context.get(name) for name in self.conditions or ()]
         key = (template, *(value for value in deciding if isinstance(value, str | None)))
         alike = self.conditions is not None and len(key) == 1 + len(deciding)
@@ -166,7 +166,7 @@ class Printer:
         return Text("".join(parts), next((value.origin for value in values if isinstance(value, Text)), line.origin))
 
     def value(self, path: tuple[str, ...], context: dict[str, Any]) -> Any:
-        """Return what stands at a path in the context, or the inserted value of that number."""
+        """Return the value at a path in the context, or the inserted value of that number."""
         root = path[0]
         if root in context:
             value = context[root]
@@ -183,7 +183,7 @@ class Printer:
     # Jinja runs a plain finalize on constants when it compiles a template, where no connector is being written.
     @jinja2.pass_eval_context
     def insert(self, _: object, value: Any) -> str:
-        """Stand in for a value until the lines are read back: values may hold line ends, equals signs and blanks."""
+        """Return a mark for a value until the lines are read back: values may contain line breaks, equals signs and blanks."""
         if isinstance(value, _Lines):
             return value
         if isinstance(value, jinja2.Undefined):
@@ -192,7 +192,7 @@ class Printer:
         return f"{_MARK}{len(self.inserted) - 1}{_MARK}"
 
     def settings(self, prefix: str, block: Mapping[str, str] | str) -> _Lines:
-        """Stand in for one `prefix + key = value` line for each setting of a block, or of the block at a path."""
+        """Return a mark for the `prefix + key = value` lines of a block of settings, or of the block at a path."""
         if not isinstance(block, str):
             self.inserted.append(block)
             block = str(len(self.inserted) - 1)

@@ -1,7 +1,7 @@
-"""The template language as far as a tree that somebody else wrote may use it: no Python behind the values, and bounded work.
+"""The sandbox of templates that come with a tree: no access to Python behind the values, and bounded work.
 
-In: folders of templates. Out: a Jinja2 environment. A template reaches the values of a connector, text functions and loops;
-files outside its folder, attributes that begin with _ and functions of Python are refused (SECURITY.md says what that is for).
+A template reads the values of a connector, text functions and loops. Files outside its folder, attributes that begin
+with _ and functions of Python are refused (see SECURITY.md).
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _DIGITS = re.compile(r"\d+")
 
 
 class Overrun(jinja2.TemplateRuntimeError):
-    """A template does more than any connector needs."""
+    """A template does more work than any connector needs."""
 
 
 class FolderLoader(jinja2.FileSystemLoader):
@@ -56,7 +56,7 @@ class FolderLoader(jinja2.FileSystemLoader):
             if not (path.is_file() or path.is_fifo()):
                 continue
             if resolved_within(path, folder) is None:
-                raise jinja2.TemplateError(f"{path} is a link that leads out of {folder}: put the file itself there")
+                raise jinja2.TemplateError(f"{path} is a link that leads out of {folder}: copy the file there")
             try:
                 return read_bytes(path, MOST_TEMPLATE_BYTES).decode("utf-8"), str(path), lambda: True
             except Unreadable as error:
@@ -209,7 +209,7 @@ class Environment(ImmutableSandboxedEnvironment):
         if operator in ("*", "**") and isinstance(left, int) and isinstance(right, int):
             bits = left.bit_length() * abs(right) if operator == "**" else left.bit_length() + right.bit_length()
             if bits > _MOST_BITS:
-                raise Overrun(f"it makes a number of more than {_MOST_BITS:,} bits")
+                raise Overrun(f"it creates a number of more than {_MOST_BITS:,} bits")
         elif operator == "*":
             self._charge("replace", (left, right))
         else:

@@ -1,1 +1,1 @@
-"""Topics: what a connector takes, what they are called on the other side, and whether two connectors take the same one."""
+"""Topics: which ones a connector mirrors, their names on the target, and whether two connectors mirror the same one."""

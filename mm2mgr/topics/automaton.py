@@ -1,6 +1,6 @@
-"""Regular languages of topic names: machines that read a name letter by letter, and the shortest name that several of them accept.
+"""Regular languages of topic names: machines that read a name letter by letter, and the shortest name that several accept.
 
-In: syntax trees (`java_regex` makes them). Out: words, or TooLarge where an answer would cost too much. It knows nothing of Kafka.
+The machines are built from syntax trees (see `java_regex`); TooLarge is raised where an answer would cost too much.
 """
 
 from __future__ import annotations
@@ -285,9 +285,9 @@ def _accepted(machines: Sequence[Machine], states: Sequence[Hashable], needed: i
 
 
 @cache
-def _letters(told_apart: frozenset[frozenset[str]]) -> tuple[str, ...]:
+def _letters(distinguished: frozenset[frozenset[str]]) -> tuple[str, ...]:
     """Return one letter of each kind that machines tell apart, a readable one."""
     kinds: dict[tuple[bool, ...], str] = {}
     for char in _LIKED:
-        kinds.setdefault(tuple(char in each for each in told_apart), char)
+        kinds.setdefault(tuple(char in each for each in distinguished), char)
     return tuple(kinds.values())

@@ -1,7 +1,7 @@
-"""Matches expressions that are no regular language, as Java does, without trying anything twice and with a budget of steps.
+"""Matches expressions that are not regular, as Java does, without repeating a step and with a budget.
 
-In: a syntax tree with lookarounds, backreferences and what gives nothing back. Out: yes or no, or TooLarge. Only backreferences
-make more than (size of the expression) x (length of the name) states.
+These have lookarounds, backreferences or possessive repetitions. Only backreferences need more than (size of the
+expression) x (length of the name) states; TooLarge is raised when the budget is used up.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Reads Java regular expressions: what java.util.regex refuses, names an expression is likely to match, and its syntax tree.
+"""Parses Java regular expressions: what java.util.regex refuses, likely sample names, and the syntax tree.
 
-In: the text of one expression. Out: a `Shape`, or ValueError with Java's reason. It matches nothing itself: `automaton` does.
+A ValueError has Java's reason. Matching is done by `automaton` and `backtracking`.
 """
 
 from __future__ import annotations
@@ -186,7 +186,7 @@ class _RegexReader:
         """Read one step; a quotation is as many as it has characters."""
         char = self.take()
         if char in "*+?":
-            raise ValueError(f"dangling '{char}': nothing stands before it that could repeat")
+            raise ValueError(f"dangling '{char}': nothing before it to repeat")
         if char == "{":  # Java reads a count here, of nothing
             self.at -= 1
             return [Part(("",), _EMPTY)]

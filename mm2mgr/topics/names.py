@@ -209,7 +209,7 @@ class Affixes:
 
 @lru_cache(maxsize=65536)
 def affixes(item: str) -> Affixes:
-    """Lookaround at both ends of an item."""
+    """Return the affixes of an item."""
     found = shape_of(item)
     if found is None:
         return Affixes((), (), ())

@@ -40,7 +40,7 @@ class Selection:
         return self.names.takes(topic) and not self.is_internal(topic) and not self.is_cycle(topic)
 
     def is_internal(self, topic: str) -> bool:
-        """Tell whether the policy keeps a topic back whatever the filter says (ReplicationPolicy.isInternalTopic)."""
+        """Tell whether the policy excludes a topic whatever the filter says (ReplicationPolicy.isInternalTopic)."""
         if topic.startswith(("__", ".")):
             return True
         if not topic.endswith("internal"):
@@ -52,7 +52,7 @@ class Selection:
         return topic.endswith((".internal", "-internal")) or (own and self.line >= (3, 1))  # KIP-690
 
     def is_cycle(self, topic: str) -> bool:
-        """Tell whether the policy sees that a topic has been on the target (MirrorSourceConnector.isCycle)."""
+        """Tell whether the policy recognises that a topic was on the target before (MirrorSourceConnector.isCycle)."""
         if self.policy != "identity":
             return self.policy is not None and self.target in self._passed(topic)
         while topic.endswith("heartbeats"):  # these it reads as the default policy does
@@ -63,7 +63,7 @@ class Selection:
         return self.source == self.target  # its topicSource is the source's alias for every other topic
 
     def _passed(self, topic: str) -> list[str]:
-        """Return what DefaultReplicationPolicy takes for the clusters that a topic went through."""
+        """Return the clusters in a topic's name as DefaultReplicationPolicy reads them."""
         parts = topic.split(self.separator) if self.separator else list(topic)
         while parts and not parts[-1]:  # Java's Pattern.split drops empty texts at the end
             parts.pop()
@@ -75,7 +75,7 @@ class Selection:
         return "" if self.policy == "identity" else f"{self.source}{self.separator}"
 
     def renamed(self, topic: str) -> str:
-        """Return a topic's name on the target; a policy that is not known is taken for the default one."""
+        """Return a topic's name on the target; an unknown policy counts as the default one."""
         if self.policy == "identity" and topic.endswith("heartbeats"):
             return f"{self.source}{self.separator}{topic}"
         return f"{self.prefix}{topic}"
@@ -105,7 +105,7 @@ class Selection:
 
 @lru_cache(maxsize=4096)
 def refused_by(selection: Selection) -> tuple[Machine, ...]:
-    """Return machines of what is left out though the include list matches; an exclude pattern that is not regular is missing."""
+    """Return machines of excluded names that match the include list; irregular exclude patterns are missing."""
     names = selection.names
     literals = [name for name in names.unwanted.literals if names.wanted(name)]
     regular = tuple(item for item in names.unwanted.patterns if machine_of((item,)))

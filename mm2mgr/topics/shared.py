@@ -1,7 +1,6 @@
-"""Whether several source connectors take one topic: found, proved that there is none, or not decided, at a bounded cost.
+"""Decides whether several source connectors take one topic: found, proved that there is none, or undecided, at a bounded cost.
 
-In: selections, each with the text that hops before it put before a topic. Out: Shared values. Names that people wrote and
-readable samples come first; then the automata of all filters are walked together.
+Names that people wrote and readable samples are tried first; then the automata of all filters are walked together.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ _MOST_PAIRS = 100_000  # of connectors whose patterns are looked at together
 
 @dataclass(frozen=True)
 class Shared:
-    """A topic that several selections take; None with `undecided` (the patterns it hangs on), or proved that there is none."""
+    """A topic that several selections take; None with `undecided` (the patterns in question), or None if it is proved that there is none."""
 
     topic: str | None = None
     undecided: str = ""
@@ -76,7 +75,7 @@ def meeting(
 
 
 def _named(begun: _Begun) -> tuple[list[str], bool]:
-    """Return the names that people wrote, as topics; and whether there can be no others."""
+    """Return the listed names as topics, and whether there can be no others."""
     lists = [([*each.names.wanted.literals, *_listed(each)], before) for each, before in begun]
     names = [[name[len(before) :] for name in names if name.startswith(before)] for names, before in lists]
     only = [each for each, (selection, _) in zip(names, begun, strict=True) if not _open_items(selection)]
@@ -176,11 +175,11 @@ def overlaps(
         return
     budget = budget or Budget()
     open_: _Open = {}
-    told: set[int] = set()
+    reported: set[int] = set()
     undecided: dict[int, tuple[int, int, Shared]] = {}
-    for (one, item, name), (other, other_item, other_name) in _facing(selections, told):
+    for (one, item, name), (other, other_item, other_name) in _facing(selections, reported):
         pair = min(one, other), max(one, other)
-        if pair[1] in told or one == other or (kinds and kinds[one] == kinds[other]):
+        if pair[1] in reported or one == other or (kinds and kinds[one] == kinds[other]):
             continue
         both = [(selections[one], ""), (selections[other], "")]
         topic = name or other_name
@@ -192,33 +191,33 @@ def overlaps(
             few = islice(_sampled(both, [(item,), (other_item,)]), _FEW_SAMPLES)
             found = next((each for each in few if each and _taken_by(both)(each)), None)
         if found is not None:
-            told.add(pair[1])
+            reported.add(pair[1])
             yield *pair, Shared(found)
         elif not topic and len(open_) >= _MOST_PAIRS and pair not in open_:
-            told.add(pair[1])
+            reported.add(pair[1])
             yield *pair, Shared(undecided=f"{item} and {other_item}")
         elif not topic:
             items = open_.setdefault(pair, ({}, {}))
             items[one > other][item] = items[other > one][other_item] = None
-    for pair, shared in _of_pairs(selections, open_, told, budget):
+    for pair, shared in _of_pairs(selections, open_, reported, budget):
         if shared.topic is not None:
             yield *pair, shared
         else:
             undecided.setdefault(pair[1], (*pair, shared))
-    yield from (each for later, each in undecided.items() if later not in told)
+    yield from (each for later, each in undecided.items() if later not in reported)
 
 
 def _of_pairs(
-    selections: Sequence[Selection], open_: _Open, told: set[int], budget: Budget
+    selections: Sequence[Selection], open_: _Open, reported: set[int], budget: Budget
 ) -> Iterator[tuple[_Pair, Shared]]:
-    """Decide between the patterns of each pair whose later one is not told."""
+    """Decide between the patterns of each pair whose later one is not reported yet."""
     for pair, items in open_.items():
-        if pair[1] in told:
+        if pair[1] in reported:
             continue
         both = [(selections[each], "") for each in pair]
         shared = _decided(both, [tuple(each) for each in items], _taken_by(both), (), budget)
         if shared.topic is not None:
-            told.add(pair[1])
+            reported.add(pair[1])
         if shared != NONE:
             yield pair, shared
 
@@ -230,11 +229,11 @@ def _taken_by(both: _Begun) -> _Taken:
 _Entry = tuple[int, str, str]  # whose item, the item, the name when it is one
 
 
-def _facing(selections: Sequence[Selection], told: Set[int]) -> Iterator[tuple[_Entry, _Entry]]:
+def _facing(selections: Sequence[Selection], reported: Set[int]) -> Iterator[tuple[_Entry, _Entry]]:
     """Yield two items that may match one name: equal names, or starts and ends that fit, at least one item a pattern.
 
     Sorted by their starts, only items are compared of which one begins as the other; those that may begin with anything are
-    compared by their ends. What is `told` by then is compared as the earlier one only.
+    compared by their ends. What is in `reported` already is compared as the earlier one only.
     """
     by_name: dict[str, list[_Entry]] = defaultdict(list)
     patterns: list[_Entry] = []
@@ -245,37 +244,37 @@ def _facing(selections: Sequence[Selection], told: Set[int]) -> Iterator[tuple[_
     for name, entries in by_name.items():
         takers = [entry for entry in entries if len(entries) > 1 and selections[entry[0]].takes(name)]
         for at, entry in enumerate(takers):
-            for before in takers[:at] if entry[0] not in told else ():
+            for before in takers[:at] if entry[0] not in reported else ():
                 yield before, entry
-                if entry[0] in told:
+                if entry[0] in reported:
                     break
     if not patterns:
         return
     names = [entry for entries in by_name.values() for entry in entries]
     anyhow = {item for _, item, _ in patterns if "" in affixes(item).starts}
     begun = [(start, entry) for entry in patterns if entry[1] not in anyhow for start in affixes(entry[1]).starts]
-    yield from _beginning_alike([*begun, *((entry[2], entry) for entry in names)], told)
+    yield from _beginning_alike([*begun, *((entry[2], entry) for entry in names)], reported)
     ended = [(end[::-1], entry) for entry in patterns for end in affixes(entry[1]).ends]
     every = [*ended, *((entry[2][::-1], entry) for entry in names)] if anyhow else []
-    for one, other in _beginning_alike(every, told):
+    for one, other in _beginning_alike(every, reported):
         if one[1] in anyhow or other[1] in anyhow:
             yield one, other
 
 
-def _beginning_alike(entries: Sequence[tuple[str, _Entry]], told: Set[int]) -> Iterator[tuple[_Entry, _Entry]]:
+def _beginning_alike(entries: Sequence[tuple[str, _Entry]], reported: Set[int]) -> Iterator[tuple[_Entry, _Entry]]:
     """Yield the patterns and names of which the text of one begins with the other's; two names are none."""
     open_: list[tuple[str, _Entry]] = []  # patterns whose text begins the current one's
     waiting: list[tuple[str, _Entry]] = []  # those of them that are not told
     for text, entry in sorted(entries, key=lambda each: (each[0], each[1][2] != "", each[1])):
         while open_ and not text.startswith(open_[-1][0]):
             open_.pop()
-        waiting = [each for each in waiting if each[1][0] not in told and text.startswith(each[0])]
+        waiting = [each for each in waiting if each[1][0] not in reported and text.startswith(each[0])]
         for _, before in open_:
-            if entry[0] in told:
+            if entry[0] in reported:
                 break
             if entry[2] or _face(affixes(before[1]), affixes(entry[1])):
                 yield before, entry
-        if entry[0] in told:
+        if entry[0] in reported:
             for _, before in waiting:
                 if before[0] > entry[0] and (entry[2] or _face(affixes(before[1]), affixes(entry[1]))):
                     yield before, entry

@@ -1,4 +1,4 @@
-"""Syntax trees of expressions as far as they concern topic names, and the sets of characters that Java has names for. Values only."""
+"""Syntax trees of expressions as far as they matter for topic names, and Java's named sets of characters. Values only."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Repeat:
     least: int
     most: int | None
     lazy: bool = False
-    """Whether it tries fewer first, which matters only inside what gives nothing back."""
+    """Whether it tries fewer first, which matters only inside an atomic node."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ class Edge:
 
 @dataclass(frozen=True)
 class Lookaround:
-    """What must stand, or must not, before or behind a place."""
+    """A lookahead or lookbehind, positive or negative."""
 
     node: Node
     behind: bool
@@ -78,7 +78,7 @@ class Lookaround:
 
 @dataclass(frozen=True)
 class Atomic:
-    """A node that gives nothing back once it has matched: a possessive repetition, an independent group."""
+    """A node without backtracking once it has matched: a possessive repetition, an independent group."""
 
     node: Node
 
@@ -100,7 +100,7 @@ class Back:
 
 @dataclass(frozen=True)
 class Boundary:
-    """A place between a character of words and another one, or none such."""
+    """A word boundary, or a place that is none."""
 
     negative: bool
 

@@ -1,7 +1,6 @@
-"""What becomes of a key, however people spell it: whom it reaches, what to write instead, its defaults, its versions.
+"""Explains a key in any spelling: the clients that read it, what to write instead, its defaults, its versions.
 
-In: a spelling, connector types, a Kafka version and the keys; out: `Explanation`. Pure: it reads no tree, contacts nothing
-and knows no output format.
+Pure: it reads no tree, contacts nothing, and knows no output format.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ _CONDITIONAL = ("syncs on target", "own offsets", "framework admin")
 
 @dataclass(frozen=True)
 class Effect:
-    """A client that is given the key. `outranked_by` are prefixes that win over this spelling; `does` is False when it has no use."""
+    """A client that gets the key. `outranked_by` are prefixes that override this spelling; `does` is False when the client ignores it."""
 
     connector: str
     client: str
@@ -58,7 +57,7 @@ class Effect:
 
 @dataclass(frozen=True)
 class Instead:
-    """How to say it so that one client gets it: in YAML (None: only in an own template), and in a raw connector config."""
+    """How to set the key for one client: in YAML (None: only in a template of your own), and in a raw connector config."""
 
     connectors: tuple[str, ...]
     client: str
@@ -69,7 +68,7 @@ class Instead:
 
 @dataclass(frozen=True)
 class Explanation:
-    """Everything `explain` says of one spelling."""
+    """The complete explanation of one spelling."""
 
     key: str
     kafka: str
@@ -85,12 +84,12 @@ class Explanation:
 
 
 def explain(key: str, types: Sequence[ConnectorType], version: str, keys: Keys) -> Explanation:
-    """Explain a spelling for some connector types; raise Mm2mgrError with the nearest known key when nobody knows it."""
+    """Explain a spelling for some connector types; raise Mm2mgrError with the nearest known key if it is unknown."""
     if key not in CLUSTER_KEYS and any(keys.history(type_, key) for type_ in CLIENTS):
         return _connector_key(key, types, version, keys)
     if dedicated := _DEDICATED.match(key):
         right = explain(key[dedicated.end() :], types, version, keys)
-        verdict = f"does nothing: only MirrorMaker's own mm2.properties knows {dedicated[0]}*"
+        verdict = f"does nothing: only mm2.properties has keys {dedicated[0]}*"
         return replace(right, key=key, verdict=verdict, effects=())
     prefix, plain = split(key, keys)
     scopes = [kind for kind in KINDS if keys.history(kind, plain)]
@@ -110,7 +109,7 @@ def explain(key: str, types: Sequence[ConnectorType], version: str, keys: Keys) 
 
 
 def split(key: str, keys: Keys) -> tuple[str, str]:
-    """Return prefix (or block of the YAML, with a dot) and plain key; the whole is the plain key where a client knows it so."""
+    """Return prefix (or block of the YAML, with a dot) and plain key; a key that a client knows has no prefix."""
     if any(keys.history(kind, key) for kind in KINDS):
         return "", key
     prefixes = [*(f"{block}." for block in _BLOCKS), *_PREFIXES]
@@ -135,7 +134,7 @@ def _effects(prefix: str, plain: str, types: Sequence[ConnectorType], version: s
 
 
 def _useless(hit: Reached, version: str, keys: Keys) -> str:
-    """Return why the client makes nothing of it, "" when it does."""
+    """Return why the client ignores it, "" when it uses it."""
     if hit.key in hit.client.forced:
         return "MirrorMaker sets this itself, last"
     if not keys.find(hit.client.kind, hit.key, version):
@@ -166,14 +165,14 @@ def _why_nothing(prefix: str, plain: str, effects: Sequence[Effect]) -> str:
     if not prefix and plain in SECURITY_KEYS:
         return "Connect checks it, but no client reads it without a prefix"
     if not prefix:
-        return "no client reads a connector's key without a prefix; Connect says nothing about it"
+        return "no client reads a connector's key without a prefix, and Connect reports no error"
     if prefix.startswith(("source.cluster.", "target.cluster.")):
-        return f"{prefix[:15]} passes only bootstrap.servers, security.protocol, ssl.* and sasl.*, and drops the rest in silence"
-    return f"no client of these connectors looks at {prefix}*"
+        return f"{prefix[:15]} passes only bootstrap.servers, security.protocol, ssl.* and sasl.*, and drops other keys without an error"
+    return f"no client of these connectors reads {prefix}*"
 
 
 def _instead(plain: str, prefix: str, types: Sequence[ConnectorType], version: str, keys: Keys) -> Iterator[Instead]:
-    """Yield each way to give this key to exactly one client, or one cluster."""
+    """Yield each way to set this key for exactly one client, or one cluster."""
     if plain in CLUSTER_KEYS:
         yield from _cluster_ways(plain, types)
         return
@@ -190,7 +189,7 @@ def _instead(plain: str, prefix: str, types: Sequence[ConnectorType], version: s
 
 
 def _asked_for(prefix: str, type_: ConnectorType) -> list[Client]:
-    """Return the framework's clients that are seldom there, only to who spelled their prefix."""
+    """Return Connect's rarely created clients, if the key has their prefix."""
     return [client for client in CLIENTS[type_] if client.layers[-1].prefix == prefix and client.exists in _CONDITIONAL]
 
 
@@ -204,14 +203,14 @@ def _cluster_ways(plain: str, types: Sequence[ConnectorType]) -> Iterator[Instea
         )
     with_source = tuple(type_ for type_ in types if type_ != "heartbeat")
     if with_source:
-        yield Instead(with_source, "everything that reads the source", yaml, f"source.cluster.{plain}", "")
+        yield Instead(with_source, "all clients that read the source", yaml, f"source.cluster.{plain}", "")
     yield Instead(tuple(types), "admin and checkpoint clients on the target", yaml, f"target.cluster.{plain}", "")
     raw = f"producer.override.{plain}"
     yield Instead(tuple(types), "record producer", yaml, raw, policy_of(raw))
 
 
 def policy_of(raw: str) -> str:
-    """Return what the worker's connector.client.config.override.policy must be for a raw key, "" when it does not matter."""
+    """Return what the worker's connector.client.config.override.policy must be for a raw key, "" if it does not matter."""
     _, override, plain = raw.partition(".override.")
     if not override:
         return ""
@@ -223,20 +222,20 @@ def _notes(prefix: str, plain: str, effects: Sequence[Effect]) -> Iterator[str]:
     if prefix.endswith("producer.") and prefix != "record_producer.":
         yield "mirrored records are written by Connect's own producer, which only producer.override.* reaches"
     if prefix in ("consumer.override.", "admin.override."):
-        yield "these are Connect's own clients for offsets, not those that MirrorMaker reads and creates topics with"
+        yield "these are Connect's own clients for offsets, not the clients with which MirrorMaker reads and creates topics"
     if prefix in _GENERAL and plain in CLUSTER_KEYS and effects:
-        yield f"{prefix}{plain} is given to clients of both clusters at once, and outranks source.cluster. and target.cluster."
+        yield f"{prefix}{plain} applies to clients of both clusters, and overrides source.cluster. and target.cluster."
     if plain in ("enable.idempotence", "transactional.id"):
-        yield "an exactly-once worker decides this for the record producer, whatever is written"
+        yield "an exactly-once worker sets this for the record producer, whatever is configured"
     if not prefix and plain in CLUSTER_KEYS:
-        yield "only MirrorMaker's own mm2.properties gives a meaning to it without a prefix"
+        yield "only in mm2.properties does it have an effect without a prefix"
 
 
-# --- keys of connectors, and of nobody ---------------------------------------------------------------------------------
+# --- keys of connectors, and unknown keys ------------------------------------------------------------------------------
 
 
 def _connector_key(key: str, types: Sequence[ConnectorType], version: str, keys: Keys) -> Explanation:
-    """Explain a key that connectors themselves read."""
+    """Explain a key that the connectors themselves read."""
     owners = [type_ for type_ in CLIENTS if keys.history(type_, key)]
     effects = tuple(
         Effect(type_, "connector", key, "", (), True, "") for type_ in types if keys.find(type_, key, version)
@@ -248,11 +247,11 @@ def _connector_key(key: str, types: Sequence[ConnectorType], version: str, keys:
     else:
         verdict = f"does nothing: Kafka {version} does not have it"
     right = key if not verdict.endswith("have it") else _RENAMED.get(key)
-    told: dict[Definition, str] = {}
+    reported: dict[Definition, str] = {}
     for type_ in owners:
-        told.setdefault(replace(define(type_, key, (), version, keys), scope="connector"), type_)
+        reported.setdefault(replace(define(type_, key, (), version, keys), scope="connector"), type_)
     instead = tuple(_connector_ways(right, owners)) if right else ()
-    return Explanation(key, version, key, verdict, effects, instead, tuple(told), ())
+    return Explanation(key, version, key, verdict, effects, instead, tuple(reported), ())
 
 
 def _connector_ways(key: str, owners: Sequence[ConnectorType]) -> Iterator[Instead]:
@@ -268,15 +267,15 @@ def _yaml_of(type_: str, key: str) -> str:
 
 
 def _elsewhere(key: str, prefix: str, plain: str, version: str, keys: Keys) -> Explanation:
-    """Explain what no client knows: a connector key behind a prefix, a worker key, or nothing at all."""
+    """Explain a key that no client knows: a connector key with a prefix, a worker key, or an unknown key."""
     owners = [type_ for type_ in CLIENTS if prefix and keys.history(type_, plain)]
     if owners:
         right = _connector_key(plain, owners, version, keys)
         return replace(
-            right, key=key, verdict=f"does nothing: it is a connector's own key and takes no {prefix}", effects=()
+            right, key=key, verdict=f"does nothing: it is a connector's own key and has no prefix {prefix}", effects=()
         )
     if keys.history("worker", key):
-        verdict = "does nothing on a connector: it belongs into the properties of the Connect workers"
+        verdict = "does nothing on a connector: it belongs in the properties of the Connect workers"
         return Explanation(key, version, key, verdict, (), (), (define("worker", key, (), version, keys),), ())
     near = nearest(key, prefix, plain, keys)
     hint = f"nearest: {near}" if near else "see the keys of a connector with: mm2mgr render"
@@ -284,7 +283,7 @@ def _elsewhere(key: str, prefix: str, plain: str, version: str, keys: Keys) -> E
 
 
 def nearest(key: str, prefix: str, plain: str, keys: Keys) -> str | None:
-    """Return the known key that looks most like a spelling, with the prefix it was written with where it is a client's."""
+    """Return the most similar known key, with the original prefix if it is a client's key."""
     found = [(prefix + near, near, plain) for kind in KINDS if (near := keys.nearest(plain, kind))]
     found += [(near, near, key) for scope in (*CLIENTS, "worker") if (near := keys.nearest(key, scope))]
     ratios = [(SequenceMatcher(None, near, meant).ratio(), spelled) for spelled, near, meant in found]

@@ -26,7 +26,7 @@ _CHOICES = re.compile(r"\[(?P<items>[^\[\]]*)\]")
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """One key as some Kafka lines define it; `<alias>` or `<group>` in a name stands for what people choose."""
+    """One key as some Kafka lines define it; `<alias>` or `<group>` in a name is a placeholder for a chosen name."""
 
     scope: str
     name: str
@@ -43,7 +43,7 @@ class Key:
 
     @property
     def choices(self) -> tuple[str, ...]:
-        """Return the values Kafka accepts, () when it is no choice; an item such as `by_duration:…` is a form."""
+        """Return the values that Kafka accepts, () unless it is a choice; an item such as `by_duration:…` is a pattern."""
         found = _CHOICES.match(self.valid)
         if not found or "..." in self.valid:
             return ()
@@ -51,7 +51,7 @@ class Key:
 
     @property
     def any_case(self) -> bool:
-        """Tell whether the choices may be written in capitals or small letters alike."""
+        """Tell whether the choices are case-insensitive."""
         return "in any case" in self.valid
 
 
@@ -71,7 +71,7 @@ class Keys:
         return tuple(self.releases)
 
     def line(self, version: str) -> str:
-        """Return the line a version is judged by: its own, else the newest before it, else the oldest known.
+        """Return the line that applies to a version: its own, else the newest before it, else the oldest known.
 
         Raises ValueError for text that does not start like `4.3`.
         """
@@ -114,7 +114,7 @@ class Keys:
         return near[0] if near else None
 
     def framework_defaults(self, client: str, version: str) -> dict[str, str]:
-        """Return what Connect or MirrorMaker sets on a client before anybody configures it; it outranks Kafka's default."""
+        """Return the defaults that Connect or MirrorMaker sets for a client; they override Kafka's."""
         if (client, version) not in self._set_first:
             self._set_first[client, version] = dict(self._set_by_framework(client, self.line(version)))
         return dict(self._set_first[client, version])
@@ -156,7 +156,7 @@ def _key(scope: str, name: str, row: Mapping[str, Any], lines: tuple[str, ...], 
 
 @cache
 def _patterns(names: tuple[str, ...]) -> tuple[tuple[str, re.Pattern[str]], ...]:
-    """Return the names that stand for many, such as `transforms.<alias>.type`, with a pattern each."""
+    """Return the names with placeholders, such as `transforms.<alias>.type`, with a pattern each."""
     return tuple(
         (name, re.compile(".+".join(re.escape(part) for part in re.split(r"<\w+>", name))))
         for name in names
@@ -193,5 +193,5 @@ def kafka_version(text: str) -> str | None:
 
 
 def _patch(rest: str) -> str:
-    """Keep one patch number: vendors add theirs behind it (`2.8.2.1`)."""
+    """Keep one patch number: vendors append their own (`2.8.2.1`)."""
     return "." + rest.split(".")[1] if rest else ""

@@ -1,7 +1,7 @@
-"""Which client of a MirrorMaker connector sees a key, and which spelling wins when several set it: a table, and questions to it.
+"""Which client of a MirrorMaker connector reads a key, and which spelling wins when several set it.
 
-In: a connector type, keys and a `Setting`; out: `Reached` values and winning keys. Rule sources: MirrorConnectorConfig and
-Connect's Worker; a live test compares every row with what workers of the oldest and the newest line really give their clients.
+Sources: MirrorConnectorConfig and Connect's Worker. A live test compares every row of the table with the client
+settings on workers of the oldest and the newest line.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Layer:
     filtered: bool = False
 
     def plain(self, key: str) -> str | None:
-        """Return the name under which the client sees `key`, None when this layer does not hand it over."""
+        """Return the client's name of `key`, None when this layer does not pass it."""
         name = key.removeprefix(self.prefix)
         if name == key or not name or key in CONNECTOR_KEYS_LIKE_PREFIXES:
             return None
@@ -67,7 +67,7 @@ class Layer:
 
 @dataclass(frozen=True)
 class Client:
-    """A Kafka client of a connector; `layers` from lowest to highest, `forced` are keys that nobody can set.
+    """A Kafka client of a connector; `layers` from lowest to highest, `forced` are keys that cannot be set.
 
     `role` is how its client.id ends (MirrorMaker's own, KAFKA-14838) or starts (the framework's); `worker_prefixes` are
     what it takes from the worker's properties, below every layer; `block` is the setting of a flow that stands for it.
@@ -97,7 +97,7 @@ class Setting:
 
     @classmethod
     def of(cls, config: Mapping[str, str], version: str = "4.3.1", *, exactly_once: bool = False) -> Setting:
-        """Read a connector's config; whether the worker is exactly-once is not in it."""
+        """Read the facts from a connector's config; exactly-once is a fact about the worker."""
         return cls(
             version,
             config.get("offset-syncs.topic.location", "source"),
@@ -109,7 +109,7 @@ class Setting:
         )
 
     def has(self, exists: Exists) -> bool:
-        """Tell whether a client with this condition is there."""
+        """Tell whether a client with this condition exists."""
         own_offsets = self.offsets_storage_topic or self.exactly_once
         return {
             "always": True,
@@ -123,7 +123,7 @@ class Setting:
 
 @dataclass(frozen=True)
 class Reached:
-    """A client that sees a key: as which plain key, by which prefix, and the rank of that prefix (higher wins)."""
+    """A client that reads a key: the plain key, and the rank of the prefix (higher wins)."""
 
     client: Client
     key: str
@@ -144,7 +144,7 @@ def _own(  # noqa: PLR0913, PLR0917 - a row of the table
     exists: Exists = "always",
     block: str | None = None,
 ) -> Client:
-    """Return a client that MirrorMaker makes itself; all of them are told the same three ways."""
+    """Return a client that MirrorMaker itself creates; all of them have the same three prefixes."""
     layers = (Layer(f"{side}.cluster.", filtered=True), Layer(f"{kind}."), Layer(f"{side}.{kind}."))
     # MirrorConnectorConfig puts this one last.
     forced = frozenset({"enable.auto.commit"}) if kind == "consumer" else frozenset()
@@ -152,7 +152,7 @@ def _own(  # noqa: PLR0913, PLR0917 - a row of the table
 
 
 def _framework(records_block: str | None) -> tuple[Client, ...]:
-    """Return the clients that Connect's Worker makes for any source connector; it reads no other prefix than these."""
+    """Return the clients that Connect's Worker creates for any source connector; it reads only these prefixes."""
     return (
         Client(
             "record producer",
@@ -248,7 +248,7 @@ CLIENTS: dict[ConnectorType, tuple[Client, ...]] = {
 
 
 def clients(type_: ConnectorType, setting: Setting) -> tuple[Client, ...]:
-    """Return the clients that such a connector has."""
+    """Return the clients of such a connector."""
     found = tuple(client for client in CLIENTS[type_] if setting.has(client.exists))
     if not setting.exactly_once:
         return found
@@ -256,14 +256,14 @@ def clients(type_: ConnectorType, setting: Setting) -> tuple[Client, ...]:
 
 
 def reached(type_: ConnectorType, key: str, setting: Setting) -> tuple[Reached, ...]:
-    """Return every client that sees a key as it is spelled in the connector config; none when the key does nothing."""
+    """Return every client that reads a key of the connector config; none if the key has no effect."""
     return tuple(
         hit for client in clients(type_, setting) for hit in seen_by(client, key) if hit.key not in client.forced
     )
 
 
 def seen_by(client: Client, key: str) -> tuple[Reached, ...]:
-    """Return as what a client sees a key, forced keys included; ranks count from the lowest prefix."""
+    """Return how a client reads a key, forced keys included; ranks count from the lowest prefix."""
     names = ((rank, layer, layer.plain(key)) for rank, layer in enumerate(client.layers))
     return tuple(Reached(client, plain, layer.prefix, rank) for rank, layer, plain in names if plain is not None)
 
@@ -280,5 +280,5 @@ def _effective(client: Client, keys: tuple[str, ...]) -> Mapping[str, str]:
 
 
 def winner(client: Client, plain: str, config: Mapping[str, str]) -> str | None:
-    """Return which key of the config decides a client's plain key, None when none does."""
+    """Return the key of the config that sets a client's plain key, None for none."""
     return effective(client, config).get(plain)

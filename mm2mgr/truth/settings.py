@@ -15,7 +15,7 @@ from mm2mgr.truth.reach import CLIENTS, Client, ConnectorType, Setting, clients,
 
 @dataclass(frozen=True)
 class Definition:
-    """What Kafka says of the key in one scope, and who gives it another default."""
+    """Kafka's definition of a key in one scope, and other defaults of it."""
 
     scope: str
     type: str
@@ -30,7 +30,7 @@ class Definition:
 def define_all(
     scopes: Sequence[str], name: str, types: Sequence[ConnectorType], version: str, keys: Keys
 ) -> tuple[Definition, ...]:
-    """Return the facts of a key in several scopes, those that are the same in one value."""
+    """Return the definitions of a key in several scopes; equal ones are merged."""
     found: dict[Definition, list[str]] = {}
     for scope in scopes:
         found.setdefault(replace(define(scope, name, types, version, keys), scope=""), []).append(scope)
@@ -38,7 +38,7 @@ def define_all(
 
 
 def define(scope: str, name: str, types: Sequence[ConnectorType], version: str, keys: Keys) -> Definition:
-    """Return the facts of a key; of its last line where `version` does not have it. `types` say whose defaults to add."""
+    """Return the definition of a key; that of its last line if `version` does not have it. `types` select the defaults to add."""
     history = keys.history(scope, name)
     now = keys.find(scope, name, version) or history[-1]
     changed = tuple(_changes(history))
@@ -48,19 +48,19 @@ def define(scope: str, name: str, types: Sequence[ConnectorType], version: str, 
 
 
 def _other_defaults(kind: str, plain: str, types: Sequence[ConnectorType], version: str, keys: Keys) -> Iterator[str]:
-    """Yield who gives a client another default: Connect or MirrorMaker, then mm2mgr."""
-    told: dict[str, None] = {}
+    """Yield other defaults of a client: from Connect or MirrorMaker, then from mm2mgr."""
+    reported: dict[str, None] = {}
     for client in (client for type_ in types for client in CLIENTS[type_] if client.kind == kind):
         if (value := framework_defaults(client, Setting(version), keys).get(plain)) is not None:
-            told[f"{client.name}: {value} ({framework(client)})"] = None
+            reported[f"{client.name}: {value} ({framework(client)})"] = None
         if client.block and plain in CLIENT_DEFAULTS.get(client.block, {}):
             value, why = CLIENT_DEFAULTS[client.block][plain]
-            told[f"{client.block}: {value} (mm2mgr: {why})"] = None
-    yield from told
+            reported[f"{client.block}: {value} (mm2mgr: {why})"] = None
+    yield from reported
 
 
 def framework_defaults(client: Client, setting: Setting, keys: Keys) -> dict[str, str]:
-    """Return what Connect or MirrorMaker sets on a client before anybody configures it; it outranks Kafka's default."""
+    """Return the defaults that Connect or MirrorMaker sets for a client; they override Kafka's."""
     if client.name == "record producer":
         name = "record_producer_exactly_once" if setting.exactly_once else "record_producer"
     elif client.kind == "consumer":
@@ -71,7 +71,7 @@ def framework_defaults(client: Client, setting: Setting, keys: Keys) -> dict[str
 
 
 def framework(client: Client) -> str:
-    """Return who sets defaults of a client before anybody configures it."""
+    """Return who sets these defaults of a client."""
     return "Connect" if client.worker_prefixes else "MirrorMaker"
 
 
@@ -82,7 +82,7 @@ def _lines(exists_in: Sequence[str], keys: Keys) -> str:
 
 
 def _changes(history: Sequence[Key]) -> Iterator[str]:
-    """Yield each default with the lines that have it, nothing when it never changed."""
+    """Yield each default with its lines, nothing if it never changed."""
     runs = groupby(history, key=lambda key: key.default)
     spans = [(default, [line for key in same for line in key.lines]) for default, same in runs]
     if len(spans) > 1:
@@ -96,7 +96,7 @@ def _shown(default: str | None) -> str:
 
 @dataclass(frozen=True)
 class Value:
-    """One setting of a client; `written_as` is the connector key that won, None where nobody wrote one."""
+    """One setting of a client; `written_as` is the connector key that sets it, None for a default."""
 
     key: str
     value: str
@@ -106,7 +106,7 @@ class Value:
 
 @dataclass(frozen=True)
 class EffectiveSettings:
-    """A client and what it is given, by key."""
+    """A client and its settings, by key."""
 
     client: Client
     values: tuple[Value, ...]
@@ -146,7 +146,7 @@ def _values(
 
 
 def kafka_defaults(settings: EffectiveSettings, version: str, keys: Keys) -> tuple[Value, ...]:
-    """Return Kafka's own defaults of all keys that nobody set on a client."""
-    kind, given = settings.client.kind, {value.key for value in settings.values}
-    found = (keys.find(kind, name, version) for name in keys.names(kind, version) if name not in given)
+    """Return Kafka's own defaults of all keys that are not set for a client."""
+    kind, configured = settings.client.kind, {value.key for value in settings.values}
+    found = (keys.find(kind, name, version) for name in keys.names(kind, version) if name not in configured)
     return tuple(Value(key.name, key.default, "Kafka") for key in found if key and key.default is not None)

@@ -1,4 +1,4 @@
-"""Compares a value with Kafka's definition of its key. In: a `Key` and text; out: a few words on what is wrong, "" when nothing is. Pure."""
+"""Compares a value with Kafka's definition of its key: a few words on the fault, "" for a valid value. Pure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _WIDTH = {"short": 16, "int": 32, "long": 64}
 
 
 def is_checked(key: Key) -> bool:
-    """Tell whether Kafka refuses any value for this key; secrets, names and classes are not looked at here."""
+    """Tell whether values of this key are checked; secrets, names and classes are not."""
     return key.type in ("boolean", "double", *_WIDTH) or (key.type in ("string", "list") and bool(key.valid))
 
 
@@ -24,7 +24,7 @@ def fault(scope: str, name: str, version: str, value: str) -> str:
 
 
 def problem(key: Key, value: str) -> str:
-    """Say what Kafka does not accept about a value, in words to follow `is`."""
+    """Return the fault of a value, in words that follow `is`."""
     text = value.strip()
     if text.lower() == (key.default or "").lower() != "":  # Kafka writes some of its own defaults in other letters
         return ""

@@ -27,17 +27,17 @@ MISTAKES = {
     ),
     "alias in two files": (
         {"x": BASE + FLOW, "y": "clusters:\n  a: {bootstrap_servers: [other:9092]}\n"},
-        r"clusters/y.yaml:2:3: 'clusters.a' is declared already at clusters/x.yaml:3:3",
+        r"clusters/y.yaml:2:3: 'clusters.a' is already declared at clusters/x.yaml:3:3",
     ),
     "a flow to itself": (
         {"x": BASE + FLOW.replace("[a]", "[a, b]")},
-        "clusters/x.yaml:9:5: flow 'f' would mirror 'b' to itself; take 'b' out of .* or add 'b->b' to except:",
+        "clusters/x.yaml:9:5: flow 'f' would mirror 'b' to itself; remove 'b' from .* or add 'b->b' to except:",
     ),
     "no YAML": (
         {"x": BASE + FLOW + "    topics: {include: [t}\n"},
         r"clusters/x.yaml:12:\d+: ",
     ),
-    "nothing at all": ({"x": "# empty\n"}, "clusters: no YAML file with content here"),
+    "nothing at all": ({"x": "# empty\n"}, "clusters: no YAML file with content"),
 }
 COMMANDS = {
     "render": "render",

@@ -137,7 +137,7 @@ def test_without_a_result_nothing_is_sized(ready: Command) -> None:
 
 def test_a_tree_of_single_files_has_no_place_for_overrides(ready: Command) -> None:
     said = ready("-f", ready.tree / "x.yaml", "size", *RESULT, code=1)
-    assert "hint: name its folder: mm2mgr --clusters FOLDER size" in said.err
+    assert "hint: use its folder: mm2mgr --clusters FOLDER size" in said.err
 
 
 def test_check_fails_when_a_flow_has_become_too_small_and_writes_nothing(ready: Command) -> None:

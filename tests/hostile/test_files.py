@@ -467,7 +467,7 @@ def test_size_does_not_overwrite_a_file_that_people_wrote(tmp_path: Path, text: 
     mine = tmp_path / "sizing.yaml"
     mine.write_text(text.format(header=header) if "{header}" in text else text)
     before = mine.read_bytes()
-    with pytest.raises(Mm2mgrError, match="would be overwritten, and"):
+    with pytest.raises(Mm2mgrError, match="would be overwritten, but"):
         write_sizing(mine, {"f": {"tasks_max": 2}}, ["f"], {})
     assert mine.read_bytes() == before
     write_sizing(tmp_path / "made.yaml", {"f": {"tasks_max": 4}}, ["f"], {})

@@ -59,7 +59,7 @@ def findings(folder: Path) -> list[Finding]:
     ],
 )
 def test_a_secret_of_a_connect_cluster_in_the_tree(tmp_path: Path, connect: str, key: str) -> None:
-    message = f"everybody who can read this file reads the secret in {key} of Connect cluster 'w'"
+    message = f"everyone who can read this file sees the secret in {key} of Connect cluster 'w'"
     assert tree(tmp_path, connect=connect) == [("secret-in-tree", 6, message)]
     assert tree(tmp_path, connect=connect.replace("hunter2", "'${env:SECRET}'")) == []
 

@@ -131,7 +131,7 @@ def test_a_line_that_is_read(tmp_path: Path, line: str) -> None:
         (f"{HEAD}us-west->us-east.enabled = yes\n", "none of the pairs", "us-west->us-east.enabled = true"),
         (f"{HEAD}us-west->us-east.enabled = false\n", "none of the pairs", "us-west->us-east.enabled = true"),
         ("clusters = A\n", "fewer than two", "clusters = A, B"),
-        ("A->B.enabled = true\n", "no clusters", "clusters = A, B"),
+        ("A->B.enabled = true\n", "clusters is missing", "clusters = A, B"),
     ],
 )
 def test_no_flow_enabled(tmp_path: Path, text: str, message: str, fix: str) -> None:

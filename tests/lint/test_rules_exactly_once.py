@@ -60,7 +60,7 @@ def test_connectors_that_do_not_know_it() -> None:
     [
         (("consumer", "admin"), "duplicates"),
         (("admin",), "never gets a status"),
-        (("consumer",), "wrong place"),
+        (("consumer",), "wrong position"),
     ],
 )
 def test_overrides_that_do_not_point_to_one_place(left_out: tuple[str, ...], outcome: str) -> None:

@@ -75,7 +75,7 @@ def test_duplicate_key(tmp_path: Path) -> None:
     )
     text = '{"connector.class": "MirrorSource",\n"topics": "a",\n"topics": "a"}'
     (found,) = hits("duplicate-key", tmp_path, text)
-    assert "says the same" in found.message
+    assert "with the same value" in found.message
     assert lines([found]) == [3]
     assert hits("duplicate-key", tmp_path, f"{CONNECTOR}topics=a\n#topics=b\ntopics.exclude=b\n") == []
 
@@ -108,7 +108,7 @@ def test_blank_in_value(tmp_path: Path, text: str, expected: list[int]) -> None:
     [
         ("null", "leave tasks.max out"),
         ('["a", "b"]', '"tasks.max": "a,b"'),
-        ('{"a": 1}', "flat keys"),
+        ('{"a": 1}', "joined by dots"),
         ('"null"', None),
         ("3", None),
         ('""', None),
@@ -136,7 +136,7 @@ def test_a_secret_is_never_shown(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("silence", "fix"),
     [
-        (Silence("dead-key", "", Spot("f", 1)), "say why"),
+        (Silence("dead-key", "", Spot("f", 1)), "give the reason"),
         (Silence("ded-key", "because", Spot("f", 1)), "write dead-key"),
         (Silence("qqqqqqqq", "because", Spot("f", 1)), "mm2mgr lint --rules"),
         (Silence("dead-key", "because", Spot("f", 1)), None),

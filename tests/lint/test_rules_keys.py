@@ -260,7 +260,7 @@ def test_keys_that_went() -> None:
     assert hit.fix == "write topics.exclude=x"
     assert "3.9" in hit.message
     assert found(made.source(applied(hit), worker=WorkerFacts(version="4.1.0"))) == {}
-    assert "not known" in only("key-removed", made.source({"topics.blacklist": "x"})).message
+    assert "unknown" in only("key-removed", made.source({"topics.blacklist": "x"})).message
     assert found(made.source({"use.incremental.alter.configs": "never"})) == {
         "use.incremental.alter.configs": "key-removed"
     }

@@ -52,7 +52,7 @@ def test_default_policy_with_one_alias_a_cluster_is_fine(ways: list[str]) -> Non
 def test_names_kept_all_around(ways: list[str]) -> None:
     flows = [flow(way, changes=IDENTITY) for way in ways]
     (hit,) = made.hits("identity-loop", *flows)
-    assert "without end" in hit.message
+    assert "in an endless loop" in hit.message
     assert told(*flows) == {"identity-loop"}
 
 
@@ -74,7 +74,7 @@ def test_names_kept_by_two_active_clusters() -> None:
     assert told(flow("A>B", r"eu[.].*", IDENTITY), flow("B>A", r"us[.].*", IDENTITY)) == set()
     assert told(flow("A>B", "dc[12]-x", IDENTITY), flow("B>A", "dc[34]-x", IDENTITY)) == set()
     (hit,) = made.hits("identity-loop", flow("A>B", "dc[12]-x", IDENTITY), flow("B>A", "dc[32]-x", IDENTITY))
-    assert "topic 'dc2-x' goes A → B → A" in hit.message
+    assert "topic 'dc2-x' is mirrored A → B → A" in hit.message
     assert [each.name for each in hit.others] == ["B>A dc[32]-x"]
     ring = [
         flow(way, topics, IDENTITY)
@@ -99,7 +99,7 @@ def test_a_topic_that_changes_its_name_on_the_way() -> None:
     """What comes back is taken under its new name: the automata behind the first hop have read the alias already."""
     there, back = flow("A>B", "t[12]"), flow("B2>A2", r"A\.t[23]")
     (hit,) = made.hits("loop", there, back)
-    assert "topic 't2' goes A → B2 → A and comes back as 'B2.A.t2', once" in hit.message
+    assert "topic 't2' is mirrored A → B2 → A and returns as 'B2.A.t2', once" in hit.message
     assert made.hits("loop", there, flow("B2>A2", r"A\.t[34]")) == []
 
 
@@ -107,7 +107,7 @@ def test_what_is_not_decided_is_no_error_and_said() -> None:
     there, back = flow("A>B", "(?!x)[a-z]+-[12]", IDENTITY), flow("B>A", "[a-z]+-[34]", IDENTITY)
     assert told(there, back) == {"overlap-undecided"}
     (hit,) = made.hits("overlap-undecided", there, back)
-    assert hit.message.endswith("mirror a topic in a circle: (?!x)[a-z]+-[12]")
+    assert hit.message.endswith("mirror a topic in a loop: (?!x)[a-z]+-[12]")
     assert told(there, flow("A>B", "[a-z]+-[34]", IDENTITY)) == {"overlap-undecided"}
     unread = flow("B>A", "[^a[b]]", IDENTITY)
     assert told(there, unread) == {"overlap-undecided"}
@@ -121,9 +121,9 @@ def test_names_that_meet_in_the_middle_only() -> None:
 
 def test_names_kept_there_and_prefixed_back() -> None:
     (endless,) = made.hits("identity-loop", flow("A>B", changes=IDENTITY), flow("B>A"))
-    assert "without end" in endless.message
+    assert "in an endless loop" in endless.message
     (once,) = made.hits("identity-loop", flow("A>B", "orders", IDENTITY), flow("B>A", "orders"))
-    assert "comes back as 'B.orders', once" in once.message
+    assert "returns as 'B.orders', once" in once.message
 
 
 def test_what_cannot_be_foretold_or_does_not_run_is_left_alone() -> None:
@@ -136,7 +136,7 @@ def test_what_cannot_be_foretold_or_does_not_run_is_left_alone() -> None:
 
 def test_another_alias_on_the_way_back() -> None:
     (both,) = made.hits("loop", flow("A>B"), flow("B2>A2"))
-    assert "without end" in both.message
+    assert "in an endless loop" in both.message
     assert both.key == "target.cluster.alias"
     (echo,) = made.hits("loop", flow("A>B"), flow("B2>A"))
     assert "once" in echo.message
@@ -164,10 +164,10 @@ def test_two_separators() -> None:
 
 def test_one_cluster_on_both_sides() -> None:
     same = {"target.cluster.bootstrap.servers": "a-kafka:9092"}
-    assert "without end" in made.hits("self-mirror", flow("A>B", changes={**same, **IDENTITY}))[0].message
+    assert "in an endless loop" in made.hits("self-mirror", flow("A>B", changes={**same, **IDENTITY}))[0].message
     assert "A.TOPIC, A.A.TOPIC" in made.hits("self-mirror", flow("A>B", changes=same))[0].message
-    assert "a copy beside it, A.orders" in made.hits("self-mirror", flow("A>B", "orders", same))[0].message
-    assert "a copy beside it, A.TOPIC" in made.hits("self-mirror", flow("A>B", "many.*", same))[0].message
+    assert "a copy on the same cluster, A.orders" in made.hits("self-mirror", flow("A>B", "orders", same))[0].message
+    assert "a copy on the same cluster, A.TOPIC" in made.hits("self-mirror", flow("A>B", "many.*", same))[0].message
     ids = {"source_kafka": KafkaFacts(cluster_id="one"), "target_kafka": KafkaFacts(cluster_id="two")}
     assert made.hits("self-mirror", flow("A>B", changes=same, **ids)) == []
     ids["target_kafka"] = KafkaFacts(cluster_id="one")

@@ -106,7 +106,7 @@ def test_heartbeats_twice() -> None:
 
 def test_heartbeats_beside_the_flow() -> None:
     (hit,) = made.hits("heartbeats-never-cross", made.source(), made.heartbeat())
-    assert "target has to be A" in hit.fix
+    assert "target must be A" in hit.fix
     assert made.hits("heartbeats-never-cross", made.source(), made.heartbeat(), made.heartbeat(BACK, name="b")) == []
     assert made.hits("heartbeats-never-cross", made.source(), made.source(BACK, name="back"), made.heartbeat()) == []
     assert made.hits("heartbeats-never-cross", made.heartbeat()) == []

@@ -22,7 +22,7 @@ def secured(*sides: str) -> dict[str, str]:
 
 def test_acls_where_the_sides_log_in_differently() -> None:
     (hit,) = made.hits("sync-acls", made.source(secured("source")))
-    assert "SCRAM-SHA-512 there, no login here" in hit.message
+    assert "SCRAM-SHA-512 on the source, no login on the target" in hit.message
     assert made.hits("sync-acls", made.source({**secured("source"), "sync.topic.acls.enabled": "false"})) == []
     assert made.hits("sync-acls", made.source(secured("source", "target"))) == []
     assert made.hits("sync-acls", made.source()) == []
@@ -117,7 +117,7 @@ def test_offset_syncs_that_hold_up_other_flows() -> None:
     assert hit.subject is not None
     assert (hit.subject.name, hit.fix) == ("from-c", "write source.producer.max.block.ms=500")
     assert "max.block.ms=60000, the default" in hit.message
-    assert "when C is down, its workers store no offsets of from-a for 60 s per partition" in hit.message
+    assert "when C is unavailable, these workers store no offsets of from-a for 60 s per partition" in hit.message
     (hit,) = made.hits("offset-syncs-block", *hub({"producer.max.block.ms": "5000"}))
     assert hit.key == "producer.max.block.ms"
 
@@ -152,5 +152,5 @@ def test_offset_syncs_of_connectors_that_share_no_committing_thread(facts: dict[
 def test_offset_syncs_on_a_target_of_its_own() -> None:
     away = {"target.cluster.alias": "D", "target.cluster.bootstrap.servers": "d1:9092"}
     (hit,) = made.hits("offset-syncs-block", *hub({**away, "offset-syncs.topic.location": "target"}))
-    assert "when D is down" in hit.message
+    assert "when D is unavailable" in hit.message
     assert hit.fix == "write target.producer.max.block.ms=500"

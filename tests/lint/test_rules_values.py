@@ -121,7 +121,7 @@ def test_topic_creation() -> None:
 
 def test_enabled_false() -> None:
     assert keys("enabled-false", made.source({"enabled": "False"})) == ["enabled"]
-    assert "beats on" in made.hits("enabled-false", made.heartbeat({"enabled": "false"}))[0].message
+    assert "ignores enabled=false" in made.hits("enabled-false", made.heartbeat({"enabled": "false"}))[0].message
     assert keys("enabled-false", made.source({"enabled": "true"})) == []
     assert keys("enabled-false", made.source({"enabled": "false"}, form="dedicated")) == []
 
@@ -159,5 +159,5 @@ def test_workers_without_the_plugin() -> None:
 def test_the_record_producer_takes_bytes_only(plain: str) -> None:
     key, package = f"producer.override.{plain}", "org.apache.kafka.common.serialization"
     [hit] = made.hits("invalid-value", made.source({key: f"{package}.StringSerializer"}))
-    assert (hit.key, hit.fix) == (key, f"take {key} out")
+    assert (hit.key, hit.fix) == (key, f"remove {key}")
     assert made.hits("invalid-value", made.source({key: f"{package}.ByteArraySerializer"})) == []

@@ -75,7 +75,7 @@ SAID = {"producer.override.linger.ms": "no", "producer.override.client.id": "no"
         # The workers tell what they refuse of what they were asked for, not the list itself.
         (
             WorkerFacts(policy="Allowlist", refused=SAID, allowed=frozenset({"producer.override.acks"})),
-            f"add linger.ms to {LIST} of the workers and keep what it lists, acks, bootstrap.servers, security.protocol among it; "
+            f"add linger.ms to {LIST} of the workers and keep its entries, including acks, bootstrap.servers, security.protocol; "
             f"or set {POLICY}=All",
         ),
     ],

@@ -134,9 +134,7 @@ def test_what_the_loader_refuses_becomes_findings(tmp_path: Path) -> None:
 
 
 def test_a_problem_without_a_line() -> None:
-    (found,) = invalid(
-        SpecError([Problem("a, b", "no YAML file with content here")], hint="mm2mgr init writes a starter")
-    )
+    (found,) = invalid(SpecError([Problem("a, b", "no YAML file with content")], hint="mm2mgr init writes a starter"))
     assert (str(found.spot), found.fix) == ("a, b", "mm2mgr init writes a starter")
 
 

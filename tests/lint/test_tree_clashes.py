@@ -61,7 +61,7 @@ def test_topics_that_keep_their_names_go_one_way(
     found = errors(tmp_path, y=flow("f", "a->b", there, policy), z=flow("g", "b->a", back, IDENTITY))
     assert [each.rule for each in found] == ([] if fine else ["identity-loop"])
     for each in found:
-        assert "goes a → b → a and comes back under its own name, without end" in each.message
+        assert "is mirrored a → b → a and returns under its own name, in an endless loop" in each.message
         assert (each.spot.file, each.spot.line) == (str(tmp_path / "y.yaml"), 1)
         assert "write replication_policy: default" in each.fix
 
@@ -70,7 +70,7 @@ def test_one_flow_that_keeps_names_both_ways(tmp_path: Path) -> None:
     text = f"flows: {{f: {{sources: [a, b], targets: [a, b], except: [a->a, b->b], topics: {{include: [t]}}{IDENTITY}}}}}\n"
     (found,) = errors(tmp_path, y=text)
     assert found.rule == "identity-loop"
-    assert "topic 't' goes" in found.message
+    assert "topic 't' is mirrored" in found.message
     assert errors(tmp_path, y=text.replace(IDENTITY, "")) == []
 
 
@@ -100,5 +100,5 @@ def test_an_alias_that_holds_the_separator(tmp_path: Path, separator: str, fine:
     found = [each for each in lint(from_tree(topology, render(topology), spec)) if each.severity == "error"]
     assert [each.rule for each in found] == ([] if fine else ["alias-has-separator"])
     for each in found:
-        assert each.message.startswith("the alias 'a.1' holds the separator '.'")
+        assert each.message.startswith("the alias 'a.1' contains the separator '.'")
         assert (each.spot.file, each.spot.line) == (str(tmp_path / "y.yaml"), 1)

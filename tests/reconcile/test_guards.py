@@ -58,7 +58,9 @@ def test_one_flow_is_blocked_and_the_other_of_its_pair_goes_on(site: Site) -> No
     site.east.policy, site.east.allowlist = "Allowlist", EVERYTHING
     plan = site.plan(ACKS)
     assert blocked(plan) == {"mm2.a.east.source.orders"}
-    assert of(plan, "mm2.a.east.source.orders").reason.endswith("refuses producer.override.acks: Connect answers 400")
+    assert of(plan, "mm2.a.east.source.orders").reason.endswith(
+        "refuses producer.override.acks: Connect refuses the config (400)"
+    )
     assert actions(plan)["mm2.a.east.checkpoint"] == "create"  # it serves the other flow too
 
 
@@ -77,7 +79,7 @@ def test_workers_of_another_kafka_than_declared(site: Site) -> None:
     plan = site.plan()
     assert blocked(plan) == set(ON_EAST)
     change = of(plan, "mm2.a.east.source.logs")
-    assert change.reason.startswith("wrong-kafka: the records do not go to east")
+    assert change.reason.startswith("wrong-kafka: records are not written to east")
     assert change.remedy == "the workers live on cluster id west: correct connect: {east: {kafka: west}} or its url"
     assert {actions(plan)[name] for name in ON_WEST} == {"create"}
 
@@ -105,7 +107,7 @@ def test_what_runs_and_writes_to_another_kafka_is_warned_of_although_nothing_is_
     plan = site.plan()
     assert set(actions(plan).values()) == {"no-op"}
     assert not plan.failed
-    assert of(plan, "mm2.a.east.source.logs").warnings[0].startswith("wrong-kafka: the records do not go to east")
+    assert of(plan, "mm2.a.east.source.logs").warnings[0].startswith("wrong-kafka: records are not written to east")
 
 
 def test_an_update_of_what_runs_is_blocked(site: Site) -> None:

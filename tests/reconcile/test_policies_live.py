@@ -185,7 +185,7 @@ flows:
 """
     tree.write(world.yaml("astray", connects))
     said = tree.run("apply", "--yes", code=1)
-    assert "! blocked mm2.src.tgt.source.there  wrong-kafka: the records do not go to tgt" in said
+    assert "! blocked mm2.src.tgt.source.there  wrong-kafka: records are not written to tgt" in said
     assert "correct connect: {astray: {kafka: …}} or its url" in said
     assert "Applied: 0 of 0 changes" in said
     assert world.created == before

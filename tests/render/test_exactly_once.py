@@ -101,7 +101,7 @@ def test_inherited_settings_are_named_by_their_own_line(tmp_path: Path) -> None:
 def test_workers_said_to_be_without_it_are_no_place_for_such_a_flow(tmp_path: Path) -> None:
     found = complaint(tmp_path, x=BASE.replace("kafka: b", "kafka: b, exactly_once: false") + ONCE)
     assert found.startswith("x.yaml:12:")
-    assert "Connect cluster 'w' says exactly_once: false" in found
+    assert "Connect cluster 'w' has exactly_once: false" in found
 
 
 def test_own_templates_cannot_forget_it(tmp_path: Path) -> None:
@@ -110,7 +110,7 @@ def test_own_templates_cannot_forget_it(tmp_path: Path) -> None:
     own.mkdir()
     (own / "source.properties.j2").write_text(shipped.replace('{{ settings("", exactly_once) }}\n', ""))
     topology = expanded(tmp_path / "tree", x=BASE + ONCE)
-    with pytest.raises(TemplateError, match=r"source\.f': it leaves exactly\.once\.support = required out"):
+    with pytest.raises(TemplateError, match=r"source\.f': exactly\.once\.support = required is missing"):
         render(topology, own)
 
 

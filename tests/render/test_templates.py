@@ -181,5 +181,5 @@ flows:
   one: {sources: [a], targets: [b.c]}
   two: {sources: [a.b], targets: [c]}
 """
-    with pytest.raises(TemplateError, match=r"two connectors would be named 'mm2\.a\.b\.c\.heartbeat'"):
+    with pytest.raises(TemplateError, match=r"two connectors would have the name 'mm2\.a\.b\.c\.heartbeat'"):
         render(expanded(tmp_path, x=text))

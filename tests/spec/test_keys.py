@@ -50,7 +50,7 @@ def test_misspelt_keys_inside_pairs_and_flows_are_found_together(tmp_path: Path)
         ("source_consumer", "consumer.max.poll.records", "under source_consumer"),
         ("source_consumer", "source.cluster.sasl.mechanism", "under the cluster's own entry under clusters:"),
         ("source_admin", "target.admin.retries", "under target_admin"),
-        ("source_consumer", "bootstrap.servers", "write bootstrap_servers under clusters:"),
+        ("source_consumer", "bootstrap.servers", "use bootstrap_servers under clusters:"),
         ("source_connector", "source.consumer.max.poll.records", "write 'max.poll.records' under source_consumer"),
         ("source_connector", "topics", "write topics: {include: [...]}"),
         ("source_connector", "tasks.max", "write tasks: {max: N}"),
@@ -62,8 +62,8 @@ def test_misspelt_keys_inside_pairs_and_flows_are_found_together(tmp_path: Path)
         ("source_connector", "refresh.topics.enabled", "write refresh_interval:"),
         ("checkpoint_connector", "refresh.groups.enabled", "write refresh_interval:"),
         ("heartbeat_connector", "mm2mgr.owner", "mark ownership"),
-        ("source_connector", "two words", "a Kafka key has no blanks"),
-        ("record_producer", "linger.ms=5", "a Kafka key has no blanks"),
+        ("source_connector", "two words", "a Kafka key of letters, digits"),
+        ("record_producer", "linger.ms=5", "a Kafka key of letters, digits"),
     ],
 )
 def test_keys_that_mm2mgr_writes_are_refused_with_the_place_to_say_it(
@@ -84,7 +84,7 @@ def test_an_unknown_security_key_is_told_the_nearest_one(tmp_path: Path) -> None
     text = BASE.replace("[a1:9092]}", "[a1:9092], security: {sasl.mechansim: PLAIN}}")
     found = complaint(tmp_path, x=text + FLOW)
     assert found.startswith("x.yaml:3:48: 'clusters.a.security")
-    assert "no security setting of a Kafka client; did you mean 'sasl.mechanism'?" in found
+    assert "not a security setting of a Kafka client; did you mean 'sasl.mechanism'?" in found
 
 
 def test_an_unknown_protocol_lists_the_four(tmp_path: Path) -> None:
@@ -96,14 +96,16 @@ def test_both_spellings_of_the_protocol_in_one_block(tmp_path: Path) -> None:
     text = BASE.replace("[a1:9092]}", "[a1:9092], security: {protocol: SSL, security.protocol: SASL_SSL}}")
     found = complaint(tmp_path, x=text + FLOW)
     assert (
-        found == "x.yaml:3:37: 'clusters.a.security': 'protocol' and 'security.protocol' are one key: write one of them"
+        found
+        == "x.yaml:3:37: 'clusters.a.security': 'protocol' and 'security.protocol' are the same key: write only one"
     )
 
 
 def test_a_misspelt_security_key_is_found_where_it_should_drop_one(tmp_path: Path) -> None:
     text = BASE.replace("[a1:9092]}", "[a1:9092], security: {sasl.jaas.confg: null}}")
-    assert "'sasl.jaas.confg' is no security setting of a Kafka client; did you mean 'sasl.jaas.config'?" in complaint(
-        tmp_path, x=text + FLOW
+    assert (
+        "'sasl.jaas.confg' is not a security setting of a Kafka client; did you mean 'sasl.jaas.config'?"
+        in complaint(tmp_path, x=text + FLOW)
     )
 
 

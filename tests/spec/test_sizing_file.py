@@ -148,7 +148,7 @@ def test_a_file_that_changes_all_the_time_is_not_replaced(tmp_path: Path, monkey
         return real(entries)
 
     monkeypatch.setattr(sizing_file, "_text", late)
-    with pytest.raises(Mm2mgrError, match="it changes all the time"):
+    with pytest.raises(Mm2mgrError, match="another process keeps changing it"):
         write(path, {"a": entry(5)}, {"a", "b"})
     assert content(path)["a"] == entry(1)
     assert [each.name for each in path.parent.iterdir()] == ["sizing.yaml"]

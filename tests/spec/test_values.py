@@ -41,17 +41,17 @@ from tests.spec.trees import BASE, FLOW, complaint, expanded
         ("heartbeats: {interval: 3661d}", "x.yaml:12:18", "a duration of at most ten years"),
         (f"tasks: {{capacity: {'9' * 400} MB/s}}", "x.yaml:12:13", "should be a rate such as"),
         ("checkpoints: {groups: {include: []}}", "x.yaml:12:28", "at least 1 item"),
-        ("tasks: null", "x.yaml:12:5", "'flows.f.tasks': null is no value here; leave it out instead"),
-        ("refresh_interval:", "x.yaml:12:5", "null is no value here; leave it out instead"),
-        ("checkpoints:", "x.yaml:12:5", "null is no value here; leave it out instead"),
-        ("tasks: {max: null}", "x.yaml:12:13", "'flows.f.tasks.max': null is no value here; leave it out instead"),
-        ("tasks: {max: 010}", "x.yaml:12:18", "010 means another number to YAML: write it in quotes or as a plain"),
-        ("record_producer: {linger.ms: 1:30}", "x.yaml:12:34", "1:30 means another number to YAML"),
-        ("record_producer: {linger.ms: -1:30.5}", "x.yaml:12:34", "-1:30.5 means another number to YAML"),
+        ("tasks: null", "x.yaml:12:5", "'flows.f.tasks': null is not allowed here; leave it out"),
+        ("refresh_interval:", "x.yaml:12:5", "null is not allowed here; leave it out"),
+        ("checkpoints:", "x.yaml:12:5", "null is not allowed here; leave it out"),
+        ("tasks: {max: null}", "x.yaml:12:13", "'flows.f.tasks.max': null is not allowed here; leave it out"),
+        ("tasks: {max: 010}", "x.yaml:12:18", "010 is a different number in YAML: write it in quotes or as a plain"),
+        ("record_producer: {linger.ms: 1:30}", "x.yaml:12:34", "1:30 is a different number in YAML"),
+        ("record_producer: {linger.ms: -1:30.5}", "x.yaml:12:34", "-1:30.5 is a different number in YAML"),
         ("except: [a-b]", "x.yaml:12:14", "should match pattern"),
         ("record_producer: {linger.ms: [5]}", "x.yaml:12:23", "string"),
         ("record_producer: 5", "x.yaml:12:5", "dictionary"),
-        ("checkpoints: {groups: {include: ['g{1,2}']}}", "x.yaml:12:38", "must not hold one"),
+        ("checkpoints: {groups: {include: ['g{1,2}']}}", "x.yaml:12:38", "must not contain one"),
     ],
 )
 def test_a_wrong_value_says_where_and_what_is_wanted(tmp_path: Path, line: str, place: str, says: str) -> None:
@@ -66,13 +66,13 @@ def test_a_wrong_value_says_where_and_what_is_wanted(tmp_path: Path, line: str, 
         ("x{1,2}", "Connect splits lists at commas"),
         ("app[.", "not a regular expression"),
         ("a{99999999999}", "not a regular expression"),
-        ("x{a", "write a { that is no repetition count"),
+        ("x{a", "write a literal {"),
         ("(?i)app", "write (?i:...)"),
-        ("(?P<n>app)", "Python's"),
+        ("(?P<n>app)", "Python syntax"),
         ("[a-z&&[^b]]", "write alternatives"),
         ("[a[bc]]", "write alternatives"),
         (r"\\[a[bc]]", "write alternatives"),
-        ("[a||b]", "put a backslash before each sign"),
+        ("[a||b]", "put a backslash before each literal character"),
         (" ", "an empty pattern matches nothing"),
     ],
 )
@@ -84,7 +84,7 @@ def test_a_pattern_that_connect_would_misread_is_refused(tmp_path: Path, text: s
 
 @pytest.mark.parametrize("text", ["x{1,2}", "x{1,}"])
 def test_a_comma_inside_braces_is_refused_in_a_plain_string_too(tmp_path: Path, text: str) -> None:
-    assert "must not hold one" in complaint(tmp_path, x=f"{BASE}{FLOW}".replace("[t]", f"'{text}'"))
+    assert "must not contain one" in complaint(tmp_path, x=f"{BASE}{FLOW}".replace("[t]", f"'{text}'"))
 
 
 def test_a_string_of_names_is_a_list(tmp_path: Path) -> None:

@@ -152,3 +152,22 @@ def test_a_policy_of_ones_own_knows_no_cycle_and_no_upstream() -> None:
     own = Selection(EVERYTHING, None, "a", "b")
     assert own.takes("b.x")
     assert own.upstream("a.x") is None
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "topic", "alike"),
+    [
+        (("default", "A"), ("default", "A"), "t", True),
+        (("default", "A"), ("default", "B"), "t", False),
+        (("default", "A"), ("identity", "A"), "t", False),
+        (("identity", "A"), ("identity", "B"), "t", True),
+        (("identity", "A"), ("identity", "B"), "heartbeats", False),
+        (("default", "A"), ("identity", "A"), "heartbeats", True),
+    ],
+)
+def test_two_connectors_name_a_topic_alike_or_not(
+    one: tuple[PolicyName, str], other: tuple[PolicyName, str], topic: str, alike: bool
+) -> None:
+    everything = NameFilter((".*",), ())
+    first, second = (Selection(everything, policy, source, "T") for policy, source in (one, other))
+    assert first.names_alike(second, topic) is alike

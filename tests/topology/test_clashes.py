@@ -48,7 +48,7 @@ def test_what_lands_on_a_shared_connector_is_said_alike(tmp_path: Path, setting:
     assert found.startswith("z.yaml:1:")
     assert found.split(": ", 1)[1] == (
         f"flows 'g' and 'f' share the {shared} connector of a->b and must have the same {key}: "
-        "write it in both flows or under defaults:"
+        "set it in both flows or under defaults:"
     )
     assert len(expanded(tmp_path, y=one.replace("}}\n", f", {setting}}}}}\n")).flows) == 2
     alone = {"z": flow("g", "a->b", "u", f", {setting}"), "y": flow("f", "a->b", "t", f", {shared}s: false")}

@@ -53,7 +53,7 @@ def test_exceptions_are_taken_out(tmp_path: Path) -> None:
 def test_a_flow_to_itself_is_refused_with_both_ways_out(tmp_path: Path) -> None:
     assert complaint(tmp_path, x=CLUSTERS, y=flow("[a1, b1]", "[b1]")) == (
         "y.yaml:3:5: flow 'f' would mirror 'b1' to itself; "
-        "take 'b1' out of sources or targets, or add 'b1->b1' to except:"
+        "remove 'b1' from sources or targets, or add 'b1->b1' to except:"
     )
     assert len(expanded(tmp_path, y=flow("[a1, b1]", "[b1]", '    except: ["b1->b1"]\n')).flows) == 1
 
@@ -63,7 +63,7 @@ def test_a_flow_to_itself_is_refused_with_both_ways_out(tmp_path: Path) -> None:
     [
         (flow("[a1, a9]", "[b1]"), "y.yaml:3:19: unknown cluster alias 'a9'; did you mean 'a3'?"),
         (flow("[a1]", "[zebra]"), "y.yaml:4:15: unknown cluster alias 'zebra'; known: a1, a2, a3, b1, b2"),
-        (flow("[a1, a1]", "[b1]"), "y.yaml:3:19: 'a1' stands in this list twice"),
+        (flow("[a1, a1]", "[b1]"), "y.yaml:3:19: duplicate entry 'a1'"),
         (flow("{tier: locla}", "[b1]"), "y.yaml:3:5: no cluster has the labels tier=locla; labels here: dc=x, dc=y,"),
         (flow("{}", "[b1]"), "y.yaml:3:5: 'flows.f.sources'"),
         (
@@ -86,7 +86,7 @@ def test_names_that_stand_for_nothing(tmp_path: Path, text: str, says: str) -> N
 def test_a_flow_without_topics_is_refused_once(tmp_path: Path) -> None:
     text = flow("{tier: local}", "[b1, b2]").replace("[t]", "[]")
     assert complaint(tmp_path, x=CLUSTERS, y=text) == (
-        "y.yaml:2:3: flow 'f' names no topics: write topics: {include: [...]}"
+        "y.yaml:2:3: flow 'f' has no topics: write topics: {include: [...]}"
     )
 
 
@@ -102,3 +102,16 @@ def test_select_finds_by_id_pair_and_name_and_says_what_is_there(tmp_path: Path)
     with pytest.raises(Mm2mgrError, match="no flow 'f:a1->b2'") as caught:
         topology.select("f:a1->b2")
     assert "f:a1->b1" in (caught.value.hint or "")
+
+
+def test_one_flow_of_each_pair_carries_the_heartbeats(tmp_path: Path) -> None:
+    flows = """\
+flows:
+  off: {sources: [a1], targets: [b1], topics: {include: [s]}, heartbeats: false}
+  first: {sources: [a1, a2], targets: [b1], topics: {include: [t]}}
+  second: {sources: [a1], targets: [b1], topics: {include: [u]}}
+"""
+    topology = expanded(tmp_path, x=CLUSTERS, y=flows)
+    carriers = [flow.id for flow in topology.flows if flow.with_heartbeats]
+    assert carriers == ["first:a1->b1", "first:a2->b1"]
+    assert [flow.id for flow in topology.flows_of(("second:a1->b1", "gone:a1->b1"))] == ["second:a1->b1"]

@@ -43,13 +43,15 @@ def test_a_pair_may_run_elsewhere(tmp_path: Path) -> None:
 def test_a_target_without_connect_cluster_must_say_who(tmp_path: Path) -> None:
     text = FLOW.replace("[a]", "[b]").replace("targets: [b]", "targets: [a]")
     found = complaint(tmp_path, x=CLUSTERS, y=text)
-    assert found == "y.yaml:2:3: no Connect cluster has kafka: a; say which one runs flow 'f' with run_on: {a: NAME}"
+    assert found == "y.yaml:2:3: no Connect cluster has kafka: a; set the one that runs flow 'f' with run_on: {a: NAME}"
 
 
 def test_two_connect_clusters_on_one_kafka_are_ambiguous_until_said(tmp_path: Path) -> None:
     clusters = CLUSTERS.replace("kafka: c", "kafka: b")
     found = complaint(tmp_path, x=clusters, y=FLOW)
-    assert found == "y.yaml:2:3: 2 Connect clusters have kafka: b; say which one runs flow 'f' with run_on: {b: NAME}"
+    assert (
+        found == "y.yaml:2:3: 2 Connect clusters have kafka: b; set the one that runs flow 'f' with run_on: {b: NAME}"
+    )
     assert expanded(tmp_path, y=FLOW + "    run_on: near\n").flows[0].connect.name == "near"
 
 
@@ -81,7 +83,7 @@ def test_two_flows_may_share_a_pair(tmp_path: Path) -> None:
 )
 def test_but_they_must_agree_on_what_names_their_internal_topics(tmp_path: Path, setting: str, says: str) -> None:
     found = complaints(tmp_path, x=CLUSTERS, y=FLOW, z=f"{SECOND}    {setting}\n")
-    assert f"z.yaml:6:5: flows 'g' and 'f' share the pair a->b and {says}" in [one.split(": write")[0] for one in found]
+    assert f"z.yaml:6:5: flows 'g' and 'f' share the pair a->b and {says}" in [one.split(": set")[0] for one in found]
 
 
 def test_what_concerns_one_flow_only_may_differ(tmp_path: Path) -> None:

@@ -34,9 +34,9 @@ def ways(explanation: Explanation) -> dict[str, str | None]:
         ("producer.override.batch.size", "reaches the record producer (source, checkpoint, heartbeat)"),
         ("record_producer.batch.size", "reaches the record producer (source)"),
         ("source.cluster.producer.batch.size", "does nothing: source.cluster. passes only bootstrap.servers"),
-        ("offset-syncs.producer.batch.size", "does nothing: no client of these connectors looks at offset-syncs.pro"),
+        ("offset-syncs.producer.batch.size", "does nothing: no client of these connectors reads offset-syncs.pro"),
         ("source.consumer.batch.size", "does nothing: a consumer does not know this key"),
-        ("dc1->agg.producer.batch.size", "does nothing: only MirrorMaker's own mm2.properties knows dc1->agg.*"),
+        ("dc1->agg.producer.batch.size", "does nothing: only mm2.properties has keys dc1->agg.*"),
     ],
 )
 def test_every_spelling_of_batch_size_leads_to_the_record_producer(key: str, verdict: str) -> None:
@@ -75,7 +75,7 @@ def test_overrides_of_the_frameworks_own_clients_need_a_reason_to_be_looked_at()
 def test_a_general_prefix_is_outranked_and_a_shared_address_is_warned_of() -> None:
     explanation = told("consumer.bootstrap.servers", ("source",))
     assert [effect.outranked_by for effect in explanation.effects] == [("source.consumer.",)]
-    assert any("both clusters at once" in note for note in explanation.notes)
+    assert any("clients of both clusters" in note for note in explanation.notes)
 
 
 def test_access_is_said_once_per_cluster() -> None:
@@ -123,7 +123,7 @@ def test_keys_of_other_versions_are_told_as_such() -> None:
 
 def test_keys_of_workers_are_sent_there() -> None:
     explanation = told("offset.flush.interval.ms")
-    assert explanation.verdict == "does nothing on a connector: it belongs into the properties of the Connect workers"
+    assert explanation.verdict == "does nothing on a connector: it belongs in the properties of the Connect workers"
 
 
 @pytest.mark.parametrize(

@@ -151,8 +151,8 @@ def _framework(kafka: KafkaClasses) -> dict[str, Facts]:
     facts = kafka.facts(connect.SourceConnectorConfig.embedDefaultGroup(with_plugins))
     for name, each in kafka.facts(connect.TopicCreationConfig.configDef("<group>", 1, 1)).items():
         # The 1s stand for the default group's numbers, which a group without numbers takes.
-        said = {"default": None} if each.get("default") == "1" else {"valid": "regular expressions"}
-        facts[f"topic.creation.<group>.{name}"] = each | said  # REGEX_VALIDATOR calls itself a positive number
+        other = {"default": None} if each.get("default") == "1" else {"valid": "regular expressions"}
+        facts[f"topic.creation.<group>.{name}"] = each | other  # REGEX_VALIDATOR calls itself a positive number
     return facts
 
 
@@ -241,19 +241,19 @@ _ANY_CASE = re.compile(r"\(case insensitive\) \[([^\[\]]*)\]")
 _OBJECT = re.compile(r"([\w.$]+?)(?:\$\$Lambda[^@]*)?@[0-9a-f]+")
 
 
-def notation(said: str) -> str:
+def notation(text: str) -> str:
     """Return the short form of a validator's text; raises SandboxError for a sentence that is not in the table."""
-    if said == "" or _RANGE.fullmatch(said) or _CHOICE.fullmatch(said):
-        return said
-    if found := _ANY_CASE.fullmatch(said):
+    if text == "" or _RANGE.fullmatch(text) or _CHOICE.fullmatch(text):
+        return text
+    if found := _ANY_CASE.fullmatch(text):
         # Java's sets have an order of their own in each run.
         return f"[{', '.join(sorted(found[1].split(', ')))}] in any case"
-    if found := _OBJECT.fullmatch(said):  # it has no text of its own, only its class has a name
+    if found := _OBJECT.fullmatch(text):  # it has no text of its own, only its class has a name
         return f"checked by {found[1].rpartition('.')[2]}"
     for sentence, short in _WORDS:
-        if found := re.fullmatch(sentence, said):
+        if found := re.fullmatch(sentence, text):
             return found.expand(short)
     raise SandboxError(
-        f"a Kafka validator describes itself in unknown words: {said[:120]!r}",
+        f"a Kafka validator describes itself in unknown words: {text[:120]!r}",
         hint="give them a short form in tools/kafka_keys/definitions.py",
     )

@@ -1,7 +1,6 @@
 """Regenerates `keys.json` from the real jars of every Kafka line that has a lock file: `python -m tools.kafka_keys.generate`.
 
-In: the lock files of the sandbox, Java and the network; out: the data file, and on stdout what changed in it. A line is
-added by adding its lock file.
+Prints what changed. To add a line, add its lock file in `mm2mgr/sandbox`.
 """
 
 from __future__ import annotations
@@ -54,11 +53,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except Mm2mgrError as error:
         print(f"Error: {error}\n{error.hint or ''}", file=sys.stderr)
         return error.exit_code
-    told = differences(before, after)
-    print("\n".join(told) or "no difference")
+    reported = differences(before, after)
+    print("\n".join(reported) or "no difference")
     if not options.check and rows.text(after) != rows.text(before):
         DATA.write_text(rows.text(after), encoding="utf-8")
-    return int(options.check and bool(told))
+    return int(options.check and bool(reported))
 
 
 def regenerated(before: Mapping[str, Any], lines: Iterable[str] | None = None) -> dict[str, Any]:
@@ -97,14 +96,14 @@ def with_typed(line: str, snapshot: rows.Snapshot) -> rows.Snapshot:
 def differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
     """Return what changed, in words: each change once, after the lines in which it happened."""
     old, new = rows.unpack(before), rows.unpack(after)
-    told: dict[str, list[str]] = {}
+    reported: dict[str, list[str]] = {}
     for line in dict.fromkeys([*old, *new]):
         was, now = before["kafka"].get(line), after["kafka"].get(line)
         sentences = [f"release {was or 'none'} → {now or 'none'}"] if was != now else []
         sentences += rows.changes(old.get(line, {}), new.get(line, {}))
         for sentence in sentences:
-            told.setdefault(sentence, []).append(line)
-    return [f"{', '.join(lines)}: {sentence}" for sentence, lines in told.items()]
+            reported.setdefault(sentence, []).append(line)
+    return [f"{', '.join(lines)}: {sentence}" for sentence, lines in reported.items()]
 
 
 def _number(version: str) -> tuple[int, ...]:

@@ -1,7 +1,7 @@
-"""Packs what each Kafka line defines into rows that hold over a span of lines, and unpacks them again. Pure.
+"""Packs the definitions of each Kafka line into rows that hold for a span of lines, and unpacks them again. Pure.
 
-In and out: snapshots (line → section → scope → name → facts) and the JSON value of `keys.json`, one name a line so that a
-diff shows which keys changed. It does not know what the facts mean.
+A snapshot is line → section → scope → name → facts. `keys.json` has one name per line, so that a diff shows which keys
+changed.
 """
 
 from __future__ import annotations
@@ -79,13 +79,13 @@ def _block(names: Mapping[str, Sequence[Row]]) -> str:
 
 def changes(before: Snapshot, after: Snapshot) -> list[str]:
     """Return one sentence for each key that two snapshots tell differently."""
-    told = []
+    reported = []
     for section in SECTIONS:
         for scope in dict.fromkeys([*before.get(section, {}), *after.get(section, {})]):
             old, new = before.get(section, {}).get(scope, {}), after.get(section, {}).get(scope, {})
             for name in sorted({*old, *new}):
-                told += [f"{scope} {name}: {what}" for what in _differences(old.get(name), new.get(name))]
-    return told
+                reported += [f"{scope} {name}: {what}" for what in _differences(old.get(name), new.get(name))]
+    return reported
 
 
 def _differences(old: Facts | None, new: Facts | None) -> list[str]:

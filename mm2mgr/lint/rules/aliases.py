@@ -1,4 +1,4 @@
-"""Rules about names of clusters: one alias for two, two aliases for one, separators that hide where a topic came from."""
+"""Rules about aliases and separators: one alias for two clusters, two for one, separators that break topic names."""
 
 from __future__ import annotations
 
@@ -24,12 +24,13 @@ _POLICY, _SEPARATOR, _TARGET, _SOURCE = (
 
 @estate_rule("alias-reused", "error", source="KIP-382")
 def alias_reused(estate: Estate) -> Iterator[Hit]:
-    """One alias stands for two clusters.
+    """One alias is used for two clusters.
 
-    Aliases name the internal topics and are the prefix of mirrored ones. Two sources with one alias write their records into
-    the same A.t and their checkpoints into one topic; two targets with one alias share mm2-offset-syncs.B.internal of the
-    source, and translated offsets are those of either; and a topic that went through the other cluster of that name is taken
-    for a circle and never mirrored. No error anywhere. Give each cluster its own alias. Source: KIP-382.
+    Aliases are part of the names of internal topics and the prefix of mirrored topics. Two sources with one alias write
+    their records into the same A.t and their checkpoints into one topic. Two targets with one alias share
+    mm2-offset-syncs.B.internal of the source, so translated offsets may belong to either. A topic that came through the
+    other cluster of that name is considered a loop and never mirrored. There is no error. Give each cluster its own
+    alias. Source: KIP-382.
     """
     first: dict[str, list[tuple[Hop, int]]] = defaultdict(list)
     for hop in hops(estate.subjects):
@@ -45,11 +46,11 @@ def alias_reused(estate: Estate) -> Iterator[Hit]:
 
 
 def _reused(alias: str, subject: Subject, other: Subject, key: str) -> Hit:
-    whose = f"another one for {other.name}" if other is not subject else "another one on its other side"
+    whose = f"a different one for {other.name}" if other is not subject else "a different one on its other side"
     message = (
-        f"'{alias}' is one cluster for {subject.name} and {whose}: their topics, offsets and checkpoints are mixed up"
+        f"'{alias}' is one cluster for {subject.name} and {whose}: their topics, offsets and checkpoints are mixed"
     )
-    fix = f"give each cluster an alias of its own: {connector_key(subject, key, f'{alias}2')}"
+    fix = f"give each cluster its own alias: {connector_key(subject, key, f'{alias}2')}"
     return Hit(message, fix, key, subject, others=(other,) if other is not subject else ())
 
 
@@ -57,18 +58,19 @@ def _reused(alias: str, subject: Subject, other: Subject, key: str) -> Hit:
 def cluster_two_aliases(estate: Estate) -> Iterator[Hit]:
     """One cluster has two aliases.
 
-    MirrorMaker knows clusters by alias alone. The same cluster under another one is another cluster: its topics are mirrored
-    once more under the other prefix, offsets are looked for under the other name, and a topic that comes back is not
-    recognised as its own (see loop). Write the same alias in every connector and every file. Source: KIP-382; seen on 4.3.1.
+    MirrorMaker identifies clusters by alias only. The same cluster under another alias is a different cluster: its
+    topics are mirrored again under the other prefix, offsets are looked up under the other name, and a topic that
+    returns is not recognised (see loop). Use the same alias in every connector and every file. Source: KIP-382; seen on
+    4.3.1.
     """
-    told = {hop.source for circle in default_circles(estate.subjects) for hop in circle.hops}
+    reported = {hop.source for circle in default_circles(estate.subjects) for hop in circle.hops}
     for one, other, shared in overlapping(estate.subjects, running=False):
         if shared.topic and one.subject.source != other.subject.source:
-            told.add(one.source)
+            reported.add(one.source)
     for number, aliases in _aliases(estate).items():
         usual = max(aliases, key=lambda alias: len(aliases[alias]))
         for alias, subjects in aliases.items():
-            if alias != usual and number not in told:
+            if alias != usual and number not in reported:
                 yield _another_name(alias, subjects[0], usual, aliases[usual][0])
 
 
@@ -85,12 +87,10 @@ def _aliases(estate: Estate) -> dict[int, dict[str, list[Subject]]]:
 
 def _another_name(alias: str, subject: Subject, usual: str, first: Subject) -> Hit:
     key = _SOURCE if subject.source == alias else _TARGET
-    message = (
-        f"the cluster that {subject.name} calls '{alias}' is '{usual}' for {first.name}: MirrorMaker takes them for two"
-    )
+    message = f"the cluster that {subject.name} calls '{alias}' is '{usual}' for {first.name}: MirrorMaker treats them as two clusters"
     fix = f"write {connector_key(subject, key, usual)}"
     if subject.form == "tree":
-        fix = f"keep one entry for it, {connector_key(subject, key, usual)}, and name that in every flow"
+        fix = f"keep one entry for it, {connector_key(subject, key, usual)}, and use it in every flow"
     return Hit(message, fix, key, subject, others=(first,))
 
 
@@ -102,44 +102,45 @@ def _another_name(alias: str, subject: Subject, usual: str, first: Subject) -> H
     seen="tests/lint/test_seen_live_topics.py::test_alias_with_separator",
 )
 def alias_has_separator(subject: Subject) -> Iterator[Hit]:
-    """An alias holds the separator, so MirrorMaker cannot find it in topic names again.
+    """An alias contains the separator, so MirrorMaker cannot parse topic names.
 
-    DefaultReplicationPolicy splits us.west.t at the separator and takes `us` for the cluster. Topics that it made itself are
-    not recognised: their settings are never synced, their creation is tried at every refresh, and what has been on the
-    target already is mirrored to it again, level after level, where flows lead back. Use a hyphen in the alias, or another
-    separator everywhere; an empty one, which splits names into letters, is in every alias. Source: DefaultReplicationPolicy.topicSource.
+    DefaultReplicationPolicy splits us.west.t at the separator and takes `us` for the cluster. It does not recognise its
+    own topics: their settings are never synced, it tries to create them at every refresh, and in flows that lead back
+    to a cluster, topics are mirrored repeatedly, with one more prefix each time. Use a hyphen in the alias, or another
+    separator everywhere. An empty separator, which splits names into letters, is contained in every alias. Source:
+    DefaultReplicationPolicy.topicSource.
     """
     if subject.type != "source" or policy_of(subject) != "default":
         return
     if not separator_of(subject):
-        message = "the separator is empty: MirrorMaker takes the first letter of a topic for the alias of its source"
+        message = "the separator is empty: MirrorMaker reads the first letter of a topic as the alias of its source"
         yield Hit(message, f"write {connector_key(subject, _SEPARATOR, '.')}", _SEPARATOR)
         return
     for key, alias in ((_SOURCE, subject.source), (_TARGET, subject.target)):
         if separator_of(subject) in alias:
             parts = alias.split(separator_of(subject))
-            message = f"the alias '{alias}' holds the separator '{separator_of(subject)}': topic names are read as if they came from '{parts[0]}'"
+            message = f"the alias '{alias}' contains the separator '{separator_of(subject)}': topic names are read as if they came from '{parts[0]}'"
             yield Hit(message, f"write {connector_key(subject, key, '-'.join(parts))}", key)
 
 
 @estate_rule("separator-differs", "error", source="DefaultReplicationPolicy", seen=f"{_SEEN}test_separator_differs")
 def separator_differs(estate: Estate) -> Iterator[Hit]:
-    """Flows that meet use different separators.
+    """Flows that share a cluster use different separators.
 
-    A topic that was mirrored with one separator is a plain name for a flow with another: A_t is not seen to come from A, so
-    it is mirrored where it has been already, and clients that ask the policy for a topic's source get none. MirrorMaker
-    checks nothing across connectors. Write one replication.policy.separator for all flows that share clusters, or leave it
-    out everywhere. Source: DefaultReplicationPolicy; the loop that comes of it was seen on 4.3.1.
+    A topic that was mirrored with one separator is a plain name for a flow with another: A_t is not recognised as
+    coming from A, so it is mirrored back to where it came from, and clients that ask the policy for a topic's source
+    get none. MirrorMaker does not compare connectors. Use one replication.policy.separator for all flows that share
+    clusters, or leave it out everywhere. Source: DefaultReplicationPolicy; the resulting loop was seen on 4.3.1.
     """
-    told = {frozenset(hop.pair) for circle in default_circles(estate.subjects) for hop in circle.hops}
+    reported = {frozenset(hop.pair) for circle in default_circles(estate.subjects) for hop in circle.hops}
     every = [hop for hop in hops(estate.subjects) if hop.policy == "default" and hop.source != hop.target]
     first: dict[int, Hop] = {}
     for hop in sorted(every, key=lambda hop: hop.separator != "."):
         other = next((first[end] for end in hop.pair if end in first and first[end].separator != hop.separator), None)
         for end in hop.pair:
             first.setdefault(end, hop)
-        if other and frozenset(hop.pair) not in told:
-            told.add(frozenset(hop.pair))
-            message = f"{hop.subject.name} has the separator '{hop.separator}' and {other.subject.name}, which shares a cluster with it, '{other.separator}': neither knows the other's topics as mirrored"
+        if other and frozenset(hop.pair) not in reported:
+            reported.add(frozenset(hop.pair))
+            message = f"{hop.subject.name} has the separator '{hop.separator}' and {other.subject.name}, which shares a cluster with it, '{other.separator}': neither recognises the other's topics as mirrored"
             fix = f"write {connector_key(hop.subject, _SEPARATOR, other.separator)}"
             yield Hit(message, fix, _SEPARATOR, hop.subject, others=(other.subject,))

@@ -1,4 +1,4 @@
-"""Rules about offset syncs and checkpoints: what the source and the checkpoint connectors of one pair must agree on."""
+"""Rules about offset syncs and checkpoints: settings that the source and checkpoint connectors of a pair must share."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ _LOCATION, _POLICY, _SEPARATOR = (
 
 @estate_rule("checkpoint-without-syncs", "error", source="KIP-1031", seen=f"{_SEEN}test_checkpoints_that_never_come")
 def checkpoint_without_syncs(estate: Estate) -> Iterator[Hit]:
-    """A checkpoint connector has nothing to translate offsets with, or is told not to.
+    """A checkpoint connector has no offset syncs to translate, or is disabled.
 
-    Checkpoints come from the offset syncs that the source connector of the same pair writes. Without them, since it has
-    emit.offset-syncs.enabled=false or since there is none, the checkpoint connector is RUNNING and writes nothing for ever.
-    From 3.9 on (KIP-1031) a checkpoint connector that has emit.offset-syncs.enabled=false or emit.checkpoints.enabled=false
-    itself is refused with 400. To have none, do not create it; emit.checkpoints.enabled=false is no way to sync group
-    offsets alone. Seen on 4.3.1.
+    Checkpoints are derived from the offset syncs that the source connector of the same pair writes. Without them,
+    because of emit.offset-syncs.enabled=false or because there is no source connector, the checkpoint connector is
+    RUNNING and never writes anything. Since 3.9 (KIP-1031) Connect refuses a checkpoint connector with
+    emit.offset-syncs.enabled=false or emit.checkpoints.enabled=false (400). If you want no checkpoints, do not create
+    the connector; emit.checkpoints.enabled=false does not sync group offsets alone. Seen on 4.3.1.
     """
     for pair in pairs(estate).values():
         for subject in pair.checkpoints:
@@ -45,9 +45,7 @@ def _without_syncs(subject: Subject, sources: list[Hop], *, complete: bool) -> I
     if own and (own == _CHECKPOINTS or refusing):
         # In mm2.properties the driver makes this connector unasked, so whoever switches it off gets what they want.
         if subject.form != "dedicated" or subject.flag("sync.group.offsets.enabled", default=False):
-            effect = (
-                "Connect refuses it with 400" if refusing else "it makes no task, and syncs no group offsets either"
-            )
+            effect = "Connect refuses it with 400" if refusing else "it creates no task and syncs no group offsets"
             yield Hit(
                 f"{written(subject, own)}=false on a checkpoint connector: {effect}",
                 f"write {connector_key(subject, own, 'true')}, or do not create the connector",
@@ -57,7 +55,7 @@ def _without_syncs(subject: Subject, sources: list[Hop], *, complete: bool) -> I
     elif sources and not any(hop.subject.setting.offset_syncs for hop in sources):
         first = sources[0].subject
         message = (
-            f"{first.name} has {_SYNCS}=false, so {subject.name} finds no offset syncs and never writes a checkpoint"
+            f"{first.name} has {_SYNCS}=false, so {subject.name} has no offset syncs and never writes a checkpoint"
         )
         yield Hit(
             message,
@@ -66,9 +64,7 @@ def _without_syncs(subject: Subject, sources: list[Hop], *, complete: bool) -> I
             subject,
         )
     elif complete and not sources:
-        message = (
-            f"no source connector mirrors {subject.pair}, so nobody writes the offset syncs that {subject.name} needs"
-        )
+        message = f"no source connector mirrors {subject.pair}, so there are no offset syncs for {subject.name}"
         yield Hit(
             message,
             "create the source connector of the pair with the same aliases, or delete the checkpoint connector",
@@ -79,12 +75,12 @@ def _without_syncs(subject: Subject, sources: list[Hop], *, complete: bool) -> I
 
 @rule("syncs-with-off", "error", types=("source",), source="KIP-1031", seen=f"{_SEEN}test_checkpoint_refused")
 def syncs_with_off(subject: Subject) -> Iterator[Hit]:
-    """Offset syncs are switched off and configured at the same time.
+    """Offset syncs are disabled and configured at the same time.
 
-    Since 3.9 (KIP-1031) a source connector with emit.offset-syncs.enabled=false must not have any key that begins with
-    offset-syncs- or offset-syncs.topic.: validation answers 400, "MirrorSourceConnector can't setup offset-syncs feature
-    while …", and the connector is not created. In mm2.properties the source connector of the pair never starts.
-    Take the keys out. Seen on 4.3.1.
+    Since 3.9 (KIP-1031) a source connector with emit.offset-syncs.enabled=false must not have any key that starts with
+    offset-syncs- or offset-syncs.topic.: validation returns 400, "MirrorSourceConnector can't setup offset-syncs
+    feature while …", and the connector is not created. In mm2.properties the source connector of the pair never starts.
+    Remove the keys. Seen on 4.3.1.
     """
     if subject.setting.offset_syncs:
         return
@@ -92,17 +88,17 @@ def syncs_with_off(subject: Subject) -> Iterator[Hit]:
     if subject.type == "source" and keys:
         names = ", ".join(written(subject, key) for key in keys)
         message = f"{written(subject, _SYNCS)}=false together with {names}: Connect refuses the connector"
-        yield Hit(message, f"take {names} out", keys[0])
+        yield Hit(message, f"remove {names}", keys[0])
 
 
 @estate_rule("pair-disagrees", "error", source="KIP-716, KIP-690", seen=f"{_SEEN}test_checkpoints_that_never_come")
 def pair_disagrees(estate: Estate) -> Iterator[Hit]:
-    """The source and the checkpoint connector of a pair look for each other's topics in different places.
+    """The source and the checkpoint connector of a pair use different internal topics.
 
-    The source connector writes offset syncs where its offset-syncs.topic.location says, into a topic whose name has the
-    separator in it; the checkpoint connector reads it by its own settings, and names mirrored topics by its own policy.
-    When they differ it reads a topic that is not there or empty, or writes checkpoints for topics that do not exist: RUNNING,
-    and no offset is ever translated. Write the same in both. Source: KIP-716, KIP-690.
+    The source connector writes offset syncs to the cluster of its offset-syncs.topic.location, into a topic whose name
+    contains the separator. The checkpoint connector reads that topic by its own settings, and names mirrored topics by
+    its own policy. If they differ it reads a topic that is missing or empty, or writes checkpoints for topics that do
+    not exist: RUNNING, and no offset is translated. Use the same values in both. Source: KIP-716, KIP-690.
     """
     for pair in pairs(estate).values():
         for subject in pair.checkpoints:
@@ -110,7 +106,7 @@ def pair_disagrees(estate: Estate) -> Iterator[Hit]:
                 source = next((hop.subject for hop in pair.sources if _differ(hop.subject, subject, key)), None)
                 if source:
                     theirs = _of_pair(source, key)
-                    message = f"{key} is {_of_pair(subject, key) or 'empty'} here and {theirs or 'empty'} in {source.name}: no offset of the pair is translated rightly"
+                    message = f"{key} is {_of_pair(subject, key) or 'empty'} here and {theirs or 'empty'} in {source.name}: offsets of the pair are not translated correctly"
                     yield Hit(
                         message, f"write {connector_key(subject, key, theirs)}, as in {source.name}", key, subject
                     )
@@ -137,12 +133,12 @@ def _of_pair(subject: Subject, key: str) -> str:
     seen=f"{_SEEN}test_checkpoints_that_never_come",
 )
 def checkpoint_other_topics(estate: Estate) -> Iterator[Hit]:
-    """The checkpoint connector is given topics that no source connector of the pair mirrors.
+    """The checkpoint connector names topics that no source connector of the pair mirrors.
 
-    Its `topics` are names on the source, as for the source connector: a group's offsets are translated for topics that match
-    both here and there. Names of the target (A.orders), or of topics that are mirrored elsewhere, give no checkpoint, and
-    the connector stays RUNNING, without a task even. Leave `topics` out to take all, or name the same as the source
-    connector does. Source: MirrorCheckpointConnector, DefaultTopicFilter.
+    Its `topics` are names on the source, as for the source connector: a group's offsets are translated for topics that
+    match in both connectors. Names of the target (A.orders), or of topics that are mirrored elsewhere, give no
+    checkpoint, and the connector stays RUNNING, possibly without a task. Remove `topics` to take all, or use the same
+    list as the source connector. Source: MirrorCheckpointConnector, DefaultTopicFilter.
     """
     for pair in pairs(estate).values():
         for subject in pair.checkpoints:
@@ -155,7 +151,7 @@ def checkpoint_other_topics(estate: Estate) -> Iterator[Hit]:
             if not names or None in names or not known or len(known) < len(pair.sources):
                 continue
             if not any(each.takes(name) for each in known for name in names if name):
-                message = f"{written(subject, 'topics')} names {', '.join(str(name) for name in names[:3])}, and no source connector of {subject.pair} mirrors that: no offset is translated"
+                message = f"{written(subject, 'topics')} names {', '.join(str(name) for name in names[:3])}, which no source connector of {subject.pair} mirrors: no offset is translated"
                 yield Hit(
                     message,
                     f"name topics of {subject.source}, as its source connector does: {connector_key(subject, 'topics', ','.join(known[0].include))}",
@@ -168,9 +164,9 @@ def checkpoint_other_topics(estate: Estate) -> Iterator[Hit]:
 def checkpoints_twice(estate: Estate) -> Iterator[Hit]:
     """Two checkpoint connectors of one pair translate the offsets of one group.
 
-    Both write into one topic, A.checkpoints.internal on the target, each by what it has read itself: who asks for the
-    translated offsets gets the last record, which may be the older one, and with sync.group.offsets.enabled=true both set the
-    group's offsets. Nothing shows it. Delete one of them, or give each groups of its own. Source: KIP-382.
+    Both write to one topic, A.checkpoints.internal on the target, each from what it has read itself: clients use the
+    last record, which may be the older one, and with sync.group.offsets.enabled=true both set the group's offsets.
+    There is no error. Delete one of them, or give each different groups. Source: KIP-382.
     """
     for pair in pairs(estate).values():
         running = [subject for subject in pair.checkpoints if _runs(subject)]
@@ -182,8 +178,8 @@ def checkpoints_twice(estate: Estate) -> Iterator[Hit]:
             first = next((each for each in running[:later] if _group_of_both(each, subject)), None)
             if first:
                 topic = separator_of(subject).join((subject.source, "checkpoints", "internal"))
-                message = f"{first.name} and {subject.name} both write checkpoints of groups such as '{_group_of_both(first, subject)}' into {topic}: the one that is read may be the older"
-                fix = f"delete one of them, or give each other groups: {connector_key(subject, 'groups', '…')}"
+                message = f"{first.name} and {subject.name} both write checkpoints of groups such as '{_group_of_both(first, subject)}' into {topic}: the last record may be the older one"
+                fix = f"delete one of them, or give each different groups: {connector_key(subject, 'groups', '…')}"
                 yield Hit(message, fix, "groups", subject, others=(first,))
 
 

@@ -1,7 +1,6 @@
-"""Rules about mm2.properties alone: lines that MirrorMaker's own driver ignores, and pairs that it does not start.
+"""Rules about mm2.properties: lines that MirrorMaker's driver ignores, and pairs that it does not start.
 
-In: the entries of such files. Out: hits with the line. What the driver does hand on is judged by the other rules, connector
-by connector.
+What the driver passes on is judged by the other rules, connector by connector.
 """
 
 from __future__ import annotations
@@ -74,52 +73,54 @@ def _files(estate: Estate) -> Iterator[_File]:
     yield from (_File(file) for file in estate.files if file.kind == "dedicated")
 
 
-# --- lines that nobody reads ------------------------------------------------------------------------------------------
+# --- lines that are never read ----------------------------------------------------------------------------------------
 
 
 @estate_rule("top-level-client", "error", source=_DRIVER)
 def top_level_client(estate: Estate) -> Iterator[Hit]:
     """Client settings at the top level of mm2.properties are ignored.
 
-    The driver hands on top-level lines only when a MirrorMaker connector defines their name. `producer.acks`,
-    `consumer.max.poll.records`, `admin.request.timeout.ms` are no such names, so they reach no client, and nothing says so.
-    Kafka's own keys `consumer.poll.timeout.ms` and `admin.timeout.ms` only look like them.
-    Write them under a cluster: `B.producer.` is the record producer of all pairs that write to B, `A.consumer.` the consumer of
-    all pairs that read A, `A.admin.` the admin client on A.
+    The driver passes on a top-level line only if a MirrorMaker connector defines its name. `producer.acks`,
+    `consumer.max.poll.records` and `admin.request.timeout.ms` are not such names, so they configure no client, without
+    an error. Kafka's own keys `consumer.poll.timeout.ms` and `admin.timeout.ms` only look similar. Write them for a
+    cluster: `B.producer.` is the record producer of all pairs that write to B, `A.consumer.` the consumer of all pairs
+    that read A, `A.admin.` the admin client on A.
     """
     for file in _files(estate):
         for entry in file.top_level():
             kind, _, plain = entry.key.partition(".")
             if kind in KINDS and plain and not passed(entry.key) and not plain.startswith("override."):
                 alias = file.example[0] if kind == "consumer" else file.target
-                message = f"{entry.key} reaches no client: the driver reads {kind} settings of a cluster or a pair only"
+                message = (
+                    f"{entry.key} reaches no client: the driver reads {kind} settings only for a cluster or a pair"
+                )
                 yield file.hit(entry, message, f"write it for a cluster: {alias}.{entry.key} = …")
 
 
 @estate_rule("top-level-ignored", "error", source=_DRIVER)
 def top_level_ignored(estate: Estate) -> Iterator[Hit]:
-    """The driver does not pass this top-level line on.
+    """The driver ignores this top-level line.
 
-    Of the lines without a cluster or a pair before them only those reach the connectors whose names are in the definitions of
-    the three MirrorMaker connectors, and the workers get those for their storage topics, converters and tasks. So
+    Of the lines without a cluster or a pair as prefix, connectors get only those whose names the three MirrorMaker
+    connectors define, and the workers get those for their storage topics, converters and tasks.
     `transforms.<alias>.type`, `topic.creation.*`, `exactly.once.support`, `use.defaults.from`, `producer.override.*`,
-    `source.consumer.*`, keys of an own filter class, and misspelt keys are read by nobody; the driver is silent.
-    Write a connector's key under each pair (`A->B.`), a worker's under the target (`B.`).
+    `source.consumer.*`, keys of a custom filter class, and misspelt keys are ignored without an error. Write a
+    connector's key under each pair (`A->B.`), a worker's under the target (`B.`).
     """
     for file in _files(estate):
         for entry in file.top_level():
             if is_ignored(entry.key) and not aliases_of(entry.key):
-                message = f"{entry.key} at the top level is passed on to nobody"
+                message = f"{entry.key} at the top level is ignored by the driver"
                 yield file.hit(entry, message, _below(file, entry.key))
 
 
 def _below(file: _File, key: str) -> str:
-    """Return where a line belongs that stands at the top level in vain."""
+    """Return where to write a line that is ignored at the top level."""
     known = truth_keys.load()
     if any(known.history(scope, key) for scope in CLIENTS) or key.startswith(CONNECTOR_PREFIXES):
         return f"write it under each pair: {file.pair}.{key} = …"
     if known.history("worker", key):
-        return f"write it under the target, whose workers it is for: {file.target}.{key} = …"
+        return f"write it under the target, whose workers read it: {file.target}.{key} = …"
     for kind in KINDS:
         if known.history(kind, key):
             return f"write it for a cluster's clients: {file.target}.{kind}.{key} = …"
@@ -138,9 +139,9 @@ def _known_at_top() -> Iterator[str]:
 def exactly_once_misplaced(estate: Estate) -> Iterator[Hit]:
     """exactly.once.source.support is a setting of the target's workers.
 
-    The driver starts private Connect workers for each pair, which it configures with the lines of the target: only
-    `B.exactly.once.source.support = enabled` reaches them. At the top level or under a pair the line is ignored, the workers
-    run without transactions and records can be doubled when they die (KIP-710, KIP-618).
+    The driver starts separate Connect workers for each pair and configures them with the lines of the target: only
+    `B.exactly.once.source.support = enabled` applies to them. At the top level or under a pair the line is ignored, the
+    workers run without transactions, and records can be duplicated when a worker fails (KIP-710, KIP-618).
     """
     for file in _files(estate):
         for line in file.driver.lines.values():
@@ -149,7 +150,7 @@ def exactly_once_misplaced(estate: Estate) -> Iterator[Hit]:
             if place == entry.key or (place and "->" not in place):
                 continue
             target = place.rpartition("->")[2].rstrip(".") if place else file.target
-            message = f"{entry.key} reaches no worker, so records are mirrored at least once only"
+            message = f"{entry.key} reaches no worker, so records are mirrored at least once"
             yield file.hit(entry, message, f"write it under the target: {target}.{EXACTLY_ONCE_KEY} = enabled")
 
 
@@ -158,11 +159,11 @@ def exactly_once_misplaced(estate: Estate) -> Iterator[Hit]:
 
 @estate_rule("unknown-cluster", "error", source=_DRIVER)
 def unknown_cluster(estate: Estate) -> Iterator[Hit]:
-    """A line is for a cluster that `clusters` does not name.
+    """A line is for a cluster that `clusters` does not list.
 
-    The driver makes its pairs of the names after `clusters =` and then looks for lines that start with one of them. A line with
-    another name, often a misspelt one, is never looked at: an address, a password or a whole pair is missing and the driver
-    starts without it. Kafka's documentation itself has such a slip (`us-west->us.east`).
+    The driver builds its pairs from the names in `clusters =` and then reads lines that start with one of them. It
+    ignores a line with another name, often a misspelt one: an address, a password or a whole pair is missing, and the
+    driver starts without it. Kafka's documentation itself has such a mistake (`us-west->us.east`).
     """
     for file in _files(estate):
         for line in file.driver.lines.values():
@@ -174,7 +175,7 @@ def unknown_cluster(estate: Estate) -> Iterator[Hit]:
                 named = ", ".join(file.clusters) or "nothing"
                 near = _nearest(strange[0], file.clusters)
                 fix = f"write {near}" if near else f"write one of {named}, or add {strange[0]} to clusters"
-                message = f"{key} is never read: clusters names {named}, not {strange[0]}"
+                message = f"{key} is never read: clusters lists {named}, not {strange[0]}"
                 yield file.hit(line.entry, message, fix)
 
 
@@ -186,19 +187,17 @@ def _nearest(alias: str, clusters: Sequence[str]) -> str | None:
 
 @estate_rule("pair-key-spelling", "error", source=_DRIVER)
 def pair_key_spelling(estate: Estate) -> Iterator[Hit]:
-    """A line for a pair is spelled so that the driver does not see it.
+    """The key of a pair is misspelt, so the driver ignores the line.
 
-    Lines of a pair start with `source->target.` exactly, without blanks: in `A -> B.enabled = true` the key ends at the first
-    blank and is `A`. A pair is switched on by `.enabled` and by nothing else; `.enable`, `A.B.enabled`, `A->B->enabled` and a
-    pair of a cluster with itself are ignored, and the pair mirrors nothing while heartbeats make it look alive.
+    Lines of a pair start with `source->target.` exactly, without blanks: in `A -> B.enabled = true` the key ends at the
+    first blank and is `A`. A pair is enabled only by `.enabled`; `.enable`, `A.B.enabled`, `A->B->enabled` and a pair
+    of a cluster with itself are ignored, and the pair mirrors nothing although heartbeats are written.
     """
     for file in _files(estate):
         for entry in file.driver.entries:
             wrong = _misspelt_pair(entry, file.clusters) or _misspelt_enabled(entry.key, file.pairs)
             if wrong:
-                message = (
-                    f"`{_whole(entry).partition('=')[0].strip()}` is not what the driver looks for: the line is ignored"
-                )
+                message = f"`{_whole(entry).partition('=')[0].strip()}` is not a key that the driver reads: the line is ignored"
                 yield file.hit(entry, message, f"write {wrong}")
 
 
@@ -231,29 +230,29 @@ def _misspelt_pair(entry: Entry, clusters: tuple[str, ...]) -> str | None:
 
 @estate_rule("no-flow-enabled", "error", source=_DRIVER)
 def no_flow_enabled(estate: Estate) -> Iterator[Hit]:
-    """No pair is switched on, so nothing is mirrored.
+    """No pair is enabled, so nothing is mirrored.
 
-    Naming clusters starts no flow: each direction needs `A->B.enabled = true`, in any case of letters. Without it the driver
-    still starts and writes heartbeats for every pair, so processes, logs and topics look alive while no record moves.
-    Switch on each direction that is to mirror.
+    Listing clusters starts no flow: each direction needs `A->B.enabled = true` (upper or lower case). Without it the
+    driver still starts and writes heartbeats for every pair, so processes, logs and topics look healthy while no record
+    is mirrored. Enable each direction that you want to mirror.
     """
     for file in _files(estate):
         if any(file.driver.enabled(*pair) for pair in file.driver.pairs()):
             continue
         entry = file.driver.lines["clusters"].entry if "clusters" in file.driver.lines else None
         if entry is None:
-            message = "no clusters are named: the driver refuses to start"
-            fix = "write clusters = A, B with the names that the other lines start with"
+            message = "clusters is missing: the driver refuses to start"
+            fix = "write clusters = A, B with the prefixes of the other lines"
             yield Hit(message, fix, spot=Spot(file.file.path, file.file.entries[0].line))
         elif len(file.clusters) < 2:
-            yield file.hit(entry, "clusters names fewer than two, so there is no pair", "write clusters = A, B")
+            yield file.hit(entry, "clusters lists fewer than two names, so there is no pair", "write clusters = A, B")
         elif not _switched(file):
             message = f"none of the pairs of {', '.join(file.clusters)} is enabled, so no record is mirrored"
-            yield file.hit(entry, message, f"write {file.pair}.enabled = true for each direction that is to mirror")
+            yield file.hit(entry, message, f"write {file.pair}.enabled = true for each direction to mirror")
 
 
 def _switched(file: _File) -> bool:
-    """Tell whether another rule says already why the line that should switch a pair on does not."""
+    """Tell whether another rule already reports why a pair is not enabled."""
     for entry in file.driver.entries:
         if _misspelt_enabled(entry.key, file.pairs) or _misspelt_pair(entry, file.clusters):
             return True

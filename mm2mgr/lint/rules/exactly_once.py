@@ -1,4 +1,4 @@
-"""Rules about exactly-once: what Connect refuses, and what quietly is not exactly-once although it was asked for."""
+"""Rules about exactly-once: what Connect refuses, and what is not exactly-once although it is required."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ def _is_required(subject: Subject) -> bool:
 
 @rule("exactly-once-isolation", "error", types=("source",), needs=(_KEY,), source="KIP-618", seen=_REFUSED)
 def exactly_once_isolation(subject: Subject) -> Iterator[Hit]:
-    """Exactly-once is required while the source is read uncommitted.
+    """Exactly-once is required, but the source is read uncommitted.
 
-    A consumer with Kafka's default isolation.level=read_uncommitted also mirrors what aborted transactions wrote. The
-    connector therefore says that it cannot provide exactly-once, and Connect refuses the config. The value has to be
-    written in small letters (KIP-618; MirrorSourceConnector since 3.5).
+    A consumer with Kafka's default isolation.level=read_uncommitted also mirrors the records of aborted transactions.
+    The connector therefore declares that it cannot provide exactly-once, and Connect refuses the config. The value must
+    be in lower case (KIP-618; MirrorSourceConnector since 3.5).
     """
     level = subject.value("source consumer", "isolation.level") or ""
     if subject.type == "source" and _is_required(subject) and level != "read_committed" and "${" not in level:
@@ -35,15 +35,15 @@ def exactly_once_isolation(subject: Subject) -> Iterator[Hit]:
 
 @rule("exactly-once-worker", "error", types=("source",), needs=(_KEY,), source="KIP-618", seen=_REFUSED)
 def exactly_once_worker(subject: Subject) -> Iterator[Hit]:
-    """Exactly-once is required of workers that do not provide it.
+    """Exactly-once is required, but the workers do not provide it.
 
-    exactly.once.source.support=enabled is a setting of the workers, all of them, and is brought in by two rolling restarts:
-    first preparing, then enabled. Until then they refuse a connector with exactly.once.support=required (KIP-618).
-    In mm2.properties the key stands behind the alias of the target, whose workers these are.
+    exactly.once.source.support=enabled is a setting of all workers, introduced by two rolling restarts: first
+    preparing, then enabled. Until then they refuse a connector with exactly.once.support=required (KIP-618). In
+    mm2.properties the key has the alias of the target, which configures these workers, as its prefix.
     """
     if _is_required(subject) and subject.type == "source" and _is_off(subject):
         prefix = f"{subject.target}." if subject.form == "dedicated" else ""
-        without = "write delivery: at_least_once" if subject.form == "tree" else f"take {_KEY} out"
+        without = "write delivery: at_least_once" if subject.form == "tree" else f"remove {_KEY}"
         fix = f"write {prefix}exactly.once.source.support=enabled for the workers (preparing first), or {without}"
         yield Hit("the workers are not exactly-once and refuse exactly.once.support=required", fix, _KEY)
 
@@ -64,15 +64,15 @@ def _is_off(subject: Subject) -> bool:
     seen=_REFUSED,
 )
 def exactly_once_unsupported(subject: Subject) -> Iterator[Hit]:
-    """Exactly-once is required of a connector that does not know it.
+    """Exactly-once is required of a connector that does not declare it.
 
-    Checkpoint and heartbeat connectors do not say whether they support exactly-once, and Connect refuses `required` for a connector
-    that does not. On exactly-once workers they write in transactions anyway, without being asked. In mm2.properties
-    a pair's keys go to all three connectors, so the demand for the records makes the two others fail.
+    Checkpoint and heartbeat connectors do not declare support for exactly-once, and Connect refuses `required` for such
+    a connector. On exactly-once workers they write in transactions anyway. In mm2.properties the keys of a pair apply
+    to all three connectors, so the setting for the records makes the two others fail.
     """
     if _is_required(subject) and subject.type != "source":
         message = f"a {subject.type} connector does not declare exactly-once: Connect refuses {written(subject, _KEY)}=required"
-        yield Hit(message, f"take {_KEY} out of the {subject.type} connector", _KEY)
+        yield Hit(message, f"remove {_KEY} from the {subject.type} connector", _KEY)
 
 
 @rule(
@@ -83,13 +83,14 @@ def exactly_once_unsupported(subject: Subject) -> Iterator[Hit]:
     seen="tests/live/test_exactly_once.py",
 )
 def exactly_once_overrides(subject: Subject) -> Iterator[Hit]:
-    """The producer of the records and offsets is on another Kafka than the clients that read and create the offsets topic.
+    """The producer of records and offsets uses another Kafka than the clients of the offsets topic.
 
-    On an exactly-once worker, and with offsets.storage.topic, source offsets are written by the record producer, so
-    they go where producer.override.* points, while Connect's consumer and admin client look for them on the workers' own Kafka.
-    With producer.override. alone everything looks right and is not exactly-once (seen: duplicates after a crash), and the
-    offsets topic is auto-created with cleanup.policy=delete. With the consumer but not the admin client the connector has no
-    status for ever; with the admin client but not the consumer, offsets are read in the wrong place. Point all three there.
+    On an exactly-once worker, and with offsets.storage.topic, the record producer writes source offsets to the cluster
+    of producer.override.*, while Connect's consumer and admin client look for them on the workers' own Kafka. With
+    producer.override. alone the connector seems to work and is not exactly-once (seen: duplicates after a crash), and
+    the offsets topic is auto-created with cleanup.policy=delete. With the consumer but not the admin client the
+    connector never gets a status; with the admin client but not the consumer, offsets are read from the wrong cluster.
+    Configure all three for the same cluster.
     """
     own = subject.get(_RECORDS + _ADDRESS)
     if not own or not (subject.exactly_once or subject.setting.offsets_storage_topic) or _is_the_workers(subject, own):
@@ -97,10 +98,10 @@ def exactly_once_overrides(subject: Subject) -> Iterator[Hit]:
     elsewhere = [kind for kind in ("consumer", "admin") if _differs(subject, kind)]
     if elsewhere:
         lacking = [f"{kind}.override.{plain}" for kind in elsewhere for plain in _lacking(subject, kind)]
-        message = f"offsets are written where {_RECORDS}* points, and {_outcome(elsewhere)}"
+        message = f"offsets are written to the cluster of {_RECORDS}*, and {_outcome(elsewhere)}"
         fix = f"write {', '.join(lacking)} as for producer.override."
         if subject.form == "tree":
-            fix = f"write connect: {{{yaml(subject.connect or '…')}: {{exactly_once: true}}}}: mm2mgr then points all three there"
+            fix = f"write connect: {{{yaml(subject.connect or '…')}: {{exactly_once: true}}}}: mm2mgr then configures all three"
         yield Hit(message, fix, _RECORDS + _ADDRESS)
 
 
@@ -134,25 +135,25 @@ def _same_address(subject: Subject, prefix: str) -> bool:
 
 def _outcome(elsewhere: list[str]) -> str:
     if elsewhere == ["admin"]:
-        return "the admin client looks for their topic on the workers' Kafka: the connector never gets a status"
+        return "the admin client looks for the offsets topic on the workers' Kafka: the connector never gets a status"
     if elsewhere == ["consumer"]:
-        return "the consumer reads them on the workers' Kafka: a restart goes on from the wrong place"
-    return "read on the workers' Kafka: it looks right and duplicates records after a crash"
+        return "the consumer reads offsets from the workers' Kafka: a restart continues at the wrong position"
+    return "offsets are read from the workers' Kafka: it seems to work and duplicates records after a crash"
 
 
 @rule("exactly-once-transaction", "warning", needs=("transaction.boundary",), source="KIP-618")
 def exactly_once_transaction(subject: Subject) -> Iterator[Hit]:
-    """The connector is asked to draw the limits of transactions itself, which MirrorMaker cannot.
+    """The connector is configured to define its own transactions, which MirrorMaker cannot do.
 
-    transaction.boundary=connector is for connectors that define their own transactions (KIP-618). MirrorMaker's do not say that
-    they do, and exactly-once workers refuse the config; on other workers the key has no effect.
-    `poll`, the default, makes each poll of the source a transaction, `interval` bundles them by time.
+    transaction.boundary=connector is for connectors that define their own transactions (KIP-618). MirrorMaker's
+    connectors do not, and exactly-once workers refuse the config; on other workers the key has no effect. With `poll`,
+    the default, each poll of the source is a transaction; `interval` groups polls by time.
     """
     key = "transaction.boundary"
     if subject.get(key).lower() == "connector":
-        message = f"{written(subject, key)}=connector: MirrorMaker defines no transactions, and exactly-once workers refuse it"
+        message = f"{written(subject, key)}=connector: MirrorMaker does not define transactions, and exactly-once workers refuse it"
         if subject.form == "tree":
-            fix = f"write {connector_key(subject, key, 'interval')}, or take it out"
+            fix = f"write {connector_key(subject, key, 'interval')}, or remove it"
         else:
             fix = f"write {written(subject, key)}=interval or poll"
         yield Hit(message, fix, key)
@@ -160,11 +161,11 @@ def exactly_once_transaction(subject: Subject) -> Iterator[Hit]:
 
 @rule("exactly-once-slow", "info", types=("source",), needs=(_KEY,), source="KIP-618")
 def exactly_once_slow(subject: Subject) -> Iterator[Hit]:
-    """Exactly-once with small transactions mirrors about half as fast.
+    """Exactly-once with small transactions halves the throughput.
 
-    Each poll of the source is a transaction by default, and a poll returns at most 500 records. Measured on one task: 0.53 of
-    the rate without exactly-once; with max.poll.records=5000 it is 0.97, with transaction.boundary=interval of one second 1.0.
-    Larger transactions are seen later by readers that wait for their end, and are repeated whole after a crash.
+    By default each poll of the source is a transaction, and a poll returns at most 500 records. Measured on one task:
+    0.53 of the rate without exactly-once; with max.poll.records=5000 it is 0.97, with transaction.boundary=interval of
+    one second 1.0. Readers see larger transactions later, and a crash repeats them whole.
     """
     if (
         subject.type != "source"
@@ -175,7 +176,7 @@ def exactly_once_slow(subject: Subject) -> Iterator[Hit]:
     if subject.written("source consumer", "max.poll.records") is None:
         fix = client_key(subject, "source consumer", "max.poll.records", "5000")
         yield Hit(
-            "each poll of 500 records is a transaction: about half the rate",
+            "each poll of 500 records is a transaction, which halves the throughput",
             f"write {fix}, or {connector_key(subject, 'transaction.boundary', 'interval')}",
             _KEY,
         )

@@ -1,6 +1,6 @@
-"""Rules about files as they are written: slips that the parser makes something else of, and silences that explain nothing.
+"""Rules about the text of files: mistakes that the parser reads as something else, and silences without a reason.
 
-In: the entries of the files that were read. Out: hits with the line. They never show a value that could be a secret.
+Hits never show a value that could be a secret.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ def _shown(key: str, text: str) -> str:
 
 @estate_rule("lost-backslash", "error", source=_JAVA, seen="tests/lint/test_seen_live_topics.py::test_lost_backslash")
 def lost_backslash(estate: Estate) -> Iterator[Hit]:
-    """A single backslash in a properties file is dropped by Java.
+    """Java drops a single backslash in a properties file.
 
-    java.util.Properties takes a backslash as the start of an escape and drops it before any sign that is none: `foo\\.bar`
-    reaches the connector as `foo.bar`, where the dot stands for any sign, `\\d+` as `d+`, a Windows path without its
-    separators. Nothing is logged. JSON needs the doubled backslash too, YAML in single quotes or none does not.
-    Write two backslashes for each one that is meant.
+    java.util.Properties treats a backslash as the start of an escape and drops it before any other character:
+    `foo\\.bar` reaches the connector as `foo.bar`, where the dot matches any character, `\\d+` as `d+`, a Windows path
+    without its separators. Nothing is logged. JSON needs the doubled backslash too; YAML in single quotes or without
+    quotes does not. Write two backslashes for each literal one.
     """
     for file, entry in _entries(estate):
         doubled = lost_backslashes(entry)
@@ -64,28 +64,28 @@ def lost_backslash(estate: Estate) -> Iterator[Hit]:
 
 @estate_rule("comment-in-value", "error", source=_JAVA)
 def comment_in_value(estate: Estate) -> Iterator[Hit]:
-    """What looks like a comment behind a value is part of the value.
+    """A comment after a value is part of the value.
 
-    A properties file knows comments only on lines of their own, from the first sign on. `replication.factor = 3  # three
-    racks` is refused as no number, `A->B.enabled = true # on` does not switch the pair on as it should, and text values take
-    the words as they are: topics are looked for and addresses asked with them. Kafka's own documentation shows such lines.
-    Put the comment on a line above.
+    In a properties file a comment needs a line of its own. `replication.factor = 3  # three racks` is refused as not a
+    number, `A->B.enabled = true # on` does not enable the pair, and text values include the comment: topics and
+    addresses of that name are looked up. Kafka's own documentation shows such lines. Write the comment on the line
+    above.
     """
     for file, entry in _entries(estate):
         after = remark(entry)
         if after and not (is_secret(entry.key) and not is_jaas(entry.value)):
             value = _shown(entry.key, entry.value.removesuffix(after))
-            message = f"the comment behind {entry.key} is read as a part of its value"
-            yield Hit(message, f"put it on a line of its own above: {entry.key} = {value}", spot=_spot(file, entry))
+            message = f"the comment after {entry.key} is part of its value"
+            yield Hit(message, f"write it on the line above: {entry.key} = {value}", spot=_spot(file, entry))
 
 
 @estate_rule("duplicate-key", "warning", source=_JAVA)
 def duplicate_key(estate: Estate) -> Iterator[Hit]:
-    """A key stands twice in one config, and only the last line counts.
+    """A key is present twice in one config, and only the last line counts.
 
-    Java's Properties and Connect's JSON parser keep the last of two equal keys and say nothing; the first is lost, however
-    near the top it stands. It often happens when a recipe is pasted below an existing config. Where both say the same nothing
-    is lost today, but the next change may go into the wrong one. Keep one of the lines.
+    Java's Properties and Connect's JSON parser keep the last of two equal keys without an error; the first is ignored,
+    wherever it is. It often happens when a recipe is pasted below an existing config. If both values are equal, nothing
+    is wrong yet, but the next change may edit the ignored line. Keep one of the lines.
     """
     for file in estate.files:
         first: dict[str, Entry] = {}
@@ -93,27 +93,27 @@ def duplicate_key(estate: Estate) -> Iterator[Hit]:
         for entry in file.entries:
             before = first.setdefault(entry.key, entry)
             if before is not entry and entry.key not in arrows:
-                same = ", which says the same," if before.value == entry.value else ""
-                message = f"{entry.key} stands here again, so line {before.line}{same} is ignored"
-                yield Hit(message, f"keep one {entry.key} and take the other out", spot=_spot(file, entry))
+                same = " (with the same value)" if before.value == entry.value else ""
+                message = f"{entry.key} is present twice, so line {before.line}{same} is ignored"
+                yield Hit(message, f"keep one {entry.key} and remove the other", spot=_spot(file, entry))
                 first[entry.key] = entry
 
 
 @estate_rule("blank-in-value", "warning", source="ConfigDef.parseType, Boolean.parseBoolean")
 def blank_in_value(estate: Estate) -> Iterator[Hit]:
-    """A blank at the end of a value is kept where Kafka does not trim it.
+    """A trailing blank becomes part of a value that Kafka does not trim.
 
-    Properties and JSON keep trailing blanks. Kafka trims most values when it parses them, but not all: a connector class with
-    a blank is not found, a name has it in every URL, a separator puts it into topic names, which Kafka refuses, and
-    `A->B.enabled` with one is not true to the driver that decides which pairs to start (where heartbeats are off for them).
-    Editors do not show it. Take it out.
+    Properties and JSON keep trailing blanks. Kafka trims most values when it parses them, but not all: a connector
+    class with a trailing blank is not found, a connector name has it in every URL, a separator adds it to topic names,
+    which Kafka refuses, and `A->B.enabled` with a trailing blank is not true for the driver that decides which pairs to
+    start (where their heartbeats are disabled). Editors do not show it. Remove it.
     """
     for file in estate.files:
         keys = set(_untrimmed(file))
         for entry in file.entries:
             if entry.key in keys and entry.value != entry.value.rstrip() and not remark(entry):
-                message = f"{entry.key} ends with a blank, which is not trimmed here and becomes a part of the value"
-                fix = f"take the blank out: {entry.key} = {_shown(entry.key, entry.value.rstrip())}"
+                message = f"{entry.key} ends with a blank, which Kafka does not trim"
+                fix = f"remove the blank: {entry.key} = {_shown(entry.key, entry.value.rstrip())}"
                 yield Hit(message, fix, spot=_spot(file, entry))
 
 
@@ -135,11 +135,12 @@ def _untrimmed(file: SourceFile) -> Iterator[str]:
     seen="tests/lint/test_seen_live_start.py::test_null_value",
 )
 def null_value(estate: Estate) -> Iterator[Hit]:
-    """Connect refuses values that are no text: null, lists, objects, and an empty name.
+    """Connect refuses values that are not text: null, lists, objects, and an empty name.
 
-    A connector's config is flat text. Connect answers null with 400, `Null value can not be supplied as the configuration
-    value`, a list or an object with 400 or 500, and an empty name with 400; the connector is not created, or stays as it was.
-    To fall back to a default leave the key out. A list is one text with commas; a nested object is several dotted keys.
+    A connector's config is flat text. Connect answers null with 400, `Null value can not be supplied as the
+    configuration value`, a list or an object with 400 or 500, and an empty name with 400; the connector is not created,
+    or stays unchanged. To use a default, leave the key out. A list is one text with commas; a nested object becomes
+    several keys with dots.
     """
     for file in estate.files:
         if file.kind == "json":
@@ -153,9 +154,9 @@ def _refused(file: SourceFile, entry: Entry) -> Iterator[Hit]:
         message = "is a list, which Connect does not take"
         fix = f'write one text with commas: "{entry.key}": "{_shown(entry.key, entry.value)}"'
     elif entry.raw.startswith("{"):
-        message, fix = "is an object, which Connect does not take", "write its members as flat keys, joined by dots"
+        message, fix = "is an object, which Connect does not accept", "write its members as keys joined by dots"
     elif entry.key == "name" and not entry.value.strip():
-        message, fix = "is empty, which Connect refuses with 400", "give the connector a name, and keep it for ever"
+        message, fix = "is empty, which Connect refuses with 400", "give the connector a permanent name"
     else:
         return
     yield Hit(f"{entry.key} {message}", fix, spot=_spot(file, entry))
@@ -163,11 +164,11 @@ def _refused(file: SourceFile, entry: Entry) -> Iterator[Hit]:
 
 @estate_rule("silence-unexplained", "warning")
 def silence_unexplained(estate: Estate) -> Iterator[Hit]:
-    """A silence gives no reason, or names a rule that does not exist.
+    """A silence gives no reason, or names an unknown rule.
 
-    A rule is switched off for one place with the reason why it is fine there: a comment `mm2mgr: silence RULE reason`,
-    `silence: {RULE: reason}` of a flow, or the config key `mm2mgr.silence.RULE`. Without a reason, or with a misspelt rule, it
-    switches nothing off. `mm2mgr lint --rules` lists the rules.
+    A rule is disabled for one place with the reason why the finding is acceptable there: a comment `mm2mgr: silence
+    RULE reason`, `silence: {RULE: reason}` of a flow, or the config key `mm2mgr.silence.RULE`. Without a reason, or
+    with a misspelt rule, the silence has no effect. `mm2mgr lint --rules` lists the rules.
     """
     of_files = [silence for file in estate.files for silence in file.silences]
     of_subjects = [silence for subject in estate.subjects for silence in subject.silences]
@@ -183,18 +184,19 @@ def _unexplained(silence: Silence) -> Iterator[Hit]:
 
         near = get_close_matches(silence.rule, rules, 1, cutoff=0.5)
         fix = f"write {near[0]}" if near else "see the rules with: mm2mgr lint --rules"
-        yield Hit(f"there is no rule '{silence.rule[:60]}', so nothing is silenced", fix, spot=silence.spot)
+        yield Hit(f"there is no rule '{silence.rule[:60]}', so the silence has no effect", fix, spot=silence.spot)
     elif not silence.reason:
         message = f"{silence.rule} is silenced without a reason"
-        yield Hit(message, f"say why it is fine here: mm2mgr: silence {silence.rule} BECAUSE…", spot=silence.spot)
+        yield Hit(message, f"give the reason: mm2mgr: silence {silence.rule} BECAUSE…", spot=silence.spot)
 
 
 @estate_rule("invalid-declaration", "error")
 def invalid_declaration(_: Estate) -> Iterator[Hit]:
-    """The YAML tree says something that mm2mgr refuses.
+    """mm2mgr refuses something in the YAML tree.
 
-    What every command on the tree refuses: a misspelt key, an unknown alias, two flows of a pair that contradict each other, a
-    value of the wrong kind. Nothing can be planned until it is right, and what was not understood is not looked at further.
-    The message names the nearest known word where there is one. These findings come from the loader, not from a connector.
+    Every command on the tree refuses it: a misspelt key, an unknown alias, two flows of a pair that contradict each
+    other, a value of the wrong type. Nothing can be planned until it is fixed, and no other rule looks at the tree
+    until then. The message suggests the nearest known word where there is one. These findings come from the loader, not
+    from a connector.
     """
     yield from ()

@@ -1,4 +1,4 @@
-"""Rules about records that come back to where they were written, or reach one topic by two ways."""
+"""Rules about records that return to the cluster they were written on, or reach one topic on two paths."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ _Clusters = tuple[int, ...]
 
 @estate_rule("loop", "error", source="KIP-382", seen=f"{_SEEN}test_loop_by_alias")
 def loop(estate: Estate) -> Iterator[Hit]:
-    """Records come back to the cluster they were written on, because a hop does not recognise it.
+    """Records return to the cluster they were written on, because a connector does not recognise them.
 
-    DefaultReplicationPolicy puts the source's alias before a topic, and MirrorMaker leaves out what already went through
-    the target: it looks for the target's alias among the parts of the name. That needs one alias per cluster everywhere, one
-    separator, and a target alias that is written (its default is the word `target`). Otherwise topics return as A.B2.t, and
-    mostly again and again, one level deeper at each refresh, each a full copy, while every connector is RUNNING. Seen on
-    4.3.1: 18 topics a side after 32 s.
+    DefaultReplicationPolicy prefixes a topic with the source's alias, and MirrorMaker skips topics that already came
+    from the target: it looks for the target's alias in the parts of the name. That requires one alias per cluster
+    everywhere, one separator, and a target alias that is set (its default is the word `target`). Otherwise topics
+    return as A.B2.t, usually repeatedly, with one more prefix at each refresh, each a full copy, while every connector
+    is RUNNING. Seen on 4.3.1: 18 topics per side after 32 s.
     """
     for circle in default_circles(estate.subjects):
         last = circle.hops[-1].subject
@@ -68,42 +68,41 @@ def _cause(circle: Circle) -> tuple[str, str, str]:
     """Return the key that is wrong, why, and the fix."""
     first, last = circle.hops[0].subject, circle.hops[-1].subject
     if _TARGET not in last.config:
-        why = f"target.cluster.alias is not written, so {last.name} takes its target for a cluster called 'target', not '{first.source}'"
+        why = f"target.cluster.alias is not set, so {last.name} calls its target 'target', not '{first.source}'"
         return _TARGET, why, f"write {connector_key(last, _TARGET, first.source)}"
     if last.target != first.source:
-        why = f"the cluster is '{first.source}' for {first.name} and '{last.target}' for {last.name}"
-        return _TARGET, why, f"give it one alias everywhere: {connector_key(last, _TARGET, first.source)}"
+        why = f"{first.name} calls the cluster '{first.source}' and {last.name} calls it '{last.target}'"
+        return _TARGET, why, f"use one alias everywhere: {connector_key(last, _TARGET, first.source)}"
     usual = circle.hops[0].separator
     other = next((hop for hop in circle.hops if hop.separator != usual), circle.hops[-1])
-    why = f"the separators '{usual}' and '{other.separator}' differ, so a hop made with one is not seen with the other"
-    return _SEPARATOR, why, f"write one separator everywhere: {connector_key(last, _SEPARATOR, usual)}"
+    why = f"the separators '{usual}' and '{other.separator}' differ, so topics mirrored with one are not recognised with the other"
+    return _SEPARATOR, why, f"use one separator everywhere: {connector_key(last, _SEPARATOR, usual)}"
 
 
 def _goes_round(circle: Circle) -> str:
     names = [hop.subject.source for hop in circle.hops]
     way = " → ".join([*names, names[0]])
-    again = "without end" if circle.endless else "once"
+    again = "in an endless loop" if circle.endless else "once"
     name = f"as '{circle.returns_as}'" if circle.returns_as != circle.topic else "under its own name"
-    return f"topic '{circle.topic}' goes {way} and comes back {name}, {again}"
+    return f"topic '{circle.topic}' is mirrored {way} and returns {name}, {again}"
 
 
 @estate_rule("identity-loop", "error", source="KAFKA-9914", seen=f"{_SEEN}test_identity_loop")
 def identity_loop(estate: Estate) -> Iterator[Hit]:
-    """Topics that keep their names are mirrored round in a circle.
+    """Topics that keep their names are mirrored in a loop.
 
-    IdentityReplicationPolicy leaves no trace of where a record came from, so MirrorMaker cannot see that it has been there.
-    The same topic in both directions, or around three clusters, is written again and again: 100 records became 240 000 a
-    side in 33 s, limited by the processor only, with every connector RUNNING and nothing in the log. With names kept one way
-    and DefaultReplicationPolicy back, names grow without end instead, or the cluster's own records come back as a copy.
-    Keep names one way only, or let each direction take other topics. Source: KIP-382, KAFKA-9914; seen on 4.3.1.
+    IdentityReplicationPolicy does not record where a topic came from, so MirrorMaker cannot detect a loop. The same
+    topic in both directions, or around three clusters, is written repeatedly: 100 records became 240 000 per side in 33
+    s, limited only by the processor, with every connector RUNNING and nothing in the log. With unchanged names in one
+    direction and DefaultReplicationPolicy in the other, names grow without a limit, or the cluster's own records come
+    back as a copy. Keep names in one direction only, or mirror different topics in each direction. Source: KIP-382,
+    KAFKA-9914; seen on 4.3.1.
     """
     for circle in identity_rounds(estate.subjects).circles:
         subject = circle.hops[0].subject
-        message = (
-            f"{_goes_round(circle)}: {subject.name} keeps topic names, so nothing shows where the records came from"
-        )
+        message = f"{_goes_round(circle)}: {subject.name} keeps topic names, so the loop is not detected"
         fix = (
-            f"let the directions take topics that differ, or write {connector_key(subject, _POLICY, _class('Default'))}"
+            f"mirror different topics in each direction, or write {connector_key(subject, _POLICY, _class('Default'))}"
         )
         yield Hit(message, fix, _POLICY, subject, others=_others(circle, subject))
 
@@ -123,10 +122,10 @@ def _class(policy: str) -> str:
 def self_mirror(subject: Subject) -> Iterator[Hit]:
     """A connector reads the cluster that it writes to.
 
-    Source and target have the same cluster id, or share an address. With names kept, every record is read again as soon as
-    it is written, without end. With DefaultReplicationPolicy topics get copies A.t beside them; when both sides have one
-    alias, it stops there, otherwise `.*` takes the copies too: A.A.t, A.A.A.t, one level at each refresh.
-    Mostly an address was copied and not changed. Seen on 4.3.1 with 59 topics after 30 s.
+    Source and target have the same cluster id, or share an address. With unchanged names every record is read again as
+    soon as it is written, in an endless loop. With DefaultReplicationPolicy topics get copies named A.t on the same
+    cluster; if both sides have one alias, it stops there, otherwise `.*` matches the copies too: A.A.t, A.A.A.t, one
+    level at each refresh. Usually an address was copied and not changed. Seen on 4.3.1 with 59 topics after 30 s.
     """
     source, target = point(subject, "source"), point(subject, "target")
     if subject.type != "source" or not same(source, target):
@@ -139,14 +138,14 @@ def self_mirror(subject: Subject) -> Iterator[Hit]:
 def _own_copies(subject: Subject) -> str:
     found, policy = patterns.names(subject), policy_of(subject)
     if policy == "identity":
-        return "each record is read again as soon as it is written, without end"
+        return "each record is read again as soon as it is written, in an endless loop"
     include, prefix = found.include if found else (), f"{subject.source}{separator_of(subject)}"
     named = next((name for item in include if (name := patterns.plain_name(item))), "")
     like = named or next((name for item in include for name in samples(item)), "t")
     copy = f"{prefix}{named or 'TOPIC'}"
     if policy == "default" and found and found.takes(f"{prefix}{like}") and subject.source != subject.target:
-        return f"it takes its own copies too, {copy}, {prefix}{copy}, one level more at each refresh"
-    return f"each topic gets a copy beside it, {copy}"
+        return f"it mirrors its own copies too, {copy}, {prefix}{copy}, one level more at each refresh"
+    return f"each topic gets a copy on the same cluster, {copy}"
 
 
 def has_split_alias(subject: Subject) -> bool:
@@ -156,12 +155,13 @@ def has_split_alias(subject: Subject) -> bool:
 
 @estate_rule("two-ways", "error", source="KIP-382")
 def two_ways(estate: Estate) -> Iterator[Hit]:
-    """Records of one cluster reach another one by two ways under one name, so they arrive twice.
+    """Records of one cluster reach another one on two paths under one name and arrive twice.
 
-    With IdentityReplicationPolicy nothing shows which way a record came: when A→B→D and A→C→D take the same topic, or A→D
-    beside A→B→D, each record is written into the same topic of D once per way. The same happens where names are kept only on
-    the last part of a way. Offsets of both connectors are right and everything is RUNNING. Let one of the ways take other
-    topics, or write DefaultReplicationPolicy on one of them: then the copies have names of their own. Source: KIP-382.
+    With IdentityReplicationPolicy the name does not show the path of a record: if A→B→D and A→C→D mirror the same
+    topic, or A→D in addition to A→B→D, each record is written to the same topic of D once per path. The same happens if
+    names are unchanged only on the last part of a path. The offsets of both connectors are correct and everything is
+    RUNNING. Mirror different topics on one of the paths, or use DefaultReplicationPolicy on one of them, so that the
+    copies have different names. Source: KIP-382.
     """
     edges: dict[int, dict[int, list[Hop]]] = defaultdict(lambda: defaultdict(list))
     every = moving(hops(estate.subjects))
@@ -169,17 +169,17 @@ def two_ways(estate: Estate) -> Iterator[Hit]:
         return  # the way is in the name
     for hop in every:
         edges[hop.source][hop.target].append(hop)
-    budget, told = Budget(), set[tuple[int, int]]()
+    budget, reported = Budget(), set[tuple[int, int]]()
     for start in [cluster for cluster, targets in edges.items() if len(targets) > 1]:
         by_end: dict[int, list[_Clusters]] = defaultdict(list)
         for way in islice(_ways(edges, (start,)), _MOST_WAYS):
             by_end[way[-1]].append(way)
         for end, ways in by_end.items():
             for one, other in combinations(ways, 2):
-                if (start, end) not in told and set(one[1:-1]).isdisjoint(other[1:-1]):
+                if (start, end) not in reported and set(one[1:-1]).isdisjoint(other[1:-1]):
                     hit = _arrives_twice(edges, one, other, budget)
                     if hit:
-                        told.add((start, end))
+                        reported.add((start, end))
                         yield hit
 
 
@@ -212,8 +212,8 @@ def _choices(edges: _Edges, way: _Clusters) -> Iterator[tuple[Hop, ...]]:
 def _hit(first: Sequence[Hop], second: Sequence[Hop], topic: str) -> Hit:
     source, target = first[0].subject.source, first[-1].subject.target
     ways = " and ".join(" → ".join([source, *(hop.subject.target for hop in way)]) for way in (first, second))
-    message = f"'{topic}' of {source} reaches {target} by two ways under one name ({ways}): its records arrive twice"
+    message = f"'{topic}' of {source} reaches {target} on two paths under one name ({ways}): its records arrive twice"
     last = second[-1].subject
-    fix = f"take it out of one of the ways, or write {connector_key(last, _POLICY, _class('Default'))}"
+    fix = f"remove it from one of the paths, or write {connector_key(last, _POLICY, _class('Default'))}"
     others = tuple(hop.subject for hop in (*first, *second) if hop.subject is not last)
     return Hit(message, fix, "topics", last, others=others)

@@ -1,4 +1,4 @@
-"""Rules about several connectors of one pair of clusters: topics, heartbeats and names that only one of them may have."""
+"""Rules about several connectors of one pair of clusters: topics, heartbeats and names that must be unique."""
 
 from __future__ import annotations
 
@@ -22,29 +22,30 @@ _BEATS = "heartbeats.replication.enabled"
 
 @estate_rule("overlap", "error", source="KIP-382", seen=f"{_SEEN}test_overlap")
 def overlap(estate: Estate) -> Iterator[Hit]:
-    """Two source connectors of one pair take the same topic, so its records arrive twice.
+    """Two source connectors of one pair mirror the same topic, so its records arrive twice.
 
-    Each MirrorSourceConnector keeps its own offsets, under its own name: both read the topic from the beginning and both
-    write to the same topic on the target. The order of the two copies is left to chance, offset syncs of both are mixed, and
-    everything is RUNNING. Make the patterns apart: take the topic out of one, or add it to one's topics.exclude.
-    Dots count: `a.b` takes a-b too. Source: KIP-382; seen on 4.3.1.
+    Each MirrorSourceConnector keeps its own offsets under its own name: both read the topic from the beginning and
+    write to the same topic on the target. The order of the two copies is random, the offset syncs of both are mixed,
+    and everything is RUNNING. Make the patterns disjoint: remove the topic from one connector, or add it to
+    topics.exclude of one. Dots matter: `a.b` also matches a-b. Source: KIP-382; seen on 4.3.1.
     """
     for first, later, shared in overlapping(estate.subjects, running=True, alike=True):
         topic = shared.topic
         if topic:
             names = f"'{topic}'" if _named(first, later, topic) else f"topics such as '{topic}'"
-            message = f"{first.subject.name} and {later.subject.name} both take {names} from {later.subject.source}: their records arrive twice"
+            message = f"{first.subject.name} and {later.subject.name} both mirror {names} from {later.subject.source}: their records arrive twice"
             yield Hit(message, _apart(first, later, topic), "topics", later.subject, others=(first.subject,))
 
 
 @estate_rule("overlap-undecided", "info", source="java.util.regex.Pattern")
 def overlap_undecided(estate: Estate) -> Iterator[Hit]:
-    """Whether two connectors share a topic is not decided.
+    """It is not decided whether two connectors share a topic.
 
-    Whether two connectors of a pair take one topic, and whether a topic that keeps its name comes back, is decided for names
-    and for regular expressions in general. Lookarounds, backreferences and possessive repetitions are no regular languages,
-    and very large expressions cost too much: there only likely names are tried, and none was found. It may still be one.
-    Compare the patterns yourself, or write them without these constructs. Source: java.util.regex.Pattern.
+    The rules decide for names and for regular expressions in general whether two connectors of a pair mirror one topic,
+    and whether a topic that keeps its name returns. Lookarounds, backreferences and possessive repetitions are not
+    regular, and very large expressions cost too much: for these, only likely names were tried, and none matched both. A
+    shared topic may still exist. Compare the patterns yourself, or write them without these constructs. Source:
+    java.util.regex.Pattern.
     """
     for first, later, shared in overlapping(estate.subjects, running=True, alike=True):
         if shared.undecided:
@@ -56,19 +57,17 @@ def overlap_undecided(estate: Estate) -> Iterator[Hit]:
         if other and (pattern := patterns.unread(hop.subject)):
             yield _open(hop.subject, other.subject, "share a topic", pattern)
     for start, last, pattern in identity_rounds(estate.subjects).undecided:
-        yield _open(start.subject, last.subject, "mirror a topic in a circle", pattern)
+        yield _open(start.subject, last.subject, "mirror a topic in a loop", pattern)
 
 
 def _open(subject: Subject, other: Subject, what: str, pattern: str) -> Hit:
     message = f"not decided whether {other.name} and {subject.name} {what}: {pattern}"
-    fix = (
-        "compare their patterns yourself, or write them without lookarounds, backreferences and possessive repetitions"
-    )
+    fix = "compare the patterns yourself, or write them without lookarounds, backreferences and possessive repetitions"
     return Hit(message, fix, "topics", subject, others=(other,))
 
 
 def _named(first: Hop, later: Hop, topic: str) -> bool:
-    """Tell whether people wrote this name; others are only made of their patterns."""
+    """Tell whether this name is written in a list; others are generated from patterns."""
     return any(topic == patterns.plain_name(item) for hop in (first, later) if hop.names for item in hop.names.include)
 
 
@@ -77,18 +76,18 @@ def _apart(first: Hop, later: Hop, topic: str) -> str:
     where = "of one of them" if _named(first, later, topic) else "of the other"
     key = written(later.subject, "topics.exclude")
     place = "topics: {exclude: […]}" if later.subject.form == "tree" else key
-    return f"take it out of one of them, or add {what} to {place} {where}"
+    return f"remove it from one of them, or add {what} to {place} {where}"
 
 
 @estate_rule("renamed", "warning", source="KIP-875", seen=f"{_SEEN}test_renamed")
 def renamed(estate: Estate) -> Iterator[Hit]:
-    """A second connector for topics that another one has mirrored begins again at the first record.
+    """A new connector for topics that another one has mirrored starts again at the first record.
 
-    Offsets are kept under the connector's name and the source's alias. A connector with a new name or alias knows none, and
-    reads every topic from the beginning: with the same alias all records of the topics arrive a second time, with another
-    alias under a second name. The old one, stopped or paused, keeps its place in vain. To rename, stop the old connector,
-    read its offsets, create the new one as STOPPED, write the offsets there, resume (3.6 and newer). Source: KIP-875; seen on
-    4.3.1.
+    Offsets are stored under the connector's name and the source's alias. A connector with a new name or alias has no
+    offsets and reads every topic from the beginning: with the same alias all records arrive a second time, with another
+    alias under a second name. The offsets of the old connector, stopped or paused, are not used. To rename, stop the
+    old connector, read its offsets, create the new one as STOPPED, write the offsets to it, and resume it (3.6 and
+    newer). Source: KIP-875; seen on 4.3.1.
     """
     for first, later, shared in overlapping(estate.subjects, running=False):
         topic = shared.topic
@@ -96,25 +95,27 @@ def renamed(estate: Estate) -> Iterator[Hit]:
         if topic is None or new.off or (not old.off and names_alike(old, new, topic)):
             continue
         what = f"is {old.subject.state or 'not enabled'}" if old.off else f"calls the source '{old.subject.source}'"
-        message = f"{new.subject.name} takes '{topic}', which {old.subject.name} takes as well and {what}: offsets are kept by name and alias, so it is mirrored again from the start"
-        fix = "carry the offsets over (GET and PATCH /connectors/…/offsets while both are STOPPED) and delete the old connector"
+        message = f"{new.subject.name} mirrors '{topic}', which {old.subject.name} mirrors as well and {what}: offsets are stored by name and alias, so it is mirrored again from the beginning"
+        fix = (
+            "copy the offsets (GET and PATCH /connectors/…/offsets while both are STOPPED) and delete the old connector"
+        )
         yield Hit(message, fix, "", new.subject, others=(old.subject,))
 
 
 @estate_rule("heartbeats-twice", "warning", source="KIP-1089", seen=f"{_SEEN}test_heartbeats")
 def heartbeats_twice(estate: Estate) -> Iterator[Hit]:
-    """Several source connectors of a pair carry the heartbeats.
+    """Several source connectors of a pair mirror the heartbeats.
 
-    Every MirrorSourceConnector mirrors the topic `heartbeats` of its source, whatever its topics are, so with two connectors
-    a pair each beat arrives twice, and a count of beats says nothing any more. Since 4.0 (KIP-1089) all but one of a pair
-    can have heartbeats.replication.enabled=false; up to 3.9 nothing stops it but a policy class of one's own.
+    Every MirrorSourceConnector mirrors the topic `heartbeats` of its source, whatever its topics are, so with two
+    connectors per pair each heartbeat arrives twice, and the number of heartbeats has no meaning. Since 4.0 (KIP-1089)
+    set heartbeats.replication.enabled=false on all but one of a pair; up to 3.9 only a custom policy class prevents it.
     """
     known = clusters(estate.subjects)
     beaten = {known.of(subject, "target") for subject in _beating(estate)}
     for (source, _), pair in pairs(estate).items():
         carrying = [hop.subject for hop in pair.sources if not hop.off and _carries(hop.subject)]
         if source in beaten and len(carrying) > 1:
-            message = f"{' and '.join(subject.name for subject in carrying[:2])} both mirror the heartbeats of {carrying[0].source}: each beat arrives {len(carrying)} times"
+            message = f"{' and '.join(subject.name for subject in carrying[:2])} both mirror the heartbeats of {carrying[0].source}: each heartbeat arrives {len(carrying)} times"
             later = carrying[1]
             fix = f"write {connector_key(later, _BEATS, 'false')} in all but one of them"
             yield Hit(message, fix, _BEATS, later, others=tuple(each for each in carrying if each is not later))
@@ -131,11 +132,11 @@ def _beating(estate: Estate) -> list[Subject]:
 
 @estate_rule("heartbeats-never-cross", "warning", source="KIP-382", seen=f"{_SEEN}test_heartbeats")
 def heartbeats_never_cross(estate: Estate) -> Iterator[Hit]:
-    """Heartbeats are written beside the mirrored topics, not into the source.
+    """Heartbeats are written to the target of the flow instead of its source.
 
-    A heartbeat connector writes into its own target. Configured like the flow, A→B, the beats appear on B without having
-    crossed anything, and B.heartbeats would prove nothing even when A→B is dead. To see A→B live, a heartbeat connector has
-    to write into A (its target is A): then A→B mirrors them to A.heartbeats on B. In mm2.properties this happens by itself.
+    A heartbeat connector writes into its own target. Configured like the flow, A→B, the heartbeats appear on B without
+    being mirrored, and B.heartbeats does not show whether A→B works. To monitor A→B, a heartbeat connector must write
+    into A (its target is A): then A→B mirrors the heartbeats to A.heartbeats on B. mm2.properties does this by itself.
     Source: KIP-382.
     """
     known = clusters(estate.subjects)
@@ -146,10 +147,10 @@ def heartbeats_never_cross(estate: Estate) -> Iterator[Hit]:
         source, target = known.pair(subject)
         leaves = any(target == start for start, _ in flows)
         if (source, target) in flows and source not in written_into and not leaves:
-            message = f"{subject.name} writes its beats into {subject.target} itself, and none are written into {subject.source}: they do not cross {subject.pair} and prove nothing of it"
+            message = f"{subject.name} writes heartbeats into {subject.target} itself and not into {subject.source}: they do not show whether {subject.pair} works"
             yield Hit(
                 message,
-                f"swap source and target of the heartbeat connector: its target has to be {subject.source}",
+                f"swap source and target of the heartbeat connector: its target must be {subject.source}",
                 "target.cluster.alias",
                 subject,
             )
@@ -157,11 +158,12 @@ def heartbeats_never_cross(estate: Estate) -> Iterator[Hit]:
 
 @estate_rule("same-name", "error", source="Connect's REST API")
 def same_name(estate: Estate) -> Iterator[Hit]:
-    """Two connectors have one name, so the second takes the place of the first.
+    """Two connectors have one name, so the second replaces the first.
 
-    A Connect cluster knows connectors by name. Creating the second one with POST answers 409; with PUT, as most tools do, it
-    overwrites the first, whose flow ends without an error, while the new one goes on from the offsets stored under the name.
-    Give each its own name, best with both aliases in it. Files count when they lie in one folder. Source: Connect's REST API.
+    A Connect cluster identifies connectors by name. Creating the second one with POST returns 409; PUT, which most
+    tools use, overwrites the first: its flow ends without an error, while the new one continues from the offsets stored
+    under the name. Give each its own name, preferably with both aliases in it. Files count when they are in one folder.
+    Source: Connect's REST API.
     """
     named: dict[tuple[str, str, str], list[Subject]] = defaultdict(list)
     for subject in estate.subjects:
@@ -171,8 +173,10 @@ def same_name(estate: Estate) -> Iterator[Hit]:
         others = named[subject.spot.connect, folder, subject.name]
         if other := next((each for each in others if not _elsewhere(each, subject)), None):
             where = f" ({other.spot})" if other.spot.file else ""
-            message = f"another connector is named {subject.name} as well{where}: the one that is created later overwrites the other"
-            fix = f"write {connector_key(subject, 'name', f'{subject.name}-2')}, or another name of your own"
+            message = (
+                f"another connector has the name {subject.name}{where}: the one created later overwrites the other"
+            )
+            fix = f"write {connector_key(subject, 'name', f'{subject.name}-2')}, or another name"
             yield Hit(message, fix, "name", subject, others=(other,))
         others.append(subject)
 
@@ -186,28 +190,29 @@ def _elsewhere(one: Subject, other: Subject) -> bool:
 
 @estate_rule("fan-in", "warning", source="IdentityReplicationPolicy")
 def fan_in(estate: Estate) -> Iterator[Hit]:
-    """Several sources write one topic name into one target.
+    """Several sources write to one topic on the target.
 
-    With IdentityReplicationPolicy the records of all sources land in the same topic, partition by partition: order holds
-    within a source only, keys meet in places they never met before, each source's settings overwrite the other's at every
-    sync, and group offsets of two clusters are translated to one topic. Fine for logs, if it is meant. Otherwise give the
-    sources different topics, or keep the source in the name with DefaultReplicationPolicy. Source: IdentityReplicationPolicy.
+    With IdentityReplicationPolicy the records of all sources are written to the same topic, partition by partition: the
+    order is kept only within a source, equal keys of different sources share a partition, each source's topic settings
+    overwrite the other's at every sync, and group offsets of two clusters are translated to one topic. This can be
+    intended for logs. Otherwise mirror different topics of each source, or keep the source in the name with
+    DefaultReplicationPolicy. Source: IdentityReplicationPolicy.
     """
     targets: dict[int, list[Hop]] = defaultdict(list)
     for hop in moving(hops(estate.subjects)):
         if hop.policy == "identity":
             targets[hop.target].append(hop)
     for group in targets.values():
-        told: set[frozenset[int]] = set()
+        reported: set[frozenset[int]] = set()
         selections = [hop.selection for hop in group if hop.selection]
         for before, later, shared in overlaps(selections, [hop.source for hop in group]):
             places = frozenset((group[before].source, group[later].source))
-            if shared.topic and places not in told:
-                told.add(places)
+            if shared.topic and places not in reported:
+                reported.add(places)
                 yield _mixed(group[before].subject, group[later].subject, shared.topic)
 
 
 def _mixed(first: Subject, later: Subject, topic: str) -> Hit:
-    message = f"'{topic}' of {first.source} and of {later.source} end in one topic of {later.target}: records are mixed and their settings overwrite each other"
-    fix = f"write {connector_key(later, 'replication.policy.class', f'{_MIRROR}DefaultReplicationPolicy')}, or take topics that differ"
+    message = f"'{topic}' of {first.source} and of {later.source} is written to one topic of {later.target}: records are mixed and topic settings overwrite each other"
+    fix = f"write {connector_key(later, 'replication.policy.class', f'{_MIRROR}DefaultReplicationPolicy')}, or mirror different topics"
     return Hit(message, fix, "topics", later, others=(first,))

@@ -1,11 +1,11 @@
-"""Rules about the records themselves: order, durability, records that are skipped, renamed, or never read."""
+"""Rules about records: order, durability, records that are skipped, renamed, or never read."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
 
-from mm2mgr.lint.client_settings import READER, RECORDS, is_set, key_of, said
+from mm2mgr.lint.client_settings import READER, RECORDS, described, is_set, key_of
 from mm2mgr.lint.findings import Hit, rule
 from mm2mgr.lint.fixes import client_key, connector_key, written
 from mm2mgr.lint.subject import Subject
@@ -22,12 +22,12 @@ _PATIENT = {"delivery.timeout.ms": _PATIENCE_MS, "max.block.ms": _PATIENCE_MS, "
 
 @rule("order-at-risk", "error", types=("source",), source="KIP-98, KAFKA-5494")
 def order_at_risk(subject: Subject) -> Iterator[Hit]:
-    """Records can change places because several requests are on their way without idempotence.
+    """Records can change their order: several requests in flight without idempotence.
 
-    Connect gives its producer max.in.flight.requests.per.connection=1 and enable.idempotence=false, which keeps the order.
-    With more requests in flight, one that is sent again lands behind its successor: records of a partition swap places
-    on the target, now and then, after a broker restart or a short network fault. Nothing shows it. Idempotence keeps the
-    order with up to five requests in flight; exactly-once workers switch it on by themselves. Source: KIP-98, KAFKA-5494.
+    Connect gives its producer max.in.flight.requests.per.connection=1 and enable.idempotence=false, which keeps the
+    order. With more requests in flight, a retried request arrives after its successor: records of a partition swap
+    places on the target after a broker restart or a short network fault. There is no error. Idempotence keeps the order
+    with up to five requests in flight; exactly-once workers enable it themselves. Source: KIP-98, KAFKA-5494.
     """
     if subject.type != "source" or not is_set(subject, RECORDS, _IN_FLIGHT):
         return
@@ -35,25 +35,24 @@ def order_at_risk(subject: Subject) -> Iterator[Hit]:
         return
     in_flight = subject.number(RECORDS, _IN_FLIGHT)
     if in_flight is not None and in_flight > 1 and subject.number(RECORDS, "retries") != 0:
-        message = f"{said(subject, RECORDS, _IN_FLIGHT)} without idempotence: a request that is sent again lands behind later ones, so records change their order"
+        message = f"{described(subject, RECORDS, _IN_FLIGHT)} without idempotence: a retried request can arrive after later ones, so records change their order"
         fix = f"add {client_key(subject, RECORDS, _IDEMPOTENCE, 'true')}"
         yield Hit(message, fix, key_of(subject, RECORDS, _IN_FLIGHT))
 
 
 @rule("idempotence-conflict", "error", source="KIP-98", seen=f"{_SEEN}test_idempotence_conflict")
 def idempotence_conflict(subject: Subject) -> Iterator[Hit]:
-    """The producer is told to be idempotent and not to be so.
+    """The producer settings contradict idempotence.
 
-    enable.idempotence=true needs acks=all, at most five requests in flight and at least one retry. A producer that is told
-    otherwise throws ConfigException when it is made: the connector shows RUNNING, each task FAILED, nothing is mirrored.
-    Connect's validation does not see it, since it checks each override for itself. The same on all lines. Source: KIP-98.
+    enable.idempotence=true needs acks=all, at most five requests in flight and at least one retry. With other values
+    the producer throws ConfigException when it is created: the connector shows RUNNING, each task FAILED, nothing is
+    mirrored. Connect's validation does not detect it, since it checks each override separately. This holds for all
+    lines. Source: KIP-98.
     """
     if not is_set(subject, RECORDS, "acks", _IN_FLIGHT, "retries") or not _idempotent(subject):
         return
     for plain, asked, fix in _conflicts(subject):
-        message = (
-            f"{said(subject, RECORDS, plain)} cannot go with an idempotent producer: every task fails when it starts"
-        )
+        message = f"{described(subject, RECORDS, plain)} conflicts with an idempotent producer: every task fails when it starts"
         yield Hit(
             message, f"write {client_key(subject, RECORDS, plain, fix)}", key_of(subject, RECORDS, plain) or asked
         )
@@ -79,30 +78,30 @@ def _idempotent(subject: Subject) -> bool:
 def acks_weak(subject: Subject) -> Iterator[Hit]:
     """Records count as mirrored before the target's replicas have them.
 
-    Connect's producer waits for all in-sync replicas (acks=all). With acks=1 a record is lost when its leader fails before
-    the followers have read it, with acks=0 already when a connection breaks. MirrorMaker stores the source offset as soon as
-    the producer is content, so a lost record is never read again. Nothing shows it. Leave acks alone. Source: Connect's
-    Worker.baseProducerConfigs.
+    Connect's producer waits for all in-sync replicas (acks=all). With acks=1 a record is lost when its leader fails
+    before the followers have read it, with acks=0 when a connection breaks. MirrorMaker stores the source offset as
+    soon as the producer reports success, so a lost record is never read again. There is no error. Do not set acks.
+    Source: Connect's Worker.baseProducerConfigs.
     """
     if subject.type != "source" or not is_set(subject, RECORDS, "acks"):
         return
     acks = subject.value(RECORDS, "acks")
     if acks in ("0", "1") and not _idempotent(subject):
-        message = f"{said(subject, RECORDS, 'acks')}: records are lost when a target broker fails, and their offsets are stored all the same"
+        message = f"{described(subject, RECORDS, 'acks')}: records are lost when a target broker fails, although their offsets are stored"
         yield Hit(message, f"write {client_key(subject, RECORDS, 'acks', 'all')}", key_of(subject, RECORDS, "acks"))
 
 
 @rule("errors-tolerated", "error", types=("source",), source="KIP-779", seen=f"{_SEEN}test_errors_tolerated")
 def errors_tolerated(subject: Subject) -> Iterator[Hit]:
-    """Records that cannot be written are skipped for good.
+    """Records that cannot be written are skipped permanently.
 
-    errors.tolerance=all was made for sinks. On a source connector, since 3.2 (KIP-779), it also covers the producer: a
-    record that the target refuses, for its size, its timestamp or missing rights, is left out, the source offset goes on,
-    and the state stays RUNNING. Seen with a 2 MB record: it was missing, nothing failed. Exactly-once tasks still fail when
-    a write fails. Leave it at none: a FAILED task loses nothing.
+    errors.tolerance=all was made for sinks. On a source connector, since 3.2 (KIP-779), it also applies to the
+    producer: a record that the target refuses because of its size, its timestamp or missing rights is skipped, the
+    source offset advances, and the state stays RUNNING. Seen with a 2 MB record: it was missing, and nothing failed.
+    Exactly-once tasks still fail when a write fails. Keep the default none: a FAILED task loses nothing.
     """
     if subject.type == "source" and subject.get("errors.tolerance").lower() == "all":
-        message = "errors.tolerance=all: a record that the target refuses is left out and its offset stored, so it is lost without a word"
+        message = "errors.tolerance=all: a record that the target refuses is skipped and its offset stored, so it is lost without an error"
         yield Hit(message, f"write {connector_key(subject, 'errors.tolerance', 'none')}", "errors.tolerance")
 
 
@@ -110,10 +109,10 @@ def errors_tolerated(subject: Subject) -> Iterator[Hit]:
 def delivery_limited(subject: Subject) -> Iterator[Hit]:
     """A short outage of the target fails the tasks.
 
-    Connect lets its producer wait for ever: delivery.timeout.ms, max.block.ms and retries at their largest values. With a
-    plain producer's values in their place (120 s, 60 s) a target that is away for longer makes the producer give a record
-    up, and the task is FAILED ("Unrecoverable exception from producer send callback") until somebody restarts it.
-    Nothing is lost, but nobody mirrors meanwhile. Take the key out. Source: Connect's Worker.baseProducerConfigs.
+    Connect's producer waits without a limit: delivery.timeout.ms, max.block.ms and retries have their largest values.
+    With the defaults of a plain producer instead (120 s, 60 s), a longer outage of the target makes the producer give
+    up a record, and the task is FAILED ("Unrecoverable exception from producer send callback") until it is restarted.
+    Nothing is lost, but nothing is mirrored until then. Remove the key. Source: Connect's Worker.baseProducerConfigs.
     """
     for plain, enough in _PATIENT.items():
         value = subject.number(RECORDS, plain) if is_set(subject, RECORDS, plain) else None
@@ -121,43 +120,41 @@ def delivery_limited(subject: Subject) -> Iterator[Hit]:
             continue
         if plain == "retries" and value == 0 and _idempotent(subject):
             continue  # idempotence-conflict tells it
-        message = f"{said(subject, RECORDS, plain)}: when the target is away for longer than that, the task fails and stays failed"
+        message = f"{described(subject, RECORDS, plain)}: if the target is unavailable for longer, the task fails and stays FAILED"
         key = key_of(subject, RECORDS, plain)
-        fix = (
-            f"take {written(subject, key)} out" if key else f"write {client_key(subject, RECORDS, plain, '2147483647')}"
-        )
-        yield Hit(message, f"{fix}: Connect's own value waits until the target is back", key)
+        fix = f"remove {written(subject, key)}" if key else f"write {client_key(subject, RECORDS, plain, '2147483647')}"
+        yield Hit(message, f"{fix}: Connect's default waits until the target is available again", key)
 
 
 @rule("reset-none", "error", types=("source",), source="MirrorSourceTask.poll", seen=f"{_SEEN}test_reset_none")
 def reset_none(subject: Subject) -> Iterator[Hit]:
-    """A partition without a stored position is never read.
+    """Partitions without a stored position are never read.
 
-    With auto.offset.reset=none the consumer throws when it has no position, which a new partition does not have, and one
-    whose log was cut past the stored offset has lost. MirrorMaker catches Kafka's exceptions when it polls: the task stays
-    RUNNING, gets no further, and logs "Failure during poll." with its trace again and again without a pause, which fills the
-    log and keeps a core busy. Leave it at earliest. Seen on 4.3.1.
+    With auto.offset.reset=none the consumer throws when it has no position: for a new partition, and for one whose log
+    was truncated past the stored offset. MirrorMaker catches Kafka's exceptions when it polls: the task stays RUNNING,
+    makes no progress, and logs "Failure during poll." with its trace in a tight loop, which fills the log and keeps a
+    core busy. Keep earliest. Seen on 4.3.1.
     """
     if _reset(subject) == "none":
-        message = f"{said(subject, READER, 'auto.offset.reset')}: a task with a partition that has no position gets no further, and its state stays RUNNING"
+        message = f"{described(subject, READER, 'auto.offset.reset')}: a task with a partition without a position makes no progress, and its state stays RUNNING"
         yield Hit(message, _earliest(subject), key_of(subject, READER, "auto.offset.reset"))
 
 
 @rule("reset-latest", "warning", types=("source",), source="KAFKA-13988", seen=f"{_SEEN}test_reset_latest")
 def reset_latest(subject: Subject) -> Iterator[Hit]:
-    """What is in a topic before its first read is not mirrored.
+    """Records written before the first read of a topic are not mirrored.
 
-    With auto.offset.reset=latest MirrorMaker begins at the end of each partition that it has no offset for: of old topics
-    that is meant, mostly, but a new topic or partition is found only at the next refresh (600 s), and all records written
-    until then are skipped as well. The same when retention has overtaken a stored offset. Up to 3.6.1 the setting does
-    nothing and reading begins at 0 (KAFKA-13988).
+    With auto.offset.reset=latest MirrorMaker starts at the end of each partition that has no stored offset. For
+    existing topics that is usually intended, but a new topic or partition is found only at the next refresh (600 s),
+    and all records written until then are skipped as well. The same happens when retention deletes records past a
+    stored offset. Up to 3.6.1 the setting has no effect and reading starts at 0 (KAFKA-13988).
     """
     if _reset(subject) != "latest":
         return
-    what = "records written before a topic or a new partition is first read are never mirrored"
+    what = "records written before the first read of a topic or a new partition are never mirrored"
     if subject.known_version and (3, 0) <= numbers(subject.known_version) < (3, 6, 2):
         what = f"Kafka {subject.known_version} ignores it and reads from the beginning (KAFKA-13988)"
-    message = f"{said(subject, READER, 'auto.offset.reset')}: {what}"
+    message = f"{described(subject, READER, 'auto.offset.reset')}: {what}"
     yield Hit(message, _earliest(subject), key_of(subject, READER, "auto.offset.reset"))
 
 
@@ -180,12 +177,12 @@ def _earliest(subject: Subject) -> str:
     seen=f"{_SEEN}test_transform_renames",
 )
 def transform_renames(subject: Subject) -> Iterator[Hit]:
-    """A transformation writes the records to another topic than the one MirrorMaker looks after.
+    """A transformation writes records to another topic than the one MirrorMaker manages.
 
-    MirrorMaker creates the topic that its replication policy names, gives it partitions, settings and ACLs, and translates
-    offsets for it. A router such as RegexRouter changes the name after that: records go to a topic that the target creates
-    by itself with its own defaults or not at all, partitions may be missing (the task then blocks), the topic that was
-    prepared stays empty, and checkpoints point at it. Name topics with replication.policy.class instead.
+    MirrorMaker creates the topic that its replication policy names, gives it partitions, settings and ACLs, and
+    translates offsets for it. A router such as RegexRouter changes the name after that: records go to a topic that the
+    target creates with its own defaults or not at all, partitions may be missing (the task then blocks), the prepared
+    topic stays empty, and checkpoints point at it. Name topics with replication.policy.class instead.
     """
     if subject.type != "source":
         return
@@ -193,8 +190,8 @@ def transform_renames(subject: Subject) -> Iterator[Hit]:
         key = f"transforms.{name}.type"
         simple = re.split(r"[.$]", subject.get(key))
         if any(_RENAMING.fullmatch(part) for part in simple):
-            message = f"{written(subject, key)}={subject.get(key)} gives records another topic than the one that MirrorMaker creates, configures and translates offsets for"
+            message = f"{written(subject, key)}={subject.get(key)} writes records to another topic than the one that MirrorMaker creates, configures and translates offsets for"
             policy = connector_key(
                 subject, "replication.policy.class", "org.apache.kafka.connect.mirror.IdentityReplicationPolicy"
             )
-            yield Hit(message, f"take the transformation '{name}' out; to keep topic names use {policy}", key)
+            yield Hit(message, f"remove the transformation '{name}'; to keep topic names use {policy}", key)

@@ -1,4 +1,4 @@
-"""Rules about sizes: batches, requests and records that do not fit, fetches that a long link cannot carry, memory."""
+"""Rules about sizes: batches, requests and records that do not fit, fetches too large for a long link, memory."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from mm2mgr.lint.client_settings import (
     TOPIC_BYTES,
     above,
     bytes_per_second,
+    described,
     fetch_of_one,
     fetch_of_task,
     is_set,
@@ -20,7 +21,6 @@ from mm2mgr.lint.client_settings import (
     known_limit,
     largest_at_source,
     number,
-    said,
     size,
     tasks,
 )
@@ -36,15 +36,15 @@ _TOO_MUCH_MEMORY = 8 * 1024 * MIB
 
 @rule("batch-above-buffer", "error", source="BufferPool", seen=f"{_SEEN}test_batch_above_buffer")
 def batch_above_buffer(subject: Subject) -> Iterator[Hit]:
-    """A batch is larger than all the memory the producer may use.
+    """A batch is larger than the memory of the producer.
 
-    The producer sets aside batch.size bytes for a batch, out of buffer.memory (32 MiB by default). When that is not enough
-    for even one, the first record makes the task fail: IllegalArgumentException, "Attempt to allocate 52428800 bytes, but
-    there is a hard limit of 33554432 on memory allocations". The connector itself shows RUNNING. Batches beyond 1 MiB help
-    nobody, since a topic does not take them. Source: BufferPool.allocate; seen with batch.size of 50 MiB.
+    The producer allocates batch.size bytes for a batch from buffer.memory (32 MiB by default). If one batch does not
+    fit, the first record fails the task with IllegalArgumentException, "Attempt to allocate 52428800 bytes, but there
+    is a hard limit of 33554432 on memory allocations". The connector itself shows RUNNING. Batches above 1 MiB have no
+    benefit, since a topic does not accept them. Source: BufferPool.allocate; seen with batch.size of 50 MiB.
     """
     if above(subject, "batch.size", "buffer.memory"):
-        message = f"{said(subject, RECORDS, 'batch.size')} is more than buffer.memory ({size(number(subject, 'buffer.memory'))}): every task fails at its first record"
+        message = f"{described(subject, RECORDS, 'batch.size')} is more than buffer.memory ({size(number(subject, 'buffer.memory'))}): every task fails at its first record"
         yield Hit(
             message,
             f"write {client_key(subject, RECORDS, 'batch.size', '921600')}",
@@ -56,17 +56,17 @@ def batch_above_buffer(subject: Subject) -> Iterator[Hit]:
 def batch_above_topic(subject: Subject) -> Iterator[Hit]:
     """Batches are larger than the target's topics accept.
 
-    A broker refuses a batch above the topic's max.message.bytes (1048588 unless changed). The producer then halves it and
-    sends again, for every single batch: the state is RUNNING, the log has a WARN ("splitting and retrying") and no error, and
-    the link is busy with data that is thrown away. Seen: 17.4 MB/s on the wire, 0.08 MB/s delivered. Keep batch.size below the smallest max.message.bytes of
-    the target; 900 KiB is right for the default. Source: KIP-126, measured on 4.3.1.
+    A broker refuses a batch above the topic's max.message.bytes (1048588 by default). The producer then halves it and
+    sends it again, for every batch: the state is RUNNING, the log has a WARN ("splitting and retrying") and no error,
+    and the link carries data that are discarded. Seen: 17.4 MB/s on the network, 0.08 MB/s delivered. Keep batch.size
+    below the smallest max.message.bytes of the target; 900 KiB fits the default. Source: KIP-126, measured on 4.3.1.
     """
     if not is_set(subject, RECORDS, "batch.size"):
         return
     batch, limit = subject.number(RECORDS, "batch.size"), known_limit(subject) or TOPIC_BYTES
     if subject.type != "source" or batch is None or batch < limit or above(subject, "batch.size", "buffer.memory"):
         return
-    message = f"{said(subject, RECORDS, 'batch.size')} is more than a target topic accepts ({limit} bytes): full batches are refused, halved and sent again"
+    message = f"{described(subject, RECORDS, 'batch.size')} is more than a target topic accepts ({limit} bytes): full batches are refused, split and retried"
     fix = client_key(subject, RECORDS, "batch.size", str(int(limit * 0.88) // 1024 * 1024 or limit // 2))
     yield Hit(
         message,
@@ -79,29 +79,29 @@ def batch_above_topic(subject: Subject) -> Iterator[Hit]:
     "request-below-records", "error", types=("source",), source="KAFKA-4169", seen=f"{_SEEN}test_request_below_records"
 )
 def request_below_records(subject: Subject) -> Iterator[Hit]:
-    """The source holds larger records than the producer may send.
+    """The source has larger records than the producer may send.
 
-    max.request.size (1 MiB by default) is compared with the record before compression (KAFKA-4169), so even a record that
-    fits compressed can be too large. The first such record fails the task with RecordTooLargeException, again after every
-    restart, and its partitions stand still. Raise max.request.size, with buffer.memory above it, and let the target's
-    topics take such records: topic settings are synced, a broker's message.max.bytes is not.
+    max.request.size (1 MiB by default) is compared with the record before compression (KAFKA-4169), so a record can be
+    too large even if it fits compressed. The first such record fails the task with RecordTooLargeException, again after
+    every restart, and its partitions make no progress. Raise max.request.size, with buffer.memory above it, and let the
+    target's topics accept such records: topic settings are synced, a broker's message.max.bytes is not.
     """
     largest = largest_at_source(subject) if subject.type == "source" else 0
     request = subject.number(RECORDS, "max.request.size") if largest else None
     if request is not None and largest > max(request, TOPIC_BYTES):
-        message = f"the source takes records of up to {largest} bytes, and {said(subject, RECORDS, 'max.request.size')}: the first larger record fails the task, again after each restart"
+        message = f"the source accepts records of up to {largest} bytes, and {described(subject, RECORDS, 'max.request.size')}: the first larger record fails the task, also after each restart"
         fix = client_key(subject, RECORDS, "max.request.size", str(largest))
         yield Hit(message, f"write {fix}", key_of(subject, RECORDS, "max.request.size"))
 
 
 @rule("size-one-sided", "warning", types=("source",), source="KIP-74", seen=f"{_SEEN}test_request_below_records")
 def size_one_sided(subject: Subject) -> Iterator[Hit]:
-    """Large records were thought of for reading and forgotten for writing.
+    """Large records are configured for reading but not for writing.
 
-    max.partition.fetch.bytes above a few MiB is what people raise for large records, although a consumer reads any record
-    without it (KIP-74). What stops a large record is the producer: its max.request.size is still 1 MiB, and the first
-    record above that fails the task with RecordTooLargeException. For a long link, set receive.buffer.bytes as well; then
-    this rule takes the fetch size for what it is.
+    People raise max.partition.fetch.bytes above a few MiB for large records, although a consumer reads any record
+    without it (KIP-74). The producer is the limit: its max.request.size is still 1 MiB, and the first larger record
+    fails the task with RecordTooLargeException. For a long link, set receive.buffer.bytes as well; then this rule
+    treats the fetch size as intended.
     """
     fetch = fetch_of_one(subject)
     if (
@@ -112,8 +112,8 @@ def size_one_sided(subject: Subject) -> Iterator[Hit]:
         return
     if any(request_below_records(subject)):
         return
-    message = f"{said(subject, READER, PARTITION)} reads large records, but the producer still refuses those above {number(subject, 'max.request.size')} bytes (max.request.size), which fails the task"
-    fix = f"write {client_key(subject, RECORDS, 'max.request.size', str(fetch))}, and let the target's topics take such records"
+    message = f"{described(subject, READER, PARTITION)} reads large records, but the producer still refuses records above {number(subject, 'max.request.size')} bytes (max.request.size), which fails the task"
+    fix = f"write {client_key(subject, RECORDS, 'max.request.size', str(fetch))}, and let the target's topics accept such records"
     yield Hit(message, fix, key_of(subject, READER, PARTITION))
 
 
@@ -121,10 +121,11 @@ def size_one_sided(subject: Subject) -> Iterator[Hit]:
 def request_above_target(subject: Subject) -> Iterator[Hit]:
     """The producer may send larger records than the target accepts.
 
-    With max.request.size above the target's message.max.bytes or a topic's max.message.bytes the producer sends the record
-    and the broker refuses it: RecordTooLargeException, task FAILED. MirrorMaker syncs max.message.bytes of topics where it
-    is set, but what a source has from its brokers' own configuration stays behind (STATIC_BROKER_CONFIG is filtered).
-    Raise the limit on the target, for the topics or its brokers. Quiet where batches are tuned: requests hold many of them.
+    With max.request.size above the target's message.max.bytes or a topic's max.message.bytes the producer sends the
+    record and the broker refuses it: RecordTooLargeException, task FAILED. MirrorMaker syncs max.message.bytes of
+    topics where it is set, but not what a source has from its brokers' configuration (STATIC_BROKER_CONFIG is
+    filtered). Raise the limit on the target, for the topics or its brokers. Not reported where batches are tuned:
+    requests contain many of them.
     """
     if subject.type != "source" or not is_set(subject, RECORDS, "max.request.size"):
         return
@@ -134,7 +135,7 @@ def request_above_target(subject: Subject) -> Iterator[Hit]:
     largest = largest_at_source(subject)
     meant_for_records = largest > known if largest else not is_set(subject, RECORDS, "batch.size")
     if request > max(known, TOPIC_BYTES) and meant_for_records:
-        message = f"{said(subject, RECORDS, 'max.request.size')}, but the target accepts {known} bytes: a larger record is refused there and fails the task"
+        message = f"{described(subject, RECORDS, 'max.request.size')}, but the target accepts {known} bytes: it refuses larger records, which fails the task"
         yield Hit(
             message,
             f"set max.message.bytes={request} for the target's topics (or message.max.bytes of its brokers)",
@@ -144,13 +145,14 @@ def request_above_target(subject: Subject) -> Iterator[Hit]:
 
 @rule("fetch-stalls", "error", types=("source",), source="measured over an emulated link, Kafka 4.3.1")
 def fetch_stalls(subject: Subject) -> Iterator[Hit]:
-    """A fetch takes longer over this link than the consumer waits for an answer.
+    """A fetch takes longer over this link than the consumer waits for it.
 
-    One connection carries what is in flight divided by the round trip: 0.8 MB/s at 100 ms with the default
-    receive.buffer.bytes of 64 KiB, about 2.4 MB/s where the operating system sizes the window and the source's brokers have
-    their default socket.send.buffer.bytes. When fetch.max.bytes at that rate takes more than request.timeout.ms (30 s), the
-    consumer hangs up and asks for the same again, for ever: RUNNING, no records, one INFO line "Disconnecting from node".
-    Seen with a 50 MiB fetch, and with Kafka's defaults at 200 ms and 17 partitions a task. Measured on 4.3.1.
+    One connection carries its bytes in flight divided by the round trip: 0.8 MB/s at 100 ms with the default
+    receive.buffer.bytes of 64 KiB, about 2.4 MB/s where the operating system sizes the window and the source's brokers
+    have their default socket.send.buffer.bytes. If fetch.max.bytes at that rate takes more than request.timeout.ms (30
+    s), the consumer disconnects and repeats the same fetch in an endless loop: RUNNING, no records, one INFO line
+    "Disconnecting from node". Seen with a 50 MiB fetch, and with Kafka's defaults at 200 ms and 17 partitions per task.
+    Measured on 4.3.1.
     """
     wire = subject.wire if subject.type == "source" else None
     timeout_ms = subject.number(READER, "request.timeout.ms") if wire else None
@@ -160,10 +162,10 @@ def fetch_stalls(subject: Subject) -> Iterator[Hit]:
     if not rate or fetch / rate * 1000 <= timeout_ms:
         return
     limit = max(int(rate * timeout_ms / 1000 * 2 / 3), 65536)
-    message = f"a fetch of {size(fetch)} takes {fetch / rate:.0f} s at {rate / 1e6:.2f} MB/s a connection (round trip {wire.rtt_seconds * 1000:.0f} ms), longer than request.timeout.ms ({timeout_ms / 1000:.0f} s): nothing ever arrives"
+    message = f"a fetch of {size(fetch)} takes {fetch / rate:.0f} s at {rate / 1e6:.2f} MB/s per connection (round trip {wire.rtt_seconds * 1000:.0f} ms), longer than request.timeout.ms ({timeout_ms / 1000:.0f} s): no record arrives"
     fix = f"write {client_key(subject, READER, FETCH, str(limit))}"
     if number(subject, "receive.buffer.bytes", READER) == -1:
-        fix += ", or give the source's brokers socket.send.buffer.bytes=-1 and silence this rule"
+        fix += ", or set socket.send.buffer.bytes=-1 on the source's brokers and silence this rule"
     else:
         fix += f" and {client_key(subject, READER, 'receive.buffer.bytes', '-1')}"
     key = key_of(subject, READER, FETCH) or key_of(subject, READER, PARTITION)
@@ -172,19 +174,19 @@ def fetch_stalls(subject: Subject) -> Iterator[Hit]:
 
 @rule("window-small", "warning", types=("source",), source="measured over an emulated link, Kafka 4.3.1")
 def window_small(subject: Subject) -> Iterator[Hit]:
-    """Fetches are large, and the window through which they come is still small.
+    """Fetches are large, but the receive window is still small.
 
-    receive.buffer.bytes (64 KiB by default) caps a connection at that much per round trip: 0.8 MB/s at 100 ms. A fetch of
-    16 MiB then takes 20 s, one of 50 MiB over a minute, which is more than request.timeout.ms: the consumer hangs up and
-    begins again, and nothing is ever mirrored while the state is RUNNING. On a short link it does no harm. Give -1, so that
-    the operating system sizes the window. Source: measured over an emulated link, 4.3.1.
+    receive.buffer.bytes (64 KiB by default) limits a connection to that much per round trip: 0.8 MB/s at 100 ms. A
+    fetch of 16 MiB then takes 20 s, one of 50 MiB over a minute, which exceeds request.timeout.ms: the consumer
+    disconnects and starts again, and nothing is mirrored while the state is RUNNING. On a short link it does no harm.
+    Set -1, so that the operating system sizes the window. Source: measured over an emulated link, 4.3.1.
     """
     if (
         subject.wire is None
         and fetch_of_one(subject) >= _LONG_FETCH
         and subject.number(READER, "receive.buffer.bytes") == 65536
     ):
-        message = f"{said(subject, READER, PARTITION)} comes through a window of 64 KiB (receive.buffer.bytes): from about 150 ms of round trip a fetch outlasts request.timeout.ms and nothing arrives"
+        message = f"{described(subject, READER, PARTITION)} is read through a window of 64 KiB (receive.buffer.bytes): from about 150 ms of round trip a fetch exceeds request.timeout.ms and nothing arrives"
         yield Hit(
             message,
             f"write {client_key(subject, READER, 'receive.buffer.bytes', '-1')}",
@@ -199,14 +201,14 @@ def window_small(subject: Subject) -> Iterator[Hit]:
     seen=f"{_SEEN}test_buffer_below_request",
 )
 def buffer_below_request(subject: Subject) -> Iterator[Hit]:
-    """The producer's memory does not hold the largest record that it may send.
+    """The producer's memory is smaller than the largest record it may send.
 
-    A record has to fit into max.request.size and into buffer.memory (32 MiB by default): the producer refuses one that is
-    larger than either with RecordTooLargeException, and the task is FAILED. Raising only max.request.size therefore ends
-    at buffer.memory. Make buffer.memory at least twice as large, and mind that every task has its own. Source: KafkaProducer.
+    A record must fit into max.request.size and into buffer.memory (32 MiB by default): the producer refuses one that is
+    larger than either with RecordTooLargeException, and the task is FAILED. Set buffer.memory to at least twice
+    max.request.size; each task has its own buffer. Source: KafkaProducer.
     """
     if above(subject, "max.request.size", "buffer.memory") and not above(subject, "batch.size", "buffer.memory"):
-        message = f"{said(subject, RECORDS, 'max.request.size')} is more than buffer.memory ({size(number(subject, 'buffer.memory'))}): a record between the two fails the task"
+        message = f"{described(subject, RECORDS, 'max.request.size')} is more than buffer.memory ({size(number(subject, 'buffer.memory'))}): a record larger than the buffer fails the task"
         fix = client_key(subject, RECORDS, "buffer.memory", str(2 * number(subject, "max.request.size")))
         yield Hit(message, f"write {fix}", key_of(subject, RECORDS, "max.request.size"))
 
@@ -219,12 +221,12 @@ def buffer_below_request(subject: Subject) -> Iterator[Hit]:
     seen=f"{_SEEN}test_fetch_min_waits",
 )
 def fetch_min_waits(subject: Subject) -> Iterator[Hit]:
-    """The broker holds a fetch back for longer than the consumer waits for it.
+    """The broker delays a fetch for longer than the consumer waits.
 
-    With fetch.min.bytes above 1 the broker keeps a fetch until so much has come together, at most for fetch.max.wait.ms. When
-    that is as long as request.timeout.ms (30 s by default), the consumer hangs up first and asks again: quiet topics are not
-    mirrored at all, busy ones are, and the state is RUNNING. The log says "Disconnecting from node … due to
-    request timeout" at INFO. Keep fetch.max.wait.ms to a few seconds. Seen on 4.3.1.
+    With fetch.min.bytes above 1 the broker delays a fetch until that much has arrived, at most for fetch.max.wait.ms.
+    If that is as long as request.timeout.ms (30 s by default), the consumer disconnects first and asks again: quiet
+    topics are not mirrored at all, busy ones are, and the state is RUNNING. The log has "Disconnecting from node … due
+    to request timeout" at INFO. Keep fetch.max.wait.ms to a few seconds. Seen on 4.3.1.
     """
     if subject.type != "source" or not is_set(subject, READER, "fetch.min.bytes"):
         return
@@ -232,19 +234,19 @@ def fetch_min_waits(subject: Subject) -> Iterator[Hit]:
     timeout = subject.number(READER, "request.timeout.ms")
     if least is None or wait is None or timeout is None or least <= 1 or wait < timeout:
         return
-    message = f"{said(subject, READER, 'fetch.max.wait.ms')} with fetch.min.bytes={least}: the consumer hangs up after request.timeout.ms={timeout}, before the broker answers, so quiet topics are never mirrored"
+    message = f"{described(subject, READER, 'fetch.max.wait.ms')} with fetch.min.bytes={least}: the consumer disconnects after request.timeout.ms={timeout}, before the broker answers, so quiet topics are never mirrored"
     key = key_of(subject, READER, "fetch.max.wait.ms") or key_of(subject, READER, "request.timeout.ms")
     yield Hit(message, f"write {client_key(subject, READER, 'fetch.max.wait.ms', '500')}", key)
 
 
 @rule("memory-of-tasks", "warning", types=("source",), source="Kafka's consumer and producer documentation")
 def memory_of_tasks(subject: Subject) -> Iterator[Hit]:
-    """All tasks together may take more memory than workers usually have.
+    """All tasks together may need more memory than workers usually have.
 
-    Each task may hold fetch.max.bytes of fetched records for each broker (50 MiB by default) and buffer.memory (32 MiB) of
-    records to be sent. Raised by hand and multiplied by tasks.max, that is more than 8 GiB: after an outage, when every task
-    has a backlog, workers die of OutOfMemoryError one after the other, since the tasks of a dead one move to the next.
-    Lower fetch.max.bytes; a few MiB are enough on a short link. Seen with 50 MiB fetches in a heap of 512 MiB.
+    Each task may hold fetch.max.bytes of fetched records per broker (50 MiB by default) and buffer.memory (32 MiB) of
+    records to send. Raised and multiplied by tasks.max, that is more than 8 GiB: after an outage, when every task has a
+    backlog, workers fail with OutOfMemoryError one after the other, because the tasks of a failed worker move to the
+    next. Lower fetch.max.bytes; a few MiB are enough on a short link. Seen with 50 MiB fetches in a heap of 512 MiB.
     """
     if subject.type != "source" or not (is_set(subject, READER, FETCH) or is_set(subject, RECORDS, "buffer.memory")):
         return
@@ -259,5 +261,5 @@ def memory_of_tasks(subject: Subject) -> Iterator[Hit]:
     total = tasks(subject) * (fetch + buffer)
     if raised and total > _TOO_MUCH_MEMORY:
         client, plain = raised[0]
-        message = f"{said(subject, client, plain)}: {tasks(subject)} tasks may hold {size(total)} together, and workers run out of heap when there is a backlog"
+        message = f"{described(subject, client, plain)}: {tasks(subject)} tasks may need {size(total)} together, and workers run out of heap when there is a backlog"
         yield Hit(message, f"write {client_key(subject, client, plain, str(16 * MIB))}", key_of(subject, client, plain))

@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import Literal
 
-from mm2mgr.lint.client_settings import key_of, said
+from mm2mgr.lint.client_settings import described, key_of
 from mm2mgr.lint.findings import Hit, estate_rule, rule
 from mm2mgr.lint.fixes import connector_key, spelled, written
 from mm2mgr.lint.hops import Hop, hops
@@ -29,27 +29,27 @@ Topic = tuple[str, str, KafkaFacts, str, int]  # key, topic, its Kafka, that one
 
 @rule("sync-acls", "warning", types=("source",), source="KIP-382")
 def sync_acls(subject: Subject) -> Iterator[Hit]:
-    """ACLs of the source's topics are copied to the target, for whoever has those names there.
+    """ACLs of the source's topics are copied to principals of the same name on the target.
 
-    sync.topic.acls.enabled is true by default. Every ten minutes the ACLs of literal topic names are copied with their
-    principals word for word: where the target logs people in otherwise they mean nobody, or somebody else. ALLOW WRITE is
-    left out, ALLOW ALL becomes READ, nothing is ever taken away. It needs Describe on the source cluster and Alter on the
-    target cluster, and errors show in the log alone. With names kept (IdentityReplicationPolicy) it grants reading of the
-    target's own topics. Source: KIP-382; the rights were tried one by one on 4.3.1.
+    sync.topic.acls.enabled is true by default. Every ten minutes MirrorMaker copies the ACLs of literal topic names
+    with unchanged principals: where the target authenticates differently, they match no user, or another user. ALLOW
+    WRITE is skipped, ALLOW ALL becomes READ, and nothing is ever removed. It needs Describe on the source cluster and
+    Alter on the target cluster; errors are only logged. With unchanged topic names (IdentityReplicationPolicy) it
+    grants read access to the target's own topics. Source: KIP-382; the rights were tried one by one on 4.3.1.
     """
     if subject.type != "source" or not subject.flag(_ACLS, default=True):
         return
     logins = [_login(subject, side) for side in ("source", "target")]
     if _ACLS not in subject.config and logins[0] == logins[1]:
         return
-    how = f" ({logins[0]} there, {logins[1]} here)" if logins[0] != logins[1] else ""
-    said = f"{written(subject, _ACLS)}=true" if _ACLS in subject.config else f"{_ACLS} is true by default"
-    message = f"{said}: READ rights of the source's principals are written to the target under the same names{how}, and are never taken back"
-    yield Hit(message, f"write {connector_key(subject, _ACLS, 'false')} unless that is wanted", _ACLS)
+    how = f" ({logins[0]} on the source, {logins[1]} on the target)" if logins[0] != logins[1] else ""
+    setting = f"{written(subject, _ACLS)}=true" if _ACLS in subject.config else f"{_ACLS} is true by default"
+    message = f"{setting}: READ rights of the source's principals are copied to the target under the same names{how} and never removed"
+    yield Hit(message, f"write {connector_key(subject, _ACLS, 'false')} unless that is intended", _ACLS)
 
 
 def _login(subject: Subject, side: Literal["source", "target"]) -> str:
-    """Return how clients of one side prove who they are."""
+    """Return how clients of one side authenticate."""
     client = f"{side} admin"
     protocol = (subject.value(client, "security.protocol") or "PLAINTEXT").upper()
     if protocol.startswith("SASL"):
@@ -67,21 +67,21 @@ def _login(subject: Subject, side: Literal["source", "target"]) -> str:
     seen=f"{_SEEN}test_sync_configs",
 )
 def sync_configs(subject: Subject) -> Iterator[Hit]:
-    """use.defaults.from says something that has no effect.
+    """The value of use.defaults.from has no effect.
 
-    use.defaults.from=source writes the values that nobody set on the source to the target's topics, as settings of their own
-    (what the source's brokers have in their files is left out); every other word than source,
-    such as a cluster's alias, counts as target, the default, without an error. The key came with 3.5, together with
-    incremental changes of topic settings (KIP-894); older lines do not read it, and replace all settings at each sync.
+    use.defaults.from=source writes the default values of the source to the target's topics as settings of the topics
+    (values from the configuration files of the source's brokers are left out). Every word other than source, such as a
+    cluster's alias, counts as target, the default, without an error. The key is new in 3.5, together with incremental
+    changes of topic settings (KIP-894); older lines do not read it, and replace all settings at each sync.
     """
     if subject.type != "source" or _DEFAULTS_FROM not in subject.config:
         return
     value, version = subject.get(_DEFAULTS_FROM), subject.known_version
     if version and numbers(version) < (3, 5):
         message = (
-            f"{written(subject, _DEFAULTS_FROM)} came with Kafka 3.5; the workers run {version} and do not read it"
+            f"{written(subject, _DEFAULTS_FROM)} is new in Kafka 3.5; the workers run {version} and do not read it"
         )
-        yield Hit(message, f"take {written(subject, _DEFAULTS_FROM)} out, or upgrade the workers", _DEFAULTS_FROM)
+        yield Hit(message, f"remove {written(subject, _DEFAULTS_FROM)}, or upgrade the workers", _DEFAULTS_FROM)
     elif value not in ("source", "target"):
         message = f"{written(subject, _DEFAULTS_FROM)}={value} counts as target: only the word source has an effect"
         fix = " or ".join(connector_key(subject, _DEFAULTS_FROM, word) for word in ("source", "target"))
@@ -90,15 +90,15 @@ def sync_configs(subject: Subject) -> Iterator[Hit]:
 
 @rule("sync-configs-off", "info", types=("source",), source="KIP-382", seen=f"{_SEEN}test_sync_configs_off")
 def sync_configs_off(subject: Subject) -> Iterator[Hit]:
-    """Later changes of topic settings stay on the source.
+    """Later changes of topic settings are not copied to the target.
 
-    With sync.topic.configs.enabled=false a topic gets the source's settings when MirrorMaker creates it, and never again.
-    When retention.ms or max.message.bytes is raised on the source afterwards, the target keeps the old value: records are
-    deleted earlier there, or larger ones fail the task. Good where the target's settings are managed by somebody else.
+    With sync.topic.configs.enabled=false a topic gets the source's settings when MirrorMaker creates it, and never
+    again. If retention.ms or max.message.bytes is raised on the source afterwards, the target keeps the old value: it
+    deletes records earlier, or larger records fail the task. Use it where the target's settings are managed separately.
     Source: MirrorSourceConnector.start, createNewTopics.
     """
     if subject.type == "source" and not subject.flag(_CONFIGS, default=True):
-        message = f"{written(subject, _CONFIGS)}=false: a topic's settings are copied when it is created, and later changes (retention.ms, max.message.bytes) never arrive"
+        message = f"{written(subject, _CONFIGS)}=false: a topic's settings are copied when it is created; later changes (retention.ms, max.message.bytes) are not"
         yield Hit(
             message, f"write {connector_key(subject, _CONFIGS, 'true')}, or set the target's topics yourself", _CONFIGS
         )
@@ -106,20 +106,21 @@ def sync_configs_off(subject: Subject) -> Iterator[Hit]:
 
 @rule("replication-factor", "error", source="KIP-382", seen=f"{_SEEN}test_replication_factor")
 def replication_factor(subject: Subject) -> Iterator[Hit]:
-    """A topic needs more replicas than its cluster has brokers, so it cannot be created.
+    """A topic needs more replicas than its cluster has brokers and cannot be created.
 
-    MirrorMaker creates topics with fixed factors: replication.factor is 2 by default, those of offset-syncs, checkpoints and
-    heartbeats 3. On a cluster with fewer brokers the creation fails. The log says so once; tasks go on and block, or write
-    into a topic that the broker makes with its own defaults. Without its offset-syncs topic nothing is ever checkpointed.
-    -1 takes the broker's default. Source: MirrorSourceConnector, MirrorCheckpointConnector, MirrorHeartbeatConnector.
+    MirrorMaker creates topics with fixed replication factors: replication.factor is 2 by default, those of
+    offset-syncs, checkpoints and heartbeats 3. On a cluster with fewer brokers the creation fails. The log reports it
+    once; tasks continue and block, or write into a topic that the broker creates with its own defaults. Without its
+    offset-syncs topic no checkpoint is written. -1 uses the broker's default. Source: MirrorSourceConnector,
+    MirrorCheckpointConnector, MirrorHeartbeatConnector.
     """
     for key, topic, kafka, where, default in _made(subject):
         if not kafka.brokers:
             continue
         text = subject.get(key, str(default))
         if re.fullmatch(r"\d+", text) and int(text) > kafka.brokers:
-            said = f"{written(subject, key)}={text}" if key in subject.config else f"{key} is {text} by default"
-            message = f"{said}, and the {where} cluster has {kafka.brokers} broker{'s' if kafka.brokers > 1 else ''}: {topic} cannot be created"
+            setting = f"{written(subject, key)}={text}" if key in subject.config else f"{key} is {text} by default"
+            message = f"{setting}, and the {where} cluster has {kafka.brokers} broker{'s' if kafka.brokers > 1 else ''}: {topic} cannot be created"
             yield Hit(message, f"write {connector_key(subject, key, str(min(kafka.brokers, 3)))}", key)
 
 
@@ -146,12 +147,12 @@ def _made(subject: Subject) -> Iterator[Topic]:
     seen=f"{_SEEN}test_interval_zero",
 )
 def interval_zero(subject: Subject) -> Iterator[Hit]:
-    """An interval of zero or less switches its job off, or stops the connector.
+    """An interval of zero or less disables its job, or fails the connector.
 
-    Below zero the job never runs: no refresh, no sync, no checkpoints, no heartbeats, while the state is RUNNING. Zero is
-    no period for the scheduler of the refresh and sync jobs, which throws IllegalArgumentException, and the connector is
-    FAILED when it starts; checkpoints and heartbeats are then written without a pause. To switch a job off say so with its
-    …enabled key. Source: Scheduler.scheduleRepeating, MirrorHeartbeatTask.poll.
+    With a negative value the job never runs: no refresh, no sync, no checkpoints, no heartbeats, while the state is
+    RUNNING. Zero is not valid for the scheduler of the refresh and sync jobs, which throws IllegalArgumentException,
+    and the connector is FAILED when it starts; checkpoints and heartbeats are then written without a pause. To disable
+    a job use its …enabled key. Source: Scheduler.scheduleRepeating, MirrorHeartbeatTask.poll.
     """
     for job in _INTERVALS[subject.type]:
         key = f"{job}.interval.seconds"
@@ -169,13 +170,13 @@ def interval_zero(subject: Subject) -> Iterator[Hit]:
 
 def _effect(subject: Subject, job: str, key: str) -> str:
     if subject.get(key).startswith("-"):
-        return "the job never runs, and the state is RUNNING all the same"
+        return "the job never runs, although the state is RUNNING"
     return "the connector fails when it starts" if job in _AT_START else "it is written without a pause"
 
 
 def _every(subject: Subject, job: str, key: str) -> str:
     usual = {"emit.heartbeats": "1", "emit.checkpoints": "60", "sync.group.offsets": "60"}.get(job, "600")
-    return f"write {connector_key(subject, key, usual)}, or {connector_key(subject, f'{job}.enabled', 'false')} to switch it off"
+    return f"write {connector_key(subject, key, usual)}, or {connector_key(subject, f'{job}.enabled', 'false')} to disable it"
 
 
 @estate_rule(
@@ -185,15 +186,16 @@ def _every(subject: Subject, job: str, key: str) -> str:
     seen="tests/live/test_dead_source.py::test_with_kafkas_own_timeout_the_offsets_stand_still_while_records_arrive",
 )
 def offset_syncs_block(estate: Estate) -> Iterator[Hit]:
-    """A dead source stops the offset commits of the other flows on its workers.
+    """An unavailable source blocks the offset commits of other flows on the same workers.
 
-    Connect commits the source offsets of all tasks of a worker in one thread. In that thread each task also writes its offset
-    syncs, mostly to its source. When that cluster is gone, the producer waits max.block.ms (60 s) for metadata, once for each
-    partition that had records. Until then no offset of any flow is stored: records go on, lag looks huge, and after a
-    restart of the worker they arrive a second time. Seen on 4.3.1: 326 of 521 records came twice, 6 with 500 ms. A sync that
-    times out is dropped; the partition's next record makes another. Exactly-once tasks commit by themselves, and
-    mm2.properties gives each pair a thread of its own. Connector files count as sharing workers when --worker or a Strimzi
-    resource names these. Source: SourceTaskOffsetCommitter, OffsetSyncWriter.
+    Connect commits the source offsets of all tasks of a worker in one thread. In that thread each task also writes its
+    offset syncs, by default to its source. If that cluster is unavailable, the producer waits max.block.ms (60 s) for
+    metadata, once for each partition that had records. Until then no offsets of any flow are stored: records are still
+    mirrored, lag looks huge, and after a restart of the worker the records arrive again. Seen on 4.3.1: 326 of 521
+    records arrived twice, 6 with 500 ms. A sync that times out is dropped; the partition's next record creates another
+    one. Exactly-once tasks commit by themselves, and mm2.properties has a thread per pair. Connector files count as
+    sharing workers when --worker or a Strimzi resource names these. Source: SourceTaskOffsetCommitter,
+    OffsetSyncWriter.
     """
     for group in _on_same_workers(estate):
         beside: dict[int, list[str]] = {}  # cluster → connectors that go on without it
@@ -208,7 +210,7 @@ def offset_syncs_block(estate: Estate) -> Iterator[Hit]:
                 beside[dead] = [other.subject.name for other in group if dead not in other.pair]
             if others := beside[dead]:
                 whose = f"{others[0]} and {len(others) - 1} more" if others[1:] else others[0]
-                message = f"{said(subject, _SYNCS, _BLOCK)}, on the offset-syncs producer: when {alias} is down, its workers store no offsets of {whose} for {wait_ms / 1000:g} s per partition"
+                message = f"{described(subject, _SYNCS, _BLOCK)}, on the offset-syncs producer: when {alias} is unavailable, these workers store no offsets of {whose} for {wait_ms / 1000:g} s per partition"
                 fix = f"write {spelled(subject, client.layers[-1].prefix + _BLOCK, '500')}"
                 yield Hit(message, fix, key_of(subject, _SYNCS, _BLOCK), subject)
 

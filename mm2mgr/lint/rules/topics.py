@@ -1,4 +1,4 @@
-"""Rules about which topics and groups a connector takes: patterns that fail, miss, take too much, or fight each other."""
+"""Rules about the topics and groups that a connector takes: patterns that fail, match too little, too much, or conflict."""
 
 from __future__ import annotations
 
@@ -56,12 +56,12 @@ _NAME = re.compile(r"(?:[A-Za-z0-9_.-]|\\\.)+")
     seen=f"{_SEEN}test_bad_pattern",
 )
 def bad_pattern(subject: Subject) -> Iterator[Hit]:
-    """A list holds a regular expression that Java refuses.
+    """Java refuses a regular expression in a list.
 
     Kafka splits these lists at commas and joins the items with | to one Java expression, so `x{1,2}` breaks, and `*` or
-    `[` alone never was one. Connect's validation does not look: the config is accepted with 201, and the connector is FAILED
-    with PatternSyntaxException when it starts. A connector that ran before shows FAILED while its tasks go on with the old
-    config. Seen on 4.3.1.
+    `[` alone is not valid. Connect's validation does not check it: the config is accepted with 201, and the connector
+    is FAILED with PatternSyntaxException when it starts. A connector that was running before shows FAILED while its
+    tasks continue with the old config. Seen on 4.3.1.
     """
     for key in _LISTS[subject.type]:
         written_items = patterns.items(subject, key) if key in subject.config else ()
@@ -69,7 +69,7 @@ def bad_pattern(subject: Subject) -> Iterator[Hit]:
         if items and (why := _refused("|".join(items))):
             bad = next((item for item in items if _refused(item)), items[0])
             cut = " (a list is split at commas)" if "{" in bad or "}" in bad else ""
-            message = f"{written(subject, key)}: '{bad}' is no Java regular expression{cut}, {_refused(bad) or why}: the connector fails when it starts"
+            message = f"{written(subject, key)}: '{bad}' is not a Java regular expression{cut}, {_refused(bad) or why}: the connector fails when it starts"
             yield Hit(message, _repaired(subject, key, bad), key)
 
 
@@ -83,10 +83,10 @@ def _refused(text: str) -> str:
 
 def _repaired(subject: Subject, key: str, bad: str) -> str:
     if bad.startswith("*") and not _refused(f".{bad}"):
-        return f"write {connector_key(subject, key, f'.{bad}')}: an expression, not a shell's pattern"
+        return f"write {connector_key(subject, key, f'.{bad}')}: a regular expression, not a shell pattern"
     if "{" in bad:
-        return "write a{1,2} as a|aa, and a { that is meant literally as \\{"
-    return "put a backslash before each sign that is meant literally, or complete the expression"
+        return "write a{1,2} as a|aa, and a literal { as \\{"
+    return "put a backslash before each literal character, or complete the expression"
 
 
 @rule(
@@ -97,18 +97,18 @@ def _repaired(subject: Subject, key: str, bad: str) -> str:
     seen=f"{_SEEN}test_glob_not_regex",
 )
 def glob_not_regex(subject: Subject) -> Iterator[Hit]:
-    r"""A pattern is written for a shell, and means something else as an expression.
+    r"""A pattern uses shell syntax and means something else as a regular expression.
 
-    In a Java expression * repeats the character before it: `orders*` matches order, orders, orderss, and not orders-eu. The
-    whole name has to match. Topics that were meant stay behind without an error. For "starts with orders" write `orders.*`,
-    for a dot in it `\.`. Source: DefaultTopicFilter.
+    In a Java expression * repeats the character before it: `orders*` matches order, orders, orderss, and not orders-eu.
+    The whole name must match. The intended topics are not mirrored, without an error. For "starts with orders" write
+    `orders.*`, for a literal dot `\.`. Source: DefaultTopicFilter.
     """
     for key in _LISTS[subject.type]:
         for item in patterns.items(subject, key) if key in subject.config else ():
             found = shape_of(item)
             if found and found.globs:
                 char = found.globs[0]
-                message = f"{written(subject, key)}: in '{item}' the * repeats the '{char}' before it and matches nothing else"
+                message = f"{written(subject, key)}: in '{item}' the * only repeats the '{char}' before it"
                 yield Hit(message, f"write {connector_key(subject, key, item.replace(f'{char}*', f'{char}.*'))}", key)
 
 
@@ -120,11 +120,12 @@ def glob_not_regex(subject: Subject) -> Iterator[Hit]:
     seen=f"{_SEEN}test_pattern_dot",
 )
 def pattern_dot(subject: Subject) -> Iterator[Hit]:
-    r"""A dot in a name stands for any character, so other topics match as well.
+    r"""A dot in a name matches any character, so other topics match as well.
 
-    Items are Java expressions: `payments.orders` takes payments-orders and payments_orders too. On the target these are more
-    topics, and when another connector mirrors them, their records arrive twice. Write `payments\.orders` (in JSON and in
-    properties files the backslash is doubled). Seen on 4.3.1. Where the source's topics are known, only real ones count.
+    Items are Java expressions: `payments.orders` also takes payments-orders and payments_orders. These topics are
+    mirrored too, and if another connector mirrors them as well, their records arrive twice. Write `payments\.orders`
+    (in JSON and in properties files with a doubled backslash). Seen on 4.3.1. Where the source's topics are known, only
+    existing ones count.
     """
     key = {"source": "topics", "checkpoint": "groups"}.get(subject.type)
     names = [item for item in _plain_items(subject, key) if "." in item] if key else []
@@ -132,7 +133,7 @@ def pattern_dot(subject: Subject) -> Iterator[Hit]:
     if not key or not names or others == []:
         return
     which = ", ".join((others or [re.sub(r"\.", "-", names[0], count=1)])[:3])
-    message = f"{written(subject, key)}: the dot in '{names[0]}' stands for any character, so {which} is taken too"
+    message = f"{written(subject, key)}: the dot in '{names[0]}' matches any character, so {which} is taken too"
     escaped = names[0].replace(".", "\\.")
     yield Hit(
         message,
@@ -155,15 +156,15 @@ def _others(subject: Subject, names: list[str]) -> list[str] | None:
 
 @rule("empty-topics", "error", types=("source", "checkpoint"), source="MirrorUtils", seen=f"{_SEEN}test_empty_topics")
 def empty_topics(subject: Subject) -> Iterator[Hit]:
-    """An empty list takes nothing.
+    """An empty list matches nothing.
 
-    An empty `topics` or `groups` is not the same as none: the default `.*` is gone, and the empty expression matches no name.
-    The connector shows RUNNING without a task, which looks like one whose source is away. Seen on 4.3.1. Name the topics,
-    or take the line out to get all of them.
+    An empty `topics` or `groups` is not the same as none: the default `.*` does not apply, and the empty expression
+    matches no name. The connector shows RUNNING without a task, as if its source were unavailable. Seen on 4.3.1. List
+    the topics, or remove the line to take all of them.
     """
     for key in ("topics", "groups"):
         if key in _LISTS[subject.type] and key in subject.config and not subject.get(key).strip(", "):
-            message = f"{written(subject, key)} is empty, which takes no {key[:-1]} at all: the connector shows RUNNING and does nothing"
+            message = f"{written(subject, key)} is empty and matches no {key[:-1]}: the connector shows RUNNING and does nothing"
             yield Hit(message, f"write {connector_key(subject, key, '.*')}, or the names", key)
 
 
@@ -171,12 +172,13 @@ def empty_topics(subject: Subject) -> Iterator[Hit]:
     "include-excluded", "error", types=("source", "checkpoint"), source="KIP-1074", seen=f"{_SEEN}test_include_excluded"
 )
 def include_excluded(subject: Subject) -> Iterator[Hit]:
-    """A topic or group that is asked for by name is kept out by another list.
+    """Another list excludes a topic or group that is included by name.
 
-    The exclude list wins over the include list, and it is there when nobody writes it: `.*\\.replica`, `__.*`, names that
-    end in internal (since 4.0 only those that begin with mm2), and for groups console-consumer-.*, connect-.*, __.*. Besides, a replication policy never takes what it
-    holds for internal: names that start with __ or a dot, and (up to 3.9 all that end in .internal or -internal, since 4.0,
-    KIP-1074, only mm2…internal and checkpoints). No error: the topic is missing on the target.
+    The exclude list wins over the include list, and its default applies if it is not set: `.*\\.replica`, `__.*`, names
+    that end in internal (since 4.0 only those that start with mm2), and for groups console-consumer-.*, connect-.*,
+    __.*. In addition, a replication policy never takes internal topics: names that start with __ or a dot; up to 3.9
+    all that end in .internal or -internal, since 4.0 (KIP-1074) only mm2…internal and checkpoints. There is no error:
+    the topic is missing on the target.
     """
     for what in {"source": ("topics",), "checkpoint": ("groups",), "heartbeat": ()}[subject.type]:
         found = patterns.names(subject, what) if what in subject.config else None
@@ -184,7 +186,7 @@ def include_excluded(subject: Subject) -> Iterator[Hit]:
             name = patterns.plain_name(item)
             if name and found and (why := _kept_out(subject, what, name, found)):
                 yield Hit(
-                    f"{written(subject, what)} names '{name}', and {why}: it is never taken",
+                    f"{written(subject, what)} includes '{name}', but {why}: it is never taken",
                     _let_in(subject, what, name, found),
                     what,
                 )
@@ -195,13 +197,13 @@ def _kept_out(subject: Subject, what: str, name: str, found: NameFilter) -> str:
     if by:
         key = f"{what}.exclude"
         return (
-            f"'{by}' of {written(subject, key)} keeps it out"
+            f"'{by}' of {written(subject, key)} excludes it"
             if key in subject.config
-            else f"'{by}' of Kafka's default {key} keeps it out"
+            else f"'{by}' of Kafka's default {key} excludes it"
         )
     selection = patterns.selection(subject) if what == "topics" else None
     if selection and selection.policy and selection.is_internal(name):
-        return f"the replication policy of Kafka {subject.version} holds it for internal"
+        return f"the replication policy of Kafka {subject.version} treats it as internal"
     return ""
 
 
@@ -209,8 +211,8 @@ def _let_in(subject: Subject, what: str, name: str, found: NameFilter) -> str:
     kept = [item for item in found.exclude if not NameFilter((item,), ()).takes(name)]
     ours = subject.form == "tree" and set(found.exclude) - set(kept) & set(patterns.default(subject, f"{what}.exclude"))
     if len(kept) == len(found.exclude) or ours:  # a tree always excludes what Kafka does
-        return f"take '{name}' out, or give the topic another name"
-    return f"write {connector_key(subject, f'{what}.exclude', ','.join(kept))}, or take '{name}' out of {what}"
+        return f"remove '{name}', or rename the topic"
+    return f"write {connector_key(subject, f'{what}.exclude', ','.join(kept))}, or remove '{name}' from {what}"
 
 
 @rule(
@@ -222,12 +224,13 @@ def _let_in(subject: Subject, what: str, name: str, found: NameFilter) -> str:
     seen=f"{_SEEN}test_exclude_replaced",
 )
 def exclude_replaced(subject: Subject) -> Iterator[Hit]:
-    """An exclude list of one's own takes the place of Kafka's, it does not add to it.
+    """A custom exclude list replaces Kafka's default list instead of extending it.
 
-    topics.exclude, groups.exclude and config.properties.exclude are whole lists. Whoever writes one to keep one more thing
-    out lets in what Kafka's own list held back: min.insync.replicas, throttles and the timestamp type of the source are
-    written to the target's topics, groups of console consumers are checkpointed, *.replica topics are mirrored. Nothing
-    shows it. Repeat the default entries in the list. Topics that start with __ stay out in any case.
+    topics.exclude, groups.exclude and config.properties.exclude are whole lists. A custom list that excludes one more
+    item no longer excludes the items of Kafka's list: min.insync.replicas, throttles and the timestamp type of the
+    source are written to the target's topics, groups of console consumers are checkpointed, *.replica topics are
+    mirrored. There is no error. Repeat the default entries in the list. Topics that start with __ stay excluded in any
+    case.
     """
     for key, probes in _PROBES.items():
         what = key.removesuffix(".exclude")
@@ -240,7 +243,7 @@ def exclude_replaced(subject: Subject) -> Iterator[Hit]:
         if let_in:
             missing = [item for item in patterns.default(subject, key) if item not in patterns.items(subject, key)]
             more = f" and {len(let_in) - 2} more" if len(let_in) > 2 else ""
-            message = f"{written(subject, key)} takes the place of Kafka's own list: {', '.join(let_in[:2])}{more}"
+            message = f"{written(subject, key)} replaces Kafka's default list: {', '.join(let_in[:2])}{more}"
             yield Hit(message, f"add {','.join(missing)} to {written(subject, key)}", key)
 
 
@@ -254,12 +257,12 @@ def _taken_now(key: str, found: NameFilter) -> tuple[str, ...]:
 
 @rule("catches-internal", "warning", types=("source",), source="KIP-1074", seen=f"{_SEEN}test_catches_connect_topics")
 def catches_internal(subject: Subject) -> Iterator[Hit]:
-    """The pattern also takes the topics in which the Connect cluster keeps its own state.
+    """The pattern also matches the internal topics of the Connect cluster.
 
-    When the source is the Kafka of the workers themselves, `.*` matches the topics named by config.storage.topic,
-    offset.storage.topic and status.storage.topic unless their names end as the exclude list wants. Connector configs, secrets
-    in them included, are then copied to the target, and each stored offset makes another record to be mirrored.
-    Seen on 4.3.1. Add these topics to topics.exclude.
+    When the source is the Kafka of the workers themselves, `.*` matches the topics of config.storage.topic,
+    offset.storage.topic and status.storage.topic unless the exclude list matches their names. Connector configs,
+    including secrets, are then copied to the target, and each stored offset creates another record to mirror. Seen on
+    4.3.1. Add these topics to topics.exclude.
     """
     properties = subject.worker.properties or {}
     asked = subject.type == "source" and properties and _reads_workers_kafka(subject)
@@ -268,7 +271,7 @@ def catches_internal(subject: Subject) -> Iterator[Hit]:
     caught = [name for name in names if selection and selection.names.takes(name) and not selection.is_internal(name)]
     if caught and selection:
         found = selection.names
-        message = f"'{','.join(found.include)}' takes {', '.join(caught)}, where these Connect workers keep configs, offsets and states"
+        message = f"'{','.join(found.include)}' takes {', '.join(caught)}, where these Connect workers store configs, offsets and states"
         excluded = ",".join([*found.exclude, *(re.escape(name).replace("\\-", "-") for name in caught)])
         yield Hit(message, f"write {connector_key(subject, 'topics.exclude', excluded)}", "topics")
 
@@ -290,17 +293,15 @@ def _reads_workers_kafka(subject: Subject) -> bool:
     seen=f"{_SEEN}test_refresh_off",
 )
 def refresh_off(subject: Subject) -> Iterator[Hit]:
-    """What comes up later is never looked for.
+    """New topics, partitions or groups are not detected.
 
-    With refresh.topics.enabled=false topics and partitions that are created after the connector started are not mirrored
-    until it is restarted; records in new partitions of a topic that is mirrored are missing on the target. The same for
-    consumer groups with refresh.groups.enabled=false. Nothing shows it. To look less often raise the interval instead.
-    Source: MirrorSourceConnector.start, MirrorCheckpointConnector.start.
+    With refresh.topics.enabled=false topics and partitions that are created after the connector started are not
+    mirrored until it is restarted; records in new partitions of a mirrored topic are missing on the target. The same
+    holds for consumer groups with refresh.groups.enabled=false. There is no error. To refresh less often raise the
+    interval instead. Source: MirrorSourceConnector.start, MirrorCheckpointConnector.start.
     """
     key = _OFF.get(subject.type, "")
     if key and not subject.flag(key, default=True):
         what = "topics and partitions" if subject.type == "source" else "consumer groups"
-        message = (
-            f"{written(subject, key)}=false: {what} that appear later are not taken until the connector is restarted"
-        )
+        message = f"{written(subject, key)}=false: new {what} are not taken until the connector is restarted"
         yield Hit(message, f"write {connector_key(subject, key, 'true')}", key)

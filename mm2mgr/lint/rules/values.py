@@ -1,4 +1,4 @@
-"""Rules about values: what Kafka's own definitions refuse, what is missing, and values that do another thing than they say."""
+"""Rules about values: what Kafka's definitions refuse, what is missing, and values without the intended effect."""
 
 from __future__ import annotations
 
@@ -26,13 +26,14 @@ _CREATION = ("topic.creation.default.replication.factor", "topic.creation.defaul
 
 @rule("invalid-value", "error", source="Kafka's definitions", seen=f"{_SEEN}test_invalid_client_value")
 def invalid_value(subject: Subject) -> Iterator[Hit]:
-    """A value is none that Kafka's definition of the key accepts.
+    """Kafka's definition of the key does not allow this value.
 
-    Connect checks the connector's own keys when the config is put and refuses it (400). Of a producer.override.* value it
-    only checks that it can be read at all (500 for a word where a number belongs); ranges and choices, and everything
-    behind source.consumer.*, source.admin.* and the like, are looked at when the client is made. The connector is accepted,
-    then the task (for admin clients the connector) is FAILED with a ConfigException. Judged by the definitions of the
-    workers' Kafka line; placeholders of config providers are left alone.
+    Connect checks the connector's own keys when the config is submitted and refuses an invalid one (400). For
+    producer.override.* it checks only that the value can be parsed (500 for text where a number belongs). Ranges and
+    choices, and all keys behind source.consumer.*, source.admin.* and similar prefixes, are checked when the client is
+    created: Connect accepts the connector, then the task (for admin clients the connector) is FAILED with a
+    ConfigException. The rule uses the definitions of the workers' Kafka line and skips placeholders of config
+    providers.
     """
     yield from _no_bytes(subject)
     checks = _checks(subject.kind)
@@ -44,18 +45,18 @@ def invalid_value(subject: Subject) -> Iterator[Hit]:
 
 
 def _no_bytes(subject: Subject) -> Iterator[Hit]:
-    """Connect hands its producer bytes, and lets people put another serializer there (MirrorMaker's own clients ignore one)."""
+    """Report serializers other than ByteArraySerializer: Connect passes bytes to its producer (MirrorMaker's own clients ignore them)."""
     for plain in ("key.serializer", "value.serializer"):
         key = f"producer.override.{plain}"
         value = subject.get(key)
         if value and "${" not in value and value.rpartition(".")[2] not in _TAKE_BYTES:
-            message = f"{written(subject, key)}={shown(subject, key)} takes no bytes: every task is FAILED at its first record"
-            yield Hit(message, f"take {written(subject, key)} out", key)
+            message = f"{written(subject, key)}={shown(subject, key)} does not accept bytes: every task is FAILED at its first record"
+            yield Hit(message, f"remove {written(subject, key)}", key)
 
 
 @dataclass(frozen=True)
 class _ValueCheck:
-    """A key whose values Kafka checks, and the first client that is given it.
+    """A key whose values Kafka checks, and the first client that gets it.
 
     `counts` is how much of a value decides: all (None), or one letter where any text will do that is not empty.
     """
@@ -106,8 +107,8 @@ def _consequence(client: Client | None) -> str:
     if client is None:
         return "Connect refuses the config"
     if client.kind == "admin":
-        return f"the connector is FAILED as soon as its {client.name} client is made"
-    return f"the tasks are FAILED as soon as the {client.name} is made"
+        return f"the connector is FAILED when it creates its {client.name} client"
+    return f"the tasks are FAILED when they create the {client.name}"
 
 
 def _right(definition: Key) -> str:
@@ -119,11 +120,11 @@ def _right(definition: Key) -> str:
 
 @rule("missing-required", "error", source="MirrorClientConfig", seen=f"{_SEEN}test_missing_address")
 def missing_required(subject: Subject) -> Iterator[Hit]:
-    """Something is missing without which the connector cannot run.
+    """A setting that the connector needs is missing.
 
-    Connect refuses a config without connector.class or source.cluster.alias. Addresses it does not ask for: without
-    source.cluster.bootstrap.servers (source and checkpoint connectors) or target.cluster.bootstrap.servers (all three) the
-    config is accepted, and the connector is FAILED when it makes its admin client.
+    Connect refuses a config without connector.class or source.cluster.alias. It does not check addresses: without
+    source.cluster.bootstrap.servers (source and checkpoint connectors) or target.cluster.bootstrap.servers (all three)
+    it accepts the config, and the connector is FAILED when it creates its admin client.
     """
     for key in ("connector.class", "source.cluster.alias"):
         if key not in subject.config:
@@ -147,16 +148,14 @@ def _addressed(kind: SubjectKind, side: ClusterSide) -> tuple[tuple[str, str], .
 def target_alias_missing(subject: Subject) -> Iterator[Hit]:
     """The target has no alias, so MirrorMaker calls it `target`.
 
-    The alias is how MirrorMaker notices that a topic came from the very cluster it writes to, and part of the name of the
-    offset-syncs topic. Two clusters that are both called target are one to it: with flows in both directions topics go
-    round for ever, one level of names with every refresh (seen: 11, 19, 25, 29 topics).
+    MirrorMaker uses the alias to recognise topics that came from the cluster it writes to, and as part of the name of
+    the offset-syncs topic. Two clusters without an alias are the same cluster to MirrorMaker: with flows in both
+    directions topics are mirrored in a loop, with one more prefix at each refresh (seen: 11, 19, 25, 29 topics).
     """
     if "target.cluster.alias" not in subject.config:
-        message = (
-            "target.cluster.alias is not written: the target is called `target`, and loops through it are not noticed"
-        )
+        message = "target.cluster.alias is not set: MirrorMaker calls the target `target` and does not detect loops through it"
         yield Hit(
-            message, f"write {connector_key(subject, 'target.cluster.alias', 'the name that all flows use for it')}"
+            message, f"write {connector_key(subject, 'target.cluster.alias', 'the alias that all flows use for it')}"
         )
 
 
@@ -168,17 +167,17 @@ def target_alias_missing(subject: Subject) -> Iterator[Hit]:
     seen=f"{_SEEN}test_partial_topic_creation",
 )
 def partial_topic_creation(subject: Subject) -> Iterator[Hit]:
-    """topic.creation.* is used without the two defaults that it demands.
+    """topic.creation.* is used without the two defaults that it requires.
 
-    As soon as one key begins with topic.creation., Connect wants topic.creation.default.replication.factor and
-    topic.creation.default.partitions. Validation lets the config pass and the connector is FAILED at its start (KIP-158).
-    MirrorMaker creates its topics itself, so taking the keys out is mostly what is wanted.
+    As soon as one key starts with topic.creation., Connect requires topic.creation.default.replication.factor and
+    topic.creation.default.partitions. Validation accepts the config, and the connector is FAILED when it starts
+    (KIP-158). MirrorMaker creates its topics itself, so in most cases the keys can be removed.
     """
     keys = _creation_keys(subject)
     missing = [key for key in _CREATION if key not in subject.config]
     if keys and missing:
-        message = f"{written(subject, keys[0])} is there and {' and '.join(missing)} is not: FAILED at start"
-        yield Hit(message, f"take topic.creation.* out, or write {' and '.join(missing)} too", keys[0])
+        message = f"{written(subject, keys[0])} is set and {' and '.join(missing)} is not: FAILED at start"
+        yield Hit(message, f"remove topic.creation.*, or write {' and '.join(missing)} too", keys[0])
 
 
 @rule(
@@ -189,19 +188,19 @@ def partial_topic_creation(subject: Subject) -> Iterator[Hit]:
     seen=f"{_SEEN}test_topic_creation_elsewhere",
 )
 def topic_creation_elsewhere(subject: Subject) -> Iterator[Hit]:
-    """topic.creation.* does not decide how MirrorMaker's topics are made.
+    """topic.creation.* does not control how MirrorMaker creates topics.
 
-    These keys are for Connect's own admin client, which looks on the workers' own Kafka unless admin.override.* says
-    otherwise. MirrorMaker's target admin client creates the remote topics before any record is written, with the source's
-    number of partitions and the connector's replication.factor. So the settings are without effect there, and where the
-    workers' Kafka is another cluster, empty topics can appear on it.
+    These keys configure Connect's own admin client, which uses the workers' Kafka unless admin.override.* says
+    otherwise. MirrorMaker's target admin client creates the remote topics before any record is written, with the
+    partition count of the source and the connector's replication.factor. The settings have no effect on these topics;
+    where the workers use another Kafka cluster, empty topics can appear there.
     """
     keys = _creation_keys(subject)
     if keys and all(key in subject.config for key in _CREATION):
-        message = "topic.creation.* makes no remote topic: MirrorMaker creates them itself, with replication.factor"
+        message = "topic.creation.* creates no remote topic: MirrorMaker creates them itself, with replication.factor"
         yield Hit(
             message,
-            f"take topic.creation.* out; {connector_key(subject, 'replication.factor')} is what counts",
+            f"remove topic.creation.*; use {connector_key(subject, 'replication.factor')}",
             keys[0],
         )
 
@@ -212,49 +211,45 @@ def _creation_keys(subject: Subject) -> list[str]:
 
 @rule("enabled-false", "warning", source="MirrorConnectorConfig", seen=f"{_SEEN}test_enabled_false")
 def enabled_false(subject: Subject) -> Iterator[Hit]:
-    """A connector is switched off by enabled=false and looks as if it ran.
+    """enabled=false switches a connector off while it still reports RUNNING.
 
-    A source or checkpoint connector then makes no tasks: RUNNING with an empty list of tasks, no error. A heartbeat
-    connector ignores the key and goes on. In mm2.properties this is the usual way to say that a direction is not mirrored, and is not
-    told here. On Connect, pausing or stopping the connector says the same where everybody sees it.
+    A source or checkpoint connector creates no tasks: it is RUNNING with an empty list of tasks and no error. A
+    heartbeat connector ignores the key and continues. In mm2.properties this is the usual way to exclude a direction
+    and is not reported. On Connect, pause or stop the connector instead, so that its state is visible.
     """
     if subject.form != "dedicated" and not subject.flag("enabled", default=True):
         beating = subject.type == "heartbeat"
-        message = (
-            "a heartbeat connector ignores enabled=false and beats on"
-            if beating
-            else "it will be RUNNING without a task"
-        )
+        message = "a heartbeat connector ignores enabled=false" if beating else "it is RUNNING without a task"
         yield Hit(
             f"enabled=false: {message}",
-            "take enabled out, and stop or delete the connector to switch it off",
+            "remove enabled, and stop or delete the connector to disable it",
             "enabled",
         )
 
 
 @rule("policy-class", "error", source="KIP-690", seen=f"{_SEEN}test_policy_class")
 def policy_class(subject: Subject) -> Iterator[Hit]:
-    """The replication policy's class is not there.
+    """The class of the replication policy does not exist.
 
-    IdentityReplicationPolicy is part of Kafka since 3.0 (KIP-690); Strimzi's class of that name was for older versions and
-    is gone from its images. A class that cannot be found is refused when the config is put, and one that is misspelt within
-    Kafka's own package cannot be found.
+    IdentityReplicationPolicy is part of Kafka since 3.0 (KIP-690). Strimzi's class of that name was for older versions
+    and is no longer in its images. Connect refuses a config whose class cannot be found; a misspelt name in Kafka's own
+    package cannot be found either.
     """
     name = subject.get("replication.policy.class")
     fault = _policy_fault(subject, name)
     if fault:
         right = next(iter(get_close_matches(name, _POLICIES, 1, 0.5)), _POLICIES[1])
         fix = f"write {connector_key(subject, 'replication.policy.class', right)}"
-        yield Hit(f"{name} {fault}: the connector cannot be made", fix, "replication.policy.class")
+        yield Hit(f"{name} {fault}: the connector cannot be created", fix, "replication.policy.class")
 
 
 def _policy_fault(subject: Subject, name: str) -> str:
     if name == _GONE:
         return "is Strimzi's class for Kafka before 3.0 and no longer shipped"
     if name == _POLICIES[1] and numbers(subject.version) < (3, 0):
-        return f"is in Kafka since 3.0 and the workers run {subject.version}"
+        return f"exists in Kafka since 3.0, and the workers run {subject.version}"
     if name.startswith(_MIRROR) and name not in _POLICIES:
-        return "is no class of Kafka"
+        return "is not a class of Kafka"
     return ""
 
 
@@ -262,13 +257,13 @@ def _policy_fault(subject: Subject, name: str) -> str:
 def plugin_missing(subject: Subject) -> Iterator[Hit]:
     """The workers do not have the connector's class.
 
-    MirrorMaker's classes are in Kafka's connect-mirror jars; images made for Connect alone leave them out now and then. The
-    workers list what they have under /connector-plugins, and refuse a config with any other class
-    (400), with a list of those they know. Found only where that list is known, which is on live workers.
+    MirrorMaker's classes are in Kafka's connect-mirror jars, which some images for Connect leave out. Workers list
+    their classes under /connector-plugins and refuse a config with any other class (400). The rule needs that list, so
+    it reports only on live workers.
     """
     name, plugins = subject.get("connector.class"), subject.worker.plugins
     if name and plugins is not None and not any(_is_class(name, each) for each in plugins):
-        fix = f"put the jars that have {name} (connect-mirror, connect-mirror-client) on the workers' plugin.path"
+        fix = f"add the jars with {name} (connect-mirror, connect-mirror-client) to the workers' plugin.path"
         yield Hit(f"the workers have no {name} and refuse the connector", fix, "connector.class")
 
 

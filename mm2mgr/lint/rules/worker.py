@@ -31,31 +31,31 @@ _PLACEHOLDER = re.compile(r"\$\{([^}:\s]+):[^}]*\}")
     seen="tests/reconcile/test_policies_live.py",
 )
 def policy_forbids(subject: Subject) -> Iterator[Hit]:
-    """The workers' override policy refuses what the connector needs.
+    """The override policy of the workers refuses keys that the connector needs.
 
     connector.client.config.override.policy of the workers decides which producer.override.*, consumer.override.* and
-    admin.override.* keys a connector may have: All (the default since 3.0) all, Principal only security.protocol,
-    sasl.mechanism and sasl.jaas.config, Allowlist (since 4.2) what it lists, None nothing. Connect refuses the config (400).
-    producer.override.* is always checked, the two others only where Connect has such clients: exactly-once workers,
-    offsets.storage.topic, and topic.creation.* for the admin client.
+    admin.override.* keys a connector may have: All (the default since 3.0) allows all, Principal only
+    security.protocol, sasl.mechanism and sasl.jaas.config, Allowlist (since 4.2) the listed ones, None nothing. Connect
+    refuses the config (400). producer.override.* is always checked, the two others only where Connect has such clients:
+    exactly-once workers, offsets.storage.topic, and topic.creation.* for the admin client.
     """
     refused = [key for key in _looked_at(subject.kind) if _is_refused(subject, key)]
     if refused:
         who = f"policy {_policy(subject)}" if _policy(subject) else "override policy"
-        message = f"the workers' {who} refuses {', '.join(refused)}: Connect answers 400"
+        message = f"the workers' {who} refuses {', '.join(refused)}: Connect refuses the config (400)"
         yield Hit(message, _allowing(subject, refused), refused[0])
 
 
 def _allowing(subject: Subject, refused: Sequence[str]) -> str:
-    """Say how the workers come to allow these keys too, without taking back one that they allow now."""
+    """Say how to allow these keys on the workers without refusing one that they allow now."""
     new = _plain(refused)
     kept = [key for key in _plain([*_looked_at(subject.kind), *subject.worker.allowed]) if key not in new]
     if _policy(subject) != "Allowlist":
         return f"set {_POLICY}=All on the workers, or Allowlist with {_ALLOWLIST}={','.join(sorted([*kept, *new]))}"
     if subject.worker.properties is not None:
         return f"set {_ALLOWLIST}={','.join([*_allowlist(subject), *new])} on the workers, or {_POLICY}=All"
-    among = f", {', '.join(kept)} among it" if kept else ""
-    return f"add {','.join(new)} to {_ALLOWLIST} of the workers and keep what it lists{among}; or set {_POLICY}=All"
+    among = f", including {', '.join(kept)}" if kept else ""
+    return f"add {','.join(new)} to {_ALLOWLIST} of the workers and keep its entries{among}; or set {_POLICY}=All"
 
 
 def _plain(keys: Iterable[str]) -> list[str]:
@@ -64,7 +64,7 @@ def _plain(keys: Iterable[str]) -> list[str]:
 
 @lru_cache(maxsize=4096)
 def _looked_at(kind: SubjectKind) -> tuple[str, ...]:
-    """Return the keys that the policy is asked about."""
+    """Return the keys that the policy checks."""
     consumer = ("consumer.override.",) if kind.setting.has("own offsets") else ()
     admin = ("admin.override.",) if kind.setting.has("framework admin") else ()
     return tuple(key for key in kind.keys if key.startswith((_RECORDS, *consumer, *admin)))
@@ -92,24 +92,24 @@ def _allowlist(subject: Subject) -> list[str]:
 
 @rule("wrong-kafka", "error", source="KIP-458", seen=f"{_SEEN}test_wrong_kafka")
 def wrong_kafka(subject: Subject) -> Iterator[Hit]:
-    """The records do not go to the target.
+    """The records are written to a cluster other than the target.
 
-    Connect's producer writes them, and it talks to the workers' own Kafka unless producer.override.bootstrap.servers says
-    otherwise; target.cluster.* is for admin clients only. The topics are then created on the target and stay empty, while the
-    records land in topics of the same name on the workers' Kafka, with one partition, or nowhere. Everything looks healthy:
-    RUNNING, offsets advance. Found by cluster ids where they are known, else by addresses: the source's own, or hosts
-    that differ in more than a number.
+    Connect's producer writes the records. It uses the workers' own Kafka unless producer.override.bootstrap.servers
+    says otherwise; target.cluster.* configures admin clients only. The topics are created on the target and stay empty,
+    while the records go to topics of the same name on the workers' Kafka, with one partition, or nowhere. The state is
+    RUNNING and offsets advance. The rule compares cluster ids where they are known, otherwise addresses: those of the
+    source, or hosts that differ in more than a number.
     """
     reason = _elsewhere(subject)
     if reason:
-        message = f"the records do not go to {subject.target}: {reason}"
+        message = f"records are not written to {subject.target}: {reason}"
         yield Hit(message, _to_the_target(subject), _RECORDS + _ADDRESS)
 
 
 def _to_the_target(subject: Subject) -> str:
     if subject.form == "tree":  # which writes the override itself, once it knows where the workers live
         alias = yaml(subject.connect or "…")
-        return f"write connect: {{{alias}: {{kafka: …}}}} with the Kafka that these workers live on, or correct its url"
+        return f"write connect: {{{alias}: {{kafka: …}}}} with the Kafka cluster that these workers use, or correct its url"
     return f"write {client_key(subject, 'record producer', _ADDRESS, subject.get(f'target.cluster.{_ADDRESS}') or '…')}"
 
 
@@ -119,14 +119,14 @@ def _elsewhere(subject: Subject) -> str:
         return "the record producer's bootstrap.servers are not the target's" if _is_astray(subject, own) else ""
     ids = (subject.worker.cluster_id, subject.target_kafka.cluster_id)
     if all(ids):
-        return "the workers' Kafka is another cluster" if ids[0] != ids[1] else ""
+        return "the workers use another Kafka cluster" if ids[0] != ids[1] else ""
     workers = subject.worker_property(f"producer.{_ADDRESS}") or subject.worker_property(_ADDRESS) or ""
     wrong = _is_astray(subject, workers)
-    return "nothing overrides bootstrap.servers, and the workers' own are not the target's" if wrong else ""
+    return "bootstrap.servers is not overridden, and the workers use another cluster than the target" if wrong else ""
 
 
 def _is_astray(subject: Subject, servers: str) -> bool:
-    """Tell whether addresses surely are not the target's: they are the source's, or differ in more than a broker's number."""
+    """Tell whether addresses are certainly not the target's: they are the source's, or differ in more than a broker's number."""
     source, target = (subject.get(f"{side}.cluster.{_ADDRESS}") for side in ("source", "target"))
     here, there = addresses(servers), addresses(target)
     if not here or not there or here & there or _is_unknown(servers, target):
@@ -140,11 +140,12 @@ def _is_unknown(*values: str) -> bool:
 
 @rule("override-insecure", "error", needs=(_RECORDS + _ADDRESS,), source="KIP-458", seen="tests/live/test_security.py")
 def override_insecure(subject: Subject) -> Iterator[Hit]:
-    """The record producer has the target's address but not its security.
+    """The record producer has the target's address but not its security settings.
 
-    producer.override.bootstrap.servers says where the records go, and nothing of target.cluster.* is added to it: protocol,
-    login, trust and key store have to stand behind producer.override. too. Without the protocol the producer talks
-    PLAINTEXT to a TLS port: RUNNING, no record ever arrives. With a missing store the task is FAILED at the first record.
+    producer.override.bootstrap.servers sets where the records go, and nothing of target.cluster.* is added to it:
+    protocol, login, truststore and keystore must be repeated behind `producer.override.`. Without the protocol the
+    producer speaks PLAINTEXT to a TLS port: the state is RUNNING and no record arrives. With a missing store the task
+    is FAILED at the first record.
     """
     lacking = lacking_in_override(subject)
     if lacking:
@@ -154,18 +155,18 @@ def override_insecure(subject: Subject) -> Iterator[Hit]:
         ways = ", ".join(f"{_RECORDS}{plain}" for plain in lacking)
         fix = f"write {ways} as for target.cluster.*"
         if subject.form == "tree":  # which writes one from the other, unless a template of one's own does not
-            fix = f"take {_RECORDS}{_ADDRESS} out of {subject.type}.properties.j2, your own template: mm2mgr writes it, with its security"
+            fix = f"remove {_RECORDS}{_ADDRESS} from {subject.type}.properties.j2, your own template: mm2mgr writes it together with the security settings"
         yield Hit(message, fix, _RECORDS + _ADDRESS)
 
 
 @rule("converter", "error", source="KIP-382", seen=f"{_SEEN}test_converters")
 def converter(subject: Subject) -> Iterator[Hit]:
-    """A converter other than ByteArrayConverter alters what is mirrored.
+    """A converter other than ByteArrayConverter changes the mirrored data.
 
-    MirrorMaker hands Connect bytes. JsonConverter, the stock workers' default, writes them as base64 in JSON and fails the task
-    at the first record without a value; StringConverter writes the text of a Java object and the data are lost; the default
-    SimpleHeaderConverter turns every header into base64. Nothing fails otherwise. A connector that does not name its
-    converters takes the workers', so name all three. mm2.properties does that by itself.
+    MirrorMaker passes bytes to Connect. JsonConverter, the default of stock workers, writes them as base64 in JSON and
+    fails the task at the first record without a value. StringConverter writes the text of a Java object, and the data
+    are lost. The default SimpleHeaderConverter turns every header into base64. There is no other error. A connector
+    that does not set its converters uses those of the workers, so set all three. mm2.properties does that by itself.
     """
     unset = [key for key in _CONVERTERS if _converter(subject, key) is None]
     for key in _CONVERTERS:
@@ -176,12 +177,10 @@ def converter(subject: Subject) -> Iterator[Hit]:
             and value.rpartition(".")[2] not in ("ByteArrayConverter", "ByteArray")
         ):
             whose = "" if key in subject.config else "the workers' "
-            message = f"{whose}{key} {value.rpartition('.')[2]} alters what is mirrored"
+            message = f"{whose}{key} {value.rpartition('.')[2]} changes the mirrored data"
             yield Hit(message, f"write {connector_key(subject, key, _BYTES)}", key)
     if unset and subject.form != "dedicated":
-        message = (
-            f"{', '.join(unset)} not set: the workers' apply, and the stock workers' alter keys, values and headers"
-        )
+        message = f"{', '.join(unset)} not set: the workers' converters apply, and the defaults change keys, values and headers"
         fix = ", ".join(connector_key(subject, key, _BYTES) for key in unset)
         yield Hit(message, f"write {fix}", unset[0])
 
@@ -190,7 +189,7 @@ def _converter(subject: Subject, key: str) -> str | None:
     own = subject.get(key) or subject.worker_property(key)
     if own or subject.worker.properties is None:
         return own or None
-    # What DistributedConfig takes when the workers say nothing; they have to name the other two.
+    # The default of DistributedConfig; the workers must set the other two.
     return "org.apache.kafka.connect.storage.SimpleHeaderConverter" if key == "header.converter" else None
 
 
@@ -202,18 +201,19 @@ def _converter(subject: Subject, key: str) -> str | None:
     seen=f"{_SEEN}test_worker_keystore_clash",
 )
 def worker_keystore_clash(subject: Subject) -> Iterator[Hit]:
-    """The workers' producer has a store of another kind, which an override cannot take back.
+    """The workers' producer has a store of another kind, which an override cannot remove.
 
-    A worker's producer.ssl.keystore.location (or truststore) is inherited by every record producer; a connector can replace it and
-    cannot unset it. With PEM values in the override the task is FAILED: both a location and a separate private key are
-    specified; with a PEM file, that a store password is not allowed. An empty override does not help, null is refused, and
-    validation does not show it. Use the workers' own kind of store, or workers without producer.ssl.*.
+    Every record producer inherits the workers' producer.ssl.keystore.location and truststore location; a connector can
+    replace them but not unset them. With PEM values in the override the task is FAILED because both a location and a
+    private key are specified; with a PEM file, because a store password is not allowed. An empty override does not
+    help, null is refused, and validation does not detect it. Use the same kind of store as the workers, or workers
+    without producer.ssl.*.
     """
     clashes = [clash for store in _INLINE if (clash := _clash(subject, store))]
     if clashes:
         key, theirs = clashes[0]
-        message = f"{key} meets the workers' producer.{theirs}, which stays in force: the tasks are FAILED"
-        fix = "take producer.ssl.keystore.* and producer.ssl.truststore.* out of the workers' properties, or use their kind of store"
+        message = f"{key} conflicts with the workers' producer.{theirs}, which cannot be unset: the tasks are FAILED"
+        fix = "remove producer.ssl.keystore.* and producer.ssl.truststore.* from the workers' properties, or use their kind of store"
         yield Hit(message, fix, key)
 
 
@@ -233,11 +233,11 @@ def _clash(subject: Subject, store: str) -> tuple[str, str] | None:
 
 @rule("provider-unknown", "error", source="KIP-297", seen=f"{_SEEN}test_unknown_provider")
 def provider_unknown(subject: Subject) -> Iterator[Hit]:
-    """A placeholder names a config provider that the workers do not have.
+    """A placeholder uses a config provider that the workers do not have.
 
-    Workers replace ${name:path:key} by means of the providers in their config.providers. A name that is not among them is
-    left as it stands, without an error: the literal text becomes the password, the path or the PEM, and what one sees is a failed
-    login or a file that is not found.
+    Workers replace ${name:path:key} with the providers in their config.providers. A placeholder of an unknown provider
+    is left unchanged without an error: its literal text becomes the password, the path or the PEM, and the result is a
+    failed login or a file that is not found.
     """
     if subject.worker.properties is None:
         return
@@ -246,8 +246,6 @@ def provider_unknown(subject: Subject) -> Iterator[Hit]:
     for key, value in subject.config.items():
         for name in dict.fromkeys(_PLACEHOLDER.findall(value)):
             if name not in providers:
-                message = (
-                    f"${{{name}:…}} in {written(subject, key)} stays as it is: the workers have no provider {name}"
-                )
+                message = f"${{{name}:…}} in {written(subject, key)} is not replaced: the workers have no config provider {name}"
                 fix = f"write config.providers={name} and config.providers.{name}.class in the workers' properties"
                 yield Hit(message, fix, key)
