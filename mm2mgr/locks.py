@@ -55,7 +55,7 @@ def _opened(path: Path) -> int:
     opened = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o666)
     if not _is_file(opened):
         os.close(opened)
-        raise Mm2mgrError(f"{path} is no lock file: it is not a regular file", hint="move it away")
+        raise Mm2mgrError(f"{path} is not a lock file: it is not a regular file", hint="move it away")
     return opened
 
 
@@ -97,7 +97,7 @@ def _holder(opened: int) -> str:
         name = os.pread(opened, _NAME_BYTES, 0).decode(errors="replace") if _is_file(opened) else ""
     except OSError:
         name = ""
-    return "".join(letter if letter.isprintable() else "?" for letter in name) or "a process that left no name"
+    return "".join(letter if letter.isprintable() else "?" for letter in name) or "an unknown process"
 
 
 def _is_file(opened: int) -> bool:

@@ -1,6 +1,7 @@
-"""Logs in to Kafka as every client does, all at once, and asks each login what it may do. In: Logins. Out: Sessions.
+"""Sessions of a check: one per Kafka login, opened and asked at the same time, and what exists on the clusters.
 
-What fails is kept as the session's failure, so that one dead cluster or wrong password hides nothing else.
+A failure is kept in its session, so that one unreachable cluster or wrong password hides nothing else. A topic that one login
+cannot see may still exist, so the topics that any login of a cluster sees count.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
-"""Makes a Call succeed inside its deadline: repeats what passes by itself, reads back a write whose answer was lost.
+"""Retries a call until its deadline, and reads back a write whose answer was lost before it is repeated.
 
-A Call in, an Answer out, or the ConnectError that was left at the deadline. It must not know any endpoint: what
-proves a write is a Check that the client hands in.
+It knows no endpoint: a `Check` of the client proves that a write took effect.
 """
 
 from __future__ import annotations
@@ -51,7 +50,7 @@ class Caller:
     async def write(self, call: Call, happened: Check | None) -> Answer | None:
         """Return the answer, or None when it was lost and `happened` showed that the write is in place.
 
-        Raises OutcomeUnknown when that cannot be told; with `happened` None, whenever the answer is lost.
+        Raises OutcomeUnknown when that is unknown; with `happened` None, whenever the answer is lost.
         """
         deadline = self._deadline(WRITE_DEADLINE_SECONDS)
         attempts = 0

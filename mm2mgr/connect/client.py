@@ -1,7 +1,7 @@
-"""Kafka Connect's REST API, one method per endpoint: values of `types` in and out, ConnectError when it fails.
+"""Kafka Connect's REST API, one method per endpoint, with values of `types` and a ConnectError on failure.
 
-A call retries what passes by itself (rebalances, starting workers) until its deadline; a write whose answer was lost is
-read back before it is repeated. It must not decide what a connector should look like.
+A call retries temporary failures (rebalances, starting workers) until its deadline; a write whose answer was lost is read back
+before it is repeated.
 """
 
 from __future__ import annotations
@@ -235,7 +235,7 @@ class Connect:
                 return False
 
         if _UNADDRESSABLE.search(name):
-            hint = "Without / \\ % and surrounding white space; a worker would create it, but never find it again."
+            hint = "Use a name without / \\ % and surrounding white space: a worker would create it, but could not find it again."
             raise call.error(Invalid, f"a connector named {name!r} cannot be addressed in a URL", hint=hint)
         answer = await self._caller.write(call, stored)
         return parsed(answer, call, ConnectorInfo.parse) if answer else ConnectorInfo(name, wanted)

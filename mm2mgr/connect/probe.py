@@ -1,7 +1,6 @@
-"""Finds what a worker would let connectors override, and whether it writes exactly once, by one validation that creates nothing.
+"""Finds a worker's override policy and exactly-once support with one validation request that creates nothing.
 
-In: the override keys that connectors would carry, each with a harmless value of its type. Out: a Probe. It must not send
-placeholders (config providers resolve them during validation) and never guesses from an answer of another shape.
+Placeholders are never sent, because config providers resolve them during validation. An answer of another shape is an error.
 """
 
 from __future__ import annotations
@@ -63,7 +62,7 @@ async def probe(client: Connect, overrides: Mapping[str, str]) -> Probe:
     try:
         answer = await client.validate(CONNECTOR_CLASS, {**_BASE, **asked})
         if "producer.override.client.id" not in answer.keys:
-            raise WrongBody("the validation says nothing of the overrides it was asked for")
+            raise WrongBody("the validation does not mention the overrides that were sent")
     except ConnectError as error:
         hint = (
             error.hint or "Something between mm2mgr and the worker may have altered the answer; ask a worker directly."

@@ -1,7 +1,4 @@
-"""What librdkafka reports, turned into sentences that name the cluster.
-
-In go its exceptions and the background errors of a client, out come KafkaErrors without secrets.
-"""
+"""Errors of librdkafka as KafkaErrors: sentences that name the cluster and contain no secret."""
 
 from __future__ import annotations
 
@@ -68,8 +65,8 @@ class Failures:
         why = f": {self.cut(self.last.str())}" if self.last is not None else ""
         refused = self.last is not None and self.last.code() in _LOGIN
         servers, alias = self.access.bootstrap_servers, self.access.alias
-        told = f"{alias}: no broker of {servers} answered within {timeout_seconds:g} s{why}"
-        return KafkaError(told, hint=_hint(self.last.code() if refused and self.last else None))
+        message = f"{alias}: no broker of {servers} answered within {timeout_seconds:g} s{why}"
+        return KafkaError(message, hint=_hint(self.last.code() if refused and self.last else None))
 
     def cut(self, text: str) -> str:
         """Put a library's text on one line, without secrets, and shorten it."""
@@ -90,7 +87,7 @@ def is_silence(error: confluent_kafka.KafkaError) -> bool:
 
 
 def is_refusal(error: confluent_kafka.KafkaError) -> bool:
-    """Tell whether an error means that the login or the TLS handshake failed, which waiting does not mend."""
+    """Tell whether an error means that the login or the TLS handshake failed, which waiting does not fix."""
     return error.code() in _LOGIN
 
 

@@ -1,7 +1,6 @@
 """Records read from Kafka without a group: the newest ones for their size, or all up to an end for a proof.
 
-In go partitions and offsets, out come mean sizes or records.
-It must not commit, join a group, or read without a bound.
+It never commits, joins a group, or reads without a bound.
 """
 
 from __future__ import annotations

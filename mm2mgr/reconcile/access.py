@@ -1,6 +1,5 @@
-"""How mm2mgr's own machine reaches a declared Kafka cluster, which cluster really answers there, and which topics it has.
+"""Reads the ids and topics of declared Kafka clusters from this machine.
 
-In: clusters of the topology. Out: a KafkaAccess (placeholders unresolved), cluster ids, topics with their records; and why not.
 A Kafka client is loaded only when a cluster is asked.
 """
 

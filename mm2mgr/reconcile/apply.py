@@ -1,7 +1,7 @@
-"""Carries out a plan: independent Connect clusters at once, inside one cluster by waves of connector types.
+"""Carries out a plan: Connect clusters at the same time, connectors of one cluster in waves by type.
 
-In: a Plan that was just made. Out: one Result per written connector, as they come. Creating uses POST, which cannot overwrite;
-before an update or a delete the live config is compared with what the plan saw; `read_back` tells what was overwritten since.
+Connectors are created by POST, which cannot overwrite. Before an update or a delete, the live config is compared with the one in
+the plan; `read_back` reports what was overwritten afterwards.
 """
 
 from __future__ import annotations
@@ -228,7 +228,7 @@ async def _as_planned(client: Connect, change: Change, owner: str) -> dict[str, 
     holder = config.get(OWNER_KEY)
     if holder != owner:
         raise _error(
-            change, f"its owner mark is now {holder!r}", "somebody took it over since the plan was made; plan again"
+            change, f"its owner mark is now {holder!r}", "its owner changed after the plan was made; plan again"
         )
     changed = _keys(change.before, config) if change.before is not None else ""
     if changed:
@@ -237,7 +237,7 @@ async def _as_planned(client: Connect, change: Change, owner: str) -> dict[str, 
 
 
 def _who(owner: str) -> str:
-    return f"another apply of owner '{owner}' wrote it, or somebody by hand; plan again"
+    return f"another apply of owner '{owner}' changed it, or somebody changed it by hand; plan again"
 
 
 def _keys(before: Mapping[str, str], after: Mapping[str, str]) -> str:
@@ -288,11 +288,11 @@ def _overwritten(result: Result, live: Mapping[str, str] | None, owner: str) -> 
         return None
     written = {"name": change.connector, **(change.config or {})}
     if change.action == "delete":
-        what = "it was deleted, and is there again"
+        what = "it was deleted, but exists again"
     elif live is None:
-        what = "it was written, and is gone again"
+        what = "it was written, but no longer exists"
     elif keys := _keys(written, live):
-        what = f"it was written, and overwritten since (keys: {keys})"
+        what = f"it was written, but overwritten since (keys: {keys})"
     else:
         return None
     error = _error(change, what, _who(owner))
@@ -316,7 +316,7 @@ def _serves_nothing(change: Change) -> ConnectError:
 
 
 def _interrupted(change: Change) -> ConnectError:
-    return _error(change, "interrupted while it was written", "apply again: that finishes what was begun")
+    return _error(change, "interrupted while it was written", "apply again to finish it")
 
 
 def _error(change: Change, what: str, hint: str) -> ConnectError:

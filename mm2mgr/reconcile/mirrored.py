@@ -1,8 +1,8 @@
-"""What a source connector would mirror a second time: topics that another connector of the same two clusters has mirrored.
+"""Finds topics that a source connector would mirror a second time, because another connector has mirrored them. Pure.
 
-In: the writes of a plan, the connectors that run with their stored offsets, topics of the Kafka clusters. Out: a `MirrorVerdict` for
-each write that takes other topics than before. Pure. Offsets are stored under a connector's name on its Connect cluster (KIP-875), so a renamed
-flow, one that runs elsewhere now, or a topic that moved to another flow starts from the beginning.
+Offsets are stored by connector name on a Connect cluster (KIP-875). So a renamed flow, a flow that moves to another Connect
+cluster, and a topic that moves to another flow all start from the beginning. Each write that takes other topics than before
+gets a `MirrorVerdict`.
 """
 
 from __future__ import annotations
@@ -220,11 +220,11 @@ def repeated(found: Sequence[Again], owned: Container[Named]) -> Objection | Non
     what = f"these topics ({few(list(topics))})" if topics else "these topics"
     return Objection(
         "mirrored-already",
-        f"{who} {'has' if len(found) == 1 else 'have'} mirrored {what}, and offsets are stored under a connector's name: "
-        "all of it would arrive a second time",
-        "keep the flow's name, the cluster's alias, the Connect cluster, and each topic in its flow; or say --mirror-again"
+        f"{who} {'has' if len(found) == 1 else 'have'} mirrored {what}, and offsets are stored by connector name: "
+        "every record would be mirrored again",
+        "keep the flow's name, the cluster's alias, the Connect cluster, and each topic in its flow; or add --mirror-again"
         if all(each.old in owned for each in found)
-        else f"leave these topics to {who}; or delete it and say --mirror-again",
+        else f"leave these topics to {who}; or delete it and add --mirror-again",
     )
 
 
@@ -236,11 +236,11 @@ def unproved(widening: Widening, seen: MirroredState, unread: Sequence[str]) -> 
     who = " and ".join(f"'{name}'" for name in unread)
     why = f"topics of '{widening.source}' or '{widening.target}' could not be listed"
     if there:
-        why = f"{few([widening.renamed(topic) for topic in there])} on '{widening.target}' had records already"
+        why = f"{few([widening.renamed(topic) for topic in there])} on '{widening.target}' already had records"
     return Objection(
         "mirrored-already",
-        f"Connect cluster {who} could not be read, and {why}: if this flow has run there, all of it would arrive a second time",
-        f"bring {who} back and plan again; or say --mirror-again if it never ran there",
+        f"Connect cluster {who} could not be read, and {why}: if this flow has run there, every record would be mirrored again",
+        f"bring {who} back and plan again; or add --mirror-again if it never ran there",
     )
 
 
@@ -263,12 +263,12 @@ def taken_up_again(widening: Widening, topics: Sequence[str], version: str | Non
     if not topics or can_be_tried:
         return None
     remote = few([widening.renamed(topic) for topic in topics])
-    why = "no offsets are stored for them" if widening.before else "nothing shows whether offsets are stored for them"
+    why = "no offsets are stored for them" if widening.before else "it is unknown whether offsets are stored for them"
     return Objection(
         "mirrored-already",
-        f"{remote} on '{widening.target}' had records already, and {why} under this connector's name: all of it would "
-        "arrive a second time",
-        "leave these topics to the flow that had them; or say --mirror-again",
+        f"{remote} on '{widening.target}' already had records, and {why} under this connector's name: every "
+        "record would be mirrored again",
+        "leave these topics to the flow that mirrored them; or add --mirror-again",
     )
 
 

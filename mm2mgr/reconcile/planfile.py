@@ -1,6 +1,6 @@
-"""A reviewed plan on disk. In: a Plan. Out: JSON without secrets; and later the check that it still says what apply would do.
+"""A reviewed plan as a JSON file, and the check that it still matches what apply would do.
 
-The file holds no secret and is not executed: apply makes the plan anew from tree and live state and refuses if it differs.
+The file holds no secret and is not executed: apply makes the plan anew from tree and live state, and refuses it if it differs.
 """
 
 from __future__ import annotations
@@ -87,9 +87,9 @@ def _parsed(document: dict[str, Any]) -> PlanFile:
     ]
     names += [change[key] for one in plan["clusters"] for change in one["changes"] for key in ("connector", "action")]
     if not all(isinstance(name, str) for name in names):
-        raise TypeError("a name that is no text")
+        raise TypeError("a name that is not text")
     if any("\0" in path for path in (*document["clusters"], document["templates"] or "")):
-        raise ValueError("a path that no system has")
+        raise ValueError("an invalid path")
     found = PlanFile(
         tuple(str(path) for path in document["clusters"]),
         document["templates"],
@@ -128,7 +128,7 @@ def _differences(before: dict[str, Any], after: dict[str, Any]) -> Iterator[str]
     new = {cluster["connect"]: cluster for cluster in after["clusters"]}
     for name in sorted(old.keys() | new.keys()):
         if name not in old or name not in new:
-            yield f"Connect cluster '{name}' is in only one of the two"
+            yield f"Connect cluster '{name}' is in only one of the two plans"
         elif not (new[name]["error"] or old[name]["error"]):
             yield from _changed(name, old[name], new[name])
 

@@ -1,7 +1,6 @@
-"""Waits until written connectors show a state that belongs to the config that was written, and judges it.
+"""Waits until written connectors show a state that belongs to the new config, and judges it: ok, failed or inconclusive.
 
-In: Results of apply. Out: a Settled per connector: ok, failed, or inconclusive with what is missing. Reads only.
-Connect's status has no generation: right after a write it still shows the state under the config before (seen on 4.3.1).
+Connect's status has no generation: right after a write it still shows the state under the previous config (seen on 4.3.1).
 """
 
 from __future__ import annotations
@@ -105,11 +104,11 @@ class _Watched:
         if seen.verdict == "inconclusive":
             return seen, False
         if not belongs:
-            return Settled(f"{seen.state}, but its tasks still have the config before", "inconclusive"), False
+            return Settled(f"{seen.state}, but its tasks still have the previous config", "inconclusive"), False
         at_once = self._is_new and info is not None and bool(info.tasks)
         if at_once or now - self._since >= self._hold_seconds:
             return seen, True
-        return Settled(f"{seen.state}, perhaps still from before the write", "inconclusive"), False
+        return Settled(f"{seen.state}, possibly from before the write", "inconclusive"), False
 
     def _judged(self, info: ConnectorInfo | None, status: ConnectorStatus | None) -> Settled:
         if info is None:

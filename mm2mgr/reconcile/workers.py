@@ -1,6 +1,6 @@
-"""What the workers of a Connect cluster say of themselves, as lint's Worker; and all that a live one runs, as lint's Estate.
+"""What the workers of a Connect cluster report, as lint's Worker, and everything a live cluster runs, as lint's Estate.
 
-In: a client or a target. Out: values of mm2mgr.lint.subject. Reads and validates only: nothing is created or changed.
+It only reads and validates: nothing is created or changed.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""One HTTP endpoint that metrics come from: GET a path, get back status, headers and the decoded JSON, within a deadline.
+"""One HTTP endpoint of a metric source: a GET returns status, headers and decoded JSON within a deadline.
 
-Every failure is a SourceError that names the endpoint without its credentials; it judges no answer of the endpoint itself.
+Every failure is a SourceError that names the endpoint without its credentials.
 """
 
 from __future__ import annotations

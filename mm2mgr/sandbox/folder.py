@@ -1,6 +1,6 @@
-"""Which folders the sandbox and the demo may fill and empty: those that carry their marker, with nothing inside that leads out.
+"""The folders that the sandbox and the demo may fill and empty: those with their marker and without links that lead out.
 
-In: a folder as the user named it, and what it is used for. Out: the folder, claimed; or SandboxError, with nothing touched.
+Any other folder is a SandboxError, and nothing in it is touched.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
-"""A whole sandbox: several Kafka clusters and Connect clusters in one directory, remembered in its `state.json`.
+"""A whole sandbox: Kafka clusters and Connect clusters in one directory, recorded in its `state.json`.
 
-In: a layout of names; out: running servers and their endpoints, for this process and for later ones. `down` ends what
-`up` recorded and nothing else; a folder that is not a sandbox's is refused.
+`down` stops what `up` recorded and nothing else; a folder that is not a sandbox's is refused.
 """
 
 from __future__ import annotations
@@ -140,7 +139,7 @@ class Sandbox:
         return [_adopted(broker, state) for broker in brokers]
 
     def _workers(self, state: State, brokers: Sequence[Broker], runtime: Runtime | None) -> list[Worker]:
-        """Build the workers whose Kafka cluster has a port by now."""
+        """Build the workers whose Kafka cluster already has a port."""
         bootstrap = {broker.name: broker.bootstrap_servers for broker in brokers if broker.ports}
         workers = [
             Worker(name, self.directory / "connect" / name, bootstrap[kafka], runtime=runtime)
@@ -218,13 +217,15 @@ class Layout:
         names = [*self.kafka_clusters, *self.connect]
         if strange := [name for name in names if not isinstance(name, str) or not _NAME.fullmatch(name)]:
             raise SandboxError(
-                f"no name for a server of the sandbox: {strange[0]!r}", hint="use letters, digits, . _ and -"
+                f"invalid name for a server of the sandbox: {strange[0]!r}", hint="use letters, digits, . _ and -"
             )
         if len(set(names)) < len(names):
             raise SandboxError(f"two servers of the sandbox have the same name: {', '.join(names)}")
         for name, kafka in self.connect.items():
             if kafka not in self.kafka_clusters:
-                raise SandboxError(f"Connect cluster {name} is to run on {kafka}, which is no cluster of the sandbox")
+                raise SandboxError(
+                    f"Connect cluster {name} is declared to run on {kafka}, which is not a cluster of the sandbox"
+                )
 
     @property
     def kafka_clusters(self) -> tuple[str, ...]:
