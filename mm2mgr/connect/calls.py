@@ -23,7 +23,7 @@ from mm2mgr.connect.errors import (
     WrongBody,
     error_of,
 )
-from mm2mgr.connect.wire import Deadline, Wire
+from mm2mgr.connect.wire import ConnectHttp, Deadline
 
 READ_DEADLINE_SECONDS = 60.0
 # A write must outlast the 90 s after which a worker gives up, and leave time to read back what became of it.
@@ -37,7 +37,7 @@ Check = Callable[[Deadline], Awaitable[bool]]
 class Caller:
     """The calls of one client; a `deadline_seconds` of None means 60 s for reads and 120 s for writes."""
 
-    def __init__(self, wire: Wire, deadline_seconds: float | None, first_backoff_seconds: float) -> None:
+    def __init__(self, wire: ConnectHttp, deadline_seconds: float | None, first_backoff_seconds: float) -> None:
         self._wire = wire
         self._deadline_seconds = deadline_seconds
         self._first_backoff_seconds = first_backoff_seconds

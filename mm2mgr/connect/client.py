@@ -32,7 +32,7 @@ from mm2mgr.connect.types import (
     as_object,
     parse_config,
 )
-from mm2mgr.connect.wire import Deadline, Wire
+from mm2mgr.connect.wire import ConnectHttp, Deadline
 from mm2mgr.secrets import mask_text, remember
 
 T = TypeVar("T")
@@ -56,7 +56,7 @@ class Connect:
         first_backoff_seconds: float = 0.2,
     ) -> None:
         self.target = target
-        self._wire = Wire(target, transport)
+        self._wire = ConnectHttp(target, transport)
         self._caller = Caller(self._wire, deadline_seconds, first_backoff_seconds)
 
     async def __aenter__(self) -> Self:

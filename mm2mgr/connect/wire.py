@@ -58,7 +58,7 @@ class Deadline:
         return min(self.left() * (1 - READ_BACK_SHARE), WRITE_SECONDS) if write else min(self.left(), READ_SECONDS)
 
 
-class Wire:
+class ConnectHttp:
     """The HTTP side of one Connect cluster; `reached` tells whether any of its URLs ever took a connection."""
 
     def __init__(self, target: ConnectTarget, transport: httpx.AsyncBaseTransport | None = None) -> None:

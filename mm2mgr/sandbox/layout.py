@@ -26,8 +26,54 @@ from mm2mgr.sandbox.worker import Worker
 
 DEFAULT_DIRECTORY = Path(".mm2mgr/sandbox")
 _USE = "sandbox"
+_FORMAT = 1
+_LARGEST_BYTES = 1_000_000
+_NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,99}")  # becomes a folder, and an alias in the tree
 Progress = Callable[[str], None]
 AnyServer = TypeVar("AnyServer", bound=Server)
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Names of the Kafka clusters, and for each Connect cluster the Kafka cluster that it keeps its topics in."""
+
+    sources: tuple[str, ...] = ("dc1-logging", "dc2-logging")
+    aggregates: tuple[str, ...] = ("agg-east", "agg-west")
+    connect: Mapping[str, str] = field(default_factory=lambda: {"east": "agg-east", "west": "agg-west"})
+
+    def __post_init__(self) -> None:
+        names = [*self.kafka_clusters, *self.connect]
+        if strange := [name for name in names if not isinstance(name, str) or not _NAME.fullmatch(name)]:
+            raise SandboxError(
+                f"invalid name for a server of the sandbox: {strange[0]!r}", hint="use letters, digits, . _ and -"
+            )
+        if len(set(names)) < len(names):
+            raise SandboxError(f"two servers of the sandbox have the same name: {', '.join(names)}")
+        for name, kafka in self.connect.items():
+            if kafka not in self.kafka_clusters:
+                raise SandboxError(
+                    f"Connect cluster {name} is declared to run on {kafka}, which is not a cluster of the sandbox"
+                )
+
+    @property
+    def kafka_clusters(self) -> tuple[str, ...]:
+        return (*self.sources, *self.aggregates)
+
+
+@dataclass(frozen=True)
+class ServerRecord:
+    """One server that was started: its process and its ports by name."""
+
+    process: ProcessId
+    ports: Mapping[str, int]
+
+
+@dataclass(frozen=True)
+class State:
+    """A layout and the servers of it that were started."""
+
+    layout: Layout
+    records: Mapping[str, ServerRecord]
 
 
 @dataclass(frozen=True)
@@ -200,52 +246,7 @@ def _process_state(server: Server) -> ProcessState:
     return ProcessState(server.name, server.kind, server.running, pid, server.address, server.log_file)
 
 
-_FORMAT = 1
-_LARGEST_BYTES = 1_000_000
-_NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,99}")  # becomes a folder, and an alias in the tree
-
-
-@dataclass(frozen=True)
-class Layout:
-    """Names of the Kafka clusters, and for each Connect cluster the Kafka cluster that it keeps its topics in."""
-
-    sources: tuple[str, ...] = ("dc1-logging", "dc2-logging")
-    aggregates: tuple[str, ...] = ("agg-east", "agg-west")
-    connect: Mapping[str, str] = field(default_factory=lambda: {"east": "agg-east", "west": "agg-west"})
-
-    def __post_init__(self) -> None:
-        names = [*self.kafka_clusters, *self.connect]
-        if strange := [name for name in names if not isinstance(name, str) or not _NAME.fullmatch(name)]:
-            raise SandboxError(
-                f"invalid name for a server of the sandbox: {strange[0]!r}", hint="use letters, digits, . _ and -"
-            )
-        if len(set(names)) < len(names):
-            raise SandboxError(f"two servers of the sandbox have the same name: {', '.join(names)}")
-        for name, kafka in self.connect.items():
-            if kafka not in self.kafka_clusters:
-                raise SandboxError(
-                    f"Connect cluster {name} is declared to run on {kafka}, which is not a cluster of the sandbox"
-                )
-
-    @property
-    def kafka_clusters(self) -> tuple[str, ...]:
-        return (*self.sources, *self.aggregates)
-
-
-@dataclass(frozen=True)
-class ServerRecord:
-    """One server that was started: its process and its ports by name."""
-
-    process: ProcessId
-    ports: Mapping[str, int]
-
-
-@dataclass(frozen=True)
-class State:
-    """A layout and the servers of it that were started."""
-
-    layout: Layout
-    records: Mapping[str, ServerRecord]
+# --- state.json -------------------------------------------------------------------------------------------------------
 
 
 def read_state(path: Path) -> State | None:
