@@ -7,7 +7,7 @@ import json
 import pytest
 
 from mm2mgr.connect.errors import ConnectError
-from mm2mgr.connect.probe import Probe, probe
+from mm2mgr.reconcile.workers import Probe, probe
 from tests.connect.conftest import Ask
 from tests.fake_connect import PRINCIPAL, FakeConnect
 
