@@ -1,7 +1,7 @@
-"""File locks between processes: whoever waits says for whom, and not for ever.
+"""File locks between processes: a waiting process names the holder, and waits for a limited time.
 
 A lock file keeps the name of the process that holds it, for those who wait. It stays when the lock is given back: whoever
-removed it could hand the lock to two others at once.
+removed it could hand the lock to two others at once. Not filelock: it cannot lock a folder, nor name the holder.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def locked(
 ) -> Iterator[None]:
     """Hold the lock file, created where it is missing, or lock a folder itself; OSError where the place allows neither.
 
-    `say` is told once who is waited for; Locked when that takes longer than `wait_seconds`. `purpose` says what waits.
+    `say` is called once with the holder's name; Locked when the wait exceeds `wait_seconds`. `purpose` says what is waiting.
     """
     opened = _opened(path)
     try:

@@ -19,7 +19,7 @@ STATUSES: tuple[Status, ...] = get_args(Status)
 
 @dataclass(frozen=True)
 class CheckRow:
-    """One thing that was asked. `where` is a cluster's alias or `connect NAME`; `rows` are numbers of the table in `needs`.
+    """One result. `where` is a cluster's alias or `connect NAME`; `rows` are numbers of the table in `needs`.
 
     `how`: `asked` of the brokers, read from `ACLs`, or `inferred` because only this right lets its login describe the topic.
     """

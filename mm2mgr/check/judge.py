@@ -30,7 +30,7 @@ _SUPER = "ClusterAction"  # what no ACL of a client holds: a super user's, or th
 
 @dataclass(frozen=True)
 class LoginAnswers:
-    """What one login was told. `acls` of its cluster, None when no login could read them; `operations` on the cluster itself."""
+    """What the brokers answered one login. `acls` of its cluster, None when no login could read them; `operations` on the cluster itself."""
 
     principal: Principal
     servers: str
@@ -138,7 +138,7 @@ def _row(group: Sequence[RequiredRight], answers: LoginAnswers, verdict: _Verdic
 
 
 def _denied(right: Right, book: _Book) -> str:
-    """Say that a DENY stands in the way, which no added ACL outweighs."""
+    """Return how to remove a DENY that no added ACL can outweigh, or an empty text."""
     for acl in book.about(right):
         if not acl.allow and acl.covers(right):
             what = f"{acl.kind} {acl.name}{'…' if acl.prefixed else ''}"

@@ -180,7 +180,7 @@ _BOOTSTRAP = "bootstrap.servers"
 
 @dataclass(frozen=True)
 class ClientLogin:
-    """A way into one Kafka cluster, as the workers use it. `assumed`: the workers bring theirs, this is what the tree says of it."""
+    """A way into one Kafka cluster, as the workers use it. `assumed`: the workers have their own login, and this is the tree's description of it."""
 
     cluster: str
     servers: str

@@ -111,13 +111,13 @@ class Sessions:
             done.result()
 
     def of(self, alias: str) -> list[Session]:
-        """Return the sessions of a cluster that got in, mm2mgr's own first."""
+        """Return the logged-in sessions of a cluster, mm2mgr's own first."""
         return [each for each in self.by_login.values() if each.alias == alias and each.view and not each.failure]
 
     def may_ask_of_groups(self, alias: str, *, lives_there: bool, is_source: bool) -> bool:
         """Tell whether asking about a group creates nothing: Kafka makes its topic of group offsets at the first such question.
 
-        Workers live with a group of their own; a source whose groups are to be translated has some, unless one sees it has not.
+        Workers on the cluster already have a group. A source whose group offsets are translated has groups, unless a login sees that there are none.
         """
         seen = [session.view for session in self.of(alias) if session.view]
         if lives_there or any(each.had_groups or each.groups for each in seen):

@@ -70,7 +70,7 @@ class Connect:
     # The Connect cluster
 
     async def root(self) -> WorkerInfo:
-        """Return the answering worker's version and the id of the Kafka cluster it lives on."""
+        """Return the answering worker's version and the id of the Kafka cluster it runs on."""
         return await self._read(self._call("GET", "/"), WorkerInfo.parse)
 
     async def connectors(self) -> tuple[str, ...]:

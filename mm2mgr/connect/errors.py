@@ -75,7 +75,7 @@ class Unsupported(ConnectError):
 
 
 class WrongBody(ConnectError):
-    """The answer's body has not the shape of Connect's REST API."""
+    """The answer's body does not have the shape of Connect's REST API."""
 
 
 _BUSY_HINT = "It was retried until the deadline: wait until the workers have settled, then run the same command again."

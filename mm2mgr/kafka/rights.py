@@ -76,7 +76,7 @@ def _group_operations(kafka: Kafka, future: Future[Any]) -> frozenset[str]:
 
 
 def _of_topics(kafka: Kafka, rights: list[Right]) -> dict[Right, Permission]:
-    """Describe tells the operations of a topic that exists; of a missing one it tells only whether it may be described."""
+    """Describe returns the operations of an existing topic; for a missing one, only whether it may be described."""
     operations: dict[str, frozenset[str] | None] = {}
     for names in batches(sorted({right.name for right in rights})):
         asked = kafka.admin.describe_topics(

@@ -20,7 +20,7 @@ _TIMEOUT_SECONDS = 3.0
 
 @dataclass(frozen=True)
 class ClusterIds:
-    """Kafka's own ids by alias, and for the others why they are not known."""
+    """Cluster ids by alias, and for the other aliases why the id is unknown."""
 
     known: dict[str, str] = field(default_factory=dict)
     unknown: dict[str, str] = field(default_factory=dict)

@@ -46,7 +46,7 @@ _READ_BACK_PAUSE_SECONDS = 0.3
 
 @dataclass(frozen=True)
 class Result:
-    """What became of one change. `error` is None when it was done, `doubt` says why that could not be read back."""
+    """The result of one change. `error` is None on success, `doubt` says why the write could not be read back."""
 
     connect: str
     connector: str
@@ -206,7 +206,7 @@ async def carry_out(client: Connect, change: Change, owner: str) -> Mm2mgrError 
 
 
 async def _update(client: Connect, change: Change, live: Mapping[str, str]) -> None:
-    """Write config and state. A connector that is to rest does so before it would run a new config."""
+    """Write config and state. A connector that will be paused or stopped is so before it can run a new config."""
     name, wanted = change.connector, dict(change.config or {})
     wished = change.state[1] if change.state else None
     if change.type == "source" and is_moved(live, wanted):
@@ -223,7 +223,7 @@ async def _update(client: Connect, change: Change, live: Mapping[str, str]) -> N
 
 
 async def _as_planned(client: Connect, change: Change, owner: str) -> dict[str, str]:
-    """Look once more right before a write: another owner's mark, or another config than the plan saw, means hands off."""
+    """Check again right before a write: with another owner's mark, or a config that differs from the plan's, nothing is written."""
     config = await client.config(change.connector)
     holder = config.get(OWNER_KEY)
     if holder != owner:
@@ -248,7 +248,7 @@ def _keys(before: Mapping[str, str], after: Mapping[str, str]) -> str:
 async def read_back(topology: Topology, results: Iterable[Result], *, deadline_seconds: float = 30.0) -> list[Result]:
     """Read what was written, in one request per Connect cluster; return the results that it changes: what was overwritten.
 
-    Waits until nobody who looked before a write of this apply can still be writing, as far as that can be known.
+    Waits until no process that read the cluster before a write of this apply can still be writing, as far as that can be known.
     """
     by_cluster: dict[str, list[Result]] = {}
     for result in results:

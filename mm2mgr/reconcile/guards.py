@@ -33,7 +33,7 @@ def writes_through_workers(config: Mapping[str, str]) -> bool:
 
 @dataclass(frozen=True)
 class Objection:
-    """What speaks against one connector: the rule, what would happen, what to do; some only warn."""
+    """A reason against writing one connector: the rule, what would happen, what to do; some only warn."""
 
     rule: str
     reason: str
@@ -101,7 +101,7 @@ def guarded(
     also: Objections,
     again: Mapping[Named, Sequence[Named]],
 ) -> tuple[ClusterPlan, ...]:
-    """Return the plans with what the guards say of each connector and of all together; `also` is said beside that.
+    """Return the plans with the objections to each connector and to all together, and those in `also`.
 
     What is blocked leaves in place what runs, so all is judged together again until nothing more is blocked. `again` names,
     for a connector that takes the place of others, these: they are kept as long as their successor is blocked.
@@ -120,7 +120,7 @@ def guarded(
 
 
 def _alone(parts: Iterable[ClusterPlan], connectors: Connectors, known: ClusterFacts) -> Objections:
-    """Return what speaks against each connector by itself: all errors where something is written, else next to nothing."""
+    """Return the objections to each connector by itself: all errors where something is written, else very few."""
     result: dict[Named, Sequence[Objection]] = {}
     for part in parts:
         changed = [change for change in part.changes if change.action in WRITES]
@@ -146,9 +146,9 @@ def may_go_astray(config: Mapping[str, str], worker: Worker | None, known: Clust
 
 
 def together(parts: Iterable[ClusterPlan], connectors: Connectors) -> Objections:
-    """Return what speaks against connectors because of others that run, or will.
+    """Return the objections to connectors because of others that run, or will run.
 
-    Where nothing is written and only what is declared runs, nothing does: of the tree alone `lint` speaks.
+    There are none where nothing is written and only declared connectors run: `lint` judges the tree alone.
     """
     changes = {(change.connect, change.connector): change for part in parts for change in part.changes}
     if connectors.live.keys() <= connectors.desired.keys() and not any(c.action in WRITES for c in changes.values()):
@@ -193,7 +193,7 @@ def _joined(one: Objections, other: Objections) -> Objections:
 def objections(
     connect: str, estate: Estate, known: ClusterFacts, rules: Sequence[Rule] = ALONE
 ) -> dict[str, tuple[Objection, ...]]:
-    """Return what speaks against each connector by name."""
+    """Return the objections to each connector by name."""
     subjects = [informed(subject, known.workers.get(connect), known.cluster_ids) for subject in estate.subjects]
     beating = {subject.pair for subject in subjects if subject.type == "source" and _carries_heartbeats(subject)}
     found = {}

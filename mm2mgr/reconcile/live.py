@@ -61,7 +61,7 @@ async def make_plan(  # noqa: PLR0913  the tree in three forms, and what is want
 ) -> Plan:
     """Read every Connect cluster concurrently and compare. `only` limits the plan to connectors that serve these flow ids.
 
-    A cluster that cannot be read is in the plan with its error; the others are planned all the same. Guards have had
+    A cluster that cannot be read is in the plan with its error; the others are planned anyway. Guards have had
     their say: what must not be written is blocked, what could not be verified is noted. With `spec`, comments in the
     tree's files silence guards as a flow's `silence:` does.
     """
@@ -165,7 +165,7 @@ class _Making:
         return [change for part in self.compared() for change in part.changes if change.action in WRITES]
 
     def through_workers(self) -> list[str]:
-        """Return the aliases of the Kafka clusters that records reach as the workers' own."""
+        """Return the aliases of the Kafka clusters that the workers' own producers write to."""
         connectors = [connector for name in self.live for connector in self.wanted(name)]
         aliases = (c.config.get("target.cluster.alias", "") for c in connectors if writes_through_workers(c.config))
         return [alias for alias in dict.fromkeys(aliases) if alias in self.topology.clusters]
@@ -289,7 +289,7 @@ class _Making:
     def with_topics(
         self, part: ClusterPlan, found: Sequence[Widening], seen: MirroredState, verdicts: Mapping[Named, MirrorVerdict]
     ) -> ClusterPlan:
-        """Say what source connectors will take, what they take asked for a second time, and what must be proved before."""
+        """Add to source connectors which topics they will mirror, which they mirror again on request, and what must be proved first."""
         chosen, flows = {each.named: each for each in found}, {flow.id: flow for flow in self.topology.flows}
 
         def with_topics_of(change: Change) -> Change:
@@ -316,7 +316,7 @@ class _Making:
     def notes(
         self, part: ClusterPlan, ids: ClusterIds, found: Sequence[Widening], seen: MirroredState
     ) -> Iterator[str]:
-        """Say what could not be verified."""
+        """Yield what could not be verified."""
         live = self.live.get(part.connect)
         if live is None:
             return

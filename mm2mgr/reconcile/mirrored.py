@@ -41,7 +41,7 @@ class MirroredState:
 
 @dataclass(frozen=True)
 class Again:
-    """What would be mirrored a second time: by whom it was mirrored, which topics; topics are () where only patterns tell."""
+    """What would be mirrored a second time: which connector mirrored it, and which topics; topics are () where only patterns are known."""
 
     old: Named
     topics: tuple[str, ...]
@@ -59,12 +59,12 @@ class Widening:
     before: Hop | None
     others: Mapping[Named, Hop]
     wanted: Mapping[Named, Hop]
-    """The connectors of `others` as the tree wants them; those of nobody are not in it."""
+    """The connectors of `others` as the tree wants them; those without an owner are not in it."""
 
     def repeats(self, other: Named, topic: str, *, is_abandoned: bool) -> bool:
-        """Tell whether it would bring a topic a second time that another connector has brought.
+        """Tell whether it would mirror a topic again that another connector has mirrored.
 
-        Under another name a second copy may be meant, but not where the other connector gives the topic up.
+        Under another name a second copy may be meant, but not where the other connector stops mirroring the topic.
         """
         if not self.newly(topic):
             return False
@@ -195,7 +195,7 @@ def taken(widening: Widening, seen: MirroredState) -> Taken | None:
 
 @dataclass(frozen=True)
 class MirrorVerdict:
-    """What is known of one write: what it mirrors a second time, what speaks against it, and the offsets that it needs."""
+    """What is known of one write: what it mirrors a second time, the objection to it, and the offsets that it needs."""
 
     again: tuple[Again, ...]
     objection: Objection | None
@@ -212,7 +212,7 @@ def judge(widening: Widening, seen: MirroredState, connectors: Connectors, versi
 
 
 def repeated(found: Sequence[Again], owned: Container[Named]) -> Objection | None:
-    """Return what speaks against a write that mirrors topics a second time; `owned` connectors carry this tree's mark."""
+    """Return the objection to a write that mirrors topics a second time; `owned` connectors carry this tree's mark."""
     if not found:
         return None
     who = " and ".join(map(str, found))
@@ -229,7 +229,7 @@ def repeated(found: Sequence[Again], owned: Container[Named]) -> Objection | Non
 
 
 def unproved(widening: Widening, seen: MirroredState, unread: Sequence[str]) -> Objection | None:
-    """Return what speaks against a write while a Connect cluster cannot be read: its connectors may have mirrored the topics."""
+    """Return the objection to a write while a Connect cluster cannot be read: its connectors may have mirrored the topics."""
     there = arrived(widening, seen)
     if not unread or there == []:
         return None
@@ -247,7 +247,7 @@ def unproved(widening: Widening, seen: MirroredState, unread: Sequence[str]) -> 
 def unstored(widening: Widening, seen: MirroredState) -> list[str]:
     """Return the topics of a write that have arrived under a name which only mirrors of its source write, and not by its offsets.
 
-    Nobody that runs has brought them: a connector that was deleted has, or one outside these Connect clusters. What is
+    No running connector has mirrored them: a deleted one has, or one outside these Connect clusters. What is
     stored under the name of a connector that does not exist cannot be read, so of a new one all of them are returned.
     """
     selection = widening.new.selection
@@ -258,7 +258,7 @@ def unstored(widening: Widening, seen: MirroredState) -> list[str]:
 
 
 def taken_up_again(widening: Widening, topics: Sequence[str], version: str | None) -> Objection | None:
-    """Return what speaks against a write that takes topics which have arrived, and that cannot be tried without running."""
+    """Return the objection to a write that takes topics which have arrived, and that cannot be tried without running."""
     can_be_tried = widening.before is None and (version is None or numbers(version) >= (3, 7))
     if not topics or can_be_tried:
         return None

@@ -55,7 +55,7 @@ async def create_with_offsets(
 ) -> None:
     """Create a connector, and let it run only if offsets of these topics are stored under its name; else delete it again.
 
-    Offsets outlive their connector (KIP-875), but nobody shows them without one. Needs Kafka 3.7 (KIP-980).
+    Offsets outlive their connector (KIP-875), but cannot be read without one. Needs Kafka 3.7 (KIP-980).
     """
     unproved = {**marked(wanted, then), NEEDS_KEY: ",".join(topics)}
     await client.create(name, unproved, "STOPPED")

@@ -246,7 +246,7 @@ def plan_cluster(  # noqa: PLR0913  both sides, and what is wanted of them
 def with_predecessors_kept(
     clusters: Iterable[ClusterPlan], again: Mapping[Named, Sequence[Named]]
 ) -> tuple[ClusterPlan, ...]:
-    """Keep what a blocked connector is to take over from: deleted or narrowed alone, nobody would mirror these topics."""
+    """Keep the connectors that a blocked one replaces: if they were deleted or narrowed alone, these topics would not be mirrored."""
     clusters = tuple(clusters)
     changes = {(c.connect, c.connector): c for cluster in clusters for c in cluster.changes}
     blocked = {new: olds for new, olds in again.items() if new in changes and changes[new].action == "blocked"}
@@ -268,7 +268,7 @@ def with_predecessors_kept(
 
 
 def _pair_of(change: Change) -> frozenset[str]:
-    """Return the two clusters that a deleted connector stands between; a heartbeat's are the other way round."""
+    """Return the two clusters that a deleted connector connects; a heartbeat's are the other way round."""
     keys = ("source.cluster.alias", "target.cluster.alias")
     return frozenset(key.before or "" for key in change.keys if key.key in keys)
 
@@ -327,7 +327,7 @@ def _compare(owner: str, connect: str, desired: Connector, live: Mapping[str, st
 def _turn(shown: str, wished: str | None) -> tuple[str, str] | None:
     """Return the states before and after, where a connector is to be paused, resumed or stopped.
 
-    What failed is no reason to resume it. What shows no state, or one on the way to another, tells nothing.
+    A failed connector is not resumed for that. No state, or a transitional one, says nothing.
     """
     if wished is None or shown not in _SETTLED or shown == wished or (shown, wished) == ("FAILED", "RUNNING"):
         return None

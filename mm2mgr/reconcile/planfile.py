@@ -26,7 +26,7 @@ _ANEW = "make and review a new one: mm2mgr plan --out FILE"
 
 @dataclass(frozen=True)
 class PlanFile:
-    """What a plan file says: the tree it was made from, how, and the plan itself as JSON-ready values."""
+    """The content of a plan file: the tree it was made from, how, and the plan itself as JSON-ready values."""
 
     clusters: tuple[str, ...]
     templates: str | None
@@ -149,6 +149,6 @@ def _changed(name: str, old: dict[str, Any], new: dict[str, Any]) -> Iterator[st
 
 
 def _essence(change: dict[str, Any] | None) -> dict[str, Any] | None:
-    """Return what a change would do, without what is only said beside it (and is not in older plan files)."""
+    """Return what a change would do, without its remarks (which older plan files lack)."""
     said = {"remedy", "warnings", "takes", "needs_offsets"}
     return change and {name: value for name, value in change.items() if name not in said and value is not None}

@@ -93,7 +93,7 @@ class _Watched:
         )
 
     def look(self, info: ConnectorInfo | None, status: ConnectorStatus | None, now: float) -> tuple[Settled, bool]:
-        """Return what is known of it at this look, and whether that can be relied on."""
+        """Return its state in this reading, and whether it is reliable."""
         seen = self._judged(info, status)
         # Tasks of a connector that rests take the config when it runs again; one that failed gives them none.
         alone = status is not None and status.state not in {"RUNNING", "UNASSIGNED"}
@@ -164,7 +164,7 @@ async def _watch(
 
 
 async def _look(client: Connect, connect: str, watched: list[_Watched], states: States) -> list[_Watched]:
-    """Look once at all of them and return those to look at again: two requests, and one for each whose tasks are asked.
+    """Read all of them once and return those to read again: two requests, and one for each connector whose tasks are read.
 
     Tasks first: a status that is read after they had the config is at least not older than that.
     """

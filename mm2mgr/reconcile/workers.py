@@ -26,7 +26,7 @@ _HARMLESS = {"boolean": "true", "class": "java.lang.Object", "password": "mm2mgr
 
 
 async def read_worker(client: Connect, overrides: Mapping[str, str]) -> Worker:
-    """Return what the answering worker says; its policy is None when the probe failed. `overrides`: see `harmless`."""
+    """Return what the answering worker reports; its policy is None when the probe failed. `overrides`: see `harmless`."""
     worker, _ = await ask_worker(client, overrides)
     return worker
 
@@ -34,7 +34,7 @@ async def read_worker(client: Connect, overrides: Mapping[str, str]) -> Worker:
 async def ask_worker(
     client: Connect, overrides: Mapping[str, str], root: WorkerInfo | None = None
 ) -> tuple[Worker, ConnectError | None]:
-    """Return what the answering worker says, and why the probe failed if it did; three requests at once, two with its `root`.
+    """Return what the answering worker reports, and why the probe failed if it did; three requests at once, two with its `root`.
 
     Raises ConnectError when version and Kafka cluster, or the plugins, cannot be read.
     """
@@ -46,7 +46,7 @@ async def ask_worker(
 
 
 async def read_live(target: ConnectTarget, deadline_seconds: float = 30.0) -> Estate:
-    """Return every MirrorMaker connector that a Connect cluster runs, owned or not, with what its workers say.
+    """Return every MirrorMaker connector that a Connect cluster runs, owned or not, with what its workers report.
 
     Raises ConnectError when the connectors cannot be read within the deadline; a policy that cannot be found is unknown.
     """
@@ -86,7 +86,7 @@ async def _probed(client: Connect, overrides: Mapping[str, str]) -> Probe | Conn
 
 
 def version_of(root: WorkerInfo) -> Worker:
-    """Return what a worker says of itself without being asked for its plugins and its policy."""
+    """Return what a worker reports without a request for its plugins and policy."""
     return Worker(version=kafka_version(root.version), cluster_id=root.kafka_cluster_id or None)
 
 
@@ -153,7 +153,7 @@ _NOT_EXACTLY_ONCE = "This worker does not have exactly-once source support enabl
 
 @dataclass(frozen=True)
 class Probe:
-    """What one worker said. `policy` is All, None, Principal, Allowlist or `custom` (it spoke in words of its own).
+    """The answer of one worker. `policy` is All, None, Principal, Allowlist or `custom` (refusals with other messages).
 
     `refused` maps the override keys it refused to its reasons, `allowed` are the others of those it was asked for;
     `exactly_once` is None before Kafka 3.3, which has no such key.
@@ -166,7 +166,7 @@ class Probe:
 
 
 async def probe(client: Connect, overrides: Mapping[str, str]) -> Probe:
-    """Ask the worker that answers; ConnectError when it does not say. Other workers may have another policy."""
+    """Ask the worker that answers; ConnectError when the answer lacks the policy. Other workers may have another policy."""
     wanted = {key: value for key, value in overrides.items() if key.startswith(PREFIXES) and "${" not in value}
     asked = {**wanted, **_TELLING}
     try:
@@ -184,7 +184,7 @@ async def probe(client: Connect, overrides: Mapping[str, str]) -> Probe:
 
 
 def _policy(refused: Mapping[str, str]) -> str:
-    """Name the policy by its own sentence, which is the same from Kafka 2.3 to 4.3."""
+    """Name the policy by its refusal message, which is the same from Kafka 2.3 to 4.3."""
     if not refused:
         return "All"
     sentences = [_SENTENCE.fullmatch(reason) for reason in refused.values()]

@@ -34,7 +34,7 @@ def claim(folder: Path, use: str, is_older: Callable[[Path], bool]) -> None:
 
 
 def is_claimed(folder: Path, use: str, is_older: Callable[[Path], bool]) -> bool:
-    """Tell whether the folder is of this use; False where there is nothing yet. SandboxError for any other folder."""
+    """Tell whether the folder is marked for this use; False where there is nothing yet. SandboxError for any other folder."""
     try:
         names = sorted(os.listdir(folder))
     except FileNotFoundError:

@@ -230,7 +230,7 @@ class Sandbox:
 
 
 def _is_older(folder: Path) -> bool:
-    """Tell a sandbox of a version that set no marker: its lock, and what it wrote for a broker."""
+    """Recognize the sandbox of a version without a marker, by its lock and a broker's properties file."""
     return (folder / "state.lock").is_file() and any(folder.glob("kafka/*/broker.properties"))
 
 

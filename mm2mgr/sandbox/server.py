@@ -204,7 +204,7 @@ def start_all(
 ) -> None:
     """Start servers side by side and wait for all; on failure or Ctrl-C stop those that this call started.
 
-    `changed` is told each server that was started or is ready, so that a caller can record its process and ports.
+    `changed` is called with each server that was started or is ready, so that a caller can record its process and ports.
     """
     started: list[Server] = []
     try:
@@ -255,7 +255,7 @@ def write_properties(path: Path, properties: Mapping[str, str]) -> None:
 
 
 def _escape(text: str) -> str:
-    """Escape for java.util.Properties: it reads Latin-1, drops leading blanks and takes backslashes for its own."""
+    """Escape for java.util.Properties: it reads Latin-1, drops leading blanks and treats backslashes as escapes."""
     escaped = text.replace("\\", "\\\\").replace("\n", "\\n").replace("\r", "\\r")
     if escaped.startswith(" "):
         escaped = f"\\{escaped}"
