@@ -1,7 +1,7 @@
-"""File locks between processes: whoever waits says for whom, and not for ever.
+"""File locks between processes: a waiting process names the holder, and waits for a limited time.
 
 A lock file keeps the name of the process that holds it, for those who wait. It stays when the lock is given back: whoever
-removed it could hand the lock to two others at once.
+removed it could hand the lock to two others at once. Not filelock: it cannot lock a folder, nor name the holder.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def locked(
 ) -> Iterator[None]:
     """Hold the lock file, created where it is missing, or lock a folder itself; OSError where the place allows neither.
 
-    `say` is told once who is waited for; Locked when that takes longer than `wait_seconds`. `purpose` says what waits.
+    `say` is called once with the holder's name; Locked when the wait exceeds `wait_seconds`. `purpose` says what is waiting.
     """
     opened = _opened(path)
     try:
@@ -55,7 +55,7 @@ def _opened(path: Path) -> int:
     opened = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o666)
     if not _is_file(opened):
         os.close(opened)
-        raise Mm2mgrError(f"{path} is no lock file: it is not a regular file", hint="move it away")
+        raise Mm2mgrError(f"{path} is not a lock file: it is not a regular file", hint="move it away")
     return opened
 
 
@@ -97,7 +97,7 @@ def _holder(opened: int) -> str:
         name = os.pread(opened, _NAME_BYTES, 0).decode(errors="replace") if _is_file(opened) else ""
     except OSError:
         name = ""
-    return "".join(letter if letter.isprintable() else "?" for letter in name) or "a process that left no name"
+    return "".join(letter if letter.isprintable() else "?" for letter in name) or "an unknown process"
 
 
 def _is_file(opened: int) -> bool:

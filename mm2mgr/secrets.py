@@ -1,7 +1,7 @@
-"""What counts as a secret, and the one place that masks: values of keys, and texts that others wrote.
+"""What counts as a secret, and the only place that masks: values of keys, and texts from outside.
 
-In: keys, values and texts. Out: what may be shown of them. Secrets that were seen (in the tree, in files, in live configs, resolved
-on this machine) are remembered for the life of the process, and hidden in every text in which they turn up again.
+Secrets that were seen (in the tree, in files, in live configs, resolved on this machine) are remembered for the life of the
+process and hidden in every text that contains them.
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ class Body:
     def __init__(self, encoding: str = "") -> None:
         name = encoding.strip().lower() or "identity"
         if name not in {"identity", "gzip", "x-gzip"}:
-            raise BodyRefused(f"the answer is packed as {encoding.strip()[:40]!r}, which was not asked for")
+            raise BodyRefused(f"the answer is encoded as {encoding.strip()[:40]!r}, which was not requested")
         self._inflater = None if name == "identity" else _gzip()
         self._found = bytearray()
         self._received = 0
@@ -56,14 +56,14 @@ class Body:
                 if self._inflater.eof and piece:
                     self._inflater = _gzip()  # gzip files may follow one another
         except zlib.error as error:
-            raise BodyRefused("the answer says that it is packed with gzip, and is not") from error
+            raise BodyRefused("the answer is declared as gzip, but is not") from error
         self._found += piece
         self._check_size()
 
     def text(self) -> str:
         """Return the whole body, once; BodyRefused when it ends too soon or holds more values than any answer needs."""
         if self._inflater and self._received and not self._inflater.eof:
-            raise BodyRefused("the packed answer ends in the middle")
+            raise BodyRefused("the gzip data ends too early")
         found, self._found = self._found, bytearray()
         if len(found) > LIMIT_VALUES and sum(map(found.count, (b",", b"[", b"{"))) > LIMIT_VALUES:
             raise BodyRefused(f"the answer holds more than {LIMIT_VALUES / 1e6:g} million values")

@@ -1,4 +1,4 @@
-"""Asks real brokers and workers whether a tree can work: rights of every principal, cluster ids, size limits, workers.
+"""Checks a tree against real brokers and workers: rights of every principal, cluster ids, size limits, workers.
 
-Reads only. `needs` says what must hold, `rights` (in mm2mgr.kafka) asks, `run` brings both together as a `Checked`.
+It only reads. `needs` holds the rights that must exist, `mm2mgr.kafka.rights` asks for them, `run` combines both into a `Checked`.
 """

@@ -1,4 +1,4 @@
-"""What a check found, as values: rows, commands that give what is missing, and lint's findings with what brokers and workers said. Pure."""
+"""The result of a check: rows, `kafka-acls.sh` commands for missing rights, and lint's findings on the real clusters. Pure."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from mm2mgr.lint.findings import Finding
 
 Status = Literal["missing", "failed", "unknown", "ok"]
 STATUSES: tuple[Status, ...] = get_args(Status)
-"""Worst first: a right is missing; something did not answer or is not what was declared; nobody can tell; all is well."""
+"""Worst first: a right is missing; something did not answer or is not what was declared; it could not be verified; all is well."""
 
 
 @dataclass(frozen=True)
 class CheckRow:
-    """One thing that was asked. `where` is a cluster's alias or `connect NAME`; `rows` are numbers of the table in `needs`.
+    """One result. `where` is a cluster's alias or `connect NAME`; `rows` are numbers of the table in `needs`.
 
     `how`: `asked` of the brokers, read from `ACLs`, or `inferred` because only this right lets its login describe the topic.
     """
@@ -46,7 +46,7 @@ class CheckRow:
 class Checked:
     """Everything that a check found; `seconds` is how long it took.
 
-    `commands` give the missing rights, `unsure` those that nobody could be asked for: giving one twice does no harm.
+    `commands` give the missing rights, `unsure` those that could not be verified: granting a right twice does no harm.
     """
 
     rows: tuple[CheckRow, ...]

@@ -1,7 +1,7 @@
-"""What the answers of the brokers mean: needs and answers in, rows out. Pure.
+"""Judges the answers of brokers and workers: one row per right of a login, and rows for logins, cluster ids and flows. Pure.
 
-Brokers tell nothing about Read and Write on a topic that does not exist yet. There the ACLs decide, where some login may read
-them; else a login that may describe the topic for no other reason must have the right (Describe comes with it).
+For a topic that does not exist, brokers do not answer questions about Read and Write. There the ACLs decide, if a login may read
+them; otherwise a login that may describe the topic for no other reason must have the right, because it includes Describe.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _SUPER = "ClusterAction"  # what no ACL of a client holds: a super user's, or th
 
 @dataclass(frozen=True)
 class LoginAnswers:
-    """What one login was told. `acls` of its cluster, None when no login could read them; `operations` on the cluster itself."""
+    """What the brokers answered one login. `acls` of its cluster, None when no login could read them; `operations` on the cluster itself."""
 
     principal: Principal
     servers: str
@@ -138,7 +138,7 @@ def _row(group: Sequence[RequiredRight], answers: LoginAnswers, verdict: _Verdic
 
 
 def _denied(right: Right, book: _Book) -> str:
-    """Say that a DENY stands in the way, which no added ACL outweighs."""
+    """Return how to remove a DENY that no added ACL can outweigh, or an empty text."""
     for acl in book.about(right):
         if not acl.allow and acl.covers(right):
             what = f"{acl.kind} {acl.name}{'…' if acl.prefixed else ''}"
@@ -195,12 +195,12 @@ def unmatched_rows(flows: Sequence[Flow], topics: Mapping[str, Collection[str]])
             yield CheckRow("unknown", flow.source.alias, message, effect=effect, fix=fix)
 
 
-def untold_rows(topology: Topology, connectors: Sequence[Connector]) -> Iterator[CheckRow]:
-    """Yield what nobody can be asked: names made by unknown classes, and what exactly-once workers need."""
+def unverified_rows(topology: Topology, connectors: Sequence[Connector]) -> Iterator[CheckRow]:
+    """Yield what cannot be verified: topic names of custom replication policies, and rights of exactly-once workers."""
     for flow in topology.flows:
         names = tuple(f"{one.connect}/{one.name}" for one in connectors if flow.id in one.flows)
         if names and not knows_names(flow):
-            fix = f"compare by hand: {flow.policy} names the topics"
+            fix = f"compare by hand: {flow.policy} decides how topics are named"
             yield CheckRow("unknown", flow.target.alias, "rights on remote topics", connectors=names, fix=fix)
     for connector in connectors:
         if topology.connects[connector.connect].exactly_once:
@@ -212,5 +212,5 @@ def untold_rows(topology: Topology, connectors: Sequence[Connector]) -> Iterator
                 what,
                 connectors=names,
                 effect=effect,
-                fix="no broker tells",
+                fix="brokers do not report it",
             )

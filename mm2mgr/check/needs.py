@@ -1,7 +1,7 @@
-"""Which rights MirrorMaker's clients need, and what is seen when one is left out: a table, and the needs of given connectors. Pure.
+"""The rights that MirrorMaker's clients need, with the effect of a missing one, and the needs of given connectors. Pure.
 
-In: rendered connectors and what is known to exist. Out: one RequiredRight per client and resource. Rows 1 to 24 were left out one at a
-time on brokers of Kafka 4.3.1 that deny by default (tests/check/test_acls_live.py asks for each); 25 to 27 come with a topic of offsets (KIP-618).
+For rows 1 to 24, each right was removed from brokers of Kafka 4.3.1 that deny by default (tests/check/test_acls_live.py checks
+each); rows 25 to 27 apply to connectors with an offsets topic of their own (KIP-618).
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ _ACLS, _CONFIGS, _GROUPS = "sync.topic.acls.enabled", "sync.topic.configs.enable
 _TYPES = get_args(Type)
 
 ROWS: tuple[RightRule, ...] = (
-    RightRule(1, "source", "source admin", "Describe", "topic", "the topic is not mirrored, without a word in any log"),
+    RightRule(1, "source", "source admin", "Describe", "topic", "the topic is not mirrored, and no log says so"),
     RightRule(2, "source", "source admin", "DescribeConfigs", "topic", f"it is not created on the target: {_CREATED_BY_PRODUCER}"),
-    RightRule(3, "source", "source consumer", "Read", "topic", "RUNNING, and not one record is read"),
+    RightRule(3, "source", "source consumer", "Read", "topic", "RUNNING, but no record is read"),
     RightRule(4, "source", "target admin", "Create", "remote topic", _CREATED_BY_PRODUCER),
     RightRule(5, "source", "target admin", "Describe", "remote topic", "its partitions cannot be compared with the source's"),
     RightRule(6, "source", "target admin", "Alter", "remote topic", "partitions added on the source are never added here"),
@@ -56,8 +56,8 @@ ROWS: tuple[RightRule, ...] = (
     RightRule(10, "source", "target admin", "Alter", "cluster", "ACLs are not copied", key=_ACLS),
     RightRule(11, "source", "offset-syncs admin", "Create", "offset syncs", _NO_SYNCS),
     RightRule(12, "source", "offset-syncs producer", "Write", "offset syncs", _NO_SYNCS),
-    RightRule(13, "checkpoint", "source admin", "Describe", "group", "its offsets are not translated; if it is listed all the same, nobody's are"),
-    RightRule(14, "checkpoint", "source admin", "Describe", "topic", "offsets on it are not translated, without a word in any log"),
+    RightRule(13, "checkpoint", "source admin", "Describe", "group", "its offsets are not translated; if it is listed anyway, no group's offsets are"),
+    RightRule(14, "checkpoint", "source admin", "Describe", "topic", "offsets on it are not translated, and no log says so"),
     RightRule(15, "checkpoint", "offset-syncs admin", "Describe", "offset syncs", _NO_CHECKPOINTS),
     RightRule(16, "checkpoint", "offset-syncs consumer", "Read", "offset syncs", _NO_CHECKPOINTS),
     RightRule(17, "checkpoint", "target admin", "Create", "checkpoints", "everything is RUNNING, but the topic never appears"),
@@ -70,7 +70,7 @@ ROWS: tuple[RightRule, ...] = (
     RightRule(24, "heartbeat", "record producer", "Write", "heartbeats", "the task fails"),
     *(RightRule(25, each, "record producer", "Write", "offsets", "the task fails when it stores offsets") for each in _TYPES),
     *(RightRule(26, each, "framework offsets consumer", "Read", "offsets", "the task cannot read where it left off") for each in _TYPES),
-    *(RightRule(27, each, "framework admin", "Create", "offsets", "the topic of offsets is not there and the task fails") for each in _TYPES),
+    *(RightRule(27, each, "framework admin", "Create", "offsets", "the offsets topic does not exist, and the task fails") for each in _TYPES),
 )  # fmt: skip
 EFFECTS = {row.number: row.effect for row in ROWS}
 
@@ -180,7 +180,7 @@ _BOOTSTRAP = "bootstrap.servers"
 
 @dataclass(frozen=True)
 class ClientLogin:
-    """A way into one Kafka cluster, as the workers use it. `assumed`: the workers bring theirs, this is what the tree says of it."""
+    """A way into one Kafka cluster, as the workers use it. `assumed`: the workers have their own login, and this is the tree's description of it."""
 
     cluster: str
     servers: str

@@ -1,6 +1,6 @@
-"""The principal behind a login, as ACLs name it. In: a ClientLogin. Out: a Principal. Reads the files that placeholders and stores name.
+"""The principal behind a login, spelled as in ACLs; for certificates, the subject as an RFC 2253 name.
 
-Rules of the brokers that map names (`ssl.principal.mapping.rules` and the like) are not known here.
+It reads the files that placeholders and key stores name. Mapping rules of the brokers (`ssl.principal.mapping.rules`) are not known.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""The whole check: workers and brokers asked at the same time, needs compared with what the brokers said, lint told the facts.
+"""Runs a check: asks workers and brokers at the same time, compares their answers with the needs, and runs lint on the facts.
 
-In: a topology, its connectors, the chosen flows. Out: a Checked. Nothing is created, written, joined or committed anywhere.
+Nothing is created, written, joined or committed anywhere.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from mm2mgr.check.checked import STATUSES, Checked, CheckRow, commands
-from mm2mgr.check.judge import LoginAnswers, access_rows, identity_rows, judged, unmatched_rows, untold_rows
+from mm2mgr.check.judge import LoginAnswers, access_rows, identity_rows, judged, unmatched_rows, unverified_rows
 from mm2mgr.check.needs import ClientLogin, RequiredRight, login_of, needs, present
 from mm2mgr.check.sessions import Sessions, kafkas, open_sessions, survey
 from mm2mgr.connect.client import Connect
@@ -51,17 +51,17 @@ def check(
         answers: dict[str, WorkerAnswer] = {}
         ask_workers = partial(_ask_workers, topology, chosen, timeout_seconds / 2, answers)
         sessions.run([ask_workers, partial(_log_in, sessions, topology, chosen)])
-        told = {name: answer[0] for name, answer in answers.items() if not isinstance(answer, Failure)}
+        answered = {name: answer[0] for name, answer in answers.items() if not isinstance(answer, Failure)}
         known = survey(sessions, topology, chosen)
-        wanted = list(needs(topology, chosen, known, {name: worker.version for name, worker in told.items()}))
-        _ask(sessions, wanted, _with_groups(sessions, topology, flows, told))
+        wanted = list(needs(topology, chosen, known, {name: worker.version for name, worker in answered.items()}))
+        _ask(sessions, wanted, _with_groups(sessions, topology, flows, answered))
         facts = kafkas(sessions, topology, chosen, known)
         rows = [*worker_rows(answers), *access_rows(sessions, wanted), *identity_rows(sessions, topology)]
-        rows += [*judged(wanted, _answers(sessions)), *untold_rows(topology, chosen)]
+        rows += [*judged(wanted, _answers(sessions)), *unverified_rows(topology, chosen)]
         rows += unmatched_rows(flows, {alias: topics for alias, topics in known.topics.items() if sessions.of(alias)})
     rows.sort(key=lambda row: (STATUSES.index(row.status), row.where, row.principal, row.rows))
     whole = len(chosen) == len(connectors)
-    found = findings(topology, chosen, spec, facts=facts, workers=told, complete=whole)
+    found = findings(topology, chosen, spec, facts=facts, workers=answered, complete=whole)
     missing, unsure = (
         tuple(commands(row.grant for row in rows if row.grant and row.status == status))
         for status in ("missing", "unknown")
@@ -88,9 +88,9 @@ def _log_in(sessions: Sessions, topology: Topology, connectors: Sequence[Connect
     sessions.log_in(accesses)
 
 
-def _with_groups(sessions: Sessions, topology: Topology, flows: Sequence[Flow], told: Collection[str]) -> set[str]:
-    """Return the clusters that may be asked about groups; `told` are the Connect clusters that answered."""
-    lived_on = {topology.connects[name].kafka for name in told}
+def _with_groups(sessions: Sessions, topology: Topology, flows: Sequence[Flow], answered: Collection[str]) -> set[str]:
+    """Return the clusters that may be asked about groups; `answered` are the Connect clusters that did."""
+    lived_on = {topology.connects[name].kafka for name in answered}
     sources = {flow.source.alias for flow in flows}
     return {
         alias
@@ -152,10 +152,12 @@ def findings(  # noqa: PLR0913 - the tree is three values, and three are facts
     return lint(replace(estate, subjects=subjects, complete=complete))
 
 
-def _informed(subject: Subject, facts: Mapping[str, KafkaFacts], told: WorkerFacts | None, lives_on: str) -> Subject:
+def _informed(
+    subject: Subject, facts: Mapping[str, KafkaFacts], reported: WorkerFacts | None, lives_on: str
+) -> Subject:
     declared = subject.worker
     # Workers that do not answer are taken to live where the tree says, whatever id that cluster turned out to have.
-    worker = told or replace(declared, cluster_id=facts[lives_on].cluster_id if lives_on in facts else None)
+    worker = reported or replace(declared, cluster_id=facts[lives_on].cluster_id if lives_on in facts else None)
     once = declared.exactly_once if worker.exactly_once is None else worker.exactly_once
     return replace(
         subject,

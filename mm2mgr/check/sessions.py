@@ -1,6 +1,7 @@
-"""Logs in to Kafka as every client does, all at once, and asks each login what it may do. In: Logins. Out: Sessions.
+"""Sessions of a check: one per Kafka login, opened and asked at the same time, and what exists on the clusters.
 
-What fails is kept as the session's failure, so that one dead cluster or wrong password hides nothing else.
+A failure is kept in its session, so that one unreachable cluster or wrong password hides nothing else. A topic that one login
+cannot see may still exist, so the topics that any login of a cluster sees count.
 """
 
 from __future__ import annotations
@@ -110,13 +111,13 @@ class Sessions:
             done.result()
 
     def of(self, alias: str) -> list[Session]:
-        """Return the sessions of a cluster that got in, mm2mgr's own first."""
+        """Return the logged-in sessions of a cluster, mm2mgr's own first."""
         return [each for each in self.by_login.values() if each.alias == alias and each.view and not each.failure]
 
     def may_ask_of_groups(self, alias: str, *, lives_there: bool, is_source: bool) -> bool:
         """Tell whether asking about a group creates nothing: Kafka makes its topic of group offsets at the first such question.
 
-        Workers live with a group of their own; a source whose groups are to be translated has some, unless one sees it has not.
+        Workers on the cluster already have a group. A source whose group offsets are translated has groups, unless a login sees that there are none.
         """
         seen = [session.view for session in self.of(alias) if session.view]
         if lives_there or any(each.had_groups or each.groups for each in seen):

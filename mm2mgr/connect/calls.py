@@ -1,7 +1,6 @@
-"""Makes a Call succeed inside its deadline: repeats what passes by itself, reads back a write whose answer was lost.
+"""Retries a call until its deadline, and reads back a write whose answer was lost before it is repeated.
 
-A Call in, an Answer out, or the ConnectError that was left at the deadline. It must not know any endpoint: what
-proves a write is a Check that the client hands in.
+It knows no endpoint: a `Check` of the client proves that a write took effect.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from mm2mgr.connect.errors import (
     WrongBody,
     error_of,
 )
-from mm2mgr.connect.wire import Deadline, Wire
+from mm2mgr.connect.wire import ConnectHttp, Deadline
 
 READ_DEADLINE_SECONDS = 60.0
 # A write must outlast the 90 s after which a worker gives up, and leave time to read back what became of it.
@@ -38,7 +37,7 @@ Check = Callable[[Deadline], Awaitable[bool]]
 class Caller:
     """The calls of one client; a `deadline_seconds` of None means 60 s for reads and 120 s for writes."""
 
-    def __init__(self, wire: Wire, deadline_seconds: float | None, first_backoff_seconds: float) -> None:
+    def __init__(self, wire: ConnectHttp, deadline_seconds: float | None, first_backoff_seconds: float) -> None:
         self._wire = wire
         self._deadline_seconds = deadline_seconds
         self._first_backoff_seconds = first_backoff_seconds
@@ -51,7 +50,7 @@ class Caller:
     async def write(self, call: Call, happened: Check | None) -> Answer | None:
         """Return the answer, or None when it was lost and `happened` showed that the write is in place.
 
-        Raises OutcomeUnknown when that cannot be told; with `happened` None, whenever the answer is lost.
+        Raises OutcomeUnknown when that is unknown; with `happened` None, whenever the answer is lost.
         """
         deadline = self._deadline(WRITE_DEADLINE_SECONDS)
         attempts = 0

@@ -1,7 +1,7 @@
-"""Kafka Connect's REST API, one method per endpoint: values of `types` in and out, ConnectError when it fails.
+"""Kafka Connect's REST API, one method per endpoint, with values of `types` and a ConnectError on failure.
 
-A call retries what passes by itself (rebalances, starting workers) until its deadline; a write whose answer was lost is
-read back before it is repeated. It must not decide what a connector should look like.
+A call retries temporary failures (rebalances, starting workers) until its deadline; a write whose answer was lost is read back
+before it is repeated.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from mm2mgr.connect.types import (
     as_object,
     parse_config,
 )
-from mm2mgr.connect.wire import Deadline, Wire
+from mm2mgr.connect.wire import ConnectHttp, Deadline
 from mm2mgr.secrets import mask_text, remember
 
 T = TypeVar("T")
@@ -56,7 +56,7 @@ class Connect:
         first_backoff_seconds: float = 0.2,
     ) -> None:
         self.target = target
-        self._wire = Wire(target, transport)
+        self._wire = ConnectHttp(target, transport)
         self._caller = Caller(self._wire, deadline_seconds, first_backoff_seconds)
 
     async def __aenter__(self) -> Self:
@@ -70,7 +70,7 @@ class Connect:
     # The Connect cluster
 
     async def root(self) -> WorkerInfo:
-        """Return the answering worker's version and the id of the Kafka cluster it lives on."""
+        """Return the answering worker's version and the id of the Kafka cluster it runs on."""
         return await self._read(self._call("GET", "/"), WorkerInfo.parse)
 
     async def connectors(self) -> tuple[str, ...]:
@@ -235,7 +235,7 @@ class Connect:
                 return False
 
         if _UNADDRESSABLE.search(name):
-            hint = "Without / \\ % and surrounding white space; a worker would create it, but never find it again."
+            hint = "Use a name without / \\ % and surrounding white space: a worker would create it, but could not find it again."
             raise call.error(Invalid, f"a connector named {name!r} cannot be addressed in a URL", hint=hint)
         answer = await self._caller.write(call, stored)
         return parsed(answer, call, ConnectorInfo.parse) if answer else ConnectorInfo(name, wanted)

@@ -75,13 +75,13 @@ class Unsupported(ConnectError):
 
 
 class WrongBody(ConnectError):
-    """The answer's body has not the shape of Connect's REST API."""
+    """The answer's body does not have the shape of Connect's REST API."""
 
 
 _BUSY_HINT = "It was retried until the deadline: wait until the workers have settled, then run the same command again."
 _LOST_HINT = "Nothing was written twice. Plan again: a plan starts from what the Connect cluster really holds."
 _MASKED = 1_000_000  # of a text are masked before it is cut: more would take seconds
-PAGE_HINT = "Check `url` of the Connect cluster: something else than a Connect worker may be answering there."
+PAGE_HINT = "Check `url` of the Connect cluster: something other than a Connect worker may be answering there."
 
 
 @dataclass(frozen=True)
@@ -183,7 +183,10 @@ def _missing(answer: Answer, call: Call, said: str) -> ConnectError:
     if answer.message is None:
         # Jetty answers with its own page until the worker has registered its resources.
         return call.error(
-            ConnectBusy, "HTTP 404 with a page that is not Connect's: starting?", hint=PAGE_HINT, status=404
+            ConnectBusy,
+            "HTTP 404 with a page that is not from Connect: is the worker still starting?",
+            hint=PAGE_HINT,
+            status=404,
         )
     if said == "HTTP 404 Not Found":
         return _unsupported(answer, call, said)
@@ -202,7 +205,7 @@ def _unsupported(answer: Answer, call: Call, said: str) -> ConnectError:
 
 def _conflict(answer: Answer, call: Call, said: str) -> ConnectError:
     if "already exists" in said:
-        hint = "Plan again: somebody created it meanwhile. Update it instead of creating it, or pick another name."
+        hint = "Plan again: it was created meanwhile. Update it instead of creating it, or pick another name."
         return call.error(AlreadyExists, f"HTTP 409: {cut(said)}", hint=hint, status=409)
     # Stale configuration, no known leader URL, conflicting operation: all pass by themselves.
     return call.error(ConnectBusy, f"HTTP 409: {cut(said)}", hint=_BUSY_HINT, status=409)

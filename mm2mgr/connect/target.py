@@ -1,6 +1,6 @@
-"""Where a Connect cluster is and what to show it: URLs, credentials and TLS files, as values whose repr hides secrets.
+"""The address of a Connect cluster: URLs, credentials and TLS files, as values whose repr hides secrets.
 
-Checks only that the values can be used at all; opens no file and no socket.
+The values are checked for syntax only; no file and no socket is opened.
 """
 
 from __future__ import annotations

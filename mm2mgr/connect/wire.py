@@ -1,7 +1,7 @@
-"""Sends one request to a Connect cluster over the first of its URLs that answers, and remembers that URL.
+"""Sends one request to a Connect cluster through the first of its URLs that answers, and prefers that URL afterwards.
 
-A Call in, an Answer out; raises ConnectUnreachable, OutcomeUnknown or ConnectBusy when no answer came. A read is tried
-at several URLs side by side; a write goes to the next URL only if the connection was never made, and is never repeated.
+A read is sent to several URLs side by side. A write goes to the next URL only if no connection was made, and is never repeated.
+Without an answer it raises ConnectUnreachable, OutcomeUnknown or ConnectBusy.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class Deadline:
         return min(self.left() * (1 - READ_BACK_SHARE), WRITE_SECONDS) if write else min(self.left(), READ_SECONDS)
 
 
-class Wire:
+class ConnectHttp:
     """The HTTP side of one Connect cluster; `reached` tells whether any of its URLs ever took a connection."""
 
     def __init__(self, target: ConnectTarget, transport: httpx.AsyncBaseTransport | None = None) -> None:

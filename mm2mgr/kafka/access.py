@@ -1,7 +1,6 @@
 """How mm2mgr itself reaches one Kafka cluster: settings in Java client keys, translated to librdkafka's.
 
-In go the keys that a Java client of that cluster would use, out comes the dict for a confluent-kafka client.
-It opens no connection and imports no client; what has no counterpart is an error with a way out, never a guess.
+No connection is opened and no client imported. A setting without a counterpart in librdkafka is an error with a hint, never a guess.
 """
 
 from __future__ import annotations
@@ -54,7 +53,7 @@ def librdkafka_config(access: KafkaAccess) -> dict[str, str]:
 def _sasl(alias: str, settings: Mapping[str, str]) -> dict[str, str]:
     mechanism = settings.get("sasl.mechanism", "GSSAPI").upper()
     if mechanism not in _LOGIN_MODULES:
-        _refuse(alias, f"sasl.mechanism {mechanism} is one that mm2mgr cannot log in with")
+        _refuse(alias, f"mm2mgr cannot log in with sasl.mechanism {mechanism}")
     login = _login(alias, settings.get("sasl.jaas.config", ""))
     wanted = _LOGIN_MODULES[mechanism]
     if login.module != wanted:

@@ -1,6 +1,6 @@
-"""Rights on Kafka's resources as values, and what a list of ACLs says about one. In: ACLs as brokers hand them out. Pure.
+"""Rights on Kafka's resources as values, and whether a list of ACLs grants one. Pure.
 
-Super users and authorizers that keep no ACLs are not seen here; `rights` asks the brokers themselves wherever it can.
+Super users and authorizers without ACLs are unknown here; `rights` asks the brokers themselves wherever it can.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""What librdkafka reports, turned into sentences that name the cluster.
-
-In go its exceptions and the background errors of a client, out come KafkaErrors without secrets.
-"""
+"""Errors of librdkafka as KafkaErrors: sentences that name the cluster and contain no secret."""
 
 from __future__ import annotations
 
@@ -37,14 +34,14 @@ _silent.propagate = False
 
 @dataclass
 class Failures:
-    """The last telling background error of one client, and the way to name it."""
+    """The last background error of one client that explains failures, and the KafkaErrors built from it."""
 
     access: KafkaAccess
     last: confluent_kafka.KafkaError | None = None
     all_down: bool = False
 
     def note(self, error: confluent_kafka.KafkaError) -> None:
-        """Keep a background error; a refused login stays, because `all brokers down` follows it and says less."""
+        """Keep a background error; a refused login stays, because the `all brokers down` that follows it is less specific."""
         self.all_down |= error.code() == confluent_kafka.KafkaError._ALL_BROKERS_DOWN
         if self.last is None or self.last.code() not in _LOGIN:
             self.last = error
@@ -55,7 +52,7 @@ class Failures:
         return self.all_down or (self.last is not None and self.last.code() in _LOGIN)
 
     def error(self, cause: BaseException, doing: str, timeout_seconds: float) -> KafkaError:
-        """Build the KafkaError for a failed call: no answer, a refused login, or the broker's own words."""
+        """Build the KafkaError for a failed call: no answer, a refused login, or the broker's own message."""
         reported = cause.args[0] if isinstance(cause, confluent_kafka.KafkaException) and cause.args else None
         code = reported.code() if isinstance(reported, confluent_kafka.KafkaError) else None
         if code in _NO_ANSWER or isinstance(cause, TimeoutError):
@@ -64,12 +61,12 @@ class Failures:
         return KafkaError(f"{self.access.alias}: {doing} failed: {self.cut(reason)}", hint=_hint(code, reason))
 
     def no_answer(self, timeout_seconds: float) -> KafkaError:
-        """Say that nothing answered in time, with the refused login or connection that explains it."""
+        """Build the error for no answer in time, with the refused login or connection that explains it."""
         why = f": {self.cut(self.last.str())}" if self.last is not None else ""
         refused = self.last is not None and self.last.code() in _LOGIN
         servers, alias = self.access.bootstrap_servers, self.access.alias
-        told = f"{alias}: no broker of {servers} answered within {timeout_seconds:g} s{why}"
-        return KafkaError(told, hint=_hint(self.last.code() if refused and self.last else None))
+        message = f"{alias}: no broker of {servers} answered within {timeout_seconds:g} s{why}"
+        return KafkaError(message, hint=_hint(self.last.code() if refused and self.last else None))
 
     def cut(self, text: str) -> str:
         """Put a library's text on one line, without secrets, and shorten it."""
@@ -90,7 +87,7 @@ def is_silence(error: confluent_kafka.KafkaError) -> bool:
 
 
 def is_refusal(error: confluent_kafka.KafkaError) -> bool:
-    """Tell whether an error means that the login or the TLS handshake failed, which waiting does not mend."""
+    """Tell whether an error means that the login or the TLS handshake failed, which waiting does not fix."""
     return error.code() in _LOGIN
 
 

@@ -1,7 +1,7 @@
-"""Where the logs of many partitions start and end, read again and again at the least cost. In: partitions. Out: arrays.
+"""Log start and end of many partitions, read repeatedly at the lowest cost.
 
-One blocking call for many partitions instead of an answer object for each: an eighth of the admin client's processor time.
-It never joins a group and never commits; the admin client steps in where a broker of the cluster is silent.
+One blocking call for many partitions instead of an answer object for each takes an eighth of the admin client's processor time.
+It never joins a group and never commits; the admin client is used where a broker of the cluster does not answer.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Config-provider placeholders such as `${file:/etc/kafka.properties:password}`, resolved as a Kafka client would.
 
-In goes one setting's text, out comes the text with every placeholder replaced from this machine's files and variables.
-It must not put a resolved value into an error.
+They are resolved from files and variables of this machine. A resolved value never appears in an error.
 """
 
 from __future__ import annotations

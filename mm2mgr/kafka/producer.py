@@ -1,6 +1,6 @@
-"""Records written to Kafka for the demo and for proofs: idempotent, acknowledged by all replicas, partition given.
+"""Records and group offsets written to Kafka, for the demo and for proofs only.
 
-In go records, out comes nothing but an error if one was not stored; mm2mgr writes no records anywhere else.
+Records are idempotent, acknowledged by all replicas, and sent to a given partition.
 """
 
 from __future__ import annotations

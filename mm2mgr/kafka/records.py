@@ -1,7 +1,6 @@
 """Records read from Kafka without a group: the newest ones for their size, or all up to an end for a proof.
 
-In go partitions and offsets, out come mean sizes or records.
-It must not commit, join a group, or read without a bound.
+It never commits, joins a group, or reads without a bound.
 """
 
 from __future__ import annotations
@@ -33,8 +32,8 @@ _NO_GROUP = {
 
 
 @dataclass(frozen=True)
-class Look:
-    """How far a look at record sizes may go, over all partitions of one call together for bytes and seconds."""
+class ReadLimits:
+    """Limits of one reading of record sizes; bytes and seconds are over all its partitions together."""
 
     records_per_partition: int = 50
     limit_bytes: int = 16_000_000
@@ -54,13 +53,13 @@ class Record:
 
 
 def mean_record_bytes(
-    access: KafkaAccess, partitions: Mapping[TopicPartition, Offsets], look: Look | None = None
+    access: KafkaAccess, partitions: Mapping[TopicPartition, Offsets], limits: ReadLimits | None = None
 ) -> dict[TopicPartition, float]:
     """Return the mean size of the newest records per partition: bytes of key, value and headers, before compression.
 
-    Partitions whose records did not come within the bounds of `look` are absent: unknown, not zero.
+    Partitions whose records did not come within these limits are absent: unknown, not zero.
     """
-    bounds = look or Look()
+    bounds = limits or ReadLimits()
     starts = {p: max(o.start, o.end - bounds.records_per_partition) for p, o in partitions.items() if o.end > o.start}
     sums: dict[TopicPartition, tuple[int, int]] = {}
     open_ends = {partition: partitions[partition].end for partition in starts}

@@ -1,6 +1,6 @@
-"""Asks what one login of a Kafka cluster may do. In: the login and rights. Out: a yes, a no, or that nobody can tell.
+"""Asks the brokers what one login may do: yes, no, or open, where they do not answer.
 
-Nothing is created or altered: what would change something is sent to be validated only, for brokers authorize before they validate.
+Nothing is created or altered: changing requests are sent for validation only, because brokers authorize before they validate.
 """
 
 from __future__ import annotations
@@ -76,20 +76,20 @@ def _group_operations(kafka: Kafka, future: Future[Any]) -> frozenset[str]:
 
 
 def _of_topics(kafka: Kafka, rights: list[Right]) -> dict[Right, Permission]:
-    """Describe tells the operations of a topic that exists; of a missing one it tells only whether it may be described."""
+    """Describe returns the operations of an existing topic; for a missing one, only whether it may be described."""
     operations: dict[str, frozenset[str] | None] = {}
     for names in batches(sorted({right.name for right in rights})):
         asked = kafka.admin.describe_topics(
             confluent_kafka.TopicCollection(names), include_authorized_operations=True, request_timeout=kafka.left()
         )
         operations |= {name: _topic_operations(kafka, future) for name, future in asked.items()}
-    said = {right: _told(right, operations[right.name]) for right in rights}
+    said = {right: _read(right, operations[right.name]) for right in rights}
     for operation in ("DescribeConfigs", "AlterConfigs", "Alter"):
         said |= _asked(kafka, operation, [right for right in rights if said[right] == "open"])
     return said
 
 
-def _told(right: Right, operations: frozenset[str] | None) -> Permission:
+def _read(right: Right, operations: frozenset[str] | None) -> Permission:
     """Read the answer from a topic's operations: None when it is missing, none when this login may not describe it."""
     if operations is None:
         return "yes" if right.operation == "Describe" else "open"

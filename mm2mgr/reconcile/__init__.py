@@ -1,1 +1,1 @@
-"""Desired against live: read, compare, show, apply. Never touches a connector that another owner, or nobody, marked."""
+"""Desired against live: read, compare, show, apply. Connectors without this owner's mark are never touched."""

@@ -1,6 +1,5 @@
-"""How mm2mgr's own machine reaches a declared Kafka cluster, which cluster really answers there, and which topics it has.
+"""Reads the ids and topics of declared Kafka clusters from this machine.
 
-In: clusters of the topology. Out: a KafkaAccess (placeholders unresolved), cluster ids, topics with their records; and why not.
 A Kafka client is loaded only when a cluster is asked.
 """
 
@@ -21,7 +20,7 @@ _TIMEOUT_SECONDS = 3.0
 
 @dataclass(frozen=True)
 class ClusterIds:
-    """Kafka's own ids by alias, and for the others why they are not known."""
+    """Cluster ids by alias, and for the other aliases why the id is unknown."""
 
     known: dict[str, str] = field(default_factory=dict)
     unknown: dict[str, str] = field(default_factory=dict)

@@ -1,7 +1,7 @@
-"""Carries out a plan: independent Connect clusters at once, inside one cluster by waves of connector types.
+"""Carries out a plan: Connect clusters at the same time, connectors of one cluster in waves by type.
 
-In: a Plan that was just made. Out: one Result per written connector, as they come. Creating uses POST, which cannot overwrite;
-before an update or a delete the live config is compared with what the plan saw; `read_back` tells what was overwritten since.
+Connectors are created by POST, which cannot overwrite. Before an update or a delete, the live config is compared with the one in
+the plan; `read_back` reports what was overwritten afterwards.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _READ_BACK_PAUSE_SECONDS = 0.3
 
 @dataclass(frozen=True)
 class Result:
-    """What became of one change. `error` is None when it was done, `doubt` says why that could not be read back."""
+    """The result of one change. `error` is None on success, `doubt` says why the write could not be read back."""
 
     connect: str
     connector: str
@@ -206,7 +206,7 @@ async def carry_out(client: Connect, change: Change, owner: str) -> Mm2mgrError 
 
 
 async def _update(client: Connect, change: Change, live: Mapping[str, str]) -> None:
-    """Write config and state. A connector that is to rest does so before it would run a new config."""
+    """Write config and state. A connector that will be paused or stopped is so before it can run a new config."""
     name, wanted = change.connector, dict(change.config or {})
     wished = change.state[1] if change.state else None
     if change.type == "source" and is_moved(live, wanted):
@@ -223,12 +223,12 @@ async def _update(client: Connect, change: Change, live: Mapping[str, str]) -> N
 
 
 async def _as_planned(client: Connect, change: Change, owner: str) -> dict[str, str]:
-    """Look once more right before a write: another owner's mark, or another config than the plan saw, means hands off."""
+    """Check again right before a write: with another owner's mark, or a config that differs from the plan's, nothing is written."""
     config = await client.config(change.connector)
     holder = config.get(OWNER_KEY)
     if holder != owner:
         raise _error(
-            change, f"its owner mark is now {holder!r}", "somebody took it over since the plan was made; plan again"
+            change, f"its owner mark is now {holder!r}", "its owner changed after the plan was made; plan again"
         )
     changed = _keys(change.before, config) if change.before is not None else ""
     if changed:
@@ -237,7 +237,7 @@ async def _as_planned(client: Connect, change: Change, owner: str) -> dict[str, 
 
 
 def _who(owner: str) -> str:
-    return f"another apply of owner '{owner}' wrote it, or somebody by hand; plan again"
+    return f"another apply of owner '{owner}' changed it, or somebody changed it by hand; plan again"
 
 
 def _keys(before: Mapping[str, str], after: Mapping[str, str]) -> str:
@@ -248,7 +248,7 @@ def _keys(before: Mapping[str, str], after: Mapping[str, str]) -> str:
 async def read_back(topology: Topology, results: Iterable[Result], *, deadline_seconds: float = 30.0) -> list[Result]:
     """Read what was written, in one request per Connect cluster; return the results that it changes: what was overwritten.
 
-    Waits until nobody who looked before a write of this apply can still be writing, as far as that can be known.
+    Waits until no process that read the cluster before a write of this apply can still be writing, as far as that can be known.
     """
     by_cluster: dict[str, list[Result]] = {}
     for result in results:
@@ -288,11 +288,11 @@ def _overwritten(result: Result, live: Mapping[str, str] | None, owner: str) -> 
         return None
     written = {"name": change.connector, **(change.config or {})}
     if change.action == "delete":
-        what = "it was deleted, and is there again"
+        what = "it was deleted, but exists again"
     elif live is None:
-        what = "it was written, and is gone again"
+        what = "it was written, but no longer exists"
     elif keys := _keys(written, live):
-        what = f"it was written, and overwritten since (keys: {keys})"
+        what = f"it was written, but overwritten since (keys: {keys})"
     else:
         return None
     error = _error(change, what, _who(owner))
@@ -316,7 +316,7 @@ def _serves_nothing(change: Change) -> ConnectError:
 
 
 def _interrupted(change: Change) -> ConnectError:
-    return _error(change, "interrupted while it was written", "apply again: that finishes what was begun")
+    return _error(change, "interrupted while it was written", "apply again to finish it")
 
 
 def _error(change: Change, what: str, hint: str) -> ConnectError:

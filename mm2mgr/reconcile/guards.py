@@ -1,7 +1,7 @@
-"""What stands against writing a connector: every error of lint, judged over all that will run and by what real workers say.
+"""Blocks changes that would break something: lint's errors, judged over all connectors that will run and on real workers. Pure.
 
-In: ClusterPlans, `Connectors` (what the tree wants and what runs) and `ClusterFacts` (what workers and Kafka clusters say). Out: the same
-plans with changes blocked or warned of. Pure. A flow is written as a whole: what would serve only blocked flows waits with them.
+It returns the plans with changes blocked or with warnings. A flow is written as a whole: connectors that serve only blocked
+flows are blocked too.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def writes_through_workers(config: Mapping[str, str]) -> bool:
 
 @dataclass(frozen=True)
 class Objection:
-    """What speaks against one connector: the rule, what would happen, what to do; some only warn."""
+    """A reason against writing one connector: the rule, what would happen, what to do; some only warn."""
 
     rule: str
     reason: str
@@ -52,7 +52,7 @@ Objections = Mapping[Named, Sequence[Objection]]
 class ClusterFacts:
     """What was found out before anything is written: workers by Connect cluster, ids by alias of the Kafka cluster.
 
-    `shared` has the alias of the Kafka cluster that each Connect cluster is declared to live on.
+    `shared` has the alias of the Kafka cluster that each Connect cluster is declared to run on.
     """
 
     workers: Mapping[str, Worker] = field(default_factory=dict)
@@ -102,7 +102,7 @@ def guarded(
     also: Objections,
     again: Mapping[Named, Sequence[Named]],
 ) -> tuple[ClusterPlan, ...]:
-    """Return the plans with what the guards say of each connector and of all together; `also` is said beside that.
+    """Return the plans with the objections to each connector and to all together, and those in `also`.
 
     What is blocked leaves in place what runs, so all is judged together again until nothing more is blocked. `again` names,
     for a connector that takes the place of others, these: they are kept as long as their successor is blocked.
@@ -121,7 +121,7 @@ def guarded(
 
 
 def _alone(parts: Iterable[ClusterPlan], connectors: Connectors, known: ClusterFacts) -> Objections:
-    """Return what speaks against each connector by itself: all errors where something is written, else next to nothing."""
+    """Return the objections to each connector by itself: all errors where something is written, else very few."""
     result: dict[Named, Sequence[Objection]] = {}
     for part in parts:
         changed = [change for change in part.changes if change.action in WRITES]
@@ -139,7 +139,7 @@ def _alone(parts: Iterable[ClusterPlan], connectors: Connectors, known: ClusterF
 
 
 def may_go_astray(config: Mapping[str, str], worker: Worker | None, known: ClusterFacts) -> bool:
-    """Tell whether an unchanged connector is worth a closer look: its workers may live on another Kafka, or be old."""
+    """Tell whether an unchanged connector is worth a closer look: its workers may run on another Kafka, or be old."""
     if worker is None or worker.version is None or numbers(worker.version) < (4, 0):
         return True
     target = config.get("target.cluster.alias", "")
@@ -147,9 +147,9 @@ def may_go_astray(config: Mapping[str, str], worker: Worker | None, known: Clust
 
 
 def together(parts: Iterable[ClusterPlan], connectors: Connectors) -> Objections:
-    """Return what speaks against connectors because of others that run, or will.
+    """Return the objections to connectors because of others that run, or will run.
 
-    Where nothing is written and only what is declared runs, nothing does: of the tree alone `lint` speaks.
+    There are none where nothing is written and only declared connectors run: `lint` judges the tree alone.
     """
     changes = {(change.connect, change.connector): change for part in parts for change in part.changes}
     if connectors.live.keys() <= connectors.desired.keys() and not any(c.action in WRITES for c in changes.values()):
@@ -194,7 +194,7 @@ def _joined(one: Objections, other: Objections) -> Objections:
 def objections(
     connect: str, estate: Estate, known: ClusterFacts, rules: Sequence[Rule] = ALONE
 ) -> dict[str, tuple[Objection, ...]]:
-    """Return what speaks against each connector by name."""
+    """Return the objections to each connector by name."""
     subjects = [informed(subject, known.workers.get(connect), known.cluster_ids) for subject in estate.subjects]
     beating = {subject.pair for subject in subjects if subject.type == "source" and _carries_heartbeats(subject)}
     found = {}
@@ -234,9 +234,7 @@ def _remedy(connect: str, subject: Subject, finding: Finding, known: ClusterFact
         # Never a bootstrap.servers by hand: mm2mgr writes the override, with its security, once it knows where workers live.
         live_on = subject.worker.cluster_id
         alias = next((alias for alias, each in known.cluster_ids.items() if each == live_on), "…")
-        return (
-            f"the workers live on cluster id {live_on}: correct connect: {{{connect}: {{kafka: {alias}}}}} or its url"
-        )
+        return f"the workers run on the Kafka cluster with id {live_on}: correct connect: {{{connect}: {{kafka: {alias}}}}} or its url"
     refused = [key for key in subject.config if key in subject.worker.refused]
     tuning = [key.removeprefix(RECORDS) for key in refused if key.startswith(RECORDS)]
     if finding.rule == "policy-forbids" and tuning and len(tuning) == len(refused) and CLUSTER_KEYS.isdisjoint(tuning):
@@ -254,7 +252,7 @@ def _unknown_to_the_worker(subject: Subject, beating: Container[str]) -> Iterato
         yield Objection(
             "key-too-new",
             f"the workers' Kafka {version} does not know emit.offset-syncs.enabled (KIP-1031, 3.9) and would write offset "
-            "syncs to the source all the same",
+            "syncs to the source anyway",
             "write offset_syncs: true, or offset_syncs: {location: target} to keep the source untouched; or upgrade the workers",
         )
     if numbers(version) < (4, 0) and subject.pair in beating and not _carries_heartbeats(subject):
@@ -262,7 +260,7 @@ def _unknown_to_the_worker(subject: Subject, beating: Container[str]) -> Iterato
             "key-too-new",
             f"the workers' Kafka {version} does not know heartbeats.replication.enabled (4.0), so this flow mirrors the "
             f"heartbeats of {subject.pair} too, and they arrive more than once",
-            "upgrade the workers to 4.0, or put up with repeated heartbeats",
+            "upgrade the workers to 4.0, or accept duplicate heartbeats",
             blocks=False,
         )
 
@@ -272,7 +270,7 @@ def _carries_heartbeats(source: Subject) -> bool:
 
 
 def _disputed(subject: Subject, connect: str, known: ClusterFacts) -> Iterator[Objection]:
-    """Two Connect clusters declared on one Kafka live on two: without its id, nobody knows which one is right."""
+    """Two Connect clusters are declared on one Kafka cluster but run on two: without its id, it is unknown which one is right."""
     alias = known.shared.get(connect)
     mine = _id_of(known, connect)
     if alias is None or mine is None or alias in known.cluster_ids or not writes_through_workers(subject.config):
@@ -283,7 +281,7 @@ def _disputed(subject: Subject, connect: str, known: ClusterFacts) -> Iterator[O
     if others:
         yield Objection(
             "wrong-kafka",
-            f"Connect clusters '{connect}' and '{others[0]}' are both declared on Kafka '{alias}', but their workers live on "
+            f"Connect clusters '{connect}' and '{others[0]}' are both declared on Kafka '{alias}', but their workers run on "
             f"two: {mine} and {_id_of(known, others[0])}",
             f"correct `kafka:` of the one that is wrong, or write clusters: {{{alias}: {{cluster_id: …}}}} to say which",
         )
@@ -343,6 +341,8 @@ def _with_their_flows(changes: Sequence[Change]) -> Iterator[Change]:
     for change in changes:
         served = [flow for flow in change.flows if flow in waiting]
         if change.type != "source" and change.action in WRITES and served and len(served) == len(change.flows):
-            yield _blocked(change, f"it serves only what is blocked: {', '.join(waiting[flow] for flow in served)}", "")
+            yield _blocked(
+                change, f"it serves only blocked connectors: {', '.join(waiting[flow] for flow in served)}", ""
+            )
         else:
             yield change

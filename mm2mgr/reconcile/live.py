@@ -1,7 +1,6 @@
-"""Reads what Connect clusters run, and what a plan with writes needs besides: workers, states, offsets, topics. Out: a Plan.
+"""Makes a plan: reads what Connect clusters run and, for writes, their workers, states, offsets and topics.
 
-A Connect cluster is asked two questions, and more only where something is to be written. Credentials are resolved here, on
-their way to the client, and kept nowhere.
+A Connect cluster without changes is asked two questions only.
 """
 
 from __future__ import annotations
@@ -62,7 +61,7 @@ async def make_plan(  # noqa: PLR0913  the tree in three forms, and what is want
 ) -> Plan:
     """Read every Connect cluster concurrently and compare. `only` limits the plan to connectors that serve these flow ids.
 
-    A cluster that cannot be read is in the plan with its error; the others are planned all the same. Guards have had
+    A cluster that cannot be read is in the plan with its error; the others are planned anyway. Guards have had
     their say: what must not be written is blocked, what could not be verified is noted. With `spec`, comments in the
     tree's files silence guards as a flow's `silence:` does.
     """
@@ -166,7 +165,7 @@ class _Making:
         return [change for part in self.compared() for change in part.changes if change.action in WRITES]
 
     def through_workers(self) -> list[str]:
-        """Return the aliases of the Kafka clusters that records reach as the workers' own."""
+        """Return the aliases of the Kafka clusters that the workers' own producers write to."""
         connectors = [connector for name in self.live for connector in self.wanted(name)]
         aliases = (c.config.get("target.cluster.alias", "") for c in connectors if writes_through_workers(c.config))
         return [alias for alias in dict.fromkeys(aliases) if alias in self.topology.clusters]
@@ -290,10 +289,10 @@ class _Making:
     def with_topics(
         self, part: ClusterPlan, found: Sequence[Widening], seen: MirroredState, verdicts: Mapping[Named, MirrorVerdict]
     ) -> ClusterPlan:
-        """Say what source connectors will take, what they take asked for a second time, and what must be proved before."""
+        """Add to source connectors which topics they will mirror, which they mirror again on request, and what must be proved first."""
         chosen, flows = {each.named: each for each in found}, {flow.id: flow for flow in self.topology.flows}
 
-        def told(change: Change) -> Change:
+        def with_topics_of(change: Change) -> Change:
             widening = chosen.get((change.connect, change.connector))
             if widening is None:
                 return change
@@ -304,11 +303,11 @@ class _Making:
                 nothing = matches_nothing(flows[change.flows[0]], listed.partitions)
             change = replace(change, takes=takes, warnings=(*change.warnings, *([nothing] if nothing else [])))
             if self.wish.mirror_again:
-                whose = [f"mirrors again what {each} has mirrored" for each in verdict.again]
+                whose = [f"mirrors again what {each} already mirrored" for each in verdict.again]
                 return replace(change, reason="; ".join(filter(None, (change.reason, *whose))))
             return replace(change, needs_offsets=verdict.needs if change.action == "create" else ())
 
-        return replace(part, changes=tuple(map(told, part.changes)))
+        return replace(part, changes=tuple(map(with_topics_of, part.changes)))
 
     def version(self, connect: str) -> str | None:
         """Return the Kafka version of the workers, None when it is not known."""
@@ -317,7 +316,7 @@ class _Making:
     def notes(
         self, part: ClusterPlan, ids: ClusterIds, found: Sequence[Widening], seen: MirroredState
     ) -> Iterator[str]:
-        """Say what could not be verified."""
+        """Yield what could not be verified."""
         live = self.live.get(part.connect)
         if live is None:
             return
@@ -328,7 +327,7 @@ class _Making:
         }
         for alias, why in ids.unknown.items():
             if alias in through:
-                spared = f"declare clusters: {{{alias}: {{cluster_id: …}}}} to have it compared without asking"
+                spared = f"declare clusters: {{{alias}: {{cluster_id: …}}}} to compare it without a request"
                 yield f"not verified: that these workers write to Kafka '{alias}', whose id could not be read ({why}); {spared}"
         sources = sorted({each.source for each in found if each.named[0] == part.connect})
         unlisted = {alias: reason for alias in sources if isinstance(reason := seen.topics.get(alias), str)}

@@ -1,8 +1,8 @@
-"""What a source connector would mirror a second time: topics that another connector of the same two clusters has mirrored.
+"""Finds topics that a source connector would mirror a second time, because another connector has mirrored them. Pure.
 
-In: the writes of a plan, the connectors that run with their stored offsets, topics of the Kafka clusters. Out: a `MirrorVerdict` for
-each write that takes other topics than before. Pure. Offsets are stored under a connector's name on its Connect cluster (KIP-875), so a renamed
-flow, one that runs elsewhere now, or a topic that moved to another flow starts from the beginning.
+Offsets are stored by connector name on a Connect cluster (KIP-875). So a renamed flow, a flow that moves to another Connect
+cluster, and a topic that moves to another flow all start from the beginning. Each write that takes other topics than before
+gets a `MirrorVerdict`.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class MirroredState:
 
 @dataclass(frozen=True)
 class Again:
-    """What would be mirrored a second time: by whom it was mirrored, which topics; topics are () where only patterns tell."""
+    """What would be mirrored a second time: which connector mirrored it, and which topics; topics are () where only patterns are known."""
 
     old: Named
     topics: tuple[str, ...]
@@ -59,12 +59,12 @@ class Widening:
     before: Hop | None
     others: Mapping[Named, Hop]
     wanted: Mapping[Named, Hop]
-    """The connectors of `others` as the tree wants them; those of nobody are not in it."""
+    """The connectors of `others` as the tree wants them; those without an owner are not in it."""
 
     def repeats(self, other: Named, topic: str, *, is_abandoned: bool) -> bool:
-        """Tell whether it would bring a topic a second time that another connector has brought.
+        """Tell whether it would mirror a topic again that another connector has mirrored.
 
-        Under another name a second copy may be meant, but not where the other connector gives the topic up.
+        Under another name a second copy may be meant, but not where the other connector stops mirroring the topic.
         """
         if not self.newly(topic):
             return False
@@ -189,7 +189,7 @@ def taken(widening: Widening, seen: MirroredState) -> Taken | None:
 
 @dataclass(frozen=True)
 class MirrorVerdict:
-    """What is known of one write: what it mirrors a second time, what speaks against it, and the offsets that it needs."""
+    """What is known of one write: what it mirrors a second time, the objection to it, and the offsets that it needs."""
 
     again: tuple[Again, ...]
     objection: Objection | None
@@ -206,7 +206,7 @@ def judge(widening: Widening, seen: MirroredState, connectors: Connectors, versi
 
 
 def repeated(found: Sequence[Again], owned: Container[Named]) -> Objection | None:
-    """Return what speaks against a write that mirrors topics a second time; `owned` connectors carry this tree's mark."""
+    """Return the objection to a write that mirrors topics a second time; `owned` connectors carry this tree's mark."""
     if not found:
         return None
     who = " and ".join(map(str, found))
@@ -214,34 +214,34 @@ def repeated(found: Sequence[Again], owned: Container[Named]) -> Objection | Non
     what = f"these topics ({few(list(topics))})" if topics else "these topics"
     return Objection(
         "mirrored-already",
-        f"{who} {'has' if len(found) == 1 else 'have'} mirrored {what}, and offsets are stored under a connector's name: "
-        "all of it would arrive a second time",
-        "keep the flow's name, the cluster's alias, the Connect cluster, and each topic in its flow; or say --mirror-again"
+        f"{who} {'has' if len(found) == 1 else 'have'} mirrored {what}, and offsets are stored by connector name: "
+        "every record would be mirrored again",
+        "keep the flow's name, the cluster's alias, the Connect cluster, and each topic in its flow; or add --mirror-again"
         if all(each.old in owned for each in found)
-        else f"leave these topics to {who}; or delete it and say --mirror-again",
+        else f"leave these topics to {who}; or delete it and add --mirror-again",
     )
 
 
 def unproved(widening: Widening, seen: MirroredState, unread: Sequence[str]) -> Objection | None:
-    """Return what speaks against a write while a Connect cluster cannot be read: its connectors may have mirrored the topics."""
+    """Return the objection to a write while a Connect cluster cannot be read: its connectors may have mirrored the topics."""
     there = arrived(widening, seen)
     if not unread or there == []:
         return None
     who = " and ".join(f"'{name}'" for name in unread)
     why = f"topics of '{widening.source}' or '{widening.target}' could not be listed"
     if there:
-        why = f"{few([widening.renamed(topic) for topic in there])} on '{widening.target}' had records already"
+        why = f"{few([widening.renamed(topic) for topic in there])} on '{widening.target}' already had records"
     return Objection(
         "mirrored-already",
-        f"Connect cluster {who} could not be read, and {why}: if this flow has run there, all of it would arrive a second time",
-        f"bring {who} back and plan again; or say --mirror-again if it never ran there",
+        f"Connect cluster {who} could not be read, and {why}: if this flow has run there, every record would be mirrored again",
+        f"bring {who} back and plan again; or add --mirror-again if it never ran there",
     )
 
 
 def unstored(widening: Widening, seen: MirroredState) -> list[str]:
     """Return the topics of a write that have arrived under a name which only mirrors of its source write, and not by its offsets.
 
-    Nobody that runs has brought them: a connector that was deleted has, or one outside these Connect clusters. What is
+    No running connector has mirrored them: a deleted one has, or one outside these Connect clusters. What is
     stored under the name of a connector that does not exist cannot be read, so of a new one all of them are returned.
     """
     selection = widening.new.selection
@@ -252,17 +252,17 @@ def unstored(widening: Widening, seen: MirroredState) -> list[str]:
 
 
 def taken_up_again(widening: Widening, topics: Sequence[str], version: str | None) -> Objection | None:
-    """Return what speaks against a write that takes topics which have arrived, and that cannot be tried without running."""
+    """Return the objection to a write that takes topics which have arrived, and that cannot be tried without running."""
     can_be_tried = widening.before is None and (version is None or numbers(version) >= (3, 7))
     if not topics or can_be_tried:
         return None
     remote = few([widening.renamed(topic) for topic in topics])
-    why = "no offsets are stored for them" if widening.before else "nothing shows whether offsets are stored for them"
+    why = "no offsets are stored for them" if widening.before else "it is unknown whether offsets are stored for them"
     return Objection(
         "mirrored-already",
-        f"{remote} on '{widening.target}' had records already, and {why} under this connector's name: all of it would "
-        "arrive a second time",
-        "leave these topics to the flow that had them; or say --mirror-again",
+        f"{remote} on '{widening.target}' already had records, and {why} under this connector's name: every "
+        "record would be mirrored again",
+        "leave these topics to the flow that mirrored them; or add --mirror-again",
     )
 
 

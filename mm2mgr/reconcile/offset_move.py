@@ -1,6 +1,6 @@
-"""What a config says of where its offsets are stored, and of a move of them that is under way. Configs in, configs out. Pure.
+"""Where a config stores its offsets, and the marks of an offset move in progress. Pure: configs in, configs out.
 
-The marks are keys of the connector's own config, so whoever looks next sees them: a move outlives the mm2mgr that began it.
+The marks are keys of the connector's own config, so a move survives the process that began it.
 """
 
 from __future__ import annotations
@@ -61,13 +61,13 @@ def unmarked(config: Config) -> dict[str, str]:
     return {key: value for key, value in config.items() if key not in marks and not key.startswith(FROM_KEY)}
 
 
-def told(live: Config, wanted: Config) -> str:
-    """Say in a plan's words what an update does besides writing the config."""
+def move_text(live: Config, wanted: Config) -> str:
+    """Describe, for a plan, what an update does besides writing the config."""
     if NEEDS_KEY in live:
-        return f"finishes the look for its stored offsets, then {live[THEN_KEY]}"
+        return f"finishes checking its stored offsets, then {live[THEN_KEY]}"
     if THEN_KEY in live:
         return f"finishes moving its stored offsets, then {live[THEN_KEY]} again"
-    return f"stops it and takes its stored offsets along, from {_named(live)} to {_named(wanted)}, then lets it go on"
+    return f"stops the connector, copies its offsets from {_named(live)} to {_named(wanted)}, resumes it"
 
 
 def _topic(config: Config) -> str:

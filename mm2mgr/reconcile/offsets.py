@@ -1,8 +1,7 @@
-"""Takes a connector's stored offsets along when its config changes where they are stored.
+"""Copies a connector's stored offsets when its config changes where they are stored.
 
-In: a Connect client, the old and the new config. Out: the new config in place, with the same offsets. Connect does not do
-it: the lookup in the workers' own topic, meant as a fallback, is hidden by the nulls of an empty topic of the connector's
-own (ConnectorOffsetBackingStore.get, KIP-618), so all would be mirrored again; seen on 4.3.1.
+Connect does not do it: its lookup in the workers' own topic, meant as a fallback, is hidden by the nulls of the connector's
+empty topic (ConnectorOffsetBackingStore.get, KIP-618), so every record would be mirrored again; seen on 4.3.1.
 """
 
 from __future__ import annotations
@@ -56,7 +55,7 @@ async def create_with_offsets(
 ) -> None:
     """Create a connector, and let it run only if offsets of these topics are stored under its name; else delete it again.
 
-    Offsets outlive their connector (KIP-875), but nobody shows them without one. Needs Kafka 3.7 (KIP-980).
+    Offsets outlive their connector (KIP-875), but cannot be read without one. Needs Kafka 3.7 (KIP-980).
     """
     unproved = {**marked(wanted, then), NEEDS_KEY: ",".join(topics)}
     await client.create(name, unproved, "STOPPED")
@@ -72,8 +71,8 @@ async def _prove(client: Connect, name: str, live: Mapping[str, str]) -> None:
         await client.delete(name)
         raise ConnectError(
             f"connector '{name}': the target has records of {few(missing)} already, and no offsets are stored under this name: "
-            "all of it would arrive a second time, so it was deleted again before it ran",
-            hint="give the flow the name, the alias and the Connect cluster that it had; or say --mirror-again",
+            "every record would be mirrored again, so the connector was deleted before it ran",
+            hint="give the flow the name, the alias and the Connect cluster that it had; or add --mirror-again",
             connector=name,
         )
 
@@ -99,7 +98,7 @@ async def _carry(client: Connect, name: str, live: Mapping[str, str], wanted: Ma
     async def same() -> bool:
         return await _stored(client, name) == offsets
 
-    await _until(name, "did not keep the offsets it was given", same)
+    await _until(name, "did not store the offsets that were written", same)
 
 
 async def _finish(client: Connect, name: str, config: Mapping[str, str], then: str) -> None:
@@ -135,7 +134,7 @@ async def _put(client: Connect, name: str, config: Mapping[str, str]) -> None:
     async def known() -> bool:
         return await client.config(name) == {"name": name, **config}
 
-    await _until(name, "did not take its config", known)
+    await _until(name, "did not apply its config", known)
 
 
 async def _stored(client: Connect, name: str) -> dict[str, SourceOffset]:
@@ -153,7 +152,7 @@ async def _until(name: str, otherwise: str, holds: Callable[[], Awaitable[bool]]
         if time.monotonic() > end:
             raise ConnectError(
                 f"connector '{name}' {otherwise} within {_WAIT_SECONDS:.0f} s",
-                hint="look at it with mm2mgr describe, then apply again: that goes on where this ended",
+                hint="check it with mm2mgr describe, then apply again: it continues where this apply stopped",
                 connector=name,
             )
         await asyncio.sleep(_POLL_SECONDS)

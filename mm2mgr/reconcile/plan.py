@@ -1,4 +1,4 @@
-"""The plan as a value: what would be created, updated and deleted, key by key. Pure: desired and live in, a Plan out.
+"""The plan as a value: creates, updates and deletes, key by key. Pure.
 
 A Connect cluster whose live state could not be read has an error and no changes: a failed read never becomes a create.
 """
@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from mm2mgr.reconcile.offset_move import is_moved, told
+from mm2mgr.reconcile.offset_move import is_moved, move_text
 from mm2mgr.render import OWNER_KEY, Connector
 from mm2mgr.secrets import mask
 
@@ -123,7 +123,7 @@ class Change:
 class ClusterPlan:
     """The plan of one Connect cluster; `error` when its live state is unknown (then there are no changes).
 
-    `notes` say aloud what could not be verified beforehand.
+    `notes` name what could not be verified beforehand.
     """
 
     connect: str
@@ -246,7 +246,7 @@ def plan_cluster(  # noqa: PLR0913  both sides, and what is wanted of them
 def with_predecessors_kept(
     clusters: Iterable[ClusterPlan], again: Mapping[Named, Sequence[Named]]
 ) -> tuple[ClusterPlan, ...]:
-    """Keep what a blocked connector is to take over from: deleted or narrowed alone, nobody would mirror these topics."""
+    """Keep the connectors that a blocked one replaces: if they were deleted or narrowed alone, these topics would not be mirrored."""
     clusters = tuple(clusters)
     changes = {(c.connect, c.connector): c for cluster in clusters for c in cluster.changes}
     blocked = {new: olds for new, olds in again.items() if new in changes and changes[new].action == "blocked"}
@@ -261,14 +261,14 @@ def with_predecessors_kept(
         narrowed = change.action == "update" and any(key.key in SELECTING for key in change.keys)
         if new is None or not (change.action == "delete" or narrowed):
             return change
-        reason = f"'{new[1]}' on Connect cluster '{new[0]}', which is to take over its topics, is blocked: nobody would mirror them"
+        reason = f"'{new[1]}' on Connect cluster '{new[0]}', which takes over its topics, is blocked: they would no longer be mirrored"
         return replace(change, action="blocked", keys=(), reason=reason, config=None)
 
     return tuple(replace(each, changes=tuple(map(kept_or_not, each.changes))) for each in clusters)
 
 
 def _pair_of(change: Change) -> frozenset[str]:
-    """Return the two clusters that a deleted connector stands between; a heartbeat's are the other way round."""
+    """Return the two clusters that a deleted connector connects; a heartbeat's are the other way round."""
     keys = ("source.cluster.alias", "target.cluster.alias")
     return frozenset(key.before or "" for key in change.keys if key.key in keys)
 
@@ -282,7 +282,7 @@ def with_mass_deletes_held(clusters: Iterable[ClusterPlan], allowed: int = 0) ->
     if count <= max(allowed, DELETES_UNASKED) or count <= owned * DELETES_UNASKED_SHARE:
         return clusters
     reason = f"one of {count} deletes, of {owned} connectors of this owner"
-    remedy = f"if all of them are meant, add --allow-deletes {count}"
+    remedy = f"if all of them are intended, add --allow-deletes {count}"
 
     def held(change: Change) -> Change:
         if change.action != "delete":
@@ -311,7 +311,9 @@ def _compare(owner: str, connect: str, desired: Connector, live: Mapping[str, st
         taken = change("blocked", reason=f"a connector of this name exists and {whose}; mm2mgr does not touch it")
         return replace(taken, remedy=_REMEDIES[desired.type].format(flow=desired.flows[0].partition(":")[0]))
     keys = diff(live, desired.config) if live != desired.config else ()
-    along = told(live, desired.config) if keys and desired.type == "source" and is_moved(live, desired.config) else ""
+    along = (
+        move_text(live, desired.config) if keys and desired.type == "source" and is_moved(live, desired.config) else ""
+    )
     turn = _turn(state, desired.state)
     found = change("update", keys, along) if keys or turn else change("no-op")
     if turn:
@@ -325,7 +327,7 @@ def _compare(owner: str, connect: str, desired: Connector, live: Mapping[str, st
 def _turn(shown: str, wished: str | None) -> tuple[str, str] | None:
     """Return the states before and after, where a connector is to be paused, resumed or stopped.
 
-    What failed is no reason to resume it. What shows no state, or one on the way to another, tells nothing.
+    A failed connector is not resumed for that. No state, or a transitional one, says nothing.
     """
     if wished is None or shown not in _SETTLED or shown == wished or (shown, wished) == ("FAILED", "RUNNING"):
         return None
@@ -337,7 +339,7 @@ _REMEDIES = {
     "heartbeat": "leave the heartbeats of the pair to that connector: write heartbeats: false in flow '{flow}' and the other flows of the pair",
     "checkpoint": "leave the checkpoints of the pair to that connector, which then has to take these topics and groups too: "
     "write checkpoints: false in flow '{flow}' and the other flows of the pair",
-    "source": "rename flow '{flow}', or delete that connector if nobody needs it",
+    "source": "rename flow '{flow}', or delete that connector if it is no longer needed",
 }
 
 

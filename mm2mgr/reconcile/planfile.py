@@ -1,6 +1,6 @@
-"""A reviewed plan on disk. In: a Plan. Out: JSON without secrets; and later the check that it still says what apply would do.
+"""A reviewed plan as a JSON file, and the check that it still matches what apply would do.
 
-The file holds no secret and is not executed: apply makes the plan anew from tree and live state and refuses if it differs.
+The file holds no secret and is not executed: apply makes the plan anew from tree and live state, and refuses it if it differs.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _ANEW = "make and review a new one: mm2mgr plan --out FILE"
 
 @dataclass(frozen=True)
 class PlanFile:
-    """What a plan file says: the tree it was made from, how, and the plan itself as JSON-ready values."""
+    """The content of a plan file: the tree it was made from, how, and the plan itself as JSON-ready values."""
 
     clusters: tuple[str, ...]
     templates: str | None
@@ -87,9 +87,9 @@ def _parsed(document: dict[str, Any]) -> PlanFile:
     ]
     names += [change[key] for one in plan["clusters"] for change in one["changes"] for key in ("connector", "action")]
     if not all(isinstance(name, str) for name in names):
-        raise TypeError("a name that is no text")
+        raise TypeError("a name that is not text")
     if any("\0" in path for path in (*document["clusters"], document["templates"] or "")):
-        raise ValueError("a path that no system has")
+        raise ValueError("an invalid path")
     found = PlanFile(
         tuple(str(path) for path in document["clusters"]),
         document["templates"],
@@ -128,7 +128,7 @@ def _differences(before: dict[str, Any], after: dict[str, Any]) -> Iterator[str]
     new = {cluster["connect"]: cluster for cluster in after["clusters"]}
     for name in sorted(old.keys() | new.keys()):
         if name not in old or name not in new:
-            yield f"Connect cluster '{name}' is in only one of the two"
+            yield f"Connect cluster '{name}' is in only one of the two plans"
         elif not (new[name]["error"] or old[name]["error"]):
             yield from _changed(name, old[name], new[name])
 
@@ -149,6 +149,6 @@ def _changed(name: str, old: dict[str, Any], new: dict[str, Any]) -> Iterator[st
 
 
 def _essence(change: dict[str, Any] | None) -> dict[str, Any] | None:
-    """Return what a change would do, without what is only said beside it (and is not in older plan files)."""
+    """Return what a change would do, without its remarks (which older plan files lack)."""
     said = {"remedy", "warnings", "takes", "needs_offsets"}
     return change and {name: value for name, value in change.items() if name not in said and value is not None}

@@ -1,7 +1,6 @@
-"""Waits until written connectors show a state that belongs to the config that was written, and judges it.
+"""Waits until written connectors show a state that belongs to the new config, and judges it: ok, failed or inconclusive.
 
-In: Results of apply. Out: a Settled per connector: ok, failed, or inconclusive with what is missing. Reads only.
-Connect's status has no generation: right after a write it still shows the state under the config before (seen on 4.3.1).
+Connect's status has no generation: right after a write it still shows the state under the previous config (seen on 4.3.1).
 """
 
 from __future__ import annotations
@@ -94,7 +93,7 @@ class _Watched:
         )
 
     def look(self, info: ConnectorInfo | None, status: ConnectorStatus | None, now: float) -> tuple[Settled, bool]:
-        """Return what is known of it at this look, and whether that can be relied on."""
+        """Return its state in this reading, and whether it is reliable."""
         seen = self._judged(info, status)
         # Tasks of a connector that rests take the config when it runs again; one that failed gives them none.
         alone = status is not None and status.state not in {"RUNNING", "UNASSIGNED"}
@@ -105,11 +104,11 @@ class _Watched:
         if seen.verdict == "inconclusive":
             return seen, False
         if not belongs:
-            return Settled(f"{seen.state}, but its tasks still have the config before", "inconclusive"), False
+            return Settled(f"{seen.state}, but its tasks still have the previous config", "inconclusive"), False
         at_once = self._is_new and info is not None and bool(info.tasks)
         if at_once or now - self._since >= self._hold_seconds:
             return seen, True
-        return Settled(f"{seen.state}, perhaps still from before the write", "inconclusive"), False
+        return Settled(f"{seen.state}, possibly from before the write", "inconclusive"), False
 
     def _judged(self, info: ConnectorInfo | None, status: ConnectorStatus | None) -> Settled:
         if info is None:
@@ -165,7 +164,7 @@ async def _watch(
 
 
 async def _look(client: Connect, connect: str, watched: list[_Watched], states: States) -> list[_Watched]:
-    """Look once at all of them and return those to look at again: two requests, and one for each whose tasks are asked.
+    """Read all of them once and return those to read again: two requests, and one for each connector whose tasks are read.
 
     Tasks first: a status that is read after they had the config is at least not older than that.
     """

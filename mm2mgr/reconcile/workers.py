@@ -1,18 +1,20 @@
-"""What the workers of a Connect cluster say of themselves, as lint's Worker; and all that a live one runs, as lint's Estate.
+"""What the workers of a Connect cluster report, as lint's Worker, and everything a live cluster runs, as lint's Estate.
 
-In: a client or a target. Out: values of mm2mgr.lint.subject. Reads and validates only: nothing is created or changed.
+It only reads and validates: nothing is created or changed. The override policy and exactly-once support come from one
+validation request; placeholders are never sent, because config providers resolve them during validation.
 """
 
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 
 from mm2mgr.connect.client import Connect
-from mm2mgr.connect.errors import ConnectError
-from mm2mgr.connect.probe import CONNECTOR_CLASS, PREFIXES, Probe, probe
+from mm2mgr.connect.errors import ConnectError, WrongBody
 from mm2mgr.connect.target import ConnectTarget
-from mm2mgr.connect.types import Plugin, WorkerInfo
+from mm2mgr.connect.types import Plugin, Validation, WorkerInfo
 from mm2mgr.lint.findings import Spot
 from mm2mgr.lint.subject import Estate, Silence, Subject
 from mm2mgr.lint.subject import WorkerFacts as Worker
@@ -26,7 +28,7 @@ _HARMLESS = {"boolean": "true", "class": "java.lang.Object", "password": "mm2mgr
 
 
 async def read_worker(client: Connect, overrides: Mapping[str, str]) -> Worker:
-    """Return what the answering worker says; its policy is None when the probe failed. `overrides`: see `harmless`."""
+    """Return what the answering worker reports; its policy is None when the probe failed. `overrides`: see `harmless`."""
     worker, _ = await ask_worker(client, overrides)
     return worker
 
@@ -34,7 +36,7 @@ async def read_worker(client: Connect, overrides: Mapping[str, str]) -> Worker:
 async def ask_worker(
     client: Connect, overrides: Mapping[str, str], root: WorkerInfo | None = None
 ) -> tuple[Worker, ConnectError | None]:
-    """Return what the answering worker says, and why the probe failed if it did; three requests at once, two with its `root`.
+    """Return what the answering worker reports, and why the probe failed if it did; three requests at once, two with its `root`.
 
     Raises ConnectError when version and Kafka cluster, or the plugins, cannot be read.
     """
@@ -46,7 +48,7 @@ async def ask_worker(
 
 
 async def read_live(target: ConnectTarget, deadline_seconds: float = 30.0) -> Estate:
-    """Return every MirrorMaker connector that a Connect cluster runs, owned or not, with what its workers say.
+    """Return every MirrorMaker connector that a Connect cluster runs, owned or not, with what its workers report.
 
     Raises ConnectError when the connectors cannot be read within the deadline; a policy that cannot be found is unknown.
     """
@@ -86,7 +88,7 @@ async def _probed(client: Connect, overrides: Mapping[str, str]) -> Probe | Conn
 
 
 def version_of(root: WorkerInfo) -> Worker:
-    """Return what a worker says of itself without being asked for its plugins and its policy."""
+    """Return what a worker reports without a request for its plugins and policy."""
     return Worker(version=kafka_version(root.version), cluster_id=root.kafka_cluster_id or None)
 
 
@@ -119,3 +121,81 @@ def _silences(config: Mapping[str, str], spot: Spot) -> Iterator[Silence]:
     for key, reason in config.items():
         if key.startswith(SILENCE_PREFIX):
             yield Silence(key.removeprefix(SILENCE_PREFIX), reason, spot.at(key))
+
+
+# --- what connectors may override -------------------------------------------------------------------------------------
+
+CONNECTOR_CLASS = "org.apache.kafka.connect.mirror.MirrorSourceConnector"
+PREFIXES = ("producer.override.", "consumer.override.", "admin.override.")
+KNOWN_POLICIES = frozenset({"None", "Principal", "Allowlist"})
+
+_NOBODY = "127.0.0.1:9092"  # is not contacted: a validation starts no client
+_BASE = {
+    "name": "mm2mgr-probe",
+    "connector.class": CONNECTOR_CLASS,
+    "source.cluster.alias": "mm2mgr-probe-source",
+    "target.cluster.alias": "mm2mgr-probe-target",
+    "source.cluster.bootstrap.servers": _NOBODY,
+    "target.cluster.bootstrap.servers": _NOBODY,
+    # Consumer and admin overrides are judged only when a connector uses them, as one with an offsets topic of its own does.
+    "offsets.storage.topic": "mm2mgr-probe",
+    # The worker says what it lacks only after the connector has said that it could (KIP-618).
+    "exactly.once.support": "required",
+    "source.consumer.isolation.level": "read_committed",
+}
+# One that only All allows, one that Principal allows too, and the one that decides where records go.
+_TELLING = {
+    f"{prefix}{key}": value
+    for prefix in PREFIXES
+    for key, value in (("client.id", "mm2mgr-probe"), ("sasl.mechanism", "PLAIN"), ("bootstrap.servers", _NOBODY))
+}
+_SENTENCE = re.compile(r"The '([^']+)' policy does not allow '[^']+' to be overridden in the connector configuration\.")
+_NOT_EXACTLY_ONCE = "This worker does not have exactly-once source support enabled"
+
+
+@dataclass(frozen=True)
+class Probe:
+    """The answer of one worker. `policy` is All, None, Principal, Allowlist or `custom` (refusals with other messages).
+
+    `refused` maps the override keys it refused to its reasons, `allowed` are the others of those it was asked for;
+    `exactly_once` is None before Kafka 3.3, which has no such key.
+    """
+
+    policy: str
+    refused: Mapping[str, str] = field(default_factory=dict)
+    allowed: frozenset[str] = frozenset()
+    exactly_once: bool | None = None
+
+
+async def probe(client: Connect, overrides: Mapping[str, str]) -> Probe:
+    """Ask the worker that answers; ConnectError when the answer lacks the policy. Other workers may have another policy."""
+    wanted = {key: value for key, value in overrides.items() if key.startswith(PREFIXES) and "${" not in value}
+    asked = {**wanted, **_TELLING}
+    try:
+        answer = await client.validate(CONNECTOR_CLASS, {**_BASE, **asked})
+        if "producer.override.client.id" not in answer.keys:
+            raise WrongBody("the validation does not mention the overrides that were sent")
+    except ConnectError as error:
+        hint = (
+            error.hint or "Something between mm2mgr and the worker may have altered the answer; ask a worker directly."
+        )
+        what = f"Connect cluster '{client.target.name}': the override policy could not be found: {error.message}"
+        raise ConnectError(what, hint=hint, cluster=client.target.name, status=error.status) from error
+    refused = {key: " ".join(reasons) for key, reasons in answer.errors.items() if key in asked}
+    return Probe(_policy(refused), refused, frozenset(wanted) - refused.keys(), _exactly_once(answer))
+
+
+def _policy(refused: Mapping[str, str]) -> str:
+    """Name the policy by its refusal message, which is the same from Kafka 2.3 to 4.3."""
+    if not refused:
+        return "All"
+    sentences = [_SENTENCE.fullmatch(reason) for reason in refused.values()]
+    names = {found[1] if found else "" for found in sentences}
+    name = names.pop()
+    return name if not names and name in KNOWN_POLICIES else "custom"
+
+
+def _exactly_once(answer: Validation) -> bool | None:
+    if "exactly.once.support" not in answer.keys:
+        return None
+    return not any(_NOT_EXACTLY_ONCE in reason for reason in answer.errors.get("exactly.once.support", ()))

@@ -1,6 +1,6 @@
-"""One HTTP endpoint that metrics come from: GET a path, get back status, headers and the decoded JSON, within a deadline.
+"""One HTTP endpoint of a metric source: a GET returns status, headers and decoded JSON within a deadline.
 
-Every failure is a SourceError that names the endpoint without its credentials; it judges no answer of the endpoint itself.
+Every failure is a SourceError that names the endpoint without its credentials.
 """
 
 from __future__ import annotations
@@ -94,6 +94,8 @@ class Http:
         self, path: str, parameters: Mapping[str, str], headers: Mapping[str, str] | None = None, seconds: float = 0.0
     ) -> HttpAnswer:
         """Return the answer to one GET; SourceError when none came whole within `seconds` (default: the endpoint's)."""
+        if self._loop is None:
+            raise RuntimeError("the session is closed")
         limit, url = seconds or self.endpoint.timeout_seconds, self.endpoint.url.rstrip("/") + path
         asked = web.exchange(
             self._client,
@@ -104,8 +106,6 @@ class Http:
             params=dict(parameters),
             headers=dict(headers or {}),
         )
-        if self._loop is None:
-            raise RuntimeError("the session is closed")
         try:
             return _answer(self._loop.run(asked))
         except web.BodyRefused as error:

@@ -19,7 +19,7 @@ from mm2mgr.errors import KafkaError
 from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.kafka.client import TopicInfo
 from mm2mgr.kafka.log_ends import Ends, LogEnds
-from mm2mgr.kafka.records import Look, mean_record_bytes
+from mm2mgr.kafka.records import ReadLimits, mean_record_bytes
 from mm2mgr.partitions import Offsets, TopicPartition
 from mm2mgr.samples.batch import Batch
 from mm2mgr.samples.follow import Poll
@@ -29,7 +29,7 @@ _PARTITIONS_PER_TOPIC = 4  # looked at for record sizes at least: the fullest on
 _PARTITIONS_PER_LOOK = 400
 # Where few partitions are due, because a mean of 50 mixed sizes is easily a third off. Half of the bytes are planned: how large
 # the records are is only guessed by then.
-_LONG_LOOK = Look(records_per_partition=2_000, limit_bytes=128_000_000, limit_seconds=10.0)
+_LONG_LOOK = ReadLimits(records_per_partition=2_000, limit_bytes=128_000_000, limit_seconds=10.0)
 _TOPICS_EVERY_SECONDS = 300.0  # describing topics costs five times as much as reading all their offsets
 _LOOK_AT_MOST_EVERY_SECONDS = 60.0  # while some partition has no leader, say
 _LONG_AGO = -1e9
@@ -54,7 +54,7 @@ class RecordSizes:
     """Decides which topics' record sizes are due; a topic without an answer stays due, but waits behind the others."""
 
     every_seconds: float = 600.0
-    look: Look = field(default_factory=Look)
+    look: ReadLimits = field(default_factory=ReadLimits)
     _answered_at: dict[str, float] = field(default_factory=dict)
     _asked_at: dict[str, float] = field(default_factory=dict)
 
@@ -234,7 +234,7 @@ class KafkaReader:
         )
 
 
-def _ending(look: Look, until: float) -> Look:
+def _ending(look: ReadLimits, until: float) -> ReadLimits:
     return replace(look, limit_seconds=min(look.limit_seconds, until - time.monotonic()))
 
 

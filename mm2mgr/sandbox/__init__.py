@@ -1,5 +1,5 @@
-"""Real Kafka brokers and Connect workers on this machine, for tests, the demo and a first hour.
+"""Real Kafka brokers and Connect workers on this machine, for tests, the demo and first steps.
 
-In: a layout of names; out: running JVMs and where they listen. It downloads by lock file, stops only what it started,
-and must not be imported by anything that runs against a user's own clusters.
+It downloads jars by lock file, stops only processes that it started, and is never imported by code that runs against a
+user's own clusters.
 """

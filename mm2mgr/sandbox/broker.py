@@ -1,7 +1,6 @@
 """A single-node Kafka cluster: one JVM that is broker and controller (KRaft), on free ports of the loopback.
 
-In: a name, a directory, listeners and extra properties; out: bootstrap servers per listener. Replication factors are 1
-and topics are not created by accident, because a sandbox should show a mistake that production would show.
+Replication factors are 1. Topics are not created automatically, because a sandbox should show a mistake that production would show.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Which folders the sandbox and the demo may fill and empty: those that carry their marker, with nothing inside that leads out.
+"""The folders that the sandbox and the demo may fill and empty: those with their marker and without links that lead out.
 
-In: a folder as the user named it, and what it is used for. Out: the folder, claimed; or SandboxError, with nothing touched.
+Any other folder is a SandboxError, and nothing in it is touched.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def claim(folder: Path, use: str, is_older: Callable[[Path], bool]) -> None:
 
 
 def is_claimed(folder: Path, use: str, is_older: Callable[[Path], bool]) -> bool:
-    """Tell whether the folder is of this use; False where there is nothing yet. SandboxError for any other folder."""
+    """Tell whether the folder is marked for this use; False where there is nothing yet. SandboxError for any other folder."""
     try:
         names = sorted(os.listdir(folder))
     except FileNotFoundError:

@@ -1,7 +1,7 @@
-"""Fetches the jars of one Kafka line by its lock file, with the Ivy that PySpark ships, and verifies each by sha256.
+"""Fetches the jars of a Kafka version by its lock file, with the Ivy that PySpark ships, and verifies each by sha256.
 
-In: `kafka-<version>.lock` beside this module (another line is added by adding its file); out: paths in the cache.
-A jar whose checksum differs from the lock is deleted and never put on a class path.
+`kafka-<version>.lock` beside this module lists them; adding a file adds a version. A jar with another checksum is deleted and
+never put on a class path.
 """
 
 from __future__ import annotations
@@ -154,7 +154,9 @@ def _fetch(artifacts: Sequence[Artifact], ivy_cache: Path) -> Path:
     try:
         run = subprocess.run(command, capture_output=True, text=True, timeout=DOWNLOAD_TIMEOUT_SECONDS, check=False)
     except subprocess.TimeoutExpired as error:
-        raise _download_failed(artifacts, f"TimeoutError: no end after {DOWNLOAD_TIMEOUT_SECONDS} seconds") from error
+        raise _download_failed(
+            artifacts, f"TimeoutError: not finished after {DOWNLOAD_TIMEOUT_SECONDS} seconds"
+        ) from error
     if run.returncode != 0:
         raise _download_failed(artifacts, run.stdout + run.stderr)
     return retrieved

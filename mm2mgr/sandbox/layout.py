@@ -1,7 +1,6 @@
-"""A whole sandbox: several Kafka clusters and Connect clusters in one directory, remembered in its `state.json`.
+"""A whole sandbox: Kafka clusters and Connect clusters in one directory, recorded in its `state.json`.
 
-In: a layout of names; out: running servers and their endpoints, for this process and for later ones. `down` ends what
-`up` recorded and nothing else; a folder that is not a sandbox's is refused.
+`down` stops what `up` recorded and nothing else; a folder that is not a sandbox's is refused.
 """
 
 from __future__ import annotations
@@ -27,8 +26,54 @@ from mm2mgr.sandbox.worker import Worker
 
 DEFAULT_DIRECTORY = Path(".mm2mgr/sandbox")
 _USE = "sandbox"
+_FORMAT = 1
+_LARGEST_BYTES = 1_000_000
+_NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,99}")  # becomes a folder, and an alias in the tree
 Progress = Callable[[str], None]
 AnyServer = TypeVar("AnyServer", bound=Server)
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Names of the Kafka clusters, and for each Connect cluster the Kafka cluster that it keeps its topics in."""
+
+    sources: tuple[str, ...] = ("dc1-logging", "dc2-logging")
+    aggregates: tuple[str, ...] = ("agg-east", "agg-west")
+    connect: Mapping[str, str] = field(default_factory=lambda: {"east": "agg-east", "west": "agg-west"})
+
+    def __post_init__(self) -> None:
+        names = [*self.kafka_clusters, *self.connect]
+        if strange := [name for name in names if not isinstance(name, str) or not _NAME.fullmatch(name)]:
+            raise SandboxError(
+                f"invalid name for a server of the sandbox: {strange[0]!r}", hint="use letters, digits, . _ and -"
+            )
+        if len(set(names)) < len(names):
+            raise SandboxError(f"two servers of the sandbox have the same name: {', '.join(names)}")
+        for name, kafka in self.connect.items():
+            if kafka not in self.kafka_clusters:
+                raise SandboxError(
+                    f"Connect cluster {name} is declared to run on {kafka}, which is not a cluster of the sandbox"
+                )
+
+    @property
+    def kafka_clusters(self) -> tuple[str, ...]:
+        return (*self.sources, *self.aggregates)
+
+
+@dataclass(frozen=True)
+class ServerRecord:
+    """One server that was started: its process and its ports by name."""
+
+    process: ProcessId
+    ports: Mapping[str, int]
+
+
+@dataclass(frozen=True)
+class State:
+    """A layout and the servers of it that were started."""
+
+    layout: Layout
+    records: Mapping[str, ServerRecord]
 
 
 @dataclass(frozen=True)
@@ -140,7 +185,7 @@ class Sandbox:
         return [_adopted(broker, state) for broker in brokers]
 
     def _workers(self, state: State, brokers: Sequence[Broker], runtime: Runtime | None) -> list[Worker]:
-        """Build the workers whose Kafka cluster has a port by now."""
+        """Build the workers whose Kafka cluster already has a port."""
         bootstrap = {broker.name: broker.bootstrap_servers for broker in brokers if broker.ports}
         workers = [
             Worker(name, self.directory / "connect" / name, bootstrap[kafka], runtime=runtime)
@@ -185,7 +230,7 @@ class Sandbox:
 
 
 def _is_older(folder: Path) -> bool:
-    """Tell a sandbox of a version that set no marker: its lock, and what it wrote for a broker."""
+    """Recognize the sandbox of a version without a marker, by its lock and a broker's properties file."""
     return (folder / "state.lock").is_file() and any(folder.glob("kafka/*/broker.properties"))
 
 
@@ -201,50 +246,7 @@ def _process_state(server: Server) -> ProcessState:
     return ProcessState(server.name, server.kind, server.running, pid, server.address, server.log_file)
 
 
-_FORMAT = 1
-_LARGEST_BYTES = 1_000_000
-_NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,99}")  # becomes a folder, and an alias in the tree
-
-
-@dataclass(frozen=True)
-class Layout:
-    """Names of the Kafka clusters, and for each Connect cluster the Kafka cluster that it keeps its topics in."""
-
-    sources: tuple[str, ...] = ("dc1-logging", "dc2-logging")
-    aggregates: tuple[str, ...] = ("agg-east", "agg-west")
-    connect: Mapping[str, str] = field(default_factory=lambda: {"east": "agg-east", "west": "agg-west"})
-
-    def __post_init__(self) -> None:
-        names = [*self.kafka_clusters, *self.connect]
-        if strange := [name for name in names if not isinstance(name, str) or not _NAME.fullmatch(name)]:
-            raise SandboxError(
-                f"no name for a server of the sandbox: {strange[0]!r}", hint="use letters, digits, . _ and -"
-            )
-        if len(set(names)) < len(names):
-            raise SandboxError(f"two servers of the sandbox have the same name: {', '.join(names)}")
-        for name, kafka in self.connect.items():
-            if kafka not in self.kafka_clusters:
-                raise SandboxError(f"Connect cluster {name} is to run on {kafka}, which is no cluster of the sandbox")
-
-    @property
-    def kafka_clusters(self) -> tuple[str, ...]:
-        return (*self.sources, *self.aggregates)
-
-
-@dataclass(frozen=True)
-class ServerRecord:
-    """One server that was started: its process and its ports by name."""
-
-    process: ProcessId
-    ports: Mapping[str, int]
-
-
-@dataclass(frozen=True)
-class State:
-    """A layout and the servers of it that were started."""
-
-    layout: Layout
-    records: Mapping[str, ServerRecord]
+# --- state.json -------------------------------------------------------------------------------------------------------
 
 
 def read_state(path: Path) -> State | None:

@@ -58,7 +58,7 @@ class ProcessId:
         self._signal(signal.SIGKILL)
         if not self._gone_within(10.0):
             raise SandboxError(
-                f"process {self.pid} did not end after SIGKILL", hint="it may hang in a dead file system"
+                f"process {self.pid} did not end after SIGKILL", hint="it may be blocked by an unreachable file system"
             )
 
     def _signal(self, number: int) -> None:
@@ -108,7 +108,7 @@ def spawn(command: Sequence[str], console: Path, environment: Mapping[str, str])
     """Start a command in its own session, so that Ctrl-C here does not reach it; keep the first MiB of its console."""
     with console.open("wb") as file:
         # `head` ends the growth without a thread of ours that would have to live as long as the JVM. A JVM ignores
-        # SIGPIPE, so one that talks on simply talks to nobody.
+        # SIGPIPE, so its later output is simply lost.
         head = subprocess.Popen(
             ["head", "-c", str(CONSOLE_LIMIT_BYTES)],
             stdin=subprocess.PIPE,
@@ -177,8 +177,8 @@ def last_lines(path: Path, lines: int = 15, line_characters: int = 300) -> list[
             text = file.read().decode(errors="replace")
     except OSError:
         return []
-    told = [line for line in text.splitlines() if not line.startswith("\tat ")]  # frames would push the cause out
-    return [line[:line_characters] for line in told[-lines:]]
+    kept = [line for line in text.splitlines() if not line.startswith("\tat ")]  # frames would push the cause out
+    return [line[:line_characters] for line in kept[-lines:]]
 
 
 def _reap() -> None:

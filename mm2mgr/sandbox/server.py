@@ -1,7 +1,6 @@
-"""What brokers and workers share: a directory, free ports, a properties file, a JVM, and waiting until it serves.
+"""Common parts of brokers and workers: a directory, free ports, a properties file, a JVM, and waiting until it serves.
 
-In: a name, a directory and extra properties; out: a running server that can be stopped, killed and started again on
-the same ports. It must not know which keys a broker or a worker needs.
+A server can be stopped, killed and started again on the same ports. Keys of brokers and workers are unknown here.
 """
 
 from __future__ import annotations
@@ -155,7 +154,7 @@ class Server(ABC):
         words = process.words() if process else []
         named = [word.removeprefix(_LOG_DIRECTORY) for word in words if word.startswith(_LOG_DIRECTORY)]
         if process and words and self.directory.resolve() not in [Path(name).resolve() for name in named]:
-            what = f"process {process.pid}, noted as {self.kind} {self.name}, was not started in {self.directory}"
+            what = f"process {process.pid}, recorded as {self.kind} {self.name}, was not started in {self.directory}"
             hint = "it was left alone; if the folder was moved, end its Java processes by hand, then delete state.json"
             raise SandboxError(what, hint=hint)
         self.process, self.ports, self._served_before = process, dict(ports), True
@@ -205,7 +204,7 @@ def start_all(
 ) -> None:
     """Start servers side by side and wait for all; on failure or Ctrl-C stop those that this call started.
 
-    `changed` is told each server that was started or is ready, so that a caller can record its process and ports.
+    `changed` is called with each server that was started or is ready, so that a caller can record its process and ports.
     """
     started: list[Server] = []
     try:
@@ -256,7 +255,7 @@ def write_properties(path: Path, properties: Mapping[str, str]) -> None:
 
 
 def _escape(text: str) -> str:
-    """Escape for java.util.Properties: it reads Latin-1, drops leading blanks and takes backslashes for its own."""
+    """Escape for java.util.Properties: it reads Latin-1, drops leading blanks and treats backslashes as escapes."""
     escaped = text.replace("\\", "\\\\").replace("\n", "\\n").replace("\r", "\\r")
     if escaped.startswith(" "):
         escaped = f"\\{escaped}"

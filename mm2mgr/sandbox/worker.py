@@ -1,6 +1,5 @@
 """One Kafka Connect worker in distributed mode, with a free REST port on the loopback.
 
-In: the bootstrap servers of the Kafka cluster that holds its topics, a group and extra properties; out: the REST URL.
 Workers with the same group and Kafka cluster form one Connect cluster.
 """
 
@@ -26,7 +25,7 @@ class Worker(Server):
     kind = "worker"
     heap = "384m"
 
-    def __init__(  # noqa: PLR0913 - a worker is told by its Kafka cluster and its group
+    def __init__(  # noqa: PLR0913 - a worker needs its Kafka cluster and its group
         self,
         name: str,
         directory: Path,

@@ -343,7 +343,7 @@ def test_a_tree_without_flows_deletes_nothing_unasked(site: Site, mm2mgr: Comman
         said = mm2mgr(*command, code=1)
         assert "! blocked 30 connectors: mm2.a.east.source.f0, " in said.out
         assert "one of 30 deletes, of 30 connectors of this owner" in said.out
-        assert "fix: if all of them are meant, add --allow-deletes 30" in said.out
+        assert "fix: if all of them are intended, add --allow-deletes 30" in said.out
     assert said.lines[-1] == "Applied: 0 of 0 changes; 30 more blocked"
     assert site.east.writes == []
     mm2mgr("plan", "--prune", "--allow-deletes", "30", "--out", "plan.json")

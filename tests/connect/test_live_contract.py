@@ -11,9 +11,9 @@ import pytest
 
 from mm2mgr.connect.client import Connect
 from mm2mgr.connect.errors import ConnectError, NotFound
-from mm2mgr.connect.probe import probe
 from mm2mgr.connect.target import ConnectTarget
 from mm2mgr.connect.types import SourceOffset
+from mm2mgr.reconcile.workers import probe
 from tests.fake_connect import FakeConnect
 
 NAME = "dc1->agg east.1"

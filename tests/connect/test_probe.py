@@ -7,7 +7,7 @@ import json
 import pytest
 
 from mm2mgr.connect.errors import ConnectError
-from mm2mgr.connect.probe import Probe, probe
+from mm2mgr.reconcile.workers import Probe, probe
 from tests.connect.conftest import Ask
 from tests.fake_connect import PRINCIPAL, FakeConnect
 
@@ -109,7 +109,7 @@ def test_neither_placeholders_nor_other_keys_are_sent(fake: FakeConnect, ask: As
     ("status", "body", "says"),
     [
         (500, "ConfigException: Invalid value abc for configuration linger.ms", "linger.ms"),
-        (200, {"error_count": 0, "configs": []}, "says nothing of the overrides"),
+        (200, {"error_count": 0, "configs": []}, "does not mention the overrides"),
         (200, {"hello": "world"}, "validated keys"),
         (200, b"<html>welcome</html>", "expected JSON"),
         (401, "no", "access refused"),

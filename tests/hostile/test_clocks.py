@@ -415,7 +415,7 @@ def test_a_lock_held_elsewhere_is_said_and_not_waited_for_without_end(
         with pytest.raises(Mm2mgrError) as caught:
             store.append(Batch("dc1", "fake", NOW, ["t"], [0], end_offset=[1]))
         assert 0.4 <= time.monotonic() - began < 10
-    name = f"process {holder.pid} (mm2mgr throughput) on " if whose == "ours" else "a process that left no name"
+    name = f"process {holder.pid} (mm2mgr throughput) on " if whose == "ours" else "an unknown process"
     lock = tmp_path / ".lock"
     assert len(said) == 1
     assert said[0].startswith(f"new partitions of dc1: waiting up to 0 s for {lock}, locked by {name}")

@@ -10,7 +10,7 @@ from mm2mgr.errors import KafkaError
 from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.kafka.client import Kafka
 from mm2mgr.kafka.producer import Producer
-from mm2mgr.kafka.records import Look, mean_record_bytes, read
+from mm2mgr.kafka.records import ReadLimits, mean_record_bytes, read
 from mm2mgr.partitions import Offsets, TopicPartition
 
 ZERO, ONE, GONE = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("gone", 0)
@@ -35,14 +35,16 @@ def test_offsets_are_read_in_bulk_and_missing_partitions_are_reported(mock_clust
 
 def test_sizes_come_from_the_newest_records_and_count_keys(mock_cluster: KafkaAccess) -> None:
     write(mock_cluster, ZERO, [b"x" * 1000] * 20 + [b"x" * 10] * 5)
-    sizes = mean_record_bytes(mock_cluster, {ZERO: Offsets(0, 25), ONE: Offsets(0, 0)}, Look(records_per_partition=5))
+    sizes = mean_record_bytes(
+        mock_cluster, {ZERO: Offsets(0, 25), ONE: Offsets(0, 0)}, ReadLimits(records_per_partition=5)
+    )
     assert sizes == {ZERO: 11.0}
 
 
 def test_a_look_at_a_deleted_topic_ends_in_time_and_keeps_the_others(mock_cluster: KafkaAccess) -> None:
     write(mock_cluster, ZERO, [b"x" * 9])
     started = time.monotonic()
-    look = Look(limit_seconds=2.0)
+    look = ReadLimits(limit_seconds=2.0)
     assert mean_record_bytes(mock_cluster, {ZERO: Offsets(0, 1), GONE: Offsets(0, 5)}, look) == {ZERO: 10.0}
     assert time.monotonic() - started < 4
 

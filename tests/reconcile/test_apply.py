@@ -162,7 +162,7 @@ def test_a_config_that_changed_since_the_plan_is_left_alone(site: Site) -> None:
         assert failed.error.endswith(
             "its config changed since the plan was made (keys: source.cluster.sasl.jaas.config)"
         )
-        assert failed.hint == "another apply of owner 'team' wrote it, or somebody by hand; plan again"
+        assert failed.hint == "another apply of owner 'team' changed it, or somebody changed it by hand; plan again"
         assert "pa55" not in str(failed)
         assert site.east.connectors["mm2.a.east.source.orders"].config == before
         assert not [one for one in site.east.writes if "source.orders" in one.path]
@@ -179,7 +179,7 @@ def test_what_is_overwritten_at_once_is_no_success(site: Site) -> None:
     [result] = site.apply(plan, report=report)
     assert [one.error for one in seen] == [None]
     assert result.error
-    assert result.error.endswith("it was written, and overwritten since (keys: tasks.max)")
+    assert result.error.endswith("it was written, but overwritten since (keys: tasks.max)")
     assert result.hint
     assert "another apply of owner 'team'" in result.hint
 
@@ -187,12 +187,12 @@ def test_what_is_overwritten_at_once_is_no_success(site: Site) -> None:
 def test_a_deleted_connector_that_is_there_again_and_a_created_one_that_is_gone(site: Site) -> None:
     name = "mm2.a.east.source.orders"
     gone = site.apply(site.plan(), report=lambda result: site.east.connectors.pop(result.connector, None))
-    assert "it was written, and is gone again" in errors(gone)[name]
+    assert "it was written, but no longer exists" in errors(gone)[name]
     site.converge()
     config = dict(site.east.connectors[name].config)
     back = site.apply(site.plan("flows: {}\n", prune=True), report=lambda result: site.east.add(name, config) and None)
     assert list(errors(back)) == [name]
-    assert "it was deleted, and is there again" in errors(back)[name]
+    assert "it was deleted, but exists again" in errors(back)[name]
 
 
 def test_two_applies_at_once_are_not_both_a_success(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:

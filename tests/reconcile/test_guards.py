@@ -71,7 +71,7 @@ def test_what_serves_only_blocked_flows_waits_with_them(site: Site) -> None:
     assert blocked(plan) == {f"mm2.a.east.{name}" for name in ("heartbeat", "source.orders", "checkpoint")}
     for name in ("heartbeat", "checkpoint"):
         reason = of(plan, f"mm2.a.east.{name}").reason
-        assert reason == "it serves only what is blocked: mm2.a.east.source.orders"
+        assert reason == "it serves only blocked connectors: mm2.a.east.source.orders"
 
 
 def test_workers_of_another_kafka_than_declared(site: Site) -> None:
@@ -80,7 +80,10 @@ def test_workers_of_another_kafka_than_declared(site: Site) -> None:
     assert blocked(plan) == set(ON_EAST)
     change = of(plan, "mm2.a.east.source.logs")
     assert change.reason.startswith("wrong-kafka: records are not written to east")
-    assert change.remedy == "the workers live on cluster id west: correct connect: {east: {kafka: west}} or its url"
+    assert (
+        change.remedy
+        == "the workers run on the Kafka cluster with id west: correct connect: {east: {kafka: west}} or its url"
+    )
     assert {actions(plan)[name] for name in ON_WEST} == {"create"}
 
 
@@ -236,7 +239,7 @@ def test_workers_of_one_declared_kafka_that_live_on_two() -> None:
     [said] = disputed({}, "two")
     assert said.rule == "wrong-kafka"
     assert said.blocks
-    assert "'x' and 'y' are both declared on Kafka 'B', but their workers live on two: one and two" in said.reason
+    assert "'x' and 'y' are both declared on Kafka 'B', but their workers run on two: one and two" in said.reason
     assert "cluster_id" in said.remedy
 
 
@@ -249,7 +252,9 @@ def test_no_dispute_without_difference_or_where_it_does_not_matter() -> None:
 def test_the_id_says_which_of_the_two_is_wrong() -> None:
     assert disputed({"B": "one"}, "two") == ()
     [said] = disputed({"B": "two"}, "two")
-    assert said.remedy == "the workers live on cluster id one: correct connect: {x: {kafka: …}} or its url"
+    assert (
+        said.remedy == "the workers run on the Kafka cluster with id one: correct connect: {x: {kafka: …}} or its url"
+    )
 
 
 def test_what_is_not_known_of_a_worker_stays_as_declared() -> None:

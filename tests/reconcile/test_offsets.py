@@ -77,8 +77,7 @@ def test_it_ends_in_the_state_that_the_tree_asks_for(running: Site, before: str,
 def test_the_plan_says_that_it_stops(running: Site) -> None:
     said = {change.connector: change.reason for change in running.plan(ONCE).changes if change.reason}
     assert said == {
-        NAME: "stops it and takes its stored offsets along, from the workers' own topic to mm2mgr-offsets.west.internal, "
-        "then lets it go on"
+        NAME: "stops the connector, copies its offsets from the workers' own topic to mm2mgr-offsets.west.internal, resumes it"
     }
     running.west.connectors[NAME].config["mm2mgr.offsets_then"] = "PAUSED"
     assert [change.reason for change in running.plan(ONCE).changes if change.connector == NAME] == [

@@ -156,7 +156,7 @@ def test_many_deletes_need_a_word(doomed: int, staying: int, allowed: int, held:
         assert {change.reason for change in changes} == {
             f"one of {doomed} deletes, of {doomed + staying} connectors of this owner"
         }
-        assert {change.remedy for change in changes} == {f"if all of them are meant, add --allow-deletes {doomed}"}
+        assert {change.remedy for change in changes} == {f"if all of them are intended, add --allow-deletes {doomed}"}
         assert Plan(OWNER, parts).failed
 
 

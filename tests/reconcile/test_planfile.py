@@ -58,8 +58,8 @@ def test_an_unchanged_plan_is_not_stale(tmp_path: Path) -> None:
         (plan_of(part(found=live("n"))), plan_of(part(found=live("n", x="1"))), "w/n: other keys would change"),
         (plan_of(part()), plan_of(ClusterPlan("w")), "w/n: reviewed as create, now absent"),
         (plan_of(ClusterPlan("w")), plan_of(part()), "w/n: reviewed as absent, now create"),
-        (plan_of(part()), plan_of(part("v")), "Connect cluster 'v' is in only one of the two"),
-        (plan_of(part()), plan_of(part(), part("v")), "Connect cluster 'v' is in only one of the two"),
+        (plan_of(part()), plan_of(part("v")), "Connect cluster 'v' is in only one of the two plans"),
+        (plan_of(part()), plan_of(part(), part("v")), "Connect cluster 'v' is in only one of the two plans"),
         (plan_of(part()), plan_of(part(), prune=True), "owner, --prune or --mirror-again differs from the saved plan"),
         (
             plan_of(part()),

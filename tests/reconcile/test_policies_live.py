@@ -11,11 +11,10 @@ import pytest
 
 from mm2mgr.connect.client import Connect
 from mm2mgr.connect.errors import ConnectError
-from mm2mgr.connect.probe import PREFIXES, Probe, probe
 from mm2mgr.connect.target import ConnectTarget
 from mm2mgr.kafka.access import KafkaAccess
-from mm2mgr.lint.subject import WorkerFacts as Said
-from mm2mgr.reconcile.workers import harmless, read_live, read_worker
+from mm2mgr.lint.subject import WorkerFacts
+from mm2mgr.reconcile.workers import PREFIXES, Probe, harmless, probe, read_live, read_worker
 from mm2mgr.sandbox.broker import Broker
 from mm2mgr.sandbox.server import kafka_runtime
 from mm2mgr.sandbox.worker import Worker
@@ -137,7 +136,7 @@ def test_every_key_that_kafka_knows_can_be_asked_for(world: World) -> None:
 
 
 def test_what_a_worker_says_of_itself(world: World) -> None:
-    async def main() -> Said:
+    async def main() -> WorkerFacts:
         async with Connect(ConnectTarget("w", (world.url("principal"),)), deadline_seconds=30) as client:
             return await read_worker(client, {})
 

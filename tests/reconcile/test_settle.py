@@ -63,7 +63,7 @@ def test_tasks_that_keep_the_config_before_are_inconclusive(site: Site) -> None:
     site.east.restart_reads = (1000, 0)
     [result] = site.converge(NEW)
     found = settled(site, [result], timeout_seconds=0.5)[ORDERS]
-    assert found == Settled("RUNNING, but its tasks still have the config before", "inconclusive")
+    assert found == Settled("RUNNING, but its tasks still have the previous config", "inconclusive")
 
 
 def test_a_state_that_could_be_from_before_is_inconclusive(site: Site) -> None:
@@ -74,7 +74,7 @@ def test_a_state_that_could_be_from_before_is_inconclusive(site: Site) -> None:
     [result] = site.converge(INVALID)
     site.east.connectors[ORDERS].hidden_reads = 2  # comes at the end of the wait
     found = settled(site, [result], timeout_seconds=1.0, hold_seconds=1.0)[ORDERS]
-    assert found == Settled(f"{ALL_FAILED.state}, perhaps still from before the write", "inconclusive")
+    assert found == Settled(f"{ALL_FAILED.state}, possibly from before the write", "inconclusive")
 
 
 def test_a_connector_without_status_or_tasks_is_inconclusive(site: Site) -> None:

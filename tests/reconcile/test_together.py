@@ -162,7 +162,7 @@ def test_a_name_that_is_taken_holds_back_heartbeats_and_checkpoints_too(site: Si
     by_hand(site, SOURCE, topics="payments")
     plan = site.plan(ONE)
     assert set(actions(plan).values()) == {"blocked"}
-    assert of(plan, "mm2.a.east.checkpoint").reason == f"it serves only what is blocked: {SOURCE}"
+    assert of(plan, "mm2.a.east.checkpoint").reason == f"it serves only blocked connectors: {SOURCE}"
 
 
 def test_a_flow_with_a_new_name_beside_its_old_connector_is_blocked_though_it_may_mirror_again(site: Site) -> None:

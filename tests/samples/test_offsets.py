@@ -12,7 +12,7 @@ from mm2mgr.errors import KafkaError
 from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.kafka.log_ends import Ends, LogEnds
 from mm2mgr.kafka.producer import Producer
-from mm2mgr.kafka.records import Look
+from mm2mgr.kafka.records import ReadLimits
 from mm2mgr.partitions import Offsets, TopicPartition
 from mm2mgr.samples import offsets as offsets_module
 from mm2mgr.samples.follow import Round, Schedule, follow
@@ -221,7 +221,7 @@ def test_all_partitions_are_looked_at_where_there_is_room(monkeypatch: pytest.Mo
 def test_a_long_look_reads_further_back_where_more_is_and_within_its_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[dict[TopicPartition, Offsets]] = []
 
-    def look(_: object, wanted: dict[TopicPartition, Offsets], bounds: Look) -> dict[TopicPartition, float]:
+    def look(_: object, wanted: dict[TopicPartition, Offsets], bounds: ReadLimits) -> dict[TopicPartition, float]:
         asked.append(wanted)
         return dict.fromkeys(wanted, 10_000.0 if len(asked) == 1 else 12_000.0)
 
@@ -239,7 +239,7 @@ def test_a_long_look_reads_further_back_where_more_is_and_within_its_bytes(monke
 def test_looks_at_records_end_within_the_time_of_a_call(monkeypatch: pytest.MonkeyPatch) -> None:
     bounds: list[float] = []
 
-    def look(_: object, wanted: dict[TopicPartition, Offsets], look: Look) -> dict[TopicPartition, float]:
+    def look(_: object, wanted: dict[TopicPartition, Offsets], look: ReadLimits) -> dict[TopicPartition, float]:
         bounds.append(look.limit_seconds)
         return dict.fromkeys(wanted, 100.0)
 
