@@ -67,7 +67,7 @@ LAYERS: dict[str, set[str]] = {
         *("errors", "defaults", "spec", "truth", "topics", "topology", "render", "lint"),
         *("connect", "kafka", "reconcile", "observe"),
     },
-    "sandbox": {"errors", "extras", "folders"},
+    "sandbox": {"errors", "extras", "folders", "kafka"},
     "output": {
         "text",
         "errors",
@@ -101,7 +101,7 @@ OWNERS: dict[str, set[str]] = {
     "click": {"cli"},
     "yaml": {"spec"},
     "pydantic": {"spec"},
-    "jinja2": {"render.py", "template_sandbox.py"},
+    "jinja2": {"render.py", "template_sandbox.py", "output"},
     "httpx": {"connect"},
     "tenacity": {"connect"},
     "rich": {"output"},
