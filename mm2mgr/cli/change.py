@@ -11,6 +11,7 @@ from mm2mgr.cli.options import Seconds, output_option
 from mm2mgr.operations.workspace import Workspace
 from mm2mgr.outfile import check_free
 
+_flow = click.option("--flow", "only_flows", multiple=True, help="Only this flow: id, pair or name (repeatable).")
 _mirror_again = click.option(
     "--mirror-again",
     is_flag=True,
@@ -27,6 +28,7 @@ _allow_deletes = click.option(
 
 @click.command()
 @click.argument("flows", nargs=-1)
+@_flow
 @click.option("--prune", is_flag=True, help="Also delete owned connectors that are no longer declared.")
 @_mirror_again
 @_allow_deletes
@@ -44,6 +46,7 @@ _allow_deletes = click.option(
 def plan(
     workspace: Workspace,
     flows: tuple[str, ...],
+    only_flows: tuple[str, ...],
     prune: bool,
     mirror_again: bool,
     allow_deletes: int,
@@ -52,10 +55,10 @@ def plan(
     detailed_exitcode: bool,
     output: str,
 ) -> int:
-    """Compare the tree with what the Connect clusters run and show what would change. Writes nothing.
+    """Show what would change on the Connect clusters. Writes nothing.
 
-    FLOWS limits the plan to some flows. Exit code 1 when a Connect cluster could not be read, or something is blocked: a
-    flow that its workers would refuse or write to another Kafka, or more deletes than go unasked.
+    FLOWS, or --flow as in `apply`, limits the plan to some flows. Exit code 1 when a Connect cluster could not be read, or something is blocked: a
+    flow that its workers would refuse or write to another Kafka, or more deletes than --prune may make.
 
     \b
     Example:
@@ -69,7 +72,7 @@ def plan(
     from mm2mgr.reconcile.plan import Wish
     from mm2mgr.reconcile.planfile import PLAN, write_plan
 
-    only = workspace.only(flows)
+    only = workspace.only((*flows, *only_flows))
     if out:
         check_free(out, PLAN)  # before anybody is asked
     for entry in workspace.topology.stale_sizing:
@@ -93,7 +96,7 @@ def plan(
 
 @click.command()
 @click.argument("planfile", type=click.Path(path_type=Path, dir_okay=False), required=False)
-@click.option("--flow", "flows", multiple=True, help="Only this flow (repeat the option).")
+@_flow
 @click.option("--prune", is_flag=True, help="Also delete owned connectors that are no longer declared.")
 @_mirror_again
 @_allow_deletes
@@ -110,7 +113,7 @@ def plan(
 def apply(
     workspace: Workspace,
     planfile: Path | None,
-    flows: tuple[str, ...],
+    only_flows: tuple[str, ...],
     prune: bool,
     mirror_again: bool,
     allow_deletes: int,
@@ -118,8 +121,9 @@ def apply(
     wait: float,
     output: str,
 ) -> int:
-    """Make the Connect clusters run what the tree says; a second apply writes nothing.
+    """Make the Connect clusters run what the tree declares.
 
+    A second apply writes nothing.
     With a PLANFILE (from `plan --out`) just that reviewed plan is applied, and refused if tree or live state changed
     since (inline secrets aside: a plan file holds none, so it cannot tell). A Connect cluster that cannot be read holds up
     no other. Connectors without this tree's owner mark are never touched, nor those whose config changed since the plan.
@@ -137,4 +141,4 @@ def apply(
 
     wish = Wish(prune, mirror_again, allow_deletes=allow_deletes)
     # A second Ctrl-C ends the process as it is: bringing back what was begun could take half a minute.
-    return run_apply(workspace, Order(planfile, flows, wish, yes, wait, output), leave=os._exit)
+    return run_apply(workspace, Order(planfile, only_flows, wish, yes, wait, output), leave=os._exit)

@@ -15,17 +15,19 @@ from mm2mgr.operations.workspace import Workspace
     type=Seconds(1),
     default=20.0,
     show_default=True,
-    help="Seconds for the whole check; what has not answered by then is told.",
+    help="Time limit for the check in seconds; unanswered checks are reported.",
 )
 @click.option(
     "--fix-only",
     is_flag=True,
-    help="Print only the commands that give missing rights, and those that nobody could be asked for.",
+    help="Print only the commands that grant missing rights, and those that could not be verified.",
 )
 @output_option
 @click.pass_obj
 def check(workspace: Workspace, flows: tuple[str, ...], timeout: float, fix_only: bool, output: str) -> int:
-    """Ask brokers and workers whether FLOWS (all by default) can work. Exit code 1 when something is missing or fails.
+    """Ask brokers and workers whether FLOWS (all by default) can run.
+
+    Exit code 1 when something is missing or fails.
 
     Logs in to every Kafka cluster as each client of the connectors would, and finds the rights that it lacks, most of which
     leave everything RUNNING; compares cluster ids, size limits, replication factors and the workers with what the flows
@@ -38,14 +40,14 @@ def check(workspace: Workspace, flows: tuple[str, ...], timeout: float, fix_only
     """
     from mm2mgr.check.run import check as run
     from mm2mgr.output.check_text import say_check
-    from mm2mgr.output.console import say, say_json, working
+    from mm2mgr.output.console import say_command, say_json, working
 
     chosen = workspace.flows(flows)
     with working("asking Connect and Kafka"):
         found = run(workspace.topology, workspace.connectors, chosen, workspace.spec, timeout)
     if fix_only:
         for line in (*found.commands, *found.unsure):
-            say(line)
+            say_command(line)
     elif output == "json":
         say_json(found.to_dict())
     else:

@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("folder", type=click.Path(path_type=Path, file_okay=False), default="clusters")
 def init(folder: Path) -> None:
-    """Write a commented starter tree into FOLDER (default: clusters). Existing files are never overwritten.
+    """Write a commented starter tree into FOLDER (default: clusters).
+
+    Existing files are never overwritten.
 
     \b
     Example:
@@ -47,13 +49,15 @@ def schema() -> None:
 
 @click.command()
 @click.argument("flows", nargs=-1)
-@click.option("--origins", is_flag=True, help="Show who said each value: spec line, override, default, template line.")
+@click.option(
+    "--origins", is_flag=True, help="Show where each value is set: spec line, override, default or template line."
+)
 @output_option
 @click.pass_obj
 def render(workspace: Workspace, flows: tuple[str, ...], origins: bool, output: str) -> None:
-    """Print the connector configs of FLOWS (all by default); secrets are masked, placeholders are not.
+    """Print the connector configs of FLOWS (all by default).
 
-    A flow is named by its id `logging:dc1-logging->agg-east`, its pair, or its declared name.
+    Secrets are masked, placeholders are not. A flow is named by its id `logging:dc1-logging->agg-east`, its pair, or its declared name.
 
     \b
     Example:

@@ -29,10 +29,10 @@ _TYPES: tuple[ConnectorType, ...] = ("source", "checkpoint", "heartbeat")
 @output_option
 @click.pass_obj
 def explain(workspace: Workspace, name: str, on: str | None, kafka: str | None, everything: bool, output: str) -> None:
-    """Say what KEY does, however it is spelled, and what to write instead; or what RULE of lint is about; or show what
-    each client of FLOW gets.
+    """Explain a Kafka KEY, a lint RULE, or the clients of a FLOW.
 
-    A flow that is named like a key or a rule is meant by its id. Exit code 1 when none is known.
+    For a KEY, however it is spelled: what it does, and what to write instead. For a FLOW: the settings of each client. Use
+    the id of a flow whose name is also a key or a rule. Exit code 1 when none is known.
 
     \b
     Example:
@@ -43,7 +43,7 @@ def explain(workspace: Workspace, name: str, on: str | None, kafka: str | None, 
     """
     from mm2mgr.errors import Mm2mgrError
     from mm2mgr.output.console import say_json
-    from mm2mgr.output.explain_text import say_client_settings, say_explanation, say_rule
+    from mm2mgr.output.lint_text import say_client_settings, say_explanation, say_rule
     from mm2mgr.truth.explain import explain as explain_key
     from mm2mgr.truth.keys import load
 

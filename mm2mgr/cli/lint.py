@@ -86,14 +86,14 @@ def lint(
     timeout: float,
     output: str,
 ) -> int:
-    """Find what does nothing or goes wrong, with the place and the fix: in the tree, or in FILEs or on Connect clusters.
+    """Find settings that do nothing or cause trouble, with the fix.
 
-    A FILE is a connector's JSON or properties, a dedicated mm2.properties, a Strimzi resource, or a tree. All inputs are
+    Checks the tree, or FILEs, or Connect clusters. A FILE is a connector's JSON or properties, a dedicated mm2.properties, a Strimzi resource, or a tree. All inputs are
     looked at together, so a loop through several is found. `--connect` takes the name of a Connect cluster of the tree,
     or a URL; the URL's user and password come from $MM2MGR_CONNECT_USER and $MM2MGR_CONNECT_PASSWORD.
 
     A rule is silenced where it is fine, with the reason: `# mm2mgr: silence RULE why` above or on the line, `silence:
-    {RULE: why}` on a flow, or the key `mm2mgr.silence.RULE` in a connector. `mm2mgr explain RULE` tells its story.
+    {RULE: why}` on a flow, or the key `mm2mgr.silence.RULE` in a connector. `mm2mgr explain RULE` explains it.
 
     \b
     Example:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import click
@@ -14,13 +15,15 @@ _directory = click.option(
     type=click.Path(path_type=Path, file_okay=False),
     default=Path(".mm2mgr/sandbox"),
     show_default=True,
-    help="Where data, logs and state of the sandbox live.",
+    help="Folder of the sandbox: data, logs and state.",
 )
 
 
 @click.group()
 def sandbox() -> None:
-    """Real Kafka brokers and Connect workers on this machine: two sources, two aggregates, a worker each.
+    """Run real Kafka brokers and Connect workers on this machine.
+
+    Two source clusters, two aggregates, and a worker for each aggregate.
 
     \b
     Example:
@@ -65,15 +68,17 @@ def sandbox_status(directory: Path, output: str) -> int:
     Example:
       mm2mgr sandbox status -o json
     """
-    from mm2mgr.output.console import say, say_json, say_table
+    from mm2mgr.output.console import STYLES, say, say_json, say_table
+    from mm2mgr.output.tables import Table
     from mm2mgr.sandbox.layout import Sandbox
 
     states = Sandbox(directory).status()
     if output == "json":
         say_json([{**vars(state), "log_file": str(state.log_file)} for state in states])
     elif states:
-        rows = [(s.kind, s.name, "up" if s.running else "DOWN", str(s.pid), s.address, str(s.log_file)) for s in states]
-        say_table(["kind", "name", "state", "pid", "address", "log"], rows)
+        rows = [(s.kind, s.name, "up" if s.running else "down", str(s.pid), s.address, str(s.log_file)) for s in states]
+        columns = ("kind", "name", "state", "pid", "address", "log")
+        say_table(Table(columns, rows, drop=("pid", "log"), styles={"state": STYLES}))
     else:
         say(f"no sandbox in {directory}; start one: mm2mgr sandbox up")
     return 0 if all(state.running for state in states) else 1
@@ -94,6 +99,79 @@ def down(directory: Path) -> None:
     Sandbox(directory).down(progress=talk)
 
 
+@sandbox.group("topic")
+def sandbox_topic() -> None:
+    """Create and list topics of a sandbox's Kafka cluster."""
+
+
+@sandbox_topic.command("create")
+@click.argument("cluster")
+@click.argument("name")
+@click.option("--partitions", type=click.IntRange(1, 1000), default=1, show_default=True)
+@_directory
+def topic_create(cluster: str, name: str, partitions: int, directory: Path) -> None:
+    """Create topic NAME on CLUSTER; one that exists is left as it is.
+
+    \b
+    Example:
+      mm2mgr sandbox topic create dc1-logging logs.web --partitions 6
+    """
+    from mm2mgr.output.console import say
+    from mm2mgr.sandbox.records import create_topic
+
+    is_new = create_topic(directory, cluster, name, partitions)
+    say(f"topic {name} {'created' if is_new else 'exists already'} on {cluster}")
+
+
+@sandbox_topic.command("list")
+@click.argument("cluster")
+@_directory
+@output_option
+def topic_list(cluster: str, directory: Path, output: str) -> None:
+    """List the topics of CLUSTER, without those of Kafka itself.
+
+    \b
+    Example:
+      mm2mgr sandbox topic list agg-east
+    """
+    from mm2mgr.output.console import say_json, say_table
+    from mm2mgr.output.tables import Table
+    from mm2mgr.sandbox.records import topics
+
+    found = topics(directory, cluster)
+    if output == "json":
+        say_json(found)
+    else:
+        say_table(
+            Table(("topic", "partitions"), [(name, str(count)) for name, count in found.items()], ("partitions",))
+        )
+
+
+@sandbox.command()
+@click.argument("cluster")
+@click.argument("topic")
+@click.option("--records", type=click.IntRange(1), help="Write this many random records instead of lines of stdin.")
+@click.option("--size", type=click.IntRange(1, 1_000_000), default=100, show_default=True, help="Bytes per record.")
+@_directory
+def produce(cluster: str, topic: str, records: int | None, size: int, directory: Path) -> None:
+    """Write records to TOPIC of CLUSTER: a record per line of stdin.
+
+    Partitions take turns. Ends when every record is stored.
+
+    \b
+    Example:
+      echo hello | mm2mgr sandbox produce dc1-logging logs.web
+      mm2mgr sandbox produce dc1-logging logs.web --records 10000 --size 1000
+    """
+    from mm2mgr.output.console import say
+    from mm2mgr.sandbox.records import lines_of, random_values
+    from mm2mgr.sandbox.records import produce as write
+
+    values = random_values(records, size) if records else lines_of(sys.stdin.buffer)
+    count = write(directory, cluster, topic, values)
+    say(f"{count} record{'' if count == 1 else 's'} written to {topic} of {cluster}")
+
+
 @click.command()
 @click.option("--keep", is_flag=True, help="Leave everything running at the end, to play with.")
 @click.option(
@@ -108,8 +186,9 @@ def down(directory: Path) -> None:
     "--seconds", type=click.IntRange(5, 600), default=15, show_default=True, help="How long to measure traffic."
 )
 def demo(keep: bool, directory: Path, seconds: int) -> int:
-    """Run the whole job for real: declare, measure, size, plan, apply, mirror, prove, on this machine.
+    """Run the whole workflow on this machine, with real Kafka.
 
+    Declares, measures, sizes, plans, applies, mirrors, and proves the result.
     Starts four Kafka clusters and two Connect workers, keeps producing uneven traffic, and ends with a proof by record
     ids that everything arrived exactly once and in order. Stops what it started. DIR must be new, empty or that of an
     earlier demo, whose tree and samples are removed; changed by hand or sampled into for hours, they are not.

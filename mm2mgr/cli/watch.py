@@ -25,8 +25,9 @@ from mm2mgr.operations.workspace import Workspace
 @output_option
 @click.pass_obj
 def status(workspace: Workspace, flows: tuple[str, ...], watch: float | None, ack: tuple[str, ...], output: str) -> int:
-    """Show health, tasks and lag of FLOWS (all by default). Exit code 1 when there is a problem, or something is unknown.
+    """Show health, tasks and lag of FLOWS (all by default).
 
+    Exit code 1 when there is a problem, or something is unknown.
     Lag is the source's end offset less what the workers last flushed, so the true lag may be smaller. A connector that
     is RUNNING with zero tasks, silent for a minute, or without progress is a problem, whatever Connect says. Records
     that may be lost stay a problem until they are acknowledged. --watch ends with the exit code of its last look.
@@ -46,7 +47,7 @@ def status(workspace: Workspace, flows: tuple[str, ...], watch: float | None, ac
 @output_option
 @click.pass_obj
 def describe(workspace: Workspace, flow: str, output: str) -> int:
-    """Show everything about FLOW: clusters, connectors, tasks with their partitions, lag per partition, traces, losses.
+    """Show one FLOW in full: connectors, tasks, lag, settings.
 
     \b
     Example:

@@ -10,19 +10,27 @@ from __future__ import annotations
 import io
 import os
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING, Any, Literal
 
-from mm2mgr.text import cells, cells_of, visible
+from mm2mgr.output.tables import Line, Table, rows_of
+from mm2mgr.text import cells, visible
 
 if TYPE_CHECKING:
     from rich.console import Console
 
+STYLES: Mapping[str, str | None] = {
+    **dict.fromkeys(("ok", "up", "create"), "green"),
+    **dict.fromkeys(("problem", "error", "missing", "failed", "down", "blocked"), "bold red"),
+    **dict.fromkeys(("unknown", "warning", "update"), "yellow"),
+    "delete": "red",
+}
+"""The colour of each word: green is good, red needs action, yellow needs a look; what only waits is plain."""
 _PIPE_WIDTH = 400
 _HANGING = 4
-_WIDEST = 60  # a wider cell pushes the rest of its own line, and no other's
 
 
 class _Voice:
@@ -204,48 +212,50 @@ def _console(*, stderr: bool) -> Console:
 
 def _print(lines: Iterable[str], style: str | None, *, stderr: bool, label: int = 0) -> None:
     """Print lines in one style; the first `label` characters are bold beside it."""
-    console, voice = _console(stderr=stderr), _ERR if stderr else _OUT
+    voice = _ERR if stderr else _OUT
     shown = [visible(line) for line in lines]
     if voice.isatty():
-        shown = [row for line in shown for row in _rows(line, console.width)]
-    text = "\n".join(shown)
+        width = _console(stderr=stderr).width
+        shown = [row for line in shown for row in rows_of(line, width, _hanging(line, width))]
+    if label:
+        first, *others = shown
+        marked: Line = [(first[:label], style), (first[label:], None)]
+        _write([marked, *([(line, None)] for line in others)], stderr=stderr)
+    else:
+        _write([[(line, style)] for line in shown], stderr=stderr)
+
+
+def _write(lines: Sequence[Line], *, stderr: bool) -> None:
+    """Write lines of printable text, with their styles where there are colours."""
+    console, voice = _console(stderr=stderr), _ERR if stderr else _OUT
     if console.color_system is None:
-        voice.write(text + "\n")
+        voice.write("".join("".join(text for text, _ in line) + "\n" for line in lines))
         voice.flush()
         return
     from rich.text import Text
 
-    styled = Text(text, style if style and not label else "")
-    if label:
-        styled.stylize(style or "bold", 0, label)
+    styled = Text("\n").join(Text.assemble(*((text, style or "") for text, style in line)) for line in lines)
     console.print(styled)
 
 
-def _rows(line: str, width: int) -> Iterator[str]:
-    """Cut a line into rows of a terminal, at blanks where there are some; all but the first are indented deeper."""
-    hanging = min(len(line) - len(line.lstrip(" ")) + _HANGING, width // 2)
-    start, indent = 0, ""
-    while (end := _reach(line, start, width - len(indent))) < len(line):
-        blank = line.rfind(" ", start, end + 1)
-        cut = blank if blank > start and line[start:blank].strip() else end
-        yield indent + line[start:cut]
-        start, indent = cut + (line[cut] == " "), " " * hanging
-    yield indent + line[start:]
-
-
-def _reach(line: str, start: int, room: int) -> int:
-    """Return the end of what fits from `start` into `room` columns, at least one character."""
-    if line.isascii():
-        return min(len(line), start + max(1, room))
-    end = start
-    while end < len(line) and (room := room - cells_of(line[end])) >= 0:
-        end += 1
-    return end if end == len(line) else max(end, start + 1)
+def _hanging(line: str, width: int) -> int:
+    """Return how deep the rows after the first are indented."""
+    return min(len(line) - len(line.lstrip(" ")) + _HANGING, width // 2)
 
 
 def say(text: str = "", style: str | None = None) -> None:
     """Print a line of result."""
     _print([text], style, stderr=False)
+
+
+def say_command(command: str) -> None:
+    """Print a command of a shell to be copied: a terminal gets it in rows that end with a backslash."""
+    first, *options = visible(command).split(" --")
+    rows, width = [first], _console(stderr=False).width if _OUT.isatty() else None
+    for option in options:
+        fits = width is None or cells(f"{rows[-1]} --{option} \\") <= width
+        rows[-1:] = [f"{rows[-1]} --{option}"] if fits else [f"{rows[-1]} \\", f"    --{option}"]
+    _write([[(row, None)] for row in rows], stderr=False)
 
 
 def talk(text: str, style: str | None = "dim") -> None:
@@ -270,7 +280,13 @@ def _labelled(label: str, message: str, style: str) -> None:
 def say_plain(text: str) -> None:
     """Print a line without colour, much faster: for results of many lines."""
     line = visible(text)
-    _OUT.write("\n".join(_rows(line, _console(stderr=False).width) if _OUT.isatty() else [line]) + "\n")
+    width = _console(stderr=False).width if _OUT.isatty() else None
+    _OUT.write("\n".join(rows_of(line, width, _hanging(line, width)) if width else [line]) + "\n")
+
+
+def say_lines(text: str) -> None:
+    """Print a text of our own, such as a script, as it is."""
+    _OUT.write(text)
 
 
 def say_json(value: Any) -> None:
@@ -291,20 +307,15 @@ def _json(value: Any, indent: int | None = None) -> str:
     return json.dumps(value, indent=indent).replace("\x7f", "\\u007f")
 
 
-def say_table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, right: Sequence[str] = ()) -> None:
-    """Print an aligned table; columns named in `right` hold numbers."""
-    shown = [tuple(map(visible, row)) for row in rows]
-    widths = [min(_WIDEST, max(map(cells, column))) for column in zip(columns, *shown, strict=True)]
-    is_right = [column in right for column in columns]
-
-    def line(row: Sequence[str]) -> str:
-        blanks = [" " * (width - cells(cell)) for cell, width in zip(row, widths, strict=True)]
-        placed = zip(row, blanks, is_right, strict=True)
-        return "   ".join(blank + cell if to_right else cell + blank for cell, blank, to_right in placed).rstrip()
-
-    _print([line(columns)], "bold", stderr=False)
-    if shown:
-        _print(map(line, shown), None, stderr=False)
+def say_table(table: Table) -> None:
+    """Print a table as wide as the terminal allows; what is left out on a narrow one is named below it."""
+    rows, below = ([tuple(map(visible, row)) for row in each] for each in (table.rows, table.below))
+    table = replace(table, rows=rows, below=below)
+    lines, left_out = table.lines(_console(stderr=False).width if _OUT.isatty() else None)
+    _write(lines, stderr=False)
+    if left_out:
+        shows = "a wider terminal or -o json shows " + ("it" if len(left_out) == 1 else "them")
+        say(f"{' ' * table.indent}left out: {', '.join(left_out)} ({shows})", "dim")
 
 
 @contextmanager

@@ -112,7 +112,7 @@ def test_a_sizing_shows_what_the_tree_has_now_and_every_reason(printed: Printed)
     sizing = size_flow("f:a->b", Deal(tuple(rates), "live"), rates, Rules(bounds=Bounds(1, 2)))
     say_sizings([sizing], {"f:a->b": Tasks(Text("5", Origin("spec", "x.yaml:1")), automatic=False)})
     _, row, title, *reasons = printed()
-    assert row.split(maxsplit=5) == ["f:a->b", "27", "MB/s", "2", "5", "written by hand, stays"]
+    assert row.split(maxsplit=5) == ["f:a->b", "27", "MB/s", "2", "5", "set by hand, kept"]
     assert title == "f:a->b"
     assert reasons == [f"  {reason}" for reason in sizing.reasons]
     assert len(reasons) > 2
