@@ -17,8 +17,7 @@ from mm2mgr.connect.client import Connect
 from mm2mgr.connect.errors import ConnectError, Unsupported
 from mm2mgr.connect.types import parse_stored
 from mm2mgr.errors import Mm2mgrError
-from mm2mgr.observe.lag import is_heartbeat
-from mm2mgr.observe.reading import ASSIGNED_KEY, parse_assigned
+from mm2mgr.observe.reading import ASSIGNED_KEY, is_heartbeat, parse_assigned
 from mm2mgr.partitions import TopicPartition
 from mm2mgr.reconcile.live import target_of
 from mm2mgr.render import source_connector_name

@@ -10,13 +10,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from mm2mgr.connect.types import ConnectorStatus
-from mm2mgr.observe.lag import FlowLag, PartitionLag, measure
 from mm2mgr.observe.losses import Loss, open_losses
 from mm2mgr.observe.memory import Mark, Memory
-from mm2mgr.observe.notes import companion_notes, flow_notes, growth, offsets_note
+from mm2mgr.observe.notes import StaleOffsets, companion_notes, flow_notes, growth, offsets_note, stale_offsets
 from mm2mgr.observe.problems import Case, FlowCase, Patience, connector_problems, flow_problems
-from mm2mgr.observe.reading import Failure, Orphan, Reading, SeenConnector, SeenKafka
-from mm2mgr.observe.stale_offsets import StaleOffsets, stale_offsets
+from mm2mgr.observe.reading import Failure, FlowLag, Orphan, PartitionLag, Reading, SeenConnector, SeenKafka, measure
 from mm2mgr.topology import Flow
 
 Health = Literal["ok", "waiting", "problem", "unknown"]

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from mm2mgr.observe.lag import FlowLag, PartitionLag
+from mm2mgr.observe.reading import FlowLag, PartitionLag
 from mm2mgr.partitions import TopicPartition
 from mm2mgr.topology import Flow
 

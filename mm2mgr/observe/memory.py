@@ -8,9 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from mm2mgr.observe.lag import FlowLag
 from mm2mgr.observe.losses import Loss, SeenTopic, enter, see_topics
-from mm2mgr.observe.reading import Reading, SeenConnector
+from mm2mgr.observe.reading import FlowLag, Reading, SeenConnector
 from mm2mgr.topology import Flow
 
 RESTING = frozenset({"PAUSED", "STOPPED"})

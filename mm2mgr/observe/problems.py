@@ -11,9 +11,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from mm2mgr import topology
-from mm2mgr.observe.lag import FlowLag
 from mm2mgr.observe.memory import RESTING
-from mm2mgr.observe.reading import Failure, SeenConnector, SeenKafka
+from mm2mgr.observe.reading import Failure, FlowLag, SeenConnector, SeenKafka
 from mm2mgr.reconcile.offset_move import THEN_KEY, unmarked
 from mm2mgr.reconcile.plan import diff
 from mm2mgr.secrets import cut, mask_text

@@ -17,8 +17,7 @@ from mm2mgr.connect.types import ConnectorInfo, ConnectorStatus, parse_stored
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.kafka.client import Kafka
-from mm2mgr.observe.lag import upstream_topic
-from mm2mgr.observe.reading import Failure, Orphan, Reading, SeenConnect, SeenConnector, SeenKafka
+from mm2mgr.observe.reading import Failure, Orphan, Reading, SeenConnect, SeenConnector, SeenKafka, upstream_topic
 from mm2mgr.partitions import TopicPartition
 from mm2mgr.reconcile.access import kafka_access
 from mm2mgr.reconcile.live import target_of

@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from mm2mgr.connect.types import SourceOffset, parse_stored
-from mm2mgr.observe.lag import upstream_topic
-from mm2mgr.observe.reading import parse_assigned
+from mm2mgr.observe.reading import parse_assigned, upstream_topic
 from mm2mgr.partitions import TopicPartition
 from mm2mgr.reconcile.access import kafka_access
 from tests.fake_connect import FakeConnect, serving

@@ -144,7 +144,8 @@ PURE = (
     "observe/health",
     "observe/losses",
     "observe/memory",
-    "observe/stale_offsets",
+    "observe/notes",
+    "observe/reading",
 )
 EFFECTS = {
     *("asyncio", "datetime", "http", "io", "logging", "os", "pathlib", "random", "shutil", "socket", "subprocess"),
