@@ -1,4 +1,4 @@
-"""Reads what the chosen flows need from Connect and from Kafka, every cluster at the same time. In: flows. Out: a Reading.
+"""Reads what the chosen flows need from Connect and Kafka, all clusters at the same time.
 
 Connect is read before Kafka: an end offset read first would make a flow that moves look as if it were past the end.
 """
@@ -108,7 +108,7 @@ def _orphans(
     infos: Mapping[str, ConnectorInfo],
     statuses: Mapping[str, ConnectorStatus],
 ) -> Iterator[Orphan]:
-    """Yield what carries the owner's mark and is not declared, by name."""
+    """Yield connectors that carry the owner's mark and are not declared, by name."""
     types = {name: kind for kind, name in CLASSES.items()}
     for name, info in sorted(infos.items()):
         if name in wanted or info.config.get(OWNER_KEY) != owner:
@@ -126,7 +126,7 @@ def _seen(
 
 
 async def _more(client: Connect, gate: asyncio.Semaphore, seen: SeenConnector) -> SeenConnector:
-    """Add tasks and offsets of a source connector that exists; the others have nothing to tell there."""
+    """Add tasks and offsets of a source connector that exists; other connectors have none."""
     name = seen.desired.name
     if seen.info is None or seen.desired.type != "source":
         return seen
@@ -164,7 +164,7 @@ async def _read_clusters(reading: Reading, kafka: ReadKafka) -> dict[str, SeenKa
 
 
 def _chooser(reading: Reading, alias: str) -> Choose:
-    """Return what to read of a cluster: topics that its flows carry away from it, and those that arrive from others."""
+    """Return the topics to read of a cluster: those that flows mirror from it, and those that flows mirror to it."""
     away = [(flow, _assigned_topics(reading, flow)) for flow in reading.flows if flow.source.alias == alias]
     here = [(flow, _assigned_topics(reading, flow)) for flow in reading.flows if flow.target.alias == alias]
 

@@ -39,7 +39,7 @@ class Failure:
 
 @dataclass(frozen=True)
 class SeenConnector:
-    """One desired connector as its Connect cluster shows it.
+    """One declared connector as its Connect cluster shows it.
 
     `info` None: not applied. `status` None: it has none (yet). Tasks and offsets are read for source connectors only.
     """
@@ -75,17 +75,17 @@ class Orphan:
 
     @property
     def runs(self) -> bool:
-        """Tell whether it still does something, or would after a restart."""
+        """Whether it still works, or would after a restart."""
         return self.state not in {"PAUSED", "STOPPED"}
 
     def sentence(self) -> str:
-        """Say what it is, what it still does, and how to get rid of it."""
+        """Return what it is, what it still does, and how to remove it."""
         doing = {"source": f"mirrors {self.topics}", "heartbeat": "sends heartbeats"}.get(
             self.type, "copies checkpoints"
         )
         return (
-            f"the tree does not declare it, and it is {self.state}: "
-            f"{f'it still {doing} {self.pair}' if self.runs else 'it does nothing until somebody resumes it'}; "
+            f"not declared in the tree, and {self.state}: "
+            f"{f'it still {doing} {self.pair}' if self.runs else 'it does nothing until it is resumed'}; "
             "declare it, or delete it with mm2mgr plan --prune and mm2mgr apply --prune"
         )
 
@@ -106,7 +106,7 @@ class Orphan:
 class SeenConnect:
     """One Connect cluster; with a `failure` it has no connectors, and nothing is known about them.
 
-    `kafka_cluster_id` is the Kafka its workers live on ("": not known). Orphans are only looked for with all flows.
+    `kafka_cluster_id` is the Kafka its workers live on ("": unknown). Orphans are only looked for with all flows.
     """
 
     name: str
@@ -146,7 +146,7 @@ class Reading:
         return None
 
     def companions(self) -> tuple[SeenConnector, ...]:
-        """Return the checkpoint and heartbeat connectors that were looked at, by their names."""
+        """Return the checkpoint and heartbeat connectors in the reading, by name."""
         every = (seen for connect in self.connects.values() for seen in connect.connectors.values())
         return tuple(sorted((one for one in every if one.desired.type != "source"), key=lambda one: one.key))
 
@@ -210,7 +210,7 @@ class PartitionLag:
 
 @dataclass(frozen=True)
 class FlowLag:
-    """Every partition that a flow carries. `unknown` says why there is no lag; `matched` counts topics that the flow wants."""
+    """Every partition that a flow carries. `unknown` says why there is no lag; `matched` counts topics that match the flow."""
 
     partitions: tuple[PartitionLag, ...] = ()
     matched: int = 0
@@ -221,17 +221,17 @@ class FlowLag:
 
     @cached_property
     def counted(self) -> tuple[PartitionLag, ...]:
-        """The partitions that count as lag: heartbeats keep coming each second, so their offsets always look behind."""
+        """The partitions that count as lag: heartbeats arrive every second, so their offsets are always behind."""
         return tuple(one for one in self.partitions if not one.heartbeat)
 
     @property
     def blind(self) -> bool:
-        """Tell whether nothing is known of what arrived on the target."""
+        """Whether the target's end offsets are all unknown."""
         return all(one.arrived is None for one in self.partitions)
 
     @cached_property
     def total_records(self) -> int | None:
-        """Lag in records; None when it is not known."""
+        """Lag in records; None where unknown."""
         return None if self.unknown is not None else sum(one.lag_records for one in self.counted)
 
     def most_behind(self, count: int) -> tuple[PartitionLag, ...]:
@@ -246,7 +246,7 @@ def is_heartbeat(flow: Flow, topic: str) -> bool:
 
 
 def upstream_topic(flow: Flow, topic: str) -> str | None:
-    """Return which source topic is mirrored to this topic of the target; None when none is, or the policy is not known."""
+    """Return which source topic is mirrored to this topic of the target; None where there is none, or the policy is unknown."""
     return flow.selection.upstream(topic)
 
 
@@ -260,7 +260,7 @@ def measure(flow: Flow, seen: SeenConnector, source: SeenKafka, target: SeenKafk
     every = sorted(wanted | {one for one in tasks if one.partition < source.topics.get(one.topic, 0)})
     known_tasks = not isinstance(seen.tasks, Failure)
     stored = {} if isinstance(seen.offsets, Failure) else seen.offsets
-    # With `latest` a task begins at the end of a log, so what lies before its first stored offset was never meant to go.
+    # With `latest` a task begins at the end of a log, so what lies before its first stored offset is not mirrored.
     from_end = seen.desired.config.get("source.consumer.auto.offset.reset") == "latest"
 
     def one(partition: TopicPartition, log: Offsets) -> PartitionLag:

@@ -1,7 +1,7 @@
-"""Keeps the memory on disk: one JSON file per owner in the state folder, which is no cache, for losses must outlive those.
+"""Keeps the memory on disk: one JSON file per owner in the state folder, not in a cache, because losses must last.
 
-A file that is missing is an empty memory; a damaged one is set aside and that is said. Several processes may look at the
-same time: what one adds or acknowledges is never undone by another, because reading and writing are one step under a lock.
+A missing file is an empty memory; a damaged one is set aside with a warning. Several processes may observe at the same
+time: reading and writing are one step under a lock, so none undoes what another adds or acknowledges.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Kept:
 
 
 class _Damaged(Exception):
-    """The file is there and is no memory."""
+    """The file exists and is not a memory."""
 
 
 def state_file(owner: str) -> Path:
@@ -45,7 +45,7 @@ def state_file(owner: str) -> Path:
 
 
 def change(file: Path, by: Callable[[Memory], Memory]) -> Kept:
-    """Read the memory, change it and write it, alone. Whatever is wrong with the file is a warning, never an error."""
+    """Read, change and write the memory under its lock. Trouble with the file is a warning, never an error."""
     warnings: list[str] = []
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -56,13 +56,13 @@ def change(file: Path, by: Callable[[Memory], Memory]) -> Kept:
             return Kept(earlier, memory, tuple(warnings))
     except (OSError, TimeoutError) as error:
         why = error.strerror or str(error) if isinstance(error, OSError) else str(error)
-        warnings.append(f"{file} cannot be written ({why}): what this look saw, losses too, will be forgotten")
+        warnings.append(f"{file} cannot be written ({why}): what this run found, losses included, is not remembered")
         earlier = _read(file, warnings)
         return Kept(earlier, by(earlier), tuple(warnings))
 
 
 def load(file: Path) -> Memory:
-    """Return the memory of a file; one that is missing or damaged is empty."""
+    """Return the memory of a file; empty where it is missing or damaged."""
     return _read(file, [], aside=False)
 
 
@@ -94,17 +94,17 @@ def _read(file: Path, warnings: list[str], *, aside: bool = True) -> Memory:
 
 def _set_aside(file: Path, error: Exception) -> str:
     if isinstance(error, OSError):
-        return f"{file} cannot be read ({error.strerror}): losses that it holds are not shown"
+        return f"{file} cannot be read ({error.strerror}): its losses are not shown"
     beside = file.with_name(f"{file.name}.damaged-{time.time_ns() // 1_000_000}")
     try:
         file.rename(beside)
     except OSError as refused:
-        return f"{file} is damaged and cannot be set aside ({refused.strerror}): losses that it held are not shown"
-    return f"{file} was damaged: losses that it held are no longer known; the damaged file is kept as {beside.name}"
+        return f"{file} is damaged and cannot be set aside ({refused.strerror}): its losses are not shown"
+    return f"{file} was damaged: its losses are no longer known; the damaged file is kept as {beside.name}"
 
 
 def _from_the_cache(file: Path) -> Memory:
-    """Read what earlier versions kept in the cache folder: since when connectors have had no status."""
+    """Read what earlier versions kept in the cache folder: since when connectors have no status."""
     if file != state_file(file.stem):
         return Memory()
     try:
@@ -116,7 +116,7 @@ def _from_the_cache(file: Path) -> Memory:
 
 
 def _write(file: Path, memory: Memory) -> None:
-    """Replace the file in one step, once the new one is on the disk."""
+    """Replace the file in one step, once the new one is on disk."""
     handle, draft = tempfile.mkstemp(dir=file.parent, prefix=f"{file.name}.")
     try:
         with os.fdopen(handle, "w", encoding="utf-8") as writing:

@@ -12,7 +12,7 @@ from typing import Any
 
 from mm2mgr import secrets
 from mm2mgr.errors import Mm2mgrError
-from mm2mgr.observe.health import FlowStatus, Looks, Status, judge, lags_of
+from mm2mgr.observe.health import FlowStatus, Remembered, Status, judge, lags_of
 from mm2mgr.observe.losses import Loss, open_losses
 from mm2mgr.observe.losses import acknowledge as mark
 from mm2mgr.observe.memory import remember
@@ -36,8 +36,8 @@ _CLIENTS = (
 
 
 @dataclass(frozen=True)
-class Manner:
-    """How to look: instruments, patience, where to remember (None: the owner's file in the state folder), partitions named per flow."""
+class ObserveOptions:
+    """How to observe: clients, limits, memory file (None: the owner's file in the state folder), partitions named per flow."""
 
     instruments: Instruments = field(default_factory=Instruments)
     patience: Patience = field(default_factory=Patience)
@@ -47,7 +47,7 @@ class Manner:
 
 @dataclass(frozen=True)
 class Observation:
-    """A status with the reading and the lags that it was made from."""
+    """A status with the reading and the lags behind it."""
 
     reading: Reading
     lags: Mapping[str, FlowLag]
@@ -59,16 +59,16 @@ async def observe(
     connectors: Sequence[Connector],
     *,
     only: Iterable[str] | None = None,
-    manner: Manner | None = None,
+    options: ObserveOptions | None = None,
 ) -> Observation:
-    """Look at the flows with these ids (None: all) and remember what was seen."""
-    how = manner or Manner()
+    """Observe the flows with these ids (None: all) and remember what was seen."""
+    how = options or ObserveOptions()
     chosen = None if only is None else set(only)
     flows = [flow for flow in topology.flows if chosen is None or flow.id in chosen]
     reading = await read_estate(topology, connectors, flows, how.instruments)
     lags = lags_of(reading)
     kept = change(_file(topology, how), lambda earlier: remember(earlier, reading, lags))
-    seen = judge(reading, lags, Looks(kept.earlier, kept.memory, how.patience), top=how.top)
+    seen = judge(reading, lags, Remembered(kept.earlier, kept.memory, how.patience), top=how.top)
     return Observation(reading, lags, replace(seen, warnings=kept.warnings))
 
 
@@ -77,41 +77,39 @@ async def status(
     connectors: Sequence[Connector],
     *,
     only: Iterable[str] | None = None,
-    manner: Manner | None = None,
+    options: ObserveOptions | None = None,
 ) -> Status:
     """Return the status of the flows with these ids (None: all); see `observe`. No failed cluster raises."""
-    return (await observe(topology, connectors, only=only, manner=manner)).status
+    return (await observe(topology, connectors, only=only, options=options)).status
 
 
 async def describe(
-    topology: Topology, connectors: Sequence[Connector], flow: Flow, *, manner: Manner | None = None
+    topology: Topology, connectors: Sequence[Connector], flow: Flow, *, options: ObserveOptions | None = None
 ) -> Description:
-    """Look at one flow and return everything about it."""
-    seen = await observe(topology, connectors, only=[flow.id], manner=manner)
+    """Observe one flow and return everything about it."""
+    seen = await observe(topology, connectors, only=[flow.id], options=options)
     return Description(flow, seen.reading, seen.lags.get(flow.id, FlowLag()), seen.status)
 
 
 def acknowledge(
-    topology: Topology, ids: Sequence[str], *, only: Iterable[str] | None = None, manner: Manner | None = None
+    topology: Topology, ids: Sequence[str], *, only: Iterable[str] | None = None, options: ObserveOptions | None = None
 ) -> tuple[Loss, ...]:
     """Acknowledge losses by their ids, or `all` (of the flows with these ids), and return them; Mm2mgrError for unknown ids."""
-    how = manner or Manner()
+    how = options or ObserveOptions()
     file = _file(topology, how)
     known = {one.id: one for one in open_losses(load(file).losses)}
     wanted = [one for one in dict.fromkeys(ids) if one != "all"]
     if unknown := [one for one in wanted if one not in known]:
-        raise Mm2mgrError(
-            f"no loss {', '.join(unknown)} waits to be acknowledged", hint=f"losses here: {', '.join(known) or 'none'}"
-        )
+        raise Mm2mgrError(f"no open loss {', '.join(unknown)}", hint=f"losses here: {', '.join(known) or 'none'}")
     if "all" in ids:
         wanted = [one.id for one in open_losses(known, only)]
     kept = change(file, lambda memory: replace(memory, losses=mark(memory.losses, wanted, how.instruments.clock())))
     if kept.warnings:
-        raise Mm2mgrError(f"nothing is acknowledged: {kept.warnings[0]}")
+        raise Mm2mgrError(f"nothing was acknowledged: {kept.warnings[0]}")
     return tuple(known[one] for one in wanted)
 
 
-def _file(topology: Topology, how: Manner) -> Path:
+def _file(topology: Topology, how: ObserveOptions) -> Path:
     return how.memory_file or state_file(str(topology.owner))
 
 
@@ -120,7 +118,7 @@ def _file(topology: Topology, how: Manner) -> Path:
 
 @dataclass(frozen=True)
 class Description:
-    """One flow, told in full."""
+    """One flow in full."""
 
     flow: Flow
     reading: Reading
@@ -133,7 +131,7 @@ class Description:
         return next(one for one in self.status.flows if one.flow == self.flow.id)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the description; `topics` maps each source topic to where its records go."""
+        """Return the description; `topics` gives the target topic of each source topic."""
         flow, seen = self.flow, self.reading.source_connector(self.flow)
         return {
             "flow": flow.id,
@@ -199,7 +197,7 @@ def _tasks(seen: SeenConnector) -> list[dict[str, Any]]:
 
 
 def _settings(flow: Flow) -> Iterator[tuple[str, str, str]]:
-    """Yield setting, value and who said it; of the clients only what differs from Kafka's own defaults."""
+    """Yield setting, value and origin; of the clients only what differs from Kafka's own defaults."""
     s = flow.settings
     simple: dict[tuple[str, ...], object] = {
         ("topics", "include"): ", ".join(s.topics.include),

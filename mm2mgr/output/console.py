@@ -1,8 +1,8 @@
-"""The two voices: results on stdout, talk (progress, notes, errors) on stderr. The only owner of rich, and the only place that
-writes to either: what others wrote is shown (`text.visible`) and never steers the terminal, and no line stops the work.
+"""Results on stdout; progress, notes and errors on stderr. The only owner of rich, and the only module that writes to either:
+foreign text is made visible (`text.visible`) and never steers the terminal, and a line that cannot be written stops no work.
 
-Colour only on a terminal and never with NO_COLOR; what is piped is not wrapped. On a terminal a long line goes on below,
-indented, so that nothing but a line of our own begins at the left edge.
+Colours only on a terminal, and never with NO_COLOR; piped lines are not wrapped. On a terminal a long line continues below,
+indented, so that only lines of our own begin at the left edge.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ _HANGING = 4
 
 
 class _Voice:
-    """Stdout or stderr, as Python has it at the moment: a line that cannot be written is lost, and the next one is tried again.
+    """Stdout or stderr, as Python has it at the moment. A line that cannot be written is lost; the next one is tried again.
 
-    Nobody reading stderr is no reason to leave work half done. A reader of stdout who leaves wants no more results: the
-    command ends, unless it is at work (`carrying_on`).
+    A closed stderr does not stop the command. A reader who closes stdout wants no more results, so the command ends, unless
+    it must finish what it does (`carrying_on`).
     """
 
     def __init__(self, name: Literal["stdout", "stderr"]) -> None:
@@ -84,7 +84,7 @@ class _Voice:
             self.lost = error
 
     def end(self) -> None:
-        """Write what is still held back, and give up what cannot be: Python would try once more, and exit with 120."""
+        """Write what is buffered, and discard what cannot be written: Python would try again, and exit with 120."""
         self.carries_on = True
         self.flush()
         if self.lost:
@@ -96,7 +96,7 @@ class _Voice:
 
 
 class _Closed(io.StringIO):
-    """Stands for a stream that was closed before we started: nobody asked for its lines."""
+    """Replaces a stream that was closed before we started; counts nothing as lost."""
 
     has_lines = False
 
@@ -109,7 +109,7 @@ _OUT, _ERR = _Voice("stdout"), _Voice("stderr")
 
 
 class _Others:
-    """What stands for sys.stdout or sys.stderr while a command runs: libraries may print lines, and steer nothing."""
+    """Replaces sys.stdout or sys.stderr while a command runs: libraries may print lines, but not steer the terminal."""
 
     def __init__(self, voice: _Voice) -> None:
         self._voice = voice
@@ -131,7 +131,7 @@ class _Others:
 
 @contextmanager
 def guarded() -> Iterator[None]:
-    """Let all that is written to stdout and stderr meanwhile, by whomever, pass through here."""
+    """Pass everything that is written to stdout and stderr in this block through this module, whoever writes it."""
     _open_descriptors()
     streams = sys.stdin, sys.stdout, sys.stderr
     sys.stdin = sys.stdin or open(0, encoding="utf-8", closefd=False)  # noqa: SIM115
@@ -149,7 +149,7 @@ def guarded() -> Iterator[None]:
 
 
 def _open_descriptors() -> None:
-    """Open those of the first three that are closed: the next file or socket would get their number, and C's messages."""
+    """Open the standard descriptors that are closed: the next file or socket would get their number, and C's messages."""
     for number in range(3):
         try:
             os.fstat(number)
@@ -159,7 +159,7 @@ def _open_descriptors() -> None:
 
 @contextmanager
 def carrying_on() -> Iterator[None]:
-    """Do work meanwhile that must come to its end, also when the reader of stdout leaves."""
+    """Finish the work in this block even when the reader of stdout leaves."""
     _OUT.carries_on = True
     try:
         yield
@@ -168,21 +168,21 @@ def carrying_on() -> Iterator[None]:
 
 
 def flush() -> None:
-    """Write what is held back."""
+    """Write what is buffered."""
     _OUT.flush()
     _ERR.flush()
 
 
 def shown() -> bool:
-    """Tell whether all that was said on stdout so far could be written."""
+    """Tell whether everything printed on stdout so far could be written."""
     _OUT.flush()
     return _OUT.lost is None and not isinstance(_OUT.behind, _Closed)
 
 
 def ended(code: int) -> int:
-    """Return the exit code at the end of a command: not 0 where lines of stdout were lost to an error, which is said.
+    """Return the exit code of the command: not 0 where lines of stdout were lost to an error, which is printed.
 
-    A reader who left does not miss them, and who closed stdout beforehand asked for none.
+    Lines are not missed where the reader left, or where stdout was closed from the start.
     """
     left_at_work = _OUT.lost
     _OUT.carries_on = True  # the work is done, and its code known
@@ -194,7 +194,8 @@ def ended(code: int) -> int:
     if isinstance(_OUT.lost, BrokenPipeError):
         return code if left_at_work else code or 1
     complain(
-        f"stdout: {_OUT.lost.strerror or _OUT.lost}: lines of the result are lost", "write it to a place with space"
+        f"stdout: {_OUT.lost.strerror or _OUT.lost}: lines of the result are lost",
+        "write the result to a disk with free space",
     )
     return code or 1
 
@@ -259,7 +260,7 @@ def say_command(command: str) -> None:
 
 
 def talk(text: str, style: str | None = "dim") -> None:
-    """Print a line about what is going on."""
+    """Print a line about progress."""
     _print([text], style, stderr=True)
 
 
@@ -295,7 +296,7 @@ def say_json(value: Any) -> None:
 
 
 def say_json_line(value: Any) -> None:
-    """Print JSON-ready values on one line, at once: the next document may be a while."""
+    """Print JSON-ready values on one line and flush: the next document may take a while."""
     _OUT.write(_json(value) + "\n")
     _OUT.flush()
 

@@ -125,7 +125,7 @@ def say_rule(rule: Mapping[str, Any]) -> None:
     say()
     if rule["source"]:
         say(f"source: {rule['source']}")
-    say(f"seen:   {rule['seen']}")
+    say(f"test:   {rule['seen']}")
 
 
 def say_client_settings(found: Sequence[Mapping[str, Any]]) -> None:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from mm2mgr.connect.types import ConnectorInfo, ConnectorStatus, TaskConfig, TaskStatus
 from mm2mgr.kafka.offsets import Offsets
-from mm2mgr.observe.health import Looks, Status, judge, lags_of
+from mm2mgr.observe.health import Remembered, Status, judge, lags_of
 from mm2mgr.observe.losses import acknowledge
 from mm2mgr.observe.memory import Memory, remember
 from mm2mgr.observe.reading import Failure, Reading, SeenConnect, SeenConnector, SeenKafka
@@ -82,7 +82,7 @@ def reading(declared: Declared, draw: Draw, state: str, task_states: list[str], 
 def judged(one: Reading, earlier: Memory) -> tuple[Status, Memory]:
     lags = lags_of(one)
     memory = remember(earlier, one, lags)
-    return judge(one, lags, Looks(earlier, memory)), memory
+    return judge(one, lags, Remembered(earlier, memory)), memory
 
 
 @settings(max_examples=150, deadline=None)

@@ -37,7 +37,7 @@ FLOWS = (
         "problem",
         tasks=(TaskState(0, "FAILED", "w:1", 2), TaskState(1, "RUNNING", "w:1", 1)),
         problems=("task 0 FAILED: IllegalStateException: [boom]; restart it when the cause is gone",),
-        notes=("2 partitions have no task: new ones are looked for every 600 s",),
+        notes=("2 partitions have no task: new partitions are detected every 600 s",),
         lag_records=41,
         offsets_note="workers store offsets every offset.flush.interval.ms",
     ),
