@@ -10,11 +10,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from mm2mgr.connect.types import ConnectorStatus
-from mm2mgr.observe.losses import Loss, open_losses
+from mm2mgr.observe.losses import RecordLoss, open_losses
 from mm2mgr.observe.memory import Mark, Memory
 from mm2mgr.observe.notes import StaleOffsets, companion_notes, flow_notes, growth, offsets_note, stale_offsets
-from mm2mgr.observe.problems import Case, FlowCase, Patience, connector_problems, flow_problems
-from mm2mgr.observe.reading import Failure, FlowLag, Orphan, PartitionLag, Reading, SeenConnector, SeenKafka, measure
+from mm2mgr.observe.problems import ConnectorCase, FlowCase, Patience, connector_problems, flow_problems
+from mm2mgr.observe.reading import Failure, FlowLag, LiveConnector, Orphan, PartitionLag, SeenKafka, Snapshot, measure
 from mm2mgr.topology import Flow
 
 Health = Literal["ok", "waiting", "problem", "unknown"]
@@ -105,7 +105,7 @@ class Status:
     failures: Mapping[str, Failure] = field(default_factory=dict)
     orphans: tuple[Orphan, ...] = ()
     stale_offsets: tuple[StaleOffsets, ...] = ()
-    losses: tuple[Loss, ...] = ()
+    losses: tuple[RecordLoss, ...] = ()
     warnings: tuple[str, ...] = ()
 
     @property
@@ -146,7 +146,7 @@ def worst(words: list[Health]) -> Health:
     return min(words, key=_WORST_FIRST.index, default="ok")
 
 
-def lags_of(reading: Reading) -> dict[str, FlowLag]:
+def lags_of(reading: Snapshot) -> dict[str, FlowLag]:
     """Measure every flow of a reading whose connector could be read and exists."""
     lags = {}
     for flow in reading.flows:
@@ -166,14 +166,17 @@ class Remembered:
     patience: Patience = field(default_factory=Patience)
 
 
-def judge(reading: Reading, lags: Mapping[str, FlowLag], remembered: Remembered, *, top: int = 5) -> Status:
+def judge(reading: Snapshot, lags: Mapping[str, FlowLag], remembered: Remembered, *, top: int = 5) -> Status:
     """Judge a reading by what is remembered; `top` bounds the partitions named per flow."""
     losses = open_losses(remembered.memory.losses, None if reading.whole else [flow.id for flow in reading.flows])
     flows = tuple(_flow_status(reading, flow, lags.get(flow.id, FlowLag()), remembered, top) for flow in reading.flows)
     return Status(
         reading.taken_at,
         tuple(_with_losses(flow, losses, reading.taken_at) for flow in flows),
-        tuple(_companion(Case(seen, remembered.patience, _waited(seen, remembered))) for seen in reading.companions()),
+        tuple(
+            _companion(ConnectorCase(seen, remembered.patience, _waited(seen, remembered)))
+            for seen in reading.companions()
+        ),
         reading.failures(),
         tuple(orphan for connect in reading.connects.values() for orphan in connect.orphans),
         tuple(stale_offsets(reading, remembered.memory, remembered.patience.not_stored_seconds)),
@@ -184,7 +187,7 @@ def judge(reading: Reading, lags: Mapping[str, FlowLag], remembered: Remembered,
 # --- flows ------------------------------------------------------------------------------------------------------------
 
 
-def _flow_status(reading: Reading, flow: Flow, lag: FlowLag, remembered: Remembered, top: int) -> FlowStatus:
+def _flow_status(reading: Snapshot, flow: Flow, lag: FlowLag, remembered: Remembered, top: int) -> FlowStatus:
     seen = reading.source_connector(flow)
     if seen is None:
         return _unread(reading, flow)
@@ -226,7 +229,7 @@ def _flow_status(reading: Reading, flow: Flow, lag: FlowLag, remembered: Remembe
     )
 
 
-def _unread(reading: Reading, flow: Flow) -> FlowStatus:
+def _unread(reading: Snapshot, flow: Flow) -> FlowStatus:
     failure = reading.connects[flow.connect.name].failure
     why = failure.message if failure else "no source connector was rendered for this flow"
     return FlowStatus(
@@ -235,7 +238,7 @@ def _unread(reading: Reading, flow: Flow) -> FlowStatus:
     )  # fmt: skip
 
 
-def _with_losses(flow: FlowStatus, losses: Iterable[Loss], now: float) -> FlowStatus:
+def _with_losses(flow: FlowStatus, losses: Iterable[RecordLoss], now: float) -> FlowStatus:
     """Return the status with its open losses: a problem until they are acknowledged, even if the flow has recovered."""
     sentences = tuple(one.sentence(now) for one in losses if one.flow == flow.flow)
     return replace(flow, health="problem", problems=flow.problems + sentences) if sentences else flow
@@ -256,13 +259,13 @@ def _flow_health(case: FlowCase, marks: Mapping[str, Mark]) -> Health:
 # --- connectors -------------------------------------------------------------------------------------------------------
 
 
-def _waited(seen: SeenConnector, remembered: Remembered) -> float:
+def _waited(seen: LiveConnector, remembered: Remembered) -> float:
     """Return for how many seconds a connector has been seen without a status."""
     clock = remembered.memory.without_status.get(seen.key)
     return clock.seconds if clock else 0.0
 
 
-def _companion(case: Case) -> ConnectorState:
+def _companion(case: ConnectorCase) -> ConnectorState:
     """Judge a checkpoint or heartbeat connector; without consumer groups a checkpoint connector needs no task."""
     status, desired = case.seen.status, case.seen.desired
     problems = connector_problems(case)
@@ -284,7 +287,7 @@ def _all_run(status: ConnectorStatus) -> bool:
     return all(task.state == "RUNNING" for task in status.tasks)
 
 
-def _tasks(seen: SeenConnector) -> tuple[TaskState, ...]:
+def _tasks(seen: LiveConnector) -> tuple[TaskState, ...]:
     assigned = seen.assigned()
     tasks = seen.status.tasks if seen.status else ()
     counted = {task: len(partitions) for task, partitions in assigned.items()}

@@ -42,7 +42,7 @@ class SeenTopic:
 
 
 @dataclass(frozen=True)
-class Loss:
+class RecordLoss:
     """One incident on one topic of a flow; `gaps` by partition."""
 
     id: str
@@ -141,7 +141,7 @@ def see_topics(
     return topics, sightings
 
 
-def enter(losses: Mapping[str, Loss], sighting: Sighting, now: float) -> dict[str, Loss]:
+def enter(losses: Mapping[str, RecordLoss], sighting: Sighting, now: float) -> dict[str, RecordLoss]:
     """Return the losses with what was seen: a new one, or more records of an open one."""
     of_topic = [one for one in losses.values() if (one.flow, one.topic) == (sighting.flow, sighting.topic)]
     if sighting.kind != "retention" and any(
@@ -155,7 +155,7 @@ def enter(losses: Mapping[str, Loss], sighting: Sighting, now: float) -> dict[st
         return dict(losses)
     still_open = [one for one in same if one.acknowledged_at is None]
     if sighting.kind == "re-created" or not still_open:
-        loss = Loss(
+        loss = RecordLoss(
             _id(sighting, gaps, len(acknowledged)),
             sighting.flow,
             sighting.topic,
@@ -171,13 +171,13 @@ def enter(losses: Mapping[str, Loss], sighting: Sighting, now: float) -> dict[st
     return {**losses, loss.id: loss}
 
 
-def acknowledge(losses: Mapping[str, Loss], ids: Iterable[str], now: float) -> dict[str, Loss]:
+def acknowledge(losses: Mapping[str, RecordLoss], ids: Iterable[str], now: float) -> dict[str, RecordLoss]:
     """Return the losses with these acknowledged; unknown ids are ignored."""
     done = {one: replace(losses[one], acknowledged_at=now) for one in ids if one in losses}
     return {**losses, **done}
 
 
-def open_losses(losses: Mapping[str, Loss], flows: Iterable[str] | None = None) -> tuple[Loss, ...]:
+def open_losses(losses: Mapping[str, RecordLoss], flows: Iterable[str] | None = None) -> tuple[RecordLoss, ...]:
     """Return the open losses, oldest first; of these flows only, unless None."""
     wanted = None if flows is None else set(flows)
     found = (one for one in losses.values() if one.acknowledged_at is None and (wanted is None or one.flow in wanted))
@@ -222,7 +222,7 @@ def _place(one: PartitionLag, old: SeenTopic) -> tuple[int, int | None]:
     return before if before and before[0] == now[0] and before[1] is not None else now
 
 
-def _further(sighting: Sighting, acknowledged: list[Loss]) -> Iterator[tuple[int, Gap]]:
+def _further(sighting: Sighting, acknowledged: list[RecordLoss]) -> Iterator[tuple[int, Gap]]:
     """Yield the gaps that are not acknowledged: retention may remove more records at the same stored offset."""
     for number, gap in sighting.gaps.items():
         known = [one.gaps[number] for one in acknowledged if number in one.gaps]

@@ -8,33 +8,33 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from mm2mgr.observe.losses import Loss, SeenTopic, enter, see_topics
-from mm2mgr.observe.reading import FlowLag, Reading, SeenConnector
+from mm2mgr.observe.losses import RecordLoss, SeenTopic, enter, see_topics
+from mm2mgr.observe.reading import FlowLag, LiveConnector, Snapshot
 from mm2mgr.topology import Flow
 
 RESTING = frozenset({"PAUSED", "STOPPED"})
 
 
 @dataclass(frozen=True)
-class Clock:
+class ConditionClock:
     """How long a condition has been seen to last. Time around an observation that could not see it does not count."""
 
     seconds: float
     seen_at: float
     paused: bool = False
 
-    def on(self, now: float) -> Clock:
+    def on(self, now: float) -> ConditionClock:
         """Return the clock after an observation that saw the condition."""
-        return Clock(self.seconds + (0.0 if self.paused else max(0.0, now - self.seen_at)), now)
+        return ConditionClock(self.seconds + (0.0 if self.paused else max(0.0, now - self.seen_at)), now)
 
-    def pause(self) -> Clock:
+    def pause(self) -> ConditionClock:
         """Return the clock after an observation that could not see it."""
         return replace(self, paused=True)
 
 
-def started(earlier: Clock | None, now: float) -> Clock:
+def started(earlier: ConditionClock | None, now: float) -> ConditionClock:
     """Return the earlier clock, continued, or a new one."""
-    return earlier.on(now) if earlier else Clock(0.0, now)
+    return earlier.on(now) if earlier else ConditionClock(0.0, now)
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class Mark:
     stored: int
     arrived: int | None
     behind: bool
-    clock: Clock
+    clock: ConditionClock
     moved: bool = False
 
 
@@ -58,7 +58,7 @@ class Rest:
 
     ends: int
     grown: int
-    clock: Clock
+    clock: ConditionClock
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ class Unstored:
     stored: int
     arrived: int
     records: int = 0
-    clock: Clock | None = None
+    clock: ConditionClock | None = None
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ class FlowMemory:
     """What is remembered of one flow. `home` is the Kafka cluster of its workers, which stores its offsets."""
 
     home: str = ""
-    unassigned: Mapping[str, Clock] = field(default_factory=dict)
+    unassigned: Mapping[str, ConditionClock] = field(default_factory=dict)
     marks: Mapping[str, Mark] = field(default_factory=dict)
     topics: Mapping[str, SeenTopic] = field(default_factory=dict)
     rest: Rest | None = None
@@ -98,9 +98,9 @@ class FlowMemory:
 class Memory:
     """What earlier observations left: `without_status` by `connect/connector`, flows by their ids, losses by theirs."""
 
-    without_status: Mapping[str, Clock] = field(default_factory=dict)
+    without_status: Mapping[str, ConditionClock] = field(default_factory=dict)
     flows: Mapping[str, FlowMemory] = field(default_factory=dict)
-    losses: Mapping[str, Loss] = field(default_factory=dict)
+    losses: Mapping[str, RecordLoss] = field(default_factory=dict)
 
     def of(self, flow: str) -> FlowMemory:
         """Return what is remembered of a flow."""
@@ -110,7 +110,7 @@ class Memory:
 _NOTHING = FlowMemory()
 
 
-def remember(earlier: Memory, reading: Reading, lags: Mapping[str, FlowLag]) -> Memory:
+def remember(earlier: Memory, reading: Snapshot, lags: Mapping[str, FlowLag]) -> Memory:
     """Return the memory after this reading. Flows outside the reading stay as they were; what it could not see pauses."""
     flows, losses = dict(earlier.flows), dict(earlier.losses)
     for flow in reading.flows:
@@ -145,12 +145,12 @@ def marks_of(lag: FlowLag, now: float, *, running: bool) -> dict[str, Mark]:
         total[1] += one.arrived or 0
         total[2] += running and one.lag_records > 1
     return {
-        task: Mark(stored, None if lag.blind else arrived, behind > 0, Clock(0.0, now))
+        task: Mark(stored, None if lag.blind else arrived, behind > 0, ConditionClock(0.0, now))
         for task, (stored, arrived, behind) in sums.items()
     }
 
 
-def _seen(old: FlowMemory, flow: Flow, seen: SeenConnector, lag: FlowLag, now: float) -> FlowMemory:
+def _seen(old: FlowMemory, flow: Flow, seen: LiveConnector, lag: FlowLag, now: float) -> FlowMemory:
     state = seen.status.state if seen.status else ""
     marks = marks_of(lag, now, running=state == "RUNNING")
     return FlowMemory(
@@ -181,7 +181,7 @@ def _since(mark: Mark, earlier: Mark | None) -> Mark:
 
 def _rest(old: Rest | None, lag: FlowLag, now: float) -> Rest:
     ends = sum(one.log.end for one in lag.counted)
-    return Rest(old.ends, ends - old.ends, old.clock.on(now)) if old else Rest(ends, 0, Clock(0.0, now))
+    return Rest(old.ends, ends - old.ends, old.clock.on(now)) if old else Rest(ends, 0, ConditionClock(0.0, now))
 
 
 def _unstored(old: Unstored | None, lag: FlowLag, now: float) -> Unstored | None:
@@ -201,7 +201,7 @@ def _paused(unstored: Unstored | None) -> Unstored | None:
     return replace(unstored, clock=unstored.clock.pause()) if unstored and unstored.clock else unstored
 
 
-def _without_status(earlier: Mapping[str, Clock], reading: Reading) -> dict[str, Clock]:
+def _without_status(earlier: Mapping[str, ConditionClock], reading: Snapshot) -> dict[str, ConditionClock]:
     clocks = dict(earlier)
     for connect in reading.connects.values():
         for seen in connect.connectors.values():

@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from mm2mgr.observe.memory import RESTING, Mark, Memory
-from mm2mgr.observe.problems import Case, FlowCase
-from mm2mgr.observe.reading import Failure, Reading, SeenKafka
+from mm2mgr.observe.problems import ConnectorCase, FlowCase
+from mm2mgr.observe.reading import Failure, SeenKafka, Snapshot
 from mm2mgr.topology import Flow
 
 
-def companion_notes(case: Case) -> tuple[str, ...]:
+def companion_notes(case: ConnectorCase) -> tuple[str, ...]:
     """Return the notes on a companion connector."""
     notes, status = _state_notes(case), case.seen.status
     if case.seen.desired.type == "checkpoint" and status and status.state == "RUNNING" and not status.tasks:
@@ -75,7 +75,7 @@ def growth(flow: Flow, now: float, marks: Mapping[str, Mark], before: Mapping[st
     return f"in the last {seconds:.0f} s the target received {_at_most(flow, arrived)}, of which the stored offsets show {stored}"
 
 
-def _state_notes(case: Case) -> list[str]:
+def _state_notes(case: ConnectorCase) -> list[str]:
     if case.state in RESTING:
         return [f"{case.state}: it does nothing until it is resumed"]
     if case.state == "no status" and case.without_status_seconds < case.patience.no_status_seconds:
@@ -157,7 +157,7 @@ class StaleOffsets:
         }
 
 
-def stale_offsets(reading: Reading, memory: Memory, patience_seconds: float) -> Iterator[StaleOffsets]:
+def stale_offsets(reading: Snapshot, memory: Memory, patience_seconds: float) -> Iterator[StaleOffsets]:
     """Yield the Connect clusters where several flows, or one beside a dead source, have waited this long for a commit."""
     for name in reading.connects:
         flows = [flow for flow in reading.flows if flow.connect.name == name]

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from mm2mgr import topology
 from mm2mgr.observe.memory import RESTING
-from mm2mgr.observe.reading import Failure, FlowLag, SeenConnector, SeenKafka
+from mm2mgr.observe.reading import Failure, FlowLag, LiveConnector, SeenKafka
 from mm2mgr.reconcile.offset_move import THEN_KEY, unmarked
 from mm2mgr.reconcile.plan import diff
 from mm2mgr.secrets import cut, mask_text
@@ -37,10 +37,10 @@ class Patience:
 
 
 @dataclass(frozen=True)
-class Case:
+class ConnectorCase:
     """One connector that was read, and for how long it has had no status."""
 
-    seen: SeenConnector
+    seen: LiveConnector
     patience: Patience
     without_status_seconds: float = 0.0
 
@@ -53,7 +53,7 @@ class Case:
 
 
 @dataclass(frozen=True)
-class FlowCase(Case):
+class FlowCase(ConnectorCase):
     """A flow's source connector with its lag; `standing_seconds` by task: for how long records have waited without progress.
 
     `unassigned_seconds` is by partition; `grown` is the growth of the source's end offsets in `resting_seconds`.
@@ -71,13 +71,13 @@ class FlowCase(Case):
 # --- any connector ----------------------------------------------------------------------------------------------------
 
 
-def not_applied(case: Case) -> Iterator[str]:
+def not_applied(case: ConnectorCase) -> Iterator[str]:
     """A connector that the tree declares and Connect does not have."""
     if case.seen.info is None:
         yield f"not on Connect cluster '{case.seen.desired.connect}': run mm2mgr apply"
 
 
-def drifted(case: Case) -> Iterator[str]:
+def drifted(case: ConnectorCase) -> Iterator[str]:
     """A config that was changed elsewhere, or a tree that is not applied. Names keys only: values may be secrets."""
     if case.seen.info is None:
         return
@@ -86,7 +86,7 @@ def drifted(case: Case) -> Iterator[str]:
         yield f"its config differs from the tree in {_some(keys, 'key')}: run mm2mgr plan"
 
 
-def offsets_on_the_way(case: Case) -> Iterator[str]:
+def offsets_on_the_way(case: ConnectorCase) -> Iterator[str]:
     """A move of stored offsets that is not finished: mm2mgr was killed, or is still working on it."""
     then = case.seen.info.config.get(THEN_KEY) if case.seen.info else None
     if then:
@@ -96,7 +96,7 @@ def offsets_on_the_way(case: Case) -> Iterator[str]:
         )
 
 
-def no_status(case: Case) -> Iterator[str]:
+def no_status(case: ConnectorCase) -> Iterator[str]:
     """MirrorMaker's start jobs wait for both clusters, 60 s each by default, and Connect reports no status meanwhile."""
     if case.state == "no status" and case.without_status_seconds >= case.patience.no_status_seconds:
         clusters = " and ".join(case.seen.desired.pair.split("->"))
@@ -106,7 +106,7 @@ def no_status(case: Case) -> Iterator[str]:
         )
 
 
-def failed(case: Case) -> Iterator[str]:
+def failed(case: ConnectorCase) -> Iterator[str]:
     """A failed connector: usually its clients refuse a setting."""
     status = case.seen.status
     if status and status.state == "FAILED":
@@ -117,7 +117,7 @@ def failed(case: Case) -> Iterator[str]:
         yield f"connector FAILED{running}: {why}; fix the cause, then restart the connector"
 
 
-def failed_tasks(case: Case) -> Iterator[str]:
+def failed_tasks(case: ConnectorCase) -> Iterator[str]:
     """Failed tasks, one sentence per cause; Connect never restarts them by itself."""
     by_cause: dict[str, list[str]] = {}
     for task in case.seen.status.tasks if case.seen.status else ():
@@ -127,7 +127,7 @@ def failed_tasks(case: Case) -> Iterator[str]:
         yield f"{_some(tasks, 'task')} FAILED: {why}; fix the cause, then restart the failed tasks; they do not recover by themselves"
 
 
-def unassigned(case: Case) -> Iterator[str]:
+def unassigned(case: ConnectorCase) -> Iterator[str]:
     """No worker runs it; or a connector's new config waits for a dead cluster while old tasks keep running."""
     status = case.seen.status
     if status and status.state == "UNASSIGNED":
@@ -140,7 +140,7 @@ def unassigned(case: Case) -> Iterator[str]:
         yield f"{_some(tasks, 'task')} UNASSIGNED: no worker runs them; check that enough workers are up"
 
 
-def heartbeat_without_task(case: Case) -> Iterator[str]:
+def heartbeat_without_task(case: ConnectorCase) -> Iterator[str]:
     """A heartbeat connector always has one task."""
     if case.seen.desired.type == "heartbeat" and _runs_empty(case):
         yield "RUNNING without a task: no heartbeats are sent; check the workers' log and restart the connector"
@@ -239,7 +239,7 @@ def abandoned_partitions(case: FlowCase) -> Iterator[str]:
         )
 
 
-CONNECTOR_RULES: tuple[Callable[[Case], Iterator[str]], ...] = (
+CONNECTOR_RULES: tuple[Callable[[ConnectorCase], Iterator[str]], ...] = (
     not_applied,
     no_status,
     failed,
@@ -260,7 +260,7 @@ FLOW_RULES: tuple[Callable[[FlowCase], Iterator[str]], ...] = (
 )
 
 
-def connector_problems(case: Case) -> tuple[str, ...]:
+def connector_problems(case: ConnectorCase) -> tuple[str, ...]:
     """Return the problems that any connector can have."""
     return tuple(sentence for rule in CONNECTOR_RULES for sentence in rule(case))
 
@@ -280,7 +280,7 @@ def trace_summary(trace: str | None) -> str:
     return cut(_quiet(text))
 
 
-def _moving_offsets(case: Case) -> bool:
+def _moving_offsets(case: ConnectorCase) -> bool:
     return case.seen.info is not None and THEN_KEY in case.seen.info.config
 
 
@@ -288,7 +288,7 @@ def _quiet(text: str) -> str:
     return re.sub(r"\s+", " ", text)
 
 
-def _runs_empty(case: Case) -> bool:
+def _runs_empty(case: ConnectorCase) -> bool:
     status = case.seen.status
     return status is not None and status.state == "RUNNING" and not status.tasks
 

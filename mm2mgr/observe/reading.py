@@ -1,6 +1,6 @@
 """What was read of the clusters at one moment, as values, and how far each flow is behind. No I/O.
 
-A failed read is a value too, so one dead cluster hides no other. `reader` makes a Reading; `problems`, `health` and `status`
+A failed read is a value too, so one dead cluster hides no other. `reader` makes a Snapshot; `problems`, `health` and `status`
 judge it. Lag compares the ends of the source's log with the offsets that Connect stored.
 """
 
@@ -38,7 +38,7 @@ class Failure:
 
 
 @dataclass(frozen=True)
-class SeenConnector:
+class LiveConnector:
     """One declared connector as its Connect cluster shows it.
 
     `info` None: not applied. `status` None: it has none (yet). Tasks and offsets are read for source connectors only.
@@ -110,7 +110,7 @@ class SeenConnect:
     """
 
     name: str
-    connectors: Mapping[str, SeenConnector] = field(default_factory=dict)
+    connectors: Mapping[str, LiveConnector] = field(default_factory=dict)
     failure: Failure | None = None
     kafka_cluster_id: str = ""
     orphans: tuple[Orphan, ...] = ()
@@ -129,7 +129,7 @@ class SeenKafka:
 
 
 @dataclass(frozen=True)
-class Reading:
+class Snapshot:
     """The chosen flows of an estate at `taken_at` (seconds since 1970); `whole` when these are all of them."""
 
     taken_at: float
@@ -138,14 +138,14 @@ class Reading:
     clusters: Mapping[str, SeenKafka]
     whole: bool = False
 
-    def source_connector(self, flow: Flow) -> SeenConnector | None:
+    def source_connector(self, flow: Flow) -> LiveConnector | None:
         """Return the flow's source connector; None when its Connect cluster could not be read."""
         for seen in self.connects[flow.connect.name].connectors.values():
             if seen.desired.type == "source" and flow.id in seen.desired.flows:
                 return seen
         return None
 
-    def companions(self) -> tuple[SeenConnector, ...]:
+    def companions(self) -> tuple[LiveConnector, ...]:
         """Return the checkpoint and heartbeat connectors in the reading, by name."""
         every = (seen for connect in self.connects.values() for seen in connect.connectors.values())
         return tuple(sorted((one for one in every if one.desired.type != "source"), key=lambda one: one.key))
@@ -250,7 +250,7 @@ def upstream_topic(flow: Flow, topic: str) -> str | None:
     return flow.selection.upstream(topic)
 
 
-def measure(flow: Flow, seen: SeenConnector, source: SeenKafka, target: SeenKafka) -> FlowLag:
+def measure(flow: Flow, seen: LiveConnector, source: SeenKafka, target: SeenKafka) -> FlowLag:
     """Compare stored offsets with the source's log; what could not be read makes the lag unknown, not zero."""
     tasks = {partition: task for task, partitions in seen.assigned().items() for partition in partitions}
     if source.failure:

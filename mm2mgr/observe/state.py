@@ -19,8 +19,8 @@ from typing import Any
 
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.folders import cache_folder, state_folder
-from mm2mgr.observe.losses import Gap, Loss, SeenTopic
-from mm2mgr.observe.memory import Clock, FlowMemory, Mark, Memory, Rest, Unstored
+from mm2mgr.observe.losses import Gap, RecordLoss, SeenTopic
+from mm2mgr.observe.memory import ConditionClock, FlowMemory, Mark, Memory, Rest, Unstored
 
 _FORMAT = 2
 _LOCK_SECONDS = 10.0
@@ -110,7 +110,9 @@ def _from_the_cache(file: Path) -> Memory:
     try:
         data = json.loads((cache_folder() / "observed" / file.name).read_text(encoding="utf-8"))
         now = time.time()
-        return Memory({key: Clock(max(0.0, now - since), now) for key, since in data["without_status"].items()})
+        return Memory(
+            {key: ConditionClock(max(0.0, now - since), now) for key, since in data["without_status"].items()}
+        )
     except (Mm2mgrError, OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return Memory()
 
@@ -146,8 +148,8 @@ def _parsed(text: str) -> Memory:
         raise _Damaged from error
 
 
-def _clock(values: Mapping[str, Any]) -> Clock:
-    return Clock(float(values["seconds"]), float(values["seen_at"]), bool(values["paused"]))
+def _clock(values: Mapping[str, Any]) -> ConditionClock:
+    return ConditionClock(float(values["seconds"]), float(values["seen_at"]), bool(values["paused"]))
 
 
 def _flow(values: Mapping[str, Any]) -> FlowMemory:
@@ -179,7 +181,7 @@ def _topic(values: Mapping[str, Any]) -> SeenTopic:
     return SeenTopic(tuple(map(str, values["ids"])), places)
 
 
-def _loss(values: Mapping[str, Any]) -> Loss:
+def _loss(values: Mapping[str, Any]) -> RecordLoss:
     gaps = {
         int(number): Gap(int(gap["stored"]), int(gap["records"]), int(gap["before"]))
         for number, gap in values["gaps"].items()
@@ -187,7 +189,7 @@ def _loss(values: Mapping[str, Any]) -> Loss:
     acknowledged = values["acknowledged_at"]
     if values["kind"] not in {"retention", "past-end", "re-created"}:
         raise _Damaged
-    return Loss(
+    return RecordLoss(
         str(values["id"]),
         str(values["flow"]),
         str(values["topic"]),

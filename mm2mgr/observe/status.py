@@ -13,12 +13,12 @@ from typing import Any
 from mm2mgr import secrets
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.observe.health import FlowStatus, Remembered, Status, judge, lags_of
-from mm2mgr.observe.losses import Loss, open_losses
+from mm2mgr.observe.losses import RecordLoss, open_losses
 from mm2mgr.observe.losses import acknowledge as mark
 from mm2mgr.observe.memory import remember
 from mm2mgr.observe.problems import Patience
 from mm2mgr.observe.reader import Instruments, read_estate
-from mm2mgr.observe.reading import FlowLag, Reading, SeenConnector
+from mm2mgr.observe.reading import FlowLag, LiveConnector, Snapshot
 from mm2mgr.observe.state import change, load, state_file
 from mm2mgr.render import Connector
 from mm2mgr.topology import Flow, KafkaCluster, Topology, config_text
@@ -49,7 +49,7 @@ class ObserveOptions:
 class Observation:
     """A status with the reading and the lags behind it."""
 
-    reading: Reading
+    reading: Snapshot
     lags: Mapping[str, FlowLag]
     status: Status
 
@@ -93,7 +93,7 @@ async def describe(
 
 def acknowledge(
     topology: Topology, ids: Sequence[str], *, only: Iterable[str] | None = None, options: ObserveOptions | None = None
-) -> tuple[Loss, ...]:
+) -> tuple[RecordLoss, ...]:
     """Acknowledge losses by their ids, or `all` (of the flows with these ids), and return them; Mm2mgrError for unknown ids."""
     how = options or ObserveOptions()
     file = _file(topology, how)
@@ -121,7 +121,7 @@ class Description:
     """One flow in full."""
 
     flow: Flow
-    reading: Reading
+    reading: Snapshot
     lag: FlowLag
     status: Status
 
@@ -182,7 +182,7 @@ def _cluster(cluster: KafkaCluster) -> dict[str, Any]:
     }
 
 
-def _tasks(seen: SeenConnector) -> list[dict[str, Any]]:
+def _tasks(seen: LiveConnector) -> list[dict[str, Any]]:
     assigned = seen.assigned()
     return [
         {

@@ -28,7 +28,7 @@ def escape(text: str) -> str:
     return escape_markup(visible(text))
 
 
-class Link(NamedTuple):
+class ClusterLink(NamedTuple):
     """What flows from one cluster to another: bytes per second, and the tasks that copy them."""
 
     source: str
@@ -37,7 +37,7 @@ class Link(NamedTuple):
     tasks: int
 
 
-def links(pairs: Sequence[Link]) -> str:
+def links(pairs: Sequence[ClusterLink]) -> str:
     """Draw source clusters on the left, targets on the right, and a line per pair: the thicker, the more load."""
     sides = [list(dict.fromkeys(names)) for names in ([pair.source for pair in pairs], [pair.target for pair in pairs])]
     height = _STEP * max(map(len, sides)) + 8

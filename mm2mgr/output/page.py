@@ -15,7 +15,7 @@ from typing import Any
 
 import jinja2
 
-from mm2mgr.output.charts import DAYS, MOST_BARS, Link, links, partition_bars, task_bars, week_map
+from mm2mgr.output.charts import DAYS, MOST_BARS, ClusterLink, links, partition_bars, task_bars, week_map
 from mm2mgr.output.fleet_text import RECOVERY_COLUMNS, RUNNING_COLUMNS, never_text, recovery_rows, running_rows
 from mm2mgr.sizing.words import number_of, rate_text
 from mm2mgr.text import visible
@@ -91,7 +91,12 @@ def _topology(views: Sequence[FlowView]) -> dict[str, Any]:
         source, _, target = view.sizing["flow_id"].partition(":")[2].partition("->")
         by_pair[source, target].append(view)
     pairs = [
-        (Link(*ends, sum(view.sizing["bytes_per_second"] for view in own), sum(len(view.after) for view in own)), own)
+        (
+            ClusterLink(
+                *ends, sum(view.sizing["bytes_per_second"] for view in own), sum(len(view.after) for view in own)
+            ),
+            own,
+        )
         for ends, own in by_pair.items()
     ]
     pairs.sort(key=lambda pair: (-pair[0].rate, pair[0]))

@@ -122,8 +122,8 @@ def _say_taken(taken: dict[str, Any]) -> None:
         return
     largest = sorted(topics, key=lambda name: (-topics[name]["records"], name))
     partitions, records = (sum(topic[what] for topic in topics.values()) for what in ("partitions", "records"))
-    of = f"{len(topics)} of {taken['of']} topics, {partitions} partitions, {records} records to copy"
-    say(f"      takes {of}: {few(largest)}")
+    parts = f"{partitions} partition{'s' * (partitions != 1)}, {records} record{'s' * (records != 1)} to copy"
+    say(f"      takes {len(topics)} of {taken['of']} topics, {parts}: {few(largest)}")
 
 
 def _say_change(change: dict[str, Any], *, full: bool) -> None:

@@ -16,7 +16,7 @@ from mm2mgr.connect.client import Connect
 from mm2mgr.kafka.client import Kafka
 from mm2mgr.kafka.producer import Producer
 from mm2mgr.observe.health import Status
-from mm2mgr.observe.losses import Loss
+from mm2mgr.observe.losses import RecordLoss
 from mm2mgr.observe.status import ObserveOptions, acknowledge, status
 from mm2mgr.partitions import TopicPartition
 from mm2mgr.reconcile.access import kafka_access
@@ -101,7 +101,7 @@ class World:
             time.sleep(0.5)
         return found
 
-    def ack(self, loss: Loss) -> None:
+    def ack(self, loss: RecordLoss) -> None:
         acknowledge(self.topology, [loss.id], options=self.options)
 
 
@@ -131,7 +131,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
         yield made
 
 
-def stays_until_acknowledged(world: World, name: str) -> Loss:
+def stays_until_acknowledged(world: World, name: str) -> RecordLoss:
     """Look twice more, acknowledge, and look again."""
     (loss,) = world.wait(name, lambda found: bool(found.losses)).losses
     for _ in range(2):

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from mm2mgr.observe.health import Status
-from mm2mgr.observe.losses import Loss
+from mm2mgr.observe.losses import RecordLoss
 from mm2mgr.observe.status import acknowledge, describe
 from tests.observe.estate import Estate, topology_of
 
 
-def only_loss(status: Status) -> Loss:
+def only_loss(status: Status) -> RecordLoss:
     (loss,) = status.losses
     (sentence,) = (one for one in status.flows[0].problems if one.startswith("loss "))
     assert sentence.startswith(f"loss {loss.id}, first seen ")

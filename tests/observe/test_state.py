@@ -12,14 +12,14 @@ from pathlib import Path
 import pytest
 
 from mm2mgr.errors import Mm2mgrError
-from mm2mgr.observe.losses import Gap, Loss, SeenTopic
-from mm2mgr.observe.memory import Clock, FlowMemory, Mark, Memory, Rest, Unstored
+from mm2mgr.observe.losses import Gap, RecordLoss, SeenTopic
+from mm2mgr.observe.memory import ConditionClock, FlowMemory, Mark, Memory, Rest, Unstored
 from mm2mgr.observe.state import change, load, state_file
 from mm2mgr.observe.status import ObserveOptions, acknowledge
 from tests.observe.estate import Estate
 
-CLOCK = Clock(3.5, 99.0, paused=True)
-LOSS = Loss("abc1234", "f:A->B", "t", "retention", 5.0, {3: Gap(999, 10, 7)}, "id", None)
+CLOCK = ConditionClock(3.5, 99.0, paused=True)
+LOSS = RecordLoss("abc1234", "f:A->B", "t", "retention", 5.0, {3: Gap(999, 10, 7)}, "id", None)
 KEPT = Memory(
     {"cb/x": CLOCK},
     {
@@ -89,10 +89,10 @@ def test_processes_at_the_same_time_lose_nothing(tmp_path: Path) -> None:
 import sys
 from dataclasses import replace
 from pathlib import Path
-from mm2mgr.observe.losses import Loss
+from mm2mgr.observe.losses import RecordLoss
 from mm2mgr.observe.state import change
 for number in range(25):
-    loss = Loss(f"{sys.argv[2]}-{number}", "f", "t", "retention", 0.0)
+    loss = RecordLoss(f"{sys.argv[2]}-{number}", "f", "t", "retention", 0.0)
     assert not change(Path(sys.argv[1]), lambda m: replace(m, losses={**m.losses, loss.id: loss})).warnings
 """
     env = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}

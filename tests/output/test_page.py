@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from mm2mgr.output.charts import Link, links, task_bars, week_map
+from mm2mgr.output.charts import ClusterLink, links, task_bars, week_map
 from mm2mgr.output.page import FlowView, page
 from mm2mgr.sizing.whatif import outcome
 from tests.sizing.estates import MB, case
@@ -118,11 +118,11 @@ def test_the_topology_is_drawn_with_its_numbers() -> None:
 
 
 def test_pairs_without_room_are_only_in_the_table() -> None:
-    pairs = [Link(f"source-{number:02}", f"t{number % 4}", float(number), 1) for number in range(12)]
+    pairs = [ClusterLink(f"source-{number:02}", f"t{number % 4}", float(number), 1) for number in range(12)]
     drawn = links(pairs)
     assert drawn.count("<path") == 12
     assert "source-11 -&gt; t3" in drawn
-    (long,) = re.findall(r'text-anchor="end">([^<]+)<', links([Link("a" * 20 + "b" * 20, "t", 1.0, 1)]))
+    (long,) = re.findall(r'text-anchor="end">([^<]+)<', links([ClusterLink("a" * 20 + "b" * 20, "t", 1.0, 1)]))
     assert (long[0], long[-1], len(long)) == ("a", "b", 22)
 
 

@@ -239,6 +239,20 @@ def test_json_is_never_wrapped(width: int) -> None:
     assert width < 200
 
 
+def test_colours_tell_good_from_bad_and_leave_the_rest_plain(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    for key, text in {"COLUMNS": "120", "TERM": "xterm-256color"}.items():
+        monkeypatch.setenv(key, text)
+    console._console.cache_clear()
+    text = seen(status)
+    console._console.cache_clear()
+    rows = {line.partition(":")[0]: line for line in text.splitlines()}
+    assert "\x1b[32mok\x1b[0m" in rows["fine"]
+    assert "\x1b[1;31mproblem\x1b[0m" in rows["broken"]
+    assert "\x1b" not in rows["slow"], "what only waits is plain"
+    assert "\x1b[33munknown\x1b[0m" in rows["dark"]
+
+
 WORDS = st.text("abc ", max_size=30).map(str.strip)
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from mm2mgr.observe.health import ConnectorState, FlowStatus, Status, TaskState
-from mm2mgr.observe.losses import Gap, Loss
+from mm2mgr.observe.losses import Gap, RecordLoss
 from mm2mgr.observe.notes import StaleOffsets
 from mm2mgr.observe.reading import Failure, Orphan
 from mm2mgr.origins import Origin, Text
@@ -61,8 +61,8 @@ STALE = (
     StaleOffsets("west", ("dark:a->b", "new:a->b"), 80.0, 7, ()),
 )
 LOSSES = (
-    Loss("abc1234", "fine:a->b", "orders", "retention", 0.0, {0: Gap(9, 10)}),
-    Loss("def5678", "gone:a->b", "orders", "past-end", 0.0, {0: Gap(9, 10)}),
+    RecordLoss("abc1234", "fine:a->b", "orders", "retention", 0.0, {0: Gap(9, 10)}),
+    RecordLoss("def5678", "gone:a->b", "orders", "past-end", 0.0, {0: Gap(9, 10)}),
 )
 FAILURES = {
     "connect west": Failure("Connect cluster 'west': no URL answered", "check its `url`"),
