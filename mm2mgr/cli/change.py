@@ -15,14 +15,14 @@ _flow = click.option("--flow", "only_flows", multiple=True, help="Only this flow
 _mirror_again = click.option(
     "--mirror-again",
     is_flag=True,
-    help="Create connectors even if they mirror from the start what an older one has mirrored.",
+    help="Create connectors even if they mirror again what an older one has mirrored.",
 )
 _allow_deletes = click.option(
     "--allow-deletes",
     type=click.IntRange(min=0),
     default=0,
     metavar="N",
-    help="Let --prune delete up to N connectors, where that is more than 10 and more than 20 % of this owner's.",
+    help="Allow --prune N deletes where they exceed 10 connectors and 20 % of this owner's.",
 )
 
 
@@ -32,14 +32,14 @@ _allow_deletes = click.option(
 @click.option("--prune", is_flag=True, help="Also delete owned connectors that are no longer declared.")
 @_mirror_again
 @_allow_deletes
-@click.option("--full", is_flag=True, help="Show every key of connectors that are created or deleted.")
+@click.option("--full", is_flag=True, help="Also show every key of created and deleted connectors.")
 @click.option(
     "--out", type=click.Path(path_type=Path, dir_okay=False), help="Write the plan to a file for review and apply."
 )
 @click.option(
     "--detailed-exitcode",
     is_flag=True,
-    help="Exit 2 when there are changes, or connectors that are no longer declared (0: none, 1: failed).",
+    help="Exit 2 for changes or undeclared connectors, 0 for none, 1 for a failure.",
 )
 @output_option
 @click.pass_obj
@@ -57,8 +57,9 @@ def plan(
 ) -> int:
     """Show what would change on the Connect clusters. Writes nothing.
 
-    FLOWS, or --flow as in `apply`, limits the plan to some flows. Exit code 1 when a Connect cluster could not be read, or something is blocked: a
-    flow that its workers would refuse or write to another Kafka, or more deletes than --prune may make.
+    FLOWS, or --flow as in `apply`, limits the plan to some flows. Exit code 1 when a Connect cluster could not be read,
+    or something is blocked: a flow that its workers would refuse or write to the wrong Kafka cluster, or more deletes
+    than --prune may make.
 
     \b
     Example:
@@ -106,7 +107,7 @@ def plan(
     type=Seconds(0),
     default=30.0,
     show_default=True,
-    help="Seconds to wait until written connectors are seen to run with their new config; 0: do not look.",
+    help="Seconds to wait until written connectors run with their new config; 0: do not wait.",
 )
 @output_option
 @click.pass_obj
@@ -125,11 +126,11 @@ def apply(
 
     A second apply writes nothing.
     With a PLANFILE (from `plan --out`) just that reviewed plan is applied, and refused if tree or live state changed
-    since (inline secrets aside: a plan file holds none, so it cannot tell). A Connect cluster that cannot be read holds up
+    since (except inline secrets, which a plan file does not hold). A Connect cluster that cannot be read holds up
     no other. Connectors without this tree's owner mark are never touched, nor those whose config changed since the plan.
-    Exit code 1 if anything failed or is left, else 3 if a written connector was not seen to run within --wait.
+    Exit code 1 if anything failed or was not done, else 3 if a written connector did not run within --wait.
 
-    Ctrl-C (SIGTERM, SIGHUP) begins no new change, ends those that were begun, and says what is left; a second one stops at once.
+    Ctrl-C (SIGTERM, SIGHUP) starts no new change, finishes those that were started, and reports what is left; a second one stops at once.
 
     \b
     Example:

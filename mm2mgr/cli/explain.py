@@ -22,17 +22,17 @@ _TYPES: tuple[ConnectorType, ...] = ("source", "checkpoint", "heartbeat")
 @click.command()
 @click.argument("name", metavar="KEY|RULE|FLOW")
 @click.option(
-    "--on", metavar="CLASS", help="source, checkpoint or heartbeat, or a connector class. Default: all three."
+    "--on", metavar="CLASS", help="Connector type (source, checkpoint, heartbeat) or class. Default: all types."
 )
-@click.option("--kafka", metavar="VERSION", help="Version of the workers' Kafka. Default: the newest line known.")
-@click.option("--all", "everything", is_flag=True, help="Of a flow, also show what is left at Kafka's defaults.")
+@click.option("--kafka", metavar="VERSION", help="Kafka version of the workers. Default: the newest known.")
+@click.option("--all", "everything", is_flag=True, help="For a FLOW: also settings that keep Kafka's defaults.")
 @output_option
 @click.pass_obj
 def explain(workspace: Workspace, name: str, on: str | None, kafka: str | None, everything: bool, output: str) -> None:
     """Explain a Kafka KEY, a lint RULE, or the clients of a FLOW.
 
     For a KEY, however it is spelled: what it does, and what to write instead. For a FLOW: the settings of each client. Use
-    the id of a flow whose name is also a key or a rule. Exit code 1 when none is known.
+    the id of a flow whose name is also a key or a rule. Exit code 1 for an unknown name.
 
     \b
     Example:

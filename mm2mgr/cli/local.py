@@ -107,7 +107,9 @@ def sandbox_topic() -> None:
 @sandbox_topic.command("create")
 @click.argument("cluster")
 @click.argument("name")
-@click.option("--partitions", type=click.IntRange(1, 1000), default=1, show_default=True)
+@click.option(
+    "--partitions", type=click.IntRange(1, 1000), default=1, show_default=True, help="Partitions of the new topic."
+)
 @_directory
 def topic_create(cluster: str, name: str, partitions: int, directory: Path) -> None:
     """Create topic NAME on CLUSTER; one that exists is left as it is.
@@ -173,14 +175,14 @@ def produce(cluster: str, topic: str, records: int | None, size: int, directory:
 
 
 @click.command()
-@click.option("--keep", is_flag=True, help="Leave everything running at the end, to play with.")
+@click.option("--keep", is_flag=True, help="Leave everything running at the end.")
 @click.option(
     "--dir",
     "directory",
     type=click.Path(path_type=Path, file_okay=False),
     default=Path(".mm2mgr/demo"),
     show_default=True,
-    help="Where the demo keeps its files.",
+    help="Folder of the demo's files.",
 )
 @click.option(
     "--seconds", type=click.IntRange(5, 600), default=15, show_default=True, help="How long to measure traffic."

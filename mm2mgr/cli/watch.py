@@ -14,13 +14,13 @@ from mm2mgr.operations.workspace import Workspace
     "--watch",
     type=Seconds(0, min_open=True),
     metavar="SECONDS",
-    help="Look again every so many seconds, until Ctrl-C; with -o json one document per line.",
+    help="Repeat every SECONDS until Ctrl-C; with -o json one document per line.",
 )
 @click.option(
     "--ack",
     multiple=True,
     metavar="ID",
-    help="Acknowledge a loss, which is then no longer shown (repeat it; 'all': every loss, of FLOWS if given).",
+    help="Acknowledge a loss, so that it is no longer shown (repeatable; 'all': every loss of FLOWS).",
 )
 @output_option
 @click.pass_obj
@@ -28,9 +28,9 @@ def status(workspace: Workspace, flows: tuple[str, ...], watch: float | None, ac
     """Show health, tasks and lag of FLOWS (all by default).
 
     Exit code 1 when there is a problem, or something is unknown.
-    Lag is the source's end offset less what the workers last flushed, so the true lag may be smaller. A connector that
-    is RUNNING with zero tasks, silent for a minute, or without progress is a problem, whatever Connect says. Records
-    that may be lost stay a problem until they are acknowledged. --watch ends with the exit code of its last look.
+    Lag is the source's end offset minus the offsets that workers last flushed, so the true lag may be lower. A connector that
+    is RUNNING with zero tasks, silent for a minute, or without progress is a problem, whatever state Connect reports. Records
+    that may be lost stay a problem until they are acknowledged. --watch ends with the exit code of its last status.
 
     \b
     Example:
