@@ -188,7 +188,7 @@ def _type(node: Mapping[str, Any], paths: Mapping[str, str]) -> str:  # noqa: PL
     if kind == "array":
         return f"list of {_type(node.get('items', {}), paths)}"
     if kind == "object":
-        below = node.get("additionalProperties") or next(iter((node.get("patternProperties") or {}).values()), {})
+        below: Any = node.get("additionalProperties") or next(iter((node.get("patternProperties") or {}).values()), {})
         return f"map of {_type(below, paths)}" if isinstance(below, Mapping) and below else "map"
     if examples := node.get("examples"):
         return "such as " + ", ".join(code(str(each)) for each in examples)
@@ -286,7 +286,7 @@ def yaml_page() -> str:
 
 
 def _rules() -> list[dict[str, Any]]:
-    from mm2mgr.lint.run import RULES
+    from mm2mgr.lint.rules import RULES
 
     return [rule.to_dict() for rule in RULES]
 
@@ -323,11 +323,12 @@ def _text_below(module: str, name: str) -> str:
     """Return the string that follows the assignment of a name in a module."""
     body = ast.parse(inspect.getsource(importlib.import_module(module))).body
     for statement, below in pairwise(body):
-        targets = [statement.target] if isinstance(statement, ast.AnnAssign) else getattr(statement, "targets", [])
-        is_text = (
-            isinstance(below, ast.Expr) and isinstance(below.value, ast.Constant) and isinstance(below.value.value, str)
+        targets: list[Any] = (
+            [statement.target] if isinstance(statement, ast.AnnAssign) else getattr(statement, "targets", [])
         )
-        if is_text and any(isinstance(each, ast.Name) and each.id == name for each in targets):
+        if not any(isinstance(each, ast.Name) and each.id == name for each in targets):
+            continue
+        if isinstance(below, ast.Expr) and isinstance(below.value, ast.Constant) and isinstance(below.value.value, str):
             return inspect.cleandoc(below.value.value)
     return ""
 
@@ -350,8 +351,8 @@ def tables_page() -> str:
             blocks += [f"## {name}", table(["column", "type", "unit", "meaning"], rows)]
         return page("Tables", *blocks)
     for title, module, name in TABLES:
-        rows = [(code(column), str(kind)) for column, kind in getattr(importlib.import_module(module), name).items()]
-        blocks += [f"## {title}", prose(" ".join(_text_below(module, name).split())), table(["column", "type"], rows)]
+        plain = [(code(column), str(kind)) for column, kind in getattr(importlib.import_module(module), name).items()]
+        blocks += [f"## {title}", prose(" ".join(_text_below(module, name).split())), table(["column", "type"], plain)]
     return page("Tables", *blocks)
 
 

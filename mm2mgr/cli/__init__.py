@@ -18,6 +18,7 @@ from click.core import ParameterSource
 from mm2mgr import __version__
 from mm2mgr.cli.apply import apply
 from mm2mgr.cli.check import check
+from mm2mgr.cli.completion import completion, with_names
 from mm2mgr.cli.demo import demo
 from mm2mgr.cli.describe import describe
 from mm2mgr.cli.explain import explain
@@ -44,7 +45,18 @@ TRACEBACK = "MM2MGR_TRACEBACK"
 _LONGEST = 500
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+class _Commands(click.Group):
+    """Lists its commands in the groups of COMMANDS."""
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        widest = max(map(len, self.commands))
+        for title, commands in COMMANDS.items():
+            with formatter.section(title):
+                rows = [(f"{each.name:{widest}}", each.get_short_help_str(limit=200)) for each in commands]
+                formatter.write_dl(rows)
+
+
+@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
 @click.version_option(__version__, prog_name="mm2mgr")
 @click.option(
     "--clusters",
@@ -54,52 +66,34 @@ _LONGEST = 500
     default=("clusters",),
     envvar="MM2MGR_CLUSTERS",
     show_default=True,
-    help="The YAML tree: a folder, or files (repeat the option). Or $MM2MGR_CLUSTERS.",
+    help="The YAML tree: a folder, or files (repeatable). Or $MM2MGR_CLUSTERS.",
 )
 @click.option(
     "--templates",
     type=click.Path(path_type=Path, file_okay=False),
     default=None,
     envvar="MM2MGR_TEMPLATES",
-    help="A folder of own connector templates; outranks ./templates and the shipped ones.",
+    help="Folder of your own connector templates, used before ./templates and the shipped ones.",
 )
 @click.pass_context
 def cli(context: click.Context, clusters: tuple[Path, ...], templates: Path | None) -> None:
     """The control plane for Apache Kafka MirrorMaker 2.
 
-    Declare clusters and flows in YAML, see the change as a plan, apply it to Kafka Connect, size it from measured
-    throughput, and watch that data really arrives.
-
-    \b
-    First steps:
-      mm2mgr demo                 the whole job on real Kafka, Connect and Spark, on this machine
-      mm2mgr init                 a commented clusters/ to start from
-      mm2mgr plan                 what would change
+    Declare clusters and flows in YAML, review the change as a plan, apply it to Kafka Connect, size it from measured
+    throughput, and check that records arrive.
     """
     sources = {context.get_parameter_source(name) for name in ("clusters", "templates")}
     context.obj = Workspace(clusters, templates, ParameterSource.COMMANDLINE in sources)
 
 
-for command in (
-    init,
-    schema,
-    render,
-    explain,
-    lint,
-    check,
-    plan,
-    apply,
-    status,
-    describe,
-    sample,
-    throughput,
-    size,
-    fleet,
-    simulate,
-    sandbox,
-    demo,
-):
-    cli.add_command(command)
+COMMANDS: dict[str, tuple[click.Command, ...]] = {
+    "First hour": (demo, init, sandbox, schema, completion),
+    "Every change": (render, lint, explain, check, plan, apply),
+    "Load": (sample, throughput, size, fleet, simulate),
+    "Every day": (status, describe),
+}
+for command in (each for commands in COMMANDS.values() for each in commands):
+    cli.add_command(with_names(command))
 
 
 def main() -> None:

@@ -40,14 +40,14 @@ def check(workspace: Workspace, flows: tuple[str, ...], timeout: float, fix_only
       mm2mgr check logging --fix-only > acls.sh
     """
     from mm2mgr.output.check_text import say_check
-    from mm2mgr.output.console import say, say_json, working
+    from mm2mgr.output.console import say_command, say_json, working
 
     workspace.flows(flows)  # an unknown flow is an error before anything is asked
     with working("asking Connect and Kafka"):
         found = operations.check(workspace, flows, timeout_seconds=timeout)
     if fix_only:
         for line in (*found.commands, *found.unsure):
-            say(line)
+            say_command(line)
     elif output == "json":
         say_json(found.to_dict())
     else:

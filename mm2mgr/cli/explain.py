@@ -12,10 +12,10 @@ from mm2mgr.operations.workspace import Workspace
 @click.command()
 @click.argument("name", metavar="KEY|RULE|FLOW")
 @click.option(
-    "--on", metavar="CLASS", help="source, checkpoint or heartbeat, or a connector class. Default: all three."
+    "--on", metavar="CLASS", help="Connector type (source, checkpoint, heartbeat) or class. Default: all types."
 )
-@click.option("--kafka", metavar="VERSION", help="Version of the workers' Kafka. Default: the newest line known.")
-@click.option("--all", "everything", is_flag=True, help="Of a flow, also show what is left at Kafka's defaults.")
+@click.option("--kafka", metavar="VERSION", help="Kafka version of the workers. Default: the newest known.")
+@click.option("--all", "everything", is_flag=True, help="For a FLOW: also settings that keep Kafka's defaults.")
 @output_option
 @click.pass_obj
 def explain(workspace: Workspace, name: str, on: str | None, kafka: str | None, everything: bool, output: str) -> None:
@@ -32,7 +32,7 @@ def explain(workspace: Workspace, name: str, on: str | None, kafka: str | None, 
       mm2mgr explain 'logging:dc1-logging->agg-east'
     """
     from mm2mgr.output.console import say_json
-    from mm2mgr.output.explain_text import say_client_settings, say_explanation, say_rule
+    from mm2mgr.output.lint_text import say_client_settings, say_explanation, say_rule
 
     with invalid_arguments():
         found = operations.explain(workspace, name, on=on, kafka=kafka, everything=everything, report=talk_other_line)

@@ -32,39 +32,44 @@ def _quantity(parse: str) -> Callable[[click.Context, click.Parameter, str | Non
 
 @click.command()
 @click.argument("files", nargs=-1, metavar="[FILE]...", type=click.Path(path_type=Path))
-@click.option("--connect", "connects", multiple=True, metavar="URL|NAME", help="What runs there, owned or not; repeat.")
-@click.option("--kafka", metavar="VERSION", help="Judge by this Kafka version of the workers, whatever is known.")
+@click.option(
+    "--connect", "connects", multiple=True, metavar="URL|NAME", help="All connectors there, owned or not (repeatable)."
+)
+@click.option("--kafka", metavar="VERSION", help="Kafka version of the workers, instead of the detected one.")
 @click.option(
     "--worker",
     type=click.Path(path_type=Path, dir_okay=False),
-    help="connect-distributed.properties of the workers that FILEs are for.",
+    help="connect-distributed.properties of the workers that run FILEs.",
 )
 @click.option(
     "--rtt",
     callback=_quantity("duration_seconds"),
     metavar="80ms",
-    help="Round trip between source and target, where no link says.",
+    help="Round trip between source and target, where no link is declared.",
 )
 @click.option(
-    "--bandwidth", callback=_quantity("bytes_per_second"), metavar="1Gbit/s", help="Of the same link; needs --rtt."
+    "--bandwidth",
+    callback=_quantity("bytes_per_second"),
+    metavar="1Gbit/s",
+    help="Bandwidth of the same link; needs --rtt.",
 )
-@click.option("--brokers", type=click.IntRange(1), help="Brokers of each Kafka cluster, where it is not known.")
+@click.option("--brokers", type=click.IntRange(1), help="Brokers per Kafka cluster, where unknown.")
 @click.option(
     "--fail-on",
     type=click.Choice(["error", "warning", "info", "never"]),
     default="error",
     show_default=True,
-    help="Exit 1 from this severity on.",
+    help="Exit 1 for findings of this severity or worse.",
 )
-@click.option("--ignore", "ignored", multiple=True, metavar="RULE", help="Leave this rule out (repeat the option).")
-@click.option("--all", "everything", is_flag=True, help="Also show what is silenced, with the reason.")
-@click.option("--rules", is_flag=True, help="List the rules and do nothing else.")
+@click.option("--ignore", "ignored", multiple=True, metavar="RULE", help="Leave this rule out (repeatable).")
+@click.option("--all", "everything", is_flag=True, help="Also show silenced findings, with the reason.")
+@click.option("--rules", is_flag=True, help="Only list the rules.")
 @click.option(
     "--timeout",
     type=Seconds(0, min_open=True),
     default=30.0,
     show_default=True,
-    help="Seconds for each Connect cluster to answer.",
+    help="Time limit per Connect cluster, in seconds.",
 )
 @click.option(
     "--output",

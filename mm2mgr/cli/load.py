@@ -90,9 +90,9 @@ def sample(
     kind: str,
     back: float,
 ) -> int:
-    """Read end offsets and record sizes of every mirrored topic at an interval; append them as Parquet samples.
+    """Record the traffic of every mirrored topic at an interval.
 
-    Also looks once a minute at the offsets that connectors commit, to measure what one task carries while it lags.
+    Appends end offsets and record sizes as Parquet samples. Also looks once a minute at the offsets that connectors commit, to measure what one task carries while it lags.
     With --follow a cluster that fails is asked less and less often until it answers, and only what changes is printed;
     SIGTERM and Ctrl-C end it after the round. Exit code 1 when a cluster could not be read in any round.
 
@@ -146,7 +146,7 @@ def throughput(
     spark: bool | None,
     output: str,
 ) -> int:
-    """Roll new samples up by hour with a PySpark job; print bytes/s and records/s (mean, p50, p95, max).
+    """Roll up samples by hour; print bytes/s and records/s.
 
     Only hours with new samples cost anything, and what one process does before a JVM is warm needs neither Spark nor Java.
     Percentiles over several hours are at most 2 % off; means and maxima are exact. Spark needs Java 17+; the same job

@@ -13,6 +13,7 @@ from mm2mgr.cli.interrupts import handled
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.operations.workspace import Workspace
 from mm2mgr.output.console import complain, say, talk
+from mm2mgr.output.load_text import say_round
 
 if TYPE_CHECKING:
     from mm2mgr.samples.follow import Reader, Round, Schedule
@@ -118,11 +119,9 @@ class _Rounds:
 
     def progress(self, round_: Round) -> None:
         self.never = self.never & round_.failures.keys()
-        if round_.number == 1 or not self._following:
-            talk(f"round {round_.number}: {round_.samples} samples")
         at = f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ} " if self._following else ""
-        for sentence in round_.news:
-            talk(f"  {at}{sentence}", style="yellow")
+        shown = round_.number == 1 or not self._following
+        say_round(round_.number if shown else None, round_.samples, round_.news, at)
 
     def warn(self, message: str) -> None:
         talk(f"  {message}", style="yellow")

@@ -1,13 +1,15 @@
-"""The commands of the sandbox: up, status, down."""
+"""The commands of the sandbox: up, status, down; topics and records for people without a Kafka client."""
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import click
 
 from mm2mgr import operations
 from mm2mgr.cli.options import output_option
+from mm2mgr.text import number_of
 
 _directory = click.option(
     "--dir",
@@ -62,14 +64,16 @@ def sandbox_status(directory: Path, output: str) -> int:
     Example:
       mm2mgr sandbox status -o json
     """
-    from mm2mgr.output.console import say, say_json, say_table
+    from mm2mgr.output.console import STYLES, say, say_json, say_table
+    from mm2mgr.output.tables import Table
 
     states = operations.sandbox_status(directory)
     if output == "json":
         say_json([{**vars(state), "log_file": str(state.log_file)} for state in states])
     elif states:
-        rows = [(s.kind, s.name, "up" if s.running else "DOWN", str(s.pid), s.address, str(s.log_file)) for s in states]
-        say_table(["kind", "name", "state", "pid", "address", "log"], rows)
+        rows = [(s.kind, s.name, "up" if s.running else "down", str(s.pid), s.address, str(s.log_file)) for s in states]
+        columns = ("kind", "name", "state", "pid", "address", "log")
+        say_table(Table(columns, rows, drop=("pid", "log"), styles={"state": STYLES}))
     else:
         say(f"no sandbox in {directory}; start one: mm2mgr sandbox up")
     return 0 if all(state.running for state in states) else 1
@@ -87,3 +91,74 @@ def down(directory: Path) -> None:
     from mm2mgr.output.console import talk
 
     operations.sandbox_down(directory, report=talk)
+
+
+@sandbox.group("topic")
+def sandbox_topic() -> None:
+    """Create and list topics of a sandbox's Kafka cluster."""
+
+
+@sandbox_topic.command("create")
+@click.argument("cluster")
+@click.argument("name")
+@click.option(
+    "--partitions", type=click.IntRange(1, 1000), default=1, show_default=True, help="Partitions of the new topic."
+)
+@_directory
+def topic_create(cluster: str, name: str, partitions: int, directory: Path) -> None:
+    """Create topic NAME on CLUSTER; one that exists is left as it is.
+
+    \b
+    Example:
+      mm2mgr sandbox topic create dc1-logging logs.web --partitions 6
+    """
+    from mm2mgr.output.console import say
+
+    is_new = operations.sandbox_create_topic(cluster, name, partitions, directory=directory)
+    say(f"topic {name} {'created' if is_new else 'exists already'} on {cluster}")
+
+
+@sandbox_topic.command("list")
+@click.argument("cluster")
+@_directory
+@output_option
+def topic_list(cluster: str, directory: Path, output: str) -> None:
+    """List the topics of CLUSTER, without those of Kafka itself.
+
+    \b
+    Example:
+      mm2mgr sandbox topic list agg-east
+    """
+    from mm2mgr.output.console import say_json, say_table
+    from mm2mgr.output.tables import Table
+
+    found = operations.sandbox_topics(cluster, directory=directory)
+    if output == "json":
+        say_json(found)
+    else:
+        say_table(
+            Table(("topic", "partitions"), [(name, str(count)) for name, count in found.items()], ("partitions",))
+        )
+
+
+@sandbox.command()
+@click.argument("cluster")
+@click.argument("topic")
+@click.option("--records", type=click.IntRange(1), help="Write this many random records instead of lines of stdin.")
+@click.option("--size", type=click.IntRange(1, 1_000_000), default=100, show_default=True, help="Bytes per record.")
+@_directory
+def produce(cluster: str, topic: str, records: int | None, size: int, directory: Path) -> None:
+    """Write records to TOPIC of CLUSTER: a record per line of stdin.
+
+    Partitions take turns. Ends when every record is stored.
+
+    \b
+    Example:
+      echo hello | mm2mgr sandbox produce dc1-logging logs.web
+      mm2mgr sandbox produce dc1-logging logs.web --records 10000 --size 1000
+    """
+    from mm2mgr.output.console import say
+
+    values = operations.random_values(records, size) if records else operations.lines_of(sys.stdin.buffer)
+    count = operations.sandbox_produce(cluster, topic, values, directory=directory)
+    say(f"{number_of(count, 'record')} written to {topic} of {cluster}")

@@ -19,6 +19,7 @@ from mm2mgr.output.apply_text import say_applied, say_event
 from mm2mgr.output.console import say, say_table, talk
 from mm2mgr.output.plan_text import say_plan, say_topology
 from mm2mgr.output.status_text import say_status
+from mm2mgr.output.tables import Table
 from mm2mgr.partitions import TopicPartition
 from mm2mgr.sandbox.layout import Sandbox
 from mm2mgr.sandbox.tree import write_tree
@@ -163,7 +164,7 @@ class _Story:
             )
             exact = exact and all(verdict.exact for verdict in verdicts)
             rows.append(_row(flow, verdicts))
-        say_table(["flow", "partitions", "records", "missing", "duplicated", "altered", "in order"], rows)
+        say_table(Table(["flow", "partitions", "records", "missing", "duplicated", "altered", "in order"], rows))
         say(
             "Every record arrived exactly once and in order." if exact else "NOT EXACT: see the table.",
             style="bold green" if exact else "bold red",

@@ -18,8 +18,7 @@ from mm2mgr.connect.types import parse_stored
 from mm2mgr.endpoints import connect_target
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.evidence.task_capacity import settings_mark
-from mm2mgr.observe.lag import is_heartbeat
-from mm2mgr.observe.reading import ASSIGNED_KEY, parse_assigned
+from mm2mgr.observe.reading import ASSIGNED_KEY, is_heartbeat, parse_assigned
 from mm2mgr.partitions import TopicPartition
 from mm2mgr.render import source_connector_name
 from mm2mgr.samples.follow import Poll

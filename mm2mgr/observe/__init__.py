@@ -1,4 +1,4 @@
-"""Is data really arriving? Reading the estate, judging what was read, and remembering what a single look cannot show.
+"""Whether records arrive: reads Connect and Kafka, judges what was read, and remembers what one observation cannot show.
 
-`status` is the entrance; `reader` and `state` do the I/O, the rest is pure.
+Start with `status`. `reader` and `state` do the I/O; everything else is pure.
 """

@@ -1,6 +1,6 @@
-"""Reading + memory → the status of every flow and of the connectors beside it: states, lag, problems, one word of health.
+"""The status of every flow and of its companion connectors: states, lag, problems, and one word of health.
 
-Pure: no I/O, no clock. `ok` is only said when all tasks run and records were seen to arrive, or none wait.
+Pure: no I/O, no clock. `ok` requires that all tasks run and that records were seen to arrive, or that none wait.
 """
 
 from __future__ import annotations
@@ -10,13 +10,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from mm2mgr.connect.types import ConnectorStatus
-from mm2mgr.observe.lag import FlowLag, PartitionLag, measure
-from mm2mgr.observe.losses import Loss, open_losses
+from mm2mgr.observe.losses import RecordLoss, open_losses
 from mm2mgr.observe.memory import Mark, Memory
-from mm2mgr.observe.notes import companion_notes, flow_notes, growth, offsets_note
-from mm2mgr.observe.problems import Case, FlowCase, Patience, connector_problems, flow_problems
-from mm2mgr.observe.reading import Failure, Orphan, Reading, SeenConnector, SeenKafka
-from mm2mgr.observe.stale_offsets import StaleOffsets, stale_offsets
+from mm2mgr.observe.notes import StaleOffsets, companion_notes, flow_notes, growth, offsets_note, stale_offsets
+from mm2mgr.observe.problems import ConnectorCase, FlowCase, Patience, connector_problems, flow_problems
+from mm2mgr.observe.reading import Failure, FlowLag, LiveConnector, Orphan, PartitionLag, SeenKafka, Snapshot, measure
 from mm2mgr.topology import Flow
 
 Health = Literal["ok", "waiting", "problem", "unknown"]
@@ -27,7 +25,7 @@ _NO_KAFKA = SeenKafka()
 
 @dataclass(frozen=True)
 class TaskState:
-    """One task: its state in Connect's words, its worker, and how many partitions it has (None: not known)."""
+    """One task: its state in Connect's words, its worker, and how many partitions it has (None: unknown)."""
 
     id: int
     state: str
@@ -70,7 +68,7 @@ class ConnectorState:
 
 @dataclass(frozen=True)
 class FlowStatus(ConnectorState):
-    """A flow through its source connector. `lag_records` None: not known, and `offsets_note` says why."""
+    """A flow through its source connector. `lag_records` is None where it is unknown; `offsets_note` says why."""
 
     flow: str = field(kw_only=True)
     lag_records: int | None = field(kw_only=True, default=None)
@@ -96,9 +94,9 @@ class FlowStatus(ConnectorState):
 
 @dataclass(frozen=True)
 class Status:
-    """Everything that was looked at. `failures` are clusters that could not be read, as `connect NAME` or `kafka ALIAS`.
+    """Everything that was observed. `failures` are clusters that could not be read, as `connect NAME` or `kafka ALIAS`.
 
-    `losses` are those that nobody has acknowledged; `warnings` say what was wrong with the state file.
+    `losses` are not acknowledged yet; `warnings` say what was wrong with the state file.
     """
 
     taken_at: float
@@ -107,12 +105,12 @@ class Status:
     failures: Mapping[str, Failure] = field(default_factory=dict)
     orphans: tuple[Orphan, ...] = ()
     stale_offsets: tuple[StaleOffsets, ...] = ()
-    losses: tuple[Loss, ...] = ()
+    losses: tuple[RecordLoss, ...] = ()
     warnings: tuple[str, ...] = ()
 
     @property
     def health(self) -> Health:
-        """The worst word among the flows, and real problems beside them; what a companion waits for changes nothing."""
+        """The worst health among the flows, or `problem` where something beside them has one; a waiting companion does not count."""
         beside = [
             *(one.health == "problem" for one in self.companions),
             *(one.runs for one in self.orphans),
@@ -144,11 +142,11 @@ class Status:
 
 
 def worst(words: list[Health]) -> Health:
-    """Return the worst of some words of health."""
+    """Return the worst health."""
     return min(words, key=_WORST_FIRST.index, default="ok")
 
 
-def lags_of(reading: Reading) -> dict[str, FlowLag]:
+def lags_of(reading: Snapshot) -> dict[str, FlowLag]:
     """Measure every flow of a reading whose connector could be read and exists."""
     lags = {}
     for flow in reading.flows:
@@ -160,25 +158,28 @@ def lags_of(reading: Reading) -> dict[str, FlowLag]:
 
 
 @dataclass(frozen=True)
-class Looks:
-    """The memory before this look and after it (`memory.remember`), with the patience to judge by."""
+class Remembered:
+    """The memory before this observation and after it (`memory.remember`), and the limits to judge by."""
 
     earlier: Memory
     memory: Memory
     patience: Patience = field(default_factory=Patience)
 
 
-def judge(reading: Reading, lags: Mapping[str, FlowLag], looks: Looks, *, top: int = 5) -> Status:
+def judge(reading: Snapshot, lags: Mapping[str, FlowLag], remembered: Remembered, *, top: int = 5) -> Status:
     """Judge a reading by what is remembered; `top` bounds the partitions named per flow."""
-    losses = open_losses(looks.memory.losses, None if reading.whole else [flow.id for flow in reading.flows])
-    flows = tuple(_flow_status(reading, flow, lags.get(flow.id, FlowLag()), looks, top) for flow in reading.flows)
+    losses = open_losses(remembered.memory.losses, None if reading.whole else [flow.id for flow in reading.flows])
+    flows = tuple(_flow_status(reading, flow, lags.get(flow.id, FlowLag()), remembered, top) for flow in reading.flows)
     return Status(
         reading.taken_at,
         tuple(_with_losses(flow, losses, reading.taken_at) for flow in flows),
-        tuple(_companion(Case(seen, looks.patience, _waited(seen, looks))) for seen in reading.companions()),
+        tuple(
+            _companion(ConnectorCase(seen, remembered.patience, _waited(seen, remembered)))
+            for seen in reading.companions()
+        ),
         reading.failures(),
         tuple(orphan for connect in reading.connects.values() for orphan in connect.orphans),
-        tuple(stale_offsets(reading, looks.memory, looks.patience.not_stored_seconds)),
+        tuple(stale_offsets(reading, remembered.memory, remembered.patience.not_stored_seconds)),
         losses,
     )
 
@@ -186,17 +187,17 @@ def judge(reading: Reading, lags: Mapping[str, FlowLag], looks: Looks, *, top: i
 # --- flows ------------------------------------------------------------------------------------------------------------
 
 
-def _flow_status(reading: Reading, flow: Flow, lag: FlowLag, looks: Looks, top: int) -> FlowStatus:
+def _flow_status(reading: Snapshot, flow: Flow, lag: FlowLag, remembered: Remembered, top: int) -> FlowStatus:
     seen = reading.source_connector(flow)
     if seen is None:
         return _unread(reading, flow)
-    kept, now = looks.memory.of(flow.id), reading.taken_at
+    kept, now = remembered.memory.of(flow.id), reading.taken_at
     marks = {} if lag.unknown is not None or lag.unread else kept.marks
     late = {str(one) for one in lag.unassigned}
     case = FlowCase(
         seen,
-        looks.patience,
-        _waited(seen, looks),
+        remembered.patience,
+        _waited(seen, remembered),
         flow=flow,
         lag=lag,
         source=reading.clusters.get(flow.source.alias, _NO_KAFKA),
@@ -223,22 +224,22 @@ def _flow_status(reading: Reading, flow: Flow, lag: FlowLag, looks: Looks, top: 
         offsets_note=offsets_note(
             case,
             reading.clusters.get(flow.target.alias, _NO_KAFKA),
-            growth(flow, now, marks, looks.earlier.of(flow.id).marks),
+            growth(flow, now, marks, remembered.earlier.of(flow.id).marks),
         ),
     )
 
 
-def _unread(reading: Reading, flow: Flow) -> FlowStatus:
+def _unread(reading: Snapshot, flow: Flow) -> FlowStatus:
     failure = reading.connects[flow.connect.name].failure
     why = failure.message if failure else "no source connector was rendered for this flow"
     return FlowStatus(
         flow.connect.name, "", "source", flow.pair, "unknown", "unknown", notes=(why,), flow=flow.id,
-        offsets_note="not known: the Connect cluster could not be read",
+        offsets_note="unknown: the Connect cluster could not be read",
     )  # fmt: skip
 
 
-def _with_losses(flow: FlowStatus, losses: Iterable[Loss], now: float) -> FlowStatus:
-    """Return the status with the losses that nobody has acknowledged: a problem, however well the flow is by now."""
+def _with_losses(flow: FlowStatus, losses: Iterable[RecordLoss], now: float) -> FlowStatus:
+    """Return the status with its open losses: a problem until they are acknowledged, even if the flow has recovered."""
     sentences = tuple(one.sentence(now) for one in losses if one.flow == flow.flow)
     return replace(flow, health="problem", problems=flow.problems + sentences) if sentences else flow
 
@@ -258,14 +259,14 @@ def _flow_health(case: FlowCase, marks: Mapping[str, Mark]) -> Health:
 # --- connectors -------------------------------------------------------------------------------------------------------
 
 
-def _waited(seen: SeenConnector, looks: Looks) -> float:
+def _waited(seen: LiveConnector, remembered: Remembered) -> float:
     """Return for how many seconds a connector has been seen without a status."""
-    clock = looks.memory.without_status.get(seen.key)
+    clock = remembered.memory.without_status.get(seen.key)
     return clock.seconds if clock else 0.0
 
 
-def _companion(case: Case) -> ConnectorState:
-    """Judge a checkpoint or heartbeat connector; without consumer groups a checkpoint connector rightly has no task."""
+def _companion(case: ConnectorCase) -> ConnectorState:
+    """Judge a checkpoint or heartbeat connector; without consumer groups a checkpoint connector needs no task."""
     status, desired = case.seen.status, case.seen.desired
     problems = connector_problems(case)
     well = status is not None and status.state == "RUNNING" and status.tasks and _all_run(status)
@@ -286,7 +287,7 @@ def _all_run(status: ConnectorStatus) -> bool:
     return all(task.state == "RUNNING" for task in status.tasks)
 
 
-def _tasks(seen: SeenConnector) -> tuple[TaskState, ...]:
+def _tasks(seen: LiveConnector) -> tuple[TaskState, ...]:
     assigned = seen.assigned()
     tasks = seen.status.tasks if seen.status else ()
     counted = {task: len(partitions) for task, partitions in assigned.items()}

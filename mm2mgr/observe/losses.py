@@ -1,7 +1,6 @@
 """Records that may never arrive: taken by retention, or of a topic that was deleted and created again. Pure.
 
-In: a flow's lag with topic ids, and what was remembered of its topics. Out: losses, each with an id that stays the same
-until somebody acknowledges it; an acknowledged incident does not come back, a new one gets an id of its own.
+A loss keeps its id until it is acknowledged. An acknowledged incident is not reported again; a new one gets a new id.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from mm2mgr.observe.lag import FlowLag, PartitionLag
+from mm2mgr.observe.reading import FlowLag, PartitionLag
 from mm2mgr.partitions import TopicPartition
 from mm2mgr.text import few
 from mm2mgr.topology import Flow
@@ -44,7 +43,7 @@ class SeenTopic:
 
 
 @dataclass(frozen=True)
-class Loss:
+class RecordLoss:
     """One incident on one topic of a flow; `gaps` by partition."""
 
     id: str
@@ -62,7 +61,7 @@ class Loss:
         return sum(gap.total for gap in self.gaps.values())
 
     def detail(self) -> str:
-        """Say what happened and what to do about it."""
+        """Return what happened and what to do about it."""
         if self.kind == "retention":
             return (
                 f"up to {_records(self.records)} left the source before they were mirrored (retention): "
@@ -76,8 +75,8 @@ class Loss:
             )
         if not self.records:
             return (
-                f"topic {self.topic} was deleted and created again: its new records are mirrored from the start, what the "
-                "old topic still held is lost; compare it with the target"
+                f"topic {self.topic} was deleted and created again: its new records are mirrored from the start, "
+                "records left in the old topic are lost; compare it with the target"
             )
         return (
             f"topic {self.topic} was deleted and created again: up to {_records(self.records)} of the new topic are "
@@ -113,7 +112,7 @@ class Loss:
 
 @dataclass(frozen=True)
 class Sighting:
-    """What one look saw of a loss."""
+    """A loss as one observation shows it."""
 
     flow: str
     topic: str
@@ -125,7 +124,7 @@ class Sighting:
 def see_topics(
     flow: Flow, lag: FlowLag, ids: Mapping[str, str], earlier: Mapping[str, SeenTopic]
 ) -> tuple[dict[str, SeenTopic], list[Sighting]]:
-    """Return what to remember of the flow's topics, and the losses that this look shows. Heartbeats are no loss.
+    """Return what to remember of the flow's topics, and the losses that this observation shows. Heartbeats are no loss.
 
     A topic that the source does not have stays remembered: with another id it would be a new one.
     """
@@ -143,8 +142,8 @@ def see_topics(
     return topics, sightings
 
 
-def enter(losses: Mapping[str, Loss], sighting: Sighting, now: float) -> dict[str, Loss]:
-    """Return the losses with what was seen: a new one, or more of one that nobody has acknowledged yet."""
+def enter(losses: Mapping[str, RecordLoss], sighting: Sighting, now: float) -> dict[str, RecordLoss]:
+    """Return the losses with what was seen: a new one, or more records of an open one."""
     of_topic = [one for one in losses.values() if (one.flow, one.topic) == (sighting.flow, sighting.topic)]
     if sighting.kind != "retention" and any(
         one.kind == "re-created" and one.topic_id == sighting.topic_id and one.topic_id for one in of_topic
@@ -157,7 +156,7 @@ def enter(losses: Mapping[str, Loss], sighting: Sighting, now: float) -> dict[st
         return dict(losses)
     still_open = [one for one in same if one.acknowledged_at is None]
     if sighting.kind == "re-created" or not still_open:
-        loss = Loss(
+        loss = RecordLoss(
             _id(sighting, gaps, len(acknowledged)),
             sighting.flow,
             sighting.topic,
@@ -173,14 +172,14 @@ def enter(losses: Mapping[str, Loss], sighting: Sighting, now: float) -> dict[st
     return {**losses, loss.id: loss}
 
 
-def acknowledge(losses: Mapping[str, Loss], ids: Iterable[str], now: float) -> dict[str, Loss]:
-    """Return the losses with these acknowledged; ids that are not there are passed over."""
+def acknowledge(losses: Mapping[str, RecordLoss], ids: Iterable[str], now: float) -> dict[str, RecordLoss]:
+    """Return the losses with these acknowledged; unknown ids are ignored."""
     done = {one: replace(losses[one], acknowledged_at=now) for one in ids if one in losses}
     return {**losses, **done}
 
 
-def open_losses(losses: Mapping[str, Loss], flows: Iterable[str] | None = None) -> tuple[Loss, ...]:
-    """Return the losses that nobody has acknowledged, oldest first; of these flows only, unless None."""
+def open_losses(losses: Mapping[str, RecordLoss], flows: Iterable[str] | None = None) -> tuple[RecordLoss, ...]:
+    """Return the open losses, oldest first; of these flows only, unless None."""
     wanted = None if flows is None else set(flows)
     found = (one for one in losses.values() if one.acknowledged_at is None and (wanted is None or one.flow in wanted))
     return tuple(sorted(found, key=lambda one: (one.first_seen, one.flow, one.topic, one.id)))
@@ -202,13 +201,13 @@ def _sightings(
 
 
 def _skipped(one: PartitionLag, stored: int, old: SeenTopic) -> int:
-    """Return how many records of a new topic lie below the stored offset; none where that went back: it is a new one too."""
+    """Return how many records of a new topic lie below the stored offset; none where that offset went back, because it then belongs to the new topic."""
     before = old.places.get(one.partition.partition)
     return 0 if before and stored < before[0] else max(0, min(stored + 1, one.log.end) - one.log.start)
 
 
 def _lost(flow: Flow, one: PartitionLag, old: SeenTopic) -> int:
-    """Return how many records left the log unmirrored: fewer, where some arrived whose offsets are not stored yet.
+    """Return how many records left the log unmirrored: fewer where some have arrived and their offsets are not stored yet.
 
     Only the default policy gives a remote topic a single writer, and only without transactions ends count records.
     """
@@ -224,8 +223,8 @@ def _place(one: PartitionLag, old: SeenTopic) -> tuple[int, int | None]:
     return before if before and before[0] == now[0] and before[1] is not None else now
 
 
-def _further(sighting: Sighting, acknowledged: list[Loss]) -> Iterator[tuple[int, Gap]]:
-    """Yield what goes beyond the acknowledged: a log that retention goes on eating loses more at the same stored offset."""
+def _further(sighting: Sighting, acknowledged: list[RecordLoss]) -> Iterator[tuple[int, Gap]]:
+    """Yield the gaps that are not acknowledged: retention may remove more records at the same stored offset."""
     for number, gap in sighting.gaps.items():
         known = [one.gaps[number] for one in acknowledged if number in one.gaps]
         known = [one for one in known if one.stored == gap.stored]

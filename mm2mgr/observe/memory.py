@@ -1,6 +1,6 @@
-"""What one look leaves for the next: clocks, how far tasks had come, topic ids, and the losses that were seen. Pure.
+"""What one observation leaves for the next: clocks, the progress of tasks, topic ids, and losses. Pure.
 
-In: a Reading and its lags. Out: a Memory; `state` keeps it on disk. It holds names, offsets and times, no secrets.
+`state` keeps it on disk. It holds names, offsets and times, no secrets.
 """
 
 from __future__ import annotations
@@ -8,39 +8,38 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from mm2mgr.observe.lag import FlowLag
-from mm2mgr.observe.losses import Loss, SeenTopic, enter, see_topics
-from mm2mgr.observe.reading import Reading, SeenConnector
+from mm2mgr.observe.losses import RecordLoss, SeenTopic, enter, see_topics
+from mm2mgr.observe.reading import FlowLag, LiveConnector, Snapshot
 from mm2mgr.topology import Flow
 
 RESTING = frozenset({"PAUSED", "STOPPED"})
 
 
 @dataclass(frozen=True)
-class Clock:
-    """For how long something was seen to last. The time around a look that could not see it does not count."""
+class ConditionClock:
+    """How long a condition has been seen to last. Time around an observation that could not see it does not count."""
 
     seconds: float
     seen_at: float
     paused: bool = False
 
-    def on(self, now: float) -> Clock:
-        """Return the clock after a look that saw it last."""
-        return Clock(self.seconds + (0.0 if self.paused else max(0.0, now - self.seen_at)), now)
+    def on(self, now: float) -> ConditionClock:
+        """Return the clock after an observation that saw the condition."""
+        return ConditionClock(self.seconds + (0.0 if self.paused else max(0.0, now - self.seen_at)), now)
 
-    def pause(self) -> Clock:
-        """Return the clock after a look that could not tell."""
+    def pause(self) -> ConditionClock:
+        """Return the clock after an observation that could not see it."""
         return replace(self, paused=True)
 
 
-def started(earlier: Clock | None, now: float) -> Clock:
-    """Return a clock that goes on, or a new one."""
-    return earlier.on(now) if earlier else Clock(0.0, now)
+def started(earlier: ConditionClock | None, now: float) -> ConditionClock:
+    """Return the earlier clock, continued, or a new one."""
+    return earlier.on(now) if earlier else ConditionClock(0.0, now)
 
 
 @dataclass(frozen=True)
 class Mark:
-    """How far one task had come: the sums of its stored offsets and of its remote end offsets (None: never read).
+    """The progress of one task: the sums of its stored offsets and of its remote end offsets (None: never read).
 
     `behind` tells whether records were waiting, `clock` for how long neither sum moved although records waited, `moved`
     whether that time began with a movement that was seen.
@@ -49,17 +48,17 @@ class Mark:
     stored: int
     arrived: int | None
     behind: bool
-    clock: Clock
+    clock: ConditionClock
     moved: bool = False
 
 
 @dataclass(frozen=True)
 class Rest:
-    """A connector seen PAUSED or STOPPED: the sum of the source's end offsets then, by how much it grew, for how long."""
+    """A connector seen PAUSED or STOPPED: the source's end offsets then, their growth since, and for how long."""
 
     ends: int
     grown: int
-    clock: Clock
+    clock: ConditionClock
 
 
 @dataclass(frozen=True)
@@ -70,22 +69,22 @@ class Unstored:
     stored: int
     arrived: int
     records: int = 0
-    clock: Clock | None = None
+    clock: ConditionClock | None = None
 
 
 @dataclass(frozen=True)
 class FlowMemory:
-    """What is remembered of one flow. `home` is the Kafka cluster of its workers: another one has other stored offsets."""
+    """What is remembered of one flow. `home` is the Kafka cluster of its workers, which stores its offsets."""
 
     home: str = ""
-    unassigned: Mapping[str, Clock] = field(default_factory=dict)
+    unassigned: Mapping[str, ConditionClock] = field(default_factory=dict)
     marks: Mapping[str, Mark] = field(default_factory=dict)
     topics: Mapping[str, SeenTopic] = field(default_factory=dict)
     rest: Rest | None = None
     unstored: Unstored | None = None
 
     def paused(self) -> FlowMemory:
-        """Return the memory after a look that could not see the source, the stored offsets or the Connect cluster."""
+        """Return the memory after an observation without the source, the stored offsets or the Connect cluster."""
         return replace(
             self,
             unassigned={name: clock.pause() for name, clock in self.unassigned.items()},
@@ -97,11 +96,11 @@ class FlowMemory:
 
 @dataclass(frozen=True)
 class Memory:
-    """What earlier looks left: `without_status` by `connect/connector`, flows by their ids, losses by theirs."""
+    """What earlier observations left: `without_status` by `connect/connector`, flows by their ids, losses by theirs."""
 
-    without_status: Mapping[str, Clock] = field(default_factory=dict)
+    without_status: Mapping[str, ConditionClock] = field(default_factory=dict)
     flows: Mapping[str, FlowMemory] = field(default_factory=dict)
-    losses: Mapping[str, Loss] = field(default_factory=dict)
+    losses: Mapping[str, RecordLoss] = field(default_factory=dict)
 
     def of(self, flow: str) -> FlowMemory:
         """Return what is remembered of a flow."""
@@ -111,8 +110,8 @@ class Memory:
 _NOTHING = FlowMemory()
 
 
-def remember(earlier: Memory, reading: Reading, lags: Mapping[str, FlowLag]) -> Memory:
-    """Return the memory after this reading. What it was not asked about stays as it was; what it could not see pauses."""
+def remember(earlier: Memory, reading: Snapshot, lags: Mapping[str, FlowLag]) -> Memory:
+    """Return the memory after this reading. Flows outside the reading stay as they were; what it could not see pauses."""
     flows, losses = dict(earlier.flows), dict(earlier.losses)
     for flow in reading.flows:
         old, seen, lag = earlier.of(flow.id), reading.source_connector(flow), lags.get(flow.id)
@@ -134,9 +133,9 @@ def remember(earlier: Memory, reading: Reading, lags: Mapping[str, FlowLag]) -> 
 
 
 def marks_of(lag: FlowLag, now: float, *, running: bool) -> dict[str, Mark]:
-    """Return where each task of a flow stands; partitions that no task is known to have are taken together as `-`.
+    """Return the progress of each task of a flow; partitions without a known task are counted together as `-`.
 
-    A task, not a partition, is what stands still: MirrorMaker serves the partitions of a task in turn, while a record
+    Progress is judged per task, not per partition: MirrorMaker serves the partitions of a task in turn, while a record
     that cannot be sent blocks all of them. A single waiting record may be a transaction's end marker, never mirrored.
     """
     sums: dict[str, list[int]] = {}
@@ -146,12 +145,12 @@ def marks_of(lag: FlowLag, now: float, *, running: bool) -> dict[str, Mark]:
         total[1] += one.arrived or 0
         total[2] += running and one.lag_records > 1
     return {
-        task: Mark(stored, None if lag.blind else arrived, behind > 0, Clock(0.0, now))
+        task: Mark(stored, None if lag.blind else arrived, behind > 0, ConditionClock(0.0, now))
         for task, (stored, arrived, behind) in sums.items()
     }
 
 
-def _seen(old: FlowMemory, flow: Flow, seen: SeenConnector, lag: FlowLag, now: float) -> FlowMemory:
+def _seen(old: FlowMemory, flow: Flow, seen: LiveConnector, lag: FlowLag, now: float) -> FlowMemory:
     state = seen.status.state if seen.status else ""
     marks = marks_of(lag, now, running=state == "RUNNING")
     return FlowMemory(
@@ -182,11 +181,11 @@ def _since(mark: Mark, earlier: Mark | None) -> Mark:
 
 def _rest(old: Rest | None, lag: FlowLag, now: float) -> Rest:
     ends = sum(one.log.end for one in lag.counted)
-    return Rest(old.ends, ends - old.ends, old.clock.on(now)) if old else Rest(ends, 0, Clock(0.0, now))
+    return Rest(old.ends, ends - old.ends, old.clock.on(now)) if old else Rest(ends, 0, ConditionClock(0.0, now))
 
 
 def _unstored(old: Unstored | None, lag: FlowLag, now: float) -> Unstored | None:
-    """Follow records that arrive while no offset is stored; the time counts from the look that saw the first of them."""
+    """Follow records that arrive while no offset is stored; the time counts from the observation that saw the first of them."""
     if lag.blind:
         return _paused(old)
     stored = sum(0 if one.stored is None else one.stored + 1 for one in lag.counted)
@@ -202,7 +201,7 @@ def _paused(unstored: Unstored | None) -> Unstored | None:
     return replace(unstored, clock=unstored.clock.pause()) if unstored and unstored.clock else unstored
 
 
-def _without_status(earlier: Mapping[str, Clock], reading: Reading) -> dict[str, Clock]:
+def _without_status(earlier: Mapping[str, ConditionClock], reading: Snapshot) -> dict[str, ConditionClock]:
     clocks = dict(earlier)
     for connect in reading.connects.values():
         for seen in connect.connectors.values():

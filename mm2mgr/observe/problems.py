@@ -1,4 +1,4 @@
-"""What is wrong with a connector or a flow, as sentences that end with what to do: one function a rule. Pure.
+"""Problems of a connector or a flow, as sentences that end with what to do: one function per rule. Pure.
 
 In: a case, that is what was read of one connector with how long things have lasted. Out: sentences; none means no problem
 is known, not that all is well (`health` decides that). To add a rule, write a function and put it into a tuple below.
@@ -11,9 +11,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from mm2mgr import topology
-from mm2mgr.observe.lag import FlowLag
 from mm2mgr.observe.memory import RESTING
-from mm2mgr.observe.reading import Failure, SeenConnector, SeenKafka
+from mm2mgr.observe.reading import Failure, FlowLag, LiveConnector, SeenKafka
 from mm2mgr.reconcile.offset_move import THEN_KEY, unmarked
 from mm2mgr.reconcile.plan import diff
 from mm2mgr.secrets import cut, mask_text
@@ -38,26 +37,26 @@ class Patience:
 
 
 @dataclass(frozen=True)
-class Case:
+class ConnectorCase:
     """One connector that was read, and for how long it has had no status."""
 
-    seen: SeenConnector
+    seen: LiveConnector
     patience: Patience
     without_status_seconds: float = 0.0
 
     @property
     def state(self) -> str:
-        """The connector's state in Connect's words, `not applied`, or `no status`."""
+        """The connector's state as Connect names it, `not applied`, or `no status`."""
         if self.seen.info is None:
             return "not applied"
         return self.seen.status.state if self.seen.status else "no status"
 
 
 @dataclass(frozen=True)
-class FlowCase(Case):
-    """A flow's source connector with its lag; `standing_seconds` by task: how long records wait without any progress.
+class FlowCase(ConnectorCase):
+    """A flow's source connector with its lag; `standing_seconds` by task: for how long records have waited without progress.
 
-    `unassigned_seconds` is by partition; `grown` tells by how much the source's ends grew in `resting_seconds`.
+    `unassigned_seconds` is by partition; `grown` is the growth of the source's end offsets in `resting_seconds`.
     """
 
     flow: Flow = field(kw_only=True)
@@ -72,14 +71,14 @@ class FlowCase(Case):
 # --- any connector ----------------------------------------------------------------------------------------------------
 
 
-def not_applied(case: Case) -> Iterator[str]:
+def not_applied(case: ConnectorCase) -> Iterator[str]:
     """A connector that the tree declares and Connect does not have."""
     if case.seen.info is None:
-        yield f"it is not on Connect cluster '{case.seen.desired.connect}': run mm2mgr apply"
+        yield f"not on Connect cluster '{case.seen.desired.connect}': run mm2mgr apply"
 
 
-def drifted(case: Case) -> Iterator[str]:
-    """A config that somebody changed, or a tree that was not applied. Names keys only: values may be secrets."""
+def drifted(case: ConnectorCase) -> Iterator[str]:
+    """A config that was changed elsewhere, or a tree that is not applied. Names keys only: values may be secrets."""
     if case.seen.info is None:
         return
     keys = [change.key for change in diff(unmarked(case.seen.info.config), case.seen.desired.config)]
@@ -87,37 +86,39 @@ def drifted(case: Case) -> Iterator[str]:
         yield f"its config differs from the tree in {_some(keys, 'key')}: run mm2mgr plan"
 
 
-def offsets_on_the_way(case: Case) -> Iterator[str]:
-    """A move of stored offsets that mm2mgr did not finish: killed, or it is at it right now."""
+def offsets_on_the_way(case: ConnectorCase) -> Iterator[str]:
+    """A move of stored offsets that is not finished: mm2mgr was killed, or is still working on it."""
     then = case.seen.info.config.get(THEN_KEY) if case.seen.info else None
     if then:
         yield (
-            f"a move of its stored offsets to another topic is not finished: do not resume it by hand, it could mirror "
-            f"everything again; unless an apply is in progress, run mm2mgr apply, which finishes and leaves it {then}"
+            f"the move of its stored offsets to another topic is not finished; do not resume it by hand, or it may mirror "
+            f"everything again; unless an apply is in progress, run mm2mgr apply, which finishes the move and leaves it {then}"
         )
 
 
-def no_status(case: Case) -> Iterator[str]:
-    """MirrorMaker's start jobs wait for both clusters, 60 s each by default, and Connect says nothing meanwhile."""
+def no_status(case: ConnectorCase) -> Iterator[str]:
+    """MirrorMaker's start jobs wait for both clusters, 60 s each by default, and Connect reports no status meanwhile."""
     if case.state == "no status" and case.without_status_seconds >= case.patience.no_status_seconds:
         clusters = " and ".join(case.seen.desired.pair.split("->"))
         yield (
-            f"no status for {case.without_status_seconds:.0f} s: a connector is silent while it waits for a cluster that "
+            f"no status for {case.without_status_seconds:.0f} s: a connector has no status while it waits for a cluster that "
             f"does not answer; check addresses, ports and security protocol of {clusters} from the workers, then their log"
         )
 
 
-def failed(case: Case) -> Iterator[str]:
-    """A connector that gave up: mostly a setting its clients refuse."""
+def failed(case: ConnectorCase) -> Iterator[str]:
+    """A failed connector: usually its clients refuse a setting."""
     status = case.seen.status
     if status and status.state == "FAILED":
-        running = " (tasks still run on the config before)" if any(t.state == "RUNNING" for t in status.tasks) else ""
+        running = (
+            " (tasks still run with the previous config)" if any(t.state == "RUNNING" for t in status.tasks) else ""
+        )
         why = trace_summary(status.trace)
         yield f"connector FAILED{running}: {why}; fix the cause, then restart the connector"
 
 
-def failed_tasks(case: Case) -> Iterator[str]:
-    """Tasks that gave up, one sentence for each different cause; Connect never restarts them by itself."""
+def failed_tasks(case: ConnectorCase) -> Iterator[str]:
+    """Failed tasks, one sentence per cause; Connect never restarts them by itself."""
     by_cause: dict[str, list[str]] = {}
     for task in case.seen.status.tasks if case.seen.status else ():
         if task.state == "FAILED":
@@ -126,42 +127,42 @@ def failed_tasks(case: Case) -> Iterator[str]:
         yield f"{_some(tasks, 'task')} FAILED: {why}; fix the cause, then restart the failed tasks; they do not recover by themselves"
 
 
-def unassigned(case: Case) -> Iterator[str]:
-    """No worker holds it; for a connector also: its new config hangs on a dead cluster while old tasks run on."""
+def unassigned(case: ConnectorCase) -> Iterator[str]:
+    """No worker runs it; or a connector's new config waits for a dead cluster while old tasks keep running."""
     status = case.seen.status
     if status and status.state == "UNASSIGNED":
         yield (
             "connector UNASSIGNED: no worker has taken it, or its changed config waits for a cluster that does not answer "
-            "while tasks run on the config before; check the workers and that they reach both clusters"
+            "while its tasks run with the previous config; check the workers and that they reach both clusters"
         )
     tasks = [str(task.id) for task in status.tasks if task.state == "UNASSIGNED"] if status else []
     if tasks:
         yield f"{_some(tasks, 'task')} UNASSIGNED: no worker runs them; check that enough workers are up"
 
 
-def heartbeat_without_task(case: Case) -> Iterator[str]:
+def heartbeat_without_task(case: ConnectorCase) -> Iterator[str]:
     """A heartbeat connector always has one task."""
     if case.seen.desired.type == "heartbeat" and _runs_empty(case):
-        yield "RUNNING without a task: no heartbeats are sent; look into the workers' log and restart the connector"
+        yield "RUNNING without a task: no heartbeats are sent; check the workers' log and restart the connector"
 
 
 # --- source connectors ------------------------------------------------------------------------------------------------
 
 
 def no_tasks(case: FlowCase) -> Iterator[str]:
-    """The state that looks healthy and mirrors nothing (an unreachable source ends in it, as does a wrong pattern)."""
+    """RUNNING without a task looks healthy and mirrors nothing; an unreachable source or a wrong pattern causes it."""
     if not _runs_empty(case):
         return
     alias = case.flow.source.alias
     if case.source.failure:
         yield (
-            f"RUNNING without a task, nothing is mirrored: mostly the workers cannot reach or log in to {alias}, "
+            f"RUNNING without a task, nothing is mirrored: usually the workers cannot reach or log in to {alias}, "
             f"which mm2mgr could not read either ({case.source.failure.message}); check the cluster, then the workers' log"
         )
     elif case.lag.matched:
         yield (
             f"RUNNING without a task although {_count(case.lag.matched, 'topic')} on {alias} match: the workers cannot reach "
-            f"or log in to {alias}, or may not describe its topics; look into their log for 'loading initial set of topic-partitions'"
+            f"or log in to {alias}, or may not describe its topics; check their log for 'loading initial set of topic-partitions'"
         )
 
 
@@ -176,24 +177,24 @@ def matches_nothing(case: FlowCase) -> Iterator[str]:
 
 
 def not_in_wished_state(case: FlowCase) -> Iterator[str]:
-    """Somebody paused, stopped or resumed the connector over REST, and the tree says otherwise."""
+    """The connector was paused, stopped or resumed over REST, and the tree declares another state."""
     wish = case.flow.settings.state
     if wish and case.state in _SETTABLE and case.state != wish.upper() and not _moving_offsets(case):
-        yield f"the tree says state: {wish} and it is {case.state}: run mm2mgr plan"
+        yield f"the tree declares state: {wish}, but the connector is {case.state}; run mm2mgr plan"
 
 
 def resting(case: FlowCase) -> Iterator[str]:
-    """A connector that somebody paused or stopped, and forgot while records go on coming."""
+    """A connector that was paused or stopped, while records keep arriving on the source."""
     at_rest = case.state in RESTING and not case.flow.settings.state and not _moving_offsets(case)
     if at_rest and case.lag.total_records and case.grown > 0:
         yield (
             f"{case.state} while its lag grows: {case.lag.total_records} records wait, {case.grown} of them new in the last "
-            f"{case.resting_seconds:.0f} s; resume it, or write state: {case.state.lower()} on the flow if it is meant to be"
+            f"{case.resting_seconds:.0f} s; resume it, or declare state: {case.state.lower()} on the flow if that is intended"
         )
 
 
 def old_config(case: FlowCase) -> Iterator[str]:
-    """Tasks carry a copy of the connector's whole config; until it is the new one, status says RUNNING all the same."""
+    """Tasks carry a copy of the connector's whole config; status shows RUNNING even while it is an older one."""
     if case.seen.info is None or isinstance(case.seen.tasks, Failure) or case.state == "PAUSED":
         return  # a paused connector's tasks take a new config when they are resumed
     # A reference that a worker resolved would look like a change.
@@ -219,10 +220,10 @@ def no_progress(case: FlowCase) -> Iterator[str]:
         return
     whom = "the flow" if set(stuck) == {"-"} else _some(sorted(stuck), "task")
     committed = case.seen.desired.config.get("source.consumer.isolation.level") == "read_committed"
-    hint = " (read_committed: an open transaction on the source looks like this too)" if committed else ""
+    hint = " (read_committed: an open transaction on the source has the same effect)" if committed else ""
     still = "the stored offsets do not move" if blind else "neither the stored offsets nor the target move"
     yield (
-        f"no progress for {min(stuck.values()):.0f} s: records wait, but {still} for {whom}{hint}; look into the workers' "
+        f"no progress for {min(stuck.values()):.0f} s: records wait, but {still} for {whom}{hint}; check the workers' "
         f"log for 'Failure during poll' and check rights and space on {case.flow.target.alias}"
     )
 
@@ -232,13 +233,13 @@ def abandoned_partitions(case: FlowCase) -> Iterator[str]:
     late = {name: s for name, s in case.unassigned_seconds.items() if s > case.flow.settings.refresh_interval}
     if late:
         yield (
-            f"{_some(list(late), 'partition')} assigned to no task for {max(late.values()):.0f} s, longer than the refresh "
+            f"{_some(list(late), 'partition')} not assigned to any task for {max(late.values()):.0f} s, longer than the refresh "
             f"interval: check that the workers' login may describe them on {case.flow.source.alias} and create topics on "
             f"{case.flow.target.alias}"
         )
 
 
-CONNECTOR_RULES: tuple[Callable[[Case], Iterator[str]], ...] = (
+CONNECTOR_RULES: tuple[Callable[[ConnectorCase], Iterator[str]], ...] = (
     not_applied,
     no_status,
     failed,
@@ -259,13 +260,13 @@ FLOW_RULES: tuple[Callable[[FlowCase], Iterator[str]], ...] = (
 )
 
 
-def connector_problems(case: Case) -> tuple[str, ...]:
-    """Return what is wrong with any connector."""
+def connector_problems(case: ConnectorCase) -> tuple[str, ...]:
+    """Return the problems that any connector can have."""
     return tuple(sentence for rule in CONNECTOR_RULES for sentence in rule(case))
 
 
 def flow_problems(case: FlowCase) -> tuple[str, ...]:
-    """Return what is wrong with a flow: with its source connector, and with what arrives."""
+    """Return the problems of a flow: of its source connector, and of what arrives."""
     return connector_problems(case) + tuple(sentence for rule in FLOW_RULES for sentence in rule(case))
 
 
@@ -279,7 +280,7 @@ def trace_summary(trace: str | None) -> str:
     return cut(_quiet(text))
 
 
-def _moving_offsets(case: Case) -> bool:
+def _moving_offsets(case: ConnectorCase) -> bool:
     return case.seen.info is not None and THEN_KEY in case.seen.info.config
 
 
@@ -287,7 +288,7 @@ def _quiet(text: str) -> str:
     return re.sub(r"\s+", " ", text)
 
 
-def _runs_empty(case: Case) -> bool:
+def _runs_empty(case: ConnectorCase) -> bool:
     status = case.seen.status
     return status is not None and status.state == "RUNNING" and not status.tasks
 

@@ -1,4 +1,4 @@
-"""Reads what the chosen flows need from Connect and from Kafka, every cluster at the same time. In: flows. Out: a Reading.
+"""Reads what the chosen flows need from Connect and Kafka, all clusters at the same time.
 
 Connect is read before Kafka: an end offset read first would make a flow that moves look as if it were past the end.
 """
@@ -18,8 +18,7 @@ from mm2mgr.endpoints import connect_target, kafka_access
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.kafka.client import Kafka
-from mm2mgr.observe.lag import upstream_topic
-from mm2mgr.observe.reading import Failure, Orphan, Reading, SeenConnect, SeenConnector, SeenKafka
+from mm2mgr.observe.reading import Failure, LiveConnector, Orphan, SeenConnect, SeenKafka, Snapshot, upstream_topic
 from mm2mgr.partitions import TopicPartition
 from mm2mgr.render import CLASSES, OWNER_KEY, Connector
 from mm2mgr.secrets import cut
@@ -58,10 +57,10 @@ class Instruments:
 
 async def read_estate(
     topology: Topology, connectors: Iterable[Connector], flows: Sequence[Flow], use: Instruments = Instruments()
-) -> Reading:
+) -> Snapshot:
     """Read the chosen flows and nothing else; with all flows also every declared Connect cluster, for orphans.
 
-    Nothing is raised for a cluster that does not answer: its failure is in the Reading.
+    Nothing is raised for a cluster that does not answer: its failure is in the Snapshot.
     """
     chosen = {flow.id for flow in flows}
     whole = len(chosen) == len(topology.flows)
@@ -75,7 +74,7 @@ async def read_estate(
     seen = await asyncio.gather(
         *(_read_connect(topology.connects[name], group, owner, use.deadline_seconds) for name, group in wanted.items())
     )
-    reading = Reading(use.clock(), tuple(flows), {connect.name: connect for connect in seen}, {}, whole)
+    reading = Snapshot(use.clock(), tuple(flows), {connect.name: connect for connect in seen}, {}, whole)
     return replace(reading, clusters=await _read_clusters(reading, use.kafka), taken_at=use.clock())
 
 
@@ -108,7 +107,7 @@ def _orphans(
     infos: Mapping[str, ConnectorInfo],
     statuses: Mapping[str, ConnectorStatus],
 ) -> Iterator[Orphan]:
-    """Yield what carries the owner's mark and is not declared, by name."""
+    """Yield connectors that carry the owner's mark and are not declared, by name."""
     types = {name: kind for kind, name in CLASSES.items()}
     for name, info in sorted(infos.items()):
         if name in wanted or info.config.get(OWNER_KEY) != owner:
@@ -121,12 +120,12 @@ def _orphans(
 
 def _seen(
     desired: Connector, infos: Mapping[str, ConnectorInfo], statuses: Mapping[str, ConnectorStatus]
-) -> SeenConnector:
-    return SeenConnector(desired, infos.get(desired.name), statuses.get(desired.name))
+) -> LiveConnector:
+    return LiveConnector(desired, infos.get(desired.name), statuses.get(desired.name))
 
 
-async def _more(client: Connect, gate: asyncio.Semaphore, seen: SeenConnector) -> SeenConnector:
-    """Add tasks and offsets of a source connector that exists; the others have nothing to tell there."""
+async def _more(client: Connect, gate: asyncio.Semaphore, seen: LiveConnector) -> LiveConnector:
+    """Add tasks and offsets of a source connector that exists; other connectors have none."""
     name = seen.desired.name
     if seen.info is None or seen.desired.type != "source":
         return seen
@@ -149,7 +148,7 @@ async def _kept(gate: asyncio.Semaphore, answer: Awaitable[T]) -> T | Failure:
 # --- Kafka ------------------------------------------------------------------------------------------------------------
 
 
-async def _read_clusters(reading: Reading, kafka: ReadKafka) -> dict[str, SeenKafka]:
+async def _read_clusters(reading: Snapshot, kafka: ReadKafka) -> dict[str, SeenKafka]:
     """Read sources and targets side by side, each cluster once, in threads because the client blocks."""
     clusters = {cluster.alias: cluster for flow in reading.flows for cluster in (flow.source, flow.target)}
     loop = asyncio.get_running_loop()
@@ -163,8 +162,8 @@ async def _read_clusters(reading: Reading, kafka: ReadKafka) -> dict[str, SeenKa
     return dict(zip(clusters, seen, strict=True))
 
 
-def _chooser(reading: Reading, alias: str) -> Choose:
-    """Return what to read of a cluster: topics that its flows carry away from it, and those that arrive from others."""
+def _chooser(reading: Snapshot, alias: str) -> Choose:
+    """Return the topics to read of a cluster: those that flows mirror from it, and those that flows mirror to it."""
     away = [(flow, _assigned_topics(reading, flow)) for flow in reading.flows if flow.source.alias == alias]
     here = [(flow, _assigned_topics(reading, flow)) for flow in reading.flows if flow.target.alias == alias]
 
@@ -180,7 +179,7 @@ def _chooser(reading: Reading, alias: str) -> Choose:
     return choose
 
 
-def _assigned_topics(reading: Reading, flow: Flow) -> frozenset[str]:
+def _assigned_topics(reading: Snapshot, flow: Flow) -> frozenset[str]:
     seen = reading.source_connector(flow)
     return (
         frozenset(one.topic for partitions in seen.assigned().values() for one in partitions) if seen else frozenset()

@@ -1,12 +1,15 @@
-"""What was read of an estate at one moment, as values; a failed read is a value too, so one dead cluster hides no other.
+"""What was read of the clusters at one moment, as values, and how far each flow is behind. No I/O.
 
-`reader` makes these, `lag`, `problems`, `health` and `describe` look at them. No I/O.
+A failed read is a value too, so one dead cluster hides no other. `reader` makes a Snapshot; `problems`, `health` and `status`
+judge it. Lag compares the ends of the source's log with the offsets that Connect stored.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
 
 from mm2mgr.connect.types import ConnectorInfo, ConnectorStatus, TaskConfig
 from mm2mgr.errors import Mm2mgrError
@@ -34,8 +37,8 @@ class Failure:
 
 
 @dataclass(frozen=True)
-class SeenConnector:
-    """One desired connector as its Connect cluster shows it.
+class LiveConnector:
+    """One declared connector as its Connect cluster shows it.
 
     `info` None: not applied. `status` None: it has none (yet). Tasks and offsets are read for source connectors only.
     """
@@ -71,17 +74,17 @@ class Orphan:
 
     @property
     def runs(self) -> bool:
-        """Tell whether it still does something, or would after a restart."""
+        """Whether it still works, or would after a restart."""
         return self.state not in {"PAUSED", "STOPPED"}
 
     def sentence(self) -> str:
-        """Say what it is, what it still does, and how to get rid of it."""
+        """Return what it is, what it still does, and how to remove it."""
         doing = {"source": f"mirrors {self.topics}", "heartbeat": "sends heartbeats"}.get(
             self.type, "copies checkpoints"
         )
         return (
-            f"the tree does not declare it, and it is {self.state}: "
-            f"{f'it still {doing} {self.pair}' if self.runs else 'it does nothing until somebody resumes it'}; "
+            f"not declared in the tree, and {self.state}: "
+            f"{f'it still {doing} {self.pair}' if self.runs else 'it does nothing until it is resumed'}; "
             "declare it, or delete it with mm2mgr plan --prune and mm2mgr apply --prune"
         )
 
@@ -102,11 +105,11 @@ class Orphan:
 class SeenConnect:
     """One Connect cluster; with a `failure` it has no connectors, and nothing is known about them.
 
-    `kafka_cluster_id` is the Kafka its workers live on ("": not known). Orphans are only looked for with all flows.
+    `kafka_cluster_id` is the Kafka its workers live on ("": unknown). Orphans are only looked for with all flows.
     """
 
     name: str
-    connectors: Mapping[str, SeenConnector] = field(default_factory=dict)
+    connectors: Mapping[str, LiveConnector] = field(default_factory=dict)
     failure: Failure | None = None
     kafka_cluster_id: str = ""
     orphans: tuple[Orphan, ...] = ()
@@ -125,7 +128,7 @@ class SeenKafka:
 
 
 @dataclass(frozen=True)
-class Reading:
+class Snapshot:
     """The chosen flows of an estate at `taken_at` (seconds since 1970); `whole` when these are all of them."""
 
     taken_at: float
@@ -134,15 +137,15 @@ class Reading:
     clusters: Mapping[str, SeenKafka]
     whole: bool = False
 
-    def source_connector(self, flow: Flow) -> SeenConnector | None:
+    def source_connector(self, flow: Flow) -> LiveConnector | None:
         """Return the flow's source connector; None when its Connect cluster could not be read."""
         for seen in self.connects[flow.connect.name].connectors.values():
             if seen.desired.type == "source" and flow.id in seen.desired.flows:
                 return seen
         return None
 
-    def companions(self) -> tuple[SeenConnector, ...]:
-        """Return the checkpoint and heartbeat connectors that were looked at, by their names."""
+    def companions(self) -> tuple[LiveConnector, ...]:
+        """Return the checkpoint and heartbeat connectors in the reading, by name."""
         every = (seen for connect in self.connects.values() for seen in connect.connectors.values())
         return tuple(sorted((one for one in every if one.desired.type != "source"), key=lambda one: one.key))
 
@@ -157,3 +160,135 @@ def parse_assigned(text: str) -> tuple[TopicPartition, ...]:
     """Read `task.assigned.partitions`: `topic-partition` joined by commas; topics may hold dashes, never commas."""
     parts = (part.strip().rpartition("-") for part in text.split(",") if part.strip())
     return tuple(TopicPartition(topic, int(number)) for topic, _, number in parts if topic and number.isdecimal())
+
+
+# --- lag --------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class PartitionLag:
+    """One source partition. `stored` is the last replicated offset (None: nothing stored yet), `arrived` the end offset
+    of the remote partition (None: unknown), `task` None when no task has it."""
+
+    partition: TopicPartition
+    log: Offsets
+    stored: int | None
+    lag_records: int
+    task: int | None = None
+    arrived: int | None = None
+    heartbeat: bool = False
+
+    @property
+    def past_end(self) -> bool:
+        """Tell whether the stored offset cannot belong to this log: it was created again, or truncated."""
+        return self.stored is not None and self.stored >= self.log.end
+
+    @property
+    def lost_records(self) -> int:
+        """Return how many records left the log before they were replicated.
+
+        One missing offset in an empty log is the end marker of a transaction, which is no record.
+        """
+        lost = 0 if self.stored is None else max(0, self.log.start - (self.stored + 1))
+        return 0 if lost == 1 and self.log.start == self.log.end else lost
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the partition as JSON-ready values."""
+        return {
+            "topic": self.partition.topic,
+            "partition": self.partition.partition,
+            "task": self.task,
+            "lag_records": self.lag_records,
+            "stored_offset": self.stored,
+            "log_start": self.log.start,
+            "log_end": self.log.end,
+            "target_end": self.arrived,
+            "note": "nothing stored yet" if self.stored is None else "",
+        }
+
+
+@dataclass(frozen=True)
+class FlowLag:
+    """Every partition that a flow carries. `unknown` says why there is no lag; `matched` counts topics that match the flow."""
+
+    partitions: tuple[PartitionLag, ...] = ()
+    matched: int = 0
+    unassigned: tuple[TopicPartition, ...] = ()
+    deleted: tuple[TopicPartition, ...] = ()
+    unread: Mapping[TopicPartition, str] = field(default_factory=dict)
+    unknown: str | None = None
+
+    @cached_property
+    def counted(self) -> tuple[PartitionLag, ...]:
+        """The partitions that count as lag: heartbeats arrive every second, so their offsets are always behind."""
+        return tuple(one for one in self.partitions if not one.heartbeat)
+
+    @property
+    def blind(self) -> bool:
+        """Whether the target's end offsets are all unknown."""
+        return all(one.arrived is None for one in self.partitions)
+
+    @cached_property
+    def total_records(self) -> int | None:
+        """Lag in records; None where unknown."""
+        return None if self.unknown is not None else sum(one.lag_records for one in self.counted)
+
+    def most_behind(self, count: int) -> tuple[PartitionLag, ...]:
+        """Return the partitions with the largest lag, only those that have any."""
+        behind = (one for one in self.counted if one.lag_records)
+        return tuple(sorted(behind, key=lambda one: (-one.lag_records, one.partition))[:count])
+
+
+def is_heartbeat(flow: Flow, topic: str) -> bool:
+    """Tell whether a topic holds heartbeats, this cluster's own or ones that were mirrored to it."""
+    return topic == "heartbeats" or topic.endswith(f"{flow.settings.separator}heartbeats")
+
+
+def upstream_topic(flow: Flow, topic: str) -> str | None:
+    """Return which source topic is mirrored to this topic of the target; None where there is none, or the policy is unknown."""
+    return flow.selection.upstream(topic)
+
+
+def measure(flow: Flow, seen: LiveConnector, source: SeenKafka, target: SeenKafka) -> FlowLag:
+    """Compare stored offsets with the source's log; what could not be read makes the lag unknown, not zero."""
+    tasks = {partition: task for task, partitions in seen.assigned().items() for partition in partitions}
+    if source.failure:
+        return FlowLag(unknown=f"source {flow.source.alias} could not be read: {source.failure.message}")
+    matched = {topic: count for topic, count in source.topics.items() if flow.carries(topic)}
+    wanted = {TopicPartition(topic, number) for topic, count in matched.items() for number in range(count)}
+    every = sorted(wanted | {one for one in tasks if one.partition < source.topics.get(one.topic, 0)})
+    known_tasks = not isinstance(seen.tasks, Failure)
+    stored = {} if isinstance(seen.offsets, Failure) else seen.offsets
+    # With `latest` a task begins at the end of a log, so what lies before its first stored offset is not mirrored.
+    from_end = seen.desired.config.get("source.consumer.auto.offset.reset") == "latest"
+
+    def one(partition: TopicPartition, log: Offsets) -> PartitionLag:
+        offset = stored.get(partition)
+        remote = target.offsets.get(TopicPartition(flow.remote_topic(partition.topic), partition.partition))
+        return PartitionLag(
+            partition,
+            log,
+            offset,
+            _behind(log, offset, from_end),
+            tasks.get(partition),
+            remote.end if remote else None,
+            is_heartbeat(flow, partition.topic),
+        )
+
+    return FlowLag(
+        tuple(one(partition, source.offsets[partition]) for partition in every if partition in source.offsets),
+        matched=len(matched),
+        unassigned=tuple(sorted(wanted - tasks.keys())) if known_tasks and tasks else (),
+        deleted=tuple(sorted(one for one in tasks if one.partition >= source.topics.get(one.topic, 0))),
+        unread={one: source.unread.get(one, "no answer") for one in every if one not in source.offsets},
+        unknown=f"stored offsets could not be read: {seen.offsets.message}"
+        if isinstance(seen.offsets, Failure)
+        else None,
+    )
+
+
+def _behind(log: Offsets, stored: int | None, from_end: bool) -> int:
+    """Return end - (stored + 1), never negative; records that left the log already are lost, not behind."""
+    if stored is None:
+        return 0 if from_end else max(0, log.end - log.start)
+    return max(0, log.end - max(stored + 1, log.start))

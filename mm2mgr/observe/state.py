@@ -1,7 +1,7 @@
-"""Keeps the memory on disk: one JSON file per owner in the state folder, which is no cache, for losses must outlive those.
+"""Keeps the memory on disk: one JSON file per owner in the state folder, not in a cache, because losses must last.
 
-A file that is missing is an empty memory; a damaged one is set aside and that is said. Several processes may look at the
-same time: what one adds or acknowledges is never undone by another, because reading and writing are one step under a lock.
+A missing file is an empty memory; a damaged one is set aside with a warning. Several processes may observe at the same
+time: reading and writing are one step under a lock, so none undoes what another adds or acknowledges.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from typing import Any
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.files import cache_folder, replace_file, state_folder
 from mm2mgr.locks import locked
-from mm2mgr.observe.losses import Gap, Loss, SeenTopic
-from mm2mgr.observe.memory import Clock, FlowMemory, Mark, Memory, Rest, Unstored
+from mm2mgr.observe.losses import Gap, RecordLoss, SeenTopic
+from mm2mgr.observe.memory import ConditionClock, FlowMemory, Mark, Memory, Rest, Unstored
 
 _FORMAT = 2
 _LOCK_SECONDS = 10.0
@@ -33,7 +33,7 @@ class Kept:
 
 
 class _Damaged(Exception):
-    """The file is there and is no memory."""
+    """The file exists and is not a memory."""
 
 
 def state_file(owner: str) -> Path:
@@ -42,7 +42,7 @@ def state_file(owner: str) -> Path:
 
 
 def change(file: Path, by: Callable[[Memory], Memory]) -> Kept:
-    """Read the memory, change it and write it, alone. Whatever is wrong with the file is a warning, never an error."""
+    """Read, change and write the memory under its lock. Trouble with the file is a warning, never an error."""
     warnings: list[str] = []
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -53,13 +53,13 @@ def change(file: Path, by: Callable[[Memory], Memory]) -> Kept:
             return Kept(earlier, memory, tuple(warnings))
     except (OSError, Mm2mgrError) as error:
         why = error.strerror if isinstance(error, OSError) else error.message
-        warnings.append(f"{file} cannot be written ({why}): what this look saw, losses too, will be forgotten")
+        warnings.append(f"{file} cannot be written ({why}): what this run found, losses included, is not remembered")
         earlier = _read(file, warnings)
         return Kept(earlier, by(earlier), tuple(warnings))
 
 
 def load(file: Path) -> Memory:
-    """Return the memory of a file; one that is missing or damaged is empty."""
+    """Return the memory of a file; empty where it is missing or damaged."""
     return _read(file, [], aside=False)
 
 
@@ -76,23 +76,25 @@ def _read(file: Path, warnings: list[str], *, aside: bool = True) -> Memory:
 
 def _set_aside(file: Path, error: Exception) -> str:
     if isinstance(error, OSError):
-        return f"{file} cannot be read ({error.strerror}): losses that it holds are not shown"
+        return f"{file} cannot be read ({error.strerror}): its losses are not shown"
     beside = file.with_name(f"{file.name}.damaged-{time.time_ns() // 1_000_000}")
     try:
         file.rename(beside)
     except OSError as refused:
-        return f"{file} is damaged and cannot be set aside ({refused.strerror}): losses that it held are not shown"
-    return f"{file} was damaged: losses that it held are no longer known; the damaged file is kept as {beside.name}"
+        return f"{file} is damaged and cannot be set aside ({refused.strerror}): its losses are not shown"
+    return f"{file} was damaged: its losses are no longer known; the damaged file is kept as {beside.name}"
 
 
 def _from_the_cache(file: Path) -> Memory:
-    """Read what earlier versions kept in the cache folder: since when connectors have had no status."""
+    """Read what earlier versions kept in the cache folder: since when connectors have no status."""
     if file != state_file(file.stem):
         return Memory()
     try:
         data = json.loads((cache_folder() / "observed" / file.name).read_text(encoding="utf-8"))
         now = time.time()
-        return Memory({key: Clock(max(0.0, now - since), now) for key, since in data["without_status"].items()})
+        return Memory(
+            {key: ConditionClock(max(0.0, now - since), now) for key, since in data["without_status"].items()}
+        )
     except (Mm2mgrError, OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return Memory()
 
@@ -118,8 +120,8 @@ def _parsed(text: str) -> Memory:
         raise _Damaged from error
 
 
-def _clock(values: Mapping[str, Any]) -> Clock:
-    return Clock(float(values["seconds"]), float(values["seen_at"]), bool(values["paused"]))
+def _clock(values: Mapping[str, Any]) -> ConditionClock:
+    return ConditionClock(float(values["seconds"]), float(values["seen_at"]), bool(values["paused"]))
 
 
 def _flow(values: Mapping[str, Any]) -> FlowMemory:
@@ -151,7 +153,7 @@ def _topic(values: Mapping[str, Any]) -> SeenTopic:
     return SeenTopic(tuple(map(str, values["ids"])), places)
 
 
-def _loss(values: Mapping[str, Any]) -> Loss:
+def _loss(values: Mapping[str, Any]) -> RecordLoss:
     gaps = {
         int(number): Gap(int(gap["stored"]), int(gap["records"]), int(gap["before"]))
         for number, gap in values["gaps"].items()
@@ -159,7 +161,7 @@ def _loss(values: Mapping[str, Any]) -> Loss:
     acknowledged = values["acknowledged_at"]
     if values["kind"] not in {"retention", "past-end", "re-created"}:
         raise _Damaged
-    return Loss(
+    return RecordLoss(
         str(values["id"]),
         str(values["flow"]),
         str(values["topic"]),

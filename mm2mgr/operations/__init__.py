@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from mm2mgr.lint.findings import Finding as Finding
     from mm2mgr.lint.findings import Rule as Rule
     from mm2mgr.lint.findings import Severity as Severity
-    from mm2mgr.observe.describe import Description as Description
     from mm2mgr.observe.health import Status as Status
+    from mm2mgr.observe.status import Description as Description
     from mm2mgr.operations.apply import Applied as Applied
     from mm2mgr.operations.apply import Waiting as Waiting
     from mm2mgr.operations.apply import apply as apply
@@ -44,8 +44,11 @@ if TYPE_CHECKING:
     from mm2mgr.operations.render import render as render
     from mm2mgr.operations.render import schema as schema
     from mm2mgr.operations.sandbox import SandboxUp as SandboxUp
+    from mm2mgr.operations.sandbox import sandbox_create_topic as sandbox_create_topic
     from mm2mgr.operations.sandbox import sandbox_down as sandbox_down
+    from mm2mgr.operations.sandbox import sandbox_produce as sandbox_produce
     from mm2mgr.operations.sandbox import sandbox_status as sandbox_status
+    from mm2mgr.operations.sandbox import sandbox_topics as sandbox_topics
     from mm2mgr.operations.sandbox import sandbox_up as sandbox_up
     from mm2mgr.operations.status import acknowledge as acknowledge
     from mm2mgr.operations.status import describe as describe
@@ -55,23 +58,34 @@ if TYPE_CHECKING:
     from mm2mgr.reconcile.apply import FINISH_SECONDS as FINISH_SECONDS
     from mm2mgr.reconcile.apply import Result as Result
     from mm2mgr.reconcile.plan import Plan as Plan
+    from mm2mgr.sandbox.records import lines_of as lines_of
+    from mm2mgr.sandbox.records import random_values as random_values
 
 _NAMES = {
     "check.checked": ("Checked",),
     "lint.findings": ("Finding", "Rule", "Severity"),
-    "observe.describe": ("Description",),
     "observe.health": ("Status",),
+    "observe.status": ("Description",),
     "operations.apply": ("Applied", "Waiting", "apply"),
     "operations.check": ("check",),
     "operations.explain": ("Explained", "OtherLine", "explain"),
     "operations.lint": ("LintReport", "lint", "rules"),
     "operations.plan": ("plan",),
     "operations.render": ("Rendered", "init", "render", "schema"),
-    "operations.sandbox": ("SandboxUp", "sandbox_down", "sandbox_status", "sandbox_up"),
+    "operations.sandbox": (
+        "SandboxUp",
+        "sandbox_create_topic",
+        "sandbox_down",
+        "sandbox_produce",
+        "sandbox_status",
+        "sandbox_topics",
+        "sandbox_up",
+    ),
     "operations.status": ("acknowledge", "describe", "status", "watch"),
     "operations.workspace": ("Workspace",),
     "reconcile.apply": ("FINISH_SECONDS", "Result"),
     "reconcile.plan": ("Plan",),
+    "sandbox.records": ("lines_of", "random_values"),
 }
 _HOME = {name: f"mm2mgr.{module}" for module, names in _NAMES.items() for name in names}
 

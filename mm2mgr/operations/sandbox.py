@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 from mm2mgr.sandbox.layout import DEFAULT_DIRECTORY, Endpoints, ProcessState, Sandbox
+from mm2mgr.sandbox.records import create_topic, produce, topics
 from mm2mgr.sandbox.tree import check_tree, write_tree
 
 
@@ -38,3 +39,18 @@ def sandbox_status(directory: Path = DEFAULT_DIRECTORY) -> list[ProcessState]:
 def sandbox_down(directory: Path = DEFAULT_DIRECTORY, *, report: Callable[[str], None] = lambda line: None) -> None:
     """Stop what `sandbox_up` started and remove its data."""
     Sandbox(directory).down(progress=report)
+
+
+def sandbox_topics(cluster: str, *, directory: Path = DEFAULT_DIRECTORY) -> dict[str, int]:
+    """Return the number of partitions of each topic on a Kafka cluster of the sandbox, without Kafka's own topics."""
+    return topics(directory, cluster)
+
+
+def sandbox_create_topic(cluster: str, topic: str, partitions: int = 1, *, directory: Path = DEFAULT_DIRECTORY) -> bool:
+    """Create a topic; return False where it exists already, and is left as it is."""
+    return create_topic(directory, cluster, topic, partitions)
+
+
+def sandbox_produce(cluster: str, topic: str, values: Iterable[bytes], *, directory: Path = DEFAULT_DIRECTORY) -> int:
+    """Write a record per value to the partitions in turn; return the number of records once all are stored."""
+    return produce(directory, cluster, topic, values)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 
-from mm2mgr.observe.describe import Description
 from mm2mgr.observe.health import Status
-from mm2mgr.observe.losses import Loss
+from mm2mgr.observe.losses import RecordLoss
+from mm2mgr.observe.status import Description
 from mm2mgr.observe.status import acknowledge as acknowledge_losses
 from mm2mgr.observe.status import describe as read_flow
 from mm2mgr.observe.status import status as read_status
@@ -26,7 +26,7 @@ def watch(workspace: Workspace, flows: Sequence[str] = (), *, every_seconds: flo
         time.sleep(every_seconds)
 
 
-def acknowledge(workspace: Workspace, ids: Sequence[str], flows: Sequence[str] = ()) -> tuple[Loss, ...]:
+def acknowledge(workspace: Workspace, ids: Sequence[str], flows: Sequence[str] = ()) -> tuple[RecordLoss, ...]:
     """Mark losses as seen, so that they are no longer a problem; `all` as id means all, of these flows if any are named."""
     return acknowledge_losses(workspace.topology, ids, only=workspace.only(flows))
 

@@ -1,33 +1,69 @@
-"""Small charts as inline SVG: bars of tasks, bars of partitions, a week by hours. In: numbers. Out: markup, styled by the page.
+"""Small charts as inline SVG, styled by the page: clusters and what flows between them, tasks, partitions, a week by hours.
 
-Every figure has a text of its own, and the page has its numbers as a table, for readers that see no picture; names are
-escaped here.
+Every figure has a label, and the page has its numbers as a table, for readers who see no picture. Names are escaped here.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from html import escape as escape_markup
+from typing import NamedTuple
 
 from mm2mgr.sizing.words import rate_text
-from mm2mgr.text import visible
+from mm2mgr.text import number_of, visible
 
 MOST_BARS = 150
 DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
-# All figures are so wide: on a telephone, where this shrinks by a quarter, the text can still be read.
+# The width of all figures: on a telephone, where it shrinks by a quarter, the text is still readable.
 _WIDTH = 480.0
 _AXIS, _BARS, _BASE = 78.0, 400.0, 118.0
 _TOP = 8.0
 _CELL, _DAYS = 18.5, 34.0
+_LEFT, _STEP, _LETTERS = 150, 26, 22
+_TASK = "task"
 
 
 def escape(text: str) -> str:
-    """Return text of others as markup that shows it, line breaks and bidi characters too."""
+    """Return foreign text as markup that shows it, line breaks and bidi characters too."""
     return escape_markup(visible(text))
 
 
+class ClusterLink(NamedTuple):
+    """What flows from one cluster to another: bytes per second, and the tasks that copy them."""
+
+    source: str
+    target: str
+    rate: float
+    tasks: int
+
+
+def links(pairs: Sequence[ClusterLink]) -> str:
+    """Draw source clusters on the left, targets on the right, and a line per pair: the thicker, the more load."""
+    sides = [list(dict.fromkeys(names)) for names in ([pair.source for pair in pairs], [pair.target for pair in pairs])]
+    height = _STEP * max(map(len, sides)) + 8
+    places = [{name: (number + 0.5) * height / len(side) for number, name in enumerate(side)} for side in sides]
+    most = max(pair.rate for pair in pairs) or 1.0
+    lines = "".join(
+        f'<path d="M{_LEFT} {(top := places[0][pair.source]):.1f} C 240 {top:.1f} 240 {(end := places[1][pair.target]):.1f}'
+        f' {_WIDTH - _LEFT:g} {end:.1f}" stroke-width="{1 + 7 * pair.rate / most:.1f}">'
+        f"<title>{escape(f'{pair.source} -> {pair.target}: {rate_text(pair.rate)}, {number_of(pair.tasks, _TASK)}')}</title></path>"
+        for pair in pairs
+    )
+    names = "".join(
+        f'<text class="end" x="{left:g}" y="{top + 4:.1f}" text-anchor="{anchor}">{escape(_fitting(name))}</text>'
+        for side, left, anchor in ((0, _LEFT - 8, "end"), (1, _WIDTH - _LEFT + 8, "start"))
+        for name, top in places[side].items()
+    )
+    return _figure(height, f"{len(sides[0])} source clusters, {len(sides[1])} target clusters", lines + names)
+
+
+def _fitting(name: str) -> str:
+    """Return a name that fits beside the lines, without its middle; the table has the whole name."""
+    return name if len(name) <= _LETTERS else f"{name[: _LETTERS // 2]}…{name[1 - _LETTERS // 2 :]}"
+
+
 def task_bars(loads: Sequence[float], usable: float, highest: float, label: str) -> str:
-    """Draw the load of each task, heaviest first, against a line at what is usable; `highest` is the top of the scale."""
+    """Draw the load of each task, heaviest first, against a line at the usable capacity; `highest` is the top of the scale."""
     shown = sorted(loads, reverse=True)[:MOST_BARS]
     top = max(highest, usable, 1.0)
     step = min(32.0, _BARS / max(1, len(shown)))
@@ -39,7 +75,7 @@ def task_bars(loads: Sequence[float], usable: float, highest: float, label: str)
 
 
 def partition_bars(partitions: Sequence[tuple[str, float]], usable: float) -> str:
-    """Draw the hottest partitions as rows of a table, each with a bar; those above what is usable stand out."""
+    """Draw the hottest partitions as rows of a table, each with a bar; those above the usable capacity stand out."""
     top = max([rate for _, rate in partitions] + [usable, 1.0])
     rows = (
         f'<tr><td class="name">{escape(name)}</td><td class="n">{rate_text(rate)}</td>'
@@ -64,14 +100,14 @@ def week_map(week: Sequence[Sequence[float | None]], label: str) -> str:
     return _figure(18 + 7 * _CELL, label, cells + days + hours)
 
 
-def _bar(number: int, step: float, share: float, said: str, over: bool) -> str:
+def _bar(number: int, step: float, share: float, label: str, over: bool) -> str:
     height = max(0.5, (_BASE - _TOP) * share)
     place = f'x="{_AXIS + number * step:.2f}" y="{_BASE - height:.2f}" width="{step * 0.85:.2f}" height="{height:.2f}"'
-    return f'<rect class="{_kind(over)}" {place}><title>{said}</title></rect>'
+    return f'<rect class="{_kind(over)}" {place}><title>{label}</title></rect>'
 
 
 def _axis(usable: float, top: float, highest: float) -> str:
-    """Draw the line at what is usable with its rate, and the rate of the heaviest task where there is room for it."""
+    """Draw the line at the usable capacity with its rate, and the rate of the heaviest task where there is room."""
     line, peak = (_BASE - (_BASE - _TOP) * rate / top for rate in (usable, highest))
     mark = f'<line x1="{_AXIS:g}" x2="{_WIDTH:g}" y1="{line:.1f}" y2="{line:.1f}"/>'
     labels = _text(_AXIS - 6, line + 4, rate_text(usable), "end")
@@ -82,9 +118,9 @@ def _axis(usable: float, top: float, highest: float) -> str:
 
 def _hour(day: int, hour: int, value: float | None, top: float) -> str:
     place = f'x="{_DAYS + hour * _CELL:g}" y="{17 + day * _CELL:g}" width="{_CELL - 1:g}" height="{_CELL - 1:g}"'
-    said = f"{DAYS[day]} {hour:02d} h: {'not measured' if value is None else rate_text(value)}"
+    label = f"{DAYS[day]} {hour:02d} h: {'not measured' if value is None else rate_text(value)}"
     style = 'class="none"' if value is None else f'class="fits" fill-opacity="{0.08 + 0.92 * value / top:.3f}"'
-    return f"<rect {style} {place}><title>{said}</title></rect>"
+    return f"<rect {style} {place}><title>{label}</title></rect>"
 
 
 def _kind(over: bool) -> str:

@@ -1,8 +1,8 @@
-"""The two voices: results on stdout, talk (progress, notes, errors) on stderr. The only owner of rich, and the only place that
-writes to either: what others wrote is shown (`text.visible`) and never steers the terminal, and no line stops the work.
+"""Results on stdout; progress, notes and errors on stderr. The only owner of rich, and the only module that writes to either:
+foreign text is made visible (`text.visible`) and never steers the terminal, and a line that cannot be written stops no work.
 
-Colour only on a terminal and never with NO_COLOR; what is piped is not wrapped. On a terminal a long line goes on below,
-indented, so that nothing but a line of our own begins at the left edge.
+Colours only on a terminal, and never with NO_COLOR; piped lines are not wrapped. On a terminal a long line continues below,
+indented, so that only lines of our own begin at the left edge.
 """
 
 from __future__ import annotations
@@ -10,26 +10,34 @@ from __future__ import annotations
 import io
 import os
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING, Any, Literal
 
-from mm2mgr.text import cells, cells_of, visible
+from mm2mgr.output.tables import Line, Table, rows_of
+from mm2mgr.text import cells, visible
 
 if TYPE_CHECKING:
     from rich.console import Console
 
+STYLES: Mapping[str, str | None] = {
+    **dict.fromkeys(("ok", "up", "create"), "green"),
+    **dict.fromkeys(("problem", "error", "missing", "failed", "down", "blocked"), "bold red"),
+    **dict.fromkeys(("unknown", "warning", "update"), "yellow"),
+    "delete": "red",
+}
+"""The colour of each word: green is good, red needs action, yellow needs a look; what only waits is plain."""
 _PIPE_WIDTH = 400
 _HANGING = 4
-_WIDEST = 60  # a wider cell pushes the rest of its own line, and no other's
 
 
 class _Voice:
-    """Stdout or stderr, as Python has it at the moment: a line that cannot be written is lost, and the next one is tried again.
+    """Stdout or stderr, as Python has it at the moment. A line that cannot be written is lost; the next one is tried again.
 
-    Nobody reading stderr is no reason to leave work half done. A reader of stdout who leaves wants no more results: the
-    command ends, unless it is at work (`carrying_on`).
+    A closed stderr does not stop the command. A reader who closes stdout wants no more results, so the command ends, unless
+    it must finish what it does (`carrying_on`).
     """
 
     def __init__(self, name: Literal["stdout", "stderr"]) -> None:
@@ -76,7 +84,7 @@ class _Voice:
             self.lost = error
 
     def end(self) -> None:
-        """Write what is still held back, and give up what cannot be: Python would try once more, and exit with 120."""
+        """Write what is buffered, and discard what cannot be written: Python would try again, and exit with 120."""
         self.carries_on = True
         self.flush()
         if self.lost:
@@ -88,7 +96,7 @@ class _Voice:
 
 
 class _Closed(io.StringIO):
-    """Stands for a stream that was closed before we started: nobody asked for its lines."""
+    """Replaces a stream that was closed before we started; counts nothing as lost."""
 
     has_lines = False
 
@@ -101,7 +109,7 @@ _OUT, _ERR = _Voice("stdout"), _Voice("stderr")
 
 
 class _Others:
-    """What stands for sys.stdout or sys.stderr while a command runs: libraries may print lines, and steer nothing."""
+    """Replaces sys.stdout or sys.stderr while a command runs: libraries may print lines, but not steer the terminal."""
 
     def __init__(self, voice: _Voice) -> None:
         self._voice = voice
@@ -123,7 +131,7 @@ class _Others:
 
 @contextmanager
 def guarded() -> Iterator[None]:
-    """Let all that is written to stdout and stderr meanwhile, by whomever, pass through here."""
+    """Pass everything that is written to stdout and stderr in this block through this module, whoever writes it."""
     _open_descriptors()
     streams = sys.stdin, sys.stdout, sys.stderr
     sys.stdin = sys.stdin or open(0, encoding="utf-8", closefd=False)  # noqa: SIM115
@@ -141,7 +149,7 @@ def guarded() -> Iterator[None]:
 
 
 def _open_descriptors() -> None:
-    """Open those of the first three that are closed: the next file or socket would get their number, and C's messages."""
+    """Open the standard descriptors that are closed: the next file or socket would get their number, and C's messages."""
     for number in range(3):
         try:
             os.fstat(number)
@@ -151,7 +159,7 @@ def _open_descriptors() -> None:
 
 @contextmanager
 def carrying_on() -> Iterator[None]:
-    """Do work meanwhile that must come to its end, also when the reader of stdout leaves."""
+    """Finish the work in this block even when the reader of stdout leaves."""
     _OUT.carries_on = True
     try:
         yield
@@ -160,21 +168,21 @@ def carrying_on() -> Iterator[None]:
 
 
 def flush() -> None:
-    """Write what is held back."""
+    """Write what is buffered."""
     _OUT.flush()
     _ERR.flush()
 
 
 def shown() -> bool:
-    """Tell whether all that was said on stdout so far could be written."""
+    """Tell whether everything printed on stdout so far could be written."""
     _OUT.flush()
     return _OUT.lost is None and not isinstance(_OUT.behind, _Closed)
 
 
 def ended(code: int) -> int:
-    """Return the exit code at the end of a command: not 0 where lines of stdout were lost to an error, which is said.
+    """Return the exit code of the command: not 0 where lines of stdout were lost to an error, which is printed.
 
-    A reader who left does not miss them, and who closed stdout beforehand asked for none.
+    Lines are not missed where the reader left, or where stdout was closed from the start.
     """
     left_at_work = _OUT.lost
     _OUT.carries_on = True  # the work is done, and its code known
@@ -186,7 +194,8 @@ def ended(code: int) -> int:
     if isinstance(_OUT.lost, BrokenPipeError):
         return code if left_at_work else code or 1
     complain(
-        f"stdout: {_OUT.lost.strerror or _OUT.lost}: lines of the result are lost", "write it to a place with space"
+        f"stdout: {_OUT.lost.strerror or _OUT.lost}: lines of the result are lost",
+        "write the result to a disk with free space",
     )
     return code or 1
 
@@ -204,43 +213,35 @@ def _console(*, stderr: bool) -> Console:
 
 def _print(lines: Iterable[str], style: str | None, *, stderr: bool, label: int = 0) -> None:
     """Print lines in one style; the first `label` characters are bold beside it."""
-    console, voice = _console(stderr=stderr), _ERR if stderr else _OUT
+    voice = _ERR if stderr else _OUT
     shown = [visible(line) for line in lines]
     if voice.isatty():
-        shown = [row for line in shown for row in _rows(line, console.width)]
-    text = "\n".join(shown)
+        width = _console(stderr=stderr).width
+        shown = [row for line in shown for row in rows_of(line, width, _hanging(line, width))]
+    if label:
+        first, *others = shown
+        marked: Line = [(first[:label], style), (first[label:], None)]
+        _write([marked, *([(line, None)] for line in others)], stderr=stderr)
+    else:
+        _write([[(line, style)] for line in shown], stderr=stderr)
+
+
+def _write(lines: Sequence[Line], *, stderr: bool) -> None:
+    """Write lines of printable text, with their styles where there are colours."""
+    console, voice = _console(stderr=stderr), _ERR if stderr else _OUT
     if console.color_system is None:
-        voice.write(text + "\n")
+        voice.write("".join("".join(text for text, _ in line) + "\n" for line in lines))
         voice.flush()
         return
     from rich.text import Text
 
-    styled = Text(text, style if style and not label else "")
-    if label:
-        styled.stylize(style or "bold", 0, label)
+    styled = Text("\n").join(Text.assemble(*((text, style or "") for text, style in line)) for line in lines)
     console.print(styled)
 
 
-def _rows(line: str, width: int) -> Iterator[str]:
-    """Cut a line into rows of a terminal, at blanks where there are some; all but the first are indented deeper."""
-    hanging = min(len(line) - len(line.lstrip(" ")) + _HANGING, width // 2)
-    start, indent = 0, ""
-    while (end := _reach(line, start, width - len(indent))) < len(line):
-        blank = line.rfind(" ", start, end + 1)
-        cut = blank if blank > start and line[start:blank].strip() else end
-        yield indent + line[start:cut]
-        start, indent = cut + (line[cut] == " "), " " * hanging
-    yield indent + line[start:]
-
-
-def _reach(line: str, start: int, room: int) -> int:
-    """Return the end of what fits from `start` into `room` columns, at least one character."""
-    if line.isascii():
-        return min(len(line), start + max(1, room))
-    end = start
-    while end < len(line) and (room := room - cells_of(line[end])) >= 0:
-        end += 1
-    return end if end == len(line) else max(end, start + 1)
+def _hanging(line: str, width: int) -> int:
+    """Return how deep the rows after the first are indented."""
+    return min(len(line) - len(line.lstrip(" ")) + _HANGING, width // 2)
 
 
 def say(text: str = "", style: str | None = None) -> None:
@@ -248,8 +249,18 @@ def say(text: str = "", style: str | None = None) -> None:
     _print([text], style, stderr=False)
 
 
+def say_command(command: str) -> None:
+    """Print a command of a shell to be copied: a terminal gets it in rows that end with a backslash."""
+    first, *options = visible(command).split(" --")
+    rows, width = [first], _console(stderr=False).width if _OUT.isatty() else None
+    for option in options:
+        fits = width is None or cells(f"{rows[-1]} --{option} \\") <= width
+        rows[-1:] = [f"{rows[-1]} --{option}"] if fits else [f"{rows[-1]} \\", f"    --{option}"]
+    _write([[(row, None)] for row in rows], stderr=False)
+
+
 def talk(text: str, style: str | None = "dim") -> None:
-    """Print a line about what is going on."""
+    """Print a line about progress."""
     _print([text], style, stderr=True)
 
 
@@ -270,7 +281,13 @@ def _labelled(label: str, message: str, style: str) -> None:
 def say_plain(text: str) -> None:
     """Print a line without colour, much faster: for results of many lines."""
     line = visible(text)
-    _OUT.write("\n".join(_rows(line, _console(stderr=False).width) if _OUT.isatty() else [line]) + "\n")
+    width = _console(stderr=False).width if _OUT.isatty() else None
+    _OUT.write("\n".join(rows_of(line, width, _hanging(line, width)) if width else [line]) + "\n")
+
+
+def say_lines(text: str) -> None:
+    """Print a text of our own, such as a script, as it is."""
+    _OUT.write(text)
 
 
 def say_json(value: Any) -> None:
@@ -279,7 +296,7 @@ def say_json(value: Any) -> None:
 
 
 def say_json_line(value: Any) -> None:
-    """Print JSON-ready values on one line, at once: the next document may be a while."""
+    """Print JSON-ready values on one line and flush: the next document may take a while."""
     _OUT.write(_json(value) + "\n")
     _OUT.flush()
 
@@ -291,20 +308,15 @@ def _json(value: Any, indent: int | None = None) -> str:
     return json.dumps(value, indent=indent).replace("\x7f", "\\u007f")
 
 
-def say_table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, right: Sequence[str] = ()) -> None:
-    """Print an aligned table; columns named in `right` hold numbers."""
-    shown = [tuple(map(visible, row)) for row in rows]
-    widths = [min(_WIDEST, max(map(cells, column))) for column in zip(columns, *shown, strict=True)]
-    is_right = [column in right for column in columns]
-
-    def line(row: Sequence[str]) -> str:
-        blanks = [" " * (width - cells(cell)) for cell, width in zip(row, widths, strict=True)]
-        placed = zip(row, blanks, is_right, strict=True)
-        return "   ".join(blank + cell if to_right else cell + blank for cell, blank, to_right in placed).rstrip()
-
-    _print([line(columns)], "bold", stderr=False)
-    if shown:
-        _print(map(line, shown), None, stderr=False)
+def say_table(table: Table) -> None:
+    """Print a table as wide as the terminal allows; what is left out on a narrow one is named below it."""
+    rows, below = ([tuple(map(visible, row)) for row in each] for each in (table.rows, table.below))
+    table = replace(table, rows=rows, below=below)
+    lines, left_out = table.lines(_console(stderr=False).width if _OUT.isatty() else None)
+    _write(lines, stderr=False)
+    if left_out:
+        shows = "a wider terminal or -o json shows " + ("it" if len(left_out) == 1 else "them")
+        say(f"{' ' * table.indent}left out: {', '.join(left_out)} ({shows})", "dim")
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""Fleet and what-if as text. In: their plain values, as JSON has them. Out: tables and sentences on stdout."""
+"""The reports of `fleet` and `simulate` as text, from the values that JSON has."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from mm2mgr.output.console import say, say_table
+from mm2mgr.output.tables import Table
 from mm2mgr.sizing.words import listed, rate_text, span_text
 from mm2mgr.text import number_of
 
@@ -13,19 +14,19 @@ Values = Mapping[str, Any]
 
 
 def say_fleet(report: Values) -> None:
-    """Print workers per Connect cluster, then for each its reasons, losses and recoveries, then the old layout."""
+    """Print workers per Connect cluster, then the reasons, losses and recoveries of each, then the layout by pairs."""
     rows = [
         (
             name,
             rate_text(one["bytes_per_second"]),
             str(one["tasks"]),
-            _count(one["workers_needed"], "none does"),
+            _count(one["workers_needed"], "not possible"),
             _count(one["workers_today"], "-"),
         )
         for name, one in report["connect"].items()
     ]
     columns = ["connect cluster", "load", "tasks", "workers", "today"]
-    say_table(columns, rows, right=columns[1:])
+    say_table(Table(columns, rows, right=columns[1:]))
     for name, one in report["connect"].items():
         say()
         say(name, style="bold")
@@ -41,13 +42,13 @@ def say_fleet(report: Values) -> None:
 
 
 def say_comparison(report: Values) -> None:
-    """Print what a change makes of flows, Connect clusters and totals, and what that means."""
+    """Print flows, Connect clusters and totals before and after a change, and what follows from it."""
     say(f"If: {report['change']}", style="bold")
     say("Before: the current recommendation of `size` and the workers it needs", style="dim")
     columns = ["flow", "load", "tasks", "busiest task", "of usable", "hot partitions"]
     rows = [_flow_row(flow_id, both) for flow_id, both in report["flows"].items()]
     if rows:
-        say_table([*columns, ""], rows, right=columns[1:])
+        say_table(Table([*columns, ""], rows, right=columns[1:], drop=("load", "busiest task", "of usable")))
     if unchanged := report["unchanged_flows"]:
         other = "other " if rows else ""
         say(
@@ -56,7 +57,8 @@ def say_comparison(report: Values) -> None:
     say()
     columns = ["connect cluster", "load", "tasks", "workers needed", "today"]
     rows = [_connect_row(name, both) for name, both in report["connect"].items()]
-    say_table(columns, [*rows, _connect_row("all", report["totals"])], right=columns[1:])
+    rows.append(_connect_row("all", report["totals"]))
+    say_table(Table(columns, rows, right=columns[1:], drop=("today", "load")))
     if report["reasons"]:
         say()
     for reason in report["reasons"]:
@@ -69,7 +71,7 @@ RUNNING_COLUMNS = ("worker", "tasks", "of flows", "load", "tasks that fail over 
 
 
 def running_rows(running: Values) -> list[tuple[str, ...]]:
-    """Write the workers of a Connect cluster as they are now, for RUNNING_COLUMNS."""
+    """Return the workers of a Connect cluster as they are now, for RUNNING_COLUMNS."""
     return [
         (
             one["worker"],
@@ -83,7 +85,7 @@ def running_rows(running: Values) -> list[tuple[str, ...]]:
 
 
 def _lost_text(one: Values) -> str:
-    """Name what a worker has, with tasks as `status` numbers them: `logs:a->hub 0 2`."""
+    """Return the tasks of a worker, numbered as `status` does: `logs:a->hub 0 2`."""
     flows = [f"{flow_id} {' '.join(map(str, numbers))}" for flow_id, numbers in one["flows"].items()]
     others = one["tasks"] - one["flow_tasks"]
     return listed([*flows, *([number_of(others, "other")] if others else [])]) or "-"
@@ -92,9 +94,8 @@ def _lost_text(one: Values) -> str:
 def _say_running(running: Values) -> None:
     if running["workers"]:
         say("  Tasks by worker, as Connect reports them:")
-        first, *columns = RUNNING_COLUMNS
-        rows = [(f"  {worker}", *rest) for worker, *rest in running_rows(running)]
-        say_table([f"  {first}", *columns], rows, right=["tasks", "of flows", "load"])
+        right, wrap = ("tasks", "of flows", "load"), RUNNING_COLUMNS[-1:]
+        say_table(Table(RUNNING_COLUMNS, running_rows(running), right, drop=("of flows",), wrap=wrap, indent=2))
     for reason in running["reasons"]:
         say(f"  {reason}")
 
@@ -103,7 +104,7 @@ RECOVERY_COLUMNS = ("workers", "tasks", "time", "last flow", "raised to", "time 
 
 
 def recovery_rows(one: Values) -> list[tuple[str, ...]]:
-    """Write the recoveries of a Connect cluster, for RECOVERY_COLUMNS."""
+    """Return the catch-up times of a Connect cluster, for RECOVERY_COLUMNS."""
     return [
         (
             str(each["workers"]),
@@ -118,7 +119,7 @@ def recovery_rows(one: Values) -> list[tuple[str, ...]]:
 
 
 def never_text(one: Values) -> str:
-    """Name the flows that do not catch up even with the most workers and tasks listed; empty where all do."""
+    """Name the flows that never catch up, whatever workers and tasks are listed; empty where all do."""
     never = one["recoveries"][-1]["raised"]["never"] if one["recoveries"] else ()
     return f"Cannot catch up with any number of workers listed here: {listed(never)}." if never else ""
 
@@ -132,13 +133,12 @@ def _time(found: Values) -> str:
 
 def _say_recoveries(one: Values) -> None:
     if one["note"]:
-        say(f"  Recovery from a lag of {one['lag']}: {one['note']}.")
+        say(f"  Catch-up from a lag of {one['lag']}: {one['note']}.")
     if not one["recoveries"]:
         return
-    say(f"  Time to catch up from a lag of {one['lag']}, traffic going on:")
-    first, *columns = RECOVERY_COLUMNS
-    rows = [(f"  {count}", *rest) for count, *rest in recovery_rows(one)]
-    say_table([f"  {first}", *columns], rows, right=["tasks", "time", "raised to", "time then"])
+    say(f"  Time to catch up from a lag of {one['lag']} while traffic continues:")
+    right = ("workers", "tasks", "time", "raised to", "time then")
+    say_table(Table(RECOVERY_COLUMNS, recovery_rows(one), right, drop=("last flow",), indent=2))
     if never := never_text(one):
         say(f"  {never}")
 
@@ -164,13 +164,13 @@ def _connect_row(name: str, both: Values) -> tuple[str, ...]:
         name,
         _change(both, "bytes_per_second", rate_text),
         _change(both, "tasks", str),
-        _change(both, "workers_needed", lambda count: _count(count, "none does")),
+        _change(both, "workers_needed", lambda count: _count(count, "not possible")),
         _count((both["after"] or both["before"])["workers_today"], "-"),
     )
 
 
 def _change(both: Values, key: str, text: Callable[[Any], str]) -> str:
-    """Write a value once where it stays, else both with an arrow; `-` where there is none."""
+    """Return a value once where it stays the same, else both with an arrow; `-` where there is none."""
     before, after = ("-" if both[side] is None else text(both[side][key]) for side in ("before", "after"))
     return after if before == after else f"{before} → {after}"
 

@@ -1,57 +1,143 @@
-"""Findings of lint and its rules as text. In: the report that `-o json` prints, the `to_dict()` of rules. Out: lines on stdout."""
+"""Lint findings, lint rules and explanations of keys as text, from the values that `-o json` prints."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from mm2mgr.output.console import say, say_table
-from mm2mgr.text import visible
-
-_STYLES = {"error": "bold red", "warning": "yellow", "info": None}
+from mm2mgr.output.console import STYLES, say, say_table
+from mm2mgr.output.tables import Table
 
 
 def say_findings(report: Mapping[str, Any]) -> None:
-    """Print findings by file or connector, worst first, then how many there are in what."""
+    """Print findings by file or connector, worst first, then the totals."""
     groups: dict[tuple[str, ...], list[Mapping[str, Any]]] = {}
     for finding in report["findings"]:
         whole = (finding["file"],) if "file" in finding else (finding.get("connect", ""), finding.get("connector", ""))
         groups.setdefault(whole, []).append(finding)
     for group in groups.values():
-        _say_group(group)
+        say_table(finding_table(group))
         say()
     say(summary(report["summary"]), style="bold")
 
 
-def _say_group(group: Sequence[Mapping[str, Any]]) -> None:
-    columns = ("place", "severity", "rule")
-    shown = [[visible(finding[column]) for column in columns] for finding in group]
-    widths = [max(map(len, column)) for column in zip(*shown, strict=True)]
-    for finding, cells in zip(group, shown, strict=True):
-        start = "  ".join(cell.ljust(width) for cell, width in zip(cells, widths, strict=True))
+def finding_table(findings: Sequence[Mapping[str, Any]]) -> Table:
+    """Return a row per finding with its fix below, or the reason why it is silenced."""
+    rows = []
+    for finding in findings:
         more = f" (and {finding['more']} more like this)" if finding["more"] else ""
-        silenced = finding["silenced"] is not None
-        say(f"{start}  {finding['message']}{more}", style="dim" if silenced else _STYLES[finding["severity"]])
-        if silenced:
-            say(f"    silenced: {finding['silenced'] or 'no reason given'}", style="dim")
-        else:
-            say(f"    fix: {finding['fix']}")
+        rows.append((finding["place"], finding["severity"], finding["rule"], finding["message"] + more))
+    silenced = {number for number, finding in enumerate(findings) if finding["silenced"] is not None}
+    below = [
+        [f"silenced: {finding['silenced'] or 'no reason given'}" if number in silenced else f"fix: {finding['fix']}"]
+        for number, finding in enumerate(findings)
+    ]
+    columns, styles = ("place", "severity", "rule", "message"), {"severity": STYLES}
+    return Table(columns, rows, wrap=("message",), styles=styles, gap=2, header=False, below=below, muted=silenced)
 
 
 def summary(counts: Mapping[str, Any]) -> str:
-    """Return `3 errors, 1 warning in 12 connectors (2 silenced)`, or what was looked at when nothing was found."""
+    """Return `3 errors, 1 warning in 12 connectors (2 silenced)`, or the inputs where there are no findings."""
     found = [_count(counts[f"{word}s"], word) for word in ("error", "warning", "info") if counts[f"{word}s"]]
     where = _count(counts["connectors"], "connector")
     silenced = f" ({counts['silenced']} silenced)" if counts["silenced"] else ""
     if found:
         return f"{', '.join(found)} in {where}{silenced}"
-    return f"No findings in {where}{silenced}; looked at {', '.join(counts['looked_at']) or 'nothing'}"
+    return f"No findings in {where}{silenced}; checked {', '.join(counts['looked_at']) or 'nothing'}"
 
 
 def say_rules(rules: Sequence[Mapping[str, Any]]) -> None:
-    """Print a line a rule."""
-    say_table(["rule", "severity", "what"], [(rule["rule"], rule["severity"], rule["title"]) for rule in rules])
+    """Print one line per rule."""
+    rows = [(rule["rule"], rule["severity"], rule["title"]) for rule in rules]
+    say_table(Table(("rule", "severity", "what"), rows, wrap=("what",), styles={"severity": STYLES}))
 
 
 def _count(number: int, word: str) -> str:
     return f"{number} {word}{'' if number == 1 else 's'}"
+
+
+def say_explanation(found: Mapping[str, Any]) -> None:
+    """Print what a key does, what to write instead, and its definition in Kafka."""
+    say(f"{found['key']} (Kafka {found['kafka']}) {found['verdict']}", style="bold")
+    for note in found["notes"]:
+        say(f"  {note}")
+    _say_effects([effect for effect in found["effects"] if effect["client"] != "connector"])
+    _say_ways(found["instead"])
+    for each in found["definitions"]:
+        _say_definition(found["plain"], each)
+
+
+def _say_effects(effects: Sequence[Mapping[str, Any]]) -> None:
+    if not effects:
+        return
+    say()
+    rows = [
+        (each["connector"], each["client"], each["note"] or each["when"], ", ".join(each["outranked_by"]))
+        for each in effects
+    ]
+    say_table(Table(("seen on", "by the", "when", "outranked by"), rows, wrap=("when", "outranked by")))
+
+
+def _say_ways(ways: Sequence[Mapping[str, Any]]) -> None:
+    if not ways:
+        return
+    say()
+    rows = [
+        (
+            each["client"],
+            ", ".join(each["connectors"]),
+            each["yaml"] or "(a line in a template of your own)",
+            each["raw"],
+        )
+        for each in ways
+    ]
+    say_table(Table(("for the", "on", "write in YAML", "raw Connect"), rows, wrap=("for the", "on")))
+    policies = [f"{each['raw']} needs the workers' override policy {each['policy']}" for each in ways if each["policy"]]
+    for policy in dict.fromkeys(policies):
+        say(policy)
+
+
+def _say_definition(plain: str, each: Mapping[str, Any]) -> None:
+    say()
+    default = "required" if each["required"] else f"default {_shown(each['default'])}"
+    valid = f", {each['valid']}" if each["valid"] else ""
+    say(f"{plain} of {each['scope']}: {each['type']}{valid}, {default}; {each['lines']}")
+    if each["history"]:
+        say(f"  default {'; '.join(each['history'])}")
+    for other in each["set_instead"]:
+        say(f"  {other}")
+
+
+def _shown(default: str | None) -> str:
+    return "none" if default is None else default or "empty"
+
+
+def say_rule(rule: Mapping[str, Any]) -> None:
+    """Print a lint rule: its severity, explanation and source, and the test that reproduces its effect."""
+    title, _, story = rule["story"].partition("\n")
+    say(f"{rule['rule']} ({rule['severity']}): {title}", style="bold")
+    if story.strip():
+        say()
+        for paragraph in story.strip("\n").split("\n\n"):
+            is_prose = not any(line.startswith((" ", "-", "*")) for line in paragraph.split("\n"))
+            for line in [" ".join(paragraph.split("\n"))] if is_prose else paragraph.split("\n"):
+                say(line)
+    say()
+    if rule["source"]:
+        say(f"source: {rule['source']}")
+    say(f"test:   {rule['seen']}")
+
+
+def say_client_settings(found: Sequence[Mapping[str, Any]]) -> None:
+    """Print the settings of each client of a flow, each with its origin."""
+    for connector in found:
+        say(f"{connector['connector']} on Connect cluster {connector['connect']} (Kafka {connector['kafka']})", "bold")
+        for client in connector["clients"]:
+            say()
+            say(f"{client['client']} ({client['kind']} towards {client['side']})")
+            rows = [(value["key"], value["value"], value["origin"]) for value in client["values"]]
+            say_table(Table(("key", "value", "origin"), rows, drop=("origin",), wrap=("value", "origin"), indent=2))
+            if client["below"]:
+                own = " and ".join(client["below"])
+                say(f"  {own} in the workers' properties outranks what Connect sets here", style="dim")
+        say()

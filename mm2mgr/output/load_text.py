@@ -1,4 +1,4 @@
-"""Throughput and sizing as text. In: rates and sizings. Out: tables and reasons on stdout."""
+"""Throughput and sizing as text: tables of rates, and tasks per flow with their reasons."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from mm2mgr.output.console import say, say_table
+from mm2mgr.output.console import say, say_table, talk
+from mm2mgr.output.tables import Table
 from mm2mgr.sizing.words import rate_text
 from mm2mgr.text import number_of
 
@@ -20,6 +21,14 @@ _DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 _HOURS_DRAWN = 24
 
 
+def say_round(number: int | None, samples: int, news: Sequence[str], at: str = "") -> None:
+    """Print a round of sampling (None: only its news) and what changed since the round before."""
+    if number is not None:
+        talk(f"round {number}: {samples} samples")
+    for sentence in news:
+        talk(f"  {at}{sentence}", style="yellow")
+
+
 def say_rates(
     rates: Sequence[PartitionRate],
     curves: Sequence[Sequence[float]],
@@ -27,7 +36,7 @@ def say_rates(
     left_out: Mapping[str, int],
     window: str,
 ) -> None:
-    """Print the busiest partitions, as given, each with its last hours, and what they were measured from."""
+    """Print the busiest partitions in the order given, each with its last hours, and what was measured."""
     rows = [
         (
             rate.cluster,
@@ -40,13 +49,14 @@ def say_rates(
         for rate, curve in zip(rates, curves, strict=True)
     ]
     columns = ["cluster", "partition", "mean", "p50", "p95", "max", "records/s p95", "measured", "by hour"]
-    say_table(columns, rows, right=columns[2:-1])
+    drop = ("measured", "p50", "max", "by hour", "records/s p95", "mean")
+    say_table(Table(columns, rows, right=columns[2:-1], drop=drop))
     skipped = f"{left_out['resets']} resets and {left_out['gaps']} gaps left out of the rates"
     say(f"{number_of(known, 'partition')}, {window}; {skipped}", style="dim")
 
 
 def say_groups(groups: Sequence[GroupRate], top: int, by: str, window: str) -> None:
-    """Print the busiest topics or flows, as given, each with its hours."""
+    """Print the busiest topics or flows in the order given, each with its last hours."""
     rows = [
         (
             *((group.cluster,) if by == "topic" else ()),
@@ -61,7 +71,9 @@ def say_groups(groups: Sequence[GroupRate], top: int, by: str, window: str) -> N
         for group in groups[:top]
     ]
     columns = ["partitions", "mean", "sum of p95", "busiest hour", "at (UTC)", "by hour"]
-    say_table([*(["cluster"] if by == "topic" else []), by, *columns], rows, right=columns[:4])
+    names = ["cluster", by] if by == "topic" else [by]
+    drop = ("partitions", "by hour", "at (UTC)", "mean", "busiest hour")
+    say_table(Table([*names, *columns], rows, right=columns[:4], drop=drop))
     say(f"{number_of(len(groups), by)}, {window}", style="dim")
 
 
@@ -74,7 +86,7 @@ def say_week(pattern: WeekPattern, window: str) -> None:
         known = [rate for rate in day if rate is not None]
         mean = sum(known) / len(known) if known else None
         rows.append((name, sparkline(day, most), _rate(mean), _rate(max(known, default=None))))
-    say_table(["", "0 h to 23 h (UTC)", "mean", "busiest hour"], rows, right=["mean", "busiest hour"])
+    say_table(Table(["", "0 h to 23 h (UTC)", "mean", "busiest hour"], rows, right=["mean", "busiest hour"]))
     if pattern.peak:
         place, hour = pattern.peak
         say(f"peak: {_DAYS[place]} {hour}:00 UTC, {_rate(pattern.bytes_per_second[place][hour])}")
@@ -97,13 +109,13 @@ def _bar(rate: float | None, top: float) -> str:
 
 
 def say_sizings(sizings: Sequence[Sizing], tasks: Mapping[str, Tasks]) -> None:
-    """Print tasks per flow, what the tree has now, and the reasons."""
+    """Print tasks per flow beside the number in the tree, then the reasons."""
     rows = []
     for sizing in sizings:
         now = tasks[sizing.flow_id]
-        note = "" if now.automatic else "written by hand, stays"
+        note = "" if now.automatic else "set by hand, kept"
         rows.append((sizing.flow_id, rate_text(sizing.bytes_per_second), str(sizing.tasks), str(now.maximum), note))
-    say_table(["flow", "load", "tasks", "now", ""], rows, right=["load", "tasks", "now"])
+    say_table(Table(["flow", "load", "tasks", "now", ""], rows, right=["load", "tasks", "now"]))
     for sizing in sizings:
         say(sizing.flow_id, style="bold")
         for reason in sizing.reasons:

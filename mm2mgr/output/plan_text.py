@@ -1,4 +1,4 @@
-"""A plan and the topology as text. In: `Plan.to_dict()`, a Topology's flows and connectors. Out: lines on stdout."""
+"""A plan, from its `to_dict()`, and a topology as text."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from collections.abc import Iterable, Sequence
 from itertools import takewhile
 from typing import Any
 
-from mm2mgr.output.console import say, say_table
+from mm2mgr.output.console import STYLES, say, say_table
+from mm2mgr.output.tables import Table
 from mm2mgr.render import Connector
 from mm2mgr.text import few, one_line, visible
 from mm2mgr.topology import Topology
 
 _SIGNS = {"create": "+", "update": "~", "delete": "-", "no-op": "=", "blocked": "!"}
-_STYLES = {"create": "green", "update": "yellow", "delete": "red", "blocked": "bold red"}
 _KEY_SIGNS = {"add": "+", "change": "~", "remove": "-"}
 _LONGEST = 100
 _FLOWS = 8
@@ -35,7 +35,7 @@ def say_topology(topology: Topology, connectors: Sequence[Connector]) -> None:
     rows = [
         [source, *(few(cells.get((source, target), ["-"]), _FLOWS, " + ") for target in targets)] for source in sources
     ]
-    say_table(["source \\ target", *targets], rows)
+    say_table(Table(["source \\ target", *targets], rows, wrap=targets))
     flows, connects = len(topology.flows), len(topology.connects)
     say(
         f"{flows} flow{'s' if flows != 1 else ''}, {len(connectors)} connectors "
@@ -47,10 +47,13 @@ def say_plan(plan: dict[str, Any], *, full: bool = False) -> None:
     """Print what would change, key by key for updates; `full` shows every key of what is created or deleted too."""
     for cluster in plan["clusters"]:
         say_cluster(cluster, full=full)
+    shown = [change for each in plan["clusters"] for change in each["changes"] if full or change["action"] == "update"]
+    if any(len(value or "") > _LONGEST for each in shown for key in each["keys"] for value in key.values()):
+        say("Values that end with … are cut; -o json shows them in full", style="dim")
     counts = plan["counts"]
     blocked = f", {counts['blocked']} blocked" if counts["blocked"] else ""
     unread = sum(1 for cluster in plan["clusters"] if cluster["error"])
-    unread_text = f"; {unread} Connect cluster(s) could not be read" if unread else ""
+    unread_text = f"; {unread} Connect cluster{'s' * (unread > 1)} could not be read" if unread else ""
     left_over = sum(len(cluster["left_over"]) for cluster in plan["clusters"])
     left_text = f"; {left_over} no longer declared and still there (--prune deletes)" if left_over else ""
     say(
@@ -63,7 +66,7 @@ def say_plan(plan: dict[str, Any], *, full: bool = False) -> None:
 def say_cluster(cluster: dict[str, Any], *, full: bool) -> None:
     say(f"Connect cluster {cluster['connect']}", style="bold")
     if cluster["error"]:
-        say(f"  ! not planned: {one_line(cluster['error'])}", style="bold red")
+        say(f"  ! not planned: {one_line(cluster['error'])}", style=STYLES["blocked"])
         if cluster["hint"]:
             say(f"    {cluster['hint']}")
         return
@@ -79,13 +82,13 @@ def say_cluster(cluster: dict[str, Any], *, full: bool) -> None:
     if unchanged:
         say(f"  = {unchanged} unchanged")
     for name in cluster["left_over"]:
-        say(f"  ? {name}: owned and no longer declared; --prune would delete it", style="yellow")
+        say(f"  ? {name}: owned but no longer declared; --prune deletes it", style="yellow")
     if cluster["unowned"]:
-        say(f"    {cluster['unowned']} connectors of others here, not touched", style="dim")
+        say(f"    {cluster['unowned']} connectors of other owners, not touched", style="dim")
 
 
 def _grouped(changes: Iterable[dict[str, Any]]) -> list[list[dict[str, Any]]]:
-    """Return the changes in their order, those together that are blocked for one reason."""
+    """Return the changes in their order, grouping those that are blocked for the same reason."""
     groups: dict[object, list[dict[str, Any]]] = {}
     for change in changes:
         is_blocked = change["action"] == "blocked"
@@ -95,13 +98,13 @@ def _grouped(changes: Iterable[dict[str, Any]]) -> list[list[dict[str, Any]]]:
 
 def _say_blocked(changes: Sequence[dict[str, Any]]) -> None:
     names = [change["connector"] for change in changes]
-    say(f"  ! blocked {len(names)} connectors: {few(names)}  {changes[0]['reason']}", style=_STYLES["blocked"])
+    say(f"  ! blocked {len(names)} connectors: {few(names)}  {changes[0]['reason']}", style=STYLES["blocked"])
     if changes[0]["remedy"]:
         say(f"      fix: {changes[0]['remedy']}")
 
 
 def _say_warnings(changes: Iterable[dict[str, Any]]) -> None:
-    """Say each warning once, with the connectors that have it."""
+    """Print each warning once, with its connectors."""
     names: dict[str, list[str]] = {}
     for change in changes:
         for warning in change["warnings"]:
@@ -112,14 +115,14 @@ def _say_warnings(changes: Iterable[dict[str, Any]]) -> None:
 
 
 def _say_taken(taken: dict[str, Any]) -> None:
-    """Name the topics that a connector begins to mirror, the largest first, with what it copies at once."""
+    """Name the topics that a connector starts to mirror, largest first, and the records it copies at once."""
     topics = taken["topics"]
     if not topics:
         return
     largest = sorted(topics, key=lambda name: (-topics[name]["records"], name))
     partitions, records = (sum(topic[what] for topic in topics.values()) for what in ("partitions", "records"))
-    of = f"{len(topics)} of {taken['of']} topics, {partitions} partitions, {records} records to copy"
-    say(f"      takes {of}: {few(largest)}")
+    parts = f"{partitions} partition{'s' * (partitions != 1)}, {records} record{'s' * (records != 1)} to copy"
+    say(f"      takes {len(topics)} of {taken['of']} topics, {parts}: {few(largest)}")
 
 
 def _say_change(change: dict[str, Any], *, full: bool) -> None:
@@ -127,14 +130,15 @@ def _say_change(change: dict[str, Any], *, full: bool) -> None:
     note = f"  ({len(keys)} key{'s' if len(keys) > 1 else ''})" if keys else ""
     reason = f"  {change['reason']}" if change["reason"] else ""
     line = f"  {_SIGNS[change['action']]} {change['action']:7} {change['connector']}{note}{reason}"
-    say(line, style=_STYLES.get(change["action"]))
+    say(line, style=STYLES.get(change["action"]))
     if change["remedy"]:
         say(f"      fix: {change['remedy']}")
     if change["takes"]:
         _say_taken(change["takes"])
     if change["needs_offsets"]:
         say(
-            f"      runs only if offsets of {few(change['needs_offsets'])} are stored under its name: their records have arrived before"
+            f"      runs only if offsets of {few(change['needs_offsets'])} are stored under its name: "
+            "their records were mirrored before"
         )
     if change["action"] == "update" or full:
         for key in keys:

@@ -1,7 +1,4 @@
-"""Findings as SARIF 2.1.0, for code scanning. In: the `to_dict()` of findings and rules, and the folder that paths are relative to.
-
-Out: JSON-ready values. It must not read the files that the findings are about.
-"""
+"""Findings as SARIF 2.1.0, for code scanning, from the `to_dict()` of findings and rules. Reads no file."""
 
 from __future__ import annotations
 
@@ -27,15 +24,15 @@ Values = Mapping[str, Any]
 def sarif(
     findings: Sequence[Values], rules: Sequence[Values], root: Path, unread: Sequence[str] = ()
 ) -> dict[str, Any]:
-    """Return one SARIF log with the rules that were found; `unread` says what could not be looked at."""
+    """Return one SARIF log with the rules of the findings; paths are relative to `root`, `unread` says what could not be checked."""
     found = {finding["rule"] for finding in findings}
-    told = [rule for rule in rules if rule["rule"] in found]
-    driver = {"name": "mm2mgr", "version": __version__, "rules": [_rule(rule) for rule in told]}
+    used = [rule for rule in rules if rule["rule"] in found]
+    driver = {"name": "mm2mgr", "version": __version__, "rules": [_rule(rule) for rule in used]}
     notes = [{"level": "error", "message": {"text": each}} for each in unread]
     run = {
         "tool": {"driver": driver},
         "invocations": [{"executionSuccessful": not notes, "toolExecutionNotifications": notes}],
-        "results": _results(findings, [rule["rule"] for rule in told], root),
+        "results": _results(findings, [rule["rule"] for rule in used], root),
     }
     return {"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}
 
@@ -46,7 +43,7 @@ def _rule(rule: Values) -> dict[str, Any]:
         "id": rule["rule"],
         "shortDescription": {"text": rule["title"]},
         "fullDescription": {"text": rule["title"]},
-        "help": {"text": f"{rule['story']}{source}\n\nSeen by: {rule['seen']}"},
+        "help": {"text": f"{rule['story']}{source}\n\nReproduced by: {rule['seen']}"},
         "defaultConfiguration": {"level": _LEVELS[rule["severity"]]},
         "properties": {"tags": ["kafka", "mirrormaker"], "problem.severity": _PROBLEMS[rule["severity"]]},
     }
@@ -101,7 +98,7 @@ def _location(finding: Values, uri: str) -> dict[str, Any]:
 
 
 def _fingerprint(finding: Values, uri: str) -> str:
-    """Return what stays the same when lines move: the place without its line, and the message without line numbers."""
+    """Return a fingerprint that does not change when lines move: the place and the message without line numbers."""
     place = [finding.get(part, "") for part in ("connect", "connector", "key")]
     text = "\0".join([finding["rule"], uri, *place, _LINE.sub("", finding["message"])])
     return sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:32]

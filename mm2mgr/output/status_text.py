@@ -1,4 +1,4 @@
-"""Status and description as text. In: their `to_dict()` values. Out: tables and sentences on stdout."""
+"""The status of flows and the description of one, as text from their `to_dict()`."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
 from typing import Any
 
-from mm2mgr.output.console import say, say_table, talk
+from mm2mgr.output.console import STYLES, say, say_table, talk
+from mm2mgr.output.tables import Table
 from mm2mgr.text import one_line
 
-_STYLES = {"ok": "green", "waiting": "yellow", "problem": "bold red", "unknown": "bold magenta"}
 _RESTING = {"PAUSED", "STOPPED"}
 _SHOWN = 5
 
@@ -22,29 +22,33 @@ def say_status(status: dict[str, Any]) -> None:
         for flow in status["flows"]
     ]
     say_table(
-        ["flow", "health", "state", "tasks", "partitions per task", "lag (records)"], rows, right=["lag (records)"]
+        Table(
+            ("flow", "health", "state", "tasks", "partitions per task", "lag (records)"),
+            rows,
+            right=("lag (records)",),
+            drop=("partitions per task", "state", "tasks"),
+            wrap=("tasks", "partitions per task"),
+            styles={"health": STYLES},
+        )
     )
     companions = Counter((one["type"], one["health"]) for one in status["companions"])
     for (kind, health), count in sorted(companions.items()):
-        say(
-            f"{count} {kind} connector{'s' if count > 1 else ''} {health}",
-            style=None if health == "ok" else _STYLES[health],
-        )
+        say(f"{count} {kind} connector{'s' if count > 1 else ''} {health}", style=STYLES.get(health))
     failures = {failure["message"] for failure in status["failures"].values()}  # printed once, below
     for one in (*status["flows"], *status["companions"]):
         _say_problems(one)
     for name, sentence, is_problem in _beside(status):
         say(
             f"! {name}: {sentence}" if is_problem else f"  {name}: {sentence}",
-            style="bold red" if is_problem else "yellow",
+            style=STYLES["problem" if is_problem else "warning"],
         )
-    _say_notes(status, "notes", style="yellow", known=failures)
+    _say_notes(status, "notes", style=None, known=failures)
     for where, failure in status["failures"].items():
-        say(f"! {where}: {one_line(failure['message'])}", style="bold magenta")
+        say(f"! {where}: {one_line(failure['message'])}", style=STYLES["unknown"])
         if failure["hint"]:
             say(f"  {failure['hint']}")
     _say_notes(status, "offsets_note", style="dim")
-    say(_summary(status), style=_STYLES[status["health"]])
+    say(_summary(status), style=STYLES.get(status["health"]))
 
 
 def say_warnings(warnings: Iterable[str]) -> None:
@@ -54,14 +58,14 @@ def say_warnings(warnings: Iterable[str]) -> None:
 
 
 def say_look(taken_at: float) -> None:
-    """Print a line that separates a look from the one before."""
+    """Print a line that separates a status from the one before."""
     say(f"--- {time.strftime('%Y-%m-%d %H:%M:%S', time.localtime(taken_at))} ---", style="bold")
 
 
 def say_description(found: dict[str, Any]) -> None:
     """Print one flow in full."""
     status = found["status"]
-    say(f"{found['flow']}: {status['health']}", style=_STYLES[status["health"]])
+    say(f"{found['flow']}: {status['health']}", style=STYLES.get(status["health"]))
     for end in ("source", "target"):
         cluster = found[end]
         say(f"  {end:8} {cluster['alias']}  {cluster['bootstrap_servers']}  {cluster['security_protocol']}")
@@ -81,26 +85,24 @@ def say_description(found: dict[str, Any]) -> None:
         say(f"  {one['type']} {one['connector']}: {one['state']} ({one['health']})")
         _say_sentences(one)
     say("Topics", style="bold")
-    say_table(
-        ["source topic", "on the target", "partitions"],
-        [(t["topic"], t["remote_topic"], str(t["partitions"])) for t in found["topics"]],
-        right=["partitions"],
-    )
+    topics = [(each["topic"], each["remote_topic"], str(each["partitions"])) for each in found["topics"]]
+    say_table(Table(("source topic", "target topic", "partitions"), topics, right=("partitions",)))
     say("Partitions", style="bold")
     rows = [
         (f"{one['topic']}-{one['partition']}", _or_dash(one["task"]), str(one["lag_records"])) for one in found["lag"]
     ]
-    say_table(["partition", "task", "lag (records)"], rows, right=["task", "lag (records)"])
+    say_table(Table(("partition", "task", "lag (records)"), rows, right=("task", "lag (records)")))
     if status["offsets_note"]:
         say(status["offsets_note"], style="dim")
     say("Settings", style="bold")
-    say_table(["setting", "value", "from"], [(s["setting"], s["value"], s["origin"]) for s in found["settings"]])
+    settings = [(each["setting"], each["value"], each["origin"]) for each in found["settings"]]
+    say_table(Table(("setting", "value", "from"), settings, drop=("from",), wrap=("value", "from")))
     for where, failure in found["failures"].items():
-        say(f"! {where}: {one_line(failure['message'])}", style="bold magenta")
+        say(f"! {where}: {one_line(failure['message'])}", style=STYLES["unknown"])
 
 
 def _beside(status: dict[str, Any]) -> Iterator[tuple[str, str, bool]]:
-    """Yield name, sentence and whether it is a problem: what belongs to no flow of the table."""
+    """Yield what belongs to no flow of the table: name, sentence, and whether it is a problem."""
     for one in status["orphans"]:
         yield f"{one['connect']}/{one['connector']}", one["detail"], one["state"] not in _RESTING
     for one in status["stale_offsets"]:
@@ -112,7 +114,7 @@ def _beside(status: dict[str, Any]) -> Iterator[tuple[str, str, bool]]:
             yield f"{one['flow']} (not declared)", f"loss {one['id']}: {one['detail']}; {remedy}", True
 
 
-def _say_notes(status: dict[str, Any], key: str, *, style: str, known: Collection[str] = ()) -> None:
+def _say_notes(status: dict[str, Any], key: str, *, style: str | None, known: Collection[str] = ()) -> None:
     """Print notes with the names they belong to, those of many flows once."""
     holders: dict[str, list[dict[str, Any]]] = {}
     for one in (*status["flows"], *status["companions"]):
@@ -139,12 +141,12 @@ def _count(found: list[Any], one: str, many: str) -> str:
 def _say_sentences(one: dict[str, Any]) -> None:
     _say_problems(one)
     for note in one["notes"]:
-        say(f"  {_name(one)}: {note}", style="yellow")
+        say(f"  {_name(one)}: {note}")
 
 
 def _say_problems(one: dict[str, Any]) -> None:
     for problem in one["problems"]:
-        say(f"! {_name(one)}: {problem}", style="bold red")
+        say(f"! {_name(one)}: {problem}", style=STYLES["problem"])
 
 
 def _name(one: dict[str, Any]) -> str:

@@ -112,6 +112,6 @@ def test_unknown_alone_is_good_and_gets_its_sentence(capsys: pytest.CaptureFixtu
     assert found.good
     say_check(found.to_dict())
     out = capsys.readouterr().out
-    assert "nobody could be asked" in out
-    assert "giving a right twice does no harm" in out
+    assert "Unknown means the check could not run" in out
+    assert "granting a right twice does no harm" in out
     assert json.dumps(found.to_dict())

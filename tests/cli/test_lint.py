@@ -76,7 +76,7 @@ def url(fake: FakeConnect) -> Iterator[str]:
 def test_a_healthy_file_has_no_finding_and_says_what_was_looked_at(mm2mgr: Command, name: str) -> None:
     file(mm2mgr.folder, name)
     said = mm2mgr("lint", name)
-    assert said.lines == [f"No findings in 1 connector; looked at {name}"]
+    assert said.lines == [f"No findings in 1 connector; checked {name}"]
     assert said.err == ""
 
 
@@ -162,7 +162,7 @@ def test_ignored_rules_are_left_out_and_misspelt_ones_refused(mm2mgr: Command) -
 def test_silenced_findings_show_with_all_and_never_fail(mm2mgr: Command) -> None:
     file(mm2mgr.folder, "a.json", DEAD, {"mm2mgr.silence.dead-key": "kept for the old workers"})
     said = mm2mgr("lint", "a.json", "--fail-on", "info")
-    assert said.lines == ["No findings in 1 connector (1 silenced); looked at a.json"]
+    assert said.lines == ["No findings in 1 connector (1 silenced); checked a.json"]
     shown = mm2mgr("lint", "a.json", "--fail-on", "info", "--all")
     assert shown.lines[1] == "    silenced: kept for the old workers"
     assert rules_of(mm2mgr("lint", "a.json", "-o", "json")) == []
@@ -272,7 +272,7 @@ def test_dedicated_files_are_read(mm2mgr: Command) -> None:
 
 def test_without_inputs_the_tree_is_looked_at(mm2mgr: Command) -> None:
     write(mm2mgr.tree, x=BASE + FLOW)
-    assert mm2mgr("lint").lines == ["No findings in 3 connectors; looked at clusters"]
+    assert mm2mgr("lint").lines == ["No findings in 3 connectors; checked clusters"]
     write(mm2mgr.tree, x=BASE + FLOW + "    record_producer: {acks: 1}\n")
     found = mm2mgr("lint", "-o", "json", code=1).json["findings"]
     assert [(each["rule"], each["place"]) for each in found] == [("acks-weak", "clusters/x.yaml:12")]
@@ -322,7 +322,7 @@ def test_a_tree_that_cannot_be_compiled_is_findings_and_the_rest_is_looked_at(mm
 def test_the_shipped_estate_has_no_finding(mm2mgr: Command) -> None:
     estate = Path(__file__).parents[2] / "clusters"
     said = mm2mgr("lint", estate, "--fail-on", "info")
-    assert said.lines == [f"No findings in 45 connectors; looked at {estate}"]
+    assert said.lines == [f"No findings in 45 connectors; checked {estate}"]
 
 
 def test_no_tree_and_no_input_is_told(mm2mgr: Command) -> None:

@@ -126,7 +126,7 @@ def test_json_is_alone_on_stdout_and_the_talk_on_stderr(site: Site, mm2mgr: Comm
 def test_prune_deletes_what_is_no_longer_declared(site: Site, mm2mgr: Command) -> None:
     mm2mgr("apply", "--yes")
     site.declare("".join(FLOWS.splitlines(keepends=True)[:-1]))
-    assert "? mm2.a.east.source.orders: owned and no longer declared; --prune would delete it" in mm2mgr("plan").out
+    assert "? mm2.a.east.source.orders: owned but no longer declared; --prune deletes it" in mm2mgr("plan").out
     mm2mgr("apply", "--yes", "--prune")
     assert "mm2.a.east.source.orders" not in site.names("east")
     assert "mm2.a.east.source.logs" in site.names("east")

@@ -66,7 +66,7 @@ def test_a_number_written_by_hand_wins(ready: Command, mock_cluster: KafkaAccess
     said = ready("size", *RESULT)
     (row,) = [line.split() for line in said.lines if line.startswith("orders:a->hub ")]
     assert row[1:5] == ["28", "MB/s", "4", "2"]
-    assert " ".join(row[5:]) == "written by hand, stays"
+    assert " ".join(row[5:]) == "set by hand, kept"
     assert entries(ready)["orders:a->hub"]["tasks_max"] == 4
     assert tasks_max(ready, "mm2.a.hub.source.orders") == "2"
 

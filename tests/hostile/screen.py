@@ -47,8 +47,13 @@ class Screen:
         return [row.rstrip() for row in self.drawn.display]
 
     @property
+    def plain(self) -> str:
+        """What was written, without colours."""
+        return _COLOUR.sub("", self.text)
+
+    @property
     def letters(self) -> str:
-        """All that is drawn, without blanks: the same as a pipe gets, or something was erased, moved or hidden."""
+        """All that is drawn, without blanks: the same as was written, or something was erased, moved or hidden."""
         return re.sub(r"\s", "", "".join(self.rows))
 
     @property
@@ -59,7 +64,7 @@ class Screen:
     @property
     def orders(self) -> str:
         """What steers the terminal and is not a colour."""
-        return "".join(re.findall(r"[^\n\x20-\x7e\u00a1-\U0010ffff]", _COLOUR.sub("", self.text)))
+        return "".join(re.findall(r"[^\n\x20-\x7e\u00a1-\U0010ffff]", self.plain))
 
 
 @dataclass(frozen=True)

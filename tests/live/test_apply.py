@@ -189,7 +189,7 @@ def test_a_stopped_connect_cluster_does_not_hold_up_the_other(world: World, tree
     said = tree.run("apply", "--yes", code=1)
     assert "! not planned: Connect cluster 'spare': GET /connectors?expand=info: no URL answered" in said
     assert world.spare.url in said
-    assert "1 Connect cluster(s) could not be read" in said
+    assert "1 Connect cluster could not be read" in said
     assert "Applied: 1 of 1 changes" in said
     assert statuses(world.url)["mm2.src.tgt.source.there"]["connector"]["state"] == "RUNNING"
     world.spare.start()

@@ -15,7 +15,7 @@ from mm2mgr.observe.health import FlowStatus, Status
 from mm2mgr.observe.problems import Patience
 from mm2mgr.observe.reader import Instruments
 from mm2mgr.observe.reading import Failure, SeenKafka
-from mm2mgr.observe.status import Manner, Observation, observe
+from mm2mgr.observe.status import Observation, ObserveOptions, observe
 from mm2mgr.partitions import Offsets, TopicPartition
 from mm2mgr.render import Connector, render
 from mm2mgr.spec.loader import load
@@ -91,10 +91,10 @@ class Estate:
             connect.add(connector.name, _as_fake(connector.config))
 
     @property
-    def manner(self) -> Manner:
+    def options(self) -> ObserveOptions:
         """How to look at it: with its own clock, Kafka and state file."""
         use = Instruments(kafka=self.kafka, clock=lambda: self.now, deadline_seconds=5)
-        return Manner(use, Patience(), self.memory_file)
+        return ObserveOptions(use, Patience(), self.memory_file)
 
     def log(self, start: int, end: int, *, partition: int = 0, alias: str = "A", topic: str = "orders") -> None:
         """Set where one partition's log starts and ends."""
@@ -111,7 +111,7 @@ class Estate:
     def look(self, *, later_seconds: float = 0.0, only: Iterable[str] | None = None, **more: Any) -> Observation:
         """Look once, this much later than the last time."""
         self.now += later_seconds
-        return asyncio.run(observe(self.topology, self.connectors, only=only, manner=self.manner, **more))
+        return asyncio.run(observe(self.topology, self.connectors, only=only, options=self.options, **more))
 
     def status(self, **more: Any) -> Status:
         return self.look(**more).status

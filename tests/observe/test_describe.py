@@ -7,13 +7,13 @@ import json
 from pathlib import Path
 
 from mm2mgr.observe.reader import Instruments
-from mm2mgr.observe.status import Manner, describe
+from mm2mgr.observe.status import ObserveOptions, describe
 from tests.observe.estate import Estate, estate
 
 
 def told(one: Estate) -> dict[str, object]:
-    manner = Manner(Instruments(kafka=one.kafka, clock=lambda: one.now), memory_file=one.memory_file)
-    description = asyncio.run(describe(one.topology, one.connectors, one.topology.flows[0], manner=manner))
+    options = ObserveOptions(Instruments(kafka=one.kafka, clock=lambda: one.now), memory_file=one.memory_file)
+    description = asyncio.run(describe(one.topology, one.connectors, one.topology.flows[0], options=options))
     return json.loads(json.dumps(description.to_dict()))  # type: ignore[no-any-return]
 
 

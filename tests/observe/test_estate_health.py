@@ -37,7 +37,7 @@ def test_a_connector_that_is_not_declared_any_more_and_runs_is_a_problem(small: 
     status = small.status()
     (orphan,) = status.orphans
     assert (orphan.connector, status.flows[0].health, status.health) == ("mm2.A.B.source.old", "ok", "problem")
-    assert "it is RUNNING: it still mirrors payments A->B" in orphan.sentence()
+    assert "RUNNING: it still mirrors payments A->B" in orphan.sentence()
     assert "mm2mgr plan --prune" in orphan.sentence()
     assert status.to_dict()["orphans"][0]["connector"] == "mm2.A.B.source.old"
     chosen = small.status(only=[])
@@ -48,7 +48,7 @@ def test_an_orphan_at_rest_is_said_and_no_problem(small: Estate) -> None:
     small.connect.add("mm2.A.B.source.old", OLD, state="STOPPED")
     status = small.status()
     assert (status.health, status.orphans[0].runs) == ("ok", False)
-    assert "it does nothing until somebody resumes it" in status.orphans[0].sentence()
+    assert "it does nothing until it is resumed" in status.orphans[0].sentence()
 
 
 def test_orphans_are_looked_for_where_no_flow_runs_any_more(small: Estate, tmp_path: Path) -> None:
@@ -75,7 +75,7 @@ def test_a_connector_at_rest_whose_lag_grows_is_a_problem(small: Estate, state: 
     small.log(0, 140)
     (sentence,) = small.flow(later_seconds=50).problems
     assert sentence.startswith(f"{state} while its lag grows: 130 records wait, 40 of them new in the last 100 s")
-    assert f"resume it, or write state: {state.lower()} on the flow" in sentence
+    assert f"resume it, or declare state: {state.lower()} on the flow" in sentence
     assert small.flow(later_seconds=50).health == "problem", "it stays one when the source is quiet for a moment"
     small.stored(139)
     assert small.flow().problems == (), "nothing waits"
@@ -87,20 +87,22 @@ def test_the_tree_may_want_it_at_rest(tmp_path: Path, state: str) -> None:
         wanted.log(0, 100)
         wanted.stored(9)
         (sentence,) = wanted.flow().problems
-        assert sentence == f"the tree says state: {state.lower()} and it is RUNNING: run mm2mgr plan"
+        assert sentence == f"the tree declares state: {state.lower()}, but the connector is RUNNING; run mm2mgr plan"
         wanted.connect.connectors[wanted.source].state = state
         wanted.flow()
         wanted.log(0, 500)
         flow = wanted.flow(later_seconds=100)
         assert (flow.problems, flow.health) == ((), "waiting")
-        assert f"{state} as the tree says" in flow.notes
+        assert f"{state}, as declared" in flow.notes
 
 
 def test_the_tree_may_want_it_running(tmp_path: Path) -> None:
     with estate(tmp_path, more="state: running") as wanted:
         assert wanted.flow().health == "ok"
         wanted.connect.connectors[wanted.source].state = "PAUSED"
-        assert wanted.flow().problems == ("the tree says state: running and it is PAUSED: run mm2mgr plan",)
+        assert wanted.flow().problems == (
+            "the tree declares state: running, but the connector is PAUSED; run mm2mgr plan",
+        )
 
 
 def test_topics_that_match_nothing_are_a_problem_though_heartbeats_keep_a_task_busy(small: Estate) -> None:

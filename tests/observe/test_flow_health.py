@@ -39,7 +39,7 @@ def test_records_that_wait_are_not_ok_until_something_moved(small: Estate) -> No
     small.log(0, 20, alias="B", topic="A.orders")
     moved = small.flow(later_seconds=10)
     assert (moved.health, moved.lag_records) == ("ok", 40)
-    assert "in the last 10 s the target got 20 records, of which stored offsets show 0" in moved.offsets_note
+    assert "in the last 10 s the target received 20 records, of which the stored offsets show 0" in moved.offsets_note
     assert small.flow(later_seconds=1).health == "ok", "a second look right after must not take it back"
 
 
@@ -118,7 +118,7 @@ def test_a_new_topic_waits_for_the_refresh_and_is_a_problem_after_it(small: Esta
     assert any("1 partitions have no task" in note for note in early.notes)
     late = small.flow(later_seconds=601)
     assert late.health == "problem"
-    assert "partition orders.new-0 assigned to no task for 601 s" in late.problems[0]
+    assert "partition orders.new-0 not assigned to any task for 601 s" in late.problems[0]
     assert "check that" in late.problems[0]
 
 

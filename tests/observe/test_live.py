@@ -15,7 +15,7 @@ from mm2mgr.kafka.client import Kafka
 from mm2mgr.kafka.producer import Producer
 from mm2mgr.observe.health import FlowStatus
 from mm2mgr.observe.problems import Patience
-from mm2mgr.observe.status import Manner, describe, status
+from mm2mgr.observe.status import ObserveOptions, describe, status
 from mm2mgr.reconcile.apply import apply_plan
 from mm2mgr.reconcile.live import make_plan
 from mm2mgr.render import Connector, render
@@ -106,10 +106,10 @@ def wait_for(
 
 
 def test_a_healthy_flow_ends_with_no_lag(topology: Topology, applied: tuple[Connector, ...], tmp_path: Path) -> None:
-    manner = Manner(memory_file=tmp_path / "memory.json")
+    options = ObserveOptions(memory_file=tmp_path / "memory.json")
 
     def look() -> FlowStatus:
-        return asyncio.run(status(topology, applied, only=["orders:A->B"], manner=manner)).flows[0]
+        return asyncio.run(status(topology, applied, only=["orders:A->B"], options=options)).flows[0]
 
     flow = wait_for(look, lambda one: one.lag_records == 0 and one.health == "ok")
     assert flow.state == "RUNNING"
@@ -118,7 +118,7 @@ def test_a_healthy_flow_ends_with_no_lag(topology: Topology, applied: tuple[Conn
     assert sorted(count or 0 for count in flow.partitions_per_task.values()) == [2, 2]
     produce(topology, 300)
     wait_for(look, lambda one: one.lag_records == 0 and one.health == "ok")
-    data = asyncio.run(describe(topology, applied, topology.select("orders")[0], manner=manner)).to_dict()
+    data = asyncio.run(describe(topology, applied, topology.select("orders")[0], options=options)).to_dict()
     orders = [one for one in data["lag"] if one["topic"] == "orders"]
     assert [(one["stored_offset"], one["log_end"]) for one in orders] == [(266, 267), (266, 267), (265, 266)]
     assert sum(one["target_end"] for one in orders) == 800
@@ -128,10 +128,10 @@ def test_a_healthy_flow_ends_with_no_lag(topology: Topology, applied: tuple[Conn
 def test_a_dead_source_is_no_status_first_and_a_problem_then(
     topology: Topology, applied: tuple[Connector, ...], tmp_path: Path
 ) -> None:
-    manner = Manner(patience=Patience(no_status_seconds=3), memory_file=tmp_path / "memory.json")
+    options = ObserveOptions(patience=Patience(no_status_seconds=3), memory_file=tmp_path / "memory.json")
 
     def look() -> FlowStatus:
-        return asyncio.run(status(topology, applied, only=["lost:gone->B"], manner=manner)).flows[0]
+        return asyncio.run(status(topology, applied, only=["lost:gone->B"], options=options)).flows[0]
 
     apply(topology, applied, "lost:gone->B")
     first = look()

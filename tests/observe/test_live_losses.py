@@ -17,8 +17,8 @@ from mm2mgr.endpoints import connect_target, kafka_access
 from mm2mgr.kafka.client import Kafka
 from mm2mgr.kafka.producer import Producer
 from mm2mgr.observe.health import Status
-from mm2mgr.observe.losses import Loss
-from mm2mgr.observe.status import Manner, acknowledge, status
+from mm2mgr.observe.losses import RecordLoss
+from mm2mgr.observe.status import ObserveOptions, acknowledge, status
 from mm2mgr.partitions import TopicPartition
 from mm2mgr.reconcile.apply import apply_plan
 from mm2mgr.reconcile.live import make_plan
@@ -57,11 +57,11 @@ class World:
     text: str
     topology: Topology
     connectors: tuple[Connector, ...]
-    manner: Manner
+    options: ObserveOptions
 
     def status(self, name: str) -> Status:
         only = [f"{name}:A->B"]
-        return asyncio.run(status(self.topology, self.connectors, only=only, manner=self.manner))
+        return asyncio.run(status(self.topology, self.connectors, only=only, options=self.options))
 
     def produce(self, topic: str, records: int) -> None:
         with Producer(kafka_access(self.topology.clusters["A"])) as producer:
@@ -101,8 +101,8 @@ class World:
             time.sleep(0.5)
         return found
 
-    def ack(self, loss: Loss) -> None:
-        acknowledge(self.topology, [loss.id], manner=self.manner)
+    def ack(self, loss: RecordLoss) -> None:
+        acknowledge(self.topology, [loss.id], options=self.options)
 
 
 @pytest.fixture(scope="module")
@@ -121,7 +121,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
         topology = topology_of(text, directory)
         with Kafka(kafka_access(topology.clusters["A"])) as kafka:
             kafka.create_topics({name: (1, 1, {}) for name in NAMES})
-        made = World(text, topology, render(topology), Manner(memory_file=directory / "state.json"))
+        made = World(text, topology, render(topology), ObserveOptions(memory_file=directory / "state.json"))
         for name in NAMES:
             made.produce(name, 500)
         plan = asyncio.run(make_plan(topology, made.connectors))
@@ -131,7 +131,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
         yield made
 
 
-def stays_until_acknowledged(world: World, name: str) -> Loss:
+def stays_until_acknowledged(world: World, name: str) -> RecordLoss:
     """Look twice more, acknowledge, and look again."""
     (loss,) = world.wait(name, lambda found: bool(found.losses)).losses
     for _ in range(2):
@@ -187,8 +187,8 @@ def test_a_paused_connector_whose_lag_grows_is_a_problem_unless_the_tree_says_so
     assert sentence.startswith("PAUSED while its lag grows: ")
     wanted = topology_of(world.text.replace("include: [rest]}", "include: [rest]}, state: paused"), tmp_path)
     only = ["rest:A->B"]
-    found = asyncio.run(status(wanted, world.connectors, only=only, manner=world.manner))
+    found = asyncio.run(status(wanted, world.connectors, only=only, options=world.options))
     assert (found.flows[0].problems, found.health) == ((), "waiting")
     world.set_state("rest", "resume", "RUNNING")
-    (sentence,) = asyncio.run(status(wanted, world.connectors, only=only, manner=world.manner)).flows[0].problems
-    assert sentence == "the tree says state: paused and it is RUNNING: run mm2mgr plan"
+    (sentence,) = asyncio.run(status(wanted, world.connectors, only=only, options=world.options)).flows[0].problems
+    assert sentence == "the tree declares state: paused, but the connector is RUNNING; run mm2mgr plan"

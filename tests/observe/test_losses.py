@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from mm2mgr.observe.health import Status
-from mm2mgr.observe.losses import Loss
+from mm2mgr.observe.losses import RecordLoss
 from mm2mgr.observe.status import acknowledge, describe
 from tests.observe.estate import Estate, topology_of
 
 
-def only_loss(status: Status) -> Loss:
+def only_loss(status: Status) -> RecordLoss:
     (loss,) = status.losses
     (sentence,) = (one for one in status.flows[0].problems if one.startswith("loss "))
     assert sentence.startswith(f"loss {loss.id}, first seen ")
@@ -24,7 +24,7 @@ def only_loss(status: Status) -> Loss:
 
 
 def ack(small: Estate, *ids: str) -> None:
-    acknowledge(small.topology, ids or ["all"], manner=small.manner)
+    acknowledge(small.topology, ids or ["all"], options=small.options)
 
 
 def test_records_that_retention_took_stay_a_loss_until_acknowledged(small: Estate) -> None:
@@ -165,7 +165,7 @@ def test_a_topic_read_from_its_new_start_is_a_loss_of_what_the_old_one_held(smal
     small.stored(499)
     loss = only_loss(small.status())
     assert (loss.kind, loss.records) == ("re-created", 0)
-    assert "its new records are mirrored from the start, what the old topic still held is lost" in loss.detail()
+    assert "its new records are mirrored from the start, records left in the old topic are lost" in loss.detail()
 
 
 def test_a_topic_created_again_after_its_offsets_were_reset_is_no_loss(small: Estate) -> None:
@@ -226,7 +226,7 @@ def test_describe_shows_the_losses_of_its_flow(small: Estate) -> None:
     loss = only_loss(small.status())
     small.kafka.down.add("A")
     found = asyncio.run(
-        describe(small.topology, small.connectors, small.topology.flows[0], manner=small.manner)
+        describe(small.topology, small.connectors, small.topology.flows[0], options=small.options)
     ).to_dict()
     assert found["losses"] == [loss.to_dict()]
     assert found["losses"][0]["partitions"] == {"0": 1000}

@@ -6,19 +6,19 @@ from pathlib import Path
 
 import pytest
 
-from mm2mgr.observe.memory import Clock, FlowMemory, Memory
+from mm2mgr.observe.memory import ConditionClock, FlowMemory, Memory
 from mm2mgr.observe.state import change, load
 from tests.fake_connect import FakeConnect, serving
 from tests.observe.estate import TREE, Estate, topology_of
 
-KEPT = Memory({"cb/x": Clock(5.0, 6.0)}, {"f:A->B": FlowMemory("home", {"t-0": Clock(1.0, 2.0)})})
+KEPT = Memory({"cb/x": ConditionClock(5.0, 6.0)}, {"f:A->B": FlowMemory("home", {"t-0": ConditionClock(1.0, 2.0)})})
 
 
 def test_flows_that_were_not_looked_at_keep_their_memory(small: Estate) -> None:
     change(small.memory_file, lambda _: KEPT)
     small.status()
     kept = load(small.memory_file)
-    assert kept.without_status["cb/x"] == Clock(5.0, 6.0)
+    assert kept.without_status["cb/x"] == ConditionClock(5.0, 6.0)
     assert kept.flows["f:A->B"] == KEPT.flows["f:A->B"]
     assert "orders:A->B" in kept.flows
 

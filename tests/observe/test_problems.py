@@ -28,7 +28,7 @@ def test_not_applied(small: Estate) -> None:
     del small.connect.connectors[small.source]
     flow = small.flow()
     assert flow.state == "not applied"
-    assert only_problem(flow).endswith("it is not on Connect cluster 'cb': run mm2mgr apply")
+    assert only_problem(flow).endswith("not on Connect cluster 'cb': run mm2mgr apply")
     assert flow.lag_records is None
 
 
@@ -51,7 +51,7 @@ def test_connector_failed(small: Estate) -> None:
     connector = small.connect.connectors[small.source]
     connector.shown_state, connector.trace = "FAILED", TRACE
     sentence = only_problem(small.flow())
-    assert sentence.startswith("connector FAILED (tasks still run on the config before): org.apache.kafka.connect")
+    assert sentence.startswith("connector FAILED (tasks still run with the previous config): org.apache.kafka.connect")
     assert "Caused by: org.apache.kafka.common.errors.RecordTooLargeException: The message is 2000088" in sentence
     assert "ExecutionException" not in sentence
     assert "WorkerSourceTask" not in sentence
@@ -88,7 +88,7 @@ def test_running_without_tasks_although_topics_match(small: Estate) -> None:
     small.connect.connectors[small.source].forced_tasks = 0
     sentence = only_problem(small.flow())
     assert sentence.startswith("RUNNING without a task although 1 topic on A match")
-    assert "look into their log" in sentence
+    assert "check their log" in sentence
 
 
 def test_running_without_tasks_because_no_topic_matches(small: Estate) -> None:
@@ -178,7 +178,7 @@ def test_a_move_of_offsets_that_was_cut_short(small: Estate) -> None:
     connector.state = "STOPPED"
     sentence = only_problem(small.flow())
     assert "do not resume it by hand" in sentence
-    assert sentence.endswith("run mm2mgr apply, which finishes and leaves it RUNNING")
+    assert sentence.endswith("run mm2mgr apply, which finishes the move and leaves it RUNNING")
 
 
 def test_tasks_on_an_older_config(small: Estate) -> None:

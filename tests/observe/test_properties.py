@@ -12,10 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mm2mgr.connect.types import ConnectorInfo, ConnectorStatus, TaskConfig, TaskStatus
-from mm2mgr.observe.health import Looks, Status, judge, lags_of
+from mm2mgr.observe.health import Remembered, Status, judge, lags_of
 from mm2mgr.observe.losses import acknowledge
 from mm2mgr.observe.memory import Memory, remember
-from mm2mgr.observe.reading import Failure, Reading, SeenConnect, SeenConnector, SeenKafka
+from mm2mgr.observe.reading import Failure, LiveConnector, SeenConnect, SeenKafka, Snapshot
 from mm2mgr.partitions import Offsets, TopicPartition
 from mm2mgr.render import Connector, render
 from mm2mgr.topology import Flow
@@ -54,13 +54,13 @@ def declared(tmp_path_factory: pytest.TempPathFactory) -> Declared:
     return Declared(topology.flows[0], next(one for one in render(topology) if one.type == "source"))
 
 
-def reading(declared: Declared, draw: Draw, state: str, task_states: list[str], now: float) -> Reading:
+def reading(declared: Declared, draw: Draw, state: str, task_states: list[str], now: float) -> Snapshot:
     flow, desired = declared.flow, declared.desired
     info = ConnectorInfo(desired.name, dict(desired.config))
     assigned = ",".join(f"orders-{number}" for number in range(len(draw.logs)))
     config = {**desired.config, "task.assigned.partitions": assigned}
     trace = "boom: password=hunter2"
-    seen = SeenConnector(
+    seen = LiveConnector(
         desired,
         info,
         ConnectorStatus(
@@ -75,13 +75,13 @@ def reading(declared: Declared, draw: Draw, state: str, task_states: list[str], 
     )
     found = {TopicPartition("orders", n): Offsets(*log) for n, log in enumerate(draw.logs)}
     clusters = {"A": SeenKafka({"orders": len(draw.logs)}, found), "B": SeenKafka()}
-    return Reading(now, (flow,), {"cb": SeenConnect("cb", {desired.name: seen})}, clusters)
+    return Snapshot(now, (flow,), {"cb": SeenConnect("cb", {desired.name: seen})}, clusters)
 
 
-def judged(one: Reading, earlier: Memory) -> tuple[Status, Memory]:
+def judged(one: Snapshot, earlier: Memory) -> tuple[Status, Memory]:
     lags = lags_of(one)
     memory = remember(earlier, one, lags)
-    return judge(one, lags, Looks(earlier, memory)), memory
+    return judge(one, lags, Remembered(earlier, memory)), memory
 
 
 @settings(max_examples=150, deadline=None)
@@ -120,7 +120,7 @@ unread = st.frozensets(st.sampled_from(["source", "target", "connect", "offsets"
 looks = st.lists(st.builds(Look, st.floats(1, 5_000), unread, st.integers(1, 50), st.booleans()), max_size=12)
 
 
-def seen_by(declared: Declared, look: Look, draw: Draw, arrived: int, now: float) -> Reading:
+def seen_by(declared: Declared, look: Look, draw: Draw, arrived: int, now: float) -> Snapshot:
     """Return a reading of the draw in which some sides could not be read."""
     whole = reading(declared, draw, "RUNNING", ["RUNNING"], now)
     ends = {TopicPartition("A.orders", 0): Offsets(0, arrived)}

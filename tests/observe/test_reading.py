@@ -8,8 +8,7 @@ import pytest
 
 from mm2mgr.connect.types import SourceOffset, parse_stored
 from mm2mgr.endpoints import kafka_access
-from mm2mgr.observe.lag import upstream_topic
-from mm2mgr.observe.reading import parse_assigned
+from mm2mgr.observe.reading import parse_assigned, upstream_topic
 from mm2mgr.partitions import TopicPartition
 from tests.fake_connect import FakeConnect, serving
 from tests.observe.estate import TREE, Estate, flow_of, topology_of

@@ -12,14 +12,14 @@ from pathlib import Path
 import pytest
 
 from mm2mgr.errors import Mm2mgrError
-from mm2mgr.observe.losses import Gap, Loss, SeenTopic
-from mm2mgr.observe.memory import Clock, FlowMemory, Mark, Memory, Rest, Unstored
+from mm2mgr.observe.losses import Gap, RecordLoss, SeenTopic
+from mm2mgr.observe.memory import ConditionClock, FlowMemory, Mark, Memory, Rest, Unstored
 from mm2mgr.observe.state import change, load, state_file
-from mm2mgr.observe.status import Manner, acknowledge
+from mm2mgr.observe.status import ObserveOptions, acknowledge
 from tests.observe.estate import Estate
 
-CLOCK = Clock(3.5, 99.0, paused=True)
-LOSS = Loss("abc1234", "f:A->B", "t", "retention", 5.0, {3: Gap(999, 10, 7)}, "id", None)
+CLOCK = ConditionClock(3.5, 99.0, paused=True)
+LOSS = RecordLoss("abc1234", "f:A->B", "t", "retention", 5.0, {3: Gap(999, 10, 7)}, "id", None)
 KEPT = Memory(
     {"cb/x": CLOCK},
     {
@@ -62,7 +62,7 @@ def test_a_damaged_file_is_said_and_set_aside(tmp_path: Path, text: str) -> None
     file.write_bytes(damaged)
     found = change(file, lambda memory: memory)
     (warning,) = found.warnings
-    assert warning.startswith(f"{file} was damaged: losses that it held are no longer known")
+    assert warning.startswith(f"{file} was damaged: its losses are no longer known")
     (beside,) = tmp_path.glob("o.json.damaged-*")
     assert beside.name in warning
     assert beside.read_bytes() == damaged
@@ -77,7 +77,7 @@ def test_a_state_folder_that_cannot_be_written_is_said(small: Estate, tmp_path: 
     (warning,) = status.warnings
     assert (
         warning
-        == f"{small.memory_file} cannot be written (Not a directory): what this look saw, losses too, will be forgotten"
+        == f"{small.memory_file} cannot be written (Not a directory): what this run found, losses included, is not remembered"
     )
     assert status.to_dict()["warnings"] == [warning]
 
@@ -89,10 +89,10 @@ def test_processes_at_the_same_time_lose_nothing(tmp_path: Path) -> None:
 import sys
 from dataclasses import replace
 from pathlib import Path
-from mm2mgr.observe.losses import Loss
+from mm2mgr.observe.losses import RecordLoss
 from mm2mgr.observe.state import change
 for number in range(25):
-    loss = Loss(f"{sys.argv[2]}-{number}", "f", "t", "retention", 0.0)
+    loss = RecordLoss(f"{sys.argv[2]}-{number}", "f", "t", "retention", 0.0)
     assert not change(Path(sys.argv[1]), lambda m: replace(m, losses={**m.losses, loss.id: loss})).warnings
 """
     env = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
@@ -137,14 +137,14 @@ def test_it_holds_no_config_values(small: Estate) -> None:
 def test_losses_are_acknowledged_by_id_by_flow_and_all(small: Estate) -> None:
     others = {name: replace(LOSS, id=name, flow=flow) for name, flow in (("a", "x"), ("b", "orders:A->B"), ("c", "x"))}
     kept(small.memory_file, Memory(losses=others))
-    manner = Manner(memory_file=small.memory_file)
-    with pytest.raises(Mm2mgrError, match="no loss zzz waits to be acknowledged"):
-        acknowledge(small.topology, ["a", "zzz"], manner=manner)
+    options = ObserveOptions(memory_file=small.memory_file)
+    with pytest.raises(Mm2mgrError, match="no open loss zzz"):
+        acknowledge(small.topology, ["a", "zzz"], options=options)
     assert [one.id for one in small.status().losses] == ["b", "a", "c"], "none, when one id is wrong"
-    assert [one.id for one in acknowledge(small.topology, ["a"], manner=manner)] == ["a"]
-    assert [one.id for one in acknowledge(small.topology, ["all"], only=["orders:A->B"], manner=manner)] == ["b"]
+    assert [one.id for one in acknowledge(small.topology, ["a"], options=options)] == ["a"]
+    assert [one.id for one in acknowledge(small.topology, ["all"], only=["orders:A->B"], options=options)] == ["b"]
     assert [one.id for one in small.status().losses] == ["c"]
-    acknowledge(small.topology, ["all"], manner=manner)
+    acknowledge(small.topology, ["all"], options=options)
     assert small.status().losses == ()
 
 
@@ -152,5 +152,5 @@ def test_an_acknowledgement_that_cannot_be_kept_is_an_error(small: Estate, tmp_p
     kept(small.memory_file, Memory(losses={LOSS.id: LOSS}))
     small.memory_file.with_name("tester.json.lock").unlink()
     os.mkfifo(small.memory_file.with_name("tester.json.lock"))
-    with pytest.raises(Mm2mgrError, match="nothing is acknowledged: "):
-        acknowledge(small.topology, ["all"], manner=Manner(memory_file=small.memory_file))
+    with pytest.raises(Mm2mgrError, match="nothing was acknowledged: "):
+        acknowledge(small.topology, ["all"], options=ObserveOptions(memory_file=small.memory_file))

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from mm2mgr.output.charts import task_bars, week_map
+from mm2mgr.output.charts import ClusterLink, links, task_bars, week_map
 from mm2mgr.output.page import FlowView, page
 from mm2mgr.sizing.scenario import outcome
 from tests.sizing.estates import MB, scenario
@@ -34,7 +34,7 @@ def test_the_busiest_hundred_are_drawn_and_all_are_listed() -> None:
     assert len(re.findall(r'<details class="flow" id="flow-\d+" open>', text)) == 20, "the others open by a click"
     assert text.index(">flow119:a-&gt;hub<") < text.index(">flow118:a-&gt;hub<")
     assert "flow000:a-&gt;hub" in text
-    assert "The 20 flows with less load stand in the table only." in text
+    assert "The 20 flows with less load are only in the table." in text
 
 
 def test_hot_tasks_and_partitions_stand_out() -> None:
@@ -108,6 +108,36 @@ def test_figures_have_their_numbers_as_tables() -> None:
 
 def test_when_and_from_what_is_said() -> None:
     assert '<p class="note">Written &lt;now&gt;</p>' in page([], None, "Written <now>")
+
+
+def test_the_topology_is_drawn_with_its_numbers() -> None:
+    text = page([view("logs", 5 * MB), view("audit", MB)])
+    assert "<h2>Topology</h2>" in text
+    assert re.findall(r"<path [^>]*><title>([^<]+)</title>", text) == ["a -&gt; hub: 24 MB/s, 8 tasks"]
+    assert '<td class="name">a</td><td class="name">hub</td><td class="n">2</td><td class="n">24 MB/s</td>' in text
+
+
+def test_pairs_without_room_are_only_in_the_table() -> None:
+    pairs = [ClusterLink(f"source-{number:02}", f"t{number % 4}", float(number), 1) for number in range(12)]
+    drawn = links(pairs)
+    assert drawn.count("<path") == 12
+    assert "source-11 -&gt; t3" in drawn
+    (long,) = re.findall(r'text-anchor="end">([^<]+)<', links([ClusterLink("a" * 20 + "b" * 20, "t", 1.0, 1)]))
+    assert (long[0], long[-1], len(long)) == ("a", "b", 22)
+
+
+def test_a_narrow_screen_keeps_flow_and_tasks() -> None:
+    text = page([view()])
+    (head,) = re.findall(r'<table class="full"><tr>(.*?)</tr>', text)
+    assert re.findall(r'<th scope="col"(?: class="n")?>([^<]+)<', head) == ["flow", "tasks"]
+    assert len(re.findall(r'class="n minor"', head)) == 4
+    assert "@media (max-width: 600px) { .minor { display: none; }" in text
+
+
+def test_nothing_is_loaded_from_anywhere() -> None:
+    text = page([view()])
+    assert "default-src 'none'" in text
+    assert not re.search(r"<script|<img|<link|@import|url\(|src=", text)
 
 
 def test_five_hundred_flows_stay_a_page_that_opens() -> None:

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from mm2mgr.observe.health import ConnectorState, FlowStatus, Status, TaskState
-from mm2mgr.observe.losses import Gap, Loss
+from mm2mgr.observe.losses import Gap, RecordLoss
+from mm2mgr.observe.notes import StaleOffsets
 from mm2mgr.observe.reading import Failure, Orphan
-from mm2mgr.observe.stale_offsets import StaleOffsets
 from mm2mgr.origins import Origin, Text
 from mm2mgr.output.load_text import say_rates, say_sizings
 from mm2mgr.output.status_text import say_status
@@ -37,7 +37,7 @@ FLOWS = (
         "problem",
         tasks=(TaskState(0, "FAILED", "w:1", 2), TaskState(1, "RUNNING", "w:1", 1)),
         problems=("task 0 FAILED: IllegalStateException: [boom]; restart it when the cause is gone",),
-        notes=("2 partitions have no task: new ones are looked for every 600 s",),
+        notes=("2 partitions have no task: new partitions are detected every 600 s",),
         lag_records=41,
         offsets_note="workers store offsets every offset.flush.interval.ms",
     ),
@@ -61,8 +61,8 @@ STALE = (
     StaleOffsets("west", ("dark:a->b", "new:a->b"), 80.0, 7, ()),
 )
 LOSSES = (
-    Loss("abc1234", "fine:a->b", "orders", "retention", 0.0, {0: Gap(9, 10)}),
-    Loss("def5678", "gone:a->b", "orders", "past-end", 0.0, {0: Gap(9, 10)}),
+    RecordLoss("abc1234", "fine:a->b", "orders", "retention", 0.0, {0: Gap(9, 10)}),
+    RecordLoss("def5678", "gone:a->b", "orders", "past-end", 0.0, {0: Gap(9, 10)}),
 )
 FAILURES = {
     "connect west": Failure("Connect cluster 'west': no URL answered", "check its `url`"),
@@ -112,7 +112,7 @@ def test_a_sizing_shows_what_the_tree_has_now_and_every_reason(printed: Printed)
     sizing = size_flow("f:a->b", Assignment(tuple(rates), "live"), rates, Rules(bounds=Bounds(1, 2)))
     say_sizings([sizing], {"f:a->b": Tasks(Text("5", Origin("spec", "x.yaml:1")), automatic=False)})
     _, row, title, *reasons = printed()
-    assert row.split(maxsplit=5) == ["f:a->b", "27", "MB/s", "2", "5", "written by hand, stays"]
+    assert row.split(maxsplit=5) == ["f:a->b", "27", "MB/s", "2", "5", "set by hand, kept"]
     assert title == "f:a->b"
     assert reasons == [f"  {reason}" for reason in sizing.reasons]
     assert len(reasons) > 2

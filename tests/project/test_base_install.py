@@ -39,13 +39,20 @@ flows:
 ARGUMENTS = {
     "apply": "--yes",
     "check": "--timeout 3",
+    "completion": "bash",
     "describe": "orders",
     "explain": "tasks.max",
     "init": "elsewhere",
+    "sandbox produce": "here orders --records 1",
+    "sandbox topic create": "here orders",
+    "sandbox topic list": "here",
     "simulate": "--traffic 2",
 }
 NEED_AN_EXTRA = {"sample", "throughput", "size", "fleet", "simulate", "sandbox up", "demo"}
-FAIL_WITHOUT_WORKERS = {"plan", "apply", "status", "describe", "check"}
+FAIL_WITHOUT_WORKERS = {
+    *("plan", "apply", "status", "describe", "check"),
+    *("sandbox topic create", "sandbox topic list", "sandbox produce"),
+}
 REPOSITORY = Path(__file__).resolve().parents[2]
 Run = Callable[[str], subprocess.CompletedProcess[str]]
 

@@ -157,7 +157,7 @@ KNOWN_CIRCLES = (
 KNOWN_TWINS = {
     *("Answer", "Asked", "Begun", "Case", "Clock", "Connect", "Flow", "Growth", "Kafka", "Kind"),
     *("Known", "Line", "Login", "Look", "Loss", "Model", "Names", "Need", "Reading", "Record"),
-    *("Row", "Seen", "SeenConnector", "Tasks", "Tls", "Topics", "Wire", "Worker", "Written"),
+    *("Row", "Seen", "LiveConnector", "Tasks", "Tls", "Topics", "Wire", "Worker", "Written"),
 }
 
 # The edges that point down, inside functions and so after everything is loaded: the command `demo` starts the demo.
@@ -175,7 +175,7 @@ OWNERS: dict[str, set[str]] = {
     "click": {"cli"},
     "yaml": {"spec"},
     "pydantic": {"spec"},
-    "jinja2": {"templating"},
+    "jinja2": {"templating", "output"},
     "httpx": {"web.py", "connect", "samples"},
     "tenacity": {"connect"},
     "rich": {"output"},
@@ -214,7 +214,8 @@ PURE = (
     "observe/health",
     "observe/losses",
     "observe/memory",
-    "observe/stale_offsets",
+    "observe/notes",
+    "observe/reading",
 )
 EFFECTS = {
     *("asyncio", "datetime", "http", "io", "logging", "os", "pathlib", "random", "shutil", "socket", "subprocess"),

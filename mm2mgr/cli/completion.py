@@ -1,0 +1,113 @@
+"""Completion in the shell: the command that prints its script, and the names it offers, all read from the tree.
+
+Which parameter takes which names is the table NAMES: a new command gets completion by naming its parameter as others do.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Callable, Iterable
+
+import click
+from click.shell_completion import BashComplete, CompletionItem, FishComplete, ShellComplete, ZshComplete
+
+from mm2mgr.operations.workspace import Workspace
+
+_PROGRAM, _VARIABLE = "mm2mgr", "_MM2MGR_COMPLETE"
+
+
+def _flows(workspace: Workspace) -> Iterable[str]:
+    flows = workspace.topology.flows
+    return [*(flow.name for flow in flows), *(flow.id for flow in flows)]
+
+
+def _clusters(workspace: Workspace) -> Iterable[str]:
+    return sorted({end.alias for flow in workspace.topology.flows for end in (flow.source, flow.target)})
+
+
+def _connects(workspace: Workspace) -> Iterable[str]:
+    return workspace.topology.connects
+
+
+def _rules(_: Workspace) -> Iterable[str]:
+    from mm2mgr import operations
+
+    return [rule.id for rule in operations.rules()]
+
+
+def _explained(workspace: Workspace) -> Iterable[str]:
+    yield from _rules(workspace)
+    yield from _flows(workspace)
+
+
+NAMES: dict[str, Callable[[Workspace], Iterable[str]]] = {
+    "flows": _flows,
+    "only_flows": _flows,
+    "flow": _flows,
+    "name": _explained,
+    "connects": _connects,
+    "aliases": _clusters,
+    "lose_source": _clusters,
+    "add_target": _clusters,
+    "ignored": _rules,
+}
+
+
+class _Name(click.types.StringParamType):
+    """A name that the tree declares. Anything may be typed: the command itself refuses what it does not know."""
+
+    def __init__(self, names: Callable[[Workspace], Iterable[str]]) -> None:
+        self._names = names
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem[str]]:
+        """Return the names that start so; none where the tree is missing or broken."""
+        given = ctx.find_root().params
+        try:
+            names = list(dict.fromkeys(map(str, self._names(Workspace(given["clusters"], given["templates"])))))
+        except Exception:  # a shell that completes has no place for an error
+            return []
+        return [CompletionItem(name) for name in names if name.startswith(incomplete)]
+
+
+def with_names(command: click.Command) -> click.Command:
+    """Let the parameters of a command complete names, as NAMES has it."""
+    for parameter in command.params:
+        if (names := NAMES.get(parameter.name or "")) and parameter.type is click.STRING:
+            parameter.type = _Name(names)
+    return command
+
+
+class _Bash(BashComplete):
+    """Quotes what it offers: `->` in the id of a flow would redirect the output. Flows have colons, which split words."""
+
+    source_template = BashComplete.source_template + "\nCOMP_WORDBREAKS=${COMP_WORDBREAKS//:}\n"
+
+    def format_completion(self, item: CompletionItem[str]) -> str:
+        """Return the name as the shell shall insert it; inside quotes that were typed, without more of them."""
+        is_quoted = os.environ["COMP_WORDS"].split(" ")[-1].startswith(("'", '"'))
+        item.value = item.value if is_quoted else shlex.quote(item.value)
+        return super().format_completion(item)
+
+
+click.shell_completion.add_completion_class(_Bash)
+_SHELLS: dict[str, type[ShellComplete]] = {"bash": _Bash, "zsh": ZshComplete, "fish": FishComplete}
+
+
+@click.command()
+@click.argument("shell", type=click.Choice(tuple(_SHELLS)))
+@click.pass_context
+def completion(context: click.Context, shell: str) -> None:
+    """Print the script that completes commands and names.
+
+    It completes the names of flows, clusters, Connect clusters and lint rules, as the tree declares them.
+
+    \b
+    Example:
+      eval "$(mm2mgr completion bash)"
+      mm2mgr completion fish > ~/.config/fish/completions/mm2mgr.fish
+    """
+    from mm2mgr.output.console import say_lines
+
+    root = context.find_root().command
+    say_lines(ShellComplete.source(_SHELLS[shell](root, {}, _PROGRAM, _VARIABLE)))

@@ -1,0 +1,279 @@
+"""What people see at 60, 80 and 120 columns, as files; `UPDATE_SCREENS=1` writes them anew, for a person to read."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import re
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import redirect_stderr, redirect_stdout
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from mm2mgr.sizing.deal import Deal
+
+from mm2mgr.check.checked import Checked
+from mm2mgr.check.checked import Row as Asked
+from mm2mgr.cli import main
+from mm2mgr.expand import expand
+from mm2mgr.observe.health import Status
+from mm2mgr.origins import Origin, Text
+from mm2mgr.output import console
+from mm2mgr.output.check_text import say_check
+from mm2mgr.output.fleet_text import say_comparison, say_fleet
+from mm2mgr.output.lint_text import say_client_settings, say_explanation, say_findings, say_rule, say_rules
+from mm2mgr.output.load_text import say_groups, say_rates, say_round, say_sizings, say_week
+from mm2mgr.output.plan_text import say_plan, say_topology
+from mm2mgr.output.status_text import say_description, say_status
+from mm2mgr.output.tables import Table
+from mm2mgr.partitions import TopicPartition
+from mm2mgr.reconcile.plan import Plan
+from mm2mgr.render import render
+from mm2mgr.sizing.tasks import Bounds, Rules, size_flow
+from mm2mgr.spec.loader import load
+from mm2mgr.text import cells
+from mm2mgr.throughput.rates import GroupRate, PartitionRate, WeekPattern
+from mm2mgr.topology import Tasks
+from tests.reconcile.site import running
+from tests.spec.trees import ESTATE
+
+from .test_plan_text import EAST, NORTH, WEST
+from .test_status_text import COMPANIONS, FAILURES, FLOWS, LOSSES, ORPHANS, STALE, flow
+
+SCREENS, VALUES = Path(__file__).parent / "screens", Path(__file__).parent / "values"
+WIDTHS = (60, 80, 120)
+
+
+def value(name: str) -> Any:
+    return json.loads((VALUES / f"{name}.json").read_text(encoding="utf-8"))
+
+
+def plan() -> None:
+    topology = expand(load([ESTATE]))
+    say_topology(topology, render(topology))
+    say_plan(Plan("team", (EAST, WEST, NORTH)).to_dict())
+
+
+def status() -> None:
+    twins = tuple(
+        flow(f"logging-dc1-to-aggregate-{side}-with-headers", "ok", lag_records=7) for side in ("east", "west")
+    )
+    say_status(Status(0.0, (*FLOWS, *twins), COMPANIONS, FAILURES, ORPHANS, STALE, LOSSES).to_dict())
+
+
+def lint() -> None:
+    finding = {"file": "clusters/flows.yaml", "silenced": None, "more": 0, "rule": "no-effect", "severity": "error"}
+    findings = [
+        {
+            **finding,
+            "place": "clusters/flows.yaml:12:7",
+            "message": "`producer.batch.size` reaches no client of a source connector that Connect runs",
+            "fix": "write `record_producer: {batch.size: 500000}` on the flow",
+        },
+        {
+            **finding,
+            "place": "clusters/flows.yaml:31:9",
+            "rule": "buffer-below-link",
+            "severity": "warning",
+            "more": 3,
+            "message": "the receive buffer of 64 kB limits each connection to 800 kB/s at a round trip of 80 ms",
+            "fix": "declare the link, or set `receive.buffer.bytes` to 4194304",
+        },
+        {
+            **finding,
+            "place": "clusters/flows.yaml:40:3",
+            "silenced": "old brokers until June",
+            "message": "too old",
+            "fix": "-",
+        },
+    ]
+    counts = {"errors": 1, "warnings": 1, "infos": 0, "silenced": 1, "connectors": 12, "looked_at": ["clusters"]}
+    say_findings({"findings": findings, "summary": counts})
+    rule = value("rule")
+    say_rules([rule, {**rule, "rule": "buffer-below-link", "severity": "warning"}])
+
+
+def explain() -> None:
+    say_explanation(value("explain"))
+    say_rule(value("rule"))
+    say_client_settings(value("settings")[:1])
+
+
+def check() -> None:
+    def missing(operation: str, topic: str, client: str, effect: str) -> Asked:
+        what, login = f"{operation} on topic {topic}", "User:CN=mirror,OU=mirrors"
+        return Asked("missing", "agg-east", what, login, (client,), ("east/x",), (7,), effect, f"give {operation}")
+
+    rows = [missing("Write", f"dc1.logs.{name}", "record producer", "the task fails") for name in "abcd"]
+    rows.append(missing("Create", "heartbeats", "target admin", "no heartbeats, and mm2mgr cannot see the delay"))
+    rows.append(Asked("failed", "dc2", "log in", effect="no broker answered in 5 s", fix="check its addresses"))
+    rows.append(Asked("unknown", "connect east", "version of the workers", how="inferred"))
+    command = "kafka-acls.sh --bootstrap-server b:9092 --add --allow-principal 'User:CN=mirror,OU=mirrors' --operation Write --topic dc1.logs.a"
+    say_check(Checked(tuple(rows), (command,), seconds=1.26).to_dict())
+
+
+def fleet() -> None:
+    say_fleet(value("fleet"))
+
+
+def simulate() -> None:
+    say_comparison(value("simulate"))
+
+
+def throughput() -> None:
+    rates = [
+        PartitionRate("dc1-logging", f"application.logs.of.team-{team}", n, 0, 1, 9, 3600.0, 1, 2, 1e3, 2e3, 3e6, 4e6, 1.0, 1.0, 30.4, 1.0, 100.0)
+        for n, team in enumerate(("checkout", "delivery"))
+    ]  # fmt: skip
+    say_rates(rates, [[float(hour % 9) for hour in range(24)]] * 2, 2, {"resets": 1, "gaps": 3}, "all samples")
+    groups = [GroupRate(f"logging:dc1-logging->agg-{side}", "dc1-logging", 64, 1e7, 2e7, 3e7, "2025-11-21T11", (1.0, 2.0) * 12) for side in ("east", "west")]  # fmt: skip
+    say_groups(groups, 20, "flow", "the newest 24 hours")
+    week = tuple(tuple(float(1e6 * (hour + day)) for hour in range(24)) for day in range(7))
+    say_week(WeekPattern(week, (6, 23), (0, 5)), "4 weeks")
+
+
+def sample() -> None:
+    say_round(
+        1, 1280, ["dc2-logging: no broker answered; 1 of 3 clusters is missing from this round, next attempt in 60 s"]
+    )
+    say_round(2, 1920, ["dc2-logging: recovered"])
+
+
+def size() -> None:
+    rates = {TopicPartition("t", number): 9_000_000.0 for number in range(3)}
+    deal = Deal(tuple(rates), "live")
+    few = size_flow("logging:dc1->agg-east", deal, rates, Rules(bounds=Bounds(1, 2)))
+    quiet = size_flow("audit:dc1->agg-east", deal, {}, Rules())
+    now = {few.flow_id: Tasks(Text("5", Origin("spec", "x.yaml:1")), automatic=False)}
+    say_sizings([few, quiet], now | {quiet.flow_id: Tasks(Text("1", Origin("default", "x")), automatic=True)})
+
+
+DRAWN: dict[str, Callable[[], None]] = {
+    "plan": plan,
+    "status": status,
+    "describe": lambda: say_description(value("describe")),
+    "lint": lint,
+    "explain": explain,
+    "check": check,
+    "fleet": fleet,
+    "simulate": simulate,
+    "size": size,
+    "throughput": throughput,
+    "sample": sample,
+}
+
+
+class Terminal(io.StringIO):
+    encoding = "utf-8"
+
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.fixture(params=WIDTHS)
+def width(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
+    """The width of a terminal without colours, whatever this one is."""
+    for key, text in {"COLUMNS": str(request.param), "TERM": "xterm", "NO_COLOR": "1"}.items():
+        monkeypatch.setenv(key, text)
+    console._console.cache_clear()
+    yield request.param
+    console._console.cache_clear()
+
+
+def seen(draw: Callable[[], object]) -> str:
+    """Return what a terminal gets, stdout and stderr together."""
+    terminal = Terminal()
+    with redirect_stdout(terminal), redirect_stderr(terminal):
+        draw()
+    return terminal.getvalue()
+
+
+def hold(name: str, width: int, text: str) -> None:
+    """Compare a screen with its file, and hold every line to the width."""
+    assert [line for line in text.split("\n") if cells(line) > width] == []
+    path = SCREENS / f"{name}-{width}.txt"
+    if os.environ.get("UPDATE_SCREENS"):
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    assert text == path.read_text(encoding="utf-8"), "UPDATE_SCREENS=1 writes it anew; read it then"
+
+
+@pytest.mark.parametrize("name", DRAWN)
+def test_a_screen_is_as_reviewed(width: int, name: str) -> None:
+    hold(name, width, seen(DRAWN[name]))
+
+
+def run(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> str:
+    """Run `mm2mgr ARGUMENTS` in this process and return what the terminal gets."""
+    monkeypatch.setattr(sys, "argv", ["mm2mgr", *arguments])
+
+    def draw() -> None:
+        with pytest.raises(SystemExit) as ended:
+            main()
+        assert not ended.value.code
+
+    return seen(draw)
+
+
+def test_an_apply_is_as_reviewed(width: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    with running(tmp_path) as site:
+        site.declare()
+        text = run(monkeypatch, "--clusters", str(site.folder), "apply", "--yes", "--wait", "0")
+    done = [line for line in text.splitlines() if re.search(r"\(\d+\.\d s\)$", line)]  # in the order of the answers
+    assert len(done) == 7
+    hold("apply", width, "".join(f"{line}\n" for line in text.splitlines() if line not in done))
+
+
+def test_help_is_as_reviewed(width: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    hold("help", width, run(monkeypatch, "--help"))
+
+
+def test_json_is_never_wrapped(width: int) -> None:
+    long = {"topics": ", ".join(f"logs[.]{number}" for number in range(100))}
+    assert seen(lambda: console.say_json(long)) == json.dumps(long, indent=2) + "\n"
+    assert width < 200
+
+
+def test_colours_tell_good_from_bad_and_leave_the_rest_plain(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    for key, text in {"COLUMNS": "120", "TERM": "xterm-256color"}.items():
+        monkeypatch.setenv(key, text)
+    console._console.cache_clear()
+    text = seen(status)
+    console._console.cache_clear()
+    rows = {line.partition(":")[0]: line for line in text.splitlines()}
+    assert "\x1b[32mok\x1b[0m" in rows["fine"]
+    assert "\x1b[1;31mproblem\x1b[0m" in rows["broken"]
+    assert "\x1b" not in rows["slow"], "what only waits is plain"
+    assert "\x1b[33munknown\x1b[0m" in rows["dark"]
+
+
+WORDS = st.text("abc ", max_size=30).map(str.strip)
+
+
+@given(st.lists(st.tuples(WORDS, WORDS, st.integers(0, 10**9).map(str)), min_size=1), st.integers(45, 90))
+def test_names_and_numbers_are_never_cut(rows: list[tuple[str, str, str]], width: int) -> None:
+    table = Table(("name", "sentence", "count"), rows, right=("count",), wrap=("sentence",))
+    lines, left_out = table.lines(width)
+    text = ["".join(part for part, _ in line) for line in lines]
+    assert left_out == ()
+    assert all(len(line) <= width for line in text)
+    letters = "".join(text).replace(" ", "")
+    for name, sentence, count in rows:
+        assert count in " ".join(text)
+        assert name.replace(" ", "") in letters
+        assert all(word in " ".join(text) for word in sentence.split(" "))
+
+
+def test_columns_are_left_out_in_the_declared_order_and_named() -> None:
+    table = Table(("flow", "from", "lag"), [("f" * 20, "o" * 20, "1" * 9)], right=("lag",), drop=("from", "lag"))
+    assert [table.lines(width)[1] for width in (55, 40, 22)] == [(), ("from",), ("from", "lag")]
+    lines, left_out = table.lines(19)  # not even the flow fits: a block, with everything in it
+    text = "".join(part for line in lines for part, _ in line)
+    assert [text.count(letter * 3) for letter in "fo1"] == [6, 6, 3]
+    assert left_out == ()
