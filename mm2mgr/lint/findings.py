@@ -3,40 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from inspect import getdoc
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import Any, Literal, get_args
 
+from mm2mgr.lint.subject import Estate, Spot, Subject, SubjectKind
 from mm2mgr.secrets import mask_text
 from mm2mgr.truth.reach import ConnectorType
-
-if TYPE_CHECKING:
-    from mm2mgr.lint.subject import Estate, Subject, SubjectKind
 
 Severity = Literal["error", "warning", "info"]
 SEVERITIES: tuple[Severity, ...] = ("error", "warning", "info")
 """Most severe first. error: records are lost, duplicated, blocked or in the wrong place; warning: they may be; info: a hint."""
-
-
-@dataclass(frozen=True, order=True)
-class Spot:
-    """Where a finding is: a line of a file, or a key of a connector that runs on a Connect cluster; "" and 0 are unknown."""
-
-    file: str = ""
-    line: int = 0
-    connect: str = ""
-    connector: str = ""
-    key: str = ""
-
-    def __str__(self) -> str:
-        if self.file:
-            return f"{self.file}:{self.line}" if self.line else self.file
-        return "/".join(part for part in (self.connect, self.connector, self.key) if part)
-
-    def at(self, key: str) -> Spot:
-        """Return the same place with a key."""
-        return replace(self, key=key)
 
 
 @dataclass(frozen=True)
@@ -105,8 +83,8 @@ class Rule:
         }
 
 
-ConnectorCheck = Callable[["Subject"], Iterator[Hit]]
-EstateCheck = Callable[["Estate"], Iterator[Hit]]
+ConnectorCheck = Callable[[Subject], Iterator[Hit]]
+EstateCheck = Callable[[Estate], Iterator[Hit]]
 _REGISTERED: dict[str, list[Rule]] = {}
 
 

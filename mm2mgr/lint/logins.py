@@ -6,12 +6,12 @@ For the rules on security. Values of secrets are not passed on.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from ipaddress import ip_address
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from mm2mgr.lint.findings import Spot
+from mm2mgr.lint.subject import DeclaredLogin, Spot
 from mm2mgr.secrets import is_placeholder, is_secret, mask
 
 if TYPE_CHECKING:
@@ -22,20 +22,6 @@ if TYPE_CHECKING:
 
 SENT_IN_CLEAR = {"PLAIN": "the password", "OAUTHBEARER": "the token"}
 """What a SASL mechanism sends unprotected; the others only prove that they know it."""
-
-
-@dataclass(frozen=True)
-class DeclaredLogin:
-    """One login of mm2mgr itself. `exposed` is an address that receives what it `sends` over a network without TLS, "" for none.
-
-    `inline` are the keys whose secrets are in the tree, with their places.
-    """
-
-    whose: str
-    spot: Spot
-    sends: str = ""
-    exposed: str = ""
-    inline: Mapping[str, Spot] = field(default_factory=dict)
 
 
 def is_clear(key: str, value: str) -> bool:

@@ -15,9 +15,8 @@ from mm2mgr.files import Unreadable, read_bytes
 from mm2mgr.formats import json_places, mm2_properties, properties, strimzi
 from mm2mgr.formats.json_places import FoundConnector, Node
 from mm2mgr.formats.properties import Entry
-from mm2mgr.lint.findings import Spot
 from mm2mgr.lint.silences import silences_in, silences_of
-from mm2mgr.lint.subject import Estate, KafkaFacts, LinkFacts, Silence, SourceFile, Subject, WorkerFacts
+from mm2mgr.lint.subject import Estate, KafkaFacts, LinkFacts, Silence, SourceFile, Spot, Subject, WorkerFacts
 from mm2mgr.spec.places import MOST_BYTES, Place, read_yaml
 from mm2mgr.truth.reach import type_of
 

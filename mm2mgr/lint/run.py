@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from mm2mgr.lint.findings import SEVERITIES, Finding, Hit, Rule, Spot
+from mm2mgr.lint.findings import SEVERITIES, Finding, Hit, Rule
 from mm2mgr.lint.rules import RULES
 from mm2mgr.lint.silences import silence
-from mm2mgr.lint.subject import Estate, SubjectKind
+from mm2mgr.lint.subject import Estate, Spot, SubjectKind
 
 
 def lint(estate: Estate, rules: Sequence[Rule] = RULES) -> list[Finding]:

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from mm2mgr.formats.properties import BLANKS, LINE_END, as_typed
-from mm2mgr.lint.findings import Finding, Spot
-from mm2mgr.lint.subject import Estate, Silence, Subject
+from mm2mgr.lint.findings import Finding
+from mm2mgr.lint.subject import Estate, Silence, Spot, Subject
 
 SILENCE_KEY = "mm2mgr.silence."
 _SILENCE = re.compile(r"[#!]\s*mm2mgr:\s*silence\s+(?P<rule>[\w.-]+)[ \t]*(?P<reason>.*)")

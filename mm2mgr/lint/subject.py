@@ -6,19 +6,15 @@ Unknown facts are None; a rule that needs one reports nothing.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache, cached_property, lru_cache
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from mm2mgr.formats.properties import Entry
-from mm2mgr.lint.findings import Spot
 from mm2mgr.truth import keys as truth_keys
 from mm2mgr.truth.keys import kafka_version
 from mm2mgr.truth.reach import Client, ConnectorType, Setting, clients, effective
 from mm2mgr.truth.settings import framework_defaults
-
-if TYPE_CHECKING:
-    from mm2mgr.lint.logins import DeclaredLogin
 
 Form = Literal["tree", "connect", "dedicated"]
 
@@ -28,6 +24,26 @@ def addresses(servers: str) -> frozenset[str]:
     """Return the `host:port` parts of a bootstrap.servers value, without a listener name before them."""
     items = (item.strip().lower().rpartition("://")[2] for item in servers.split(","))
     return frozenset(item for item in items if item)
+
+
+@dataclass(frozen=True, order=True)
+class Spot:
+    """Where a finding is: a line of a file, or a key of a connector that runs on a Connect cluster; "" and 0 are unknown."""
+
+    file: str = ""
+    line: int = 0
+    connect: str = ""
+    connector: str = ""
+    key: str = ""
+
+    def __str__(self) -> str:
+        if self.file:
+            return f"{self.file}:{self.line}" if self.line else self.file
+        return "/".join(part for part in (self.connect, self.connector, self.key) if part)
+
+    def at(self, key: str) -> Spot:
+        """Return the same place with a key."""
+        return replace(self, key=key)
 
 
 @dataclass(frozen=True)
@@ -70,6 +86,20 @@ class Silence:
     rule: str
     reason: str
     spot: Spot
+
+
+@dataclass(frozen=True)
+class DeclaredLogin:
+    """One login of mm2mgr itself. `exposed` is an address that receives what it `sends` over a network without TLS, "" for none.
+
+    `inline` are the keys whose secrets are in the tree, with their places.
+    """
+
+    whose: str
+    spot: Spot
+    sends: str = ""
+    exposed: str = ""
+    inline: Mapping[str, Spot] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, eq=False)

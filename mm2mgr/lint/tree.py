@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 
 from mm2mgr.errors import Problem, SpecError
 from mm2mgr.files import Unreadable, read_bytes
-from mm2mgr.lint.findings import Finding, Spot
+from mm2mgr.lint.findings import Finding
 from mm2mgr.lint.logins import logins
 from mm2mgr.lint.silences import silences_of
-from mm2mgr.lint.subject import Estate, KafkaFacts, LinkFacts, Silence, SourceFile, Subject, WorkerFacts
+from mm2mgr.lint.subject import Estate, KafkaFacts, LinkFacts, Silence, SourceFile, Spot, Subject, WorkerFacts
 from mm2mgr.spec.places import MOST_BYTES, Place
 
 if TYPE_CHECKING:

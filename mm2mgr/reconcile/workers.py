@@ -15,8 +15,7 @@ from mm2mgr.connect.client import Connect
 from mm2mgr.connect.errors import ConnectError, WrongBody
 from mm2mgr.connect.target import ConnectTarget
 from mm2mgr.connect.types import Plugin, Validation, WorkerInfo
-from mm2mgr.lint.findings import Spot
-from mm2mgr.lint.subject import Estate, Silence, Subject
+from mm2mgr.lint.subject import Estate, Silence, Spot, Subject
 from mm2mgr.lint.subject import WorkerFacts as Worker
 from mm2mgr.truth import keys as truth_keys
 from mm2mgr.truth.keys import kafka_version

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from mm2mgr.lint.findings import Hit, Spot, rules_of
+from mm2mgr.lint.findings import Hit, rules_of
 from mm2mgr.lint.reading import read_files
 from mm2mgr.lint.rules import BY_ID, files
-from mm2mgr.lint.subject import Estate, Silence
+from mm2mgr.lint.subject import Estate, Silence, Spot
 from tests.lint import made
 
 CONNECTOR = "name=n\nconnector.class=MirrorSourceConnector\n"

@@ -13,11 +13,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from mm2mgr.lint.classify import what_is
-from mm2mgr.lint.findings import Hit, Spot, rules_of
+from mm2mgr.lint.findings import Hit, rules_of
 from mm2mgr.lint.reading import read_files
 from mm2mgr.lint.rules import exactly_once, keys, security, values, worker
 from mm2mgr.lint.run import lint
-from mm2mgr.lint.subject import Subject, WorkerFacts
+from mm2mgr.lint.subject import Spot, Subject, WorkerFacts
 from mm2mgr.secrets import is_secret
 from mm2mgr.truth.keys import load
 from mm2mgr.truth.reach import CLIENTS, reached

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from mm2mgr.lint.findings import Spot, rules_of
+from mm2mgr.lint.findings import rules_of
 from mm2mgr.lint.rules import checkpoints, pair
-from mm2mgr.lint.subject import Subject, WorkerFacts
+from mm2mgr.lint.subject import Spot, Subject, WorkerFacts
 from tests.lint import made
 
 OWN = rules_of(pair, checkpoints)

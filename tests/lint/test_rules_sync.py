@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from mm2mgr.lint.findings import Spot, rules_of
+from mm2mgr.lint.findings import rules_of
 from mm2mgr.lint.rules import sync
-from mm2mgr.lint.subject import KafkaFacts, Subject, WorkerFacts
+from mm2mgr.lint.subject import KafkaFacts, Spot, Subject, WorkerFacts
 from tests.lint import made
 
 OWN = rules_of(sync)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mm2mgr.lint.findings import Spot
-from mm2mgr.lint.subject import Subject, WorkerFacts
+from mm2mgr.lint.subject import Spot, Subject, WorkerFacts
 from mm2mgr.truth.keys import SCOPES, load
 from mm2mgr.truth.validity import problem
 from tests.lint import made

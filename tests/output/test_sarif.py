@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from mm2mgr import __version__
-from mm2mgr.lint.findings import Finding, Spot
+from mm2mgr.lint.findings import Finding
+from mm2mgr.lint.subject import Spot
 from mm2mgr.output.sarif import FINGERPRINT, SCHEMA, sarif
 
 ROOT = Path("/repository")

@@ -21,8 +21,8 @@ from mm2mgr.formats.mm2_properties import (
     to_worker,
 )
 from mm2mgr.formats.properties import Entry, as_typed
-from mm2mgr.lint.findings import Hit, Spot, estate_rule
-from mm2mgr.lint.subject import Estate, SourceFile
+from mm2mgr.lint.findings import Hit, estate_rule
+from mm2mgr.lint.subject import Estate, SourceFile, Spot
 from mm2mgr.truth import keys as truth_keys
 from mm2mgr.truth.reach import CLIENTS
 

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 
 from mm2mgr.formats.mm2_properties import Dedicated
 from mm2mgr.formats.properties import Entry, lost_backslashes, remark
-from mm2mgr.lint.findings import Hit, Spot, estate_rule, rule_ids
-from mm2mgr.lint.subject import Estate, Silence, SourceFile
+from mm2mgr.lint.findings import Hit, estate_rule, rule_ids
+from mm2mgr.lint.subject import Estate, Silence, SourceFile, Spot
 from mm2mgr.secrets import is_jaas, is_secret, mask
 
 _PROPERTIES = ("properties", "dedicated")
