@@ -87,10 +87,10 @@ TOO_LARGE: dict[str, Pieces] = {
     "error without end": again_and_again(b"HTTP/1.1 500 Oh\r\nConnection: close\r\n\r\n", b"x" * 65_536),
 }
 REFUSED: dict[str, tuple[Pieces, str]] = {
-    "packed twice": (body(gzip.compress(gzip.compress(b"[]")), "gzip, gzip"), "packed as 'gzip, gzip', which was not"),
-    "packed otherwise": (body(b"\x28\xb5\x2f\xfd", "zstd"), "packed as 'zstd', which was not asked for"),
-    "not packed at all": (body("[]", "gzip"), "says that it is packed with gzip, and is not"),
-    "packed by half": (body(gzip.compress(b"[" + b" " * 10_000)[:20], "gzip"), "packed answer ends in the middle"),
+    "packed twice": (body(gzip.compress(gzip.compress(b"[]")), "gzip, gzip"), "encoded as 'gzip, gzip', which was not"),
+    "packed otherwise": (body(b"\x28\xb5\x2f\xfd", "zstd"), "encoded as 'zstd', which was not requested"),
+    "not packed at all": (body("[]", "gzip"), "is declared as gzip, but is not"),
+    "packed by half": (body(gzip.compress(b"[" + b" " * 10_000)[:20], "gzip"), "gzip data ends too early"),
     "too many values": (body("[" + "[]," * 1_000 + "1]"), "holds more than 0.001 million values"),
 }
 LATE: dict[str, Pieces] = {

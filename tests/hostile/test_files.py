@@ -289,7 +289,7 @@ def test_a_process_of_somebody_else_is_never_signalled(
     (folder / "kafka" / "here" / "data").mkdir(parents=True)
     for command in ("down", "up", "status"):
         said = mm2mgr("sandbox", command, "--dir", "mine", code=1)
-        assert f"process {stranger.pid}, noted as broker here, was not started in " in said.err
+        assert f"process {stranger.pid}, recorded as broker here, was not started in " in said.err
     assert stranger.alive()
     assert (folder / "kafka" / "here" / "data").is_dir()
     assert read_state(folder / "state.json") is not None
