@@ -13,3 +13,8 @@ class TopicPartition(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.topic}-{self.partition}"
+
+
+def moved_partitions(partitions: int, before: int, after: int) -> int:
+    """Count the partitions that another task gets when the number of tasks changes: position p goes to task p mod n."""
+    return sum(position % before != position % after for position in range(partitions))

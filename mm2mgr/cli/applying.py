@@ -13,6 +13,7 @@ import click
 
 from mm2mgr.cli.interrupts import INTERRUPTED, halting
 from mm2mgr.errors import Mm2mgrError
+from mm2mgr.operations.restarts import with_restarts_held
 from mm2mgr.operations.workspace import Workspace
 from mm2mgr.output.console import carrying_on, flush, say, say_json, shown, talk
 from mm2mgr.output.plan_text import say_plan
@@ -20,6 +21,7 @@ from mm2mgr.reconcile.apply import FINISH_SECONDS, Result, apply_plan, read_back
 from mm2mgr.reconcile.live import make_plan
 from mm2mgr.reconcile.plan import Change, Named, Plan, Wish, few
 from mm2mgr.reconcile.planfile import as_reviewed, read_plan
+from mm2mgr.reconcile.restarts import RestartRules, with_waiting
 from mm2mgr.reconcile.settle import States, settle
 
 INCONCLUSIVE = 3
@@ -34,6 +36,7 @@ class Order:
     planfile: Path | None = None
     flows: tuple[str, ...] = ()
     wish: Wish = field(default_factory=Wish)
+    restarts: RestartRules = field(default_factory=RestartRules)
     yes: bool = False
     wait_seconds: float = 30.0
     output: str = "text"
@@ -91,12 +94,13 @@ async def _write(workspace: Workspace, order: Order, account: _Account, leave: C
 def _plan(workspace: Workspace, order: Order) -> tuple[Plan, Workspace]:
     if order.planfile is None:
         only = workspace.only(order.flows)
-        return asyncio.run(
+        made = asyncio.run(
             make_plan(workspace.topology, workspace.connectors, order.wish, only=only, spec=workspace.spec)
-        ), workspace
-    if order.flows or order.wish != Wish():
+        )
+        return with_restarts_held(workspace, made, order.restarts), workspace
+    if order.flows or order.wish != Wish() or order.restarts != RestartRules():
         raise Mm2mgrError(
-            "a PLANFILE says itself which flows it is for, whether to prune or mirror again, and which deletes are meant",
+            "a PLANFILE says itself which flows it is for, whether to prune or mirror again, which deletes are meant, and what waits",
             hint="leave the options out",
         )
     document = read_plan(order.planfile)
@@ -113,7 +117,7 @@ def _plan(workspace: Workspace, order: Order) -> tuple[Plan, Workspace]:
     plan = asyncio.run(
         make_plan(workspace.topology, workspace.connectors, document.wish, only=document.only, spec=workspace.spec)
     )
-    return as_reviewed(document.plan, plan), workspace
+    return as_reviewed(document.plan, with_waiting(plan, document.waiting)), workspace
 
 
 def _confirm(output: str) -> None:

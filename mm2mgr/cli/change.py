@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from mm2mgr.cli.options import Seconds, output_option
+from mm2mgr.cli.restarts import restart_options, restart_rules
 from mm2mgr.operations.workspace import Workspace
 from mm2mgr.outfile import check_free
 
@@ -30,6 +31,7 @@ _allow_deletes = click.option(
 @click.option("--prune", is_flag=True, help="Also delete owned connectors that are no longer declared.")
 @_mirror_again
 @_allow_deletes
+@restart_options
 @click.option("--full", is_flag=True, help="Show every key of connectors that are created or deleted.")
 @click.option(
     "--out", type=click.Path(path_type=Path, dir_okay=False), help="Write the plan to a file for review and apply."
@@ -47,6 +49,9 @@ def plan(
     prune: bool,
     mirror_again: bool,
     allow_deletes: int,
+    cool_down: float,
+    off_peak: tuple[int, int] | None,
+    move_budget: int | None,
     full: bool,
     out: Path | None,
     detailed_exitcode: bool,
@@ -54,6 +59,7 @@ def plan(
 ) -> int:
     """Compare the tree with what the Connect clusters run and show what would change. Writes nothing.
 
+    Updates that only save tasks (`size` found fewer to be enough) wait for --cool-down, --off-peak and --move-budget.
     FLOWS limits the plan to some flows. Exit code 1 when a Connect cluster could not be read, or something is blocked: a
     flow that its workers would refuse or write to another Kafka, or more deletes than go unasked.
 
@@ -63,6 +69,7 @@ def plan(
     """
     import asyncio
 
+    from mm2mgr.operations.restarts import with_restarts_held
     from mm2mgr.output.console import say_json, talk
     from mm2mgr.output.plan_text import say_plan, say_topology
     from mm2mgr.reconcile.live import make_plan
@@ -76,6 +83,7 @@ def plan(
         talk(f"overrides: no flow '{entry}' is declared any more, its sizing is ignored; mm2mgr size drops it")
     wish = Wish(prune, mirror_again, allow_deletes=allow_deletes)
     made = asyncio.run(make_plan(workspace.topology, workspace.connectors, wish, only=only, spec=workspace.spec))
+    made = with_restarts_held(workspace, made, restart_rules(cool_down, off_peak, move_budget))
     if output == "json":
         say_json(made.to_dict())
     else:
@@ -97,6 +105,7 @@ def plan(
 @click.option("--prune", is_flag=True, help="Also delete owned connectors that are no longer declared.")
 @_mirror_again
 @_allow_deletes
+@restart_options
 @click.option("--yes", "-y", is_flag=True, help="Do not ask. Needed without a terminal, unless a PLANFILE is given.")
 @click.option(
     "--wait",
@@ -114,6 +123,9 @@ def apply(
     prune: bool,
     mirror_again: bool,
     allow_deletes: int,
+    cool_down: float,
+    off_peak: tuple[int, int] | None,
+    move_budget: int | None,
     yes: bool,
     wait: float,
     output: str,
@@ -122,7 +134,8 @@ def apply(
 
     With a PLANFILE (from `plan --out`) just that reviewed plan is applied, and refused if tree or live state changed
     since (inline secrets aside: a plan file holds none, so it cannot tell). A Connect cluster that cannot be read holds up
-    no other. Connectors without this tree's owner mark are never touched, nor those whose config changed since the plan.
+    no other. Updates that only save tasks wait for --cool-down, --off-peak and --move-budget; those of a PLANFILE as it says.
+    Connectors without this tree's owner mark are never touched, nor those whose config changed since the plan.
     Exit code 1 if anything failed or is left, else 3 if a written connector was not seen to run within --wait.
 
     Ctrl-C (SIGTERM, SIGHUP) begins no new change, ends those that were begun, and says what is left; a second one stops at once.
@@ -136,5 +149,6 @@ def apply(
     from mm2mgr.reconcile.plan import Wish
 
     wish = Wish(prune, mirror_again, allow_deletes=allow_deletes)
+    rules = restart_rules(cool_down, off_peak, move_budget)
     # A second Ctrl-C ends the process as it is: bringing back what was begun could take half a minute.
-    return run_apply(workspace, Order(planfile, flows, wish, yes, wait, output), leave=os._exit)
+    return run_apply(workspace, Order(planfile, flows, wish, rules, yes, wait, output), leave=os._exit)

@@ -27,8 +27,7 @@ from mm2mgr.evidence.task_capacity import measured_capacities
 from mm2mgr.sizing.assignment import Listing
 from mm2mgr.sizing.capacity import MeasuredCapacity
 from mm2mgr.sizing.load import Statistic
-from mm2mgr.sizing.scenario import Scenario
-from mm2mgr.sizing.views import Week
+from mm2mgr.sizing.scenario import Scenario, Week
 from mm2mgr.topology import Flow, Topology
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from typing import Any
 
 from mm2mgr.output.charts import DAYS, MOST_BARS, escape, partition_bars, task_bars, week_map
 from mm2mgr.output.fleet_text import RECOVERY_COLUMNS, RUNNING_COLUMNS, never_text, recovery_rows, running_rows
-from mm2mgr.sizing.views import FlowView
+from mm2mgr.sizing.scenario import FlowView
 from mm2mgr.sizing.words import number_of, rate_text
 
 _IN_FULL = 100  # flows drawn; all of them stand in the table

@@ -14,7 +14,7 @@ from typing import Any
 from mm2mgr.errors import Mm2mgrError, StalePlan
 from mm2mgr.files import Unreadable, read_bytes
 from mm2mgr.outfile import Kind, write_whole
-from mm2mgr.reconcile.plan import ClusterPlan, Plan, Wish
+from mm2mgr.reconcile.plan import ClusterPlan, Named, Plan, Wish
 
 _MOST_BYTES = 1_000_000_000
 FORMAT = 1
@@ -32,6 +32,16 @@ class PlanFile:
     templates: str | None
     only: tuple[str, ...] | None
     plan: dict[str, Any]
+
+    @property
+    def waiting(self) -> dict[Named, str]:
+        """The updates that waited when the plan was made, with their reasons: they are not part of what was reviewed."""
+        return {
+            (part["connect"], change["connector"]): str(change["waits"])
+            for part in self.plan["clusters"]
+            for change in part["changes"]
+            if change.get("waits")
+        }
 
     @property
     def wish(self) -> Wish:
