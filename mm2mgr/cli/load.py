@@ -44,7 +44,7 @@ by_option = click.option(
     type=click.Choice(["mean", "p50", "p95", "max"]),
     default="p95",
     show_default=True,
-    help="Rate of a task to plan with: p95 lets it be above what is usable in 5 % of the hours.",
+    help="Load of a task to plan with: p95 lets it exceed the usable capacity in 5 % of the hours.",
 )
 
 

@@ -22,7 +22,7 @@ class OffPeak:
     end_hour: int
 
     def contains(self, when_seconds: float) -> bool:
-        """Tell whether a moment (since 1970) is in these hours; equal hours mean the whole day."""
+        """Tell whether a time (in seconds since 1970) is in these hours; equal hours mean the whole day."""
         length = (self.end_hour - self.start_hour) % 24 or 24
         return (int(when_seconds) // 3600 - self.start_hour) % 24 < length
 

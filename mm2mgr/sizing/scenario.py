@@ -241,7 +241,9 @@ def with_limit(scenarios: Iterable[Scenario], flow_ids: Collection[str], limit: 
 
 def _load(name: str, runs: Iterable[FlowRun], pairs: Collection[str], machines: ConnectWorkers) -> ConnectLoad:
     known = machines.side_tasks or {}
-    side = sum(known.get(pair, 2) for pair in pairs)  # a pair has a checkpoint and a heartbeat connector unless told
+    side = sum(
+        known.get(pair, 2) for pair in pairs
+    )  # a pair has a checkpoint and a heartbeat connector unless declared otherwise
     return ConnectLoad(name, machines.worker, tuple(runs), side, machines.count, machines.failover)
 
 
