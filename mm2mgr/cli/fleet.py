@@ -64,10 +64,10 @@ def fleet(
     page: Path | None,
     output: str,
 ) -> int:
-    """Show what each worker runs; compute the workers that each Connect cluster needs, what it loses with one or two,
-    and how long a lag lasts.
+    """Compute the workers that each Connect cluster needs.
 
-    From the same sizing as `size`, without writing anything but --page. What a worker carries is declared as
+    Also shows what each worker runs, what the loss of one or two means, and how long it takes to catch up. From the same
+    sizing as `size`, without writing anything but --page. What a worker can carry is declared as
     `workers:` of the Connect cluster. Exit code 1 when a source cluster could not be read.
 
     \b

@@ -53,9 +53,9 @@ def size(
     page: Path | None,
     output: str,
 ) -> int:
-    """Compute tasks per flow from measured throughput and write them to overrides/sizing.yaml for review.
+    """Compute tasks per flow from measured throughput, for review.
 
-    The smallest number whose every task fits capacity × threshold when Connect assigns it partitions, hour by hour, within
+    Writes them to overrides/sizing.yaml. The smallest number whose every task fits capacity × threshold when Connect assigns it partitions, hour by hour, within
     min and limit; each number with its reason. If a topic grew since earlier weeks, their hours count at today's level. More
     tasks at once, fewer step by step, no change where nothing was measured. Numbers written by hand in the tree outrank the
     file. Exit code 1 when a source cluster could not be read.
