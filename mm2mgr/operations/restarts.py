@@ -20,13 +20,9 @@ def with_restarts_held(
 
 def savings(workspace: Workspace) -> dict[str, Saving]:
     """Return the flows whose number of tasks in overrides/sizing.yaml only saves tasks, and is not outranked by the tree."""
-    sizing, flows = workspace.spec.tree.sizing, workspace.topology.flows
-    automatic = ((flow.id, sizing[flow.id]) for flow in flows if flow.tasks.automatic and flow.id in sizing)
-    return {
-        flow_id: Saving(one.tasks_max, seconds_of(one.changed), one.partitions)
-        for flow_id, one in automatic
-        if one.saves_tasks
-    }
+    sizing = workspace.spec.tree.sizing
+    saving = {flow.id: sizing[flow.id] for flow in workspace.topology.flows if flow.tasks.is_saving}
+    return {flow_id: Saving(one.tasks_max, seconds_of(one.changed), one.partitions) for flow_id, one in saving.items()}
 
 
 def seconds_of(text: str | None) -> int | None:

@@ -5,11 +5,11 @@ Pure: a plan, rules, what the reviewed sizing says, and the time. Only updates t
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from mm2mgr.partitions import moved_partitions
-from mm2mgr.reconcile.plan import Change, Named, Plan
+from mm2mgr.reconcile.plan import Change, KeyChange, Named, Plan
 
 _TASKS = "tasks.max"
 
@@ -98,10 +98,14 @@ def _saving(change: Change, savings: Mapping[str, Saving]) -> Saving | None:
 
 
 def _lowers_tasks(change: Change) -> bool:
-    """Tell whether an update lowers the number of tasks and does nothing else."""
-    if change.action != "update" or change.state or [key.key for key in change.keys] != [_TASKS]:
+    return change.action == "update" and change.state is None and lowers_tasks(change.keys)
+
+
+def lowers_tasks(keys: Sequence[KeyChange]) -> bool:
+    """Tell whether a change of keys lowers the number of tasks and does nothing else."""
+    if [key.key for key in keys] != [_TASKS]:
         return False
-    before, after = change.keys[0].before or "", change.keys[0].after or ""
+    before, after = keys[0].before or "", keys[0].after or ""
     return before.isdecimal() and after.isdecimal() and 0 < int(after) < int(before)
 
 
