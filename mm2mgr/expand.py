@@ -248,7 +248,8 @@ class _Expansion:
             return TaskMaximum(Text(str(tasks.min), where), automatic=True)
         bounded = min(sized.tasks_max, tasks.limit)  # not raised to `min`: sizing did, up to the number of partitions
         origin = self._origin(("sizing", flow_id, "tasks_max"))
-        return TaskMaximum(Text(str(bounded), Origin("override", origin.where)), automatic=True)
+        is_saving = sized.saves_tasks and bounded == sized.tasks_max
+        return TaskMaximum(Text(str(bounded), Origin("override", origin.where)), True, is_saving)
 
     def _link(self, source: str, target: str) -> Link | None:
         return next((link for link in self.tree.links if set(link.between) == {source, target}), None)

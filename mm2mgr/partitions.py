@@ -22,3 +22,8 @@ class Offsets:
 
     start: int
     end: int
+
+
+def moved_partitions(partitions: int, before: int, after: int) -> int:
+    """Count the partitions that another task gets when the number of tasks changes: position p goes to task p mod n."""
+    return sum(position % before != position % after for position in range(partitions))

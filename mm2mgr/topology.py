@@ -49,10 +49,11 @@ class ConnectCluster:
 
 @dataclass(frozen=True)
 class TaskMaximum:
-    """`maximum` as the connector gets it, and what decided it."""
+    """`maximum` as the connector gets it, and what decided it. `is_saving`: `size` lowered it only to save tasks, so it may wait."""
 
     maximum: Text
     automatic: bool
+    is_saving: bool = False
 
 
 @dataclass(frozen=True, eq=False)

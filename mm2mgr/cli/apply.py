@@ -13,7 +13,15 @@ import click
 
 from mm2mgr import operations
 from mm2mgr.cli.interrupts import INTERRUPTED, halting
-from mm2mgr.cli.options import Seconds, allow_deletes_option, flow_option, mirror_again_option, output_option
+from mm2mgr.cli.options import (
+    Seconds,
+    allow_deletes_option,
+    flow_option,
+    mirror_again_option,
+    output_option,
+    restart_options,
+    restart_rules,
+)
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.operations.workspace import Workspace
 
@@ -31,6 +39,7 @@ _CODES = {"done": 0, "failed": 1, "inconclusive": 3}
 @click.option("--prune", is_flag=True, help="Also delete owned connectors that are no longer declared.")
 @mirror_again_option
 @allow_deletes_option
+@restart_options
 @click.option("--yes", "-y", is_flag=True, help="Do not ask. Needed without a terminal, unless a PLANFILE is given.")
 @click.option(
     "--wait",
@@ -48,6 +57,9 @@ def apply(
     prune: bool,
     mirror_again: bool,
     allow_deletes: int,
+    cool_down: float,
+    off_peak: tuple[int, int] | None,
+    move_budget: int | None,
     yes: bool,
     wait: float,
     output: str,
@@ -57,7 +69,8 @@ def apply(
     A second apply writes nothing.
     With a PLANFILE (from `plan --out`) just that reviewed plan is applied, and refused if tree or live state changed
     since (inline secrets aside: a plan file holds none, so it cannot tell). A Connect cluster that cannot be read holds up
-    no other. Connectors without this tree's owner mark are never touched, nor those whose config changed since the plan.
+    no other. Updates that only save tasks wait for --cool-down, --off-peak and --move-budget; those of a PLANFILE as it says.
+    Connectors without this tree's owner mark are never touched, nor those whose config changed since the plan.
     Exit code 1 if anything failed or is left, else 3 if a written connector was not seen to run within --wait.
 
     Ctrl-C (SIGTERM, SIGHUP) begins no new change, ends those that were begun, and says what is left; a second one stops at once.
@@ -86,6 +99,7 @@ def apply(
             prune=prune,
             mirror_again=mirror_again,
             allow_deletes=allow_deletes,
+            restarts=restart_rules(cool_down, off_peak, move_budget),
             wait_seconds=wait,
             approve=approve,
             report=say_event,

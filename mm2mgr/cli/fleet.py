@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from mm2mgr.cli.load import LEAST_SECONDS, SAMPLES, Duration, by_option
-from mm2mgr.cli.options import output_option
+from mm2mgr.cli.load import LEAST_SECONDS, SAMPLES, by_option
+from mm2mgr.cli.options import Duration, output_option
 from mm2mgr.cli.page import page_option, write_page
 from mm2mgr.operations.workspace import Workspace
 
@@ -66,7 +66,8 @@ def fleet(
 ) -> int:
     """Compute the workers that each Connect cluster needs.
 
-    Also shows what each worker runs, what the loss of one or two means, and how long it takes to catch up. From the same sizing as `size`, without writing anything but --page. What a worker carries is declared as
+    Also shows what each worker runs, what the loss of one or two means, and how long it takes to catch up. From the same
+    sizing as `size`, without writing anything but --page. What a worker can carry is declared as
     `workers:` of the Connect cluster. Exit code 1 when a source cluster could not be read.
 
     \b

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from mm2mgr.cli.foreign import KINDS, Asked
-from mm2mgr.cli.options import output_option
+from mm2mgr.cli.options import Duration, output_option
 from mm2mgr.operations.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -19,24 +19,6 @@ SAMPLES = Path(".mm2mgr/samples")
 _folder = click.Path(path_type=Path, file_okay=False)
 
 
-class Duration(click.ParamType):  # type: ignore[type-arg]  # generic only from click 8.4 on
-    name = "duration"
-
-    def __init__(self, least_seconds: float = 0.0) -> None:
-        self.least_seconds = least_seconds
-
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        from mm2mgr.spec.quantities import duration_seconds
-
-        try:
-            seconds = value if isinstance(value, float) else duration_seconds(value)
-        except ValueError as error:
-            self.fail(f"{value!r} is not {error}", param, ctx)
-        if seconds < self.least_seconds:
-            self.fail(f"{value!r} is less than {self.least_seconds * 1000:g}ms", param, ctx)
-        return seconds
-
-
 # The rate that `size`, `fleet` and `simulate` plan with.
 by_option = click.option(
     "--by",
@@ -44,7 +26,7 @@ by_option = click.option(
     type=click.Choice(["mean", "p50", "p95", "max"]),
     default="p95",
     show_default=True,
-    help="Rate of a task to plan with: p95 lets it be above what is usable in 5 % of the hours.",
+    help="Load of a task to plan with: p95 lets it exceed the usable capacity in 5 % of the hours.",
 )
 
 

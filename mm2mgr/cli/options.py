@@ -12,7 +12,7 @@ import click
 from mm2mgr.errors import InvalidArgument
 
 if TYPE_CHECKING:
-    from mm2mgr.operations import OtherLine
+    from mm2mgr.operations import OtherLine, RestartRules
 
 _MOST_SECONDS = 366 * 86_400.0
 Decorated = TypeVar("Decorated", bound=Callable[..., object])
@@ -59,6 +59,69 @@ class Seconds(Number):
         if seconds > _MOST_SECONDS:
             self.fail(f"{value} is more than a year", param, ctx)
         return seconds
+
+
+class Duration(click.ParamType):  # type: ignore[type-arg]  # generic only from click 8.4 on
+    """A duration such as 30s, 7d or 1h30m, in seconds; at least `least_seconds`."""
+
+    name = "duration"
+
+    def __init__(self, least_seconds: float = 0.0) -> None:
+        self.least_seconds = least_seconds
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        from mm2mgr.spec.quantities import duration_seconds
+
+        try:
+            seconds = value if isinstance(value, float) else duration_seconds(value)
+        except ValueError as error:
+            self.fail(f"{value!r} is not {error}", param, ctx)
+        if seconds < self.least_seconds:
+            self.fail(f"{value!r} is less than {self.least_seconds * 1000:g}ms", param, ctx)
+        return seconds
+
+
+class Hours(click.ParamType):  # type: ignore[type-arg]  # generic only from click 8.4 on
+    """A span of hours of the day, such as 22-5."""
+
+    name = "hours"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, int]:
+        first, _, last = str(value).partition("-")
+        if not (first.isdecimal() and last.isdecimal() and int(first) < 24 and int(last) <= 24):
+            self.fail(f"{value!r} is not a span of hours such as 22-5", param, ctx)
+        return int(first), int(last) % 24
+
+
+def restart_options(command: Decorated) -> Decorated:
+    """Add `--cool-down`, `--off-peak` and `--move-budget`."""
+    for option in (
+        click.option(
+            "--move-budget",
+            type=click.IntRange(0),
+            metavar="N",
+            help="Apply steps down of `size` that move up to N partitions together; the others wait.",
+        ),
+        click.option(
+            "--off-peak", type=Hours(), help="Apply steps down of `size` only in these hours, UTC, such as 22-5."
+        ),
+        click.option(
+            "--cool-down",
+            type=Duration(),
+            default="1d",
+            show_default=True,
+            help="Apply a step down of `size` so long after its number changed.",
+        ),
+    ):
+        command = option(command)
+    return command
+
+
+def restart_rules(cool_down: float, off_peak: tuple[int, int] | None, move_budget: int | None) -> RestartRules:
+    """Return the rules that the options say."""
+    from mm2mgr.operations import OffPeak, RestartRules
+
+    return RestartRules(cool_down, OffPeak(*off_peak) if off_peak else None, move_budget)
 
 
 @contextmanager

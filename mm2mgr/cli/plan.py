@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING
 import click
 
 from mm2mgr import operations
-from mm2mgr.cli.options import allow_deletes_option, flow_option, mirror_again_option, output_option
+from mm2mgr.cli.options import (
+    allow_deletes_option,
+    flow_option,
+    mirror_again_option,
+    output_option,
+    restart_options,
+    restart_rules,
+)
 from mm2mgr.operations.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -21,6 +28,7 @@ if TYPE_CHECKING:
 @click.option("--prune", is_flag=True, help="Also delete owned connectors that are no longer declared.")
 @mirror_again_option
 @allow_deletes_option
+@restart_options
 @click.option("--full", is_flag=True, help="Show every key of connectors that are created or deleted.")
 @click.option(
     "--out", type=click.Path(path_type=Path, dir_okay=False), help="Write the plan to a file for review and apply."
@@ -39,6 +47,9 @@ def plan(
     prune: bool,
     mirror_again: bool,
     allow_deletes: int,
+    cool_down: float,
+    off_peak: tuple[int, int] | None,
+    move_budget: int | None,
     full: bool,
     out: Path | None,
     detailed_exitcode: bool,
@@ -48,7 +59,7 @@ def plan(
 
     FLOWS, or --flow as in `apply`, limits the plan to some flows. Exit code 1 when a Connect cluster could not be read, or
     something is blocked: a flow that its workers would refuse or write to another Kafka, or more deletes than --prune may
-    make.
+    make. Updates that only save tasks (`size` found fewer to be enough) wait for --cool-down, --off-peak and --move-budget.
 
     \b
     Example:
@@ -70,7 +81,14 @@ def plan(
     for entry in workspace.topology.stale_sizing:
         talk(f"overrides: flow '{entry}' is no longer declared; its sizing is ignored, and mm2mgr size removes it")
     made = operations.plan(
-        workspace, flows, prune=prune, mirror_again=mirror_again, allow_deletes=allow_deletes, out=out, report=show
+        workspace,
+        flows,
+        prune=prune,
+        mirror_again=mirror_again,
+        allow_deletes=allow_deletes,
+        restarts=restart_rules(cool_down, off_peak, move_budget),
+        out=out,
+        report=show,
     )
     if out:
         talk(f"plan written to {out}; apply it with: mm2mgr apply {out}")

@@ -53,7 +53,7 @@ def simulate(
     limit: tuple[tuple[str, str], ...],
     output: str,
 ) -> int:
-    """Compare tasks, hot partitions and workers now and after the given changes.
+    """Compare tasks and workers before and after a change.
 
     Sources are taken out first, then topics moved, targets added, limits set and traffic multiplied. Nothing is
     written. Exit code 1 when a source cluster could not be read.

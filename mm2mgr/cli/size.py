@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from mm2mgr.cli.load import LEAST_SECONDS, SAMPLES, Duration, by_option
-from mm2mgr.cli.options import output_option
+from mm2mgr.cli.load import LEAST_SECONDS, SAMPLES, by_option
+from mm2mgr.cli.options import Duration, Hours, output_option
 from mm2mgr.cli.page import page_option, write_page
 from mm2mgr.operations.workspace import Workspace
 
@@ -18,16 +18,6 @@ if TYPE_CHECKING:
 
 TOO_SMALL = 2
 _folder = click.Path(path_type=Path, file_okay=False)
-
-
-class _Hours(click.ParamType):  # type: ignore[type-arg]  # generic only from click 8.4 on
-    name = "hours"
-
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, int]:
-        first, _, last = str(value).partition("-")
-        if not (first.isdecimal() and last.isdecimal() and int(first) < 24 and int(last) <= 24):
-            self.fail(f"{value!r} is not a span of hours such as 22-5", param, ctx)
-        return int(first), int(last) % 24
 
 
 @click.command()
@@ -42,9 +32,9 @@ class _Hours(click.ParamType):  # type: ignore[type-arg]  # generic only from cl
 @by_option
 @click.option("--dry-run", is_flag=True, help="Do not write overrides/sizing.yaml.")
 @click.option("--check", is_flag=True, help="Print only; exit code 2 when a flow has too few tasks today (for CI).")
-@click.option("--cool-down", type=Duration(), default="1d", show_default=True, help="Time before a step down.")
-@click.option("--off-peak", type=_Hours(), help="Step down only in these hours, UTC, such as 22-5.")
-@click.option("--move-budget", type=click.IntRange(0), help="Partitions that steps down may move in this run.")
+@click.option("--cool-down", type=Duration(), hidden=True)
+@click.option("--off-peak", type=Hours(), hidden=True)
+@click.option("--move-budget", type=click.IntRange(0), hidden=True)
 @page_option
 @output_option
 @click.pass_obj
@@ -56,15 +46,15 @@ def size(
     statistic: Statistic,
     dry_run: bool,
     check: bool,
-    cool_down: float,
+    cool_down: float | None,
     off_peak: tuple[int, int] | None,
     move_budget: int | None,
     page: Path | None,
     output: str,
 ) -> int:
-    """Compute tasks per flow from measured throughput and write them to overrides/sizing.yaml for review.
+    """Compute tasks per flow from measured throughput, for review.
 
-    The smallest number whose every task fits capacity × threshold when Connect assigns it partitions, hour by hour, within
+    Writes them to overrides/sizing.yaml. The smallest number whose every task fits capacity × threshold when Connect assigns it partitions, hour by hour, within
     min and limit; each number with its reason. If a topic grew since earlier weeks, their hours count at today's level. More
     tasks at once, fewer step by step, no change where nothing was measured. Numbers written by hand in the tree outrank the
     file. Exit code 1 when a source cluster could not be read.
@@ -75,21 +65,23 @@ def size(
     """
     from mm2mgr.operations.size import size as size_flows
     from mm2mgr.output.console import talk
-    from mm2mgr.sizing.stability import OffPeak, Policy
 
-    policy = Policy(cool_down, off_peak=OffPeak(*off_peak) if off_peak else None, moved_partitions=move_budget)
+    if (cool_down, off_peak, move_budget) != (None, None, None):
+        talk(
+            "--cool-down, --off-peak and --move-budget are options of plan and apply now, and do nothing here", "yellow"
+        )
     report = size_flows(
         workspace,
         flows,
         store=store,
         window_seconds=window,
         statistic=statistic,
-        policy=policy,
         write=not (dry_run or check),
         views=page is not None,
+        report=lambda found: say_sizing(workspace, found, output, page),
         notify=talk,
     )
-    code = say_sizing(workspace, report, output, page)
+    code = say_written(report)
     if check and report.too_small:
         from mm2mgr.output.console import complain
 
@@ -103,12 +95,14 @@ def run_size(workspace: Workspace, store: Path) -> int:
     from mm2mgr.operations.size import size as size_flows
     from mm2mgr.output.console import talk
 
-    return say_sizing(workspace, size_flows(workspace, store=store, notify=talk))
+    return say_written(
+        size_flows(workspace, store=store, report=lambda found: say_sizing(workspace, found), notify=talk)
+    )
 
 
-def say_sizing(workspace: Workspace, report: SizingReport, output: str = "text", page: Path | None = None) -> int:
-    """Print a report, write its page, and return the exit code."""
-    from mm2mgr.output.console import complain, say_json, talk
+def say_sizing(workspace: Workspace, report: SizingReport, output: str = "text", page: Path | None = None) -> None:
+    """Print what was found, and write its page."""
+    from mm2mgr.output.console import complain, say_json
     from mm2mgr.output.load_text import say_sizings
 
     if output == "json":
@@ -119,6 +113,12 @@ def say_sizing(workspace: Workspace, report: SizingReport, output: str = "text",
         complain(f"{message}; its flows are not sized", "their entries stay as they are")
     if page:
         write_page(page, report.views, measured=report.measured)
+
+
+def say_written(report: SizingReport) -> int:
+    """Print what became of the file, and return the exit code."""
+    from mm2mgr.output.console import complain, talk
+
     path = report.path
     if path and (report.is_changed or not report.refused):
         talk(f"{path} {'written: review it, then plan' if report.is_changed else 'is up to date'}")

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 from mm2mgr.partitions import TopicPartition
 from mm2mgr.sizing.growth import TopicGrowth, filled, levelled
 from mm2mgr.sizing.load import Hours, Statistic
+from mm2mgr.sizing.scenario import Week
 from mm2mgr.sizing.tasks import Profile
-from mm2mgr.sizing.views import Week
 
 if TYPE_CHECKING:
     from mm2mgr.topology import Flow

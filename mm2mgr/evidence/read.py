@@ -27,15 +27,14 @@ from mm2mgr.evidence.task_capacity import measured_capacities
 from mm2mgr.sizing.assignment import Listing
 from mm2mgr.sizing.capacity import MeasuredCapacity
 from mm2mgr.sizing.load import Statistic
-from mm2mgr.sizing.scenario import Scenario
-from mm2mgr.sizing.views import Week
+from mm2mgr.sizing.scenario import Scenario, Week
 from mm2mgr.topology import Flow, Topology
 
 if TYPE_CHECKING:
     from mm2mgr.render import Connector
 
 
-class Tree(Protocol):
+class ExpandedTree(Protocol):
     """What is needed of a workspace: the expanded tree, and the connectors rendered from it."""
 
     @property
@@ -85,7 +84,7 @@ class Evidence:
 
 
 def read(  # noqa: PLR0913  one argument per option
-    workspace: Tree,
+    workspace: ExpandedTree,
     flows: Sequence[Flow] | None = None,
     *,
     store: str | Path,
@@ -102,7 +101,7 @@ def read(  # noqa: PLR0913  one argument per option
     chosen = list(workspace.topology.flows if flows is None else flows)
     rates = read_rates(store, window_seconds, statistic)
     by_flow = read_weeks(store, chosen) if weeks else {}
-    capacities = measured_capacities(workspace, store, chosen, time.time_ns() // 1_000_000, warn)
+    capacities = measured_capacities(lambda: workspace.connectors, store, chosen, time.time_ns() // 1_000_000, warn)
     found = read_listings({flow.source.alias: flow.source for flow in chosen})
     failures = {alias: listing.message for alias, listing in found.items() if isinstance(listing, Mm2mgrError)}
     listings = {alias: listing for alias, listing in found.items() if not isinstance(listing, Mm2mgrError)}

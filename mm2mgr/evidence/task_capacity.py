@@ -7,7 +7,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 from mm2mgr.secrets import is_secret
 from mm2mgr.sizing.capacity import RECENT_DAYS, MeasuredCapacity, Saturated, TaskMeasurement, by_history, saturated
@@ -23,11 +23,6 @@ _OLDEST_MS = 12 * _RECENT_MS
 _DECIDING = ("source.consumer.", "consumer.", "producer.override.", "exactly.once.", "transaction.", "transforms")
 _DECIDING_TOO = ("source.cluster.security.protocol",)
 _NOT_DECIDING = ("ssl.", "sasl.", "bootstrap.servers", "client.id")
-
-
-class _Rendered(Protocol):
-    @property
-    def connectors(self) -> Sequence[Connector]: ...
 
 
 class _Link(NamedTuple):
@@ -52,7 +47,11 @@ def settings_mark(config: Mapping[str, str]) -> str:
 
 
 def measured_capacities(
-    workspace: _Rendered, store: str | Path, flows: Sequence[Flow], now_ms: int, warn: Callable[[str], None]
+    connectors: Callable[[], Sequence[Connector]],
+    store: str | Path,
+    flows: Sequence[Flow],
+    now_ms: int,
+    warn: Callable[[str], None],
 ) -> dict[str, MeasuredCapacity]:
     """Return the measured capacity of one task by flow id, from the last 30 days, else from up to a year ago.
 
@@ -67,7 +66,7 @@ def measured_capacities(
         history = _history(tasks.read(end_ms - _RECENT_MS, end_ms)) | history
     if not history:
         return {}
-    desired = {flow_id: one for one in workspace.connectors for flow_id in one.flows if one.type == "source"}
+    desired = {flow_id: one for one in connectors() for flow_id in one.flows if one.type == "source"}
     found = {}
     for flow in flows:
         own = desired[flow.id]

@@ -58,6 +58,8 @@ if TYPE_CHECKING:
     from mm2mgr.reconcile.apply import FINISH_SECONDS as FINISH_SECONDS
     from mm2mgr.reconcile.apply import Result as Result
     from mm2mgr.reconcile.plan import Plan as Plan
+    from mm2mgr.reconcile.restarts import OffPeak as OffPeak
+    from mm2mgr.reconcile.restarts import RestartRules as RestartRules
     from mm2mgr.sandbox.records import lines_of as lines_of
     from mm2mgr.sandbox.records import random_values as random_values
 
@@ -85,6 +87,7 @@ _NAMES = {
     "operations.workspace": ("Workspace",),
     "reconcile.apply": ("FINISH_SECONDS", "Result"),
     "reconcile.plan": ("Plan",),
+    "reconcile.restarts": ("OffPeak", "RestartRules"),
     "sandbox.records": ("lines_of", "random_values"),
 }
 _HOME = {name: f"mm2mgr.{module}" for module, names in _NAMES.items() for name in names}

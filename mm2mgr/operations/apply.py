@@ -10,11 +10,13 @@ from pathlib import Path
 from typing import Any, Literal
 
 from mm2mgr.errors import Mm2mgrError
+from mm2mgr.operations.restarts import with_restarts_held
 from mm2mgr.operations.workspace import Workspace, wait_for
 from mm2mgr.reconcile.apply import Result, apply_plan, read_back
 from mm2mgr.reconcile.live import make_plan
 from mm2mgr.reconcile.plan import Change, Named, Plan, Wish
 from mm2mgr.reconcile.planfile import as_reviewed, read_plan
+from mm2mgr.reconcile.restarts import RestartRules, with_waiting
 from mm2mgr.reconcile.settle import Settled, States, settle
 
 
@@ -103,6 +105,7 @@ def apply(  # noqa: PLR0913  one argument per option
     prune: bool = False,
     mirror_again: bool = False,
     allow_deletes: int = 0,
+    restarts: RestartRules | None = None,
     wait_seconds: float = 30.0,
     approve: Callable[[Plan], bool] = lambda plan: True,
     report: Callable[[Result | Waiting], None] = lambda event: None,
@@ -116,9 +119,11 @@ def apply(  # noqa: PLR0913  one argument per option
     """
     wish = Wish(prune, mirror_again, allow_deletes=allow_deletes)
     if planfile is None:
-        made = _plan(workspace, wish, workspace.only(flows))
+        made = with_restarts_held(workspace, _plan(workspace, wish, workspace.only(flows)), restarts)
     else:
-        made, workspace = _reviewed(workspace, planfile, is_bare=not flows and wish == Wish())
+        made, workspace = _reviewed(
+            workspace, planfile, is_bare=not flows and wish == Wish() and restarts in (None, RestartRules())
+        )
     if not approve(made):
         raise Mm2mgrError("the plan was not approved; nothing was written")
     progress = _Progress(made, report)
@@ -134,7 +139,7 @@ def _reviewed(workspace: Workspace, planfile: Path, *, is_bare: bool) -> tuple[P
     """Return the plan made anew, held to the reviewed one, with the tree that the file names."""
     if not is_bare:
         raise Mm2mgrError(
-            "a PLANFILE already says its flows, whether to prune or mirror again, and how many deletes are allowed",
+            "a PLANFILE already says its flows, whether to prune or mirror again, how many deletes are allowed, and what waits",
             hint="leave the options out",
         )
     document = read_plan(planfile)
@@ -146,7 +151,8 @@ def _reviewed(workspace: Workspace, planfile: Path, *, is_bare: bool) -> tuple[P
             hint="leave --clusters and --templates out, or make a plan of the tree you name",
         )
     workspace = Workspace(tuple(Path(file) for file in document.clusters), templates)
-    return as_reviewed(document.plan, _plan(workspace, document.wish, document.only)), workspace
+    made = with_waiting(_plan(workspace, document.wish, document.only), document.waiting)
+    return as_reviewed(document.plan, made), workspace
 
 
 async def _write(workspace: Workspace, progress: _Progress, wait_seconds: float, interrupts: Interrupts) -> bool:

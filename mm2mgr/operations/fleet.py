@@ -16,8 +16,7 @@ from mm2mgr.sizing.fleet import Failover, FlowRun, PairLayout, WorkerNeed, per_p
 from mm2mgr.sizing.load import Statistic
 from mm2mgr.sizing.placement import Placement, placement_of
 from mm2mgr.sizing.recovery import Lag, Outlook, outlook
-from mm2mgr.sizing.scenario import Outcome, outcome, with_workers_seen
-from mm2mgr.sizing.views import FlowView, flow_view
+from mm2mgr.sizing.scenario import FlowView, Outcome, flow_view, outcome, with_workers_seen
 
 
 @dataclass(frozen=True)

@@ -31,7 +31,7 @@ class Changes:
     limits: tuple[tuple[str, str], ...] = ()
 
     def notes(self) -> Iterator[str]:
-        """Say what stands in the way of these changes, beside load."""
+        """Yield what else, beside load, speaks against these changes."""
         if self.moves:
             topics = ", ".join(topic for topic, _ in self.moves)
             yield (

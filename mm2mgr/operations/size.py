@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from datetime import UTC, datetime
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from mm2mgr.evidence.rates import DEFAULT_STORE, utc_text
-from mm2mgr.evidence.read import read
+from mm2mgr.evidence.read import Evidence, read
+from mm2mgr.operations.restarts import seconds_of
 from mm2mgr.operations.workspace import Workspace
 from mm2mgr.sizing.load import Statistic
-from mm2mgr.sizing.scenario import sized
+from mm2mgr.sizing.scenario import FlowView, flow_view, sized
 from mm2mgr.sizing.stability import Decision, EarlierSizing, Policy, decide, overrides_document, settled
-from mm2mgr.sizing.tasks import OVERLOADED, SizedFlow, Sizing
-from mm2mgr.sizing.views import FlowView, flow_view
+from mm2mgr.sizing.tasks import OVERLOADED, Sizing
 from mm2mgr.spec.sizing_file import read_sizing, sizing_path, sizing_target, write_sizing
 
 
@@ -38,6 +37,12 @@ class SizingReport:
     is_changed: bool = False
     refused: tuple[str, ...] = ()
     views: tuple[FlowView, ...] = ()
+
+    @property
+    def savings(self) -> dict[str, int]:
+        """The flows whose number only saves tasks, each with its partitions: their restart can wait."""
+        saving = (one for one in self.sizings if self.decisions[one.flow_id].is_saving)
+        return {one.flow_id: one.partitions for one in saving}
 
     @property
     def too_small(self) -> tuple[str, ...]:
@@ -67,11 +72,13 @@ def size(  # noqa: PLR0913  one argument per option
     policy: Policy | None = None,
     write: bool = True,
     views: bool = False,
+    report: Callable[[SizingReport], None] = lambda _: None,
     notify: Callable[[str], None] = lambda _: None,
 ) -> SizingReport:
     """Size the named flows, or all, and write overrides/sizing.yaml; flows whose source cannot be read keep their entries.
 
-    Mm2mgrError when nothing was rolled up, or the file cannot be written. `notify` gets warnings about the store and the file.
+    Mm2mgrError when nothing was rolled up, or the file cannot be written; `report` gets the result before that. `notify` gets
+    warnings about the store and the file.
     """
     chosen = workspace.flows(flows)
     path = sizing_path(workspace.files)
@@ -81,43 +88,40 @@ def size(  # noqa: PLR0913  one argument per option
     evidence = read(
         workspace, chosen, store=store, window_seconds=window_seconds, statistic=statistic, weeks=views, warn=notify
     )
+    found = _judged(workspace, evidence, policy or Policy(), views=views)
+    report(found)
+    if not (write and found.sizings):
+        return found
+    entries = _document(found, evidence, f"{statistic} of {store}")["sizing"]
+    written = write_sizing(path, entries, {flow.id for flow in workspace.topology.flows}, before, notify)
+    return replace(found, path=path, is_changed=written.changed, refused=written.refused)
+
+
+def _judged(workspace: Workspace, evidence: Evidence, policy: Policy, *, views: bool) -> SizingReport:
     scenarios = {scenario.flow_id: scenario for scenario in evidence.scenarios()}
     found = {flow_id: sized(scenario) for flow_id, scenario in scenarios.items()}
-    decisions = decide(found, _earlier(workspace), policy or Policy(), int(time.time()))
-    final = {
-        flow_id: SizedFlow(settled(one, decisions[flow_id]), one.load, one.bounds, one.order)
-        for flow_id, one in found.items()
-    }
-    sizings = tuple(one.sizing for one in final.values())
-    shown = (
-        (flow_view(one, scenarios[flow_id].rates, evidence.weeks.get(flow_id, ())) for flow_id, one in final.items())
+    decisions = decide(found, _earlier(workspace), policy, int(time.time()))
+    sizings = {flow_id: settled(one, decisions[flow_id]) for flow_id, one in found.items()}
+    shown = [
+        flow_view(replace(one, sizing=sizings[name]), scenarios[name].rates, evidence.weeks.get(name, ()))
+        for name, one in found.items()
         if views
-        else ()
-    )
+    ]
     needed = {flow_id: one.sizing.tasks for flow_id, one in found.items()}
-    report = (sizings, needed, decisions, evidence.failures, evidence.rates.text)
-    if not (write and sizings):
-        return SizingReport(*report, views=tuple(shown))
-    changed = {
-        flow_id: utc_text(one.changed_seconds) for flow_id, one in decisions.items() if one.changed_seconds is not None
-    }
-    document = overrides_document(sizings, evidence.rates.window, f"{statistic} of {store}", changed)
-    known = {flow.id for flow in workspace.topology.flows}
-    written = write_sizing(path, document["sizing"], known, before, notify)
-    return SizingReport(*report, path, written.changed, written.refused, tuple(shown))
+    final, measured = tuple(sizings.values()), evidence.rates.text
+    return SizingReport(final, needed, decisions, evidence.failures, measured, views=tuple(shown))
+
+
+def _document(found: SizingReport, evidence: Evidence, source: str) -> Mapping[str, Any]:
+    since = {flow_id: one.changed_seconds for flow_id, one in found.decisions.items()}
+    changed = {flow_id: utc_text(seconds) for flow_id, seconds in since.items() if seconds is not None}
+    return overrides_document(found.sizings, evidence.rates.window, source, changed, found.savings)
 
 
 def _earlier(workspace: Workspace) -> dict[str, EarlierSizing]:
     """Return what the reviewed files say; a time that cannot be read counts as none."""
     sizing = workspace.spec.tree.sizing
-    return {flow_id: EarlierSizing(one.tasks_max, _seconds(one.changed)) for flow_id, one in sizing.items()}
-
-
-def _seconds(text: str | None) -> int | None:
-    try:
-        when = datetime.fromisoformat(text) if text else None
-    except ValueError:
-        return None
-    if when is None:
-        return None
-    return int((when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp())
+    return {
+        flow_id: EarlierSizing(one.tasks_max, seconds_of(one.changed), one.saves_tasks)
+        for flow_id, one in sizing.items()
+    }

@@ -91,7 +91,7 @@ def say_week(pattern: WeekPattern, window: str) -> None:
         place, hour = pattern.peak
         say(f"peak: {_DAYS[place]} {hour}:00 UTC, {_rate(pattern.bytes_per_second[place][hour])}")
     if pattern.quiet:
-        say(f"off-peak: {pattern.quiet[0]}:00 to {pattern.quiet[1]}:00 UTC (--off-peak of `mm2mgr size`)")
+        say(f"off-peak: {pattern.quiet[0]}:00 to {pattern.quiet[1]}:00 UTC (--off-peak of `mm2mgr apply`)")
     say(window, style="dim")
 
 

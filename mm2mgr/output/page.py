@@ -16,7 +16,7 @@ import jinja2
 
 from mm2mgr.output.charts import DAYS, MOST_BARS, ClusterLink, links, partition_bars, task_bars, week_map
 from mm2mgr.output.fleet_text import RECOVERY_COLUMNS, RUNNING_COLUMNS, never_text, recovery_rows, running_rows
-from mm2mgr.sizing.views import FlowView
+from mm2mgr.sizing.scenario import FlowView
 from mm2mgr.sizing.words import rate_text
 from mm2mgr.text import number_of, visible
 

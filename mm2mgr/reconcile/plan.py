@@ -79,6 +79,7 @@ class Change:
     never shown. `state` has the state that Connect showed (empty: none, or not read) and the wished one, where they differ.
     `remedy` says how to get a blocked one through, `warnings` what is wrong although nothing is held back for it, `takes`
     what a source connector will mirror that it does not mirror now (None: nothing more, or it could not be read).
+    `waits` says why an update that only lowers the number of tasks is not written now.
     `needs_offsets` are topics that have arrived already: it is created to run only if their offsets are stored under its name.
     """
 
@@ -96,6 +97,7 @@ class Change:
     needs_offsets: tuple[str, ...] = ()
     before: Mapping[str, str] | None = field(default=None, repr=False)
     state: tuple[str, str] | None = None
+    waits: str = ""
 
     @property
     def only_rests(self) -> bool:
@@ -116,6 +118,7 @@ class Change:
             "needs_offsets": list(self.needs_offsets),
             "keys": [key.to_dict() for key in self.keys],
             "state": self.state and {"before": self.state[0], "after": self.state[1]},
+            "waits": self.waits or None,
         }
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from mm2mgr.errors import Mm2mgrError, StalePlan
 from mm2mgr.files import FileKind, Unreadable, read_bytes, write_whole
-from mm2mgr.reconcile.plan import ClusterPlan, Plan, Wish
+from mm2mgr.reconcile.plan import ClusterPlan, Named, Plan, Wish
 from mm2mgr.text import few
 
 _MOST_BYTES = 1_000_000_000
@@ -32,6 +32,16 @@ class PlanFile:
     templates: str | None
     only: tuple[str, ...] | None
     plan: dict[str, Any]
+
+    @property
+    def waiting(self) -> dict[Named, str]:
+        """The updates that waited when the plan was made, with their reasons: they are not part of what was reviewed."""
+        return {
+            (part["connect"], change["connector"]): str(change["waits"])
+            for part in self.plan["clusters"]
+            for change in part["changes"]
+            if change.get("waits")
+        }
 
     @property
     def wish(self) -> Wish:

@@ -71,7 +71,7 @@ def _consequences(before: Outcome, after: Outcome) -> list[str]:
     hot, hot_before = _hot(after), _hot(before)
     short, short_before = _short(after), _short(before)
     pairs = set(map(_pair, after.sizings))
-    told = (
+    changes = (
         ("New hot partitions (adding tasks does not help)", [hot[one] for one in hot if one not in hot_before]),
         (
             "No longer hot",
@@ -82,7 +82,7 @@ def _consequences(before: Outcome, after: Outcome) -> list[str]:
             [one for one in short if one not in short_before],
         ),
     )
-    said = [f"{what}: {listed(names)}." for what, names in told if names]
+    said = [f"{what}: {listed(names)}." for what, names in changes if names]
     both = ((before.sizings.get(flow_id), sizing) for flow_id, sizing in after.sizings.items())
     said += [why for one in both if (why := _why_fewer(*one))]
     for name in dict.fromkeys((*before.needs, *after.needs)):

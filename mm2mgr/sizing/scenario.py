@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 
@@ -16,6 +17,9 @@ from mm2mgr.sizing.fleet import Buffers, ConnectLoad, Failover, FlowRun, WorkerL
 from mm2mgr.sizing.load import Hours
 from mm2mgr.sizing.tasks import CurrentTasks, Profile, Rules, SizedFlow, Sizing, flow_load, size_load
 
+_HOTTEST = 10
+Week = tuple[tuple[float | None, ...], ...]
+"""Mean bytes per second by day of week and hour of day; None where nothing was measured."""
 Carries = Callable[[str], bool]
 
 
@@ -92,6 +96,18 @@ class Outcome:
     def sizings(self) -> dict[str, Sizing]:
         """The sizings by flow id."""
         return {flow_id: flow.sizing for flow_id, flow in self.flows.items()}
+
+
+@dataclass(frozen=True)
+class FlowView:
+    """What is shown of a flow: its sizing as JSON has it, load per task with today's number (empty: new) and with the
+    recommended one, hottest partitions, and mean load by day of week and hour of day (empty: not measured); bytes per second."""
+
+    sizing: Mapping[str, Any]
+    before: tuple[float, ...]
+    after: tuple[float, ...]
+    hottest: tuple[tuple[str, float], ...]
+    week: Week
 
 
 def sized(scenario: Scenario) -> SizedFlow:
@@ -225,10 +241,28 @@ def with_limit(scenarios: Iterable[Scenario], flow_ids: Collection[str], limit: 
 
 def _load(name: str, runs: Iterable[FlowRun], pairs: Collection[str], machines: ConnectWorkers) -> ConnectLoad:
     known = machines.side_tasks or {}
-    side = sum(known.get(pair, 2) for pair in pairs)  # a pair has a checkpoint and a heartbeat connector unless told
+    side = sum(
+        known.get(pair, 2) for pair in pairs
+    )  # a pair has a checkpoint and a heartbeat connector unless declared otherwise
     return ConnectLoad(name, machines.worker, tuple(runs), side, machines.count, machines.failover)
 
 
 def _limited(scenario: Scenario, limit: int) -> Scenario:
     now = replace(scenario.now, tasks=min(scenario.now.tasks, limit)) if scenario.now else None
     return replace(scenario, now=now, rules=replace(scenario.rules, bounds=replace(scenario.rules.bounds, limit=limit)))
+
+
+def flow_view(sized: SizedFlow, measured: Collection[TopicPartition], week: Week) -> FlowView:
+    """Return what the page shows of a flow; `measured` are the partitions with a rate of their own."""
+    sizing, load = sized.sizing, sized.load
+    before = tuple(load.per_task(sizing.now.tasks)) if sizing.now else ()
+    return FlowView(sizing.to_dict(), before, tuple(load.per_task(sizing.tasks)), _hottest(sized, measured), week)
+
+
+def _hottest(sized: SizedFlow, measured: Collection[TopicPartition]) -> tuple[tuple[str, float], ...]:
+    """Return the measured partitions with the highest rates, of those that Kafka has now."""
+    rates = dict(zip(sized.order, sized.load.alone.tolist(), strict=True))
+    known = sorted(
+        (one for one in sized.order if one in measured and rates[one] > 0), key=lambda one: (-rates[one], one)
+    )
+    return tuple((str(one), rates[one]) for one in known[:_HOTTEST])

@@ -9,79 +9,53 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from mm2mgr.partitions import moved_partitions
 from mm2mgr.sizing.tasks import SizedFlow, Sizing
 from mm2mgr.sizing.words import rate_text
 from mm2mgr.text import number_of
 
 
 @dataclass(frozen=True)
-class OffPeak:
-    """The hours (UTC) in which restarts do not hurt, from `start_hour` up to and without `end_hour`; may span midnight."""
-
-    start_hour: int
-    end_hour: int
-
-    def contains(self, when_seconds: int) -> bool:
-        """Tell whether a moment (since 1970) is in these hours; equal hours mean the whole day."""
-        length = (self.end_hour - self.start_hour) % 24 or 24
-        return (when_seconds // 3600 - self.start_hour) % 24 < length
-
-    def __str__(self) -> str:
-        return f"{self.start_hour:02d}-{self.end_hour:02d} h UTC"
-
-
-@dataclass(frozen=True)
 class Policy:
-    """When fewer tasks are taken.
+    """When another number is worth a restart.
 
-    `hysteresis`: share of the usable capacity that the busiest task may have afterwards, so that the next small rise does
-    not undo the step. `least_coverage`: share of partitions with a rate of their own, below which nothing changes.
-    `moved_partitions`: how many partitions may change their task in one run by going down; None: any number.
+    `hysteresis`: share of the usable capacity that the busiest task may have after a step down, so that the next small rise
+    does not undo it. `least_coverage`: share of partitions with a rate of their own, below which nothing changes.
     """
 
-    cool_down_seconds: float = 86_400.0
     hysteresis: float = 0.9
     least_coverage: float = 0.5
-    off_peak: OffPeak | None = None
-    moved_partitions: int | None = None
 
 
 @dataclass(frozen=True)
 class EarlierSizing:
-    """What the reviewed file says: the number, and when it last changed (seconds since 1970; None: it does not say)."""
+    """What the reviewed file says: the number, when it last changed (seconds since 1970; None: it does not say), and whether it
+    only saves tasks, where the number before fits as well."""
 
     tasks: int
     changed_seconds: int | None = None
+    is_saving: bool = False
 
 
 @dataclass(frozen=True)
 class Decision:
-    """The number to write, since when it holds, how many partitions change their task for it, and why it is not another."""
+    """The number to write, since when it holds, how many partitions change their task for it, and why it is not another.
+
+    `is_saving`: it only saves tasks, as the number before fits and is allowed; then its restart can wait.
+    """
 
     tasks: int
     changed_seconds: int | None
     moved_partitions: int
     reasons: tuple[str, ...]
+    is_saving: bool = False
 
 
 def decide(
     evidence: Mapping[str, SizedFlow], before: Mapping[str, EarlierSizing], policy: Policy, when_seconds: int
 ) -> dict[str, Decision]:
-    """Decide for each flow id; flows that go down share the budget of moved partitions in the order given."""
-    decisions, left = {}, policy.moved_partitions
-    for flow_id, each in evidence.items():
-        decision = _decide(each, before.get(flow_id), policy, when_seconds)
-        if left is not None and flow_id in before and _may_wait(each, before[flow_id], decision):
-            if decision.moved_partitions > left:
-                decision = _over_budget(each.sizing, before[flow_id], decision.moved_partitions, left)
-            left -= decision.moved_partitions
-        decisions[flow_id] = decision
-    return decisions
-
-
-def moved(partitions: int, before: int, after: int) -> int:
-    """Count the partitions that another task gets when the number of tasks changes: position p goes to task p mod n."""
-    return sum(position % before != position % after for position in range(partitions))
+    """Decide for each flow id."""
+    return {flow_id: _decide(each, before.get(flow_id), policy, when_seconds) for flow_id, each in evidence.items()}
 
 
 def _decide(evidence: SizedFlow, before: EarlierSizing | None, policy: Policy, when_seconds: int) -> Decision:
@@ -91,21 +65,15 @@ def _decide(evidence: SizedFlow, before: EarlierSizing | None, policy: Policy, w
     if before.tasks > evidence.most:  # people lowered the limit, or partitions are gone: nothing to weigh
         return _change(evidence, before, sizing.tasks, when_seconds)
     if sizing.tasks == before.tasks:
-        return Decision(before.tasks, before.changed_seconds, 0, ())
+        return Decision(before.tasks, before.changed_seconds, 0, (), before.is_saving)
     why = _blind(evidence, policy)
     if why is None and (sizing.tasks > before.tasks or not evidence.load.fits(before.tasks)):
         why = _not_worth_it(evidence, before, policy)
         return _change(evidence, before, sizing.tasks, when_seconds) if why is None else _stay(sizing, before, why)
     step = _next_below(evidence, before.tasks, policy.hysteresis)
-    why = why or _too_early(before, policy, when_seconds)
     if why is None and step is not None:
         return _change(evidence, before, step, when_seconds)
     return _stay(sizing, before, why or _no_room(policy))
-
-
-def _may_wait(evidence: SizedFlow, before: EarlierSizing, decision: Decision) -> bool:
-    """Tell whether a decision is a mere saving: fewer tasks, where those of before fit and are allowed."""
-    return decision.tasks < before.tasks <= evidence.most and evidence.load.fits(before.tasks)
 
 
 def _not_worth_it(evidence: SizedFlow, before: EarlierSizing, policy: Policy) -> str | None:
@@ -133,15 +101,6 @@ def _blind(evidence: SizedFlow, policy: Policy) -> str | None:
     return None
 
 
-def _too_early(before: EarlierSizing, policy: Policy, when_seconds: int) -> str | None:
-    changed = before.changed_seconds
-    if changed is not None and when_seconds < changed + policy.cool_down_seconds:
-        return f"a step down waits {_span(policy.cool_down_seconds)} after the last change"
-    if policy.off_peak is not None and not policy.off_peak.contains(when_seconds):
-        return f"a step down waits for {policy.off_peak}"
-    return None
-
-
 def _next_below(evidence: SizedFlow, tasks: int, hysteresis: float) -> int | None:
     """Return the next smaller number that fits with room to spare, at the planned rate and in the busiest hour."""
     for fewer in range(tasks - 1, evidence.sizing.tasks - 1, -1):
@@ -157,30 +116,25 @@ def _no_room(policy: Policy) -> str:
 
 def _change(evidence: SizedFlow, before: EarlierSizing, tasks: int, when_seconds: int) -> Decision:
     partitions = len(evidence.load.hours)
-    count = moved(partitions, before.tasks, tasks)
+    count = moved_partitions(partitions, before.tasks, tasks)
     said = f"Changed from {before.tasks}: {count} of {number_of(partitions, 'partition')} move to another task."
     step = ""
     if tasks < before.tasks and tasks > evidence.sizing.tasks:
         step = (
             f" One step towards {evidence.sizing.tasks}; the busiest handles {rate_text(evidence.load.busiest(tasks))}."
         )
-    return Decision(tasks, when_seconds, count, (said + step,))
+    is_saving = tasks < before.tasks <= evidence.most and evidence.load.fits(before.tasks)
+    return Decision(tasks, when_seconds, count, (said + step,), is_saving)
 
 
 def _stay(sizing: Sizing, before: EarlierSizing, why: str) -> Decision:
     return Decision(
-        before.tasks, before.changed_seconds, 0, (f"Stays at {before.tasks} instead of {sizing.tasks}: {why}.",)
+        before.tasks,
+        before.changed_seconds,
+        0,
+        (f"Stays at {before.tasks} instead of {sizing.tasks}: {why}.",),
+        before.is_saving,
     )
-
-
-def _over_budget(sizing: Sizing, before: EarlierSizing, needed: int, left: int) -> Decision:
-    partitions = number_of(needed, "partition")
-    return _stay(sizing, before, f"{partitions} would move, and this run's budget has {left} left")
-
-
-def _span(seconds: float) -> str:
-    hours = seconds / 3600
-    return f"{hours / 24:g} d" if hours >= 24 else f"{hours:g} h"
 
 
 def settled(evidence: SizedFlow, decision: Decision) -> Sizing:
@@ -191,24 +145,30 @@ def settled(evidence: SizedFlow, decision: Decision) -> Sizing:
 
 
 def overrides_document(
-    sizings: Iterable[Sizing], when_text: str, source_text: str, changed: Mapping[str, str] | None = None
+    sizings: Iterable[Sizing],
+    when_text: str,
+    source_text: str,
+    changed: Mapping[str, str] | None = None,
+    savings: Mapping[str, int] | None = None,
 ) -> dict[str, Any]:
     """Return {"sizing": {flow id: …}} in the order of flow ids, as it is written below `clusters/overrides/` for review.
 
     `when_text` is the measured time window, `source_text` what was measured (the statistic and the result it came from),
-    `changed` when a flow's number last became another one.
+    `changed` when a flow's number last became another one. `savings`: the partitions of flows whose number only saves tasks.
     """
-    since = changed or {}
-    return {
-        "sizing": {
-            sizing.flow_id: {
-                "tasks_max": sizing.tasks,
-                "reason": " ".join(sizing.reasons),
-                "bytes_per_second": round(sizing.bytes_per_second),
-                "measured": when_text,
-                "source": source_text,
-                **({"changed": since[sizing.flow_id]} if sizing.flow_id in since else {}),
-            }
-            for sizing in sorted(sizings, key=lambda one: one.flow_id)
+    entries = {}
+    for sizing in sorted(sizings, key=lambda one: one.flow_id):
+        entry: dict[str, Any] = {
+            "tasks_max": sizing.tasks,
+            "reason": " ".join(sizing.reasons),
+            "bytes_per_second": round(sizing.bytes_per_second),
+            "measured": when_text,
+            "source": source_text,
         }
-    }
+        if changed and sizing.flow_id in changed:
+            entry["changed"] = changed[sizing.flow_id]
+        if savings and sizing.flow_id in savings:
+            entry["saves_tasks"] = True
+            entry["partitions"] = savings[sizing.flow_id]
+        entries[sizing.flow_id] = entry
+    return {"sizing": entries}

@@ -135,6 +135,13 @@ class Sizing:
     growth: Mapping[str, TopicGrowth]
     reasons: tuple[str, ...]
 
+    @property
+    def partitions(self) -> int:
+        """The partitions that exist."""
+        return (
+            self.measured_partitions + self.topic_rate_partitions + self.flow_rate_partitions + self.default_partitions
+        )
+
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON values."""
         fields = asdict(self)

@@ -298,7 +298,11 @@ class Sized(Model):
     source: str | None = None
     """Which statistic was used, and from where."""
     changed: str | None = None
-    """When `tasks_max` last became another number; a step down waits from here. Take it out to let the next run step down at once."""
+    """When `tasks_max` last became another number; `--cool-down` of `apply` counts from here."""
+    saves_tasks: bool = False
+    """Fewer tasks than before, which fitted as well: `apply` may let the restart wait (`--cool-down`, `--off-peak`, `--move-budget`)."""
+    partitions: Annotated[int, Field(ge=0)] | None = None
+    """Partitions of the flow, for `--move-budget` of `apply`."""
 
 
 Alias = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=100)]

@@ -159,30 +159,30 @@ def test_a_number_written_by_hand_that_is_too_small_fails_the_check(ready: Comma
     assert "  Set by hand: the busiest of 2 tasks handles 14 MB/s; too few, 4 are enough." in said.lines
 
 
-def test_fewer_tasks_wait_and_nothing_measured_changes_nothing(ready: Command) -> None:
+def test_fewer_tasks_are_marked_as_a_saving_and_nothing_measured_changes_nothing(ready: Command) -> None:
     ready("size", *RESULT)
-    since = entries(ready)["logs:a->hub"]["changed"]
+    assert entries(ready)["logs:a->hub"].keys().isdisjoint({"saves_tasks", "partitions"})
     measured(ready.folder / "result", {("a", "logs.web", number): 1_000.0 for number in range(4)})
     ready("size", *RESULT)
     entry = entries(ready)["logs:a->hub"]
-    assert (entry["tasks_max"], entry["changed"]) == (4, since)
-    assert "Stays at 4 instead of 1: a step down waits 1 d after the last change." in entry["reason"]
-    ready("size", *RESULT, "--cool-down", "0s")
-    assert entries(ready)["logs:a->hub"]["tasks_max"] == 3
+    assert (entry["tasks_max"], entry["saves_tasks"], entry["partitions"]) == (3, True, 4)
+    assert "One step towards 1" in entry["reason"]
     measured(ready.folder / "result", {("b", "orders", 0): 1_000.0})
-    ready("size", *RESULT, "--cool-down", "0s")
-    assert entries(ready)["logs:a->hub"]["tasks_max"] == 3
+    ready("size", *RESULT)
+    assert (entries(ready)["logs:a->hub"]["tasks_max"], entries(ready)["logs:a->hub"]["saves_tasks"]) == (3, True)
     assert "no measurements for this flow; unchanged" in entries(ready)["logs:a->hub"]["reason"]
+
+
+def test_options_that_moved_to_apply_are_accepted_and_named(ready: Command) -> None:
+    said = ready("size", *RESULT, "--cool-down", "0s", "--off-peak", "22-5", "--move-budget", "3")
+    assert "--cool-down, --off-peak and --move-budget are options of plan and apply now" in said.err
+    assert entries(ready)["logs:a->hub"]["tasks_max"] == 4
 
 
 def test_workers_that_do_not_answer_make_it_a_prediction(ready: Command) -> None:
     (sizing,) = ready("size", "orders", *RESULT, "-o", "json").json["sizings"]
     assert sizing["deal"] == "predicted"
     assert "in the predicted order (Connect cluster 'w' could not be read)" in " ".join(sizing["reasons"])
-
-
-def test_hours_that_are_none_are_refused(ready: Command) -> None:
-    assert "is not a span of hours such as 22-5" in ready("size", "--off-peak", "25-3", code=2).err
 
 
 def test_the_order_is_read_back_from_the_running_connector(ready: Command, mock_cluster: KafkaAccess) -> None:
@@ -222,12 +222,12 @@ def test_an_entry_edited_while_size_is_at_work_is_left_and_named(
     rates = {("a", "logs.web", number): 1_000_000.0 for number in range(3)}
     measured(ready.folder / "result", {**rates, ("a", "orders", 0): 40_000_000.0})
     monkeypatch.setattr(evidence, "read_listings", late)
-    said = ready("size", *RESULT, "--cool-down", "0s", code=1)
+    said = ready("size", *RESULT, code=1)
     assert "not written for logs:a->hub: the entries changed while size was running" in said.err
     assert entries(ready)["logs:a->hub"]["reason"] == "by hand"
     assert entries(ready)["orders:a->hub"]["bytes_per_second"] > 1_000
     monkeypatch.setattr(evidence, "read_listings", real)
-    ready("size", *RESULT, "--cool-down", "0s")
+    ready("size", *RESULT)
     assert entries(ready)["logs:a->hub"]["reason"] != "by hand"
 
 

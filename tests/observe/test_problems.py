@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -170,6 +171,16 @@ def test_drift_names_keys_and_no_values(small: Estate) -> None:
     assert "differs from the tree in 2 keys (source.cluster.ssl.key.password, tasks.max)" in sentence
     assert sentence.endswith("run mm2mgr plan")
     assert "s3cr3t" not in sentence
+
+
+def test_fewer_tasks_that_only_save_are_no_drift_while_they_wait(small: Estate) -> None:
+    small.connect.connectors[small.source].config |= {"tasks.max": "7"}
+    assert "differs from the tree in key tasks.max" in only_problem(small.flow())
+    flows = (replace(flow, tasks=replace(flow.tasks, is_saving=True)) for flow in small.topology.flows)
+    small.topology = replace(small.topology, flows=tuple(flows))
+    assert small.flow().problems == ()
+    small.connect.connectors[small.source].config |= {"x.y": "1"}
+    assert "differs from the tree in 2 keys (tasks.max, x.y)" in only_problem(small.flow())
 
 
 def test_a_move_of_offsets_that_was_cut_short(small: Estate) -> None:

@@ -211,6 +211,7 @@ PURE = (
     "reconcile/plan",
     "reconcile/guards",
     "reconcile/mirrored",
+    "reconcile/restarts",
     "observe/health",
     "observe/losses",
     "observe/memory",

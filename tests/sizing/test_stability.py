@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mm2mgr.partitions import TopicPartition
+from mm2mgr.partitions import TopicPartition, moved_partitions
 from mm2mgr.sizing.assignment import Assignment
-from mm2mgr.sizing.stability import Decision, EarlierSizing, OffPeak, Policy, decide, moved, settled
+from mm2mgr.sizing.stability import Decision, EarlierSizing, Policy, decide, settled
 from mm2mgr.sizing.tasks import Bounds, CurrentTasks, Rules, SizedFlow, flow_load, size_load
 
 MB = 1_000_000.0
@@ -40,9 +38,8 @@ def test_the_first_number_is_taken_as_it_is() -> None:
     assert decided(evidence(3 * MB), None) == Decision(10, NOW, 0, ())
 
 
-def test_up_goes_at_once_whatever_the_hour_and_the_last_change() -> None:
-    policy = Policy(off_peak=OffPeak(2, 4), moved_partitions=0)
-    decision = decided(evidence(3 * MB), EarlierSizing(4, NOW), policy)
+def test_up_goes_at_once_whatever_the_last_change() -> None:
+    decision = decided(evidence(3 * MB), EarlierSizing(4, NOW))
     assert (decision.tasks, decision.changed_seconds) == (10, NOW)
     assert decision.reasons == ("Changed from 4: 16 of 20 partitions move to another task.",)
 
@@ -51,27 +48,14 @@ def test_no_change_keeps_the_time_of_the_last_one() -> None:
     assert decided(evidence(3 * MB), EarlierSizing(10, LONG_AGO)) == Decision(10, LONG_AGO, 0, ())
 
 
-@pytest.mark.parametrize(("hours", "tasks"), [(23, 10), (24, 9)])
-def test_down_waits_for_the_cool_down(hours: int, tasks: int) -> None:
-    decision = decided(evidence(MB), EarlierSizing(10, NOW - hours * HOUR))
-    assert decision.tasks == tasks
-    assert ("a step down waits 1 d" in decision.reasons[0]) == (hours < 24)
-
-
 def test_down_goes_one_step_and_says_where_to() -> None:
-    decision = decided(evidence(MB), EarlierSizing(10, LONG_AGO))
-    assert (decision.tasks, decision.changed_seconds) == (9, NOW)
+    decision = decided(evidence(MB), EarlierSizing(10, NOW))
+    assert (decision.tasks, decision.changed_seconds, decision.is_saving) == (9, NOW, True)
     assert decision.reasons[0].endswith("One step towards 3; the busiest handles 3 MB/s.")
 
 
 def test_a_file_that_tells_no_time_may_step_down() -> None:
     assert decided(evidence(MB), EarlierSizing(10)).tasks == 9
-
-
-@pytest.mark.parametrize(("hour", "tasks"), [(21, 10), (22, 9), (4, 9), (5, 10)])
-def test_down_waits_for_the_off_peak_hours_across_midnight(hour: int, tasks: int) -> None:
-    when = NOW + (hour - 14) * HOUR
-    assert decided(evidence(MB), EarlierSizing(10, LONG_AGO), Policy(off_peak=OffPeak(22, 5)), when).tasks == tasks
 
 
 @pytest.mark.parametrize(("rate", "tasks"), [(3.15 * MB, 10), (3.16 * MB, 11)])
@@ -102,19 +86,20 @@ def test_too_little_measured_changes_nothing(measured: int, tasks: int) -> None:
     assert ("only 9 of 20 partitions were measured" in decision.reasons[0]) == (tasks == 4)
 
 
-def test_the_budget_of_moved_partitions_is_shared_by_the_flows_that_go_down() -> None:
-    each, before = evidence(MB), EarlierSizing(10, LONG_AGO)
-    needed = moved(20, 10, 9)
-    flows = {name: replace(each, sizing=replace(each.sizing, flow_id=name)) for name in ("a", "b", "c")}
-    decisions = decide(flows, dict.fromkeys(flows, before), Policy(moved_partitions=2 * needed), NOW)
-    assert [one.tasks for one in decisions.values()] == [9, 9, 10]
-    assert f"{needed} partitions would move, and this run's budget has 0 left" in decisions["c"].reasons[0]
+@pytest.mark.parametrize("is_saving", [True, False])
+def test_a_number_that_stays_remains_the_saving_that_it_was(is_saving: bool) -> None:
+    """Whether it is kept because it is right, or because nothing was measured."""
+    each, before = evidence(3 * MB), EarlierSizing(10, LONG_AGO, is_saving)
+    assert decided(each, before).is_saving == is_saving
+    assert decided(evidence(3 * MB, measured=0), before).is_saving == is_saving
+    assert not decided(evidence(6 * MB), before).is_saving
 
 
 def test_a_limit_that_people_lowered_is_followed_at_once() -> None:
     each = evidence(MB, rules=Rules(bounds=Bounds(1, 5)))
-    decision = decided(each, EarlierSizing(10, NOW), Policy(moved_partitions=0, off_peak=OffPeak(2, 3)))
+    decision = decided(each, EarlierSizing(10, NOW))
     assert decision.tasks <= 5
+    assert not decision.is_saving
 
 
 def test_the_settled_sizing_has_the_load_of_the_number_decided_for() -> None:
@@ -127,9 +112,9 @@ def test_the_settled_sizing_has_the_load_of_the_number_decided_for() -> None:
 
 @given(st.integers(1, 40), st.integers(1, 12), st.integers(1, 12))
 def test_moved_counts_the_partitions_with_another_task(partitions: int, before: int, after: int) -> None:
-    count = moved(partitions, before, after)
+    count = moved_partitions(partitions, before, after)
     assert 0 <= count <= max(0, partitions - min(before, after))
-    assert moved(partitions, before, before) == 0
+    assert moved_partitions(partitions, before, before) == 0
 
 
 def test_a_number_that_does_not_fit_is_left_at_once_also_for_a_smaller_one() -> None:
@@ -141,7 +126,8 @@ def test_a_number_that_does_not_fit_is_left_at_once_also_for_a_smaller_one() -> 
     assert sizing.now is not None
     assert (sizing.tasks, sizing.now.verdict) == (3, "badly dealt")
     each = SizedFlow(sizing, known.load, Bounds(), order)
-    assert decided(each, EarlierSizing(5, NOW), Policy(moved_partitions=0)).tasks == 3
+    decision = decided(each, EarlierSizing(5, NOW))
+    assert (decision.tasks, decision.is_saving) == (3, False)
 
 
 @given(st.lists(st.floats(0, 7 * MB), min_size=1, max_size=25), st.integers(1, 25), st.integers(0, 60))

@@ -1,0 +1,120 @@
+"""--cool-down, --off-peak and --move-budget of plan and apply, on two fake Connect clusters and a reviewed sizing."""
+
+from __future__ import annotations
+
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.reconcile.site import FLOWS, Site
+
+from .command import Command
+
+ORDERS = "mm2.a.east.source.orders"
+
+
+def sizing(mm2mgr: Command, tasks: int, hours_ago: float = 0.0, **more: object) -> Path:
+    """Write what `size` writes of flow orders."""
+    changed = f"{datetime.fromtimestamp(time.time() - hours_ago * 3600, UTC):%Y-%m-%dT%H:%M:%SZ}"
+    entry = {"tasks_max": tasks, "changed": changed, **more}
+    path = mm2mgr.tree / "overrides" / "sizing.yaml"
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(yaml.safe_dump({"sizing": {"orders:a->east": entry}}))
+    return path
+
+
+@pytest.fixture
+def running(site: Site, mm2mgr: Command) -> Command:
+    """Orders with 10 tasks; then `size` finds 9 to be enough, just now."""
+    sizing(mm2mgr, 10)
+    mm2mgr("apply", "--yes")
+    assert tasks(site) == "10"
+    sizing(mm2mgr, 9, saves_tasks=True, partitions=20)
+    site.forget()
+    return mm2mgr
+
+
+def tasks(site: Site) -> str:
+    return str(site.east.connectors[ORDERS].config["tasks.max"])
+
+
+def orders(mm2mgr: Command, *options: str) -> dict[str, Any]:
+    (cluster,) = [each for each in mm2mgr("plan", "-o", "json", *options).json["clusters"] if each["connect"] == "east"]
+    (change,) = [each for each in cluster["changes"] if each["connector"] == ORDERS]
+    found: dict[str, Any] = change
+    return found
+
+
+def test_a_saving_waits_a_day_and_nothing_else_is_held_up(running: Command, site: Site) -> None:
+    site.declare(FLOWS.replace('"logs[.].*"', '"logs[.].*", more'))
+    said = running("apply", "--yes")
+    assert (
+        f"{ORDERS}  waiting with 9 instead of 10 tasks: 1 d after the last change of its sizing (--cool-down)"
+        in said.out
+    )
+    assert tasks(site) == "10"
+    assert "more" in site.east.connectors["mm2.a.east.source.logs"].config["topics"]
+    assert "Applied: 0 of 0 changes" in running("apply", "--yes").out
+
+
+def test_what_waits_is_no_change_for_exit_codes(running: Command) -> None:
+    assert orders(running)["waits"] == "1 d after the last change of its sizing (--cool-down)"
+    assert "0 to update" in running("plan", "--detailed-exitcode").out
+
+
+def test_after_the_cool_down_it_is_applied(running: Command, site: Site) -> None:
+    running("apply", "--yes", "--cool-down", "0s")
+    assert tasks(site) == "9"
+
+
+def test_a_day_later_it_is_applied_without_options(running: Command, site: Site) -> None:
+    sizing(running, 9, hours_ago=25, saves_tasks=True, partitions=20)
+    running("apply", "--yes")
+    assert tasks(site) == "9"
+
+
+def test_it_waits_for_the_hours_and_for_the_budget(running: Command) -> None:
+    hour = datetime.now(UTC).hour
+    later = f"{(hour + 2) % 24}-{(hour + 3) % 24}"
+    assert orders(running, "--cool-down", "0s", "--off-peak", later)["waits"].endswith("h UTC (--off-peak)")
+    waits = orders(running, "--cool-down", "0s", "--move-budget", "3")["waits"]
+    assert waits == "11 partitions would move, 3 left of the budget (--move-budget)"
+    assert orders(running, "--cool-down", "0s", "--move-budget", "11")["action"] == "update"
+
+
+def test_more_tasks_and_numbers_that_are_no_saving_do_not_wait(running: Command, site: Site) -> None:
+    sizing(running, 9)
+    running("apply", "--yes")
+    assert tasks(site) == "9"
+    sizing(running, 12, saves_tasks=True, partitions=20)
+    running("apply", "--yes")
+    assert tasks(site) == "12"
+
+
+def test_a_number_that_people_wrote_does_not_wait(running: Command, site: Site) -> None:
+    site.declare(FLOWS.replace("[orders]}", "[orders]}, tasks: {max: 9}"))
+    running("apply", "--yes")
+    assert tasks(site) == "9"
+
+
+def test_a_reviewed_plan_does_what_it_says_whatever_the_hour(running: Command, site: Site) -> None:
+    running("plan", "--out", "waits.json")
+    running("plan", "--out", "writes.json", "--cool-down", "0s")
+    sizing(running, 9, hours_ago=25, saves_tasks=True, partitions=20)
+    running("apply", "waits.json")
+    assert tasks(site) == "10"
+    running("apply", "writes.json")
+    assert tasks(site) == "9"
+
+
+def test_a_reviewed_plan_takes_no_other_rules(running: Command) -> None:
+    running("plan", "--out", "plan.json")
+    assert "and what waits" in running("apply", "plan.json", "--off-peak", "22-5", code=1).err
+
+
+def test_hours_that_are_none_are_refused(mm2mgr: Command) -> None:
+    assert "is not a span of hours such as 22-5" in mm2mgr("apply", "--off-peak", "25-3", code=2).err
