@@ -13,6 +13,9 @@ from mm2mgr.observe.status import describe as read_flow
 from mm2mgr.observe.status import status as read_status
 from mm2mgr.operations.workspace import Workspace, wait_for
 
+_NAP_SECONDS = 1.0
+"""A signal that comes just before Python falls asleep is handled only when it wakes up."""
+
 
 def status(workspace: Workspace, flows: Sequence[str] = ()) -> Status:
     """Read the health, tasks and lag of flows (all by default), and remember what was seen. No failed cluster raises."""
@@ -23,7 +26,9 @@ def watch(workspace: Workspace, flows: Sequence[str] = (), *, every_seconds: flo
     """Yield a status, then one after each pause, until the caller stops."""
     while True:
         yield status(workspace, flows)
-        time.sleep(every_seconds)
+        end = time.monotonic() + every_seconds
+        while (left := end - time.monotonic()) > 0:
+            time.sleep(min(left, _NAP_SECONDS))
 
 
 def acknowledge(workspace: Workspace, ids: Sequence[str], flows: Sequence[str] = ()) -> tuple[RecordLoss, ...]:

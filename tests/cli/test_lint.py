@@ -206,7 +206,7 @@ def test_the_link_is_read_with_units(mm2mgr: Command) -> None:
         (("--bandwidth", "fast", "--rtt", "1s"), "'fast' is not a rate such as"),
         (("--bandwidth", "1Gbit/s"), "--bandwidth needs --rtt"),
         (("--brokers", "0"), "--brokers"),
-        (("--kafka", "newest"), "'newest' is no version"),
+        (("--kafka", "newest"), "'newest' is not a version"),
         (("--fail-on", "panic"), "--fail-on"),
         (("-o", "xml"), "'xml' is not one of"),
         (("--rules", "-o", "sarif"), "--rules has -o text"),
