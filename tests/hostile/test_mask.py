@@ -17,7 +17,7 @@ from mm2mgr import secrets
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.secrets import MASK, TEXT_CHARACTERS, cut, is_secret, mask, mask_text, remember
 from mm2mgr.spec import keys
-from mm2mgr.truth.keys import _DATA as KEYS
+from mm2mgr.truth.keys import DATA as KEYS
 
 MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule"
 JAAS = f'{MODULE} required username="app" password="hunter2";'

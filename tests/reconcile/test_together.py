@@ -45,7 +45,7 @@ def by_hand(site: Site, name: str = "by-hand", **changes: str) -> None:
 def test_a_ring_of_identity_flows_is_blocked_whole(site: Site) -> None:
     plan = site.plan(RING)
     assert set(actions(plan).values()) == {"blocked"}
-    assert all(change.reason.startswith("identity-loop: topic 'orders' goes ") for change in plan.changes)
+    assert all(change.reason.startswith("identity-loop: topic 'orders' is mirrored ") for change in plan.changes)
     site.apply(plan, RING)
     assert (site.names("east"), site.names("west")) == ([], [])
 
