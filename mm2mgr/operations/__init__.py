@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from mm2mgr.operations.explain import Explained as Explained
     from mm2mgr.operations.explain import OtherLine as OtherLine
     from mm2mgr.operations.explain import explain as explain
+    from mm2mgr.operations.fleet import FleetReport as FleetReport
+    from mm2mgr.operations.fleet import fleet as fleet
     from mm2mgr.operations.lint import LintReport as LintReport
     from mm2mgr.operations.lint import lint as lint
     from mm2mgr.operations.lint import rules as rules
@@ -50,6 +52,11 @@ if TYPE_CHECKING:
     from mm2mgr.operations.sandbox import sandbox_status as sandbox_status
     from mm2mgr.operations.sandbox import sandbox_topics as sandbox_topics
     from mm2mgr.operations.sandbox import sandbox_up as sandbox_up
+    from mm2mgr.operations.simulate import Changes as Changes
+    from mm2mgr.operations.simulate import SimulationReport as SimulationReport
+    from mm2mgr.operations.simulate import simulate as simulate
+    from mm2mgr.operations.size import SizingReport as SizingReport
+    from mm2mgr.operations.size import size as size
     from mm2mgr.operations.status import acknowledge as acknowledge
     from mm2mgr.operations.status import describe as describe
     from mm2mgr.operations.status import status as status
@@ -71,6 +78,7 @@ _NAMES = {
     "operations.apply": ("Applied", "Waiting", "apply"),
     "operations.check": ("check",),
     "operations.explain": ("Explained", "OtherLine", "explain"),
+    "operations.fleet": ("FleetReport", "fleet"),
     "operations.lint": ("LintReport", "lint", "rules"),
     "operations.plan": ("plan",),
     "operations.render": ("Rendered", "init", "render", "schema"),
@@ -83,6 +91,8 @@ _NAMES = {
         "sandbox_topics",
         "sandbox_up",
     ),
+    "operations.simulate": ("Changes", "SimulationReport", "simulate"),
+    "operations.size": ("SizingReport", "size"),
     "operations.status": ("acknowledge", "describe", "status", "watch"),
     "operations.workspace": ("Workspace",),
     "reconcile.apply": ("FINISH_SECONDS", "Result"),

@@ -97,7 +97,7 @@ def command_of(words: list[str]) -> tuple[str, list[str]]:
     """Return the command that the words call, past the global options, and what is left of them."""
     while words and words[0].startswith("-"):
         words = words[2:] if words[0] in GLOBAL_OPTIONS_WITH_A_VALUE else words[1:]
-    for length in (2, 1):
+    for length in (3, 2, 1):
         name = " ".join(words[:length])
         if len(words) >= length and name in COMMANDS:
             return name, words[length:]

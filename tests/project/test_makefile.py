@@ -132,7 +132,7 @@ def test_java_home_is_found_too(clone: Clone) -> None:
 
 def test_lint_is_ruff_ruff_format_and_mypy(clone: Clone) -> None:
     clone.java(clone.bin, "17")
-    assert clone.made("lint")[-3:] == ["ruff check .", "ruff format --check .", "mypy --strict mm2mgr"]
+    assert clone.made("lint")[-3:] == ["ruff check .", "ruff format --check .", "mypy --strict mm2mgr tools"]
 
 
 @pytest.mark.parametrize(
