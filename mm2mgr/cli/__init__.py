@@ -25,6 +25,7 @@ from mm2mgr.cli.interrupts import INTERRUPTED, signals_interrupt
 from mm2mgr.cli.lint import lint
 from mm2mgr.cli.load import sample, size, throughput
 from mm2mgr.cli.local import demo, sandbox
+from mm2mgr.cli.samples import samples
 from mm2mgr.cli.watch import describe, status
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.operations.workspace import Workspace
@@ -86,6 +87,7 @@ for command in (
     describe,
     sample,
     throughput,
+    samples,
     size,
     fleet,
     simulate,

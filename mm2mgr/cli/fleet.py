@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 import click
 
 from mm2mgr.cli.load import LEAST_SECONDS, SAMPLES, Duration, by_option
-from mm2mgr.cli.options import Number, output_option
+from mm2mgr.cli.options import Number, StoreLocation, output_option
 from mm2mgr.operations.workspace import Workspace
 
 if TYPE_CHECKING:
     from mm2mgr.throughput.rates import Statistic
 
-_folder = click.Path(path_type=Path, file_okay=False)
+_folder = StoreLocation()
 _store = click.option("--store", type=_folder, default=SAMPLES, show_default=True, help="Folder of samples, rolled up.")
 _window = click.option(
     "--window", type=Duration(LEAST_SECONDS), help="Only the newest hours, such as 7d. Default: 4 weeks."

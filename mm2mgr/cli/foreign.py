@@ -12,13 +12,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mm2mgr.errors import Mm2mgrError
+from mm2mgr.folders import cache_folder
 from mm2mgr.samples.schema import CRUISE_CONTROL_TOPIC
 
 if TYPE_CHECKING:
     from mm2mgr.samples.follow import Reader
-    from mm2mgr.samples.foreign import Source
     from mm2mgr.samples.http import Http
     from mm2mgr.samples.inventory import Gathered, Inventory
+    from mm2mgr.samples.metric_sources import Source
     from mm2mgr.samples.store import SampleStore
     from mm2mgr.spec.rest import Metrics, MetricsEndpoint
     from mm2mgr.topology import KafkaCluster
@@ -40,11 +41,12 @@ class Asked:
 def foreign_readers(asked: Asked, clusters: Wanted, store: SampleStore) -> list[Reader]:
     """Return one reader a cluster; Mm2mgrError when a cluster declares no such source."""
     from mm2mgr.reconcile.access import kafka_access
-    from mm2mgr.samples.foreign import ForeignReader
+    from mm2mgr.samples.metric_sources import MetricSourceReader
+    from mm2mgr.samples.schema import log_file_of
 
-    spark = _Spark(store.directory / "spark.log")
+    spark = _Spark(log_file_of(store.store, cache_folder))
     return [
-        ForeignReader(kafka_access(one), accepts, _source(asked, one, spark), store, asked.back_seconds)
+        MetricSourceReader(kafka_access(one), accepts, _source(asked, one, spark), store, asked.back_seconds)
         for one, accepts in clusters.values()
     ]
 

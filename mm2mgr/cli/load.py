@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from mm2mgr.cli.foreign import KINDS, Asked
-from mm2mgr.cli.options import output_option
+from mm2mgr.cli.options import StoreLocation, output_option
 from mm2mgr.operations.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 LEAST_SECONDS = 0.001
 SAMPLES = Path(".mm2mgr/samples")
-_folder = click.Path(path_type=Path, file_okay=False)
+_folder = StoreLocation()
 
 
 class Duration(click.ParamType):  # type: ignore[type-arg]  # generic only from click 8.4 on
@@ -51,7 +51,11 @@ by_option = click.option(
 
 @click.command()
 @click.option(
-    "--store", type=_folder, default=SAMPLES, show_default=True, help="Folder of Parquet samples, appended to."
+    "--store",
+    type=_folder,
+    default=SAMPLES,
+    show_default=True,
+    help="Folder or URI (s3://…) of the tables, appended to.",
 )
 @click.option(
     "--interval", type=Duration(LEAST_SECONDS), default="30s", show_default=True, help="Time between two samples."
@@ -110,7 +114,7 @@ def sample(
 
 
 @click.command()
-@click.option("--store", type=_folder, default=SAMPLES, show_default=True, help="Folder that `sample` wrote.")
+@click.option("--store", type=_folder, default=SAMPLES, show_default=True, help="Folder or URI that `sample` wrote to.")
 @click.option(
     "--window",
     type=Duration(LEAST_SECONDS),
@@ -133,7 +137,7 @@ def sample(
 )
 @click.option("--show", is_flag=True, help="Only print what is rolled up already.")
 @click.option(
-    "--spark/--no-spark", default=None, help="Where to roll up. Default: Spark when over 10 million samples are due."
+    "--spark/--no-spark", default=None, help="Where to roll up. Default: Spark when over 100 million samples are due."
 )
 @output_option
 @click.pass_obj

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, TypeVar
 
 import click
@@ -38,3 +39,22 @@ class Seconds(Number):
         if seconds > _MOST_SECONDS:
             self.fail(f"{value} is more than a year of seconds", param, ctx)
         return seconds
+
+
+class StoreLocation(click.Path):
+    """A folder, or a URI of object storage without credentials in it."""
+
+    name = "folder or URI"
+
+    def __init__(self) -> None:
+        super().__init__(path_type=Path, file_okay=False)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        from mm2mgr.samples.schema import is_remote, store_of
+
+        if not is_remote(value):
+            return super().convert(value, param, ctx)
+        try:
+            return store_of(value)
+        except ValueError as error:
+            self.fail(f"the URI {error}", param, ctx)

@@ -12,7 +12,7 @@ from mm2mgr.output.console import say_json, talk, working
 from mm2mgr.output.load_text import say_groups, say_rates, say_week
 
 if TYPE_CHECKING:
-    from mm2mgr.throughput.make import Report
+    from mm2mgr.throughput.rollup_job import Report
     from mm2mgr.throughput.windows import Throughput
 
 By = Literal["partition", "topic", "flow", "hour"]
@@ -54,18 +54,13 @@ def run_throughput(workspace: Workspace, question: Question) -> int:
 
 def _roll_up(store: Path, spark: bool | None) -> None:
     from mm2mgr.samples.clock import ahead, ahead_text
-    from mm2mgr.samples.schema import hour_of
     from mm2mgr.samples.store import SampleStore
-    from mm2mgr.throughput.make import is_due
+    from mm2mgr.throughput.rollup_job import is_due
 
     samples = SampleStore(store, warn=lambda message: talk(f"  {message}", style="yellow"))
     now_ms = time.time_ns() // 1_000_000
-    newest = hour_of(min(samples.newest_ms(), now_ms))
     if early := ahead(samples.hours(), now_ms):
         talk(ahead_text(str(store), early), style="yellow")
-    for hour in samples.loose_hours():
-        if hour < newest:  # first, because the job would take files that changed for news and roll the hour up again
-            samples.compact(hour)
     if not is_due(store):
         talk(f"nothing new to roll up in {store}")
         return
@@ -76,25 +71,26 @@ def _roll_up(store: Path, spark: bool | None) -> None:
 
 
 def _made(store: Path, spark: bool | None) -> tuple[Report, str]:
-    from mm2mgr.throughput.make import SAMPLES_WORTH_SPARK, due_samples, make, one_by_one, under_spark_submit
+    from mm2mgr.throughput.rollup_job import SAMPLES_WORTH_SPARK, due, make, one_by_one, under_spark_submit
 
     if spark is None:
-        spark = under_spark_submit() or due_samples(store) > SAMPLES_WORTH_SPARK
+        spark = under_spark_submit() or due(store).samples > SAMPLES_WORTH_SPARK
     if not spark:
         with working(f"rolling up {store}"):
             return make(store, one_by_one), "in this process"
     from mm2mgr.sandbox.java import find_java, spark_java_home
 
     home = spark_java_home(find_java())
+    from mm2mgr.folders import cache_folder
+    from mm2mgr.samples.schema import log_file_of
     from mm2mgr.throughput.job import run
 
     with working(f"rolling up {store} with Spark"):
-        return run(store, java_home=home, log_file=store / "rollups" / "spark.log"), "on Spark"
+        return run(store, java_home=home, log_file=log_file_of(store, cache_folder)), "on Spark"
 
 
 def _partitions(question: Question, found: Throughput) -> None:
-    from mm2mgr.throughput.table import busiest, rates_of
-    from mm2mgr.throughput.windows import hourly
+    from mm2mgr.throughput.windows import busiest, hourly, rates_of
 
     rows = busiest(found, question.top)
     if question.output == "json":

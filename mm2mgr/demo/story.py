@@ -19,6 +19,7 @@ from mm2mgr.demo.tree import write_tree
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.extras import need_all
 from mm2mgr.kafka.client import Kafka
+from mm2mgr.operations.samples import table_sizes
 from mm2mgr.operations.workspace import Workspace
 from mm2mgr.output.console import say, say_table, talk
 from mm2mgr.output.plan_text import say_plan, say_topology
@@ -91,6 +92,9 @@ class _Story:
         must(run_sample(workspace, samples, 1.0, float(self.measure_seconds), ()), "sampling")
         self.step("Throughput per partition, on Spark", "throughput --spark")
         must(run_throughput(workspace, Question(samples, top=8, spark=True)), "the throughput job")
+        say("\nThe tables (Delta Lake; any engine reads them):")
+        for table in table_sizes(samples):
+            say(f"  {table.uri}: {table.rows} rows in {table.files} files")
         self.step("Tasks per flow from measured throughput", "size")
         must(run_size(workspace, Wanted(samples)), "sizing")
 

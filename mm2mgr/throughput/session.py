@@ -26,7 +26,7 @@ from pyspark.sql import SparkSession
 
 from mm2mgr.errors import JavaMissing, Mm2mgrError
 from mm2mgr.folders import cache_folder
-from mm2mgr.throughput.make import under_spark_submit
+from mm2mgr.throughput.rollup_job import under_spark_submit
 
 # Measured on 2 cores: C1 only and the serial collector halve the CPU seconds from start to first answer.
 _FAST_START = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto"
@@ -116,7 +116,7 @@ def failure(what: str, error: Exception, hint: str | None = None) -> Mm2mgrError
     named = [found[1] for line in lines if (found := _NAMES_ERROR.match(line))]
     told = [*lines[:1], *named][-1] if lines else type(error).__name__
     if missing := _NO_PACKAGE.search(told):
-        remedy = "`pip install confluent-kafka pyarrow numpy` there, or name a Python that has them in PYSPARK_PYTHON"
+        remedy = "`pip install confluent-kafka deltalake pyarrow numpy` there, or name a Python that has them in PYSPARK_PYTHON"
         told = f"the executors' Python has no package {missing[1]}: {remedy}"
     elif missing := _NO_PYTHON.search(text):
         told = f"the executors have no {missing[1]}: name a Python of theirs in PYSPARK_PYTHON"

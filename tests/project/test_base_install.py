@@ -42,9 +42,10 @@ ARGUMENTS = {
     "describe": "orders",
     "explain": "tasks.max",
     "init": "elsewhere",
+    "samples convert": ". converted",
     "simulate": "--traffic 2",
 }
-NEED_AN_EXTRA = {"sample", "throughput", "size", "fleet", "simulate", "sandbox up", "demo"}
+NEED_AN_EXTRA = {"sample", "throughput", "samples convert", "size", "fleet", "simulate", "sandbox up", "demo"}
 FAIL_WITHOUT_WORKERS = {"plan", "apply", "status", "describe", "check"}
 REPOSITORY = Path(__file__).resolve().parents[2]
 Run = Callable[[str], subprocess.CompletedProcess[str]]

@@ -92,7 +92,10 @@ LAZY_BACK = {("cli/local.py", "demo"), ("truth/generate.py", "sandbox")}
 # Single modules that are held closer than the folder they live in.
 CLOSER: dict[str, set[str]] = {
     # It runs alone under spark-submit.
-    "throughput": {"mm2mgr.errors", "mm2mgr.partitions", "mm2mgr.samples.schema", "mm2mgr.samples.clock"},
+    "throughput": {
+        *("mm2mgr.errors", "mm2mgr.partitions", "mm2mgr.samples.schema", "mm2mgr.samples.clock"),
+        *("mm2mgr.samples.tables", "mm2mgr.samples.shares"),
+    },
     "output": {"mm2mgr.throughput.rates"},  # values only: no Spark, no Parquet
 }
 
@@ -106,7 +109,12 @@ OWNERS: dict[str, set[str]] = {
     "tenacity": {"connect"},
     "rich": {"output"},
     "requests": {"samples"},
-    "numpy": {"throughput", "sizing"},  # sizing adds up partitions × hours; it starts no command without the store
+    "deltalake": {"samples"},
+    "numpy": {
+        "samples",
+        "throughput",
+        "sizing",
+    },  # sizing adds up partitions × hours; it starts no command without the store
     # What throughput reads of Kafka it reads on Spark's executors, which see nothing of mm2mgr.kafka.
     "confluent_kafka": {"kafka", "throughput"},
     "pyarrow": {"samples", "throughput"},

@@ -150,7 +150,7 @@ def test_a_full_disk_costs_the_samples_of_that_time_only(
 def test_a_store_that_cannot_be_written_at_all_is_an_error(clock: Clock, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     reader = FakeReader("dc1", lambda n: n)
-    with pytest.raises(Mm2mgrError, match="samples cannot be written"):
+    with pytest.raises(Mm2mgrError, match="cannot write to"):
         run(clock, SampleStore(tmp_path / "file" / "store"), 3, reader)
     assert reader.closed
 

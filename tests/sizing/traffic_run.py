@@ -26,7 +26,7 @@ from mm2mgr.sandbox.server import kafka_runtime
 from mm2mgr.sandbox.worker import Worker
 from mm2mgr.sizing.deal import Deal, dealt, listed, predict, read_back
 from mm2mgr.sizing.tasks import Bounds, Capacity, Rules, Sizing, size_flow
-from mm2mgr.throughput.make import make, one_by_one
+from mm2mgr.throughput.rollup_job import make, one_by_one
 from tests.live.conftest import WORKER, serving
 from tests.live.seen import delete, until
 

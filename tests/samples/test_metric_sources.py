@@ -1,4 +1,4 @@
-"""The reader of a foreign source: it goes on after its newest sample in the store, and keeps what came before a failure."""
+"""The reader of a metric source: it goes on after its newest sample in the store, and keeps what came before a failure."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ import pytest
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.kafka.producer import Producer
-from mm2mgr.samples import foreign, newest
+from mm2mgr.samples import metric_sources
 from mm2mgr.samples.batch import Batch
 from mm2mgr.samples.follow import Round, Schedule, follow
-from mm2mgr.samples.foreign import ForeignReader
 from mm2mgr.samples.inventory import Gathered, Inventory
-from mm2mgr.samples.newest import newest_of
+from mm2mgr.samples.metric_sources import MetricSourceReader
 from mm2mgr.samples.store import SampleStore
+from tests.samples.rows import data_files
 
 NOW = time.time_ns() // 1_000_000
 HOUR = 3_600_000
@@ -51,21 +51,21 @@ class Answers:
         self.asked.clear()
 
 
-def reader(access: KafkaAccess, source: Answers, folder: Path, back_seconds: float = 0.0) -> ForeignReader:
+def reader(access: KafkaAccess, source: Answers, folder: Path, back_seconds: float = 0.0) -> MetricSourceReader:
     with Producer(access, timeout_seconds=10) as producer:
         producer.send(("logs", 0), b"x")
-    return ForeignReader(
+    return MetricSourceReader(
         access, lambda topic: topic == "logs", source, SampleStore(folder), back_seconds, timeout_seconds=1
     )
 
 
 def test_the_newest_sample_is_that_of_the_cluster_and_of_the_kind_of_source(tmp_path: Path) -> None:
     store = SampleStore(tmp_path)
-    assert newest_of(store, "mock", "prometheus:", 0) is None
+    assert store.newest_of("mock", "prometheus:", 0) is None
     store.append(batch(NOW - 5 * HOUR), batch(NOW - 2 * HOUR, "kafka-offsets"), batch(NOW - HOUR, cluster="other"))
-    assert newest_of(store, "mock", "prometheus:", 0) == NOW - 5 * HOUR
-    assert newest_of(store, "mock", "kafka-offsets", 0) == NOW - 2 * HOUR
-    assert newest_of(store, "mock", "prometheus:", NOW - 3 * HOUR) is None
+    assert store.newest_of("mock", "prometheus:", 0) == NOW - 5 * HOUR
+    assert store.newest_of("mock", "kafka-offsets", 0) == NOW - 2 * HOUR
+    assert store.newest_of("mock", "prometheus:", NOW - 3 * HOUR) is None
 
 
 def test_a_restart_goes_on_after_the_newest_sample_and_only_a_first_run_looks_back(
@@ -113,7 +113,7 @@ def test_what_came_before_a_failure_is_kept_and_the_next_poll_goes_on_behind_it(
 def test_a_long_catch_up_comes_in_pieces(
     mock_cluster: KafkaAccess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(foreign, "_ROWS_PER_POLL", 4)
+    monkeypatch.setattr(metric_sources, "_ROWS_PER_POLL", 4)
     source = Answers([Gathered([batch(NOW - back, rows=2)], []) for back in (9000, 8000, 7000, 6000)])
     one = reader(mock_cluster, source, tmp_path)
     poll = one.poll()
@@ -131,7 +131,7 @@ def test_a_long_catch_up_comes_in_pieces(
 def test_pieces_that_overlap_in_time_lose_nothing_and_a_bounded_run_takes_them_all(
     mock_cluster: KafkaAccess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(foreign, "_ROWS_PER_POLL", 1)
+    monkeypatch.setattr(metric_sources, "_ROWS_PER_POLL", 1)
     pieces = [[NOW - 9000, NOW - 5000], [NOW - 8000, NOW - 4000], [NOW - 7000]]
     source = Answers([Gathered([batch(at) for at in each], []) for each in pieces])
     one, rounds = reader(mock_cluster, source, tmp_path), list[Round]()
@@ -188,23 +188,19 @@ def test_a_store_with_samples_of_a_clock_that_was_ahead_is_gone_on_with_now(
     assert NOW <= (source.asked[0] or 0) <= time.time_ns() // 1_000_000
 
 
-def test_the_newest_sample_is_found_from_footers_and_among_damaged_and_compacted_files(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_newest_sample_is_found_among_damaged_and_compacted_files(tmp_path: Path) -> None:
     said: list[str] = []
     store = SampleStore(tmp_path, said.append)
     hour = NOW // HOUR * HOUR - 3 * HOUR
     for number in range(20):
         store.append(batch(hour + number, "kafka-offsets", rows=3), batch(hour + number, "prometheus:x", "other"))
-    store.append(batch(hour + 7, rows=3))
-    (later,) = store.append(batch(hour + 8, rows=3))
+    store.append(batch(hour + 8, rows=3))
     store.compact(store.hours()[0])
-    (damaged,) = store.append(batch(hour + 9))
-    damaged.path.write_bytes(b"PAR1")
-    assert not later.path.exists()
-    assert newest_of(store, "mock", "prometheus:", 0) == hour + 8
-    assert newest_of(store, "other", "prometheus:", 0) == hour + 19
-    assert any(str(damaged.path) in sentence for sentence in said)
-    monkeypatch.setattr(newest.pq.ParquetFile, "read_row_group", None)  # what footers rule out is never read
-    assert newest_of(store, "nobody", "prometheus:", 0) is None
-    assert newest_of(store, "mock", "cruise-control", 0) is None
+    store.append(batch(hour + 9))
+    (damaged,) = [path for path in data_files(tmp_path) if "c000" in path.name]  # as the library names what is appended
+    damaged.write_bytes(b"PAR1")
+    assert store.newest_of("mock", "prometheus:", 0) == hour + 8
+    assert store.newest_of("other", "prometheus:", 0) == hour + 19
+    assert any(str(damaged) in sentence for sentence in said)
+    assert store.newest_of("nobody", "prometheus:", 0) is None
+    assert store.newest_of("mock", "cruise-control", 0) is None

@@ -19,7 +19,6 @@ from mm2mgr.samples.batch import Batch
 from mm2mgr.samples.clock import AHEAD_MS
 from mm2mgr.samples.follow import Poll
 from mm2mgr.samples.inventory import Gathered, Inventory
-from mm2mgr.samples.newest import newest_of
 from mm2mgr.samples.store import SampleStore
 
 _ROWS_PER_POLL = 1_000_000
@@ -52,7 +51,7 @@ class _Answer:
 
 
 @dataclass
-class ForeignReader:
+class MetricSourceReader:
     """Reads one cluster from one source; `back_seconds` is how much of the past a first reading takes, 0 the newest only."""
 
     access: KafkaAccess
@@ -117,7 +116,7 @@ class ForeignReader:
 
     def _since(self, now_ms: int) -> int | None:
         if not self._looked:
-            self._newest_ms = newest_of(self.store, self.name, self.source.source_prefix, now_ms - _REACH_MS)
+            self._newest_ms = self.store.newest_of(self.name, self.source.source_prefix, now_ms - _REACH_MS)
             self._looked = True
         if self._newest_ms is not None:
             # What a clock that was ahead left, in the store or here, must not keep everything until then out.
