@@ -23,9 +23,11 @@ from mm2mgr.cli.explain import explain
 from mm2mgr.cli.fleet import fleet, simulate
 from mm2mgr.cli.interrupts import INTERRUPTED, signals_interrupt
 from mm2mgr.cli.lint import lint
-from mm2mgr.cli.load import sample, size, throughput
+from mm2mgr.cli.load import size
 from mm2mgr.cli.local import demo, sandbox
+from mm2mgr.cli.sample import sample
 from mm2mgr.cli.samples import samples
+from mm2mgr.cli.throughput import throughput
 from mm2mgr.cli.watch import describe, status
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.operations.workspace import Workspace

@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from mm2mgr.cli.applying import Order, run_apply
-from mm2mgr.cli.sampling import run_sample
+from mm2mgr.cli.sample import run_sample
 from mm2mgr.cli.sizing import Wanted, run_size
 from mm2mgr.cli.throughput import Question, run_throughput
 from mm2mgr.cli.watching import read_status
@@ -19,6 +19,7 @@ from mm2mgr.demo.tree import write_tree
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.extras import need_all
 from mm2mgr.kafka.client import Kafka
+from mm2mgr.operations.sample import SampleOrder
 from mm2mgr.operations.samples import table_sizes
 from mm2mgr.operations.workspace import Workspace
 from mm2mgr.output.console import say, say_table, talk
@@ -89,7 +90,7 @@ class _Story:
 
         samples = self.directory / "samples"
         self.step("Sample end offsets and record sizes", f"sample --interval 1s --duration {self.measure_seconds}s")
-        must(run_sample(workspace, samples, 1.0, float(self.measure_seconds), ()), "sampling")
+        must(run_sample(workspace, SampleOrder(samples, 1.0, float(self.measure_seconds))), "sampling")
         self.step("Throughput per partition, on Spark", "throughput --spark")
         must(run_throughput(workspace, Question(samples, top=8, spark=True)), "the throughput job")
         say("\nThe tables (Delta Lake; any engine reads them):")

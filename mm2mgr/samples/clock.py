@@ -1,7 +1,7 @@
 """Which clock samples and retention go by: this machine's, but never on the word of one look.
 
 A jump of the clock counts only after it has lasted, and retention asks the stored samples how much time has passed.
-In go clocks and hours, out come times and sentences; it reads and removes no file.
+It computes times and sentences from clocks and hours, and reads and removes no file.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _SHARE_OF_KEPT = 24
 
 
 def _steady_seconds() -> float:
-    """Return seconds that nobody sets; they count while the machine is suspended, too, where the system has such a clock."""
+    """Return seconds of a clock that cannot be set; it also runs while the machine is suspended, where the system has such a clock."""
     if (kind := getattr(time, "CLOCK_BOOTTIME", None)) is not None:
         return time.clock_gettime(kind)
     return time.monotonic()
@@ -63,7 +63,7 @@ class Clock:
         return time.time_ns() // 1_000_000
 
     def take_news(self) -> list[str]:
-        """Return what is to be said since the last call."""
+        """Return the news since the last call."""
         news, self._news = self._news, []
         return news
 
@@ -95,7 +95,7 @@ def kept_since_ms(hours: Sequence[str], now_ms: int, keep_seconds: float) -> int
 
 
 def ahead(hours: Sequence[str], now_ms: int) -> list[str]:
-    """Return the hours that have not begun yet: somebody's clock was wrong when they were written, or this one is."""
+    """Return the hours that have not begun yet: the clock of a sampler was wrong when they were written, or this one is."""
     return [hour for hour in hours if hour_start_ms(hour) > now_ms + AHEAD_MS]
 
 

@@ -1,7 +1,7 @@
 """The sampling loop: every source at an interval, side by side, for minutes or for months.
 
-In go readers, a schedule and a store, out comes a report per round. One source that fails must not stop the others:
-it is asked less and less often until it answers, and what changes is said once.
+Each round is reported. A source that fails does not stop the others: it is asked less and less often until it answers, and
+only changes are reported.
 """
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ def follow(
 
 @dataclass
 class _Line:
-    """One source over many rounds: when it is asked again after failures, and what was said about it last."""
+    """One source over many rounds: when it is asked again after failures, and what was reported about it last."""
 
     reader: Reader
     interval_seconds: float
@@ -182,7 +182,7 @@ class _Line:
         if key:
             self._say(f"{self.reader.name}: {'; '.join([*sentences, *poll.notes])}", key)
         elif self._said:
-            again = "all partitions have samples again" if self._left_out else "no such trouble any more"
+            again = "all partitions have samples again" if self._left_out else "recovered"
             self._say(f"{self.reader.name}: {again}", "")
         self._left_out = bool(poll.left_out)
 

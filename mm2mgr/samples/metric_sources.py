@@ -1,8 +1,8 @@
-"""One cluster whose samples come from another system than Kafka: Prometheus or Cruise Control, read as the loop wants it.
+"""One cluster whose samples come from another system than Kafka: Prometheus or Cruise Control, read as a source of the sampling loop.
 
-In go the system and the cluster's own topics, out come polls. What was missed is caught up, oldest first and a bounded piece a
+What was missed is caught up, oldest first and a bounded piece a
 poll: the system is asked for everything after its newest sample in the store, and a long answer is taken to its end before
-the next question. Times that cannot be true are dropped aloud.
+the next question. Times that cannot be true are dropped and reported.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The hours that sizing judges: every partition of a store in every hour of the last weeks, from the roll-ups of hours alone.
 
-In go a store, a time and a statistic, out comes a table of partitions × hours. Within an hour the roll-ups do not show whether
+Within an hour the roll-ups do not show whether
 peaks of partitions coincide. Topics of one producer mostly peak together, so the p95 (or maximum) of each partition within the
 hour stands for the whole hour, and the mean where that is more, as it is for a burst of less than three minutes. This counts too
 much for partitions that take turns within an hour, never too little for those that take turns from hour to hour.

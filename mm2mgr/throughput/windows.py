@@ -244,8 +244,8 @@ def _percentiles(rows: RateRows, group: Any, count: int, factor: Any, values: di
         rate = percentile(number, rate_of(bucket), weight, share, count)
         volume = np.minimum(rate * to_bytes, values["bytes_per_second_max"])
         records = np.minimum(rate * to_records, values["records_per_second_max"])
-        told = np.where(np.isnan(raw[f"bytes_{name}"]), raw[f"records_{name}"] * factor, raw[f"bytes_{name}"])
-        volume[group[exact]], records[group[exact]] = told[exact], raw[f"records_{name}"][exact]
+        own = np.where(np.isnan(raw[f"bytes_{name}"]), raw[f"records_{name}"] * factor, raw[f"bytes_{name}"])
+        volume[group[exact]], records[group[exact]] = own[exact], raw[f"records_{name}"][exact]
         found[f"bytes_per_second_{name}"], found[f"records_per_second_{name}"] = volume, records
     return found
 

@@ -122,7 +122,7 @@ def test_what_a_source_notes_is_said_until_it_is_over(clock: Clock, tmp_path: Pa
 
     assert news(run(clock, SampleStore(tmp_path), 8, Noting("w", lambda n: n))) == [
         (2, "w: topic configs may not be read"),
-        (5, "w: no such trouble any more"),
+        (5, "w: recovered"),
     ]
 
 

@@ -1,57 +1,80 @@
-"""How `sample` goes about it: which topics of which clusters, when to stop, and what to say meanwhile."""
+"""The operation `sample`: the clusters that flows read from, sampled from Kafka or from a metric source, into a store."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from datetime import UTC, datetime
-from pathlib import Path
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from mm2mgr.cli.foreign import Asked, Wanted, foreign_readers
-from mm2mgr.cli.interrupts import handled
 from mm2mgr.errors import Mm2mgrError
-from mm2mgr.operations.workspace import Workspace
-from mm2mgr.output.console import complain, say, talk
+from mm2mgr.operations.metric_sources import MetricSource, Wanted, metric_source_readers
 
 if TYPE_CHECKING:
+    from mm2mgr.operations.workspace import Workspace
     from mm2mgr.samples.follow import Reader, Round, Schedule
+    from mm2mgr.samples.schema import Store
     from mm2mgr.topology import Flow
 
 
-def run_sample(
+@dataclass(frozen=True)
+class SampleOrder:
+    """What to sample: the source clusters by alias (none: all), for how long, and from where (None: Kafka).
+
+    `duration_seconds` None samples until stopped; samples older than `keep_seconds` are removed, None keeps all.
+    """
+
+    store: Store
+    interval_seconds: float
+    duration_seconds: float | None
+    aliases: Sequence[str] = ()
+    keep_seconds: float | None = None
+    source: MetricSource | None = None
+
+
+@dataclass
+class Sampled:
+    """What `sample` did: clusters that were to be sampled, how many samples were stored, and clusters never read.
+
+    Where it was interrupted, the samples so far are stored and not counted.
+    """
+
+    clusters: frozenset[str] = frozenset()
+    samples: int = 0
+    never_read: set[str] = field(default_factory=set)
+    interrupted: bool = False
+
+
+def sample(
     workspace: Workspace,
-    store: Path,
-    interval_seconds: float,
-    duration_seconds: float | None,
-    aliases: Sequence[str],
-    keep_seconds: float | None = None,
-    asked: Asked | None = None,
-) -> int:
-    """Sample the source clusters of the tree's flows from Kafka, or from what is `asked`; return the exit code."""
+    order: SampleOrder,
+    progress: Callable[[Round], None] = lambda _: None,
+    warn: Callable[[str], None] = lambda _: None,
+    stop: threading.Event | None = None,
+) -> Sampled:
+    """Sample until the time is over or `stop` is set. `progress` receives each round, `warn` a sentence for each damaged
+    file. Mm2mgrError when the store cannot be written in the first round."""
     from mm2mgr.samples.follow import Schedule, follow
     from mm2mgr.samples.store import SampleStore
 
-    chosen = _sampled_flows(workspace, aliases)
-    schedule = Schedule(interval_seconds, duration_seconds, keep_seconds=keep_seconds)
-    said = _Rounds(set(chosen), following=duration_seconds is None)
-    stop = threading.Event()
-    with handled(stop.set):  # as a service manager expects: the loop ends after its round
-        try:
-            samples = SampleStore(store, said.warn)
-            readers = (
-                foreign_readers(asked, _wanted(chosen), samples)
-                if asked
-                else _with_tasks(chosen, schedule, said, store)
-            )
-            kept = follow(readers, schedule, samples, said.progress, stop)
-            say(f"{kept} samples of {len(chosen)} clusters in {store}")
-        except KeyboardInterrupt:
-            say(f"stopped; the samples so far are in {store}")
-    if said.never:
-        hint = f"check {'metrics:' if asked else 'bootstrap_servers and access:'} of these clusters"
-        complain(f"never read: {', '.join(sorted(said.never))}", hint)
-    return 1 if said.never else 0
+    chosen = _sampled_flows(workspace, order.aliases)
+    schedule = Schedule(order.interval_seconds, order.duration_seconds, keep_seconds=order.keep_seconds)
+    done, store = Sampled(frozenset(chosen), 0, set(chosen)), SampleStore(order.store, warn)
+
+    def reported(round_: Round) -> None:
+        done.never_read &= round_.failures.keys()
+        progress(round_)
+
+    readers = (
+        metric_source_readers(order.source, _wanted(chosen), store)
+        if order.source
+        else _with_tasks(chosen, schedule, warn, order.store)
+    )
+    try:
+        done.samples = follow(readers, schedule, store, reported, stop)
+    except KeyboardInterrupt:
+        done.interrupted = True
+    return done
 
 
 def _sampled_flows(workspace: Workspace, aliases: Sequence[str]) -> dict[str, list[Flow]]:
@@ -86,7 +109,9 @@ def _readers(chosen: Mapping[str, Sequence[Flow]], schedule: Schedule) -> list[R
     ]
 
 
-def _with_tasks(chosen: Mapping[str, Sequence[Flow]], schedule: Schedule, said: _Rounds, store: Path) -> list[Reader]:
+def _with_tasks(
+    chosen: Mapping[str, Sequence[Flow]], schedule: Schedule, warn: Callable[[str], None], store: Store
+) -> list[Reader]:
     """Return the readers of the source clusters, and of the Connect clusters for what their tasks carry."""
     from mm2mgr.cli.tasking import Around, TopicConfigs, task_readers
     from mm2mgr.kafka.cleanup import compacted
@@ -101,31 +126,12 @@ def _with_tasks(chosen: Mapping[str, Sequence[Flow]], schedule: Schedule, said: 
     configs = TopicConfigs(
         lambda alias, topics: compacted(kafka_access(clusters[alias]), topics, schedule.timeout_seconds / 2)
     )
-    history = TaskStore(store, said.warn)
+    history = TaskStore(store, warn)
     # A thousand connectors take some seconds; a round may take half its interval and still be in time for the next.
     look_seconds = max(schedule.timeout_seconds, min(30.0, schedule.interval_seconds / 2))
     around = Around(recent, history, configs.compacted, pace, look_seconds, schedule.keep_seconds)
     tasks = task_readers([flow for flows in chosen.values() for flow in flows], around)
     return [*(Overheard(reader, recent) for reader in _readers(chosen, schedule)), *tasks]
-
-
-class _Rounds:
-    """What is said while sampling: each round of a bounded run; when following for months, the first and what changes."""
-
-    def __init__(self, names: set[str], *, following: bool) -> None:
-        self.never = names
-        self._following = following
-
-    def progress(self, round_: Round) -> None:
-        self.never = self.never & round_.failures.keys()
-        if round_.number == 1 or not self._following:
-            talk(f"round {round_.number}: {round_.samples} samples")
-        at = f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ} " if self._following else ""
-        for sentence in round_.news:
-            talk(f"  {at}{sentence}", style="yellow")
-
-    def warn(self, message: str) -> None:
-        talk(f"  {message}", style="yellow")
 
 
 def _any_carries(flows: Sequence[Flow]) -> Callable[[str], bool]:

@@ -1,6 +1,6 @@
-"""How `sample --from` reaches sources other than Kafka: whom to ask about which cluster, and with which credentials.
+"""How metric sources (Prometheus, Cruise Control) are reached for each cluster of the tree, and with which credentials.
 
-In go clusters of the tree and a kind of source, out come readers for the sampling loop; it knows no format of any source.
+It knows no format of any source.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ Wanted = Mapping[str, tuple["KafkaCluster", Callable[[str], bool]]]
 
 
 @dataclass(frozen=True)
-class Asked:
-    """What to ask for: the kind of source, every how many seconds, and how much of the past at the first time."""
+class MetricSource:
+    """A kind of source, the seconds between samples, and how much of the past a first run takes."""
 
     kind: str
     step_seconds: float
     back_seconds: float = 0.0
 
 
-def foreign_readers(asked: Asked, clusters: Wanted, store: SampleStore) -> list[Reader]:
+def metric_source_readers(asked: MetricSource, clusters: Wanted, store: SampleStore) -> list[Reader]:
     """Return one reader a cluster; Mm2mgrError when a cluster declares no such source."""
     from mm2mgr.reconcile.access import kafka_access
     from mm2mgr.samples.metric_sources import MetricSourceReader
@@ -51,7 +51,7 @@ def foreign_readers(asked: Asked, clusters: Wanted, store: SampleStore) -> list[
     ]
 
 
-def _source(asked: Asked, cluster: KafkaCluster, spark: _Spark) -> Source:
+def _source(asked: MetricSource, cluster: KafkaCluster, spark: _Spark) -> Source:
     from mm2mgr.samples.cruise_control import CruiseControlSource
     from mm2mgr.samples.prometheus import PrometheusSource, Reading
 
@@ -65,7 +65,7 @@ def _source(asked: Asked, cluster: KafkaCluster, spark: _Spark) -> Source:
     if metrics and kind == "cruise-control-topic" and metrics.cruise_control_topic:
         return _topic(cluster, metrics, spark)
     raise Mm2mgrError(
-        f"cluster '{cluster.alias}' has no `metrics: {{{kind.replace('-', '_')}: …}}`, so nobody can be asked about it",
+        f"cluster '{cluster.alias}' has no `metrics: {{{kind.replace('-', '_')}: …}}`, and so no such source",
         hint="declare it for the cluster or in defaults: clusters:, or leave the cluster out with --cluster",
     )
 
