@@ -78,14 +78,14 @@ def large_estate(rounds: int) -> float:
         spans = [end - start for (end, _, _), start in zip(told, [begun, *(end for end, _, _ in told)], strict=False)]
         samples = sum(one.samples for _, _, one in told)
         print(f"{samples // len(told)} partitions on {CLUSTERS} clusters, fake clients, {len(told)} polls")
-        print(f"  first poll (dictionary written)  {spans[0]:6.1f} s")
+        print(f"  first poll (table created)      {spans[0]:6.1f} s")
         print(f"  later polls, median / longest    {statistics.median(spans[1:]):6.2f} s / {max(spans[1:]):.2f} s")
         print(f"  CPU per poll                     {cpu / len(told):6.2f} s")
         print(f"  on disk per poll                 {written / len(told) / 2**20:6.2f} MiB")
         print(f"  memory after poll 2 / the last   {told[1][1]:6.0f} MiB / {told[-1][1]:.0f} MiB")
         hours = store.hours()
         compacting = _seconds(lambda: [store.compact(hour) for hour in hours])
-        small = sum(path.stat().st_size for path in Path(folder).glob("hour=*/*.parquet"))
+        small = sum(file.size for file in store.table.files())
         print(
             f"  compacting these {len(told)} polls        {compacting:6.1f} s, then {small / samples:.2f} bytes a sample"
         )

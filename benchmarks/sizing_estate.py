@@ -99,16 +99,22 @@ def write(folder: Path) -> None:
 
 
 def repeat(store: Path, weeks: int) -> None:
-    """Give every hour before the one that is rolled up the same roll-up, as links to its files."""
-    from mm2mgr.samples.schema import HOUR_PREFIX, hour_of, hour_start_ms
+    """Give every hour before the one that is rolled up the same roll-up: rows of the same file, copied for each hour."""
+    from mm2mgr.samples.schema import hour_of, hour_start_ms
+    from mm2mgr.samples.tables import DataFile
+    from mm2mgr.throughput.part_files import throughput_table
 
-    (made,) = (store / "rollups").glob(f"{HOUR_PREFIX}*")
-    start_ms = hour_start_ms(made.name.removeprefix(HOUR_PREFIX))
+    table = throughput_table(store)
+    state = table.snapshot()
+    new = []
     for back in range(1, weeks * 168):
-        other = made.with_name(f"{HOUR_PREFIX}{hour_of(start_ms - back * 3_600_000)}")
-        other.mkdir()
-        for file in made.iterdir():
-            (other / file.name).hardlink_to(file)
+        for file in state.files:
+            hour = hour_of(hour_start_ms(file.values[0]) - back * 3_600_000)
+            path = f"period={hour}/{Path(file.path).name}"
+            (store / "throughput" / path).parent.mkdir(exist_ok=True)
+            (store / "throughput" / path).hardlink_to(store / "throughput" / file.path)
+            new.append(DataFile(path, file.size, file.rows, (hour, file.values[1])))
+    table.replace(state, [], new)
 
 
 def size(folder: Path, only_read: bool) -> int:

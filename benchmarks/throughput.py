@@ -1,8 +1,9 @@
 """Measures the throughput job beside polars and DuckDB on the same samples, and checks that their answers are equal.
 
-In: how many partitions and hours. Out: seconds of a fresh process each, start-up included: the job (samples → hourly roll-ups
-and days on disk → throughput per partition), the peers doing the same from the layout that suits them best, one more
-hour, a question, one and two executors, and sizes for the line. polars and duckdb are this script's alone.
+Each competitor is a fresh process, start-up included, in wall and CPU seconds: the job on Spark and in one process (tables →
+hourly roll-ups and days in a table → throughput per partition), and the peers with the layout and query that suit them best:
+files sorted by partition and time, integer ids, record sizes resolved beforehand. Then one more hour, questions, one and two
+executors, further numbers of hours, and the memory and time of a large estate. polars and duckdb are this script's alone.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import resource
 import shutil
 import subprocess
 import sys
@@ -65,16 +67,18 @@ DUCKDB = (
     _PEER_START
     + """
 import duckdb
-con = duckdb.connect(raw, read_only=True)
-con.execute("SET threads=2"); con.execute("SET preserve_insertion_order=false"); con.execute("SET temp_directory='" + out + "'")
-rates = '''WITH d AS (SELECT id, t, "end" - lag("end") OVER w AS d, t - lag(t) OVER w AS dt FROM raw WINDOW w AS (PARTITION BY id ORDER BY t)),
- r AS (SELECT id, t // 3600000 AS hour, d * size AS bytes, dt, d * size / (dt / 1000) AS rate FROM d JOIN sizes USING (id) WHERE d >= 0)'''
-what = "count(*) AS n, sum(bytes) AS bytes, sum(dt)::BIGINT AS dt, quantile_disc(rate, 0.5) AS p50, quantile_disc(rate, 0.95) AS p95, max(rate) AS max"
+con = duckdb.connect()
+con.execute("SET threads=2"); con.execute("SET temp_directory='" + out + "'")
+# Windows without PARTITION BY stream over the file's own order: no sort, no temporary copy.
+rates = f'''WITH d AS (SELECT id, t, "end" - lag("end") OVER () AS d, t - lag(t) OVER () AS dt, id = lag(id) OVER () AS same FROM read_parquet('{raw}')),
+ r AS (SELECT id, t // 3600000 AS hour, d * size AS bytes, dt, d * size / (dt / 1000) AS rate FROM d JOIN read_parquet('{sizes}') USING (id) WHERE same AND d >= 0),
+ g AS (SELECT {{by}}, count(*) AS n, sum(bytes) AS bytes, sum(dt)::BIGINT AS dt, quantile_disc(rate, [0.5, 0.95]) AS q, max(rate) AS max FROM r GROUP BY {{by}})
+ SELECT * EXCLUDE q, q[1] AS p50, q[2] AS p95 FROM g ORDER BY {{by}}'''
 times = {}
 for name, by, file in (("hourly roll-ups", "id, hour", "hours"), ("throughput", "id", "window")):
     if file in sys.argv[4]:
         at = time.perf_counter()
-        con.execute(f"COPY ({rates} SELECT {by}, {what} FROM r GROUP BY {by} ORDER BY {by}) TO '{out}/{file}.parquet' (FORMAT parquet)")
+        con.execute(f"COPY ({rates.format(by=by)}) TO '{out}/{file}.parquet' (FORMAT parquet)")
         times[name] = time.perf_counter() - at
 print(json.dumps(times))
 """
@@ -83,13 +87,40 @@ OURS = """
 import sys, time, json
 began = time.perf_counter()
 from pathlib import Path
-from mm2mgr.sandbox.java import find_java, spark_java_home
-from mm2mgr.throughput.job import run
-report = run(Path(sys.argv[1]), java_home=spark_java_home(find_java()), log_file=Path(sys.argv[1]) / "spark.log")
+store = Path(sys.argv[1])
+if sys.argv[2] == "spark":
+    from mm2mgr.sandbox.java import find_java, spark_java_home
+    from mm2mgr.throughput.job import run
+    run(store, java_home=spark_java_home(find_java()), log_file=store / "spark.log")
+else:
+    from mm2mgr.throughput.rollup_job import make, one_by_one
+    make(store, one_by_one)
 rolled = time.perf_counter()
 from mm2mgr.throughput.windows import last_hours, read_window
-found = read_window(Path(sys.argv[1]), last_hours(Path(sys.argv[1]), None))
+found = read_window(store, last_hours(store, None))
 print(json.dumps({"roll-ups": rolled - began, "throughput": time.perf_counter() - rolled}))
+"""
+ESTATE = """
+import sys, time, json, resource
+from pathlib import Path
+import numpy as np
+from mm2mgr.samples.batch import Batch
+from mm2mgr.samples.store import SampleStore
+from mm2mgr.samples.schema import hour_start_ms, hour_of
+store, partitions, hours = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
+topics = [f"topic-{n // 16:05d}" for n in range(partitions)]
+numbers = [n % 16 for n in range(partitions)]
+samples, start = SampleStore(store / "polls"), hour_start_ms("2026-11-18T00")
+rounds = []
+for minute in range(3):
+    at = time.perf_counter()
+    samples.append(Batch("c", "kafka-offsets", start + minute * 60_000, topics, numbers, end_offset=[minute] * partitions))
+    rounds.append(time.perf_counter() - at)
+from mm2mgr.throughput.planning import hourly_rates
+at, before = time.perf_counter(), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+found = hourly_rates(store, 7 * 86400.0, "p95")
+print(json.dumps({"append a round (s)": max(rounds), "read a week for size (s)": time.perf_counter() - at,
+    "peak memory (GiB)": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20, "partitions": len(found.table), "hours": len(found.hours)}))
 """
 ON_EXECUTORS = """
 import sys, time, json, os
@@ -107,7 +138,7 @@ spark.stop()
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run everything asked for; return 1 when an answer differs or the job is not the fastest."""
+    """Run everything asked for; return 1 when an answer differs."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--folder", type=Path, required=True, help="where samples and results go (1 GiB for 48 hours)")
     parser.add_argument("--partitions", type=int, default=PARTITIONS)
@@ -115,10 +146,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--rounds", type=int, default=1, help="each competitor in turn, this often; the best counts")
     parser.add_argument("--series", type=int, nargs="*", default=[], help="further hours, to show that cost is linear")
     parser.add_argument("--alone", action="store_true", help="leave the peers out: only --series and --executors")
+    parser.add_argument(
+        "--estate", type=int, help="so many partitions: append rounds, and read a week of roll-ups for size"
+    )
     parser.add_argument("--executors", action="store_true", help="also one executor against two (local-cluster)")
     given = parser.parse_args(arguments)
     folder = given.folder.resolve()
     good = given.alone or against_peers(folder, given)
+    if given.estate:
+        estate(folder / f"estate-{given.estate}", given.estate)
     for hours in given.series:
         series_point(folder, given.partitions, hours)
     if given.executors:
@@ -127,52 +163,54 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def against_peers(folder: Path, given: argparse.Namespace) -> bool:
-    """Run every competitor; say whether the answers are equal and the job is the fastest."""
+    """Run every competitor; say whether the answers are equal."""
     store = generate(folder / f"store-{given.hours}", given.partitions, given.hours)
     peers = peers_data(store, folder / f"peers-{given.hours}")
     print(
         f"{given.partitions} partitions × {given.hours} h × {SAMPLES_PER_HOUR} = {given.partitions * given.hours * SAMPLES_PER_HOUR / 1e6:.1f} million samples, load {os.getloadavg()[0]:.1f}"
     )
-    best: dict[str, float] = {}
     for _ in range(given.rounds):
         for name, run in competitors(store, peers).items():
-            seconds, told = run()
-            best[name] = min(seconds, best.get(name, 1e9))
+            seconds, cpu, told = run()
             parts = ", ".join(f"{part} {value:.1f}" for part, value in told.items())
-            print(f"  {name:<10} {seconds:6.1f} s wall  ({parts}; load {os.getloadavg()[0]:.1f})", flush=True)
+            print(
+                f"  {name:<18} {seconds:6.1f} s wall, {cpu:6.1f} s CPU  ({parts}; load {os.getloadavg()[0]:.1f})",
+                flush=True,
+            )
     equal = check(store, peers)
     one_more(store)
-    fastest = min(best, key=lambda name: best[name])
-    print(f"fastest: {fastest}; answers {'equal' if equal else 'DIFFER'}")
-    return equal and fastest == "mm2mgr"
+    print(f"answers {'equal' if equal else 'DIFFER'}")
+    return equal
 
 
 def competitors(store: Path, peers: Path) -> dict[str, Any]:
     """Return what to run, each from scratch and in a fresh process."""
 
-    def ours() -> tuple[float, dict[str, float]]:
-        shutil.rmtree(store / "rollups", ignore_errors=True)
-        return timed("-c", OURS, str(store))
+    def ours(where: str) -> tuple[float, float, dict[str, float]]:
+        shutil.rmtree(store / "throughput", ignore_errors=True)
+        return timed("-c", OURS, str(store), where)
 
-    def polars() -> tuple[float, dict[str, float]]:
+    def peer(code: str, name: str, *more: str) -> tuple[float, float, dict[str, float]]:
         return timed(
             "-c",
-            POLARS,
+            code,
             str(peers / "raw.parquet"),
             str(peers / "sizes.parquet"),
-            str(peers / "polars"),
+            str(peers / name),
             "hours window",
-            "streaming",
+            *more,
         )
 
-    def duckdb() -> tuple[float, dict[str, float]]:
-        return timed("-c", DUCKDB, str(peers / "raw.duckdb"), "-", str(peers / "duckdb"), "hours window")
+    return {
+        "mm2mgr on Spark": lambda: ours("spark"),
+        "mm2mgr in process": lambda: ours("process"),
+        "polars": lambda: peer(POLARS, "polars", "streaming"),
+        "duckdb": lambda: peer(DUCKDB, "duckdb"),
+    }
 
-    return {"mm2mgr": ours, "polars": polars, "duckdb": duckdb}
 
-
-def timed(*command: str) -> tuple[float, dict[str, float]]:
-    """Run a fresh Python; return its wall clock and what it tells about its parts."""
+def timed(*command: str) -> tuple[float, float, dict[str, float]]:
+    """Run a fresh Python; return wall and CPU seconds, its children's too, and what it prints about its parts."""
     environment = {
         **os.environ,
         "PYTHONPATH": os.pathsep.join([str(REPOSITORY), os.environ.get("PYTHONPATH", "")]),
@@ -180,44 +218,51 @@ def timed(*command: str) -> tuple[float, dict[str, float]]:
         "SPARK_LOCAL_IP": "127.0.0.1",
         "PYSPARK_PYTHON": sys.executable,
     }
-    began = time.perf_counter()
+    began, before = time.perf_counter(), resource.getrusage(resource.RUSAGE_CHILDREN)
     done = subprocess.run([sys.executable, *command], env=environment, capture_output=True, text=True, check=False)
-    seconds = time.perf_counter() - began
+    seconds, after = time.perf_counter() - began, resource.getrusage(resource.RUSAGE_CHILDREN)
     if done.returncode:
         raise SystemExit(done.stderr[-3000:])
-    return seconds, json.loads(done.stdout.splitlines()[-1])
+    cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return seconds, cpu, json.loads(done.stdout.splitlines()[-1])
 
 
 def generate(store: Path, partitions: int, hours: int) -> Path:
     """Write a compacted store: skewed partitions, a daily wave, noise by the minute, a reset in one partition of 64."""
-    if (store / "LAYOUT").is_file():
+    if (store / "samples").is_dir():
         return store
-    from mm2mgr.samples.files import DICTIONARY_SCHEMA
-    from mm2mgr.samples.schema import LAYOUT, hour_of, hour_start_ms
+    from mm2mgr.samples.schema import hour_start_ms
+    from mm2mgr.samples.tables import StoredTable
 
-    (store / "dictionary").mkdir(parents=True)
-    ids = np.arange(partitions)
-    names = [
-        pa.array(ids, pa.int32()),
-        pa.array([f"c{i % 4}" for i in (ids // IDS_PER_TOPIC).tolist()]),
-        pa.array([f"topic-{i:05d}" for i in (ids // IDS_PER_TOPIC).tolist()]),
-        pa.array(ids % IDS_PER_TOPIC, pa.int32()),
-        pa.nulls(partitions, pa.string()),
-    ]
-    pq.write_table(pa.Table.from_arrays(names, schema=DICTIONARY_SCHEMA), store / "dictionary" / "0.parquet")
+    table = StoredTable(store, "samples")
+    table.create()
     chance = np.random.default_rng(5)
     base = chance.lognormal(3, 1.5, partitions) * 60
     end = np.zeros(partitions, np.int64)
     for number in range(hours):
-        start = hour_start_ms(FIRST_HOUR) + number * HOUR_MS
-        end = write_hour(store / f"hour={hour_of(start)}" / "ids-00000000.parquet", start, base, end, chance)
-    (store / "LAYOUT").write_text(LAYOUT + "\n")
+        end = write_hour(table, hour_start_ms(FIRST_HOUR) + number * HOUR_MS, base, end, chance)
     return store
 
 
-def write_hour(path: Path, start_ms: int, base: Any, end: Any, chance: Any) -> Any:
+def names_of(ids: Any) -> dict[str, Any]:
+    """Return cluster, topic and partition of every id, ordered as the table is."""
+    topics = ids // IDS_PER_TOPIC
+    count = int(ids.max(initial=0)) // IDS_PER_TOPIC + 1
+    per_cluster = -(-count // 4)
+    return {
+        "cluster": pa.DictionaryArray.from_arrays(
+            pa.array(topics // per_cluster, pa.int32()), pa.array([f"c{n}" for n in range(4)])
+        ),
+        "topic": pa.DictionaryArray.from_arrays(
+            pa.array(topics, pa.int32()), pa.array([f"topic-{n:05d}" for n in range(count)])
+        ),
+        "partition": pa.array(ids % IDS_PER_TOPIC, pa.int32()),
+    }
+
+
+def write_hour(table: Any, start_ms: int, base: Any, end: Any, chance: Any) -> Any:
     """Write one hour of samples as `compact` does; return the end offsets after it."""
-    from mm2mgr.samples.files import SAMPLE_SCHEMA, tables_to
+    from mm2mgr.samples.schema import hour_of
 
     count, wave = len(base), 1 + 0.5 * np.sin((start_ms // HOUR_MS % 24) / 24 * 6.28)
     steps = (base[:, None] * wave * (0.8 + 0.4 * chance.random((count, SAMPLES_PER_HOUR)))).astype(np.int64)
@@ -227,22 +272,23 @@ def write_hour(path: Path, start_ms: int, base: Any, end: Any, chance: Any) -> A
     sizes = np.full((count, SAMPLES_PER_HOUR), np.nan)
     sizes[:, ::10] = record_bytes(count)[:, None]
     rows = count * SAMPLES_PER_HOUR
-    known = {
-        "partition_id": np.repeat(np.arange(count, dtype=np.int32), SAMPLES_PER_HOUR),
-        "time_ms": np.tile(start_ms + np.arange(SAMPLES_PER_HOUR) * 60_000, count),
-        "end_offset": np.maximum(offsets, 0).ravel(),
-        "start_offset": np.zeros(rows, np.int64),
-        "record_bytes": sizes.ravel(),
-        "resolution_ms": np.zeros(rows, np.int32),
+    columns = {
+        **names_of(np.repeat(np.arange(count), SAMPLES_PER_HOUR)),
+        "time_ms": pa.array(np.tile(start_ms + np.arange(SAMPLES_PER_HOUR) * 60_000, count)),
+        "end_offset": pa.array(np.maximum(offsets, 0).ravel()),
+        "start_offset": pa.array(np.zeros(rows, np.int64)),
+        "record_bytes": pa.array(sizes.ravel(), from_pandas=True),
+        "resolution_ms": pa.array(np.zeros(rows, np.int32)),
         "source": pa.repeat(pa.scalar("kafka-offsets"), rows),
     }
-    columns = [
-        pa.array(known[field.name], field.type, from_pandas=True)
-        if field.name in known and field.name != "source"
-        else known.get(field.name, pa.nulls(rows, field.type))
-        for field in SAMPLE_SCHEMA
-    ]
-    tables_to(path, iter([pa.Table.from_arrays(columns, schema=SAMPLE_SCHEMA)]))
+    schema = table.file_schema
+    whole = pa.table(
+        [columns.get(each.name, pa.nulls(rows, each.type)).cast(each.type) for each in schema], schema=schema
+    )
+    from mm2mgr.samples.store import COMPACTED
+
+    file = table.write_file((hour_of(start_ms),), [whole], **COMPACTED)
+    table.replace(table.snapshot(), [], [file])
     return np.maximum(offsets, 0)[:, -1]
 
 
@@ -253,51 +299,45 @@ def record_bytes(count: int) -> Any:
 
 def peers_data(store: Path, folder: Path) -> Path:
     """Give the peers only what they need, sorted by id and time, as their own files; sizes come resolved, as a gift."""
-    if (folder / "raw.duckdb").is_file():
+    if (folder / "raw.parquet").is_file():
         return folder
-    import duckdb
     import polars as pl
+    from deltalake import DeltaTable
 
     for name in ("polars", "duckdb"):
         (folder / name).mkdir(parents=True, exist_ok=True)
-    count = pq.read_metadata(store / "dictionary" / "0.parquet").num_rows
-    pl.DataFrame({"id": np.arange(count, dtype=np.int32), "size": record_bytes(count)}).write_parquet(
-        folder / "sizes.parquet"
-    )
-    con = duckdb.connect(str(folder / "raw.duckdb"))
-    con.execute("SET threads=2")
-    con.execute(
-        f"CREATE TABLE raw AS SELECT partition_id AS id, time_ms AS t, end_offset AS \"end\" FROM read_parquet('{store}/hour=*/*.parquet', hive_partitioning=false) ORDER BY id, t"
-    )
-    con.execute(f"CREATE TABLE sizes AS SELECT * FROM read_parquet('{folder}/sizes.parquet')")
-    con.execute(
-        f"COPY (SELECT * FROM raw ORDER BY id, t) TO '{folder}/duck.parquet' (FORMAT parquet, COMPRESSION zstd)"
-    )
-    con.close()
-    pl.read_parquet(folder / "duck.parquet").write_parquet(folder / "raw.parquet", compression="lz4")
-    (folder / "duck.parquet").unlink()
+    number = pl.col("topic").str.slice(6).cast(pl.Int32) * IDS_PER_TOPIC + pl.col("partition")
+    files = sorted(DeltaTable(str(store / "samples")).file_uris())
+    raw = pl.concat(
+        [
+            pl.read_parquet(
+                path, columns=["topic", "partition", "time_ms", "end_offset"], hive_partitioning=False
+            ).select(id=number, t="time_ms", end="end_offset")
+            for path in files
+        ]
+    ).sort("id", "t")
+    raw.write_parquet(folder / "raw.parquet", compression="lz4")
+    ids = np.arange(raw["id"].max() + 1, dtype=np.int32)
+    pl.DataFrame({"id": ids, "size": record_bytes(len(ids))}).write_parquet(folder / "sizes.parquet")
     return folder
 
 
 def check(store: Path, peers: Path) -> bool:
     """Compare every partition's hours and window: sums and exact percentiles to 1e-9, merged percentiles to 2 %."""
+    from mm2mgr.throughput.part_files import throughput_table
     from mm2mgr.throughput.windows import last_hours, read_window
 
-    files = sorted(store.glob("rollups/hour=*/part-*.parquet"))
+    table = throughput_table(store)
+    columns = ["topic", "partition", "first_ms", "covered_ms", "bytes", "bytes_p50", "bytes_p95", "bytes_max"]
+    hours = [file for file in table.files() if len(file.values[0]) == 13]
     mine = pa.concat_tables(
-        [
-            pq.read_table(
-                path,
-                columns=["partition_id", "first_ms", "covered_ms", "bytes", "bytes_p50", "bytes_p95", "bytes_max"],
-                partitioning=None,
-            )
-            for path in files
-        ]
+        [pq.read_table(store / "throughput" / file.path, columns=columns, partitioning=None) for file in hours]
     )
-    hour = mine["first_ms"].to_numpy() // HOUR_MS
-    order = np.lexsort((hour, mine["partition_id"].to_numpy()))
+    topics = np.array([int(name[6:]) for name in mine["topic"].to_pylist()])
+    order = np.lexsort((mine["first_ms"].to_numpy() // HOUR_MS, topics * IDS_PER_TOPIC + mine["partition"].to_numpy()))
     found = read_window(store, last_hours(store, None))
-    by_id = np.searchsorted(found.place, found.names.of_id)
+    numbers = np.array([int(name[6:]) for name in found.names.topics])
+    by_id = np.argsort(numbers[found.names.topic] * IDS_PER_TOPIC + found.names.partition)
     names = {"bytes": "bytes", "covered_ms": "dt", "bytes_p50": "p50", "bytes_p95": "p95", "bytes_max": "max"}
     good = True
     for peer in ("polars", "duckdb"):
@@ -327,10 +367,14 @@ def _off(mine: Any, theirs: Any) -> float:
 
 def one_more(store: Path) -> None:
     """Roll up one more hour, as every hour of a day does, and ask a question."""
-    newest = sorted(store.glob("rollups/hour=*"))[-1]
+    from mm2mgr.throughput.part_files import throughput_table
+
+    table = throughput_table(store)
     places: dict[str, Sequence[str]] = {"one more hour": [], "the same on Spark": ["--spark"]}
     for name, more in places.items():
-        shutil.rmtree(newest)
+        state = table.snapshot()
+        newest = max(file.values[0] for file in state.files)
+        table.replace(state, [file for file in state.files if file.values[0] == newest], [])
         seconds = command(store, "throughput", "--top", "0", *more)
         print(f"  {name}: {seconds:.1f} s wall, start-up included (bound 5 s), load {os.getloadavg()[0]:.1f}")
     for by in ("partition", "topic", "hour"):
@@ -357,8 +401,8 @@ def command(store: Path, *words: str) -> float:
 def series_point(folder: Path, partitions: int, hours: int) -> None:
     """Time the job alone on another number of hours."""
     store = generate(folder / f"store-{hours}", partitions, hours)
-    shutil.rmtree(store / "rollups", ignore_errors=True)
-    seconds, _ = timed("-c", OURS, str(store))
+    shutil.rmtree(store / "throughput", ignore_errors=True)
+    seconds, _, _ = timed("-c", OURS, str(store), "spark")
     millions = partitions * hours * SAMPLES_PER_HOUR / 1e6
     print(
         f"  {millions:6.1f} million samples: {seconds:6.1f} s wall, {seconds / millions:.3f} s a million, load {os.getloadavg()[0]:.1f}",
@@ -370,9 +414,38 @@ def executors(folder: Path, partitions: int, hours: int) -> None:
     """Time the same job on one and on two executors of one core each, their JVMs started before the clock."""
     store = generate(folder / f"store-{hours}", partitions, hours)
     for count in (1, 2):
-        shutil.rmtree(store / "rollups", ignore_errors=True)
-        _, told = timed("-c", ON_EXECUTORS, str(store), str(count))
+        shutil.rmtree(store / "throughput", ignore_errors=True)
+        _, _, told = timed("-c", ON_EXECUTORS, str(store), str(count))
         print(f"  {count} executor(s): {told['job']:.1f} s, load {os.getloadavg()[0]:.1f}", flush=True)
+
+
+def estate(store: Path, partitions: int) -> None:
+    """Write a week of roll-ups of so many partitions, then append rounds and read the week as `size` does."""
+    from mm2mgr.samples.schema import hour_of, hour_start_ms
+    from mm2mgr.throughput.part_files import throughput_table
+
+    table = throughput_table(store)
+    if not table.exists():
+        table.create()
+        chance, names = np.random.default_rng(5), names_of(np.arange(partitions))
+        for number in range(168):
+            start = hour_start_ms("2026-11-10T00") + number * HOUR_MS
+            rate = chance.lognormal(8, 1.5, partitions)
+            columns = {
+                **names,
+                "source": pa.repeat("kafka-offsets", partitions),
+                **{name: pa.repeat(pa.scalar(value, table.schema.field(name).type), partitions) for name, value in (("samples", 60), ("covered_ms", HOUR_MS), ("resets", 0), ("gaps", 0), ("first_ms", start), ("last_ms", start + HOUR_MS - 60_000), ("record_bytes", 200.0))},
+                **{name: pa.array(rate * factor) for name, factor in (("bytes", 3600), ("records", 18), ("bytes_p50", 1), ("bytes_p95", 1.2), ("bytes_max", 1.3), ("records_p50", 0.005), ("records_p95", 0.006), ("records_max", 0.0065))},
+            }  # fmt: skip
+            rows = pa.table(
+                [columns.get(each.name, pa.nulls(partitions, each.type)).cast(each.type) for each in table.file_schema],
+                schema=table.file_schema,
+            )
+            file = table.write_file((hour_of(start), "made up"), [rows], use_dictionary=["cluster", "topic", "source"])
+            table.replace(table.snapshot(), [], [file])
+    shutil.rmtree(store / "polls", ignore_errors=True)
+    _, _, told = timed("-c", ESTATE, str(store), str(partitions), "168")
+    print(f"  {partitions} partitions: " + ", ".join(f"{name} {value:.2f}" for name, value in told.items()), flush=True)
 
 
 if __name__ == "__main__":

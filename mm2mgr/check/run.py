@@ -16,7 +16,7 @@ from mm2mgr.check.checked import STATUSES, Checked, CheckRow, commands
 from mm2mgr.check.judge import LoginAnswers, access_rows, identity_rows, judged, unmatched_rows, unverified_rows
 from mm2mgr.check.needs import ClientLogin, RequiredRight, login_of, needs, present
 from mm2mgr.check.sessions import Sessions, kafkas, open_sessions, survey
-from mm2mgr.connect.client import Connect
+from mm2mgr.connect.client import ConnectClient
 from mm2mgr.endpoints import access_as, connect_target, kafka_access
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.kafka.acls import Acl, Right
@@ -177,7 +177,7 @@ async def read_workers(topology: Topology, connectors: Sequence[Connector], seco
 async def _ask_cluster(connect: ConnectCluster, connectors: Sequence[Connector], seconds: float) -> WorkerAnswer:
     keys = (key for connector in connectors if connector.connect == connect.name for key in connector.config)
     try:
-        async with asyncio.timeout(seconds), Connect(connect_target(connect), deadline_seconds=seconds) as client:
+        async with asyncio.timeout(seconds), ConnectClient(connect_target(connect), deadline_seconds=seconds) as client:
             worker, unprobed = await ask_worker(client, harmless(keys))
     except Mm2mgrError as error:
         return Failure.of(error)

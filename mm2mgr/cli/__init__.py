@@ -26,14 +26,16 @@ from mm2mgr.cli.fleet import fleet
 from mm2mgr.cli.init import init
 from mm2mgr.cli.interrupts import INTERRUPTED, signals_interrupt
 from mm2mgr.cli.lint import lint
-from mm2mgr.cli.load import sample, throughput
 from mm2mgr.cli.plan import plan
 from mm2mgr.cli.render import render
+from mm2mgr.cli.sample import sample
+from mm2mgr.cli.samples import samples
 from mm2mgr.cli.sandbox import sandbox
 from mm2mgr.cli.schema import schema
 from mm2mgr.cli.simulate import simulate
 from mm2mgr.cli.size import size
 from mm2mgr.cli.status import status
+from mm2mgr.cli.throughput import throughput
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.operations.workspace import Workspace
 from mm2mgr.output.console import complain, ended, guarded, talk
@@ -89,7 +91,7 @@ def cli(context: click.Context, clusters: tuple[Path, ...], templates: Path | No
 COMMANDS: dict[str, tuple[click.Command, ...]] = {
     "First hour": (demo, init, sandbox, schema, completion),
     "Every change": (render, lint, explain, check, plan, apply),
-    "Load": (sample, throughput, size, fleet, simulate),
+    "Load": (sample, throughput, samples, size, fleet, simulate),
     "Every day": (status, describe),
 }
 for command in (each for commands in COMMANDS.values() for each in commands):

@@ -8,17 +8,15 @@ from typing import TYPE_CHECKING
 
 import click
 
-from mm2mgr.cli.load import LEAST_SECONDS, SAMPLES, by_option
-from mm2mgr.cli.options import Duration, output_option
+from mm2mgr.cli.options import LEAST_SECONDS, SAMPLES, Duration, StoreLocation, by_option, output_option
 from mm2mgr.cli.page import page_option, write_page
 from mm2mgr.operations.workspace import Workspace
 
 if TYPE_CHECKING:
-    from mm2mgr.throughput.rates import Statistic
+    from mm2mgr.operations import Statistic
 
-_folder = click.Path(path_type=Path, file_okay=False)
 store_option = click.option(
-    "--store", type=_folder, default=SAMPLES, show_default=True, help="Folder of samples, rolled up."
+    "--store", type=StoreLocation(), default=SAMPLES, show_default=True, help="Folder or URI of the tables, rolled up."
 )
 window_option = click.option(
     "--window", type=Duration(LEAST_SECONDS), help="Only the newest hours, such as 7d. Default: 4 weeks."
@@ -74,11 +72,10 @@ def fleet(
     Example:
       mm2mgr fleet --lag 4h --workers 10 --workers 30
     """
+    from mm2mgr.operations import Failover, Lag
     from mm2mgr.operations.fleet import fleet as judge_fleet
     from mm2mgr.output.console import say_json, talk
     from mm2mgr.output.fleet_text import say_fleet
-    from mm2mgr.sizing.fleet import Failover
-    from mm2mgr.sizing.recovery import Lag
 
     report = judge_fleet(
         workspace,

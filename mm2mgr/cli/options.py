@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -14,6 +15,8 @@ from mm2mgr.errors import InvalidArgument
 if TYPE_CHECKING:
     from mm2mgr.operations import OtherLine, RestartRules
 
+LEAST_SECONDS = 0.001
+SAMPLES = Path(".mm2mgr/samples")
 _MOST_SECONDS = 366 * 86_400.0
 Decorated = TypeVar("Decorated", bound=Callable[..., object])
 
@@ -79,6 +82,36 @@ class Duration(click.ParamType):  # type: ignore[type-arg]  # generic only from 
         if seconds < self.least_seconds:
             self.fail(f"{value!r} is less than {self.least_seconds * 1000:g}ms", param, ctx)
         return seconds
+
+
+class StoreLocation(click.Path):
+    """A folder, or a URI of object storage without credentials in it."""
+
+    name = "folder or URI"
+
+    def __init__(self) -> None:
+        super().__init__(path_type=Path, file_okay=False)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        from mm2mgr.operations import is_remote, store_of
+
+        if not is_remote(value):
+            return super().convert(value, param, ctx)
+        try:
+            return store_of(value)
+        except ValueError as error:
+            self.fail(f"the URI {error}", param, ctx)
+
+
+# The rate that `size`, `fleet` and `simulate` plan with.
+by_option = click.option(
+    "--by",
+    "statistic",
+    type=click.Choice(["mean", "p50", "p95", "max"]),
+    default="p95",
+    show_default=True,
+    help="Load of a task to plan with: p95 lets it exceed the usable capacity in 5 % of the hours.",
+)
 
 
 class Hours(click.ParamType):  # type: ignore[type-arg]  # generic only from click 8.4 on

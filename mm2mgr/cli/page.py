@@ -12,7 +12,7 @@ import click
 from mm2mgr.errors import Mm2mgrError
 
 if TYPE_CHECKING:
-    from mm2mgr.sizing.scenario import FlowView
+    from mm2mgr.operations import FlowView
 
 page_option = click.option(
     "--page", type=click.Path(path_type=Path, dir_okay=False), help="Write a page (one HTML file) too."

@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING
 import click
 
 from mm2mgr.cli.fleet import complain_of_sources, store_option, window_option
-from mm2mgr.cli.load import by_option
-from mm2mgr.cli.options import Number, output_option
+from mm2mgr.cli.options import Number, by_option, output_option
 from mm2mgr.operations.workspace import Workspace
 
 if TYPE_CHECKING:
-    from mm2mgr.throughput.rates import Statistic
+    from mm2mgr.operations import Statistic
 
 
 class _Assigned(click.ParamType):  # type: ignore[type-arg]  # generic only from click 8.4 on

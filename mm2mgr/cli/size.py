@@ -7,14 +7,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from mm2mgr.cli.load import LEAST_SECONDS, SAMPLES, by_option
-from mm2mgr.cli.options import Duration, Hours, output_option
+from mm2mgr.cli.options import LEAST_SECONDS, SAMPLES, Duration, Hours, by_option, output_option
 from mm2mgr.cli.page import page_option, write_page
 from mm2mgr.operations.workspace import Workspace
 
 if TYPE_CHECKING:
+    from mm2mgr.operations import Statistic
     from mm2mgr.operations.size import SizingReport
-    from mm2mgr.throughput.rates import Statistic
 
 TOO_SMALL = 2
 _folder = click.Path(path_type=Path, file_okay=False)

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from mm2mgr.errors import SandboxError
-from mm2mgr.samples.schema import DICTIONARY, HOUR_PREFIX, LAYOUT_FILE, ROLLUPS
+from mm2mgr.samples.schema import PARTITIONED_BY
 from mm2mgr.sandbox.folder import claim, is_claimed, only_one, writing
 from mm2mgr.sandbox.tree import as_written
 from mm2mgr.spec.sizing_file import is_written_by_size
@@ -20,7 +20,7 @@ from mm2mgr.text import few
 
 _USE = "demo"
 _HOURS = 2  # a demo samples for ten minutes at most
-_STORE = {DICTIONARY, LAYOUT_FILE, ROLLUPS, "tasks", ".lock"}
+_STORE = {*PARTITIONED_BY, "spark.log"}
 
 
 @contextmanager
@@ -68,9 +68,7 @@ def _strange_in_tree(tree: Path) -> list[Path]:
 def _strange_in_samples(samples: Path) -> list[Path]:
     """Return what is no part of a store, and whatever is of an hour where there are more hours than a demo takes."""
     found = sorted(samples.iterdir()) if samples.is_dir() else []
-    strange = [path for path in found if path.name not in _STORE and not path.name.startswith(HOUR_PREFIX)]
-    by_hour = [
-        path for each in (f"{HOUR_PREFIX}*", f"{ROLLUPS}/{HOUR_PREFIX}*", "tasks/[0-9]*") for path in samples.glob(each)
-    ]
-    hours = {path.name.removeprefix(HOUR_PREFIX)[: len("2026-11-21T10")] for path in by_hour}
+    strange = [path for path in found if path.name not in _STORE]
+    by_hour = [path for table, (first, *_) in PARTITIONED_BY.items() for path in samples.glob(f"{table}/{first}=*")]
+    hours = {path.name.partition("=")[2] for path in by_hour}
     return strange + (sorted(by_hour) if len(hours) > _HOURS else [])

@@ -19,7 +19,7 @@ from mm2mgr.sizing.placement import ConnectorPlacement, TaskPlacement
 from mm2mgr.topology import ConnectCluster, Flow, KafkaCluster
 
 if TYPE_CHECKING:
-    from mm2mgr.connect.client import Connect
+    from mm2mgr.connect.client import ConnectClient
     from mm2mgr.connect.types import ConnectorStatus
 
 HEARTBEATS = "heartbeats"
@@ -117,13 +117,13 @@ async def _states(by_connect: Collection[Sequence[Flow]]) -> dict[str, ConnectSt
 
 
 async def _state(connect: ConnectCluster, flows: Sequence[Flow]) -> ConnectState:
-    from mm2mgr.connect.client import Connect
+    from mm2mgr.connect.client import ConnectClient
     from mm2mgr.endpoints import connect_target
 
     turns = asyncio.Semaphore(_CONNECTORS_AT_ONCE)
     connectors: tuple[ConnectorPlacement, ...] = ()
     try:
-        async with Connect(connect_target(connect), deadline_seconds=_WORKERS_SECONDS) as client:
+        async with ConnectClient(connect_target(connect), deadline_seconds=_WORKERS_SECONDS) as client:
             statuses = await client.statuses()
             connectors = tuple(map(_placement, statuses.values()))
 
@@ -139,7 +139,7 @@ async def _state(connect: ConnectCluster, flows: Sequence[Flow]) -> ConnectState
         return ConnectState(connectors, dict.fromkeys((flow.id for flow in flows), unread), note)
 
 
-async def _running(client: Connect, flow: Flow, known: Collection[str]) -> Assignment | str:
+async def _running(client: ConnectClient, flow: Flow, known: Collection[str]) -> Assignment | str:
     from mm2mgr.render import source_connector_name
 
     name = source_connector_name(flow)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
-from mm2mgr.connect.client import Connect
+from mm2mgr.connect.client import ConnectClient
 from mm2mgr.connect.errors import ConnectError, Unsupported
 from mm2mgr.connect.types import parse_stored
 from mm2mgr.endpoints import connect_target
@@ -128,7 +128,7 @@ class TaskReader:
     async def _snapshots(self) -> _Rows:
         """Take a snapshot of every connector; those that do not answer in time are left out, and come first in the next one."""
         ends_at = asyncio.get_running_loop().time() + self._watch.timeout_seconds
-        async with Connect(connect_target(self._connect), deadline_seconds=self._watch.timeout_seconds) as client:
+        async with ConnectClient(connect_target(self._connect), deadline_seconds=self._watch.timeout_seconds) as client:
             known = set(await client.connectors())
             turns = asyncio.Semaphore(_REQUESTS_AT_ONCE)
             here = [one for one in self._watched if one.name in known]
@@ -157,7 +157,7 @@ class TaskReader:
         )
         return [row for job in jobs if job.exception() is None for row in job.result()]
 
-    async def _of_one(self, client: Connect, turns: asyncio.Semaphore, one: _WatchedConnector) -> list[TaskRow]:
+    async def _of_one(self, client: ConnectClient, turns: asyncio.Semaphore, one: _WatchedConnector) -> list[TaskRow]:
         async with turns:
             asked_ms = _now_ms()
             stored = parse_stored(await client.offsets(one.name), one.flow.source.alias)
@@ -185,7 +185,7 @@ class TaskReader:
         return [each.span for each in ready if whole(each)]
 
     async def _measure(
-        self, client: Connect, one: _WatchedConnector, before: OffsetSnapshot, now: OffsetSnapshot
+        self, client: ConnectClient, one: _WatchedConnector, before: OffsetSnapshot, now: OffsetSnapshot
     ) -> list[_Unconfirmed]:
         found = steps(before, now, self._logs(one.flow, judged_at_ms(before, self._watch.pace)))
         if not any(step.behind_records for step in found.values()):
@@ -242,7 +242,7 @@ def task_readers(flows: Sequence[Flow], watch: TaskWatch) -> list[TaskReader]:
     return [TaskReader(each[0].connect, each, watch) for each in by_connect.values()]
 
 
-async def _assignments(client: Connect, name: str) -> Mapping[int, TaskAssignment]:
+async def _assignments(client: ConnectClient, name: str) -> Mapping[int, TaskAssignment]:
     tasks, status = await client.tasks(name), await client.status(name)
     workers = {task.id: task.worker_id for task in status.tasks if task.state == _RUNNING}
     return {

@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from mm2mgr.connect.client import Connect
+from mm2mgr.connect.client import ConnectClient
 from mm2mgr.connect.types import ConnectorInfo, ConnectorStatus, parse_stored
 from mm2mgr.endpoints import connect_target, kafka_access
 from mm2mgr.errors import Mm2mgrError
@@ -85,7 +85,7 @@ async def _read_connect(
     connect: ConnectCluster, wanted: Sequence[Connector], owner: str | None, deadline_seconds: float
 ) -> SeenConnect:
     try:
-        async with Connect(connect_target(connect), deadline_seconds=deadline_seconds) as client:
+        async with ConnectClient(connect_target(connect), deadline_seconds=deadline_seconds) as client:
             infos, statuses = await client.infos(), await client.statuses()
             gate = asyncio.Semaphore(_REQUESTS_AT_ONCE)
             root = await _kept(gate, client.root())
@@ -124,7 +124,7 @@ def _seen(
     return LiveConnector(desired, infos.get(desired.name), statuses.get(desired.name))
 
 
-async def _more(client: Connect, gate: asyncio.Semaphore, seen: LiveConnector) -> LiveConnector:
+async def _more(client: ConnectClient, gate: asyncio.Semaphore, seen: LiveConnector) -> LiveConnector:
     """Add tasks and offsets of a source connector that exists; other connectors have none."""
     name = seen.desired.name
     if seen.info is None or seen.desired.type != "source":

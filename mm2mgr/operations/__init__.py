@@ -45,6 +45,12 @@ if TYPE_CHECKING:
     from mm2mgr.operations.render import init as init
     from mm2mgr.operations.render import render as render
     from mm2mgr.operations.render import schema as schema
+    from mm2mgr.operations.sample import Sampled as Sampled
+    from mm2mgr.operations.sample import SampleOrder as SampleOrder
+    from mm2mgr.operations.sample import sample as sample
+    from mm2mgr.operations.samples import TableSize as TableSize
+    from mm2mgr.operations.samples import convert_samples as convert_samples
+    from mm2mgr.operations.samples import table_sizes as table_sizes
     from mm2mgr.operations.sandbox import SandboxUp as SandboxUp
     from mm2mgr.operations.sandbox import sandbox_create_topic as sandbox_create_topic
     from mm2mgr.operations.sandbox import sandbox_down as sandbox_down
@@ -61,14 +67,28 @@ if TYPE_CHECKING:
     from mm2mgr.operations.status import describe as describe
     from mm2mgr.operations.status import status as status
     from mm2mgr.operations.status import watch as watch
+    from mm2mgr.operations.throughput import BusiestPartitions as BusiestPartitions
+    from mm2mgr.operations.throughput import RolledUp as RolledUp
+    from mm2mgr.operations.throughput import busiest_partitions as busiest_partitions
+    from mm2mgr.operations.throughput import group_rates as group_rates
+    from mm2mgr.operations.throughput import read_throughput as read_throughput
+    from mm2mgr.operations.throughput import roll_up as roll_up
+    from mm2mgr.operations.throughput import week as week
     from mm2mgr.operations.workspace import Workspace as Workspace
     from mm2mgr.reconcile.apply import FINISH_SECONDS as FINISH_SECONDS
     from mm2mgr.reconcile.apply import Result as Result
     from mm2mgr.reconcile.plan import Plan as Plan
     from mm2mgr.reconcile.restarts import OffPeak as OffPeak
     from mm2mgr.reconcile.restarts import RestartRules as RestartRules
+    from mm2mgr.samples.follow import Round as Round
+    from mm2mgr.samples.schema import is_remote as is_remote
+    from mm2mgr.samples.schema import store_of as store_of
     from mm2mgr.sandbox.records import lines_of as lines_of
     from mm2mgr.sandbox.records import random_values as random_values
+    from mm2mgr.sizing.fleet import Failover as Failover
+    from mm2mgr.sizing.recovery import Lag as Lag
+    from mm2mgr.sizing.scenario import FlowView as FlowView
+    from mm2mgr.throughput.rates import Statistic as Statistic
 
 _NAMES = {
     "check.checked": ("Checked",),
@@ -94,10 +114,27 @@ _NAMES = {
     "operations.simulate": ("Changes", "SimulationReport", "simulate"),
     "operations.size": ("SizingReport", "size"),
     "operations.status": ("acknowledge", "describe", "status", "watch"),
+    "operations.sample": ("Sampled", "SampleOrder", "sample"),
+    "operations.samples": ("TableSize", "convert_samples", "table_sizes"),
+    "operations.throughput": (
+        "BusiestPartitions",
+        "RolledUp",
+        "busiest_partitions",
+        "group_rates",
+        "read_throughput",
+        "roll_up",
+        "week",
+    ),
     "operations.workspace": ("Workspace",),
     "reconcile.apply": ("FINISH_SECONDS", "Result"),
     "reconcile.plan": ("Plan",),
     "reconcile.restarts": ("OffPeak", "RestartRules"),
+    "samples.follow": ("Round",),
+    "samples.schema": ("is_remote", "store_of"),
+    "sizing.fleet": ("Failover",),
+    "sizing.recovery": ("Lag",),
+    "sizing.scenario": ("FlowView",),
+    "throughput.rates": ("Statistic",),
     "sandbox.records": ("lines_of", "random_values"),
 }
 _HOME = {name: f"mm2mgr.{module}" for module, names in _NAMES.items() for name in names}

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from mm2mgr.connect.client import Connect
+from mm2mgr.connect.client import ConnectClient
 from mm2mgr.connect.errors import AlreadyExists, ConnectError, ConnectUnreachable, NotFound
 from mm2mgr.endpoints import connect_target
 from mm2mgr.errors import Mm2mgrError
@@ -130,7 +130,9 @@ async def _cluster(work: _Work, part: ClusterPlan) -> list[Result]:
     if not writes:
         return []
     try:
-        connect = Connect(connect_target(work.topology.connects[part.connect]), deadline_seconds=work.deadline_seconds)
+        connect = ConnectClient(
+            connect_target(work.topology.connects[part.connect]), deadline_seconds=work.deadline_seconds
+        )
     except Mm2mgrError as error:  # its credentials or certificates are not there any more
         for change in writes:
             tell(_result(change, error, 0.0))
@@ -182,7 +184,7 @@ def _failed(results: Mapping[str, Result], change: Change) -> bool:
     return change.connector in results and results[change.connector].error is not None
 
 
-async def carry_out(client: Connect, change: Change, owner: str) -> Mm2mgrError | None:
+async def carry_out(client: ConnectClient, change: Change, owner: str) -> Mm2mgrError | None:
     """Carry out one change; return what went wrong. Dying inside leaves what the next plan and change finish."""
     try:
         if change.action == "create" and change.needs_offsets:
@@ -205,7 +207,7 @@ async def carry_out(client: Connect, change: Change, owner: str) -> Mm2mgrError 
     return None
 
 
-async def _update(client: Connect, change: Change, live: Mapping[str, str]) -> None:
+async def _update(client: ConnectClient, change: Change, live: Mapping[str, str]) -> None:
     """Write config and state. A connector that will be paused or stopped is so before it can run a new config."""
     name, wanted = change.connector, dict(change.config or {})
     wished = change.state[1] if change.state else None
@@ -222,7 +224,7 @@ async def _update(client: Connect, change: Change, live: Mapping[str, str]) -> N
             await client.resume(name)
 
 
-async def _as_planned(client: Connect, change: Change, owner: str) -> dict[str, str]:
+async def _as_planned(client: ConnectClient, change: Change, owner: str) -> dict[str, str]:
     """Check again right before a write: with another owner's mark, or a config that differs from the plan's, nothing is written."""
     config = await client.config(change.connector)
     holder = config.get(OWNER_KEY)
@@ -257,7 +259,9 @@ async def read_back(topology: Topology, results: Iterable[Result], *, deadline_s
 
     async def one(connect: str, done: list[Result]) -> list[Result]:
         try:
-            async with Connect(connect_target(topology.connects[connect]), deadline_seconds=deadline_seconds) as client:
+            async with ConnectClient(
+                connect_target(topology.connects[connect]), deadline_seconds=deadline_seconds
+            ) as client:
                 return await _read_back(client, topology.owner, done)
         except Mm2mgrError as error:
             return [replace(result, doubt=f"written, but not read back: {error.one_line}") for result in done]
@@ -266,7 +270,7 @@ async def read_back(topology: Topology, results: Iterable[Result], *, deadline_s
     return [result for part in parts for result in part]
 
 
-async def _read_back(client: Connect, owner: str, done: list[Result]) -> list[Result]:
+async def _read_back(client: ConnectClient, owner: str, done: list[Result]) -> list[Result]:
     written = [result for result in done if result.action != "create"]  # nobody else creates what is there
     if written:
         slowest = max(result.seconds for result in written)

@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from mm2mgr.connect.client import Connect
+from mm2mgr.connect.client import ConnectClient
 from mm2mgr.connect.types import ConnectorInfo, WorkerInfo, parse_stored
 from mm2mgr.endpoints import connect_target, kafka_access
 from mm2mgr.errors import Mm2mgrError
@@ -195,14 +195,14 @@ class _Making:
 
     # --- reading ------------------------------------------------------------------------------------------------------
 
-    async def ask(self, names: Iterable[str], read: Callable[[str, Connect], Awaitable[None]]) -> None:
+    async def ask(self, names: Iterable[str], read: Callable[[str, ConnectClient], Awaitable[None]]) -> None:
         """Ask Connect clusters side by side; one that does not answer has an error from then on."""
 
         async def one(name: str) -> None:
             self.parts.pop(name, None)
             try:
                 target = connect_target(self.topology.connects[name])
-                async with Connect(target, deadline_seconds=self.deadline_seconds) as client:
+                async with ConnectClient(target, deadline_seconds=self.deadline_seconds) as client:
                     await read(name, client)
             except Mm2mgrError as error:
                 self.errors[name] = error
@@ -210,7 +210,7 @@ class _Making:
 
         await asyncio.gather(*map(one, names))
 
-    async def read(self, name: str, client: Connect) -> None:
+    async def read(self, name: str, client: ConnectClient) -> None:
         """Read what it runs, and who answers, or where states are wished for, which it shows."""
         if any(connector.state for connector in self.wanted(name)):
             infos, states = await asyncio.gather(client.infos(), self.states(client))
@@ -219,19 +219,19 @@ class _Making:
             infos, root = await asyncio.gather(client.infos(), client.root())
             self.live[name] = _Live(_configs(infos), root, version_of(root))
 
-    async def read_workers(self, name: str, client: Connect) -> None:
+    async def read_workers(self, name: str, client: ConnectClient) -> None:
         """Read plugins, override policy and exactly-once support."""
         overrides = harmless(key for connector in self.wanted(name) for key in connector.config)
         worker, failed = await ask_worker(client, overrides, self.live[name].root)
         note = f"not verified: {failed.message}" if failed else None
         self.live[name] = replace(self.live[name], worker=worker, note=note)
 
-    async def read_states(self, name: str, client: Connect) -> None:
+    async def read_states(self, name: str, client: ConnectClient) -> None:
         """Read the states of its connectors."""
         states = await self.states(client)
         self.live[name] = replace(self.live[name], states=states)
 
-    async def states(self, client: Connect) -> dict[str, str]:
+    async def states(self, client: ConnectClient) -> dict[str, str]:
         """Return the states that connectors show; one that is left out has reported none yet."""
         return {name: status.state for name, status in (await client.statuses()).items()}
 
@@ -242,14 +242,14 @@ class _Making:
         concerned |= {each.named: each.before.subject.source for each in found if each.before}
         gate = asyncio.Semaphore(_REQUESTS_AT_ONCE)
 
-        async def stored(connector: Named, client: Connect) -> None:
+        async def stored(connector: Named, client: ConnectClient) -> None:
             try:
                 async with gate:
                     offsets[connector] = parse_stored(await client.offsets(connector[1]), concerned[connector])
             except Mm2mgrError:
                 offsets[connector] = None
 
-        async def of_connect(name: str, client: Connect) -> None:
+        async def of_connect(name: str, client: ConnectClient) -> None:
             await asyncio.gather(*(stored(each, client) for each in concerned if each[0] == name))
 
         topics: dict[str, TopicListing | str] = {}

@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-from mm2mgr.connect.client import Connect
+from mm2mgr.connect.client import ConnectClient
 from mm2mgr.connect.errors import ConnectError, NotFound
 from mm2mgr.connect.types import SourceOffset, parse_stored
 from mm2mgr.reconcile.offset_move import NEEDS_KEY, THEN_KEY, at, left_at, marked, place, unmarked
@@ -25,7 +25,7 @@ _POLL_SECONDS = 0.3
 
 
 async def put_with_offsets(
-    client: Connect, name: str, live: Mapping[str, str], wanted: Mapping[str, str], wished: str | None = None
+    client: ConnectClient, name: str, live: Mapping[str, str], wanted: Mapping[str, str], wished: str | None = None
 ) -> None:
     """Stop a connector, change its config, store the offsets it had once more, and bring it back to its state.
 
@@ -51,7 +51,7 @@ async def put_with_offsets(
 
 
 async def create_with_offsets(
-    client: Connect, name: str, wanted: Mapping[str, str], then: str, topics: Sequence[str]
+    client: ConnectClient, name: str, wanted: Mapping[str, str], then: str, topics: Sequence[str]
 ) -> None:
     """Create a connector, and let it run only if offsets of these topics are stored under its name; else delete it again.
 
@@ -62,7 +62,7 @@ async def create_with_offsets(
     await put_with_offsets(client, name, unproved, wanted)
 
 
-async def _prove(client: Connect, name: str, live: Mapping[str, str]) -> None:
+async def _prove(client: ConnectClient, name: str, live: Mapping[str, str]) -> None:
     """Delete a connector that has never run and whose stored offsets lack a topic; raises ConnectError then."""
     await _until(name, "did not stop", lambda: _is_stopped(client, name))
     stored = {one.topic for one in parse_stored(await client.offsets(name), live["source.cluster.alias"])}
@@ -77,7 +77,7 @@ async def _prove(client: Connect, name: str, live: Mapping[str, str]) -> None:
         )
 
 
-async def _carry(client: Connect, name: str, live: Mapping[str, str], wanted: Mapping[str, str]) -> None:
+async def _carry(client: ConnectClient, name: str, live: Mapping[str, str], wanted: Mapping[str, str]) -> None:
     """Write `wanted`, whose marks say where the offsets are, and store them where it looks for them; leave it STOPPED."""
     then, behind = wanted[THEN_KEY], left_at(wanted, wanted) or {}
     if THEN_KEY not in live and then != "STOPPED":
@@ -101,7 +101,7 @@ async def _carry(client: Connect, name: str, live: Mapping[str, str], wanted: Ma
     await _until(name, "did not store the offsets that were written", same)
 
 
-async def _finish(client: Connect, name: str, config: Mapping[str, str], then: str) -> None:
+async def _finish(client: ConnectClient, name: str, config: Mapping[str, str], then: str) -> None:
     """Bring a connector back to its state before the last mark goes, with a config that finds its offsets."""
     if then != "STOPPED":
         await client.put_config(name, marked(config, then))
@@ -109,7 +109,7 @@ async def _finish(client: Connect, name: str, config: Mapping[str, str], then: s
     await client.put_config(name, unmarked(config))
 
 
-async def _resting_state(client: Connect, name: str) -> str:
+async def _resting_state(client: ConnectClient, name: str) -> str:
     """Return the state that it is meant to have: only PAUSED and STOPPED are chosen by people."""
     try:
         state = (await client.status(name)).state
@@ -118,7 +118,7 @@ async def _resting_state(client: Connect, name: str) -> str:
     return state if state in {"PAUSED", "STOPPED"} else "RUNNING"
 
 
-async def _is_stopped(client: Connect, name: str) -> bool:
+async def _is_stopped(client: ConnectClient, name: str) -> bool:
     """Tell whether it and all its tasks have stopped: the tasks store their last offsets on the way out."""
     try:
         status = await client.status(name)
@@ -127,7 +127,7 @@ async def _is_stopped(client: Connect, name: str) -> bool:
     return status.state == "STOPPED" and not status.tasks
 
 
-async def _put(client: Connect, name: str, config: Mapping[str, str]) -> None:
+async def _put(client: ConnectClient, name: str, config: Mapping[str, str]) -> None:
     """Write a config, and wait until the worker that answers knows it: offsets are read by what that one knows."""
     await client.put_config(name, config)
 
@@ -137,7 +137,7 @@ async def _put(client: Connect, name: str, config: Mapping[str, str]) -> None:
     await _until(name, "did not apply its config", known)
 
 
-async def _stored(client: Connect, name: str) -> dict[str, SourceOffset]:
+async def _stored(client: ConnectClient, name: str) -> dict[str, SourceOffset]:
     entries: list[SourceOffset] = [entry for entry in await client.offsets(name) if entry.offset is not None]
     return {_key(entry.partition): entry for entry in entries}
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
-from mm2mgr.connect.client import Connect
+from mm2mgr.connect.client import ConnectClient
 from mm2mgr.connect.errors import NotFound
 from mm2mgr.connect.types import ConnectorInfo, ConnectorStatus, TaskConfig
 from mm2mgr.endpoints import connect_target
@@ -150,7 +150,7 @@ async def _watch(
     states: States,
 ) -> None:
     end, pause = time.monotonic() + timeout_seconds, _FIRST_PAUSE_SECONDS
-    async with Connect(connect_target(topology.connects[connect]), deadline_seconds=10) as client:
+    async with ConnectClient(connect_target(topology.connects[connect]), deadline_seconds=10) as client:
         while True:
             try:
                 watched = await _look(client, connect, watched, states)
@@ -163,7 +163,7 @@ async def _watch(
             pause = min(pause * 1.5, _LONGEST_PAUSE_SECONDS)
 
 
-async def _look(client: Connect, connect: str, watched: list[_Watched], states: States) -> list[_Watched]:
+async def _look(client: ConnectClient, connect: str, watched: list[_Watched], states: States) -> list[_Watched]:
     """Read all of them once and return those to read again: two requests, and one for each connector whose tasks are read.
 
     Tasks first: a status that is read after they had the config is at least not older than that.

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from mm2mgr.connect.client import Connect
+from mm2mgr.connect.client import ConnectClient
 from mm2mgr.connect.errors import ConnectError, WrongBody
 from mm2mgr.connect.target import ConnectTarget
 from mm2mgr.connect.types import Plugin, Validation, WorkerInfo
@@ -26,14 +26,14 @@ SILENCE_PREFIX = "mm2mgr.silence."
 _HARMLESS = {"boolean": "true", "class": "java.lang.Object", "password": "mm2mgr-probe"}
 
 
-async def read_worker(client: Connect, overrides: Mapping[str, str]) -> Worker:
+async def read_worker(client: ConnectClient, overrides: Mapping[str, str]) -> Worker:
     """Return what the answering worker reports; its policy is None when the probe failed. `overrides`: see `harmless`."""
     worker, _ = await ask_worker(client, overrides)
     return worker
 
 
 async def ask_worker(
-    client: Connect, overrides: Mapping[str, str], root: WorkerInfo | None = None
+    client: ConnectClient, overrides: Mapping[str, str], root: WorkerInfo | None = None
 ) -> tuple[Worker, ConnectError | None]:
     """Return what the answering worker reports, and why the probe failed if it did; three requests at once, two with its `root`.
 
@@ -51,7 +51,7 @@ async def read_live(target: ConnectTarget, deadline_seconds: float = 30.0) -> Es
 
     Raises ConnectError when the connectors cannot be read within the deadline; a policy that cannot be found is unknown.
     """
-    async with Connect(target, deadline_seconds=deadline_seconds) as client:
+    async with ConnectClient(target, deadline_seconds=deadline_seconds) as client:
         infos, statuses = await asyncio.gather(client.infos(), client.statuses())
         worker = await read_worker(client, harmless(key for info in infos.values() for key in info.config))
     states = {name: status.state for name, status in statuses.items()}
@@ -79,7 +79,7 @@ async def _known(root: WorkerInfo) -> WorkerInfo:
     return root
 
 
-async def _probed(client: Connect, overrides: Mapping[str, str]) -> Probe | ConnectError:
+async def _probed(client: ConnectClient, overrides: Mapping[str, str]) -> Probe | ConnectError:
     try:
         return await probe(client, overrides)
     except ConnectError as error:
@@ -166,7 +166,7 @@ class Probe:
     exactly_once: bool | None = None
 
 
-async def probe(client: Connect, overrides: Mapping[str, str]) -> Probe:
+async def probe(client: ConnectClient, overrides: Mapping[str, str]) -> Probe:
     """Ask the worker that answers; ConnectError when the answer lacks the policy. Other workers may have another policy."""
     wanted = {key: value for key, value in overrides.items() if key.startswith(PREFIXES) and "${" not in value}
     asked = {**wanted, **_TELLING}

@@ -1,7 +1,7 @@
 """Which clock samples and retention go by: this machine's, but never on the word of one look.
 
 A jump of the clock counts only after it has lasted, and retention asks the stored samples how much time has passed.
-In go clocks and hours, out come times and sentences; it reads and removes no file.
+It computes times and sentences from clocks and hours, and reads and removes no file.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import time
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
-from mm2mgr.samples.schema import HOUR_PREFIX, hour_start_ms
+from mm2mgr.samples.schema import HOUR_MS, hour_start_ms
 
 JUMP_SECONDS = 60.0
 """Less than this is how clocks are set right: it harms no sample, and nothing waits for it."""
@@ -18,13 +18,12 @@ LASTING_SECONDS = 600.0
 """So long the clock must have stayed where it jumped to before samples carry its time."""
 AHEAD_MS = 300_000
 """Clocks of machines differ by so much; a sample further ahead would end the newest window of every answer."""
-_HOUR_MS = 3_600_000
-_LONGEST_GAP_MS = 24 * _HOUR_MS
+_LONGEST_GAP_MS = 24 * HOUR_MS
 _SHARE_OF_KEPT = 24
 
 
 def _steady_seconds() -> float:
-    """Return seconds that nobody sets; they count while the machine is suspended, too, where the system has such a clock."""
+    """Return seconds of a clock that cannot be set; it also runs while the machine is suspended, where the system has such a clock."""
     if (kind := getattr(time, "CLOCK_BOOTTIME", None)) is not None:
         return time.clock_gettime(kind)
     return time.monotonic()
@@ -64,7 +63,7 @@ class Clock:
         return time.time_ns() // 1_000_000
 
     def take_news(self) -> list[str]:
-        """Return what is to be said since the last call."""
+        """Return the news since the last call."""
         news, self._news = self._news, []
         return news
 
@@ -87,7 +86,7 @@ def kept_since_ms(hours: Sequence[str], now_ms: int, keep_seconds: float) -> int
     of_a_gap = min(_LONGEST_GAP_MS, left // _SHARE_OF_KEPT)
     moment = now_ms
     for start in sorted((start for hour in hours if (start := hour_start_ms(hour)) <= now_ms), reverse=True):
-        passed = moment - start if moment - start <= _HOUR_MS else min(moment - start, of_a_gap)
+        passed = moment - start if moment - start <= HOUR_MS else min(moment - start, of_a_gap)
         if passed >= left:
             break
         left -= passed
@@ -96,7 +95,7 @@ def kept_since_ms(hours: Sequence[str], now_ms: int, keep_seconds: float) -> int
 
 
 def ahead(hours: Sequence[str], now_ms: int) -> list[str]:
-    """Return the hours that have not begun yet: somebody's clock was wrong when they were written, or this one is."""
+    """Return the hours that have not begun yet: the clock of a sampler was wrong when they were written, or this one is."""
     return [hour for hour in hours if hour_start_ms(hour) > now_ms + AHEAD_MS]
 
 
@@ -104,7 +103,7 @@ def ahead_text(place: str, hours: Sequence[str]) -> str:
     """Say what is the matter with hours that are `ahead`."""
     more = f" and {len(hours) - 1} more" if hours[1:] else ""
     return (
-        f"{place} holds samples of hours to come, {HOUR_PREFIX}{hours[0]}{more} (UTC): the clock of this machine is behind, or "
+        f"{place} holds samples of future hours, {hours[0]}{more} (UTC): the clock of this machine is behind, or "
         "that of another sampler was ahead; `throughput` and `size` leave them out until then"
     )
 

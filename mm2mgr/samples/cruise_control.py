@@ -1,6 +1,6 @@
 """Samples from Cruise Control's REST API: the mean rates of each partition in each of its finished windows, once.
 
-In go an inventory and a span of time, out come batches, a window each. Its 202 answers are followed to their end; a monitor
+Each window of a span of time becomes a batch. Its 202 answers are followed to their end; a monitor
 that is still warming up is a source that is down, and a partition it does not list is missing, not idle.
 """
 

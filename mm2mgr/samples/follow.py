@@ -1,7 +1,7 @@
 """The sampling loop: every source at an interval, side by side, for minutes or for months.
 
-In go readers, a schedule and a store, out comes a report per round. One source that fails must not stop the others:
-it is asked less and less often until it answers, and what changes is said once.
+Each round is reported. A source that fails does not stop the others: it is asked less and less often until it answers, and
+only changes are reported.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Protocol
 
 from mm2mgr.errors import Mm2mgrError
@@ -99,8 +100,9 @@ def follow(
 
     def read(number: int, asked: Sequence[_Line]) -> list[_Line]:
         """Make one round of these sources; return those that have more."""
-        polls = list(threads.map(_Line.poll, asked)) if clock.is_trusted() else []
-        if not clock.is_trusted():  # before, or by now
+        trusted = clock.is_trusted()
+        polls = list(threads.map(_Line.poll, asked)) if trusted else []
+        if not trusted or not clock.is_trusted():  # before the polls, or after them
             for poll in polls:
                 poll.lost()
             doubt = Mm2mgrError("the clock of this machine jumped")
@@ -130,7 +132,7 @@ def follow(
 
 @dataclass
 class _Line:
-    """One source over many rounds: when it is asked again after failures, and what was said about it last."""
+    """One source over many rounds: when it is asked again after failures, and what was reported about it last."""
 
     reader: Reader
     interval_seconds: float
@@ -180,7 +182,7 @@ class _Line:
         if key:
             self._say(f"{self.reader.name}: {'; '.join([*sentences, *poll.notes])}", key)
         elif self._said:
-            again = "all partitions have samples again" if self._left_out else "no such trouble any more"
+            again = "all partitions have samples again" if self._left_out else "recovered"
             self._say(f"{self.reader.name}: {again}", "")
         self._left_out = bool(poll.left_out)
 
@@ -199,7 +201,6 @@ class _Keeper:
         self._written_before = False
         self._trouble = ""
         self._news: list[str] = []
-        self._loose: set[str] = set()
         self._ahead: list[str] = []
         self._held = False
         self._hour = self._expired_in = ""
@@ -221,7 +222,6 @@ class _Keeper:
         if self._trouble:
             self._news.append("samples are written again")
         self._written_before, self._trouble = True, ""
-        self._loose.update(one.hour for one in written)
         self._tidy()
         stored = sum(one.samples for one in written)
         self.kept += stored
@@ -234,18 +234,18 @@ class _Keeper:
     def _tidy(self) -> None:
         if (hour := hour_of(self._clock.now_ms())) == self._hour or not self._clock.is_trusted():
             return
-        if not self._hour:  # what an earlier run left
-            try:
-                self._loose.update(self._store.loose_hours())
-            except Mm2mgrError as error:
-                self._news.append(error.message)
         self._hour = hour
         self._tell_of_hours_ahead()
         self._expire()  # first: compaction needs space
-        for closed in sorted(each for each in self._loose if each < hour):
+        try:
+            loose = self._store.loose_hours()
+        except Mm2mgrError as error:
+            self._news.append(error.message)
+            return
+        jobs: list[Callable[[], object]] = [partial(self._store.compact, each) for each in loose if each < hour]
+        for job in (*jobs, self._store.vacuum):
             try:
-                self._store.compact(closed)
-                self._loose.discard(closed)
+                job()
             except Mm2mgrError as error:  # the samples are safe as they are; the next hour tries again
                 self._news.append(error.message)
 
@@ -263,13 +263,14 @@ class _Keeper:
         self._held = bool(stay)
         try:
             self._store.expire(since_ms)
+            self._store.vacuum()
         except Mm2mgrError as error:
             self._news.append(error.message)
 
     def _tell_of_hours_ahead(self) -> None:
         before, self._ahead = self._ahead, ahead(self._store.hours(), self._clock.now_ms())
         if self._ahead and not set(self._ahead) <= set(before):
-            self._news.append(ahead_text(str(self._store.directory), self._ahead))
+            self._news.append(ahead_text(str(self._store.store), self._ahead))
 
 
 def _kind(text: str) -> str:

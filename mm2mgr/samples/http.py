@@ -163,7 +163,7 @@ class Http:
 
 
 def shorten(text: str) -> str:
-    """Put foreign text on one line, without secrets, and cut it."""
+    """Put text of others on one line, without secrets, and cut it."""
     return cut(" ".join(mask_text(text[:_MASKED]).split()), _LONGEST_REASON)
 
 

@@ -1,7 +1,6 @@
-"""What a cluster says of its topics, against which the names in foreign metrics are checked and mapped back.
+"""What a cluster says of its topics, against which the names in metrics are checked and mapped back.
 
-In go topics from Kafka's metadata and the names that a source uses, out come topics, and sentences about what did not fit.
-It does no I/O and does not guess: a name that fits two topics is refused.
+It does no I/O and does not guess: a name that fits two topics is refused, and reported in a sentence.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Kafka itself as a source: end offsets of every wanted partition, and now and then the size of their records.
 
-In goes one cluster, out comes a batch per poll. It keeps no offsets but the last ones, and writes nothing.
+Each poll is one batch. It keeps no offsets but the last ones, and writes nothing.
 The client has no call for log sizes (DescribeLogDirs), so `log_bytes` stays unknown here.
 """
 

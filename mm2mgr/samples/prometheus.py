@@ -1,6 +1,6 @@
 """Samples from Prometheus: offsets per partition where an exporter tells them, else rates of topics shared out evenly.
 
-In go an inventory and a span of time, out come batches piece by piece, oldest first, so that an interrupted catch-up goes on
+A span of time comes in pieces, oldest first, so that an interrupted catch-up goes on
 where it stopped. A sample carries the time of its scrape, so a span that is asked twice gives the same samples again.
 """
 

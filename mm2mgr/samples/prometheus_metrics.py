@@ -1,6 +1,6 @@
 """The Prometheus metrics that tell the load of partitions, by who exports them, and the PromQL that asks for them.
 
-In go labels and times, out come query texts. It asks nothing itself; a new exporter is one entry in a tuple here.
+It sends no query itself; a new exporter is one entry in a tuple here.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Metric:
 
 @dataclass(frozen=True)
 class OffsetMetrics:
-    """Log end and start per topic and partition, exact for each partition; the size of the log where it is told."""
+    """Log end and start per topic and partition, exact for each partition; the size of the log where the exporter has it."""
 
     exporter: str
     end: Metric

@@ -1,6 +1,6 @@
 """The last minutes of what was sampled from Kafka, in memory: how logs grew, and how large their records are.
 
-In go batches as they are polled, out come start, earlier end and record size of a partition. It reads and writes nothing.
+It reads and writes nothing.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class RecentLogs:
         return kept[-1].batch.time_ms if kept else 0
 
     def growth(self, alias: str, one: TopicPartition, at_ms: int) -> Growth | None:
-        """Return the log of a partition as it was at a time; None where that is not known, or it is another log by now."""
+        """Return the log of a partition as it was at a time; None where that is not known, or the topic was created anew."""
         cluster = self._clusters[alias]
         kept = cluster.kept
         earlier = next((each for each in reversed(kept) if each.batch.time_ms <= at_ms), None)
@@ -134,9 +134,9 @@ def _first_rows(topics: Sequence[str]) -> dict[str, int]:
 
 def _sizes(batch: Batch) -> dict[str, float]:
     """Return the mean of the record sizes that the batch tells, by topic."""
-    told: defaultdict[str, list[float]] = defaultdict(list)
+    known: defaultdict[str, list[float]] = defaultdict(list)
     column: Real = batch.record_bytes if batch.record_bytes is not None else array("d")
     for row, size in enumerate(column):
         if size is not None and size >= 0:
-            told[batch.topics[row]].append(size)
-    return {topic: sum(sizes) / len(sizes) for topic, sizes in told.items()}
+            known[batch.topics[row]].append(size)
+    return {topic: sum(sizes) / len(sizes) for topic, sizes in known.items()}

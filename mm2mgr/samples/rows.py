@@ -1,6 +1,5 @@
-"""Samples on their way from a foreign source into batches: each value is believed or dropped, and what is dropped is counted.
+"""Samples on their way from a metric source into batches: each value is believed or dropped, and what is dropped is counted.
 
-In go names and values as the source spells them, out come batches by sample time and sentences about what was left out.
 It does no I/O and fills no gap: a value that is missing stays missing.
 """
 
@@ -58,7 +57,7 @@ class Rows:
         self._rows: dict[int, dict[tuple[str, int], dict[str, float]]] = {}
 
     def add(self, topic: str, partition: int, at_ms: int, values: Mapping[str, object]) -> None:
-        """Keep what can be believed of `values` (by column; None is not told) of one partition at one time."""
+        """Keep what can be believed of `values` (by column; None is unknown) of one partition at one time."""
         if topic not in self._wanted:
             return
         if not 0 <= partition < self._wanted[topic].partitions:

@@ -1,66 +1,149 @@
-"""The directory layout and the columns that writers and readers of samples share, as plain values.
+"""The tables of a store: their names, columns, types and units, as plain values; and hours and windows in words.
 
-In go and out come names, hours and sentences; it reads and writes nothing and imports no Parquet library.
+It imports no Parquet library and reads nothing. The reference page of the tables is generated from `TABLES`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
+from pathlib import Path
+from typing import NamedTuple, TypeAlias
 
-LAYOUT_FILE = "LAYOUT"
-LAYOUT = "mm2mgr samples, layout 2"
-HOUR_PREFIX = "hour="
-DAY_PREFIX = "day="
-DICTIONARY = "dictionary"
-ROLLUPS = "rollups"
-COMPACTED_PREFIX = "ids-"
-"""Start of the names of partition-major files; the other files of an hour are single polls."""
+Store: TypeAlias = "str | Path"
+"""Where the tables of a store are: a folder, or a URI such as s3://bucket/prefix."""
+_URI = re.compile(r"^[a-z][a-z0-9+.-]+://")
 
-IDS_PER_ROW_GROUP = 4_096
-IDS_PER_FILE = 65_536
-"""Files of a closed hour and their row groups end at multiples of these, so ranges line up from hour to hour."""
 
-SAMPLE_COLUMNS: Mapping[str, str] = {
-    "partition_id": "int32",
-    "time_ms": "int64",
-    "end_offset": "int64",
-    "start_offset": "int64",
-    "records_per_second": "float64",
-    "bytes_per_second": "float64",
-    "record_bytes": "float64",
-    "log_bytes": "int64",
-    "resolution_ms": "int32",
-    "source": "string",
+class TableColumn(NamedTuple):
+    """One column: its name, its Arrow type, the unit of its values and what they mean."""
+
+    name: str
+    type: str
+    unit: str
+    meaning: str
+    nullable: bool = False
+
+
+_CLUSTER = TableColumn("cluster", "string", "", "alias of the Kafka cluster")
+_TOPIC = TableColumn("topic", "string", "", "name of the topic")
+_PARTITION = TableColumn("partition", "int32", "", "number of the partition in its topic")
+_TOPIC_ID = TableColumn(
+    "topic_id", "string", "", "id of the topic; a topic created anew has another one (null before Kafka 2.8)", True
+)
+_SOURCE = TableColumn(
+    "source", "string", "", "kafka-offsets, prometheus:METRIC, cruise-control or cruise-control-topic"
+)
+
+SAMPLES, TASK_OFFSETS, THROUGHPUT = "samples", "task_offsets", "throughput"
+
+TABLES: Mapping[str, tuple[TableColumn, ...]] = {
+    SAMPLES: (
+        TableColumn(
+            "hour", "string", "UTC", "hour of `time_ms`, such as 2026-11-21T10; the table is partitioned by it"
+        ),
+        _CLUSTER,
+        _TOPIC,
+        _PARTITION,
+        _TOPIC_ID,
+        _SOURCE,
+        TableColumn("time_ms", "int64", "ms since 1970 UTC", "time of the sample; end of `resolution_ms` for rates"),
+        TableColumn("resolution_ms", "int32", "ms", "time that the rates cover, ending with `time_ms`; 0 for a moment"),
+        TableColumn("end_offset", "int64", "offset", "high watermark of the log", True),
+        TableColumn("start_offset", "int64", "offset", "log start offset", True),
+        TableColumn("records_per_second", "float64", "records/s", "measured rate, of sources that report rates", True),
+        TableColumn("bytes_per_second", "float64", "B/s", "measured rate, of sources that report rates", True),
+        TableColumn("record_bytes", "float64", "B", "mean size of key, value and headers, uncompressed", True),
+        TableColumn("log_bytes", "int64", "B", "size of the leader's log on disk", True),
+    ),
+    TASK_OFFSETS: (
+        TableColumn("hour", "string", "UTC", "hour of `time_ms`; the table is partitioned by it"),
+        TableColumn("connect", "string", "", "name of the Connect cluster"),
+        TableColumn("connector", "string", "", "name of the source connector"),
+        TableColumn("source", "string", "", "alias of the source cluster"),
+        TableColumn("target", "string", "", "alias of the target cluster"),
+        TableColumn("settings", "string", "", "hash of the client settings that decide what a task can carry"),
+        TableColumn("task", "int32", "", "number of the task"),
+        TableColumn("time_ms", "int64", "ms since 1970 UTC", "when the committed offsets were read"),
+        TableColumn("span_ms", "int64", "ms", "measured time before `time_ms`; 0 opens a new stretch"),
+        TableColumn("bytes_per_second", "float64", "B/s", "what the lagging task carried in `span_ms`"),
+        TableColumn("lag_records", "int64", "records", "lag of the task at least"),
+        TableColumn("uncertain_ms", "int64", "ms", "the commit was made up to this long before `time_ms`"),
+    ),
+    THROUGHPUT: (
+        TableColumn(
+            "period",
+            "string",
+            "UTC",
+            "an hour such as 2026-11-21T10 or a whole day such as 2026-11-21; partitioned by it",
+        ),
+        TableColumn(
+            "made_from", "string", "", "rows of the samples table that the period was made from; partitioned by it"
+        ),
+        _CLUSTER,
+        _TOPIC,
+        _PARTITION,
+        _TOPIC_ID,
+        _SOURCE,
+        TableColumn("samples", "int32", "", "number of distinct sample times"),
+        TableColumn("covered_ms", "int64", "ms", "time with a known rate"),
+        TableColumn("records", "float64", "records", "records written in `covered_ms`", True),
+        TableColumn("bytes", "float64", "B", "bytes written in `covered_ms`; null where no record size is known", True),
+        TableColumn("resets", "int32", "", "how often the end offset went back"),
+        TableColumn("gaps", "int32", "", "intervals too long to have a rate"),
+        TableColumn("first_ms", "int64", "ms since 1970 UTC", "time of the first sample"),
+        TableColumn("last_ms", "int64", "ms since 1970 UTC", "time of the last sample"),
+        TableColumn("bytes_p50", "float64", "B/s", "median, weighted by time; null in days", True),
+        TableColumn("bytes_p95", "float64", "B/s", "rate not exceeded in 95 % of the time; null in days", True),
+        TableColumn("bytes_max", "float64", "B/s", "highest rate of an interval", True),
+        TableColumn("records_p50", "float64", "records/s", "median, weighted by time; null in days", True),
+        TableColumn("records_p95", "float64", "records/s", "rate not exceeded in 95 % of the time; null in days", True),
+        TableColumn("records_max", "float64", "records/s", "highest rate of an interval", True),
+        TableColumn("record_bytes", "float64", "B", "mean record size", True),
+        TableColumn("sketch_buckets", "list<int16>", "", "rates as buckets k: (51/49)^k to (51/49)^(k+1) B/s", True),
+        TableColumn("sketch_ms", "list<int32>", "ms", "time in each bucket; records/s where `bytes` is null", True),
+    ),
 }
-"""Columns of hour=…/*.parquet with their Arrow types.
-
-`time_ms` counts milliseconds since 1970 on the sampler's clock (UTC). `end_offset` is the high watermark. A rate covers
-the `resolution_ms` that end with the millisecond `time_ms`, so a window up to 11:00 is filed under the hour of 10; 0 is a
-moment. `record_bytes`: mean size of key, value and headers, uncompressed.
-`log_bytes`: size of the leader's log on disk. What a source does not tell is null. A row is known by its partition,
-time and source; where a crash left it twice, it counts once.
+"""Columns in order. A row of `samples` is known by cluster, topic, partition, topic id, source and time: repeated rows count
+once. A day in `throughput` repeats what its hours say: read either hours (length of `period` 13) or days (10), not both.
 """
 
-DICTIONARY_COLUMNS: Mapping[str, str] = {
-    "partition_id": "int32",
-    "cluster": "string",
-    "topic": "string",
-    "partition": "int32",
-    "topic_id": "string",
+PARTITIONED_BY: Mapping[str, tuple[str, ...]] = {
+    SAMPLES: ("hour",),
+    TASK_OFFSETS: ("hour",),
+    THROUGHPUT: ("period", "made_from"),
 }
-"""Columns of dictionary/*.parquet; a topic created anew has another `topic_id` (null before Kafka 2.8) and new ids."""
-
-NEVER_NULL = frozenset({"partition_id", "time_ms", "resolution_ms", "source", "cluster", "topic", "partition"})
 
 KAFKA_OFFSETS = "kafka-offsets"
 CRUISE_CONTROL = "cruise-control"
 CRUISE_CONTROL_TOPIC = "cruise-control-topic"
 PROMETHEUS_PREFIX = "prometheus:"
-"""Sources; behind Prometheus' stands the metric that was asked for."""
+"""Sources; the name of the metric follows Prometheus' prefix."""
 
+HOUR_MS = 3_600_000
 _HOUR = "%Y-%m-%dT%H"
-_HOUR_MS = 3_600_000
+
+
+def is_remote(store: Store) -> bool:
+    """Say whether a store is at a URI instead of in a folder."""
+    return _URI.match(str(store)) is not None
+
+
+def store_of(text: str) -> Store:
+    """Return the store that a user named: a URI as it is, else a folder; ValueError for a URI with credentials in it."""
+    if not is_remote(text):
+        return Path(text)
+    if "@" in text.partition("://")[2].partition("/")[0] and not text.startswith("abfs"):
+        raise ValueError("has credentials in it: set them in the environment, such as AWS_ACCESS_KEY_ID")
+    if "?" in text or "#" in text:
+        raise ValueError("has a query in it: set credentials in the environment")
+    return text.rstrip("/")
+
+
+def log_file_of(store: Store, cache: Callable[[], Path]) -> Path:
+    """Return where Spark's own words go: into a local store, else into the cache folder."""
+    return (cache() if is_remote(store) else Path(store)) / "spark.log"
 
 
 def hour_of(time_ms: int) -> str:
@@ -75,7 +158,7 @@ def hour_start_ms(hour: str) -> int:
 
 def hour_end_ms(hour: str) -> int:
     """Return the first millisecond after an hour."""
-    return hour_start_ms(hour) + _HOUR_MS
+    return hour_start_ms(hour) + HOUR_MS
 
 
 def hours_text(hours: Sequence[str]) -> str:

@@ -1,55 +1,46 @@
-"""The sample store: a directory of Parquet files by hour, many small ones while an hour runs and few after it is over.
+"""The sample store: what samplers append to and roll-ups are made from, as the `samples` table of a store.
 
-In go batches, out come tables of a time window. A crash, a full disk or a damaged file never takes other samples along,
-and nothing counts twice: a sample is known by partition, time and source.
+A round is one commit, so that a crash, a full disk or a damaged file never takes other samples along. Several samplers may
+append at once; a repeated row counts once.
 """
 
 from __future__ import annotations
 
-import shutil
-import time
-import uuid
 import warnings
 from array import array
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from mm2mgr.errors import Mm2mgrError
-from mm2mgr.files import listed
 from mm2mgr.samples.batch import Batch
-from mm2mgr.samples.compact import compact_hour, loose_files, once, ordered
-from mm2mgr.samples.dictionary import Dictionary, alone
-from mm2mgr.samples.files import (
-    ABANDONED_SECONDS,
-    SAMPLE_SCHEMA,
-    UnreadableFile,
-    bounds,
-    put,
-    read_columns,
-    reading,
-    sweep,
-    tables_to,
-    writing,
-)
 from mm2mgr.samples.schema import (
-    HOUR_PREFIX,
-    LAYOUT,
-    LAYOUT_FILE,
-    SAMPLE_COLUMNS,
+    SAMPLES,
+    Store,
     hour_end_ms,
     hour_of,
     hour_start_ms,
     hours_text,
     window_text,
 )
+from mm2mgr.samples.shares import Share, codes_of, read_share, shares_of
+from mm2mgr.samples.tables import Conflict, DataFile, StoredTable, UnreadableFile, gone, one_table, writing
 
-_EXPIRED = ".expired-"
+_ROWS_AT_A_TIME = 1_000_000
+_ORDER = ("cluster", "topic", "partition", "topic_id", "time_ms", "source")
+_WHOLE = ("partition", "time_ms", "resolution_ms", "end_offset", "start_offset", "log_bytes")
+# Sorted whole numbers cost almost nothing as differences.
+COMPACTED: Mapping[str, Any] = {
+    "use_dictionary": ["cluster", "topic", "topic_id", "source"],
+    "column_encoding": dict.fromkeys(_WHOLE, "DELTA_BINARY_PACKED"),
+}
+"""How Parquet files of sorted samples are encoded."""
 
 
 def _warn(message: str) -> None:
@@ -57,196 +48,170 @@ def _warn(message: str) -> None:
 
 
 @dataclass(frozen=True)
-class Written:
-    """One file that was added, and how many samples are in it."""
+class Appended:
+    """How many samples of an hour were added."""
 
     hour: str
-    path: Path
     samples: int
 
 
 class SampleStore:
-    """`hour=2026-11-21T10/<time>-<random>.parquet` per round, `ids-….parquet` once compacted, `dictionary/` for names.
+    """The samples of one store. Hours are UTC. `warn` receives a sentence for every damaged file that was left out."""
 
-    Hours are UTC. `warn` is told of every damaged file that was left out.
-    """
-
-    def __init__(self, directory: Path, warn: Callable[[str], None] = _warn) -> None:
-        self.directory = directory
+    def __init__(self, store: Store, warn: Callable[[str], None] = _warn) -> None:
+        self.store = store
+        self.table = StoredTable(store, SAMPLES)
         self._warn = warn
-        self._dictionary = Dictionary(directory, warn)
-        self._swept_at = -ABANDONED_SECONDS
         self._claimed = False
 
-    def append(self, *batches: Batch) -> list[Written]:
-        """Write batches, one file per hour they touch; on return they survive a crash."""
-        self._claim()
-        by_hour: dict[str, list[Batch]] = {}
-        for batch in batches:
-            by_hour.setdefault(hour_of(batch.time_ms), []).append(batch)
-        return [written for hour, each in sorted(by_hour.items()) if (written := self._write(hour, each))]
+    def append(self, *batches: Batch) -> list[Appended]:
+        """Add batches in one commit; on return every reader sees them."""
+        if not self._claimed:
+            self.table.create()
+            self._claimed = True
+        made = [_table(batch, self.table.schema) for batch in sorted(batches, key=lambda one: one.cluster)]
+        if not any(map(len, made)):
+            if not self.table.exists():
+                raise gone(self.table.uri)
+            return []
+        self.table.append(pa.concat_tables(made))
+        samples = Counter[str]()
+        for batch, rows in zip(sorted(batches, key=lambda one: one.cluster), made, strict=True):
+            samples[hour_of(batch.time_ms)] += len(rows)
+        return [Appended(hour, count) for hour, count in sorted(samples.items()) if count]
 
     def hours(self) -> list[str]:
-        """Return the hours that have at least one complete file, oldest first."""
-        return [hour for hour in self._hour_folders() if self._files(hour)]
+        """Return the hours that have samples, oldest first."""
+        return sorted(self.by_hour())
 
     def loose_hours(self) -> list[str]:
-        """Return the hours with files that `compact` would replace, oldest first."""
-        return [hour for hour in self._hour_folders() if loose_files(self._folder(hour))]
+        """Return the hours with more files than an hour that is over needs, oldest first."""
+        return [hour for hour, files in sorted(self.by_hour().items()) if _is_loose(files)]
+
+    def by_hour(self, files: Sequence[DataFile] | None = None) -> dict[str, list[DataFile]]:
+        """Return the files of each hour, as the table is now."""
+        hours: dict[str, list[DataFile]] = {}
+        for file in self.table.files() if files is None else files:
+            if _is_hour(file.values[0]):
+                hours.setdefault(file.values[0], []).append(file)
+        return hours
 
     def newest_ms(self) -> int:
-        """Return the time of the newest sample; Mm2mgrError when there is none. Reads footers of one hour."""
-        self.check_layout()
-        for hour in reversed(self.hours()):
-            if times := [found for found in self.each_file(hour, lambda path: bounds(path, "time_ms")) if found]:
-                return int(max(newest for _, newest in times))
-        raise Mm2mgrError(f"no samples in {self.directory}", hint=hours_text([]))
+        """Return the time of the newest sample; Mm2mgrError when there is none."""
+        hours = self.by_hour()
+        for hour in sorted(hours, reverse=True):
+            times = [rows["time_ms"] for rows in self._readable(hours[hour], ("time_ms",))]
+            if any(map(len, times)):
+                return int(max(pc.max(each).as_py() or 0 for each in times))
+        raise Mm2mgrError(f"no samples in {self.store}", hint=hours_text([]))
+
+    def newest_of(self, alias: str, source_prefix: str, floor_ms: int) -> int | None:
+        """Return the time of the newest sample of one cluster from one kind of source; None when none is after `floor_ms`."""
+        hours = self.by_hour()
+        match = pc.starts_with if source_prefix.endswith(":") else pc.equal
+        for hour in sorted((hour for hour in hours if hour_end_ms(hour) > floor_ms), reverse=True):
+            files = [file for file in hours[hour] if _may_name(file, alias, source_prefix)]
+            newest = 0
+            for rows in self._readable(files, ("cluster", "source", "time_ms")):
+                named = match(rows["source"].cast(pa.string()), source_prefix)
+                mine = pc.and_(named, pc.equal(rows["cluster"].cast(pa.string()), alias))
+                newest = max(newest, pc.max(rows["time_ms"].filter(mine)).as_py() or 0)
+            if newest:
+                return newest
+        return None
 
     def read(self, since_ms: int | None = None, until_ms: int | None = None) -> Any:
         """Return the samples of a window (since inclusive, until exclusive) as a table; Mm2mgrError when there is none.
 
-        Columns: those of `schema.SAMPLE_COLUMNS`, then cluster, topic, partition and topic_id. Each sample is there once,
-        ordered by partition_id, time_ms and source.
+        Columns: those of `samples` but for the hour. Each sample is there once, ordered by partition, time and source.
         """
-        self.check_layout()
         low, high = since_ms if since_ms is not None else 0, until_ms if until_ms is not None else 2**62
-        tables = [SAMPLE_SCHEMA.empty_table()]
-        for hour in self._hours_between(low, high):
-            for rows in self.each_file(hour, lambda path: read_columns(path, SAMPLE_COLUMNS)):
-                times = rows["time_ms"]
-                tables.append(rows.filter(pc.and_(pc.greater_equal(times, low), pc.less(times, high))))
-        found = once(ordered(pa.concat_tables(tables)))
+        columns, hours = self.table.file_schema.names, self.by_hour()
+        wanted = [each for hour, each in hours.items() if hour_end_ms(hour) > low and hour_start_ms(hour) < high]
+        tables = []
+        for rows in self._readable([file for files in wanted for file in files], columns):
+            times = rows["time_ms"]
+            tables.append(rows.filter(pc.and_(pc.greater_equal(times, low), pc.less(times, high))))
+        found = _once(_sorted(one_table(tables, self.table.file_schema.empty_table())))
         if not len(found):
             window = window_text(since_ms, until_ms)
-            raise Mm2mgrError(f"no samples {window} in {self.directory}", hint=hours_text(self.hours()))
-        return self._named(found)
+            raise Mm2mgrError(f"no samples {window} in {self.store}", hint=hours_text(sorted(hours)))
+        return found.cast(self.table.file_schema)
 
-    def each_file(self, hour: str, read: Callable[[Path], Any]) -> list[Any]:
-        """Return what `read` makes of each file of an hour, newest polls last; damaged files are left out.
+    def compact(self, hour: str) -> int:
+        """Rewrite the files of an hour as few, sorted by partition and time, in one commit; return how many were replaced.
 
-        What a compaction or retention takes away meanwhile is no damage: the hour is read again.
+        Samples that arrive meanwhile stay beside them. What another process rewrites at the same time is left to it.
         """
-        while True:
-            found, damaged = list[Any](), dict[Path, str]()
-            for path in self._files(hour):
-                try:
-                    found.append(read(path))
-                except UnreadableFile as error:
-                    damaged[path] = error.message
-            if all(path.exists() for path in damaged):
-                for message in damaged.values():
-                    self._warn(f"{message}; left out")
-                return found
-
-    def dictionary(self) -> Any:
-        """Return the table of partitions by id (`schema.DICTIONARY_COLUMNS`)."""
-        damaged: list[UnreadableFile] = []
-        entries = self._dictionary.table(damaged)
-        for error in damaged:
-            self._warn(f"{error.message}; the partitions in it have no names")
-        return entries
-
-    def compact(self, hour: str) -> list[Path]:
-        """Replace the files of an hour by few, ordered by partition and time; return the new ones, none if there was nothing to do.
-
-        A crash in between leaves samples twice, which readers count once, and the next call tidies up.
-        """
-        self.check_layout()
-        folder = self._folder(hour)
-        if not loose_files(folder):
-            return []
-        with alone(self.directory, f"compaction of {hour}", self._warn):
-            # Look again: another sampler may have done it while this one waited.
-            return compact_hour(folder, self._warn) if loose_files(folder) else []
+        state = self.table.snapshot()
+        files = [file for file in state.files if file.values[0] == hour]
+        if not _is_loose(files):
+            return 0
+        old = [file for file in files if not self._is_damaged(file)]
+        if not _is_loose(old):
+            return 0
+        with writing(self.table.uri):
+            new = self.table.write_file(
+                (hour,),
+                (self._share(old, share) for share in shares_of(self.table, old, _ROWS_AT_A_TIME)),
+                **COMPACTED,
+            )
+        if new is None:
+            return 0
+        try:
+            self.table.replace(state, old, [new], same_rows=True)
+        except Conflict:
+            with suppress(OSError):
+                self.table.filesystem.delete_file(new.path)
+            return 0
+        return len(old)
 
     def expire(self, before_ms: int) -> list[str]:
-        """Remove the hours that ended before a moment; roll-ups and the dictionary stay. Return the hours removed."""
-        self.check_layout()
-        old = [hour for hour in self._hour_folders() if hour_end_ms(hour) <= before_ms]
-        with writing(self.directory):
-            for hour in old:  # out of sight first: half a folder must never pass for the whole hour
-                with suppress(FileNotFoundError):  # another sampler was faster
-                    self._folder(hour).rename(self.directory / f"{_EXPIRED}{hour}-{uuid.uuid4().hex[:8]}")
-            for folder in self.directory.glob(f"{_EXPIRED}????-??-??T??-????????"):
-                shutil.rmtree(folder, ignore_errors=True)
+        """Remove the hours that ended before a moment, and the files that no reader needs any more; return the hours."""
+        state = self.table.snapshot()
+        hours = self.by_hour(state.files)
+        old = sorted(hour for hour in hours if hour_end_ms(hour) <= before_ms)
+        with suppress(Conflict):  # another sampler is at it
+            self.table.replace(state, [file for hour in old for file in hours[hour]], [])
         return old
 
-    def check_layout(self) -> None:
-        """Refuse a directory that another layout of mm2mgr wrote; a directory without samples passes."""
-        marker = self.directory / LAYOUT_FILE
-        if not marker.is_file():
-            if any(self.directory.glob(f"{HOUR_PREFIX}*")):
-                raise self._refused(f"{self.directory} holds samples, but no {LAYOUT_FILE} file says of which layout")
-            return
-        with reading(marker):
-            found = marker.read_text(encoding="utf-8", errors="replace").strip()
-        if found != LAYOUT:
-            raise self._refused(f"{self.directory} holds {found[:80]!r}, this mm2mgr reads {LAYOUT!r}")
+    def vacuum(self) -> None:
+        """Delete the files that were replaced hours ago."""
+        if self.table.exists():
+            self.table.vacuum()
 
-    def _refused(self, what: str) -> Mm2mgrError:
-        hint = "sample into another directory (--store), or move this one away; a mm2mgr of its version still reads it"
-        return Mm2mgrError(what, hint=hint)
+    def _share(self, files: Sequence[DataFile], share: Share) -> Any:
+        rows, _ = read_share(self.table, files, self.table.file_schema.names, share)
+        return _sorted(rows).cast(self.table.file_schema)
 
-    def _claim(self) -> None:
-        marker = self.directory / LAYOUT_FILE
-        with writing(self.directory):
-            self.check_layout()
-            if not marker.is_file():
-                if self._claimed:
-                    # A new store here would fill the disk under a mount point, with ids that its dictionary does not name.
-                    hint = "mount it again, and samples go on; to begin a new store, start `mm2mgr sample` again"
-                    raise Mm2mgrError(f"the sample store {self.directory} is gone: no {LAYOUT_FILE} file", hint=hint)
-                put(marker, lambda draft: draft.write_text(LAYOUT + "\n", encoding="utf-8"))
-                self._claimed = True
-                return
-            self._claimed = True
-        if time.monotonic() - self._swept_at >= ABANDONED_SECONDS:  # not each round: it looks through all hours
-            sweep(self.directory)
-            self._swept_at = time.monotonic()
+    def _is_damaged(self, file: DataFile) -> bool:
+        """Tell whether a file cannot be read to its end; a damaged one stays where it is."""
+        try:
+            self.table.read_file(file, self.table.file_schema.names)
+        except UnreadableFile as error:
+            self._warn(f"{error.message}; left out")
+            return True
+        return False
 
-    def _write(self, hour: str, batches: Sequence[Batch]) -> Written | None:
-        rows = ordered(pa.concat_tables([self._table(batch) for batch in batches]))
-        if not len(rows):
-            return None
-        target = self._folder(hour) / f"{batches[0].time_ms}-{uuid.uuid4().hex[:8]}.parquet"
-        with writing(self.directory):
-            tables_to(target, iter([rows]))
-        return Written(hour, target, len(rows))
+    def _readable(self, files: Sequence[DataFile], columns: Sequence[str]) -> list[Any]:
+        found = []
+        for file in files:
+            try:
+                found.append(self.table.read_file(file, columns))
+            except UnreadableFile as error:
+                self._warn(f"{error.message}; left out")
+            except OSError as error:
+                self._warn(f"{self.table.uri}/{file.path} is not readable: {error.strerror or error}; left out")
+        return found
 
-    def _table(self, batch: Batch) -> Any:
-        values = {name: _column(given, SAMPLE_SCHEMA.field(name).type) for name, given in batch.values().items()}
-        told = [column.is_valid() for column in values.values() if column is not None]
-        topic_ids = batch.topic_ids or [None] * len(batch)
-        ids = self._dictionary.ids(batch.cluster, batch.topics, batch.partitions, topic_ids)
-        constants = {"time_ms": batch.time_ms, "resolution_ms": batch.resolution_ms, "source": batch.source}
-        columns: dict[str, Any] = {"partition_id": _column(ids, pa.int32()), **values, **constants}
-        rows = [_filled(columns[field.name], field.type, len(batch)) for field in SAMPLE_SCHEMA]
-        table = pa.Table.from_arrays(rows, schema=SAMPLE_SCHEMA)
-        return table.filter(_any(told)) if told else table.slice(0, 0)
 
-    def _named(self, samples: Any) -> Any:
-        entries = self.dictionary()
-        places = pc.index_in(samples["partition_id"], value_set=entries["partition_id"])
-        if nameless := places.null_count:
-            self._warn(f"{nameless} samples in {self.directory} belong to partitions that its dictionary does not name")
-            samples, places = samples.filter(places.is_valid()), places.drop_null()
-        for name in ("cluster", "topic", "partition", "topic_id"):
-            samples = samples.append_column(name, entries[name].take(places))
-        return samples
+def samples_in(files: Sequence[DataFile]) -> int:
+    """Return how many rows the files have."""
+    return sum(file.rows for file in files)
 
-    def _hours_between(self, low_ms: int, high_ms: int) -> list[str]:
-        return [hour for hour in self._hour_folders() if hour_end_ms(hour) > low_ms and hour_start_ms(hour) < high_ms]
 
-    def _hour_folders(self) -> list[str]:
-        names = [path.name.removeprefix(HOUR_PREFIX) for path in listed(self.directory, f"{HOUR_PREFIX}*")]
-        return sorted(name for name in names if _is_hour(name))
-
-    def _folder(self, hour: str) -> Path:
-        return self.directory / f"{HOUR_PREFIX}{hour}"
-
-    def _files(self, hour: str) -> list[Path]:
-        # A leading dot marks a file being written; Spark skips such names too.
-        return [path for path in listed(self._folder(hour), "*.parquet") if path.name[0] != "."]
+def _is_loose(files: Sequence[DataFile]) -> bool:
+    return len(files) > 1
 
 
 def _is_hour(text: str) -> bool:
@@ -254,6 +219,33 @@ def _is_hour(text: str) -> bool:
         return hour_of(hour_start_ms(text)) == text
     except ValueError:
         return False
+
+
+def _may_name(file: DataFile, alias: str, prefix: str) -> bool:
+    clusters, sources = file.bounds.get("cluster", (alias, alias)), file.bounds.get("source", (prefix, prefix))
+    return clusters[0] <= alias <= clusters[1] and sources[0][: len(prefix)] <= prefix <= sources[1][: len(prefix)]
+
+
+def _table(batch: Batch, schema: Any) -> Any:
+    length = len(batch)
+    values = {name: _column(given, schema.field(name).type) for name, given in batch.values().items()}
+    known = [column.is_valid() for column in values.values() if column is not None]
+    constants = {
+        "hour": hour_of(batch.time_ms),
+        "cluster": batch.cluster,
+        "time_ms": batch.time_ms,
+        "resolution_ms": batch.resolution_ms,
+        "source": batch.source,
+    }
+    names = {
+        "topic": pa.array(batch.topics, pa.string()),
+        "partition": _column(batch.partitions, pa.int32()),
+        "topic_id": pa.array(batch.topic_ids, pa.string()) if batch.topic_ids else None,
+    }
+    columns: dict[str, Any] = {**values, **names, **constants}
+    rows = [_filled(columns[each.name], each.type, length) for each in schema]
+    table = pa.Table.from_arrays(rows, schema=schema)
+    return table.filter(_any(known)) if known else table.slice(0, 0)
 
 
 def _column(given: Any, kind: Any) -> Any:
@@ -280,3 +272,32 @@ def _any(masks: Sequence[Any]) -> Any:
     for mask in masks[1:]:
         together = pc.or_(together, mask)
     return together
+
+
+def _sorted(samples: Any) -> Any:
+    """Sort samples by partition, time and source; of one moment's, the one read last (the larger offset) comes first."""
+    if not len(samples):
+        return samples
+    keys = [_ranks(samples[name]) for name in _ORDER]
+    ends = -samples["end_offset"].fill_null(-1).to_numpy().astype(np.int64)
+    return samples.take(pa.array(np.lexsort([ends, *reversed(keys)])))
+
+
+def _ranks(column: Any) -> Any:
+    """Return numbers in the order of a column's values; null is the least."""
+    if not pa.types.is_dictionary(column.type):
+        return column.to_numpy()
+    names, codes = codes_of(column)
+    ordered = {name: rank for rank, name in enumerate(sorted({name or "" for name in names}))}
+    return np.array([ordered[name or ""] for name in names] or [0], np.int32)[codes]
+
+
+def _once(samples: Any) -> Any:
+    """Drop the repetitions among sorted samples; the first one stays."""
+    if len(samples) < 2:
+        return samples
+    same = np.ones(len(samples) - 1, np.bool_)
+    for name in _ORDER:
+        column = _ranks(samples[name])
+        same &= column[1:] == column[:-1]
+    return samples.filter(pa.array(np.append(True, ~same)))

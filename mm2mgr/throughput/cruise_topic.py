@@ -1,8 +1,7 @@
 """Cruise Control's own sample topic, read and decoded by Spark straight from Kafka: one task a partition, explicit offsets.
 
-In go librdkafka settings and a time to start at, out come decoded samples slice by slice, with counts of what was skipped.
-It joins no group and commits nothing. Executors need confluent-kafka, and get the settings, passwords included, with their
-tasks. Whether a value is believable, others judge.
+Samples come slice by slice, with counts of what was skipped. It joins no group and commits nothing. Executors need confluent-kafka, and get the settings, passwords included, with their
+tasks. It does not judge whether a value is believable.
 """
 
 from __future__ import annotations

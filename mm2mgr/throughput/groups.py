@@ -1,7 +1,6 @@
 """Throughput of topics, flows and whole weeks: partitions added up, hour by hour.
 
-In go a window's Throughput and its hourly rates, out come plain values. Percentiles of a sum are not the sum of
-percentiles: what is given is the mean (exact), the busiest hour (exact) and the sum of the partitions' p95.
+Percentiles of a sum are not the sum of percentiles: a group has the mean (exact), the busiest hour (exact) and the sum of the partitions' p95.
 """
 
 from __future__ import annotations

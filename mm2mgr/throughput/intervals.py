@@ -1,7 +1,7 @@
 """From sorted samples to intervals with a rate: which distances count, which are resets or gaps, and what flowed.
 
-In goes a Series with a few samples of the hour before in front, out come intervals that end in the hour.
-Stretches of time that several sources tell about are given to the best of them, so that nothing is counted twice.
+A series begins with a few samples of the hour before; the intervals end in the hour. Where several sources cover the same time,
+the best of them counts, so that nothing is counted twice.
 """
 
 from __future__ import annotations
@@ -62,13 +62,13 @@ def intervals(series: Series, hour_start_ms: int) -> Intervals:
     gap, span, known = _gaps(elapsed, first) & ~reset, elapsed, by_offset
     per_second, sizes = counted, sizes_in_force(series)
     volume = per_second * sizes
-    told = ~by_offset & (np.isfinite(series.records_per_second) | np.isfinite(series.bytes_per_second))
-    if told.any():
+    by_rate = ~by_offset & (np.isfinite(series.records_per_second) | np.isfinite(series.bytes_per_second))
+    if by_rate.any():
         # A rate covers what its source says it covers, and never what the sample before it covers.
-        span = np.where(told & (series.resolution_ms > 0), series.resolution_ms, elapsed)
-        span = np.where(told & ~first & ~gap, np.minimum(span, elapsed), span)
-        gap &= ~(told & (series.resolution_ms > 0))
-        known = (by_offset | told) & (span > 0)
+        span = np.where(by_rate & (series.resolution_ms > 0), series.resolution_ms, elapsed)
+        span = np.where(by_rate & ~first & ~gap, np.minimum(span, elapsed), span)
+        gap &= ~(by_rate & (series.resolution_ms > 0))
+        known = (by_offset | by_rate) & (span > 0)
         per_second = np.where(by_offset, counted, series.records_per_second)
         in_bytes = ~by_offset & np.isfinite(series.bytes_per_second)
         volume = np.where(in_bytes, series.bytes_per_second, per_second * sizes)

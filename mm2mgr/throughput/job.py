@@ -1,7 +1,7 @@
 """The throughput job: rolls up the hours of a sample store that are new or changed, on Spark.
 
-Called as `run(...)`, or unchanged by `spark-submit mm2mgr/throughput/job.py --store DIR`; the directory is on storage
-that driver and executors share. A job that dies leaves every roll-up as it was or as it shall be.
+Called as `run(...)`, or unchanged by `spark-submit mm2mgr/throughput/job.py --store URI`; driver and executors share nothing
+but the tables at this URI. A job that dies leaves every roll-up as it was or as it shall be.
 """
 
 from __future__ import annotations
@@ -21,14 +21,15 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StringType
 
 from mm2mgr.errors import Mm2mgrError
+from mm2mgr.samples.schema import Store, store_of
 from mm2mgr.text import visible
-from mm2mgr.throughput.make import Report, is_due, make
+from mm2mgr.throughput.rollup_job import Report, is_due, make
 from mm2mgr.throughput.session import end, failure, session
-from mm2mgr.throughput.unit import Unit, work
+from mm2mgr.throughput.work_unit import WorkUnit, work
 
 
 def run(
-    store: Path, java_home: Path | None = None, spark: SparkSession | None = None, log_file: Path | None = None
+    store: Store, java_home: Path | None = None, spark: SparkSession | None = None, log_file: Path | None = None
 ) -> Report:
     """Roll up what is due; without anything due no session is started.
 
@@ -48,7 +49,7 @@ def run(
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run under spark-submit; print one line and return the exit code."""
     parser = argparse.ArgumentParser(description="Roll up the hours of a sample store that are new or changed.")
-    parser.add_argument("--store", type=Path, required=True, help="directory written by `mm2mgr sample`")
+    parser.add_argument("--store", type=store_of, required=True, help="folder or URI that `mm2mgr sample` writes to")
     store = parser.parse_args(arguments).store
     try:
         report = run(store)
@@ -63,8 +64,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _on(spark: SparkSession | None, store: Path) -> Report:
-    def spread(units: Sequence[Unit]) -> list[str]:
+def _on(spark: SparkSession | None, store: Store) -> Report:
+    def spread(units: Sequence[WorkUnit]) -> list[str]:
         """Run every unit as a task of its own, one row each.
 
         The arrays of a unit never pass through the JVM, which is most of what Spark would cost here.

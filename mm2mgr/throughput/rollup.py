@@ -1,6 +1,6 @@
 """One hour of one series as one row: what flowed, for how long, how evenly, and what had to be left out.
 
-In go a Series and its Intervals, out come columns; `ROLLUP_COLUMNS` is their contract. Percentiles count every interval
+`ROLLUP_COLUMNS` are its columns; the `throughput` table documents them with their units. Percentiles count every interval
 with its milliseconds: p95 is the smallest rate that was not exceeded during 95 % of the covered time.
 """
 

@@ -1,7 +1,7 @@
 """Samples of many partitions as arrays: cleaned, sorted by series and time, each moment once.
 
-A series is one partition as one source tells it. In go columns in any order, out come columns of equal length that
-the interval arithmetic can walk with shifts; nothing here loops over rows.
+A series is one partition as one source measures it. Its columns are of equal length, so that intervals are differences of shifted
+arrays; nothing here loops over rows.
 """
 
 from __future__ import annotations
@@ -76,9 +76,9 @@ def clean(raw: Series, since_ms: int, until_ms: int) -> Series:
     is left out instead of being a reset.
     """
     known = _plausible(raw)
-    told = (known.end_offset >= 0) | np.isfinite(known.records_per_second) | np.isfinite(known.bytes_per_second)
-    told &= (known.time_ms >= since_ms) & (known.time_ms < until_ms)
-    kept = known if told.all() else known.take(told)
+    measured = (known.end_offset >= 0) | np.isfinite(known.records_per_second) | np.isfinite(known.bytes_per_second)
+    measured &= (known.time_ms >= since_ms) & (known.time_ms < until_ms)
+    kept = known if measured.all() else known.take(measured)
     if not _sorted(kept):
         kept = kept.take(np.lexsort((kept.end_offset, kept.time_ms, kept.source, kept.partition_id)))
     last = np.ones(len(kept), np.bool_)

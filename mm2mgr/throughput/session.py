@@ -1,6 +1,6 @@
 """The Spark session of the throughput job: a local one that starts fast, or the one that spark-submit prepared.
 
-In goes a Java home, out comes a session, and one sentence for what Spark says when it fails. It changes only environment
+It changes only environment
 variables that are not set yet, and keeps an archive of loaded classes in the cache folder, without which all takes longer.
 """
 
@@ -26,7 +26,7 @@ from pyspark.sql import SparkSession
 
 from mm2mgr.errors import JavaMissing, Mm2mgrError
 from mm2mgr.files import cache_folder
-from mm2mgr.throughput.make import under_spark_submit
+from mm2mgr.throughput.rollup_job import under_spark_submit
 
 # Measured on 2 cores: C1 only and the serial collector halve the CPU seconds from start to first answer.
 _FAST_START = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto"
@@ -114,14 +114,14 @@ def failure(what: str, error: Exception, hint: str | None = None) -> Mm2mgrError
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     # The last line that names an error says what happened in the task; the first only that there was one.
     named = [found[1] for line in lines if (found := _NAMES_ERROR.match(line))]
-    told = [*lines[:1], *named][-1] if lines else type(error).__name__
-    if missing := _NO_PACKAGE.search(told):
-        remedy = "`pip install confluent-kafka pyarrow numpy` there, or name a Python that has them in PYSPARK_PYTHON"
-        told = f"the executors' Python has no package {missing[1]}: {remedy}"
+    reason = [*lines[:1], *named][-1] if lines else type(error).__name__
+    if missing := _NO_PACKAGE.search(reason):
+        remedy = "`pip install confluent-kafka deltalake pyarrow numpy` there, or name a Python that has them in PYSPARK_PYTHON"
+        reason = f"the executors' Python has no package {missing[1]}: {remedy}"
     elif missing := _NO_PYTHON.search(text):
-        told = f"the executors have no {missing[1]}: name a Python of theirs in PYSPARK_PYTHON"
-    told = _OURS.sub("", told)
-    return Mm2mgrError(f"{what}: {told[:_LONGEST_REASON]}", hint=hint)
+        reason = f"the executors have no {missing[1]}: name a Python of theirs in PYSPARK_PYTHON"
+    reason = _OURS.sub("", reason)
+    return Mm2mgrError(f"{what}: {reason[:_LONGEST_REASON]}", hint=hint)
 
 
 def _started(builder: SparkSession.Builder, log_file: Path | None, hint: str) -> SparkSession:

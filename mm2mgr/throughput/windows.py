@@ -1,51 +1,66 @@
 """Throughput of any window of whole hours, from roll-ups alone: no Spark, no JVM, no samples.
 
-In go a store and a window, out come columns by partition. Means, maxima and counts are exact; p50 and p95 are exact
-where one hour of one source is all there is, else from merged sketches: at most 2 % off, and up to 4 % where the record
-size of a part of the hours is borrowed.
+Means, maxima and counts are exact; p50 and p95 are exact where one hour of one source is all there is, else from merged
+sketches: at most 2 % off, and up to 4 % where the record size of a part of the hours is borrowed.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from mm2mgr.errors import Mm2mgrError
-from mm2mgr.files import listed
 from mm2mgr.samples.clock import ahead
-from mm2mgr.samples.schema import DAY_PREFIX, HOUR_PREFIX, hour_of, hour_start_ms, hours_text, window_text
-from mm2mgr.throughput.hours import check_layout, rollup_directory
-from mm2mgr.throughput.names import Names, read_names
-from mm2mgr.throughput.parts import read_parts
-from mm2mgr.throughput.plan import finished, made_from
-from mm2mgr.throughput.rollup import ROLLUP_COLUMNS, RollUp
+from mm2mgr.samples.schema import HOUR_MS, Store, hour_of, hour_start_ms, hours_text, window_text
+from mm2mgr.samples.tables import DataFile
+from mm2mgr.throughput.merge import DAY_COLUMNS
+from mm2mgr.throughput.part_files import PartitionNames, RateRows, no_names, read_rows, throughput_table
+from mm2mgr.throughput.rates import PartitionRate
 from mm2mgr.throughput.sketch import merged, percentile, rate_of, shifted
 
-HOUR_MS = 3_600_000
 STATISTICS = ("mean", "p50", "p95", "max")
-_HOURLY = ("partition_id", "covered_ms", "records", "bytes", "record_bytes")
+_HOURLY = ("covered_ms", "records", "bytes")
+_SIZES = ("samples", "bytes", "record_bytes")
+_DAY_LENGTH = len("2026-11-21")
+Sums: TypeAlias = tuple[Any, Any]
+"""Sum of record sizes and their number, by partition."""
 
 
 @dataclass(frozen=True)
 class Window:
-    """Whole hours, first to last, such as 2026-11-21T10; the hours and days whose roll-ups tell about them."""
+    """Whole hours, first to last, such as 2026-11-21T10, and the periods whose rows tell about them, each with its files.
+
+    A day stands for its hours where all of them are in the window; of long ago there are only days, and no hours.
+    """
 
     hours: tuple[str, ...]
-    days: tuple[str, ...]
-    loose_hours: tuple[str, ...]
+    periods: tuple[str, ...]
+    files: Mapping[str, Sequence[DataFile]] = field(repr=False, compare=False, default_factory=dict)
 
     def last(self, count: int) -> Window:
         """Return the newest hours of the window; for reading hour by hour."""
-        return Window(self.hours[-count:], (), self.hours[-count:])
+        return self.only(self.hours[-count:])
+
+    def only(self, hours: Sequence[str]) -> Window:
+        """Return some hours of the window, to be read hour by hour."""
+        return replace(self, hours=tuple(hours), periods=tuple(hours))
+
+    def of(self, periods: Iterable[str]) -> list[DataFile]:
+        """Return the files of these hours or days."""
+        return [file for period in periods for file in self.files[period]]
 
     def text(self) -> str:
         """Say which hours these are."""
-        return f"{self.hours[0]} to {self.hours[-1]} (UTC, {len(self.hours)} h)" if self.hours else "no hour"
+        past = [
+            period for period in self.periods if len(period) == _DAY_LENGTH and period < self.hours[0][:_DAY_LENGTH]
+        ]
+        days = f" and {len(past)} days" if past else ""
+        first = past[0] if past else self.hours[0] if self.hours else ""
+        return f"{first} to {self.hours[-1]} (UTC, {len(self.hours)} h{days})" if self.hours else "no hour"
 
 
 @dataclass(frozen=True)
@@ -57,7 +72,7 @@ class Throughput:
     """
 
     window: Window
-    names: Names
+    names: PartitionNames
     sources: tuple[str, ...]
     place: Any
     values: dict[str, Any]
@@ -66,10 +81,12 @@ class Throughput:
         return len(self.place)
 
 
-def choose(store: Path, since_ms: int | None = None, until_ms: int | None = None) -> Window:
+def choose(store: Store, since_ms: int | None = None, until_ms: int | None = None) -> Window:
     """Find the hours that a window touches (since inclusive, until exclusive); Mm2mgrError when none has a roll-up."""
-    check_layout(store)
-    found = finished(store, HOUR_PREFIX)
+    files: dict[str, list[DataFile]] = {}
+    for file in throughput_table(store).files():
+        files.setdefault(file.values[0], []).append(file)
+    found = sorted(period for period in files if len(period) > _DAY_LENGTH)
     if not found:
         raise Mm2mgrError(f"{store} holds no throughput", hint="run `mm2mgr throughput` first")
     # The newest hours are those of now; where all are ahead, it is this machine's clock that is wrong.
@@ -80,16 +97,17 @@ def choose(store: Path, since_ms: int | None = None, until_ms: int | None = None
     if not hours:
         hint = hours_text(known).replace("samples exist", "roll-ups exist")
         raise Mm2mgrError(f"no throughput {window_text(since_ms, until_ms)} in {store}", hint=hint)
-    inside, days, merged_hours = set(hours), [], set[str]()
-    for day in finished(store, DAY_PREFIX):
-        of_day = (made_from(store, f"{DAY_PREFIX}{day}") or {"hours": {}})["hours"].keys()
-        if of_day and of_day <= inside:
-            days.append(day)
-            merged_hours |= of_day
-    return Window(tuple(hours), tuple(days), tuple(hour for hour in hours if hour not in merged_hours))
+    of_day: dict[str, set[str]] = {}
+    for hour in found:
+        of_day.setdefault(hour[:_DAY_LENGTH], set()).add(hour)
+    inside, known_days = set(hours), [period for period in files if len(period) == _DAY_LENGTH]
+    merged_days = [day for day in known_days if of_day.get(day) and of_day[day] <= inside]
+    past = [day for day in known_days if day not in of_day and first <= f"{day}T00" and f"{day}T23" <= last]
+    loose = [hour for hour in hours if hour[:_DAY_LENGTH] not in merged_days]
+    return Window(tuple(hours), tuple(sorted([*merged_days, *past, *loose])), files)
 
 
-def last_hours(store: Path, seconds: float | None) -> Window:
+def last_hours(store: Store, seconds: float | None) -> Window:
     """Choose the newest hours that make up at least this time; None: all of them."""
     everything = choose(store)
     if seconds is None:
@@ -98,51 +116,76 @@ def last_hours(store: Path, seconds: float | None) -> Window:
     return choose(store, hour_start_ms(everything.hours[-1]) - (count - 1) * HOUR_MS)
 
 
-def read_window(store: Path, window: Window) -> Throughput:
+def read_throughput(store: Store, last_seconds: float | None = None) -> list[PartitionRate]:
+    """Return the rates of the last whole hours of a store, or of all; ordered by cluster, topic and partition.
+
+    Mm2mgrError when the store has no roll-up.
+    """
+    return rates_of(read_window(store, last_hours(store, last_seconds)))
+
+
+def busiest(found: Throughput, top: int) -> Any:
+    """Return the rows of the partitions with the highest p95 in bytes per second, busiest first; 0 is all of them."""
+    order = np.argsort(-np.nan_to_num(found.values["bytes_per_second_p95"], nan=-1.0), kind="stable")
+    return order[:top] if top else order
+
+
+def rates_of(found: Throughput, rows: Any = None) -> list[PartitionRate]:
+    """Return one value a partition, of all or of some rows; what is not known is None."""
+    names, chosen = found.names, slice(None) if rows is None else rows
+    place = found.place[chosen]
+    clusters = [names.clusters[number] for number in names.cluster[place].tolist()]
+    topics = [names.topics[number] for number in names.topic[place].tolist()]
+    fields = list(PartitionRate.__dataclass_fields__)[3:]
+    columns = [_plain(found.values[name][chosen].tolist()) for name in fields]
+    return [
+        PartitionRate(*row) for row in zip(clusters, topics, names.partition[place].tolist(), *columns, strict=True)
+    ]
+
+
+def read_window(store: Store, window: Window) -> Throughput:
     """Merge the roll-ups of a window to one entry a partition."""
-    rows, sources = read_parts(_paths(store, window), list(ROLLUP_COLUMNS))
-    if _merged_hours(store, window.days) != set(window.hours) - set(window.loose_hours):
-        # A job merged one of the days anew meanwhile, maybe with hours that were just added to it: take the hours alone.
-        window = Window(window.hours, (), window.hours)
-        rows, sources = read_parts(_paths(store, window), list(ROLLUP_COLUMNS))
-    names = read_names(store)
-    known, group = np.unique(names.places(rows.values["partition_id"]), return_inverse=True)
-    if len(known) and known[0] < 0:
-        raise Mm2mgrError(f"the dictionary of {store} lacks partitions that were sampled", hint="restore its files")
+    rows = read_rows(throughput_table(store), window.of(window.periods), DAY_COLUMNS)
+    names = no_names().joined(rows)
+    group = names.places(rows)
     with np.errstate(invalid="ignore", divide="ignore"):
-        sizes = _sizes(store, rows, names)
-    values = _merge(rows, group, len(known), sizes[known])
-    return Throughput(window, names, tuple(sorted(sources)), known, values)
+        sizes = _sizes(store, window, rows, names)
+    values = _merge(rows, group, len(names), sizes)
+    return Throughput(window, names, tuple(sorted(rows.sources)), np.arange(len(names)), values)
 
 
-def hourly(store: Path, window: Window, found: Throughput) -> Any:
+def hourly(store: Store, window: Window, found: Throughput) -> Any:
     """Return bytes per second of every hour: an array of partitions × hours, NaN where nothing is known.
 
     Partitions that a job has added since `found` was read are left out.
     """
-    table = np.full((len(found), len(window.hours)), np.nan)
-    where = np.full(len(found.names) + 1, -1, np.int64)  # the last is for ids without a name
-    where[found.place] = np.arange(len(found))
+    rates = np.full((len(found), len(window.hours)), np.nan)
+    table = throughput_table(store)
     for number, hour in enumerate(window.hours):
-        rows, _ = read_parts(parts_of(store, f"{HOUR_PREFIX}{hour}"), _HOURLY)
-        place = where[found.names.places(rows.values["partition_id"])]
+        rows = read_rows(table, window.of([hour]), _HOURLY)
+        place = found.names.places(rows)
         size = np.append(found.values["record_bytes"], np.nan)[place]
-        volume = np.where(np.isnan(rows.values["bytes"]), rows.values["records"] * size, rows.values["bytes"])
-        told = np.isfinite(volume) & (place >= 0)
-        seconds = np.bincount(place[told], rows.values["covered_ms"][told] / 1000, len(found))
+        raw = rows.values
+        volume = np.where(np.isnan(raw["bytes"]), raw["records"] * size, raw["bytes"])
+        known = np.isfinite(volume) & (place >= 0)
+        seconds = np.bincount(place[known], raw["covered_ms"][known] / 1000, len(found))
         with np.errstate(invalid="ignore", divide="ignore"):
-            table[:, number] = np.bincount(place[told], volume[told], len(found)) / seconds
-    return table
+            rates[:, number] = np.bincount(place[known], volume[known], len(found)) / seconds
+    return rates
 
 
-def record_sizes(store: Path, window: Window, names: Names) -> Any:
-    """Return the mean record size of every partition of the dictionary, as `read_window` finds it for these hours."""
-    rows, _ = read_parts(_paths(store, window), ("partition_id", "samples", "bytes", "record_bytes"))
+def record_sizes(store: Store, window: Window, names: PartitionNames) -> Any:
+    """Return the mean record size of every partition of `names`, as `read_window` finds it for these hours."""
+    table, sums = throughput_table(store), _no_sums(names)
+    missing = np.zeros(len(names), np.bool_)
+    for period in window.periods:
+        rows = read_rows(table, window.of([period]), _SIZES)
+        missing |= _add_sizes(sums, rows, names)
     with np.errstate(invalid="ignore", divide="ignore"):
-        return _sizes(store, rows, names)
+        return _chosen_sizes(store, sums, missing, names)
 
 
-def _merge(rows: RollUp, group: Any, count: int, size: Any) -> dict[str, Any]:
+def _merge(rows: RateRows, group: Any, count: int, size: Any) -> dict[str, Any]:
     raw = rows.values
 
     def total(column: Any) -> Any:
@@ -162,7 +205,7 @@ def _merge(rows: RollUp, group: Any, count: int, size: Any) -> dict[str, Any]:
             "window_end_ms": -_least(-raw["last_ms"], group, count),
             "samples": total(raw["samples"]).astype(np.int64),
             "covered_seconds": total(seconds),
-            "resets": total(raw["resets"]).astype(np.int64) + _logs(raw["partition_id"], group, count) - 1,
+            "resets": total(raw["resets"]).astype(np.int64) + _logs(rows, group, count) - 1,
             "gaps": total(raw["gaps"]).astype(np.int64),
             "bytes_per_second_mean": byte_sum / byte_seconds,
             "records_per_second_mean": record_sum / record_seconds,
@@ -178,7 +221,7 @@ def _merge(rows: RollUp, group: Any, count: int, size: Any) -> dict[str, Any]:
     }
 
 
-def _percentiles(rows: RollUp, group: Any, count: int, factor: Any, values: dict[str, Any]) -> dict[str, Any]:
+def _percentiles(rows: RateRows, group: Any, count: int, factor: Any, values: dict[str, Any]) -> dict[str, Any]:
     """Take percentiles from the roll-up where a partition has one, else from the sketches of all of its roll-ups.
 
     A partition without a byte count anywhere keeps its sketch of records, which is multiplied at the end; else what was
@@ -201,33 +244,44 @@ def _percentiles(rows: RollUp, group: Any, count: int, factor: Any, values: dict
         rate = percentile(number, rate_of(bucket), weight, share, count)
         volume = np.minimum(rate * to_bytes, values["bytes_per_second_max"])
         records = np.minimum(rate * to_records, values["records_per_second_max"])
-        told = np.where(np.isnan(raw[f"bytes_{name}"]), raw[f"records_{name}"] * factor, raw[f"bytes_{name}"])
-        volume[group[exact]], records[group[exact]] = told[exact], raw[f"records_{name}"][exact]
+        own = np.where(np.isnan(raw[f"bytes_{name}"]), raw[f"records_{name}"] * factor, raw[f"bytes_{name}"])
+        volume[group[exact]], records[group[exact]] = own[exact], raw[f"records_{name}"][exact]
         found[f"bytes_per_second_{name}"], found[f"records_per_second_{name}"] = volume, records
     return found
 
 
-def _sizes(store: Path, rows: RollUp, names: Names) -> Any:
-    """Return the mean record size of every partition of the dictionary: its own in the window, else its own at any other
-    time, else its topic's, else its cluster's, else NaN."""
-    of_window = _size_sums(rows, names)
-    missing = np.isnan(rows.values["bytes"])
-    if not (missing & (of_window[1][names.of_id[rows.values["partition_id"]]] == 0)).any():
+def _sizes(store: Store, window: Window, rows: RateRows, names: PartitionNames) -> Any:
+    """Return the mean record size of every partition: its own in the window, else its own at any other time, else its
+    topic's, else its cluster's, else NaN."""
+    sums = _no_sums(names)
+    return _chosen_sizes(store, sums, _add_sizes(sums, rows, names), names)
+
+
+def _chosen_sizes(store: Store, of_window: Sums, missing: Any, names: PartitionNames) -> Any:
+    if not (missing & (of_window[1] == 0)).any():
         return _mean_sizes(of_window, names)
-    everything, _ = read_parts(_paths(store, choose(store)), ("partition_id", "samples", "record_bytes"))
-    return np.where(of_window[1] > 0, of_window[0] / of_window[1], _mean_sizes(_size_sums(everything, names), names))
+    table, everything, sums = throughput_table(store), choose(store), _no_sums(names)
+    for period in everything.periods:
+        _add_sizes(sums, read_rows(table, everything.of([period]), _SIZES), names)
+    return np.where(of_window[1] > 0, of_window[0] / of_window[1], _mean_sizes(sums, names))
 
 
-def _size_sums(rows: RollUp, names: Names) -> tuple[Any, Any]:
-    """Return the sum of record sizes and how many they are, by partition."""
-    place = names.places(rows.values["partition_id"])
-    known = np.isfinite(rows.values["record_bytes"]) & (place >= 0)
-    place, weight = place[known], rows.values["samples"][known]
-    sums = np.bincount(place, rows.values["record_bytes"][known] * weight, len(names))
-    return sums, np.bincount(place, weight, len(names))
+def _no_sums(names: PartitionNames) -> Sums:
+    return np.zeros(len(names)), np.zeros(len(names))
 
 
-def _mean_sizes(sums: tuple[Any, Any], names: Names) -> Any:
+def _add_sizes(sums: Sums, rows: RateRows, names: PartitionNames) -> Any:
+    """Add the record sizes and how many they are, by partition; return which partitions have a row without bytes."""
+    place, raw = names.places(rows), rows.values
+    known = np.isfinite(raw["record_bytes"]) & (place >= 0)
+    at, weight = place[known], raw["samples"][known]
+    sums[0][:] += np.bincount(at, raw["record_bytes"][known] * weight, len(names))
+    sums[1][:] += np.bincount(at, weight, len(names))
+    unsized = place[np.isnan(raw["bytes"]) & (place >= 0)]
+    return np.bincount(unsized, minlength=len(names)) > 0
+
+
+def _mean_sizes(sums: Sums, names: PartitionNames) -> Any:
     topic = names.cluster * max(len(names.topics), 1) + names.topic
 
     def mean_over(key: Any) -> Any:
@@ -246,21 +300,13 @@ def _least(column: Any, group: Any, count: int) -> Any:
     return found
 
 
-def _logs(ids: Any, group: Any, count: int) -> Any:
-    """Return how many ids each partition had: every one after the first is a topic created anew."""
-    pairs = np.unique(group.astype(np.int64) * (int(ids.max(initial=0)) + 1) + ids)
-    return np.bincount(pairs // (int(ids.max(initial=0)) + 1), minlength=count)
+def _logs(rows: RateRows, group: Any, count: int) -> Any:
+    """Return how many topic ids each partition had, at least one: every further one is a topic created anew."""
+    ids = rows.values["topic_id"].astype(np.int64)
+    known = np.array([one is not None for one in rows.topic_ids] or [True], np.bool_)[ids]
+    pairs = np.unique(group[known].astype(np.int64) * max(1, len(rows.topic_ids)) + ids[known])
+    return np.maximum(1, np.bincount(pairs // max(1, len(rows.topic_ids)), minlength=count))
 
 
-def _merged_hours(store: Path, days: Sequence[str]) -> set[str]:
-    marks = [made_from(store, f"{DAY_PREFIX}{day}") or {"hours": ()} for day in days]
-    return {hour for mark in marks for hour in mark["hours"]}
-
-
-def _paths(store: Path, window: Window) -> list[Path]:
-    days = [path for day in window.days for path in parts_of(store, f"{DAY_PREFIX}{day}")]
-    return days + [path for hour in window.loose_hours for path in parts_of(store, f"{HOUR_PREFIX}{hour}")]
-
-
-def parts_of(store: Path, name: str) -> list[Path]:
-    return listed(rollup_directory(store, name), "part-*.parquet")
+def _plain(column: list[Any]) -> list[Any]:
+    return [None if value != value else value for value in column]  # noqa: PLR0124  # NaN alone differs from itself

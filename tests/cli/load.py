@@ -14,7 +14,7 @@ from mm2mgr.kafka.producer import Producer
 from mm2mgr.partitions import TopicPartition
 from mm2mgr.samples.batch import Batch
 from mm2mgr.samples.store import SampleStore
-from mm2mgr.throughput.make import make, one_by_one
+from mm2mgr.throughput.rollup_job import make, one_by_one
 from tests.spec.trees import write
 
 END_MS = 1_763_722_800_000  # 2025-11-21T11:00:00Z

@@ -91,7 +91,7 @@ def test_following_ends_in_order_and_keeps_what_was_sampled(
     produce(mock_cluster, "orders")
     running = start(mm2mgr.folder, *FOLLOW, "--interval", "1s")
     try:
-        until(lambda: list((mm2mgr.folder / "store").glob("hour=*/*.parquet")), "the first round is stored")
+        until(lambda: list((mm2mgr.folder / "store").glob("samples/_delta_log/*1.json")), "the first round is stored")
         assert running.stderr
         assert running.stderr.readline() == "round 1: 4 samples\n"
         running.send_signal(ended_by)
@@ -111,15 +111,17 @@ def test_a_killed_sampler_leaves_a_store_that_the_next_one_continues(
     for rounds in (3, 6):
         running = start(mm2mgr.folder, *FOLLOW, "--interval", "0.2s")
         try:
-            until(lambda rounds=rounds: len(list(store.glob("hour=*/*.parquet"))) >= rounds, "some rounds are stored")
+            until(
+                lambda rounds=rounds: len(list(store.glob("samples/_delta_log/*.json"))) > rounds,
+                "some rounds are committed",
+            )
         finally:
             running.kill()
             finish(running)
     samples = SampleStore(store).read()
-    keys = list(zip(samples["partition_id"].to_pylist(), samples["time_ms"].to_pylist(), strict=True))
+    keys = list(zip(*(samples[name].to_pylist() for name in ("topic", "partition", "time_ms")), strict=True))
     assert len(keys) == len(set(keys)) >= 24
-    assert set(samples["partition_id"].to_pylist()) == {0, 1, 2, 3}
-    assert SampleStore(store).dictionary().num_rows == 4
+    assert {(topic, partition) for topic, partition, _ in keys} == {("orders", number) for number in range(4)}
 
 
 def test_samples_older_than_keep_are_removed(mm2mgr: Command, mock_cluster: KafkaAccess) -> None:
@@ -144,5 +146,5 @@ def test_a_store_of_an_older_layout_is_refused(mm2mgr: Command, mock_cluster: Ka
     (mm2mgr.folder / "store").mkdir()
     (mm2mgr.folder / "store" / "LAYOUT").write_text("mm2mgr samples, layout 1\n")
     said = mm2mgr("sample", *QUICK, code=1)
-    assert "error: store holds 'mm2mgr samples, layout 1', this mm2mgr reads 'mm2mgr samples, layout 2'" in said.err
-    assert "hint: sample into another directory" in said.err
+    assert "error: store holds samples in the format of an earlier version of mm2mgr" in said.err
+    assert "hint: convert them into a new folder: mm2mgr samples convert store NEW" in said.err

@@ -21,7 +21,7 @@ RATES = {("a", "logs.web", 0): 5_000_000.0, ("a", "logs.web", 1): 250.0, ("b", "
 def samples(mm2mgr: Command) -> Path:
     store = SampleStore(mm2mgr.folder / "store")
     store.append(*batches([Sample("a", "logs.web", 0, END_MS, 5, 0, None, 100.0, "test")]))
-    return store.directory
+    return Path(store.store)
 
 
 def without(folder: Path, *packages: str) -> str:
@@ -93,7 +93,7 @@ def test_spark_is_taken_where_more_is_due_than_starting_it_costs(
     mm2mgr: Command, monkeypatch: pytest.MonkeyPatch, *, more_due: bool
 ) -> None:
     samples(mm2mgr)
-    monkeypatch.setattr("mm2mgr.throughput.make.SAMPLES_WORTH_SPARK", 0 if more_due else 1)
+    monkeypatch.setattr("mm2mgr.throughput.rollup_job.SAMPLES_WORTH_SPARK", 0 if more_due else 1)
     said = mm2mgr("throughput", "--store", "store", code=int(more_due))
     assert ("Java 17 or newer is needed" in said.err) == more_due
 

@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 import pytest
 
-from mm2mgr.connect.client import Connect
+from mm2mgr.connect.client import ConnectClient
 from mm2mgr.connect.errors import (
     AlreadyExists,
     ConnectAuthError,
@@ -36,7 +36,7 @@ OFFSET = SourceOffset({"cluster": "dc1", "topic": "orders", "partition": 0}, {"o
 PASSING = [(409, STALE), (409, NO_LEADER), (500, REBALANCE), (500, FORWARDING), (503, "starting"), (404, STARTING_PAGE)]
 LOST = [(500, TIMED_OUT), (500, FORWARD_CUT), (502, "<html>"), (None, "reset")]
 # Each with the state before, and what shows that it happened once.
-WRITES: dict[str, tuple[Callable[[Connect], Any], str]] = {
+WRITES: dict[str, tuple[Callable[[ConnectClient], Any], str]] = {
     "put_config": (lambda c: c.put_config("a", FLOW | {"topics": "new"}), "RUNNING"),
     "create": (lambda c: c.create("b", FLOW), "RUNNING"),
     "delete": (lambda c: c.delete("a"), "RUNNING"),
@@ -49,7 +49,7 @@ WRITES: dict[str, tuple[Callable[[Connect], Any], str]] = {
 }
 
 
-def prepared(fake: FakeConnect, write: str) -> Callable[[Connect], Any]:
+def prepared(fake: FakeConnect, write: str) -> Callable[[ConnectClient], Any]:
     action, state = WRITES[write]
     fake.add("a", FLOW, state=state)
     if write in {"remove_offset", "delete_offsets"}:
@@ -164,7 +164,7 @@ def test_a_body_that_trickles_in_is_bounded_too() -> None:
     async def main() -> None:
         transport = httpx.MockTransport(lambda _: httpx.Response(200, stream=Trickle()))
         target = ConnectTarget("east", ("http://connect",))
-        async with Connect(target, deadline_seconds=0.3, transport=transport) as connect:
+        async with ConnectClient(target, deadline_seconds=0.3, transport=transport) as connect:
             await connect.root()
 
     begun = time.monotonic()
@@ -183,7 +183,7 @@ def test_a_redirect_is_not_followed(fake: FakeConnect, ask: Ask) -> None:
 def test_a_hundred_writers_share_one_client(fake: FakeConnect, ask: Ask) -> None:
     fake.fail_next("PUT", "/", 409, STALE, times=150)
 
-    async def all_at_once(c: Connect) -> None:
+    async def all_at_once(c: ConnectClient) -> None:
         await asyncio.gather(*(c.put_config(f"flow.{number}", FLOW) for number in range(100)))
 
     ask(all_at_once)

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from mm2mgr.connect.client import Connect
+from mm2mgr.connect.client import ConnectClient
 from mm2mgr.connect.errors import AlreadyExists, ConnectError, Invalid, NotFound, Unsupported, WrongBody
 from mm2mgr.connect.types import ConnectorInfo, SourceOffset, WorkerInfo
 from tests.fake_connect import CLASSES, FakeConnect
@@ -29,7 +29,7 @@ def test_the_cluster(fake: FakeConnect, ask: Ask) -> None:
 
 
 def test_one_connector_from_create_to_delete(fake: FakeConnect, ask: Ask) -> None:
-    async def life(c: Connect) -> None:
+    async def life(c: ConnectClient) -> None:
         assert (await c.create(NAME, FLOW, initial_state="STOPPED")).name == NAME
         assert (await c.status(NAME)).state == "STOPPED"
         assert await c.tasks(NAME) == ()
@@ -179,7 +179,7 @@ def test_three_thousand_connectors_are_two_requests(fake: FakeConnect, ask: Ask)
     for number in range(3000):
         fake.add(f"flow.{number}", FLOW)
 
-    async def read(c: Connect) -> tuple[int, int]:
+    async def read(c: ConnectClient) -> tuple[int, int]:
         return len(await c.infos()), len(await c.statuses())
 
     assert ask(read) == (3000, 3000)

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from mm2mgr.connect.client import Connect
+from mm2mgr.connect.client import ConnectClient
 from mm2mgr.connect.errors import ConnectUnreachable, OutcomeUnknown
 from mm2mgr.connect.target import ConnectTarget
 from tests.connect.dead_ends import DEAD_ENDS, NEVER_CONNECTED, black_hole_url, dead_url, silent_url, trickling_url
@@ -51,7 +51,7 @@ def test_a_short_deadline_is_shared_too(fake: FakeConnect, ask: Ask) -> None:
 
 
 def test_the_worker_that_answered_is_asked_first_from_then_on(fake: FakeConnect, ask: Ask) -> None:
-    async def often(c: Connect) -> float:
+    async def often(c: ConnectClient) -> float:
         await c.infos()
         begun = time.monotonic()
         for _ in range(20):

@@ -9,7 +9,7 @@ from itertools import pairwise
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mm2mgr.connect.client import Connect
+from mm2mgr.connect.client import ConnectClient
 from mm2mgr.connect.errors import ConnectError, OutcomeUnknown
 from mm2mgr.connect.target import ConnectTarget
 from tests.fake_connect import FORWARD_CUT, FORWARDING, REBALANCE, STALE, STARTING_PAGE, TIMED_OUT, FakeConnect
@@ -54,7 +54,7 @@ def test_put_config_stores_what_was_asked_or_says_so(faults: list, exists: bool)
 
     async def put() -> bool:
         target = ConnectTarget("east", URLS)
-        async with Connect(
+        async with ConnectClient(
             target, deadline_seconds=2, transport=fake.transport(), first_backoff_seconds=0.0005
         ) as connect:
             with suppress(ConnectError):
@@ -77,7 +77,7 @@ def test_after_a_lost_answer_the_next_request_reads(applied: list[bool]) -> None
 
     async def put() -> None:
         target = ConnectTarget("east", URLS)
-        async with Connect(
+        async with ConnectClient(
             target, deadline_seconds=2, transport=fake.transport(), first_backoff_seconds=0.0005
         ) as connect:
             with suppress(OutcomeUnknown):

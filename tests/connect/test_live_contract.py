@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from mm2mgr.connect.client import Connect
+from mm2mgr.connect.client import ConnectClient
 from mm2mgr.connect.errors import ConnectError, NotFound
 from mm2mgr.connect.target import ConnectTarget
 from mm2mgr.connect.types import SourceOffset
@@ -25,7 +25,7 @@ PROBE = {
 }
 COMMITTED = {"source.consumer.isolation.level": "read_committed", "name": "v"}
 OWN_TOPIC = {"offsets.storage.topic": "own-offsets", "mm2mgr.offsets_from": ""}
-STEPS: tuple[tuple[str, Callable[[Connect, dict[str, str]], Awaitable[Any]]], ...] = (
+STEPS: tuple[tuple[str, Callable[[ConnectClient, dict[str, str]], Awaitable[Any]]], ...] = (
     ("status of nobody", lambda c, _: c.status("x")),
     ("config of nobody", lambda c, _: c.config("x")),
     ("pause nobody", lambda c, _: c.pause("x")),
@@ -78,19 +78,19 @@ STEPS: tuple[tuple[str, Callable[[Connect, dict[str, str]], Awaitable[Any]]], ..
 )
 
 
-async def kept(connect: Connect) -> list[SourceOffset]:
+async def kept(connect: ConnectClient) -> list[SourceOffset]:
     """Return the offsets that are there; a removed one may or may not still be listed, as null (both seen on a worker)."""
     return [one for one in await connect.offsets(NAME) if one.offset is not None]
 
 
-async def judged(connect: Connect, config: dict[str, str]) -> tuple[object, ...]:
+async def judged(connect: ConnectClient, config: dict[str, str]) -> tuple[object, ...]:
     """Return the errors of a validation, and which of the telling keys it judged."""
     found = await connect.validate("MirrorSourceConnector", config)
     telling = {"exactly.once.support", "producer.override.acks", "name", "no.such.key"}
     return found.name, found.error_count, found.errors, sorted(found.keys & telling)
 
 
-async def shown(connect: Connect, state: str, tasks: int) -> tuple[str, list[str]]:
+async def shown(connect: ConnectClient, state: str, tasks: int) -> tuple[str, list[str]]:
     """Wait until the status shows a state with so many tasks in it, and return it without worker addresses."""
     async with asyncio.timeout(DEADLINE_SECONDS):
         while True:
@@ -104,7 +104,7 @@ async def shown(connect: Connect, state: str, tasks: int) -> tuple[str, list[str
             await asyncio.sleep(0.1)
 
 
-async def observed(connect: Connect, flow: dict[str, str]) -> dict[str, object]:
+async def observed(connect: ConnectClient, flow: dict[str, str]) -> dict[str, object]:
     seen: dict[str, object] = {}
     for step, action in STEPS:
         try:
@@ -124,9 +124,9 @@ def test_the_fake_answers_as_a_real_worker(tmp_path: Path) -> None:
 
     async def both(url: str, flow: dict[str, str]) -> tuple[dict[str, object], dict[str, object]]:
         fake = FakeConnect(source_topics={"orders": 2})
-        async with Connect(ConnectTarget("east", (url,))) as real:
+        async with ConnectClient(ConnectTarget("east", (url,))) as real:
             of_real = await observed(real, flow)
-        async with Connect(ConnectTarget("east", ("http://fake",)), transport=fake.transport()) as faked:
+        async with ConnectClient(ConnectTarget("east", ("http://fake",)), transport=fake.transport()) as faked:
             return of_real, await observed(faked, flow)
 
     with Broker("agg", tmp_path / "agg") as broker:

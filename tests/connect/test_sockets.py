@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import trustme
 
-from mm2mgr.connect.client import Connect
+from mm2mgr.connect.client import ConnectClient
 from mm2mgr.connect.errors import ConnectAuthError, ConnectError, ConnectUnreachable
 from mm2mgr.connect.target import BasicAuth, BearerAuth, ConnectTarget, TlsFiles
 from tests.connect.dead_ends import dead_url, silent_url
@@ -24,7 +24,7 @@ FLOW = {"connector.class": "MirrorSourceConnector", "topics": "orders"}
 def test_the_next_url_is_used_and_remembered(fake: FakeConnect, ask: Ask) -> None:
     with dead_url() as dead, serving(fake) as alive:
 
-        async def twice(c: Connect) -> None:
+        async def twice(c: ConnectClient) -> None:
             await c.put_config("a", FLOW)
             await c.root()
 
@@ -37,7 +37,7 @@ def test_a_worker_that_resets_is_left_for_the_next(fake: FakeConnect, ask: Ask) 
     dying.drop_next("*", "/", times=100)
     with serving(dying) as first, serving(fake) as second:
 
-        async def both(c: Connect) -> None:
+        async def both(c: ConnectClient) -> None:
             await c.root()
             await c.put_config("a", FLOW)
 

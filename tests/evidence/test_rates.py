@@ -10,7 +10,7 @@ from mm2mgr.evidence import rates
 from mm2mgr.operations.workspace import Workspace
 from mm2mgr.samples.batch import Batch
 from mm2mgr.samples.store import SampleStore
-from mm2mgr.throughput.make import make, one_by_one
+from mm2mgr.throughput.rollup_job import make, one_by_one
 from tests.cli.load import END_MS, declare
 
 HOUR_MS = 3_600_000

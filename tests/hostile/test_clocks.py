@@ -5,32 +5,26 @@ Only the clock that people set is moved (`time.time_ns`); the steady one is the 
 
 from __future__ import annotations
 
-import os
 import shutil
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 
-from mm2mgr.errors import Mm2mgrError
 from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.samples import clock as clock_module
-from mm2mgr.samples import dictionary as dictionary_module
 from mm2mgr.samples.batch import Batch
 from mm2mgr.samples.clock import ahead, kept_since_ms
 from mm2mgr.samples.follow import Poll, Round, Schedule, follow
-from mm2mgr.samples.foreign import ForeignReader
 from mm2mgr.samples.inventory import Gathered, Inventory
+from mm2mgr.samples.metric_sources import MetricSourceReader
 from mm2mgr.samples.schema import hour_of, hour_start_ms
 from mm2mgr.samples.store import SampleStore
 from mm2mgr.samples.tasks import TaskRow, TaskStore
-from mm2mgr.throughput.make import make, one_by_one
+from mm2mgr.throughput.rollup_job import make, one_by_one
 from mm2mgr.throughput.windows import last_hours
 
 HOUR_MS = 3_600_000
@@ -194,7 +188,7 @@ def test_samplers_started_now_and_then_lose_a_day_at_most_to_a_clock_that_is_ahe
     assert [hour for hour in before if hour not in store.hours()] == []  # nine days were there, ten are kept
     assert [hour_start_ms(hour) > now_ms for hour in store.hours()].count(True) == 1
     (said,) = run.news
-    assert "holds samples of hours to come, hour=20" in said
+    assert "holds samples of future hours, 20" in said
     assert "the clock of this machine is behind, or that of another sampler was ahead" in said
 
 
@@ -280,8 +274,8 @@ class Answering:
         pass
 
 
-def reader_of(folder: Path, source: Answering) -> ForeignReader:
-    reader = ForeignReader(KafkaAccess("a", "127.0.0.1:1"), lambda _: True, source, SampleStore(folder))
+def reader_of(folder: Path, source: Answering) -> MetricSourceReader:
+    reader = MetricSourceReader(KafkaAccess("a", "127.0.0.1:1"), lambda _: True, source, SampleStore(folder))
     reader._inventory, reader._inventory_until = Inventory("a", {}, lambda _: True), float("inf")
     return reader
 
@@ -349,7 +343,7 @@ def test_a_store_that_is_unmounted_gets_no_successor_under_its_mount_point(tmp_p
     run = Run(store)(9, unmount)
     assert run.samples == [1, 1, 1, 0, 0, 0, 1, 1, 1]
     assert run.news == [
-        f"the sample store {mounted} is gone: no LAYOUT file; the samples of this time are lost",
+        f"the table {mounted}/samples is gone; the samples of this time are lost",
         "samples are written again",
     ]
     assert run.source.lost == 3
@@ -362,124 +356,3 @@ def test_a_store_that_is_removed_while_sampling_is_not_made_anew(tmp_path: Path)
     assert run.samples == [1, 0, 0, 0, 0, 0]
     assert not folder.exists()
     assert len(run.news) == 1
-
-
-# --- locks ----------------------------------------------------------------------------------------------------------
-
-HOLDER = """\
-import fcntl, sys
-from pathlib import Path
-path = Path(sys.argv[1])
-path.parent.mkdir(parents=True, exist_ok=True)
-if sys.argv[2] == "ours":
-    from mm2mgr.locks import locked
-    sys.argv = ["/opt/bin/mm2mgr", "throughput"]
-    held = locked(path, "holding", 5)
-    held.__enter__()
-else:
-    file = path.open("a")
-    fcntl.flock(file, fcntl.LOCK_EX)
-print("held", flush=True)
-sys.stdin.read()
-"""
-
-
-@contextmanager
-def held(path: Path, whose: str) -> Iterator[subprocess.Popen[str]]:
-    """Another process that holds a lock until the block ends."""
-    command = [sys.executable, "-c", HOLDER, str(path), whose]
-    with subprocess.Popen(
-        command,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-        env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
-    ) as process:
-        try:
-            assert process.stdout is not None
-            assert process.stdout.readline() == "held\n"
-            yield process
-        finally:
-            process.kill()
-
-
-@pytest.mark.parametrize("whose", ["ours", "a stranger's"])
-def test_a_lock_held_elsewhere_is_said_and_not_waited_for_without_end(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, whose: str
-) -> None:
-    monkeypatch.setattr(dictionary_module, "LOCK_SECONDS", 0.4)
-    said: list[str] = []
-    store = SampleStore(tmp_path, said.append)
-    with held(tmp_path / ".lock", whose) as holder:
-        began = time.monotonic()
-        with pytest.raises(Mm2mgrError) as caught:
-            store.append(Batch("dc1", "fake", NOW, ["t"], [0], end_offset=[1]))
-        assert 0.4 <= time.monotonic() - began < 10
-    name = f"process {holder.pid} (mm2mgr throughput) on " if whose == "ours" else "an unknown process"
-    lock = tmp_path / ".lock"
-    assert len(said) == 1
-    assert said[0].startswith(f"new partitions of dc1: waiting up to 0 s for {lock}, locked by {name}")
-    assert caught.value.message.startswith(f"new partitions of dc1: {lock} is still locked after 0 s by {name}")
-    assert f"fuser -v {lock}" in str(caught.value.hint)
-    assert len(store.append(Batch("dc1", "fake", NOW, ["t"], [0], end_offset=[1]))) == 1  # the holder is gone
-
-
-def test_who_waits_goes_on_when_the_lock_is_given_back(tmp_path: Path) -> None:
-    said: list[str] = []
-    store = SampleStore(tmp_path, said.append)
-    with held(tmp_path / ".lock", "ours") as holder:
-        release = threading.Timer(0.5, holder.kill)
-        release.start()
-        assert len(store.append(Batch("dc1", "fake", NOW, ["t"], [0], end_offset=[1]))) == 1
-        release.join()
-
-
-def test_a_lock_held_while_following_is_news_and_costs_the_samples_of_that_time_only(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(dictionary_module, "LOCK_SECONDS", 0.05)
-    run = Run(SampleStore(tmp_path, lambda _: None))
-    run(3)
-    run.source.name = "dc2"  # partitions that the dictionary does not know yet
-    with held(tmp_path / ".lock", "ours") as holder:
-
-        def release(number: int) -> None:
-            if number == 3:
-                holder.kill()
-                holder.wait()
-
-        # The store was written before by this process, but not by this run: its first round is the user's to see.
-        with pytest.raises(Mm2mgrError, match=r"new partitions of dc2: .* is still locked"):
-            run(6, release)
-    run(3)
-    assert run.samples[-3:] == [1, 1, 1]
-
-
-def test_another_throughput_job_is_named(tmp_path: Path) -> None:
-    store = filled(tmp_path, days=1)
-    with held(store.directory / "rollups" / ".lock", "ours") as holder:
-        with pytest.raises(Mm2mgrError) as caught:
-            make(store.directory, one_by_one)
-        assert f"another throughput job is at work on {tmp_path}: " in caught.value.message
-        assert f"is locked by process {holder.pid} (mm2mgr throughput)" in caught.value.message
-    assert make(store.directory, one_by_one).made
-
-
-def _fifo(path: Path) -> None:
-    os.mkfifo(path)
-
-
-def _link(path: Path) -> None:
-    (path.parent / "victim").write_text("precious")
-    path.symlink_to(path.parent / "victim")
-
-
-@pytest.mark.parametrize("make_lock", [_fifo, _link], ids=["pipe", "link"])
-def test_a_lock_file_that_is_none_neither_hangs_nor_is_written_through(
-    tmp_path: Path, make_lock: Callable[[Path], None]
-) -> None:
-    make_lock(tmp_path / ".lock")
-    with pytest.raises(Mm2mgrError):
-        SampleStore(tmp_path).append(Batch("dc1", "fake", NOW, ["t"], [0], end_offset=[1]))
-    victim = tmp_path / "victim"
-    assert not victim.exists() or victim.read_text() == "precious"

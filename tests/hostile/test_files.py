@@ -22,7 +22,6 @@ from mm2mgr.locks import Locked
 from mm2mgr.reconcile.plan import Plan
 from mm2mgr.reconcile.planfile import write_plan
 from mm2mgr.samples.batch import Batch
-from mm2mgr.samples.files import ABANDONED_SECONDS, sweep
 from mm2mgr.samples.store import SampleStore
 from mm2mgr.sandbox import layout
 from mm2mgr.sandbox.folder import MARKER, only_one
@@ -395,8 +394,6 @@ def test_months_of_samples_outlive_a_demo(tmp_path: Path, marked: bool) -> None:
     with pytest.raises(SandboxError, match=r"would remove .*and 2 more"), demo_folder(folder):
         pass
     assert len(SampleStore(folder / "samples").hours()) == 5
-    for hour in (folder / "samples").glob("hour=*"):  # retention took the samples; their roll-ups are kept
-        (folder / "samples" / "rollups" / hour.name).mkdir(parents=True)
     SampleStore(folder / "samples").expire(2**60)
     with pytest.raises(SandboxError, match=r"would remove .*and 2 more"), demo_folder(folder):
         pass
@@ -473,20 +470,13 @@ def test_size_does_not_overwrite_a_file_that_people_wrote(tmp_path: Path, text: 
     write_sizing(tmp_path / "made.yaml", {"f": {"tasks_max": 4}}, ["f"], {})
 
 
-def test_a_store_removes_only_what_it_named_itself(tmp_path: Path) -> None:
-    long_ago = 2 * ABANDONED_SECONDS
-    kept = ["other/.part-0.snappy.parquet.crc", ".expired-certificates/a.pem", "hour=x/notes"]
-    gone = ["hour=2026-01-01T00/.1-0a1b2c3d.parquet.0123abcd"]
-    for name in (*kept, *gone):
-        path = tmp_path / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.touch()
-        os.utime(path, (path.stat().st_mtime - long_ago,) * 2)
-    sweep(tmp_path)
-    (tmp_path / "LAYOUT").write_text("mm2mgr samples, layout 2\n")
-    SampleStore(tmp_path).expire(2**60)
-    assert [name for name in kept if not (tmp_path / name).exists()] == []
-    assert [name for name in gone if (tmp_path / name).exists()] == []
+def test_a_folder_with_files_of_somebody_else_is_no_table(tmp_path: Path) -> None:
+    (tmp_path / "samples").mkdir()
+    (tmp_path / "samples" / "certificate.pem").write_text("precious")
+    store = SampleStore(tmp_path)
+    with pytest.raises(Mm2mgrError, match="samples holds files and is no table"):
+        store.append(Batch("a", "test", 1_763_722_800_000, ["orders"], [0], end_offset=[1]))
+    assert [path.name for path in tmp_path.rglob("*")] == ["samples", "certificate.pem"]
 
 
 def test_only_one_demo_or_sandbox_changes_a_folder(mm2mgr: Command) -> None:

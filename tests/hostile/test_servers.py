@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from mm2mgr import web
-from mm2mgr.connect.client import Connect
+from mm2mgr.connect.client import ConnectClient
 from mm2mgr.connect.errors import ConnectError, OutcomeUnknown
 from mm2mgr.connect.target import ConnectTarget
 from mm2mgr.errors import Mm2mgrError
@@ -43,7 +43,7 @@ KNOWN = Inventory("dc1", {"logs": TopicInfo(3, "id", False)}, lambda topic: True
 
 def ask_connect(url: str, seconds: float) -> object:
     async def ask() -> object:
-        async with Connect(ConnectTarget("east", (url,)), deadline_seconds=seconds) as connect:
+        async with ConnectClient(ConnectTarget("east", (url,)), deadline_seconds=seconds) as connect:
             return await connect.infos()
 
     return asyncio.run(ask())
@@ -186,7 +186,7 @@ def test_a_write_whose_answer_never_ends_is_not_taken_for_done(monkeypatch: pyte
     monkeypatch.setattr(web, "LIMIT_BYTES", 2 * MIB)
 
     async def write(url: str) -> None:
-        async with Connect(ConnectTarget("east", (url,)), deadline_seconds=20) as connect:
+        async with ConnectClient(ConnectTarget("east", (url,)), deadline_seconds=20) as connect:
             await connect.put_config("a", {"connector.class": "x"})
 
     with speaking(TOO_LARGE["endless"]) as url, pytest.raises(OutcomeUnknown) as caught:
@@ -244,7 +244,7 @@ def test_a_large_connect_cluster_is_read(packed: bool) -> None:
     answer = json.dumps({f"c{n}": {"status": {"name": f"c{n}", **status}} for n in range(300)}).encode()
 
     async def ask(url: str) -> int:
-        async with Connect(ConnectTarget("east", (url,))) as connect:
+        async with ConnectClient(ConnectTarget("east", (url,))) as connect:
             return sum(len(each.tasks) for each in (await connect.statuses()).values())
 
     with speaking(body(gzip.compress(answer, 1) if packed else answer, "gzip" if packed else "")) as url:

@@ -21,7 +21,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     ResourceType,
 )
 
-from mm2mgr.connect.client import Connect
+from mm2mgr.connect.client import ConnectClient
 from mm2mgr.connect.target import ConnectTarget
 from mm2mgr.kafka.access import KafkaAccess, librdkafka_config
 from mm2mgr.kafka.client import Kafka as LiveKafka
@@ -261,9 +261,9 @@ def _changed(config: Mapping[str, str], changes: Changes | None) -> dict[str, st
     return {key: value for key, value in whole.items() if value is not None}
 
 
-def _ask(worker: Worker, ask: Callable[[Connect], Awaitable[Value]]) -> Value:
+def _ask(worker: Worker, ask: Callable[[ConnectClient], Awaitable[Value]]) -> Value:
     async def asked() -> Value:
-        async with Connect(ConnectTarget("lab", (worker.url,))) as client:
+        async with ConnectClient(ConnectTarget("lab", (worker.url,))) as client:
             return await ask(client)
 
     return asyncio.run(asked())

@@ -239,4 +239,4 @@ def test_what_the_executors_lack_is_named_with_what_to_do(
     code, said = spark_cluster.submit(declared, "sample", *ONE_ROUND, "--store", str(store), python=bare)
     assert code == 1, said[-3000:]
     assert f"{SAMPLE_TOPIC}: the executors' Python has no package confluent_kafka: `pip install confluent-kafka" in said
-    assert not list(store.glob("hour=*"))
+    assert not list(store.glob("samples/hour=*"))

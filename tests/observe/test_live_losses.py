@@ -12,7 +12,7 @@ from pathlib import Path
 import confluent_kafka
 import pytest
 
-from mm2mgr.connect.client import Connect
+from mm2mgr.connect.client import ConnectClient
 from mm2mgr.endpoints import connect_target, kafka_access
 from mm2mgr.kafka.client import Kafka
 from mm2mgr.kafka.producer import Producer
@@ -87,7 +87,7 @@ class World:
         connector = f"mm2.A.B.source.{name}"
 
         async def ask() -> None:
-            async with Connect(connect_target(self.topology.connects["cb"])) as client:
+            async with ConnectClient(connect_target(self.topology.connects["cb"])) as client:
                 await getattr(client, verb)(connector)
 
         asyncio.run(ask())

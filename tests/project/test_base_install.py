@@ -43,12 +43,13 @@ ARGUMENTS = {
     "describe": "orders",
     "explain": "tasks.max",
     "init": "elsewhere",
+    "samples convert": ". converted",
     "sandbox produce": "here orders --records 1",
     "sandbox topic create": "here orders",
     "sandbox topic list": "here",
     "simulate": "--traffic 2",
 }
-NEED_AN_EXTRA = {"sample", "throughput", "size", "fleet", "simulate", "sandbox up", "demo"}
+NEED_AN_EXTRA = {"sample", "throughput", "samples convert", "size", "fleet", "simulate", "sandbox up", "demo"}
 FAIL_WITHOUT_WORKERS = {
     *("plan", "apply", "status", "describe", "check"),
     *("sandbox topic create", "sandbox topic list", "sandbox produce"),

@@ -34,11 +34,11 @@ LAYERS: dict[str, set[str]] = {
     "partitions": set(),
     "defaults": set(),
     "links": set(),
-    "spec": {"errors", "files", "locks", "origins", "secrets"},
+    "spec": {"text", "errors", "files", "locks", "secrets"},
     "truth": {"errors", "defaults", "spec"},
     "topics": {"errors", "spec", "truth"},
-    "topology": {"errors", "origins", "defaults", "links", "spec", "topics"},
-    "expand": {"errors", "origins", "defaults", "spec", "topology"},
+    "topology": {"text", "errors", "origins", "defaults", "links", "spec", "topics"},
+    "expand": {"text", "errors", "origins", "spec", "topology"},
     "templating": {"errors", "files", "origins", "spec"},
     "render": {"errors", "origins", "defaults", "spec", "topology", "templating"},
     "formats": {"errors", "secrets", "spec", "truth"},
@@ -49,7 +49,6 @@ LAYERS: dict[str, set[str]] = {
         "origins",
         "secrets",
         "defaults",
-        "links",
         "spec",
         "truth",
         "topics",
@@ -75,8 +74,8 @@ LAYERS: dict[str, set[str]] = {
         "kafka",
         "endpoints",
     },
-    "samples": {"errors", "secrets", "web", "files", "locks", "partitions", "kafka"},
-    "throughput": {"text", "errors", "files", "locks", "partitions", "samples"},
+    "samples": {"errors", "secrets", "web", "files", "partitions", "kafka"},
+    "throughput": {"text", "errors", "files", "partitions", "samples"},
     "sizing": {"text", "links", "partitions"},
     "observe": {
         "text",
@@ -111,54 +110,40 @@ LAYERS: dict[str, set[str]] = {
         *("errors", "defaults", "spec", "truth", "topics", "topology", "render", "lint"),
         *("connect", "kafka", "endpoints", "reconcile", "observe"),
     },
+    "sandbox": {"text", "errors", "extras", "files", "locks", "kafka"},
     "operations": {  # no output and no cli: what is said and how it ends is not theirs
         *("secrets", "errors", "files", "endpoints", "spec", "truth", "topology", "expand", "render", "lint"),
-        *("connect", "reconcile", "observe", "check", "sandbox"),
+        *(
+            "connect",
+            "kafka",
+            "reconcile",
+            "observe",
+            "check",
+            "samples",
+            "throughput",
+            "sizing",
+            "evidence",
+            "sandbox",
+        ),
     },
-    "sandbox": {"errors", "extras", "files", "locks"},
     "output": {
         "text",
-        "errors",
-        "secrets",
-        "partitions",
         "topology",
         "render",
         "reconcile",
         "throughput",
         "sizing",
-        "observe",
         "operations",  # its result values
     },
-    "cli": {"text", "secrets", "errors", "extras", "spec", "operations", "output"},
+    "cli": {"text", "secrets", "errors", "extras", "files", "spec", "operations", "output"},
     "demo": {  # plays commands as people type them, and the operations where it looks between
-        *("errors", "partitions", "spec", "topology", "kafka", "reconcile", "samples", "sandbox"),
+        *("text", "errors", "partitions", "endpoints", "spec", "topology", "kafka", "samples", "sandbox"),
         *("operations", "output", "cli"),
     },
 }
 
-# Modules of cli/ that still do what belongs to operations/ or to the domain: they may import anything. Only ever shorter.
-NOT_ONLY_OPTIONS = {
-    *("carried", "cases", "dealing", "fleet", "fleeting", "foreign", "load", "paging", "placing", "sampling", "sizing"),
-    *("tasking", "throughput"),
-}
-MOVING = {"sample", "throughput", "size", "fleet", "simulate"}  # their commands; empty with the set above
 # Modules of cli/ that are no command.
-SHARED_BY_COMMANDS = {"__init__", "interrupts", "options"}
-
-# Modules inside one folder that import each other in a circle. Only ever shorter.
-KNOWN_CIRCLES = (
-    {"lint.catalogue", "lint.rules_files"},
-    {"lint.findings", "lint.logins", "lint.subject"},
-    {"sizing.reasons", "sizing.tasks"},
-    {"cli.cases", "cli.paging", "cli.sizing"},
-)
-
-# Public class names that are defined twice. Only ever shorter.
-KNOWN_TWINS = {
-    *("Answer", "Asked", "Begun", "Case", "Clock", "Connect", "Flow", "Growth", "Kafka", "Kind"),
-    *("Known", "Line", "Login", "Look", "Loss", "Model", "Names", "Need", "Reading", "Record"),
-    *("Row", "Seen", "LiveConnector", "Tasks", "Tls", "Topics", "Wire", "Worker", "Written"),
-}
+SHARED_BY_COMMANDS = {"__init__", "interrupts", "options", "page"}
 
 # The edges that point down, inside functions and so after everything is loaded: the command `demo` starts the demo.
 LAZY_BACK = {("cli/demo.py", "demo")}
@@ -166,7 +151,10 @@ LAZY_BACK = {("cli/demo.py", "demo")}
 # Single modules that are held closer than the folder they live in.
 CLOSER: dict[str, set[str]] = {
     # It runs alone under spark-submit.
-    "throughput": {"mm2mgr.errors", "mm2mgr.partitions", "mm2mgr.samples.schema", "mm2mgr.samples.clock"},
+    "throughput": {
+        *("mm2mgr.errors", "mm2mgr.partitions", "mm2mgr.samples.schema", "mm2mgr.samples.clock"),
+        *("mm2mgr.samples.tables", "mm2mgr.samples.shares"),
+    },
     "output": {"mm2mgr.throughput.rates"},  # values only: no Spark, no Parquet
 }
 
@@ -179,7 +167,12 @@ OWNERS: dict[str, set[str]] = {
     "httpx": {"web.py", "connect", "samples"},
     "tenacity": {"connect"},
     "rich": {"output"},
-    "numpy": {"throughput", "sizing"},  # sizing adds up partitions × hours; it starts no command without the store
+    "deltalake": {"samples"},
+    "numpy": {
+        "samples",
+        "throughput",
+        "sizing",
+    },  # sizing adds up partitions × hours; it starts no command without the store
     # What throughput reads of Kafka it reads on Spark's executors, which see nothing of mm2mgr.kafka.
     "confluent_kafka": {"kafka", "throughput"},
     "pyarrow": {"samples", "throughput"},
@@ -203,7 +196,6 @@ PURE = (
     "expand",
     "sizing",
     "evidence/declared",
-    "check/certificate",
     "check/checked",
     "check/judge",
     "check/needs",
@@ -302,8 +294,6 @@ def has_code(path: Path) -> bool:
 
 def test_data_flows_one_way() -> None:
     def allowed(each: Import, part: str) -> bool:
-        if each.part == "cli" and each.file.stem in NOT_ONLY_OPTIONS:
-            return part in above("cli")
         mine = {"cli"} if each.part == "__main__" else LAYERS.get(each.part, set())
         if (each.file.relative_to(PACKAGE).as_posix(), part) in LAZY_BACK:
             return each.is_lazy
@@ -319,7 +309,7 @@ def above(part: str) -> list[str]:
 
 
 def test_no_modules_of_a_folder_import_each_other_in_a_circle() -> None:
-    assert [circle for circle in circles() if circle not in KNOWN_CIRCLES] == []
+    assert circles() == []
 
 
 def circles() -> list[set[str]]:
@@ -352,13 +342,12 @@ def test_no_public_class_name_is_defined_twice() -> None:
     homes: dict[str, list[str]] = {}
     for name, home in classes:
         homes.setdefault(name, []).append(home)
-    assert {name: found for name, found in homes.items() if len(found) > 1 and name not in KNOWN_TWINS} == {}
+    assert {name: found for name, found in homes.items() if len(found) > 1} == {}
 
 
 def test_each_module_of_a_command_has_its_name() -> None:
-    modules = {file.stem for file in (PACKAGE / "cli").glob("*.py")} - SHARED_BY_COMMANDS - NOT_ONLY_OPTIONS
-    assert modules <= set(cli.commands)
-    assert {name for name in cli.commands if name not in modules} <= MOVING, "one file per command"
+    modules = {file.stem for file in (PACKAGE / "cli").glob("*.py")} - SHARED_BY_COMMANDS
+    assert set(cli.commands) == modules, "one file per command"
     for name in modules:
         callback = cli.commands[name].callback
         assert callback is not None

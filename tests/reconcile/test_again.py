@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from mm2mgr.connect.client import Connect
+from mm2mgr.connect.client import ConnectClient
 from mm2mgr.endpoints import connect_target
 from mm2mgr.reconcile.access import TopicListing
 from mm2mgr.reconcile.apply import carry_out
@@ -307,7 +307,7 @@ def test_dying_meanwhile_never_lets_it_run_unproved(site: Site, after: int) -> N
 
     async def die() -> None:
         topology, _ = site.declare(ONE)
-        async with Connect(connect_target(topology.connects["east"]), deadline_seconds=2.0) as client:
+        async with ConnectClient(connect_target(topology.connects["east"]), deadline_seconds=2.0) as client:
             task = asyncio.create_task(carry_out(client, create, "team"))
             while not task.done() and len(site.east.requests) < before + after:
                 await asyncio.wait([task], timeout=0.001)

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 
-from mm2mgr.connect.client import Connect
+from mm2mgr.connect.client import ConnectClient
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.expand import expand
 from mm2mgr.kafka.access import KafkaAccess
@@ -182,12 +182,12 @@ class Estate:
 @pytest.fixture
 def estate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Estate:
     made = Estate(tmp_path)
-    init = Connect.__init__
+    init = ConnectClient.__init__
 
-    def wired(self: Connect, target: Any, **options: Any) -> None:
+    def wired(self: ConnectClient, target: Any, **options: Any) -> None:
         init(self, target, **{**options, "transport": made.fakes[target.name].transport()})
 
-    monkeypatch.setattr(Connect, "__init__", wired)  # the same requests and answers, without a socket each
+    monkeypatch.setattr(ConnectClient, "__init__", wired)  # the same requests and answers, without a socket each
     monkeypatch.setattr(live, "read_topics", made.read_topics)
     return made
 

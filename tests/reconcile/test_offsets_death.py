@@ -10,7 +10,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from mm2mgr.connect.client import Connect
+from mm2mgr.connect.client import ConnectClient
 from mm2mgr.connect.target import ConnectTarget
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.reconcile.apply import carry_out
@@ -65,7 +65,7 @@ class Workers(httpx.AsyncBaseTransport):
 
         async def main() -> Mm2mgrError | None:
             target = ConnectTarget("west", ("http://west:8083",))
-            async with Connect(target, deadline_seconds=5, transport=self, first_backoff_seconds=0.001) as client:
+            async with ConnectClient(target, deadline_seconds=5, transport=self, first_backoff_seconds=0.001) as client:
                 change = planned(desired, await client.config(NAME))
                 return await carry_out(client, change, "team") if change.action == "update" else None
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from mm2mgr.connect.client import Connect
+from mm2mgr.connect.client import ConnectClient
 from mm2mgr.connect.errors import ConnectError
 from mm2mgr.connect.target import ConnectTarget
 from mm2mgr.kafka.access import KafkaAccess
@@ -86,7 +86,7 @@ def tree(tmp_path: Path) -> Tree:
 
 def probed(url: str, overrides: dict[str, str]) -> Probe:
     async def main() -> Probe:
-        async with Connect(ConnectTarget("w", (url,)), deadline_seconds=30) as client:
+        async with ConnectClient(ConnectTarget("w", (url,)), deadline_seconds=30) as client:
             return await probe(client, overrides)
 
     return asyncio.run(main())
@@ -137,7 +137,7 @@ def test_every_key_that_kafka_knows_can_be_asked_for(world: World) -> None:
 
 def test_what_a_worker_says_of_itself(world: World) -> None:
     async def main() -> WorkerFacts:
-        async with Connect(ConnectTarget("w", (world.url("principal"),)), deadline_seconds=30) as client:
+        async with ConnectClient(ConnectTarget("w", (world.url("principal"),)), deadline_seconds=30) as client:
             return await read_worker(client, {})
 
     said = asyncio.run(main())

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from mm2mgr.connect.client import Connect
+from mm2mgr.connect.client import ConnectClient
 from mm2mgr.connect.errors import ConnectError
 from mm2mgr.connect.target import ConnectTarget
 from mm2mgr.lint.subject import Estate
@@ -19,7 +19,7 @@ SOURCE = {"connector.class": MIRROR + "MirrorSourceConnector", "source.cluster.a
 
 def said(fake: FakeConnect, *keys: str) -> Worker:
     async def main() -> Worker:
-        async with Connect(ConnectTarget("w", ("http://w",)), transport=fake.transport()) as client:
+        async with ConnectClient(ConnectTarget("w", ("http://w",)), transport=fake.transport()) as client:
             return await read_worker(client, harmless(keys))
 
     return asyncio.run(main())
@@ -55,7 +55,7 @@ def test_a_failed_probe_leaves_the_rest_and_says_why() -> None:
     fake.fail_next("PUT", "/connector-plugins", 500, "ConfigException: no number", times=9)
 
     async def main() -> tuple[Worker, ConnectError | None]:
-        async with Connect(ConnectTarget("w", ("http://w",)), transport=fake.transport()) as client:
+        async with ConnectClient(ConnectTarget("w", ("http://w",)), transport=fake.transport()) as client:
             return await ask_worker(client, {})
 
     worker, failed = asyncio.run(main())

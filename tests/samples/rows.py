@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import groupby
+from pathlib import Path
 from typing import Any
 
 from mm2mgr.samples.batch import Batch
+from mm2mgr.samples.tables import StoredTable
 
 
 @dataclass(frozen=True)
@@ -52,3 +54,9 @@ def samples_of(table: Any) -> list[Sample]:
     """Turn what the store read into samples, in the store's order."""
     names = list(Sample.__dataclass_fields__)
     return [Sample(**row) for row in table.select(names).to_pylist()]
+
+
+def data_files(store: Path, table: str = "samples", period: str = "") -> list[Path]:
+    """Return where the files of a table are, of all periods or of one."""
+    opened = StoredTable(store, table)
+    return [Path(opened.uri, file.path) for file in opened.files() if file.values[0].startswith(period)]

@@ -122,7 +122,7 @@ def test_what_a_source_notes_is_said_until_it_is_over(clock: Clock, tmp_path: Pa
 
     assert news(run(clock, SampleStore(tmp_path), 8, Noting("w", lambda n: n))) == [
         (2, "w: topic configs may not be read"),
-        (5, "w: no such trouble any more"),
+        (5, "w: recovered"),
     ]
 
 
@@ -150,7 +150,7 @@ def test_a_full_disk_costs_the_samples_of_that_time_only(
 def test_a_store_that_cannot_be_written_at_all_is_an_error(clock: Clock, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     reader = FakeReader("dc1", lambda n: n)
-    with pytest.raises(Mm2mgrError, match="samples cannot be written"):
+    with pytest.raises(Mm2mgrError, match="cannot write to"):
         run(clock, SampleStore(tmp_path / "file" / "store"), 3, reader)
     assert reader.closed
 

@@ -24,9 +24,9 @@ from mm2mgr.kafka.producer import Producer
 from mm2mgr.partitions import TopicPartition
 from mm2mgr.samples.batch import Batch
 from mm2mgr.samples.follow import Round, Schedule, follow
-from mm2mgr.samples.foreign import ForeignReader
 from mm2mgr.samples.http import Endpoint, Http, SourceError
 from mm2mgr.samples.inventory import Inventory
+from mm2mgr.samples.metric_sources import MetricSourceReader
 from mm2mgr.samples.prometheus import PrometheusSource, Reading
 from mm2mgr.samples.store import SampleStore
 from mm2mgr.sandbox.broker import Broker
@@ -193,7 +193,7 @@ def test_rounds_catch_up_after_an_interruption_and_a_dead_prometheus_is_said(tmp
         def rounds(seconds: float) -> list[str]:
             told: list[Round] = []
             source = PrometheusSource(stack.enter_context(Http(endpoint)), here.reading)
-            reader = ForeignReader(here.access, lambda topic: topic == TOPIC, source, store)
+            reader = MetricSourceReader(here.access, lambda topic: topic == TOPIC, source, store)
             follow([reader], Schedule(1.0, seconds), store, told.append)
             return [error.message for each in told for error in each.failures.values()]
 

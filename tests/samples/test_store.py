@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import time
+import random
 from array import array
 from collections.abc import Iterator
 from dataclasses import replace
@@ -17,23 +16,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mm2mgr.errors import Mm2mgrError
-from mm2mgr.samples import files
 from mm2mgr.samples.batch import Batch
-from mm2mgr.samples.schema import (
-    DICTIONARY_COLUMNS,
-    LAYOUT,
-    LAYOUT_FILE,
-    NEVER_NULL,
-    SAMPLE_COLUMNS,
-    hour_end_ms,
-    hour_of,
-    hour_start_ms,
-    hours_text,
-)
+from mm2mgr.samples.schema import TABLES, hour_end_ms, hour_of, hour_start_ms, hours_text, store_of
 from mm2mgr.samples.store import SampleStore
-from tests.samples.rows import Sample, batches, samples_of
+from mm2mgr.samples.tables import StoredTable
+from tests.samples.rows import Sample, batches, data_files, samples_of
 
 HOUR_MS = 3_600_000
+HOUR = "2025-11-21T10"
 TEN = 1_763_719_200_000  # 2025-11-21T10:00:00Z
 FIRST = Sample("dc1", "logs", 0, TEN, 10, 0, "id", 12.5, "kafka-offsets")
 
@@ -57,10 +47,8 @@ def test_samples_come_back_with_their_nulls(tmp_path: Path) -> None:
     unknown = replace(FIRST, topic="elsewhere", topic_id=None, record_bytes=None)
     store = SampleStore(tmp_path / "new" / "samples")
     (written,) = store.append(*batches([FIRST, unknown, at(TEN + 1)]))
-    assert (written.path.parent.name, written.hour, written.samples) == ("hour=2025-11-21T10", "2025-11-21T10", 3)
-    assert samples_of(store.read()) == [FIRST, at(TEN + 1), unknown]
-    assert pq.read_schema(written.path).names == list(SAMPLE_COLUMNS)
-    assert (store.directory / LAYOUT_FILE).read_text().strip() == LAYOUT
+    assert (written.hour, written.samples) == ("2025-11-21T10", 3)
+    assert samples_of(store.read()) == [unknown, FIRST, at(TEN + 1)]
 
 
 def test_rates_of_other_sources_come_back(tmp_path: Path) -> None:
@@ -105,11 +93,14 @@ def test_a_batch_that_makes_no_sense_is_refused(wrong: dict[str, Any]) -> None:
         Batch(**{"cluster": "dc1", "source": "s", "time_ms": TEN, "topics": ["a"], "partitions": [0], **wrong})
 
 
-def test_the_tables_have_the_columns_that_the_schema_names(tmp_path: Path) -> None:
+def test_the_table_has_the_columns_that_the_schema_documents(tmp_path: Path) -> None:
     store = store_at(tmp_path, FIRST)
-    assert store.read().column_names == [*SAMPLE_COLUMNS, "cluster", "topic", "partition", "topic_id"]
-    assert store.dictionary().column_names == list(DICTIONARY_COLUMNS)
-    assert {field.name for field in files.SAMPLE_SCHEMA if not field.nullable} == NEVER_NULL & SAMPLE_COLUMNS.keys()
+    assert store.read().column_names == [column.name for column in TABLES["samples"] if column.name != "hour"]
+    for name, columns in TABLES.items():
+        assert all(column.meaning for column in columns)
+        assert [field.nullable for field in StoredTable(tmp_path, name).schema] == [
+            column.nullable for column in columns
+        ]
 
 
 def test_a_round_over_midnight_goes_to_two_hours(tmp_path: Path) -> None:
@@ -152,11 +143,10 @@ def test_an_empty_window_says_which_hours_exist(tmp_path: Path) -> None:
 # --- damage ---------------------------------------------------------------------------------------------------------
 
 
-def test_a_file_in_the_making_is_not_read(tmp_path: Path) -> None:
-    store = SampleStore(tmp_path)
-    (written,) = store.append(*batches([FIRST]))
-    written.path.with_name(f".{written.path.name}.half").write_bytes(b"PAR1 and then the power went")
-    (written.path.parent / ".hidden.parquet").write_bytes(b"PAR1")
+def test_a_file_that_no_commit_names_is_not_read(tmp_path: Path) -> None:
+    store = store_at(tmp_path, FIRST)
+    (written,) = data_files(tmp_path)
+    (written.parent / "part-half.parquet").write_bytes(b"PAR1 and then the power went")
     assert samples_of(store.read()) == [FIRST]
 
 
@@ -173,7 +163,7 @@ def damages() -> Iterator[Any]:
 
 def retyped(path: Path, kind: Any, value: object) -> Any:
     table = pq.read_table(path, partitioning=None)
-    return table.set_column(1, "time_ms", pa.array([value] * len(table), kind))
+    return table.set_column(table.schema.get_field_index("time_ms"), "time_ms", pa.array([value] * len(table), kind))
 
 
 def scratched(content: bytes) -> bytes:
@@ -184,83 +174,139 @@ def scratched(content: bytes) -> bytes:
 
 @pytest.mark.parametrize("damage", list(damages()))
 def test_a_damaged_file_is_named_and_left_out(tmp_path: Path, damage: Any) -> None:
-    said: list[str] = []
-    store = SampleStore(tmp_path, said.append)
-    good, bad = (store.append(*batches([at(TEN + number)]))[0] for number in range(2))
-    damage(bad.path)
-    assert times(store) == [TEN]
-    assert len(said) == 1
-    assert str(bad.path) in said[0]
-    store.append(*batches([at(TEN + 9)]))
+    warnings: list[str] = []
+    store = SampleStore(tmp_path, warnings.append)
+    store.append(*batches([at(TEN)]))
+    (bad,) = data_files(tmp_path)
+    damage(bad)
+    for number in range(1, 7):
+        store.append(*batches([at(TEN + number)]))
+    expected = [TEN + number for number in range(1, 7)]
+    assert times(store) == expected
+    assert len(warnings) == 1
+    assert str(bad) in warnings[0]
     for _ in range(2):
-        store.compact(good.hour)
-        assert times(store) == [TEN, TEN + 9]
-    assert bad.path.exists()
+        store.compact(HOUR)
+        assert times(store) == expected
+    assert bad.exists()
+    assert len(data_files(tmp_path)) == 2
 
 
 def test_without_a_listener_damage_is_a_python_warning(tmp_path: Path) -> None:
-    store = store_at(tmp_path, FIRST)
-    (written,) = store.append(*batches([at(TEN + 1)]))
-    written.path.write_bytes(b"PAR1")
-    with pytest.warns(UserWarning, match="is not a readable sample file"):
+    store = store_at(tmp_path, at(TEN + 1))
+    data_files(tmp_path)[0].write_bytes(b"PAR1")
+    store.append(*batches([FIRST]))
+    with pytest.warns(UserWarning, match="is not a readable Parquet file"):
         assert times(store) == [TEN]
 
 
-def test_files_without_rows_and_of_other_versions_are_read(tmp_path: Path) -> None:
-    store = SampleStore(tmp_path)
-    (written,) = store.append(*batches([FIRST]))
-    whole = pq.read_table(written.path, partitioning=None)
-    later = whole.set_column(1, "time_ms", pa.array([TEN + 1])).append_column("future", pa.array(["x"]))
-    earlier = later.set_column(1, "time_ms", pa.array([TEN + 2])).drop_columns(["log_bytes", "record_bytes"])
-    for name, table in (("none", whole.slice(0, 0)), ("later", later), ("earlier", earlier)):
-        pq.write_table(table, written.path.with_name(f"{name}.parquet"))
-    assert times(store) == [TEN, TEN + 1, TEN + 2]
-    store.compact(written.hour)
-    assert times(store) == [TEN, TEN + 1, TEN + 2]
-
-
-def test_drafts_of_a_killed_process_are_swept_when_they_are_old(tmp_path: Path) -> None:
-    store = SampleStore(tmp_path)
-    (written,) = store.append(*batches([FIRST]))
-    old, young = (written.path.with_name(f".1-a.parquet.{name}") for name in ("old", "young"))
-    for draft in (old, young):
-        draft.write_bytes(b"PAR1")
-    os.utime(old, (time.time() - 7200,) * 2)
-    store.append(*batches([at(TEN + 1)]))
-    assert not old.exists()
-    assert young.exists()
-
-
-# --- layout, hours, age ---------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("marker", [b"mm2mgr samples, layout 1\n", b"\xff\xfe\x00 garbage", b""])
-def test_another_layout_is_refused_and_left_alone(tmp_path: Path, marker: bytes) -> None:
-    (tmp_path / LAYOUT_FILE).write_bytes(marker)
-    store = SampleStore(tmp_path)
-    for use in (store.read, store.newest_ms, lambda: store.append(*batches([FIRST])), lambda: store.expire(TEN)):
-        with pytest.raises(Mm2mgrError, match="layout 2") as caught:
-            use()
-        assert "sample into another directory" in str(caught.value.hint)
-    assert [path.name for path in tmp_path.iterdir()] == [LAYOUT_FILE]
-
-
-def test_hours_without_a_marker_are_refused(tmp_path: Path) -> None:
+def test_files_without_a_column_that_can_be_null_and_with_others_are_read(tmp_path: Path) -> None:
     store = store_at(tmp_path, FIRST)
-    (tmp_path / LAYOUT_FILE).unlink()
-    with pytest.raises(Mm2mgrError, match="no LAYOUT file"):
-        store.append(*batches([FIRST]))
+    (path,) = data_files(tmp_path)
+    whole = pq.read_table(path, partitioning=None)
+    pq.write_table(whole.append_column("future", pa.array(["x"])).drop_columns(["log_bytes", "record_bytes"]), path)
+    assert times(store) == [TEN]
+    assert store.read()["record_bytes"].to_pylist() == [None]
+
+
+# --- compaction ------------------------------------------------------------------------------------------------------
+
+
+def poll(store: SampleStore, minute: int, partitions: int = 3, source: str = "kafka-offsets") -> None:
+    ends = [minute * 100 + number for number in range(partitions)]
+    topics = [f"logs-{number % 2}" for number in range(partitions)]
+    store.append(Batch("dc1", source, TEN + minute * 60_000, topics, range(partitions), end_offset=ends))
+
+
+@pytest.fixture
+def polled(tmp_path: Path) -> SampleStore:
+    """An hour of ten polls, written out of order, with one poll twice and a second source at the same moments."""
+    store = SampleStore(tmp_path)
+    for minute in random.Random(7).sample(range(10), 10):
+        poll(store, minute)
+    poll(store, 4)
+    poll(store, 4, source="prometheus:x")
+    return store
+
+
+def test_compaction_changes_no_answer_and_sorts_by_partition_and_time(polled: SampleStore) -> None:
+    before = polled.read()
+    assert len(before) == 33
+    assert polled.loose_hours() == [HOUR]
+    assert polled.compact(HOUR) == 12
+    assert polled.read().equals(before)
+    (path,) = data_files(Path(polled.store))
+    rows = pq.read_table(path, partitioning=None)
+    order = list(zip(*(rows[name].to_pylist() for name in ("topic", "partition", "time_ms", "source")), strict=True))
+    assert order == sorted(order)
+    assert (polled.compact(HOUR), polled.loose_hours()) == (0, [])
+
+
+def test_late_samples_join_a_compacted_hour(polled: SampleStore) -> None:
+    polled.compact(HOUR)
+    for minute in range(20, 25):
+        poll(polled, minute)
+    before = polled.read()
+    assert polled.compact(HOUR) == 6
+    assert polled.read().equals(before)
+
+
+def test_two_compactions_at_once_replace_the_files_once(polled: SampleStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    before, other, real = polled.read(), SampleStore(polled.store), StoredTable.replace
+
+    def first_the_other(table: StoredTable, *args: Any, **more: Any) -> None:
+        monkeypatch.setattr(StoredTable, "replace", real)
+        assert other.compact(HOUR) == 12
+        poll(other, 30)
+        real(table, *args, **more)
+
+    monkeypatch.setattr(StoredTable, "replace", first_the_other)
+    assert polled.compact(HOUR) == 0
+    assert len(polled.read()) == len(before) + 3
+    assert len(data_files(Path(polled.store))) == 2
+
+
+def test_samples_that_arrive_during_a_compaction_stay(polled: SampleStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    before, real = len(polled.read()), StoredTable.replace
+
+    def first_a_poll(table: StoredTable, *args: Any, **more: Any) -> None:
+        poll(SampleStore(polled.store), 30)
+        real(table, *args, **more)
+
+    monkeypatch.setattr(StoredTable, "replace", first_a_poll)
+    assert polled.compact(HOUR) == 12
+    assert len(polled.read()) == before + 3
+
+
+# --- where a store is, and age ---------------------------------------------------------------------------------------
 
 
 def test_only_old_hours_expire_and_other_folders_stay(tmp_path: Path) -> None:
     store = store_at(tmp_path, at(TEN), at(TEN + HOUR_MS), at(TEN + 2 * HOUR_MS))
-    (tmp_path / "rollups" / "hour=2025-11-21T10").mkdir(parents=True)
-    (tmp_path / "hour=not-ours").mkdir()
-    assert store.expire(TEN + 2 * HOUR_MS - 1) == ["2025-11-21T10"]
+    (tmp_path / "notes").mkdir()
+    assert store.expire(TEN + 2 * HOUR_MS - 1) == [HOUR]
     assert store.hours() == ["2025-11-21T11", "2025-11-21T12"]
-    assert sorted(path.name for path in tmp_path.iterdir()) == [
-        *(".lock", "LAYOUT", "dictionary", "hour=2025-11-21T11", "hour=2025-11-21T12", "hour=not-ours", "rollups")
-    ]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["notes", "samples"]
+
+
+def test_the_newest_sample_of_a_cluster_and_source_is_found(polled: SampleStore) -> None:
+    assert polled.newest_of("dc1", "kafka-offsets", 0) == TEN + 9 * 60_000
+    assert polled.newest_of("dc1", "prometheus:", 0) == TEN + 4 * 60_000
+    assert polled.newest_of("dc1", "cruise-control", 0) is None
+    assert polled.newest_of("dc2", "kafka-offsets", 0) is None
+    assert polled.newest_of("dc1", "kafka-offsets", TEN + HOUR_MS) is None
+
+
+@pytest.mark.parametrize("uri", ["s3://key:secret@bucket/prefix", "gs://bucket/x?token=abc", "s3://bucket/#x"])
+def test_a_uri_with_credentials_in_it_is_refused(uri: str) -> None:
+    with pytest.raises(ValueError, match="environment"):
+        store_of(uri)
+
+
+def test_a_uri_stays_as_it_is_and_a_folder_is_a_path() -> None:
+    assert store_of("s3://bucket/prefix/") == "s3://bucket/prefix"
+    assert store_of("abfss://box@account.dfs.core.windows.net/x") == "abfss://box@account.dfs.core.windows.net/x"
+    assert store_of(".mm2mgr/samples") == Path(".mm2mgr/samples")
 
 
 def test_hours_are_utc() -> None:

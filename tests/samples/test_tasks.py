@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from mm2mgr.errors import Mm2mgrError
-from mm2mgr.samples import tasks as tasks_module
 from mm2mgr.samples.batch import Batch
 from mm2mgr.samples.store import SampleStore
+from mm2mgr.samples.tables import StoredTable
 from mm2mgr.samples.tasks import TaskRow, TaskStore
+
+from .rows import data_files
 
 TEN = 1_763_719_200_000  # 2025-11-21T10:00:00Z
 MINUTE, HOUR = 60_000, 3_600_000
@@ -32,8 +35,9 @@ def store(tmp_path: Path, warnings: list[str]) -> TaskStore:
     return TaskStore(tmp_path, warnings.append)
 
 
-def names(folder: Path) -> list[str]:
-    return sorted(path.name[:18] for path in (folder / "tasks").iterdir())
+def hours(folder: Path) -> list[str]:
+    """The hour of each file of the table."""
+    return [path.parent.name.removeprefix("hour=") for path in data_files(folder, "task_offsets")]
 
 
 def test_rows_come_back_in_order_and_once(store: TaskStore) -> None:
@@ -55,12 +59,11 @@ def test_an_hour_that_is_over_becomes_one_file(store: TaskStore, tmp_path: Path)
         store.append([row(minute)])
     before = store.read()
     store.tidy(TEN + HOUR + 10 * MINUTE)
-    assert [name for name in names(tmp_path) if "T10" in name] == ["2025-11-21T10-hour"]
-    assert len(names(tmp_path)) == 11
+    assert hours(tmp_path) == ["2025-11-21T10", *["2025-11-21T11"] * 10]
     assert store.read() == before
     store.append([row(59, rate=2e6)])  # late
     store.tidy(TEN + HOUR + 10 * MINUTE)
-    assert len(names(tmp_path)) == 11
+    assert len(hours(tmp_path)) == 11
     assert len(store.read()) == 71
 
 
@@ -76,32 +79,28 @@ def test_of_an_hour_the_tasks_that_lagged_longest_stay_whatever_they_carried(sto
     assert other in store.read()
 
 
-def test_a_crash_between_the_new_file_and_the_old_ones_counts_nothing_twice(
+def test_two_that_tidy_at_once_count_nothing_twice(
     store: TaskStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for minute in range(5):
         store.append([row(minute)])
-    monkeypatch.setattr(tasks_module, "_remove", lambda paths: None)
-    store.tidy(TEN + HOUR)
-    assert len(names(tmp_path)) == 6
-    assert len(store.read()) == 5
-    monkeypatch.undo()
-    store.tidy(TEN + HOUR)
-    assert names(tmp_path) == ["2025-11-21T10-hour"]
-    assert len(store.read()) == 5
+    other, real = TaskStore(tmp_path, str), StoredTable.replace
 
+    def first_the_other(table: StoredTable, *args: Any, **more: Any) -> None:
+        monkeypatch.setattr(StoredTable, "replace", real)
+        other.tidy(TEN + HOUR)
+        real(table, *args, **more)
 
-def test_a_draft_that_a_killed_process_left_is_no_file(store: TaskStore, tmp_path: Path) -> None:
-    store.append([row(0)])
-    (tmp_path / "tasks" / ".2025-11-21T10-1.parquet.abc").write_bytes(b"half")
-    (tmp_path / "tasks" / "notes.parquet").write_bytes(b"somebody's")
-    assert store.read() == [row(0)]
+    monkeypatch.setattr(StoredTable, "replace", first_the_other)
+    store.tidy(TEN + HOUR)
+    assert hours(tmp_path) == ["2025-11-21T10"]
+    assert len(store.read()) == 5
 
 
 def test_a_damaged_file_costs_its_own_rows_and_stays(store: TaskStore, tmp_path: Path, warnings: list[str]) -> None:
     store.append([row(0)])
+    (first,) = data_files(tmp_path, "task_offsets")
     store.append([row(1)])
-    first = min((tmp_path / "tasks").iterdir())
     first.write_bytes(first.read_bytes()[:100])
     assert store.read() == [row(1)]
     store.tidy(TEN + HOUR)
@@ -116,30 +115,16 @@ def test_what_is_older_than_kept_goes(store: TaskStore, tmp_path: Path) -> None:
     for hour in (2, 3):  # samples beside it bear out that the time has passed
         SampleStore(tmp_path).append(Batch("a", "test", TEN + hour * HOUR, ["t"], [0], end_offset=[7]))
     store.tidy(TEN + 3 * HOUR, keep_seconds=7_200)
-    assert names(tmp_path) == ["2025-11-21T11-hour"]
+    assert hours(tmp_path) == ["2025-11-21T11"]
 
 
-def test_it_shares_the_layout_of_the_samples_and_leaves_them_alone(store: TaskStore, tmp_path: Path) -> None:
+def test_it_leaves_the_samples_alone_and_refuses_an_old_store(store: TaskStore, tmp_path: Path) -> None:
     store.append([row(0)])
     samples = SampleStore(tmp_path)
     samples.append(Batch("a", "test", TEN, ["t"], [0], end_offset=[7]))
     store.tidy(TEN + HOUR)
     assert (samples.hours(), len(samples.read())) == (["2025-11-21T10"], 1)
-    (tmp_path / "LAYOUT").write_text("mm2mgr samples, layout 9\n")
+    (tmp_path / "LAYOUT").write_text("mm2mgr samples, layout 2\n")
     for refused in (store.read, lambda: store.append([row(0)]), lambda: store.tidy(TEN)):
-        with pytest.raises(Mm2mgrError, match="layout 9"):
+        with pytest.raises(Mm2mgrError, match="earlier version"):
             refused()
-
-
-def test_a_full_disk_leaves_what_was_there(store: TaskStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    store.append([row(0)])
-
-    def full(*_: object, **__: object) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr("mm2mgr.samples.tasks.pq.write_table", full)
-    with pytest.raises(Mm2mgrError, match="No space left on device"):
-        store.append([row(1)])
-    with pytest.raises(Mm2mgrError, match="No space left on device"):
-        store.tidy(TEN + HOUR)
-    assert store.read() == [row(0)]

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import pytest
 from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]
 
-from mm2mgr.connect.client import Connect
+from mm2mgr.connect.client import ConnectClient
 from mm2mgr.connect.target import ConnectTarget
 from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.kafka.client import Kafka
@@ -112,7 +112,7 @@ def wave(world: World, chance: random.Random, topics: list[str], numbers: range)
 
     async def main() -> list[bool]:
         turns = asyncio.Semaphore(AT_ONCE)
-        async with Connect(ConnectTarget("w", (world.worker.url,))) as connect:
+        async with ConnectClient(ConnectTarget("w", (world.worker.url,))) as connect:
             judges = (judged(Judge(world, connect, turns), listing, case) for case in cases(chance, topics, numbers))
             return await asyncio.gather(*judges)
 
@@ -124,7 +124,7 @@ class Judge:
     """Where connectors are created, so many at once."""
 
     world: World
-    connect: Connect
+    connect: ConnectClient
     turns: asyncio.Semaphore
 
     async def hands(self, case: Case, tasks: int) -> list[str]:

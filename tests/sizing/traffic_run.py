@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from mm2mgr.connect.client import Connect
+from mm2mgr.connect.client import ConnectClient
 from mm2mgr.connect.target import ConnectTarget
 from mm2mgr.evidence.rates import read_rates
 from mm2mgr.kafka.access import KafkaAccess
@@ -26,7 +26,7 @@ from mm2mgr.sandbox.server import kafka_runtime
 from mm2mgr.sandbox.worker import Worker
 from mm2mgr.sizing.assignment import Assignment, assignment_read_back, listing_of, partitions_by_task, predict
 from mm2mgr.sizing.tasks import Bounds, Capacity, Rules, Sizing, size_flow
-from mm2mgr.throughput.make import make, one_by_one
+from mm2mgr.throughput.rollup_job import make, one_by_one
 from tests.live.conftest import WORKER, serving
 from tests.live.seen import delete, until
 
@@ -166,7 +166,7 @@ def _clearance(rates: Sequence[float], usable: float) -> float:
 
 
 async def _mirrored(world: World, plans: Sequence[Plan], spans: Spans) -> list[Outcome]:
-    async with Connect(ConnectTarget("w", (world.worker.url,))) as connect:
+    async with ConnectClient(ConnectTarget("w", (world.worker.url,))) as connect:
         hands = await asyncio.gather(*(_deploy(world, connect, plan.traffic, plan.sizing.tasks) for plan in plans))
         arrived = Mirrored(world.access(world.source), world.target, SOURCE)
         measured = await asyncio.to_thread(arrived.measure, [plan.traffic for plan in plans], spans.measured)
@@ -197,7 +197,7 @@ def _other(tasks: int, partitions: int) -> int:
     return tasks + 1 if tasks < partitions else max(1, tasks - 1)
 
 
-async def _deploy(world: World, connect: Connect, each: TrafficSet, tasks: int) -> list[str]:
+async def _deploy(world: World, connect: ConnectClient, each: TrafficSet, tasks: int) -> list[str]:
     """Configure the connector, wait until so many tasks are assigned, and return what each was assigned."""
     await connect.put_config(each.name, world.config(each, tasks))
     async with asyncio.timeout(_DEADLINE_SECONDS):

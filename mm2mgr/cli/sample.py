@@ -1,0 +1,108 @@
+"""The command `sample`: which clusters, for how long, and what is printed meanwhile."""
+
+from __future__ import annotations
+
+import threading
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from mm2mgr.cli.interrupts import handled
+from mm2mgr.cli.options import LEAST_SECONDS, SAMPLES, Duration, StoreLocation
+from mm2mgr.operations.metric_sources import KINDS, MetricSource
+from mm2mgr.operations.sample import SampleOrder
+from mm2mgr.operations.sample import sample as run
+from mm2mgr.operations.workspace import Workspace
+from mm2mgr.output.console import complain, say, talk
+
+if TYPE_CHECKING:
+    from mm2mgr.operations import Round
+
+
+@click.command()
+@click.option(
+    "--store",
+    type=StoreLocation(),
+    default=SAMPLES,
+    show_default=True,
+    help="Folder or URI (s3://…) of the tables, appended to.",
+)
+@click.option(
+    "--interval", type=Duration(LEAST_SECONDS), default="30s", show_default=True, help="Time between two samples."
+)
+@click.option("--duration", type=Duration(), default="5min", show_default=True, help="How long to sample.")
+@click.option("--follow", is_flag=True, help="Sample until interrupted, instead of --duration.")
+@click.option("--cluster", "aliases", multiple=True, help="Only this source cluster (repeat the option).")
+@click.option(
+    "--keep",
+    type=Duration(LEAST_SECONDS),
+    default=None,
+    help="Remove samples older than this, such as 90d. Default: none.",
+)
+@click.option(
+    "--from",
+    "kind",
+    type=click.Choice(["kafka", *KINDS]),
+    default="kafka",
+    show_default=True,
+    help="Where samples come from; others than Kafka are declared under metrics: of the clusters.",
+)
+@click.option(
+    "--back",
+    type=Duration(),
+    default="0s",
+    help="How much of the past a first run takes from Prometheus or Cruise Control's REST, such as 24h.",
+)
+@click.pass_obj
+def sample(
+    workspace: Workspace,
+    store: Path,
+    interval: float,
+    duration: float,
+    follow: bool,
+    aliases: tuple[str, ...],
+    keep: float | None,
+    kind: str,
+    back: float,
+) -> int:
+    """Read end offsets and record sizes of every mirrored topic at an interval; append them as Parquet samples.
+
+    Also looks once a minute at the offsets that connectors commit, to measure what one task carries while it lags.
+    With --follow a cluster that fails is asked less and less often until it answers, and only what changes is printed;
+    SIGTERM and Ctrl-C end it after the round. Exit code 1 when a cluster could not be read in any round.
+
+    \b
+    Example:
+      mm2mgr sample --interval 30s --duration 1h
+      mm2mgr sample --follow --interval 1min --keep 90d
+      mm2mgr sample --from prometheus --back 24h
+    """
+    source = None if kind == "kafka" else MetricSource(kind, interval, back)
+    order = SampleOrder(store, interval, None if follow else duration, aliases, keep, source)
+    return run_sample(workspace, order)
+
+
+def run_sample(workspace: Workspace, order: SampleOrder) -> int:
+    """Sample and print rounds and what changes; return the exit code."""
+    stop, following = threading.Event(), order.duration_seconds is None
+
+    def progress(round_: Round) -> None:
+        """Print each round of a bounded run; when following for months, the first and what changes."""
+        if round_.number == 1 or not following:
+            talk(f"round {round_.number}: {round_.samples} samples")
+        at = f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ} " if following else ""
+        for sentence in round_.news:
+            talk(f"  {at}{sentence}", style="yellow")
+
+    with handled(stop.set):  # as a service manager expects: the loop ends after its round
+        done = run(workspace, order, progress, lambda message: talk(f"  {message}", style="yellow"), stop)
+    if done.interrupted:
+        say(f"stopped; the samples so far are in {order.store}")
+    else:
+        say(f"{done.samples} samples of {len(done.clusters)} clusters in {order.store}")
+    if done.never_read:
+        hint = f"check {'metrics:' if order.source else 'bootstrap_servers and access:'} of these clusters"
+        complain(f"never read: {', '.join(sorted(done.never_read))}", hint)
+    return 1 if done.never_read else 0

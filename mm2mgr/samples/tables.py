@@ -1,0 +1,385 @@
+"""Delta Lake tables at a URI: created, appended to, read file by file, and changed in one atomic commit.
+
+Credentials and endpoints of object storage come from the environment (AWS_…, GOOGLE_…, AZURE_…), as the `deltalake` package
+reads them; they are neither stored nor printed. Everything else about a table's files is here: nobody else imports `deltalake`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.fs as pa_fs
+import pyarrow.parquet as pq
+from deltalake import CommitProperties, DeltaTable, Transaction, WriterProperties, write_deltalake
+from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
+from deltalake.fs import DeltaStorageHandler
+from deltalake.transaction import AddAction, RemoveAction
+
+from mm2mgr.errors import Mm2mgrError
+from mm2mgr.files import listed
+from mm2mgr.samples.schema import PARTITIONED_BY, TABLES, Store, is_remote
+
+ROWS_PER_GROUP = 65_536
+KEPT_FOR_READERS_HOURS = 6
+"""Files that a commit replaced stay this long, for readers that began before it."""
+_CONFIGURATION = {
+    "delta.logRetentionDuration": "interval 1 days",
+    "delta.deletedFileRetentionDuration": f"interval {KEPT_FOR_READERS_HOURS} hours",
+    "delta.checkpointInterval": "100",
+}
+_ONE_WRITER = "mm2mgr rewrite"  # commits that replace files conflict by this name, so that no two replace the same ones
+OLD_LAYOUT = "LAYOUT"
+_REASON = re.compile(r"([A-Z][^:\n]*) \(os error \d+\)")
+_TRIES = 5
+_STRINGS = ("cluster", "topic", "topic_id", "source")
+
+
+class UnreadableFile(Mm2mgrError):
+    """One data file is damaged; the others are right without it."""
+
+
+class Conflict(Mm2mgrError):
+    """Another process replaced files of the table meanwhile; nothing was changed."""
+
+
+@dataclass(frozen=True)
+class DataFile:
+    """One Parquet file of a table: its path in the table, size, rows, and the values of the table's partition columns."""
+
+    path: str
+    size: int
+    rows: int
+    values: tuple[str, ...]
+    bounds: Mapping[str, tuple[str, str]] = field(default_factory=dict, compare=False)
+    """Smallest and largest cluster and source, where the table says so."""
+
+
+@dataclass(frozen=True)
+class TableSnapshot:
+    """The files of a table in one of its states, ordered by partition; the state itself is for `StoredTable.replace`."""
+
+    files: list[DataFile]
+    table: DeltaTable | None = field(repr=False)
+
+
+def arrow_schema(name: str) -> Any:
+    """Return the Arrow schema of a table."""
+    kinds = {"list<int16>": pa.list_(pa.int16()), "list<int32>": pa.list_(pa.int32())}
+    columns = TABLES[name]
+    return pa.schema(
+        [pa.field(one.name, kinds.get(one.type) or getattr(pa, one.type)(), one.nullable) for one in columns]
+    )
+
+
+class StoredTable:
+    """One table of a store. Every change is one commit: readers see all of it or nothing."""
+
+    def __init__(self, store: Store, name: str) -> None:
+        self.store, self.name = store, name
+        self.schema = arrow_schema(name)
+        self.partitioned_by = PARTITIONED_BY[name]
+        self.uri = f"{store}/{name}" if is_remote(store) else str(Path(os.path.abspath(store)) / name)
+        self._open: DeltaTable | None = None
+        self._appending = threading.Lock()
+
+    @cached_property
+    def filesystem(self) -> Any:
+        """The file system in which `DataFile.path` leads to the file."""
+        if is_remote(self.store):
+            return pa_fs.PyFileSystem(DeltaStorageHandler(self.uri))
+        return pa_fs.SubTreeFileSystem(self.uri, pa_fs.LocalFileSystem())
+
+    @property
+    def file_schema(self) -> Any:
+        """The columns that are in the files: without the partition columns."""
+        return pa.schema([each for each in self.schema if each.name not in self.partitioned_by])
+
+    def exists(self) -> bool:
+        """Say whether the table was created."""
+        refuse_old(self.store)
+        if not is_remote(self.store):
+            listed(Path(self.uri), "_delta_log")
+        with _reaching(self.uri):
+            return DeltaTable.is_deltatable(self.uri)
+
+    def create(self) -> None:
+        """Create the table where it is missing; several processes may do so at once."""
+        if self.exists():
+            return
+        if self._holds_other_files() and not self.exists():
+            # A table's folder is cleaned of files that the table does not know.
+            raise Mm2mgrError(f"{self.uri} holds files and is no table", hint="name another folder or URI with --store")
+        with writing(self.uri):
+            if not is_remote(self.store):
+                Path(self.uri).mkdir(parents=True, exist_ok=True)
+            try:
+                DeltaTable.create(
+                    self.uri,
+                    self.schema,
+                    mode="ignore",
+                    partition_by=list(self.partitioned_by),
+                    configuration=_CONFIGURATION,
+                )
+            except DeltaError:
+                if not DeltaTable.is_deltatable(self.uri):  # else another process was faster
+                    raise
+
+    def _holds_other_files(self) -> bool:
+        if not is_remote(self.store):
+            return any(path.name != "_delta_log" for path in listed(Path(self.uri), "*"))
+        with _reaching(self.uri):
+            found = self.filesystem.get_file_info(pa_fs.FileSelector("", allow_not_found=True))
+            return any(not each.path.strip("/").startswith("_delta_log") for each in found)
+
+    def append(self, rows: Any) -> None:
+        """Add rows in one commit; beside other writers, and Mm2mgrError where the table is gone."""
+        with self._appending, writing(self.uri):
+            if not is_remote(self.store) and not Path(self.uri, "_delta_log").is_dir():
+                self._open = None
+                raise gone(self.uri)
+            for left in reversed(range(_TRIES)):
+                try:
+                    self._open = self._open or DeltaTable(self.uri)
+                    write_deltalake(self._open, rows, mode="append", writer_properties=_writer())
+                    return
+                except BaseException as error:
+                    self._open = None  # its state is behind the table, where another process replaced files
+                    if not left or not isinstance(error, CommitFailedError):
+                        raise
+
+    def files(self) -> list[DataFile]:
+        """Return the files of the table as it is now; none where it does not exist."""
+        return self.snapshot().files
+
+    def snapshot(self) -> TableSnapshot:
+        """Return the state of the table as it is now; without files where it does not exist."""
+        refuse_old(self.store)
+        if not is_remote(self.store):
+            for folder in (Path(self.store), Path(self.uri)):
+                listed(folder, "_delta_log")  # the library takes a folder that may not be read for no table
+        with _reaching(self.uri):
+            try:
+                opened = DeltaTable(self.uri)
+            except TableNotFoundError:
+                return TableSnapshot([], None)
+            actions = pa.table(opened.get_add_actions(flatten=True))
+        keys = [f"partition.{name}" for name in self.partitioned_by]
+        wanted = ["path", "size_bytes", "num_records", *keys]
+        bounded = [one for one in ("cluster", "source") if {f"min.{one}", f"max.{one}"} <= set(actions.column_names)]
+        columns = [actions[name].to_pylist() for name in wanted]
+        limits = [
+            zip(actions[f"min.{one}"].to_pylist(), actions[f"max.{one}"].to_pylist(), strict=True) for one in bounded
+        ]
+        found = []
+        for path, size, rows, *rest in zip(*columns, *limits, strict=True):
+            values, pairs = rest[: len(keys)], rest[len(keys) :]
+            bounds = {name: pair for name, pair in zip(bounded, pairs, strict=True) if None not in pair}
+            found.append(DataFile(path, size, rows or 0, tuple(map(str, values)), bounds))
+        return TableSnapshot(sorted(found, key=lambda one: (one.values, one.path)), opened)
+
+    def replace(
+        self, state: TableSnapshot, old: Sequence[DataFile], new: Sequence[DataFile], *, same_rows: bool = False
+    ) -> None:
+        """Take files out of a state of the table and put others in, in one commit; Conflict when another process replaced
+        files since. Appends meanwhile are no conflict. `same_rows`: nothing but their order changes.
+        """
+        if not old and not new:
+            return
+        with writing(self.uri):
+            table = state.table or DeltaTable(self.uri)
+            now_ms = time.time_ns() // 1_000_000
+            names = self.partitioned_by
+            adds = [
+                AddAction(
+                    one.path,
+                    one.size,
+                    dict(zip(names, one.values, strict=True)),
+                    now_ms,
+                    not same_rows,
+                    _statistics(one),
+                )
+                for one in new
+            ]
+            removes = [
+                RemoveAction(one.path, not same_rows, now_ms, one.size, dict(zip(names, one.values, strict=True)))
+                for one in old
+            ]
+            commit = CommitProperties(app_transactions=[Transaction(_ONE_WRITER, now_ms)], max_commit_retries=100)
+            try:
+                table.create_write_transaction(
+                    [*adds, *removes], "append", self.schema, list(names), commit_properties=commit
+                )
+            except CommitFailedError as error:
+                raise Conflict(
+                    f"{self.uri}: another process replaced files at the same time",
+                    hint="nothing was changed; run it again when the other one is done",
+                ) from error
+
+    def vacuum(self) -> None:
+        """Delete files that no reader needs: those replaced some hours ago, and those of killed writers."""
+        with writing(self.uri):
+            DeltaTable(self.uri).vacuum(
+                KEPT_FOR_READERS_HOURS, dry_run=False, enforce_retention_duration=False, full=True
+            )
+
+    def write_file(
+        self, values: Sequence[str], tables: Iterator[Any] | Sequence[Any], *, keep_empty: bool = False, **options: Any
+    ) -> DataFile | None:
+        """Write rows to a file that is in no commit yet; None, and no file, where there are none (unless `keep_empty`)."""
+        path = f"{self.partitioned_by[0]}={values[0]}/part-{uuid.uuid4()}.parquet"
+        rows, bounds = 0, dict[str, tuple[str, str]]()
+        if not is_remote(self.store):
+            Path(self.uri, path).parent.mkdir(parents=True, exist_ok=True)
+        try:
+            with self.filesystem.open_output_stream(path) as stream:
+                writer = pq.ParquetWriter(stream, self.file_schema, compression="zstd", **options)
+                with writer:
+                    for each in tables:
+                        writer.write_table(each, row_group_size=ROWS_PER_GROUP)
+                        rows += len(each)
+                        _widen(bounds, each)
+            if not rows and not keep_empty:
+                self.filesystem.delete_file(path)
+                return None
+            if not is_remote(self.store):
+                _to_disk(Path(self.uri, path))
+            return DataFile(path, self.filesystem.get_file_info(path).size, rows, tuple(values), bounds)
+        except BaseException:
+            with suppress(OSError):  # on a full disk half a file would only take more of it
+                self.filesystem.delete_file(path)
+            raise
+
+    def read_file(self, file: DataFile, columns: Sequence[str], wanted: Callable[[Any], bool] = lambda _: True) -> Any:
+        """Return columns of a file, without the row groups whose metadata is not `wanted`; strings as dictionaries.
+
+        UnreadableFile where it is damaged; OSError where it cannot be reached. A column that can be null may be missing.
+        """
+        try:
+            with self.filesystem.open_input_file(file.path) as opened:
+                parquet = pq.ParquetFile(opened, read_dictionary=[name for name in _STRINGS if name in columns])
+                present = [name for name in columns if name in parquet.schema_arrow.names]
+                groups = [n for n in range(parquet.num_row_groups) if wanted(parquet.metadata.row_group(n))]
+                table = parquet.read_row_groups(groups, columns=present, use_threads=False)
+            return self._conform(table, columns)
+        # pyarrow raises these for a footer or a page that makes no sense, depending on where the damage lies.
+        except (pa.ArrowException, ValueError, KeyError, TypeError, OSError) as error:
+            if isinstance(error, OSError) and not _is_damage(error):
+                raise
+            first = next(iter(str(error).splitlines()), "") or type(error).__name__
+            raise UnreadableFile(
+                f"{self.uri}/{file.path} is not a readable Parquet file: {first[:120]}",
+                hint="mm2mgr never commits half a file: check the storage",
+            ) from error
+
+    def _conform(self, table: Any, columns: Sequence[str]) -> Any:
+        found = []
+        for name in columns:
+            kind = self.schema.field(name)
+            if name not in table.column_names:
+                if not kind.nullable:
+                    raise pa.ArrowInvalid(f"it has no column {name}")
+                column = pa.chunked_array([pa.nulls(len(table), kind.type)])
+            else:
+                column = table[name]
+                if not kind.nullable and column.null_count:
+                    raise pa.ArrowInvalid(f"its column {name} has nulls")
+                if name not in _STRINGS and column.type != kind.type:
+                    column = column.cast(kind.type)  # an error where a value does not fit
+            if name in _STRINGS and not pa.types.is_dictionary(column.type):
+                column = column.cast(pa.string()).dictionary_encode()
+            found.append(column)
+        return pa.table(found, names=list(columns))
+
+
+def refuse_old(store: Store) -> None:
+    """Mm2mgrError for a folder in the format of earlier versions."""
+    if not is_remote(store) and (Path(store) / OLD_LAYOUT).is_file():
+        raise Mm2mgrError(
+            f"{store} holds samples in the format of an earlier version of mm2mgr",
+            hint=f"convert them into a new folder: mm2mgr samples convert {store} NEW",
+        )
+
+
+def gone(uri: str) -> Mm2mgrError:
+    """Return the error about a table that was there when this process began."""
+    hint = "mount it again, and samples go on; to begin a new store, start `mm2mgr sample` again"
+    return Mm2mgrError(f"the table {uri} is gone", hint=hint)
+
+
+def one_table(tables: Sequence[Any], empty: Any) -> Any:
+    """Put tables together in one chunk, with one dictionary for each column of strings."""
+    return pa.concat_tables([*tables, *([] if tables else [empty])]).unify_dictionaries().combine_chunks()
+
+
+@contextmanager
+def writing(place: Store) -> Iterator[None]:
+    """Turn failures to write into a Mm2mgrError that names the place."""
+    try:
+        yield
+    except (OSError, pa.ArrowException, DeltaError) as error:
+        hint = "check the rights and the space there; what was written before stays readable"
+        raise Mm2mgrError(f"cannot write to {place}: {_reason(error)}", hint=hint) from error
+
+
+@contextmanager
+def _reaching(place: str) -> Iterator[None]:
+    try:
+        yield
+    except (OSError, DeltaError) as error:
+        hint = "check the URI, and that the credentials in the environment may read it"
+        raise Mm2mgrError(f"cannot read the table {place}: {_reason(error)}", hint=hint) from error
+
+
+def _reason(error: BaseException) -> str:
+    if isinstance(error, OSError) and error.errno:
+        return os.strerror(error.errno)
+    text = str(error)
+    if named := _REASON.search(text):
+        return named[1]
+    first = next((line.strip() for line in text.splitlines() if line.strip()), type(error).__name__)
+    return re.sub(r"\?\S+", "?…", first)[:300]  # a query may hold a signature
+
+
+def _is_damage(error: OSError) -> bool:
+    """Tell an unreadable sector or page from storage that cannot be reached."""
+    return error.errno in (None, 5) and not isinstance(error, FileNotFoundError | PermissionError | ConnectionError)
+
+
+def _writer() -> WriterProperties:
+    return WriterProperties(compression="ZSTD", max_row_group_size=ROWS_PER_GROUP)
+
+
+def _statistics(file: DataFile) -> str:
+    low = {name: pair[0] for name, pair in file.bounds.items()}
+    high = {name: pair[1] for name, pair in file.bounds.items()}
+    return json.dumps({"numRecords": file.rows, "minValues": low, "maxValues": high})
+
+
+def _widen(bounds: dict[str, tuple[str, str]], table: Any) -> None:
+    for name in ("cluster", "source"):
+        if name in table.column_names and len(table):
+            found = (
+                table[name].combine_chunks().dictionary_encode()
+                if not pa.types.is_dictionary(table[name].type)
+                else table[name].combine_chunks()
+            )
+            values = [str(one) for one in found.dictionary.to_pylist()]
+            low, high = bounds.get(name, (values[0], values[0]))
+            bounds[name] = (min(low, *values), max(high, *values))
+
+
+def _to_disk(path: Path) -> None:
+    with path.open("rb") as opened:
+        os.fsync(opened.fileno())

@@ -1,0 +1,190 @@
+"""The rows of the `throughput` table as arrays: read from files, and written to them.
+
+A topic created anew has another id and stays one topic to readers: `PartitionNames` knows partitions by name alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from mm2mgr.errors import Mm2mgrError
+from mm2mgr.samples.schema import THROUGHPUT, Store
+from mm2mgr.samples.shares import Share, codes_of
+from mm2mgr.samples.tables import DataFile, StoredTable, UnreadableFile, one_table
+from mm2mgr.throughput.rollup import LISTS, ROLLUP_COLUMNS, RollUp
+
+NAMES = ("cluster", "topic", "partition", "topic_id", "source")
+_READERS = 4  # a window is many small files
+_DICTIONARIES = ["cluster", "topic", "topic_id", "source"]
+_DELTA = dict.fromkeys(("partition", "covered_ms", "first_ms", "last_ms", "samples"), "DELTA_BINARY_PACKED")
+
+
+@dataclass(frozen=True)
+class RateRows:
+    """Rows of the table: numbers by column name, lists end to end with offsets, and names as codes of lists of strings."""
+
+    values: dict[str, Any]
+    offsets: Any
+    clusters: list[str]
+    topics: list[str]
+    topic_ids: list[str | None]
+    sources: list[str]
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+
+@dataclass(frozen=True)
+class PartitionNames:
+    """Partitions ordered by cluster, topic and number; `cluster` and `topic` are places in the two lists of names."""
+
+    clusters: list[str]
+    topics: list[str]
+    cluster: Any
+    topic: Any
+    partition: Any
+
+    def __len__(self) -> int:
+        return len(self.partition)
+
+    @cached_property
+    def _keys(self) -> Any:
+        return _keys(self.cluster, self.topic, self.partition, len(self.topics))
+
+    def places(self, rows: RateRows) -> Any:
+        """Return the place of each row's partition, -1 where it is not among these."""
+        cluster = _found(rows.clusters, self.clusters)[rows.values["cluster"]]
+        topic = _found(rows.topics, self.topics)[rows.values["topic"]]
+        keys = _keys(cluster, topic, rows.values["partition"], len(self.topics))
+        at = np.minimum(np.searchsorted(self._keys, keys), max(len(self) - 1, 0))
+        known = (cluster >= 0) & (topic >= 0) & (self._keys[at] == keys if len(self) else False)
+        return np.where(known, at, -1)
+
+    def joined(self, rows: RateRows) -> PartitionNames:
+        """Return these and the partitions of the rows."""
+        clusters, topics = sorted({*self.clusters, *rows.clusters}), sorted({*self.topics, *rows.topics})
+        cluster = np.append(
+            _found(self.clusters, clusters)[self.cluster], _found(rows.clusters, clusters)[rows.values["cluster"]]
+        )
+        topic = np.append(_found(self.topics, topics)[self.topic], _found(rows.topics, topics)[rows.values["topic"]])
+        partition = np.append(self.partition, rows.values["partition"].astype(np.int64))
+        _, first = np.unique(_keys(cluster, topic, partition, len(topics)), return_index=True)
+        return PartitionNames(clusters, topics, cluster[first], topic[first], partition[first])
+
+
+def no_names() -> PartitionNames:
+    """Return the names of no partition."""
+    nothing = np.zeros(0, np.int64)
+    return PartitionNames([], [], nothing, nothing, nothing)
+
+
+def throughput_table(store: Store) -> StoredTable:
+    """Return the table of roll-ups of a store."""
+    return StoredTable(store, THROUGHPUT)
+
+
+_ALL = Share()
+
+
+def read_rows(table: StoredTable, files: Sequence[DataFile], columns: Iterable[str], share: Share = _ALL) -> RateRows:
+    """Return these columns of all files, with the names in any case; Mm2mgrError where a file is damaged or lost.
+
+    Offsets are all zero where the lists are not asked for.
+    """
+    wanted = [*NAMES, *(name for name in columns if name not in NAMES)]
+
+    def read(file: DataFile) -> Any:
+        return share.rows(one_table([table.read_file(file, wanted, share.may_hold)], None))
+
+    try:
+        with ThreadPoolExecutor(_READERS) as readers:
+            found = list(readers.map(read, files))
+    except (UnreadableFile, OSError) as error:
+        reason = error.message if isinstance(error, UnreadableFile) else f"{table.uri}: {error}"
+        hint = f"remove {table.uri} and run `mm2mgr throughput`: it is made again from the samples that are kept"
+        raise Mm2mgrError(f"a roll-up is not readable: {reason}", hint=hint) from error
+    return _as_arrays(one_table(found, _empty(table, wanted)))
+
+
+def write_rows(
+    table: StoredTable, period: Sequence[str], found: RollUp, names: RateRows, sources: Sequence[str]
+) -> DataFile | None:
+    """Write roll-ups to a file that is in no commit yet, sorted by name; `partition_id` is a place in `names`."""
+    at, source = found.values["partition_id"], found.values["source"]
+    codes = {name: names.values[name][at] for name in ("cluster", "topic", "partition", "topic_id")}
+    order = np.lexsort(
+        [
+            source,
+            codes["topic_id"],
+            codes["partition"],
+            _ranks(names.topics)[codes["topic"]],
+            _ranks(names.clusters)[codes["cluster"]],
+        ]
+    )
+    texts: dict[str, Sequence[str | None]] = {
+        "cluster": names.clusters,
+        "topic": names.topics,
+        "topic_id": names.topic_ids,
+    }
+    columns = {name: _text(codes[name], texts[name]) for name in texts}
+    columns |= {"partition": pa.array(codes["partition"], pa.int32()), "source": _text(source, sources)}
+    for name in ROLLUP_COLUMNS:
+        values = found.values[name]
+        if name in LISTS:
+            columns[name] = pa.ListArray.from_arrays(pa.array(found.offsets), pa.array(values))
+        elif name not in ("partition_id", "source"):
+            columns[name] = pa.array(values, from_pandas=True)  # NaN becomes null
+    rows = pa.table([columns[each.name].cast(each.type) for each in table.file_schema], schema=table.file_schema)
+    rows = rows.take(pa.array(order)) if (np.diff(order) != 1).any() else rows
+    return table.write_file(period, [rows], use_dictionary=_DICTIONARIES, column_encoding=_DELTA)
+
+
+def _as_arrays(table: Any) -> RateRows:
+    values: dict[str, Any] = {}
+    texts: dict[str, list[Any]] = {}
+    offsets = np.zeros(len(table) + 1, np.int32)
+    for name in table.column_names:
+        if name in _DICTIONARIES:
+            texts[name], values[name] = codes_of(table[name])
+            continue
+        column = table[name].chunk(0) if table[name].num_chunks else table[name].combine_chunks()
+        if name in LISTS:
+            ends = column.offsets.to_numpy() if len(column) else offsets
+            offsets = ends - ends[0]
+            values[name] = column.values.to_numpy(zero_copy_only=False)[ends[0] : ends[-1]]
+        else:
+            values[name] = column.to_numpy(zero_copy_only=False)  # a null among floats is NaN by itself
+    return RateRows(values, offsets, texts["cluster"], texts["topic"], texts["topic_id"], texts["source"])
+
+
+def _empty(table: StoredTable, columns: Sequence[str]) -> Any:
+    text = pa.dictionary(pa.int32(), pa.string())
+    kinds = [(name, text if name in _DICTIONARIES else table.schema.field(name).type) for name in columns]
+    return pa.schema(kinds).empty_table()
+
+
+def _text(codes: Any, texts: Sequence[str | None]) -> Any:
+    return pa.DictionaryArray.from_arrays(pa.array(codes, pa.int32()), pa.array(list(texts), pa.string()))
+
+
+def _ranks(names: Sequence[str]) -> Any:
+    ranks = np.zeros(max(1, len(names)), np.int64)
+    ranks[sorted(range(len(names)), key=names.__getitem__)] = np.arange(len(names))
+    return ranks
+
+
+def _found(names: Sequence[str], among: Sequence[str]) -> Any:
+    """Return the place of each name among others, -1 where it is none of them."""
+    places = {name: place for place, name in enumerate(among)}
+    return np.array([places.get(name, -1) for name in names] or [-1], np.int64)
+
+
+def _keys(cluster: Any, topic: Any, partition: Any, topics: int) -> Any:
+    return (cluster * max(topics, 1) + topic) * 2**20 + partition  # a million partitions a topic is more than any has

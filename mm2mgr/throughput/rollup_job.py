@@ -1,0 +1,268 @@
+"""The roll-up job apart from who does the work, which is Spark or this process: what is due, and one commit for each period.
+
+An hour is due when the number of its samples, or of the hour before, is not the one its roll-up was made from. A commit takes
+the old files of the hour out and puts the new ones in, so that readers never see an hour absent or twice; a job that dies
+leaves hours as they were or as they shall be. Two jobs at once do the same work and change nothing twice.
+
+Roll-ups of days stand beside those of their hours. Hours stay for five weeks, days for 400 days.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from itertools import groupby
+
+from mm2mgr.errors import Mm2mgrError
+from mm2mgr.samples.clock import ahead
+from mm2mgr.samples.schema import HOUR_MS, SAMPLES, Store, hour_of, hour_start_ms, hours_text, is_remote
+from mm2mgr.samples.shares import shares_of
+from mm2mgr.samples.tables import Conflict, DataFile, StoredTable
+from mm2mgr.throughput.part_files import throughput_table
+from mm2mgr.throughput.work_unit import Done, Period, WorkUnit, work
+
+Spread = Callable[[Sequence[WorkUnit]], Sequence[str]]
+"""Does units in any order and anywhere; returns the answer of `work` to each."""
+
+SAMPLES_WORTH_SPARK = 100_000_000
+"""From about this many samples on, Spark on two cores is faster than one process (measured)."""
+HOURS_KEPT_MS = 35 * 24 * HOUR_MS
+DAYS_KEPT_MS = 400 * 24 * HOUR_MS
+
+_VERSION = "1"  # another way to compute makes every roll-up again
+_HOURS_PER_UNIT = 12  # each unit reads one hour more than it rolls up
+_ROWS_PER_UNIT = 1_000_000  # of one hour: what a process holds at a time
+_ROWS_PER_BATCH = 400_000_000  # committed before more is begun
+_TRIES = 5
+_DAY_LENGTH = len("2026-11-21")
+
+
+@dataclass
+class Report:
+    """What a run did: the hours and days made, samples read for them, and why files were left out."""
+
+    made: list[str] = field(default_factory=list)
+    samples: int = 0
+    unreadable: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Due:
+    """The files of all hours with samples, and which of them are to be made, with what from (`made_from`)."""
+
+    hours: Mapping[str, Sequence[DataFile]]
+    made_from: Mapping[str, str]
+
+    @property
+    def samples(self) -> int:
+        """How many samples the hours to be made have."""
+        return sum(_rows(self.hours[hour]) for hour in self.made_from)
+
+
+def due(store: Store) -> Due:
+    """Find the hours to make; Mm2mgrError when the store holds no sample."""
+    hours = _by_period(StoredTable(store, SAMPLES).files())
+    if not hours:
+        raise Mm2mgrError(f"no samples in {store}", hint=hours_text([]))
+    made = _by_period(throughput_table(store).files())
+    newest_ms = _newest_ms([*hours, *made])
+    marks = {}
+    for hour, files in hours.items():
+        age_ms = newest_ms - hour_start_ms(hour)
+        if age_ms > DAYS_KEPT_MS or (age_ms > HOURS_KEPT_MS and hour[:_DAY_LENGTH] in made):
+            continue  # only its day is kept, or nothing any more
+        before = _rows(hours.get(_before(hour), ()))
+        old = made[hour][0].values[1] if hour in made else ""
+        if not before and "+" in old:
+            before = int(old.partition("+")[2].partition(" ")[0])  # retention took them; the roll-up has seen them
+        mark = f"{_rows(files)}+{before} v{_VERSION}"
+        if mark != old:
+            marks[hour] = mark
+    return Due(hours, marks)
+
+
+def is_due(store: Store) -> bool:
+    """Say whether there is anything to make; Mm2mgrError when the store holds no sample."""
+    return bool(due(store).made_from or _days_due(throughput_table(store).files()))
+
+
+def under_spark_submit() -> bool:
+    """Say whether spark-submit started this process: it hands over the port of a JVM that it configured."""
+    return "PYSPARK_GATEWAY_PORT" in os.environ
+
+
+def one_by_one(units: Sequence[WorkUnit]) -> list[str]:
+    """Do units here, one after the other."""
+    return [work(unit) for unit in units]
+
+
+def make(store: Store, spread: Spread) -> Report:
+    """Roll up the hours and merge the days that are due; what is whole stays readable at every moment."""
+    report, found, table = Report(), due(store), throughput_table(store)
+    table.create()
+    for batch in _batches(_hour_units(store, found, report)):
+        _commit(table, batch, spread, report)
+    days = list(_day_units(store, table))
+    _commit(table, days, spread, report)
+    if report.made:
+        _expire(table)
+        with suppress(Conflict):
+            table.vacuum()
+    return report
+
+
+def _hour_units(store: Store, found: Due, report: Report) -> Iterator[list[WorkUnit]]:
+    """Yield the units of neighbouring hours: all of them read the same files, each a share of the topics."""
+    table = StoredTable(store, SAMPLES)
+    hours = {hour: _there(table, files, report) for hour, files in found.hours.items()}
+    run: list[str] = []
+    for hour in sorted(found.made_from):
+        if run and (run[-1] != _before(hour) or len(run) == _HOURS_PER_UNIT):
+            yield _units_of(table, run, hours, found.made_from)
+            run = []
+        run.append(hour)
+    if run:
+        yield _units_of(table, run, hours, found.made_from)
+
+
+def _units_of(
+    table: StoredTable, run: Sequence[str], hours: Mapping[str, Sequence[DataFile]], made_from: Mapping[str, str]
+) -> list[WorkUnit]:
+    before = tuple(hours.get(_before(run[0]), ()))
+    periods = tuple(Period(hour, made_from[hour], tuple(hours[hour])) for hour in run)
+    largest = max((hours[hour] for hour in run), key=_rows)
+    return [WorkUnit(table.store, periods, before, share) for share in shares_of(table, largest, _ROWS_PER_UNIT)]
+
+
+def _batches(runs: Iterator[list[WorkUnit]]) -> Iterator[list[WorkUnit]]:
+    units: list[WorkUnit] = []
+    rows = 0
+    for run in runs:
+        units += run
+        rows += sum(_rows(period.files) for period in run[0].periods)
+        if rows > _ROWS_PER_BATCH:
+            yield units
+            units, rows = [], 0
+    if units:
+        yield units
+
+
+def _day_units(store: Store, table: StoredTable) -> Iterator[WorkUnit]:
+    for day, files in _days_due(table.files()).items():
+        period = Period(day, f"{_rows(files)} rows v{_VERSION}", tuple(files))
+        largest = [file for file in files if file.values[0] == max(files, key=lambda one: one.rows).values[0]]
+        for share in shares_of(table, largest, _ROWS_PER_UNIT // 24):
+            yield WorkUnit(store, (period,), (), share)
+
+
+def _days_due(files: Sequence[DataFile]) -> dict[str, list[DataFile]]:
+    """Return the files of the hours of each day that is over and not merged yet."""
+    made = _by_period(files)
+    hours = [name for name in made if len(name) > _DAY_LENGTH]
+    last = hour_of(_newest_ms(hours))[:_DAY_LENGTH] if hours else ""
+    days = {day: list(each) for day, each in groupby(sorted(hours), key=lambda hour: hour[:_DAY_LENGTH])}
+    return {
+        day: [file for hour in each for file in made[hour]]
+        for day, each in days.items()
+        if day < last and day not in made
+    }
+
+
+def _commit(table: StoredTable, units: Sequence[WorkUnit], spread: Spread, report: Report) -> None:
+    """Have the units done, then commit each period."""
+    if not units:
+        return
+    done = [Done.of_json(text) for text in spread(units)]
+    for each in done:
+        report.samples += each.samples
+        report.unreadable |= each.unreadable
+    written = [one for each in done for one in each.written]
+    _require(table, [file for _, file in written])
+    periods = {period.name: period for unit in units for period in unit.periods}
+    for name, period in sorted(periods.items()):
+        new = [file for of, file in written if of == name]
+        if not new:  # nothing that can be believed: an empty file keeps in mind from what
+            empty = table.write_file((name, period.made_from), [table.file_schema.empty_table()], keep_empty=True)
+            new = [empty] if empty else []
+        if _commit_one(table, period, new):
+            report.made.append(name)
+
+
+def _commit_one(table: StoredTable, period: Period, new: Sequence[DataFile]) -> bool:
+    """Replace the files of a period; with an hour, its day goes. False where the hours of a day are others than were merged."""
+    for left in reversed(range(_TRIES)):
+        state = table.snapshot()
+        made = _by_period(state.files)
+        if len(period.name) == _DAY_LENGTH and not set(period.files) <= set(state.files):
+            return False
+        old = [*made.get(period.name, ()), *made.get(period.name[:_DAY_LENGTH], ())]
+        try:
+            table.replace(state, list(dict.fromkeys(old)), new)
+            return True
+        except Conflict:
+            if not left:
+                raise
+    return True
+
+
+def _expire(table: StoredTable) -> None:
+    """Take out hours that are older than five weeks and have a day, and days older than 400 days, by the newest hour made."""
+    state = table.snapshot()
+    made = _by_period(state.files)
+    newest_ms = _newest_ms([name for name in made if len(name) > _DAY_LENGTH])
+    old = [
+        name
+        for name in made
+        if (name[:_DAY_LENGTH] in made and _start_ms(name) < newest_ms - HOURS_KEPT_MS and len(name) > _DAY_LENGTH)
+        or _start_ms(name) < newest_ms - DAYS_KEPT_MS
+    ]
+    with suppress(Conflict):  # the next run does it
+        table.replace(state, [file for name in old for file in made[name]], [])
+
+
+def _there(table: StoredTable, files: Sequence[DataFile], report: Report) -> list[DataFile]:
+    """Leave out files that are lost for everybody, this process as well; what only an executor misses fails the job."""
+    if is_remote(table.store):
+        return list(files)
+    lost = [file for file in files if table.filesystem.get_file_info(file.path).size != file.size]
+    report.unreadable |= {f"{table.uri}/{file.path}": "the file is not there in its size" for file in lost}
+    return [file for file in files if file not in lost]
+
+
+def _require(table: StoredTable, files: Sequence[DataFile]) -> None:
+    """Mm2mgrError when a file that a task says it wrote is not there for the driver."""
+    for file in files:
+        if table.filesystem.get_file_info(file.path).size != file.size:
+            raise Mm2mgrError(
+                f"a task wrote {table.uri}/{file.path}, which the driver does not see; nothing was changed",
+                hint="use a folder that every machine mounts, or a URI that all of them reach; or use --no-spark",
+            )
+
+
+def _by_period(files: Sequence[DataFile]) -> dict[str, list[DataFile]]:
+    found: dict[str, list[DataFile]] = {}
+    for file in files:
+        found.setdefault(file.values[0], []).append(file)
+    return found
+
+
+def _newest_ms(hours: Sequence[str]) -> int:
+    """Return the start of the newest hour that is not in the future, by this machine's clock; of all where all are."""
+    starts = sorted(hour for hour in hours if len(hour) > _DAY_LENGTH)
+    past = starts[: len(starts) - len(ahead(starts, time.time_ns() // 1_000_000))] or starts
+    return hour_start_ms(past[-1]) if past else 0
+
+
+def _start_ms(name: str) -> int:
+    return hour_start_ms(name if len(name) > _DAY_LENGTH else f"{name}T00")
+
+
+def _before(hour: str) -> str:
+    return hour_of(hour_start_ms(hour) - 1)
+
+
+def _rows(files: Sequence[DataFile]) -> int:
+    return sum(file.rows for file in files)
