@@ -90,6 +90,11 @@ def throughput_table(store: Store) -> Table:
     return Table(store, THROUGHPUT)
 
 
+def hours_of_day(day: DataFile) -> set[str]:
+    """Return the hours that a file of a day was merged from, by its `made_from`: their numbers first."""
+    return {f"{day.values[0]}T{word}" for word in day.values[1].split() if word.isdecimal()}
+
+
 def read_rows(table: Table, files: Sequence[DataFile], columns: Iterable[str], share: Share = Share()) -> RateRows:  # noqa: B008
     """Return these columns of all files, with the names in any case; Mm2mgrError where a file is damaged or lost.
 
