@@ -79,7 +79,10 @@ TABLES: Mapping[str, tuple[TableColumn, ...]] = {
             "an hour such as 2026-11-21T10 or a whole day such as 2026-11-21; partitioned by it",
         ),
         TableColumn(
-            "made_from", "string", "", "rows of the samples table that the period was made from; partitioned by it"
+            "made_from",
+            "string",
+            "",
+            "what the period was made from: for an hour its samples and those of the hour before, for a day its hours; partitioned by it",
         ),
         _CLUSTER,
         _TOPIC,

@@ -320,6 +320,8 @@ def gone(uri: str) -> Mm2mgrError:
 
 def one_table(tables: Sequence[Any], empty: Any) -> Any:
     """Put tables together in one chunk, with one dictionary for each column of strings."""
+    if len(tables) == 1 and all(column.num_chunks == 1 for column in tables[0].columns):
+        return tables[0]
     return pa.concat_tables([*tables, *([] if tables else [empty])]).unify_dictionaries().combine_chunks()
 
 

@@ -90,6 +90,11 @@ def throughput_table(store: Store) -> StoredTable:
     return StoredTable(store, THROUGHPUT)
 
 
+def hours_of_day(day: DataFile) -> set[str]:
+    """Return the hours that a file of a day was merged from, by its `made_from`: their numbers first."""
+    return {f"{day.values[0]}T{word}" for word in day.values[1].split() if word.isdecimal()}
+
+
 _ALL = Share()
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -21,7 +22,7 @@ from mm2mgr.samples.clock import ahead
 from mm2mgr.samples.schema import HOUR_MS, SAMPLES, Store, hour_of, hour_start_ms, hours_text, is_remote
 from mm2mgr.samples.shares import shares_of
 from mm2mgr.samples.tables import Conflict, DataFile, StoredTable
-from mm2mgr.throughput.part_files import throughput_table
+from mm2mgr.throughput.part_files import hours_of_day, throughput_table
 from mm2mgr.throughput.work_unit import Done, Period, WorkUnit, work
 
 Spread = Callable[[Sequence[WorkUnit]], Sequence[str]]
@@ -35,6 +36,7 @@ DAYS_KEPT_MS = 400 * 24 * HOUR_MS
 _VERSION = "1"  # another way to compute makes every roll-up again
 _HOURS_PER_UNIT = 12  # each unit reads one hour more than it rolls up
 _ROWS_PER_UNIT = 1_000_000  # of one hour: what a process holds at a time
+_ROWS_PER_DAY = 40_000  # of one hour: a day is 24 of them
 _ROWS_PER_BATCH = 400_000_000  # committed before more is begun
 _TRIES = 5
 _DAY_LENGTH = len("2026-11-21")
@@ -71,8 +73,7 @@ def due(store: Store) -> Due:
     newest_ms = _newest_ms([*hours, *made])
     marks = {}
     for hour, files in hours.items():
-        age_ms = newest_ms - hour_start_ms(hour)
-        if age_ms > DAYS_KEPT_MS or (age_ms > HOURS_KEPT_MS and hour[:_DAY_LENGTH] in made):
+        if _is_past(hour, newest_ms, DAYS_KEPT_MS) or (_is_past(hour, newest_ms) and hour[:_DAY_LENGTH] in made):
             continue  # only its day is kept, or nothing any more
         before = _rows(hours.get(_before(hour), ()))
         old = made[hour][0].values[1] if hour in made else ""
@@ -151,24 +152,37 @@ def _batches(runs: Iterator[list[WorkUnit]]) -> Iterator[list[WorkUnit]]:
 
 
 def _day_units(store: Store, table: StoredTable) -> Iterator[WorkUnit]:
-    for day, files in _days_due(table.files()).items():
-        period = Period(day, f"{_rows(files)} rows v{_VERSION}", tuple(files))
-        largest = [file for file in files if file.values[0] == max(files, key=lambda one: one.rows).values[0]]
-        for share in shares_of(table, largest, _ROWS_PER_UNIT // 24):
-            yield WorkUnit(store, (period,), (), share)
+    for day, period in _days_due(table.files()).items():
+        rows = Counter[str]()
+        for file in period.files:
+            rows[file.values[0]] += file.rows
+        largest = max(rows, key=lambda name: rows[name])
+        for share in shares_of(table, [file for file in period.files if file.values[0] == largest], _ROWS_PER_DAY):
+            yield WorkUnit(store, (Period(day, period.made_from, period.files),), (), share)
 
 
-def _days_due(files: Sequence[DataFile]) -> dict[str, list[DataFile]]:
-    """Return the files of the hours of each day that is over and not merged yet."""
+def _days_due(files: Sequence[DataFile]) -> dict[str, Period]:
+    """Return each day to merge, from the files of its hours; the newest hour is in none, as it still grows.
+
+    A day that goes on takes only the hours that are new to what it has; once it is over it is merged anew, so that its last
+    digits do not depend on how often that was. An hour that is made again takes its day out of the table.
+    """
     made = _by_period(files)
-    hours = [name for name in made if len(name) > _DAY_LENGTH]
-    last = hour_of(_newest_ms(hours))[:_DAY_LENGTH] if hours else ""
-    days = {day: list(each) for day, each in groupby(sorted(hours), key=lambda hour: hour[:_DAY_LENGTH])}
-    return {
-        day: [file for hour in each for file in made[hour]]
-        for day, each in days.items()
-        if day < last and day not in made
-    }
+    newest_ms = _newest_ms(list(made))
+    hours = sorted(name for name in made if len(name) > _DAY_LENGTH and hour_start_ms(name) < newest_ms)
+    found = {}
+    for day, each in groupby(hours, key=lambda hour: hour[:_DAY_LENGTH]):
+        of_day, over = list(each), day < hour_of(newest_ms)[:_DAY_LENGTH]
+        mark = f"{' '.join(hour[-2:] for hour in of_day)}{' over' if over else ''} v{_VERSION}"
+        old = made.get(day, [])
+        before = set() if over or not old else hours_of_day(old[0])
+        if old and old[0].values[1] == mark:
+            continue
+        if not before <= set(of_day):
+            before = set()
+        taken = [*(old if before else ()), *(file for hour in of_day if hour not in before for file in made[hour])]
+        found[day] = Period(day, mark, tuple(taken))
+    return found
 
 
 def _commit(table: StoredTable, units: Sequence[WorkUnit], spread: Spread, report: Report) -> None:
@@ -216,8 +230,8 @@ def _expire(table: StoredTable) -> None:
     old = [
         name
         for name in made
-        if (name[:_DAY_LENGTH] in made and _start_ms(name) < newest_ms - HOURS_KEPT_MS and len(name) > _DAY_LENGTH)
-        or _start_ms(name) < newest_ms - DAYS_KEPT_MS
+        if _is_past(name, newest_ms, DAYS_KEPT_MS)
+        or (len(name) > _DAY_LENGTH and name[:_DAY_LENGTH] in made and _is_past(name, newest_ms))
     ]
     with suppress(Conflict):  # the next run does it
         table.replace(state, [file for name in old for file in made[name]], [])
@@ -256,8 +270,9 @@ def _newest_ms(hours: Sequence[str]) -> int:
     return hour_start_ms(past[-1]) if past else 0
 
 
-def _start_ms(name: str) -> int:
-    return hour_start_ms(name if len(name) > _DAY_LENGTH else f"{name}T00")
+def _is_past(name: str, newest_ms: int, kept_ms: int = HOURS_KEPT_MS) -> bool:
+    """Tell whether the day of an hour, or a day, ended so long before the newest hour: whole days go at once."""
+    return hour_start_ms(f"{name[:_DAY_LENGTH]}T00") + 24 * HOUR_MS <= newest_ms - kept_ms
 
 
 def _before(hour: str) -> str:

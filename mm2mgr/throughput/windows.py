@@ -18,7 +18,14 @@ from mm2mgr.samples.clock import ahead
 from mm2mgr.samples.schema import HOUR_MS, Store, hour_of, hour_start_ms, hours_text, window_text
 from mm2mgr.samples.tables import DataFile
 from mm2mgr.throughput.merge import DAY_COLUMNS
-from mm2mgr.throughput.part_files import PartitionNames, RateRows, no_names, read_rows, throughput_table
+from mm2mgr.throughput.part_files import (
+    PartitionNames,
+    RateRows,
+    hours_of_day,
+    no_names,
+    read_rows,
+    throughput_table,
+)
 from mm2mgr.throughput.rates import PartitionRate
 from mm2mgr.throughput.sketch import merged, percentile, rate_of, shifted
 
@@ -97,13 +104,11 @@ def choose(store: Store, since_ms: int | None = None, until_ms: int | None = Non
     if not hours:
         hint = hours_text(known).replace("samples exist", "roll-ups exist")
         raise Mm2mgrError(f"no throughput {window_text(since_ms, until_ms)} in {store}", hint=hint)
-    of_day: dict[str, set[str]] = {}
-    for hour in found:
-        of_day.setdefault(hour[:_DAY_LENGTH], set()).add(hour)
-    inside, known_days = set(hours), [period for period in files if len(period) == _DAY_LENGTH]
-    merged_days = [day for day in known_days if of_day.get(day) and of_day[day] <= inside]
-    past = [day for day in known_days if day not in of_day and first <= f"{day}T00" and f"{day}T23" <= last]
-    loose = [hour for hour in hours if hour[:_DAY_LENGTH] not in merged_days]
+    inside, with_hours = set(hours), {hour[:_DAY_LENGTH] for hour in found}
+    days = {period: hours_of_day(files[period][0]) for period in files if len(period) == _DAY_LENGTH}
+    merged_days = {day: of_day for day, of_day in days.items() if day in with_hours and of_day <= inside}
+    past = [day for day in days if day not in with_hours and first <= f"{day}T00" and f"{day}T23" <= last]
+    loose = inside.difference(*merged_days.values())
     return Window(tuple(hours), tuple(sorted([*merged_days, *past, *loose])), files)
 
 

@@ -6,6 +6,7 @@ It runs wherever Spark puts it and shares nothing but the tables' URI. What it w
 from __future__ import annotations
 
 import json
+import os
 import socket
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -90,10 +91,11 @@ def work(unit: WorkUnit) -> str:
         else:
             _roll_hours(unit, done)
     except OSError as error:
-        # What to do is part of the message: Spark hands on nothing else.
+        # What to do is part of the message: Spark hands on nothing else, and not more than a few hundred characters.
+        reason = os.strerror(error.errno) if error.errno else str(error)[:100]
         raise Mm2mgrError(
-            f"{socket.gethostname()} cannot read or write the tables of {unit.store}: {error.strerror or error}; every machine "
-            "that runs executors needs this folder, or a URI that all of them reach"
+            f"{socket.gethostname()} cannot read or write the tables of {unit.store}: {reason}; every machine that runs "
+            "executors needs this folder, or a URI that all of them reach"
         ) from error
     return done.to_json()
 

@@ -9,10 +9,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from mm2mgr.lint.catalogue import BY_ID
 
 from mm2mgr.cli import COMMANDS, cli
 from mm2mgr.cli.completion import NAMES
+from mm2mgr.lint.rules import BY_ID
 from tests.spec.trees import ESTATE, write
 
 from .command import DEADLINE_SECONDS, Command, environment

@@ -15,7 +15,6 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from mm2mgr.sizing.deal import Deal
 
 from mm2mgr.check.checked import Checked
 from mm2mgr.check.checked import Row as Asked
@@ -34,6 +33,7 @@ from mm2mgr.output.tables import Table
 from mm2mgr.partitions import TopicPartition
 from mm2mgr.reconcile.plan import Plan
 from mm2mgr.render import render
+from mm2mgr.sizing.assignment import Assignment
 from mm2mgr.sizing.tasks import Bounds, Rules, size_flow
 from mm2mgr.spec.loader import load
 from mm2mgr.text import cells
@@ -146,9 +146,9 @@ def sample() -> None:
 
 def size() -> None:
     rates = {TopicPartition("t", number): 9_000_000.0 for number in range(3)}
-    deal = Deal(tuple(rates), "live")
-    few = size_flow("logging:dc1->agg-east", deal, rates, Rules(bounds=Bounds(1, 2)))
-    quiet = size_flow("audit:dc1->agg-east", deal, {}, Rules())
+    assignment = Assignment(tuple(rates), "live")
+    few = size_flow("logging:dc1->agg-east", assignment, rates, Rules(bounds=Bounds(1, 2)))
+    quiet = size_flow("audit:dc1->agg-east", assignment, {}, Rules())
     now = {few.flow_id: Tasks(Text("5", Origin("spec", "x.yaml:1")), automatic=False)}
     say_sizings([few, quiet], now | {quiet.flow_id: Tasks(Text("1", Origin("default", "x")), automatic=True)})
 

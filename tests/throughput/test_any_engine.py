@@ -49,6 +49,6 @@ def test_the_lines_for_an_engine_add_up_the_bytes(
 @pytest.mark.usefixtures("_rolled_up")
 def test_the_lines_for_spark_need_no_jar(spark: SparkSession, capsys: pytest.CaptureFixture[str]) -> None:
     names: dict[str, Any] = {"spark": spark}
-    exec(lines("Spark SQL").replace("2026-11-21T10", "2025-11-21T12"), names)
+    exec(lines("Spark SQL").replace("2026-11-21T10", "2025-11-21T10"), names)
     out = capsys.readouterr().out
-    assert re.search(r"logs2\|\s*720000\.0", out), out
+    assert re.search(r"logs2\|\s*600000\.0", out), out
