@@ -93,7 +93,8 @@ class _Story:
         must(run_sample(workspace, SampleOrder(samples, 1.0, float(self.measure_seconds))), "sampling")
         self.step("Throughput per partition, on Spark", "throughput --spark")
         must(run_throughput(workspace, Question(samples, top=8, spark=True)), "the throughput job")
-        say("\nThe tables (Delta Lake; any engine reads them):")
+        say()
+        say("The tables (Delta Lake, any engine reads them):")
         for table in table_sizes(samples):
             say(f"  {table.uri}: {table.rows} rows in {table.files} files")
         self.step("Tasks per flow from measured throughput", "size")

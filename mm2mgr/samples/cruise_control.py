@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-from mm2mgr.samples.http import Answer, Http, SourceError, shorten
-from mm2mgr.samples.inventory import Gathered, Inventory, Names
+from mm2mgr.samples.http import Http, HttpAnswer, SourceError, shorten
+from mm2mgr.samples.inventory import Gathered, Inventory, TopicNames
 from mm2mgr.samples.rows import Rows
 from mm2mgr.samples.schema import CRUISE_CONTROL
 
@@ -74,7 +74,7 @@ class CruiseControlSource:
         records = body.get("records")
         if not isinstance(records, list):
             raise self.http.error("the answer to partition_load has no records")
-        rows, names = Rows(inventory, CRUISE_CONTROL, window_ms), Names(inventory, keeps_dots=True)
+        rows, names = Rows(inventory, CRUISE_CONTROL, window_ms), TopicNames(inventory, keeps_dots=True)
         for record in records:
             _add(rows, names, record, end_ms - 1)
         return Gathered(rows.batches(), [*names.notes(), *rows.notes(), _SHARED])
@@ -95,7 +95,7 @@ class CruiseControlSource:
             task = {_TASK: answer.headers[_TASK]}
             time.sleep(min(_ASK_AGAIN_SECONDS, max(0.0, ends_at - time.monotonic())))
 
-    def _final(self, answer: Answer) -> dict[str, Any]:
+    def _final(self, answer: HttpAnswer) -> dict[str, Any]:
         body = answer.json if isinstance(answer.json, dict) else {}
         if answer.status == 200 and body:
             return body
@@ -108,7 +108,7 @@ class CruiseControlSource:
         return self.http.error(f"not ready: {what}", "it warms up after a start; two finished windows are needed")
 
 
-def _add(rows: Rows, names: Names, record: object, last_ms: int) -> None:
+def _add(rows: Rows, names: TopicNames, record: object, last_ms: int) -> None:
     if not isinstance(record, dict) or not isinstance(record.get("partition"), int):
         rows.doubts["no record of a partition"] += 1
         return

@@ -61,7 +61,7 @@ class Endpoint:
 
 
 @dataclass(frozen=True)
-class Answer:
+class HttpAnswer:
     """One answer: the JSON is None when the body is none, which `text` (cut) then shows."""
 
     status: int
@@ -104,7 +104,7 @@ class Http:
 
     def get(
         self, path: str, parameters: Mapping[str, str], headers: Mapping[str, str] | None = None, seconds: float = 0.0
-    ) -> Answer:
+    ) -> HttpAnswer:
         """Return the answer to one GET; SourceError when none came whole within `seconds` (default: the endpoint's)."""
         limit = seconds or self.endpoint.timeout_seconds
         ends_at = time.monotonic() + limit
@@ -134,7 +134,7 @@ class Http:
         finally:
             end.cancel()
 
-    def refused(self, answer: Answer, what: str) -> SourceError:
+    def refused(self, answer: HttpAnswer, what: str) -> SourceError:
         """Build the error for an answer that is not what it should be; `what` is the endpoint's own reason, or empty."""
         reason = shorten(what or answer.text or "an empty answer")
         hints = {401: "check `auth`", 403: "check `auth`: this login may not read metrics", 404: "check `url`"}
@@ -225,12 +225,12 @@ def shorten(text: str) -> str:
     return cut(" ".join(mask_text(text[:_MASKED]).split()), _LONGEST_REASON)
 
 
-def _answer(response: requests.Response, body: str) -> Answer:
+def _answer(response: requests.Response, body: str) -> HttpAnswer:
     try:
         decoded = json.loads(body)
     except (ValueError, RecursionError):
         decoded = None
-    return Answer(response.status_code, response.headers, decoded, cut(body[:_MASKED], _LONGEST_REASON))
+    return HttpAnswer(response.status_code, response.headers, decoded, cut(body[:_MASKED], _LONGEST_REASON))
 
 
 def _innermost(error: BaseException) -> BaseException:
