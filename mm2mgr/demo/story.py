@@ -106,7 +106,8 @@ class _Story:
             "Sample end offsets and record sizes", "sample", "--interval", "1s", "--duration", self.measured, *store
         )
         self.play("Throughput per partition, on Spark", "throughput", "--spark", "--top", "8", *store)
-        say("\nThe tables (Delta Lake; any engine reads them):")
+        say()
+        say("The tables (Delta Lake, any engine reads them):")
         for table in operations.table_sizes(samples):
             say(f"  {table.uri}: {table.rows} rows in {table.files} files")
         self.play("Tasks per flow from measured throughput", "size", *store)

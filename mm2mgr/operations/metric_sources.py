@@ -53,12 +53,14 @@ def metric_source_readers(asked: MetricSource, clusters: Wanted, store: SampleSt
 
 def _source(asked: MetricSource, cluster: KafkaCluster, spark: _Spark) -> Source:
     from mm2mgr.samples.cruise_control import CruiseControlSource
-    from mm2mgr.samples.prometheus import PrometheusSource, Reading
+    from mm2mgr.samples.prometheus import PrometheusReading, PrometheusSource
 
     metrics, kind = cluster.model.metrics, asked.kind
     if metrics and kind == "prometheus" and (declared := metrics.prometheus):
         http = _http(cluster, declared, "Prometheus")
-        reading = Reading(declared.labels, asked.step_seconds, round(declared.rate_window), declared.retention)
+        reading = PrometheusReading(
+            declared.labels, asked.step_seconds, round(declared.rate_window), declared.retention
+        )
         return PrometheusSource(http, reading)
     if metrics and kind == "cruise-control" and metrics.cruise_control:
         return CruiseControlSource(_http(cluster, metrics.cruise_control, "Cruise Control"))
@@ -144,14 +146,17 @@ class _TopicSource:
 
     def gather(self, inventory: Inventory, since_ms: int | None, until_ms: int) -> Iterator[Gathered]:
         """Yield the samples from `since_ms` on (None: all that the topic has); those younger than `until_ms` come too."""
-        from mm2mgr.samples.inventory import Gathered, Names
+        from mm2mgr.samples.inventory import Gathered, TopicNames
         from mm2mgr.samples.rows import Rows
         from mm2mgr.throughput.cruise_topic import topic_samples
 
         if since_ms is None or since_ms < min(self.given, default=0):  # what was given since then was not stored
             self.given.clear()
         for found in topic_samples(self.spark.session(), self.settings, self.topic, since_ms):
-            rows, names = Rows(inventory, CRUISE_CONTROL_TOPIC, self.interval_ms), Names(inventory, keeps_dots=True)
+            rows, names = (
+                Rows(inventory, CRUISE_CONTROL_TOPIC, self.interval_ms),
+                TopicNames(inventory, keeps_dots=True),
+            )
             values = ("bytes_per_second", "records_per_second", "log_bytes")
             places = zip(*(found.columns[name] for name in ("topic", "partition", "time_ms", *values)), strict=True)
             for label, partition, time_ms, *row in places:

@@ -29,7 +29,7 @@ def _steady_seconds() -> float:
     return time.monotonic()
 
 
-class Clock:
+class TrustedClock:
     """This machine's clock beside a steady one; it is trusted as long as both go at the same speed."""
 
     def __init__(self) -> None:

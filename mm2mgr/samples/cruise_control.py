@@ -13,7 +13,7 @@ from itertools import pairwise
 from typing import Any
 
 from mm2mgr.samples.http import Http, HttpAnswer, SourceError, shorten
-from mm2mgr.samples.inventory import Gathered, Inventory, Names
+from mm2mgr.samples.inventory import Gathered, Inventory, TopicNames
 from mm2mgr.samples.rows import Rows
 from mm2mgr.samples.schema import CRUISE_CONTROL
 
@@ -74,7 +74,7 @@ class CruiseControlSource:
         records = body.get("records")
         if not isinstance(records, list):
             raise self.http.error("the answer to partition_load has no records")
-        rows, names = Rows(inventory, CRUISE_CONTROL, window_ms), Names(inventory, keeps_dots=True)
+        rows, names = Rows(inventory, CRUISE_CONTROL, window_ms), TopicNames(inventory, keeps_dots=True)
         for record in records:
             _add(rows, names, record, end_ms - 1)
         return Gathered(rows.batches(), [*names.notes(), *rows.notes(), _SHARED])
@@ -108,7 +108,7 @@ class CruiseControlSource:
         return self.http.error(f"not ready: {what}", "it warms up after a start; two finished windows are needed")
 
 
-def _add(rows: Rows, names: Names, record: object, last_ms: int) -> None:
+def _add(rows: Rows, names: TopicNames, record: object, last_ms: int) -> None:
     if not isinstance(record, dict) or not isinstance(record.get("partition"), int):
         rows.doubts["no record of a partition"] += 1
         return

@@ -17,7 +17,7 @@ from typing import Protocol
 
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.samples.batch import Batch
-from mm2mgr.samples.clock import Clock, ahead, ahead_text, held_text, kept_since_ms
+from mm2mgr.samples.clock import TrustedClock, ahead, ahead_text, held_text, kept_since_ms
 from mm2mgr.samples.schema import hour_end_ms, hour_of
 from mm2mgr.samples.store import SampleStore
 
@@ -94,14 +94,14 @@ def follow(
     written is an error in the first round; later it is news, and the samples of that round are lost. While the clock
     cannot be trusted nothing is read, because each sample would carry its time.
     """
-    lines = [_Line(reader, schedule.interval_seconds) for reader in readers]
-    clock, ended = Clock(), stop or threading.Event()
+    lines = [_FollowedSource(reader, schedule.interval_seconds) for reader in readers]
+    clock, ended = TrustedClock(), stop or threading.Event()
     keeper = _Keeper(store, schedule.keep_seconds, clock)
 
-    def read(number: int, asked: Sequence[_Line]) -> list[_Line]:
+    def read(number: int, asked: Sequence[_FollowedSource]) -> list[_FollowedSource]:
         """Make one round of these sources; return those that have more."""
         trusted = clock.is_trusted()
-        polls = list(threads.map(_Line.poll, asked)) if trusted else []
+        polls = list(threads.map(_FollowedSource.poll, asked)) if trusted else []
         if not trusted or not clock.is_trusted():  # before the polls, or after them
             for poll in polls:
                 poll.lost()
@@ -118,7 +118,7 @@ def follow(
 
     try:
         with ThreadPoolExecutor(max_workers=max(1, len(lines))) as threads:
-            number, behind = 0, list[_Line]()
+            number, behind = 0, list[_FollowedSource]()
             for number in _ticks(schedule, ended):
                 behind = read(number, lines)
             while behind and not ended.is_set():
@@ -131,7 +131,7 @@ def follow(
 
 
 @dataclass
-class _Line:
+class _FollowedSource:
     """One source over many rounds: when it is asked again after failures, and what was reported about it last."""
 
     reader: Reader
@@ -195,7 +195,7 @@ class _Line:
 class _Keeper:
     """Puts rounds into the store, and tidies hours that are over."""
 
-    def __init__(self, store: SampleStore, keep_seconds: float | None, clock: Clock) -> None:
+    def __init__(self, store: SampleStore, keep_seconds: float | None, clock: TrustedClock) -> None:
         self.kept = 0
         self._store, self._keep_seconds, self._clock = store, keep_seconds, clock
         self._written_before = False

@@ -37,7 +37,7 @@ class Gathered:
 
 
 @dataclass
-class Names:
+class TopicNames:
     """Maps the topic names of a source back to the cluster's topics.
 
     Some metric pipelines write `_` for `.`, so `a_b` may mean `a.b`. Where no name of an answer has a dot (`keeps_dots`

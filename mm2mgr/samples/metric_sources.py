@@ -42,7 +42,7 @@ class Source(Protocol):
 
 
 @dataclass(frozen=True)
-class _Answer:
+class _OpenAnswer:
     """What a source has still to give of a span that ends at `until_ms`; no sample from before `floor_ms` is believed."""
 
     pieces: Iterator[Gathered]
@@ -62,7 +62,7 @@ class MetricSourceReader:
     timeout_seconds: float = 10.0
     _newest_ms: int | None = None
     _looked: bool = False
-    _answer: _Answer | None = None
+    _answer: _OpenAnswer | None = None
     _inventory: Inventory | None = None
     _inventory_until: float = field(default=0.0)
 
@@ -102,10 +102,10 @@ class MetricSourceReader:
         """Go back to what the store has: the next poll asks for everything after that."""
         self._answer, self._newest_ms, self._looked = None, None, False
 
-    def _ask(self, now_ms: int) -> _Answer:
+    def _ask(self, now_ms: int) -> _OpenAnswer:
         since_ms = self._since(now_ms)
         pieces = self.source.gather(self._topics(), since_ms, now_ms)
-        return _Answer(pieces, min(since_ms or now_ms, now_ms - _REACH_MS), now_ms)
+        return _OpenAnswer(pieces, min(since_ms or now_ms, now_ms - _REACH_MS), now_ms)
 
     def _topics(self) -> Inventory:
         if self._inventory is None or time.monotonic() > self._inventory_until:

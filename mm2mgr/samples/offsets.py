@@ -135,7 +135,7 @@ def _fullest(topic: TopicRows, ends: Ends) -> list[tuple[int, TopicPartition]]:
 
 
 @dataclass
-class _Watched:
+class _WatchedTopics:
     """The columns of names, made once per look at the topics and shared by all batches until the next one."""
 
     topics: list[TopicRows]
@@ -145,7 +145,7 @@ class _Watched:
     ends: array[int] = field(default_factory=lambda: array("q"))
 
     @classmethod
-    def of(cls, infos: dict[str, TopicInfo]) -> _Watched:
+    def of(cls, infos: dict[str, TopicInfo]) -> _WatchedTopics:
         made = cls([], [], array("i"), [])
         for topic, info in sorted(infos.items()):
             made.topics.append(TopicRows(topic, len(made.names), info.partitions))
@@ -177,7 +177,7 @@ class KafkaReader:
         self._access, self._accepts, self._sizes = access, accepts, sizes
         self._connect, self._timeout_seconds = connect, timeout_seconds
         self._logs: Logs | None = None
-        self._watched = _Watched.of({})
+        self._watched = _WatchedTopics.of({})
         self._looked_at = _LONG_AGO
 
     def poll(self) -> Poll:
@@ -213,7 +213,9 @@ class KafkaReader:
     def _look_at_topics(self, logs: Logs) -> None:
         found = logs.topics()
         self._looked_at = time.monotonic()
-        self._watched = _Watched.of({name: i for name, i in found.items() if self._accepts(name) and not i.internal})
+        self._watched = _WatchedTopics.of(
+            {name: i for name, i in found.items() if self._accepts(name) and not i.internal}
+        )
         logs.watch(self._watched.partitions())
         if self._sizes:
             self._sizes.forget_others(self._watched.topics)

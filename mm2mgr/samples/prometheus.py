@@ -12,7 +12,7 @@ from typing import Any
 
 from mm2mgr.samples import prometheus_metrics as metrics
 from mm2mgr.samples.http import Http, shorten
-from mm2mgr.samples.inventory import Gathered, Inventory, Names
+from mm2mgr.samples.inventory import Gathered, Inventory, TopicNames
 from mm2mgr.samples.rows import Rows
 from mm2mgr.samples.schema import PROMETHEUS_PREFIX
 
@@ -27,7 +27,7 @@ _LATE_MS = 30_000  # a scrape takes a moment to be seen; the rate of a window wa
 
 
 @dataclass(frozen=True)
-class Reading:
+class PrometheusReading:
     """How to read one cluster from a Prometheus that may hold several: by labels that all its series carry."""
 
     labels: Mapping[str, str] = field(default_factory=dict)
@@ -41,7 +41,7 @@ class PrometheusSource:
     """One cluster in one Prometheus; remembers which metrics are there."""
 
     http: Http
-    reading: Reading
+    reading: PrometheusReading
     _present: metrics.Present | None = None
     _told: list[str] = field(default_factory=list)
 
@@ -192,8 +192,8 @@ class PrometheusSource:
         return list(data["result"])
 
 
-def _names(inventory: Inventory, cells: Cells, keeps_dots: bool) -> Names:
-    return Names(inventory, keeps_dots or any("." in topic for topic, _ in cells))
+def _names(inventory: Inventory, cells: Cells, keeps_dots: bool) -> TopicNames:
+    return TopicNames(inventory, keeps_dots or any("." in topic for topic, _ in cells))
 
 
 def _grid(since_ms: int, until_ms: int, step_ms: int) -> list[int]:

@@ -18,7 +18,7 @@ _KEPT = 12  # polls of a cluster, at most that many and a few
 
 
 @dataclass(frozen=True)
-class Growth:
+class LogGrowth:
     """A partition's log: its start now, its end at an earlier time, and the mean bytes of a record (None: not known yet)."""
 
     start: int
@@ -27,7 +27,7 @@ class Growth:
 
 
 @dataclass(frozen=True)
-class _Ends:
+class _PolledEnds:
     """The ends of a cluster's logs at one time; `first` is the row of each topic's partition 0."""
 
     batch: Batch
@@ -40,8 +40,8 @@ class _Ends:
 
 
 @dataclass
-class _Cluster:
-    kept: tuple[_Ends, ...] = ()  # oldest first; replaced as a whole, because other threads read it
+class _RecentCluster:
+    kept: tuple[_PolledEnds, ...] = ()  # oldest first; replaced as a whole, because other threads read it
     record_bytes: dict[str, float] = field(default_factory=dict)
 
 
@@ -50,7 +50,7 @@ class RecentLogs:
 
     def __init__(self, horizon_seconds: float) -> None:
         self._horizon_ms = round(horizon_seconds * 1000)
-        self._clusters: defaultdict[str, _Cluster] = defaultdict(_Cluster)
+        self._clusters: defaultdict[str, _RecentCluster] = defaultdict(_RecentCluster)
 
     def take(self, batch: Batch) -> None:
         """Remember one poll of a cluster."""
@@ -59,14 +59,17 @@ class RecentLogs:
         newest = cluster.kept[-1] if cluster.kept else None
         same_names = newest is not None and newest.batch.topics is batch.topics
         first = newest.first if newest is not None and same_names else _first_rows(batch.topics)
-        cluster.kept = (*self._earlier(cluster.kept, batch.time_ms), _Ends(replace(batch, record_bytes=None), first))
+        cluster.kept = (
+            *self._earlier(cluster.kept, batch.time_ms),
+            _PolledEnds(replace(batch, record_bytes=None), first),
+        )
 
     def polled_ms(self, alias: str) -> int:
         """Return when a cluster was polled last, 0 before the first time."""
         kept = self._clusters[alias].kept
         return kept[-1].batch.time_ms if kept else 0
 
-    def growth(self, alias: str, one: TopicPartition, at_ms: int) -> Growth | None:
+    def growth(self, alias: str, one: TopicPartition, at_ms: int) -> LogGrowth | None:
         """Return the log of a partition as it was at a time; None where that is not known, or the topic was created anew."""
         cluster = self._clusters[alias]
         kept = cluster.kept
@@ -74,16 +77,16 @@ class RecentLogs:
         then, now = (_log(each, one) for each in (earlier, kept[-1])) if earlier else (None, None)
         if then is None or now is None or then.topic_id != now.topic_id or now.end < then.end or now.start is None:
             return None
-        return Growth(now.start, then.end, cluster.record_bytes.get(one.topic))
+        return LogGrowth(now.start, then.end, cluster.record_bytes.get(one.topic))
 
-    def _earlier(self, kept: tuple[_Ends, ...], now_ms: int) -> tuple[_Ends, ...]:
+    def _earlier(self, kept: tuple[_PolledEnds, ...], now_ms: int) -> tuple[_PolledEnds, ...]:
         """Return what stays of the polls before one: not too many, and the last one from before the horizon."""
         if len(kept) > 1 and kept[-1].batch.time_ms - kept[-2].batch.time_ms < self._horizon_ms / _KEPT:
             kept = kept[:-1]
         old = sum(each.batch.time_ms <= now_ms - self._horizon_ms for each in kept)
         kept = kept[max(0, old - 1) :]
         # Only the newest starts are asked for, and a large estate's take memory.
-        return (*kept[:-1], *(_Ends(replace(one.batch, start_offset=None), one.first) for one in kept[-1:]))
+        return (*kept[:-1], *(_PolledEnds(replace(one.batch, start_offset=None), one.first) for one in kept[-1:]))
 
 
 class Overheard:
@@ -106,18 +109,18 @@ class Overheard:
 
 
 @dataclass(frozen=True)
-class _Log:
+class _LogAt:
     topic_id: str | None
     start: int | None
     end: int
 
 
-def _log(ends: _Ends, one: TopicPartition) -> _Log | None:
+def _log(ends: _PolledEnds, one: TopicPartition) -> _LogAt | None:
     row, batch = ends.row(one), ends.batch
     if row is None:
         return None
     end, topic_id = _at(batch.end_offset, row), batch.topic_ids[row] if batch.topic_ids else None
-    return None if end is None else _Log(topic_id, _at(batch.start_offset, row), end)
+    return None if end is None else _LogAt(topic_id, _at(batch.start_offset, row), end)
 
 
 def _at(column: Whole | None, row: int) -> int | None:

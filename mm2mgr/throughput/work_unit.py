@@ -102,7 +102,7 @@ def work(unit: WorkUnit) -> str:
 
 def _roll_hours(unit: WorkUnit, done: Done) -> None:
     """Walk through the hours, each with the last samples of the one before in front, so each is read once."""
-    target, logs = throughput_table(unit.store), _Logs()
+    target, logs = throughput_table(unit.store), _LogNumbers()
     first = hour_of(hour_start_ms(unit.periods[0].name) - 1)
     before, names, _ = _cleaned(unit, Period(first, "", unit.before), logs)
     for period in unit.periods:
@@ -122,7 +122,7 @@ def _roll_hours(unit: WorkUnit, done: Done) -> None:
         before, names = now, found
 
 
-def _cleaned(unit: WorkUnit, hour: Period, logs: _Logs) -> tuple[list[Series], list[str], dict[str, str]]:
+def _cleaned(unit: WorkUnit, hour: Period, logs: _LogNumbers) -> tuple[list[Series], list[str], dict[str, str]]:
     """Return the samples of an hour in blocks of partitions, their sources, and the reason for each file left out."""
     table, unreadable = read_share(StoredTable(unit.store, SAMPLES), hour.files, _COLUMNS, unit.share)
     sources, source = codes_of(table["source"])
@@ -143,7 +143,7 @@ def _merge(unit: WorkUnit, done: Done) -> None:
         done.written += [(day.name, file)] if file else []
 
 
-class _Logs:
+class _LogNumbers:
     """Numbers the logs of a unit: partitions, one number for each id that their topic had."""
 
     def __init__(self) -> None:

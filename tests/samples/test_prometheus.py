@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 from mm2mgr.kafka.client import TopicInfo
 from mm2mgr.samples.batch import Batch
 from mm2mgr.samples.http import Endpoint, Http, SourceError
-from mm2mgr.samples.inventory import Gathered, Inventory, Names
-from mm2mgr.samples.prometheus import PrometheusSource, Reading
+from mm2mgr.samples.inventory import Gathered, Inventory, TopicNames
+from mm2mgr.samples.prometheus import PrometheusReading, PrometheusSource
 from mm2mgr.samples.rows import Doubts
 
 from .canned import CannedServer
@@ -77,8 +77,10 @@ def serve(wire: CannedServer, prometheus: Prometheus) -> Prometheus:
     return prometheus
 
 
-def gathered(http: Http, known: Inventory, since_ms: int | None = None, reading: Reading | None = None) -> Gathered:
-    pieces = list(PrometheusSource(http, reading or Reading()).gather(known, since_ms, NOW))
+def gathered(
+    http: Http, known: Inventory, since_ms: int | None = None, reading: PrometheusReading | None = None
+) -> Gathered:
+    pieces = list(PrometheusSource(http, reading or PrometheusReading()).gather(known, since_ms, NOW))
     return Gathered([each for piece in pieces for each in piece.batches], [n for piece in pieces for n in piece.notes])
 
 
@@ -133,7 +135,7 @@ def test_the_kafka_exporter_is_preferred_and_a_jmx_exporter_without_rules_is_und
 
 def test_only_series_with_the_labels_of_the_cluster_are_asked_for(http: Http, wire: CannedServer) -> None:
     prometheus = serve(wire, Prometheus([EXPORTER], one_topic({"current_offset": "1"})))
-    gathered(http, inventory(logs=1), reading=Reading({"cluster": 'd"c\\1', "env": "prod"}))
+    gathered(http, inventory(logs=1), reading=PrometheusReading({"cluster": 'd"c\\1', "env": "prod"}))
     assert all('{cluster="d\\"c\\\\1",env="prod"}' in asked["query"] for asked in prometheus.queries)
 
 
@@ -174,7 +176,7 @@ def scrapes(every: float, rate: float) -> Callable[[str, list[float]], list[Seri
 def test_however_a_catch_up_is_cut_each_scrape_counts_once_and_rates_are_true(
     every: int, step: int, cuts: list[int]
 ) -> None:
-    reading = Reading(step_seconds=step)
+    reading = PrometheusReading(step_seconds=step)
     samples: dict[int, int] = {}
     wire = CannedServer()
     with Http(Endpoint("p", URL), wire.transport) as http:
@@ -194,7 +196,7 @@ def test_however_a_catch_up_is_cut_each_scrape_counts_once_and_rates_are_true(
 
 def test_a_catch_up_goes_no_further_back_than_the_retention(http: Http, wire: CannedServer) -> None:
     prometheus = serve(wire, Prometheus([EXPORTER], scrapes(30, rate=1)))
-    gathered(http, inventory(logs=1), since_ms=NOW - 90 * 86_400_000, reading=Reading(retention_seconds=3600))
+    gathered(http, inventory(logs=1), since_ms=NOW - 90 * 86_400_000, reading=PrometheusReading(retention_seconds=3600))
     assert min(float(asked["start"]) for asked in prometheus.queries) > NOW / 1000 - 3600
     points = [(float(asked["end"]) - float(asked["start"])) / float(asked["step"]) + 1 for asked in prometheus.queries]
     assert max(points) <= 11_000
@@ -202,7 +204,9 @@ def test_a_catch_up_goes_no_further_back_than_the_retention(http: Http, wire: Ca
 
 def test_a_large_cluster_is_asked_in_pieces(http: Http, wire: CannedServer) -> None:
     prometheus = serve(wire, Prometheus([EXPORTER], scrapes(30, rate=1)))
-    pieces = PrometheusSource(http, Reading(step_seconds=30)).gather(inventory(logs=50_000), NOW - 600_000, NOW)
+    pieces = PrometheusSource(http, PrometheusReading(step_seconds=30)).gather(
+        inventory(logs=50_000), NOW - 600_000, NOW
+    )
     first = next(pieces)
     asked = [
         one
@@ -281,7 +285,7 @@ def test_a_name_that_fits_two_topics_is_refused_by_name(http: Http, wire: Canned
 
 def test_a_source_that_keeps_dots_is_taken_at_its_word() -> None:
     known = inventory(shop__orders=1, shop_orders=1)
-    kept, flat = Names(known, keeps_dots=True), Names(known, keeps_dots=False)
+    kept, flat = TopicNames(known, keeps_dots=True), TopicNames(known, keeps_dots=False)
     assert [kept.topic(label) for label in ("shop.orders", "shop_orders", "gone")] == [
         "shop.orders",
         "shop_orders",
@@ -319,7 +323,7 @@ def test_an_answer_that_is_none_is_an_error_that_names_the_source(
 def test_without_a_known_metric_the_names_looked_for_are_said(http: Http, wire: CannedServer) -> None:
     serve(wire, Prometheus([], one_topic({})))
     with pytest.raises(SourceError, match="tells the load of partitions") as caught:
-        gathered(http, inventory(logs=1), reading=Reading({"cluster": "dc9"}))
+        gathered(http, inventory(logs=1), reading=PrometheusReading({"cluster": "dc9"}))
     assert 'cluster="dc9"' in caught.value.message
     assert "kafka_topic_partition_current_offset" in str(caught.value.hint)
 

@@ -27,7 +27,7 @@ from mm2mgr.samples.follow import Round, Schedule, follow
 from mm2mgr.samples.http import Endpoint, Http, SourceError
 from mm2mgr.samples.inventory import Inventory
 from mm2mgr.samples.metric_sources import MetricSourceReader
-from mm2mgr.samples.prometheus import PrometheusSource, Reading
+from mm2mgr.samples.prometheus import PrometheusReading, PrometheusSource
 from mm2mgr.samples.store import SampleStore
 from mm2mgr.sandbox.broker import Broker
 from mm2mgr.sandbox.server import free_ports
@@ -73,7 +73,7 @@ class World:
     url: str
     prometheus: subprocess.Popen[bytes]
 
-    reading = Reading({"cluster": "dc1"}, step_seconds=1, rate_window_seconds=10)
+    reading = PrometheusReading({"cluster": "dc1"}, step_seconds=1, rate_window_seconds=10)
 
     def source(self, http: Http) -> PrometheusSource:
         return PrometheusSource(http, self.reading)
