@@ -129,7 +129,9 @@ def test_a_missing_package_comes_with_its_command(package: str) -> None:
 def test_what_the_sandbox_lacks_is_named_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("importlib.metadata.requires", lambda _: None)
     packages = install("sandbox").split()[4:]
-    assert {Requirement(each.strip("'")).name for each in packages} == {"pyspark", "pyarrow", "numpy", "psutil"}
+    assert {Requirement(each.strip("'")).name for each in packages} == {
+        *("pyspark", "deltalake", "pyarrow", "numpy", "psutil")
+    }
 
 
 # --- CI ---------------------------------------------------------------------------------------------------------------
