@@ -16,6 +16,7 @@ from mm2mgr.operations.sample import SampleOrder
 from mm2mgr.operations.sample import sample as run
 from mm2mgr.operations.workspace import Workspace
 from mm2mgr.output.console import complain, say, talk
+from mm2mgr.output.load_text import say_round
 
 if TYPE_CHECKING:
     from mm2mgr.operations import Round
@@ -67,9 +68,9 @@ def sample(
     kind: str,
     back: float,
 ) -> int:
-    """Read end offsets and record sizes of every mirrored topic at an interval; append them as Parquet samples.
+    """Record the traffic of every mirrored topic at an interval.
 
-    Also looks once a minute at the offsets that connectors commit, to measure what one task carries while it lags.
+    Appends end offsets and record sizes to the table `samples`. Also looks once a minute at the offsets that connectors commit, to measure what one task carries while it lags.
     With --follow a cluster that fails is asked less and less often until it answers, and only what changes is printed;
     SIGTERM and Ctrl-C end it after the round. Exit code 1 when a cluster could not be read in any round.
 
@@ -90,11 +91,9 @@ def run_sample(workspace: Workspace, order: SampleOrder) -> int:
 
     def progress(round_: Round) -> None:
         """Print each round of a bounded run; when following for months, the first and what changes."""
-        if round_.number == 1 or not following:
-            talk(f"round {round_.number}: {round_.samples} samples")
+        shown = round_.number == 1 or not following
         at = f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ} " if following else ""
-        for sentence in round_.news:
-            talk(f"  {at}{sentence}", style="yellow")
+        say_round(round_.number if shown else None, round_.samples, round_.news, at)
 
     with handled(stop.set):  # as a service manager expects: the loop ends after its round
         done = run(workspace, order, progress, lambda message: talk(f"  {message}", style="yellow"), stop)

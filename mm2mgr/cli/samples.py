@@ -13,7 +13,7 @@ from mm2mgr.output.console import say, talk
 
 @click.group()
 def samples() -> None:
-    """Work on a store of samples as a whole."""
+    """Convert samples of an earlier version into tables."""
 
 
 @samples.command()

@@ -57,9 +57,9 @@ def throughput(
     spark: bool | None,
     output: str,
 ) -> int:
-    """Roll new samples up by hour with a PySpark job; print bytes/s and records/s (mean, p50, p95, max).
+    """Roll up samples by hour; print bytes/s and records/s.
 
-    Only hours with new samples cost anything, and what one process does before a JVM is warm needs neither Spark nor Java.
+    Only hours with new samples cost anything. Small jobs run in this process, without Spark or Java.
     Percentiles over several hours are at most 2 % off; means and maxima are exact. Spark needs Java 17+; the same job
     runs on a cluster: spark-submit mm2mgr/throughput/job.py --store DIR, or any command as spark-submit mm2mgr/__main__.py.
 

@@ -86,7 +86,9 @@ class Stage:
         monkeypatch.setattr(story, "Sandbox", lambda directory: self)
         monkeypatch.setattr(story, "cli", SimpleNamespace(main=self.command))
         monkeypatch.setattr(story, "_records_behind", lambda flow: 0)
-        doubles = SimpleNamespace(plan=lambda tree: Plan("sandbox", ()), apply=self.apply, status=self.status)
+        doubles = SimpleNamespace(
+            plan=lambda tree: Plan("sandbox", ()), apply=self.apply, status=self.status, table_sizes=lambda store: []
+        )
         monkeypatch.setattr(story, "operations", doubles)
         monkeypatch.setattr(_Story, "traffic", lambda *a: [])
         ticks = iter(range(0, 10_000, 10))  # each look at the clock is ten seconds later

@@ -239,7 +239,7 @@ def test_sampling_goes_on_without_its_log(
         FULL.open("w") as disk,
         running(mm2mgr.folder, *follow, out=None if closed else subprocess.PIPE, err=disk, closed=closed) as child,
     ):
-        until(lambda: len(list(store.glob("hour=*/*.parquet"))) >= 3, "three rounds are stored")
+        until(lambda: len(list(store.glob("samples/hour=*/*.parquet"))) >= 3, "three rounds are stored")
         child.send_signal(number)
         code, printed = ended(child)
     assert code == 0

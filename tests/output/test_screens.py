@@ -16,8 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mm2mgr.check.checked import Checked
-from mm2mgr.check.checked import Row as Asked
+from mm2mgr.check.checked import Checked, CheckRow
 from mm2mgr.cli import main
 from mm2mgr.expand import expand
 from mm2mgr.observe.health import Status
@@ -38,7 +37,7 @@ from mm2mgr.sizing.tasks import Bounds, Rules, size_flow
 from mm2mgr.spec.loader import load
 from mm2mgr.text import cells
 from mm2mgr.throughput.rates import GroupRate, PartitionRate, WeekPattern
-from mm2mgr.topology import Tasks
+from mm2mgr.topology import TaskMaximum
 from tests.reconcile.site import running
 from tests.spec.trees import ESTATE
 
@@ -105,14 +104,14 @@ def explain() -> None:
 
 
 def check() -> None:
-    def missing(operation: str, topic: str, client: str, effect: str) -> Asked:
+    def missing(operation: str, topic: str, client: str, effect: str) -> CheckRow:
         what, login = f"{operation} on topic {topic}", "User:CN=mirror,OU=mirrors"
-        return Asked("missing", "agg-east", what, login, (client,), ("east/x",), (7,), effect, f"give {operation}")
+        return CheckRow("missing", "agg-east", what, login, (client,), ("east/x",), (7,), effect, f"give {operation}")
 
     rows = [missing("Write", f"dc1.logs.{name}", "record producer", "the task fails") for name in "abcd"]
     rows.append(missing("Create", "heartbeats", "target admin", "no heartbeats, and mm2mgr cannot see the delay"))
-    rows.append(Asked("failed", "dc2", "log in", effect="no broker answered in 5 s", fix="check its addresses"))
-    rows.append(Asked("unknown", "connect east", "version of the workers", how="inferred"))
+    rows.append(CheckRow("failed", "dc2", "log in", effect="no broker answered in 5 s", fix="check its addresses"))
+    rows.append(CheckRow("unknown", "connect east", "version of the workers", how="inferred"))
     command = "kafka-acls.sh --bootstrap-server b:9092 --add --allow-principal 'User:CN=mirror,OU=mirrors' --operation Write --topic dc1.logs.a"
     say_check(Checked(tuple(rows), (command,), seconds=1.26).to_dict())
 
@@ -149,8 +148,8 @@ def size() -> None:
     assignment = Assignment(tuple(rates), "live")
     few = size_flow("logging:dc1->agg-east", assignment, rates, Rules(bounds=Bounds(1, 2)))
     quiet = size_flow("audit:dc1->agg-east", assignment, {}, Rules())
-    now = {few.flow_id: Tasks(Text("5", Origin("spec", "x.yaml:1")), automatic=False)}
-    say_sizings([few, quiet], now | {quiet.flow_id: Tasks(Text("1", Origin("default", "x")), automatic=True)})
+    now = {few.flow_id: TaskMaximum(Text("5", Origin("spec", "x.yaml:1")), automatic=False)}
+    say_sizings([few, quiet], now | {quiet.flow_id: TaskMaximum(Text("1", Origin("default", "x")), automatic=True)})
 
 
 DRAWN: dict[str, Callable[[], None]] = {

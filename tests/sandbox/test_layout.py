@@ -37,7 +37,7 @@ def test_the_default_layout_has_one_worker_per_aggregate() -> None:
     [
         ({"sources": ("x",), "aggregates": ("x",), "connect": {}}, "same name"),
         ({"sources": ("x",), "aggregates": (), "connect": {"x": "x"}}, "same name"),
-        ({"sources": ("x",), "aggregates": (), "connect": {"c": "y"}}, "c is to run on y"),
+        ({"sources": ("x",), "aggregates": (), "connect": {"c": "y"}}, "c is declared to run on y"),
     ],
 )
 def test_layouts_that_cannot_be(layout: dict[str, object], message: str) -> None:
