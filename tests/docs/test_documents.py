@@ -26,8 +26,6 @@ FOLDERS = {path.name for root in (REPOSITORY, PACKAGE) for path in root.iterdir(
 }
 LINES_OF_README = 120
 GLOBAL_OPTIONS_WITH_A_VALUE = {"--clusters", "-f", "--templates"}
-# Decided and being built elsewhere at the same time: taken out as soon as the command exists.
-COMING = {"completion"}
 FENCE = re.compile(r"^(?P<indent> *)```(?P<kind>\w*)\n(?P<body>.*?)^(?P=indent)```", re.MULTILINE | re.DOTALL)
 CODE = re.compile(r"`([^`\n]+)`")
 
@@ -109,8 +107,6 @@ def unknown_calls(text: str) -> list[str]:
     unknown = []
     for words in calls(text):
         name, rest = command_of(words)
-        if not name and rest and rest[0] in COMING:
-            continue
         known = {"-h", "--help"}
         for param in COMMANDS[name].params if name else cli.params:
             known |= {*param.opts, *param.secondary_opts}
