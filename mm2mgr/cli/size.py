@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from mm2mgr.cli.options import LEAST_SECONDS, SAMPLES, Duration, Hours, by_option, output_option
+from mm2mgr.cli.options import LEAST_SECONDS, SAMPLES, Duration, Hours, StoreLocation, by_option, output_option
 from mm2mgr.cli.page import page_option, write_page
 from mm2mgr.operations.workspace import Workspace
 
@@ -16,12 +16,13 @@ if TYPE_CHECKING:
     from mm2mgr.operations.size import SizingReport
 
 TOO_SMALL = 2
-_folder = click.Path(path_type=Path, file_okay=False)
 
 
 @click.command()
 @click.argument("flows", nargs=-1)
-@click.option("--store", type=_folder, default=SAMPLES, show_default=True, help="Folder that `throughput` rolled up.")
+@click.option(
+    "--store", type=StoreLocation(), default=SAMPLES, show_default=True, help="Folder or URI of the tables, rolled up."
+)
 @click.option(
     "--window",
     type=Duration(LEAST_SECONDS),

@@ -13,6 +13,7 @@ from mm2mgr.operations.throughput import busiest_partitions, group_rates, read_t
 from mm2mgr.operations.workspace import Workspace
 from mm2mgr.output.console import say_json, talk, working
 from mm2mgr.output.load_text import say_groups, say_rates, say_week
+from mm2mgr.text import number_of
 
 By = Literal["partition", "topic", "flow", "hour"]
 
@@ -127,4 +128,6 @@ def _roll_up(store: Path, spark: bool | None) -> None:
     for path, reason in done.report.unreadable.items():
         talk(f"  left out: {path}: {reason}", style="yellow")
     where = "on Spark" if done.on_spark else "in this process"
-    talk(f"{done.report.samples} samples rolled up {where}, {len(done.report.made)} roll-ups made in {store}")
+    talk(
+        f"{done.report.samples} samples rolled up {where}, {number_of(len(done.report.made), 'roll-up')} made in {store}"
+    )

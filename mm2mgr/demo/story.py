@@ -23,6 +23,7 @@ from mm2mgr.output.tables import Table
 from mm2mgr.partitions import TopicPartition
 from mm2mgr.sandbox.layout import Sandbox
 from mm2mgr.sandbox.tree import write_tree
+from mm2mgr.text import number_of
 from mm2mgr.topology import Flow
 
 _STEPS = 9
@@ -109,7 +110,7 @@ class _Story:
         say()
         say("The tables (Delta Lake, any engine reads them):")
         for table in operations.table_sizes(samples):
-            say(f"  {table.uri}: {table.rows} rows in {table.files} files")
+            say(f"  {table.uri}: {number_of(table.rows, 'row')} in {number_of(table.files, 'file')}")
         self.play("Tasks per flow from measured throughput", "size", *store)
 
         self.step("Plan and apply", "apply --yes")

@@ -54,7 +54,7 @@ def read_rates(store: str | Path, window_seconds: float | None = None, statistic
     """Read the hours of a store's roll-ups; Mm2mgrError where nothing was rolled up. No window: the last four weeks."""
     from mm2mgr.throughput.planning import hourly_rates
 
-    found = hourly_rates(Path(store), window_seconds, statistic)
+    found = hourly_rates(store, window_seconds, statistic)
     names, place = found.names, found.place
     filled(found.table, found.hours)
     topics = names.cluster[place] * max(1, len(names.topics)) + names.topic[place]
@@ -79,10 +79,9 @@ def read_weeks(store: str | Path, flows: Sequence[Flow]) -> dict[str, Week]:
     from mm2mgr.throughput.groups import members, week_pattern
     from mm2mgr.throughput.windows import hourly, last_hours, read_window
 
-    folder = Path(store)
-    found = read_window(folder, last_hours(folder, _WEEKS_SECONDS))
+    found = read_window(store, last_hours(store, _WEEKS_SECONDS))
     window = found.window.last(max(_WEEK_HOURS, _CELLS // max(1, len(found))))
-    by_hour = hourly(folder, window, found)
+    by_hour = hourly(store, window, found)
     rows = {flow.id: members(found, flow.source.alias, flow.carries) for flow in flows}
     newest = replace(found, window=window)
     return {flow_id: week_pattern(newest, by_hour[own]).bytes_per_second for flow_id, own in rows.items() if len(own)}

@@ -60,7 +60,7 @@ def measured_capacities(
     """
     from mm2mgr.samples.tasks import TaskStore
 
-    tasks = TaskStore(Path(store), warn)
+    tasks = TaskStore(store, warn)
     history: dict[_Link, dict[str, tuple[Saturated, float]]] = {}
     for end_ms in range(now_ms + 1, now_ms - _OLDEST_MS, -_RECENT_MS):  # by the month, to save memory
         history = _history(tasks.read(end_ms - _RECENT_MS, end_ms)) | history

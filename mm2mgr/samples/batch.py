@@ -19,7 +19,7 @@ _PARTITIONS = 1_000_000  # several times what a cluster can hold; ids are kept i
 class Batch:
     """Samples of one cluster and source at one moment; row i of every column is about partition i.
 
-    The columns are those of `schema.SAMPLE_COLUMNS`, None where the source has no value. A negative offset or size
+    The columns are those of the table `samples` in `schema.TABLES`, None where the source has no value. A negative offset or size
     means unknown, and a row without any value is not kept. `topic_ids` may be None or hold None: then the samples belong
     to the topic as it is known last. `time_ms` is the last millisecond of the `resolution_ms` that rates cover.
     """

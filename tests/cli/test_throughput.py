@@ -79,7 +79,7 @@ def test_a_little_is_rolled_up_without_java_and_without_spark(mm2mgr: Command, t
     said = finish(start(mm2mgr.folder, "throughput", "--store", "store", more=more))
     assert (said.code, said.err) == (
         0,
-        "rolling up store\n5 samples rolled up in this process, 1 roll-ups made in store\n",
+        "rolling up store\n5 samples rolled up in this process, 1 roll-up made in store\n",
     )
     assert said.out.splitlines()[1].split()[:4] == ["a", "logs.web-0", "10", "kB/s"]
     again = finish(start(mm2mgr.folder, "throughput", "--store", "store", more=more))

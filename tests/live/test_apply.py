@@ -141,7 +141,7 @@ def test_only_prune_deletes_what_is_no_longer_declared(world: World, tree: Tree)
     tree.write(world.yaml("pruned", flow("stays", "stays") + flow("goes", "goes")))
     tree.run("apply", "--yes")
     tree.write(world.yaml("pruned", flow("stays", "stays")))
-    assert "? mm2.src.tgt.source.goes: owned and no longer declared" in tree.run("apply", "--yes")
+    assert "? mm2.src.tgt.source.goes: owned but no longer declared" in tree.run("apply", "--yes")
     assert "mm2.src.tgt.source.goes" in rest("GET", f"{world.url}/connectors")
     others = set(rest("GET", f"{world.url}/connectors")) - {"mm2.src.tgt.source.goes"}
     assert "pair: deleted mm2.src.tgt.source.goes" in tree.run("apply", "--yes", "--prune")
@@ -152,7 +152,7 @@ def test_only_prune_deletes_what_is_no_longer_declared(world: World, tree: Tree)
 def test_a_connector_of_nobody_is_not_touched(world: World, tree: Tree) -> None:
     create(world.source, ["nobodys", "ours"])
     tree.write(world.yaml("somebody", flow("ours", "ours") + flow("nobodys", "nobodys")))
-    [config] = [one.config for one in tree.estate().connectors if one.name == "mm2.src.tgt.source.nobodys"]
+    [config] = [one.config for one in tree.workspace().connectors if one.name == "mm2.src.tgt.source.nobodys"]
     by_hand = {key: value for key, value in config.items() if not key.startswith("mm2mgr.")} | {"tasks.max": "3"}
     rest("PUT", connector_url(world.url, "mm2.src.tgt.source.nobodys", "/config"), by_hand)
     said = tree.run("apply", "--yes", code=1)

@@ -246,7 +246,7 @@ def required(worker: Worker, name: str) -> bool:
 
 def cut_short(worker: Worker, tree: Tree, name: str) -> None:
     """Leave behind what is left when mm2mgr is killed with the new config written, but not the offsets."""
-    wanted = next(one.config for one in tree.estate().connectors if one.name == name)
+    wanted = next(one.config for one in tree.workspace().connectors if one.name == name)
     left = marked(wanted, "RUNNING", place(config_of(worker.url, name)))
     rest("PUT", connector_url(worker.url, name, "/stop"))
     until(lambda: statuses(worker.url)[name], lambda one: (one["connector"]["state"], one["tasks"]) == ("STOPPED", []))

@@ -184,7 +184,7 @@ class Many:
 
     @property
     def connectors(self) -> set[str]:
-        return {connector.name for connector in self.tree.estate().connectors}
+        return {connector.name for connector in self.tree.workspace().connectors}
 
     @property
     def sources(self) -> set[str]:
@@ -192,7 +192,7 @@ class Many:
 
     def apply_and_kill(self, victims: Iterable[Worker], deadline_seconds: float) -> list[Result]:
         """Apply, and kill workers with SIGKILL as soon as three results are there."""
-        estate, seen = self.tree.estate(), list[Result]()
+        estate, seen = self.tree.workspace(), list[Result]()
 
         def report(result: Result) -> None:
             seen.append(result)

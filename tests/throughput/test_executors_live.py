@@ -21,6 +21,7 @@ import boto3
 import pyspark
 import pytest
 
+from mm2mgr.evidence.rates import read_rates
 from mm2mgr.samples.schema import Store
 from mm2mgr.sandbox.java import find_java, spark_java_home
 from mm2mgr.throughput.rollup_job import is_due
@@ -159,4 +160,5 @@ def test_executors_share_nothing_but_the_uri_of_the_tables(tmp_path: Path, monke
         assert all(login["AWS_SECRET_ACCESS_KEY"] not in text for text in (done.stdout, done.stderr, *logs))
         rolled(local)
         assert read_throughput(uri) == read_throughput(local)
+        assert repr(read_rates(uri)) == repr(read_rates(local))  # what `size`, `fleet` and `simulate` plan with
         assert not is_due(uri)
