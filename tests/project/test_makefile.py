@@ -164,4 +164,4 @@ def test_a_step_that_failed_is_done_again(clone: Clone, fails: str) -> None:
 
 def test_help_lists_every_target(clone: Clone) -> None:
     targets = {line.split()[1] for line in clone.make().stdout.splitlines()}
-    assert targets == {"help", "demo", "test", "lint", "docs", "bench", "setup", "lock", "clean"}
+    assert targets == {"help", "demo", "test", "test-fast", "lint", "docs", "bench", "setup", "lock", "clean"}
