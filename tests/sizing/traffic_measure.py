@@ -58,6 +58,7 @@ class Mirrored:
             lambda: self._behind(sets, source, target),
             lambda lags: max(lags.values()) < _CAUGHT_UP_SECONDS,
             "caught up",
+            seconds=400,  # a busy machine lets one connector start minutes after the others
         )
         remote = {self._remote(one): one for each in sets for one in each.sent}
         first, first_logs, begun = latest(target, remote), self._log_bytes(remote), time.monotonic()
