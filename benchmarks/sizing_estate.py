@@ -142,7 +142,7 @@ def size(folder: Path, only_read: bool) -> int:
         answers = {f"c{number}": listing(number) for number in range(CLUSTERS)}
         live: dict[str, list[str]] = {}
         for flow in flows[::2]:
-            mirrored = mirrored_topics(flow, with_heartbeats=False)
+            mirrored = mirrored_topics(flow)
             order = current_assignment(listing_of(answers[flow.source.alias]), mirrored, "").order
             live[flow.id] = [",".join(map(str, task)) for task in partitions_by_task(order, 8)]
     with stage("evidence"):

@@ -13,15 +13,7 @@ import click
 
 from mm2mgr import operations
 from mm2mgr.cli.interrupts import INTERRUPTED, halting
-from mm2mgr.cli.options import (
-    Seconds,
-    allow_deletes_option,
-    flow_option,
-    mirror_again_option,
-    output_option,
-    restart_options,
-    restart_rules,
-)
+from mm2mgr.cli.options import Seconds, change_options, output_option, restart_rules
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.operations.workspace import Workspace
 
@@ -35,11 +27,7 @@ _CODES = {"done": 0, "failed": 1, "inconclusive": 3}
 
 @click.command()
 @click.argument("planfile", type=click.Path(path_type=Path, dir_okay=False), required=False)
-@flow_option
-@click.option("--prune", is_flag=True, help="Also delete owned connectors that are no longer declared.")
-@mirror_again_option
-@allow_deletes_option
-@restart_options
+@change_options
 @click.option("--yes", "-y", is_flag=True, help="Do not ask. Needed without a terminal, unless a PLANFILE is given.")
 @click.option(
     "--wait",

@@ -8,19 +8,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from mm2mgr.cli.options import LEAST_SECONDS, SAMPLES, Duration, StoreLocation, by_option, output_option
+from mm2mgr.cli.options import Duration, by_option, output_option, store_option, window_option
 from mm2mgr.cli.page import page_option, write_page
 from mm2mgr.operations.workspace import Workspace
 
 if TYPE_CHECKING:
     from mm2mgr.operations import Statistic
-
-store_option = click.option(
-    "--store", type=StoreLocation(), default=SAMPLES, show_default=True, help="Folder or URI of the tables, rolled up."
-)
-window_option = click.option(
-    "--window", type=Duration(LEAST_SECONDS), help="Only the newest hours, such as 7d. Default: 4 weeks."
-)
 
 
 @click.command()

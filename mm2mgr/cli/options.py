@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from mm2mgr.errors import InvalidArgument
+from mm2mgr.operations.workspace import DEFAULT_STORE
 
 if TYPE_CHECKING:
     from mm2mgr.operations import OtherLine, RestartRules
 
 LEAST_SECONDS = 0.001
-SAMPLES = Path(".mm2mgr/samples")
 _MOST_SECONDS = 366 * 86_400.0
 Decorated = TypeVar("Decorated", bound=Callable[..., object])
 
@@ -27,21 +27,6 @@ def output_option(command: Decorated) -> Decorated:
         "--output", "-o", type=click.Choice(["text", "json"]), default="text", show_default=True, help="Result format."
     )
     return option(command)
-
-
-flow_option = click.option("--flow", "only_flows", multiple=True, help="Only this flow: id, pair or name (repeatable).")
-mirror_again_option = click.option(
-    "--mirror-again",
-    is_flag=True,
-    help="Create connectors even if they mirror from the start what an older one has mirrored.",
-)
-allow_deletes_option = click.option(
-    "--allow-deletes",
-    type=click.IntRange(min=0),
-    default=0,
-    metavar="N",
-    help="Let --prune delete up to N connectors, where that is more than 10 and more than 20 % of this owner's.",
-)
 
 
 class Number(click.FloatRange):
@@ -103,7 +88,20 @@ class StoreLocation(click.Path):
             self.fail(f"the URI {error}", param, ctx)
 
 
-# The rate that `size`, `fleet` and `simulate` plan with.
+# What `size`, `fleet` and `simulate` plan with.
+store_option = click.option(
+    "--store",
+    type=StoreLocation(),
+    default=DEFAULT_STORE,
+    show_default=True,
+    help="Folder or URI of the tables, rolled up.",
+)
+window_option = click.option(
+    "--window",
+    type=Duration(LEAST_SECONDS),
+    default=None,
+    help="Only the newest hours, such as 7d (whole hours). Default: 4 weeks.",
+)
 by_option = click.option(
     "--by",
     "statistic",
@@ -126,17 +124,22 @@ class Hours(click.ParamType):  # type: ignore[type-arg]  # generic only from cli
         return int(first), int(last) % 24
 
 
-def restart_options(command: Decorated) -> Decorated:
-    """Add `--cool-down`, `--off-peak` and `--move-budget`."""
-    for option in (
+def change_options(command: Decorated) -> Decorated:
+    """Add the options that `plan` and `apply` share: which flows, what may be deleted or mirrored again, and what waits."""
+    options = (
+        click.option("--flow", "only_flows", multiple=True, help="Only this flow: id, pair or name (repeatable)."),
+        click.option("--prune", is_flag=True, help="Also delete owned connectors that are no longer declared."),
         click.option(
-            "--move-budget",
-            type=click.IntRange(0),
-            metavar="N",
-            help="Apply steps down of `size` that move up to N partitions together; the others wait.",
+            "--mirror-again",
+            is_flag=True,
+            help="Create connectors even if they mirror from the start what an older one has mirrored.",
         ),
         click.option(
-            "--off-peak", type=Hours(), help="Apply steps down of `size` only in these hours, UTC, such as 22-5."
+            "--allow-deletes",
+            type=click.IntRange(min=0),
+            default=0,
+            metavar="N",
+            help="Let --prune delete up to N connectors, where that is more than 10 and more than 20 % of this owner's.",
         ),
         click.option(
             "--cool-down",
@@ -145,7 +148,17 @@ def restart_options(command: Decorated) -> Decorated:
             show_default=True,
             help="Apply a step down of `size` so long after its number changed.",
         ),
-    ):
+        click.option(
+            "--off-peak", type=Hours(), help="Apply steps down of `size` only in these hours, UTC, such as 22-5."
+        ),
+        click.option(
+            "--move-budget",
+            type=click.IntRange(0),
+            metavar="N",
+            help="Apply steps down of `size` that move up to N partitions together; the others wait.",
+        ),
+    )
+    for option in reversed(options):
         command = option(command)
     return command
 

@@ -8,14 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from mm2mgr import operations
-from mm2mgr.cli.options import (
-    allow_deletes_option,
-    flow_option,
-    mirror_again_option,
-    output_option,
-    restart_options,
-    restart_rules,
-)
+from mm2mgr.cli.options import change_options, output_option, restart_rules
 from mm2mgr.operations.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -24,11 +17,7 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("flows", nargs=-1)
-@flow_option
-@click.option("--prune", is_flag=True, help="Also delete owned connectors that are no longer declared.")
-@mirror_again_option
-@allow_deletes_option
-@restart_options
+@change_options
 @click.option("--full", is_flag=True, help="Show every key of connectors that are created or deleted.")
 @click.option(
     "--out", type=click.Path(path_type=Path, dir_okay=False), help="Write the plan to a file for review and apply."

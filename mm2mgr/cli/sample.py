@@ -10,13 +10,8 @@ from typing import TYPE_CHECKING
 import click
 
 from mm2mgr.cli.interrupts import handled
-from mm2mgr.cli.options import LEAST_SECONDS, SAMPLES, Duration, StoreLocation
-from mm2mgr.operations.metric_sources import KINDS, MetricSource
-from mm2mgr.operations.sample import SampleOrder
-from mm2mgr.operations.sample import sample as run
-from mm2mgr.operations.workspace import Workspace
-from mm2mgr.output.console import complain, say, talk
-from mm2mgr.output.load_text import say_round
+from mm2mgr.cli.options import LEAST_SECONDS, Duration, StoreLocation
+from mm2mgr.operations.workspace import DEFAULT_STORE, Workspace
 
 if TYPE_CHECKING:
     from mm2mgr.operations import Round
@@ -26,7 +21,7 @@ if TYPE_CHECKING:
 @click.option(
     "--store",
     type=StoreLocation(),
-    default=SAMPLES,
+    default=DEFAULT_STORE,
     show_default=True,
     help="Folder or URI (s3://…) of the tables, appended to.",
 )
@@ -45,7 +40,7 @@ if TYPE_CHECKING:
 @click.option(
     "--from",
     "kind",
-    type=click.Choice(["kafka", *KINDS]),
+    type=click.Choice(["kafka", "prometheus", "cruise-control", "cruise-control-topic"]),
     default="kafka",
     show_default=True,
     help="Where samples come from; others than Kafka are declared under metrics: of the clusters.",
@@ -80,28 +75,29 @@ def sample(
       mm2mgr sample --follow --interval 1min --keep 90d
       mm2mgr sample --from prometheus --back 24h
     """
+    from mm2mgr.operations.metric_sources import MetricSource
+    from mm2mgr.operations.sample import SampleOrder
+    from mm2mgr.operations.sample import sample as run
+    from mm2mgr.output.console import complain, say, talk
+    from mm2mgr.output.load_text import say_round
+
     source = None if kind == "kafka" else MetricSource(kind, interval, back)
     order = SampleOrder(store, interval, None if follow else duration, aliases, keep, source)
-    return run_sample(workspace, order)
-
-
-def run_sample(workspace: Workspace, order: SampleOrder) -> int:
-    """Sample and print rounds and what changes; return the exit code."""
-    stop, following = threading.Event(), order.duration_seconds is None
+    stop = threading.Event()
 
     def progress(round_: Round) -> None:
         """Print each round of a bounded run; when following for months, the first and what changes."""
-        shown = round_.number == 1 or not following
-        at = f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ} " if following else ""
+        shown = round_.number == 1 or not follow
+        at = f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ} " if follow else ""
         say_round(round_.number if shown else None, round_.samples, round_.news, at)
 
     with handled(stop.set):  # as a service manager expects: the loop ends after its round
         done = run(workspace, order, progress, lambda message: talk(f"  {message}", style="yellow"), stop)
     if done.interrupted:
-        say(f"stopped; the samples so far are in {order.store}")
+        say(f"stopped; the samples so far are in {store}")
     else:
-        say(f"{done.samples} samples of {len(done.clusters)} clusters in {order.store}")
+        say(f"{done.samples} samples of {len(done.clusters)} clusters in {store}")
     if done.never_read:
-        hint = f"check {'metrics:' if order.source else 'bootstrap_servers and access:'} of these clusters"
+        hint = f"check {'metrics:' if source else 'bootstrap_servers and access:'} of these clusters"
         complain(f"never read: {', '.join(sorted(done.never_read))}", hint)
     return 1 if done.never_read else 0

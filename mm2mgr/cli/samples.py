@@ -7,8 +7,6 @@ from pathlib import Path
 import click
 
 from mm2mgr.cli.options import StoreLocation
-from mm2mgr.operations.samples import convert_samples
-from mm2mgr.output.console import say, talk
 
 
 @click.group()
@@ -29,6 +27,8 @@ def convert(old: Path, new: Path) -> int:
     Example:
       mm2mgr samples convert .mm2mgr/samples .mm2mgr/tables
     """
+    from mm2mgr.operations.samples import convert_samples
+    from mm2mgr.output.console import say, talk
 
     def warn(message: str) -> None:
         talk(f"  {message}", style="yellow")

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from mm2mgr.cli.fleet import complain_of_sources, store_option, window_option
-from mm2mgr.cli.options import Number, by_option, output_option
+from mm2mgr.cli.fleet import complain_of_sources
+from mm2mgr.cli.options import Number, by_option, output_option, store_option, window_option
 from mm2mgr.operations.workspace import Workspace
 
 if TYPE_CHECKING:

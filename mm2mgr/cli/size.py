@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from mm2mgr.cli.options import LEAST_SECONDS, SAMPLES, Duration, Hours, StoreLocation, by_option, output_option
+from mm2mgr.cli.options import Duration, Hours, by_option, output_option, store_option, window_option
 from mm2mgr.cli.page import page_option, write_page
 from mm2mgr.operations.workspace import Workspace
 
@@ -20,15 +20,8 @@ TOO_SMALL = 2
 
 @click.command()
 @click.argument("flows", nargs=-1)
-@click.option(
-    "--store", type=StoreLocation(), default=SAMPLES, show_default=True, help="Folder or URI of the tables, rolled up."
-)
-@click.option(
-    "--window",
-    type=Duration(LEAST_SECONDS),
-    default=None,
-    help="Only the newest hours, such as 7d (whole hours). Default: 4 weeks.",
-)
+@store_option
+@window_option
 @by_option
 @click.option("--dry-run", is_flag=True, help="Do not write overrides/sizing.yaml.")
 @click.option("--check", is_flag=True, help="Print only; exit code 2 when a flow has too few tasks today (for CI).")
@@ -78,10 +71,10 @@ def size(
         statistic=statistic,
         write=not (dry_run or check),
         views=page is not None,
-        report=lambda found: say_sizing(workspace, found, output, page),
+        report=lambda found: _say_sizing(workspace, found, output, page),
         notify=talk,
     )
-    code = say_written(report)
+    code = _say_written(report)
     if check and report.too_small:
         from mm2mgr.output.console import complain
 
@@ -90,17 +83,7 @@ def size(
     return code
 
 
-def run_size(workspace: Workspace, store: Path) -> int:
-    """Size all flows with the defaults of the command, print and write; return the exit code."""
-    from mm2mgr.operations.size import size as size_flows
-    from mm2mgr.output.console import talk
-
-    return say_written(
-        size_flows(workspace, store=store, report=lambda found: say_sizing(workspace, found), notify=talk)
-    )
-
-
-def say_sizing(workspace: Workspace, report: SizingReport, output: str = "text", page: Path | None = None) -> None:
+def _say_sizing(workspace: Workspace, report: SizingReport, output: str, page: Path | None) -> None:
     """Print what was found, and write its page."""
     from mm2mgr.output.console import complain, say_json
     from mm2mgr.output.load_text import say_sizings
@@ -115,7 +98,7 @@ def say_sizing(workspace: Workspace, report: SizingReport, output: str = "text",
         write_page(page, report.views, measured=report.measured)
 
 
-def say_written(report: SizingReport) -> int:
+def _say_written(report: SizingReport) -> int:
     """Print what became of the file, and return the exit code."""
     from mm2mgr.output.console import complain, talk
 

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Literal
 
 import click
 
-from mm2mgr.cli.options import LEAST_SECONDS, SAMPLES, Duration, StoreLocation, output_option
-from mm2mgr.operations.throughput import busiest_partitions, group_rates, read_throughput, roll_up, week
-from mm2mgr.operations.workspace import Workspace
-from mm2mgr.output.console import say_json, talk, working
-from mm2mgr.output.load_text import say_groups, say_rates, say_week
+from mm2mgr.cli.options import LEAST_SECONDS, Duration, StoreLocation, output_option
+from mm2mgr.operations.workspace import DEFAULT_STORE, Workspace
 from mm2mgr.text import number_of
 
 By = Literal["partition", "topic", "flow", "hour"]
@@ -20,7 +17,11 @@ By = Literal["partition", "topic", "flow", "hour"]
 
 @click.command()
 @click.option(
-    "--store", type=StoreLocation(), default=SAMPLES, show_default=True, help="Folder or URI that `sample` wrote to."
+    "--store",
+    type=StoreLocation(),
+    default=DEFAULT_STORE,
+    show_default=True,
+    help="Folder or URI that `sample` wrote to.",
 )
 @click.option(
     "--window",
@@ -69,32 +70,15 @@ def throughput(
       mm2mgr throughput --window 24h --top 10
       mm2mgr throughput --show --by flow
     """
-    return run_throughput(workspace, Question(store, window, by, top, show, spark, output))
+    from mm2mgr.operations.throughput import busiest_partitions, group_rates, read_throughput, week
+    from mm2mgr.output.console import say_json
+    from mm2mgr.output.load_text import say_groups, say_rates, say_week
 
-
-@dataclass(frozen=True)
-class Question:
-    """What the user asked `throughput` for; `window_seconds` None is everything, `top` 0 no row as text, every row as JSON.
-
-    `spark` says where to roll up; None: on Spark where so much is due that it is faster.
-    """
-
-    store: Path
-    window_seconds: float | None = None
-    by: By = "partition"
-    top: int = 20
-    show: bool = False
-    spark: bool | None = None
-    output: str = "text"
-
-
-def run_throughput(workspace: Workspace, question: Question) -> int:
-    """Roll up what is new (unless `show`) and print the busiest partitions, topics, flows, or the weekly pattern."""
-    store, top, by, as_json = question.store, question.top, question.by, question.output == "json"
-    if not question.show:
-        _roll_up(store, question.spark)
-    found = read_throughput(store, question.window_seconds)
-    window = found.window.text()
+    if not show:
+        _roll_up(store, spark)
+    as_json = output == "json"
+    found = read_throughput(store, window)
+    measured = found.window.text()
     if by == "partition":
         busy = busiest_partitions(store, found, top, with_curves=not as_json)
         if as_json:
@@ -102,23 +86,26 @@ def run_throughput(workspace: Workspace, question: Question) -> int:
         else:
             shown = slice(None) if top else slice(0)
             totals = {"resets": busy.resets, "gaps": busy.gaps}
-            say_rates(busy.rates[shown], busy.curves[shown], busy.partitions, totals, window)
+            say_rates(busy.rates[shown], busy.curves[shown], busy.partitions, totals, measured)
     elif by == "hour":
         pattern = week(store, found)
         if as_json:
             say_json(asdict(pattern))
         else:
-            say_week(pattern, window)
+            say_week(pattern, measured)
     else:
         groups = group_rates(workspace, store, found, by)
         if as_json:
             say_json([asdict(group) for group in (groups[:top] if top else groups)])
         else:
-            say_groups(groups, top, by, window)
+            say_groups(groups, top, by, measured)
     return 0
 
 
 def _roll_up(store: Path, spark: bool | None) -> None:
+    from mm2mgr.operations.throughput import roll_up
+    from mm2mgr.output.console import talk, working
+
     done = roll_up(store, spark, working)
     for note in done.notes:
         talk(note, style="yellow")

@@ -82,7 +82,7 @@ def _is_current(running: Assignment, listing: Listing, mirrored: Callable[[str],
     return numbers_fit and counts == {name: count for name, count in listing.partitions.items() if mirrored(name)}
 
 
-def mirrored_topics(flow: Flow, *, with_heartbeats: bool) -> Callable[[str], bool]:
+def mirrored_topics(flow: Flow) -> Callable[[str], bool]:
     """Return which topics the flow's connector assigns to its tasks: those it carries, and heartbeats where it has them.
 
     Heartbeats come whatever `topics` says (MirrorSourceConnector.shouldReplicateTopic), except those that would go in a circle.
@@ -91,19 +91,10 @@ def mirrored_topics(flow: Flow, *, with_heartbeats: bool) -> Callable[[str], boo
 
     def mirrored(topic: str) -> bool:
         *hops, name = topic.split(separator)
-        is_heartbeat = with_heartbeats and name == HEARTBEATS and flow.target.alias not in hops
+        is_heartbeat = flow.with_heartbeats and name == HEARTBEATS and flow.target.alias not in hops
         return is_heartbeat or flow.carries(topic)
 
     return mirrored
-
-
-def flows_with_heartbeats(flows: Iterable[Flow]) -> frozenset[str]:
-    """Return the ids of the flows that carry the heartbeats of their pair, as the renderer chooses them."""
-    first: dict[str, str] = {}
-    for flow in flows:
-        if flow.settings.heartbeats.enabled:
-            first.setdefault(flow.pair, flow.id)
-    return frozenset(first.values())
 
 
 def heartbeat_rates(assignment: Assignment) -> dict[TopicPartition, float]:

@@ -73,7 +73,7 @@ def declared_workers(
     for flow in flows:
         pairs.setdefault(flow.pair, []).append(flow)
     for pair, of_pair in pairs.items():
-        heartbeats = any(flow.settings.heartbeats.enabled for flow in of_pair)
+        heartbeats = any(flow.with_heartbeats for flow in of_pair)
         checkpoints = any(flow.with_checkpoints for flow in of_pair)
         idle[of_pair[0].connect.name][pair] = heartbeats + checkpoints
     found = {}

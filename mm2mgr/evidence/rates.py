@@ -17,7 +17,6 @@ from mm2mgr.sizing.tasks import Profile
 if TYPE_CHECKING:
     from mm2mgr.topology import Flow
 
-DEFAULT_STORE = Path(".mm2mgr/samples")
 _WEEKS_SECONDS = 28 * 86_400.0
 _WEEK_HOURS = 168
 _CELLS = 50_000_000  # partitions × hours held at once, 400 MB; a large estate shows fewer weeks, never less than one

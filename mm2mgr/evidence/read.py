@@ -15,7 +15,6 @@ from mm2mgr.errors import Mm2mgrError
 from mm2mgr.evidence.assignments import (
     ConnectState,
     current_assignment,
-    flows_with_heartbeats,
     heartbeat_rates,
     mirrored_topics,
     read_connects,
@@ -56,7 +55,6 @@ class Evidence:
     listings: Mapping[str, Listing] = field(default_factory=dict)
     connects: Mapping[str, ConnectState] = field(default_factory=dict)
     capacities: Mapping[str, MeasuredCapacity] = field(default_factory=dict)
-    with_heartbeats: frozenset[str] = frozenset()
     failures: Mapping[str, str] = field(default_factory=dict)
     weeks: Mapping[str, Week] = field(default_factory=dict)
 
@@ -72,7 +70,7 @@ class Evidence:
         """Take measured topics that Kafka no longer lists along: they are named, and not counted."""
         alias = flow.source.alias
         listing, profile = self.listings[alias], self.rates.profile(alias)
-        mirrored = mirrored_topics(flow, with_heartbeats=flow.id in self.with_heartbeats)
+        mirrored = mirrored_topics(flow)
         running = self.connects[flow.connect.name].assignments[flow.id]
         assignment = current_assignment(listing, mirrored, running)
         topics = {one.topic for one in assignment.order} | {topic for topic in unlisted if flow.carries(topic)}
@@ -106,5 +104,4 @@ def read(  # noqa: PLR0913  one argument per option
     failures = {alias: listing.message for alias, listing in found.items() if isinstance(listing, Mm2mgrError)}
     listings = {alias: listing for alias, listing in found.items() if not isinstance(listing, Mm2mgrError)}
     readable = tuple(flow for flow in chosen if flow.source.alias in listings)
-    heartbeats = flows_with_heartbeats(workspace.topology.flows)
-    return Evidence(readable, rates, listings, read_connects(readable), capacities, heartbeats, failures, by_flow)
+    return Evidence(readable, rates, listings, read_connects(readable), capacities, failures, by_flow)

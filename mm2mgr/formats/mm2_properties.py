@@ -13,6 +13,7 @@ from functools import cache, cached_property
 
 from mm2mgr.formats.properties import Entry, last, meant
 from mm2mgr.truth import keys as truth_keys
+from mm2mgr.truth.explain import KINDS
 from mm2mgr.truth.reach import CLASSES, CLIENTS, CLUSTER_KEYS, ConnectorType
 
 _PACKAGE = "org.apache.kafka.connect.mirror"
@@ -25,7 +26,6 @@ _WORKER_PREFIXES = (
 # Defined beside the three connectors' own definitions, which are all that the driver looks for at the top level.
 _NOT_AT_TOP = frozenset({"exactly.once.support", "offsets.storage.topic", "use.defaults.from"})
 _NOT_AT_TOP_PREFIXES = ("topic.creation.", "transaction.boundary")
-KINDS = ("producer", "consumer", "admin")
 # What the driver reads of a file itself: MirrorMakerConfig's own definition, with that of its REST server (KIP-710).
 _OWN = frozenset({"clusters", "dedicated.mode.enable.internal.rest", "bootstrap.servers", "security.providers"})
 _OWN_PREFIXES = (

@@ -20,7 +20,7 @@ from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.kafka.client import Kafka
 from mm2mgr.observe.reading import Failure, LiveConnector, Orphan, SeenConnect, SeenKafka, Snapshot, upstream_topic
 from mm2mgr.partitions import TopicPartition
-from mm2mgr.render import CLASSES, OWNER_KEY, Connector
+from mm2mgr.render import CLASSES, OWNER_KEY, Connector, connectors_of
 from mm2mgr.secrets import cut
 from mm2mgr.topology import ConnectCluster, Flow, Topology
 
@@ -62,14 +62,12 @@ async def read_estate(
 
     Nothing is raised for a cluster that does not answer: its failure is in the Snapshot.
     """
-    chosen = {flow.id for flow in flows}
-    whole = len(chosen) == len(topology.flows)
+    whole = len({flow.id for flow in flows}) == len(topology.flows)
     wanted: dict[str, list[Connector]] = {flow.connect.name: [] for flow in flows}
     if whole:
         wanted |= {name: [] for name in topology.connects if name not in wanted}
-    for connector in connectors:
-        if chosen & set(connector.flows):
-            wanted[connector.connect].append(connector)
+    for connector in connectors_of(connectors, flows):
+        wanted[connector.connect].append(connector)
     owner = str(topology.owner) if whole else None
     seen = await asyncio.gather(
         *(_read_connect(topology.connects[name], group, owner, use.deadline_seconds) for name, group in wanted.items())

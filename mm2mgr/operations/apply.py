@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any, Literal
 
 from mm2mgr.errors import Mm2mgrError
+from mm2mgr.operations.plan import planned
 from mm2mgr.operations.restarts import with_restarts_held
 from mm2mgr.operations.workspace import Workspace, wait_for
 from mm2mgr.reconcile.apply import Result, apply_plan, read_back
-from mm2mgr.reconcile.live import make_plan
 from mm2mgr.reconcile.plan import Change, Named, Plan, Wish
 from mm2mgr.reconcile.planfile import as_reviewed, read_plan
 from mm2mgr.reconcile.restarts import RestartRules, with_waiting
@@ -119,7 +119,7 @@ def apply(  # noqa: PLR0913  one argument per option
     """
     wish = Wish(prune, mirror_again, allow_deletes=allow_deletes)
     if planfile is None:
-        made = with_restarts_held(workspace, _plan(workspace, wish, workspace.only(flows)), restarts)
+        made = with_restarts_held(workspace, planned(workspace, wish, workspace.only(flows)), restarts)
     else:
         made, workspace = _reviewed(
             workspace, planfile, is_bare=not flows and wish == Wish() and restarts in (None, RestartRules())
@@ -129,10 +129,6 @@ def apply(  # noqa: PLR0913  one argument per option
     progress = _Progress(made, report)
     interrupted = wait_for(_write(workspace, progress, wait_seconds, interrupts))
     return progress.so_far(interrupted=interrupted)
-
-
-def _plan(workspace: Workspace, wish: Wish, only: Sequence[str] | None) -> Plan:
-    return wait_for(make_plan(workspace.topology, workspace.connectors, wish, only=only, spec=workspace.spec))
 
 
 def _reviewed(workspace: Workspace, planfile: Path, *, is_bare: bool) -> tuple[Plan, Workspace]:
@@ -151,7 +147,7 @@ def _reviewed(workspace: Workspace, planfile: Path, *, is_bare: bool) -> tuple[P
             hint="leave --clusters and --templates out, or make a plan of the tree you name",
         )
     workspace = Workspace(tuple(Path(file) for file in document.clusters), templates)
-    made = with_waiting(_plan(workspace, document.wish, document.only), document.waiting)
+    made = with_waiting(planned(workspace, document.wish, document.only), document.waiting)
     return as_reviewed(document.plan, made), workspace
 
 

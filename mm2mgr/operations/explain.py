@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
-from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Literal
 
 from mm2mgr.errors import InvalidArgument, Mm2mgrError
 from mm2mgr.lint.rules import BY_ID
 from mm2mgr.operations.workspace import Workspace
 from mm2mgr.secrets import mask
+from mm2mgr.text import nearest
 from mm2mgr.truth.explain import explain as explain_key
 from mm2mgr.truth.keys import Keys, kafka_version, load
 from mm2mgr.truth.reach import ConnectorType
@@ -97,7 +97,7 @@ def _types(on: str | None) -> tuple[ConnectorType, ...]:
 
 
 def _with_nearest_rule(name: str, unknown: Mm2mgrError) -> Mm2mgrError:
-    near = get_close_matches(name, BY_ID, n=1, cutoff=0.75)
+    near = nearest(name, BY_ID, 0.75)
     return Mm2mgrError(unknown.message, hint=f"nearest rule of lint: {near[0]}") if near else unknown
 
 

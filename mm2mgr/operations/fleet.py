@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from mm2mgr.evidence.declared import declared_workers
-from mm2mgr.evidence.rates import DEFAULT_STORE
 from mm2mgr.evidence.read import Evidence, read
-from mm2mgr.operations.workspace import Workspace
+from mm2mgr.operations.workspace import DEFAULT_STORE, Workspace
 from mm2mgr.render import source_connector_name
 from mm2mgr.sizing.fleet import Failover, FlowRun, PairLayout, WorkerNeed, per_pair
 from mm2mgr.sizing.load import Statistic

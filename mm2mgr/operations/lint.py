@@ -6,7 +6,6 @@ import asyncio
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import urlsplit
@@ -20,6 +19,7 @@ from mm2mgr.lint.run import lint as run_rules
 from mm2mgr.lint.subject import Estate, KafkaFacts, LinkFacts, Subject, WorkerFacts
 from mm2mgr.operations.explain import OtherLine, workers_version
 from mm2mgr.operations.workspace import Workspace, wait_for
+from mm2mgr.text import nearest
 
 if TYPE_CHECKING:
     from mm2mgr.connect.target import ConnectTarget
@@ -89,10 +89,8 @@ def lint(  # noqa: PLR0913  one argument per option
     if bytes_per_second is not None and rtt_seconds is None:
         raise InvalidArgument("bytes_per_second", "needs rtt_seconds: the bytes in flight depend on both")
     version = workers_version(kafka, report) if kafka else None
-    cluster, wire = (
-        KafkaFacts(brokers=brokers),
-        None if rtt_seconds is None else LinkFacts(rtt_seconds, bytes_per_second),
-    )
+    cluster = KafkaFacts(brokers=brokers)
+    wire = None if rtt_seconds is None else LinkFacts(rtt_seconds, bytes_per_second)
     workers = read_worker(worker) if worker else WorkerFacts()
     known = Surroundings(version=version, worker=workers, wire=wire, source=cluster, target=cluster)
     read = _read(workspace, files, connects, known, timeout_seconds)
@@ -107,9 +105,9 @@ def _refuse_unknown(names: Sequence[str]) -> None:
     """Refuse a rule that does not exist: a misspelt one would silently ignore nothing."""
     for name in names:
         if name not in BY_ID:
-            near = get_close_matches(name, BY_ID, n=1)
-            nearest = f"; nearest: {near[0]}" if near else "; see mm2mgr lint --rules"
-            raise InvalidArgument("ignore", f"there is no rule '{name}'{nearest}")
+            near = nearest(name, BY_ID)
+            hint = f"; nearest: {near[0]}" if near else "; see mm2mgr lint --rules"
+            raise InvalidArgument("ignore", f"there is no rule '{name}'{hint}")
 
 
 # --- reading ----------------------------------------------------------------------------------------------------------

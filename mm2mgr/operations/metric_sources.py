@@ -24,14 +24,13 @@ if TYPE_CHECKING:
     from mm2mgr.spec.rest import Metrics, MetricsEndpoint
     from mm2mgr.topology import KafkaCluster
 
-KINDS = ("prometheus", "cruise-control", "cruise-control-topic")
 Wanted = Mapping[str, tuple["KafkaCluster", Callable[[str], bool]]]
 """The clusters to sample by alias, each with the topics that are wanted."""
 
 
 @dataclass(frozen=True)
 class MetricSource:
-    """A kind of source, the seconds between samples, and how much of the past a first run takes."""
+    """A kind of source (prometheus, cruise-control or cruise-control-topic), the seconds between samples, and how much of the past a first run takes."""
 
     kind: str
     step_seconds: float

@@ -35,10 +35,14 @@ def plan(  # noqa: PLR0913  one argument per option
     if out:
         check_free(out, PLAN)
     wish = Wish(prune, mirror_again, allow_deletes=allow_deletes)
-    made = wait_for(make_plan(workspace.topology, workspace.connectors, wish, only=only, spec=workspace.spec))
-    made = with_restarts_held(workspace, made, restarts)
+    made = with_restarts_held(workspace, planned(workspace, wish, only), restarts)
     report(made)
     if out:
         templates = str(workspace.templates) if workspace.templates else None
         write_plan(out, made, [str(file) for file in workspace.files], templates, only)
     return made
+
+
+def planned(workspace: Workspace, wish: Wish, only: Sequence[str] | None) -> Plan:
+    """Return the plan for all flows, or `only` those with these ids, in which nothing waits yet."""
+    return wait_for(make_plan(workspace.topology, workspace.connectors, wish, only=only, spec=workspace.spec))

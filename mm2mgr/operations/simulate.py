@@ -9,10 +9,9 @@ from typing import Any
 
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.evidence.declared import declared_workers
-from mm2mgr.evidence.rates import DEFAULT_STORE
 from mm2mgr.evidence.read import read
 from mm2mgr.operations.fleet import placements
-from mm2mgr.operations.workspace import Workspace
+from mm2mgr.operations.workspace import DEFAULT_STORE, Workspace
 from mm2mgr.sizing import scenario as what_if
 from mm2mgr.sizing.comparison import comparison
 from mm2mgr.sizing.load import Statistic

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from mm2mgr.topology import Flow, Topology
 
 Answer = TypeVar("Answer")
+DEFAULT_STORE = Path(".mm2mgr/samples")
+"""Where the tables of samples and roll-ups are, unless another folder or URI is named."""
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from mm2mgr.text import number_of
 if TYPE_CHECKING:
     from mm2mgr.sizing.tasks import Sizing
     from mm2mgr.throughput.rates import GroupRate, PartitionRate, WeekPattern
-    from mm2mgr.topology import TaskMaximum as Tasks
+    from mm2mgr.topology import TaskMaximum
 
 _BARS = "▁▂▃▄▅▆▇█"
 _DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
@@ -108,7 +108,7 @@ def _bar(rate: float | None, top: float) -> str:
     return _BARS[min(len(_BARS) - 1, int(rate / top * len(_BARS)))] if top > 0 else _BARS[0]
 
 
-def say_sizings(sizings: Sequence[Sizing], tasks: Mapping[str, Tasks]) -> None:
+def say_sizings(sizings: Sequence[Sizing], tasks: Mapping[str, TaskMaximum]) -> None:
     """Print tasks per flow beside the number in the tree, then the reasons."""
     rows = []
     for sizing in sizings:

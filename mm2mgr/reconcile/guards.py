@@ -12,8 +12,7 @@ from dataclasses import dataclass, field, replace
 from mm2mgr.lint.findings import Finding, Rule
 from mm2mgr.lint.rules import BY_ID, RULES
 from mm2mgr.lint.run import found, lint
-from mm2mgr.lint.subject import Estate, SourceFile, Subject
-from mm2mgr.lint.subject import WorkerFacts as Worker
+from mm2mgr.lint.subject import Estate, SourceFile, Subject, WorkerFacts
 from mm2mgr.reconcile.plan import WRITES, Change, ClusterPlan, Named, with_predecessors_kept
 from mm2mgr.truth.reach import CLUSTER_KEYS, numbers
 
@@ -55,7 +54,7 @@ class ClusterFacts:
     `shared` has the alias of the Kafka cluster that each Connect cluster is declared to run on.
     """
 
-    workers: Mapping[str, Worker] = field(default_factory=dict)
+    workers: Mapping[str, WorkerFacts] = field(default_factory=dict)
     cluster_ids: Mapping[str, str] = field(default_factory=dict)
     shared: Mapping[str, str] = field(default_factory=dict)
 
@@ -138,7 +137,7 @@ def _alone(parts: Iterable[ClusterPlan], connectors: Connectors, known: ClusterF
     return result
 
 
-def may_go_astray(config: Mapping[str, str], worker: Worker | None, known: ClusterFacts) -> bool:
+def may_go_astray(config: Mapping[str, str], worker: WorkerFacts | None, known: ClusterFacts) -> bool:
     """Tell whether an unchanged connector is worth a closer look: its workers may run on another Kafka, or be old."""
     if worker is None or worker.version is None or numbers(worker.version) < (4, 0):
         return True
@@ -210,7 +209,7 @@ def objections(
     return found
 
 
-def informed(subject: Subject, worker: Worker | None, ids: Mapping[str, str]) -> Subject:
+def informed(subject: Subject, worker: WorkerFacts | None, ids: Mapping[str, str]) -> Subject:
     """Put what was found out in the place of what was declared."""
     if worker is None and not ids:
         return subject

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 
 from mm2mgr.partitions import moved_partitions
 from mm2mgr.reconcile.plan import Change, KeyChange, Named, Plan
+from mm2mgr.text import number_of
 
 _TASKS = "tasks.max"
 
@@ -125,7 +126,7 @@ def _moved(saving: Saving, before: int) -> int | None:
 def _over_budget(moved: int | None, left: int) -> str:
     if moved is None:
         return "the number of partitions that would move is unknown, run mm2mgr size (--move-budget)"
-    return f"{moved} partition{'' if moved == 1 else 's'} would move, {left} left of the budget (--move-budget)"
+    return f"{number_of(moved, 'partition')} would move, {left} left of the budget (--move-budget)"
 
 
 def _span(seconds: float) -> str:

@@ -1,4 +1,4 @@
-"""What the workers of a Connect cluster report, as lint's Worker, and everything a live cluster runs, as lint's Estate.
+"""What the workers of a Connect cluster report, as lint's WorkerFacts, and everything a live cluster runs, as lint's Estate.
 
 It only reads and validates: nothing is created or changed. The override policy and exactly-once support come from one
 validation request; placeholders are never sent, because config providers resolve them during validation.
@@ -15,8 +15,7 @@ from mm2mgr.connect.client import ConnectClient
 from mm2mgr.connect.errors import ConnectError, WrongBody
 from mm2mgr.connect.target import ConnectTarget
 from mm2mgr.connect.types import Plugin, Validation, WorkerInfo
-from mm2mgr.lint.subject import Estate, Silence, Spot, Subject
-from mm2mgr.lint.subject import WorkerFacts as Worker
+from mm2mgr.lint.subject import Estate, Silence, Spot, Subject, WorkerFacts
 from mm2mgr.truth import keys as truth_keys
 from mm2mgr.truth.keys import kafka_version
 from mm2mgr.truth.reach import type_of
@@ -26,7 +25,7 @@ SILENCE_PREFIX = "mm2mgr.silence."
 _HARMLESS = {"boolean": "true", "class": "java.lang.Object", "password": "mm2mgr-probe"}
 
 
-async def read_worker(client: ConnectClient, overrides: Mapping[str, str]) -> Worker:
+async def read_worker(client: ConnectClient, overrides: Mapping[str, str]) -> WorkerFacts:
     """Return what the answering worker reports; its policy is None when the probe failed. `overrides`: see `harmless`."""
     worker, _ = await ask_worker(client, overrides)
     return worker
@@ -34,7 +33,7 @@ async def read_worker(client: ConnectClient, overrides: Mapping[str, str]) -> Wo
 
 async def ask_worker(
     client: ConnectClient, overrides: Mapping[str, str], root: WorkerInfo | None = None
-) -> tuple[Worker, ConnectError | None]:
+) -> tuple[WorkerFacts, ConnectError | None]:
     """Return what the answering worker reports, and why the probe failed if it did; three requests at once, two with its `root`.
 
     Raises ConnectError when version and Kafka cluster, or the plugins, cannot be read.
@@ -86,16 +85,16 @@ async def _probed(client: ConnectClient, overrides: Mapping[str, str]) -> Probe 
         return error
 
 
-def version_of(root: WorkerInfo) -> Worker:
+def version_of(root: WorkerInfo) -> WorkerFacts:
     """Return what a worker reports without a request for its plugins and policy."""
-    return Worker(version=kafka_version(root.version), cluster_id=root.kafka_cluster_id or None)
+    return WorkerFacts(version=kafka_version(root.version), cluster_id=root.kafka_cluster_id or None)
 
 
-def _worker(root: WorkerInfo, plugins: Iterable[Plugin], found: Probe | None) -> Worker:
+def _worker(root: WorkerInfo, plugins: Iterable[Plugin], found: Probe | None) -> WorkerFacts:
     # What MirrorMaker's keys do follows its plugin's version, which may differ from the worker's own.
     versions = [plugin.version for plugin in plugins if plugin.class_name == CONNECTOR_CLASS]
     placed = (kafka_version(text) for text in (*versions, root.version))
-    return Worker(
+    return WorkerFacts(
         version=next((version for version in placed if version), None),
         policy=found.policy if found else None,
         refused=found.refused if found else {},
@@ -106,7 +105,9 @@ def _worker(root: WorkerInfo, plugins: Iterable[Plugin], found: Probe | None) ->
     )
 
 
-def subject_of(connect: str, name: str, config: Mapping[str, str], state: str | None, worker: Worker) -> Subject | None:
+def subject_of(
+    connect: str, name: str, config: Mapping[str, str], state: str | None, worker: WorkerFacts
+) -> Subject | None:
     """Return a connector that runs as lint sees it, None for one that is not MirrorMaker's."""
     type_ = type_of(config.get("connector.class", ""))
     if type_ is None:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from mm2mgr.samples.tables import DataFile, StoredTable, UnreadableFile, one_table
+from mm2mgr.samples.tables import STRINGS, DataFile, StoredTable, UnreadableFile, one_table
 
 TopicName = tuple[str, str]
 """Cluster and topic."""
@@ -123,7 +123,6 @@ def _at_least(table: Any, bound: TopicName) -> Any:
 
 
 def _empty(table: StoredTable, columns: Sequence[str]) -> Any:
-    strings = {"cluster", "topic", "topic_id", "source"}
     text = pa.dictionary(pa.int32(), pa.string())
-    kinds = [pa.field(name, text if name in strings else table.schema.field(name).type) for name in columns]
+    kinds = [pa.field(name, text if name in STRINGS else table.schema.field(name).type) for name in columns]
     return pa.schema(kinds).empty_table()

@@ -43,7 +43,7 @@ _ONE_WRITER = "mm2mgr rewrite"  # commits that replace files conflict by this na
 OLD_LAYOUT = "LAYOUT"
 _REASON = re.compile(r"([A-Z][^:\n]*) \(os error \d+\)")
 _TRIES = 5
-_STRINGS = ("cluster", "topic", "topic_id", "source")
+STRINGS = ("cluster", "topic", "topic_id", "source")
 
 
 class UnreadableFile(Mm2mgrError):
@@ -268,7 +268,7 @@ class StoredTable:
         """
         try:
             with self.filesystem.open_input_file(file.path) as opened:
-                parquet = pq.ParquetFile(opened, read_dictionary=[name for name in _STRINGS if name in columns])
+                parquet = pq.ParquetFile(opened, read_dictionary=[name for name in STRINGS if name in columns])
                 present = [name for name in columns if name in parquet.schema_arrow.names]
                 groups = [n for n in range(parquet.num_row_groups) if wanted(parquet.metadata.row_group(n))]
                 table = parquet.read_row_groups(groups, columns=present, use_threads=False)
@@ -295,9 +295,9 @@ class StoredTable:
                 column = table[name]
                 if not kind.nullable and column.null_count:
                     raise pa.ArrowInvalid(f"its column {name} has nulls")
-                if name not in _STRINGS and column.type != kind.type:
+                if name not in STRINGS and column.type != kind.type:
                     column = column.cast(kind.type)  # an error where a value does not fit
-            if name in _STRINGS and not pa.types.is_dictionary(column.type):
+            if name in STRINGS and not pa.types.is_dictionary(column.type):
                 column = column.cast(pa.string()).dictionary_encode()
             found.append(column)
         return pa.table(found, names=list(columns))

@@ -9,10 +9,11 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from functools import cache, cached_property
 from pathlib import Path
 from typing import Any, Literal, get_args
+
+from mm2mgr.text import nearest
 
 Scope = Literal["source", "checkpoint", "heartbeat", "producer", "consumer", "admin", "worker"]
 ClientName = Literal[
@@ -110,8 +111,7 @@ class Keys:
 
     def nearest(self, name: str, scope: str, version: str | None = None) -> str | None:
         """Return the known name that looks most like one, None when nothing comes close."""
-        near = get_close_matches(name, self.names(scope, version), 1, cutoff=0.75)
-        return near[0] if near else None
+        return next(iter(nearest(name, self.names(scope, version), 0.75)), None)
 
     def framework_defaults(self, client: str, version: str) -> dict[str, str]:
         """Return the defaults that Connect or MirrorMaker sets for a client; they override Kafka's."""

@@ -19,7 +19,7 @@ from mm2mgr.partitions import TopicPartition
 from mm2mgr.sizing.assignment import Assignment
 from mm2mgr.sizing.tasks import Bounds, Rules, size_flow
 from mm2mgr.throughput.rates import PartitionRate
-from mm2mgr.topology import TaskMaximum as Tasks
+from mm2mgr.topology import TaskMaximum
 
 GOLDEN = Path(__file__).parent / "golden"
 Printed = Callable[[], list[str]]
@@ -110,7 +110,7 @@ def test_a_rate_that_is_not_known_is_a_dash_and_not_zero(printed: Printed) -> No
 def test_a_sizing_shows_what_the_tree_has_now_and_every_reason(printed: Printed) -> None:
     rates = {TopicPartition("t", number): 9_000_000.0 for number in range(3)}
     sizing = size_flow("f:a->b", Assignment(tuple(rates), "live"), rates, Rules(bounds=Bounds(1, 2)))
-    say_sizings([sizing], {"f:a->b": Tasks(Text("5", Origin("spec", "x.yaml:1")), automatic=False)})
+    say_sizings([sizing], {"f:a->b": TaskMaximum(Text("5", Origin("spec", "x.yaml:1")), automatic=False)})
     _, row, title, *reasons = printed()
     assert row.split(maxsplit=5) == ["f:a->b", "27", "MB/s", "2", "5", "set by hand, kept"]
     assert title == "f:a->b"

@@ -35,7 +35,7 @@ LAYERS: dict[str, set[str]] = {
     "defaults": set(),
     "links": set(),
     "spec": {"text", "errors", "files", "locks", "secrets"},
-    "truth": {"errors", "defaults", "spec"},
+    "truth": {"text", "errors", "defaults", "spec"},
     "topics": {"errors", "spec", "truth"},
     "topology": {"text", "errors", "origins", "defaults", "links", "spec", "topics"},
     "expand": {"text", "errors", "origins", "spec", "topology"},
@@ -43,6 +43,7 @@ LAYERS: dict[str, set[str]] = {
     "render": {"errors", "origins", "defaults", "spec", "topology", "templating"},
     "formats": {"errors", "secrets", "spec", "truth"},
     "lint": {
+        "text",
         "errors",
         "files",
         "formats",
@@ -112,7 +113,7 @@ LAYERS: dict[str, set[str]] = {
     },
     "sandbox": {"text", "errors", "extras", "files", "locks", "kafka"},
     "operations": {  # no output and no cli: what is said and how it ends is not theirs
-        *("secrets", "errors", "files", "endpoints", "spec", "truth", "topology", "expand", "render", "lint"),
+        *("text", "secrets", "errors", "files", "endpoints", "spec", "truth", "topology", "expand", "render", "lint"),
         *(
             "connect",
             "kafka",

@@ -8,8 +8,7 @@ import json
 import pytest
 
 from mm2mgr.expand import expand
-from mm2mgr.lint.subject import KafkaFacts as Kafka
-from mm2mgr.lint.subject import WorkerFacts as Worker
+from mm2mgr.lint.subject import KafkaFacts, WorkerFacts
 from mm2mgr.reconcile.guards import ClusterFacts, Objection, objections
 from mm2mgr.reconcile.live import make_plan
 from mm2mgr.reconcile.plan import Change, Plan
@@ -230,7 +229,7 @@ HERE = {"producer.override.bootstrap.servers": None}
 
 def disputed(ids: dict[str, str], theirs: str | None, **changes: str | None) -> tuple[Objection, ...]:
     known = ClusterFacts(
-        {"x": Worker(cluster_id="one"), "y": Worker(cluster_id=theirs)}, ids, {"x": "B", "y": "B", "z": "C"}
+        {"x": WorkerFacts(cluster_id="one"), "y": WorkerFacts(cluster_id=theirs)}, ids, {"x": "B", "y": "B", "z": "C"}
     )
     return objections("x", made.estate(made.source({**HERE, **changes})), known).get("mm2.A.B.source", ())
 
@@ -258,6 +257,10 @@ def test_the_id_says_which_of_the_two_is_wrong() -> None:
 
 
 def test_what_is_not_known_of_a_worker_stays_as_declared() -> None:
-    subject = made.source(HERE, worker=Worker(version="3.8", exactly_once=True), target_kafka=Kafka(cluster_id="one"))
-    assert objections("x", made.estate(subject), ClusterFacts({"x": Worker(cluster_id="one")})) == {}
-    assert objections("x", made.estate(subject), ClusterFacts({"x": Worker(cluster_id="two")})).keys() == {subject.name}
+    subject = made.source(
+        HERE, worker=WorkerFacts(version="3.8", exactly_once=True), target_kafka=KafkaFacts(cluster_id="one")
+    )
+    assert objections("x", made.estate(subject), ClusterFacts({"x": WorkerFacts(cluster_id="one")})) == {}
+    assert objections("x", made.estate(subject), ClusterFacts({"x": WorkerFacts(cluster_id="two")})).keys() == {
+        subject.name
+    }

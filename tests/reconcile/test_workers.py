@@ -9,16 +9,15 @@ import pytest
 from mm2mgr.connect.client import ConnectClient
 from mm2mgr.connect.errors import ConnectError
 from mm2mgr.connect.target import ConnectTarget
-from mm2mgr.lint.subject import Estate
-from mm2mgr.lint.subject import WorkerFacts as Worker
+from mm2mgr.lint.subject import Estate, WorkerFacts
 from mm2mgr.reconcile.workers import ask_worker, harmless, read_live, read_worker
 from tests.fake_connect import CLASSES, MIRROR, FakeConnect, serving
 
 SOURCE = {"connector.class": MIRROR + "MirrorSourceConnector", "source.cluster.alias": "a", "topics": "t"}
 
 
-def said(fake: FakeConnect, *keys: str) -> Worker:
-    async def main() -> Worker:
+def said(fake: FakeConnect, *keys: str) -> WorkerFacts:
+    async def main() -> WorkerFacts:
         async with ConnectClient(ConnectTarget("w", ("http://w",)), transport=fake.transport()) as client:
             return await read_worker(client, harmless(keys))
 
@@ -54,7 +53,7 @@ def test_a_failed_probe_leaves_the_rest_and_says_why() -> None:
     fake = FakeConnect()
     fake.fail_next("PUT", "/connector-plugins", 500, "ConfigException: no number", times=9)
 
-    async def main() -> tuple[Worker, ConnectError | None]:
+    async def main() -> tuple[WorkerFacts, ConnectError | None]:
         async with ConnectClient(ConnectTarget("w", ("http://w",)), transport=fake.transport()) as client:
             return await ask_worker(client, {})
 

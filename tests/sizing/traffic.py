@@ -174,7 +174,7 @@ class Producing:
 
 
 class _Line:
-    """One partition: how many records it is owed; a random phase keeps slow partitions from with_heartbeats in step."""
+    """One partition: how many records it is owed; a random phase keeps slow partitions from sending in step."""
 
     def __init__(self, one: TopicPartition, flowing: Flowing, producer: confluent_kafka.Producer, phase: float) -> None:
         self.one, self.flowing, self.producer, self.phase = one, flowing, producer, phase

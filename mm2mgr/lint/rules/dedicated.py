@@ -7,12 +7,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from difflib import get_close_matches
 
 from mm2mgr.formats.mm2_properties import (
     CONNECTOR_PREFIXES,
     EXACTLY_ONCE_KEY,
-    KINDS,
     Dedicated,
     aliases_of,
     is_ignored,
@@ -23,7 +21,9 @@ from mm2mgr.formats.mm2_properties import (
 from mm2mgr.formats.properties import Entry, as_typed
 from mm2mgr.lint.findings import Hit, estate_rule
 from mm2mgr.lint.subject import Estate, SourceFile, Spot
+from mm2mgr.text import nearest
 from mm2mgr.truth import keys as truth_keys
+from mm2mgr.truth.explain import KINDS
 from mm2mgr.truth.reach import CLIENTS
 
 _ARROW = r"\s*(?:-+>|=>|>|→)\s*"
@@ -124,7 +124,7 @@ def _below(file: _File, key: str) -> str:
     for kind in KINDS:
         if known.history(kind, key):
             return f"write it for a cluster's clients: {file.target}.{kind}.{key} = …"
-    near = get_close_matches(key, [*_known_at_top()], 1, cutoff=0.8)
+    near = nearest(key, _known_at_top(), 0.8)
     return f"did you mean {near[0]}?" if near else f"write it under a pair or a cluster: {file.pair}.{key} = …"
 
 
@@ -181,7 +181,7 @@ def unknown_cluster(estate: Estate) -> Iterator[Hit]:
 
 def _nearest(alias: str, clusters: Sequence[str]) -> str | None:
     """Return the name that was meant; two letters in the wrong order are the likelier slip."""
-    near = get_close_matches(alias, clusters, 3, cutoff=0.5)
+    near = nearest(alias, clusters, 0.5, 3)
     return next((name for name in near if sorted(name) == sorted(alias)), near[0] if near else None)
 
 

@@ -12,6 +12,7 @@ from mm2mgr.formats.properties import Entry, lost_backslashes, remark
 from mm2mgr.lint.findings import Hit, estate_rule, rule_ids
 from mm2mgr.lint.subject import Estate, Silence, SourceFile, Spot
 from mm2mgr.secrets import is_jaas, is_secret, mask
+from mm2mgr.text import nearest
 
 _PROPERTIES = ("properties", "dedicated")
 # Kafka trims nearly every value (ConfigDef.parseType). These are read past it: by Connect's plugin loader and REST names,
@@ -180,9 +181,7 @@ def _unexplained(silence: Silence) -> Iterator[Hit]:
     rules = rule_ids()
     if silence.rule not in rules:
         # Only a word that is never free text is repeated: what stands there may be anything.
-        from difflib import get_close_matches
-
-        near = get_close_matches(silence.rule, rules, 1, cutoff=0.5)
+        near = nearest(silence.rule, rules, 0.5)
         fix = f"write {near[0]}" if near else "see the rules with: mm2mgr lint --rules"
         yield Hit(f"there is no rule '{silence.rule[:60]}', so the silence has no effect", fix, spot=silence.spot)
     elif not silence.reason:

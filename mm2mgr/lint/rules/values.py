@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from difflib import get_close_matches
 from functools import lru_cache
 
 from mm2mgr.lint.classify import Context, context_of, what
@@ -12,6 +11,7 @@ from mm2mgr.lint.clusters import SIDES, ClusterSide
 from mm2mgr.lint.findings import Hit, rule
 from mm2mgr.lint.fixes import cluster_key, connector_key, shown, written
 from mm2mgr.lint.subject import Subject, SubjectKind
+from mm2mgr.text import nearest
 from mm2mgr.truth.keys import Key, load
 from mm2mgr.truth.reach import Client, numbers, seen_by
 from mm2mgr.truth.validity import fault, is_checked
@@ -238,7 +238,7 @@ def policy_class(subject: Subject) -> Iterator[Hit]:
     name = subject.get("replication.policy.class")
     fault = _policy_fault(subject, name)
     if fault:
-        right = next(iter(get_close_matches(name, _POLICIES, 1, 0.5)), _POLICIES[1])
+        right = next(iter(nearest(name, _POLICIES, 0.5)), _POLICIES[1])
         fix = f"write {connector_key(subject, 'replication.policy.class', right)}"
         yield Hit(f"{name} {fault}: the connector cannot be created", fix, "replication.policy.class")
 
