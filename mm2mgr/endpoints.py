@@ -11,8 +11,7 @@ from pathlib import Path
 from mm2mgr.connect.errors import ConnectError
 from mm2mgr.connect.target import BasicAuth, BearerAuth, ConnectTarget, TlsFiles
 from mm2mgr.errors import KafkaError
-from mm2mgr.kafka.access import KafkaAccess
-from mm2mgr.kafka.placeholders import resolve
+from mm2mgr.kafka.access import KafkaAccess, resolve
 from mm2mgr.topology import ConnectCluster, KafkaCluster
 
 

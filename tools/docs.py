@@ -343,7 +343,7 @@ def tables_page() -> str:
 
 
 def metrics_page() -> str:
-    from mm2mgr.samples.prometheus_metrics import COUNTERS, OFFSETS
+    from mm2mgr.samples.prometheus import COUNTERS, OFFSETS
 
     def text(metric: Any) -> str:
         return (

@@ -13,8 +13,7 @@ from pathlib import Path
 
 from mm2mgr.check.needs import ClientLogin
 from mm2mgr.errors import KafkaError
-from mm2mgr.kafka.access import parse_jaas
-from mm2mgr.kafka.placeholders import resolve
+from mm2mgr.kafka.access import parse_jaas, resolve
 
 ANONYMOUS = "User:ANONYMOUS"
 _BY_CERTIFICATE = "User:<subject of the client certificate>"

@@ -20,8 +20,7 @@ from mm2mgr.errors import Mm2mgrError
 from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.kafka.acls import Acl, Permission, Right
 from mm2mgr.kafka.client import Kafka
-from mm2mgr.kafka.inspection import ClusterView, committed_topics, message_limits, read_acls, view_cluster
-from mm2mgr.kafka.rights import may
+from mm2mgr.kafka.inspection import ClusterView, committed_topics, may, message_limits, read_acls, view_cluster
 from mm2mgr.lint import subject
 from mm2mgr.observe.reading import Failure
 from mm2mgr.render import Connector

@@ -1,36 +1,158 @@
 """`read`: everything that sizing needs of a workspace, read once and first. `size`, `fleet`, `simulate` and pages judge its result.
 
-Rates and task capacity come from the store, topics from Kafka, assignments and placement from Connect.
+Rates and task capacity come from the store, topics from the brokers, assignments and placement from Connect's workers. A cluster
+that does not answer is a value with its reason, not an error.
 """
 
 from __future__ import annotations
 
+import asyncio
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from mm2mgr.errors import Mm2mgrError
-from mm2mgr.evidence.assignments import (
-    ConnectState,
-    current_assignment,
-    heartbeat_rates,
-    mirrored_topics,
-    read_connects,
-    read_listings,
-)
 from mm2mgr.evidence.declared import buffers_of, current_tasks, rules_of
-from mm2mgr.evidence.rates import MeasuredRates, read_rates, read_weeks
-from mm2mgr.evidence.task_capacity import measured_capacities
-from mm2mgr.sizing.assignment import Listing
+from mm2mgr.evidence.measured import MeasuredRates, measured_capacities, read_rates, read_weeks
+from mm2mgr.partitions import TopicPartition
+from mm2mgr.sizing.assignment import Assignment, Listing, assignment_read_back, listing_of, predict
 from mm2mgr.sizing.capacity import MeasuredCapacity
 from mm2mgr.sizing.load import Statistic
+from mm2mgr.sizing.placement import ConnectorPlacement, TaskPlacement
 from mm2mgr.sizing.scenario import Scenario, Week
-from mm2mgr.topology import Flow, Topology
+from mm2mgr.topology import ConnectCluster, Flow, KafkaCluster, Topology
 
 if TYPE_CHECKING:
+    from mm2mgr.connect.client import ConnectClient
+    from mm2mgr.connect.types import ConnectorStatus
     from mm2mgr.render import Connector
+
+HEARTBEATS = "heartbeats"
+_CLUSTERS_AT_ONCE = 16
+_CONNECTORS_AT_ONCE = 4
+_WORKERS_SECONDS = 10.0
+
+
+@dataclass(frozen=True)
+class ConnectState:
+    """What one Connect cluster runs: every connector with its tasks, and the assignment of flows by id, or why there is none.
+
+    `note`: why the cluster could not be read.
+    """
+
+    connectors: tuple[ConnectorPlacement, ...] = ()
+    assignments: Mapping[str, Assignment | str] = field(default_factory=dict)
+    note: str = ""
+
+
+def read_listings(clusters: Mapping[str, KafkaCluster]) -> dict[str, Listing | Mm2mgrError]:
+    """Return the partitions by topic of each cluster, without Kafka's own topics, in the admin client's order."""
+    from mm2mgr.endpoints import kafka_access
+    from mm2mgr.kafka.client import Kafka
+
+    def read(alias: str) -> Listing | Mm2mgrError:
+        try:
+            with Kafka(kafka_access(clusters[alias])) as kafka:
+                topics = kafka.topics()
+                return listing_of({name: topic.partitions for name, topic in topics.items() if not topic.internal})
+        except Mm2mgrError as error:
+            return error
+
+    with ThreadPoolExecutor(max_workers=_CLUSTERS_AT_ONCE) as threads:
+        return dict(zip(clusters, threads.map(read, clusters), strict=True))
+
+
+def read_connects(flows: Iterable[Flow]) -> dict[str, ConnectState]:
+    """Return the state of each Connect cluster that runs some of these flows, by name."""
+    by_connect: dict[str, list[Flow]] = {}
+    for flow in flows:
+        by_connect.setdefault(flow.connect.name, []).append(flow)
+    return asyncio.run(_states(by_connect.values()))
+
+
+def current_assignment(listing: Listing, mirrored: Callable[[str], bool], running: Assignment | str) -> Assignment:
+    """Return the assignment to size with: the running connector's if it has the partitions of now, else a predicted one."""
+    if isinstance(running, str):
+        return replace(predict(listing, mirrored), note=running)
+    if _is_current(running, listing, mirrored):
+        return running
+    return replace(
+        predict(listing, mirrored), note="the partitions of the running connector differ from those in Kafka"
+    )
+
+
+def _is_current(running: Assignment, listing: Listing, mirrored: Callable[[str], bool]) -> bool:
+    counts = Counter([one.topic for one in running.order])
+    numbers_fit = all(one.partition < counts[one.topic] for one in running.order)
+    return numbers_fit and counts == {name: count for name, count in listing.partitions.items() if mirrored(name)}
+
+
+def mirrored_topics(flow: Flow) -> Callable[[str], bool]:
+    """Return which topics the flow's connector assigns to its tasks: those it carries, and heartbeats where it has them.
+
+    Heartbeats come whatever `topics` says (MirrorSourceConnector.shouldReplicateTopic), except those that would go in a circle.
+    """
+    separator = flow.settings.separator
+
+    def mirrored(topic: str) -> bool:
+        *hops, name = topic.split(separator)
+        is_heartbeat = flow.with_heartbeats and name == HEARTBEATS and flow.target.alias not in hops
+        return is_heartbeat or flow.carries(topic)
+
+    return mirrored
+
+
+def heartbeat_rates(assignment: Assignment) -> dict[TopicPartition, float]:
+    """Return a rate of zero for heartbeats, which are not sampled: one record per second is no load."""
+    return {one: 0.0 for one in assignment.order if one.topic.endswith(HEARTBEATS)}
+
+
+async def _states(by_connect: Collection[Sequence[Flow]]) -> dict[str, ConnectState]:
+    found = await asyncio.gather(*(_state(each[0].connect, each) for each in by_connect))
+    return {each[0].connect.name: state for each, state in zip(by_connect, found, strict=True)}
+
+
+async def _state(connect: ConnectCluster, flows: Sequence[Flow]) -> ConnectState:
+    from mm2mgr.connect.client import ConnectClient
+    from mm2mgr.endpoints import connect_target
+
+    turns = asyncio.Semaphore(_CONNECTORS_AT_ONCE)
+    connectors: tuple[ConnectorPlacement, ...] = ()
+    try:
+        async with ConnectClient(connect_target(connect), deadline_seconds=_WORKERS_SECONDS) as client:
+            statuses = await client.statuses()
+            connectors = tuple(map(_placement, statuses.values()))
+
+            async def of(flow: Flow) -> Assignment | str:
+                async with turns:
+                    return await _running(client, flow, statuses)
+
+            assignments = dict(zip((flow.id for flow in flows), await asyncio.gather(*map(of, flows)), strict=True))
+            return ConnectState(connectors, assignments)
+    except Mm2mgrError as error:
+        unread = f"Connect cluster '{connect.name}' could not be read"
+        note = "" if connectors else error.one_line
+        return ConnectState(connectors, dict.fromkeys((flow.id for flow in flows), unread), note)
+
+
+async def _running(client: ConnectClient, flow: Flow, known: Collection[str]) -> Assignment | str:
+    from mm2mgr.render import source_connector_name
+
+    name = source_connector_name(flow)
+    if name not in known:
+        return "not created yet"
+    tasks = sorted(await client.tasks(name), key=lambda task: task.id)
+    found = assignment_read_back([task.config.get("task.assigned.partitions", "") for task in tasks])
+    return found or "the connector has no tasks yet"
+
+
+def _placement(status: ConnectorStatus) -> ConnectorPlacement:
+    tasks = (TaskPlacement(task.id, task.state, task.worker_id) for task in status.tasks)
+    return ConnectorPlacement(status.name, status.worker_id if status.state != "UNASSIGNED" else "", tuple(tasks))
 
 
 class ExpandedTree(Protocol):

@@ -1,25 +1,69 @@
 """How mm2mgr itself reaches one Kafka cluster: settings in Java client keys, translated to librdkafka's.
 
-No connection is opened and no client imported. A setting without a counterpart in librdkafka is an error with a hint, never a guess.
+Config-provider placeholders such as `${file:/etc/kafka.properties:password}` are resolved as a Kafka client would, from files
+and variables of this machine. No connection is opened and no client imported; no resolved value appears in an error.
 """
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import NoReturn
 
-from mm2mgr.errors import KafkaError
-from mm2mgr.kafka.placeholders import resolve
+from mm2mgr.errors import KafkaError, SpecError
+from mm2mgr.formats.properties import last, read
 from mm2mgr.secrets import remember
 
+# The pattern of Kafka's ConfigTransformer: provider, optional path up to the first colon, key.
+_PLACEHOLDER = re.compile(r"\$\{([^}]*?):(?:([^}]*?):)?([^}]*?)\}")
+_ACCESS_HINT = (
+    "the worker may be able to resolve it where mm2mgr cannot; give the cluster an `access:` block "
+    "with what mm2mgr itself should use, or provide the variable or file on this machine"
+)
 _LOGIN_MODULES = {"PLAIN": "PlainLoginModule", "SCRAM-SHA-256": "ScramLoginModule", "SCRAM-SHA-512": "ScramLoginModule"}
 _PEM_BLOCK = re.compile(r"(-----BEGIN [A-Z0-9 ]+-----)(.*?)(-----END [A-Z0-9 ]+-----)", re.DOTALL)
 _HINT = (
     "give the cluster an `access:` block for mm2mgr's own reads: PEM for certificates (ssl.truststore.type=PEM, "
     "ssl.truststore.location=/path/ca.pem), PLAIN or SCRAM for logins"
 )
+
+
+def resolve(alias: str, text: str, environment: Mapping[str, str] | None = None) -> str:
+    """Replace the placeholders of one value, once and not recursively; KafkaError names one that has no value.
+
+    Kafka leaves such a placeholder in place as a literal and fails later at login, which is why this one stops here.
+    """
+    variables = os.environ if environment is None else environment
+
+    def value_of(match: re.Match[str]) -> str:
+        found = _look_up(alias, match, variables)
+        if found is None:
+            raise KafkaError(f"{alias}: {match[0]} has no value on this machine", hint=_ACCESS_HINT)
+        return found
+
+    return _PLACEHOLDER.sub(value_of, text)
+
+
+def _look_up(alias: str, match: re.Match[str], variables: Mapping[str, str]) -> str | None:
+    provider, path, key = match[1], match[2] or "", match[3]
+    try:
+        if provider == "env":
+            return None if path else variables.get(key)
+        if provider == "file":
+            entries = last(read(Path(path).read_text(encoding="utf-8"), path)) if path else {}
+            return entries[key].value if key in entries else None
+        if provider in ("dir", "directory"):
+            # The directory provider knows the names in that one directory only, so a key never walks the tree.
+            named = Path(path) / key
+            return named.read_text(encoding="utf-8") if path and Path(key).name == key and named.is_file() else None
+    except (OSError, UnicodeDecodeError, SpecError) as error:
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else "not UTF-8 text"
+        reason = error.message if isinstance(error, SpecError) else reason
+        raise KafkaError(f"{alias}: {match[0]} cannot be read: {reason}", hint=_ACCESS_HINT) from error
+    return None
 
 
 @dataclass(frozen=True)
@@ -163,14 +207,14 @@ def _tokens(text: str) -> list[tuple[str, str]]:
             raise ValueError(f"character {position + 1} is not part of a login entry; put values in quotes")
         kind = str(match.lastgroup)
         if kind in ("double", "single"):
-            found.append(("word", _unescape(match[kind])))
+            found.append(("word", _unquoted(match[kind])))
         elif kind != "skip":
             found.append((kind, match[kind]))
         position = match.end()
     return found
 
 
-def _unescape(quoted: str) -> str:
+def _unquoted(quoted: str) -> str:
     def plain(match: re.Match[str]) -> str:
         return chr(int(match[1], 8)) if match[1] else _CONTROL.get(match[2], match[2])
 

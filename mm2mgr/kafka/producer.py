@@ -13,7 +13,7 @@ from typing import Any
 import confluent_kafka
 
 from mm2mgr.kafka.access import KafkaAccess
-from mm2mgr.kafka.failures import client_settings
+from mm2mgr.kafka.client import client_settings
 from mm2mgr.partitions import TopicPartition
 
 

@@ -16,10 +16,9 @@ from mm2mgr.files import cache_folder
 from mm2mgr.samples.schema import CRUISE_CONTROL_TOPIC
 
 if TYPE_CHECKING:
+    from mm2mgr.samples.batch import Gathered, Inventory
     from mm2mgr.samples.follow import Reader
-    from mm2mgr.samples.http import Http
-    from mm2mgr.samples.inventory import Gathered, Inventory
-    from mm2mgr.samples.metric_sources import Source
+    from mm2mgr.samples.metric_sources import Http, Source
     from mm2mgr.samples.store import SampleStore
     from mm2mgr.spec.rest import Metrics, MetricsEndpoint
     from mm2mgr.topology import KafkaCluster
@@ -72,8 +71,8 @@ def _source(asked: MetricSource, cluster: KafkaCluster, spark: _Spark) -> Source
 
 
 def _http(cluster: KafkaCluster, asked: MetricsEndpoint, what: str) -> Http:
-    from mm2mgr.kafka.placeholders import resolve
-    from mm2mgr.samples.http import Endpoint, Http
+    from mm2mgr.kafka.access import resolve
+    from mm2mgr.samples.metric_sources import Endpoint, Http
 
     if asked.url is None:
         raise Mm2mgrError(f"cluster '{cluster.alias}': {what} has no `url`", hint="write it under `metrics:`")
@@ -145,8 +144,7 @@ class _TopicSource:
 
     def gather(self, inventory: Inventory, since_ms: int | None, until_ms: int) -> Iterator[Gathered]:
         """Yield the samples from `since_ms` on (None: all that the topic has); those younger than `until_ms` come too."""
-        from mm2mgr.samples.inventory import Gathered, TopicNames
-        from mm2mgr.samples.rows import Rows
+        from mm2mgr.samples.batch import Gathered, Rows, TopicNames
         from mm2mgr.throughput.cruise_topic import topic_samples
 
         if since_ms is None or since_ms < min(self.given, default=0):  # what was given since then was not stored

@@ -114,10 +114,9 @@ def _with_tasks(
 ) -> list[Reader]:
     """Return the readers of the source clusters, and of the Connect clusters for what their tasks carry."""
     from mm2mgr.endpoints import kafka_access
-    from mm2mgr.evidence.connect_tasks import TaskWatch, TopicConfigs, task_readers
+    from mm2mgr.evidence.connect_tasks import Overheard, RecentLogs, TaskWatch, TopicConfigs, task_readers
     from mm2mgr.kafka.inspection import compacted
-    from mm2mgr.samples.recent import Overheard, RecentLogs
-    from mm2mgr.samples.tasks import TaskStore
+    from mm2mgr.samples.store import TaskStore
     from mm2mgr.sizing.measurements import Pace
 
     pace = Pace.beside(schedule.interval_seconds)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from mm2mgr.evidence.rates import utc_text
+from mm2mgr.evidence.measured import utc_text
 from mm2mgr.evidence.read import Evidence, read
 from mm2mgr.operations.restarts import seconds_of
 from mm2mgr.operations.workspace import DEFAULT_STORE, Workspace

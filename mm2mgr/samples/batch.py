@@ -1,14 +1,19 @@
-"""What a source gives to the store: the partitions of one cluster at one time, column by column.
+"""What metric sources give to the store: the partitions of one cluster at one time, column by column.
 
-Columns are lists or arrays of one length; nothing is computed or written here.
+Values and topic names of other systems are believed or refused here, and what is refused is counted. No I/O, and no gap is
+filled: a value that is missing stays missing.
 """
 
 from __future__ import annotations
 
+import math
 from array import array
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import TypeAlias
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from mm2mgr.kafka.client import TopicInfo
 
 Whole: TypeAlias = "Sequence[int | None] | array[int]"
 Real: TypeAlias = "Sequence[float | None] | array[float]"
@@ -59,3 +64,178 @@ class Batch:
             "record_bytes": self.record_bytes,
             "log_bytes": self.log_bytes,
         }
+
+
+_NAMED = 5
+
+
+@dataclass(frozen=True)
+class Inventory:
+    """The topics of one cluster by name, and which of them are wanted."""
+
+    alias: str
+    topics: Mapping[str, TopicInfo]
+    accepts: Callable[[str], bool]
+
+    def wanted(self) -> dict[str, TopicInfo]:
+        """Return the topics to sample: accepted ones that are not Kafka's own."""
+        return {name: info for name, info in self.topics.items() if self.accepts(name) and not info.internal}
+
+
+@dataclass(frozen=True)
+class Gathered:
+    """One answer of a source: its samples, and in words everything that a reader of them has to know."""
+
+    batches: list[Batch]
+    notes: list[str]
+
+
+@dataclass
+class TopicNames:
+    """Maps the topic names of a source back to the cluster's topics.
+
+    Some metric pipelines write `_` for `.`, so `a_b` may mean `a.b`. Where no name of an answer has a dot (`keeps_dots`
+    is False), a name that fits two topics is refused.
+    """
+
+    inventory: Inventory
+    keeps_dots: bool
+    ambiguous: set[str] = field(default_factory=set)
+    unknown: set[str] = field(default_factory=set)
+    _flat: dict[str, list[str]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for topic in self.inventory.topics:
+            self._flat.setdefault(topic.replace(".", "_"), []).append(topic)
+
+    def topic(self, label: str) -> str | None:
+        """Return the topic that a label means; None, remembered, for none or several."""
+        exact = [label] if label in self.inventory.topics else []
+        fitting = exact if self.keeps_dots else self._flat.get(label, [])
+        if len(fitting) == 1:
+            return fitting[0]
+        if not label.startswith("__"):  # Kafka lists some of its own logs nowhere, such as that of its controllers
+            (self.ambiguous if fitting else self.unknown).add(label)
+        return None
+
+    def notes(self) -> list[str]:
+        """Say which names were refused and which this cluster does not have."""
+        notes = []
+        for label in sorted(self.ambiguous):
+            fitting = " and ".join(sorted(self._flat[label]))
+            notes.append(f"“{label}” is refused: with . written as _ it fits {fitting}")
+        if self.unknown:
+            notes.append(f"{len(self.unknown)} topics in the answer are not this cluster's: {some(self.unknown)}")
+        return notes
+
+
+def coverage(inventory: Inventory, measured: Iterable[tuple[str, int]]) -> list[str]:
+    """Say which wanted partitions have no sample; nothing when all have one. Missing is not zero."""
+    wanted = inventory.wanted()
+    there = {(topic, partition) for topic, partition in measured if topic in wanted}
+    total = sum(info.partitions for info in wanted.values())
+    if len(there) >= total:
+        return []
+    per_topic = Counter(topic for topic, _ in there)
+    missing = [topic for topic, info in wanted.items() if per_topic[topic] < info.partitions]
+    return [f"{len(there)} of {total} partitions answered for; missing (not zero): partitions of {some(missing)}"]
+
+
+def some(names: Iterable[str]) -> str:
+    """List a few names, and how many more there are."""
+    ordered = sorted(names)
+    more = f" and {len(ordered) - _NAMED} more" if len(ordered) > _NAMED else ""
+    return ", ".join(ordered[:_NAMED]) + more
+
+
+_WHOLE = 2.0**53  # metric systems carry offsets and sizes as doubles, which are exact up to here
+_RATE = 1e12  # a terabyte (or as many records) a second through one partition is no measurement
+_RECORD = 2.0**31  # Kafka counts the size of a record in 32 bits
+LARGEST: Mapping[str, float] = {
+    "end_offset": _WHOLE,
+    "start_offset": _WHOLE,
+    "log_bytes": _WHOLE,
+    "records_per_second": _RATE,
+    "bytes_per_second": _RATE,
+    "record_bytes": _RECORD,
+}
+"""The columns of a sample that a source may fill, and what is not believed any more."""
+
+
+class Doubts(Counter[str]):
+    """Counts dropped values by reason."""
+
+    def number(self, value: object, largest: float) -> float | None:
+        """Return a value as a number between 0 and `largest`; None, counted, when it is none."""
+        number = _number(value)
+        if number is not None and 0 <= number <= largest:
+            return number
+        if number is None or math.isnan(number):
+            self["no number"] += 1
+        else:
+            self["negative" if number < 0 else f"above {largest:.0e}"] += 1
+        return None
+
+    def notes(self) -> list[str]:
+        """Say how many values were dropped and why, or nothing."""
+        reasons = ", ".join(f"{count} {reason}" for reason, count in sorted(self.items()))
+        return [f"{self.total()} values dropped: {reasons}"] if self else []
+
+
+class Rows:
+    """Collects the values of wanted partitions by sample time."""
+
+    def __init__(self, inventory: Inventory, source: str, resolution_ms: int = 0) -> None:
+        self.inventory, self.source, self.resolution_ms = inventory, source, resolution_ms
+        self.doubts = Doubts()
+        self._wanted = inventory.wanted()
+        self._rows: dict[int, dict[tuple[str, int], dict[str, float]]] = {}
+
+    def add(self, topic: str, partition: int, at_ms: int, values: Mapping[str, object]) -> None:
+        """Keep what can be believed of `values` (by column; None is unknown) of one partition at one time."""
+        if topic not in self._wanted:
+            return
+        if not 0 <= partition < self._wanted[topic].partitions:
+            self.doubts["of a partition that its topic does not have"] += 1
+            return
+        if kept := self._believed(values):
+            self._rows.setdefault(at_ms, {})[topic, partition] = kept
+
+    def share_out(self, topic: str, at_ms: int, rates: Mapping[str, object]) -> None:
+        """Give each partition of a topic the same part of the topic's rates."""
+        if topic in self._wanted and (believed := self._believed(rates)):
+            count = self._wanted[topic].partitions
+            kept = {name: rate / count for name, rate in believed.items()}
+            self._rows.setdefault(at_ms, {}).update({(topic, number): kept for number in range(count)})
+
+    def batches(self) -> list[Batch]:
+        """Return one batch a sample time, oldest first."""
+        return [self._batch(time, rows) for time, rows in sorted(self._rows.items())]
+
+    def notes(self) -> list[str]:
+        """Say what was dropped, and which wanted partitions have no sample at all."""
+        measured = {place for rows in self._rows.values() for place in rows}
+        return [*self.doubts.notes(), *(coverage(self.inventory, measured) if measured else [])]
+
+    def _believed(self, values: Mapping[str, object]) -> dict[str, float]:
+        checked = {name: self.doubts.number(each, LARGEST[name]) for name, each in values.items() if each is not None}
+        return {name: each for name, each in checked.items() if each is not None}
+
+    def _batch(self, time_ms: int, rows: Mapping[tuple[str, int], Mapping[str, float]]) -> Batch:
+        columns: dict[str, Any] = {}
+        for name in {name for row in rows.values() for name in row}:
+            column = [row.get(name) for row in rows.values()]
+            is_whole = LARGEST[name] == _WHOLE
+            columns[name] = [None if each is None else int(each) for each in column] if is_whole else column
+        topics = [topic for topic, _ in rows]
+        topic_ids = [self._wanted[topic].topic_id for topic in topics]
+        places = [partition for _, partition in rows]
+        alias = self.inventory.alias
+        return Batch(alias, self.source, time_ms, topics, places, topic_ids, self.resolution_ms, **columns)
+
+
+def _number(value: object) -> float | None:
+    try:
+        return None if isinstance(value, bool) else float(value)  # type: ignore[arg-type]
+    except (TypeError, ValueError, OverflowError):
+        return None

@@ -12,9 +12,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-from mm2mgr.samples.http import Http, HttpAnswer, SourceError, shorten
-from mm2mgr.samples.inventory import Gathered, Inventory, TopicNames
-from mm2mgr.samples.rows import Rows
+from mm2mgr.samples.batch import Gathered, Inventory, Rows, TopicNames
+from mm2mgr.samples.metric_sources import Http, HttpAnswer, SourceError, shorten
 from mm2mgr.samples.schema import CRUISE_CONTROL
 
 KIB = 1024.0

@@ -1,20 +1,164 @@
 """Samples from Prometheus: offsets per partition where an exporter tells them, else rates of topics shared out evenly.
 
-A span of time comes in pieces, oldest first, so that an interrupted catch-up goes on
-where it stopped. A sample carries the time of its scrape, so a span that is asked twice gives the same samples again.
+A span of time comes in pieces, oldest first, so that an interrupted catch-up goes on where it stopped. A sample carries the
+time of its scrape, so a span that is asked twice gives the same samples again. A new exporter is one entry in a tuple here.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from mm2mgr.samples import prometheus_metrics as metrics
-from mm2mgr.samples.http import Http, shorten
-from mm2mgr.samples.inventory import Gathered, Inventory, TopicNames
-from mm2mgr.samples.rows import Rows
+from mm2mgr.samples.batch import Gathered, Inventory, Rows, TopicNames
+from mm2mgr.samples.metric_sources import Http, shorten
 from mm2mgr.samples.schema import PROMETHEUS_PREFIX
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A metric by name, and the labels that tell it from others of the same name."""
+
+    name: str
+    labels: Mapping[str, str] = field(default_factory=dict)
+
+    def select(self, labels: Mapping[str, str]) -> str:
+        """Return the selector of its series that also carry `labels`."""
+        return self.name + matchers({**self.labels, **labels})
+
+
+@dataclass(frozen=True)
+class OffsetMetrics:
+    """Log end and start per topic and partition, exact for each partition; the size of the log where the exporter has it."""
+
+    exporter: str
+    end: Metric
+    start: Metric
+    log_bytes: Metric | None = None
+    keeps_dots: bool = False
+    """Whether topic names are known to keep their dots; the rules of a JMX exporter may do anything to them."""
+
+
+@dataclass(frozen=True)
+class TopicCounters:
+    """Bytes and records that brokers took in per topic: counters, one series a broker."""
+
+    exporter: str
+    bytes_in: Metric
+    records_in: Metric
+
+
+# First one found wins: the Kafka exporter asks the partition's leader, a JMX exporter reports every replica.
+OFFSETS = (
+    OffsetMetrics(
+        "Kafka exporter",  # Strimzi's kafkaExporter is the same program
+        Metric("kafka_topic_partition_current_offset"),
+        Metric("kafka_topic_partition_oldest_offset"),
+        keeps_dots=True,
+    ),
+    OffsetMetrics(
+        "JMX exporter, names in lower case",  # its own Kafka example, and Strimzi's
+        Metric("kafka_log_log_logendoffset"),
+        Metric("kafka_log_log_logstartoffset"),
+        Metric("kafka_log_log_size"),
+    ),
+    OffsetMetrics(
+        "JMX exporter, names as in Kafka",
+        Metric("kafka_log_Log_LogEndOffset_Value"),
+        Metric("kafka_log_Log_LogStartOffset_Value"),
+        Metric("kafka_log_Log_Size_Value"),
+    ),
+    OffsetMetrics(
+        "JMX exporter without rules",
+        Metric("kafka_log_Log_Value", {"name": "LogEndOffset"}),
+        Metric("kafka_log_Log_Value", {"name": "LogStartOffset"}),
+        Metric("kafka_log_Log_Value", {"name": "Size"}),
+    ),
+)
+COUNTERS = (
+    TopicCounters(
+        "JMX exporter, names in lower case",
+        Metric("kafka_server_brokertopicmetrics_bytesin_total"),
+        Metric("kafka_server_brokertopicmetrics_messagesin_total"),
+    ),
+    TopicCounters(
+        "JMX exporter, one name a meter",
+        Metric("kafka_server_brokertopicmetrics_bytesinpersec_count"),
+        Metric("kafka_server_brokertopicmetrics_messagesinpersec_count"),
+    ),
+    TopicCounters(
+        "JMX exporter, names as in Kafka",
+        Metric("kafka_server_BrokerTopicMetrics_BytesInPerSec_Count"),
+        Metric("kafka_server_BrokerTopicMetrics_MessagesInPerSec_Count"),
+    ),
+    TopicCounters(
+        "JMX exporter without rules",
+        Metric("kafka_server_BrokerTopicMetrics_Count", {"name": "BytesInPerSec"}),
+        Metric("kafka_server_BrokerTopicMetrics_Count", {"name": "MessagesInPerSec"}),
+    ),
+)
+
+
+@dataclass(frozen=True)
+class Present:
+    """What one Prometheus has of a cluster; both None: nothing that mm2mgr knows."""
+
+    offsets: OffsetMetrics | None
+    counters: TopicCounters | None
+
+
+def discovery(labels: Mapping[str, str]) -> str:
+    """Return the query that counts the series of every known metric."""
+    names = "|".join(known_names())
+    # A label `name` in the answer tells the metrics of a JMX exporter without rules apart.
+    pattern = matchers(labels, f"__name__=~{json.dumps(names)}", 'topic!=""')
+    return f"count by (__name__, name) ({pattern})"
+
+
+def known_names() -> list[str]:
+    """Return the names of all metrics that mm2mgr can use."""
+    ends = [each.end.name for each in OFFSETS]
+    return list(dict.fromkeys([*ends, *(each.bytes_in.name for each in COUNTERS)]))
+
+
+def chosen(found: Iterable[Mapping[str, str]]) -> Present:
+    """Choose from the label sets of the answer to `discovery`: the first known of each kind."""
+    there = list(found)
+
+    def is_there(metric: Metric) -> bool:
+        wanted = {"__name__": metric.name, **metric.labels}
+        return any(wanted.items() <= labels.items() for labels in there)
+
+    offsets = next((each for each in OFFSETS if is_there(each.end)), None)
+    counters = next((each for each in COUNTERS if is_there(each.bytes_in)), None)
+    return Present(offsets, counters)
+
+
+def matchers(labels: Mapping[str, str], *more: str) -> str:
+    """Return `{name="value",…}`; the values are quoted as PromQL wants it."""
+    for name in labels:
+        if not re.fullmatch(r"[a-zA-Z_]\w*", name, re.ASCII):
+            raise ValueError(f"{name!r} is no label name of Prometheus")
+    return "{" + ",".join([*more, *(f"{name}={json.dumps(value)}" for name, value in labels.items())]) + "}"
+
+
+def per_partition(metric: Metric, labels: Mapping[str, str]) -> str:
+    """Ask for a gauge per partition. Replicas and doubled exporters fold into the largest: the log end that is furthest."""
+    return f"max by (topic, partition) ({metric.select(labels)})"
+
+
+def scraped_at(metric: Metric, labels: Mapping[str, str]) -> str:
+    """Ask when each partition was last scraped: a query's own time would pass one scrape off as several samples."""
+    return f"max by (topic, partition) (timestamp({metric.select(labels)}))"
+
+
+def per_topic_rate(metric: Metric, labels: Mapping[str, str], window_seconds: int) -> str:
+    """Ask for the rate of a counter per topic over all brokers; `rate` sees through restarts."""
+    selected = metric.name + matchers({**metric.labels, **labels}, 'topic!=""')
+    return f"sum by (topic) (rate({selected}[{window_seconds}s]))"
+
 
 Cells = dict[tuple[str, int], dict[int, object]]
 """Values as Prometheus spells them, by topic label, partition (-1: the topic) and milliseconds of the query's step."""
@@ -42,7 +186,7 @@ class PrometheusSource:
 
     http: Http
     reading: PrometheusReading
-    _present: metrics.Present | None = None
+    _present: Present | None = None
     _told: list[str] = field(default_factory=list)
 
     @property
@@ -71,7 +215,7 @@ class PrometheusSource:
     # --- offsets of partitions ----------------------------------------------------------------------------------------
 
     def _offsets(
-        self, inventory: Inventory, present: metrics.Present, since_ms: int | None, until_ms: int
+        self, inventory: Inventory, present: Present, since_ms: int | None, until_ms: int
     ) -> Iterator[Gathered]:
         step_ms = max(1000, round(self.reading.step_seconds * 1000))
         count = sum(info.partitions for info in inventory.topics.values())
@@ -82,15 +226,13 @@ class PrometheusSource:
             yield self._offsets_of(inventory, present, piece, step_ms, since_ms)
 
     def _offsets_of(
-        self, inventory: Inventory, present: metrics.Present, times: list[int], step_ms: int, since_ms: int | None
+        self, inventory: Inventory, present: Present, times: list[int], step_ms: int, since_ms: int | None
     ) -> Gathered:
         known, labels = present.offsets, self.reading.labels
         assert known is not None
-        ends, scraped = (
-            self._ask(query(known.end, labels), times, step_ms) for query in (metrics.per_partition, metrics.scraped_at)
-        )
-        starts = self._ask(metrics.per_partition(known.start, labels), times, step_ms)
-        sizes = self._ask(metrics.per_partition(known.log_bytes, labels), times, step_ms) if known.log_bytes else {}
+        ends, scraped = (self._ask(query(known.end, labels), times, step_ms) for query in (per_partition, scraped_at))
+        starts = self._ask(per_partition(known.start, labels), times, step_ms)
+        sizes = self._ask(per_partition(known.log_bytes, labels), times, step_ms) if known.log_bytes else {}
         bytes_per_record = self._record_bytes(present.counters, times, step_ms)
         names = _names(inventory, ends, known.keeps_dots)
         sized = _names(inventory, bytes_per_record, keeps_dots=False)
@@ -107,12 +249,12 @@ class PrometheusSource:
                     rows.add(str(topic), place[1], at_ms, values)
         return self._gathered(rows, [*names.notes(), *sized.notes()])
 
-    def _record_bytes(self, counters: metrics.TopicCounters | None, times: list[int], step_ms: int) -> Cells:
+    def _record_bytes(self, counters: TopicCounters | None, times: list[int], step_ms: int) -> Cells:
         """Bytes per record of each topic, from the brokers' counters: as they came over the wire, compressed."""
         if counters is None:
             return {}
         rates = [
-            metrics.per_topic_rate(metric, self.reading.labels, self.reading.rate_window_seconds)
+            per_topic_rate(metric, self.reading.labels, self.reading.rate_window_seconds)
             for metric in (counters.bytes_in, counters.records_in)
         ]
         return self._ask(f"{rates[0]} / ({rates[1]} > 0)", times, step_ms)
@@ -120,7 +262,7 @@ class PrometheusSource:
     # --- rates of topics ----------------------------------------------------------------------------------------------
 
     def _rates(
-        self, inventory: Inventory, counters: metrics.TopicCounters, since_ms: int | None, until_ms: int
+        self, inventory: Inventory, counters: TopicCounters, since_ms: int | None, until_ms: int
     ) -> Iterator[Gathered]:
         """Windows lie side by side on a fixed grid, so no moment counts twice."""
         window_ms = self.reading.rate_window_seconds * 1000
@@ -133,11 +275,11 @@ class PrometheusSource:
         for start in range(0, len(times), points):
             yield self._rates_of(inventory, counters, times[start : start + points])
 
-    def _rates_of(self, inventory: Inventory, counters: metrics.TopicCounters, times: list[int]) -> Gathered:
+    def _rates_of(self, inventory: Inventory, counters: TopicCounters, times: list[int]) -> Gathered:
         window_ms = self.reading.rate_window_seconds * 1000
         labels, seconds = self.reading.labels, self.reading.rate_window_seconds
-        bytes_in = self._ask(metrics.per_topic_rate(counters.bytes_in, labels, seconds), times, window_ms)
-        records_in = self._ask(metrics.per_topic_rate(counters.records_in, labels, seconds), times, window_ms)
+        bytes_in = self._ask(per_topic_rate(counters.bytes_in, labels, seconds), times, window_ms)
+        records_in = self._ask(per_topic_rate(counters.records_in, labels, seconds), times, window_ms)
         names = _names(inventory, bytes_in, keeps_dots=False)
         rows = Rows(inventory, PROMETHEUS_PREFIX + counters.bytes_in.name, window_ms)
         for place, each in bytes_in.items():
@@ -154,14 +296,14 @@ class PrometheusSource:
         self._told = []
         return Gathered(rows.batches(), list(dict.fromkeys(said)))
 
-    def _discover(self, now_ms: int) -> metrics.Present:
-        query = {"query": metrics.discovery(self.reading.labels), "time": _seconds(now_ms)}
-        found = metrics.present([each["metric"] for each in self._result("/api/v1/query", query, "vector")])
+    def _discover(self, now_ms: int) -> Present:
+        query = {"query": discovery(self.reading.labels), "time": _seconds(now_ms)}
+        found = chosen([each["metric"] for each in self._result("/api/v1/query", query, "vector")])
         if not found.offsets and not found.counters:
-            labels = metrics.matchers(self.reading.labels)
+            labels = matchers(self.reading.labels)
             raise self.http.error(
                 f"no series with {labels} of a metric that tells the load of partitions",
-                f"check `labels`, and that one of these is scraped: {', '.join(metrics.known_names())}",
+                f"check `labels`, and that one of these is scraped: {', '.join(known_names())}",
             )
         return found
 

@@ -16,8 +16,7 @@ import pyarrow as pa
 
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.samples.schema import THROUGHPUT, Store
-from mm2mgr.samples.shares import Share, codes_of
-from mm2mgr.samples.tables import DataFile, StoredTable, UnreadableFile, one_table
+from mm2mgr.samples.tables import DataFile, Share, StoredTable, UnreadableFile, codes_of, one_table
 from mm2mgr.throughput.rollup import LISTS, ROLLUP_COLUMNS, RollUp
 
 NAMES = ("cluster", "topic", "partition", "topic_id", "source")

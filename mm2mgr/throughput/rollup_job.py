@@ -20,8 +20,7 @@ from itertools import groupby
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.samples.clock import ahead
 from mm2mgr.samples.schema import HOUR_MS, SAMPLES, Store, hour_of, hour_start_ms, hours_text, is_remote
-from mm2mgr.samples.shares import shares_of
-from mm2mgr.samples.tables import Conflict, DataFile, StoredTable
+from mm2mgr.samples.tables import Conflict, DataFile, StoredTable, shares_of
 from mm2mgr.throughput.part_files import hours_of_day, throughput_table
 from mm2mgr.throughput.work_unit import Done, Period, WorkUnit, work
 

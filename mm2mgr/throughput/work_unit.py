@@ -16,8 +16,7 @@ import numpy as np
 
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.samples.schema import SAMPLES, Store, hour_end_ms, hour_of, hour_start_ms
-from mm2mgr.samples.shares import Share, codes_of, read_share
-from mm2mgr.samples.tables import DataFile, StoredTable
+from mm2mgr.samples.tables import DataFile, Share, StoredTable, codes_of, read_share
 from mm2mgr.throughput.merge import DAY_COLUMNS, merge_day
 from mm2mgr.throughput.part_files import RateRows, read_rows, throughput_table, write_rows
 from mm2mgr.throughput.rollup import roll_up, stacked

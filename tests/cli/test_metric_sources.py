@@ -9,7 +9,7 @@ import pytest
 
 from mm2mgr.kafka.client import TopicInfo
 from mm2mgr.operations.metric_sources import _Spark, _TopicSource
-from mm2mgr.samples.inventory import Inventory
+from mm2mgr.samples.batch import Inventory
 from mm2mgr.throughput import cruise_topic
 from mm2mgr.throughput.cruise_topic import TopicSamples
 

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from mm2mgr.evidence.task_capacity import settings_mark, task_measurements
+from mm2mgr.evidence.measured import settings_mark, task_measurements
 from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.operations.workspace import Workspace
-from mm2mgr.samples.tasks import TaskRow, TaskStore
+from mm2mgr.samples.store import TaskRow, TaskStore
 from mm2mgr.sizing.capacity import saturated
 
 from .command import Command

@@ -13,12 +13,11 @@ import pytest
 
 from mm2mgr.errors import KafkaError, Mm2mgrError
 from mm2mgr.evidence import connect_tasks
-from mm2mgr.evidence.connect_tasks import TaskReader, TaskWatch, TopicConfigs, task_readers
-from mm2mgr.evidence.task_capacity import settings_mark, task_measurements
+from mm2mgr.evidence.connect_tasks import RecentLogs, TaskReader, TaskWatch, TopicConfigs, task_readers
+from mm2mgr.evidence.measured import settings_mark, task_measurements
 from mm2mgr.operations.workspace import Workspace
 from mm2mgr.samples.batch import Batch
-from mm2mgr.samples.recent import RecentLogs
-from mm2mgr.samples.tasks import TaskRow, TaskStore
+from mm2mgr.samples.store import TaskRow, TaskStore
 from mm2mgr.sizing.capacity import saturated
 from mm2mgr.sizing.measurements import Pace
 from tests.fake_connect import CLASSES, FakeConnect, serving

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from mm2mgr.evidence import rates
+from mm2mgr.evidence import measured as rates
 from mm2mgr.operations.workspace import Workspace
 from mm2mgr.samples.batch import Batch
 from mm2mgr.samples.store import SampleStore

@@ -15,7 +15,7 @@ from mm2mgr.operations.fleet import fleet
 from mm2mgr.operations.simulate import Changes, simulate
 from mm2mgr.operations.size import size
 from mm2mgr.operations.workspace import Workspace
-from mm2mgr.samples import tasks as history
+from mm2mgr.samples import store as history
 from mm2mgr.throughput import planning, windows
 from tests.cli.load import addresses, declare, measured, produce
 from tests.fake_connect import CLASSES, FakeConnect, serving

@@ -16,14 +16,12 @@ import pytest
 
 from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.samples import clock as clock_module
-from mm2mgr.samples.batch import Batch
+from mm2mgr.samples.batch import Batch, Gathered, Inventory
 from mm2mgr.samples.clock import ahead, kept_since_ms
 from mm2mgr.samples.follow import Poll, Round, Schedule, follow
-from mm2mgr.samples.inventory import Gathered, Inventory
 from mm2mgr.samples.metric_sources import MetricSourceReader
 from mm2mgr.samples.schema import hour_of, hour_start_ms
-from mm2mgr.samples.store import SampleStore
-from mm2mgr.samples.tasks import TaskRow, TaskStore
+from mm2mgr.samples.store import SampleStore, TaskRow, TaskStore
 from mm2mgr.throughput.rollup_job import make, one_by_one
 from mm2mgr.throughput.windows import last_hours
 

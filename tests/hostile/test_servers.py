@@ -21,9 +21,9 @@ from mm2mgr.connect.errors import ConnectError, OutcomeUnknown
 from mm2mgr.connect.target import ConnectTarget
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.kafka.client import TopicInfo
+from mm2mgr.samples.batch import Inventory
 from mm2mgr.samples.cruise_control import CruiseControlSource
-from mm2mgr.samples.http import Endpoint, Http
-from mm2mgr.samples.inventory import Inventory
+from mm2mgr.samples.metric_sources import Endpoint, Http
 from mm2mgr.samples.prometheus import PrometheusReading, PrometheusSource
 from mm2mgr.sandbox.worker import DIRECT, Worker
 from mm2mgr.web import Body, BodyRefused
@@ -156,7 +156,7 @@ class Canned(Http):
         self._answer = answer
 
     def get(self, path: str, *arguments: Any, **more: Any) -> Any:
-        from mm2mgr.samples.http import HttpAnswer
+        from mm2mgr.samples.metric_sources import HttpAnswer
 
         answer = self._answer(path) if callable(self._answer) else self._answer
         return HttpAnswer(200, {}, answer, json.dumps(answer, default=str)[:300])

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from mm2mgr.errors import KafkaError
-from mm2mgr.kafka.placeholders import parse_properties, resolve
+from mm2mgr.kafka.access import resolve
 
 
 def test_each_provider_resolves_also_inside_a_longer_text(tmp_path: Path) -> None:
@@ -52,25 +52,3 @@ def test_an_unreadable_file_is_named_with_its_reason(tmp_path: Path) -> None:
 
 def test_text_without_placeholders_is_left_alone() -> None:
     assert resolve("dc1", "$1 {env:X} ${nocolon}", {}) == "$1 {env:X} ${nocolon}"
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("a=b", {"a": "b"}),
-        ("a:b", {"a": "b"}),
-        ("a b c", {"a": "b c"}),
-        ("  a \t=  b  ", {"a": "b  "}),
-        ("# no\n! no\n\n a=1", {"a": "1"}),
-        ("a=one\\\n   two\r\nb=3", {"a": "onetwo", "b": "3"}),
-        ("a=ends\\\\\nb=2", {"a": "ends\\", "b": "2"}),
-        ("a\\=b\\:c\\ d=x", {"a=b:c d": "x"}),
-        ("a=\\t\\q\\u00e4", {"a": "\tqä"}),
-        ("a=b=c", {"a": "b=c"}),
-        ("alone", {"alone": ""}),
-        ("a=1\na=2", {"a": "2"}),
-        ("pem=x\\ny", {"pem": "x\ny"}),
-    ],
-)
-def test_properties_are_read_as_java_reads_them(text: str, expected: dict[str, str]) -> None:
-    assert parse_properties(text) == expected

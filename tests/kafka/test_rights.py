@@ -14,8 +14,7 @@ from mm2mgr.errors import KafkaError
 from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.kafka.acls import Permission, Right
 from mm2mgr.kafka.client import Kafka
-from mm2mgr.kafka.inspection import ClusterView, view_cluster
-from mm2mgr.kafka.rights import may
+from mm2mgr.kafka.inspection import ClusterView, may, view_cluster
 
 CODES = confluent_kafka.KafkaError
 SEEN = ClusterView("id", (1,), frozenset({"Describe"}), {}, frozenset())

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from mm2mgr.evidence.connect_tasks import TaskWatch, TopicConfigs, task_readers
-from mm2mgr.evidence.task_capacity import settings_mark, task_measurements
+from mm2mgr.evidence.connect_tasks import Overheard, RecentLogs, TaskWatch, TopicConfigs, task_readers
+from mm2mgr.evidence.measured import settings_mark, task_measurements
 from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.kafka.client import Kafka
 from mm2mgr.kafka.inspection import compacted
@@ -24,9 +24,7 @@ from mm2mgr.operations.workspace import Workspace
 from mm2mgr.partitions import TopicPartition
 from mm2mgr.samples.follow import Reader, Round, Schedule, follow
 from mm2mgr.samples.offsets import KafkaReader, RecordSizes
-from mm2mgr.samples.recent import Overheard, RecentLogs
-from mm2mgr.samples.store import SampleStore
-from mm2mgr.samples.tasks import TaskRow, TaskStore
+from mm2mgr.samples.store import SampleStore, TaskRow, TaskStore
 from mm2mgr.sandbox.broker import Broker
 from mm2mgr.sandbox.server import Runtime
 from mm2mgr.sandbox.worker import Worker

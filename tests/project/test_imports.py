@@ -57,7 +57,7 @@ LAYERS: dict[str, set[str]] = {
         "render",
     },
     "connect": {"errors", "web", "secrets", "partitions"},
-    "kafka": {"errors", "secrets", "partitions"},
+    "kafka": {"errors", "secrets", "partitions", "formats"},  # placeholders of files are properties
     "endpoints": {"errors", "topology", "connect", "kafka"},
     "reconcile": {
         "text",
@@ -154,7 +154,7 @@ CLOSER: dict[str, set[str]] = {
     # It runs alone under spark-submit.
     "throughput": {
         *("mm2mgr.errors", "mm2mgr.partitions", "mm2mgr.samples.schema", "mm2mgr.samples.clock"),
-        *("mm2mgr.samples.tables", "mm2mgr.samples.shares"),
+        "mm2mgr.samples.tables",
     },
     "output": {"mm2mgr.throughput.rates"},  # values only: no Spark, no Parquet
 }

@@ -11,7 +11,7 @@ from dataclasses import replace
 import pytest
 
 from mm2mgr import web
-from mm2mgr.samples.http import Endpoint, Http, SourceError
+from mm2mgr.samples.metric_sources import Endpoint, Http, SourceError
 
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
 

@@ -15,9 +15,8 @@ from mm2mgr.errors import Mm2mgrError
 from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.kafka.producer import Producer
 from mm2mgr.samples import metric_sources
-from mm2mgr.samples.batch import Batch
+from mm2mgr.samples.batch import Batch, Gathered, Inventory
 from mm2mgr.samples.follow import Round, Schedule, follow
-from mm2mgr.samples.inventory import Gathered, Inventory
 from mm2mgr.samples.metric_sources import MetricSourceReader
 from mm2mgr.samples.store import SampleStore
 from tests.samples.rows import data_files

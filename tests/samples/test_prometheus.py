@@ -16,11 +16,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mm2mgr.kafka.client import TopicInfo
-from mm2mgr.samples.batch import Batch
-from mm2mgr.samples.http import Endpoint, Http, SourceError
-from mm2mgr.samples.inventory import Gathered, Inventory, TopicNames
+from mm2mgr.samples.batch import Batch, Doubts, Gathered, Inventory, TopicNames
+from mm2mgr.samples.metric_sources import Endpoint, Http, SourceError
 from mm2mgr.samples.prometheus import PrometheusReading, PrometheusSource
-from mm2mgr.samples.rows import Doubts
 
 from .canned import CannedServer
 

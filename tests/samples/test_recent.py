@@ -8,9 +8,9 @@ from collections.abc import Sequence
 import pytest
 
 from mm2mgr.errors import KafkaError
+from mm2mgr.evidence.connect_tasks import LogGrowth, Overheard, RecentLogs
 from mm2mgr.partitions import TopicPartition
 from mm2mgr.samples.batch import Batch
-from mm2mgr.samples.recent import LogGrowth, Overheard, RecentLogs
 
 from .fakes import FakeReader
 

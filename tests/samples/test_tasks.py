@@ -10,9 +10,8 @@ import pytest
 
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.samples.batch import Batch
-from mm2mgr.samples.store import SampleStore
+from mm2mgr.samples.store import SampleStore, TaskRow, TaskStore
 from mm2mgr.samples.tables import StoredTable
-from mm2mgr.samples.tasks import TaskRow, TaskStore
 
 from .rows import data_files
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from mm2mgr.connect.client import ConnectClient
 from mm2mgr.connect.target import ConnectTarget
-from mm2mgr.evidence.rates import read_rates
+from mm2mgr.evidence.measured import read_rates
 from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.kafka.client import Kafka
 from mm2mgr.partitions import TopicPartition

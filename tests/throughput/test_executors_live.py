@@ -21,7 +21,7 @@ import boto3
 import pyspark
 import pytest
 
-from mm2mgr.evidence.rates import read_rates
+from mm2mgr.evidence.measured import read_rates
 from mm2mgr.samples.schema import Store
 from mm2mgr.sandbox.java import find_java, spark_java_home
 from mm2mgr.throughput.rollup_job import is_due
