@@ -1,4 +1,4 @@
-"""Judges the answers of brokers and workers: one row per right of a login, and rows for logins, cluster ids and flows. Pure.
+"""The result of a check: rows judged from the answers of brokers and workers, and `kafka-acls.sh` commands for missing rights. Pure.
 
 For a topic that does not exist, brokers do not answer questions about Read and Write. There the ACLs decide, if a login may read
 them; otherwise a login that may describe the topic for no other reason must have the right, because it includes Describe.
@@ -6,16 +6,137 @@ them; otherwise a login that may describe the topic for no other reason must hav
 
 from __future__ import annotations
 
+import re
+import shlex
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any, Literal, get_args
 
-from mm2mgr.check.checked import CheckRow, Grant, Status
-from mm2mgr.check.needs import EFFECTS, ClientLogin, RequiredRight, knows_names
-from mm2mgr.check.principals import Principal
-from mm2mgr.check.sessions import Sessions
+from mm2mgr.check.needs import EFFECTS, ClientLogin, Principal, RequiredRight, knows_names
 from mm2mgr.kafka.acls import Acl, Permission, Right, allowed
+from mm2mgr.lint.findings import Finding
+from mm2mgr.lint.subject import WorkerFacts
+from mm2mgr.observe.reading import Failure
 from mm2mgr.render import Connector
 from mm2mgr.topology import Flow, Topology, matches_nothing
+
+Status = Literal["missing", "failed", "unknown", "ok"]
+STATUSES: tuple[Status, ...] = get_args(Status)
+"""Worst first: a right is missing; something did not answer or is not what was declared; it could not be verified; all is well."""
+
+
+@dataclass(frozen=True)
+class CheckRow:
+    """One result. `where` is a cluster's alias or `connect NAME`; `rows` are numbers of the table in `needs`.
+
+    `how`: `asked` of the brokers, read from `ACLs`, or `inferred` because only this right lets its login describe the topic.
+    """
+
+    status: Status
+    where: str
+    what: str
+    principal: str = ""
+    clients: tuple[str, ...] = ()
+    connectors: tuple[str, ...] = ()
+    rows: tuple[int, ...] = ()
+    effect: str = ""
+    fix: str = ""
+    how: str = "asked"
+    grant: Grant | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        values = {name: list(value) if isinstance(value, tuple) else value for name, value in vars(self).items()}
+        values.pop("grant")  # is among the commands
+        return values
+
+
+@dataclass(frozen=True)
+class Checked:
+    """Everything that a check found; `seconds` is how long it took.
+
+    `commands` give the missing rights, `unsure` those that could not be verified: granting a right twice does no harm.
+    """
+
+    rows: tuple[CheckRow, ...]
+    commands: tuple[str, ...] = ()
+    unsure: tuple[str, ...] = ()
+    findings: tuple[Finding, ...] = ()
+    seconds: float = 0.0
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """Return how many rows have each status."""
+        counted = Counter(row.status for row in self.rows)
+        return {status: counted[status] for status in STATUSES}
+
+    @property
+    def good(self) -> bool:
+        """Tell whether nothing is missing, failed, or an error of lint; what is unknown alone does not count."""
+        errors = any(finding.severity == "error" and finding.silenced is None for finding in self.findings)
+        return not errors and all(row.status in ("ok", "unknown") for row in self.rows)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return JSON-ready values."""
+        return {
+            "good": self.good,
+            "counts": self.counts,
+            "rows": [row.to_dict() for row in self.rows],
+            "commands": list(self.commands),
+            "unsure": list(self.unsure),
+            "findings": [finding.to_dict() for finding in self.findings],
+            "seconds": round(self.seconds, 1),
+        }
+
+
+_RESOURCES = {"topic": "--topic", "group": "--group", "transactional id": "--transactional-id"}
+_NAMES_PER_LINE = 50
+_OPERATIONS = ("Describe", "Read", "Write", "Create", "Alter", "DescribeConfigs", "AlterConfigs")
+
+
+@dataclass(frozen=True)
+class Grant:
+    """A right that a principal is to be given on the cluster behind `servers`."""
+
+    servers: str
+    principal: str
+    right: Right
+
+
+def commands(grants: Iterable[Grant]) -> list[str]:
+    """Return the commands: operations on a resource in one line, resources that need the same ones in one line too.
+
+    Operations that others imply are left out. Who may alter ACLs adds `--command-config FILE` with a login of their own.
+    """
+    wanted: dict[tuple[str, str, str, str], set[Right]] = {}
+    for each in grants:
+        key = (each.servers, each.principal, each.right.kind, each.right.name)
+        wanted.setdefault(key, set()).add(each.right)
+    lines: dict[tuple[str, str, str, tuple[str, ...]], list[str]] = {}
+    for (servers, principal, kind, name), rights in sorted(wanted.items()):
+        lines.setdefault((servers, principal, kind, _least(rights)), []).append(name)
+    return [
+        _line(*key, names[start : start + _NAMES_PER_LINE])
+        for key, names in lines.items()
+        for start in range(0, len(names), _NAMES_PER_LINE)
+    ]
+
+
+def _least(rights: set[Right]) -> tuple[str, ...]:
+    given = {right.operation for right in rights}
+    return tuple(sorted((right.operation for right in rights if not right.implied_by() & given), key=_OPERATIONS.index))
+
+
+def _line(servers: str, principal: str, kind: str, operations: tuple[str, ...], names: list[str]) -> str:
+    words = ["kafka-acls.sh", "--bootstrap-server", servers, "--add", "--allow-principal", principal]
+    words += [word for operation in operations for word in ("--operation", operation)]
+    words += ["--cluster"] if kind == "cluster" else [word for name in names for word in (_RESOURCES[kind], name)]
+    return " ".join(_quoted(word) for word in words)
+
+
+def _quoted(word: str) -> str:
+    return word if re.fullmatch(r"[\w@%+=:,./*-]+", word) and "*" not in word else shlex.quote(word)
+
 
 _ASSUMED = "asked with the security that the tree declares for this cluster, because the workers bring their own login for this client"
 _LATER = "cannot be asked before the topic exists: check again after the first apply, or let a login of the tree read ACLs (Describe on the cluster)"
@@ -149,42 +270,6 @@ def _denied(right: Right, book: _Book) -> str:
 _ONCE = "record producer: Write on transactional id <group.id of the workers>-{name}-* and the same for the workers' own admin client"
 
 
-def access_rows(sessions: Sessions, wanted: Sequence[RequiredRight]) -> Iterator[CheckRow]:
-    """Yield a row for each login that got in, or why it did not and what could therefore not be asked."""
-    for login, session in sessions.by_login.items():
-        clients = tuple(dict.fromkeys(need.client for need in wanted if need.login == login)) or ("mm2mgr itself",)
-        connectors = tuple(dict.fromkeys(need.connector for need in wanted if need.login == login))
-        row = CheckRow("ok", login.cluster, "log in", session.principal.name, clients, connectors)
-        if session.failure is None:
-            yield row
-        elif session.usable:
-            yield replace(row, status="failed", effect=session.failure.message, fix=session.failure.hint or "")
-        else:
-            yield replace(row, status="unknown", effect=session.failure.message, fix=_unusable(clients))
-
-
-def _unusable(clients: Sequence[str]) -> str:
-    if clients == ("mm2mgr itself",):
-        return "give the cluster an `access:` block with settings that this machine can use"
-    return (
-        "rights are seen only by logging in with this client's own settings (an `access:` block is for mm2mgr's reads): put the "
-        "variable or file that it names on this machine too, or run check where the workers run"
-    )
-
-
-def identity_rows(sessions: Sessions, topology: Topology) -> Iterator[CheckRow]:
-    """Yield a row for each alias behind which another cluster answers than declared (one under two aliases: see lint)."""
-    seen: dict[str, str] = {}
-    for session in sessions.by_login.values():
-        if session.view:
-            seen.setdefault(session.alias, session.view.cluster_id)
-    for alias, cluster_id in seen.items():
-        declared = topology.clusters[alias].model.cluster_id
-        if declared and declared != cluster_id:
-            effect = f"another Kafka cluster answers there: {cluster_id}, not {declared}"
-            yield CheckRow("failed", alias, "cluster id", effect=effect, fix="correct bootstrap_servers or cluster_id")
-
-
 def unmatched_rows(flows: Sequence[Flow], topics: Mapping[str, Collection[str]]) -> Iterator[CheckRow]:
     """Yield a row for each flow that takes none of the topics that logins see on its source; `topics` are by alias."""
     for flow in flows:
@@ -214,3 +299,26 @@ def unverified_rows(topology: Topology, connectors: Sequence[Connector]) -> Iter
                 effect=effect,
                 fix="brokers do not report it",
             )
+
+
+WorkerAnswer = tuple[WorkerFacts, Failure | None] | Failure
+"""What the workers say, with the reason where their override policy could not be found; or why they do not answer."""
+
+
+def worker_rows(answers: dict[str, WorkerAnswer]) -> list[CheckRow]:
+    """Return one row for each Connect cluster, and one for a policy that could not be found."""
+    found = []
+    for name, answer in answers.items():
+        where = f"connect {name}"
+        if isinstance(answer, Failure):
+            found.append(CheckRow("failed", where, "ask the workers", effect=answer.message, fix=answer.hint or ""))
+            continue
+        worker, unprobed = answer
+        policy = f", overrides: {worker.policy}" if worker.policy else ""
+        what = f"workers of Kafka {worker.version or 'unknown'} on Kafka cluster {worker.cluster_id}{policy}"
+        found.append(CheckRow("ok", where, what))
+        if unprobed:
+            found.append(
+                CheckRow("unknown", where, "override policy", effect=unprobed.message, fix=unprobed.hint or "")
+            )
+    return found

@@ -1,4 +1,4 @@
-"""The rights that MirrorMaker's clients need, with the effect of a missing one, and the needs of given connectors. Pure.
+"""The rights that MirrorMaker's clients need, with the effect of a missing one, and the needs and principals of given connectors. Pure.
 
 For rows 1 to 24, each right was removed from brokers of Kafka 4.3.1 that deny by default (tests/check/test_acls_live.py checks
 each); rows 25 to 27 apply to connectors with an offsets topic of their own (KIP-618).
@@ -6,6 +6,8 @@ each); rows 25 to 27 apply to connectors with an offsets topic of their own (KIP
 
 from __future__ import annotations
 
+import base64
+import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, get_args
@@ -210,3 +212,97 @@ def login_of(client: Client, connector: Connector, topology: Topology) -> Client
     whole = "security.protocol" in found
     known = {**({_BOOTSTRAP: declared[_BOOTSTRAP]} if whole else declared), **found}
     return ClientLogin.of(alias, known, assumed=not whole and len(declared) > 1)
+
+
+ANONYMOUS = "User:ANONYMOUS"
+BY_CERTIFICATE = "User:<subject of the client certificate>"
+BY_LOGIN = "User:<name behind this login>"
+
+
+@dataclass(frozen=True)
+class Principal:
+    """A principal's name; not `known`: a word in its place that people have to replace."""
+
+    name: str
+    known: bool = True
+
+
+_CERTIFICATE = re.compile(r"-----BEGIN CERTIFICATE-----(.*?)-----END CERTIFICATE-----", re.DOTALL)
+# What java.security's X500Principal.getName() has words for; other types stand there as numbers, their values as bytes.
+_WORDS = {
+    "2.5.4.3": "CN",
+    "2.5.4.6": "C",
+    "2.5.4.7": "L",
+    "2.5.4.8": "ST",
+    "2.5.4.9": "STREET",
+    "2.5.4.10": "O",
+    "2.5.4.11": "OU",
+    "0.9.2342.19200300.100.1.1": "UID",
+    "0.9.2342.19200300.100.1.25": "DC",
+}
+_ENCODINGS = {0x0C: "utf-8", 0x13: "ascii", 0x14: "latin-1", 0x16: "ascii", 0x1E: "utf-16-be"}
+_VERSION = 0xA0
+_SUBJECT = 4  # serial, signature algorithm, issuer, validity, subject
+
+
+def subject_of(pem: str) -> str | None:
+    """Return the subject of the first certificate, None where there is none that can be read."""
+    found = _CERTIFICATE.search(pem)
+    if not found:
+        return None
+    try:
+        certificate = base64.b64decode("".join(found[1].split()), validate=True)
+        fields = [each for each in _parts(_body(_body(certificate))) if each[0] != _VERSION]
+        names = [_relative(body) for _, body, _ in _parts(fields[_SUBJECT][1])]
+    except (ValueError, IndexError):  # no base64, no text, or not what stands at this place of a certificate
+        return None
+    return ",".join(reversed(names))  # RFC 2253 begins at the end
+
+
+def _relative(body: bytes) -> str:
+    """Return one step of the name, which may have several values: `CN=a+UID=b`."""
+    return "+".join(_value(pair) for _, pair, _ in _parts(body))
+
+
+def _value(pair: bytes) -> str:
+    (_, type_, _), (tag, value, whole) = _parts(pair)
+    word = _WORDS.get(_dotted(type_))
+    if word is None or tag not in _ENCODINGS:
+        return f"{_dotted(type_)}=#{whole.hex()}"
+    text = re.sub(r'([,=+<>#;"\\])', r"\\\1", value.decode(_ENCODINGS[tag]))
+    text = re.sub(r"^ | $", r"\\ ", text)
+    return f"{word}={text}"
+
+
+def _dotted(body: bytes) -> str:
+    numbers, number = [body[0] // 40, body[0] % 40], 0
+    for byte in body[1:]:
+        number = number << 7 | byte & 0x7F
+        if byte < 0x80:
+            numbers.append(number)
+            number = 0
+    return ".".join(map(str, numbers))
+
+
+def _body(data: bytes) -> bytes:
+    """Return the body of the first element; IndexError where there is none."""
+    first = next(_parts(data), None)
+    if first is None:
+        raise IndexError
+    return first[1]
+
+
+def _parts(data: bytes) -> Iterator[tuple[int, bytes, bytes]]:
+    """Yield tag, body and the whole of each element; IndexError where the data ends too soon."""
+    at = 0
+    while at < len(data):
+        start, tag, length = at, data[at], data[at + 1]
+        at += 2
+        if length & 0x80:
+            size = length & 0x7F
+            length = int.from_bytes(data[at : at + size])
+            at += size
+        if at + length > len(data):
+            raise IndexError
+        yield tag, data[at : at + length], data[start : at + length]
+        at += length

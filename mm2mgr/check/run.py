@@ -1,40 +1,300 @@
 """Runs a check: asks workers and brokers at the same time, compares their answers with the needs, and runs lint on the facts.
 
-Nothing is created, written, joined or committed anywhere.
+It only reads: nothing is created, written, joined or committed anywhere. A failure is kept in the session of its login, so that one unreachable
+cluster or wrong password hides nothing else.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field, replace
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mm2mgr.check.checked import STATUSES, Checked, CheckRow, commands
-from mm2mgr.check.judge import LoginAnswers, access_rows, identity_rows, judged, unmatched_rows, unverified_rows
-from mm2mgr.check.needs import ClientLogin, RequiredRight, login_of, needs, present
-from mm2mgr.check.sessions import Sessions, kafkas, open_sessions, survey
+from mm2mgr import defaults
+from mm2mgr.check.judge import (
+    STATUSES,
+    Checked,
+    CheckRow,
+    LoginAnswers,
+    WorkerAnswer,
+    commands,
+    judged,
+    unmatched_rows,
+    unverified_rows,
+    worker_rows,
+)
+from mm2mgr.check.needs import (
+    ANONYMOUS,
+    BY_CERTIFICATE,
+    BY_LOGIN,
+    ClientLogin,
+    ExistingNames,
+    Principal,
+    RequiredRight,
+    login_of,
+    mirrored,
+    needs,
+    present,
+    subject_of,
+)
 from mm2mgr.connect.client import ConnectClient
 from mm2mgr.endpoints import access_as, connect_target, kafka_access
-from mm2mgr.errors import Mm2mgrError
-from mm2mgr.kafka.acls import Acl, Right
+from mm2mgr.errors import KafkaError, Mm2mgrError
+from mm2mgr.kafka.access import KafkaAccess, parse_jaas, resolve
+from mm2mgr.kafka.acls import Acl, Permission, Right
+from mm2mgr.kafka.client import Kafka
+from mm2mgr.kafka.inspection import ClusterView, committed_topics, may, message_limits, read_acls, view_cluster
 from mm2mgr.lint.findings import Finding
-from mm2mgr.lint.run import lint
+from mm2mgr.lint.rules import lint
 from mm2mgr.lint.subject import KafkaFacts, Subject, WorkerFacts
 from mm2mgr.lint.tree import from_tree
 from mm2mgr.observe.reading import Failure
 from mm2mgr.reconcile.workers import ask_worker, harmless
 from mm2mgr.render import Connector, connectors_of
+from mm2mgr.spec.patterns import is_name, java_pattern
+from mm2mgr.topics.names import NameFilter
 from mm2mgr.topology import ConnectCluster, Flow, Topology
 
 if TYPE_CHECKING:
     from mm2mgr.spec.loader import Spec
 
 
-WorkerAnswer = tuple[WorkerFacts, Failure | None] | Failure
-"""What the workers say, with the reason where their override policy could not be found; or why they do not answer."""
+def principal_of(login: ClientLogin) -> Principal:
+    """Return who the brokers take this login for."""
+    security = dict(login.security)
+    protocol = security.get("security.protocol", "PLAINTEXT").upper()
+    if protocol == "PLAINTEXT":
+        return Principal(ANONYMOUS)
+    try:
+        settings = {key: resolve(login.cluster, value) for key, value in security.items()}
+        name = _user(settings) if protocol.startswith("SASL_") else _subject(settings)
+    except (KafkaError, OSError, ValueError):
+        name = None
+    if name:
+        return Principal(name)
+    return Principal(BY_LOGIN if protocol.startswith("SASL_") else BY_CERTIFICATE, known=False)
+
+
+def _user(settings: dict[str, str]) -> str | None:
+    user = parse_jaas(settings.get("sasl.jaas.config", "")).options.get("username")
+    return f"User:{user}" if user else None
+
+
+def _subject(settings: dict[str, str]) -> str | None:
+    chain, location = settings.get("ssl.keystore.certificate.chain"), settings.get("ssl.keystore.location")
+    if not chain and not location:
+        return ANONYMOUS
+    if not chain and settings.get("ssl.keystore.type", "").upper() != "PEM":
+        return None
+    name = subject_of(chain or Path(str(location)).read_text(encoding="utf-8"))
+    return f"User:{name}" if name else None
+
+
+_AT_ONCE = 64
+_LEAST_SECONDS = 1.0
+
+
+@dataclass
+class Session:
+    """One login while it is being used. Not `usable`: its settings cannot be used on this machine, so nobody logged in."""
+
+    login: ClientLogin
+    principal: Principal
+    servers: str
+    kafka: Kafka | None = None
+    view: ClusterView | None = None
+    failure: Failure | None = None
+    usable: bool = True
+    permissions: dict[Right, Permission] = field(default_factory=dict)
+    acls: tuple[Acl, ...] | None = None
+
+    @property
+    def alias(self) -> str:
+        return self.login.cluster
+
+    def attempt(self, seconds: float, do: Callable[[Kafka], None], *, optional: bool = False) -> None:
+        """Do something as this login within so many seconds; a failure ends the session's use, unless it is optional."""
+        if self.kafka is None or self.failure:
+            return
+        self.kafka.within(max(_LEAST_SECONDS, seconds))
+        try:
+            do(self.kafka)
+        except Mm2mgrError as error:
+            self.failure = None if optional else Failure.of(error)
+
+    def log_in(self, seconds: float) -> None:
+        """Log in and view the cluster."""
+
+        def do(kafka: Kafka) -> None:
+            self.view = view_cluster(kafka)
+
+        self.attempt(seconds, do)
+
+    def ask(self, rights: Iterable[Right], seconds: float) -> None:
+        """Ask for rights."""
+
+        def do(kafka: Kafka) -> None:
+            if self.view:
+                self.permissions.update(may(kafka, rights, self.view))
+
+        self.attempt(seconds, do)
+
+    def read_acls(self, seconds: float) -> None:
+        """Read the cluster's ACLs, if this login may."""
+
+        def do(kafka: Kafka) -> None:
+            self.acls = read_acls(kafka, self.view) if self.view else None
+
+        self.attempt(seconds, do, optional=True)
+
+
+class Sessions:
+    """The sessions of a check and the threads they run in; `left` seconds until the deadline."""
+
+    def __init__(self, timeout_seconds: float, threads: ThreadPoolExecutor) -> None:
+        self._end = time.monotonic() + timeout_seconds
+        self._threads = threads
+        self.by_login: dict[ClientLogin, Session] = {}
+
+    @property
+    def left(self) -> float:
+        return self._end - time.monotonic()
+
+    def log_in(self, accesses: dict[ClientLogin, KafkaAccess]) -> None:
+        """Open a session for each login; half of the time is kept for what comes after."""
+        seconds = self.left / 2
+        opened = self._threads.map(lambda login: _open(login, accesses[login], seconds), accesses)
+        self.by_login.update(zip(accesses, opened, strict=True))
+
+    def run(self, jobs: Iterable[Callable[[], None]]) -> None:
+        """Run jobs at the same time; they do not raise."""
+        for done in [self._threads.submit(job) for job in jobs]:
+            done.result()
+
+    def of(self, alias: str) -> list[Session]:
+        """Return the logged-in sessions of a cluster, mm2mgr's own first."""
+        return [each for each in self.by_login.values() if each.alias == alias and each.view and not each.failure]
+
+    def may_ask_of_groups(self, alias: str, *, lives_there: bool, is_source: bool) -> bool:
+        """Tell whether asking about a group creates nothing: Kafka makes its topic of group offsets at the first such question.
+
+        Workers on the cluster already have a group. A source whose group offsets are translated has groups, unless a login sees that there are none.
+        """
+        seen = [session.view for session in self.of(alias) if session.view]
+        if lives_there or any(each.had_groups or each.groups for each in seen):
+            return True
+        return is_source and not any(each.had_groups is False for each in seen)
+
+
+def _open(login: ClientLogin, access: KafkaAccess, seconds: float) -> Session:
+    session = Session(login, principal_of(login), access.bootstrap_servers)
+    try:
+        session.kafka = Kafka(access, max(_LEAST_SECONDS, seconds))
+    except Mm2mgrError as error:
+        session.failure, session.usable = Failure.of(error), False
+    session.log_in(seconds)
+    return session
+
+
+@contextmanager
+def open_sessions(timeout_seconds: float) -> Iterator[Sessions]:
+    """Yield a Sessions; its connections are closed at the end."""
+    with ThreadPoolExecutor(max_workers=_AT_ONCE) as threads, ExitStack() as stack:
+        made = Sessions(timeout_seconds, threads)
+        yield made
+        for session in made.by_login.values():
+            if session.kafka:
+                stack.enter_context(session.kafka)
+
+
+_GROUPS_AT_MOST = 500  # each is a request of its own
+
+
+def survey(sessions: Sessions, topology: Topology, connectors: Iterable[Connector]) -> ExistingNames:
+    """Return the topics of each cluster, and by pair the groups that its checkpoint connector translates."""
+    aliases = {session.alias for session in sessions.by_login.values()}
+    topics = {
+        alias: {topic for each in sessions.of(alias) if each.view for topic in each.view.partitions}
+        for alias in aliases
+    }
+    groups: dict[str, list[str]] = {}
+    checkpoints = [connector for connector in connectors if connector.type == "checkpoint"]
+    jobs = [partial(_translated, sessions, _flows(topology, one), groups) for one in checkpoints]
+    sessions.run(jobs)
+    return ExistingNames(topics, groups)
+
+
+def _flows(topology: Topology, connector: Connector) -> list[Flow]:
+    return [flow for flow in topology.flows if flow.id in connector.flows]
+
+
+def _translated(sessions: Sessions, flows: Sequence[Flow], groups: dict[str, list[str]]) -> None:
+    """Add the groups of one pair: those that it names, and those seen that committed offsets on topics it mirrors."""
+    filters = [flow.settings.checkpoints.groups for flow in flows]
+    wanted = [
+        NameFilter(
+            *(tuple(map(java_pattern, list_)) for list_ in (each.include, [*defaults.GROUPS_EXCLUDE, *each.exclude]))
+        )
+        for each in filters
+    ]
+    named = {name for each in filters for name in each.include if is_name(name)}
+    found = {name for name in named if any(each.matches(name) for each in wanted)}
+    looked_at: set[str] = set()
+
+    def read(names: list[str], kafka: Kafka) -> None:
+        for group, topics in committed_topics(kafka, names).items():
+            looked_at.add(group)
+            if any(flow.carries(topic) for flow in flows for topic in topics):
+                found.add(group)
+
+    for session in sessions.of(flows[0].source.alias):
+        seen = session.view.groups if session.view else frozenset()
+        new = sorted(name for name in seen - found - looked_at if any(each.matches(name) for each in wanted))
+        session.attempt(sessions.left / 2, partial(read, new[:_GROUPS_AT_MOST]))
+    groups[flows[0].pair] = sorted(found)
+
+
+def kafkas(
+    sessions: Sessions, topology: Topology, connectors: Iterable[Connector], known: ExistingNames
+) -> dict[str, KafkaFacts]:
+    """Return what lint wants to know of each cluster, as far as a login may read it."""
+    flows = [flow for flow in topology.flows if any(flow.id in one.flows for one in connectors)]
+    topics: dict[str, set[str]] = {}
+    for flow in flows:
+        names = mirrored(flow, known.topics.get(flow.source.alias, ()))
+        topics.setdefault(flow.source.alias, set()).update(names)
+        topics.setdefault(flow.target.alias, set()).update(map(flow.remote_topic, names))
+    found: dict[str, KafkaFacts] = {}
+    sessions.run(partial(_kafka, sessions, alias, topics[alias], found) for alias in topics)
+    return found
+
+
+def _kafka(sessions: Sessions, alias: str, topics: set[str], found: dict[str, KafkaFacts]) -> None:
+    for session in sessions.of(alias):
+        _limits(sessions, session, topics, found)
+        if alias in found and found[alias].message_max_bytes is not None:
+            return
+
+
+def _limits(sessions: Sessions, session: Session, topics: set[str], found: dict[str, KafkaFacts]) -> None:
+    seen = session.view
+    if seen is None:
+        return
+    here = {topic: count for topic, count in seen.partitions.items() if topic in topics}
+    found.setdefault(session.alias, KafkaFacts(seen.cluster_id, len(seen.brokers), partitions=here))
+
+    def read(kafka: Kafka) -> None:
+        most, per_topic = message_limits(kafka, seen.brokers, sorted(here))
+        if most is not None or per_topic:
+            found[session.alias] = KafkaFacts(seen.cluster_id, len(seen.brokers), most, per_topic, here)
+
+    session.attempt(sessions.left, read, optional=True)
 
 
 def check(
@@ -186,20 +446,37 @@ async def _ask_cluster(connect: ConnectCluster, connectors: Sequence[Connector],
     return worker, Failure.of(unprobed) if unprobed else None
 
 
-def worker_rows(answers: dict[str, WorkerAnswer]) -> list[CheckRow]:
-    """Return one row for each Connect cluster, and one for a policy that could not be found."""
-    found = []
-    for name, answer in answers.items():
-        where = f"connect {name}"
-        if isinstance(answer, Failure):
-            found.append(CheckRow("failed", where, "ask the workers", effect=answer.message, fix=answer.hint or ""))
-            continue
-        worker, unprobed = answer
-        policy = f", overrides: {worker.policy}" if worker.policy else ""
-        what = f"workers of Kafka {worker.version or 'unknown'} on Kafka cluster {worker.cluster_id}{policy}"
-        found.append(CheckRow("ok", where, what))
-        if unprobed:
-            found.append(
-                CheckRow("unknown", where, "override policy", effect=unprobed.message, fix=unprobed.hint or "")
-            )
-    return found
+def access_rows(sessions: Sessions, wanted: Sequence[RequiredRight]) -> Iterator[CheckRow]:
+    """Yield a row for each login that got in, or why it did not and what could therefore not be asked."""
+    for login, session in sessions.by_login.items():
+        clients = tuple(dict.fromkeys(need.client for need in wanted if need.login == login)) or ("mm2mgr itself",)
+        connectors = tuple(dict.fromkeys(need.connector for need in wanted if need.login == login))
+        row = CheckRow("ok", login.cluster, "log in", session.principal.name, clients, connectors)
+        if session.failure is None:
+            yield row
+        elif session.usable:
+            yield replace(row, status="failed", effect=session.failure.message, fix=session.failure.hint or "")
+        else:
+            yield replace(row, status="unknown", effect=session.failure.message, fix=_unusable(clients))
+
+
+def _unusable(clients: Sequence[str]) -> str:
+    if clients == ("mm2mgr itself",):
+        return "give the cluster an `access:` block with settings that this machine can use"
+    return (
+        "rights are seen only by logging in with this client's own settings (an `access:` block is for mm2mgr's reads): put the "
+        "variable or file that it names on this machine too, or run check where the workers run"
+    )
+
+
+def identity_rows(sessions: Sessions, topology: Topology) -> Iterator[CheckRow]:
+    """Yield a row for each alias behind which another cluster answers than declared (one under two aliases: see lint)."""
+    seen: dict[str, str] = {}
+    for session in sessions.by_login.values():
+        if session.view:
+            seen.setdefault(session.alias, session.view.cluster_id)
+    for alias, cluster_id in seen.items():
+        declared = topology.clusters[alias].model.cluster_id
+        if declared and declared != cluster_id:
+            effect = f"another Kafka cluster answers there: {cluster_id}, not {declared}"
+            yield CheckRow("failed", alias, "cluster id", effect=effect, fix="correct bootstrap_servers or cluster_id")

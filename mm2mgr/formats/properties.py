@@ -1,17 +1,22 @@
-"""Reads java.util.Properties text as Java does, with the line and the raw text of every entry.
+"""Reads java.util.Properties text as Java does, and translates mm2.properties as MirrorMaker's driver does: the connectors that a file starts.
 
-Entries are in order, duplicate keys included.
+Entries are in order, duplicate keys included, each with its line and its raw text. The driver's part follows MirrorMakerConfig: clusterProps, workerConfig,
+connectorBaseConfig.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache, cached_property
 
 from mm2mgr.errors import Problem, SpecError
 from mm2mgr.secrets import remember
 from mm2mgr.spec.places import Place
+from mm2mgr.truth import keys as truth_keys
+from mm2mgr.truth.explain import KINDS
+from mm2mgr.truth.reach import CLASSES, CLIENTS, CLUSTER_KEYS, ConnectorType
 
 BLANKS = " \t\f"
 LINE_END = re.compile(r"\r\n|\r|\n")
@@ -125,3 +130,242 @@ def as_typed(text: str) -> str:
         return text.encode("iso-8859-1").decode("utf-8")
     except UnicodeError:
         return text
+
+
+_PACKAGE = "org.apache.kafka.connect.mirror"
+_BYTES = "org.apache.kafka.connect.converters.ByteArrayConverter"
+_CLIENT = re.compile(r"(producer|consumer|admin).*", re.DOTALL)
+_WORKER_PREFIXES = (
+    *("offset.storage", "config.storage", "status.storage", "key.converter", "value.converter", "header.converter"),
+    *("task", "worker", "replication.policy", "config.providers"),
+)
+# Defined beside the three connectors' own definitions, which are all that the driver looks for at the top level.
+_NOT_AT_TOP = frozenset({"exactly.once.support", "offsets.storage.topic", "use.defaults.from"})
+_NOT_AT_TOP_PREFIXES = ("topic.creation.", "transaction.boundary")
+# What the driver reads of a file itself: MirrorMakerConfig's own definition, with that of its REST server (KIP-710).
+_OWN = frozenset({"clusters", "dedicated.mode.enable.internal.rest", "bootstrap.servers", "security.providers"})
+_OWN_PREFIXES = (
+    *("listeners", "admin.listeners", "rest.", "access.control.", "response.http.headers.", "ssl.", "sasl."),
+    *("config.providers", "mm2mgr."),
+)
+# Prefixes of a connector config, which stand for a side there and not for a cluster's name.
+CONNECTOR_PREFIXES = tuple(
+    {layer.prefix for clients in CLIENTS.values() for client in clients for layer in client.layers}
+    | {"source.", "target.", "transforms.", "predicates.", "topic.creation."}
+)
+_PAIR = re.compile(r"(?P<source>[^\s>]+?)->(?P<target>[^\s>]+)")
+EXACTLY_ONCE_KEY = "exactly.once.source.support"
+
+
+def passed(key: str) -> bool:
+    """Tell whether the driver passes a top-level line to the connectors."""
+    return key.startswith(("config.providers", "replication.policy")) or key in _top_level_names()
+
+
+@cache
+def _top_level_names() -> frozenset[str]:
+    known = truth_keys.load()
+    names = {name for scope in CLASSES.values() for name in known.names(scope)}
+    return frozenset(
+        name
+        for name in names
+        if "<" not in name and name not in _NOT_AT_TOP and not name.startswith(_NOT_AT_TOP_PREFIXES)
+    )
+
+
+def to_worker(key: str) -> bool:
+    """Tell whether the driver passes a top-level line to the workers of every pair."""
+    return key.startswith(_WORKER_PREFIXES)
+
+
+@dataclass(frozen=True)
+class DriverLine:
+    """A value with the entry that it came from."""
+
+    value: str
+    entry: Entry
+
+
+@dataclass(frozen=True)
+class Derived:
+    """A connector that the driver starts. `lines` is its config without what the driver adds (names, class, aliases)."""
+
+    pair: str
+    type: ConnectorType
+    config: Mapping[str, str]
+    lines: Mapping[str, DriverLine]
+    worker: Mapping[str, str]
+    place: Entry
+
+
+@dataclass(frozen=True)
+class Dedicated:
+    """An mm2.properties file."""
+
+    entries: tuple[Entry, ...]
+
+    @cached_property
+    def lines(self) -> dict[str, DriverLine]:
+        return {key: DriverLine(meant(entry), entry) for key, entry in last(self.entries).items()}
+
+    @cached_property
+    def clusters(self) -> tuple[str, ...]:
+        """The aliases; the driver ignores clusters that are not listed here."""
+        return tuple(dict.fromkeys(alias for part in self.value("clusters").split(",") if (alias := part.strip())))
+
+    def value(self, key: str) -> str:
+        line = self.lines.get(key)
+        return line.value.strip() if line else ""
+
+    def flag(self, key: str, *, default: bool = False) -> bool:
+        return (self.value(key) or str(default)).lower() == "true"
+
+    def enabled(self, source: str, target: str) -> bool:
+        """Tell whether a pair mirrors."""
+        return self.flag(f"{source}->{target}.enabled")
+
+    def beats(self, source: str, target: str) -> bool:
+        """Tell whether a pair's heartbeat connector runs; it also runs for pairs that mirror nothing."""
+        everywhere = self.flag("emit.heartbeats.enabled", default=True)
+        return self.flag(f"{source}->{target}.emit.heartbeats.enabled", default=everywhere)
+
+    def pairs(self) -> list[tuple[str, str]]:
+        """Return every pair that could mirror."""
+        return [(source, target) for source in self.clusters for target in self.clusters if source != target]
+
+
+def connectors(file: Dedicated) -> Iterator[Derived]:
+    """Yield what the driver starts: three connectors per pair that mirrors, else its heartbeats unless they are disabled.
+
+    Two things are left out that decide nothing: `enabled`, which the driver fills in, and the copies of top-level security
+    keys, which no client reads; all clusters have them as their defaults.
+    """
+    for source, target in file.pairs():
+        types: Sequence[str] = list(CLASSES) if file.enabled(source, target) else []
+        if not types and file.beats(source, target):
+            types = ["MirrorHeartbeatConnector"]
+        for class_name in types:
+            yield _connector(file, source, target, class_name)
+
+
+def _connector(file: Dedicated, source: str, target: str, class_name: str) -> Derived:
+    lines = _config(file, source, target)
+    made = {
+        "name": class_name,
+        "connector.class": f"{_PACKAGE}.{class_name}",
+        "source.cluster.alias": source,
+        "target.cluster.alias": target,
+    }
+    config = made | {key: line.value for key, line in lines.items()}
+    pair = f"{source}->{target}"
+    place = file.lines.get(f"{pair}.enabled") or file.lines["clusters"]
+    return Derived(pair, CLASSES[class_name], config, lines, _worker(file, source, target), place.entry)
+
+
+def _config(file: Dedicated, source: str, target: str) -> dict[str, DriverLine]:
+    """Merge the layers of connectorBaseConfig, lowest first."""
+    result = {key: line for key, line in file.lines.items() if passed(key) and key not in CLUSTER_KEYS}
+    for side, alias in (("source", source), ("target", target)):
+        for key, line in _cluster(file, alias).items():
+            result[f"{side}.{key}" if _CLIENT.fullmatch(key) else f"{side}.cluster.{key}"] = line
+    result |= _records(file, target)
+    result |= _below(file, f"{source}->{target}.")
+    for key in ("enabled", EXACTLY_ONCE_KEY, *filter(is_misspelt_enabled, list(result))):
+        result.pop(key, None)
+    return result
+
+
+def _below(file: Dedicated, prefix: str) -> dict[str, DriverLine]:
+    return {key[len(prefix) :]: line for key, line in file.lines.items() if key.startswith(prefix)}
+
+
+def _cluster(file: Dedicated, alias: str) -> dict[str, DriverLine]:
+    """Return clusterProps: a cluster's own lines, copied to its clients where they need them; top-level lines last."""
+    result = _below(file, f"{alias}.")
+    for layer in (dict(result), file.lines):
+        for key in CLUSTER_KEYS & layer.keys():
+            for name in (f"producer.{key}", f"consumer.{key}", f"admin.{key}", key):
+                result.setdefault(name, layer[key])
+    return result
+
+
+def _records(file: Dedicated, target: str) -> dict[str, DriverLine]:
+    """Return the target's `producer.` lines as overrides: the workers pass them to the record producer."""
+    prefix = "producer."
+    own = _below(file, f"{target}.{prefix}")
+    return {f"{prefix}override.{key}": line for key, line in own.items() if key not in CLUSTER_KEYS}
+
+
+def _worker(file: Dedicated, source: str, target: str) -> dict[str, str]:
+    """Return workerConfig: the driver's defaults, the target's lines, and top-level lines for workers, lowest first."""
+    defaults = {
+        "client.id": f"{source}->{target}",
+        "group.id": f"{source}-mm2",
+        "offset.storage.topic": f"mm2-offsets.{source}.internal",
+        "status.storage.topic": f"mm2-status.{source}.internal",
+        "config.storage.topic": f"mm2-configs.{source}.internal",
+        **dict.fromkeys(("key.converter", "value.converter", "header.converter"), _BYTES),
+    }
+    own = {key: line.value for key, line in _cluster(file, target).items()}
+    top = {key: line.value for key, line in file.lines.items() if to_worker(key)}
+    return defaults | own | top
+
+
+def is_misspelt_enabled(key: str) -> bool:
+    """Tell whether a key of a pair is a misspelt `enabled`."""
+    return (
+        key != "enabled" and re.fullmatch(r"enabl?e?d?|is[._-]?enabled|enabeld|enbaled", key.strip(), re.I) is not None
+    )
+
+
+# --- whose line it is ---------------------------------------------------------------------------------------------------
+
+
+def is_ignored(key: str) -> bool:
+    """Tell whether the driver ignores a top-level line; lines for clients (`producer.x`) are not included."""
+    if passed(key) or to_worker(key) or key in _OWN or key in CLUSTER_KEYS or key == EXACTLY_ONCE_KEY:
+        return False
+    if key.startswith(_OWN_PREFIXES) or not key:
+        return False
+    kind, _, plain = key.partition(".")
+    return kind not in KINDS or plain.startswith("override.")
+
+
+def aliases_of(key: str) -> list[str]:
+    """Return the names of clusters in a key."""
+    pair = _PAIR.match(key)
+    if pair is None:
+        alias = _alias_of(key)
+        return [alias] if alias else []
+    target = pair["target"]
+    known = truth_keys.load()
+    for index in (found.start() for found in re.finditer(r"\.", target)):
+        tail = target[index + 1 :]
+        if tail == "enabled" or tail.startswith(CONNECTOR_PREFIXES) or any(known.history(s, tail) for s in CLIENTS):
+            return [pair["source"], target[:index]]
+    return [pair["source"], target.partition(".")[0]] if "." in target else []
+
+
+def _alias_of(key: str) -> str | None:
+    """Return the name of the cluster before a cluster's key, None for other keys."""
+    if "->" in key or passed(key) or to_worker(key) or key.startswith((*_OWN_PREFIXES, *CONNECTOR_PREFIXES)):
+        return None
+    if key in _OWN or key in CLUSTER_KEYS or _is_known(key):
+        return None
+    for index in (found.start() for found in re.finditer(r"\.", key)):
+        if _of_cluster(key[index + 1 :]):
+            return key[:index]
+    return None
+
+
+def _is_known(key: str) -> bool:
+    known = truth_keys.load()
+    return any(known.history(scope, key) for scope in (*CLIENTS, *KINDS, "worker"))
+
+
+def _of_cluster(tail: str) -> bool:
+    """Tell whether this can follow a cluster's name: an address or security key, a client's or a worker's setting."""
+    known = truth_keys.load()
+    kind, _, plain = tail.partition(".")
+    of_client = kind in KINDS and bool(known.history(kind, plain))
+    return tail in CLUSTER_KEYS or of_client or bool(known.history("worker", tail))

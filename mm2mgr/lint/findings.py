@@ -1,16 +1,19 @@
-"""Rules of lint, their hits, and findings with a place. `run` turns hits into findings."""
+"""Rules of lint, what they report, and how a fix is written in the syntax of its file (YAML tree, connector config, mm2.properties)."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from inspect import getdoc
 from types import ModuleType
 from typing import Any, Literal, get_args
 
+from mm2mgr import defaults
 from mm2mgr.lint.subject import Estate, Spot, Subject, SubjectKind
-from mm2mgr.secrets import mask_text
-from mm2mgr.truth.reach import ConnectorType
+from mm2mgr.secrets import mask, mask_text
+from mm2mgr.spec.keys import SECURITY_KEYS
+from mm2mgr.truth.reach import CLIENTS, CLUSTER_KEYS, ConnectorType
 
 Severity = Literal["error", "warning", "info"]
 SEVERITIES: tuple[Severity, ...] = ("error", "warning", "info")
@@ -154,3 +157,166 @@ class Finding:
             "more": self.more,
             "silenced": self.silenced,
         }
+
+
+# The setting of a tree that becomes a connector's key; what is not here is written by a template and by nobody else.
+_TREE = {
+    "tasks.max": "tasks: {max: VALUE}",
+    "topics": "topics: {include: LIST}",
+    "topics.exclude": "topics: {exclude: LIST}",
+    "groups": "checkpoints: {groups: {include: LIST}}",
+    "groups.exclude": "checkpoints: {groups: {exclude: LIST}}",
+    "config.properties.exclude": "sync: {exclude_properties: LIST}",
+    "replication.policy.class": "replication_policy: VALUE",
+    "replication.policy.separator": "separator: VALUE",
+    "offset-syncs.topic.location": "offset_syncs: {location: VALUE}",
+    "emit.offset-syncs.enabled": "offset_syncs: {enabled: VALUE}",
+    "emit.checkpoints.enabled": "checkpoints: {enabled: VALUE}",
+    "emit.heartbeats.enabled": "heartbeats: {enabled: VALUE}",
+    "sync.group.offsets.enabled": "checkpoints: {group_offsets: VALUE}",
+    "sync.topic.configs.enabled": "sync: {topic_configs: VALUE}",
+    "sync.topic.acls.enabled": "sync: {topic_acls: VALUE}",
+    "refresh.topics.interval.seconds": "refresh_interval: VALUEs",
+    "refresh.groups.interval.seconds": "refresh_interval: VALUEs",
+    "emit.checkpoints.interval.seconds": "checkpoints: {interval: VALUEs}",
+    "sync.group.offsets.interval.seconds": "checkpoints: {interval: VALUEs}",
+    "emit.heartbeats.interval.seconds": "heartbeats: {interval: VALUEs}",
+    "source.cluster.alias": "clusters: {VALUE: {…}}",
+    "target.cluster.alias": "clusters: {VALUE: {…}}",
+    "replication.factor": "clusters: {TARGET: {replication_factor: VALUE}}",
+    "checkpoints.topic.replication.factor": "clusters: {TARGET: {replication_factor: VALUE}}",
+    "heartbeats.topic.replication.factor": "clusters: {TARGET: {replication_factor: VALUE}}",
+    "offset-syncs.topic.replication.factor": "clusters: {SYNCS: {replication_factor: VALUE}}",
+}
+_OF_TEMPLATES = (
+    *("name", "connector.class", "key.converter", "value.converter", "header.converter", "enabled", "errors.tolerance"),
+    *("refresh.topics.enabled", "refresh.groups.enabled", "heartbeats.replication.enabled"),
+    "replication.policy.internal.topic.separator.enabled",
+)
+_WORDS = {class_: word for word, class_ in defaults.POLICIES.items()}
+# A tree adds these to its own lists, so nobody writes them there.
+_ALWAYS = {
+    "topics.exclude": defaults.TOPICS_EXCLUDE,
+    "groups.exclude": defaults.GROUPS_EXCLUDE,
+    "config.properties.exclude": defaults.PROPERTIES_EXCLUDE,
+}
+_PLAIN = re.compile(r"[\w.+/…-]+")
+_DEDICATED = {
+    "record producer": "{target}.producer.",
+    "source consumer": "{source}.consumer.",
+    "checkpoints consumer": "{target}.consumer.",
+    "offset-syncs producer": "{source}.producer.",
+    "source admin": "{source}.admin.",
+    "target admin": "{target}.admin.",
+}
+
+
+def client_key(subject: Subject, client: str, plain: str, value: str = "…") -> str:
+    """Return how to give a client a plain key: `producer.override.acks=all`, `record_producer: {acks: all}` or `B.producer.acks = all`."""
+    found = next(each for each in CLIENTS[subject.type] if each.name == client)
+    if subject.form == "tree" and found.block:
+        return f"{found.block}: {{{plain}: {yaml(value)}}}"
+    if subject.form == "dedicated" and client in _DEDICATED:
+        return f"{_DEDICATED[client].format(source=subject.source, target=subject.target)}{plain} = {value}"
+    if subject.form == "tree":
+        return _of_template(subject, found.layers[-1].prefix + plain, value)
+    return f"{found.layers[-1].prefix}{plain}={value}"
+
+
+def cluster_key(subject: Subject, side: Literal["source", "target"], plain: str, value: str = "…") -> str:
+    """Return how to give one side's clients a security key or address."""
+    alias = subject.source if side == "source" else subject.target
+    if subject.form == "tree":
+        servers = ", ".join(yaml(server.strip()) for server in value.split(","))
+        inner = (
+            f"bootstrap_servers: [{servers}]"
+            if plain == "bootstrap.servers"
+            else f"security: {{{plain}: {yaml(value)}}}"
+        )
+        return f"clusters: {{{yaml(alias)}: {{{inner}}}}}"
+    if subject.form == "dedicated":
+        return f"{alias}.{plain} = {value}"
+    return f"{side}.cluster.{plain}={value}"
+
+
+def connector_key(subject: Subject, key: str, value: str = "…") -> str:
+    """Return how to set one of the connector's own keys."""
+    if subject.form == "tree":
+        return _of_tree(subject, key, value)
+    if subject.form == "dedicated":
+        return f"{subject.pair}.{key} = {value}"
+    return f"{key}={value}"
+
+
+def spelled(subject: Subject, key: str, value: str) -> str:
+    """Return how to write a key of a connector's config, whichever client reads it."""
+    if subject.form != "tree":
+        return f"{key}={value}"
+    for side in ("source", "target"):
+        if (plain := _after(key, f"{side}.cluster.")) in CLUSTER_KEYS:
+            return cluster_key(subject, side, plain, value)
+    if (plain := _after(key, "producer.override.")) in SECURITY_KEYS:
+        return cluster_key(subject, "target", plain, value)  # the override is written from the cluster's own
+    for client in CLIENTS[subject.type]:
+        for layer in client.layers:
+            if client.block and (plain := _after(key, layer.prefix)):
+                return client_key(subject, client.name, plain, value)
+    return _of_tree(subject, key, value)
+
+
+def yaml(value: str) -> str:
+    """Return a value for a YAML flow mapping, quoted where necessary."""
+    return value if _PLAIN.fullmatch(value) else "'" + value.replace("'", "''") + "'"
+
+
+def _after(key: str, prefix: str) -> str:
+    return key.removeprefix(prefix) if key.startswith(prefix) else ""
+
+
+def _of_template(subject: Subject, key: str, value: str) -> str:
+    return f"{key} = {value} in {subject.type}.properties.j2, your own template"
+
+
+def _of_tree(subject: Subject, key: str, value: str) -> str:
+    if key == "exactly.once.support":
+        return f"delivery: {'exactly_once' if value == 'required' else 'at_least_once'}"
+    if key in _OF_TEMPLATES:
+        return _of_template(subject, key, value)
+    shape = _TREE.get(key, f"{subject.type}_connector: {{{key}: VALUE}}")
+    items = [item.strip() for item in value.split(",") if item.strip() and item.strip() not in _ALWAYS.get(key, ())]
+    syncs = subject.target if subject.setting.offset_syncs_location == "target" else subject.source
+    words = {
+        "LIST": f"[{', '.join(map(yaml, items))}]",
+        "TARGET": yaml(subject.target),
+        "SYNCS": yaml(syncs),
+        "VALUE": yaml(_WORDS.get(value, value)),
+    }
+    return re.sub("|".join(words), lambda found: words[found[0]], shape)
+
+
+_LONGEST = 60
+
+
+def written(subject: Subject, key: str) -> str:
+    """Return the key as it is written: in mm2.properties it has a prefix that the driver removes."""
+    place = subject.spots.get(key)
+    return (place.key if place else "") or key
+
+
+def shown(subject: Subject, key: str) -> str:
+    """Return a key's value for a fix: masked, and shortened when it is long."""
+    value = mask(key, subject.get(key))
+    return value if len(value) <= _LONGEST and "\n" not in value else "…"
+
+
+RECORDS, READER = "record producer", "source consumer"
+
+
+def described(subject: Subject, client: str, plain: str) -> str:
+    """Return a setting with its origin for a message: `producer.override.acks=1`, or the workers', or the default."""
+    value = subject.value(client, plain)
+    if key := subject.written(client, plain):
+        return f"{written(subject, key)}={value}"
+    if key := subject.workers_key(client, plain):
+        return f"{key}={value} of the workers"
+    return f"{plain}={value}, the default"

@@ -1,23 +1,242 @@
 """Source connectors as hops between clusters: which topics each takes, their names on the target, and paths that lead back.
 
-Every loop is proved by a topic that is mirrored around it.
+Clusters are one by their id, else by a shared address, else by alias. Every loop is proved by a topic that is mirrored around it.
 """
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict, deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cache, cached_property, lru_cache
+from typing import Literal
 
-from mm2mgr.lint import patterns
-from mm2mgr.lint.clusters import Clusters
-from mm2mgr.lint.clusters import clusters as clusters_of
-from mm2mgr.lint.patterns import policy_of, separator_of
-from mm2mgr.lint.subject import Estate, Subject
-from mm2mgr.topics.names import NameFilter
-from mm2mgr.topics.selection import PolicyName, Selection
+from mm2mgr.lint.subject import Subject, addresses
+from mm2mgr.spec.patterns import is_name
+from mm2mgr.topics.names import Items, NameFilter, literal, readable
+from mm2mgr.topics.selection import POLICIES, PolicyName, Selection
 from mm2mgr.topics.shared import Budget, Shared, meeting, overlaps
+from mm2mgr.truth import keys as truth_keys
+from mm2mgr.truth.reach import numbers
+
+FILTERS = {
+    "topics": ("topic.filter.class", "DefaultTopicFilter"),
+    "groups": ("group.filter.class", "DefaultGroupFilter"),
+    "config.properties": ("config.property.filter.class", "DefaultConfigPropertyFilter"),
+}
+_SEPARATOR = "replication.policy.separator"
+
+
+def reads_lists(subject: Subject, what: str) -> bool:
+    """Tell whether Kafka's own filter class reads the lists of `what` (topics, groups, config.properties)."""
+    key, own = FILTERS[what]
+    return subject.get(key, own).rpartition(".")[2] == own
+
+
+def items_of(subject: Subject, key: str) -> Items:
+    """Return the items of a LIST key, Kafka's default if it is not set; () where it is unknown."""
+    what = key.removesuffix(".exclude")
+    if not reads_lists(subject, what) or "${" in subject.get(key):
+        return ()
+    return _split(subject.get(key)) if key in subject.config else default_of(subject, key)
+
+
+def default_of(subject: Subject, key: str) -> Items:
+    """Return Kafka's own list for a key in the subject's version."""
+    return _default(subject.type, key, subject.version)
+
+
+def repeats_default(subject: Subject, key: str) -> bool:
+    """Tell whether a list holds all of Kafka's default for it."""
+    return set(default_of(subject, key)) <= set(items_of(subject, key))
+
+
+@cache
+def _default(type_: str, key: str, version: str) -> Items:
+    found = truth_keys.load().find(type_, key, version)
+    return tuple(item for item in (found.default or "").split(",") if item) if found else ()
+
+
+def policy_of(subject: Subject) -> PolicyName | None:
+    """Return which of Kafka's two policies a connector has, None for any other class."""
+    return POLICIES.get(subject.get("replication.policy.class", "DefaultReplicationPolicy").rpartition(".")[2])
+
+
+def separator_of(subject: Subject) -> str:
+    """Return the separator as it is configured; an empty one is none, not a dot."""
+    return subject.get(_SEPARATOR, ".")
+
+
+def selection_of(subject: Subject) -> Selection | None:
+    """Return what a source connector takes, None when its filter is unknown."""
+    found, separator = filter_of(subject), separator_of(subject)
+    if found is None:
+        return None
+    own = subject.flag("replication.policy.internal.topic.separator.enabled", default=True)
+    internal = separator if own or _SEPARATOR not in subject.config or numbers(subject.version) < (3, 6) else "."
+    ends = subject.source, subject.target
+    return Selection(found, policy_of(subject), *ends, separator, internal, subject.version)
+
+
+def unread(subject: Subject) -> str:
+    """Return the first expression for topics whose meaning is not known, "" without one."""
+    every = (item for key in ("topics", "topics.exclude") for item in items_of(subject, key))
+    return next((item for item in every if not _known("topics", item)), "")
+
+
+def filter_of(subject: Subject, what: str = "topics") -> NameFilter | None:
+    """Return a connector's filter of topics or groups, None when it is unknown."""
+    include, exclude = (subject.config.get(key) for key in (what, f"{what}.exclude"))
+    return _names(subject.type, what, include, exclude, subject.version) if reads_lists(subject, what) else None
+
+
+@lru_cache(maxsize=8192)
+def _names(type_: str, what: str, include: str | None, exclude: str | None, version: str) -> NameFilter | None:
+    lists = [
+        _default(type_, key, version) if text is None else _split(text)
+        for key, text in ((what, include), (f"{what}.exclude", exclude))
+    ]
+    return NameFilter(*lists) if all(_known(what, item) for each in lists for item in each) else None
+
+
+def _known(what: str, item: str) -> bool:
+    return "${" not in item and readable(item, topics=what == "topics")
+
+
+@lru_cache(maxsize=8192)
+def _split(text: str) -> Items:
+    """Split as Kafka does; empty items match no name."""
+    return tuple(item for part in text.split(",") if (item := part.strip()))
+
+
+def plain_name(item: str) -> str | None:
+    """Return the one name an item is meant for, None for a real expression (unescaped dots of a name count as dots)."""
+    return item if is_name(item) else literal(item) or None
+
+
+ClusterSide = Literal["source", "target"]
+SIDES: tuple[ClusterSide, ...] = ("source", "target")
+
+
+@dataclass(frozen=True)
+class Point:
+    """One side of a connector as it is configured; alias "" when it is not set."""
+
+    alias: str
+    addresses: frozenset[str]
+    cluster_id: str | None
+
+
+@dataclass(frozen=True)
+class Clusters:
+    """The clusters of an estate, numbered; one number may have several aliases."""
+
+    pairs: Mapping[Subject, tuple[int, int]]
+
+    def of(self, subject: Subject, side: ClusterSide) -> int:
+        return self.pairs[subject][SIDES.index(side)]
+
+    def pair(self, subject: Subject) -> tuple[int, int]:
+        return self.pairs[subject]
+
+
+def point(subject: Subject, side: ClusterSide) -> Point:
+    """Return one side of a connector."""
+    known = subject.source_kafka if side == "source" else subject.target_kafka
+    servers = addresses(subject.get(f"{side}.cluster.bootstrap.servers"))
+    return Point(subject.get(f"{side}.cluster.alias"), servers, known.cluster_id)
+
+
+def apart(one: Point, other: Point) -> bool:
+    """Tell whether two points are certainly different clusters: different ids, or hosts that differ in more than their numbers."""
+    if one.cluster_id and other.cluster_id:
+        return one.cluster_id != other.cluster_id
+    if not one.addresses or not other.addresses or one.addresses & other.addresses:
+        return False
+    return not (_hosts(one.addresses) & _hosts(other.addresses))
+
+
+def _hosts(servers: Iterable[str]) -> set[str]:
+    """Return host names without digits and ports: brokers of one cluster are usually numbered."""
+    return {re.sub(r"\d+", "", server.rpartition(":")[0] or server) for server in servers}
+
+
+def same(one: Point, other: Point) -> bool:
+    """Tell whether two points are certainly one cluster."""
+    if one.cluster_id and other.cluster_id:
+        return one.cluster_id == other.cluster_id
+    return bool(one.addresses & other.addresses)
+
+
+@lru_cache(maxsize=4)
+def clusters(subjects: tuple[Subject, ...]) -> Clusters:
+    """Number the clusters of these connectors."""
+    ends_of = {subject: (point(subject, "source"), point(subject, "target")) for subject in subjects}
+    ends = dict.fromkeys(ends_of.values())
+    points = list(dict.fromkeys(each for pair in ends for each in pair))
+    groups = _JoinedPoints(points)
+    by_id: dict[str, Point] = {}
+    by_address: dict[str, Point] = {}
+    for each in points:
+        if each.cluster_id:
+            groups.join(each, by_id.setdefault(each.cluster_id, each))
+        for address in each.addresses:
+            other = by_address.setdefault(address, each)
+            if same(each, other):
+                groups.join(each, other)
+    for one, other in ends:
+        groups.keep_apart(one, other)
+    _join_aliases(points, groups)
+    return Clusters({each: (groups.number[one], groups.number[other]) for each, (one, other) in ends_of.items()})
+
+
+def _join_aliases(points: list[Point], groups: _JoinedPoints) -> None:
+    """Join points with one alias unless they are certainly different; never join the two ends of a connector.
+
+    A side with nothing but an alias joins the first point of that alias.
+    """
+    by_alias: dict[str, list[Point]] = defaultdict(list)
+    for each in sorted(points, key=lambda each: not (each.cluster_id or each.addresses)):
+        if not each.alias:
+            continue
+        alike = (other for other in by_alias[each.alias] if not apart(each, other))
+        if other := next((one for one in alike if groups.may_join(each, one)), None):
+            groups.join(each, other)
+        else:
+            by_alias[each.alias].append(each)
+
+
+class _JoinedPoints:
+    """Points in numbered groups that can be joined, and the groups that must stay separate."""
+
+    def __init__(self, points: Iterable[Point]) -> None:
+        self.number = {each: number for number, each in enumerate(points)}
+        self.members = {number: [each] for each, number in self.number.items()}
+        self.facing: dict[int, set[int]] = defaultdict(set)
+
+    def keep_apart(self, one: Point, other: Point) -> None:
+        """Keep the groups of two points separate, unless they are one already."""
+        first, second = self.number[one], self.number[other]
+        if first != second:
+            self.facing[first].add(second)
+            self.facing[second].add(first)
+
+    def may_join(self, one: Point, other: Point) -> bool:
+        return self.number[other] not in self.facing[self.number[one]]
+
+    def join(self, one: Point, other: Point) -> None:
+        gone, stays = self.number[one], self.number[other]
+        if gone == stays:
+            return
+        for each in self.members[gone]:
+            self.number[each] = stays
+        self.members[stays] += self.members.pop(gone)
+        for opposite in self.facing.pop(gone, set()):
+            self.facing[opposite].discard(gone)
+            self.facing[opposite].add(stays)
+            self.facing[stays].add(opposite)
+
 
 _LONGEST_WAY, _MOST_WAYS = 10, 1000
 HEARTBEATS = (".*heartbeats",)  # every policy puts the alias before these, so the policies' own check for cycles holds
@@ -73,12 +292,12 @@ class Circle:
 @lru_cache(maxsize=4)
 def hops(subjects: tuple[Subject, ...]) -> tuple[Hop, ...]:
     """Return a hop for each source connector."""
-    known = clusters_of(subjects)
+    known = clusters(subjects)
     return tuple(_hop(subject, known) for subject in subjects if subject.type == "source")
 
 
 def _hop(subject: Subject, known: Clusters) -> Hop:
-    return Hop(subject, *known.pair(subject), policy_of(subject), separator_of(subject), patterns.selection(subject))
+    return Hop(subject, *known.pair(subject), policy_of(subject), separator_of(subject), selection_of(subject))
 
 
 def by_pair(found: Sequence[Hop]) -> dict[tuple[int, int], list[Hop]]:
@@ -86,29 +305,6 @@ def by_pair(found: Sequence[Hop]) -> dict[tuple[int, int], list[Hop]]:
     for hop in found:
         groups[hop.pair].append(hop)
     return groups
-
-
-@dataclass(frozen=True)
-class ConnectorsOfPair:
-    """The source and checkpoint connectors between two clusters."""
-
-    sources: list[Hop]
-    checkpoints: list[Subject]
-
-
-def pairs(estate: Estate) -> Mapping[tuple[int, int], ConnectorsOfPair]:
-    """Group source and checkpoint connectors by their two clusters."""
-    return _pairs(estate.subjects)
-
-
-@lru_cache(maxsize=4)
-def _pairs(subjects: tuple[Subject, ...]) -> Mapping[tuple[int, int], ConnectorsOfPair]:
-    known = clusters_of(subjects)
-    found = {pair: ConnectorsOfPair(group, []) for pair, group in by_pair(hops(subjects)).items()}
-    for subject in subjects:
-        if subject.type == "checkpoint":
-            found.setdefault(known.pair(subject), ConnectorsOfPair([], [])).checkpoints.append(subject)
-    return found
 
 
 @lru_cache(maxsize=4)
@@ -143,7 +339,7 @@ def moving(found: Sequence[Hop]) -> list[Hop]:
 
 @dataclass(frozen=True)
 class WaysBack:
-    """Paths that lead back: proved ones; for undecided ones the first hop, the last one and the patterns."""
+    """Paths that lead back: proved ones; for undecided ones the first hop, the last one and the hops."""
 
     circles: tuple[Circle, ...]
     undecided: tuple[tuple[Hop, Hop, str], ...]

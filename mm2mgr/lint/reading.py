@@ -1,24 +1,59 @@
 """Reads files of MirrorMaker connectors into an Estate: JSON, properties, mm2.properties, Strimzi resources, recognised by content.
 
-Several files are one estate. One SpecError reports every file that cannot be read.
+Several files are one estate, joined with what runs on Connect and what the user knows. One SpecError reports every file that cannot be read.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
+from typing import TypeVar
 
 from mm2mgr.errors import Problem, SpecError
 from mm2mgr.files import Unreadable, read_bytes
-from mm2mgr.formats import json_places, mm2_properties, properties, strimzi
-from mm2mgr.formats.json_places import FoundConnector, Node
-from mm2mgr.formats.properties import Entry
-from mm2mgr.lint.silences import silences_in, silences_of
+from mm2mgr.formats import documents, properties
+from mm2mgr.formats.documents import FoundConnector, Node
+from mm2mgr.formats.properties import BLANKS, LINE_END, Entry, as_typed
 from mm2mgr.lint.subject import Estate, KafkaFacts, LinkFacts, Silence, SourceFile, Spot, Subject, WorkerFacts
 from mm2mgr.spec.places import MOST_BYTES, Place, read_yaml
 from mm2mgr.truth.reach import type_of
+
+SILENCE_KEY = "mm2mgr.silence."
+_SILENCE = re.compile(r"[#!]\s*mm2mgr:\s*silence\s+(?P<rule>[\w.-]+)[ \t]*(?P<reason>.*)")
+
+
+def silences_of(text: str, file: str, *, inline: bool = False) -> tuple[Silence, ...]:
+    """Return the silences in comments such as `# mm2mgr: silence RULE reason`; `inline`: also after a value (YAML).
+
+    The place of a silence is the end of its block of comment lines, so that several can precede one key.
+    """
+    if "mm2mgr:" not in text:
+        return ()
+    lines = LINE_END.split(text)
+    return tuple(_in_comments(lines, file, inline=inline))
+
+
+def _in_comments(lines: Sequence[str], file: str, *, inline: bool) -> Iterator[Silence]:
+    for index, line in enumerate(lines):
+        alone = line.lstrip(BLANKS)[:1] in ("#", "!")
+        found = _SILENCE.match(line.lstrip(BLANKS)) if alone else _SILENCE.search(line) if inline else None
+        if found:
+            end = index
+            while alone and end + 1 < len(lines) and lines[end + 1].lstrip(BLANKS)[:1] in ("#", "!"):
+                end += 1
+            yield Silence(found["rule"], as_typed(found["reason"].strip()), Spot(file, end + 1))
+
+
+def silences_in(config: Mapping[str, str], spots: Mapping[str, Spot], place: Spot) -> tuple[Silence, ...]:
+    """Return the silences of a connector's config: `mm2mgr.silence.RULE` = reason (JSON has no comments)."""
+    return tuple(
+        Silence(key.removeprefix(SILENCE_KEY), value.strip(), spots.get(key, place.at(key)))
+        for key, value in config.items()
+        if key.startswith(SILENCE_KEY)
+    )
+
 
 TREE_KEYS = frozenset({"owner", "defaults", "clusters", "connect", "links", "flows", "sizing"})
 _UTF16 = (b"\xff\xfe", b"\xfe\xff")
@@ -123,7 +158,7 @@ def _text(path: Path) -> str:
 
 def _read(file: str, text: str, surroundings: Surroundings) -> _FileContents:
     if text.lstrip("ï»¿ \t\r\n")[:1] in ("{", "["):
-        return _wrapped(file, [json_places.parse(_utf8(file, text), file)], (), surroundings)
+        return _wrapped(file, [documents.parse(_utf8(file, text), file)], (), surroundings)
     if file.lower().endswith((".yaml", ".yml")) or _YAML.match(text):
         return _yaml(file, text, surroundings)
     if text.startswith("ï»¿"):
@@ -179,13 +214,13 @@ def _not_a_connector(values: Mapping[str, str]) -> str:
 
 
 def _dedicated(file: SourceFile, surroundings: Surroundings) -> _FileContents:
-    driver = mm2_properties.Dedicated(file.entries)
-    subjects = tuple(_of_driver(file.path, each, surroundings) for each in mm2_properties.connectors(driver))
+    driver = properties.Dedicated(file.entries)
+    subjects = tuple(_of_driver(file.path, each, surroundings) for each in properties.connectors(driver))
     return _FileContents(file.path, subjects, (file,))
 
 
-def _of_driver(file: str, each: mm2_properties.Derived, surroundings: Surroundings) -> Subject:
-    support = each.worker.get(mm2_properties.EXACTLY_ONCE_KEY, "disabled").strip().lower()
+def _of_driver(file: str, each: properties.Derived, surroundings: Surroundings) -> Subject:
+    support = each.worker.get(properties.EXACTLY_ONCE_KEY, "disabled").strip().lower()
     worker = WorkerFacts(properties=each.worker, policy="All", exactly_once=support == "enabled")
     spots = {key: Spot(file, line.entry.line, key=line.entry.key) for key, line in each.lines.items()}
     return Subject(
@@ -207,12 +242,12 @@ def _of_driver(file: str, each: mm2_properties.Derived, surroundings: Surroundin
 
 
 def _yaml(file: str, text: str, surroundings: Surroundings) -> _FileContents:
-    documents = read_yaml(Path(file), text.encode("iso-8859-1"))
-    for document in documents:
+    read = read_yaml(Path(file), text.encode("iso-8859-1"))
+    for document in read:
         if document.values.keys() <= TREE_KEYS:
             raise _error(file, "is a part of an mm2mgr tree: name it with -f/--clusters")
     try:
-        nodes = [json_places.of_yaml(document) for document in documents]
+        nodes = [documents.of_yaml(document) for document in read]
         return _wrapped(file, nodes, silences_of(_utf8(file, text), file, inline=True), surroundings)
     except RecursionError as error:
         raise _error(file, "nested too deeply") from error
@@ -239,16 +274,16 @@ def _found(file: str, roots: Sequence[Node]) -> tuple[list[FoundConnector], dict
     found: list[FoundConnector] = []
     workers: dict[str, WorkerFacts] = {}
     for root in roots:
-        of_operator = [node for node in (list(strimzi.resources(root)) or [root]) if strimzi.is_resource(node)]
-        for resource in map(strimzi.read, of_operator):
+        of_operator = [node for node in (list(documents.resources(root)) or [root]) if documents.is_resource(node)]
+        for resource in map(documents.read_resource, of_operator):
             found += resource.connectors
             workers |= {name: _worker_of(each) for name, each in resource.workers.items()}
         if not of_operator:
-            found += json_places.connectors(root, Path(file).stem)
+            found += documents.connectors(root, Path(file).stem)
     return found, workers
 
 
-def _worker_of(known: strimzi.StrimziWorkers) -> WorkerFacts:
+def _worker_of(known: documents.StrimziWorkers) -> WorkerFacts:
     return WorkerFacts(known.version, known.properties, exactly_once=known.exactly_once)
 
 
@@ -272,3 +307,71 @@ def _subject(
         state=found.state,
         silences=silences_in(config, spots, place),
     )
+
+
+Facts = TypeVar("Facts", WorkerFacts, KafkaFacts)
+
+
+def is_tree(path: Path) -> bool:
+    """Tell whether a path is a tree for mm2mgr: a folder, or YAML that is no resource of Kubernetes."""
+    if path.is_dir():
+        return True
+    if path.suffix.lower() not in {".yaml", ".yml"} or not path.exists():
+        return False
+    try:
+        keys = {key for document in read_yaml(path) for key in document.values}
+    except SpecError:
+        return True  # the tree's reader reports what is wrong, with its place
+    return bool(keys & TREE_KEYS) and not keys & {"kind", "apiVersion"}
+
+
+def completed(estate: Estate, known: Surroundings) -> Estate:
+    """Fill in unknown facts from what the user knows; the user's Kafka version wins, so that an upgrade can be tried."""
+    if known == Surroundings():
+        return estate
+    return replace(estate, subjects=tuple(_completed(subject, known) for subject in estate.subjects))
+
+
+def _completed(subject: Subject, known: Surroundings) -> Subject:
+    worker = _filled(subject.worker, known.worker)
+    return replace(
+        subject,
+        worker=replace(worker, version=known.version or worker.version),
+        source_kafka=_filled(subject.source_kafka, known.source),
+        target_kafka=_filled(subject.target_kafka, known.target),
+        wire=subject.wire or known.wire,
+    )
+
+
+def _filled(own: Facts, known: Facts) -> Facts:
+    missing = [each.name for each in fields(own) if getattr(own, each.name) in (None, {})]
+    return replace(own, **{name: getattr(known, name) for name in missing})
+
+
+def joined(declared: Sequence[Estate], live: Sequence[Estate]) -> tuple[list[Estate], tuple[Subject, ...]]:
+    """Return the estates, each connector once, and the connectors that run with another config than the declared one.
+
+    A connector that is declared and runs counts as declared, with the real workers' facts; twice it would mirror twice.
+    """
+    running: dict[tuple[str, ...], list[Subject]] = {}
+    for subject in (subject for estate in live for subject in estate.subjects):
+        running.setdefault(_identity(subject), []).append(subject)
+    twins = {subject: twin for estate in declared for subject in estate.subjects if (twin := _twin(subject, running))}
+    informed = {
+        subject: replace(subject, worker=_filled(twin.worker, subject.worker)) for subject, twin in twins.items()
+    }
+    gone = set(twins.values())
+    estates = [replace(one, subjects=tuple(informed.get(each, each) for each in one.subjects)) for one in declared]
+    estates += [replace(one, subjects=tuple(each for each in one.subjects if each not in gone)) for one in live]
+    return estates, tuple(twin for subject, twin in twins.items() if dict(twin.config) != dict(subject.config))
+
+
+def _identity(subject: Subject) -> tuple[str, ...]:
+    return subject.name, subject.type, subject.source, subject.target
+
+
+def _twin(subject: Subject, running: Mapping[tuple[str, ...], Sequence[Subject]]) -> Subject | None:
+    """Return the running connector of a declared one; None where several Connect clusters run it and none is declared."""
+    found = running.get(_identity(subject), ())
+    here = [each for each in found if each.spot.connect == subject.connect] or found
+    return here[0] if len(here) == 1 else None

@@ -8,13 +8,40 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property, lru_cache
+from ipaddress import ip_address
 from typing import Literal
+from urllib.parse import urlsplit
 
 from mm2mgr.formats.properties import Entry
+from mm2mgr.secrets import is_placeholder, mask
 from mm2mgr.truth import keys as truth_keys
 from mm2mgr.truth.keys import kafka_version
-from mm2mgr.truth.reach import Client, ConnectorType, Setting, clients, effective
-from mm2mgr.truth.settings import framework_defaults
+from mm2mgr.truth.reach import CLIENTS, Client, ConnectorType, Setting, clients, effective, framework_defaults
+
+SENT_IN_CLEAR = {"PLAIN": "the password", "OAUTHBEARER": "the token"}
+"""What a SASL mechanism sends unprotected; the others only prove that they know it."""
+
+
+def is_clear(key: str, value: str) -> bool:
+    """Tell whether a value contains a secret in clear: a JAAS string can use placeholders, or need no password."""
+    if not value.strip() or is_placeholder(value):
+        return False
+    return mask(key, value) != value if key.endswith("jaas.config") else "${" not in value
+
+
+def is_loopback(address: str) -> bool:
+    """Tell whether a URL or a `host:port` stays on the machine."""
+    host = urlsplit(address if "://" in address else f"//{address}").hostname or ""
+    try:
+        return host == "localhost" or ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def beyond(addresses: str) -> str:
+    """Return the first of `host:port,…` that does not stay on the machine, "" for none."""
+    return next((each for each in map(str.strip, addresses.split(",")) if each and not is_loopback(each)), "")
+
 
 Form = Literal["tree", "connect", "dedicated"]
 
@@ -147,6 +174,17 @@ def _kind(
     return SubjectKind(type_, setting, keys, form, version is not None)
 
 
+@lru_cache(maxsize=16384)
+def _is_written(kind: SubjectKind, client: str, plains: tuple[str, ...]) -> bool:
+    return any(key in kind.keys for plain in plains for key in _spellings(kind.type, client, plain))
+
+
+@cache
+def _spellings(type_: ConnectorType, client: str, plain: str) -> tuple[str, ...]:
+    layers = [layer for each in CLIENTS[type_] if each.name == client for layer in each.layers]
+    return tuple(layer.prefix + plain for layer in layers if layer.plain(layer.prefix + plain))
+
+
 _placed = cache(kafka_version)
 _NONE: Mapping[str, str] = {}
 
@@ -215,10 +253,6 @@ class Subject:
         """The workers' Kafka version, None when it is not known or cannot be placed (7.6.0-ccs is 3.6)."""
         return _placed(self.worker.version or "")
 
-    @property
-    def knows_version(self) -> bool:
-        return self.known_version is not None
-
     @cached_property
     def exactly_once(self) -> bool:
         """Tell whether it runs transactionally: on exactly-once workers, or it requires such and the workers are unknown."""
@@ -245,22 +279,34 @@ class Subject:
         """Return a client by name (`record producer`, `source consumer`, `source admin`, …), None when there is none."""
         return self.kind.client_by_name.get(name)
 
-    def written(self, client: str, plain: str) -> str | None:
-        """Return the config key that sets a client's plain key, None when there is none."""
-        return self.kind.winners.get(client, _NONE).get(plain)
+    def written(self, client: str, plain: str) -> str:
+        """Return the config key that sets a client's plain key, "" for none."""
+        return self.kind.winners.get(client, _NONE).get(plain, "")
+
+    def workers_key(self, client: str, plain: str) -> str:
+        """Return the workers' property that a client's plain key is taken from, "" for none."""
+        found, properties = self.client(client), self.worker.properties
+        if found is None or not properties:
+            return ""
+        keys = (prefix + plain for prefix in reversed(found.worker_prefixes))
+        return next((key for key in keys if key in properties), "")
+
+    def is_set(self, client: str, *plains: str) -> bool:
+        """Tell whether one of these is set on the connector or on its workers; much cheaper than computing values."""
+        if _is_written(self.kind, client, plains):
+            return True
+        return any(self.workers_key(client, plain) for plain in plains)
 
     def value(self, client: str, plain: str) -> str | None:
         """Return the effective value of a client's plain key: configured, else the workers', the framework's or Kafka's default."""
         found = self.client(client)
         if found is None:
             return None
-        key = self.written(client, plain)
-        if key is not None and plain not in found.forced:
-            return self.get(key)
-        for prefix in reversed(found.worker_prefixes):
-            own = (self.worker.properties or {}).get(prefix + plain)
-            if own is not None and plain not in found.forced:
-                return own.strip()
+        if plain not in found.forced:
+            if key := self.written(client, plain):
+                return self.get(key)
+            if key := self.workers_key(client, plain):
+                return self.worker_property(key)
         known = truth_keys.load()
         default = framework_defaults(found, self.setting, known).get(plain)
         if default is not None:

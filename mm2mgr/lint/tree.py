@@ -7,7 +7,7 @@ comments.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,15 +15,31 @@ from typing import TYPE_CHECKING
 from mm2mgr.errors import Problem, SpecError
 from mm2mgr.files import Unreadable, read_bytes
 from mm2mgr.lint.findings import Finding
-from mm2mgr.lint.logins import logins
-from mm2mgr.lint.silences import silences_of
-from mm2mgr.lint.subject import Estate, KafkaFacts, LinkFacts, Silence, SourceFile, Spot, Subject, WorkerFacts
+from mm2mgr.lint.reading import silences_of
+from mm2mgr.lint.subject import (
+    SENT_IN_CLEAR,
+    DeclaredLogin,
+    Estate,
+    KafkaFacts,
+    LinkFacts,
+    Silence,
+    SourceFile,
+    Spot,
+    Subject,
+    WorkerFacts,
+    beyond,
+    is_clear,
+    is_loopback,
+)
+from mm2mgr.secrets import is_secret
 from mm2mgr.spec.places import MOST_BYTES, Place
 
 if TYPE_CHECKING:
     from mm2mgr.origins import Origin
     from mm2mgr.render import Connector
     from mm2mgr.spec.loader import Spec
+    from mm2mgr.spec.models import Access
+    from mm2mgr.spec.rest import Auth, Tls
     from mm2mgr.topology import ConnectCluster, Flow, Topology
 
 WRITTEN = ("spec", "override")
@@ -142,3 +158,73 @@ def _finding(problem: Problem, hint: str | None) -> Finding:
     what, *instead = _INSTEAD.split(problem.message, 1)
     fix = "".join(instead) or hint or "correct the declaration; no command reads the tree until then"
     return Finding("invalid-declaration", "error", spot, what, fix)
+
+
+def logins(topology: Topology, spec: Spec) -> tuple[DeclaredLogin, ...]:
+    """Return every login of the tree that has credentials."""
+    return tuple(_Logins(spec).all(topology))
+
+
+@dataclass(frozen=True)
+class _Logins:
+    spec: Spec
+
+    def all(self, topology: Topology) -> Iterator[DeclaredLogin]:
+        for name, connect in topology.connects.items():
+            model, path = connect.model, ("connect", name)
+            yield from self.rest(f"Connect cluster '{name}'", path, model.url, model.auth, model.tls)
+        for alias, cluster in topology.clusters.items():
+            metrics, path = cluster.model.metrics, ("clusters", alias)
+            if metrics and (one := metrics.prometheus):
+                where = (*path, "metrics", "prometheus")
+                yield from self.rest(f"Prometheus of '{alias}'", where, [one.url or ""], one.auth, one.tls)
+            if metrics and (other := metrics.cruise_control):
+                where = (*path, "metrics", "cruise_control")
+                yield from self.rest(f"Cruise Control of '{alias}'", where, [other.url or ""], other.auth, other.tls)
+            if cluster.model.access:
+                yield from self.kafka(alias, cluster.model.access, cluster.model.bootstrap_servers)
+
+    def rest(
+        self, whose: str, path: tuple[str, ...], urls: list[str], auth: Auth | None, tls: Tls | None
+    ) -> Iterator[DeclaredLogin]:
+        secrets = {}
+        if auth and auth.basic:
+            secrets = {"auth.basic.password": auth.basic.password}
+        elif auth and auth.bearer:
+            secrets = {"auth.bearer": auth.bearer}
+        sends = {"auth.basic.password": "user name and password", "auth.bearer": "the token"}.get(
+            next(iter(secrets), ""), ""
+        )
+        if tls and tls.key_password:
+            secrets["tls.key_password"] = tls.key_password
+        exposed = next((url for url in urls if url.startswith("http:") and not is_loopback(url)), "") if auth else ""
+        if secrets:
+            where = self.spot(path, "auth" if auth else "tls")
+            yield DeclaredLogin(whose, where, sends, exposed, self.clear(path, secrets))
+
+    def kafka(self, alias: str, access: Access, servers: list[str]) -> Iterator[DeclaredLogin]:
+        security = access.security or {}
+        secrets = {f"access.security.{key}": value for key, value in security.items() if is_secret(key)}
+        unencrypted = security.get("security.protocol", "").upper() == "SASL_PLAINTEXT"
+        sends = SENT_IN_CLEAR.get(security.get("sasl.mechanism", "").upper(), "") if unencrypted else ""
+        exposed = beyond(",".join(access.bootstrap_servers or servers)) if sends else ""
+        path = ("clusters", alias)
+        yield DeclaredLogin(
+            f"`access` of '{alias}'", self.spot(path, "access", "security"), sends, exposed, self.clear(path, secrets)
+        )
+
+    def clear(self, path: tuple[str, ...], secrets: Mapping[str, str]) -> dict[str, Spot]:
+        return {key: self.spot(path, *_steps(key)) for key, value in secrets.items() if is_clear(key, value)}
+
+    def spot(self, path: tuple[str, ...], *rest: str) -> Spot:
+        """Return the line of a cluster's setting, or of the default that applies to all."""
+        shared = ("defaults", path[0], *path[2:], *rest)
+        whole = (*path, *rest)
+        own = self.spec.place(*whole)
+        place = self.spec.place(*shared) if whole not in self.spec.places and shared in self.spec.places else own
+        return Spot(place.file, place.line, key=".".join(rest))
+
+
+def _steps(key: str) -> tuple[str, ...]:
+    """Split at the dots of the tree, not at those of a Kafka key."""
+    return tuple(key.split(".", 2)) if key.startswith("access.") else tuple(key.split("."))

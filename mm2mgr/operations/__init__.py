@@ -22,7 +22,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from mm2mgr.check.checked import Checked as Checked
+    from mm2mgr.check.judge import Checked as Checked
     from mm2mgr.lint.findings import Finding as Finding
     from mm2mgr.lint.findings import Rule as Rule
     from mm2mgr.lint.findings import Severity as Severity

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mm2mgr.check.checked import Checked
+from mm2mgr.check.judge import Checked
 from mm2mgr.check.run import check as run
 from mm2mgr.operations.workspace import Workspace
 

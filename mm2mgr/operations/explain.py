@@ -13,8 +13,7 @@ from mm2mgr.secrets import mask
 from mm2mgr.text import nearest
 from mm2mgr.truth.explain import explain as explain_key
 from mm2mgr.truth.keys import Keys, kafka_version, load
-from mm2mgr.truth.reach import ConnectorType
-from mm2mgr.truth.settings import client_settings, kafka_defaults
+from mm2mgr.truth.reach import ConnectorType, client_settings, kafka_defaults
 
 if TYPE_CHECKING:
     from mm2mgr.render import Connector

@@ -12,10 +12,9 @@ from urllib.parse import urlsplit
 
 from mm2mgr.errors import InvalidArgument, Mm2mgrError, SpecError
 from mm2mgr.lint.findings import SEVERITIES, Finding, Rule, Severity
-from mm2mgr.lint.inputs import completed, is_tree, joined
-from mm2mgr.lint.reading import Surroundings, read_files, read_worker
+from mm2mgr.lint.reading import Surroundings, completed, is_tree, joined, read_files, read_worker
 from mm2mgr.lint.rules import BY_ID, RULES
-from mm2mgr.lint.run import lint as run_rules
+from mm2mgr.lint.rules import lint as run_rules
 from mm2mgr.lint.subject import Estate, KafkaFacts, LinkFacts, Subject, WorkerFacts
 from mm2mgr.operations.explain import OtherLine, workers_version
 from mm2mgr.operations.workspace import Workspace, wait_for

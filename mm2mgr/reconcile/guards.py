@@ -10,8 +10,7 @@ from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from mm2mgr.lint.findings import Finding, Rule
-from mm2mgr.lint.rules import BY_ID, RULES
-from mm2mgr.lint.run import found, lint
+from mm2mgr.lint.rules import BY_ID, RULES, found, lint
 from mm2mgr.lint.subject import Estate, SourceFile, Subject, WorkerFacts
 from mm2mgr.reconcile.plan import WRITES, Change, ClusterPlan, Named, with_predecessors_kept
 from mm2mgr.truth.reach import CLUSTER_KEYS, numbers

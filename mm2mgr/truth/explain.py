@@ -9,13 +9,91 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from difflib import SequenceMatcher
+from itertools import groupby
 from typing import Any
 
+from mm2mgr.defaults import CLIENT_DEFAULTS
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.spec.keys import OWNED_CONNECTOR_KEYS, SECURITY_KEYS
-from mm2mgr.truth.keys import Keys
-from mm2mgr.truth.reach import CLIENTS, CLUSTER_KEYS, Client, ConnectorType, Reached, Setting, clients, seen_by
-from mm2mgr.truth.settings import Definition, define, define_all
+from mm2mgr.truth.keys import Key, Keys
+from mm2mgr.truth.reach import (
+    CLIENTS,
+    CLUSTER_KEYS,
+    Client,
+    ConnectorType,
+    Reached,
+    Setting,
+    clients,
+    framework,
+    framework_defaults,
+    seen_by,
+)
+
+
+@dataclass(frozen=True)
+class Definition:
+    """Kafka's definition of a key in one scope, and other defaults of it."""
+
+    scope: str
+    type: str
+    valid: str
+    default: str | None
+    required: bool
+    history: tuple[str, ...]
+    lines: str
+    set_instead: tuple[str, ...]
+
+
+def define_all(
+    scopes: Sequence[str], name: str, types: Sequence[ConnectorType], version: str, keys: Keys
+) -> tuple[Definition, ...]:
+    """Return the definitions of a key in several scopes; equal ones are merged."""
+    found: dict[Definition, list[str]] = {}
+    for scope in scopes:
+        found.setdefault(replace(define(scope, name, types, version, keys), scope=""), []).append(scope)
+    return tuple(replace(each, scope=", ".join(same)) for each, same in found.items())
+
+
+def define(scope: str, name: str, types: Sequence[ConnectorType], version: str, keys: Keys) -> Definition:
+    """Return the definition of a key; that of its last line if `version` does not have it. `types` select the defaults to add."""
+    history = keys.history(scope, name)
+    now = keys.find(scope, name, version) or history[-1]
+    changed = tuple(_changes(history))
+    lines = _lines(now.exists_in, keys) + ("" if keys.line(version) in now.exists_in else f"; not in {version}")
+    others = tuple(_other_defaults(scope, name, types, version, keys))
+    return Definition(scope, now.type, now.valid, now.default, now.required, changed, lines, others)
+
+
+def _other_defaults(kind: str, plain: str, types: Sequence[ConnectorType], version: str, keys: Keys) -> Iterator[str]:
+    """Yield other defaults of a client: from Connect or MirrorMaker, then from mm2mgr."""
+    reported: dict[str, None] = {}
+    for client in (client for type_ in types for client in CLIENTS[type_] if client.kind == kind):
+        if (value := framework_defaults(client, Setting(version), keys).get(plain)) is not None:
+            reported[f"{client.name}: {value} ({framework(client)})"] = None
+        if client.block and plain in CLIENT_DEFAULTS.get(client.block, {}):
+            value, why = CLIENT_DEFAULTS[client.block][plain]
+            reported[f"{client.block}: {value} (mm2mgr: {why})"] = None
+    yield from reported
+
+
+def _lines(exists_in: Sequence[str], keys: Keys) -> str:
+    first, last = exists_in[0], exists_in[-1]
+    since = f"since {first}{' or earlier' if first == keys.lines[0] else ''}"
+    return since if last == keys.lines[-1] else f"{since}, gone after {last}"
+
+
+def _changes(history: Sequence[Key]) -> Iterator[str]:
+    """Yield each default with its lines, nothing if it never changed."""
+    runs = groupby(history, key=lambda key: key.default)
+    spans = [(default, [line for key in same for line in key.lines]) for default, same in runs]
+    if len(spans) > 1:
+        for default, lines in spans:
+            yield f"{_shown(default)} in {lines[0]}" + (f"-{lines[-1]}" if lines[1:] else "")
+
+
+def _shown(default: str | None) -> str:
+    return "none" if default is None else default or "empty"
+
 
 KINDS = ("producer", "consumer", "admin")
 _BLOCKS = sorted({client.block for each in CLIENTS.values() for client in each if client.block})

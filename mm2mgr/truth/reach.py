@@ -1,4 +1,4 @@
-"""Which client of a MirrorMaker connector reads a key, and which spelling wins when several set it.
+"""Which client of a MirrorMaker connector reads a key, which spelling wins when several set it, and the settings that clients get.
 
 Sources: MirrorConnectorConfig and Connect's Worker. A live test compares every row of the table with the client
 settings on workers of the oldest and the newest line.
@@ -6,12 +6,13 @@ settings on workers of the oldest and the newest line.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Literal
 
 from mm2mgr.spec.keys import CONNECTOR_KEYS_LIKE_PREFIXES, SECURITY_KEYS
+from mm2mgr.truth.keys import Keys
 
 ConnectorType = Literal["source", "checkpoint", "heartbeat"]
 ClientKind = Literal["producer", "consumer", "admin"]
@@ -282,3 +283,77 @@ def _effective(client: Client, keys: tuple[str, ...]) -> Mapping[str, str]:
 def winner(client: Client, plain: str, config: Mapping[str, str]) -> str | None:
     """Return the key of the config that sets a client's plain key, None for none."""
     return effective(client, config).get(plain)
+
+
+def framework_defaults(client: Client, setting: Setting, keys: Keys) -> dict[str, str]:
+    """Return the defaults that Connect or MirrorMaker sets for a client; they override Kafka's."""
+    if client.name == "record producer":
+        name = "record_producer_exactly_once" if setting.exactly_once else "record_producer"
+    elif client.kind == "consumer":
+        name = "offsets_consumer" if client.worker_prefixes else f"{client.side}_consumer"
+    else:
+        return {}
+    return keys.framework_defaults(name, setting.version)
+
+
+def framework(client: Client) -> str:
+    """Return who sets these defaults of a client."""
+    return "Connect" if client.worker_prefixes else "MirrorMaker"
+
+
+@dataclass(frozen=True)
+class Value:
+    """One setting of a client; `written_as` is the connector key that sets it, None for a default."""
+
+    key: str
+    value: str
+    origin: str
+    written_as: str | None = None
+
+
+@dataclass(frozen=True)
+class EffectiveSettings:
+    """A client and its settings, by key."""
+
+    client: Client
+    values: tuple[Value, ...]
+
+
+def client_settings(  # noqa: PLR0913 - a connector, and what it runs on
+    type_: ConnectorType,
+    config: Mapping[str, str],
+    origins: Mapping[str, object],
+    version: str,
+    keys: Keys,
+    *,
+    exactly_once: bool = False,
+) -> tuple[EffectiveSettings, ...]:
+    """Return the settings of every client that a connector with this config has; `exactly_once` is about the workers."""
+    setting = Setting.of(config, version, exactly_once=exactly_once)
+    return tuple(
+        EffectiveSettings(
+            client, tuple(sorted(_values(client, config, origins, setting, keys), key=lambda each: each.key))
+        )
+        for client in clients(type_, setting)
+    )
+
+
+def _values(
+    client: Client, config: Mapping[str, str], origins: Mapping[str, object], setting: Setting, keys: Keys
+) -> Iterator[Value]:
+    won = effective(client, config)
+    for plain, key in won.items():
+        yield Value(plain, config[key], str(origins.get(key, "connector")), key)
+    by_framework = framework_defaults(client, setting, keys)
+    for plain, value in by_framework.items():
+        if plain not in won:
+            yield Value(plain, value, f"set by {framework(client)}")
+    if client.worker_prefixes and "bootstrap.servers" not in won:
+        yield Value("bootstrap.servers", "the workers' own", "Connect worker")
+
+
+def kafka_defaults(settings: EffectiveSettings, version: str, keys: Keys) -> tuple[Value, ...]:
+    """Return Kafka's own defaults of all keys that are not set for a client."""
+    kind, configured = settings.client.kind, {value.key for value in settings.values}
+    found = (keys.find(kind, name, version) for name in keys.names(kind, version) if name not in configured)
+    return tuple(Value(key.name, key.default, "Kafka") for key in found if key and key.default is not None)

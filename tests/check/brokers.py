@@ -23,7 +23,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     ResourceType,
 )
 
-from mm2mgr.check.checked import Checked, CheckRow
+from mm2mgr.check.judge import Checked, CheckRow
 from mm2mgr.check.run import check
 from mm2mgr.expand import expand
 from mm2mgr.kafka.access import KafkaAccess

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 
-from mm2mgr.check.checked import Grant, commands
+from mm2mgr.check.judge import Grant, commands
 from mm2mgr.kafka.acls import ResourceKind, Right
 
 

@@ -7,10 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from mm2mgr.check.checked import CheckRow
-from mm2mgr.check.judge import LoginAnswers, judged
-from mm2mgr.check.needs import ClientLogin, RequiredRight
-from mm2mgr.check.principals import Principal
+from mm2mgr.check.judge import CheckRow, LoginAnswers, judged
+from mm2mgr.check.needs import ClientLogin, Principal, RequiredRight
 from mm2mgr.kafka.acls import Acl, Permission, Right
 
 LOGIN = ClientLogin("agg", "agg:9092")

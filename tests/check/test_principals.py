@@ -12,8 +12,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from mm2mgr.check.needs import ClientLogin
-from mm2mgr.check.principals import principal_of, subject
+from mm2mgr.check.needs import ClientLogin, subject_of
+from mm2mgr.check.run import principal_of
 
 
 def pem(*steps: x509.RelativeDistinguishedName) -> str:
@@ -58,7 +58,7 @@ def step(*pairs: tuple[x509.ObjectIdentifier, str]) -> x509.RelativeDistinguishe
     ],
 )
 def test_subjects_as_java_spells_them(steps: list[x509.RelativeDistinguishedName], expected: str) -> None:
-    assert subject(pem(*steps)) == expected
+    assert subject_of(pem(*steps)) == expected
 
 
 @pytest.mark.parametrize(
@@ -66,9 +66,9 @@ def test_subjects_as_java_spells_them(steps: list[x509.RelativeDistinguishedName
 )
 def test_a_damaged_certificate_has_no_subject(damaged: object) -> None:
     whole = pem(step((NameOID.COMMON_NAME, "m")))
-    assert subject(damaged(whole)) is None  # type: ignore[operator]
+    assert subject_of(damaged(whole)) is None  # type: ignore[operator]
     cut = "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----"
-    assert subject(cut) is None
+    assert subject_of(cut) is None
 
 
 @pytest.mark.parametrize(
@@ -76,7 +76,7 @@ def test_a_damaged_certificate_has_no_subject(damaged: object) -> None:
 )
 def test_what_only_looks_like_a_certificate_has_no_subject(content: bytes) -> None:
     text = base64.b64encode(content).decode()
-    assert subject(f"-----BEGIN CERTIFICATE-----\n{text}\n-----END CERTIFICATE-----") is None
+    assert subject_of(f"-----BEGIN CERTIFICATE-----\n{text}\n-----END CERTIFICATE-----") is None
 
 
 def login(**security: str) -> ClientLogin:

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from mm2mgr.check.checked import Checked, CheckRow, Grant, Status
+from mm2mgr.check.judge import Checked, CheckRow, Grant, Status
 from mm2mgr.kafka.acls import Right
 from mm2mgr.output.check_text import say_check
 from tests.fake_connect import FakeConnect, serving

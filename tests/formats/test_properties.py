@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from mm2mgr.errors import SpecError
 from mm2mgr.formats import properties
 from mm2mgr.formats.properties import Entry
-from mm2mgr.lint.silences import silences_of
+from mm2mgr.lint.reading import silences_of
 
 TEXTS = [
     ("a=b", {"a": "b"}),

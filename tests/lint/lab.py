@@ -26,7 +26,7 @@ from mm2mgr.connect.target import ConnectTarget
 from mm2mgr.kafka.access import KafkaAccess, librdkafka_config
 from mm2mgr.kafka.client import Kafka as LiveKafka
 from mm2mgr.lint.findings import Finding
-from mm2mgr.lint.run import lint
+from mm2mgr.lint.rules import lint
 from mm2mgr.lint.subject import Estate, KafkaFacts, Spot, Subject
 from mm2mgr.reconcile.workers import read_live
 from mm2mgr.sandbox.broker import Broker

@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from mm2mgr.lint.findings import Finding, Hit
-from mm2mgr.lint.rules import BY_ID
-from mm2mgr.lint.run import lint
+from mm2mgr.lint.rules import BY_ID, lint
 from mm2mgr.lint.subject import Estate, Spot, Subject
 from mm2mgr.truth.reach import ConnectorType
 

@@ -18,8 +18,7 @@ from mm2mgr.expand import expand
 from mm2mgr.formats import properties
 from mm2mgr.lint.findings import Finding, rules_of
 from mm2mgr.lint.reading import Surroundings, read_files
-from mm2mgr.lint.rules import BY_ID, RULES, files
-from mm2mgr.lint.run import lint
+from mm2mgr.lint.rules import BY_ID, RULES, files, lint
 from mm2mgr.lint.subject import KafkaFacts, LinkFacts, WorkerFacts
 from mm2mgr.lint.tree import from_tree, invalid
 from mm2mgr.render import render

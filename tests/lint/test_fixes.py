@@ -12,11 +12,9 @@ from typing import Any
 import pytest
 import yaml
 
-from mm2mgr.lint.findings import Finding
-from mm2mgr.lint.fixes import connector_key
+from mm2mgr.lint.findings import Finding, connector_key
 from mm2mgr.lint.reading import read_files
-from mm2mgr.lint.rules import RULES
-from mm2mgr.lint.run import lint
+from mm2mgr.lint.rules import RULES, lint
 from mm2mgr.lint.subject import Estate, Form
 from mm2mgr.spec.keys import OWNED_CONNECTOR_KEYS
 from mm2mgr.spec.models import Cluster, Connect, FlowSettings, Tree

@@ -8,8 +8,8 @@ import pytest
 
 from mm2mgr.expand import expand
 from mm2mgr.lint.findings import Finding
-from mm2mgr.lint.logins import beyond, is_loopback
-from mm2mgr.lint.run import lint
+from mm2mgr.lint.rules import lint
+from mm2mgr.lint.subject import beyond, is_loopback
 from mm2mgr.lint.tree import from_tree
 from mm2mgr.render import render
 from mm2mgr.spec.loader import load

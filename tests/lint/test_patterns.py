@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mm2mgr.lint.clusters import clusters
+from mm2mgr.lint.hops import clusters
 from mm2mgr.topics.java_regex import shape
 from mm2mgr.topics.names import NameFilter, samples
 from mm2mgr.topics.selection import Selection

@@ -10,7 +10,7 @@ import pytest
 
 from mm2mgr.errors import SpecError
 from mm2mgr.lint.reading import Surroundings, read_files, read_worker
-from mm2mgr.lint.run import lint
+from mm2mgr.lint.rules import lint
 from mm2mgr.lint.subject import Estate, KafkaFacts, LinkFacts, Subject, WorkerFacts
 
 MIRROR = "org.apache.kafka.connect.mirror"

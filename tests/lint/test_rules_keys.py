@@ -15,8 +15,7 @@ from hypothesis import strategies as st
 from mm2mgr.lint.classify import what_is
 from mm2mgr.lint.findings import Hit, rules_of
 from mm2mgr.lint.reading import read_files
-from mm2mgr.lint.rules import exactly_once, keys, security, values, worker
-from mm2mgr.lint.run import lint
+from mm2mgr.lint.rules import keys, lint, security, values, worker
 from mm2mgr.lint.subject import Spot, Subject, WorkerFacts
 from mm2mgr.secrets import is_secret
 from mm2mgr.truth.keys import load
@@ -24,7 +23,7 @@ from mm2mgr.truth.reach import CLIENTS, reached
 from tests.lint import made
 
 KEY_RULES = {rule.id for rule in rules_of(keys)}
-FAMILIES = (keys, values, worker, security, exactly_once)
+FAMILIES = (keys, values, worker, security)
 LOOKED_AT = [rule.id for family in FAMILIES for rule in rules_of(family)]
 
 

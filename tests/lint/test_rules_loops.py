@@ -7,12 +7,11 @@ from time import process_time
 import pytest
 
 from mm2mgr.lint.findings import rules_of
-from mm2mgr.lint.rules import BY_ID, aliases, checkpoints, loops, pair
-from mm2mgr.lint.run import lint
+from mm2mgr.lint.rules import BY_ID, lint, loops, pair
 from mm2mgr.lint.subject import Estate, KafkaFacts, Subject
 from tests.lint import made
 
-OWN = rules_of(loops, aliases, pair, checkpoints)
+OWN = rules_of(loops, pair)
 RULES = {rule.id for rule in OWN}
 IDENTITY = {"replication.policy.class": "org.apache.kafka.connect.mirror.IdentityReplicationPolicy"}
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from mm2mgr.lint.findings import rules_of
-from mm2mgr.lint.rules import checkpoints, pair
+from mm2mgr.lint.rules import pair
 from mm2mgr.lint.subject import Spot, Subject, WorkerFacts
 from tests.lint import made
 
-OWN = rules_of(pair, checkpoints)
+OWN = rules_of(pair)
 RULES = {rule.id for rule in OWN}
 BACK = {
     "source.cluster.alias": "B",

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from mm2mgr.lint.client_settings import bytes_per_second, fetch_of_task, known_limit, largest_at_source, size, tasks
 from mm2mgr.lint.findings import rules_of
 from mm2mgr.lint.rules import sizes
+from mm2mgr.lint.rules.sizes import bytes_per_second, fetch_of_task, known_limit, largest_at_source, size, tasks
 from mm2mgr.lint.subject import KafkaFacts, LinkFacts
 from tests.lint import made
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mm2mgr.lint.subject import Spot, Subject, WorkerFacts
-from mm2mgr.truth.keys import SCOPES, load
-from mm2mgr.truth.validity import problem
+from mm2mgr.truth.keys import SCOPES, load, problem
 from tests.lint import made
 
 MIRROR = made.MIRROR

@@ -11,7 +11,7 @@ import pytest
 import trustme
 
 from mm2mgr.lint.reading import read_files
-from mm2mgr.lint.run import lint
+from mm2mgr.lint.rules import lint
 from tests.lint.conftest import LOGIN
 from tests.lint.lab import Lab
 from tests.lint.made import CONVERTERS, MIRROR, Changes

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from mm2mgr.lint.reading import read_files
-from mm2mgr.lint.run import lint
+from mm2mgr.lint.rules import lint
 from mm2mgr.lint.subject import KafkaFacts
 from tests.lint.lab import Lab
 from tests.lint.made import CONVERTERS

@@ -10,7 +10,7 @@ import pytest
 
 from mm2mgr.errors import Problem, SpecError
 from mm2mgr.expand import expand
-from mm2mgr.lint.run import lint
+from mm2mgr.lint.rules import lint
 from mm2mgr.lint.subject import Estate, Subject
 from mm2mgr.lint.tree import from_tree, invalid
 from mm2mgr.render import render

@@ -8,7 +8,7 @@ import pytest
 
 from mm2mgr.expand import expand
 from mm2mgr.lint.findings import Finding
-from mm2mgr.lint.run import lint
+from mm2mgr.lint.rules import lint
 from mm2mgr.lint.tree import from_tree
 from mm2mgr.render import render
 from tests.spec.trees import loaded

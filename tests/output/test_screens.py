@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mm2mgr.check.checked import Checked, CheckRow
+from mm2mgr.check.judge import Checked, CheckRow
 from mm2mgr.cli import main
 from mm2mgr.expand import expand
 from mm2mgr.observe.health import Status

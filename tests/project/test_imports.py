@@ -197,7 +197,6 @@ PURE = (
     "expand",
     "sizing",
     "evidence/declared",
-    "check/checked",
     "check/judge",
     "check/needs",
     "kafka/acls",

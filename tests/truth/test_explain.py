@@ -9,8 +9,7 @@ import pytest
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.truth.explain import Explanation, explain, policy_of
 from mm2mgr.truth.keys import load
-from mm2mgr.truth.reach import CLIENTS, ConnectorType, Setting, reached
-from mm2mgr.truth.settings import client_settings, kafka_defaults
+from mm2mgr.truth.reach import CLIENTS, ConnectorType, Setting, client_settings, kafka_defaults, reached
 
 TYPES: tuple[ConnectorType, ...] = ("source", "checkpoint", "heartbeat")
 

@@ -1,29 +1,79 @@
-"""All rules of lint. A rule is a decorated function in one of these modules; a new module needs its name in the list here."""
+"""All rules of lint, and how they run over an estate: hits become findings with a place, equal findings of one line are merged, silences apply.
+
+A rule is a decorated function in one of these modules; a new module needs its name in the list here.
+"""
 
 from __future__ import annotations
 
-from mm2mgr.lint.findings import Rule, rules_of
-from mm2mgr.lint.rules import (
-    aliases,
-    checkpoints,
-    dedicated,
-    exactly_once,
-    files,
-    keys,
-    loops,
-    pair,
-    records,
-    security,
-    sizes,
-    sync,
-    topics,
-    values,
-    worker,
-)
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+
+from mm2mgr.lint.findings import SEVERITIES, Finding, Hit, Rule, rules_of
+from mm2mgr.lint.rules import files, keys, loops, pair, records, security, sizes, sync, topics, values, worker
+from mm2mgr.lint.subject import Estate, Silence, Spot, Subject, SubjectKind
 
 # In the order in which people read them.
-RULES: tuple[Rule, ...] = rules_of(
-    *(keys, values, worker, security, exactly_once, records, sizes, topics, sync),
-    *(loops, aliases, pair, checkpoints, dedicated, files),
-)
+RULES: tuple[Rule, ...] = rules_of(keys, values, worker, security, records, sizes, topics, sync, loops, pair, files)
 BY_ID = {rule.id: rule for rule in RULES}
+
+
+def silence(finding: Finding, subjects: Iterable[Subject], estate: Estate) -> Finding:
+    """Return the finding with the reason of the first silence that covers it; any connector involved may have one."""
+    for each in _silences(finding, subjects, estate):
+        if each.rule == finding.rule and each.reason:  # one without a reason switches nothing off
+            return replace(finding, silenced=each.reason)
+    return finding
+
+
+def _silences(finding: Finding, subjects: Iterable[Subject], estate: Estate) -> Iterator[Silence]:
+    """Yield the silences that apply: those of a connector cover all of it, those in a comment its line and the next one."""
+    for subject in subjects:
+        yield from subject.silences
+    for file in estate.files:
+        if file.path == finding.spot.file:
+            yield from (each for each in file.silences if finding.spot.line - each.spot.line in (0, 1))
+
+
+def lint(estate: Estate, rules: Sequence[Rule] = RULES) -> list[Finding]:
+    """Return every finding, silenced ones too (they carry the reason)."""
+    reported = _merged(finding for finding, _ in found(estate, rules))
+    return sorted(reported, key=lambda finding: (SEVERITIES.index(finding.severity), finding.spot, finding.rule))
+
+
+def found(estate: Estate, rules: Sequence[Rule]) -> Iterator[tuple[Finding, Hit]]:
+    """Yield every finding, its silence applied, with the hit that it was made from."""
+    for rule, hit in _hits(rules, estate):
+        yield silence(_finding(rule, hit), hit.subjects, estate), hit
+
+
+def _finding(rule: Rule, hit: Hit) -> Finding:
+    spot = hit.spot or (hit.subject.spot_of(hit.key) if hit.subject else Spot())
+    return Finding(rule.id, rule.severity, spot, hit.message, hit.fix)
+
+
+def _hits(rules: Sequence[Rule], estate: Estate) -> Iterator[tuple[Rule, Hit]]:
+    for rule in rules:
+        if rule.over:
+            yield from ((rule, hit) for hit in rule.over(estate))
+    worth: dict[
+        SubjectKind, list[Rule]
+    ] = {}  # most rules have nothing to ask of most connectors: found out once a kind
+    for subject in estate.subjects:
+        if subject.kind not in worth:
+            worth[subject.kind] = [rule for rule in rules if rule.asks(subject.kind)]
+        for rule in worth[subject.kind]:
+            for hit in rule.check(subject) if rule.check else ():
+                yield rule, replace(hit, subject=subject)
+
+
+def _merged(findings: Iterable[Finding]) -> list[Finding]:
+    """Merge equal findings of one line: in a tree or an mm2.properties one line concerns many connectors."""
+    first: dict[object, Finding] = {}
+    for finding in findings:
+        spot = finding.spot
+        # Connector and key, for a whole answer of Connect may stand on one line.
+        where = (finding.rule, spot, "" if spot.line else finding.message)
+        known = first.setdefault(where, finding)
+        if known is not finding:
+            first[where] = replace(known, more=known.more + 1)
+    return list(first.values())

@@ -6,9 +6,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 from functools import lru_cache
 
-from mm2mgr.lint.classify import OF_DEDICATED, keys_under, what_is
-from mm2mgr.lint.findings import Hit, rule
-from mm2mgr.lint.fixes import SCOPES, better, client_key, connector_key, instead, near, parts, shown, since, written
+from mm2mgr.lint.classify import OF_DEDICATED, SCOPES, better, instead, keys_under, near, parts, since, what_is
+from mm2mgr.lint.findings import Hit, client_key, connector_key, rule, shown, written
 from mm2mgr.lint.subject import Subject, SubjectKind
 from mm2mgr.secrets import is_secret
 from mm2mgr.truth.keys import load
@@ -198,7 +197,7 @@ def key_removed(subject: Subject) -> Iterator[Hit]:
         fix = f"write {connector_key(subject, new, shown(subject, key))}" if new else "remove it"
         judged_by = (
             subject.version
-            if subject.knows_version
+            if subject.known_version
             else f"{subject.version}, the newest line (the workers' version is unknown)"
         )
         yield Hit(f"{written(subject, key)} does nothing in Kafka {judged_by}: removed after {last}", fix, key)
@@ -269,9 +268,9 @@ def _general(kind: SubjectKind) -> tuple[str, ...]:
 def _shadow(subject: Subject, key: str) -> str | None:
     plain = key.partition(".")[2]
     found = {subject.written(client.name, plain) for client in subject.clients if seen_by(client, key)}
-    if plain in CLUSTER_KEYS or what_is(subject, key) or not found or key in found or None in found:
+    if plain in CLUSTER_KEYS or what_is(subject, key) or not found or key in found or "" in found:
         return None
-    winner = str(sorted(map(str, found))[0])
+    winner = min(found)
     return winner if subject.get(winner) != subject.get(key) else None
 
 

@@ -1,15 +1,187 @@
-"""Rules about records: order, durability, records that are skipped, renamed, or never read."""
+"""Rules about records: exactly-once, order, durability, records that are skipped, renamed, or never read."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
 
-from mm2mgr.lint.client_settings import READER, RECORDS, described, is_set, key_of
-from mm2mgr.lint.findings import Hit, rule
-from mm2mgr.lint.fixes import client_key, connector_key, written
-from mm2mgr.lint.subject import Subject
+from mm2mgr.lint.findings import READER, RECORDS, Hit, client_key, connector_key, described, rule, written, yaml
+from mm2mgr.lint.rules.security import NEEDED
+from mm2mgr.lint.subject import Subject, addresses
 from mm2mgr.truth.reach import numbers
+
+_REFUSED = "tests/lint/test_seen_live_start.py::test_exactly_once_refused"
+_KEY = "exactly.once.support"
+_ADDRESS = "bootstrap.servers"
+_RECORDS = "producer.override."
+
+
+def _is_required(subject: Subject) -> bool:
+    return subject.get(_KEY).lower() == "required"
+
+
+@rule("exactly-once-isolation", "error", types=("source",), needs=(_KEY,), source="KIP-618", seen=_REFUSED)
+def exactly_once_isolation(subject: Subject) -> Iterator[Hit]:
+    """Exactly-once is required, but the source is read uncommitted.
+
+    A consumer with Kafka's default isolation.level=read_uncommitted also mirrors the records of aborted transactions.
+    The connector therefore declares that it cannot provide exactly-once, and Connect refuses the config. The value must
+    be in lower case (KIP-618; MirrorSourceConnector since 3.5).
+    """
+    level = subject.value("source consumer", "isolation.level") or ""
+    if subject.type == "source" and _is_required(subject) and level != "read_committed" and "${" not in level:
+        message = f"{written(subject, _KEY)}=required with isolation.level={level or 'read_uncommitted'}: Connect refuses the config"
+        yield Hit(message, f"write {client_key(subject, 'source consumer', 'isolation.level', 'read_committed')}", _KEY)
+
+
+@rule("exactly-once-worker", "error", types=("source",), needs=(_KEY,), source="KIP-618", seen=_REFUSED)
+def exactly_once_worker(subject: Subject) -> Iterator[Hit]:
+    """Exactly-once is required, but the workers do not provide it.
+
+    exactly.once.source.support=enabled is a setting of all workers, introduced by two rolling restarts: first
+    preparing, then enabled. Until then they refuse a connector with exactly.once.support=required (KIP-618). In
+    mm2.properties the key has the alias of the target, which configures these workers, as its prefix.
+    """
+    if _is_required(subject) and subject.type == "source" and _is_off(subject):
+        prefix = f"{subject.target}." if subject.form == "dedicated" else ""
+        without = "write delivery: at_least_once" if subject.form == "tree" else f"remove {_KEY}"
+        fix = f"write {prefix}exactly.once.source.support=enabled for the workers (preparing first), or {without}"
+        yield Hit("the workers are not exactly-once and refuse exactly.once.support=required", fix, _KEY)
+
+
+def _is_off(subject: Subject) -> bool:
+    if subject.worker.exactly_once is not None:
+        return not subject.worker.exactly_once
+    known = subject.worker.properties is not None
+    return known and (subject.worker_property("exactly.once.source.support") or "").lower() != "enabled"
+
+
+@rule(
+    "exactly-once-unsupported",
+    "error",
+    types=("checkpoint", "heartbeat"),
+    needs=(_KEY,),
+    source="KIP-618",
+    seen=_REFUSED,
+)
+def exactly_once_unsupported(subject: Subject) -> Iterator[Hit]:
+    """Exactly-once is required of a connector that does not declare it.
+
+    Checkpoint and heartbeat connectors do not declare support for exactly-once, and Connect refuses `required` for such
+    a connector. On exactly-once workers they write in transactions anyway. In mm2.properties the keys of a pair apply
+    to all three connectors, so the setting for the records makes the two others fail.
+    """
+    if _is_required(subject) and subject.type != "source":
+        message = f"a {subject.type} connector does not declare exactly-once: Connect refuses {written(subject, _KEY)}=required"
+        yield Hit(message, f"remove {_KEY} from the {subject.type} connector", _KEY)
+
+
+@rule(
+    "exactly-once-overrides",
+    "error",
+    needs=(_RECORDS + _ADDRESS,),
+    source="KIP-618",
+    seen="tests/live/test_exactly_once.py",
+)
+def exactly_once_overrides(subject: Subject) -> Iterator[Hit]:
+    """The producer of records and offsets uses another Kafka than the clients of the offsets topic.
+
+    On an exactly-once worker, and with offsets.storage.topic, the record producer writes source offsets to the cluster
+    of producer.override.*, while Connect's consumer and admin client look for them on the workers' own Kafka. With
+    producer.override. alone the connector seems to work and is not exactly-once (seen: duplicates after a crash), and
+    the offsets topic is auto-created with cleanup.policy=delete. With the consumer but not the admin client the
+    connector never gets a status; with the admin client but not the consumer, offsets are read from the wrong cluster.
+    Configure all three for the same cluster.
+    """
+    own = subject.get(_RECORDS + _ADDRESS)
+    if not own or not (subject.exactly_once or subject.setting.offsets_storage_topic) or _is_the_workers(subject, own):
+        return
+    elsewhere = [kind for kind in ("consumer", "admin") if _differs(subject, kind)]
+    if elsewhere:
+        lacking = [f"{kind}.override.{plain}" for kind in elsewhere for plain in _lacking(subject, kind)]
+        message = f"offsets are written to the cluster of {_RECORDS}*, and {_outcome(elsewhere)}"
+        fix = f"write {', '.join(lacking)} as for producer.override."
+        if subject.form == "tree":
+            fix = f"write connect: {{{yaml(subject.connect or '…')}: {{exactly_once: true}}}}: mm2mgr then configures all three"
+        yield Hit(message, fix, _RECORDS + _ADDRESS)
+
+
+def _is_the_workers(subject: Subject, own: str) -> bool:
+    """Tell whether the override names the workers' own Kafka."""
+    ids = (subject.worker.cluster_id, subject.target_kafka.cluster_id)
+    if all(ids):
+        return ids[0] == ids[1]
+    return bool(addresses(own) & addresses(subject.worker_property(_ADDRESS) or ""))
+
+
+def _differs(subject: Subject, kind: str) -> bool:
+    return bool(_lacking(subject, kind))
+
+
+def _lacking(subject: Subject, kind: str) -> list[str]:
+    """Return what the override of a client lacks beside the record producer's."""
+    prefix = f"{kind}.override."
+    lacking = [] if _same_address(subject, prefix) else [_ADDRESS]
+    for names in NEEDED:
+        there = [name for name in names if subject.get(_RECORDS + name)]
+        if there and not any(subject.get(prefix + name) for name in names):
+            lacking.append(there[0])
+    return lacking
+
+
+def _same_address(subject: Subject, prefix: str) -> bool:
+    ours, theirs = subject.get(_RECORDS + _ADDRESS), subject.get(prefix + _ADDRESS)
+    return bool(addresses(ours) & addresses(theirs)) or ("${" in theirs)
+
+
+def _outcome(elsewhere: list[str]) -> str:
+    if elsewhere == ["admin"]:
+        return "the admin client looks for the offsets topic on the workers' Kafka: the connector never gets a status"
+    if elsewhere == ["consumer"]:
+        return "the consumer reads offsets from the workers' Kafka: a restart continues at the wrong position"
+    return "offsets are read from the workers' Kafka: it seems to work and duplicates records after a crash"
+
+
+@rule("exactly-once-transaction", "warning", needs=("transaction.boundary",), source="KIP-618")
+def exactly_once_transaction(subject: Subject) -> Iterator[Hit]:
+    """The connector is configured to define its own transactions, which MirrorMaker cannot do.
+
+    transaction.boundary=connector is for connectors that define their own transactions (KIP-618). MirrorMaker's
+    connectors do not, and exactly-once workers refuse the config; on other workers the key has no effect. With `poll`,
+    the default, each poll of the source is a transaction; `interval` groups polls by time.
+    """
+    key = "transaction.boundary"
+    if subject.get(key).lower() == "connector":
+        message = f"{written(subject, key)}=connector: MirrorMaker does not define transactions, and exactly-once workers refuse it"
+        if subject.form == "tree":
+            fix = f"write {connector_key(subject, key, 'interval')}, or remove it"
+        else:
+            fix = f"write {written(subject, key)}=interval or poll"
+        yield Hit(message, fix, key)
+
+
+@rule("exactly-once-slow", "info", types=("source",), needs=(_KEY,), source="KIP-618")
+def exactly_once_slow(subject: Subject) -> Iterator[Hit]:
+    """Exactly-once with small transactions halves the throughput.
+
+    By default each poll of the source is a transaction, and a poll returns at most 500 records. Measured on one task:
+    0.53 of the rate without exactly-once; with max.poll.records=5000 it is 0.97, with transaction.boundary=interval of
+    one second 1.0. Readers see larger transactions later, and a crash repeats them whole.
+    """
+    if (
+        subject.type != "source"
+        or not _is_required(subject)
+        or subject.get("transaction.boundary", "poll").lower() != "poll"
+    ):
+        return
+    if not subject.written("source consumer", "max.poll.records"):
+        fix = client_key(subject, "source consumer", "max.poll.records", "5000")
+        yield Hit(
+            "each poll of 500 records is a transaction, which halves the throughput",
+            f"write {fix}, or {connector_key(subject, 'transaction.boundary', 'interval')}",
+            _KEY,
+        )
+
 
 _SEEN = "tests/lint/test_seen_live_records.py::"
 _IN_FLIGHT = "max.in.flight.requests.per.connection"
@@ -29,7 +201,7 @@ def order_at_risk(subject: Subject) -> Iterator[Hit]:
     places on the target after a broker restart or a short network fault. There is no error. Idempotence keeps the order
     with up to five requests in flight; exactly-once workers enable it themselves. Source: KIP-98, KAFKA-5494.
     """
-    if subject.type != "source" or not is_set(subject, RECORDS, _IN_FLIGHT):
+    if subject.type != "source" or not subject.is_set(RECORDS, _IN_FLIGHT):
         return
     if subject.exactly_once or _idempotent(subject):
         return
@@ -37,7 +209,7 @@ def order_at_risk(subject: Subject) -> Iterator[Hit]:
     if in_flight is not None and in_flight > 1 and subject.number(RECORDS, "retries") != 0:
         message = f"{described(subject, RECORDS, _IN_FLIGHT)} without idempotence: a retried request can arrive after later ones, so records change their order"
         fix = f"add {client_key(subject, RECORDS, _IDEMPOTENCE, 'true')}"
-        yield Hit(message, fix, key_of(subject, RECORDS, _IN_FLIGHT))
+        yield Hit(message, fix, subject.written(RECORDS, _IN_FLIGHT))
 
 
 @rule("idempotence-conflict", "error", source="KIP-98", seen=f"{_SEEN}test_idempotence_conflict")
@@ -49,18 +221,18 @@ def idempotence_conflict(subject: Subject) -> Iterator[Hit]:
     mirrored. Connect's validation does not detect it, since it checks each override separately. This holds for all
     lines. Source: KIP-98.
     """
-    if not is_set(subject, RECORDS, "acks", _IN_FLIGHT, "retries") or not _idempotent(subject):
+    if not subject.is_set(RECORDS, "acks", _IN_FLIGHT, "retries") or not _idempotent(subject):
         return
     for plain, asked, fix in _conflicts(subject):
         message = f"{described(subject, RECORDS, plain)} conflicts with an idempotent producer: every task fails when it starts"
         yield Hit(
-            message, f"write {client_key(subject, RECORDS, plain, fix)}", key_of(subject, RECORDS, plain) or asked
+            message, f"write {client_key(subject, RECORDS, plain, fix)}", subject.written(RECORDS, plain) or asked
         )
 
 
 def _conflicts(subject: Subject) -> Iterator[tuple[str, str, str]]:
     """Yield a setting, the key that asked for idempotence, and a value that would do."""
-    asked = key_of(subject, RECORDS, _IDEMPOTENCE)
+    asked = subject.written(RECORDS, _IDEMPOTENCE)
     acks, in_flight = subject.value(RECORDS, "acks"), subject.number(RECORDS, _IN_FLIGHT)
     if acks in ("0", "1"):
         yield "acks", asked, "all"
@@ -83,12 +255,12 @@ def acks_weak(subject: Subject) -> Iterator[Hit]:
     soon as the producer reports success, so a lost record is never read again. There is no error. Do not set acks.
     Source: Connect's Worker.baseProducerConfigs.
     """
-    if subject.type != "source" or not is_set(subject, RECORDS, "acks"):
+    if subject.type != "source" or not subject.is_set(RECORDS, "acks"):
         return
     acks = subject.value(RECORDS, "acks")
     if acks in ("0", "1") and not _idempotent(subject):
         message = f"{described(subject, RECORDS, 'acks')}: records are lost when a target broker fails, although their offsets are stored"
-        yield Hit(message, f"write {client_key(subject, RECORDS, 'acks', 'all')}", key_of(subject, RECORDS, "acks"))
+        yield Hit(message, f"write {client_key(subject, RECORDS, 'acks', 'all')}", subject.written(RECORDS, "acks"))
 
 
 @rule("errors-tolerated", "error", types=("source",), source="KIP-779", seen=f"{_SEEN}test_errors_tolerated")
@@ -115,13 +287,13 @@ def delivery_limited(subject: Subject) -> Iterator[Hit]:
     Nothing is lost, but nothing is mirrored until then. Remove the key. Source: Connect's Worker.baseProducerConfigs.
     """
     for plain, enough in _PATIENT.items():
-        value = subject.number(RECORDS, plain) if is_set(subject, RECORDS, plain) else None
+        value = subject.number(RECORDS, plain) if subject.is_set(RECORDS, plain) else None
         if value is None or value >= enough:
             continue
         if plain == "retries" and value == 0 and _idempotent(subject):
             continue  # idempotence-conflict tells it
         message = f"{described(subject, RECORDS, plain)}: if the target is unavailable for longer, the task fails and stays FAILED"
-        key = key_of(subject, RECORDS, plain)
+        key = subject.written(RECORDS, plain)
         fix = f"remove {written(subject, key)}" if key else f"write {client_key(subject, RECORDS, plain, '2147483647')}"
         yield Hit(message, f"{fix}: Connect's default waits until the target is available again", key)
 
@@ -137,7 +309,7 @@ def reset_none(subject: Subject) -> Iterator[Hit]:
     """
     if _reset(subject) == "none":
         message = f"{described(subject, READER, 'auto.offset.reset')}: a task with a partition without a position makes no progress, and its state stays RUNNING"
-        yield Hit(message, _earliest(subject), key_of(subject, READER, "auto.offset.reset"))
+        yield Hit(message, _earliest(subject), subject.written(READER, "auto.offset.reset"))
 
 
 @rule("reset-latest", "warning", types=("source",), source="KAFKA-13988", seen=f"{_SEEN}test_reset_latest")
@@ -155,11 +327,11 @@ def reset_latest(subject: Subject) -> Iterator[Hit]:
     if subject.known_version and (3, 0) <= numbers(subject.known_version) < (3, 6, 2):
         what = f"Kafka {subject.known_version} ignores it and reads from the beginning (KAFKA-13988)"
     message = f"{described(subject, READER, 'auto.offset.reset')}: {what}"
-    yield Hit(message, _earliest(subject), key_of(subject, READER, "auto.offset.reset"))
+    yield Hit(message, _earliest(subject), subject.written(READER, "auto.offset.reset"))
 
 
 def _reset(subject: Subject) -> str:
-    if subject.type != "source" or not is_set(subject, READER, "auto.offset.reset"):
+    if subject.type != "source" or not subject.is_set(READER, "auto.offset.reset"):
         return ""
     return (subject.value(READER, "auto.offset.reset") or "").lower()
 

@@ -6,13 +6,48 @@ import re
 from collections.abc import Callable, Iterator
 from functools import lru_cache, partial
 
-from mm2mgr.lint.client_settings import LOGIN, STORES, configured, lacking_in_override
-from mm2mgr.lint.findings import Hit, estate_rule, rule
-from mm2mgr.lint.fixes import spelled, written
-from mm2mgr.lint.logins import SENT_IN_CLEAR, beyond, is_clear
-from mm2mgr.lint.subject import Estate, Subject, SubjectKind
+from mm2mgr.lint.findings import Hit, estate_rule, rule, spelled, written
+from mm2mgr.lint.subject import SENT_IN_CLEAR, Estate, Subject, SubjectKind, beyond, is_clear
 from mm2mgr.secrets import is_placeholder
 from mm2mgr.truth.reach import Client
+
+TRUST = ("ssl.truststore.certificates", "ssl.truststore.location", "ssl.engine.factory.class")
+KEYS = ("ssl.keystore.key", "ssl.keystore.location", "ssl.engine.factory.class")
+LOGIN = ("sasl.jaas.config",)
+# One tuple a thing that a client needs; any of its names will do.
+NEEDED: tuple[tuple[str, ...], ...] = (("security.protocol",), ("sasl.mechanism",), LOGIN, TRUST, KEYS)
+STORES = ("ssl.truststore.", "ssl.keystore.")
+
+
+def configured(subject: Subject, client: str, plain: str) -> str:
+    """Return the value that is configured for a client, "" for none; the workers' producer.* count for the record producer."""
+    if key := subject.written(client, plain):
+        return subject.get(key)
+    return subject.worker_property(subject.workers_key(client, plain)) or ""
+
+
+def protocol(subject: Subject, client: str) -> str:
+    """Return a client's security.protocol in capitals; "" when it is not set or a placeholder."""
+    value = configured(subject, client, "security.protocol")
+    return "" if "${" in value else value.upper()
+
+
+def lacking_in_override(subject: Subject) -> list[str]:
+    """Return the security settings of the target that an overridden record producer lacks, the first name of each group."""
+    address = subject.get("producer.override.bootstrap.servers")
+    if not address or protocol(subject, "target admin") in ("", "PLAINTEXT"):
+        return []
+    needed = [each for each in NEEDED if _has(subject, "target admin", each)]
+    lacking = [each[0] for each in needed if not _has(subject, "record producer", each)]
+    if protocol(subject, "record producer") == "PLAINTEXT":
+        lacking.append("security.protocol")
+    return lacking
+
+
+def _has(subject: Subject, client: str, names: tuple[str, ...]) -> bool:
+    """Tell whether one of these settings is configured for a client."""
+    return any(subject.written(client, name) or subject.workers_key(client, name) for name in names)
+
 
 _SEEN = "tests/lint/test_seen_live_start.py::"
 # Narrower than mm2mgr.secrets.is_secret, which hides too much rather than too little: these values are secrets for sure.
@@ -101,8 +136,8 @@ def login_unencrypted(subject: Subject) -> Iterator[Hit]:
     """
     for client in _sides(subject):
         key = _key(subject, client, "security.protocol")
-        sends = SENT_IN_CLEAR.get(configured(subject, client, "sasl.mechanism").upper(), "")
-        address = beyond(configured(subject, client, "bootstrap.servers"))
+        sends = SENT_IN_CLEAR.get(configured(subject, client.name, "sasl.mechanism").upper(), "")
+        address = beyond(configured(subject, client.name, "bootstrap.servers"))
         if key and sends and address and subject.get(key).upper() == "SASL_PLAINTEXT":
             message = f"{written(subject, key)}: {sends} crosses the network unencrypted, to {address}"
             right = _beside(subject, client, key, "security.protocol", "SASL_SSL")
@@ -143,7 +178,7 @@ def _sides(subject: Subject) -> Iterator[Client]:
 
 def _incomplete(subject: Subject, client: Client) -> tuple[str, str, str]:
     """Return the key, what is wrong and the fix; the second is "" when nothing is."""
-    protocol = configured(subject, client, "security.protocol").upper()
+    protocol = configured(subject, client.name, "security.protocol").upper()
     login = _key(subject, client, *LOGIN, "sasl.mechanism")
     store = _key(subject, client, *_STORE_PARTS)
     prefix = partial(_beside, subject, client, login or store)
@@ -175,7 +210,10 @@ def _half_a_login(
     subject: Subject, client: Client, protocol: str, prefix: Callable[[str, str], str]
 ) -> tuple[str, str, str]:
     key = _key(subject, client, "security.protocol")
-    jaas, mechanism = configured(subject, client, "sasl.jaas.config"), configured(subject, client, "sasl.mechanism")
+    jaas, mechanism = (
+        configured(subject, client.name, "sasl.jaas.config"),
+        configured(subject, client.name, "sasl.mechanism"),
+    )
     if not protocol.startswith("SASL_") or not key or "${" in protocol:
         return "", "", ""
     if not mechanism and _KERBEROS not in jaas and not is_placeholder(jaas):
@@ -225,7 +263,10 @@ def store_type_missing(subject: Subject) -> Iterator[Hit]:
     """
     reported: set[str] = set()
     for key, client, plain in _pem_keys(subject):
-        kind, right = configured(subject, client, _PEM[plain]), written(subject, key).removesuffix(plain) + _PEM[plain]
+        kind, right = (
+            configured(subject, client.name, _PEM[plain]),
+            written(subject, key).removesuffix(plain) + _PEM[plain],
+        )
         if kind.upper() != "PEM" and "${" not in kind and right not in reported:
             reported.add(right)
             message = f"{written(subject, key)} is read only with {_PEM[plain]}=PEM; it is {kind or 'JKS, the default'}"
@@ -253,7 +294,12 @@ def _passwords_of_pem(subject: Subject) -> Iterator[Hit]:
         for store in STORES:
             key = _key(subject, client, f"{store}password")
             is_file = bool(_key(subject, client, f"{store}location"))
-            if key and key not in reported and is_file and configured(subject, client, f"{store}type").upper() == "PEM":
+            if (
+                key
+                and key not in reported
+                and is_file
+                and configured(subject, client.name, f"{store}type").upper() == "PEM"
+            ):
                 reported.add(key)
                 message = f"{written(subject, key)}: a PEM file has no store password, and Kafka refuses one"
                 yield Hit(
@@ -288,7 +334,11 @@ def host_name_unchecked(subject: Subject) -> Iterator[Hit]:
     """
     for client in _sides(subject):
         key = subject.written(client.name, "ssl.endpoint.identification.algorithm")
-        if key and not subject.get(key) and configured(subject, client, "security.protocol").upper().endswith("SSL"):
+        if (
+            key
+            and not subject.get(key)
+            and configured(subject, client.name, "security.protocol").upper().endswith("SSL")
+        ):
             message = (
                 f"{written(subject, key)} is empty: the clients accept every broker with a certificate of their CA"
             )

@@ -1,32 +1,99 @@
-"""Rules about sizes: batches, requests and records that do not fit, fetches too large for a long link, memory."""
+"""Rules about sizes: batches, requests and records that do not fit, fetches too large for a long link, memory. Unknown facts are 0 or None."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
+from math import ceil
 
-from mm2mgr.lint.client_settings import (
-    FETCH,
-    MIB,
-    PARTITION,
-    READER,
-    RECORDS,
-    TOPIC_BYTES,
-    above,
-    bytes_per_second,
-    described,
-    fetch_of_one,
-    fetch_of_task,
-    is_set,
-    key_of,
-    known_limit,
-    largest_at_source,
-    number,
-    size,
-    tasks,
-)
-from mm2mgr.lint.findings import Hit, rule
-from mm2mgr.lint.fixes import client_key
+from mm2mgr.defaults import BROKER_WINDOW_BYTES
+from mm2mgr.lint.findings import READER, RECORDS, Hit, client_key, described, rule
+from mm2mgr.lint.hops import selection_of
 from mm2mgr.lint.subject import Subject
+
+MIB = 1024 * 1024
+
+
+def size(number: float) -> str:
+    """Return a number of bytes with a readable unit."""
+    for unit, factor in (("GiB", 1024 * MIB), ("MiB", MIB), ("KiB", 1024)):
+        if number >= factor:
+            return f"{number / factor:.4g} {unit}"
+    return f"{number:.0f} bytes"
+
+
+FETCH, PARTITION = "fetch.max.bytes", "max.partition.fetch.bytes"
+TOPIC_BYTES = 1_048_588  # Kafka's default of message.max.bytes, twelve bytes above the producer's max.request.size
+_WINDOW_SHARE = 1.2  # a consumer's receive.buffer.bytes of 65536 was seen to let 79 000 bytes be on their way
+
+
+def number(subject: Subject, plain: str, client: str = RECORDS) -> int:
+    """Return a setting of a client as a number, 0 when it is not a number."""
+    return subject.number(client, plain) or 0
+
+
+def above(subject: Subject, plain: str, limit: str) -> bool:
+    """Tell whether one setting of the record producer exceeds another one that limits it."""
+    return subject.is_set(RECORDS, plain, limit) and 0 < number(subject, limit) < number(subject, plain)
+
+
+def tasks(subject: Subject) -> int:
+    """Return the maximum number of tasks: at most the number of partitions where it is known."""
+    text = subject.get("tasks.max", "1")
+    wanted = max(int(text), 1) if text.isdecimal() else 1
+    return min(wanted, partitions(subject) or wanted)
+
+
+def partitions(subject: Subject) -> int:
+    """Return how many partitions the connector mirrors, 0 when unknown."""
+    known = subject.source_kafka.partitions or {}
+    return sum(known[topic] for topic in _mirrored(subject, known))
+
+
+def _mirrored(subject: Subject, topics: Collection[str]) -> list[str]:
+    found = selection_of(subject) if topics else None
+    return [topic for topic in topics if found.takes(topic)] if found else []
+
+
+def fetch_of_one(subject: Subject) -> int:
+    """Return the maximum bytes of a fetch of one partition where it is configured, else 0."""
+    if subject.type != "source" or not subject.is_set(READER, PARTITION):
+        return 0
+    return min(number(subject, PARTITION, READER), number(subject, FETCH, READER) or 50 * MIB)
+
+
+def fetch_of_task(subject: Subject) -> int:
+    """Return the bytes of one fetch from one broker; of a single partition when the partitions per task are unknown."""
+    each = ceil(partitions(subject) / tasks(subject) / (subject.source_kafka.brokers or 1))
+    return min(number(subject, FETCH, READER), max(each, 1) * number(subject, PARTITION, READER))
+
+
+def bytes_per_second(subject: Subject) -> float:
+    """Return the rate of one connection: its window per round trip, at most its share of the link; 0 without a known link."""
+    wire, buffer = subject.wire, number(subject, "receive.buffer.bytes", READER)
+    if wire is None:
+        return 0
+    window = BROKER_WINDOW_BYTES if buffer == -1 else min(buffer * _WINDOW_SHARE, BROKER_WINDOW_BYTES)
+    rate = window / max(wire.rtt_seconds, 1e-3)
+    return min(rate, wire.bytes_per_second / tasks(subject)) if wire.bytes_per_second else rate
+
+
+def largest_at_source(subject: Subject) -> int:
+    """Return the largest record that the mirrored topics accept, 0 when unknown."""
+    kafka = subject.source_kafka
+    mirrored = _mirrored(subject, kafka.topic_max_message_bytes)
+    return max((kafka.topic_max_message_bytes[topic] for topic in mirrored), default=kafka.message_max_bytes or 0)
+
+
+def known_limit(subject: Subject) -> int | None:
+    """Return the smallest record limit of the target's topics, else of its brokers; None when neither is known."""
+    kafka = subject.target_kafka
+    found = selection_of(subject) if kafka.topic_max_message_bytes else None
+    upstream = {topic: found.upstream(topic) for topic in kafka.topic_max_message_bytes} if found else {}
+    limits = [
+        kafka.topic_max_message_bytes[topic] for topic, name in upstream.items() if name and found and found.takes(name)
+    ]
+    return min(limits, default=kafka.message_max_bytes)
+
 
 _SEEN = "tests/lint/test_seen_live_records.py::"
 _LARGE_RECORDS = 5 * MIB
@@ -48,7 +115,7 @@ def batch_above_buffer(subject: Subject) -> Iterator[Hit]:
         yield Hit(
             message,
             f"write {client_key(subject, RECORDS, 'batch.size', '921600')}",
-            key_of(subject, RECORDS, "batch.size"),
+            subject.written(RECORDS, "batch.size"),
         )
 
 
@@ -61,7 +128,7 @@ def batch_above_topic(subject: Subject) -> Iterator[Hit]:
     and the link carries data that are discarded. Seen: 17.4 MB/s on the network, 0.08 MB/s delivered. Keep batch.size
     below the smallest max.message.bytes of the target; 900 KiB fits the default. Source: KIP-126, measured on 4.3.1.
     """
-    if not is_set(subject, RECORDS, "batch.size"):
+    if not subject.is_set(RECORDS, "batch.size"):
         return
     batch, limit = subject.number(RECORDS, "batch.size"), known_limit(subject) or TOPIC_BYTES
     if subject.type != "source" or batch is None or batch < limit or above(subject, "batch.size", "buffer.memory"):
@@ -71,7 +138,7 @@ def batch_above_topic(subject: Subject) -> Iterator[Hit]:
     yield Hit(
         message,
         f"write {fix}, or raise max.message.bytes of the target's topics",
-        key_of(subject, RECORDS, "batch.size"),
+        subject.written(RECORDS, "batch.size"),
     )
 
 
@@ -91,7 +158,7 @@ def request_below_records(subject: Subject) -> Iterator[Hit]:
     if request is not None and largest > max(request, TOPIC_BYTES):
         message = f"the source accepts records of up to {largest} bytes, and {described(subject, RECORDS, 'max.request.size')}: the first larger record fails the task, also after each restart"
         fix = client_key(subject, RECORDS, "max.request.size", str(largest))
-        yield Hit(message, f"write {fix}", key_of(subject, RECORDS, "max.request.size"))
+        yield Hit(message, f"write {fix}", subject.written(RECORDS, "max.request.size"))
 
 
 @rule("size-one-sided", "warning", types=("source",), source="KIP-74", seen=f"{_SEEN}test_request_below_records")
@@ -106,15 +173,15 @@ def size_one_sided(subject: Subject) -> Iterator[Hit]:
     fetch = fetch_of_one(subject)
     if (
         fetch < _LARGE_RECORDS
-        or is_set(subject, RECORDS, "max.request.size")
-        or is_set(subject, READER, "receive.buffer.bytes")
+        or subject.is_set(RECORDS, "max.request.size")
+        or subject.is_set(READER, "receive.buffer.bytes")
     ):
         return
     if any(request_below_records(subject)):
         return
     message = f"{described(subject, READER, PARTITION)} reads large records, but the producer still refuses records above {number(subject, 'max.request.size')} bytes (max.request.size), which fails the task"
     fix = f"write {client_key(subject, RECORDS, 'max.request.size', str(fetch))}, and let the target's topics accept such records"
-    yield Hit(message, fix, key_of(subject, READER, PARTITION))
+    yield Hit(message, fix, subject.written(READER, PARTITION))
 
 
 @rule("request-above-target", "warning", types=("source",), source="KIP-382", seen=f"{_SEEN}test_request_above_target")
@@ -127,19 +194,19 @@ def request_above_target(subject: Subject) -> Iterator[Hit]:
     filtered). Raise the limit on the target, for the topics or its brokers. Not reported where batches are tuned:
     requests contain many of them.
     """
-    if subject.type != "source" or not is_set(subject, RECORDS, "max.request.size"):
+    if subject.type != "source" or not subject.is_set(RECORDS, "max.request.size"):
         return
     request, known = subject.number(RECORDS, "max.request.size"), known_limit(subject)
     if request is None or known is None:
         return
     largest = largest_at_source(subject)
-    meant_for_records = largest > known if largest else not is_set(subject, RECORDS, "batch.size")
+    meant_for_records = largest > known if largest else not subject.is_set(RECORDS, "batch.size")
     if request > max(known, TOPIC_BYTES) and meant_for_records:
         message = f"{described(subject, RECORDS, 'max.request.size')}, but the target accepts {known} bytes: it refuses larger records, which fails the task"
         yield Hit(
             message,
             f"set max.message.bytes={request} for the target's topics (or message.max.bytes of its brokers)",
-            key_of(subject, RECORDS, "max.request.size"),
+            subject.written(RECORDS, "max.request.size"),
         )
 
 
@@ -168,8 +235,8 @@ def fetch_stalls(subject: Subject) -> Iterator[Hit]:
         fix += ", or set socket.send.buffer.bytes=-1 on the source's brokers and silence this rule"
     else:
         fix += f" and {client_key(subject, READER, 'receive.buffer.bytes', '-1')}"
-    key = key_of(subject, READER, FETCH) or key_of(subject, READER, PARTITION)
-    yield Hit(message, fix, key or key_of(subject, READER, "receive.buffer.bytes"))
+    key = subject.written(READER, FETCH) or subject.written(READER, PARTITION)
+    yield Hit(message, fix, key or subject.written(READER, "receive.buffer.bytes"))
 
 
 @rule("window-small", "warning", types=("source",), source="measured over an emulated link, Kafka 4.3.1")
@@ -190,7 +257,7 @@ def window_small(subject: Subject) -> Iterator[Hit]:
         yield Hit(
             message,
             f"write {client_key(subject, READER, 'receive.buffer.bytes', '-1')}",
-            key_of(subject, READER, PARTITION),
+            subject.written(READER, PARTITION),
         )
 
 
@@ -210,7 +277,7 @@ def buffer_below_request(subject: Subject) -> Iterator[Hit]:
     if above(subject, "max.request.size", "buffer.memory") and not above(subject, "batch.size", "buffer.memory"):
         message = f"{described(subject, RECORDS, 'max.request.size')} is more than buffer.memory ({size(number(subject, 'buffer.memory'))}): a record larger than the buffer fails the task"
         fix = client_key(subject, RECORDS, "buffer.memory", str(2 * number(subject, "max.request.size")))
-        yield Hit(message, f"write {fix}", key_of(subject, RECORDS, "max.request.size"))
+        yield Hit(message, f"write {fix}", subject.written(RECORDS, "max.request.size"))
 
 
 @rule(
@@ -228,14 +295,14 @@ def fetch_min_waits(subject: Subject) -> Iterator[Hit]:
     topics are not mirrored at all, busy ones are, and the state is RUNNING. The log has "Disconnecting from node … due
     to request timeout" at INFO. Keep fetch.max.wait.ms to a few seconds. Seen on 4.3.1.
     """
-    if subject.type != "source" or not is_set(subject, READER, "fetch.min.bytes"):
+    if subject.type != "source" or not subject.is_set(READER, "fetch.min.bytes"):
         return
     least, wait = subject.number(READER, "fetch.min.bytes"), subject.number(READER, "fetch.max.wait.ms")
     timeout = subject.number(READER, "request.timeout.ms")
     if least is None or wait is None or timeout is None or least <= 1 or wait < timeout:
         return
     message = f"{described(subject, READER, 'fetch.max.wait.ms')} with fetch.min.bytes={least}: the consumer disconnects after request.timeout.ms={timeout}, before the broker answers, so quiet topics are never mirrored"
-    key = key_of(subject, READER, "fetch.max.wait.ms") or key_of(subject, READER, "request.timeout.ms")
+    key = subject.written(READER, "fetch.max.wait.ms") or subject.written(READER, "request.timeout.ms")
     yield Hit(message, f"write {client_key(subject, READER, 'fetch.max.wait.ms', '500')}", key)
 
 
@@ -248,7 +315,7 @@ def memory_of_tasks(subject: Subject) -> Iterator[Hit]:
     backlog, workers fail with OutOfMemoryError one after the other, because the tasks of a failed worker move to the
     next. Lower fetch.max.bytes; a few MiB are enough on a short link. Seen with 50 MiB fetches in a heap of 512 MiB.
     """
-    if subject.type != "source" or not (is_set(subject, READER, FETCH) or is_set(subject, RECORDS, "buffer.memory")):
+    if subject.type != "source" or not (subject.is_set(READER, FETCH) or subject.is_set(RECORDS, "buffer.memory")):
         return
     fetch, buffer = subject.number(READER, FETCH), subject.number(RECORDS, "buffer.memory")
     if fetch is None or buffer is None:
@@ -262,4 +329,4 @@ def memory_of_tasks(subject: Subject) -> Iterator[Hit]:
     if raised and total > _TOO_MUCH_MEMORY:
         client, plain = raised[0]
         message = f"{described(subject, client, plain)}: {tasks(subject)} tasks may need {size(total)} together, and workers run out of heap when there is a backlog"
-        yield Hit(message, f"write {client_key(subject, client, plain, str(16 * MIB))}", key_of(subject, client, plain))
+        yield Hit(message, f"write {client_key(subject, client, plain, str(16 * MIB))}", subject.written(client, plain))

@@ -7,9 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import Literal
 
-from mm2mgr.lint.client_settings import described, key_of
-from mm2mgr.lint.findings import Hit, estate_rule, rule
-from mm2mgr.lint.fixes import connector_key, spelled, written
+from mm2mgr.lint.findings import Hit, connector_key, described, estate_rule, rule, spelled, written
 from mm2mgr.lint.hops import Hop, hops
 from mm2mgr.lint.subject import Estate, KafkaFacts, Subject
 from mm2mgr.truth.reach import ConnectorType, numbers
@@ -212,7 +210,7 @@ def offset_syncs_block(estate: Estate) -> Iterator[Hit]:
                 whose = f"{others[0]} and {len(others) - 1} more" if others[1:] else others[0]
                 message = f"{described(subject, _SYNCS, _BLOCK)}, on the offset-syncs producer: when {alias} is unavailable, these workers store no offsets of {whose} for {wait_ms / 1000:g} s per partition"
                 fix = f"write {spelled(subject, client.layers[-1].prefix + _BLOCK, '500')}"
-                yield Hit(message, fix, key_of(subject, _SYNCS, _BLOCK), subject)
+                yield Hit(message, fix, subject.written(_SYNCS, _BLOCK), subject)
 
 
 def _on_same_workers(estate: Estate) -> Iterator[Sequence[Hop]]:

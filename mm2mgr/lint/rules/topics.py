@@ -6,10 +6,18 @@ import re
 from collections.abc import Iterator
 from functools import lru_cache
 
-from mm2mgr.lint import patterns
-from mm2mgr.lint.clusters import point, same
-from mm2mgr.lint.findings import Hit, rule
-from mm2mgr.lint.fixes import connector_key, written
+from mm2mgr.lint.findings import Hit, connector_key, rule, written
+from mm2mgr.lint.hops import (
+    default_of,
+    filter_of,
+    items_of,
+    plain_name,
+    point,
+    reads_lists,
+    repeats_default,
+    same,
+    selection_of,
+)
 from mm2mgr.lint.subject import Subject, addresses
 from mm2mgr.topics.java_regex import shape
 from mm2mgr.topics.names import NameFilter, shape_of
@@ -64,7 +72,7 @@ def bad_pattern(subject: Subject) -> Iterator[Hit]:
     tasks continue with the old config. Seen on 4.3.1.
     """
     for key in _LISTS[subject.type]:
-        written_items = patterns.items(subject, key) if key in subject.config else ()
+        written_items = items_of(subject, key) if key in subject.config else ()
         items = [item for item in written_items if not _NAME.fullmatch(item)]  # there may be thousands of names
         if items and (why := _refused("|".join(items))):
             bad = next((item for item in items if _refused(item)), items[0])
@@ -104,7 +112,7 @@ def glob_not_regex(subject: Subject) -> Iterator[Hit]:
     `orders.*`, for a literal dot `\.`. Source: DefaultTopicFilter.
     """
     for key in _LISTS[subject.type]:
-        for item in patterns.items(subject, key) if key in subject.config else ():
+        for item in items_of(subject, key) if key in subject.config else ():
             found = shape_of(item)
             if found and found.globs:
                 char = found.globs[0]
@@ -143,7 +151,7 @@ def pattern_dot(subject: Subject) -> Iterator[Hit]:
 
 
 def _plain_items(subject: Subject, key: str) -> list[str]:
-    return [item for item in patterns.items(subject, key) if item == patterns.plain_name(item)]
+    return [item for item in items_of(subject, key) if item == plain_name(item)]
 
 
 def _others(subject: Subject, names: list[str]) -> list[str] | None:
@@ -181,9 +189,9 @@ def include_excluded(subject: Subject) -> Iterator[Hit]:
     the topic is missing on the target.
     """
     for what in {"source": ("topics",), "checkpoint": ("groups",), "heartbeat": ()}[subject.type]:
-        found = patterns.names(subject, what) if what in subject.config else None
+        found = filter_of(subject, what) if what in subject.config else None
         for item in found.include if found else ():
-            name = patterns.plain_name(item)
+            name = plain_name(item)
             if name and found and (why := _kept_out(subject, what, name, found)):
                 yield Hit(
                     f"{written(subject, what)} includes '{name}', but {why}: it is never taken",
@@ -201,7 +209,7 @@ def _kept_out(subject: Subject, what: str, name: str, found: NameFilter) -> str:
             if key in subject.config
             else f"'{by}' of Kafka's default {key} excludes it"
         )
-    selection = patterns.selection(subject) if what == "topics" else None
+    selection = selection_of(subject) if what == "topics" else None
     if selection and selection.policy and selection.is_internal(name):
         return f"the replication policy of Kafka {subject.version} treats it as internal"
     return ""
@@ -209,7 +217,7 @@ def _kept_out(subject: Subject, what: str, name: str, found: NameFilter) -> str:
 
 def _let_in(subject: Subject, what: str, name: str, found: NameFilter) -> str:
     kept = [item for item in found.exclude if not NameFilter((item,), ()).takes(name)]
-    ours = subject.form == "tree" and set(found.exclude) - set(kept) & set(patterns.default(subject, f"{what}.exclude"))
+    ours = subject.form == "tree" and set(found.exclude) - set(kept) & set(default_of(subject, f"{what}.exclude"))
     if len(kept) == len(found.exclude) or ours:  # a tree always excludes what Kafka does
         return f"remove '{name}', or rename the topic"
     return f"write {connector_key(subject, f'{what}.exclude', ','.join(kept))}, or remove '{name}' from {what}"
@@ -234,14 +242,14 @@ def exclude_replaced(subject: Subject) -> Iterator[Hit]:
     """
     for key, probes in _PROBES.items():
         what = key.removesuffix(".exclude")
-        if key not in subject.config or key not in _LISTS[subject.type] or not patterns.judged(subject, what):
+        if key not in subject.config or key not in _LISTS[subject.type] or not reads_lists(subject, what):
             continue
-        if patterns.repeats_default(subject, key):
+        if repeats_default(subject, key):
             continue
-        found = patterns.names(subject, what)
+        found = filter_of(subject, what)
         let_in = [probes[name] for name in _taken_now(key, found)] if found else ()
         if let_in:
-            missing = [item for item in patterns.default(subject, key) if item not in patterns.items(subject, key)]
+            missing = [item for item in default_of(subject, key) if item not in items_of(subject, key)]
             more = f" and {len(let_in) - 2} more" if len(let_in) > 2 else ""
             message = f"{written(subject, key)} replaces Kafka's default list: {', '.join(let_in[:2])}{more}"
             yield Hit(message, f"add {','.join(missing)} to {written(subject, key)}", key)
@@ -266,7 +274,7 @@ def catches_internal(subject: Subject) -> Iterator[Hit]:
     """
     properties = subject.worker.properties or {}
     asked = subject.type == "source" and properties and _reads_workers_kafka(subject)
-    selection = patterns.selection(subject) if asked else None
+    selection = selection_of(subject) if asked else None
     names = [name for key in _STORAGE if (name := properties.get(key, "").strip())]
     caught = [name for name in names if selection and selection.names.takes(name) and not selection.is_internal(name)]
     if caught and selection:

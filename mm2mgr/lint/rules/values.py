@@ -7,14 +7,12 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from mm2mgr.lint.classify import Context, context_of, what
-from mm2mgr.lint.clusters import SIDES, ClusterSide
-from mm2mgr.lint.findings import Hit, rule
-from mm2mgr.lint.fixes import cluster_key, connector_key, shown, written
+from mm2mgr.lint.findings import Hit, cluster_key, connector_key, rule, shown, written
+from mm2mgr.lint.hops import SIDES, ClusterSide
 from mm2mgr.lint.subject import Subject, SubjectKind
 from mm2mgr.text import nearest
-from mm2mgr.truth.keys import Key, load
+from mm2mgr.truth.keys import Key, fault, is_checked, load
 from mm2mgr.truth.reach import Client, numbers, seen_by
-from mm2mgr.truth.validity import fault, is_checked
 
 _SEEN = "tests/lint/test_seen_live_start.py::"
 _MIRROR = "org.apache.kafka.connect.mirror."

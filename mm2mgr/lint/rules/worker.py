@@ -6,10 +6,9 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 
-from mm2mgr.lint.client_settings import lacking_in_override
-from mm2mgr.lint.clusters import Point, apart
-from mm2mgr.lint.findings import Hit, rule
-from mm2mgr.lint.fixes import client_key, connector_key, written, yaml
+from mm2mgr.lint.findings import Hit, client_key, connector_key, rule, written, yaml
+from mm2mgr.lint.hops import Point, apart
+from mm2mgr.lint.rules.security import lacking_in_override
 from mm2mgr.lint.subject import Subject, SubjectKind, addresses
 
 _SEEN = "tests/lint/test_seen_live_start.py::"

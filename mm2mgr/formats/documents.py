@@ -1,7 +1,7 @@
-"""Reads JSON with the line of every key, and finds the connector configs in it, in any wrapper.
+"""Reads JSON and YAML documents with the line of every key, and finds the connectors in them: configs in any wrapper, Strimzi's resources.
 
-YAML documents become the same tree (see `of_yaml`). Duplicate keys, nulls and connectors of other plugins are kept:
-lint reports what Connect does with them.
+Duplicate keys, nulls and connectors of other plugins are kept: lint reports what Connect does with them. Strimzi's connectors
+include what the operator adds, without security (`tls:`, `authentication:`).
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ from typing import Literal
 from mm2mgr.errors import Problem, SpecError
 from mm2mgr.formats.properties import Entry
 from mm2mgr.spec.places import Document, PathKey, Place
+from mm2mgr.truth import keys as truth_keys
+from mm2mgr.truth.reach import CLUSTER_KEYS
 
 NodeKind = Literal["object", "list", "text", "number", "boolean", "null"]
 
@@ -240,3 +242,177 @@ def entry_of(key: str, line: int, node: Node) -> Entry:
 def text_entry(key: str, line: int, text: str) -> Entry:
     """Return the entry of a text, which is not null even if it is the word `null`."""
     return Entry(key, text, f'"{text}"', line)
+
+
+_BYTES = "org.apache.kafka.connect.converters.ByteArrayConverter"
+_PACKAGE = "org.apache.kafka.connect.mirror"
+_PARTS = {
+    "sourceConnector": "MirrorSourceConnector",
+    "checkpointConnector": "MirrorCheckpointConnector",
+    "heartbeatConnector": "MirrorHeartbeatConnector",
+}
+_PATTERNS = {  # the operator writes these on connectors that read_resource the key
+    "topicsPattern": "topics",
+    "topicsExcludePattern": "topics.exclude",
+    "topicsBlacklistPattern": "topics.exclude",
+    "groupsPattern": "groups",
+    "groupsExcludePattern": "groups.exclude",
+    "groupsBlacklistPattern": "groups.exclude",
+}
+_GROUPS_BY = ("checkpointConnector",)
+_TOPICS_BY = ("sourceConnector", "checkpointConnector")
+
+
+@dataclass(frozen=True)
+class StrimziWorkers:
+    """The Connect workers of a resource."""
+
+    version: str | None
+    properties: Mapping[str, str] = field(repr=False)  # may hold secrets
+    exactly_once: bool
+
+
+@dataclass(frozen=True)
+class Resource:
+    """The content of one resource: connectors, and the Connect cluster of that name with its workers."""
+
+    connectors: tuple[FoundConnector, ...] = ()
+    workers: Mapping[str, StrimziWorkers] = field(default_factory=dict)
+
+
+def resources(root: Node) -> Iterator[Node]:
+    """Yield every resource in a document, including those of a `kind: List`."""
+    if root.get("kind") and root.get("spec"):
+        yield root
+    elif (items := root.get("items")) is not None:
+        for item in items.items:
+            yield from resources(item)
+
+
+def is_resource(root: Node) -> bool:
+    """Tell whether a document is a resource of Strimzi."""
+    spec = root.get("spec")
+    return root.word("kind").startswith("Kafka") or bool(spec and spec.get("class") and spec.get("config"))
+
+
+def read_resource(resource: Node) -> Resource:
+    """Read a resource; the result is empty for kinds without connectors."""
+    name, kind = resource.word("metadata", "name"), resource.word("kind")
+    spec = resource.get("spec") or Node("object", resource.line)
+    if kind == "KafkaMirrorMaker2":
+        return _mirror_maker(name, spec)
+    if kind == "KafkaConnect":
+        return Resource(workers={name: _worker(spec, spec.get("config"), spec.word("bootstrapServers"))})
+    if spec.get("class"):
+        return Resource((_connector(name, resource, spec),))
+    return Resource()
+
+
+def _connector(name: str, resource: Node, spec: Node) -> FoundConnector:
+    written = _scalars(spec, {"class": "connector.class", "tasksMax": "tasks.max"})
+    entries = (text_entry("name", resource.line, name), *written, *_config(spec))
+    owner = resource.word("metadata", "labels", "strimzi.io/cluster")
+    return FoundConnector(name, spec.word("class"), entries, spec.line, _state(spec), owner)
+
+
+def _config(node: Node) -> tuple[Entry, ...]:
+    config = node.get("config")
+    return entries_of(config) if config else ()
+
+
+def _state(spec: Node) -> str | None:
+    return spec.word("state").upper() or ("PAUSED" if spec.word("pause") == "true" else None)
+
+
+def _scalars(node: Node, names: Mapping[str, str]) -> list[Entry]:
+    """Return entries of members that the operator converts to config keys."""
+    found = [(key, child) for key in names if (child := node.get(key)) and child.kind not in ("object", "list", "null")]
+    return [entry_of(names[key], child.line, child) for key, child in found]
+
+
+def _worker(spec: Node, config: Node | None, bootstrap: str) -> StrimziWorkers:
+    written = {entry.key: entry.value for entry in entries_of(config)} if config else {}
+    support = written.get("exactly.once.source.support")
+    properties = {"bootstrap.servers": bootstrap, **written}
+    version = spec.word("version") or None
+    return StrimziWorkers(version, properties, support == "enabled" if support else False)
+
+
+# --- KafkaMirrorMaker2 ------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Mirror:
+    """One entry of `mirrors`, with its two clusters."""
+
+    mirror: Node
+    source: Node
+    target: Node
+
+    @property
+    def name(self) -> str:
+        return f"{self.source.word('alias')}->{self.target.word('alias')}"
+
+
+def _mirror_maker(name: str, spec: Node) -> Resource:
+    """Return the connectors of a KafkaMirrorMaker2; its own workers use one of the Kafka clusters and ByteArrayConverter."""
+    pairs = list(_pairs(spec))
+    if not pairs:
+        return Resource()
+    own = _clusters(spec).get(spec.word("connectCluster")) or pairs[0].target
+    worker = _worker(spec, own.get("config"), own.word("bootstrapServers"))
+    converters = dict.fromkeys(("key.converter", "value.converter", "header.converter"), _BYTES)
+    properties = {**converters, **worker.properties}
+    workers = {name: replace(worker, properties=properties)}
+    return Resource(tuple(found for pair in pairs for found in _of_pair(name, pair)), workers)
+
+
+def _pairs(spec: Node) -> Iterator[_Mirror]:
+    """Yield the mirrors of both API versions: clusters by alias (v1beta2), or written where they are used (v1)."""
+    clusters = _clusters(spec)
+    for mirror in (spec.get("mirrors") or spec).items:
+        source = mirror.get("source") or clusters.get(mirror.word("sourceCluster"))
+        target = spec.get("target") or clusters.get(mirror.word("targetCluster"))
+        if source and target:
+            yield _Mirror(mirror, source, target)
+
+
+def _clusters(spec: Node) -> dict[str, Node]:
+    return {node.word("alias"): node for node in (spec.get("clusters") or spec).items}
+
+
+def _of_pair(owner: str, pair: _Mirror) -> Iterator[FoundConnector]:
+    for part, class_name in _PARTS.items():
+        node = pair.mirror.get(part)
+        if node is None or node.kind != "object":
+            continue  # the operator starts only the connectors that are written down
+        name = f"{pair.name}.{class_name}"
+        named = {"name": name, "connector.class": f"{_PACKAGE}.{class_name}"}
+        entries = (
+            *(text_entry(key, node.line, value) for key, value in named.items()),
+            *_scalars(node, {"tasksMax": "tasks.max"}),
+            *_cluster(pair.source, "source.cluster."),
+            *_cluster(pair.target, "target.cluster."),
+            *_scalars(pair.mirror, {key: to for key, to in _PATTERNS.items() if _reads(part, to)}),
+            *_config(node),
+        )
+        yield FoundConnector(name, named["connector.class"], entries, node.line, _state(node), owner)
+
+
+def _reads(part: str, key: str) -> bool:
+    return part in (_GROUPS_BY if key.startswith("groups") else _TOPICS_BY)
+
+
+def _cluster(cluster: Node, prefix: str) -> list[Entry]:
+    """Return a cluster's entries for connectors, without those that configure the workers."""
+    entries = _scalars(cluster, {"alias": f"{prefix}alias", "bootstrapServers": f"{prefix}bootstrap.servers"})
+    for entry in _config(cluster):
+        if entry.key in CLUSTER_KEYS or not _of_workers(entry.key):
+            entries.append(Entry(prefix + entry.key, entry.value, entry.raw, entry.line))
+    return entries
+
+
+def _of_workers(key: str) -> bool:
+    return key.startswith(("producer.", "consumer.", "admin.", "config.providers")) or bool(
+        truth_keys.load().history("worker", key)
+    )
