@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import base64
 import shlex
+import shutil
 import uuid
 from collections.abc import Mapping
 from pathlib import Path
 
-from mm2mgr.sandbox.server import HOST, Runtime, Server, exec_java
+from mm2mgr.sandbox.server import HOST, Runtime, Server, exec_java, write_properties
 
 CONTROLLER = "CONTROLLER"
 DEFAULT_LISTENERS = {"PLAINTEXT": "PLAINTEXT"}
@@ -87,18 +88,33 @@ class Broker(Server):
         }
 
     def shell_command(self, java: str, properties_file: Path) -> str:
-        """Format the storage on the first start, then become the broker: one process id for both."""
-        serve = exec_java(java, [*self.jvm_arguments(), "kafka.Kafka", str(properties_file)])
-        if (self.directory / "data" / "meta.properties").exists():
-            return shlex.join(serve)
-        format_storage = [java, *self.jvm_arguments(), "kafka.tools.StorageTool", "format", "--ignore-formatted"]
-        format_storage += ["--cluster-id", _new_cluster_id(), "--config", str(properties_file)]
-        return f"{shlex.join(format_storage)} && {shlex.join(serve)}"
+        """Format the storage on the first start, then become the broker: one process id for both.
+
+        What Kafka's tool writes is the same for all clusters but for two ids: it runs once, a second JVM, and its result is cached.
+        """
+        serve = shlex.join(exec_java(java, [*self.jvm_arguments(), "kafka.Kafka", str(properties_file)]))
+        data, formatted = self.directory / "data", self.runtime.cached("kafka-storage")
+        if (data / "meta.properties").exists():
+            return serve
+        features = data / "bootstrap.checkpoint"
+        if formatted.is_file():
+            data.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(formatted, features)
+            ids = {"cluster.id": _new_id(), "directory.id": _new_id()}
+            write_properties(
+                data / "meta.properties", {"version": "1", "node.id": self.server_properties()["node.id"], **ids}
+            )
+            return serve
+        format_storage = [java, "kafka.tools.StorageTool", "format", "--ignore-formatted"]
+        format_storage += ["--cluster-id", _new_id(), "--config", str(properties_file)]
+        draft = f"{formatted}.{uuid.uuid4().hex}"
+        keep = f"cp {shlex.quote(str(features))} {shlex.quote(draft)} && mv {shlex.quote(draft)} {shlex.quote(str(formatted))}"
+        return f"{shlex.join(format_storage)} && {{ {keep}; {serve}; }}"
 
     def ready(self) -> bool:
         return self.log_has("Kafka Server started")
 
 
-def _new_cluster_id() -> str:
+def _new_id() -> str:
     """Return a random id as Kafka writes them: 16 bytes, URL-safe base64, no padding, no leading dash."""
     return "m" + base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")[1:]

@@ -47,11 +47,13 @@ class ProcessId:
             time.sleep(POLL_SECONDS)
         return []
 
-    def stop(self, timeout_seconds: float = 15.0) -> None:
-        """Ask it to end (SIGTERM), and kill it when the deadline passes; no effect on a process that is not ours."""
+    def stop(self, timeout_seconds: float = 15.0) -> bool:
+        """Ask it to end (SIGTERM), and kill it when the deadline passes: then False; a process that is not ours is left alone."""
         self._signal(signal.SIGTERM)
-        if not self._gone_within(timeout_seconds):
-            self.kill()
+        if self._gone_within(timeout_seconds):
+            return True
+        self.kill()
+        return False
 
     def kill(self) -> None:
         """End it at once (SIGKILL); raise SandboxError if the kernel still has it ten seconds later."""

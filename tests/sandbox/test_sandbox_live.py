@@ -22,6 +22,7 @@ from mm2mgr.errors import SandboxError
 from mm2mgr.sandbox import records
 from mm2mgr.sandbox.broker import Broker
 from mm2mgr.sandbox.layout import Sandbox
+from mm2mgr.sandbox.server import kafka_runtime
 from mm2mgr.sandbox.worker import DIRECT, Worker
 
 from .conftest import SMALL
@@ -249,3 +250,30 @@ def processes_of(directory: Path) -> list[str]:
         ["ps", "-eo", "args"], capture_output=True, text=True, check=True, env={**os.environ, "COLUMNS": "5000"}
     )
     return [line for line in listing.stdout.splitlines() if str(directory) in line and "mm2mgr.log.directory" in line]
+
+
+def test_what_the_first_start_prepared_serves_the_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cache, runtime = tmp_path / "cache", kafka_runtime()
+    cache.mkdir()
+    monkeypatch.setenv("MM2MGR_CACHE", str(cache))
+    archive, brokers = runtime.cached("broker-classes", ".jsa"), {}
+    for name in ("killed", "first", "second", "damaged"):
+        if name == "damaged":
+            archive.chmod(0o600)
+            archive.write_bytes(archive.read_bytes()[:100_000])
+        broker = brokers[name] = Broker(name, tmp_path / name, runtime=runtime)
+        try:
+            broker.start()
+            assert broker.process is not None
+            reads = f"-XX:SharedArchiveFile={archive}" in broker.process.words()
+            assert reads == (name == "second"), name
+            create_topic({"bootstrap.servers": broker.bootstrap_servers}, name)
+            if name != "killed":
+                broker.stop()
+        finally:
+            broker.kill()
+        assert archive.is_file() == (name in ("first", "second")), name
+    assert [path.name for path in cache.iterdir() if path.suffix not in ("", ".jsa")] == []
+    formatted = [name for name in brokers if "Bootstrap metadata" in (tmp_path / name / "console.log").read_text()]
+    assert formatted == ["killed"]
+    assert len({(tmp_path / name / "data" / "meta.properties").read_text() for name in brokers}) == len(brokers)
