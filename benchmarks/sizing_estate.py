@@ -125,7 +125,7 @@ def size(folder: Path, only_read: bool) -> int:
     from mm2mgr.sizing.assignment import assignment_read_back, listing_of, partitions_by_task
     from mm2mgr.sizing.scenario import sized
     from mm2mgr.sizing.stability import Policy, decide, overrides_document, settled
-    from mm2mgr.spec.sizing_file import sizing_path, write_sizing
+    from mm2mgr.spec.writer import sizing_path, write_sizing
 
     if only_read:
         with stage("reading the rates and nothing else"):

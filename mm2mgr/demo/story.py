@@ -1,18 +1,22 @@
-"""The steps of `mm2mgr demo`: the commands that a team runs, one after the other, on a sandbox with live traffic."""
+"""The steps of `mm2mgr demo`: the commands that a team runs, one after the other, on a sandbox with live traffic.
+
+The folder is claimed before anything starts, and emptied only of what an earlier demo wrote.
+"""
 
 from __future__ import annotations
 
 import shlex
+import shutil
 import time
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from mm2mgr import operations
 from mm2mgr.cli import cli
-from mm2mgr.demo.folder import demo_folder
 from mm2mgr.demo.records import RATES, PartitionProof, Traffic, prove, read_ids
 from mm2mgr.endpoints import kafka_access
-from mm2mgr.errors import Mm2mgrError
+from mm2mgr.errors import Mm2mgrError, SandboxError
 from mm2mgr.kafka.client import Kafka
 from mm2mgr.operations import Plan, Workspace
 from mm2mgr.output.apply_text import say_applied, say_event
@@ -21,13 +25,18 @@ from mm2mgr.output.plan_text import say_plan, say_topology
 from mm2mgr.output.status_text import say_status
 from mm2mgr.output.tables import Table
 from mm2mgr.partitions import TopicPartition
+from mm2mgr.samples.schema import PARTITIONED_BY
+from mm2mgr.sandbox.folder import as_written, claim, is_claimed, only_one, write_tree, writing
 from mm2mgr.sandbox.layout import Sandbox
-from mm2mgr.sandbox.tree import write_tree
-from mm2mgr.text import number_of
+from mm2mgr.spec.writer import is_written_by_size
+from mm2mgr.text import few, number_of
 from mm2mgr.topology import Flow
 
 _STEPS = 9
 _CATCH_UP_SECONDS = 90.0
+_USE = "demo"
+_HOURS = 2  # a demo samples for ten minutes at most
+_STORE = {*PARTITIONED_BY, "spark.log"}
 
 
 def run_demo(directory: Path, *, keep: bool, measure_seconds: int) -> int:
@@ -214,3 +223,57 @@ def _row(flow: Flow, verdicts: list[PartitionProof]) -> tuple[str, ...]:
         total("unexpected"),
         ordered,
     )
+
+
+# --- the folder -------------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def demo_folder(directory: Path) -> Iterator[None]:
+    """Hold the folder for one demo, without the tree and samples of the demo before."""
+    if is_claimed(directory, _USE, _is_older):
+        _refuse_others(directory)  # before the marker is set, and again as the only demo here
+    with writing(directory):
+        claim(directory, _USE, _is_older)
+    with only_one(directory, "running the demo"):
+        _refuse_others(directory)
+        for old in ("clusters", "samples"):
+            shutil.rmtree(directory / old, ignore_errors=True)
+        yield
+
+
+def _refuse_others(directory: Path) -> None:
+    with writing(directory):
+        kept = [*_strange_in_tree(directory / "clusters"), *_strange_in_samples(directory / "samples")]
+    if kept:
+        named = few([str(each) for each in kept])
+        what = f"the demo would remove {named}, which no demo left like that; nothing was touched"
+        hint = "move what you want to keep away and delete the rest, or name another folder: --dir DIR"
+        raise SandboxError(what, hint=hint)
+
+
+def _is_older(directory: Path) -> bool:
+    """Tell the folder of a version that set no marker: its tree, beside its sandbox."""
+    tree = directory / "clusters" / "clusters.yaml"
+    return (directory / "sandbox" / "state.lock").is_file() and tree.is_file() and as_written(tree)
+
+
+def _strange_in_tree(tree: Path) -> list[Path]:
+    """Return the files that neither the demo nor its `size` wrote, or that were changed since."""
+
+    def is_ours(path: Path) -> bool:
+        name = path.relative_to(tree).as_posix()
+        if name == "overrides/sizing.yaml":
+            return is_written_by_size(path)
+        return name in {"clusters.yaml", "flows.yaml"} and as_written(path)
+
+    return sorted(path for path in tree.rglob("*") if path.is_file() and not is_ours(path))
+
+
+def _strange_in_samples(samples: Path) -> list[Path]:
+    """Return what is no part of a store, and whatever is of an hour where there are more hours than a demo takes."""
+    found = sorted(samples.iterdir()) if samples.is_dir() else []
+    strange = [path for path in found if path.name not in _STORE]
+    by_hour = [path for table, (first, *_) in PARTITIONED_BY.items() for path in samples.glob(f"{table}/{first}=*")]
+    hours = {path.name.partition("=")[2] for path in by_hour}
+    return strange + (sorted(by_hour) if len(hours) > _HOURS else [])

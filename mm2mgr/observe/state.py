@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from mm2mgr.errors import Mm2mgrError
-from mm2mgr.files import cache_folder, replace_file, state_folder
-from mm2mgr.locks import locked
+from mm2mgr.files import cache_folder, locked, replace_file, state_folder
 from mm2mgr.observe.losses import Gap, RecordLoss, SeenTopic
 from mm2mgr.observe.memory import ConditionClock, FlowMemory, Mark, Memory, Rest, Unstored
 

@@ -83,8 +83,8 @@ if TYPE_CHECKING:
     from mm2mgr.samples.follow import Round as Round
     from mm2mgr.samples.schema import is_remote as is_remote
     from mm2mgr.samples.schema import store_of as store_of
-    from mm2mgr.sandbox.records import lines_of as lines_of
-    from mm2mgr.sandbox.records import random_values as random_values
+    from mm2mgr.sandbox.layout import lines_of as lines_of
+    from mm2mgr.sandbox.layout import random_values as random_values
     from mm2mgr.sizing.fleet import Failover as Failover
     from mm2mgr.sizing.recovery import Lag as Lag
     from mm2mgr.sizing.scenario import FlowView as FlowView
@@ -135,7 +135,7 @@ _NAMES = {
     "sizing.recovery": ("Lag",),
     "sizing.scenario": ("FlowView",),
     "throughput.rates": ("Statistic",),
-    "sandbox.records": ("lines_of", "random_values"),
+    "sandbox.layout": ("lines_of", "random_values"),
 }
 _HOME = {name: f"mm2mgr.{module}" for module, names in _NAMES.items() for name in names}
 

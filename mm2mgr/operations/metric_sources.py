@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from mm2mgr.samples.follow import Reader
     from mm2mgr.samples.metric_sources import Http, Source
     from mm2mgr.samples.store import SampleStore
-    from mm2mgr.spec.rest import Metrics, MetricsEndpoint
+    from mm2mgr.spec.models import Metrics, MetricsEndpoint
     from mm2mgr.topology import KafkaCluster
 
 Wanted = Mapping[str, tuple["KafkaCluster", Callable[[str], bool]]]

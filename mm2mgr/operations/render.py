@@ -11,7 +11,7 @@ from mm2mgr.operations.workspace import Workspace
 from mm2mgr.render import Connector
 from mm2mgr.secrets import masked
 from mm2mgr.spec.models import json_schema
-from mm2mgr.spec.starter import write_starter
+from mm2mgr.spec.writer import write_starter
 
 
 @dataclass(frozen=True)

@@ -6,9 +6,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from mm2mgr.sandbox.layout import DEFAULT_DIRECTORY, Endpoints, ProcessState, Sandbox
-from mm2mgr.sandbox.records import create_topic, produce, topics
-from mm2mgr.sandbox.tree import check_tree, write_tree
+from mm2mgr.sandbox.folder import Endpoints, check_tree, write_tree
+from mm2mgr.sandbox.layout import DEFAULT_DIRECTORY, ProcessState, Sandbox, create_topic, produce, topics
 
 
 @dataclass(frozen=True)

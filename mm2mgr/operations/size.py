@@ -16,7 +16,7 @@ from mm2mgr.sizing.load import Statistic
 from mm2mgr.sizing.scenario import FlowView, flow_view, sized
 from mm2mgr.sizing.stability import Decision, EarlierSizing, Policy, decide, overrides_document, settled
 from mm2mgr.sizing.tasks import OVERLOADED, Sizing
-from mm2mgr.spec.sizing_file import read_sizing, sizing_path, sizing_target, write_sizing
+from mm2mgr.spec.writer import read_sizing, sizing_path, sizing_target, write_sizing
 
 
 @dataclass(frozen=True)

@@ -1,22 +1,50 @@
-"""The folders that the sandbox and the demo may fill and empty: those with their marker and without links that lead out.
+"""The folders that the sandbox and the demo may fill and empty, and the YAML tree that is written into them.
 
-Any other folder is a SandboxError, and nothing in it is touched.
+A folder has its marker and no links that lead out; any other is a SandboxError, and nothing in it is touched. A file that
+people changed is known by the checksum in it, and never overwritten or removed.
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
+import re
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 from mm2mgr.errors import SandboxError
-from mm2mgr.locks import locked
+from mm2mgr.files import locked
 from mm2mgr.text import few
 
 MARKER = ".mm2mgr-folder"
 _OTHER = "name a new or an empty folder: --dir DIR"
+_HEAD = "# Written by mm2mgr for the sandbox on this machine (its ports change with every start).\n"
+_NOTE = "# Changed by hand it is not written again: put what is yours into another file of this folder (checksum {}).\n"
+_NOTED = re.compile(r"# .*\(checksum (\w+)\)\.\n")
+_CLUSTERS = """\
+owner: sandbox
+
+defaults:
+  clusters: {replication_factor: 1}        # one broker each
+
+clusters:
+"""
+_FLOWS = """\
+# Every local cluster is mirrored to every aggregate: sources × targets.
+flows:
+  logging:
+    sources: {tier: local}
+    targets: {tier: aggregate}
+    topics: {include: ["app[.].*", "audit.log"]}
+    # One task is given 500 kB/s here, so that the small traffic of a demo needs several. The default is 10 MB/s.
+    tasks: {max: auto, limit: 8, capacity: 500 kB/s, threshold: 70%}
+    refresh_interval: 5s
+    checkpoints: {group_offsets: true, interval: 5s}
+    heartbeats: true
+"""
 
 
 def claim(folder: Path, use: str, is_older: Callable[[Path], bool]) -> None:
@@ -93,3 +121,63 @@ def _refuse_ways_out(folder: Path) -> None:
                 what = "a symbolic link" if stat.S_ISLNK(mode) else "neither a file nor a folder"
                 hint = f"remove it, or {_OTHER}"
                 raise SandboxError(f"{path} is {what}, which mm2mgr never puts there; nothing was touched", hint=hint)
+
+
+# --- the YAML tree of a sandbox ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Endpoints:
+    """Where a sandbox answers: `host:port` per Kafka cluster, REST URL and Kafka cluster per Connect cluster."""
+
+    bootstrap_servers: Mapping[str, str]
+    connect_urls: Mapping[str, str]
+    connect_kafka: Mapping[str, str]
+
+
+def as_written(path: Path) -> bool:
+    """Tell whether a file is as `write_tree` wrote it; versions before left no checksum in it."""
+    with path.open("rb") as file:
+        text = file.read(1_000_000).decode("utf-8", errors="replace")
+    head, rest = text[: len(_HEAD)], text[len(_HEAD) :]
+    if head != _HEAD:
+        return path.name == "flows.yaml" and text == _FLOWS
+    noted = _NOTED.match(rest)
+    return noted is None or _checksum(rest[noted.end() :]) == noted[1]
+
+
+def check_tree(folder: Path) -> None:
+    """Refuse a folder whose clusters.yaml is not as `write_tree` wrote it."""
+    path = folder / "clusters.yaml"
+    with writing(folder):
+        if path.exists() and not as_written(path):
+            hint = "move what is yours into another file of that folder, and this file away"
+            raise SandboxError(f"{path} was written or changed by somebody else; nothing was touched", hint=hint)
+
+
+def write_tree(folder: Path, endpoints: Endpoints) -> Path:
+    """Write clusters.yaml and flows.yaml into `folder`; its overrides, and what people changed, are left alone."""
+    check_tree(folder)
+    aggregates = set(endpoints.connect_kafka.values())
+    lines = [_CLUSTERS]
+    for alias, address in endpoints.bootstrap_servers.items():
+        tier = "aggregate" if alias in aggregates else "local"
+        lines.append(f"  {alias}: {{bootstrap_servers: ['{address}'], labels: {{tier: {tier}}}}}\n")
+    lines.append("\nconnect:\n")
+    for name, url in endpoints.connect_urls.items():
+        lines.append(f"  {name}: {{url: ['{url}'], kafka: {endpoints.connect_kafka[name]}}}\n")
+    with writing(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "clusters.yaml").write_text(_signed("".join(lines)), encoding="utf-8")
+        flows = folder / "flows.yaml"
+        if not flows.exists():  # people who keep the sandbox edit this one
+            flows.write_text(_signed(_FLOWS), encoding="utf-8")
+    return folder
+
+
+def _signed(body: str) -> str:
+    return _HEAD + _NOTE.format(_checksum(body)) + body
+
+
+def _checksum(body: str) -> str:
+    return hashlib.sha256(body.encode()).hexdigest()[:12]

@@ -18,8 +18,7 @@ from xml.sax.saxutils import quoteattr
 
 from mm2mgr.errors import SandboxError
 from mm2mgr.extras import pyspark_jar
-from mm2mgr.files import cache_folder, replace_file
-from mm2mgr.locks import locked
+from mm2mgr.files import cache_folder, locked, replace_file
 from mm2mgr.sandbox.java import find_java, trust_arguments
 from mm2mgr.text import few
 

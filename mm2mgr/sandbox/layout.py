@@ -1,4 +1,4 @@
-"""A whole sandbox: Kafka clusters and Connect clusters in one directory, recorded in its `state.json`.
+"""A whole sandbox: Kafka clusters and Connect clusters in one directory, recorded in its `state.json`, with topics and records.
 
 `down` stops what `up` recorded and nothing else; a folder that is not a sandbox's is refused.
 """
@@ -7,19 +7,23 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import re
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
-from typing import Self, TypeVar
+from typing import BinaryIO, Self, TypeVar
 
 from mm2mgr.errors import SandboxError
 from mm2mgr.extras import need_all
 from mm2mgr.files import replace_file
+from mm2mgr.kafka.access import KafkaAccess
+from mm2mgr.kafka.client import Kafka
+from mm2mgr.kafka.producer import Producer
 from mm2mgr.sandbox.broker import Broker
-from mm2mgr.sandbox.folder import claim, is_claimed, only_one, writing
+from mm2mgr.sandbox.folder import Endpoints, claim, is_claimed, only_one, writing
 from mm2mgr.sandbox.process import ProcessId
 from mm2mgr.sandbox.server import Runtime, Server, kafka_runtime, start_all
 from mm2mgr.sandbox.worker import Worker
@@ -74,15 +78,6 @@ class State:
 
     layout: Layout
     records: Mapping[str, ServerRecord]
-
-
-@dataclass(frozen=True)
-class Endpoints:
-    """Where a sandbox answers: `host:port` per Kafka cluster, REST URL and Kafka cluster per Connect cluster."""
-
-    bootstrap_servers: Mapping[str, str]
-    connect_urls: Mapping[str, str]
-    connect_kafka: Mapping[str, str]
 
 
 @dataclass(frozen=True)
@@ -305,3 +300,52 @@ def write_state(path: Path, state: State) -> None:
         },
     }
     replace_file(path, json.dumps(data, indent=2) + "\n")
+
+
+# --- topics and records -----------------------------------------------------------------------------------------------
+
+
+def topics(directory: Path, cluster: str) -> dict[str, int]:
+    """Return the partitions of each topic of a cluster; Kafka's own topics are left out."""
+    with Kafka(_access(directory, cluster)) as kafka:
+        return {name: count for name, count in sorted(kafka.partition_counts().items()) if not name.startswith("__")}
+
+
+def create_topic(directory: Path, cluster: str, topic: str, partitions: int) -> bool:
+    """Create a topic; return False where it exists already, and is left as it is."""
+    with Kafka(_access(directory, cluster)) as kafka:
+        return bool(kafka.create_topics({topic: (partitions, 1, {})}))
+
+
+def produce(directory: Path, cluster: str, topic: str, values: Iterable[bytes]) -> int:
+    """Write a record per value to the partitions in turn; return the number once all are stored."""
+    access = _access(directory, cluster)
+    with Kafka(access) as kafka:
+        partitions = kafka.partition_counts().get(topic, 0)
+    if not partitions:
+        raise SandboxError(
+            f"no topic '{topic}' on {cluster}", hint=f"create it: mm2mgr sandbox topic create {cluster} {topic}"
+        )
+    number = 0
+    with Producer(access) as producer:
+        for value in values:
+            producer.send((topic, number % partitions), value)
+            number += 1
+    return number
+
+
+def lines_of(stream: BinaryIO) -> Iterator[bytes]:
+    """Return the lines of a stream as values, without their ends."""
+    return (line.removesuffix(b"\n").removesuffix(b"\r") for line in stream)
+
+
+def random_values(count: int, size: int) -> Iterator[bytes]:
+    """Return values that do not compress."""
+    return (os.urandom(size) for _ in range(count))
+
+
+def _access(directory: Path, cluster: str) -> KafkaAccess:
+    clusters = Sandbox(directory).endpoints().bootstrap_servers
+    if cluster not in clusters:
+        raise SandboxError(f"no cluster '{cluster}' in {directory}", hint=f"clusters here: {', '.join(clusters)}")
+    return KafkaAccess(cluster, clusters[cluster])

@@ -21,8 +21,7 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 from jinja2.utils import Cycler, Joiner, Namespace
 from jinja2.visitor import NodeTransformer
 
-from mm2mgr.files import Unreadable, read_bytes
-from mm2mgr.spec.files import resolved_within
+from mm2mgr.files import Unreadable, read_bytes, resolved_within
 
 MOST_TEMPLATE_BYTES = 1_000_000
 MOST_WORK = 10_000_000  # for one connector: characters handled, and STEP for each turn of a loop, call and filter

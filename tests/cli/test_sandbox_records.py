@@ -9,7 +9,8 @@ import pytest
 from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.kafka.client import Kafka
 from mm2mgr.partitions import TopicPartition
-from mm2mgr.sandbox.layout import Endpoints, Sandbox
+from mm2mgr.sandbox.folder import Endpoints
+from mm2mgr.sandbox.layout import Sandbox
 
 from .command import Command
 from .load import produce as produce_beside

@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from mm2mgr.expand import expand
-from mm2mgr.sandbox.layout import Endpoints
-from mm2mgr.sandbox.tree import write_tree
+from mm2mgr.sandbox.folder import Endpoints, write_tree
 from mm2mgr.spec.loader import load
 from mm2mgr.topology import Flow
 

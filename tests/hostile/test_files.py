@@ -16,19 +16,18 @@ from typing import Any
 import pytest
 
 from mm2mgr import extras
-from mm2mgr.demo.folder import demo_folder
+from mm2mgr.demo.story import demo_folder
 from mm2mgr.errors import Mm2mgrError, SandboxError
-from mm2mgr.locks import Locked
+from mm2mgr.files import Locked
 from mm2mgr.reconcile.plan import Plan
 from mm2mgr.reconcile.planfile import write_plan
 from mm2mgr.samples.batch import Batch
 from mm2mgr.samples.store import SampleStore
 from mm2mgr.sandbox import layout
-from mm2mgr.sandbox.folder import MARKER, only_one
-from mm2mgr.sandbox.layout import Endpoints, Layout, Sandbox, ServerRecord, State, read_state, write_state
+from mm2mgr.sandbox.folder import MARKER, Endpoints, only_one, write_tree
+from mm2mgr.sandbox.layout import Layout, Sandbox, ServerRecord, State, read_state, write_state
 from mm2mgr.sandbox.process import ProcessId, started_at
-from mm2mgr.sandbox.tree import write_tree
-from mm2mgr.spec.sizing_file import write_sizing
+from mm2mgr.spec.writer import write_sizing
 from tests.cli.command import Command, until
 from tests.cli.conftest import mm2mgr, site
 from tests.reconcile.site import Site

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from mm2mgr.errors import SandboxError
-from mm2mgr.locks import Locked
+from mm2mgr.files import Locked
 from mm2mgr.sandbox.folder import MARKER, only_one
 from mm2mgr.sandbox.layout import Layout, Sandbox, ServerRecord, State, read_state, write_state
 from mm2mgr.sandbox.process import ProcessId, spawn

@@ -19,7 +19,7 @@ from confluent_kafka import Consumer, KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
 from mm2mgr.errors import SandboxError
-from mm2mgr.sandbox import records
+from mm2mgr.sandbox import layout
 from mm2mgr.sandbox.broker import Broker
 from mm2mgr.sandbox.layout import Sandbox
 from mm2mgr.sandbox.server import kafka_runtime
@@ -89,9 +89,9 @@ def test_records_survive_the_kill_of_a_broker(sandbox: Sandbox) -> None:
 
 def test_topics_and_records_need_no_client(sandbox: Sandbox) -> None:
     directory, values = sandbox.directory, [b"one", b"two", b"three"]
-    assert [records.create_topic(directory, "here", "hello", 3) for _ in range(2)] == [True, False]
-    assert records.topics(directory, "here")["hello"] == 3
-    assert records.produce(directory, "here", "hello", values) == 3
+    assert [layout.create_topic(directory, "here", "hello", 3) for _ in range(2)] == [True, False]
+    assert layout.topics(directory, "here")["hello"] == 3
+    assert layout.produce(directory, "here", "hello", values) == 3
     client = {"bootstrap.servers": sandbox.endpoints().bootstrap_servers["here"]}
     assert sorted(consume(client, "hello", 3)) == sorted(values)
 

@@ -1,11 +1,12 @@
-"""Writes `overrides/sizing.yaml`, the only file of a tree that mm2mgr writes, for people to review.
+"""Writes the files of a tree: `overrides/sizing.yaml`, the only one that mm2mgr changes later, for people to review, and a starter.
 
-The file changes as a whole or not at all. Entries of flows that were not sized this time stay, and so do entries that
+sizing.yaml changes as a whole or not at all. Entries of flows that were not sized this time stay, and so do entries that
 somebody else changed in the meantime.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
@@ -15,9 +16,8 @@ from typing import Any
 import yaml
 
 from mm2mgr.errors import Mm2mgrError
-from mm2mgr.files import replace_file
-from mm2mgr.locks import locked
-from mm2mgr.spec.files import OVERRIDES, resolved_within
+from mm2mgr.files import locked, replace_file, resolved_within
+from mm2mgr.spec.loader import OVERRIDES
 from mm2mgr.spec.places import read_yaml
 
 FILE = "sizing.yaml"
@@ -156,3 +156,25 @@ def _entries(path: Path) -> dict[str, dict[str, Any]]:
 def _not_ours(path: Path, why: str) -> Mm2mgrError:
     hint = "move your content to another file of the tree, delete this file, and run size again"
     return Mm2mgrError(f"{path} would be overwritten, but {why}; it was not changed", hint=hint)
+
+
+# --- the starter of init ----------------------------------------------------------------------------------------------
+
+
+def write_starter(folder: Path) -> list[Path]:
+    """Write the starter files into `folder`; if any of them exists already, nothing is written at all."""
+    sources = sorted(Path(__file__).with_name("starter").glob("*.yaml"))
+    targets = [folder / source.name for source in sources]
+    there = [str(target) for target in targets if os.path.lexists(target)]  # also a link that leads to nothing yet
+    if there:
+        raise Mm2mgrError(
+            f"{', '.join(there)} exists already; nothing was written", hint="name another folder: mm2mgr init FOLDER"
+        )
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for source, target in zip(sources, targets, strict=True):
+            with target.open("x", encoding="utf-8") as file:
+                file.write(source.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise Mm2mgrError(f"{folder}: cannot be written: {error.strerror}") from error
+    return targets
