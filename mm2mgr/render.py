@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from mm2mgr import defaults
+from mm2mgr.defaults import Origin, Text, by_default
 from mm2mgr.errors import TemplateError
-from mm2mgr.origins import Origin, Text
 from mm2mgr.spec.patterns import java_list, java_pattern
 from mm2mgr.templating.printer import Printer
 from mm2mgr.topology import Flow, KafkaCluster, Topology, config_text
@@ -136,9 +136,8 @@ class _Renderer:
             "exclude_properties": flow.text(
                 _with(defaults.PROPERTIES_EXCLUDE, s.sync.exclude_properties), "sync", "exclude_properties"
             ),
-            "carries_heartbeats": Text(
-                config_text(flow.with_heartbeats),
-                Origin("default", "mm2mgr: exactly one source connector of a pair carries its heartbeats"),
+            "carries_heartbeats": by_default(
+                config_text(flow.with_heartbeats), "exactly one source connector of a pair carries its heartbeats"
             ),
             "offset_syncs_enabled": flow.text(s.offset_syncs.enabled, "offset_syncs", "enabled"),
             "offset_syncs_location": flow.text(s.offset_syncs.location, "offset_syncs", "location"),
@@ -161,10 +160,10 @@ class _Renderer:
             [(f.settings.checkpoints.groups.include, f.settings.checkpoints.groups.exclude) for f in flows],
             defaults.GROUPS_EXCLUDE,
         )
-        every = min((flow for flow in flows), key=lambda flow: flow.settings.checkpoints.interval)
+        every = min(flows, key=lambda flow: flow.settings.checkpoints.interval)
         syncing = next((flow for flow in flows if flow.settings.checkpoints.group_offsets), first)
         context = {
-            "tasks_max": Text("1", Origin("default", "mm2mgr: one task serves many groups")),
+            "tasks_max": by_default("1", "one task serves many groups"),
             "source": first.source,
             "target": first.target,
             "topics": flows[0].text(topics, "topics", "include"),
@@ -184,7 +183,7 @@ class _Renderer:
     def heartbeat(self, flows: tuple[Flow, ...], flow: Flow) -> Connector:
         every = flow.settings.heartbeats.interval
         context = {
-            "tasks_max": Text("1", Origin("default", "mm2mgr: a heartbeat connector never has more")),
+            "tasks_max": by_default("1", "a heartbeat connector never has more"),
             "source": flow.target,
             "target": flow.source,
             "heartbeat_seconds": _seconds(flow, every, "heartbeats", "interval"),
@@ -196,17 +195,21 @@ class _Renderer:
 
     def connector(self, type_: Type, flow: Flow, flows: tuple[Flow, ...], context: dict[str, Any]) -> Connector:
         name = connector_name(flow.source.alias, flow.target.alias, type_, flow.name if type_ == "source" else "")
-        policy = flow.settings.replication_policy
         context |= {
-            "name": Text(name, Origin("default", "mm2mgr: made from the aliases and the flow")),
+            "name": by_default(name, "made from the aliases and the flow"),
             "connector_class": CLASSES[type_],
             "owner": self.owner,
-            "flows": Text(",".join(one.id for one in flows), Origin("default", "mm2mgr: the flows it serves")),
-            "policy": flow.text(defaults.POLICIES.get(policy, policy), "replication_policy"),
+            "flows": by_default(",".join(one.id for one in flows), "the flows it serves"),
+            "policy": flow.text(flow.policy, "replication_policy"),
             "separator": flow.text(flow.settings.separator, "separator"),
         }
         config, origins = self.printer.print(f"{type_}.properties.j2", context, name)
-        _refuse_changes(name, config, {"name": name, OWNER_KEY: str(self.owner)}, type_)
+        for key, value in (("name", name), (OWNER_KEY, str(self.owner))):
+            if config.get(key) != value:
+                raise TemplateError(
+                    f"{type_}.properties.j2, connector '{name}': the template must write {key} = {value}",
+                    hint="mm2mgr finds its connectors by owner and name",
+                )
         if type_ == "source" and flow.exactly_once and config.get("exactly.once.support") != "required":
             raise TemplateError(
                 f"source.properties.j2, connector '{name}': exactly.once.support = required is missing",
@@ -243,7 +246,11 @@ def _own_offsets(flow: Flow, records: KafkaCluster, block: str) -> dict[str, dic
     if not _elsewhere(flow, records):  # the admin, unlike the others, has the workers' top-level security
         return {"offsets_consumer": consumer, "offsets_admin": {}, "connector": keys}
     if "offsets.storage.topic" not in getattr(flow.settings, block):
-        keys = {"offsets.storage.topic": _offsets_topic(flow), **keys}
+        # Without a name it would be called as the workers' own topic, which that Kafka's Connect may use already, and a flow
+        # that reads from there would mirror it. Its offsets outrank the workers' own, so it must be in use with and without
+        # exactly-once alike: a topic that comes and goes would bring old offsets back.
+        why = "offsets go where the records go; mm2*.internal is never mirrored"
+        keys = {"offsets.storage.topic": by_default(f"mm2mgr-offsets.{flow.connect.name}.internal", why), **keys}
     return {"offsets_consumer": consumer, "offsets_admin": dict(consumer), "connector": keys}
 
 
@@ -251,27 +258,7 @@ def _elsewhere(flow: Flow, records: KafkaCluster) -> bool:
     return flow.connect.kafka != records.alias
 
 
-def _offsets_topic(flow: Flow) -> Text:
-    """Name the topic of offsets on a Kafka that is not the workers' own.
-
-    Without a name it would be called as the workers' own topic, which that Kafka's Connect may use already, and a flow
-    that reads from there would mirror it. Its offsets outrank the workers' own, so it must be in use with and without
-    exactly-once alike: a topic that comes and goes would bring old offsets back.
-    """
-    why = "mm2mgr: offsets go where the records go; mm2*.internal is never mirrored"
-    return Text(f"mm2mgr-offsets.{flow.connect.name}.internal", Origin("default", why))
-
-
 # --- values ----------------------------------------------------------------------------------------------------------
-
-
-def _refuse_changes(name: str, config: Mapping[str, str], needed: Mapping[str, str], type_: Type) -> None:
-    for key, value in needed.items():
-        if config.get(key) != value:
-            raise TemplateError(
-                f"{type_}.properties.j2, connector '{name}': the template must write {key} = {value}",
-                hint="mm2mgr finds its connectors by owner and name",
-            )
 
 
 def _seconds(flow: Flow, value: float, *path: str) -> Text:

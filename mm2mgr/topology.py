@@ -11,9 +11,8 @@ from functools import cached_property
 from operator import attrgetter
 
 from mm2mgr import defaults
+from mm2mgr.defaults import Origin, Text, by_default
 from mm2mgr.errors import Mm2mgrError
-from mm2mgr.links import connection_rate
-from mm2mgr.origins import Origin, Text
 from mm2mgr.spec.models import Cluster, Connect, FlowSettings, Link
 from mm2mgr.spec.patterns import java_pattern
 from mm2mgr.spec.places import Key, PathKey
@@ -109,11 +108,9 @@ class Flow:
         base = defaults.CLIENT_DEFAULTS.get(block, {})
         if self.exactly_once:
             base = base | defaults.EXACTLY_ONCE_DEFAULTS.get(block, {})
-        result = {key: Text(value, Origin("default", f"mm2mgr: {why}")) for key, (value, why) in base.items()}
-        if block == "source_consumer" and self.link:
-            result |= _fetch_limits(self.link, int(self.tasks.maximum))
-        if block == "offset_syncs_producer" and self.link:
-            result |= _sync_patience(self.link)
+        result = {key: by_default(value, why) for key, (value, why) in base.items()}
+        if self.link:
+            result |= defaults.link_defaults(block, self.link.rtt, self.link.bandwidth, int(self.tasks.maximum))
         written: Mapping[str, str | None] = getattr(self.settings, block)
         for key, value in written.items():
             result.pop(key, None)
@@ -204,32 +201,6 @@ def config_text(value: object) -> str:
     if isinstance(value, float) and value.is_integer():
         return str(int(value))
     return str(value)
-
-
-def _fetch_limits(link: Link, tasks: int) -> dict[str, Text]:
-    """Keep a fetch within 20 s of what one connection carries: D <= min(W / RTT, B / tasks) x 20 s (never above the default)."""
-    rate = connection_rate(max(link.rtt, 1e-3), link.bandwidth, defaults.BROKER_WINDOW_BYTES, tasks)
-    limit = int(rate * defaults.FETCH_SECONDS)
-    result = {}
-    for key in ("fetch.max.bytes", "max.partition.fetch.bytes"):
-        value = int(defaults.CLIENT_DEFAULTS["source_consumer"][key][0])
-        if limit < value:
-            why = f"link of {link.rtt * 1000:.0f} ms: {rate / 1e6:.2f} MB/s per connection, so a fetch ends within {defaults.FETCH_SECONDS:.0f} s"
-            result[key] = Text(str(max(limit, 65536)), Origin("default", f"mm2mgr: {why}"))
-    return result
-
-
-def _sync_patience(link: Link) -> dict[str, Text]:
-    """Let an offset sync wait longer than the default where its metadata takes longer: max(500 ms, 5 x RTT)."""
-    key = "max.block.ms"
-    usual = defaults.CLIENT_DEFAULTS["offset_syncs_producer"][key][0]
-    value = round(defaults.SYNC_ROUND_TRIPS * link.rtt * 1000)
-    if value <= int(usual):
-        return {}
-    why = (
-        f"link of {link.rtt * 1000:.0f} ms: {defaults.SYNC_ROUND_TRIPS} round trips for the metadata of an offset sync"
-    )
-    return {key: Text(str(value), Origin("default", f"mm2mgr: {why}"))}
 
 
 # --- what flows must agree on -----------------------------------------------------------------------------------------

@@ -145,7 +145,7 @@ class _Unexpected(Mm2mgrError):
 
 def _as_sentence(failure: Exception) -> Mm2mgrError:
     """Return an error that names the missing extra or the refused file; of anything else the exception's type and text."""
-    from mm2mgr.extras import EXTRA_OF, PackageMissing
+    from mm2mgr.errors import EXTRA_OF, PackageMissing
 
     package = (
         (getattr(failure, "name", None) or "").partition(".")[0] if isinstance(failure, ModuleNotFoundError) else ""

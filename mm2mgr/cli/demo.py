@@ -32,7 +32,7 @@ def demo(keep: bool, directory: Path, seconds: int) -> int:
     Example:
       mm2mgr demo --keep
     """
-    from mm2mgr.extras import need_all
+    from mm2mgr.errors import need_all
 
     need_all()  # before the demo imports one of them
     from mm2mgr.demo.story import run_demo

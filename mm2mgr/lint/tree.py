@@ -35,7 +35,7 @@ from mm2mgr.secrets import is_secret
 from mm2mgr.spec.places import MOST_BYTES, Place
 
 if TYPE_CHECKING:
-    from mm2mgr.origins import Origin
+    from mm2mgr.defaults import Origin
     from mm2mgr.render import Connector
     from mm2mgr.spec.loader import Spec
     from mm2mgr.spec.models import Access

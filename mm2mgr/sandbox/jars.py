@@ -13,11 +13,11 @@ import shutil
 import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from xml.sax.saxutils import quoteattr
 
-from mm2mgr.errors import SandboxError
-from mm2mgr.extras import pyspark_jar
+from mm2mgr.errors import PackageMissing, SandboxError
 from mm2mgr.files import cache_folder, locked, replace_file
 from mm2mgr.sandbox.java import find_java, trust_arguments
 from mm2mgr.text import few
@@ -159,6 +159,15 @@ def _fetch(artifacts: Sequence[Artifact], ivy_cache: Path) -> Path:
     if run.returncode != 0:
         raise _download_failed(artifacts, run.stdout + run.stderr)
     return retrieved
+
+
+def pyspark_jar(prefix: str) -> Path:
+    """Return the jar of this name that PySpark ships; PackageMissing without PySpark."""
+    package = find_spec("pyspark")
+    for location in (package.submodule_search_locations or ()) if package else ():
+        for jar in sorted(Path(location, "jars").glob(f"{prefix}-*.jar")):
+            return jar
+    raise PackageMissing("pyspark")
 
 
 def _dependency(artifact: Artifact) -> str:

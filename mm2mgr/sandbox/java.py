@@ -17,8 +17,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from mm2mgr.errors import JavaMissing
-from mm2mgr.extras import install
+from mm2mgr.errors import JavaMissing, install
 from mm2mgr.files import cache_folder, replace_file
 
 MINIMUM_VERSION = 17  # Kafka 4 brokers (KIP-1013) and PySpark 4 both need 17

@@ -16,8 +16,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import BinaryIO, Self, TypeVar
 
-from mm2mgr.errors import SandboxError
-from mm2mgr.extras import need_all
+from mm2mgr.errors import SandboxError, need_all
 from mm2mgr.files import replace_file
 from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.kafka.client import Kafka

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import accumulate, groupby, pairwise
 
-from mm2mgr.links import connection_rate, fetching_rate
+from mm2mgr.defaults import connection_rate, fetching_rate
 from mm2mgr.sizing.tasks import Capacity
 from mm2mgr.sizing.words import rate_text
 

@@ -16,8 +16,8 @@ from typing import Any
 
 import jinja2
 
+from mm2mgr.defaults import Origin, Text
 from mm2mgr.errors import TemplateError
-from mm2mgr.origins import Origin, Text
 from mm2mgr.templating.sandbox import Environment, FolderLoader, line_of
 
 _MARK = "\x01"  # around what is inserted: a path such as `target.alias`, or the number of a value

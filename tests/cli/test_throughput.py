@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from mm2mgr.extras import install
+from mm2mgr.errors import install
 from mm2mgr.samples.store import SampleStore
 from tests.samples.rows import Sample, batches
 from tests.sandbox.conftest import write_fake_java

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from mm2mgr import extras
+from mm2mgr import errors
 from mm2mgr.demo.story import demo_folder
 from mm2mgr.errors import Mm2mgrError, SandboxError
 from mm2mgr.files import Locked
@@ -55,7 +55,7 @@ def _no_jvm(monkeypatch: pytest.MonkeyPatch) -> None:
         raise Touched
 
     monkeypatch.setattr(layout, "kafka_runtime", refuse)
-    monkeypatch.setattr(extras, "need_all", lambda: None)
+    monkeypatch.setattr(errors, "need_all", lambda: None)
 
 
 def snapshot(folder: Path) -> dict[str, tuple[int, bytes | str]]:

@@ -18,9 +18,9 @@ from hypothesis import strategies as st
 
 from mm2mgr.check.judge import Checked, CheckRow
 from mm2mgr.cli import main
+from mm2mgr.defaults import Origin, Text
 from mm2mgr.expand import expand
 from mm2mgr.observe.health import Status
-from mm2mgr.origins import Origin, Text
 from mm2mgr.output import console
 from mm2mgr.output.check_text import say_check
 from mm2mgr.output.fleet_text import say_comparison, say_fleet

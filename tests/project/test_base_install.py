@@ -22,7 +22,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from mm2mgr.cli import cli
-from mm2mgr.extras import EXTRA_OF
+from mm2mgr.errors import EXTRA_OF
 from tests.project.test_wheel import built_wheel
 
 TREE = """\

@@ -15,8 +15,8 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
-from mm2mgr import extras
-from mm2mgr.extras import EXTRA_OF, PackageMissing, install
+from mm2mgr import errors
+from mm2mgr.errors import EXTRA_OF, PackageMissing, install
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 PACKAGE = REPOSITORY / "mm2mgr"
@@ -115,8 +115,8 @@ def test_a_hint_names_the_declared_packages_and_this_python(extra: str) -> None:
 @pytest.mark.parametrize("extra", ["spark", "java"])
 def test_run_from_its_source_a_hint_names_the_same_packages(extra: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("importlib.metadata.requires", lambda _: None)
-    assert install(extra).split()[4:] == list(extras._PACKAGES[extra])
-    assert [Requirement(line).name for line in EXTRAS[extra]] == list(extras._PACKAGES[extra])
+    assert install(extra).split()[4:] == list(errors._PACKAGES[extra])
+    assert [Requirement(line).name for line in EXTRAS[extra]] == list(errors._PACKAGES[extra])
 
 
 @pytest.mark.parametrize("package", sorted(EXTRA_OF))

@@ -27,26 +27,22 @@ LAYERS: dict[str, set[str]] = {
     "secrets": set(),
     "errors": {"secrets", "text"},  # no error shows a secret, whoever words it
     "web": set(),
-    "extras": {"errors"},
     "files": {"errors"},
-    "origins": set(),
     "partitions": set(),
     "defaults": set(),
-    "links": set(),
     "spec": {"text", "errors", "files", "secrets"},
     "truth": {"text", "errors", "defaults", "spec"},
     "topics": {"errors", "spec", "truth"},
-    "topology": {"text", "errors", "origins", "defaults", "links", "spec", "topics"},
-    "expand": {"text", "errors", "origins", "spec", "topology"},
-    "templating": {"errors", "files", "origins"},
-    "render": {"errors", "origins", "defaults", "spec", "topology", "templating"},
+    "topology": {"text", "errors", "defaults", "spec", "topics"},
+    "expand": {"text", "errors", "defaults", "spec", "topology"},
+    "templating": {"errors", "files", "defaults"},
+    "render": {"errors", "defaults", "spec", "topology", "templating"},
     "formats": {"errors", "secrets", "spec", "truth"},
     "lint": {
         "text",
         "errors",
         "files",
         "formats",
-        "origins",
         "secrets",
         "defaults",
         "spec",
@@ -76,7 +72,7 @@ LAYERS: dict[str, set[str]] = {
     },
     "samples": {"errors", "secrets", "web", "files", "partitions", "kafka"},
     "throughput": {"text", "errors", "files", "partitions", "samples"},
-    "sizing": {"text", "links", "partitions"},
+    "sizing": {"text", "defaults", "partitions"},
     "observe": {
         "text",
         "errors",
@@ -109,7 +105,7 @@ LAYERS: dict[str, set[str]] = {
         *("errors", "defaults", "spec", "truth", "topics", "topology", "render", "lint"),
         *("connect", "kafka", "endpoints", "reconcile", "observe"),
     },
-    "sandbox": {"text", "errors", "extras", "files", "kafka"},
+    "sandbox": {"text", "errors", "files", "kafka"},
     "operations": {  # no output and no cli: what is said and how it ends is not theirs
         *("text", "secrets", "errors", "files", "endpoints", "spec", "truth", "topology", "expand", "render", "lint"),
         *(
@@ -134,7 +130,7 @@ LAYERS: dict[str, set[str]] = {
         "sizing",
         "operations",  # its result values
     },
-    "cli": {"text", "secrets", "errors", "extras", "files", "spec", "operations", "output"},
+    "cli": {"text", "secrets", "errors", "files", "spec", "operations", "output"},
     "demo": {  # plays commands as people type them, and the operations where it looks between
         *("text", "errors", "partitions", "endpoints", "spec", "topology", "kafka", "samples", "sandbox"),
         *("operations", "output", "cli"),
@@ -185,11 +181,9 @@ MODULE_OF = {"pyyaml": "yaml", "confluent-kafka": "confluent_kafka"}  # where th
 # No I/O and no clock: these compute.
 PURE = (
     "text",
-    "origins",
     "secrets",
     "partitions",
     "defaults",
-    "links",
     "topics",
     "topology",
     "expand",

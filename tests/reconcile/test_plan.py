@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mm2mgr.origins import Origin
+from mm2mgr.defaults import Origin
 from mm2mgr.reconcile.plan import ClusterPlan, KeyChange, Plan, Wish, diff, plan_cluster, with_mass_deletes_held
 from mm2mgr.render import CLASSES, OWNER_KEY, Connector, Type
 

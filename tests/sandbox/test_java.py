@@ -9,8 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from mm2mgr.errors import JavaMissing
-from mm2mgr.extras import install
+from mm2mgr.errors import JavaMissing, install
 from mm2mgr.files import cache_folder
 from mm2mgr.sandbox.java import SPARK_MODULE, find_java, spark_java_home
 

@@ -13,7 +13,7 @@ from subprocess import TimeoutExpired
 from typing import Any
 
 from mm2mgr.errors import SandboxError
-from mm2mgr.extras import pyspark_jar
+from mm2mgr.sandbox.jars import pyspark_jar
 from tools.kafka_keys.rows import Facts, Snapshot
 
 _KAFKA = "org.apache.kafka."
