@@ -12,7 +12,7 @@ import html
 import json
 import re
 from collections.abc import Iterator, Mapping
-from functools import cache, lru_cache
+from functools import lru_cache
 
 MASK = "[hidden]"
 TEXT_CHARACTERS = 500
@@ -34,22 +34,10 @@ _SECRET_LOOK = re.compile(
 # A JAAS string is shown as its module and options, and of the options only these; any other may be a secret.
 _JAAS_MODULE = re.compile(r"\s*[\w.$]+\s+(?:required|requisite|sufficient|optional)\b", re.IGNORECASE)
 _JAAS_OPTION = re.compile(r"([\w.-]+)(\s*=\s*)(\"(?:[^\"\\]|\\.)*\"|'[^']*'|[^\s;]+)")
-_JAAS_OPEN = frozenset(
-    [
-        "username",
-        "clientId",
-        "principal",
-        "serviceName",
-        "useKeyTab",
-        "keyTab",
-        "useTicketCache",
-        "storeKey",
-        "doNotPrompt",
-        "tokenauth",
-        "scope",
-        "debug",
-    ]
-)
+_JAAS_OPEN = {
+    *("username", "clientId", "principal", "serviceName", "useKeyTab", "keyTab"),
+    *("useTicketCache", "storeKey", "doNotPrompt", "tokenauth", "scope", "debug"),
+}
 _NO_SECRETS = frozenset(["", "true", "false", "null", "none", MASK])
 # A plain word or number is hidden only where it stands alone: a password `kafka` must not blank every class name.
 _WHOLE_WORD = re.compile(r"[A-Za-z]{1,7}|\d{1,7}")
@@ -245,24 +233,19 @@ _YAML_KEY = r"(?:passw(?:or)?d|pwd|passphrase|secret|token|credentials?)$"
 _TELLTALE = r"[=:@]|eyJ|-----|(?i:basic|bearer|authorization|cookie)|Invalid value"
 
 
-@cache
-def _compiled(pattern: str, flags: int = 0) -> re.Pattern[str]:
-    return re.compile(pattern, flags)
-
-
 def mask_text(text: str) -> str:
     """Return a text of any origin without secrets: those that were seen, and what is one by its look or by the key before it."""
     text = _without_known(text)
-    if not _compiled(_TELLTALE).search(text):
+    if not re.compile(_TELLTALE).search(text):
         return text
-    text = _compiled(_PRIVATE_KEY, re.DOTALL).sub(MASK, text)
-    text = _compiled(_HEADER, re.IGNORECASE | re.MULTILINE).sub(
+    text = re.compile(_PRIVATE_KEY, re.DOTALL).sub(MASK, text)
+    text = re.compile(_HEADER, re.IGNORECASE | re.MULTILINE).sub(
         lambda found: found["header"] + _hidden(found["value"]), text
     )
-    text = _compiled(_SCHEME, re.IGNORECASE).sub(_without_token, text)
-    text = _compiled(_JWT).sub(MASK, text)
-    text = _compiled(_USER_INFO).sub(lambda found: f"{found[1]}{MASK}@", text)
-    text = _compiled(_REFUSED, re.DOTALL).sub(
+    text = re.compile(_SCHEME, re.IGNORECASE).sub(_without_token, text)
+    text = re.compile(_JWT).sub(MASK, text)
+    text = re.compile(_USER_INFO).sub(lambda found: f"{found[1]}{MASK}@", text)
+    text = re.compile(_REFUSED, re.DOTALL).sub(
         lambda found: f"{found[1]}{MASK}{found[3]}" if is_secret(found[4]) else found[0], text
     )
     return _without_options(_without_assigned(text))
@@ -292,13 +275,13 @@ def _without_token(found: re.Match[str]) -> str:
 def _without_assigned(text: str) -> str:
     """Hide what stands behind a key of a secret and `=`, and in JSON and YAML behind its colon."""
     parts, at = [], 0
-    for found in _compiled(_KEY, re.MULTILINE).finditer(text):
+    for found in re.compile(_KEY, re.MULTILINE).finditer(text):
         if found.start() < at or not is_secret(found["key"]):
             continue
-        if found["colon"] and not _compiled(_YAML_KEY, re.IGNORECASE).search(found["key"]):
+        if found["colon"] and not re.compile(_YAML_KEY, re.IGNORECASE).search(found["key"]):
             continue
-        value = _compiled(_VALUE, re.DOTALL).match(text, found.end())
-        if value and _is_clear(value[0]) and not _compiled(rf"{_QUOTE}?{_JAAS}").match(text, found.end()):
+        value = re.compile(_VALUE, re.DOTALL).match(text, found.end())
+        if value and _is_clear(value[0]) and not re.compile(rf"{_QUOTE}?{_JAAS}").match(text, found.end()):
             parts += [text[at : value.start()], _hidden(value[0])]
             at = value.end()
     return "".join([*parts, text[at:]])
@@ -307,8 +290,8 @@ def _without_assigned(text: str) -> str:
 def _without_options(text: str) -> str:
     """Hide the options of JAAS strings anywhere in a text, but for those that hold no secret."""
     parts, at = [], 0
-    option = _compiled(rf"\s+([\w.-]+)\s*=\s*({_VALUE})", re.DOTALL)
-    for module in _compiled(_JAAS).finditer(text):
+    option = re.compile(rf"\s+([\w.-]+)\s*=\s*({_VALUE})", re.DOTALL)
+    for module in re.compile(_JAAS).finditer(text):
         position = module.end()
         while position >= at and (found := option.match(text, position)):
             position = found.end()
@@ -320,7 +303,7 @@ def _without_options(text: str) -> str:
 
 def _hidden(value: str) -> str:
     """Return the mask in the quotes that a value had."""
-    quote = _compiled(rf"{_QUOTE}?").match(value)
+    quote = re.compile(rf"{_QUOTE}?").match(value)
     return f"{quote[0]}{MASK}{quote[0]}" if quote else MASK
 
 

@@ -209,17 +209,12 @@ Clash = tuple[PathKey, str]
 
 # Flows of a pair share its internal topics, one checkpoint and one heartbeat connector. What lands on those (see render)
 # comes from one of the flows, so another flow's setting would be lost in silence.
-SHARED_BY_PAIR = (("replication_policy",), ("separator",), ("offset_syncs",))
+SHARED_BY_PAIR = ("replication_policy", "separator", "offset_syncs")
 SHARED_BY_CHECKPOINTS = (
-    ("checkpoint_connector",),
-    ("target_consumer",),
-    ("source_admin",),
-    ("target_admin",),
-    ("refresh_interval",),
-    ("checkpoints", "group_offsets"),
-    ("checkpoints", "interval"),
+    *("checkpoint_connector", "target_consumer", "source_admin", "target_admin", "refresh_interval"),
+    *("checkpoints.group_offsets", "checkpoints.interval"),
 )
-SHARED_BY_HEARTBEATS = (("heartbeat_connector",), ("heartbeats", "interval"), ("source_admin",))
+SHARED_BY_HEARTBEATS = ("heartbeat_connector", "heartbeats.interval", "source_admin")
 
 
 def clashes(flows: Sequence[Flow]) -> Iterator[Clash]:
@@ -240,15 +235,14 @@ def clashes(flows: Sequence[Flow]) -> Iterator[Clash]:
         yield from _apart(group)
 
 
-def _unequal(group: Sequence[Flow], shared: str, paths: Iterable[tuple[str, ...]]) -> Iterator[Clash]:
-    for path in paths:
-        setting = attrgetter(".".join(path))
+def _unequal(group: Sequence[Flow], shared: str, settings: Iterable[str]) -> Iterator[Clash]:
+    for setting in settings:
+        value = attrgetter(setting)
         for flow in group[1:]:
-            if setting(flow.settings) != setting(group[0].settings):
-                names = (
-                    f"flows '{flow.name}' and '{group[0].name}' share {shared} and must have the same {'.'.join(path)}"
-                )
-                yield ("flows", flow.name, *path), f"{names}: set it in both flows or under defaults:"
+            if value(flow.settings) != value(group[0].settings):
+                names = f"flows '{flow.name}' and '{group[0].name}' share {shared} and must have the same {setting}"
+                message = f"{names}: set it in both flows or under defaults:"
+                yield ("flows", flow.name, *setting.split(".")), message
 
 
 def _apart(group: Sequence[Flow]) -> Iterator[Clash]:

@@ -6,83 +6,33 @@ pass).
 
 from __future__ import annotations
 
-SECURITY_KEYS = frozenset(
-    ["security.protocol"]
-    + [
-        f"ssl.{name}"
-        for name in [
-            "cipher.suites",
-            "enabled.protocols",
-            "endpoint.identification.algorithm",
-            "engine.factory.class",
-            "key.password",
-            "keymanager.algorithm",
-            "keystore.certificate.chain",
-            "keystore.key",
-            "keystore.location",
-            "keystore.password",
-            "keystore.type",
-            "protocol",
-            "provider",
-            "secure.random.implementation",
-            "trustmanager.algorithm",
-            "truststore.certificates",
-            "truststore.location",
-            "truststore.password",
-            "truststore.type",
-        ]
-    ]
-    + [
-        f"sasl.{name}"
-        for name in [
-            "client.callback.handler.class",
-            "jaas.config",
-            "kerberos.kinit.cmd",
-            "kerberos.min.time.before.relogin",
-            "kerberos.service.name",
-            "kerberos.ticket.renew.jitter",
-            "kerberos.ticket.renew.window.factor",
-            "login.callback.handler.class",
-            "login.class",
-            "login.connect.timeout.ms",
-            "login.read.timeout.ms",
-            "login.refresh.buffer.seconds",
-            "login.refresh.min.period.seconds",
-            "login.refresh.window.factor",
-            "login.refresh.window.jitter",
-            "login.retry.backoff.max.ms",
-            "login.retry.backoff.ms",
-            "mechanism",
-            "oauthbearer.assertion.algorithm",
-            "oauthbearer.assertion.claim.aud",
-            "oauthbearer.assertion.claim.exp.seconds",
-            "oauthbearer.assertion.claim.iss",
-            "oauthbearer.assertion.claim.jti.include",
-            "oauthbearer.assertion.claim.nbf.seconds",
-            "oauthbearer.assertion.claim.sub",
-            "oauthbearer.assertion.file",
-            "oauthbearer.assertion.private.key.file",
-            "oauthbearer.assertion.private.key.passphrase",
-            "oauthbearer.assertion.template.file",
-            "oauthbearer.client.credentials.client.id",
-            "oauthbearer.client.credentials.client.secret",
-            "oauthbearer.clock.skew.seconds",
-            "oauthbearer.expected.audience",
-            "oauthbearer.expected.issuer",
-            "oauthbearer.header.urlencode",
-            "oauthbearer.jwks.endpoint.refresh.ms",
-            "oauthbearer.jwks.endpoint.retry.backoff.max.ms",
-            "oauthbearer.jwks.endpoint.retry.backoff.ms",
-            "oauthbearer.jwks.endpoint.url",
-            "oauthbearer.jwt.retriever.class",
-            "oauthbearer.jwt.validator.class",
-            "oauthbearer.scope",
-            "oauthbearer.scope.claim.name",
-            "oauthbearer.sub.claim.name",
-            "oauthbearer.token.endpoint.url",
-        ]
-    ]
-)
+# Prefix -> names behind it.
+_SECURITY = {
+    "security": ("protocol",),
+    "ssl": ("cipher.suites", "enabled.protocols", "engine.factory.class", "key.password", "protocol", "provider"),
+    "ssl.endpoint.identification": ("algorithm",),
+    "ssl.keymanager": ("algorithm",),
+    "ssl.keystore": ("certificate.chain", "key", "location", "password", "type"),
+    "ssl.secure.random": ("implementation",),
+    "ssl.trustmanager": ("algorithm",),
+    "ssl.truststore": ("certificates", "location", "password", "type"),
+    "sasl": ("client.callback.handler.class", "jaas.config", "mechanism"),
+    "sasl.kerberos": ("kinit.cmd", "min.time.before.relogin", "service.name"),
+    "sasl.kerberos.ticket.renew": ("jitter", "window.factor"),
+    "sasl.login": ("callback.handler.class", "class", "connect.timeout.ms", "read.timeout.ms"),
+    "sasl.login.refresh": ("buffer.seconds", "min.period.seconds", "window.factor", "window.jitter"),
+    "sasl.login.retry.backoff": ("max.ms", "ms"),
+    "sasl.oauthbearer": ("clock.skew.seconds", "header.urlencode", "scope", "token.endpoint.url"),
+    "sasl.oauthbearer.assertion": ("algorithm", "file", "private.key.file", "private.key.passphrase", "template.file"),
+    "sasl.oauthbearer.assertion.claim": ("aud", "exp.seconds", "iss", "jti.include", "nbf.seconds", "sub"),
+    "sasl.oauthbearer.client.credentials": ("client.id", "client.secret"),
+    "sasl.oauthbearer.expected": ("audience", "issuer"),
+    "sasl.oauthbearer.jwks.endpoint": ("refresh.ms", "retry.backoff.max.ms", "retry.backoff.ms", "url"),
+    "sasl.oauthbearer.jwt": ("retriever.class", "validator.class"),
+    "sasl.oauthbearer.scope": ("claim.name",),
+    "sasl.oauthbearer.sub": ("claim.name",),
+}
+SECURITY_KEYS = frozenset(f"{prefix}.{name}" for prefix, names in _SECURITY.items() for name in names)
 
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 

@@ -65,22 +65,28 @@ def read_yaml(path: Path, data: bytes | None = None) -> list[Document]:
     file = str(path)
     try:
         text = (read_bytes(path, MOST_BYTES) if data is None else data).decode("utf-8-sig")
-    except Unreadable as error:
-        raise SpecError([Problem(Place(file, 1, 1), str(error))]) from error
-    except UnicodeDecodeError as error:
-        raise SpecError([Problem(Place(file, 1, 1), f"is not UTF-8 text (byte {error.start})")]) from error
-    try:
         _refuse_bombs(file, text)
         nodes = [node for node in yaml.compose_all(text, Loader=_YamlLoader) if node is not None]
-        return [_YamlReader(file).document(node) for node in nodes if not _is_null(node)]
+        return [_Reader(file).document(node) for node in nodes if not _is_null(node)]
+    except Unreadable as error:
+        raise _refused(file, str(error)) from error
+    except UnicodeDecodeError as error:
+        raise _refused(file, f"is not UTF-8 text (byte {error.start})") from error
     except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
-        place = Place(file, mark.line + 1, mark.column + 1) if mark else Place(file, 1, 1)
-        raise SpecError([Problem(place, f"not YAML: {error.problem or error.context}")]) from error
+        what = f"not YAML: {error.problem or error.context}"
+        raise _refused(file, what, error.problem_mark or error.context_mark) from error
     except (yaml.YAMLError, ValueError) as error:
-        raise SpecError([Problem(Place(file, 1, 1), f"not YAML: {str(error).splitlines()[0]}")]) from error
+        raise _refused(file, f"not YAML: {str(error).splitlines()[0]}") from error
     except RecursionError as error:
-        raise SpecError([Problem(Place(file, 1, 1), "nested too deeply")]) from error
+        raise _refused(file, "nested too deeply") from error
+
+
+def _refused(file: str, what: str, mark: Any = None) -> SpecError:
+    return SpecError([Problem(_place(file, mark), what)])
+
+
+def _place(file: str, mark: Any) -> Place:
+    return Place(file, mark.line + 1, mark.column + 1) if mark else Place(file, 1, 1)
 
 
 def _refuse_bombs(file: str, text: str) -> None:
@@ -91,48 +97,46 @@ def _refuse_bombs(file: str, text: str) -> None:
     depth = 0
     for values, event in enumerate(yaml.parse(text, Loader=_YamlLoader)):
         depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
-        if depth > _MAX_DEPTH or values > _MAX_VALUES:
-            mark = event.start_mark
-            place = Place(file, mark.line + 1, mark.column + 1) if mark else Place(file, 1, 1)
-            what = "nested too deeply" if depth > _MAX_DEPTH else f"contains more than {_MAX_VALUES:,} values"
-            raise SpecError([Problem(place, what)])
+        if depth > _MAX_DEPTH:
+            raise _refused(file, "nested too deeply", event.start_mark)
+        if values > _MAX_VALUES:
+            raise _refused(file, f"contains more than {_MAX_VALUES:,} values", event.start_mark)
 
 
 def _is_null(node: yaml.Node) -> bool:
     return isinstance(node, yaml.ScalarNode) and node.tag.endswith(":null")
 
 
-class _YamlReader:
+class _Reader(yaml.constructor.SafeConstructor):
     """Turns the node graph of one file into values; collects every problem before it raises."""
 
     def __init__(self, file: str) -> None:
+        super().__init__()
         self.file = file
         self.places: dict[PathKey, Place] = {}
         self.problems: list[Problem] = []
-        self.constructor = _Constructor(self)
         self.count = 0
         self.checked: set[int] = set()  # nodes whose keys were looked at; an anchored node is read once per alias
 
     def document(self, root: yaml.Node) -> Document:
         if not isinstance(root, yaml.MappingNode):
-            raise SpecError([Problem(self.place(root), "the file must contain keys such as 'clusters:' or 'flows:'")])
+            raise _refused(self.file, "the file must contain keys such as 'clusters:' or 'flows:'", root.start_mark)
         values = self.value(root, ())
         if self.problems:
             raise SpecError(self.problems)
         return Document(self.file, values, self.places)
 
-    def place(self, node: yaml.Node) -> Place:
-        mark = node.start_mark
-        return Place(self.file, mark.line + 1, mark.column + 1)
+    def problem(self, node: yaml.Node, message: str) -> None:
+        self.problems.append(Problem(_place(self.file, node.start_mark), message))
 
     def value(self, node: yaml.Node, path: PathKey) -> Any:
         self.add(1 + len(path) // 8, node)  # each value remembers its path
         if path not in self.places:  # a value is where its key is
-            self.places[path] = self.place(node)
+            self.places[path] = _place(self.file, node.start_mark)
         if isinstance(node, yaml.ScalarNode):
             return self.scalar(node)
         if node.tag not in _PLAIN_TAGS:
-            self.problems.append(Problem(self.place(node), f"the tag {node.tag} is not supported"))
+            self.problem(node, f"the tag {node.tag} is not supported")
         if isinstance(node, yaml.MappingNode):
             return self.mapping(node, path)
         return [self.value(item, (*path, index)) for index, item in enumerate(node.value)]
@@ -140,56 +144,49 @@ class _YamlReader:
     def add(self, count: int, node: yaml.Node) -> None:
         self.count += count
         if self.count > _MAX_VALUES:
-            message = f"the anchors in this file expand to too many values (more than {_MAX_VALUES:,})"
-            raise SpecError([Problem(self.place(node), message)])
+            what = f"the anchors in this file expand to too many values (more than {_MAX_VALUES:,})"
+            raise _refused(self.file, what, node.start_mark)
 
     def mapping(self, node: yaml.MappingNode, path: PathKey) -> dict[str, Any]:
         if id(node) not in self.checked:
             self.checked.add(id(node))
             self.refuse_twice(node)
-            self.constructor.flatten_mapping(node)  # YAML merge keys; a mapping's own keys come last and win
+            self.flatten_mapping(node)
         result: dict[str, Any] = {}
         for key, item in node.value:
             if not isinstance(key, yaml.ScalarNode):
-                self.problems.append(Problem(self.place(key), "a key must be plain text"))
+                self.problem(key, "a key must be plain text")
                 continue
             here = (*path, key.value)
-            self.places[here] = self.place(key)
+            self.places[here] = _place(self.file, key.start_mark)
             result[key.value] = self.value(item, here)
         return result
+
+    def flatten_mapping(self, node: yaml.MappingNode) -> None:
+        """Apply YAML's merge keys, below a mapping's own keys, and count their values."""
+        super().flatten_mapping(node)
+        self.add(len(node.value), node)
 
     def refuse_twice(self, node: yaml.MappingNode) -> None:
         seen: set[str] = set()
         for key, _ in node.value:
             if isinstance(key, yaml.ScalarNode) and key.value != "<<":
                 if key.value in seen:
-                    self.problems.append(Problem(self.place(key), f"duplicate key '{key.value}'"))
+                    self.problem(key, f"duplicate key '{key.value}'")
                 seen.add(key.value)
 
     def scalar(self, node: yaml.Node) -> Any:
         if node.tag == _TEXT_TAG:
             return node.value
         if node.tag in _NUMBER_TAGS and _OLD_NUMBER.fullmatch(node.value):
-            message = f"{node.value} is a different number in YAML: write it in quotes or as a plain decimal number"
-            self.problems.append(Problem(self.place(node), message))
+            self.problem(
+                node, f"{node.value} is a different number in YAML: write it in quotes or as a plain decimal number"
+            )
             return None
         try:
-            return self.constructor.construct_object(node)
+            return self.construct_object(node)
         except yaml.constructor.ConstructorError:
-            self.problems.append(Problem(self.place(node), f"the tag {node.tag} is not supported"))
+            self.problem(node, f"the tag {node.tag} is not supported")
         except ValueError:  # 2026-13-45 looks like a date to YAML
-            kind = node.tag.rsplit(":", 1)[-1]
-            self.problems.append(Problem(self.place(node), f"not a {kind}: quote text that looks like one"))
+            self.problem(node, f"not a {node.tag.rsplit(':', 1)[-1]}: quote text that looks like one")
         return None
-
-
-class _Constructor(yaml.constructor.SafeConstructor):
-    """Constructs scalars, and applies merge keys below a mapping's own keys as PyYAML does, but counts the values."""
-
-    def __init__(self, reader: _YamlReader) -> None:
-        super().__init__()
-        self.reader = reader
-
-    def flatten_mapping(self, node: yaml.MappingNode) -> None:
-        super().flatten_mapping(node)
-        self.reader.add(len(node.value), node)
