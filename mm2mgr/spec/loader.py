@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import UnionType
@@ -39,17 +39,17 @@ class Spec:
 
     def place(self, *path: Key) -> Place:
         """Return where `path` was written, or its nearest parent that was."""
-        return self.places.get(path) or _nearest(self.places, path)
+        return _nearest(self.places, path)
 
 
 def load(sources: Sequence[Path]) -> Spec:
     """Load all YAML files in `sources` (files, or folders read recursively). Raises SpecError with every problem found."""
     files, problems = tree_files(sources)
-    overrides = frozenset(str(file.path) for file in files if file.override)
+    overrides = frozenset(str(path) for path, is_override in files if is_override)
     documents: list[Document] = []
-    for file in files:
+    for path, _ in files:
         try:
-            documents += read_yaml(file.path)
+            documents += read_yaml(path)
         except SpecError as error:
             problems += error.problems
     merged = _Merged()
@@ -60,15 +60,13 @@ def load(sources: Sequence[Path]) -> Spec:
     if problems:
         raise SpecError(problems)
     if not documents:
-        raise SpecError(
-            [Problem(", ".join(map(str, sources)), "no YAML file with content")],
-            hint="mm2mgr init writes a starter",
-        )
+        problem = Problem(", ".join(map(str, sources)), "no YAML file with content")
+        raise SpecError([problem], hint="mm2mgr init writes a starter")
     try:
         tree = Tree.model_validate(merged.values)
     except ValidationError as error:
         raise SpecError(_problems(error, merged)) from error
-    return Spec(tree, merged.values, merged.places, tuple(str(file.path) for file in files), overrides)
+    return Spec(tree, merged.values, merged.places, tuple(str(path) for path, _ in files), overrides)
 
 
 def _remember(values: Any) -> None:
@@ -150,16 +148,11 @@ def _problems(error: ValidationError, merged: _Merged) -> list[Problem]:
     found: dict[PathKey, tuple[int, Problem]] = {}
     for item in error.errors(include_url=False):
         path = _real_path(item["loc"], merged.values)
-        place = (
-            _nearest(merged.places, path)
-            if path in merged.places or item["type"] != "missing"
-            else _nearest(merged.places, path[:-1])
-        )
         known = found.get(path)
         if known is None or len(item["loc"]) > known[0]:
-            found[path] = (len(item["loc"]), Problem(place, _sentence(item, path)))
+            found[path] = (len(item["loc"]), Problem(_nearest(merged.places, path), _sentence(item, path)))
         elif len(item["loc"]) == known[0] and item["input"] is not None:
-            found[path] = (known[0], Problem(place, f"{known[1].message}, or: {item['msg']}"))
+            found[path] = (known[0], Problem(known[1].place, f"{known[1].message}, or: {item['msg']}"))
     return [problem for _, problem in found.values()]
 
 
@@ -245,35 +238,39 @@ def _branches(annotation: Any) -> list[Any]:
 # --- the files of a tree ----------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, order=True)
-class TreeFile:
-    """A file of the tree. `override`: it is in an overrides/ folder inside the tree."""
+def tree_files(sources: Sequence[Path]) -> tuple[list[tuple[Path, bool]], list[Problem]]:
+    """List the files of `sources`, folders recursively, in a fixed order, each with whether it is in an overrides/ folder of the tree.
 
-    path: Path
-    override: bool
-
-
-def tree_files(sources: Sequence[Path]) -> tuple[list[TreeFile], list[Problem]]:
-    """List the files of `sources`, folders recursively, in a fixed order. Raises Mm2mgrError for a source that does not exist."""
-    files: list[TreeFile] = []
+    Raises Mm2mgrError for a source that does not exist.
+    """
+    files: list[tuple[Path, bool]] = []
     problems: list[Problem] = []
+
+    def refuse(path: object, why: str) -> None:
+        problems.append(Problem(Place(str(path), 1, 1), why))
+
     for source in sources:
         try:
             mode = source.stat().st_mode
         except OSError as error:
             missing = isinstance(error, FileNotFoundError | NotADirectoryError)
-            what = "no such file or folder" if missing else f"cannot be read: {error.strerror}"
+            what = "no such file or folder" if missing else _unreadable(error)
             raise Mm2mgrError(f"{source}: {what}", hint="name the tree with --clusters, or run mm2mgr init") from error
         if stat.S_ISDIR(mode):
-            files += sorted(_below(source, problems))
+            found = sorted(_below(source, refuse))
+            files += [(path, OVERRIDES in path.parent.relative_to(source).parts) for path in found]
         else:
-            files.append(TreeFile(source, source.parent.name == OVERRIDES))
+            files.append((source, source.parent.name == OVERRIDES))
     return files, problems
 
 
-def _below(source: Path, problems: list[Problem]) -> Iterator[TreeFile]:
+def _unreadable(error: OSError) -> str:
+    return f"cannot be read: {error.strerror}"
+
+
+def _below(source: Path, refuse: Callable[[object, str], None]) -> Iterator[Path]:
     def unreadable(error: OSError) -> None:
-        problems.append(Problem(Place(str(error.filename or source), 1, 1), f"cannot be read: {error.strerror}"))
+        refuse(error.filename or source, _unreadable(error))
 
     seen: set[tuple[int, int]] = set()  # links may lead back up
     for name, folders, names in os.walk(source, followlinks=True, onerror=unreadable):
@@ -283,36 +280,33 @@ def _below(source: Path, problems: list[Problem]) -> Iterator[TreeFile]:
         except OSError as error:
             unreadable(error)
             continue
-        if resolved_within(folder, source) is None:
-            problems.append(Problem(Place(name, 1, 1), _LEADS_OUT))
-            folders.clear()
-            continue
-        if (here.st_dev, here.st_ino) in seen:
+        leads_out = resolved_within(folder, source) is None
+        if leads_out:
+            refuse(name, _LEADS_OUT)
+        if leads_out or (here.st_dev, here.st_ino) in seen:
             folders.clear()
             continue
         seen.add((here.st_dev, here.st_ino))
-        override = OVERRIDES in folder.relative_to(source).parts
         # A dot hides: Kubernetes mounts a ConfigMap as x.yaml -> ..data/x.yaml, and ..data holds every file again.
         folders[:] = sorted(one for one in folders if not one.startswith("."))
         shown = [one for one in (*names, *folders) if not one.startswith(".")]
-        for path in _yaml(folder, shown, source, problems):
-            yield TreeFile(path, override)
+        yield from (path for path in map(folder.joinpath, shown) if _is_readable(path, source, refuse))
 
 
-def _yaml(folder: Path, names: Iterable[str], source: Path, problems: list[Problem]) -> Iterator[Path]:
-    for path in (folder / name for name in names):
-        yaml = path.suffix.lower() in {".yaml", ".yml"}
-        if not yaml and not path.is_symlink():
-            continue
-        try:
-            mode = path.stat().st_mode
-        except OSError as error:  # a link without its target, which may have been a folder of files
-            problems.append(Problem(Place(str(path), 1, 1), f"cannot be read: {error.strerror}"))
-            continue
-        if yaml and not stat.S_ISREG(mode):
-            kind = "a folder" if stat.S_ISDIR(mode) else "not a regular file"
-            problems.append(Problem(Place(str(path), 1, 1), f"cannot be read: it is {kind}"))
-        elif yaml and not (path.is_symlink() and resolved_within(path, source) is None):
-            yield path
-        elif yaml:
-            problems.append(Problem(Place(str(path), 1, 1), _LEADS_OUT))
+def _is_readable(path: Path, source: Path, refuse: Callable[[object, str], None]) -> bool:
+    """Tell whether a path is a YAML file that may be read."""
+    is_yaml = path.suffix.lower() in {".yaml", ".yml"}
+    if not is_yaml and not path.is_symlink():
+        return False
+    try:
+        mode = path.stat().st_mode
+    except OSError as error:  # a link without its target, which may have been a folder of files
+        refuse(path, _unreadable(error))
+        return False
+    if is_yaml and not stat.S_ISREG(mode):
+        refuse(path, f"cannot be read: it is {'a folder' if stat.S_ISDIR(mode) else 'not a regular file'}")
+    elif is_yaml and path.is_symlink() and resolved_within(path, source) is None:
+        refuse(path, _LEADS_OUT)
+    else:
+        return is_yaml
+    return False
