@@ -16,7 +16,7 @@ from mm2mgr.errors import Mm2mgrError
 from mm2mgr.spec.models import Cluster, Connect, FlowSettings, Link
 from mm2mgr.spec.patterns import java_pattern
 from mm2mgr.spec.places import Key, PathKey
-from mm2mgr.text import few, nearest
+from mm2mgr.text import few, nearest, number_of
 from mm2mgr.topics.names import Items, NameFilter
 from mm2mgr.topics.selection import POLICIES, Selection
 
@@ -185,9 +185,8 @@ def matches_nothing(flow: Flow, topics: Iterable[str]) -> str | None:
     if any(map(flow.carries, seen)):
         return None
     patterns = flow.settings.topics.include
-    names = few(patterns)
     verb = "match" if len(patterns) > 1 else "matches"
-    return f"topics: {names} {verb} 0 of {len(seen)} topic{'s' if len(seen) != 1 else ''} on {flow.source.alias}"
+    return f"topics: {few(patterns)} {verb} 0 of {number_of(len(seen), 'topic')} on {flow.source.alias}"
 
 
 def _java(patterns: Iterable[str]) -> Items:
@@ -232,7 +231,10 @@ def clashes(flows: Sequence[Flow]) -> Iterator[Clash]:
         yield from _unequal(group, f"the pair {pair}", SHARED_BY_PAIR)
         yield from _unequal(checked, f"the checkpoint connector of {pair}", SHARED_BY_CHECKPOINTS)
         yield from _unequal(beating, f"the heartbeat connector of {pair}", SHARED_BY_HEARTBEATS)
-        yield from _apart(group)
+        for flow in group[1:]:
+            if flow.connect != group[0].connect:
+                names = f"flows '{flow.name}' and '{group[0].name}' share the pair {pair}"
+                yield ("flows", flow.name, "run_on"), f"{names} and must run on the same Connect cluster"
 
 
 def _unequal(group: Sequence[Flow], shared: str, settings: Iterable[str]) -> Iterator[Clash]:
@@ -243,13 +245,6 @@ def _unequal(group: Sequence[Flow], shared: str, settings: Iterable[str]) -> Ite
                 names = f"flows '{flow.name}' and '{group[0].name}' share {shared} and must have the same {setting}"
                 message = f"{names}: set it in both flows or under defaults:"
                 yield ("flows", flow.name, *setting.split(".")), message
-
-
-def _apart(group: Sequence[Flow]) -> Iterator[Clash]:
-    for flow in group[1:]:
-        if flow.connect != group[0].connect:
-            message = f"flows '{flow.name}' and '{group[0].name}' share the pair {flow.pair} and must run on the same Connect cluster"
-            yield ("flows", flow.name, "run_on"), message
 
 
 def _half_once(flows: Sequence[Flow]) -> Iterator[Clash]:

@@ -210,19 +210,9 @@ def _records_behind(flow: Flow) -> int:
 
 
 def _row(flow: Flow, verdicts: list[PartitionProof]) -> tuple[str, ...]:
-    def total(name: str) -> str:
-        return str(sum(getattr(verdict, name) for verdict in verdicts))
-
-    ordered = "yes" if all(verdict.in_order for verdict in verdicts) else "NO"
-    return (
-        flow.id,
-        str(len(verdicts)),
-        total("records"),
-        total("missing"),
-        total("duplicated"),
-        total("unexpected"),
-        ordered,
-    )
+    counts = ("records", "missing", "duplicated", "unexpected")
+    totals = (str(sum(getattr(verdict, count) for verdict in verdicts)) for count in counts)
+    return (flow.id, str(len(verdicts)), *totals, "yes" if all(verdict.in_order for verdict in verdicts) else "NO")
 
 
 # --- the folder -------------------------------------------------------------------------------------------------------
