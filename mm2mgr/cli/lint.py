@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 
 
 def _quantity(parse: str) -> Callable[[click.Context, click.Parameter, str | None], float | None]:
-    """Return a callback that reads an option with a function of `mm2mgr.spec.values`."""
+    """Return a callback that reads an option with a function of `mm2mgr.spec.quantities`."""
 
     def read(_context: click.Context, _option: click.Parameter, text: str | None) -> float | None:
-        from mm2mgr.spec import values
+        from mm2mgr.spec import quantities
 
         try:
-            return None if text is None else float(getattr(values, parse)(text))
+            return None if text is None else float(getattr(quantities, parse)(text))
         except ValueError as error:
             raise click.BadParameter(f"'{text}' is not {error}") from error
 

@@ -47,16 +47,14 @@ class Layout:
     def __post_init__(self) -> None:
         names = [*self.kafka_clusters, *self.connect]
         if strange := [name for name in names if not isinstance(name, str) or not _NAME.fullmatch(name)]:
-            raise SandboxError(
-                f"invalid name for a server of the sandbox: {strange[0]!r}", hint="use letters, digits, . _ and -"
-            )
+            what = f"invalid name for a server of the sandbox: {strange[0]!r}"
+            raise SandboxError(what, hint="use letters, digits, . _ and -")
         if len(set(names)) < len(names):
             raise SandboxError(f"two servers of the sandbox have the same name: {', '.join(names)}")
         for name, kafka in self.connect.items():
             if kafka not in self.kafka_clusters:
-                raise SandboxError(
-                    f"Connect cluster {name} is declared to run on {kafka}, which is not a cluster of the sandbox"
-                )
+                what = f"Connect cluster {name} is declared to run on {kafka}"
+                raise SandboxError(f"{what}, which is not a cluster of the sandbox")
 
     @property
     def kafka_clusters(self) -> tuple[str, ...]:
@@ -129,7 +127,11 @@ class Sandbox:
 
     def status(self) -> list[ProcessState]:
         """Return every recorded server, brokers first; empty when nothing was started here."""
-        return [_process_state(server) for server in self.servers().values() if server.process]
+        return [
+            ProcessState(each.name, each.kind, each.running, each.process.pid, each.address, each.log_file)
+            for each in self.servers().values()
+            if each.process
+        ]
 
     def servers(self) -> dict[str, Server]:
         """Return the recorded servers by name, so that single ones can be stopped, killed and started again."""
@@ -169,9 +171,8 @@ class Sandbox:
         if state is None:
             return State(layout or Layout(), {})
         if layout is not None and layout != state.layout:
-            raise SandboxError(
-                f"{self.directory} holds a sandbox of another layout", hint="stop it first: mm2mgr sandbox down"
-            )
+            what = f"{self.directory} holds a sandbox of another layout"
+            raise SandboxError(what, hint="stop it first: mm2mgr sandbox down")
         return state
 
     def _brokers(self, state: State, runtime: Runtime | None) -> list[Broker]:
@@ -233,11 +234,6 @@ def _adopted(server: AnyServer, state: State) -> AnyServer:
     if record:
         server.adopt(record.process, record.ports)
     return server
-
-
-def _process_state(server: Server) -> ProcessState:
-    pid = server.process.pid if server.process else 0
-    return ProcessState(server.name, server.kind, server.running, pid, server.address, server.log_file)
 
 
 # --- state.json -------------------------------------------------------------------------------------------------------
