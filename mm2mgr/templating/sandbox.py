@@ -75,12 +75,8 @@ class Environment(ImmutableSandboxedEnvironment):
         del self.globals["lipsum"]
         self.globals.update(functions)
         self.filters = {name: self._bounded(name, one) for name, one in self.filters.items() if name not in _NO_USE}
-        self.step, self.joined, self.weighed = (
-            self._step,
-            self._joined,
-            self._weighed,
-        )  # kept, to be recognised by identity
-        self._own = {id(one) for one in (*functions.values(), self.step, self.joined, self.weighed)}
+        own = self.step, self.joined, self.weighed = self._step, self._joined, self._weighed
+        self._own = {id(one) for one in (*functions.values(), *own)}
         self.left, self.left_of_all = MOST_WORK, MOST_WORK_OF_ALL
 
     # --- the budget ---------------------------------------------------------------------------------------------------
@@ -147,13 +143,13 @@ class Environment(ImmutableSandboxedEnvironment):
                 work *= weights[-1]
         self.spend(STEP + work)
 
-    def _counted(self, value: Iterator[object]) -> list[object]:
-        """Return what an iterator gives, as long as that is not too much."""
-        found: list[object] = []
-        for one in value:
-            self.spend(1 + self._weigh(one))
-            found.append(one)
-        return found
+    def _counted(self, values: Iterable[object]) -> list[object]:
+        """Return values with what each iterator among them gives, as long as that is not too much."""
+        return [list(map(self._spent, one)) if isinstance(one, Iterator) else one for one in values]
+
+    def _spent(self, value: object) -> object:
+        self.spend(1 + self._weigh(value))
+        return value
 
     def _bounded(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
         """Return a filter that counts its work; the environment or context that Jinja2 puts first is not part of it."""
@@ -161,27 +157,20 @@ class Environment(ImmutableSandboxedEnvironment):
 
         @wraps(function)
         def bounded(*given: Any, **named: Any) -> Any:
-            own, values = (
-                given[:first],
-                [self._counted(one) if isinstance(one, Iterator) else one for one in given[first:]],
-            )
+            values = self._counted(given[first:])
             self._charge(name, (*values, *named.values()))
-            return function(*own, *values, **named)
+            return function(*given[:first], *values, **named)
 
         return bounded
 
     # --- what a template may touch --------------------------------------------------------------------------------------
 
     def is_safe_callable(self, obj: Any) -> bool:
-        if (
-            id(obj) in self._own
-            or isinstance(obj, _OBJECTS)
-            or any(obj is one for one in (self.globals["range"], *_MAKERS))
-        ):
-            return True
+        is_known = id(obj) in self._own or any(obj is one for one in (self.globals["range"], *_MAKERS))
         method = getattr(obj, "__wrapped__", obj)  # the sandbox's own wrapper of str.format
         owner = getattr(method, "__self__", None)
-        return isinstance(owner, _OBJECTS) or (isinstance(method, BuiltinMethodType) and isinstance(owner, _VALUES))
+        is_method = isinstance(method, BuiltinMethodType) and isinstance(owner, _VALUES)
+        return is_known or is_method or isinstance(obj, _OBJECTS) or isinstance(owner, _OBJECTS)
 
     def call(__self, __context: Context, __obj: Any, *args: Any, **kwargs: Any) -> Any:
         if id(__obj) in __self._own:
@@ -189,10 +178,8 @@ class Environment(ImmutableSandboxedEnvironment):
         method = getattr(__obj, "__wrapped__", __obj)
         name = "range" if __obj is __self.globals["range"] else getattr(method, "__name__", type(__obj).__name__)
         if not __self.is_safe_callable(__obj):
-            raise SecurityError(
-                f"a template may not call {name}"
-            )  # without the value it belongs to, which may hold secrets
-        args = tuple(__self._counted(one) if isinstance(one, Iterator) else one for one in args)
+            raise SecurityError(f"a template may not call {name}")  # its value may hold secrets
+        args = tuple(__self._counted(args))
         owner = getattr(method, "__self__", None)
         named = (one for key, one in kwargs.items() if key not in _SCOPES)
         __self._charge(name, (*((owner,) if isinstance(owner, _VALUES) else ()), *args, *named))
