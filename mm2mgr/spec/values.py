@@ -77,9 +77,8 @@ def _client_key(key: str) -> str:
     _plain_key(key)
     for prefix, block in keys.PREFIX_BLOCKS.items():
         if key.startswith(prefix):
-            raise ValueError(
-                f"write the plain Kafka key, without the prefix {prefix!r}, under {block}; mm2mgr adds the prefixes"
-            )
+            plain = f"write the plain Kafka key, without the prefix {prefix!r}"
+            raise ValueError(f"{plain}, under {block}; mm2mgr adds the prefixes")
     if key == "bootstrap.servers":
         raise ValueError("addresses belong to the cluster: use bootstrap_servers under clusters:")
     return key
@@ -124,20 +123,15 @@ ConfigValue = Annotated[
     BeforeValidator(_config_value),
     WithJsonSchema({"type": ["string", "number", "boolean"], "title": "Kafka value"}),
 ]
-NameList = Annotated[
-    list[str], BeforeValidator(_one_or_many, json_schema_input_type=str | list[str]), Field(min_length=1)
-]
+_OneOrMany = BeforeValidator(_one_or_many, json_schema_input_type=str | list[str])
+NameList = Annotated[list[str], _OneOrMany, Field(min_length=1)]
 Addresses = Annotated[
     list[Annotated[str, Field(pattern=r"^(\$\{.+\}|\[?[A-Za-z0-9._:-]+\]?:[0-9]{1,5})$")]],
-    BeforeValidator(_one_or_many, json_schema_input_type=str | list[str]),
+    _OneOrMany,
     Field(min_length=1),
 ]
 Url = Annotated[str, Field(pattern=r"^https?://[^\s@]+$"), AfterValidator(_url)]
-Urls = Annotated[
-    list[Url],
-    BeforeValidator(_one_or_many, json_schema_input_type=str | list[str]),
-    Field(min_length=1),
-]
+Urls = Annotated[list[Url], _OneOrMany, Field(min_length=1)]
 _SecurityValue = Annotated[ConfigValue, WithJsonSchema({"type": ["string", "number", "boolean", "null"]})]
 Security = Annotated[
     dict[Annotated[str, AfterValidator(_security_key)], _SecurityValue],
