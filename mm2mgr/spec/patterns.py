@@ -18,9 +18,8 @@ _PLAIN = re.compile(r"(?:(?:[\w.-]|\\[.-]|\[(?:a-z|A-Z|0-9|[\w.])+\])[*+?]?)+", 
 _QUOTED = re.compile(r"\\Q(.*?)(\\E|\Z)", re.DOTALL)
 _FLAGS = re.compile(r"\(\?[a-zA-Z]+\)")
 _PYTHON_ONLY = re.compile(r"\(\?[P(]")
-_STRAY_BRACE = re.compile(
-    r"(?<!\\)(?<!\\[pPx])\{(?!\d+\})"
-)  # Python takes it literally, Java fails when the connector starts
+# Python takes it literally, Java fails when the connector starts.
+_STRAY_BRACE = re.compile(r"(?<!\\)(?<!\\[pPx])\{(?!\d+\})")
 # Java intersects and joins sets inside [...]; Python takes the signs literally.
 _SET = re.compile(r"(?<!\\)(?:\\\\)*\[\^?\]?(?:\\.|[^\]\\])*?(?:&&|\[)")
 _CLASS = re.compile(r"\\.|\[(?:\\.|[^\]\\])*\]")
@@ -33,9 +32,8 @@ _POSIX = {
 }
 
 
-@lru_cache(
-    maxsize=10_000
-)  # a flow's patterns are checked where they are written, and again with its defaults laid over
+# A flow's patterns are checked where they are written, and again with its defaults laid over.
+@lru_cache(maxsize=10_000)
 def check_pattern(text: str) -> str:
     """Return `text` if it is a topic name or a valid regular expression for Connect's lists; ValueError says why not."""
     if _PLAIN.fullmatch(text):
