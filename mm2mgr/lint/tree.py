@@ -38,8 +38,7 @@ if TYPE_CHECKING:
     from mm2mgr.defaults import Origin
     from mm2mgr.render import Connector
     from mm2mgr.spec.loader import Spec
-    from mm2mgr.spec.models import Access
-    from mm2mgr.spec.rest import Auth, Tls
+    from mm2mgr.spec.models import Access, Auth, Tls
     from mm2mgr.topology import ConnectCluster, Flow, Topology
 
 WRITTEN = ("spec", "override")
