@@ -13,8 +13,7 @@ from hypothesis import settings
 
 from mm2mgr import secrets
 from mm2mgr.errors import Mm2mgrError
-from mm2mgr.files import cache_folder
-from mm2mgr.locks import locked
+from mm2mgr.files import cache_folder, locked
 from mm2mgr.sandbox.broker import Broker
 from mm2mgr.sandbox.server import kafka_runtime
 from mm2mgr.sandbox.worker import Worker
