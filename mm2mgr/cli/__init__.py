@@ -1,6 +1,7 @@
-"""The command line: one file per command with its options, words and exit codes. The work is done in `mm2mgr.operations`.
+"""The command line: options, words and exit codes, in modules named as those of `mm2mgr.operations`, which do the work.
 
-A command imports what it needs when it runs, because cold start matters. Exit codes: 0 done, 1 failed, 2 wrong usage, or
+Every module of this folder is imported here, and its commands put themselves into `--help` with `@listed`. What a command
+needs it imports when it runs, because cold start matters. Exit codes: 0 done, 1 failed, 2 wrong usage, or
 `plan --detailed-exitcode` with changes, 3 `apply` inconclusive, 70 unexpected error, 130 interrupted.
 """
 
@@ -10,32 +11,18 @@ import gc
 import io
 import os
 import sys
+from importlib import import_module
+from operator import itemgetter
 from pathlib import Path
+from pkgutil import iter_modules
 
 import click
 from click.core import ParameterSource
 
 from mm2mgr import __version__
-from mm2mgr.cli.apply import apply
-from mm2mgr.cli.check import check
-from mm2mgr.cli.completion import completion, with_names
-from mm2mgr.cli.demo import demo
-from mm2mgr.cli.describe import describe
-from mm2mgr.cli.explain import explain
-from mm2mgr.cli.fleet import fleet
-from mm2mgr.cli.init import init
+from mm2mgr.cli.completion import with_names
 from mm2mgr.cli.interrupts import INTERRUPTED, signals_interrupt
-from mm2mgr.cli.lint import lint
-from mm2mgr.cli.plan import plan
-from mm2mgr.cli.render import render
-from mm2mgr.cli.sample import sample
-from mm2mgr.cli.samples import samples
-from mm2mgr.cli.sandbox import sandbox
-from mm2mgr.cli.schema import schema
-from mm2mgr.cli.simulate import simulate
-from mm2mgr.cli.size import size
-from mm2mgr.cli.status import status
-from mm2mgr.cli.throughput import throughput
+from mm2mgr.cli.options import COMMANDS
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.operations.workspace import Workspace
 from mm2mgr.output.console import complain, ended, guarded, talk
@@ -48,13 +35,13 @@ _LONGEST = 500
 
 
 class _Commands(click.Group):
-    """Lists its commands in the groups of COMMANDS."""
+    """Lists its commands in the sections of COMMANDS."""
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         widest = max(map(len, self.commands))
         for title, commands in COMMANDS.items():
             with formatter.section(title):
-                rows = [(f"{each.name:{widest}}", each.get_short_help_str(limit=200)) for each in commands]
+                rows = [(f"{each.name:{widest}}", each.get_short_help_str(limit=200)) for _, each in commands]
                 formatter.write_dl(rows)
 
 
@@ -88,14 +75,12 @@ def cli(context: click.Context, clusters: tuple[Path, ...], templates: Path | No
     context.obj = Workspace(clusters, templates, ParameterSource.COMMANDLINE in sources)
 
 
-COMMANDS: dict[str, tuple[click.Command, ...]] = {
-    "First hour": (demo, init, sandbox, schema, completion),
-    "Every change": (render, lint, explain, check, plan, apply),
-    "Load": (sample, throughput, samples, size, fleet, simulate),
-    "Every day": (status, describe),
-}
-for command in (each for commands in COMMANDS.values() for each in commands):
-    cli.add_command(with_names(command))
+for _module in iter_modules(__path__):
+    import_module(f"{__name__}.{_module.name}")
+for _section in COMMANDS.values():
+    _section.sort(key=itemgetter(0))
+    for _, _command in _section:
+        cli.add_command(with_names(_command))
 
 
 def main() -> None:

@@ -6,7 +6,10 @@ from pathlib import Path
 
 import click
 
+from mm2mgr.cli.options import listed
 
+
+@listed("First hour", 1)
 @click.command()
 @click.option("--keep", is_flag=True, help="Leave everything running at the end, to play with.")
 @click.option(

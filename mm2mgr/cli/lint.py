@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 import click
 
 from mm2mgr import operations
-from mm2mgr.cli.options import Seconds, invalid_arguments, talk_other_line
+from mm2mgr.cli.options import Seconds, invalid_arguments, listed, output_option, talk_other_line
 from mm2mgr.operations.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -30,6 +30,7 @@ def _quantity(parse: str) -> Callable[[click.Context, click.Parameter, str | Non
     return read
 
 
+@listed("Every change", 2)
 @click.command()
 @click.argument("files", nargs=-1, metavar="[FILE]...", type=click.Path(path_type=Path))
 @click.option(
@@ -164,3 +165,41 @@ def _say_rules(output: str) -> None:
         say_json(rules)
     else:
         say_rules(rules)
+
+
+@listed("Every change", 3)
+@click.command()
+@click.argument("name", metavar="KEY|RULE|FLOW")
+@click.option(
+    "--on", metavar="CLASS", help="Connector type (source, checkpoint, heartbeat) or class. Default: all types."
+)
+@click.option("--kafka", metavar="VERSION", help="Kafka version of the workers. Default: the newest known.")
+@click.option("--all", "everything", is_flag=True, help="For a FLOW: also settings that keep Kafka's defaults.")
+@output_option
+@click.pass_obj
+def explain(workspace: Workspace, name: str, on: str | None, kafka: str | None, everything: bool, output: str) -> None:
+    """Explain a Kafka KEY, a lint RULE, or the clients of a FLOW.
+
+    For a KEY, however it is spelled: what it does, and what to write instead. For a FLOW: the settings of each client. Use
+    the id of a flow whose name is also a key or a rule. Exit code 1 when none is known.
+
+    \b
+    Example:
+      mm2mgr explain producer.batch.size
+      mm2mgr explain source.cluster.client.rack --on source --kafka 3.9
+      mm2mgr explain wrong-kafka
+      mm2mgr explain 'logging:dc1-logging->agg-east'
+    """
+    from mm2mgr.output.console import say_json
+    from mm2mgr.output.lint_text import say_client_settings, say_explanation, say_rule
+
+    with invalid_arguments():
+        found = operations.explain(workspace, name, on=on, kafka=kafka, everything=everything, report=talk_other_line)
+    if output == "json":
+        say_json(found.value)
+    elif found.kind == "key":
+        say_explanation(found.value)
+    elif found.kind == "rule":
+        say_rule(found.value)
+    else:
+        say_client_settings(found.value)

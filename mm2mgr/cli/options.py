@@ -1,24 +1,39 @@
-"""Options and parameter types that several commands share."""
+"""What several commands share: the sections of `--help`, options and parameter types, and the page that `--page` writes."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args
 
 import click
 
-from mm2mgr.errors import InvalidArgument
+from mm2mgr.errors import InvalidArgument, Mm2mgrError
 from mm2mgr.operations.workspace import DEFAULT_STORE
 
 if TYPE_CHECKING:
-    from mm2mgr.operations import OtherLine, RestartRules
+    from mm2mgr.operations import FlowView, OtherLine, RestartRules
 
 LEAST_SECONDS = 0.001
 _MOST_SECONDS = 366 * 86_400.0
 Decorated = TypeVar("Decorated", bound=Callable[..., object])
+Listed = TypeVar("Listed", bound=click.Command)
+Section = Literal["First hour", "Every change", "Load", "Every day"]
+COMMANDS: dict[Section, list[tuple[int, click.Command]]] = {section: [] for section in get_args(Section)}
+"""The commands in the sections of `--help`, each with its place there."""
+
+
+def listed(section: Section, place: int) -> Callable[[Listed], Listed]:
+    """Make a command one of mm2mgr's, and show it at this place of a section of `--help`."""
+
+    def add(command: Listed) -> Listed:
+        COMMANDS[section].append((place, command))
+        return command
+
+    return add
 
 
 def output_option(command: Decorated) -> Decorated:
@@ -185,3 +200,25 @@ def talk_other_line(event: OtherLine) -> None:
 
     lines = ", ".join(event.lines)
     talk(f"Kafka {event.version} is none of the known versions ({lines}); judged by {event.judged_by}")
+
+
+page_option = click.option(
+    "--page", type=click.Path(path_type=Path, dir_okay=False), help="Write a page (one HTML file) too."
+)
+
+
+def write_page(
+    path: Path, views: Sequence[FlowView], report: Mapping[str, Any] | None = None, measured: str = ""
+) -> None:
+    """Write the page; Mm2mgrError where it cannot be written, or another file is there. `measured`: which rates it plans with."""
+    from mm2mgr.files import FileKind, write_whole
+    from mm2mgr.output.console import talk
+    from mm2mgr.output.page import TITLE, page
+
+    written = f"Written {datetime.now(UTC):%Y-%m-%d %H:%M} UTC" + (f"; rates: {measured}." if measured else ".")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise Mm2mgrError(f"{path}: cannot be written: {error.strerror}", hint="name another file") from error
+    write_whole(path, page(views, report, written), FileKind("a page", lambda head: f"<title>{TITLE}</title>" in head))
+    talk(f"page in {path}")

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import click
 
 from mm2mgr import operations
-from mm2mgr.cli.options import output_option
+from mm2mgr.cli.options import listed, output_option
 from mm2mgr.operations.workspace import Workspace
 
 
+@listed("Every change", 1)
 @click.command()
 @click.argument("flows", nargs=-1)
 @click.option(
@@ -36,3 +39,36 @@ def render(workspace: Workspace, flows: tuple[str, ...], origins: bool, output: 
         for key, value in connector["config"].items():
             say_plain(f"{key} = {value}" + (f"    # {connector['origins'][key]}" if origins else ""))
         say()
+
+
+@listed("First hour", 2)
+@click.command()
+@click.argument("folder", type=click.Path(path_type=Path, file_okay=False), default="clusters")
+def init(folder: Path) -> None:
+    """Write a commented starter tree into FOLDER (default: clusters).
+
+    Existing files are never overwritten.
+
+    \b
+    Example:
+      mm2mgr init && mm2mgr render --origins
+    """
+    from mm2mgr.output.console import say
+
+    for path in operations.init(folder):
+        say(str(path))
+
+
+@listed("First hour", 4)
+@click.command()
+def schema() -> None:
+    """Print the JSON Schema of the YAML files, for editors.
+
+    \b
+    Example:
+      mm2mgr schema > mm2mgr.schema.json
+      # first line of each file: # yaml-language-server: $schema=../mm2mgr.schema.json
+    """
+    from mm2mgr.output.console import say_json
+
+    say_json(operations.schema())

@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING
 import click
 
 from mm2mgr.cli.interrupts import handled
-from mm2mgr.cli.options import LEAST_SECONDS, Duration, StoreLocation
+from mm2mgr.cli.options import LEAST_SECONDS, Duration, StoreLocation, listed
 from mm2mgr.operations.workspace import DEFAULT_STORE, Workspace
 
 if TYPE_CHECKING:
     from mm2mgr.operations import Round
 
 
+@listed("Load", 1)
 @click.command()
 @click.option(
     "--store",
@@ -75,8 +76,7 @@ def sample(
       mm2mgr sample --follow --interval 1min --keep 90d
       mm2mgr sample --from prometheus --back 24h
     """
-    from mm2mgr.operations.metric_sources import MetricSource
-    from mm2mgr.operations.sample import SampleOrder
+    from mm2mgr.operations.sample import MetricSource, SampleOrder
     from mm2mgr.operations.sample import sample as run
     from mm2mgr.output.console import complain, say, talk
     from mm2mgr.output.load_text import say_round
@@ -101,3 +101,35 @@ def sample(
         hint = f"check {'metrics:' if source else 'bootstrap_servers and access:'} of these clusters"
         complain(f"never read: {', '.join(sorted(done.never_read))}", hint)
     return 1 if done.never_read else 0
+
+
+@listed("Load", 3)
+@click.group()
+def samples() -> None:
+    """Convert samples of an earlier version into tables."""
+
+
+@samples.command()
+@click.argument("old", type=click.Path(path_type=Path, file_okay=False, exists=True))
+@click.argument("new", type=StoreLocation())
+def convert(old: Path, new: Path) -> int:
+    """Copy the samples of an earlier version of mm2mgr (folder OLD) into Delta Lake tables (folder or URI NEW).
+
+    OLD stays as it is. Roll-ups are taken over where their samples were removed already; `mm2mgr throughput` makes the others
+    again.
+
+    \b
+    Example:
+      mm2mgr samples convert .mm2mgr/samples .mm2mgr/tables
+    """
+    from mm2mgr.operations.sample import convert_samples
+    from mm2mgr.output.console import say, talk
+
+    def warn(message: str) -> None:
+        talk(f"  {message}", style="yellow")
+
+    done = convert_samples(old, new, warn, lambda hour: talk(f"  {hour}"))
+    say(
+        f"{done.samples} samples, {done.roll_ups} hours of roll-ups and {done.task_rows} task rows of {old} are in {new}"
+    )
+    return 0

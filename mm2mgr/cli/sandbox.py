@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from mm2mgr import operations
-from mm2mgr.cli.options import output_option
+from mm2mgr.cli.options import listed, output_option
 from mm2mgr.text import number_of
 
 _directory = click.option(
@@ -21,6 +21,7 @@ _directory = click.option(
 )
 
 
+@listed("First hour", 3)
 @click.group()
 def sandbox() -> None:
     """Run real Kafka brokers and Connect workers on this machine.

@@ -7,8 +7,17 @@ from typing import TYPE_CHECKING
 
 import click
 
-from mm2mgr.cli.options import Duration, Hours, by_option, output_option, store_option, window_option
-from mm2mgr.cli.page import page_option, write_page
+from mm2mgr.cli.options import (
+    Duration,
+    Hours,
+    by_option,
+    listed,
+    output_option,
+    page_option,
+    store_option,
+    window_option,
+    write_page,
+)
 from mm2mgr.operations.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -18,6 +27,7 @@ if TYPE_CHECKING:
 TOO_SMALL = 2
 
 
+@listed("Load", 4)
 @click.command()
 @click.argument("flows", nargs=-1)
 @store_option

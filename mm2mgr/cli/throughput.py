@@ -8,13 +8,14 @@ from typing import Literal
 
 import click
 
-from mm2mgr.cli.options import LEAST_SECONDS, Duration, StoreLocation, output_option
+from mm2mgr.cli.options import LEAST_SECONDS, Duration, StoreLocation, listed, output_option
 from mm2mgr.operations.workspace import DEFAULT_STORE, Workspace
 from mm2mgr.text import number_of
 
 By = Literal["partition", "topic", "flow", "hour"]
 
 
+@listed("Load", 2)
 @click.command()
 @click.option(
     "--store",

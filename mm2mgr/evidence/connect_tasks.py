@@ -26,7 +26,7 @@ from mm2mgr.render import source_connector_name
 from mm2mgr.samples.batch import Batch, Real, Whole
 from mm2mgr.samples.follow import Poll, Reader
 from mm2mgr.samples.store import TaskRow, TaskStore
-from mm2mgr.sizing.measurements import (
+from mm2mgr.sizing.capacity import (
     Log,
     MeasuredSpan,
     OffsetSnapshot,

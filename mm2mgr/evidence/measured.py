@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from mm2mgr.partitions import TopicPartition
 from mm2mgr.secrets import is_secret
 from mm2mgr.sizing.capacity import RECENT_DAYS, MeasuredCapacity, Saturated, TaskMeasurement, by_history, saturated
-from mm2mgr.sizing.growth import TopicGrowth, filled, levelled
-from mm2mgr.sizing.load import Hours, Statistic
+from mm2mgr.sizing.load import Hours, Statistic, TopicGrowth, filled, levelled
 from mm2mgr.sizing.scenario import Week
 from mm2mgr.sizing.tasks import Profile
 

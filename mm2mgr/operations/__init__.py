@@ -16,8 +16,11 @@ what happens meanwhile goes to a callback. Modules are imported when a name is f
 
 from __future__ import annotations
 
+import ast
 import sys
+from functools import cache
 from importlib import import_module
+from pkgutil import get_data
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -28,18 +31,20 @@ if TYPE_CHECKING:
     from mm2mgr.lint.findings import Severity as Severity
     from mm2mgr.observe.health import Status as Status
     from mm2mgr.observe.status import Description as Description
-    from mm2mgr.operations.apply import Applied as Applied
-    from mm2mgr.operations.apply import Waiting as Waiting
-    from mm2mgr.operations.apply import apply as apply
-    from mm2mgr.operations.check import check as check
-    from mm2mgr.operations.explain import Explained as Explained
-    from mm2mgr.operations.explain import OtherLine as OtherLine
-    from mm2mgr.operations.explain import explain as explain
+    from mm2mgr.operations.fleet import Changes as Changes
     from mm2mgr.operations.fleet import FleetReport as FleetReport
+    from mm2mgr.operations.fleet import SimulationReport as SimulationReport
     from mm2mgr.operations.fleet import fleet as fleet
+    from mm2mgr.operations.fleet import simulate as simulate
+    from mm2mgr.operations.lint import Explained as Explained
     from mm2mgr.operations.lint import LintReport as LintReport
+    from mm2mgr.operations.lint import OtherLine as OtherLine
+    from mm2mgr.operations.lint import explain as explain
     from mm2mgr.operations.lint import lint as lint
     from mm2mgr.operations.lint import rules as rules
+    from mm2mgr.operations.plan import Applied as Applied
+    from mm2mgr.operations.plan import Waiting as Waiting
+    from mm2mgr.operations.plan import apply as apply
     from mm2mgr.operations.plan import plan as plan
     from mm2mgr.operations.render import Rendered as Rendered
     from mm2mgr.operations.render import init as init
@@ -47,10 +52,10 @@ if TYPE_CHECKING:
     from mm2mgr.operations.render import schema as schema
     from mm2mgr.operations.sample import Sampled as Sampled
     from mm2mgr.operations.sample import SampleOrder as SampleOrder
+    from mm2mgr.operations.sample import TableSize as TableSize
+    from mm2mgr.operations.sample import convert_samples as convert_samples
     from mm2mgr.operations.sample import sample as sample
-    from mm2mgr.operations.samples import TableSize as TableSize
-    from mm2mgr.operations.samples import convert_samples as convert_samples
-    from mm2mgr.operations.samples import table_sizes as table_sizes
+    from mm2mgr.operations.sample import table_sizes as table_sizes
     from mm2mgr.operations.sandbox import SandboxUp as SandboxUp
     from mm2mgr.operations.sandbox import sandbox_create_topic as sandbox_create_topic
     from mm2mgr.operations.sandbox import sandbox_down as sandbox_down
@@ -58,12 +63,10 @@ if TYPE_CHECKING:
     from mm2mgr.operations.sandbox import sandbox_status as sandbox_status
     from mm2mgr.operations.sandbox import sandbox_topics as sandbox_topics
     from mm2mgr.operations.sandbox import sandbox_up as sandbox_up
-    from mm2mgr.operations.simulate import Changes as Changes
-    from mm2mgr.operations.simulate import SimulationReport as SimulationReport
-    from mm2mgr.operations.simulate import simulate as simulate
     from mm2mgr.operations.size import SizingReport as SizingReport
     from mm2mgr.operations.size import size as size
     from mm2mgr.operations.status import acknowledge as acknowledge
+    from mm2mgr.operations.status import check as check
     from mm2mgr.operations.status import describe as describe
     from mm2mgr.operations.status import status as status
     from mm2mgr.operations.status import watch as watch
@@ -90,72 +93,30 @@ if TYPE_CHECKING:
     from mm2mgr.sizing.scenario import FlowView as FlowView
     from mm2mgr.throughput.rates import Statistic as Statistic
 
-_NAMES = {
-    "check.checked": ("Checked",),
-    "lint.findings": ("Finding", "Rule", "Severity"),
-    "observe.health": ("Status",),
-    "observe.status": ("Description",),
-    "operations.apply": ("Applied", "Waiting", "apply"),
-    "operations.check": ("check",),
-    "operations.explain": ("Explained", "OtherLine", "explain"),
-    "operations.fleet": ("FleetReport", "fleet"),
-    "operations.lint": ("LintReport", "lint", "rules"),
-    "operations.plan": ("plan",),
-    "operations.render": ("Rendered", "init", "render", "schema"),
-    "operations.sandbox": (
-        "SandboxUp",
-        "sandbox_create_topic",
-        "sandbox_down",
-        "sandbox_produce",
-        "sandbox_status",
-        "sandbox_topics",
-        "sandbox_up",
-    ),
-    "operations.simulate": ("Changes", "SimulationReport", "simulate"),
-    "operations.size": ("SizingReport", "size"),
-    "operations.status": ("acknowledge", "describe", "status", "watch"),
-    "operations.sample": ("Sampled", "SampleOrder", "sample"),
-    "operations.samples": ("TableSize", "convert_samples", "table_sizes"),
-    "operations.throughput": (
-        "BusiestPartitions",
-        "RolledUp",
-        "busiest_partitions",
-        "group_rates",
-        "read_throughput",
-        "roll_up",
-        "week",
-    ),
-    "operations.workspace": ("Workspace",),
-    "reconcile.apply": ("FINISH_SECONDS", "Result"),
-    "reconcile.plan": ("Plan",),
-    "reconcile.restarts": ("OffPeak", "RestartRules"),
-    "samples.follow": ("Round",),
-    "samples.schema": ("is_remote", "store_of"),
-    "sizing.fleet": ("Failover",),
-    "sizing.recovery": ("Lag",),
-    "sizing.scenario": ("FlowView",),
-    "throughput.rates": ("Statistic",),
-    "sandbox.layout": ("lines_of", "random_values"),
-}
-_HOME = {name: f"mm2mgr.{module}" for module, names in _NAMES.items() for name in names}
+
+@cache
+def _homes() -> dict[str, str]:
+    """Return the module of each name, read from the imports above: type checkers see these, and a name is written once."""
+    tree = ast.parse(get_data(__name__, "__init__.py") or b"")
+    imports = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
+    return {each.asname: str(node.module) for node in imports for each in node.names if each.asname}
 
 
 class _Library(ModuleType):
-    """This package, whose functions keep their names where Python would bind a module of the same name."""
+    """This package, in which `plan` is the function and not the module of that name, where Python would bind this one."""
 
     def __setattr__(self, name: str, value: object) -> None:
-        if not (name in _HOME and isinstance(value, ModuleType)):
-            super().__setattr__(name, value)
+        super().__setattr__(name, getattr(value, name, value) if isinstance(value, ModuleType) else value)
 
     def __getattr__(self, name: str) -> Any:
-        if name not in _HOME:
+        if name not in _homes():
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        value = getattr(import_module(_HOME[name]), name)
+        value = getattr(import_module(_homes()[name]), name)
         setattr(self, name, value)
         return value
 
     def __dir__(self) -> list[str]:
-        return sorted({*super().__dir__(), *_HOME})
+        return sorted({*super().__dir__(), *_homes()})
 
 
 sys.modules[__name__].__class__ = _Library

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from mm2mgr.errors import Mm2mgrError
 from mm2mgr.evidence.declared import declared_workers
 from mm2mgr.evidence.read import Evidence, read
 from mm2mgr.operations.workspace import DEFAULT_STORE, Workspace
 from mm2mgr.render import source_connector_name
+from mm2mgr.sizing import scenario as what_if
 from mm2mgr.sizing.fleet import Failover, FlowRun, PairLayout, WorkerNeed, per_pair
 from mm2mgr.sizing.load import Statistic
 from mm2mgr.sizing.placement import Placement, placement_of
 from mm2mgr.sizing.recovery import Lag, Outlook, outlook
-from mm2mgr.sizing.scenario import FlowView, Outcome, flow_view, outcome, with_workers_seen
+from mm2mgr.sizing.scenario import FlowView, Outcome, Scenario, comparison, flow_view, outcome, with_workers_seen
+from mm2mgr.topology import Topology
 
 
 @dataclass(frozen=True)
@@ -117,3 +120,137 @@ def placements(evidence: Evidence, found: Outcome) -> dict[str, Placement]:
         else placement_of(state.connectors, flows[name], found.loads[name].worker)
         for name, state in evidence.connects.items()
     }
+
+
+@dataclass(frozen=True)
+class Changes:
+    """What would be other: names as people wrote them."""
+
+    traffic: float | None = None
+    lost_sources: tuple[str, ...] = ()
+    moves: tuple[tuple[str, str], ...] = ()
+    targets: tuple[str, ...] = ()
+    limits: tuple[tuple[str, str], ...] = ()
+
+    def notes(self) -> Iterator[str]:
+        """Yield what else, beside load, speaks against these changes."""
+        if self.moves:
+            topics = ", ".join(topic for topic, _ in self.moves)
+            yield (
+                f"a flow that takes a topic over from another one mirrors it from the start: plan blocks such a move of {topics} "
+                "(mirrored-already) where records have been mirrored, unless --mirror-again"
+            )
+
+    def text(self) -> str:
+        """Say in words what is changed."""
+        said = [f"{alias} lost" for alias in self.lost_sources]
+        said += [f"{topic} moved to {flow}" for topic, flow in self.moves]
+        targets = [target.rpartition("=") for target in self.targets]
+        said += [f"{alias} added" + (f" for {flow}" if flow else "") for flow, _, alias in targets]
+        said += [f"limit of {flow} {count}" for flow, count in self.limits]
+        return ", ".join([*said, *([f"traffic × {self.traffic:g}"] if self.traffic else [])])
+
+
+@dataclass(frozen=True)
+class SimulationReport:
+    """What is and what would be. `failures`: source clusters that could not be read, with why; their flows are not counted."""
+
+    changes: Changes
+    before: Outcome
+    after: Outcome
+    failures: Mapping[str, str]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON values."""
+        change = {"change": self.changes.text(), "notes": list(self.changes.notes())}
+        return {**change, **comparison(self.before, self.after), "failures": dict(self.failures)}
+
+
+def simulate(  # noqa: PLR0913  one argument per option
+    workspace: Workspace,
+    changes: Changes,
+    *,
+    store: str | Path = DEFAULT_STORE,
+    window_seconds: float | None = None,
+    statistic: Statistic = "p95",
+    notify: Callable[[str], None] = lambda _: None,
+) -> SimulationReport:
+    """Compare the workspace with what it would be after some changes; nothing is written.
+
+    Mm2mgrError for no changes, for names that mean nothing, and when nothing was rolled up. `notify` gets warnings about the store.
+    """
+    if changes == Changes():
+        hint = "for instance --traffic 1.5, --lose-source ALIAS, --move TOPIC=FLOW, --add-target ALIAS, --limit FLOW=N"
+        raise Mm2mgrError("no change given", hint=hint)
+    evidence = read(workspace, store=store, window_seconds=window_seconds, statistic=statistic, warn=notify)
+    topology = workspace.topology
+    scenarios, workers = evidence.scenarios(), declared_workers(topology.connects, topology.flows)
+    changed = apply_changes(topology, scenarios, changes)
+    before, after = outcome(scenarios, workers), outcome(changed, workers)
+    seen = {name: len(one.workers) for name, one in placements(evidence, before).items()}
+    return SimulationReport(changes, with_workers_seen(before, seen), with_workers_seen(after, seen), evidence.failures)
+
+
+def apply_changes(topology: Topology, scenarios: Sequence[Scenario], changes: Changes) -> tuple[Scenario, ...]:
+    """Return the scenarios after all changes; Mm2mgrError for names that mean nothing here."""
+    changed = tuple(scenarios)
+    for alias in changes.lost_sources:
+        known = sorted({scenario.source for scenario in scenarios})
+        if alias not in known and any(flow.source.alias == alias for flow in topology.flows):
+            hint = "run without --lose-source to see the remaining load"
+            raise Mm2mgrError(f"'{alias}' could not be read, so its flows are not counted to begin with", hint=hint)
+        if alias not in known:
+            raise Mm2mgrError(f"no flow reads from '{alias}'", hint=f"source clusters: {', '.join(known) or 'none'}")
+        changed = what_if.without_source(changed, alias)
+    for topic, name in changes.moves:
+        changed = _moved(topology, changed, topic, name)
+    for target in changes.targets:
+        changed = _with_target(topology, changed, target)
+    for name, count in changes.limits:
+        if not (count.isdecimal() and int(count) > 0):
+            raise Mm2mgrError(f"'{count}' is not a number of tasks", hint=f"for instance --limit {name}=8")
+        changed = what_if.with_limit(changed, _ids(topology, name, changed), int(count))
+    return what_if.with_traffic(changed, changes.traffic) if changes.traffic else changed
+
+
+def _ids(topology: Topology, name: str, scenarios: Sequence[Scenario] = ()) -> set[str]:
+    """Return the ids that a name means, those of flows that a change has added too; Mm2mgrError where it means none."""
+    added = {scenario.flow_id for scenario in scenarios if name in (scenario.name, scenario.pair, scenario.flow_id)}
+    return added or {flow.id for flow in topology.select(name)}
+
+
+def _moved(topology: Topology, scenarios: Sequence[Scenario], topic: str, name: str) -> tuple[Scenario, ...]:
+    if _is_new(topology, name):
+        return _split(scenarios, topic, name)
+    wanted = _ids(topology, name)
+    pairs = {scenario.pair for scenario in scenarios if scenario.flow_id in wanted}
+    if not any(
+        scenario.carries(topic) for scenario in scenarios if scenario.pair in pairs and scenario.flow_id not in wanted
+    ):
+        hint = (
+            "a topic is moved between flows of the same source and target; `mm2mgr throughput --by topic` names topics"
+        )
+        raise Mm2mgrError(f"no other flow of {', '.join(sorted(pairs)) or name} carries '{topic}'", hint=hint)
+    return what_if.with_topic_moved(scenarios, topic, wanted)
+
+
+def _is_new(topology: Topology, name: str) -> bool:
+    """Tell whether a name could be that of a flow more: no flow has it, and it is neither a pair nor an id."""
+    return ":" not in name and "->" not in name and all(flow.name != name for flow in topology.flows)
+
+
+def _split(scenarios: Sequence[Scenario], topic: str, name: str) -> tuple[Scenario, ...]:
+    if not any(scenario.carries(topic) for scenario in scenarios):
+        raise Mm2mgrError(f"no flow carries '{topic}'", hint="`mm2mgr throughput --by topic` names topics")
+    return what_if.with_topic_split(scenarios, topic, name)
+
+
+def _with_target(topology: Topology, scenarios: Sequence[Scenario], text: str) -> tuple[Scenario, ...]:
+    """Run the new flows where the tree would: on the Connect cluster of that Kafka, else on one that is new too."""
+    name, _, alias = text.rpartition("=")
+    names = {flow.name for flow in topology.select(name)} if name else {scenario.name for scenario in scenarios}
+    near = [connect.name for connect in topology.connects.values() if connect.kafka == alias]
+    changed = what_if.with_target(scenarios, alias, near[0] if len(near) == 1 else f"{alias} (new)", names)
+    if len(changed) == len(scenarios):
+        raise Mm2mgrError(f"these flows already go to '{alias}' or come from it", hint="name a target they do not have")
+    return changed

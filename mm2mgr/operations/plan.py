@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import asyncio
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any, Literal
 
+from mm2mgr.errors import Mm2mgrError
 from mm2mgr.files import check_free
-from mm2mgr.operations.restarts import with_restarts_held
 from mm2mgr.operations.workspace import Workspace, wait_for
+from mm2mgr.reconcile.apply import Result, apply_plan, read_back
 from mm2mgr.reconcile.live import make_plan
-from mm2mgr.reconcile.plan import Plan, Wish
-from mm2mgr.reconcile.planfile import PLAN, write_plan
-from mm2mgr.reconcile.restarts import RestartRules
+from mm2mgr.reconcile.plan import Change, Named, Plan, Wish
+from mm2mgr.reconcile.planfile import PLAN, as_reviewed, read_plan, write_plan
+from mm2mgr.reconcile.restarts import RestartRules, Saving, waiting, with_waiting
+from mm2mgr.reconcile.settle import Settled, States, settle
 
 
 def plan(  # noqa: PLR0913  one argument per option
@@ -46,3 +54,205 @@ def plan(  # noqa: PLR0913  one argument per option
 def planned(workspace: Workspace, wish: Wish, only: Sequence[str] | None) -> Plan:
     """Return the plan for all flows, or `only` those with these ids, in which nothing waits yet."""
     return wait_for(make_plan(workspace.topology, workspace.connectors, wish, only=only, spec=workspace.spec))
+
+
+def with_restarts_held(
+    workspace: Workspace, plan: Plan, rules: RestartRules | None = None, now_seconds: float | None = None
+) -> Plan:
+    """Return the plan in which updates that only save tasks wait, by the rules, until their time has come."""
+    now = time.time() if now_seconds is None else now_seconds
+    return with_waiting(plan, waiting(plan, rules or RestartRules(), savings(workspace), now))
+
+
+def savings(workspace: Workspace) -> dict[str, Saving]:
+    """Return the flows whose number of tasks in overrides/sizing.yaml only saves tasks, and is not outranked by the tree."""
+    sizing = workspace.spec.tree.sizing
+    saving = {flow.id: sizing[flow.id] for flow in workspace.topology.flows if flow.tasks.is_saving}
+    return {flow_id: Saving(one.tasks_max, seconds_of(one.changed), one.partitions) for flow_id, one in saving.items()}
+
+
+def seconds_of(text: str | None) -> int | None:
+    """Return a written time as seconds since 1970, UTC where it names no zone; None where it is none."""
+    try:
+        when = datetime.fromisoformat(text) if text else None
+    except ValueError:
+        return None
+    return None if when is None else int((when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp())
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """All changes are written; now the written connectors get this long to run."""
+
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Applied:
+    """What became of a plan. Each connector has one result, the latest; `begun` are the changes that were tried."""
+
+    plan: Plan
+    results: tuple[Result, ...] = ()
+    states: Mapping[Named, Settled] = field(default_factory=dict)
+    begun: frozenset[Named] = frozenset()
+    interrupted: bool = False
+
+    @property
+    def done(self) -> list[Result]:
+        return [result for result in self.results if result.error is None]
+
+    @property
+    def failed(self) -> list[Result]:
+        return [result for result in self.results if result.error is not None]
+
+    @property
+    def left(self) -> list[Change]:
+        """Changes that were not begun."""
+        return [change for change in self.plan.writes if _named(change) not in self.begun]
+
+    @property
+    def unfinished(self) -> list[Change]:
+        """Changes that were begun and have no result: an interrupt cut them short."""
+        known = {(result.connect, result.connector) for result in self.results}
+        return [change for change in self.plan.writes if _named(change) in self.begun - known]
+
+    @property
+    def unread(self) -> list[str]:
+        """Connect clusters that could not be read, so that they have no changes."""
+        return [cluster.connect for cluster in self.plan.clusters if cluster.error]
+
+    @property
+    def outcome(self) -> Literal["done", "failed", "inconclusive"]:
+        """`inconclusive`: all is written, but not all of it was seen to run, or could be read back."""
+        verdicts = {settled.verdict for settled in self.states.values()}
+        if self.failed or self.left or self.unfinished or self.plan.failed or "failed" in verdicts:
+            return "failed"
+        return "inconclusive" if "inconclusive" in verdicts or any(result.doubt for result in self.done) else "done"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return JSON-ready values without secrets."""
+        results = []
+        for result in self.results:
+            seen = self.states.get((result.connect, result.connector))
+            shown = {"state": seen.state, "verdict": seen.verdict} if seen else {"state": "", "verdict": ""}
+            results.append({**result.to_dict(), **shown})
+        return {
+            "results": results,
+            "left": [change.connector for change in self.left],
+            "unfinished": [change.connector for change in self.unfinished],
+            "failed_clusters": self.unread,
+            "blocked": [change.to_dict() for change in self.plan.changes if change.action == "blocked"],
+            "notes": [note for cluster in self.plan.clusters for note in cluster.notes],
+        }
+
+
+Interrupts = Callable[[Callable[[], Applied]], AbstractContextManager[asyncio.Event]]
+"""Gets a function that returns what is applied so far. Yields the event that ends the work: once it is set, no change is
+begun, and those that were begun have FINISH_SECONDS to end. It is entered inside the event loop that does the work."""
+
+
+@contextmanager
+def uninterrupted(_so_far: Callable[[], Applied]) -> Iterator[asyncio.Event]:
+    """Yield an event that nothing sets."""
+    yield asyncio.Event()
+
+
+def apply(  # noqa: PLR0913  one argument per option
+    workspace: Workspace,
+    planfile: Path | None = None,
+    *,
+    flows: Sequence[str] = (),
+    prune: bool = False,
+    mirror_again: bool = False,
+    allow_deletes: int = 0,
+    restarts: RestartRules | None = None,
+    wait_seconds: float = 30.0,
+    approve: Callable[[Plan], bool] = lambda plan: True,
+    report: Callable[[Result | Waiting], None] = lambda event: None,
+    interrupts: Interrupts = uninterrupted,
+) -> Applied:
+    """Make the Connect clusters run what the tree says, and return what became of each change; one that fails stops no other.
+
+    A `planfile` names its own tree, flows and wishes; StalePlan when tree or live state changed since it was made. `approve`
+    gets the plan before the first write; Mm2mgrError, with nothing written, when it returns False. `report` gets each result
+    as it comes. `wait_seconds`: how long written connectors have to be seen running with their new config; 0: do not look.
+    """
+    wish = Wish(prune, mirror_again, allow_deletes=allow_deletes)
+    if planfile is None:
+        made = with_restarts_held(workspace, planned(workspace, wish, workspace.only(flows)), restarts)
+    else:
+        made, workspace = _reviewed(
+            workspace, planfile, is_bare=not flows and wish == Wish() and restarts in (None, RestartRules())
+        )
+    if not approve(made):
+        raise Mm2mgrError("the plan was not approved; nothing was written")
+    progress = _Progress(made, report)
+    interrupted = wait_for(_write(workspace, progress, wait_seconds, interrupts))
+    return progress.so_far(interrupted=interrupted)
+
+
+def _reviewed(workspace: Workspace, planfile: Path, *, is_bare: bool) -> tuple[Plan, Workspace]:
+    """Return the plan made anew, held to the reviewed one, with the tree that the file names."""
+    if not is_bare:
+        raise Mm2mgrError(
+            "a PLANFILE already says its flows, whether to prune or mirror again, how many deletes are allowed, and what waits",
+            hint="leave the options out",
+        )
+    document = read_plan(planfile)
+    templates = Path(document.templates) if document.templates else None
+    named = tuple(map(str, workspace.files)), workspace.templates
+    if workspace.named_by_option and named != (document.clusters, templates):
+        raise Mm2mgrError(
+            f"{planfile} was made from another tree or templates: {', '.join(document.clusters)}",
+            hint="leave --clusters and --templates out, or make a plan of the tree you name",
+        )
+    workspace = Workspace(tuple(Path(file) for file in document.clusters), templates)
+    made = with_waiting(planned(workspace, document.wish, document.only), document.waiting)
+    return as_reviewed(document.plan, made), workspace
+
+
+async def _write(workspace: Workspace, progress: _Progress, wait_seconds: float, interrupts: Interrupts) -> bool:
+    """Write, wait for states and read back; return whether an interrupt cut that short."""
+    topology = workspace.topology
+    with interrupts(progress.so_far) as halt:
+        await apply_plan(topology, progress.plan, report=progress.take, begin=progress.begin, halt=halt)
+        done = progress.so_far().done
+        if wait_seconds > 0 and done and not halt.is_set():
+            progress.report(Waiting(wait_seconds))
+            waits = settle(topology, done, timeout_seconds=wait_seconds, states=progress.states)
+            either = [asyncio.ensure_future(waits), asyncio.ensure_future(halt.wait())]
+            ended, unfinished = await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+            for task in unfinished:
+                task.cancel()
+            for task in ended:
+                task.result()
+        for result in await read_back(topology, progress.so_far().done):
+            progress.take(result)
+        return halt.is_set()
+
+
+@dataclass
+class _Progress:
+    """An apply on its way. `so_far` is true at any moment, also when the work is stopped in the middle."""
+
+    plan: Plan
+    report: Callable[[Result | Waiting], None]
+    begun: set[Named] = field(default_factory=set)
+    results: dict[Named, Result] = field(default_factory=dict)
+    states: States = field(default_factory=dict)
+
+    def begin(self, change: Change) -> None:
+        self.begun.add(_named(change))
+
+    def take(self, result: Result) -> None:
+        """Take in a result; a later one of the same connector replaces it."""
+        self.results[result.connect, result.connector] = result
+        self.report(result)
+
+    def so_far(self, *, interrupted: bool = True) -> Applied:
+        results, states = tuple(self.results.values()), dict(self.states)
+        return Applied(self.plan, results, states, frozenset(self.begun), interrupted)
+
+
+def _named(change: Change) -> Named:
+    return change.connect, change.connector

@@ -1,9 +1,10 @@
-"""The operations `status`, `watch`, `acknowledge` and `describe`: the health of all flows, or everything about one."""
+"""The operations that ask the clusters and write nothing there: `status`, `watch`, `acknowledge`, `describe` and `check`."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from mm2mgr.observe.health import Status
 from mm2mgr.observe.losses import RecordLoss
@@ -12,6 +13,9 @@ from mm2mgr.observe.status import acknowledge as acknowledge_losses
 from mm2mgr.observe.status import describe as read_flow
 from mm2mgr.observe.status import status as read_status
 from mm2mgr.operations.workspace import Workspace, wait_for
+
+if TYPE_CHECKING:
+    from mm2mgr.check.judge import Checked
 
 _NAP_SECONDS = 1.0
 """A signal that comes just before Python falls asleep is handled only when it wakes up."""
@@ -39,3 +43,14 @@ def acknowledge(workspace: Workspace, ids: Sequence[str], flows: Sequence[str] =
 def describe(workspace: Workspace, flow: str) -> Description:
     """Read clusters, connectors, tasks with partitions, lag per partition, traces and losses of one flow."""
     return wait_for(read_flow(workspace.topology, workspace.connectors, workspace.flow(flow)))
+
+
+def check(workspace: Workspace, flows: Sequence[str] = (), *, timeout_seconds: float = 20.0) -> Checked:
+    """Log in to every Kafka cluster as each client of the flows' connectors would, and compare rights, limits and workers.
+
+    Whatever does not answer within `timeout_seconds` is a row of its own. Nothing is created, written or committed.
+    """
+    from mm2mgr.check.run import check as run  # needs lint, which `status` does without
+
+    chosen = workspace.flows(flows)
+    return run(workspace.topology, workspace.connectors, chosen, workspace.spec, timeout_seconds)

@@ -15,8 +15,7 @@ from itertools import chain, repeat
 from typing import Any, Literal
 
 from mm2mgr.sizing.load import Load
-from mm2mgr.sizing.words import rate_text, size_text
-from mm2mgr.text import number_of
+from mm2mgr.text import number_of, rate_text, size_text
 
 Limit = Literal["tasks", "memory", "network"]
 MIB = 2.0**20

@@ -21,8 +21,7 @@ from mm2mgr.sizing.fleet import (
     over_limits,
 )
 from mm2mgr.sizing.load import statistic_of
-from mm2mgr.sizing.words import listed, rate_text, size_text
-from mm2mgr.text import number_of
+from mm2mgr.text import listed, number_of, rate_text, size_text
 
 _WITHOUT_WORKER = ("UNASSIGNED", "DESTROYED")
 

@@ -12,8 +12,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from mm2mgr.sizing.fleet import ConnectLoad, FlowRun, Fullest, Limit, broken, fullest, share_of
-from mm2mgr.sizing.words import listed, rate_text, size_text, span_text
-from mm2mgr.text import number_of
+from mm2mgr.text import listed, number_of, rate_text, size_text, span_text
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,7 @@ from typing import Any
 
 from mm2mgr.partitions import moved_partitions
 from mm2mgr.sizing.tasks import SizedFlow, Sizing
-from mm2mgr.sizing.words import rate_text
-from mm2mgr.text import number_of
+from mm2mgr.text import number_of, rate_text
 
 
 @dataclass(frozen=True)

@@ -6,16 +6,15 @@ Rates may come from anywhere, and an earlier sizing does not count: whether a ne
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from typing import Any, Literal
 
 from mm2mgr.partitions import TopicPartition
-from mm2mgr.sizing import reasons
 from mm2mgr.sizing.assignment import Assignment
-from mm2mgr.sizing.growth import TopicGrowth
-from mm2mgr.sizing.load import Coverage, Hours, Load, Statistic, complete
+from mm2mgr.sizing.load import Coverage, Hours, Load, Statistic, TopicGrowth, complete
+from mm2mgr.text import listed, number_of, rate_text
 
 DEFAULT_RATE_BYTES_PER_SECOND = 5_000.0
 DEFAULT_RECORDS_PER_SECOND = 100_000.0
@@ -199,15 +198,15 @@ def size_flow(
 
 def size_load(flow_id: str, known: FlowLoad, rules: Rules, now: CurrentTasks | None) -> Sizing:
     """Size one flow; measured partitions that no longer exist are named and not counted."""
-    assignment, load, coverage = known.assignment, known.load, known.coverage
+    load, coverage = known.load, known.coverage
     tasks, capped_by = _tasks(load, rules.bounds)
-    hot = _hot(known)
-    judged = judge(load, now, tasks, measured=coverage.measured > 0) if now else None
-    facts = reasons.SizingFacts(assignment, load, coverage, rules, tasks, capped_by, hot, judged, known.growth)
-    why = (*reasons.sentences(facts), *reasons.gone(assignment.order, known.measured))
+    judged = _judge(known, now, tasks) if now else None
     counts = (coverage.measured, coverage.topic, coverage.flow, coverage.default)
     numbers = (tasks, load.total, load.busiest(tasks), rules.capacity.usable_bytes_per_second)
-    return Sizing(flow_id, *numbers, assignment.source, *counts, hot, capped_by, judged, known.growth, why)
+    found = Sizing(
+        flow_id, *numbers, known.assignment.source, *counts, _hot(known), capped_by, judged, known.growth, ()
+    )
+    return replace(found, reasons=tuple(_reasons(found, known, rules)))
 
 
 def flow_load(
@@ -228,10 +227,10 @@ def flow_load(
     return FlowLoad(assignment, load, coverage, rates.keys(), growth)
 
 
-def judge(load: Load, now: CurrentTasks, recommended: int, *, measured: bool = True) -> Judgement:
-    """Judge today's number of tasks."""
+def _judge(known: FlowLoad, now: CurrentTasks, recommended: int) -> Judgement:
+    load = known.load
     verdict: Fit = "fits"
-    if not measured and len(load.hours):
+    if not known.coverage.measured and len(load.hours):
         verdict = "not measured"
     elif load.fits(now.tasks):
         verdict = "more than needed" if recommended < now.tasks else "fits"
@@ -264,3 +263,117 @@ def _hot(known: FlowLoad) -> tuple[HotPartition, ...]:
     heavy = [place for place in load.heavy if order[place] in known.measured]
     heavy.sort(key=lambda place: (-load.alone[place], order[place]))
     return tuple(HotPartition(*order[one], float(load.alone[one]), float(load.alone_share[one])) for one in heavy)
+
+
+_ORDERS = {
+    "live": "the order of the running connector",
+    "predicted": "the predicted order",
+    "guessed": "an order that is not certain, because topic names share a hash bucket",
+}
+
+
+def _reasons(sizing: Sizing, known: FlowLoad, rules: Rules) -> Iterator[str]:
+    """Yield the reasons in the order of the computation: load, coverage, growth, bounds, assignment, hot partitions, today's number."""
+    if len(known.load.hours):
+        yield from _load_reasons(known, rules)
+        yield from _bounds_reasons(sizing, known.load, rules.bounds)
+        yield _assignment_reason(sizing, known, rules.bounds)
+        yield from _hot_reasons(sizing, known)
+        if sizing.now and sizing.now.by_hand:
+            yield _by_hand(sizing, sizing.now)
+    else:
+        yield "No matching topic exists yet; one task is enough."
+    if gone := sorted({one.topic for one in set(known.measured) - set(known.assignment.order)}):
+        yield f"Measured but no longer in Kafka, so ignored: {listed(gone)}."
+
+
+def _load_reasons(known: FlowLoad, rules: Rules) -> Iterator[str]:
+    load, coverage, capacity = known.load, known.coverage, rules.capacity
+    partitions, hours = number_of(len(load.hours), "partition"), load.hours.shape[1]
+    share = f"{capacity.threshold * 100:g} %"
+    why = f"; {capacity.why}" if capacity.why else ""
+    usable = f"{rate_text(load.usable)} usable per task ({rate_text(capacity.bytes_per_second)} × {share}{why})"
+    total = f"{rate_text(load.total)} over {partitions}"
+    total += f" at the same time ({rules.statistic} of {hours} hours)" if hours > 1 else ""
+    least, heavy = number_of(load.least, "task"), len(load.heavy)
+    if heavy:
+        rest = f"{rate_text(load.rest)} outside of {number_of(heavy, 'hot partition')}"
+        yield f"{total}; {rest}, divided by {usable}, needs at least {least} with {'it' if heavy == 1 else 'those'}."
+    else:
+        yield f"{total}, divided by {usable}, needs {least}."
+    if load.records is not None:
+        usable = f"{load.usable_records:.0f} usable per task ({capacity.records_per_second:.0f} × {share})"
+        yield f"Records are small, so their number is the limit: {load.records:.0f} records/s, {usable}."
+    others = (
+        (coverage.topic, "the mean of their topic"),
+        (coverage.flow, "the median of the flow"),
+        (coverage.default, f"the default of {rate_text(rules.default_bytes_per_second)}"),
+    )
+    taken = "".join(f", {count} {'takes' if count == 1 else 'take'} {what}" for count, what in others if count)
+    yield f"Of {partitions}, {coverage.measured} have a rate of their own{taken}."
+    if known.growth:
+        most = sorted(known.growth.items(), key=lambda item: (-item[1].factor, item[0]))
+        names = [f"{topic} {one.factor:.1f} times in {number_of(one.weeks, 'week')}" for topic, one in most]
+        yield f"Traffic grew: {listed(names)}. Earlier hours count at the level of the newest day."
+
+
+def _bounds_reasons(sizing: Sizing, load: Load, bounds: Bounds) -> Iterator[str]:
+    tasks = sizing.tasks
+    if load.least < bounds.minimum:
+        yield f"The configured minimum is {number_of(bounds.minimum, 'task')}."
+    if load.least_by_partitions > 1 and load.least_by_partitions == load.least:
+        yield f"No task may have more than {load.most_partitions} partitions: that needs {load.least} tasks."
+    if sizing.capped_by == "partitions":
+        yield f"Capped at {tasks}, the number of partitions: more tasks would have no partition."
+    if sizing.capped_by == "limit":
+        limit = number_of(bounds.limit or tasks, "task")
+        if max(load.least, bounds.minimum) > tasks:
+            yield f"Capped at the limit of {limit}."
+        else:
+            yield f"Capped by the limit of {limit}: no number up to it fits; with {tasks} the busiest task has the least load."
+    if tasks < load.least:
+        each = rate_text(load.total / tasks)
+        yield f"The load needs {load.least}; with {number_of(tasks, 'task')}, each handles {each} on average."
+
+
+def _assignment_reason(sizing: Sizing, known: FlowLoad, bounds: Bounds) -> str:
+    load, tasks, assignment = known.load, sizing.tasks, known.assignment
+    share = f"{rate_text(load.busiest(tasks))}, {load.busiest_share(tasks) * 100:.0f} % of the usable capacity"
+    note = f" ({assignment.note})" if assignment.note else ""
+    said = f"With round-robin assignment in {_ORDERS[assignment.source]}{note}, the busiest of {number_of(tasks, 'task')} handles {share}."
+    first = max(load.least, bounds.minimum)
+    if tasks <= first or sizing.capped_by:
+        return said
+    return f"{said} With {number_of(first, 'task')}, one would handle {rate_text(load.busiest(first))}."
+
+
+def _hot_reasons(sizing: Sizing, known: FlowLoad) -> Iterator[str]:
+    load, hot = known.load, sizing.hot_partitions
+    if hot:
+        names = [f"{h.topic}-{h.partition} ({rate_text(h.bytes_per_second)}, {h.factor:.1f} times)" for h in hot]
+        times = max(math.ceil(one.factor) for one in hot)
+        loads = load.per_task(sizing.tasks)
+        beside = max(loads[place % len(loads)] - load.alone[place] for place in load.heavy)
+        yield (
+            f"Above the usable capacity of one task: {listed(names)}. A partition is read by one task, so adding tasks "
+            f"does not help: distribute its keys, give its topic {times} times the partitions, or raise what one task can carry (larger "
+            f"fetches and batches, compression). More tasks only take away what it shares its task with: {rate_text(max(0.0, beside))} here."
+        )
+    if load.sometimes_heavy:
+        peaks = load.hours.max(axis=1)
+        worst = sorted(load.sometimes_heavy, key=lambda place: -peaks[place])
+        names = [f"{known.assignment.order[place]} ({rate_text(float(peaks[place]))})" for place in worst]
+        yield f"In some hours a single partition exceeds the usable capacity of a task, and adding tasks does not help: {listed(names)}."
+
+
+def _by_hand(sizing: Sizing, now: Judgement) -> str:
+    is_within = now.busiest_bytes_per_second <= sizing.usable_bytes_per_second
+    verdict = {
+        "fits": "that fits" if is_within else "no other number is better",
+        "too small": f"too few, {sizing.tasks} are enough",
+        "badly dealt": f"overloaded, because busy partitions share a task: {sizing.tasks} are enough",
+        "more than needed": f"{sizing.tasks} are enough",
+        "not measured": "not measured, so not judged",
+    }[now.verdict]
+    busiest = f"the busiest of {number_of(now.tasks, 'task')} handles {rate_text(now.busiest_bytes_per_second)}"
+    return f"Set by hand: {busiest}; {verdict}."

@@ -8,7 +8,7 @@ import pytest
 
 from mm2mgr.check.judge import Checked, CheckRow, Grant, Status
 from mm2mgr.kafka.acls import Right
-from mm2mgr.output.check_text import say_check
+from mm2mgr.output.lint_text import say_check
 from tests.fake_connect import FakeConnect, serving
 from tests.spec.trees import write
 

@@ -69,7 +69,7 @@ def test_a_broken_tree_offers_nothing_and_says_nothing(mm2mgr: Command, complete
 
 
 def test_every_name_is_of_a_parameter_and_every_command_in_one_group() -> None:
-    grouped = [command.name for commands in COMMANDS.values() for command in commands]
+    grouped = [command.name for commands in COMMANDS.values() for _, command in commands]
     assert sorted(grouped, key=str) == sorted(cli.commands)
     assert set(NAMES) <= {parameter.name for command in cli.commands.values() for parameter in command.params}
 

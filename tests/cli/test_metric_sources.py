@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from mm2mgr.kafka.client import TopicInfo
-from mm2mgr.operations.metric_sources import _Spark, _TopicSource
+from mm2mgr.operations.sample import _Spark, _TopicSource
 from mm2mgr.samples.batch import Inventory
 from mm2mgr.throughput import cruise_topic
 from mm2mgr.throughput.cruise_topic import TopicSamples

@@ -11,7 +11,7 @@ import pytest
 from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.samples.batch import Batch
 from mm2mgr.samples.store import SampleStore
-from mm2mgr.sizing.measurements import Pace
+from mm2mgr.sizing.capacity import Pace
 
 from .command import Command, finish, start, until
 from .load import addresses, declare, produce

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from mm2mgr.errors import Mm2mgrError
-from mm2mgr.operations.samples import convert_samples
+from mm2mgr.operations.sample import convert_samples
 from mm2mgr.samples.store import SampleStore, TaskStore
 from mm2mgr.throughput.rollup_job import make, one_by_one
 from mm2mgr.throughput.windows import read_throughput

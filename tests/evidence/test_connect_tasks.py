@@ -18,8 +18,7 @@ from mm2mgr.evidence.measured import settings_mark, task_measurements
 from mm2mgr.operations.workspace import Workspace
 from mm2mgr.samples.batch import Batch
 from mm2mgr.samples.store import TaskRow, TaskStore
-from mm2mgr.sizing.capacity import saturated
-from mm2mgr.sizing.measurements import Pace
+from mm2mgr.sizing.capacity import Pace, saturated
 from tests.fake_connect import CLASSES, FakeConnect, serving
 from tests.kafka.conftest import closed_port
 from tests.spec.trees import write

@@ -11,8 +11,7 @@ import pytest
 
 from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.kafka.client import Kafka
-from mm2mgr.operations.fleet import fleet
-from mm2mgr.operations.simulate import Changes, simulate
+from mm2mgr.operations.fleet import Changes, fleet, simulate
 from mm2mgr.operations.size import size
 from mm2mgr.operations.workspace import Workspace
 from mm2mgr.samples import store as history

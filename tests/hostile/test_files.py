@@ -445,7 +445,7 @@ def test_a_device_or_pipe_is_written_to_and_stays(tmp_path: Path) -> None:
 
 
 def test_a_page_does_not_replace_another_file(tmp_path: Path) -> None:
-    from mm2mgr.cli.page import write_page
+    from mm2mgr.cli.options import write_page
 
     page, other = tmp_path / "load.html", tmp_path / "report.html"
     other.write_text("<!doctype html><title>mine</title>")

@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 
 from mm2mgr.kafka.access import KafkaAccess
-from mm2mgr.output.charts import escape
 from mm2mgr.output.console import say_json
+from mm2mgr.output.page import escape
 from mm2mgr.text import cells, visible
 from tests.cli.command import REPOSITORY, Command
 from tests.cli.load import addresses, declare, measured, produce

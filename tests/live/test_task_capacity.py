@@ -28,8 +28,7 @@ from mm2mgr.samples.store import SampleStore, TaskRow, TaskStore
 from mm2mgr.sandbox.broker import Broker
 from mm2mgr.sandbox.server import Runtime
 from mm2mgr.sandbox.worker import Worker
-from mm2mgr.sizing.capacity import Saturated, saturated
-from mm2mgr.sizing.measurements import Pace
+from mm2mgr.sizing.capacity import Pace, Saturated, saturated
 
 from .command import Tree
 from .conftest import WORKER, serving

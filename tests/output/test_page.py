@@ -6,8 +6,7 @@ import re
 
 import pytest
 
-from mm2mgr.output.charts import ClusterLink, links, task_bars, week_map
-from mm2mgr.output.page import FlowView, page
+from mm2mgr.output.page import ClusterLink, FlowView, links, page, task_bars, week_map
 from mm2mgr.sizing.scenario import outcome
 from tests.sizing.estates import MB, scenario
 

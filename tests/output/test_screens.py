@@ -22,10 +22,8 @@ from mm2mgr.defaults import Origin, Text
 from mm2mgr.expand import expand
 from mm2mgr.observe.health import Status
 from mm2mgr.output import console
-from mm2mgr.output.check_text import say_check
-from mm2mgr.output.fleet_text import say_comparison, say_fleet
-from mm2mgr.output.lint_text import say_client_settings, say_explanation, say_findings, say_rule, say_rules
-from mm2mgr.output.load_text import say_groups, say_rates, say_round, say_sizings, say_week
+from mm2mgr.output.lint_text import say_check, say_client_settings, say_explanation, say_findings, say_rule, say_rules
+from mm2mgr.output.load_text import say_comparison, say_fleet, say_groups, say_rates, say_round, say_sizings, say_week
 from mm2mgr.output.plan_text import say_plan, say_topology
 from mm2mgr.output.status_text import say_description, say_status
 from mm2mgr.output.tables import Table

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import ast
 import re
+import shutil
+import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator
@@ -138,7 +140,9 @@ LAYERS: dict[str, set[str]] = {
 }
 
 # Modules of cli/ that are no command.
-SHARED_BY_COMMANDS = {"__init__", "interrupts", "options", "page"}
+SHARED_BY_COMMANDS = {"__init__", "interrupts", "options"}
+# Commands without an operation: one starts the demo, the other prints a script for the shell.
+OF_THE_COMMAND_LINE = {"completion", "demo"}
 
 # The edges that point down, inside functions and so after everything is loaded: the command `demo` starts the demo.
 LAZY_BACK = {("cli/demo.py", "demo")}
@@ -337,13 +341,41 @@ def test_no_public_class_name_is_defined_twice() -> None:
     assert {name: found for name, found in homes.items() if len(found) > 1} == {}
 
 
-def test_each_module_of_a_command_has_its_name() -> None:
+def test_commands_are_in_the_module_named_as_that_of_their_operations() -> None:
+    operations = {file.stem for file in (PACKAGE / "operations").glob("*.py")} - {"__init__", "workspace"}
     modules = {file.stem for file in (PACKAGE / "cli").glob("*.py")} - SHARED_BY_COMMANDS
-    assert set(cli.commands) == modules, "one file per command"
-    for name in modules:
-        callback = cli.commands[name].callback
-        assert callback is not None
-        assert callback.__module__ == f"mm2mgr.cli.{name}"
+    assert modules == operations | OF_THE_COMMAND_LINE
+    assert modules <= set(cli.commands), "each is named after its main command"
+    homes = {command.callback.__module__ for command in cli.commands.values() if command.callback}
+    assert homes == {f"mm2mgr.cli.{name}" for name in modules}
+
+
+_OPERATION = """
+def brandnew(name: str) -> str:
+    return f"new: {name}"
+"""
+_COMMAND = """
+import click
+from mm2mgr.cli.options import listed
+
+@listed("Load", 9)
+@click.command()
+@click.argument("name")
+def brandnew(name: str) -> None:
+    from mm2mgr.operations.brandnew import brandnew as run
+    from mm2mgr.output.console import say
+
+    say(run(name))
+"""
+
+
+def test_a_new_command_is_two_files_and_no_registration(tmp_path: Path) -> None:
+    shutil.copytree(PACKAGE, tmp_path / "mm2mgr", ignore=shutil.ignore_patterns("__pycache__"))
+    (tmp_path / "mm2mgr" / "operations" / "brandnew.py").write_text(_OPERATION)
+    (tmp_path / "mm2mgr" / "cli" / "brandnew.py").write_text(_COMMAND)
+    line = [sys.executable, "-m", "mm2mgr", "brandnew", "flow"]
+    done = subprocess.run(line, cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert done.stdout == "new: flow\n"
 
 
 @pytest.mark.parametrize(("part", "allowed"), CLOSER.items())

@@ -21,7 +21,7 @@ from mm2mgr.sizing.fleet import (
     need,
     per_pair,
 )
-from mm2mgr.sizing.words import size_text, span_text
+from mm2mgr.text import size_text, span_text
 
 from .assignor import Group
 from .estates import MB, MIB, connect, run

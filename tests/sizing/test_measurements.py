@@ -11,8 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mm2mgr.partitions import TopicPartition
-from mm2mgr.sizing.capacity import TaskMeasurement, saturated
-from mm2mgr.sizing.measurements import (
+from mm2mgr.sizing.capacity import (
     Log,
     MeasuredSpan,
     OffsetSnapshot,
@@ -20,7 +19,9 @@ from mm2mgr.sizing.measurements import (
     Step,
     Stretches,
     TaskAssignment,
+    TaskMeasurement,
     judged_at_ms,
+    saturated,
     steps,
 )
 

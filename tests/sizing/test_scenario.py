@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mm2mgr.sizing.assignment import predict
-from mm2mgr.sizing.comparison import comparison
 from mm2mgr.sizing.fleet import WorkerLimits
 from mm2mgr.sizing.scenario import (
     ConnectWorkers,
     Scenario,
+    comparison,
     outcome,
     with_limit,
     with_target,

@@ -16,10 +16,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mm2mgr.partitions import TopicPartition
-from mm2mgr.sizing import growth
+from mm2mgr.sizing import load as load_module
 from mm2mgr.sizing.assignment import Assignment
-from mm2mgr.sizing.growth import filled, levelled
-from mm2mgr.sizing.load import Load, Statistic
+from mm2mgr.sizing.load import Load, Statistic, filled, levelled
 from mm2mgr.sizing.tasks import Bounds, Capacity, CurrentTasks, Profile, Rules, Sizing, flow_load, size_load
 
 MB = 1_000_000.0
@@ -268,7 +267,7 @@ def test_topics_are_levelled_one_by_one_however_many_are_held_at_once(monkeypatc
     once, often = rows.copy(), rows.copy()
     grown = levelled(once, topics, range(2 * WEEK))
     assert set(grown) == {topic for topic in range(40) if topic % 3 == 0}
-    monkeypatch.setattr(growth, "_ROWS_AT_ONCE", 3)
+    monkeypatch.setattr(load_module, "_ROWS_AT_ONCE", 3)
     assert levelled(often, topics, range(2 * WEEK)) == grown
     assert (once == often).all()
     assert np.allclose(once, rows[:, -1:])

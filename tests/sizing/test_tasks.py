@@ -13,7 +13,7 @@ from mm2mgr.partitions import TopicPartition
 from mm2mgr.sizing.assignment import Assignment
 from mm2mgr.sizing.stability import overrides_document
 from mm2mgr.sizing.tasks import Bounds, Capacity, CurrentTasks, Rules, Sizing, size_flow
-from mm2mgr.sizing.words import listed, rate_text
+from mm2mgr.text import listed, rate_text
 
 MB = 1_000_000.0
 Load = dict[TopicPartition, float]

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mm2mgr.sizing.words import rate_text
 from mm2mgr.spec.patterns import check_pattern, java_list, matcher
 from mm2mgr.spec.quantities import bytes_per_second, duration_seconds, share
+from mm2mgr.text import rate_text
 from tests.spec.trees import BASE, FLOW, complaint, expanded
 
 
