@@ -1,4 +1,4 @@
-"""The Kafka Connect REST API: `client` (one method per endpoint), `types`, `target`, `errors`.
+"""The Kafka Connect REST API: `client` (one method per endpoint), `types`, `errors`.
 
 Importing this package is cheap on purpose; only `client` and `wire` import httpx.
 """

@@ -6,7 +6,6 @@ before it is repeated.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
@@ -16,12 +15,11 @@ from urllib.parse import quote, urlencode
 
 import httpx
 
-from mm2mgr.connect.calls import Caller, Check, parsed
 from mm2mgr.connect.errors import Call, Invalid, NotFound
-from mm2mgr.connect.target import ConnectTarget
 from mm2mgr.connect.types import (
     ConnectorInfo,
     ConnectorStatus,
+    ConnectTarget,
     Plugin,
     PluginKey,
     SourceOffset,
@@ -32,7 +30,7 @@ from mm2mgr.connect.types import (
     as_object,
     parse_config,
 )
-from mm2mgr.connect.wire import ConnectHttp, Deadline
+from mm2mgr.connect.wire import Caller, Check, ConnectHttp, Deadline, parsed
 from mm2mgr.secrets import mask_text, remember
 
 T = TypeVar("T")
@@ -110,13 +108,13 @@ class ConnectClient:
         """Return a connector's config, type and task ids."""
         return await self._read(self._about(name, "GET"), ConnectorInfo.parse)
 
-    async def config(self, name: str) -> dict[str, str]:
+    async def config(self, name: str, deadline: Deadline | None = None) -> dict[str, str]:
         """Return a connector's config as stored: `${…}` unresolved, inline secrets in clear."""
-        return await self._read(self._about(name, "GET", "/config"), parse_config)
+        return await self._read(self._about(name, "GET", "/config"), parse_config, deadline)
 
-    async def status(self, name: str) -> ConnectorStatus:
+    async def status(self, name: str, deadline: Deadline | None = None) -> ConnectorStatus:
         """Return a connector's status; NotFound also while a new connector has not reported yet (up to minutes)."""
-        return await self._read(self._about(name, "GET", "/status"), ConnectorStatus.parse)
+        return await self._read(self._about(name, "GET", "/status"), ConnectorStatus.parse, deadline)
 
     async def tasks(self, name: str) -> tuple[TaskConfig, ...]:
         """Return the configs of a connector's tasks; only these tell whether a new config has reached the tasks."""
@@ -126,15 +124,18 @@ class ConnectClient:
         """Return the topics a connector wrote to (remote names); Unsupported if the workers do not track them."""
 
         def parse(data: object) -> tuple[str, ...]:
-            return _names(
-                as_object(as_object(data, "topics by connector").get(name), "a connector's topics").get("topics")
-            )
+            own = as_object(data, "topics by connector").get(name)
+            return _names(as_object(own, "a connector's topics").get("topics"))
 
         return await self._read(self._about(name, "GET", "/topics"), parse)
 
-    async def offsets(self, name: str) -> tuple[SourceOffset, ...]:
+    async def offsets(self, name: str, deadline: Deadline | None = None) -> tuple[SourceOffset, ...]:
         """Return a connector's stored source offsets (KIP-875, Kafka 3.5); exact only while it is STOPPED."""
-        return await self._offsets(name)
+
+        def parse(data: object) -> tuple[SourceOffset, ...]:
+            return _each(as_object(data, "stored offsets").get("offsets"), SourceOffset.parse)
+
+        return await self._read(self._about(name, "GET", "/offsets"), parse, deadline)
 
     # One connector, writing
 
@@ -158,7 +159,7 @@ class ConnectClient:
         """Delete a connector; its source offsets stay in Kafka and come back with the name."""
 
         async def gone(deadline: Deadline) -> bool:
-            return not await self._exists(name, deadline)
+            return await self._config_if_there(name, deadline) is None
 
         await self._caller.write(self._about(name, "DELETE"), gone)
 
@@ -182,10 +183,8 @@ class ConnectClient:
         Raises OutcomeUnknown when the answer is lost: a restart leaves nothing behind that could be read back.
         """
         chosen = {"includeTasks": include_tasks, "onlyFailed": only_failed}
-        query = (
-            "?" + urlencode({key: str(value).lower() for key, value in chosen.items()}) if any(chosen.values()) else ""
-        )
-        call = self._about(name, "POST", "/restart" + query)
+        query = urlencode({key: str(value).lower() for key, value in chosen.items()})
+        call = self._about(name, "POST", f"/restart?{query}" if any(chosen.values()) else "/restart")
         answer = await self._caller.write(call, None)
         return parsed(answer, call, ConnectorStatus.parse) if answer and answer.text.strip() else None
 
@@ -198,8 +197,8 @@ class ConnectClient:
         wanted = tuple(offsets)
 
         async def stored(deadline: Deadline) -> bool:
-            found = {_key(entry.partition): entry.offset for entry in await self._offsets(name, deadline)}
-            return all(found.get(_key(entry.partition)) == entry.offset for entry in wanted)
+            found = {entry.key: entry.offset for entry in await self.offsets(name, deadline)}
+            return all(found.get(entry.key) == entry.offset for entry in wanted)
 
         body = {"offsets": [entry.to_dict() for entry in wanted]}
         await self._caller.write(self._about(name, "PATCH", "/offsets", body=body), stored)
@@ -208,7 +207,7 @@ class ConnectClient:
         """Remove all stored source offsets of a STOPPED connector (Kafka 3.6)."""
 
         async def empty(deadline: Deadline) -> bool:
-            return all(entry.offset is None for entry in await self._offsets(name, deadline))
+            return all(entry.offset is None for entry in await self.offsets(name, deadline))
 
         await self._caller.write(self._about(name, "DELETE", "/offsets"), empty)
 
@@ -229,10 +228,7 @@ class ConnectClient:
         wanted = {"name": name, **config}
 
         async def stored(deadline: Deadline) -> bool:
-            try:
-                return await self._read(self._about(name, "GET", "/config"), parse_config, deadline) == wanted
-            except NotFound:
-                return False
+            return await self._config_if_there(name, deadline) == wanted
 
         if _UNADDRESSABLE.search(name):
             hint = "Use a name without / \\ % and surrounding white space: a worker would create it, but could not find it again."
@@ -240,36 +236,24 @@ class ConnectClient:
         answer = await self._caller.write(call, stored)
         return parsed(answer, call, ConnectorInfo.parse) if answer else ConnectorInfo(name, wanted)
 
-    async def _offsets(self, name: str, deadline: Deadline | None = None) -> tuple[SourceOffset, ...]:
-        def parse(data: object) -> tuple[SourceOffset, ...]:
-            return _each(as_object(data, "stored offsets").get("offsets"), SourceOffset.parse)
-
-        return await self._read(self._about(name, "GET", "/offsets"), parse, deadline)
-
-    async def _exists(self, name: str, deadline: Deadline) -> bool:
+    async def _config_if_there(self, name: str, deadline: Deadline) -> dict[str, str] | None:
         try:
-            await self._read(self._about(name, "GET", "/config"), parse_config, deadline)
+            return await self.config(name, deadline)
         except NotFound:
-            return False
-        return True
+            return None
 
     def _in_state(self, name: str, state: str) -> Check:
         async def check(deadline: Deadline) -> bool:
             try:
-                status = await self._read(self._about(name, "GET", "/status"), ConnectorStatus.parse, deadline)
+                return (await self.status(name, deadline)).state == state
             except NotFound:
                 return False
-            return status.state == state
 
         return check
 
 
 def _quoted(name: str) -> str:
     return quote(name, safe="")
-
-
-def _key(partition: Mapping[str, Any]) -> str:
-    return json.dumps(partition, sort_keys=True)
 
 
 def _each(data: object, parse: Callable[[object], T]) -> tuple[T, ...]:

@@ -1,16 +1,4 @@
-"""What a Kafka Connect cluster can answer that is not a success; a subclass only where a caller acts on it.
-
-ConnectError                 names the Connect cluster, the connector and what to do (`hint`)
-├── ConnectUnreachable       no URL of the cluster answered; lists each URL with its reason
-├── ConnectAuthError         401 or 403: the credentials were refused
-├── ConnectBusy              still rebalancing, starting or timing out when the call's deadline came
-├── OutcomeUnknown           a write lost its answer, and reading back could not tell whether it happened
-├── NotFound                 no such connector or task, or no status yet
-├── AlreadyExists            create met a connector of that name
-├── Invalid                  400: the worker refused the request; `lines` holds its reasons
-├── Unsupported              this worker's version or settings lack the endpoint
-└── WrongBody                the body is not what Connect sends (a proxy's page, empty, truncated)
-"""
+"""What a Kafka Connect cluster can answer that is not a success; a subclass only where a caller acts on it."""
 
 from __future__ import annotations
 
@@ -23,7 +11,7 @@ from mm2mgr.secrets import cut, mask_text
 
 
 class ConnectError(Mm2mgrError):
-    """A Kafka Connect cluster refused or failed a request; `status` is the HTTP code, if there was an answer."""
+    """Names the Connect cluster, the connector and what to do (`hint`); `status` is the HTTP code, if there was an answer."""
 
     def __init__(
         self,
@@ -41,15 +29,15 @@ class ConnectError(Mm2mgrError):
 
 
 class ConnectUnreachable(ConnectError):
-    """No URL of the Connect cluster gave an answer."""
+    """No URL of the Connect cluster answered; lists each URL with its reason."""
 
 
 class ConnectAuthError(ConnectError):
-    """The Connect cluster refused the credentials that were sent, or asked for some."""
+    """401 or 403: the Connect cluster refused the credentials that were sent, or asked for some."""
 
 
 class ConnectBusy(ConnectError):
-    """The Connect cluster did not do the request now; the same request may succeed later."""
+    """Still rebalancing, starting or timing out when the call's deadline came; the same request may succeed later."""
 
 
 class OutcomeUnknown(ConnectError):
@@ -65,7 +53,7 @@ class AlreadyExists(ConnectError):
 
 
 class Invalid(ConnectError):
-    """The worker refused the request as invalid; `lines` holds its reasons, with secrets masked."""
+    """400: the worker refused the request; `lines` holds its reasons, with secrets masked."""
 
     lines: tuple[str, ...] = ()
 
@@ -75,7 +63,7 @@ class Unsupported(ConnectError):
 
 
 class WrongBody(ConnectError):
-    """The answer's body does not have the shape of Connect's REST API."""
+    """The body is not what Connect sends: a proxy's page, empty, truncated."""
 
 
 _BUSY_HINT = "It was retried until the deadline: wait until the workers have settled, then run the same command again."
@@ -141,17 +129,7 @@ def error_of(answer: Answer, call: Call) -> ConnectError | None:
         return None
     message = answer.message
     said = mask_text((answer.text.strip() if message is None else message)[:_MASKED])
-    by_status = {
-        400: _invalid,
-        401: _refused,
-        403: _refused,
-        404: _missing,
-        405: _unsupported,
-        409: _conflict,
-        500: _failed,
-    }
-    judge = by_status.get(answer.status, _other)
-    return judge(answer, call, said)
+    return _BY_STATUS.get(answer.status, _other)(answer, call, said)
 
 
 def _invalid(answer: Answer, call: Call, said: str) -> ConnectError:
@@ -182,12 +160,8 @@ def _refused(answer: Answer, call: Call, said: str) -> ConnectError:
 def _missing(answer: Answer, call: Call, said: str) -> ConnectError:
     if answer.message is None:
         # Jetty answers with its own page until the worker has registered its resources.
-        return call.error(
-            ConnectBusy,
-            "HTTP 404 with a page that is not from Connect: is the worker still starting?",
-            hint=PAGE_HINT,
-            status=404,
-        )
+        what = "HTTP 404 with a page that is not from Connect: is the worker still starting?"
+        return call.error(ConnectBusy, what, hint=PAGE_HINT, status=404)
     if said == "HTTP 404 Not Found":
         return _unsupported(answer, call, said)
     hint = "List the connectors of this Connect cluster to see the names that exist."
@@ -216,9 +190,9 @@ def _failed(answer: Answer, call: Call, said: str) -> ConnectError:
     if "Request cannot be completed because a rebalance is expected" in said:
         return call.error(ConnectBusy, f"HTTP 500: {cut(said)}", hint=_BUSY_HINT, status=500)
     if "IO Error trying to forward REST request" in said:
-        return (
-            call.error(ConnectBusy, said, hint=_BUSY_HINT, status=500) if _never_forwarded(said) else lost(call, said)
-        )
+        if "Connection refused" in said:  # it was never forwarded
+            return call.error(ConnectBusy, said, hint=_BUSY_HINT, status=500)
+        return lost(call, said)
     if "Request timed out" in said:
         return lost(call, said)
     if call.write and "Unrecognized field" in said:
@@ -242,8 +216,15 @@ def _other(answer: Answer, call: Call, said: str) -> ConnectError:
     return call.error(ConnectError, what, hint=PAGE_HINT, status=answer.status)
 
 
-def _never_forwarded(said: str) -> bool:
-    return "Connection refused" in said
+_BY_STATUS = {
+    400: _invalid,
+    401: _refused,
+    403: _refused,
+    404: _missing,
+    405: _unsupported,
+    409: _conflict,
+    500: _failed,
+}
 
 
 def lost(call: Call, why: str) -> ConnectError:

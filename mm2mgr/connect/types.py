@@ -1,18 +1,119 @@
-"""The values of Connect's REST API as frozen dataclasses; each `parse` takes decoded JSON and ignores unknown fields.
+"""Where a Connect cluster is, and the values of its REST API, as frozen dataclasses whose repr hides secrets.
 
-A body of another shape raises WrongBody, never KeyError. Parsed by hand: pydantic models of these shapes cost a `plan` more time
-at start than they save lines. No HTTP library is imported here.
+Each `parse` takes decoded JSON and ignores unknown fields; a body of another shape raises WrongBody, never KeyError. Parsed by hand:
+pydantic models of these shapes cost a `plan` more time at start than they save lines. No HTTP library is imported here.
 """
 
 from __future__ import annotations
 
+import base64
+import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
-from mm2mgr.connect.errors import WrongBody
+from mm2mgr.connect.errors import ConnectError, WrongBody
 from mm2mgr.partitions import TopicPartition
 from mm2mgr.secrets import remember
+
+
+@dataclass(frozen=True)
+class BasicAuth:
+    """HTTP basic credentials."""
+
+    username: str
+    password: str = field(repr=False)
+    kind = "HTTP basic credentials"
+
+    def __post_init__(self) -> None:
+        remember({"password": self.password, "authorization": self.header()})
+
+    def header(self) -> str:
+        """Return the value of the Authorization header."""
+        return "Basic " + base64.b64encode(f"{self.username}:{self.password}".encode()).decode()
+
+
+@dataclass(frozen=True)
+class BearerAuth:
+    """A bearer token; surrounding white space (a token file's last newline) is dropped."""
+
+    token: str = field(repr=False)
+    kind = "a bearer token"
+
+    def __post_init__(self) -> None:
+        token = self.token.strip()
+        # An HTTP library quotes an illegal header value in its error, and the token would be in the log.
+        if not token or not (token.isascii() and token.isprintable()):
+            raise ConnectError(
+                "the bearer token is empty or holds characters that no HTTP header can carry",
+                hint="Check the file or variable it comes from.",
+            )
+        object.__setattr__(self, "token", token)
+        remember({"token": token})
+
+    def header(self) -> str:
+        """Return the value of the Authorization header."""
+        return "Bearer " + self.token
+
+
+@dataclass(frozen=True)
+class TlsFiles:
+    """PEM files: who to trust (None: the system's authorities) and, for mutual TLS, who we are."""
+
+    ca_file: Path | None = None
+    certificate_file: Path | None = None
+    key_file: Path | None = None
+    key_password: str | None = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        remember({"key.password": self.key_password or ""})
+
+
+@dataclass(frozen=True)
+class ConnectTarget:
+    """One Connect cluster: its alias and the REST URLs of its workers (or of a proxy), tried in this order."""
+
+    name: str
+    urls: tuple[str, ...]
+    auth: BasicAuth | BearerAuth | None = None
+    tls: TlsFiles | None = None
+
+    def __post_init__(self) -> None:
+        if not self.urls:
+            raise ConnectError(f"Connect cluster '{self.name}' has no URL", cluster=self.name)
+        object.__setattr__(self, "urls", tuple(self._checked(url) for url in self.urls))
+
+    @property
+    def credentials(self) -> str:
+        """Say which kind of credentials a request carries, never their value."""
+        kinds = [self.auth.kind] if self.auth else []
+        if self.tls and self.tls.certificate_file:
+            kinds.append("a TLS client certificate")
+        return " and ".join(kinds) or "no credentials"
+
+    def _checked(self, url: str) -> str:
+        import httpx  # loaded with the client in any case; the types do without it
+
+        try:
+            parts = urlsplit(url)
+            usable = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
+            usable = usable and not any(map(str.isspace, url))
+            httpx.URL(url)  # it takes fewer hosts for one than Python does
+        except (ValueError, httpx.InvalidURL):
+            usable = False
+        if not usable:
+            raise self._error(
+                "has a URL that is not http(s)://host[:port][/path]", "Check `url` of the Connect cluster."
+            )
+        if parts.username is not None or parts.password is not None or parts.query or parts.fragment:
+            hint = "Give credentials as `auth`: a URL is printed in messages and logs."
+            raise self._error("has a URL with credentials, a query or a fragment in it", hint)
+        return url.rstrip("/")
+
+    def _error(self, what: str, hint: str) -> ConnectError:
+        return ConnectError(f"Connect cluster '{self.name}' {what}", hint=hint, cluster=self.name)
 
 
 @dataclass(frozen=True)
@@ -115,6 +216,11 @@ class SourceOffset:
         partition = as_object(body.get("partition"), "a source partition")
         return cls(partition, None if offset is None else as_object(offset, "a source offset"))
 
+    @property
+    def key(self) -> str:
+        """The partition as text: equal for equal partitions."""
+        return json.dumps(self.partition, sort_keys=True)
+
     def to_dict(self) -> dict[str, Any]:
         """Return the entry as Connect's offsets endpoints take it."""
         return {"partition": self.partition, "offset": self.offset}
@@ -201,11 +307,10 @@ class Validation:
 def parse_config(data: object) -> dict[str, str]:
     """Return a flat config, string → string, without keys whose value is null."""
     body = as_object(data, "a config")
-    config = body
     if set(map(type, body.values())) != {str}:
-        config = {k: v if isinstance(v, str) else _json_text(v) for k, v in body.items() if v is not None}
-    remember(config)
-    return config
+        body = {key: _config_text(value) for key, value in body.items() if value is not None}
+    remember(body)
+    return body
 
 
 def as_object(data: object, what: str) -> dict[str, Any]:
@@ -242,18 +347,13 @@ def _number(body: Mapping[str, Any], key: str) -> int:
     return value
 
 
-def _json_text(value: object) -> str:
+def _config_text(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _kind(value: object) -> str:
     """Name a JSON type without showing the value, which may be a secret."""
-    names = {
-        dict: "an object",
-        list: "an array",
-        str: "text",
-        bool: "true or false",
-        int: "a number",
-        float: "a number",
-    }
-    return names.get(type(value), "nothing")
+    return _KINDS.get(type(value), "nothing")
+
+
+_KINDS = {dict: "an object", list: "an array", str: "text", bool: "true or false", int: "a number", float: "a number"}

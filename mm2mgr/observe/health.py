@@ -10,10 +10,20 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from mm2mgr.connect.types import ConnectorStatus
-from mm2mgr.observe.losses import RecordLoss, open_losses
-from mm2mgr.observe.memory import Mark, Memory
-from mm2mgr.observe.notes import StaleOffsets, companion_notes, flow_notes, growth, offsets_note, stale_offsets
-from mm2mgr.observe.problems import ConnectorCase, FlowCase, Patience, connector_problems, flow_problems
+from mm2mgr.observe.memory import Memory, RecordLoss, open_losses
+from mm2mgr.observe.problems import (
+    ConnectorCase,
+    FlowCase,
+    Patience,
+    StaleOffsets,
+    companion_notes,
+    connector_problems,
+    flow_notes,
+    flow_problems,
+    growth,
+    offsets_note,
+    stale_offsets,
+)
 from mm2mgr.observe.reading import Failure, FlowLag, LiveConnector, Orphan, PartitionLag, SeenKafka, Snapshot, measure
 from mm2mgr.topology import Flow
 
@@ -33,8 +43,7 @@ class TaskState:
     partitions: int | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the task as JSON-ready values."""
-        return {"id": self.id, "state": self.state, "worker": self.worker, "partitions": self.partitions}
+        return dict(vars(self))
 
 
 @dataclass(frozen=True)
@@ -52,7 +61,6 @@ class ConnectorState:
     notes: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the connector as JSON-ready values."""
         return {
             "connect": self.connect,
             "connector": self.connector,
@@ -81,7 +89,6 @@ class FlowStatus(ConnectorState):
         return {task.id: task.partitions for task in self.tasks}
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the flow as JSON-ready values."""
         return {
             "flow": self.flow,
             **super().to_dict(),
@@ -116,10 +123,10 @@ class Status:
             *(one.runs for one in self.orphans),
             *(one.is_problem for one in self.stale_offsets),
         ]
-        unread: list[Health] = ["unknown" for where in self.failures if where.startswith("connect ")]
         if self.losses or any(beside):
             return "problem"
-        return worst([*(flow.health for flow in self.flows), *unread])
+        unread: list[Health] = ["unknown" for where in self.failures if where.startswith("connect ")]
+        return min([*(flow.health for flow in self.flows), *unread], key=_WORST_FIRST.index, default="ok")
 
     def counts(self) -> dict[str, int]:
         """Return how many flows have each health, worst first."""
@@ -139,11 +146,6 @@ class Status:
             "failures": {where: failure.to_dict() for where, failure in self.failures.items()},
             "warnings": list(self.warnings),
         }
-
-
-def worst(words: list[Health]) -> Health:
-    """Return the worst health."""
-    return min(words, key=_WORST_FIRST.index, default="ok")
 
 
 def lags_of(reading: Snapshot) -> dict[str, FlowLag]:
@@ -191,42 +193,28 @@ def _flow_status(reading: Snapshot, flow: Flow, lag: FlowLag, remembered: Rememb
     seen = reading.source_connector(flow)
     if seen is None:
         return _unread(reading, flow)
-    kept, now = remembered.memory.of(flow.id), reading.taken_at
-    marks = {} if lag.unknown is not None or lag.unread else kept.marks
-    late = {str(one) for one in lag.unassigned}
-    case = FlowCase(
-        seen,
-        remembered.patience,
-        _waited(seen, remembered),
-        flow=flow,
-        lag=lag,
-        source=reading.clusters.get(flow.source.alias, _NO_KAFKA),
-        standing_seconds={task: mark.clock.seconds for task, mark in marks.items() if mark.behind},
-        unassigned_seconds={name: clock.seconds for name, clock in kept.unassigned.items() if name in late},
-        grown=kept.rest.grown if kept.rest else 0,
-        resting_seconds=kept.rest.clock.seconds if kept.rest else 0.0,
-    )
+    source, target = (reading.clusters.get(one.alias, _NO_KAFKA) for one in (flow.source, flow.target))
+    kept = remembered.memory.of(flow.id)
+    case = FlowCase(seen, remembered.patience, _waited(seen, remembered), flow=flow, lag=lag, source=source, kept=kept)
     problems = flow_problems(case)
-    desired = seen.desired
+    grown = growth(flow, reading.taken_at, case.marks, remembered.earlier.of(flow.id).marks)
     return FlowStatus(
-        desired.connect,
-        desired.name,
-        desired.type,
-        desired.pair,
-        case.state,
-        "problem" if problems else _flow_health(case, marks),
+        *_named(case),
+        "problem" if problems else _flow_health(case),
         _tasks(seen),
         problems,
         flow_notes(case),
         flow=flow.id,
         lag_records=lag.total_records if seen.info else None,
         lag_partitions=lag.most_behind(top),
-        offsets_note=offsets_note(
-            case,
-            reading.clusters.get(flow.target.alias, _NO_KAFKA),
-            growth(flow, now, marks, remembered.earlier.of(flow.id).marks),
-        ),
+        offsets_note=offsets_note(case, target, grown),
     )
+
+
+def _named(case: ConnectorCase) -> tuple[str, str, str, str, str]:
+    """Return the first fields of a ConnectorState."""
+    desired = case.seen.desired
+    return desired.connect, desired.name, desired.type, desired.pair, case.state
 
 
 def _unread(reading: Snapshot, flow: Flow) -> FlowStatus:
@@ -244,15 +232,15 @@ def _with_losses(flow: FlowStatus, losses: Iterable[RecordLoss], now: float) -> 
     return replace(flow, health="problem", problems=flow.problems + sentences) if sentences else flow
 
 
-def _flow_health(case: FlowCase, marks: Mapping[str, Mark]) -> Health:
+def _flow_health(case: FlowCase) -> Health:
     """Return the health of a flow without problems: `ok` needs records that were seen to move, or none that wait."""
     lag, status = case.lag, case.seen.status
     if status is None or status.state != "RUNNING" or not _all_run(status) or lag.unassigned:
         return "waiting"
     if lag.total_records is None or lag.unread or isinstance(case.seen.tasks, Failure):
         return "unknown"
-    waiting = {task for task, mark in marks.items() if mark.behind}
-    moving = {task for task, mark in marks.items() if mark.moved}
+    waiting = {task for task, mark in case.marks.items() if mark.behind}
+    moving = {task for task, mark in case.marks.items() if mark.moved}
     return "ok" if not lag.total_records or (moving and waiting <= moving) else "waiting"
 
 
@@ -267,20 +255,10 @@ def _waited(seen: LiveConnector, remembered: Remembered) -> float:
 
 def _companion(case: ConnectorCase) -> ConnectorState:
     """Judge a checkpoint or heartbeat connector; without consumer groups a checkpoint connector needs no task."""
-    status, desired = case.seen.status, case.seen.desired
-    problems = connector_problems(case)
+    status, problems = case.seen.status, connector_problems(case)
     well = status is not None and status.state == "RUNNING" and status.tasks and _all_run(status)
-    return ConnectorState(
-        desired.connect,
-        desired.name,
-        desired.type,
-        desired.pair,
-        case.state,
-        "problem" if problems else "ok" if well else "waiting",
-        _tasks(case.seen),
-        problems,
-        companion_notes(case),
-    )
+    health: Health = "problem" if problems else "ok" if well else "waiting"
+    return ConnectorState(*_named(case), health, _tasks(case.seen), problems, companion_notes(case))
 
 
 def _all_run(status: ConnectorStatus) -> bool:

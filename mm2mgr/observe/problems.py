@@ -1,7 +1,7 @@
-"""Problems of a connector or a flow, as sentences that end with what to do: one function per rule. Pure.
+"""What to say of a connector or a flow: problems, as sentences that end with what to do, and notes. Pure.
 
-In: a case, that is what was read of one connector with how long things have lasted. Out: sentences; none means no problem
-is known, not that all is well (`health` decides that). To add a rule, write a function and put it into a tuple below.
+From a case, that is what was read of one connector with how long things have lasted; no problem known does not mean that all is well
+(`health` decides that). To add a problem, write a function and put it into a tuple below.
 """
 
 from __future__ import annotations
@@ -9,17 +9,18 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from mm2mgr import topology
-from mm2mgr.observe.memory import RESTING
-from mm2mgr.observe.reading import Failure, FlowLag, LiveConnector, SeenKafka
-from mm2mgr.reconcile.offset_move import THEN_KEY, unmarked
-from mm2mgr.reconcile.plan import diff
-from mm2mgr.reconcile.restarts import lowers_tasks
+from mm2mgr.observe.memory import RESTING, FlowMemory, Mark, Memory
+from mm2mgr.observe.reading import Failure, FlowLag, LiveConnector, SeenKafka, Snapshot
+from mm2mgr.reconcile.offsets import THEN_KEY, unmarked
+from mm2mgr.reconcile.plan import diff, lowers_tasks
 from mm2mgr.secrets import cut, mask_text
+from mm2mgr.text import number_of
 from mm2mgr.topology import Flow
 
-_SHOWN = 3
+_SHOWN, _FLOWS_SHOWN = 3, 5
 _SETTABLE = RESTING | {"RUNNING"}
 
 
@@ -55,18 +56,17 @@ class ConnectorCase:
 
 @dataclass(frozen=True)
 class FlowCase(ConnectorCase):
-    """A flow's source connector with its lag; `standing_seconds` by task: for how long records have waited without progress.
-
-    `unassigned_seconds` is by partition; `grown` is the growth of the source's end offsets in `resting_seconds`.
-    """
+    """A flow's source connector with its lag, and what is remembered of it."""
 
     flow: Flow = field(kw_only=True)
     lag: FlowLag = field(kw_only=True)
     source: SeenKafka = field(kw_only=True)
-    standing_seconds: Mapping[str, float] = field(kw_only=True, default_factory=dict)
-    unassigned_seconds: Mapping[str, float] = field(kw_only=True, default_factory=dict)
-    grown: int = field(kw_only=True, default=0)
-    resting_seconds: float = field(kw_only=True, default=0.0)
+    kept: FlowMemory = field(kw_only=True)
+
+    @property
+    def marks(self) -> Mapping[str, Mark]:
+        """The progress of each task; none where the lag is not known in full."""
+        return {} if self.lag.unknown is not None or self.lag.unread else self.kept.marks
 
 
 # --- any connector ----------------------------------------------------------------------------------------------------
@@ -114,11 +114,9 @@ def failed(case: ConnectorCase) -> Iterator[str]:
     """A failed connector: usually its clients refuse a setting."""
     status = case.seen.status
     if status and status.state == "FAILED":
-        running = (
-            " (tasks still run with the previous config)" if any(t.state == "RUNNING" for t in status.tasks) else ""
-        )
-        why = trace_summary(status.trace)
-        yield f"connector FAILED{running}: {why}; fix the cause, then restart the connector"
+        run_on = any(task.state == "RUNNING" for task in status.tasks)
+        running = " (tasks still run with the previous config)" if run_on else ""
+        yield f"connector FAILED{running}: {trace_summary(status.trace)}; fix the cause, then restart the connector"
 
 
 def failed_tasks(case: ConnectorCase) -> Iterator[str]:
@@ -165,7 +163,7 @@ def no_tasks(case: FlowCase) -> Iterator[str]:
         )
     elif case.lag.matched:
         yield (
-            f"RUNNING without a task although {_count(case.lag.matched, 'topic')} on {alias} match: the workers cannot reach "
+            f"RUNNING without a task although {number_of(case.lag.matched, 'topic')} on {alias} match: the workers cannot reach "
             f"or log in to {alias}, or may not describe its topics; check their log for 'loading initial set of topic-partitions'"
         )
 
@@ -190,10 +188,11 @@ def not_in_wished_state(case: FlowCase) -> Iterator[str]:
 def resting(case: FlowCase) -> Iterator[str]:
     """A connector that was paused or stopped, while records keep arriving on the source."""
     at_rest = case.state in RESTING and not case.flow.settings.state and not _moving_offsets(case)
-    if at_rest and case.lag.total_records and case.grown > 0:
+    rest = case.kept.rest
+    if at_rest and case.lag.total_records and rest and rest.grown > 0:
         yield (
-            f"{case.state} while its lag grows: {case.lag.total_records} records wait, {case.grown} of them new in the last "
-            f"{case.resting_seconds:.0f} s; resume it, or declare state: {case.state.lower()} on the flow if that is intended"
+            f"{case.state} while its lag grows: {case.lag.total_records} records wait, {rest.grown} of them new in the last "
+            f"{rest.clock.seconds:.0f} s; resume it, or declare state: {case.state.lower()} on the flow if that is intended"
         )
 
 
@@ -219,7 +218,9 @@ def no_progress(case: FlowCase) -> Iterator[str]:
     """Records wait, and neither stored offsets nor the remote topics moved."""
     blind = case.lag.blind
     limit = case.patience.no_progress_blind_seconds if blind else case.patience.no_progress_seconds
-    stuck = {task: seconds for task, seconds in case.standing_seconds.items() if seconds >= limit}
+    stuck = {
+        task: mark.clock.seconds for task, mark in case.marks.items() if mark.behind and mark.clock.seconds >= limit
+    }
     if case.state != "RUNNING" or not stuck:
         return
     whom = "the flow" if set(stuck) == {"-"} else _some(sorted(stuck), "task")
@@ -234,7 +235,9 @@ def no_progress(case: FlowCase) -> Iterator[str]:
 
 def abandoned_partitions(case: FlowCase) -> Iterator[str]:
     """Partitions that the flow wants and no task has; new ones are found at the next refresh."""
-    late = {name: s for name, s in case.unassigned_seconds.items() if s > case.flow.settings.refresh_interval}
+    clocks = {str(one): case.kept.unassigned.get(str(one)) for one in case.lag.unassigned}
+    waited = {name: clock.seconds for name, clock in clocks.items() if clock}
+    late = {name: seconds for name, seconds in waited.items() if seconds > case.flow.settings.refresh_interval}
     if late:
         yield (
             f"{_some(list(late), 'partition')} not assigned to any task for {max(late.values()):.0f} s, longer than the refresh "
@@ -281,15 +284,11 @@ def trace_summary(trace: str | None) -> str:
         return "no trace was reported"
     causes = [line for line in lines[1:] if line.startswith("Caused by:")]
     text = lines[0] + (f" … {causes[-1]}" if causes else "")
-    return cut(_quiet(text))
+    return cut(re.sub(r"\s+", " ", text))
 
 
 def _moving_offsets(case: ConnectorCase) -> bool:
     return case.seen.info is not None and THEN_KEY in case.seen.info.config
-
-
-def _quiet(text: str) -> str:
-    return re.sub(r"\s+", " ", text)
 
 
 def _runs_empty(case: ConnectorCase) -> bool:
@@ -304,5 +303,157 @@ def _some(names: list[str], what: str) -> str:
     return f"{len(names)} {what}s ({', '.join(names[:_SHOWN])}{', …' if len(names) > _SHOWN else ''})"
 
 
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}{'' if number == 1 else 's'}"
+def companion_notes(case: ConnectorCase) -> tuple[str, ...]:
+    """Return the notes on a companion connector."""
+    notes, status = _state_notes(case), case.seen.status
+    if case.seen.desired.type == "checkpoint" and status and status.state == "RUNNING" and not status.tasks:
+        why = "no consumer group has offsets on these topics, or the source does not answer the workers"
+        notes.append(f"no task: {why}")
+    return tuple(notes)
+
+
+def flow_notes(case: FlowCase) -> tuple[str, ...]:
+    """Return the notes on a flow."""
+    lag, notes = case.lag, _state_notes(case)
+    if case.state == (case.flow.settings.state or "").upper() and case.state in RESTING:
+        notes = [f"{case.state}, as declared"]
+    if lag.unassigned:
+        every = case.flow.settings.refresh_interval
+        notes.append(f"{len(lag.unassigned)} partitions have no task: new partitions are detected every {every:.0f} s")
+    if lag.deleted:
+        names = ", ".join(sorted({one.topic for one in lag.deleted})[:3])
+        notes.append(f"tasks still hold partitions that {case.flow.source.alias} no longer has: {names}")
+    if isinstance(case.seen.tasks, Failure):
+        notes.append(f"tasks could not be read: {case.seen.tasks.message}")
+    return tuple(notes)
+
+
+def offsets_note(case: FlowCase, target: SeenKafka, grown: str) -> str:
+    """Return how accurate the lag is: Connect stores offsets at intervals, and only stored offsets can be read.
+
+    `grown` is what `growth` says.
+    """
+    lag = case.lag
+    if case.seen.info is None or lag.unknown is not None:
+        return f"lag unknown: {lag.unknown or 'the connector is not applied'}"
+    parts = []
+    if case.state == "STOPPED":
+        parts.append("exact: a stopped connector has stored all its offsets")
+    elif lag.total_records and not case.flow.exactly_once:
+        every = "every offset.flush.interval.ms (60 s by default)"
+        parts.append(f"workers store offsets {every}, so the true lag may be lower")
+    parts += [part for part in (grown, _nothing_stored(case), _marker(case), _unread(case)) if part]
+    if target.failure:
+        parts.append(f"the target could not be read: {target.failure.message}")
+    return "; ".join(parts)
+
+
+def growth(flow: Flow, now: float, marks: Mapping[str, Mark], before: Mapping[str, Mark]) -> str:
+    """Return by how much the target grew since the last observation, where that is more than the stored offsets show.
+
+    Empty for an exactly-once flow: its offsets are stored in the transaction that writes the records.
+    """
+    if flow.exactly_once:
+        return ""
+    both = [(marks[task], before[task]) for task in marks if task in before]
+    seen = [(mark.arrived - old.arrived, mark.stored - old.stored) for mark, old in both
+            if mark.arrived is not None and old.arrived is not None]  # fmt: skip
+    arrived, stored = sum(one for one, _ in seen), max(0, sum(one for _, one in seen))
+    if arrived <= stored:
+        return ""
+    seconds = now - max(old.clock.seen_at for _, old in both)
+    return f"in the last {seconds:.0f} s the target received {_at_most(flow, arrived)}, of which the stored offsets show {stored}"
+
+
+def _state_notes(case: ConnectorCase) -> list[str]:
+    if case.state in RESTING:
+        return [f"{case.state}: it does nothing until it is resumed"]
+    if case.state == "no status" and case.without_status_seconds < case.patience.no_status_seconds:
+        return [f"no status for {case.without_status_seconds:.0f} s: a new connector first waits for both clusters"]
+    return []
+
+
+def _nothing_stored(case: FlowCase) -> str:
+    empty = [one for one in case.lag.counted if one.stored is None and one.lag_records]
+    arrived = sum(one.arrived or 0 for one in empty)
+    already = f", but their remote topics hold {_at_most(case.flow, arrived)} already" if arrived else ""
+    return f"nothing stored yet for {len(empty)} partitions{already}" if empty else ""
+
+
+def _at_most(flow: Flow, end_offsets: int) -> str:
+    """Return growth of end offsets in words: 500 records in one transaction move an end by 501 (its marker)."""
+    return f"{end_offsets} records{' and transaction markers' if flow.connect.exactly_once else ''}"
+
+
+def _marker(case: FlowCase) -> str:
+    single = case.lag.total_records and all(one.lag_records <= 1 for one in case.lag.counted)
+    return "one record behind can be a transaction's end marker, which is never mirrored" if single else ""
+
+
+def _unread(case: FlowCase) -> str:
+    for partition, why in case.lag.unread.items():
+        return f"{len(case.lag.unread)} partitions of the source could not be read ({partition}: {why})"
+    return ""
+
+
+# --- offsets that are not stored -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class StaleOffsets:
+    """Flows of one Connect cluster whose records arrive while their offsets are not stored; `sources` could not be read."""
+
+    connect: str
+    flows: tuple[str, ...]
+    seconds: float
+    records: int
+    sources: tuple[str, ...]
+
+    @property
+    def is_problem(self) -> bool:
+        """Whether a source is dead; otherwise the cause may be a long offset.flush.interval.ms, which workers do not show."""
+        return bool(self.sources)
+
+    def sentence(self) -> str:
+        """Return what it means and, where known, what to do."""
+        names = ", ".join(self.flows[:_FLOWS_SHOWN]) + (", …" if len(self.flows) > _FLOWS_SHOWN else "")
+        fact = (
+            f"offsets of {number_of(len(self.flows), 'flow')} not stored for {self.seconds:.0f} s while their records arrive ({names}); a restart would "
+            f"mirror at least {self.records} records again"
+        )
+        if not self.sources:
+            normal = "normal if offset.flush.interval.ms of its workers is longer"
+            return f"{fact}; {normal}, else check their log for a source that does not answer"
+        dead = ", ".join(self.sources)
+        return (
+            f"{fact}; source {dead} could not be read, and a dead source blocks offset commits of every flow on its workers: "
+            f"bring {dead} back, or declare state: stopped on the flows from it"
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "connect": self.connect,
+            "flows": list(self.flows),
+            "seconds": self.seconds,
+            "records": self.records,
+            "unread_sources": list(self.sources),
+            "detail": self.sentence(),
+        }
+
+
+def stale_offsets(reading: Snapshot, memory: Memory, patience_seconds: float) -> Iterator[StaleOffsets]:
+    """Yield the Connect clusters where several flows, or one beside a dead source, have waited this long for a commit."""
+    for name in reading.connects:
+        flows = [flow for flow in reading.flows if flow.connect.name == name]
+        kept = [(flow.id, memory.of(flow.id).unstored) for flow in flows]
+        waiting = [(flow, one.records, one.clock.seconds) for flow, one in kept
+                   if one and one.clock and not one.clock.paused and one.clock.seconds >= patience_seconds]  # fmt: skip
+        dead = tuple(sorted({flow.source.alias for flow in flows if reading.clusters[flow.source.alias].failure}))
+        if len(waiting) > 1 or (waiting and dead):
+            yield StaleOffsets(
+                name,
+                tuple(flow for flow, _, _ in waiting),
+                min(seconds for _, _, seconds in waiting),
+                sum(records for _, records, _ in waiting),
+                dead,
+            )

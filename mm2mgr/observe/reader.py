@@ -18,7 +18,7 @@ from mm2mgr.endpoints import connect_target, kafka_access
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.kafka.client import Kafka
-from mm2mgr.observe.reading import Failure, LiveConnector, Orphan, SeenConnect, SeenKafka, Snapshot, upstream_topic
+from mm2mgr.observe.reading import Failure, LiveConnector, Orphan, SeenConnect, SeenKafka, Snapshot
 from mm2mgr.partitions import TopicPartition
 from mm2mgr.render import CLASSES, OWNER_KEY, Connector, connectors_of
 from mm2mgr.secrets import cut
@@ -65,7 +65,7 @@ async def read_estate(
     whole = len({flow.id for flow in flows}) == len(topology.flows)
     wanted: dict[str, list[Connector]] = {flow.connect.name: [] for flow in flows}
     if whole:
-        wanted |= {name: [] for name in topology.connects if name not in wanted}
+        wanted = {name: [] for name in (*wanted, *topology.connects)}
     for connector in connectors_of(connectors, flows):
         wanted[connector.connect].append(connector)
     owner = str(topology.owner) if whole else None
@@ -87,7 +87,8 @@ async def _read_connect(
             infos, statuses = await client.infos(), await client.statuses()
             gate = asyncio.Semaphore(_REQUESTS_AT_ONCE)
             root = await _kept(gate, client.root())
-            seen = await asyncio.gather(*(_more(client, gate, _seen(one, infos, statuses)) for one in wanted))
+            shown = (LiveConnector(one, infos.get(one.name), statuses.get(one.name)) for one in wanted)
+            seen = await asyncio.gather(*(_more(client, gate, one) for one in shown))
     except Mm2mgrError as error:
         return SeenConnect(connect.name, failure=Failure.of(error))
     return SeenConnect(
@@ -116,12 +117,6 @@ def _orphans(
         yield Orphan(connect, name, kind, pair, cut(config.get("topics", "")), status.state if status else "no status")
 
 
-def _seen(
-    desired: Connector, infos: Mapping[str, ConnectorInfo], statuses: Mapping[str, ConnectorStatus]
-) -> LiveConnector:
-    return LiveConnector(desired, infos.get(desired.name), statuses.get(desired.name))
-
-
 async def _more(client: ConnectClient, gate: asyncio.Semaphore, seen: LiveConnector) -> LiveConnector:
     """Add tasks and offsets of a source connector that exists; other connectors have none."""
     name = seen.desired.name
@@ -129,10 +124,9 @@ async def _more(client: ConnectClient, gate: asyncio.Semaphore, seen: LiveConnec
         return seen
     tasks = await _kept(gate, client.tasks(name))
     offsets = await _kept(gate, client.offsets(name))
-    if not isinstance(offsets, Failure):
-        stored = parse_stored(offsets, seen.desired.config["source.cluster.alias"])
-        return replace(seen, tasks=tasks, offsets=stored)
-    return replace(seen, tasks=tasks, offsets=offsets)
+    if isinstance(offsets, Failure):
+        return replace(seen, tasks=tasks, offsets=offsets)
+    return replace(seen, tasks=tasks, offsets=parse_stored(offsets, seen.desired.config["source.cluster.alias"]))
 
 
 async def _kept(gate: asyncio.Semaphore, answer: Awaitable[T]) -> T | Failure:
@@ -168,7 +162,7 @@ def _chooser(reading: Snapshot, alias: str) -> Choose:
     def wanted(topic: str) -> bool:
         if any(topic in assigned or flow.carries(topic) for flow, assigned in away):
             return True
-        sources = ((flow, assigned, upstream_topic(flow, topic)) for flow, assigned in here)
+        sources = ((flow, assigned, flow.selection.upstream(topic)) for flow, assigned in here)
         return any(name and (name in assigned or flow.carries(name)) for flow, assigned, name in sources)
 
     def choose(topics: Mapping[str, int]) -> list[TopicPartition]:
@@ -179,6 +173,5 @@ def _chooser(reading: Snapshot, alias: str) -> Choose:
 
 def _assigned_topics(reading: Snapshot, flow: Flow) -> frozenset[str]:
     seen = reading.source_connector(flow)
-    return (
-        frozenset(one.topic for partitions in seen.assigned().values() for one in partitions) if seen else frozenset()
-    )
+    assigned = seen.assigned().values() if seen else ()
+    return frozenset(one.topic for partitions in assigned for one in partitions)

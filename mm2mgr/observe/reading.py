@@ -32,8 +32,7 @@ class Failure:
         return cls(error.message, error.hint)
 
     def to_dict(self) -> dict[str, str | None]:
-        """Return message and hint."""
-        return {"message": self.message, "hint": self.hint}
+        return dict(vars(self))
 
 
 @dataclass(frozen=True)
@@ -79,26 +78,19 @@ class Orphan:
 
     def sentence(self) -> str:
         """Return what it is, what it still does, and how to remove it."""
-        doing = {"source": f"mirrors {self.topics}", "heartbeat": "sends heartbeats"}.get(
-            self.type, "copies checkpoints"
-        )
+        works = {
+            "source": f"mirrors {self.topics}",
+            "heartbeat": "sends heartbeats",
+            "checkpoint": "copies checkpoints",
+        }
+        doing = f"it still {works[self.type]} {self.pair}" if self.runs else "it does nothing until it is resumed"
         return (
-            f"not declared in the tree, and {self.state}: "
-            f"{f'it still {doing} {self.pair}' if self.runs else 'it does nothing until it is resumed'}; "
+            f"not declared in the tree, and {self.state}: {doing}; "
             "declare it, or delete it with mm2mgr plan --prune and mm2mgr apply --prune"
         )
 
     def to_dict(self) -> dict[str, str]:
-        """Return the orphan as JSON-ready values."""
-        return {
-            "connect": self.connect,
-            "connector": self.connector,
-            "type": self.type,
-            "pair": self.pair,
-            "topics": self.topics,
-            "state": self.state,
-            "detail": self.sentence(),
-        }
+        return {**vars(self), "detail": self.sentence()}
 
 
 @dataclass(frozen=True)
@@ -193,7 +185,6 @@ class PartitionLag:
         return 0 if lost == 1 and self.log.start == self.log.end else lost
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the partition as JSON-ready values."""
         return {
             "topic": self.partition.topic,
             "partition": self.partition.partition,
@@ -244,21 +235,17 @@ def is_heartbeat(flow: Flow, topic: str) -> bool:
     return topic == "heartbeats" or topic.endswith(f"{flow.settings.separator}heartbeats")
 
 
-def upstream_topic(flow: Flow, topic: str) -> str | None:
-    """Return which source topic is mirrored to this topic of the target; None where there is none, or the policy is unknown."""
-    return flow.selection.upstream(topic)
-
-
 def measure(flow: Flow, seen: LiveConnector, source: SeenKafka, target: SeenKafka) -> FlowLag:
     """Compare stored offsets with the source's log; what could not be read makes the lag unknown, not zero."""
-    tasks = {partition: task for task, partitions in seen.assigned().items() for partition in partitions}
     if source.failure:
         return FlowLag(unknown=f"source {flow.source.alias} could not be read: {source.failure.message}")
-    matched = {topic: count for topic, count in source.topics.items() if flow.carries(topic)}
-    wanted = {TopicPartition(topic, number) for topic, count in matched.items() for number in range(count)}
+    tasks = {partition: task for task, partitions in seen.assigned().items() for partition in partitions}
+    matched = [topic for topic in source.topics if flow.carries(topic)]
+    wanted = {TopicPartition(topic, number) for topic in matched for number in range(source.topics[topic])}
     every = sorted(wanted | {one for one in tasks if one.partition < source.topics.get(one.topic, 0)})
-    known_tasks = not isinstance(seen.tasks, Failure)
-    stored = {} if isinstance(seen.offsets, Failure) else seen.offsets
+    unknown, stored = None, seen.offsets
+    if isinstance(stored, Failure):
+        unknown, stored = f"stored offsets could not be read: {stored.message}", {}
     # With `latest` a task begins at the end of a log, so what lies before its first stored offset is not mirrored.
     from_end = seen.desired.config.get("source.consumer.auto.offset.reset") == "latest"
 
@@ -278,12 +265,10 @@ def measure(flow: Flow, seen: LiveConnector, source: SeenKafka, target: SeenKafk
     return FlowLag(
         tuple(one(partition, source.offsets[partition]) for partition in every if partition in source.offsets),
         matched=len(matched),
-        unassigned=tuple(sorted(wanted - tasks.keys())) if known_tasks and tasks else (),
+        unassigned=tuple(sorted(wanted - tasks.keys())) if tasks else (),
         deleted=tuple(sorted(one for one in tasks if one.partition >= source.topics.get(one.topic, 0))),
         unread={one: source.unread.get(one, "no answer") for one in every if one not in source.offsets},
-        unknown=f"stored offsets could not be read: {seen.offsets.message}"
-        if isinstance(seen.offsets, Failure)
-        else None,
+        unknown=unknown,
     )
 
 

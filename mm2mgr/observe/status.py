@@ -1,27 +1,117 @@
 """The entrance: read the clusters once, compare with what is remembered, and report; and acknowledge losses.
 
-`observe` returns everything, `status` the health of flows, `describe` one flow in full with secrets masked and traces cut.
+The memory is one JSON file per owner in the state folder, not in a cache, because losses must last. A missing file is an empty memory;
+a damaged one is set aside with a warning. Several processes may observe at once: reading and writing are one step under a lock.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import json
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
+
+from pydantic import BaseModel
 
 from mm2mgr import secrets
 from mm2mgr.errors import Mm2mgrError
+from mm2mgr.files import cache_folder, locked, replace_file, state_folder
 from mm2mgr.observe.health import FlowStatus, Remembered, Status, judge, lags_of
-from mm2mgr.observe.losses import RecordLoss, open_losses
-from mm2mgr.observe.losses import acknowledge as mark
-from mm2mgr.observe.memory import remember
+from mm2mgr.observe.memory import ConditionClock, FlowMemory, Memory, RecordLoss, open_losses, remember
+from mm2mgr.observe.memory import acknowledge as mark
 from mm2mgr.observe.problems import Patience
 from mm2mgr.observe.reader import Instruments, read_estate
 from mm2mgr.observe.reading import FlowLag, LiveConnector, Snapshot
-from mm2mgr.observe.state import change, load, state_file
 from mm2mgr.render import Connector
 from mm2mgr.topology import Flow, KafkaCluster, Topology, config_text
+
+_LOCK_SECONDS = 10.0
+
+
+@dataclass(frozen=True)
+class Kept:
+    """The memory before and after a change, and what went wrong with the file."""
+
+    earlier: Memory
+    memory: Memory
+    warnings: tuple[str, ...] = ()
+
+
+class _MemoryFile(BaseModel):
+    """The memory as JSON."""
+
+    format: Literal[2]
+    without_status: Mapping[str, ConditionClock]
+    flows: Mapping[str, FlowMemory]
+    losses: Mapping[str, RecordLoss]
+
+
+def state_file(owner: str) -> Path:
+    """Return where an owner's memory is kept."""
+    return state_folder() / f"{owner}.json"
+
+
+def change(file: Path, by: Callable[[Memory], Memory]) -> Kept:
+    """Read, change and write the memory under its lock. Trouble with the file is a warning, never an error."""
+    warnings: list[str] = []
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        with locked(file.with_name(f"{file.name}.lock"), "reading and writing the memory", _LOCK_SECONDS):
+            earlier = _read(file, warnings)
+            memory = by(earlier)
+            replace_file(file, _MemoryFile(format=2, **vars(memory)).model_dump_json(), 0o600)
+            return Kept(earlier, memory, tuple(warnings))
+    except (OSError, Mm2mgrError) as error:
+        why = error.strerror if isinstance(error, OSError) else error.message
+        warnings.append(f"{file} cannot be written ({why}): what this run found, losses included, is not remembered")
+        earlier = _read(file, warnings)
+        return Kept(earlier, by(earlier), tuple(warnings))
+
+
+def load(file: Path) -> Memory:
+    """Return the memory of a file; empty where it is missing or damaged."""
+    return _read(file, None)
+
+
+def _read(file: Path, warnings: list[str] | None) -> Memory:
+    """Read the memory; with a place for warnings, a damaged file is set aside."""
+    try:
+        found = _MemoryFile.model_validate_json(file.read_bytes())
+        return Memory(found.without_status, found.flows, found.losses)
+    except (FileNotFoundError, NotADirectoryError):
+        return _from_the_cache(file)
+    except (OSError, ValueError) as error:
+        if warnings is not None:
+            warnings.append(_set_aside(file, error))
+        return Memory()
+
+
+def _set_aside(file: Path, error: Exception) -> str:
+    if isinstance(error, OSError):
+        return f"{file} cannot be read ({error.strerror}): its losses are not shown"
+    beside = file.with_name(f"{file.name}.damaged-{time.time_ns() // 1_000_000}")
+    try:
+        file.rename(beside)
+    except OSError as refused:
+        return f"{file} is damaged and cannot be set aside ({refused.strerror}): its losses are not shown"
+    return f"{file} was damaged: its losses are no longer known; the damaged file is kept as {beside.name}"
+
+
+def _from_the_cache(file: Path) -> Memory:
+    """Read what earlier versions kept in the cache folder: since when connectors have no status."""
+    if file != state_file(file.stem):
+        return Memory()
+    try:
+        data = json.loads((cache_folder() / "observed" / file.name).read_text(encoding="utf-8"))
+        now = time.time()
+        return Memory(
+            {key: ConditionClock(max(0.0, now - since), now) for key, since in data["without_status"].items()}
+        )
+    except (Mm2mgrError, OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return Memory()
+
 
 _TRACE_LINES = 12
 _TRACE_CHARACTERS = 200

@@ -80,9 +80,9 @@ if TYPE_CHECKING:
     from mm2mgr.operations.workspace import Workspace as Workspace
     from mm2mgr.reconcile.apply import FINISH_SECONDS as FINISH_SECONDS
     from mm2mgr.reconcile.apply import Result as Result
+    from mm2mgr.reconcile.plan import OffPeak as OffPeak
     from mm2mgr.reconcile.plan import Plan as Plan
-    from mm2mgr.reconcile.restarts import OffPeak as OffPeak
-    from mm2mgr.reconcile.restarts import RestartRules as RestartRules
+    from mm2mgr.reconcile.plan import RestartRules as RestartRules
     from mm2mgr.samples.follow import Round as Round
     from mm2mgr.samples.schema import is_remote as is_remote
     from mm2mgr.samples.schema import store_of as store_of

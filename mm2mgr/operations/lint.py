@@ -24,7 +24,7 @@ from mm2mgr.truth.keys import Keys, kafka_version, load
 from mm2mgr.truth.reach import ConnectorType, client_settings, kafka_defaults
 
 if TYPE_CHECKING:
-    from mm2mgr.connect.target import ConnectTarget
+    from mm2mgr.connect.types import ConnectTarget
     from mm2mgr.render import Connector
 
 USER, PASSWORD = "MM2MGR_CONNECT_USER", "MM2MGR_CONNECT_PASSWORD"
@@ -166,7 +166,7 @@ def _tree(workspace: Workspace, known: Surroundings) -> tuple[tuple[Estate, ...]
 
 def _live(targets: Mapping[str, ConnectTarget], timeout_seconds: float) -> tuple[list[Estate], dict[str, Mm2mgrError]]:
     """Read all Connect clusters at once; return what was read, and by name why a cluster was not."""
-    from mm2mgr.reconcile.workers import read_live
+    from mm2mgr.reconcile.facts import read_live
 
     async def read(target: ConnectTarget) -> Estate | Mm2mgrError:
         try:
@@ -193,7 +193,7 @@ def _targets(workspace: Workspace, names: Sequence[str]) -> dict[str, ConnectTar
 
 
 def _target(workspace: Workspace, name: str) -> ConnectTarget:
-    from mm2mgr.connect.target import BasicAuth, ConnectTarget
+    from mm2mgr.connect.types import BasicAuth, ConnectTarget
     from mm2mgr.endpoints import connect_target
 
     if "://" in name:

@@ -14,12 +14,10 @@ from typing import Any, Literal
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.files import check_free
 from mm2mgr.operations.workspace import Workspace, wait_for
-from mm2mgr.reconcile.apply import Result, apply_plan, read_back
+from mm2mgr.reconcile.apply import Result, Settled, States, apply_plan, read_back, settle
 from mm2mgr.reconcile.live import make_plan
-from mm2mgr.reconcile.plan import Change, Named, Plan, Wish
+from mm2mgr.reconcile.plan import Change, Named, Plan, RestartRules, Saving, Wish, waiting, with_waiting
 from mm2mgr.reconcile.planfile import PLAN, as_reviewed, read_plan, write_plan
-from mm2mgr.reconcile.restarts import RestartRules, Saving, waiting, with_waiting
-from mm2mgr.reconcile.settle import Settled, States, settle
 
 
 def plan(  # noqa: PLR0913  one argument per option

@@ -1,7 +1,7 @@
 """Carries out a plan: Connect clusters at the same time, connectors of one cluster in waves by type.
 
 Connectors are created by POST, which cannot overwrite. Before an update or a delete, the live config is compared with the one in
-the plan; `read_back` reports what was overwritten afterwards.
+the plan; afterwards `read_back` reports what was overwritten, and `settle` what the connectors show.
 """
 
 from __future__ import annotations
@@ -10,15 +10,15 @@ import asyncio
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Literal
 
 from mm2mgr.connect.client import ConnectClient
 from mm2mgr.connect.errors import AlreadyExists, ConnectError, ConnectUnreachable, NotFound
+from mm2mgr.connect.types import ConnectorInfo, ConnectorStatus, TaskConfig
 from mm2mgr.endpoints import connect_target
 from mm2mgr.errors import Mm2mgrError
-from mm2mgr.reconcile.offset_move import is_moved
-from mm2mgr.reconcile.offsets import create_with_offsets, put_with_offsets
-from mm2mgr.reconcile.plan import Change, ClusterPlan, Plan, diff
+from mm2mgr.reconcile.offsets import THEN_KEY, create_with_offsets, is_moved, put_with_offsets
+from mm2mgr.reconcile.plan import Change, ClusterPlan, Named, Plan, diff
 from mm2mgr.render import OWNER_KEY
 from mm2mgr.text import few
 from mm2mgr.topology import Topology
@@ -30,9 +30,8 @@ _WAVES: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("checkpoint", ("create", "update")),
     ("", ("delete",)),
 )
-_AT_ONCE = (
-    8  # concurrent writes share one rebalance; one after the other each waits for the last (seen: 25 s against 3 s)
-)
+# Concurrent writes share one rebalance; one after the other each waits for the last (seen: 25 s against 3 s).
+_AT_ONCE = 8
 FINISH_SECONDS = 60.0
 """How long writes that were begun may take after a halt, before they are cut short."""
 # Two applies that look at the same moment both write, and a write waits in the worker for rebalances: the second one was
@@ -120,21 +119,19 @@ class _Work:
 
 
 async def _cluster(work: _Work, part: ClusterPlan) -> list[Result]:
-    writes = [change for change in part.changes if change.action in {"create", "update", "delete"}]
     results: dict[str, Result] = {}
 
     def tell(result: Result) -> None:
         results[result.connector] = result
         work.report(result)
 
-    if not writes:
+    if not part.writes:
         return []
     try:
-        connect = ConnectClient(
-            connect_target(work.topology.connects[part.connect]), deadline_seconds=work.deadline_seconds
-        )
+        target = connect_target(work.topology.connects[part.connect])
+        connect = ConnectClient(target, deadline_seconds=work.deadline_seconds)
     except Mm2mgrError as error:  # its credentials or certificates are not there any more
-        for change in writes:
+        for change in part.writes:
             tell(_result(change, error, 0.0))
         return list(results.values())
     async with connect as client:
@@ -150,21 +147,21 @@ async def _cluster(work: _Work, part: ClusterPlan) -> list[Result]:
                 begun = time.monotonic()
                 try:
                     # Each write to dead workers would wait out a deadline of its own: 120 s for every eight connectors.
-                    error = _untried(change) if gone else await carry_out(client, change, work.topology.owner)
+                    error = _error(change, *_UNTRIED) if gone else await carry_out(client, change, work.topology.owner)
                 except asyncio.CancelledError:
-                    tell(_result(change, _interrupted(change), time.monotonic() - begun))
-                    return
+                    error = _error(change, "interrupted while it was written", "apply again to finish it")
             gone = gone or _no_worker_answers(error)
             tell(_result(change, error, time.monotonic() - begun))
 
         try:
-            for wave in _waves(writes):
-                refused = {flow for c in writes if c.needs_offsets and _failed(results, c) for flow in c.flows}
+            for wave in _waves(part.writes):
+                proved = [each for each in part.writes if each.needs_offsets and each.connector in results]
+                refused = {flow for each in proved if results[each.connector].error is not None for flow in each.flows}
                 async with asyncio.TaskGroup() as group:
                     for change in wave:
                         if change.type != "source" and change.flows and refused.issuperset(change.flows):
                             work.begin(change)
-                            tell(_result(change, _serves_nothing(change), 0.0))
+                            tell(_result(change, _error(change, *_SERVES_NOTHING), 0.0))
                         else:
                             group.create_task(write(change))
         except asyncio.CancelledError:
@@ -178,10 +175,6 @@ def _waves(writes: Sequence[Change]) -> Iterator[list[Change]]:
     rest = [change for change in writes if not change.needs_offsets]
     for type_, actions in _WAVES:
         yield [change for change in rest if change.action in actions and type_ in {"", change.type}]
-
-
-def _failed(results: Mapping[str, Result], change: Change) -> bool:
-    return change.connector in results and results[change.connector].error is not None
 
 
 async def carry_out(client: ConnectClient, change: Change, owner: str) -> Mm2mgrError | None:
@@ -229,9 +222,8 @@ async def _as_planned(client: ConnectClient, change: Change, owner: str) -> dict
     config = await client.config(change.connector)
     holder = config.get(OWNER_KEY)
     if holder != owner:
-        raise _error(
-            change, f"its owner mark is now {holder!r}", "its owner changed after the plan was made; plan again"
-        )
+        hint = "its owner changed after the plan was made; plan again"
+        raise _error(change, f"its owner mark is now {holder!r}", hint)
     changed = _keys(change.before, config) if change.before is not None else ""
     if changed:
         raise _error(change, f"its config changed since the plan was made (keys: {changed})", _who(owner))
@@ -259,9 +251,8 @@ async def read_back(topology: Topology, results: Iterable[Result], *, deadline_s
 
     async def one(connect: str, done: list[Result]) -> list[Result]:
         try:
-            async with ConnectClient(
-                connect_target(topology.connects[connect]), deadline_seconds=deadline_seconds
-            ) as client:
+            target = connect_target(topology.connects[connect])
+            async with ConnectClient(target, deadline_seconds=deadline_seconds) as client:
                 return await _read_back(client, topology.owner, done)
         except Mm2mgrError as error:
             return [replace(result, doubt=f"written, but not read back: {error.one_line}") for result in done]
@@ -305,22 +296,11 @@ def _overwritten(result: Result, live: Mapping[str, str] | None, owner: str) -> 
 
 def _no_worker_answers(error: Mm2mgrError | None) -> bool:
     """Tell whether every URL was dead until the deadline, for the write or for reading back what became of it."""
-    return isinstance(error, ConnectUnreachable) or (
-        error is not None and isinstance(error.__cause__, ConnectUnreachable)
-    )
+    return error is not None and any(isinstance(each, ConnectUnreachable) for each in (error, error.__cause__))
 
 
-def _untried(change: Change) -> ConnectError:
-    what = "skipped: the previous write got no response from any URL"
-    return _error(change, what, "bring the workers back, then apply again")
-
-
-def _serves_nothing(change: Change) -> ConnectError:
-    return _error(change, "skipped: the flow that it serves was not created", "see the error of its source connector")
-
-
-def _interrupted(change: Change) -> ConnectError:
-    return _error(change, "interrupted while it was written", "apply again to finish it")
+_UNTRIED = "skipped: the previous write got no response from any URL", "bring the workers back, then apply again"
+_SERVES_NOTHING = "skipped: the flow that it serves was not created", "see the error of its source connector"
 
 
 def _error(change: Change, what: str, hint: str) -> ConnectError:
@@ -340,3 +320,168 @@ def _result(change: Change, error: Mm2mgrError | None, seconds: float) -> Result
         change=change,
         ended=time.monotonic(),
     )
+
+
+Verdict = Literal["ok", "failed", "inconclusive"]
+# How long a state must be shown once the tasks have the new config, before it is taken for theirs. The old one was seen for
+# up to 0.45 s, with 40 connectors written at once; a task that is stuck goes on for task.shutdown.graceful.timeout.ms (5 s).
+HOLD_SECONDS = 6.0
+_FIRST_PAUSE_SECONDS = 0.3
+_LONGEST_PAUSE_SECONDS = 2.0
+
+
+@dataclass(frozen=True)
+class Settled:
+    """What a written connector shows: `state` for people, and whether that is right, certainly wrong, or not known."""
+
+    state: str
+    verdict: Verdict
+
+
+States = dict[Named, Settled]
+
+
+async def settle(
+    topology: Topology,
+    results: Iterable[Result],
+    *,
+    timeout_seconds: float,
+    hold_seconds: float | None = None,
+    states: States | None = None,
+) -> States:
+    """Wait until every connector that was created or updated shows a state of its own config, or the time is over.
+
+    `states` is filled on the way, so that a caller that is interrupted has what was seen.
+    """
+    states = {} if states is None else states
+    by_cluster: dict[str, list[_Watched]] = {}
+    hold = min(HOLD_SECONDS if hold_seconds is None else hold_seconds, timeout_seconds / 2)
+    for result in results:
+        if result.error is None and result.change and result.action != "delete":
+            by_cluster.setdefault(result.connect, []).append(_Watched(result.change, hold))
+    async with asyncio.TaskGroup() as group:
+        for connect, watched in by_cluster.items():
+            group.create_task(_watch(topology, connect, watched, timeout_seconds, states))
+    return states
+
+
+class _Watched:
+    """One written connector: whether its tasks have the config, and what is seen of it since when."""
+
+    def __init__(self, change: Change, hold_seconds: float) -> None:
+        self.change = change
+        self.name = change.connector
+        self.written = {"name": self.name, **(change.config or {})}
+        self._is_new = change.action == "create"
+        self._hold_seconds = hold_seconds
+        self._keys = () if self._is_new else diff(change.before or {}, self.written)
+        self._tasks_have_it = not self._keys
+        self._seen: tuple[Settled, bool] | None = None
+        self._since = 0.0
+
+    @property
+    def asks_tasks(self) -> bool:
+        return not self._tasks_have_it
+
+    def take(self, tasks: Iterable[TaskConfig]) -> None:
+        """Compare the tasks' configs, each of which holds the connector's, by the keys that the write changed."""
+        configs = [task.config for task in tasks]
+        # Where the tree has a placeholder, workers may show another text.
+        telling = [key for key in self._keys if "${" not in f"{key.before}{key.after}"]
+        self._tasks_have_it = bool(configs) and all(
+            THEN_KEY not in config and all(config.get(key.key) == key.after for key in telling) for config in configs
+        )
+
+    def look(self, info: ConnectorInfo | None, status: ConnectorStatus | None, now: float) -> tuple[Settled, bool]:
+        """Return its state in this reading, and whether it is reliable."""
+        seen = self._judged(info, status)
+        # Tasks of a connector that rests take the config when it runs again; one that failed gives them none.
+        alone = status is not None and status.state not in {"RUNNING", "UNASSIGNED"}
+        lost = info is None or info.config != self.written
+        belongs = self._tasks_have_it or alone or lost or (info is not None and not info.tasks)
+        if self._seen != (seen, belongs):
+            self._seen, self._since = (seen, belongs), now
+        if seen.verdict == "inconclusive":
+            return seen, False
+        if not belongs:
+            return Settled(f"{seen.state}, but its tasks still have the previous config", "inconclusive"), False
+        at_once = self._is_new and info is not None and bool(info.tasks)
+        if at_once or now - self._since >= self._hold_seconds:
+            return seen, True
+        return Settled(f"{seen.state}, possibly from before the write", "inconclusive"), False
+
+    def _judged(self, info: ConnectorInfo | None, status: ConnectorStatus | None) -> Settled:
+        if info is None:
+            return Settled("deleted since it was written", "failed")
+        if info.config != self.written:
+            return Settled("its config was overwritten since it was written", "failed")
+        if status is None:
+            return Settled("no status yet", "inconclusive")
+        shown = {task.id: task.state for task in status.tasks}
+        tasks = [shown.get(task, "") for task in info.tasks]  # a status may miss tasks, or still hold removed ones
+        if failed := tasks.count("FAILED"):
+            return Settled(f"{status.state}, {failed} of {len(tasks)} tasks FAILED", "failed")
+        wished = self.change.state[1] if self.change.state else None
+        if wished and status.state not in {wished, "FAILED"}:
+            return Settled(f"{status.state}, not {wished} yet", "inconclusive")
+        return _state(status.state, tasks, is_source=self.change.type == "source")
+
+
+def _state(state: str, tasks: list[str], *, is_source: bool) -> Settled:
+    """Judge a connector without failed tasks by its own state and those of its tasks."""
+    running = tasks.count("RUNNING")
+    if state == "FAILED":
+        return Settled(state, "failed")
+    if state in {"PAUSED", "STOPPED"}:
+        return Settled(f"{state}, {running} tasks still RUNNING", "inconclusive") if running else Settled(state, "ok")
+    if state == "RUNNING" and is_source and not tasks:
+        why = "no topic matches, or the source cluster does not answer"
+        return Settled(f"RUNNING, no tasks yet ({why})", "inconclusive")
+    if state == "RUNNING" and running == len(tasks):
+        return Settled(state, "ok")  # a checkpoint connector without consumer groups has no tasks
+    return Settled(f"{state}, {running} of {len(tasks)} tasks RUNNING", "inconclusive")
+
+
+async def _watch(
+    topology: Topology,
+    connect: str,
+    watched: list[_Watched],
+    timeout_seconds: float,
+    states: States,
+) -> None:
+    end, pause = time.monotonic() + timeout_seconds, _FIRST_PAUSE_SECONDS
+    async with ConnectClient(connect_target(topology.connects[connect]), deadline_seconds=10) as client:
+        while True:
+            try:
+                watched = await _look(client, connect, watched, states)
+            except Mm2mgrError as error:
+                unknown = Settled(f"unknown: {error.one_line}", "inconclusive")
+                states.update({(connect, each.name): unknown for each in watched})
+            if not watched or time.monotonic() >= end:
+                return
+            await asyncio.sleep(max(0.0, min(pause, end - time.monotonic())))
+            pause = min(pause * 1.5, _LONGEST_PAUSE_SECONDS)
+
+
+async def _look(client: ConnectClient, connect: str, watched: list[_Watched], states: States) -> list[_Watched]:
+    """Read all of them once and return those to read again: two requests, and one for each connector whose tasks are read.
+
+    Tasks first: a status that is read after they had the config is at least not older than that.
+    """
+    gate = asyncio.Semaphore(_AT_ONCE)
+
+    async def ask(each: _Watched) -> None:
+        async with gate:
+            try:
+                each.take(await client.tasks(each.name))
+            except NotFound:  # deleted: the infos tell
+                return
+
+    await asyncio.gather(*(ask(each) for each in watched if each.asks_tasks))
+    infos, statuses = await asyncio.gather(client.infos(), client.statuses())
+    now, again = time.monotonic(), []
+    for each in watched:
+        states[connect, each.name], relied = each.look(infos.get(each.name), statuses.get(each.name), now)
+        if not relied:
+            again.append(each)
+    return again

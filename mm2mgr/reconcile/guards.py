@@ -298,7 +298,7 @@ def _held(change: Change, said: Objections) -> Change:
     if not blocking or change.action not in WRITES:
         return change
     remedies = "; ".join(dict.fromkeys(each.remedy for each in blocking))
-    return _blocked(change, "; ".join(dict.fromkeys(map(str, blocking))), remedies)
+    return change.blocked("; ".join(dict.fromkeys(map(str, blocking))), remedies)
 
 
 def _warned(change: Change, said: Objections) -> Change:
@@ -329,18 +329,12 @@ def _state_too_new(change: Change, version: str | None) -> Iterator[Objection]:
         )
 
 
-def _blocked(change: Change, reason: str, remedy: str) -> Change:
-    return replace(change, action="blocked", reason=reason, remedy=remedy, keys=(), config=None, state=None)
-
-
 def _with_their_flows(changes: Sequence[Change]) -> Iterator[Change]:
     """A checkpoint connector without its flow would run and translate nothing: it waits, and so do the heartbeats."""
     waiting = {c.flows[0]: c.connector for c in changes if c.type == "source" and c.action == "blocked" and c.flows}
     for change in changes:
         served = [flow for flow in change.flows if flow in waiting]
         if change.type != "source" and change.action in WRITES and served and len(served) == len(change.flows):
-            yield _blocked(
-                change, f"it serves only blocked connectors: {', '.join(waiting[flow] for flow in served)}", ""
-            )
+            yield change.blocked(f"it serves only blocked connectors: {', '.join(waiting[flow] for flow in served)}")
         else:
             yield change

@@ -10,13 +10,22 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Se
 from dataclasses import dataclass, field, replace
 
 from mm2mgr.connect.client import ConnectClient
-from mm2mgr.connect.types import ConnectorInfo, WorkerInfo, parse_stored
+from mm2mgr.connect.types import WorkerInfo, parse_stored
 from mm2mgr.endpoints import connect_target, kafka_access
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.lint.subject import Estate, WorkerFacts
 from mm2mgr.lint.tree import from_tree
 from mm2mgr.partitions import TopicPartition
-from mm2mgr.reconcile.access import ClusterIds, TopicListing, cluster_ids, read_topics
+from mm2mgr.reconcile.facts import (
+    ClusterIds,
+    TopicListing,
+    ask_worker,
+    cluster_ids,
+    harmless,
+    read_topics,
+    subject_of,
+    version_of,
+)
 from mm2mgr.reconcile.guards import ClusterFacts, Connectors, guarded, may_go_astray, together, writes_through_workers
 from mm2mgr.reconcile.mirrored import MirroredState, MirrorVerdict, StartedTopics, Widening, judge, taken, widenings
 from mm2mgr.reconcile.plan import (
@@ -30,7 +39,6 @@ from mm2mgr.reconcile.plan import (
     plan_cluster,
     with_mass_deletes_held,
 )
-from mm2mgr.reconcile.workers import ask_worker, harmless, subject_of, version_of
 from mm2mgr.render import OWNER_KEY, Connector
 from mm2mgr.spec.loader import Spec
 from mm2mgr.text import few
@@ -67,10 +75,6 @@ async def make_plan(  # noqa: PLR0913  the tree in three forms, and what is want
     """
     making = _Making(topology, connectors, wish or Wish(), None if only is None else frozenset(only), deadline_seconds)
     return await making.plan(lambda: from_tree(topology, connectors, spec))
-
-
-def _configs(infos: Mapping[str, ConnectorInfo]) -> dict[str, dict[str, str]]:
-    return {name: info.config for name, info in infos.items()}
 
 
 @dataclass
@@ -185,10 +189,8 @@ class _Making:
                     owned.add((name, connector))
                     continue
                 subject = subject_of(name, connector, config, read.states.get(connector), read.worker)
-                if subject:
-                    live[name, connector] = replace(
-                        subject, silences=()
-                    )  # only the tree silences what concerns the tree
+                if subject:  # only the tree silences what concerns the tree
+                    live[name, connector] = replace(subject, silences=())
                 if config.get(OWNER_KEY) == self.topology.owner:
                     owned.add((name, connector))
         return Connectors(desired, live, frozenset(owned), tuple(self.errors), tree.files)
@@ -214,10 +216,11 @@ class _Making:
         """Read what it runs, and who answers, or where states are wished for, which it shows."""
         if any(connector.state for connector in self.wanted(name)):
             infos, states = await asyncio.gather(client.infos(), self.states(client))
-            self.live[name] = _Live(_configs(infos), None, WorkerFacts(), states=states)
+            seen = _Live({}, None, WorkerFacts(), states=states)
         else:
             infos, root = await asyncio.gather(client.infos(), client.root())
-            self.live[name] = _Live(_configs(infos), root, version_of(root))
+            seen = _Live({}, root, version_of(root))
+        self.live[name] = replace(seen, configs={connector: info.config for connector, info in infos.items()})
 
     async def read_workers(self, name: str, client: ConnectClient) -> None:
         """Read plugins, override policy and exactly-once support."""
@@ -228,8 +231,7 @@ class _Making:
 
     async def read_states(self, name: str, client: ConnectClient) -> None:
         """Read the states of its connectors."""
-        states = await self.states(client)
-        self.live[name] = replace(self.live[name], states=states)
+        self.live[name] = replace(self.live[name], states=await self.states(client))
 
     async def states(self, client: ConnectClient) -> dict[str, str]:
         """Return the states that connectors show; one that is left out has reported none yet."""
@@ -264,10 +266,8 @@ class _Making:
             except Mm2mgrError as error:
                 topics[alias] = error.message
 
-        sources = {
-            alias: StartedTopics(each for each in found if each.source == alias)
-            for alias in {each.source for each in found}
-        }
+        aliases = {each.source for each in found}
+        sources = {alias: StartedTopics(each for each in found if each.source == alias) for alias in aliases}
         await asyncio.gather(
             self.ask({connect for connect, _ in concerned}, of_connect),
             *(of_kafka(alias, begun) for alias, begun in sorted(sources.items())),
@@ -307,7 +307,7 @@ class _Making:
                 return replace(change, reason="; ".join(filter(None, (change.reason, *whose))))
             return replace(change, needs_offsets=verdict.needs if change.action == "create" else ())
 
-        return replace(part, changes=tuple(map(with_topics_of, part.changes)))
+        return part.each(with_topics_of)
 
     def version(self, connect: str) -> str | None:
         """Return the Kafka version of the workers, None when it is not known."""

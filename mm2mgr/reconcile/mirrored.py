@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from mm2mgr.lint.hops import Hop, hops, names_alike
 from mm2mgr.lint.subject import Subject
 from mm2mgr.partitions import TopicPartition
-from mm2mgr.reconcile.access import TopicListing
+from mm2mgr.reconcile.facts import TopicListing
 from mm2mgr.reconcile.guards import Connectors, Objection
 from mm2mgr.reconcile.plan import SELECTING, Change, Named, Taken
 from mm2mgr.text import few

@@ -1,17 +1,19 @@
-"""The plan as a value: creates, updates and deletes, key by key. Pure.
+"""The plan as a value: creates, updates and deletes, key by key, and the restarts for fewer tasks that wait. Pure.
 
 A Connect cluster whose live state could not be read has an error and no changes: a failed read never becomes a create.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from mm2mgr.reconcile.offset_move import is_moved, move_text
+from mm2mgr.partitions import moved_partitions
+from mm2mgr.reconcile.offsets import is_moved, move_text
 from mm2mgr.render import OWNER_KEY, Connector
 from mm2mgr.secrets import mask
+from mm2mgr.text import number_of
 
 Action = Literal["create", "update", "delete", "no-op", "blocked"]
 WRITES = frozenset({"create", "update"})
@@ -104,6 +106,10 @@ class Change:
         """Tell whether nothing is written but that it pauses or stops."""
         return not self.keys and self.state is not None and self.state[1] != "RUNNING"
 
+    def blocked(self, reason: str, remedy: str = "") -> Change:
+        """Return the change as one that is not written."""
+        return replace(self, action="blocked", reason=reason, remedy=remedy, keys=(), config=None, state=None)
+
     def to_dict(self) -> dict[str, Any]:
         """Return the change as JSON-ready values, secrets masked."""
         return {
@@ -137,6 +143,14 @@ class ClusterPlan:
     hint: str | None = None
     notes: tuple[str, ...] = ()
 
+    @property
+    def writes(self) -> tuple[Change, ...]:
+        return tuple(change for change in self.changes if change.action in {"create", "update", "delete"})
+
+    def each(self, of: Callable[[Change], Change]) -> ClusterPlan:
+        """Return the plan with another change in the place of each."""
+        return replace(self, changes=tuple(map(of, self.changes)))
+
     def to_dict(self) -> dict[str, Any]:
         return {
             "connect": self.connect,
@@ -165,7 +179,7 @@ class Plan:
 
     @property
     def writes(self) -> tuple[Change, ...]:
-        return tuple(change for change in self.changes if change.action in {"create", "update", "delete"})
+        return tuple(change for cluster in self.clusters for change in cluster.writes)
 
     @property
     def left_over(self) -> int:
@@ -265,9 +279,9 @@ def with_predecessors_kept(
         if new is None or not (change.action == "delete" or narrowed):
             return change
         reason = f"'{new[1]}' on Connect cluster '{new[0]}', which takes over its topics, is blocked: they would no longer be mirrored"
-        return replace(change, action="blocked", keys=(), reason=reason, config=None)
+        return change.blocked(reason)
 
-    return tuple(replace(each, changes=tuple(map(kept_or_not, each.changes))) for each in clusters)
+    return tuple(cluster.each(kept_or_not) for cluster in clusters)
 
 
 def _pair_of(change: Change) -> frozenset[str]:
@@ -288,22 +302,17 @@ def with_mass_deletes_held(clusters: Iterable[ClusterPlan], allowed: int = 0) ->
     remedy = f"if all of them are intended, add --allow-deletes {count}"
 
     def held(change: Change) -> Change:
-        if change.action != "delete":
-            return change
-        return replace(change, action="blocked", keys=(), reason=reason, remedy=remedy)
+        return change.blocked(reason, remedy) if change.action == "delete" else change
 
-    return tuple(replace(each, changes=tuple(map(held, each.changes))) for each in clusters)
+    return tuple(cluster.each(held) for cluster in clusters)
 
 
 def _compare(owner: str, connect: str, desired: Connector, live: Mapping[str, str] | None, *, state: str) -> Change:
     ours = live is not None and live.get(OWNER_KEY) == owner
 
-    def change(action: Action, keys: Sequence[KeyChange] = (), reason: str = "") -> Change:
-        config = desired.config if action in {"create", "update"} else None
-        before = live if ours else None
-        return Change(
-            connect, desired.name, desired.type, action, desired.flows, tuple(keys), reason, config, before=before
-        )
+    def change(action: Action, keys: tuple[KeyChange, ...] = (), reason: str = "") -> Change:
+        config, before = desired.config if action in WRITES else None, live if ours else None
+        return Change(connect, desired.name, desired.type, action, desired.flows, keys, reason, config, before=before)
 
     if live is None:
         rests = ("", desired.state) if desired.state in RESTING else None
@@ -314,9 +323,8 @@ def _compare(owner: str, connect: str, desired: Connector, live: Mapping[str, st
         taken = change("blocked", reason=f"a connector of this name exists and {whose}; mm2mgr does not touch it")
         return replace(taken, remedy=_REMEDIES[desired.type].format(flow=desired.flows[0].partition(":")[0]))
     keys = diff(live, desired.config) if live != desired.config else ()
-    along = (
-        move_text(live, desired.config) if keys and desired.type == "source" and is_moved(live, desired.config) else ""
-    )
+    moves = keys and desired.type == "source" and is_moved(live, desired.config)
+    along = move_text(live, desired.config) if moves else ""
     turn = _turn(state, desired.state)
     found = change("update", keys, along) if keys or turn else change("no-op")
     if turn:
@@ -349,3 +357,124 @@ _REMEDIES = {
 def _delete(connect: str, name: str, config: Mapping[str, str]) -> Change:
     kind = config.get("connector.class", "").rsplit(".Mirror", 1)[-1].removesuffix("Connector").lower()
     return Change(connect, name, kind, "delete", keys=diff(config, {}), reason="no longer declared", before=config)
+
+
+_TASKS = "tasks.max"
+
+
+@dataclass(frozen=True)
+class OffPeak:
+    """The hours (UTC) in which restarts do not hurt, from `start_hour` up to and without `end_hour`; may span midnight."""
+
+    start_hour: int
+    end_hour: int
+
+    def contains(self, when_seconds: float) -> bool:
+        """Tell whether a time (in seconds since 1970) is in these hours; equal hours mean the whole day."""
+        length = (self.end_hour - self.start_hour) % 24 or 24
+        return (int(when_seconds) // 3600 - self.start_hour) % 24 < length
+
+    def __str__(self) -> str:
+        return f"{self.start_hour:02d}-{self.end_hour:02d} h UTC"
+
+
+@dataclass(frozen=True)
+class RestartRules:
+    """When fewer tasks are applied: so long after the sizing changed, in these hours, and so many moved partitions in one apply."""
+
+    cool_down_seconds: float = 86_400.0
+    off_peak: OffPeak | None = None
+    moved_partitions: int | None = None
+
+
+@dataclass(frozen=True)
+class Saving:
+    """What the reviewed sizing says of a flow that gets fewer tasks although more would fit as well.
+
+    `changed_seconds`: since when (None: it does not say); `partitions`: how many the flow has (None: it does not say).
+    """
+
+    tasks: int
+    changed_seconds: int | None = None
+    partitions: int | None = None
+
+
+def waiting(plan: Plan, rules: RestartRules, savings: Mapping[str, Saving], now_seconds: float) -> dict[Named, str]:
+    """Return the connectors whose update waits, each with the reason; `savings` are by flow id.
+
+    Connectors share the budget of moved partitions in the order of the plan.
+    """
+    found, left = {}, rules.moved_partitions
+    for change in plan.changes:
+        saving = _saving(change, savings)
+        if saving is None:
+            continue
+        (key,) = change.keys
+        why = _too_early(saving, rules, now_seconds)
+        if why is None and left is not None:
+            moved = _moved(saving, int(key.before or 0))
+            if moved is None or moved > left:
+                why = _over_budget(moved, left)
+            else:
+                left -= moved
+        if why:
+            found[change.connect, change.connector] = why
+    return found
+
+
+def with_waiting(plan: Plan, reasons: Mapping[Named, str]) -> Plan:
+    """Return the plan with these updates held: shown with their reason, and not written."""
+
+    def held(change: Change) -> Change:
+        why = reasons.get((change.connect, change.connector))
+        if not why or not _lowers_tasks(change):
+            return change
+        (key,) = change.keys
+        sentence = f"waiting with {key.after} instead of {key.before} tasks: {why}"
+        return replace(change, action="no-op", config=None, waits=why, warnings=(*change.warnings, sentence))
+
+    return replace(plan, clusters=tuple(part.each(held) for part in plan.clusters))
+
+
+def _saving(change: Change, savings: Mapping[str, Saving]) -> Saving | None:
+    """Return the saving that an update is for; None where it is for something else."""
+    if not _lowers_tasks(change):
+        return None
+    found: Iterable[Saving] = (savings[flow] for flow in change.flows if flow in savings)
+    return next((saving for saving in found if str(saving.tasks) == change.keys[0].after), None)
+
+
+def _lowers_tasks(change: Change) -> bool:
+    return change.action == "update" and change.state is None and lowers_tasks(change.keys)
+
+
+def lowers_tasks(keys: Sequence[KeyChange]) -> bool:
+    """Tell whether a change of keys lowers the number of tasks and does nothing else."""
+    if [key.key for key in keys] != [_TASKS]:
+        return False
+    before, after = keys[0].before or "", keys[0].after or ""
+    return before.isdecimal() and after.isdecimal() and 0 < int(after) < int(before)
+
+
+def _too_early(saving: Saving, rules: RestartRules, now_seconds: float) -> str | None:
+    changed = saving.changed_seconds
+    if changed is not None and now_seconds < changed + rules.cool_down_seconds:
+        return f"{_span(rules.cool_down_seconds)} after the last change of its sizing (--cool-down)"
+    if rules.off_peak is not None and not rules.off_peak.contains(now_seconds):
+        return f"for {rules.off_peak} (--off-peak)"
+    return None
+
+
+def _moved(saving: Saving, before: int) -> int | None:
+    return None if saving.partitions is None else moved_partitions(saving.partitions, before, saving.tasks)
+
+
+def _over_budget(moved: int | None, left: int) -> str:
+    if moved is None:
+        return "the number of partitions that would move is unknown, run mm2mgr size (--move-budget)"
+    return f"{number_of(moved, 'partition')} would move, {left} left of the budget (--move-budget)"
+
+
+def _span(seconds: float) -> str:
+    hours = seconds / 3600
+    return f"{hours / 24:g} d" if hours >= 24 else f"{hours:g} h"

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Protocol
 
-from mm2mgr.topics.syntax import CHARS, OTHER, Alt, Chars, Edge, Group, Node, Repeat, Seq
+from mm2mgr.topics.java_regex import CHARS, OTHER, Alt, Chars, Edge, Group, Node, Repeat, Seq
 
 LONGEST_NAME = 249
 _LIKED = "x" + string.ascii_lowercase.replace("x", "") + string.digits + "-._" + string.ascii_uppercase

@@ -1,11 +1,13 @@
 """Topic and group filters: which names a list of Java expressions matches, however many plain names it holds.
 
-Items are in their Java form. Here are matchers, machines, sample names and affixes of them. Source: DefaultTopicFilter."""
+Items are in their Java form. Expressions that are not regular are matched as Java does, without repeating a step and with a budget.
+Source: DefaultTopicFilter.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property, lru_cache
 from itertools import takewhile
@@ -13,9 +15,214 @@ from itertools import takewhile
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.spec.patterns import check_pattern, matcher
 from mm2mgr.topics.automaton import LONGEST_NAME, Regular, TooLarge
-from mm2mgr.topics.backtracking import Backtracker
-from mm2mgr.topics.java_regex import FILL, PLAIN, Shape, shape
-from mm2mgr.topics.syntax import CHARS, TOPIC_CHARS, Alt, Chars, Group, Lookaround, Node, Repeat, Seq
+from mm2mgr.topics.java_regex import (
+    CHARS,
+    FILL,
+    OTHER,
+    PLAIN,
+    Alt,
+    Atomic,
+    Back,
+    Boundary,
+    Chars,
+    Edge,
+    Group,
+    Lookaround,
+    Node,
+    Repeat,
+    Seq,
+    Shape,
+    shape,
+)
+
+MOST_STEPS = 1_500_000
+_MOST_INSTRUCTIONS = 20_000
+_WORD = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_")
+
+_Texts = tuple[tuple[int, int], ...]  # where each group's text begins and ends; -1 for none
+_Found = tuple[int, _Texts]
+
+
+@dataclass(frozen=True)
+class _Split:
+    """Go on at each of these, the first one first."""
+
+    to: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class _Save:
+    """Remember where a group begins or ends."""
+
+    number: int
+    is_end: bool
+
+
+@dataclass(frozen=True)
+class _Inner:
+    """Run a program of its own from here: of a Lookaround or an Atomic."""
+
+    start: int
+    node: Lookaround | Atomic
+
+
+_Instruction = Chars | Edge | Boundary | Back | _Split | _Save | _Inner | None  # None: the end of a program
+
+
+class Backtracker:
+    """Matches whole names. All names together may take MOST_STEPS; then each further one raises TooLarge."""
+
+    def __init__(self, tree: Node) -> None:
+        self._program: list[_Instruction] = []
+        self._groups = 0
+        self._left = MOST_STEPS
+        self._rough = Regular(_relaxed(tree))  # most names do not match anyway, and it is quick to say so
+        self._inner: list[tuple[int, Node]] = []
+        self._add(tree)
+        self._program.append(None)
+        while self._inner:  # programs of lookarounds stand behind
+            at, node = self._inner.pop()
+            found = self._program[at]
+            assert isinstance(found, _Inner)
+            self._program[at] = _Inner(len(self._program), found.node)
+            self._add(node)
+            self._program.append(None)
+
+    def matches(self, name: str) -> bool:
+        """Tell whether it matches a whole name; TooLarge."""
+        if not self._rough.matches(name):
+            return False
+        text = "".join(char if char in CHARS else OTHER for char in name)
+        return self._run(0, 0, ((-1, -1),) * self._groups, text, len(text)) is not None
+
+    # --- the program --------------------------------------------------------------------------------------------------
+
+    def _put(self, instruction: _Instruction) -> int:
+        if len(self._program) >= _MOST_INSTRUCTIONS:
+            raise TooLarge
+        self._program.append(instruction)
+        return len(self._program) - 1
+
+    def _add(self, node: Node) -> None:
+        if isinstance(node, Chars | Edge | Boundary | Back):
+            self._put(node)
+        elif isinstance(node, Lookaround | Atomic):
+            self._inner.append((self._put(_Inner(0, node)), node.node))
+        elif isinstance(node, Seq):
+            for each in node.nodes:
+                self._add(each)
+        elif isinstance(node, Group):
+            self._groups = max(self._groups, node.number)
+            self._put(_Save(node.number, is_end=False))
+            self._add(node.node)
+            self._put(_Save(node.number, is_end=True))
+        elif isinstance(node, Alt):
+            self._alternatives(node)
+        else:
+            self._repeat(node)
+
+    def _alternatives(self, node: Alt) -> None:
+        split, ends, starts = self._put(_Split(())), [], []
+        for each in node.nodes:
+            starts.append(len(self._program))
+            self._add(each)
+            ends.append(self._put(_Split(())))
+        self._program[split] = _Split(tuple(starts))
+        for end in ends:
+            self._program[end] = _Split((len(self._program),))
+
+    def _repeat(self, node: Repeat) -> None:
+        enough = LONGEST_NAME + 1
+        for _ in range(min(node.least, enough)):
+            before = len(self._program)
+            self._add(node.node)
+            if len(self._program) == before:
+                break
+        splits = []
+        if node.most is None:
+            splits.append(self._put(_Split(())))
+            self._add(node.node)
+            self._put(_Split((splits[0],)))
+        else:
+            for _ in range(min(node.most - node.least, enough)):
+                splits.append(self._put(_Split(())))
+                self._add(node.node)
+        for split in splits:
+            ways = (split + 1, len(self._program))
+            self._program[split] = _Split(ways[::-1] if node.lazy else ways)
+
+    # --- running it ---------------------------------------------------------------------------------------------------
+
+    def _run(self, start: int, at: int, texts: _Texts, name: str, must_end: int | None) -> _Found | None:
+        """Return the first way through a program, where it ends and its groups' texts. A state is tried once: it fails again."""
+        waiting, tried = [(start, at, texts)], set()
+        while waiting:
+            state = waiting.pop()
+            if state in tried:
+                continue
+            tried.add(state)
+            self._left -= 1
+            if self._left < 0:
+                raise TooLarge
+            number, at, texts = state
+            step = self._program[number]
+            if step is None:
+                if must_end in (None, at):
+                    return at, texts
+            elif isinstance(step, _Split):
+                waiting += [(to, at, texts) for to in reversed(step.to)]
+            elif (after := self._after(step, at, texts, name)) is not None:
+                waiting.append((number + 1, *after))
+        return None
+
+    def _after(self, step: _Instruction, at: int, texts: _Texts, name: str) -> _Found | None:
+        """Return where a single step leads, None when it fails."""
+        if isinstance(step, _Inner):
+            return self._inside(step, at, texts, name)
+        if isinstance(step, _Save):
+            begin, end = texts[step.number - 1]
+            changed = (begin, at) if step.is_end else (at, end)
+            return at, (*texts[: step.number - 1], changed, *texts[step.number :])
+        end = at
+        if isinstance(step, Chars):
+            is_there, end = at < len(name) and name[at] in step.of, at + 1
+        elif isinstance(step, Edge):
+            is_there = at == (0 if step.at == "start" else len(name))
+        elif isinstance(step, Boundary):
+            is_one = (at > 0 and name[at - 1] in _WORD) != (at < len(name) and name[at] in _WORD)
+            is_there = is_one != step.negative
+        else:
+            assert isinstance(step, Back)
+            begin, stop = texts[step.number - 1]
+            is_there, end = 0 <= begin <= stop and name.startswith(name[begin:stop], at), at + stop - begin
+        return (end, texts) if is_there else None
+
+    def _inside(self, step: _Inner, at: int, texts: _Texts, name: str) -> _Found | None:
+        """Run what a lookaround or an atomic node holds."""
+        if isinstance(step.node, Atomic):
+            return self._run(step.start, at, texts, name, None)
+        if step.node.behind:
+            ways = (self._run(step.start, each, texts, name, at) for each in range(at, -1, -1))
+            found = next((one for one in ways if one is not None), None)
+        else:
+            found = self._run(step.start, at, texts, name, None)
+        if step.node.negative:
+            return (at, texts) if found is None else None
+        return (at, found[1]) if found is not None else None
+
+
+def _relaxed(node: Node) -> Node:
+    """Return a regular language that holds all that a node matches: nobody looks around, and a backreference is any text."""
+    if isinstance(node, Lookaround | Boundary):
+        return Seq()
+    if isinstance(node, Back):
+        return Repeat(Chars(CHARS), 0, None)
+    if isinstance(node, Atomic | Group):
+        return _relaxed(node.node)
+    if isinstance(node, Seq | Alt):
+        return type(node)(tuple(map(_relaxed, node.nodes)))
+    return Repeat(_relaxed(node.node), node.least, node.most) if isinstance(node, Repeat) else node
+
 
 Items = tuple[str, ...]
 _MOST_SHOWN = 200
@@ -192,84 +399,3 @@ def joined(one: str, other: str) -> Iterator[str]:
     for fill in ("x", ""):
         for part in samples(other, fill):
             yield from samples(one, part)
-
-
-_MOST_TEXTS, _MOST_REPEATS, _LONGEST = 64, 8, 249
-_Texts = dict[str, bool]  # text → whether nothing follows it
-
-
-@dataclass(frozen=True)
-class Affixes:
-    """Each name begins with one of `starts` and ends with one of `ends`; `names` are all of them, None when they are many."""
-
-    starts: tuple[str, ...]
-    ends: tuple[str, ...]
-    names: tuple[str, ...] | None = None
-
-
-@lru_cache(maxsize=65536)
-def affixes(item: str) -> Affixes:
-    """Return the affixes of an item."""
-    found = shape_of(item)
-    if found is None:
-        return Affixes((), (), ())
-    if found.tree is None:
-        return Affixes((found.prefix,), (found.suffix,))
-    starts = _after(found.tree, {"": True}, backwards=False)
-    ends = _after(found.tree, {"": True}, backwards=True)
-    return Affixes(tuple(starts), tuple(ends), tuple(starts) if all(starts.values()) else None)
-
-
-def meet(ones: Iterable[str], others: Iterable[str], *, at_end: bool = False) -> bool:
-    """Tell whether a name can begin (or end) with one of each."""
-    others = tuple(others)
-    if at_end:
-        return any(one.endswith(other) or other.endswith(one) for one in ones for other in others)
-    return any(one.startswith(other) or other.startswith(one) for one in ones for other in others)
-
-
-def _after(node: Node, texts: _Texts, *, backwards: bool) -> _Texts:
-    """Go on with a node behind (or before) each text that is not cut."""
-    if not any(texts.values()):
-        return texts
-    if isinstance(node, Chars):
-        return _longer(node, texts, backwards=backwards)
-    if isinstance(node, Group):
-        return _after(node.node, texts, backwards=backwards)
-    if isinstance(node, Seq):
-        for each in reversed(node.nodes) if backwards else node.nodes:
-            texts = _after(each, texts, backwards=backwards)
-    elif isinstance(node, Alt):
-        texts = _merged([_after(each, texts, backwards=backwards) for each in node.nodes], texts)
-    elif isinstance(node, Repeat):
-        for _ in range(min(node.least, _MOST_REPEATS)):
-            before, texts = texts, _after(node.node, texts, backwards=backwards)
-            if texts == before:
-                break
-        if node.most is None or node.most > _MOST_REPEATS:
-            return dict.fromkeys(texts, False)
-        ways = [texts]
-        for _ in range(node.most - node.least):
-            ways.append(_after(node.node, ways[-1], backwards=backwards))
-            if ways[-1] == ways[-2]:
-                break
-        texts = _merged(ways, texts)
-    return texts
-
-
-def _longer(node: Chars, texts: _Texts, *, backwards: bool) -> _Texts:
-    going_on = [text for text, whole in texts.items() if whole]
-    of = node.of & TOPIC_CHARS
-    if len(texts) + len(going_on) * len(of) > _MOST_TEXTS or any(len(text) >= _LONGEST for text in going_on):
-        return dict.fromkeys(texts, False)
-    longer = {char + text if backwards else text + char: True for text in going_on for char in sorted(of)}
-    return _merged([{text: False for text, whole in texts.items() if not whole}, longer], texts)
-
-
-def _merged(ways: Iterable[_Texts], before: _Texts) -> _Texts:
-    """Put texts together; when they become too many, those from before are cut where they are."""
-    found: _Texts = {}
-    for each in ways:
-        for text, whole in each.items():
-            found[text] = found.get(text, True) and whole
-    return found if len(found) <= _MOST_TEXTS else dict.fromkeys(before, False)

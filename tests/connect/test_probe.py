@@ -7,7 +7,8 @@ import json
 import pytest
 
 from mm2mgr.connect.errors import ConnectError
-from mm2mgr.reconcile.workers import Probe, probe
+from mm2mgr.lint.subject import WorkerFacts
+from mm2mgr.reconcile.facts import probe
 from tests.connect.conftest import Ask
 from tests.fake_connect import PRINCIPAL, FakeConnect
 
@@ -15,9 +16,9 @@ WANTED = {"producer.override.acks": "1", "producer.override.security.protocol": 
 PREFIXES = ("producer.override.", "consumer.override.", "admin.override.")
 
 
-def asked(ask: Ask, wanted: dict[str, str] | None = None) -> Probe:
+def asked(ask: Ask, wanted: dict[str, str] | None = None) -> WorkerFacts:
     found = ask(lambda c: probe(c, WANTED if wanted is None else wanted))
-    assert isinstance(found, Probe)
+    assert isinstance(found, WorkerFacts)
     return found
 
 

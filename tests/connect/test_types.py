@@ -8,14 +8,17 @@ from typing import Any
 import pytest
 
 from mm2mgr.connect.errors import ConnectError, WrongBody
-from mm2mgr.connect.target import BasicAuth, BearerAuth, ConnectTarget, TlsFiles
 from mm2mgr.connect.types import (
+    BasicAuth,
+    BearerAuth,
     ConnectorInfo,
     ConnectorStatus,
+    ConnectTarget,
     Plugin,
     PluginKey,
     SourceOffset,
     TaskConfig,
+    TlsFiles,
     Validation,
     WorkerInfo,
 )
@@ -88,5 +91,5 @@ def test_a_url_keeps_its_path_and_loses_its_last_slash() -> None:
 
 
 def test_types_need_no_http_library() -> None:
-    script = "import sys, mm2mgr.connect.types, mm2mgr.connect.target; sys.exit('httpx' in sys.modules)"
+    script = "import sys, mm2mgr.connect.types, mm2mgr.connect.types; sys.exit('httpx' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0

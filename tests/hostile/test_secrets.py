@@ -22,7 +22,7 @@ from urllib.parse import quote, quote_plus
 import pytest
 
 from mm2mgr.cli import main
-from mm2mgr.reconcile import apply, live, settle
+from mm2mgr.reconcile import apply, live
 from tests.cli.command import Command
 from tests.fake_connect import FakeConnect, serving
 
@@ -213,13 +213,13 @@ def hostile(
         for name in ("_RACE_SECONDS", "_LONGEST_RACE_SECONDS"):
             monkeypatch.setattr(apply, name, 0.0)
         monkeypatch.setattr(apply, "_READ_BACK_SECONDS", 0.3)
-        monkeypatch.setattr(settle, "HOLD_SECONDS", 0.2)
+        monkeypatch.setattr(apply, "HOLD_SECONDS", 0.2)
         monkeypatch.setattr(live, "read_topics", _no_topics)
         yield fakes
 
 
 def _no_topics(*_: object) -> Any:
-    from mm2mgr.reconcile.access import TopicListing
+    from mm2mgr.reconcile.facts import TopicListing
 
     return TopicListing({"orders": 1})
 

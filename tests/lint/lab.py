@@ -22,13 +22,13 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 )
 
 from mm2mgr.connect.client import ConnectClient
-from mm2mgr.connect.target import ConnectTarget
+from mm2mgr.connect.types import ConnectTarget
 from mm2mgr.kafka.access import KafkaAccess, librdkafka_config
 from mm2mgr.kafka.client import Kafka as LiveKafka
 from mm2mgr.lint.findings import Finding
 from mm2mgr.lint.rules import lint
 from mm2mgr.lint.subject import Estate, KafkaFacts, Spot, Subject
-from mm2mgr.reconcile.workers import read_live
+from mm2mgr.reconcile.facts import read_live
 from mm2mgr.sandbox.broker import Broker
 from mm2mgr.sandbox.worker import Worker
 from mm2mgr.truth.reach import type_of

@@ -17,7 +17,7 @@ from mm2mgr.endpoints import connect_target, kafka_access
 from mm2mgr.kafka.client import Kafka
 from mm2mgr.kafka.producer import Producer
 from mm2mgr.observe.health import Status
-from mm2mgr.observe.losses import RecordLoss
+from mm2mgr.observe.memory import RecordLoss
 from mm2mgr.observe.status import ObserveOptions, acknowledge, status
 from mm2mgr.partitions import TopicPartition
 from mm2mgr.reconcile.apply import apply_plan

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from mm2mgr.observe.health import Status
-from mm2mgr.observe.losses import RecordLoss
+from mm2mgr.observe.memory import RecordLoss
 from mm2mgr.observe.status import acknowledge, describe
 from tests.observe.estate import Estate, topology_of
 

@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 
 from mm2mgr.connect.types import ConnectorInfo, ConnectorStatus, TaskConfig, TaskStatus
 from mm2mgr.observe.health import Remembered, Status, judge, lags_of
-from mm2mgr.observe.losses import acknowledge
-from mm2mgr.observe.memory import Memory, remember
+from mm2mgr.observe.memory import Memory, acknowledge, remember
 from mm2mgr.observe.reading import Failure, LiveConnector, SeenConnect, SeenKafka, Snapshot
 from mm2mgr.partitions import Offsets, TopicPartition
 from mm2mgr.render import Connector, render

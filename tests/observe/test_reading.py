@@ -8,7 +8,7 @@ import pytest
 
 from mm2mgr.connect.types import SourceOffset, parse_stored
 from mm2mgr.endpoints import kafka_access
-from mm2mgr.observe.reading import parse_assigned, upstream_topic
+from mm2mgr.observe.reading import parse_assigned
 from mm2mgr.partitions import TopicPartition
 from tests.fake_connect import FakeConnect, serving
 from tests.observe.estate import TREE, Estate, flow_of, topology_of
@@ -121,10 +121,10 @@ def test_upstream_is_the_inverse_of_the_remote_name(tmp_path: Path) -> None:
     default, identity = flow_of(tmp_path), flow_of(tmp_path, "replication_policy: identity")
     for flow in (default, identity):
         for topic in ("orders", "orders.x", "heartbeats"):
-            assert upstream_topic(flow, flow.remote_topic(topic)) == topic
-    assert upstream_topic(default, "orders") is None
-    assert upstream_topic(identity, "A.orders") == "A.orders"
-    assert upstream_topic(flow_of(tmp_path, "replication_policy: com.example.Own"), "A.orders") is None
+            assert flow.selection.upstream(flow.remote_topic(topic)) == topic
+    assert default.selection.upstream("orders") is None
+    assert identity.selection.upstream("A.orders") == "A.orders"
+    assert flow_of(tmp_path, "replication_policy: com.example.Own").selection.upstream("A.orders") is None
 
 
 def test_access_replaces_only_what_it_gives(tmp_path: Path) -> None:

@@ -12,10 +12,8 @@ from pathlib import Path
 import pytest
 
 from mm2mgr.errors import Mm2mgrError
-from mm2mgr.observe.losses import Gap, RecordLoss, SeenTopic
-from mm2mgr.observe.memory import ConditionClock, FlowMemory, Mark, Memory, Rest, Unstored
-from mm2mgr.observe.state import change, load, state_file
-from mm2mgr.observe.status import ObserveOptions, acknowledge
+from mm2mgr.observe.memory import ConditionClock, FlowMemory, Gap, Mark, Memory, RecordLoss, Rest, SeenTopic, Unstored
+from mm2mgr.observe.status import ObserveOptions, acknowledge, change, load, state_file
 from tests.observe.estate import Estate
 
 CLOCK = ConditionClock(3.5, 99.0, paused=True)
@@ -89,8 +87,8 @@ def test_processes_at_the_same_time_lose_nothing(tmp_path: Path) -> None:
 import sys
 from dataclasses import replace
 from pathlib import Path
-from mm2mgr.observe.losses import RecordLoss
-from mm2mgr.observe.state import change
+from mm2mgr.observe.memory import RecordLoss
+from mm2mgr.observe.status import change
 for number in range(25):
     loss = RecordLoss(f"{sys.argv[2]}-{number}", "f", "t", "retention", 0.0)
     assert not change(Path(sys.argv[1]), lambda m: replace(m, losses={**m.losses, loss.id: loss})).warnings

@@ -10,8 +10,8 @@ import pytest
 
 from mm2mgr.defaults import Origin, Text
 from mm2mgr.observe.health import ConnectorState, FlowStatus, Status, TaskState
-from mm2mgr.observe.losses import Gap, RecordLoss
-from mm2mgr.observe.notes import StaleOffsets
+from mm2mgr.observe.memory import Gap, RecordLoss
+from mm2mgr.observe.problems import StaleOffsets
 from mm2mgr.observe.reading import Failure, Orphan
 from mm2mgr.output.load_text import say_rates, say_sizings
 from mm2mgr.output.status_text import say_status

@@ -161,7 +161,7 @@ CLOSER: dict[str, set[str]] = {
 OWNERS: dict[str, set[str]] = {
     "click": {"cli"},
     "yaml": {"spec"},
-    "pydantic": {"spec"},
+    "pydantic": {"spec", "observe"},
     "jinja2": {"templating", "output"},
     "httpx": {"web.py", "connect", "samples"},
     "tenacity": {"connect"},
@@ -199,11 +199,9 @@ PURE = (
     "reconcile/plan",
     "reconcile/guards",
     "reconcile/mirrored",
-    "reconcile/restarts",
     "observe/health",
-    "observe/losses",
     "observe/memory",
-    "observe/notes",
+    "observe/problems",
     "observe/reading",
 )
 EFFECTS = {

@@ -14,9 +14,9 @@ import pytest
 from mm2mgr.errors import KafkaError
 from mm2mgr.expand import expand
 from mm2mgr.kafka.access import KafkaAccess
-from mm2mgr.reconcile import apply, live, settle
-from mm2mgr.reconcile.access import TopicListing
+from mm2mgr.reconcile import apply, live
 from mm2mgr.reconcile.apply import Result, apply_plan, read_back
+from mm2mgr.reconcile.facts import TopicListing
 from mm2mgr.reconcile.live import make_plan
 from mm2mgr.reconcile.plan import Plan, Wish
 from mm2mgr.render import Connector, render
@@ -123,7 +123,7 @@ def running(folder: Path) -> Iterator[Site]:
         patch.setattr(apply, "_RACE_SECONDS", 0.0)  # nobody else writes here, unless a test has it so
         patch.setattr(apply, "_LONGEST_RACE_SECONDS", 0.0)
         patch.setattr(apply, "_READ_BACK_SECONDS", 0.5)
-        patch.setattr(settle, "HOLD_SECONDS", 0.5)
+        patch.setattr(apply, "HOLD_SECONDS", 0.5)
         yield site
 
 

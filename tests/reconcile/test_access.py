@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.kafka.producer import Producer
-from mm2mgr.reconcile.access import TopicListing, read_topics
+from mm2mgr.reconcile.facts import TopicListing, read_topics
 from tests.kafka.conftest import closed_port, mock_cluster
 
 __all__ = ["closed_port", "mock_cluster"]

@@ -8,8 +8,8 @@ import pytest
 
 from mm2mgr.connect.client import ConnectClient
 from mm2mgr.endpoints import connect_target
-from mm2mgr.reconcile.access import TopicListing
 from mm2mgr.reconcile.apply import carry_out
+from mm2mgr.reconcile.facts import TopicListing
 from mm2mgr.reconcile.plan import Plan
 from tests.reconcile.site import Site, actions, errors
 

@@ -22,8 +22,8 @@ from mm2mgr.errors import Mm2mgrError
 from mm2mgr.expand import expand
 from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.reconcile import live
-from mm2mgr.reconcile.access import TopicListing
 from mm2mgr.reconcile.apply import apply_plan
+from mm2mgr.reconcile.facts import TopicListing
 from mm2mgr.reconcile.live import make_plan
 from mm2mgr.reconcile.plan import Plan, Wish
 from mm2mgr.render import OWNER_KEY, render

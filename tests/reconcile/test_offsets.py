@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mm2mgr.reconcile.offset_move import marked
+from mm2mgr.reconcile.offsets import marked
 from mm2mgr.reconcile.plan import diff
 from tests.reconcile.site import Site, actions, errors
 

@@ -11,10 +11,10 @@ import pytest
 
 from mm2mgr.connect.client import ConnectClient
 from mm2mgr.connect.errors import ConnectError
-from mm2mgr.connect.target import ConnectTarget
+from mm2mgr.connect.types import ConnectTarget
 from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.lint.subject import WorkerFacts
-from mm2mgr.reconcile.workers import PREFIXES, Probe, harmless, probe, read_live, read_worker
+from mm2mgr.reconcile.facts import PREFIXES, ask_worker, harmless, probe, read_live
 from mm2mgr.sandbox.broker import Broker
 from mm2mgr.sandbox.server import kafka_runtime
 from mm2mgr.sandbox.worker import Worker
@@ -84,8 +84,8 @@ def tree(tmp_path: Path) -> Tree:
     return Tree(tmp_path / "clusters")
 
 
-def probed(url: str, overrides: dict[str, str]) -> Probe:
-    async def main() -> Probe:
+def probed(url: str, overrides: dict[str, str]) -> WorkerFacts:
+    async def main() -> WorkerFacts:
         async with ConnectClient(ConnectTarget("w", (url,)), deadline_seconds=30) as client:
             return await probe(client, overrides)
 
@@ -138,7 +138,7 @@ def test_every_key_that_kafka_knows_can_be_asked_for(world: World) -> None:
 def test_what_a_worker_says_of_itself(world: World) -> None:
     async def main() -> WorkerFacts:
         async with ConnectClient(ConnectTarget("w", (world.url("principal"),)), deadline_seconds=30) as client:
-            return await read_worker(client, {})
+            return (await ask_worker(client, {}))[0]
 
     said = asyncio.run(main())
     assert (said.version, said.policy, said.exactly_once) == ("4.3.1", "Principal", True)

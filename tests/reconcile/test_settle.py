@@ -6,8 +6,7 @@ import asyncio
 
 import pytest
 
-from mm2mgr.reconcile.apply import Result
-from mm2mgr.reconcile.settle import Settled, settle
+from mm2mgr.reconcile.apply import Result, Settled, settle
 from tests.reconcile.site import FLOWS, ON_EAST, ON_WEST, Site
 
 LOGS, ORDERS = "mm2.a.east.source.logs", "mm2.a.east.source.orders"

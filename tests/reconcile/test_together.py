@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mm2mgr.reconcile.access import TopicListing
+from mm2mgr.reconcile.facts import TopicListing
 from mm2mgr.reconcile.plan import Change, Plan
 from tests.fake_connect import MIRROR
 from tests.reconcile.site import Site, actions

@@ -8,9 +8,9 @@ import pytest
 
 from mm2mgr.connect.client import ConnectClient
 from mm2mgr.connect.errors import ConnectError
-from mm2mgr.connect.target import ConnectTarget
+from mm2mgr.connect.types import ConnectTarget
 from mm2mgr.lint.subject import Estate, WorkerFacts
-from mm2mgr.reconcile.workers import ask_worker, harmless, read_live, read_worker
+from mm2mgr.reconcile.facts import ask_worker, harmless, read_live
 from tests.fake_connect import CLASSES, MIRROR, FakeConnect, serving
 
 SOURCE = {"connector.class": MIRROR + "MirrorSourceConnector", "source.cluster.alias": "a", "topics": "t"}
@@ -19,7 +19,7 @@ SOURCE = {"connector.class": MIRROR + "MirrorSourceConnector", "source.cluster.a
 def said(fake: FakeConnect, *keys: str) -> WorkerFacts:
     async def main() -> WorkerFacts:
         async with ConnectClient(ConnectTarget("w", ("http://w",)), transport=fake.transport()) as client:
-            return await read_worker(client, harmless(keys))
+            return (await ask_worker(client, harmless(keys)))[0]
 
     return asyncio.run(main())
 

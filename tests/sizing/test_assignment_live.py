@@ -11,7 +11,7 @@ import pytest
 from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]
 
 from mm2mgr.connect.client import ConnectClient
-from mm2mgr.connect.target import ConnectTarget
+from mm2mgr.connect.types import ConnectTarget
 from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.kafka.client import Kafka
 from mm2mgr.sandbox.broker import Broker

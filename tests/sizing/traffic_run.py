@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mm2mgr.connect.client import ConnectClient
-from mm2mgr.connect.target import ConnectTarget
+from mm2mgr.connect.types import ConnectTarget
 from mm2mgr.evidence.measured import read_rates
 from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.kafka.client import Kafka

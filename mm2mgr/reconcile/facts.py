@@ -1,0 +1,263 @@
+"""What is asked of live clusters before a plan is judged: workers as lint's WorkerFacts, all that a Connect cluster runs as lint's
+Estate, ids and topics of Kafka clusters.
+
+It only reads and validates. Placeholders are never sent, because config providers resolve them during validation. A Kafka client is
+loaded only when a cluster is asked.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+from mm2mgr.connect.client import ConnectClient
+from mm2mgr.connect.errors import ConnectError, WrongBody
+from mm2mgr.connect.types import ConnectTarget, Validation, WorkerInfo
+from mm2mgr.endpoints import kafka_access
+from mm2mgr.errors import Mm2mgrError
+from mm2mgr.kafka.access import KafkaAccess
+from mm2mgr.lint.subject import Estate, Silence, Spot, Subject, WorkerFacts
+from mm2mgr.partitions import TopicPartition
+from mm2mgr.topology import KafkaCluster, Topology
+from mm2mgr.truth import keys as truth_keys
+from mm2mgr.truth.keys import kafka_version
+from mm2mgr.truth.reach import type_of
+
+SILENCE_PREFIX = "mm2mgr.silence."
+# "1" can be read as a number, as text or as a list, but not as these; and errors are searched for what is sent as a password.
+_HARMLESS = {"boolean": "true", "class": "java.lang.Object", "password": "mm2mgr-probe"}
+
+
+async def ask_worker(
+    client: ConnectClient, overrides: Mapping[str, str], root: WorkerInfo | None = None
+) -> tuple[WorkerFacts, ConnectError | None]:
+    """Return what the answering worker reports, and why the probe failed if it did: then its policy is None.
+
+    Three requests at once, two with its `root`; `overrides`: see `harmless`. Raises ConnectError when version and Kafka cluster, or
+    the plugins, cannot be read.
+    """
+
+    async def probed() -> WorkerFacts | ConnectError:
+        try:
+            return await probe(client, overrides)
+        except ConnectError as error:
+            return error
+
+    async def answering() -> WorkerInfo:
+        return root or await client.root()
+
+    found, plugins, answered = await asyncio.gather(probed(), client.plugins(), answering())
+    # What MirrorMaker's keys do follows its plugin's version, which may differ from the worker's own.
+    versions = [plugin.version for plugin in plugins if plugin.class_name == CONNECTOR_CLASS]
+    placed = (kafka_version(text) for text in (*versions, answered.version))
+    worker = replace(
+        WorkerFacts() if isinstance(found, ConnectError) else found,
+        version=next((version for version in placed if version), None),
+        cluster_id=answered.kafka_cluster_id or None,
+        plugins=frozenset(plugin.class_name for plugin in plugins),
+    )
+    return worker, found if isinstance(found, ConnectError) else None
+
+
+async def read_live(target: ConnectTarget, deadline_seconds: float = 30.0) -> Estate:
+    """Return every MirrorMaker connector that a Connect cluster runs, owned or not, with what its workers report.
+
+    Raises ConnectError when the connectors cannot be read within the deadline; a policy that cannot be found is unknown.
+    """
+    async with ConnectClient(target, deadline_seconds=deadline_seconds) as client:
+        infos, statuses = await asyncio.gather(client.infos(), client.statuses())
+        worker, _ = await ask_worker(client, harmless(key for info in infos.values() for key in info.config))
+    states = {name: status.state for name, status in statuses.items()}
+    subjects = (subject_of(target.name, name, info.config, states.get(name), worker) for name, info in infos.items())
+    return Estate(tuple(subject for subject in subjects if subject), complete=True)
+
+
+def harmless(keys: Iterable[str]) -> dict[str, str]:
+    """Return the override keys among config keys, each with a value of its type that means nothing.
+
+    A worker parses overrides before it asks its policy, and a placeholder would make it read a secret.
+    """
+    known = truth_keys.load()
+    newest = known.releases[known.lines[-1]]
+    found = {}
+    for key in keys:
+        if key.startswith(PREFIXES):
+            kind, _, plain = key.split(".", 2)
+            definition = known.find(kind, plain, newest)
+            found[key] = _HARMLESS.get(definition.type if definition else "", "1")
+    return found
+
+
+def version_of(root: WorkerInfo) -> WorkerFacts:
+    """Return what a worker reports without a request for its plugins and policy."""
+    return WorkerFacts(version=kafka_version(root.version), cluster_id=root.kafka_cluster_id or None)
+
+
+def subject_of(
+    connect: str, name: str, config: Mapping[str, str], state: str | None, worker: WorkerFacts
+) -> Subject | None:
+    """Return a connector that runs as lint sees it, None for one that is not MirrorMaker's."""
+    type_ = type_of(config.get("connector.class", ""))
+    if type_ is None:
+        return None
+    spot = Spot(connect=connect, connector=name)
+    silences = tuple(
+        Silence(key.removeprefix(SILENCE_PREFIX), reason, spot.at(key))
+        for key, reason in config.items()
+        if key.startswith(SILENCE_PREFIX)
+    )
+    return Subject(name, type_, config, spot, worker=worker, state=state, silences=silences)
+
+
+# --- what connectors may override -------------------------------------------------------------------------------------
+
+CONNECTOR_CLASS = "org.apache.kafka.connect.mirror.MirrorSourceConnector"
+PREFIXES = ("producer.override.", "consumer.override.", "admin.override.")
+KNOWN_POLICIES = frozenset({"None", "Principal", "Allowlist"})
+
+_NOBODY = "127.0.0.1:9092"  # is not contacted: a validation starts no client
+_BASE = {
+    "name": "mm2mgr-probe",
+    "connector.class": CONNECTOR_CLASS,
+    "source.cluster.alias": "mm2mgr-probe-source",
+    "target.cluster.alias": "mm2mgr-probe-target",
+    "source.cluster.bootstrap.servers": _NOBODY,
+    "target.cluster.bootstrap.servers": _NOBODY,
+    # Consumer and admin overrides are judged only when a connector uses them, as one with an offsets topic of its own does.
+    "offsets.storage.topic": "mm2mgr-probe",
+    # The worker says what it lacks only after the connector has said that it could (KIP-618).
+    "exactly.once.support": "required",
+    "source.consumer.isolation.level": "read_committed",
+}
+# One that only All allows, one that Principal allows too, and the one that decides where records go.
+_TELLING = {
+    f"{prefix}{key}": value
+    for prefix in PREFIXES
+    for key, value in (("client.id", "mm2mgr-probe"), ("sasl.mechanism", "PLAIN"), ("bootstrap.servers", _NOBODY))
+}
+_SENTENCE = re.compile(r"The '([^']+)' policy does not allow '[^']+' to be overridden in the connector configuration\.")
+_NOT_EXACTLY_ONCE = "This worker does not have exactly-once source support enabled"
+
+
+async def probe(client: ConnectClient, overrides: Mapping[str, str]) -> WorkerFacts:
+    """Ask the worker that answers for its policy: All, None, Principal, Allowlist or `custom` (refusals with other messages).
+
+    `exactly_once` is None before Kafka 3.3, which has no such key. ConnectError when the answer lacks the policy. Other workers may
+    have another policy.
+    """
+    wanted = {key: value for key, value in overrides.items() if key.startswith(PREFIXES) and "${" not in value}
+    asked = {**wanted, **_TELLING}
+    try:
+        answer = await client.validate(CONNECTOR_CLASS, {**_BASE, **asked})
+        if "producer.override.client.id" not in answer.keys:
+            raise WrongBody("the validation does not mention the overrides that were sent")
+    except ConnectError as error:
+        altered = "Something between mm2mgr and the worker may have altered the answer; ask a worker directly."
+        what = f"Connect cluster '{client.target.name}': the override policy could not be found: {error.message}"
+        raise ConnectError(what, hint=error.hint or altered, cluster=client.target.name, status=error.status) from error
+    refused = {key: " ".join(reasons) for key, reasons in answer.errors.items() if key in asked}
+    return WorkerFacts(
+        policy=_policy(refused),
+        refused=refused,
+        allowed=frozenset(wanted) - refused.keys(),
+        exactly_once=_exactly_once(answer),
+    )
+
+
+def _policy(refused: Mapping[str, str]) -> str:
+    """Name the policy by its refusal message, which is the same from Kafka 2.3 to 4.3."""
+    if not refused:
+        return "All"
+    sentences = [_SENTENCE.fullmatch(reason) for reason in refused.values()]
+    names = {found[1] if found else "" for found in sentences}
+    name = names.pop()
+    return name if not names and name in KNOWN_POLICIES else "custom"
+
+
+def _exactly_once(answer: Validation) -> bool | None:
+    if "exactly.once.support" not in answer.keys:
+        return None
+    return not any(_NOT_EXACTLY_ONCE in reason for reason in answer.errors.get("exactly.once.support", ()))
+
+
+_TIMEOUT_SECONDS = 3.0
+
+
+@dataclass(frozen=True)
+class ClusterIds:
+    """Cluster ids by alias, and for the other aliases why the id is unknown."""
+
+    known: dict[str, str] = field(default_factory=dict)
+    unknown: dict[str, str] = field(default_factory=dict)
+
+
+async def cluster_ids(
+    topology: Topology, aliases: Iterable[str], timeout_seconds: float = _TIMEOUT_SECONDS, *, ask: bool = True
+) -> ClusterIds:
+    """Return the declared ids, and ask the other clusters, all at once, if they are to be asked."""
+    ids = ClusterIds()
+    asked = []
+    for alias in dict.fromkeys(aliases):
+        declared = topology.clusters[alias].model.cluster_id
+        if declared:
+            ids.known[alias] = declared
+        elif ask:
+            asked.append(alias)
+    answers = (asyncio.to_thread(_ask, topology.clusters[alias], timeout_seconds) for alias in asked)
+    for alias, answer in zip(asked, await asyncio.gather(*answers), strict=True):
+        if isinstance(answer, Mm2mgrError):
+            ids.unknown[alias] = answer.message
+        else:
+            ids.known[alias] = answer
+    return ids
+
+
+def _ask(cluster: KafkaCluster, timeout_seconds: float) -> str | Mm2mgrError:
+    from mm2mgr.kafka.client import Kafka  # loads librdkafka, which a plan with declared ids does without
+
+    try:
+        with Kafka(kafka_access(cluster), timeout_seconds) as kafka:
+            return kafka.cluster_id()
+    except Mm2mgrError as error:
+        return error
+
+
+@dataclass(frozen=True)
+class TopicListing:
+    """Topics of one Kafka cluster: partitions of each that mm2mgr may see; of the wanted ones the records in their logs.
+
+    `written` has the sum of their end offsets: above zero, a topic has had records, whether or not they are still there.
+    """
+
+    partitions: Mapping[str, int]
+    records: Mapping[str, int] = field(default_factory=dict)
+    written: Mapping[str, int] = field(default_factory=dict)
+
+
+def read_topics(
+    access: KafkaAccess,
+    wanted: Callable[[str], bool],
+    known: TopicListing | None = None,
+    timeout_seconds: float = _TIMEOUT_SECONDS,
+) -> TopicListing:
+    """Return the topics of a Kafka cluster, with the records of the wanted ones. Blocks; raises KafkaError.
+
+    What is `known` of the cluster is not asked again.
+    """
+    from mm2mgr.kafka.client import Kafka
+
+    if known and not any(wanted(topic) and topic not in known.records for topic in known.partitions):
+        return known
+    with Kafka(access, timeout_seconds) as kafka:
+        partitions = known.partitions if known else kafka.partition_counts()
+        records, written = (dict(known.records), dict(known.written)) if known else ({}, {})
+        chosen = {topic: count for topic, count in partitions.items() if wanted(topic) and topic not in records}
+        records |= dict.fromkeys(chosen, 0)
+        written |= dict.fromkeys(chosen, 0)
+        every = (TopicPartition(topic, number) for topic, count in chosen.items() for number in range(count))
+        for one, log in kafka.offsets(every).items():
+            records[one.topic] += log.end - log.start
+            written[one.topic] += log.end
+    return TopicListing(partitions, records, written)
