@@ -195,7 +195,7 @@ class SampleStore:
 
     def _share(self, files: Sequence[DataFile], share: Share) -> Any:
         rows, _ = read_share(self.table, files, self.table.file_schema.names, share)
-        return _sorted(rows).cast(self.table.file_schema)
+        return _sorted(one_table([rows], None)).cast(self.table.file_schema)
 
     def _is_damaged(self, file: DataFile) -> bool:
         """Tell whether a file cannot be read to its end; a damaged one stays where it is."""

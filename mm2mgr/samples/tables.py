@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -409,31 +410,37 @@ class Share:
         return (cluster.max, topic.max) >= self.low and (self.high is None or (cluster.min, topic.min) < self.high)
 
     def rows(self, table: Any) -> Any:
-        """Return the rows of the share; `cluster` and `topic` are dictionaries, the table is in one chunk."""
-        if self == Share() or not len(table):
+        """Return the rows of the share; `cluster` and `topic` are dictionaries."""
+        if self == Share():
             return table
-        inside = _at_least(table, self.low)
-        if self.high is not None:
-            inside &= ~_at_least(table, self.high)
-        places = np.flatnonzero(inside)
-        if len(places) and places[-1] - places[0] == len(places) - 1:  # sorted rows: nothing is copied
-            return table.slice(places[0], len(places))
-        return table.filter(pa.array(inside))
+        return pa.Table.from_batches([self._inside(batch) for batch in table.to_batches() if len(batch)], table.schema)
+
+    def _inside(self, batch: Any) -> Any:
+        clusters, cluster = codes_of(batch["cluster"])
+        topics, topic = codes_of(batch["topic"])
+        names = [[(str(name), str(of_it)) for of_it in topics] for name in clusters]
+        inside = np.array(
+            [[self.low <= name and (self.high is None or name < self.high) for name in row] for row in names]
+        )
+        if inside.all():
+            return batch
+        rows = np.flatnonzero(inside[cluster, topic])
+        if len(rows) and rows[-1] - rows[0] == len(rows) - 1:  # sorted rows: nothing is copied
+            return batch.slice(rows[0], len(rows))
+        return batch.take(pa.array(rows))
 
 
 def read_share(
     table: StoredTable, files: Iterable[DataFile], columns: Sequence[str], share: Share
 ) -> tuple[Any, dict[str, str]]:
-    """Return the rows of a share in one chunk, in the order of the files, and the reason for each file left out."""
-    found, unreadable = [], {}
+    """Return the rows of a share in the order of the files, and the reason for each file left out."""
+    found, unreadable = [_empty(table, columns)], {}
     for file in files:
         try:
-            rows = one_table([table.read_file(file, columns, share.may_hold)], None)
+            found.append(share.rows(table.read_file(file, columns, share.may_hold)))
         except UnreadableFile as error:
             unreadable[f"{table.uri}/{file.path}"] = error.message
-            continue
-        found.append(share.rows(rows))
-    return one_table(found, _empty(table, columns)), unreadable
+    return pa.concat_tables(found), unreadable
 
 
 def shares_of(table: StoredTable, files: Sequence[DataFile], rows_per_share: int) -> list[Share]:
@@ -448,11 +455,11 @@ def shares_of(table: StoredTable, files: Sequence[DataFile], rows_per_share: int
         # The polls of a cluster are much alike: one stands for all of them. Rewritten files have topics of their own.
         for file in _standing_for(alike):
             try:
-                names = one_table([table.read_file(file, ("cluster", "topic"))], None)
+                names = table.read_file(file, ("cluster", "topic"))
             except UnreadableFile:
                 continue
             scale = sum(one.rows for one in alike) / max(1, sum(one.rows for one in _standing_for(alike)))
-            for name, count in _counts(names):
+            for name, count in chain.from_iterable(map(_counts, names.to_batches())):
                 weights[name] = weights.get(name, 0.0) + count * scale
     shares, low, held = [], ("", ""), 0.0
     for name in sorted(weights):
@@ -465,7 +472,7 @@ def shares_of(table: StoredTable, files: Sequence[DataFile], rows_per_share: int
 
 def codes_of(column: Any) -> tuple[list[str | None], Any]:
     """Return the strings of a dictionary column in one chunk, and their number for each row; null is a string, too."""
-    whole = column.chunk(0) if column.num_chunks else column.combine_chunks()
+    whole = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
     names: list[str | None] = list(whole.dictionary.to_pylist())
     indices = whole.indices
     if indices.null_count:
@@ -479,21 +486,12 @@ def _standing_for(alike: Sequence[DataFile]) -> Sequence[DataFile]:
     return [one for one in alike if 2 * one.rows > largest.rows] if len(alike) <= 8 else [largest]
 
 
-def _counts(names: Any) -> list[tuple[TopicName, int]]:
-    clusters, cluster = codes_of(names["cluster"])
-    topics, topic = codes_of(names["topic"])
-    keys, counts = np.unique(cluster.astype(np.int64) * max(1, len(topics)) + topic, return_counts=True)
-    pairs = [(str(clusters[key // len(topics)]), str(topics[key % len(topics)])) for key in keys.tolist()]
-    return list(zip(pairs, counts.tolist(), strict=True))
-
-
-def _at_least(table: Any, bound: TopicName) -> Any:
-    clusters, cluster = codes_of(table["cluster"])
-    topics, topic = codes_of(table["topic"])
-    above = np.array([str(name) > bound[0] for name in clusters], np.bool_)
-    same = np.array([name == bound[0] for name in clusters], np.bool_)
-    further = np.array([str(name) >= bound[1] for name in topics], np.bool_)
-    return above[cluster] | (same[cluster] & further[topic])
+def _counts(batch: Any) -> Iterator[tuple[TopicName, int]]:
+    clusters, cluster = codes_of(batch["cluster"])
+    topics, topic = codes_of(batch["topic"])
+    counts = np.bincount(cluster.astype(np.int64) * len(topics) + topic)
+    for key in np.flatnonzero(counts).tolist():
+        yield (str(clusters[key // len(topics)]), str(topics[key % len(topics)])), int(counts[key])
 
 
 def _empty(table: StoredTable, columns: Sequence[str]) -> Any:

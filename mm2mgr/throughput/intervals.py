@@ -1,29 +1,220 @@
-"""From sorted samples to intervals with a rate: which distances count, which are resets or gaps, and what flowed.
+"""Samples of many partitions as arrays, cleaned and sorted, and the intervals between them: which have a rate, and which.
 
-A series begins with a few samples of the hour before; the intervals end in the hour. Where several sources cover the same time,
-the best of them counts, so that nothing is counted twice.
+A series is one partition as one source measures it. It begins with a few samples of the hour before; its intervals end in the hour.
+Where several sources cover the same time, the best of them counts, so that nothing is counted twice. Nothing here loops over rows.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
+from itertools import pairwise
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
-from mm2mgr.throughput.series import (
-    MOST_RECORDS_PER_SECOND,
-    Flags,
-    Floats,
-    Ints,
-    Series,
-    sizes_in_force,
-)
+from mm2mgr.samples.schema import CRUISE_CONTROL, CRUISE_CONTROL_TOPIC, KAFKA_OFFSETS, PROMETHEUS_PREFIX
 
-GAP_FACTOR = 3.0
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+Flags = npt.NDArray[np.bool_]
+Rows = npt.NDArray[np.integer[Any]] | Flags | slice
+
+MOST_BYTES_PER_SECOND = 1e12  # beyond any broker: a source that says more lies, or reset its counter
+MOST_RECORDS_PER_SECOND = 1e9
+GAP_FACTOR = 3
 # Even, so that an interval's own kind is never outnumbered where two overlapping samplers alternate short and long.
 GAP_NEIGHBOURS = 6
+LEAD_SAMPLES = (
+    GAP_NEIGHBOURS + 1
+)  # of the hour before: as many intervals to judge a gap by as an interval has neighbours
+_MOST_RECORD_BYTES = 2.0**31  # Kafka's own bound of a record
+_IDS_PER_BLOCK = 2_048
 _ROWS_AT_ONCE = 100_000
 _SHADOWED = 0.5
+_LONGEST_MS = 2**60
+
+
+@dataclass(frozen=True)
+class Series:
+    """Samples sorted by partition, source rank and time; -1 and NaN are unknown.
+
+    `source` numbers the sources from best to worst (`rank_sources`). A column with one value may be a view of it (`constant`).
+    """
+
+    partition_id: npt.NDArray[np.int32]
+    source: npt.NDArray[np.int32]
+    time_ms: Ints
+    end_offset: Ints
+    records_per_second: Floats
+    bytes_per_second: Floats
+    record_bytes: Floats
+    resolution_ms: npt.NDArray[np.int32]
+
+    def __len__(self) -> int:
+        return len(self.time_ms)
+
+    def take(self, rows: Rows) -> Series:
+        """Return these rows."""
+        count = len(self.time_ms[rows])
+        columns = (getattr(self, one.name) for one in fields(self))
+        return Series(*(constant(one[:1], count) if _is_constant(one) else one[rows] for one in columns))
+
+    @cached_property
+    def first(self) -> Flags:
+        """Flags of the first row of every series."""
+        first = np.ones(len(self), np.bool_)
+        np.not_equal(self.partition_id[1:], self.partition_id[:-1], out=first[1:])
+        if not _is_constant(self.source):
+            first[1:] |= self.source[1:] != self.source[:-1]
+        return first
+
+    @cached_property
+    def starts(self) -> Ints:
+        """The first row of every series."""
+        return np.flatnonzero(self.first)
+
+    @cached_property
+    def ends(self) -> Ints:
+        """The row behind the last one of every series."""
+        return np.append(self.starts[1:], len(self)) if len(self) else self.starts
+
+    def series_of(self, rows: Ints) -> Ints:
+        """Return the number of the series that each row belongs to."""
+        return np.searchsorted(self.starts, rows, side="right") - 1
+
+
+def constant(value: Any, count: int) -> Any:
+    """Return a column of one value that takes no memory."""
+    return np.broadcast_to(value, count)
+
+
+def _is_constant(column: Any) -> bool:
+    return bool(column.strides == (0,))
+
+
+def _is_unknown(column: Floats) -> bool:
+    return _is_constant(column) and not np.isfinite(column[:1]).any()
+
+
+def rank_sources(names: list[str]) -> dict[str, int]:
+    """Order sources from best to worst: offsets are exact per partition, Cruise Control's shares are estimates."""
+    kinds = (KAFKA_OFFSETS, PROMETHEUS_PREFIX, CRUISE_CONTROL, CRUISE_CONTROL_TOPIC)
+
+    def kind(name: str) -> int:
+        whole = [place for place, one in enumerate(kinds) if name == one]
+        start = [place for place, one in enumerate(kinds) if name.startswith(one)]
+        return (whole or start or [len(kinds)])[0]
+
+    return {name: place for place, name in enumerate(sorted(set(names), key=lambda name: (kind(name), name)))}
+
+
+def clean(raw: Series, since_ms: int, until_ms: int) -> Series:
+    """Take what can be true and lies in [since, until); sort it; keep each moment of a series once.
+
+    Of two samples of one moment the larger end offset counts: it was read later. A sample whose offset lies below the
+    one before while the next one does not is out of order (two samplers whose clocks disagree, a clock set back): it
+    is left out instead of being a reset.
+    """
+    kept = replace(
+        raw,
+        records_per_second=_within(raw.records_per_second, 0.0, MOST_RECORDS_PER_SECOND),
+        bytes_per_second=_within(raw.bytes_per_second, 0.0, MOST_BYTES_PER_SECOND),
+        record_bytes=_within(raw.record_bytes, 1e-9, _MOST_RECORD_BYTES),
+    )
+    measured = (kept.end_offset >= 0) & (kept.time_ms >= since_ms) & (kept.time_ms < until_ms)
+    if not measured.all():
+        rated = np.isfinite(kept.records_per_second) | np.isfinite(kept.bytes_per_second)
+        kept = kept.take(measured | (rated & (kept.time_ms >= since_ms) & (kept.time_ms < until_ms)))
+    if not _is_sorted(kept):
+        kept = kept.take(np.lexsort((kept.end_offset, kept.time_ms, kept.source, kept.partition_id)))
+        last = np.ones(len(kept), np.bool_)
+        last[:-1] = kept.first[1:] | (kept.time_ms[1:] != kept.time_ms[:-1])
+        kept = kept.take(last)
+    ends = kept.end_offset
+    below = np.flatnonzero(ends[1:] < ends[:-1]) + 1
+    series = kept.series_of(below)
+    below = below[(below > kept.starts[series]) & (below + 1 < kept.ends[series])]
+    dips = below[(ends[below] >= 0) & (ends[below + 1] >= ends[below - 1])]
+    return kept.take(np.delete(np.arange(len(kept)), dips)) if len(dips) else kept
+
+
+def _within(values: Floats, low: float, most: float) -> Floats:
+    """Make unknown what cannot be true: a source that lies must not move a plan."""
+    if _is_unknown(values):
+        return values
+    with np.errstate(invalid="ignore"):
+        good = (values >= low) & (values <= most)  # false for NaN
+    return values if good.all() else np.where(good, values, np.nan)
+
+
+def _is_sorted(series: Series) -> bool:
+    """Tell whether one source's samples are in order, each moment once."""
+    if not _is_constant(series.source) and len(series) and series.source.min() != series.source.max():
+        return False
+    late = series.time_ms[1:] <= series.time_ms[:-1]
+    return bool((np.diff(series.partition_id[series.starts]) > 0).all()) and not (late & ~series.first[1:]).any()
+
+
+def joined(lead: Series, hour: Series) -> Series:
+    """Put the end of an hour in front of the next one, series by series."""
+    if not len(lead):
+        return hour
+    sources = int(max(lead.source.max(), hour.source.max(initial=0))) + 1
+    keys = [
+        each.partition_id[each.starts].astype(np.int64) * sources + each.source[each.starts] for each in (lead, hour)
+    ]
+    hour_rows, lead_rows = (np.append(each.starts, len(each)) for each in (hour, lead))
+    of_lead = np.repeat(hour_rows[np.searchsorted(keys[1], keys[0], side="left")], lead.ends - lead.starts)
+    of_hour = np.repeat(lead_rows[np.searchsorted(keys[0], keys[1], side="right")], hour.ends - hour.starts)
+    of_lead += np.arange(len(lead))
+    of_hour += np.arange(len(hour))
+
+    def together(first: Any, second: Any) -> Any:
+        count = len(first) + len(second)
+        if _is_constant(first) and _is_constant(second) and first[:1].tobytes() == second[:1].tobytes():
+            return constant(first[:1], count)
+        column = np.empty(count, first.dtype)
+        column[of_lead], column[of_hour] = first, second
+        return column
+
+    return Series(*(together(getattr(lead, one.name), getattr(hour, one.name)) for one in fields(lead)))
+
+
+def in_blocks(series: Series, ids: range) -> list[Series]:
+    """Cut samples of these ids into small ranges of ids: arrays that stay in a core's cache take half the time."""
+    if (series.partition_id[1:] < series.partition_id[:-1]).any():
+        series = series.take(np.argsort(series.partition_id, kind="stable"))
+    cuts = np.searchsorted(series.partition_id, [*range(ids.start, ids.stop, _IDS_PER_BLOCK), ids.stop]).tolist()
+    return [series.take(slice(low, high)) for low, high in pairwise(cuts)]
+
+
+def tail(series: Series) -> Series:
+    """Return the last samples of every series, the last with the record size in force: what the next hour starts from."""
+    if not len(series):
+        return series
+    rows = series.ends[:, None] + np.arange(-LEAD_SAMPLES, 0)
+    found = series.take(rows[rows >= series.starts[:, None]])
+    known = np.flatnonzero(np.isfinite(series.record_bytes))
+    if not len(known):
+        return found
+    last = known[np.searchsorted(known, series.ends) - 1]
+    has_one = (last >= series.starts) & (last < series.ends)
+    sizes = found.record_bytes.copy()
+    sizes[found.ends[has_one] - 1] = series.record_bytes[last[has_one]]
+    return replace(found, record_bytes=sizes)
+
+
+def _sizes_in_force(series: Series) -> Floats:
+    """Return the record size at each row: the last one known in its series, else the next one, else NaN."""
+    if _is_unknown(series.record_bytes):
+        return series.record_bytes
+    turns = np.flatnonzero(np.isfinite(series.record_bytes) | series.first)
+    sizes, first = series.record_bytes[turns], series.first[turns]
+    early = np.flatnonzero(np.isnan(sizes[:-1]) & ~first[1:])
+    sizes[early] = sizes[early + 1]
+    return np.repeat(sizes, np.diff(turns, append=len(series)))
 
 
 @dataclass(frozen=True)
@@ -42,56 +233,63 @@ class Intervals:
     gap: Flags
 
 
-def intervals(series: Series, hour_start_ms: int) -> Intervals:
+def intervals(series: Series, in_hour: Flags, hour_start_ms: int) -> Intervals:
     """Measure the distance of every sample to the one before it and judge it.
 
     Reset: the end offset went back, or forward by more than any broker takes. Gap: longer than three times the median
     of itself and its neighbours, up to six on either side, in the hour and before it. Neighbours, not the whole
     series: a sampler that was set to a longer pace has no gaps once six intervals of that pace are known.
     """
-    first, in_hour = series.starts(), series.time_ms >= hour_start_ms
-    elapsed = np.zeros(len(series), np.int64)
-    elapsed[1:] = np.where(first[1:], 0, np.diff(series.time_ms))
-    records = np.zeros(len(series), np.int64)
-    records[1:] = np.diff(series.end_offset)
-    by_offset = (series.end_offset >= 0) & ~first
-    by_offset[1:] &= series.end_offset[:-1] >= 0
-    seconds = np.maximum(elapsed, 1) / 1000.0
-    counted = records / seconds
-    reset = by_offset & ((records < 0) | (counted > MOST_RECORDS_PER_SECOND))
-    gap, span, known = _gaps(elapsed, first) & ~reset, elapsed, by_offset
-    per_second, sizes = counted, sizes_in_force(series)
+    elapsed = _steps(series.time_ms)
+    elapsed[series.starts] = 0
+    known = series.end_offset >= 0
+    known[1:] &= known[:-1]
+    known[series.starts] = False
+    by_offset = known
+    per_second = _steps(series.end_offset) / (np.maximum(elapsed, 1) / 1000.0)
+    reset = by_offset & ((per_second < 0) | (per_second > MOST_RECORDS_PER_SECOND))
+    gap, span, sizes = _gaps(series, elapsed) & ~reset, elapsed, _sizes_in_force(series)
     volume = per_second * sizes
-    by_rate = ~by_offset & (np.isfinite(series.records_per_second) | np.isfinite(series.bytes_per_second))
-    if by_rate.any():
+    if not (_is_unknown(series.records_per_second) and _is_unknown(series.bytes_per_second)):
+        by_rate = ~by_offset & (np.isfinite(series.records_per_second) | np.isfinite(series.bytes_per_second))
         # A rate covers what its source says it covers, and never what the sample before it covers.
         span = np.where(by_rate & (series.resolution_ms > 0), series.resolution_ms, elapsed)
-        span = np.where(by_rate & ~first & ~gap, np.minimum(span, elapsed), span)
+        span = np.where(by_rate & ~series.first & ~gap, np.minimum(span, elapsed), span)
         gap &= ~(by_rate & (series.resolution_ms > 0))
         known = (by_offset | by_rate) & (span > 0)
-        per_second = np.where(by_offset, counted, series.records_per_second)
+        per_second = np.where(by_offset, per_second, series.records_per_second)
         in_bytes = ~by_offset & np.isfinite(series.bytes_per_second)
         volume = np.where(in_bytes, series.bytes_per_second, per_second * sizes)
     usable = known & in_hour & ~reset & ~gap
-    if len(series) and series.source.min() != series.source.max():
+    if not _is_constant(series.source) and len(series) and series.source.min() != series.source.max():
         usable &= ~_shadowed(series, span, usable, hour_start_ms)
     return Intervals(span, per_second, volume, usable, reset & in_hour, gap & in_hour)
 
 
-def _gaps(elapsed: Ints, first: Flags) -> Flags:
+def _steps(column: Ints) -> Ints:
+    """Return how far each value is from the one before."""
+    steps = np.zeros(len(column), np.int64)
+    np.subtract(column[1:], column[:-1], out=steps[1:])
+    return steps
+
+
+def _gaps(series: Series, elapsed: Ints) -> Flags:
     """Flag intervals far longer than their neighbours; the median is taken only where a gap is possible at all."""
     flags = np.zeros(len(elapsed), np.bool_)
     if not len(elapsed):
         return flags
-    starts = np.flatnonzero(first)
-    ends = np.append(starts[1:], len(elapsed))
-    shortest = np.minimum.reduceat(np.where(first, np.iinfo(np.int64).max, elapsed), starts)
-    suspects = np.flatnonzero(elapsed > np.repeat(GAP_FACTOR * shortest, ends - starts))
+    starts, ends = series.starts, series.ends
+    inner = elapsed.copy()
+    inner[starts] = _LONGEST_MS
+    bounds = GAP_FACTOR * np.minimum.reduceat(inner, starts)
+    if (np.maximum.reduceat(elapsed, starts) <= bounds).all():
+        return flags
+    suspects = np.flatnonzero(elapsed > np.repeat(bounds, ends - starts))
     for cut in range(0, len(suspects), _ROWS_AT_ONCE):
         some = suspects[cut : cut + _ROWS_AT_ONCE]
-        series = np.searchsorted(starts, some, side="right") - 1
+        own = series.series_of(some)
         near = some[:, None] + np.arange(-GAP_NEIGHBOURS, GAP_NEIGHBOURS + 1)
-        inside = (near > starts[series][:, None]) & (near < ends[series][:, None])
+        inside = (near > starts[own][:, None]) & (near < ends[own][:, None])
         near = np.clip(near, 0, len(elapsed) - 1)
         typical = np.nanmedian(np.where(inside, elapsed[near].astype(np.float64), np.nan), axis=1)
         flags[some] = elapsed[some] > GAP_FACTOR * typical
@@ -130,9 +328,7 @@ def _united(ends: Ints, spans: Ints) -> tuple[Ints, Ints]:
 
 
 def _covered(ends: Ints, spans: Ints, moments: Ints) -> Floats:
-    """Return how much of the time up to each moment the intervals cover, which do not overlap, on the one time line of all partitions."""
-    order = np.argsort(ends, kind="stable")
-    ends, spans = ends[order], spans[order]
+    """Return how much of the time up to each moment these stretches cover, which are in order and do not overlap."""
     total = np.concatenate([[0], np.cumsum(spans)])
     place = np.searchsorted(ends, moments, side="right")
     next_ = np.minimum(place, len(ends) - 1)

@@ -105,7 +105,7 @@ def read_rows(table: StoredTable, files: Sequence[DataFile], columns: Iterable[s
     wanted = [*NAMES, *(name for name in columns if name not in NAMES)]
 
     def read(file: DataFile) -> Any:
-        return share.rows(one_table([table.read_file(file, wanted, share.may_hold)], None))
+        return share.rows(table.read_file(file, wanted, share.may_hold))
 
     try:
         with ThreadPoolExecutor(_READERS) as readers:

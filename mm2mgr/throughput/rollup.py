@@ -2,6 +2,10 @@
 
 `ROLLUP_COLUMNS` are its columns; the `throughput` table documents them with their units. Percentiles count every interval
 with its milliseconds: p95 is the smallest rate that was not exceeded during 95 % of the covered time.
+
+Sketches hold rates in logarithmic buckets, so that percentiles of hours merge into percentiles of any window. Bucket k holds
+rates r with γ^k ≤ r < γ^(k+1), γ = 1.02/0.98, and stands for 2·γ^(k+1)/(γ+1): at most 2 % from any rate in it. Weights are
+milliseconds; rates under a thousandth per second are zero and have a bucket of their own.
 """
 
 from __future__ import annotations
@@ -13,38 +17,28 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from mm2mgr.throughput.intervals import Intervals, intervals
-from mm2mgr.throughput.series import Flags, Floats, Ints, Series
-from mm2mgr.throughput.sketch import bucket_of
+from mm2mgr.throughput.intervals import Flags, Floats, Intervals, Ints, Series, intervals
 
-ROLLUP_COLUMNS: Mapping[str, str] = {
-    "partition_id": "int32",
-    "source": "string",
-    "samples": "int32",
-    "covered_ms": "int64",
-    "records": "float64",
-    "bytes": "float64",
-    "resets": "int32",
-    "gaps": "int32",
-    "first_ms": "int64",
-    "last_ms": "int64",
-    "bytes_p50": "float64",
-    "bytes_p95": "float64",
-    "bytes_max": "float64",
-    "records_p50": "float64",
-    "records_p95": "float64",
-    "records_max": "float64",
-    "record_bytes": "float64",
-    "sketch_buckets": "int16",
-    "sketch_ms": "int32",
-}
+ROLLUP_COLUMNS = (
+    *("partition_id", "source", "samples", "covered_ms", "records", "bytes", "resets", "gaps", "first_ms", "last_ms"),
+    *("bytes_p50", "bytes_p95", "bytes_max", "records_p50", "records_p95", "records_max", "record_bytes"),
+    *("sketch_buckets", "sketch_ms"),
+)
 """Columns of a roll-up; the last two are lists. `samples` are distinct moments, `bytes` is null where no record size is
 known, `records` where the source tells none; rates are per second. `record_bytes` is the mean of the sizes read in the
 hour, else the mean size in force. The sketch holds bytes per second, and where `bytes` is null records per second:
-buckets of `sketch` with their milliseconds. Unknown is null, never zero."""
+buckets with their milliseconds. Unknown is null, never zero."""
 
 LISTS = ("sketch_buckets", "sketch_ms")
+DAY_COLUMNS = ROLLUP_COLUMNS[2:]
+"""What a day has, too: all but what numbers the series of an hour."""
+RELATIVE_ERROR = 0.02
 _SAME = 1e-9
+_GAMMA = (1 + RELATIVE_ERROR) / (1 - RELATIVE_ERROR)
+_LOG_GAMMA = float(np.log(_GAMMA))
+_SMALLEST = 1e-3
+ZERO = int(np.floor(np.log(_SMALLEST) / _LOG_GAMMA)) - 1
+_SERIES_AT_ONCE = 32_768  # whose histograms are summed up in some 50 MB
 
 Column = npt.NDArray[Any]
 
@@ -60,23 +54,6 @@ class RollUp:
         return len(self.offsets) - 1
 
 
-@dataclass(frozen=True)
-class _Used:
-    """The usable intervals of the series that have any, numbered from 0 in order."""
-
-    number: Ints
-    span_ms: Ints
-    bytes: Floats
-    records: Floats
-    starts: Ints
-
-    def most(self, values: Floats) -> Floats:
-        return np.asarray(np.maximum.reduceat(values, self.starts))
-
-    def least(self, values: Floats) -> Floats:
-        return np.asarray(np.minimum.reduceat(values, self.starts))
-
-
 def roll_up(series: Series, hour_start_ms: int) -> RollUp | None:
     """Reduce the samples of an hour, with some of the hour before in front, to one row a series; None without any.
 
@@ -85,15 +62,16 @@ def roll_up(series: Series, hour_start_ms: int) -> RollUp | None:
     in_hour = series.time_ms >= hour_start_ms
     if not in_hour.any():
         return None
-    steps = intervals(series, hour_start_ms)
-    starts = np.flatnonzero(series.starts())
-    alive = np.add.reduceat(in_hour.astype(np.int64), starts) > 0
-    sums = _sums(series, steps, starts, in_hour)
-    spread, lengths = _spread(steps, starts)
-    lists = {name: spread.pop(name) for name in LISTS}
-    values = {name: column[alive] for name, column in {**sums, **spread}.items()}
+    steps = intervals(series, in_hour, hour_start_ms)
+    values, lengths = _spread(series, steps)
+    lists = {name: values.pop(name) for name in LISTS}
+    values |= _counts(series, steps, in_hour)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        mean = np.where(values["records"] > 0, values["bytes"] / values["records"], np.nan)
+    values["record_bytes"] = np.where(np.isnan(values["record_bytes"]), mean, values["record_bytes"])
+    alive = values["samples"] > 0
     offsets = np.append(0, np.cumsum(lengths[alive])).astype(np.int32)
-    return RollUp({**values, **lists}, offsets)
+    return RollUp({**{name: column[alive] for name, column in values.items()}, **lists}, offsets)
 
 
 def stacked(found: Iterable[RollUp | None]) -> RollUp | None:
@@ -106,61 +84,77 @@ def stacked(found: Iterable[RollUp | None]) -> RollUp | None:
     return RollUp(values, np.append(0, np.cumsum(lengths)).astype(np.int32))
 
 
-def _sums(series: Series, steps: Intervals, starts: Ints, in_hour: Flags) -> dict[str, Column]:
-    def total(column: Column) -> Column:
-        return np.asarray(np.add.reduceat(column, starts))
+def _counts(series: Series, steps: Intervals, in_hour: Flags) -> dict[str, Column]:
+    """Return what is counted of every series, whether its intervals are usable or not."""
+    starts, count = series.starts, len(series.starts)
 
-    def flowed(rates: Floats) -> Floats:
-        """Return the amount of each series, NaN where the rate of one of its intervals is unknown."""
-        return np.where(covered > 0, total(np.where(steps.usable, rates * span / 1000.0, 0.0)), np.nan)
+    def counted(flags: Flags) -> Column:
+        return np.bincount(series.series_of(np.flatnonzero(flags)), minlength=count).astype(np.int32)
 
-    span = np.where(steps.usable, steps.elapsed_ms, 0)
-    covered = total(span)
-    records, volume = flowed(steps.records_per_second), flowed(steps.bytes_per_second)
-    sizes = np.isfinite(series.record_bytes) & in_hour
-    looked, size_sum = total(sizes.astype(np.int64)), total(np.where(sizes, series.record_bytes, 0.0))
-    with np.errstate(invalid="ignore", divide="ignore"):
-        size = np.where(looked > 0, size_sum / looked, np.where(records > 0, volume / records, np.nan))
-    first = np.where(in_hour, series.time_ms, np.iinfo(np.int64).max)
+    samples = np.add.reduceat(in_hour, starts, dtype=np.int32)
+    sized = np.flatnonzero(np.isfinite(series.record_bytes) & in_hour)
+    of_size = series.series_of(sized)
+    with np.errstate(invalid="ignore"):
+        sizes = np.bincount(of_size, series.record_bytes[sized], count) / np.bincount(of_size, minlength=count)
     return {
         "partition_id": series.partition_id[starts],
         "source": series.source[starts],
-        "samples": total(in_hour.astype(np.int32)),
-        "covered_ms": covered,
-        "records": records,
-        "bytes": volume,
-        "resets": total(steps.reset.astype(np.int32)),
-        "gaps": total(steps.gap.astype(np.int32)),
-        "first_ms": np.minimum.reduceat(first, starts),
-        "last_ms": series.time_ms[np.append(starts[1:], len(series)) - 1],
-        "record_bytes": size,
+        "samples": samples,
+        "resets": counted(steps.reset),
+        "gaps": counted(steps.gap),
+        "first_ms": series.time_ms[np.minimum(series.ends - samples, len(series) - 1)],
+        "last_ms": series.time_ms[series.ends - 1],
+        "record_bytes": sizes,
     }
 
 
-def _spread(steps: Intervals, starts: Ints) -> tuple[dict[str, Column], Column]:
-    """Return percentiles and sketch, and how many entries of the sketch belong to each series."""
-    names = [f"{what}_{name}" for what in ("bytes", "records") for name in ("p50", "p95", "max")]
-    spread: dict[str, Column] = {name: np.full(len(starts), np.nan) for name in names}
-    lengths = np.zeros(len(starts), np.int64)
-    rows = np.flatnonzero(steps.usable)
-    if not len(rows):
-        return {**spread, LISTS[0]: np.zeros(0, np.int16), LISTS[1]: np.zeros(0, np.int32)}, lengths
-    of_row = np.repeat(np.arange(len(starts)), np.diff(np.append(starts, len(steps.usable))))[rows]
-    first = np.flatnonzero(np.diff(of_row, prepend=-1))
-    having = of_row[first]
-    number = np.repeat(np.arange(len(first)), np.diff(np.append(first, len(rows))))
-    volume, records = steps.bytes_per_second[rows], steps.records_per_second[rows]
-    used = _Used(number, steps.elapsed_ms[rows], volume, records, first)
-    sized = np.isfinite(used.most(np.where(np.isnan(volume), np.inf, 0.0)))
-    leading = np.where(sized[number], volume, records)
-    table = _ordered(used.number, leading, used.span_ms, used.starts)
+@dataclass(frozen=True)
+class _Used:
+    """The usable intervals of the series that have any, numbered from 0 in order."""
+
+    number: Ints
+    span_ms: Ints
+    bytes: Floats
+    records: Floats
+    starts: Ints
+
+    def total(self, values: Column) -> Column:
+        return np.asarray(np.add.reduceat(values, self.starts))
+
+    def amount(self, rates: Floats) -> Floats:
+        """Return the amount of each series, NaN where the rate of one of its intervals is unknown."""
+        return self.total(rates * self.span_ms / 1000.0)
+
+
+def _spread(series: Series, steps: Intervals) -> tuple[dict[str, Column], Column]:
+    """Return amounts, percentiles and sketch of every series, and how many entries of the sketch belong to each."""
+    count = len(series.starts)
+    per_series = np.add.reduceat(steps.usable, series.starts, dtype=np.int64)
+    names = [f"{what}{name}" for what in ("bytes", "records") for name in ("", "_p50", "_p95", "_max")]
+    found: dict[str, Column] = {name: np.full(count, np.nan) for name in names}
+    found["covered_ms"], lengths = np.zeros(count, np.int64), np.zeros(count, np.int64)
+    having = np.flatnonzero(per_series)
+    if not len(having):
+        return {**found, LISTS[0]: np.zeros(0, np.int16), LISTS[1]: np.zeros(0, np.int32)}, lengths
+    rows, per_series = np.flatnonzero(steps.usable), per_series[having]
+    number, starts = np.repeat(np.arange(len(having)), per_series), np.cumsum(per_series) - per_series
+    used = _Used(number, steps.elapsed_ms[rows], steps.bytes_per_second[rows], steps.records_per_second[rows], starts)
+    volume, records = used.amount(used.bytes), used.amount(used.records)
+    found["covered_ms"][having], found["bytes"][having], found["records"][having] = (
+        used.total(used.span_ms),
+        volume,
+        records,
+    )
+    sized, counted = np.isfinite(volume), np.isfinite(records)
+    leading = used.bytes if sized.all() else np.where(sized[number], used.bytes, used.records)
+    table = _ordered(number, leading, used.span_ms, starts)
     for name, values in table.statistics.items():
-        spread[f"bytes_{name}"][having] = np.where(sized, values, np.nan)
-        spread[f"records_{name}"][having] = np.where(sized, np.nan, values)
-    for name, values in _records_too(used, table, sized).items():
-        spread[f"records_{name}"][having[sized]] = values[sized]
+        found[f"bytes_{name}"][having] = np.where(sized, values, np.nan)
+        found[f"records_{name}"][having] = np.where(sized, np.nan, values)
+    for name, values in _records_too(used, table, sized, counted).items():
+        found[f"records_{name}"][having[sized]] = values[sized]
     lengths[having] = table.lengths
-    return {**spread, LISTS[0]: table.buckets, LISTS[1]: table.weights_ms}, lengths
+    return {**found, LISTS[0]: table.buckets, LISTS[1]: table.weights_ms}, lengths
 
 
 @dataclass(frozen=True)
@@ -173,15 +167,16 @@ class _Ordered:
     lengths: Ints
 
 
-def _records_too(used: _Used, table: _Ordered, sized: Flags) -> dict[str, Floats]:
+def _records_too(used: _Used, table: _Ordered, sized: Flags, counted: Flags) -> dict[str, Floats]:
     """Return the records' statistics of series with bytes: a division where records had one size, else a second sort."""
     with np.errstate(invalid="ignore", divide="ignore"):
         size = used.bytes / used.records
     quiet = ~(used.records > 0)
-    low, high = used.least(np.where(quiet, np.inf, size)), used.most(np.where(quiet, -np.inf, size))
-    silent = used.most(np.where(quiet, 0.0, 1.0)) == 0
-    counted = np.isfinite(used.most(np.where(np.isnan(used.records), np.inf, 0.0)))
-    same = silent | (high - low <= _SAME * high)
+    low = np.minimum.reduceat(np.where(quiet, np.inf, size), used.starts)
+    high = np.maximum.reduceat(np.where(quiet, -np.inf, size), used.starts)
+    silent = np.isneginf(high)
+    with np.errstate(invalid="ignore"):
+        same = silent | (high - low <= _SAME * high)
     divisor = np.where(silent, 1.0, np.where(np.isfinite(high), high, np.nan))
     found = {name: np.where(counted, values / divisor, np.nan) for name, values in table.statistics.items()}
     varied = sized & counted & ~same
@@ -213,9 +208,7 @@ def _ordered(number: Ints, rates: Floats, span_ms: Ints, starts: Ints) -> _Order
             order = np.argsort(padded, axis=1)[filled]
         order += np.repeat(starts[some], of_some)
         low_to_high[rows], weights[rows] = rates[order], span_ms[order]
-    return _Ordered(
-        _statistics(low_to_high, weights, starts, lengths), *_sketched(number, low_to_high, weights, starts)
-    )
+    return _Ordered(_statistics(low_to_high, weights, starts, lengths), *_sketched(low_to_high, weights, starts))
 
 
 def _statistics(rates: Floats, weights: Ints, starts: Ints, lengths: Ints) -> dict[str, Floats]:
@@ -224,21 +217,73 @@ def _statistics(rates: Floats, weights: Ints, starts: Ints, lengths: Ints) -> di
     last = starts + lengths - 1
     total = running[last] - before
 
-    def percentile(percent: int) -> Floats:
+    def of_time(percent: int) -> Floats:
         # In whole numbers: a share of exactly 95 % must not be missed by a rounding.
         needed = -(-total * percent // 100)
         place = np.searchsorted(running, before + needed, side="left")
         return np.asarray(rates[np.clip(place, starts, last)])
 
-    return {"p50": percentile(50), "p95": percentile(95), "max": rates[last]}
+    return {"p50": of_time(50), "p95": of_time(95), "max": rates[last]}
 
 
-def _sketched(number: Ints, rates: Floats, weights: Ints, starts: Ints) -> tuple[Column, Column, Ints]:
+def _sketched(rates: Floats, weights: Ints, starts: Ints) -> tuple[Column, Column, Ints]:
     """Add up the milliseconds of neighbours in one bucket; return buckets, milliseconds and entries per series."""
-    buckets = bucket_of(np.where(np.isfinite(rates), rates, 0.0))
+    buckets = bucket_of(rates)
     cut = np.ones(len(rates), np.bool_)
-    cut[1:] = buckets[1:] != buckets[:-1]
+    np.not_equal(buckets[1:], buckets[:-1], out=cut[1:])
     cut[starts] = True
     first = np.flatnonzero(cut)
-    entries = np.bincount(number[first], minlength=len(starts))
+    entries = np.diff(np.searchsorted(first, starts), append=len(first))
     return buckets[first], np.add.reduceat(weights, first).astype(np.int32), entries
+
+
+def bucket_of(rates: Floats) -> npt.NDArray[np.int16]:
+    """Return the bucket of each rate (per second, not negative); an unknown rate is in that of zero."""
+    exponent = np.floor(np.log(np.maximum(rates, _SMALLEST)) / _LOG_GAMMA)
+    return np.where(rates >= _SMALLEST, exponent, ZERO).astype(np.int16)
+
+
+def rate_of(buckets: npt.NDArray[np.integer]) -> Floats:
+    """Return the rate that each bucket stands for."""
+    return np.where(buckets <= ZERO, 0.0, 2 * np.exp((buckets + 1.0) * _LOG_GAMMA) / (_GAMMA + 1))
+
+
+def shifted(buckets: npt.NDArray[np.integer], factors: Floats) -> Ints:
+    """Return the buckets after every rate is multiplied by its factor (positive); rounding to a bucket costs another 2 %."""
+    moved = buckets + np.rint(np.log(factors) / _LOG_GAMMA)
+    return np.where(buckets <= ZERO, ZERO, np.maximum(moved, ZERO)).astype(np.int64)
+
+
+def merged(series: Ints, lengths: Ints, buckets: Ints, weights_ms: Ints) -> tuple[Ints, Ints, Ints]:
+    """Add up equal buckets of each series: (series, bucket, weight), ordered by series and bucket.
+
+    Sketches lie end to end in `buckets` and `weights_ms`; each has its length and its series, a small number from 0.
+    """
+    if not len(buckets):
+        return series[:0], buckets, weights_ms
+    low, span = int(buckets.min()), int(np.ptp(buckets)) + 1
+    begins, found = np.cumsum(lengths) - lengths, []
+    for base in range(0, int(series.max()) + 1, _SERIES_AT_ONCE):
+        some = np.flatnonzero((series >= base) & (series < base + _SERIES_AT_ONCE))
+        sizes = lengths[some]
+        rows: Any = slice(None)
+        if len(some) < len(series):
+            rows = np.arange(sizes.sum()) + np.repeat(begins[some] - (np.cumsum(sizes) - sizes), sizes)
+        keys = np.repeat((series[some] - base) * span - low, sizes) + buckets[rows]
+        sums = np.bincount(keys, weights=weights_ms[rows])
+        used = np.flatnonzero(sums)
+        found.append((used // span + base, used % span + low, np.rint(sums[used]).astype(np.int64)))
+    parts = [np.concatenate(column) for column in zip(*found, strict=True)]
+    return parts[0], parts[1], parts[2]
+
+
+def percentile(series: Ints, rates: Floats, weights_ms: Ints, share: float, count: int) -> Floats:
+    """Return, for series 0 to count-1, the smallest rate not exceeded during `share` of its weight; NaN where it has none.
+
+    The entries are ordered by series, then by rate.
+    """
+    running = np.cumsum(weights_ms)
+    totals = np.bincount(series, weights=weights_ms, minlength=count)
+    before = np.cumsum(totals) - totals
+    place = np.searchsorted(running, before + share * totals - 1e-6, side="left")
+    return np.where(totals > 0, rates[np.minimum(place, max(len(rates) - 1, 0))] if len(rates) else np.nan, np.nan)

@@ -17,7 +17,6 @@ from mm2mgr.errors import Mm2mgrError
 from mm2mgr.samples.clock import ahead
 from mm2mgr.samples.schema import HOUR_MS, Store, hour_of, hour_start_ms, hours_text, window_text
 from mm2mgr.samples.tables import DataFile
-from mm2mgr.throughput.merge import DAY_COLUMNS
 from mm2mgr.throughput.part_files import (
     PartitionNames,
     RateRows,
@@ -27,7 +26,7 @@ from mm2mgr.throughput.part_files import (
     throughput_table,
 )
 from mm2mgr.throughput.rates import PartitionRate
-from mm2mgr.throughput.sketch import merged, percentile, rate_of, shifted
+from mm2mgr.throughput.rollup import DAY_COLUMNS, merged, percentile, rate_of, shifted
 
 STATISTICS = ("mean", "p50", "p95", "max")
 _HOURLY = ("covered_ms", "records", "bytes")

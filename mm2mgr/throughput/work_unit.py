@@ -9,7 +9,7 @@ import json
 import os
 import socket
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -17,19 +17,23 @@ import numpy as np
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.samples.schema import SAMPLES, Store, hour_end_ms, hour_of, hour_start_ms
 from mm2mgr.samples.tables import DataFile, Share, StoredTable, codes_of, read_share
-from mm2mgr.throughput.merge import DAY_COLUMNS, merge_day
+from mm2mgr.throughput.intervals import Series, clean, constant, in_blocks, joined, rank_sources, tail
 from mm2mgr.throughput.part_files import RateRows, read_rows, throughput_table, write_rows
-from mm2mgr.throughput.rollup import roll_up, stacked
-from mm2mgr.throughput.series import UNKNOWN, Series, clean, in_blocks, joined, rank_sources, tail
+from mm2mgr.throughput.rollup import DAY_COLUMNS, RollUp, merged, roll_up, stacked
 
 _NUMBERS = {
     "time_ms": (np.int64, 0),
-    "end_offset": (np.int64, UNKNOWN),
+    "end_offset": (np.int64, -1),
     "records_per_second": (np.float64, np.nan),
     "bytes_per_second": (np.float64, np.nan),
     "record_bytes": (np.float64, np.nan),
     "resolution_ms": (np.int32, 0),
 }
+_NOTHING = Series(np.zeros(0, np.int32), np.zeros(0, np.int32), *(np.zeros(0, kind) for kind, _ in _NUMBERS.values()))
+_SUMS = ("samples", "covered_ms", "resets", "gaps")
+_AMOUNTS = ("records", "bytes")
+_PEAKS = ("bytes_max", "records_max")
+_NOT_MERGED = ("bytes_p50", "bytes_p95", "records_p50", "records_p95")
 _COLUMNS = ("cluster", "topic", "partition", "topic_id", "source", *_NUMBERS)
 
 
@@ -107,7 +111,7 @@ def _roll_hours(unit: WorkUnit, done: Done) -> None:
     for period in unit.periods:
         now, found, unreadable = _cleaned(unit, period, logs)
         done.unreadable.update(unreadable)
-        before += [_nothing()] * (len(now) - len(before))
+        before += [_NOTHING] * (len(now) - len(before))
         ranks = rank_sources([*names, *found])
         start_ms = hour_start_ms(period.name)
         rolled = stacked(
@@ -116,7 +120,7 @@ def _roll_hours(unit: WorkUnit, done: Done) -> None:
         )
         done.samples += sum(map(len, now))
         if rolled is not None:
-            file = write_rows(target, (period.name, period.made_from), rolled, logs.names(), list(ranks))
+            file = write_rows(target, (period.name, period.made_from), rolled, logs.names, list(ranks))
             done.written += [(period.name, file)] if file else []
         before, names = now, found
 
@@ -124,10 +128,10 @@ def _roll_hours(unit: WorkUnit, done: Done) -> None:
 def _cleaned(unit: WorkUnit, hour: Period, logs: _LogNumbers) -> tuple[list[Series], list[str], dict[str, str]]:
     """Return the samples of an hour in blocks of partitions, their sources, and the reason for each file left out."""
     table, unreadable = read_share(StoredTable(unit.store, SAMPLES), hour.files, _COLUMNS, unit.share)
-    sources, source = codes_of(table["source"])
+    sources, source = codes_of(table["source"].unify_dictionaries())
+    source = constant(np.int32(0), len(table)) if len(sources) == 1 else source.astype(np.int32)
     numbers = [_numbers(table[name], kind, unknown) for name, (kind, unknown) in _NUMBERS.items()]
-    raw = Series(logs.ids(table, numbers[0]), source.astype(np.int32), *numbers)
-    blocks = in_blocks(raw, range(max(1, len(logs))))
+    blocks = in_blocks(Series(logs.of_rows(table), source, *numbers), range(max(1, len(logs))))
     cleaned = [clean(block, hour_start_ms(hour.name), hour_end_ms(hour.name)) for block in blocks]
     return cleaned, [str(each) for each in sources], unreadable
 
@@ -137,9 +141,17 @@ def _merge(unit: WorkUnit, done: Done) -> None:
     table = throughput_table(unit.store)
     rows = read_rows(table, day.files, DAY_COLUMNS, unit.share)
     if len(rows):
-        merged, names = merge_day(rows)
-        file = write_rows(table, (day.name, day.made_from), merged, names, names.sources)
+        days, names = merge_day(rows)
+        file = write_rows(table, (day.name, day.made_from), days, names, names.sources)
         done.written += [(day.name, file)] if file else []
+
+
+def _numbers(column: Any, kind: Any, unknown: float) -> Any:
+    if column.null_count == len(column):
+        return constant(kind(unknown), len(column))
+    if column.null_count and kind is not np.float64:
+        column = column.fill_null(unknown)
+    return column.to_numpy().astype(kind, copy=False)  # a null among floats is NaN by itself
 
 
 class _LogNumbers:
@@ -147,79 +159,73 @@ class _LogNumbers:
 
     def __init__(self) -> None:
         self._topics: dict[tuple[str, str, str | None], int] = {}
-        self._latest: dict[tuple[str, str], tuple[int, str | None]] = {}
+        self._latest: dict[tuple[str, str], tuple[int, str]] = {}
         self._keys, self._ids = np.zeros(0, np.int64), np.zeros(0, np.int32)
 
     def __len__(self) -> int:
         return len(self._keys)
 
-    def ids(self, table: Any, time_ms: Any) -> Any:
+    def of_rows(self, table: Any) -> Any:
         """Return the number of each row's log; rows without a topic id belong to the topic as it is known last."""
         if not len(table):
             return np.zeros(0, np.int32)
-        keys = self._topic_codes(table, time_ms).astype(np.int64) << 20 | table["partition"].chunk(0).to_numpy()
-        starts = np.flatnonzero(np.diff(keys, prepend=-1))
-        found, inverse = np.unique(keys[starts], return_inverse=True)
+        runs = [self._runs(batch) for batch in table.to_batches()]
+        topics, partitions, lengths = (np.concatenate(column) for column in zip(*runs, strict=True))
+        keys = self._with_ids()[topics] << 20 | partitions
+        found, inverse = np.unique(keys, return_inverse=True)
         new = np.setdiff1d(found, self._keys, assume_unique=True)
         if len(new):
-            together = np.append(self._keys, new)
-            order = np.argsort(together)
-            numbers = np.append(self._ids, np.arange(len(self._ids), len(together), dtype=np.int32))
-            self._keys, self._ids = together[order], numbers[order].astype(np.int32)
-        ids = self._ids[np.searchsorted(self._keys, found)][inverse]
-        return np.repeat(ids, np.diff(np.append(starts, len(keys))))
+            numbers = np.append(self._ids, np.arange(len(self), len(self) + len(new), dtype=np.int32))
+            self._keys = np.append(self._keys, new)
+            order = np.argsort(self._keys)
+            self._keys, self._ids = self._keys[order], numbers[order]
+            self.names = self._names()
+        return np.repeat(self._ids[np.searchsorted(self._keys, found)][inverse], lengths)
 
-    def names(self) -> RateRows:
+    def _names(self) -> RateRows:
         """Return the names of all logs, in the order of their numbers."""
         order = np.argsort(self._ids)
         topic, partition = (self._keys >> 20)[order], (self._keys & (2**20 - 1))[order]
         clusters, topics, topic_ids = (list(dict.fromkeys(each)) for each in zip(*self._topics, strict=True))
         places = [{name: place for place, name in enumerate(each)} for each in (clusters, topics, topic_ids)]
-        codes = np.array([[places[n][one[n]] for n in range(3)] for one in self._topics], np.int64)
-        values = {
-            "cluster": codes[topic, 0],
-            "topic": codes[topic, 1],
-            "topic_id": codes[topic, 2],
-            "partition": partition,
-        }
+        codes = np.array([[places[n][one[n]] for n in range(3)] for one in self._topics], np.int64)[topic]
+        values = {"cluster": codes[:, 0], "topic": codes[:, 1], "topic_id": codes[:, 2], "partition": partition}
         return RateRows(values, np.zeros(len(topic) + 1, np.int32), clusters, topics, topic_ids, [])
 
-    def _topic_codes(self, table: Any, time_ms: Any) -> Any:
-        names, columns = zip(*(codes_of(table[name]) for name in ("cluster", "topic", "topic_id")), strict=True)
-        sizes = [max(1, len(each)) for each in names]
-        keys = (columns[0].astype(np.int64) * sizes[1] + columns[1]) * sizes[2] + columns[2]
-        starts = np.flatnonzero(np.diff(keys, prepend=-1))
-        found, inverse = np.unique(keys[starts], return_inverse=True)
-        last = np.zeros(len(found), np.int64)
-        np.maximum.at(last, inverse, np.maximum.reduceat(time_ms, starts))
-        logs = [
-            (
-                str(names[0][key // sizes[2] // sizes[1]]),
-                str(names[1][key // sizes[2] % sizes[1]]),
-                names[2][key % sizes[2]],
-            )
-            for key in found.tolist()
-        ]
-        for (cluster, topic, topic_id), at in zip(logs, last.tolist(), strict=True):
-            if topic_id is not None:
-                self._latest[cluster, topic] = max(self._latest.get((cluster, topic), (0, "")), (at, topic_id))
-        resolved = [
-            (cluster, topic, self._latest.get((cluster, topic), (0, None))[1] if topic_id is None else topic_id)
-            for cluster, topic, topic_id in logs
-        ]
-        codes = np.array([self._topics.setdefault(each, len(self._topics)) for each in resolved], np.int64)
-        return np.repeat(codes[inverse], np.diff(np.append(starts, len(keys))))
+    def _runs(self, batch: Any) -> tuple[Any, Any, Any]:
+        """Return topic, partition and length of each run of rows of one partition."""
+        names, codes = zip(*(codes_of(batch[name]) for name in ("cluster", "topic", "topic_id")), strict=True)
+        columns = [*codes, batch["partition"].to_numpy()]
+        first = np.ones(len(batch), np.bool_)
+        first[1:] = np.logical_or.reduce([column[1:] != column[:-1] for column in columns])
+        starts = np.flatnonzero(first)
+        cluster, topic, topic_id, partition = (column[starts].astype(np.int64) for column in columns)
+        sizes = len(names[1]), len(names[2])
+        keys, inverse = np.unique((cluster * sizes[0] + topic) * sizes[1] + topic_id, return_inverse=True)
+        last = np.zeros(len(keys), np.int64)
+        np.maximum.at(last, inverse, np.maximum.reduceat(batch["time_ms"].to_numpy(), starts))
+        numbers = np.zeros(len(keys), np.int64)
+        for place, (key, time_ms) in enumerate(zip(keys.tolist(), last.tolist(), strict=True)):
+            rest, number = divmod(key, sizes[1])
+            name = str(names[0][rest // sizes[0]]), str(names[1][rest % sizes[0]])
+            known = names[2][number]
+            numbers[place] = self._topics.setdefault((*name, known), len(self._topics))
+            if known is not None:
+                self._latest[name] = max(self._latest.get(name, (0, "")), (time_ms, known))
+        return numbers[inverse], partition, np.diff(starts, append=len(batch))
 
-
-def _numbers(column: Any, kind: Any, unknown: float) -> Any:
-    if column.null_count == len(column):
-        return np.full(len(column), unknown, kind)
-    filled = column.fill_null(unknown) if column.null_count else column
-    return filled.to_numpy().astype(kind, copy=False)
-
-
-def _nothing() -> Series:
-    return Series(np.zeros(0, np.int32), np.zeros(0, np.int32), *(np.zeros(0, kind) for kind, _ in _NUMBERS.values()))
+    def _with_ids(self) -> Any:
+        """Return the number of each topic's latest id where it has none, else its own."""
+        for cluster, topic, topic_id in list(self._topics):
+            if topic_id is None and (cluster, topic) in self._latest:
+                self._topics.setdefault((cluster, topic, self._latest[cluster, topic][1]), len(self._topics))
+        return np.array(
+            [
+                self._topics[cluster, topic, self._latest.get((cluster, topic), (0, None))[1] if own is None else own]
+                for cluster, topic, own in self._topics
+            ],
+            np.int64,
+        )
 
 
 def _recoded(series: Series, names: Sequence[str], ranks: dict[str, int]) -> Series:
@@ -227,5 +233,70 @@ def _recoded(series: Series, names: Sequence[str], ranks: dict[str, int]) -> Ser
     table = np.array([ranks[name] for name in names] or [0], np.int32)
     if (table == np.arange(len(table))).all():
         return series
-    found = Series(**{**vars(series), "source": table[series.source]})
+    found = replace(series, source=table[series.source])
     return found.take(np.lexsort((found.source, found.partition_id)))  # stable: each series stays in order of time
+
+
+def merge_day(hours: RateRows) -> tuple[RollUp, RateRows]:
+    """Merge rows of hours: one for a log, source, and whether bytes are known; and the names of the logs by number.
+
+    Hours with and hours without known record sizes stay apart, because their sketches count different things.
+    """
+    rows = hours.values
+    order = sorted(range(len(hours.sources)), key=hours.sources.__getitem__)
+    rank = np.argsort(order) if order else np.zeros(1, np.int64)
+    log, first = _logs(hours)
+    kinds = len(hours.sources) * 2 or 1
+    unsized = np.isnan(rows["bytes"]).astype(np.int64)
+    key = log * kinds + rank[rows["source"]] * 2 + unsized
+    groups, group = np.unique(key, return_inverse=True)
+    values: dict[str, Any] = {
+        "partition_id": groups // kinds,
+        "source": (groups % kinds // 2).astype(np.int32),
+    }
+    values |= _totals(rows, group, len(groups))
+    number, buckets, weights = merged(group, np.diff(hours.offsets), rows["sketch_buckets"], rows["sketch_ms"])
+    values |= {"sketch_buckets": buckets.astype(np.int16), "sketch_ms": weights.astype(np.int32)}
+    offsets = np.append(0, np.cumsum(np.bincount(number, minlength=len(groups)))).astype(np.int32)
+    names = {name: rows[name][first] for name in ("cluster", "topic", "partition", "topic_id")}
+    ordered = [hours.sources[place] for place in order]
+    of_logs = RateRows(
+        names, np.zeros(len(first) + 1, np.int32), hours.clusters, hours.topics, hours.topic_ids, ordered
+    )
+    return RollUp(values, offsets), of_logs
+
+
+def _logs(hours: RateRows) -> tuple[Any, Any]:
+    """Return the number of each row's log, and the first row of each log."""
+    rows = hours.values
+    topic = (rows["cluster"].astype(np.int64) * len(hours.topics) + rows["topic"]) * len(hours.topic_ids) + rows[
+        "topic_id"
+    ]
+    _, topic = np.unique(topic, return_inverse=True)
+    _, first, log = np.unique(topic << 20 | rows["partition"], return_index=True, return_inverse=True)
+    return log, first
+
+
+def _totals(rows: Any, group: Any, count: int) -> dict[str, Any]:
+    def total(column: Any) -> Any:
+        return np.bincount(group, weights=column, minlength=count)
+
+    found: dict[str, Any] = {name: total(rows[name]).astype(rows[name].dtype) for name in _SUMS}
+    covered = np.isfinite(rows["bytes"]) | np.isfinite(rows["records"])
+    for name in _AMOUNTS:
+        # Unknown in one covered hour is unknown for the day; an hour without any interval adds nothing.
+        lost = total((covered & np.isnan(rows[name])).astype(np.float64)) > 0
+        none = total(covered.astype(np.float64)) == 0
+        found[name] = np.where(lost | none, np.nan, total(np.nan_to_num(rows[name])))
+    for name in _PEAKS:
+        found[name] = np.full(count, -np.inf)
+        np.maximum.at(found[name], group, np.nan_to_num(rows[name], nan=-np.inf))
+        found[name] = np.where(np.isfinite(found[name]), found[name], np.nan)
+    found["first_ms"], found["last_ms"] = np.full(count, np.iinfo(np.int64).max), np.zeros(count, np.int64)
+    np.minimum.at(found["first_ms"], group, rows["first_ms"])
+    np.maximum.at(found["last_ms"], group, rows["last_ms"])
+    known = np.isfinite(rows["record_bytes"])
+    with np.errstate(invalid="ignore"):
+        sizes = total(np.where(known, rows["record_bytes"] * rows["samples"], 0.0))
+        found["record_bytes"] = sizes / total(np.where(known, rows["samples"], 0))
+    return {**found, **{name: np.full(count, np.nan) for name in _NOT_MERGED}}

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mm2mgr.samples.store import SampleStore
+from mm2mgr.throughput.intervals import Series, clean, joined, tail
 from mm2mgr.throughput.rollup import roll_up
-from mm2mgr.throughput.series import Series, clean, joined, tail
 from mm2mgr.throughput.windows import read_throughput
 
 from .reference import Point, reference
