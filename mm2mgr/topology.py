@@ -17,8 +17,7 @@ from mm2mgr.spec.models import Cluster, Connect, FlowSettings, Link
 from mm2mgr.spec.patterns import java_pattern
 from mm2mgr.spec.places import Key, PathKey
 from mm2mgr.text import few, nearest, number_of
-from mm2mgr.topics.names import Items, NameFilter
-from mm2mgr.topics.selection import POLICIES, Selection
+from mm2mgr.topics.names import POLICIES, Items, NameFilter, Selection
 
 _BUILT_IN = Origin("default", "mm2mgr")
 

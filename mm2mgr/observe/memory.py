@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from mm2mgr.observe.reading import FlowLag, LiveConnector, PartitionLag, Snapshot
 from mm2mgr.partitions import TopicPartition
-from mm2mgr.text import few
+from mm2mgr.text import few, number_of
 from mm2mgr.topology import Flow
 
 Kind = Literal["retention", "past-end", "re-created"]
@@ -65,7 +65,7 @@ class RecordLoss:
         """Return what happened and what to do about it."""
         if self.kind == "retention":
             return (
-                f"up to {_records(self.records)} left the source before they were mirrored (retention): "
+                f"up to {number_of(self.records, 'record')} left the source before they were mirrored (retention): "
                 f"{self._partitions()}; give the topic longer retention or the flow more tasks"
             )
         if self.kind == "past-end":
@@ -80,7 +80,7 @@ class RecordLoss:
                 "records left in the old topic are lost; compare it with the target"
             )
         return (
-            f"topic {self.topic} was deleted and created again: up to {_records(self.records)} of the new topic are "
+            f"topic {self.topic} was deleted and created again: up to {number_of(self.records, 'record')} of the new topic are "
             f"skipped, because offsets of the old one are stored: {self._partitions()}; compare it with the target, then "
             "stop the flow and reset these offsets"
         )
@@ -110,61 +110,42 @@ class RecordLoss:
         return few(shown, _SHOWN)
 
 
-@dataclass(frozen=True)
-class Sighting:
-    """A loss as one observation shows it."""
-
-    flow: str
-    topic: str
-    kind: Kind
-    topic_id: str
-    gaps: Mapping[int, Gap]
-
-
 def see_topics(
-    flow: Flow, lag: FlowLag, ids: Mapping[str, str], earlier: Mapping[str, SeenTopic]
-) -> tuple[dict[str, SeenTopic], list[Sighting]]:
-    """Return what to remember of the flow's topics, and the losses that this observation shows. Heartbeats are no loss.
+    flow: Flow, lag: FlowLag, ids: Mapping[str, str], earlier: Mapping[str, SeenTopic], now: float
+) -> tuple[dict[str, SeenTopic], list[RecordLoss]]:
+    """Return what to remember of the flow's topics, and the losses that this observation shows, without ids. Heartbeats are no loss.
 
     A topic that the source does not have stays remembered: with another id it would be a new one.
     """
-    topics, sightings = dict(earlier), list[Sighting]()
+    topics, seen = dict(earlier), list[RecordLoss]()
     by_topic: dict[str, list[PartitionLag]] = {}
     for one in lag.counted:
         by_topic.setdefault(one.partition.topic, []).append(one)
     for name, partitions in by_topic.items():
         old, topic_id = earlier.get(name, SeenTopic()), ids.get(name, "")
-        sightings += _sightings(flow, name, topic_id, partitions, old)
+        for kind, gaps in _gaps(flow, topic_id, partitions, old):
+            seen.append(RecordLoss("", flow.id, name, kind, now, gaps, topic_id))
         known = old.ids if topic_id in ("", *old.ids) else (*old.ids, topic_id)
         unread = {number: place for number, place in old.places.items() if TopicPartition(name, number) in lag.unread}
         places = {one.partition.partition: _place(one, old) for one in partitions if one.stored is not None}
         topics[name] = SeenTopic(known, unread | places)
-    return topics, sightings
+    return topics, seen
 
 
-def enter(losses: Mapping[str, RecordLoss], sighting: Sighting, now: float) -> dict[str, RecordLoss]:
+def enter(losses: Mapping[str, RecordLoss], seen: RecordLoss) -> dict[str, RecordLoss]:
     """Return the losses with what was seen: a new one, or more records of an open one."""
-    of_topic = [one for one in losses.values() if (one.flow, one.topic) == (sighting.flow, sighting.topic)]
-    if sighting.kind != "retention" and any(
-        one.kind == "re-created" and one.topic_id == sighting.topic_id and one.topic_id for one in of_topic
-    ):
+    of_topic = [one for one in losses.values() if (one.flow, one.topic) == (seen.flow, seen.topic)]
+    recreated = {one.topic_id for one in of_topic if one.kind == "re-created" and one.topic_id}
+    if seen.kind != "retention" and seen.topic_id in recreated:
         return dict(losses)
-    same = [one for one in of_topic if one.kind == sighting.kind]
+    same = [one for one in of_topic if one.kind == seen.kind]
     acknowledged = [one for one in same if one.acknowledged_at is not None]
-    gaps = dict(_further(sighting, acknowledged))
+    gaps = dict(_further(seen, acknowledged))
     if not gaps:
         return dict(losses)
     still_open = [one for one in same if one.acknowledged_at is None]
-    if sighting.kind == "re-created" or not still_open:
-        loss = RecordLoss(
-            _id(sighting, gaps, len(acknowledged)),
-            sighting.flow,
-            sighting.topic,
-            sighting.kind,
-            now,
-            gaps,
-            topic_id=sighting.topic_id,
-        )
+    if seen.kind == "re-created" or not still_open:
+        loss = replace(seen, id=_id(seen, gaps, len(acknowledged)), gaps=gaps)
     else:
         last = max(still_open, key=lambda one: one.first_seen)
         more = {number: _joined(last.gaps.get(number), gap) for number, gap in gaps.items()}
@@ -185,19 +166,19 @@ def open_losses(losses: Mapping[str, RecordLoss], flows: Iterable[str] | None = 
     return tuple(sorted(found, key=lambda one: (one.first_seen, one.flow, one.topic, one.id)))
 
 
-def _sightings(
-    flow: Flow, topic: str, topic_id: str, partitions: list[PartitionLag], old: SeenTopic
-) -> Iterator[Sighting]:
+def _gaps(
+    flow: Flow, topic_id: str, partitions: list[PartitionLag], old: SeenTopic
+) -> Iterator[tuple[Kind, dict[int, Gap]]]:
+    """Yield what the partitions of a topic lost, by how."""
     stored = [(one, one.stored) for one in partitions if one.stored is not None]
     if stored and topic_id and old.ids and topic_id not in old.ids:
-        gaps = {one.partition.partition: Gap(offset, _skipped(one, offset, old)) for one, offset in stored}
-        yield Sighting(flow.id, topic, "re-created", topic_id, gaps)
+        yield "re-created", {one.partition.partition: Gap(s, _skipped(one, s, old)) for one, s in stored}
     past = {one.partition.partition: Gap(s, one.log.end - one.log.start) for one, s in stored if one.past_end}
     if past:
-        yield Sighting(flow.id, topic, "past-end", topic_id, past)
+        yield "past-end", past
     lost = {one.partition.partition: Gap(s, n) for one, s in stored if (n := _lost(flow, one, old)) > 0}
     if lost:
-        yield Sighting(flow.id, topic, "retention", topic_id, lost)
+        yield "retention", lost
 
 
 def _skipped(one: PartitionLag, stored: int, old: SeenTopic) -> int:
@@ -223,13 +204,13 @@ def _place(one: PartitionLag, old: SeenTopic) -> tuple[int, int | None]:
     return before if before and before[0] == now[0] and before[1] is not None else now
 
 
-def _further(sighting: Sighting, acknowledged: list[RecordLoss]) -> Iterator[tuple[int, Gap]]:
+def _further(seen: RecordLoss, acknowledged: list[RecordLoss]) -> Iterator[tuple[int, Gap]]:
     """Yield the gaps that are not acknowledged: retention may remove more records at the same stored offset."""
-    for number, gap in sighting.gaps.items():
+    for number, gap in seen.gaps.items():
         known = [one.gaps[number] for one in acknowledged if number in one.gaps]
         known = [one for one in known if one.stored == gap.stored]
         left = gap.records - sum(one.records for one in known)
-        if not known or (sighting.kind == "retention" and left > 0):
+        if not known or (seen.kind == "retention" and left > 0):
             yield number, replace(gap, records=left)
 
 
@@ -241,16 +222,12 @@ def _joined(old: Gap | None, new: Gap) -> Gap:
     return replace(new, before=old.total)
 
 
-def _id(sighting: Sighting, gaps: Mapping[int, Gap], earlier: int) -> str:
+def _id(seen: RecordLoss, gaps: Mapping[int, Gap], earlier: int) -> str:
     """Return the id of a new incident; the number of those acknowledged before tells two at the same offset apart."""
     first = min(gaps)
-    what = sighting.topic_id if sighting.kind == "re-created" else f"{first}@{gaps[first].stored}+{earlier}"
-    text = "\0".join((sighting.flow, sighting.topic, sighting.kind, what))
+    what = seen.topic_id if seen.kind == "re-created" else f"{first}@{gaps[first].stored}+{earlier}"
+    text = "\0".join((seen.flow, seen.topic, seen.kind, what))
     return hashlib.sha256(text.encode()).hexdigest()[:7]
-
-
-def _records(number: int) -> str:
-    return f"{number} record{'' if number == 1 else 's'}"
 
 
 def _ago(seconds: float) -> str:
@@ -372,9 +349,10 @@ def remember(earlier: Memory, reading: Snapshot, lags: Mapping[str, FlowLag]) ->
         if seen is None or lag is None or lag.unknown is not None:
             flows[flow.id] = replace(old.paused(), home=home)
             continue
-        topics, sightings = see_topics(flow, lag, reading.clusters[flow.source.alias].topic_ids, old.topics)
-        for sighting in sightings:
-            losses = enter(losses, sighting, reading.taken_at)
+        ids = reading.clusters[flow.source.alias].topic_ids
+        topics, lost = see_topics(flow, lag, ids, old.topics, reading.taken_at)
+        for loss in lost:
+            losses = enter(losses, loss)
         new = old.paused() if lag.unread else _seen(old, flow, seen, lag, reading.taken_at)
         flows[flow.id] = replace(new, home=home, topics=topics)
     return Memory(_without_status(earlier.without_status, reading), flows, losses)

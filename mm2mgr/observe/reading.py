@@ -1,7 +1,6 @@
 """What was read of the clusters at one moment, as values, and how far each flow is behind. No I/O.
 
-A failed read is a value too, so one dead cluster hides no other. `reader` makes a Snapshot; `problems`, `health` and `status`
-judge it. Lag compares the ends of the source's log with the offsets that Connect stored.
+A failed read is a value too, so one dead cluster hides no other. `status` makes a Snapshot; `problems` and `health` judge it. Lag compares the ends of the source's log with the offsets that Connect stored.
 """
 
 from __future__ import annotations

@@ -1,31 +1,191 @@
-"""The entrance: read the clusters once, compare with what is remembered, and report; and acknowledge losses.
+"""The entrance: read Connect and Kafka once, compare with what is remembered, and report; and acknowledge losses.
 
-The memory is one JSON file per owner in the state folder, not in a cache, because losses must last. A missing file is an empty memory;
-a damaged one is set aside with a warning. Several processes may observe at once: reading and writing are one step under a lock.
+Connect is read before Kafka: an end offset read first would make a flow that moves look as if it were past the end. The memory is one
+JSON file per owner in the state folder, not in a cache, because losses must last; several processes may observe at once.
 """
 
 from __future__ import annotations
 
+import asyncio
 import json
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal, TypeVar
 
 from pydantic import BaseModel
 
-from mm2mgr import secrets
+from mm2mgr.connect.client import ConnectClient
+from mm2mgr.connect.types import ConnectorInfo, ConnectorStatus, parse_stored
+from mm2mgr.endpoints import connect_target, kafka_access
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.files import cache_folder, locked, replace_file, state_folder
-from mm2mgr.observe.health import FlowStatus, Remembered, Status, judge, lags_of
+from mm2mgr.kafka.access import KafkaAccess
+from mm2mgr.kafka.client import Kafka
+from mm2mgr.observe.health import Description, Remembered, Status, judge, lags_of
 from mm2mgr.observe.memory import ConditionClock, FlowMemory, Memory, RecordLoss, open_losses, remember
 from mm2mgr.observe.memory import acknowledge as mark
 from mm2mgr.observe.problems import Patience
-from mm2mgr.observe.reader import Instruments, read_estate
-from mm2mgr.observe.reading import FlowLag, LiveConnector, Snapshot
-from mm2mgr.render import Connector
-from mm2mgr.topology import Flow, KafkaCluster, Topology, config_text
+from mm2mgr.observe.reading import Failure, FlowLag, LiveConnector, Orphan, SeenConnect, SeenKafka, Snapshot
+from mm2mgr.partitions import TopicPartition
+from mm2mgr.render import CLASSES, OWNER_KEY, Connector, connectors_of
+from mm2mgr.secrets import cut
+from mm2mgr.topology import ConnectCluster, Flow, Topology
+
+T = TypeVar("T")
+Choose = Callable[[Mapping[str, int]], list[TopicPartition]]
+ReadKafka = Callable[[KafkaAccess, Choose], SeenKafka]
+
+_REQUESTS_AT_ONCE = 8  # per Connect cluster: a read of one connector may be forwarded to the leader
+_CLUSTERS_AT_ONCE = 32
+_KAFKA_TIMEOUT_SECONDS = 10.0
+
+
+def read_kafka(access: KafkaAccess, choose: Choose) -> SeenKafka:
+    """Read one Kafka cluster's topics, and the offsets of the partitions chosen among them. Blocks; never raises."""
+    try:
+        with Kafka(access, _KAFKA_TIMEOUT_SECONDS) as kafka:
+            infos = kafka.topics()
+            topics = {name: info.partitions for name, info in infos.items()}
+            read = kafka.read_offsets(choose(topics))
+    except Mm2mgrError as error:
+        return SeenKafka(failure=Failure.of(error))
+    ids = {name: info.topic_id for name, info in infos.items() if info.topic_id}
+    return SeenKafka(topics, read.found, read.failed, topic_ids=ids)
+
+
+@dataclass(frozen=True)
+class Instruments:
+    """What a reading is made with; `deadline_seconds` bounds each request to Connect with its retries."""
+
+    kafka: ReadKafka = read_kafka
+    clock: Callable[[], float] = time.time
+    deadline_seconds: float = 20.0
+
+
+async def read_estate(
+    topology: Topology, connectors: Iterable[Connector], flows: Sequence[Flow], use: Instruments = Instruments()
+) -> Snapshot:
+    """Read the chosen flows and nothing else; with all flows also every declared Connect cluster, for orphans.
+
+    Nothing is raised for a cluster that does not answer: its failure is in the Snapshot.
+    """
+    whole = len({flow.id for flow in flows}) == len(topology.flows)
+    wanted: dict[str, list[Connector]] = {flow.connect.name: [] for flow in flows}
+    if whole:
+        wanted = {name: [] for name in (*wanted, *topology.connects)}
+    for connector in connectors_of(connectors, flows):
+        wanted[connector.connect].append(connector)
+    owner = str(topology.owner) if whole else None
+    seen = await asyncio.gather(
+        *(_read_connect(topology.connects[name], group, owner, use.deadline_seconds) for name, group in wanted.items())
+    )
+    reading = Snapshot(use.clock(), tuple(flows), {connect.name: connect for connect in seen}, {}, whole)
+    return replace(reading, clusters=await _read_clusters(reading, use.kafka), taken_at=use.clock())
+
+
+# --- Connect ----------------------------------------------------------------------------------------------------------
+
+
+async def _read_connect(
+    connect: ConnectCluster, wanted: Sequence[Connector], owner: str | None, deadline_seconds: float
+) -> SeenConnect:
+    try:
+        async with ConnectClient(connect_target(connect), deadline_seconds=deadline_seconds) as client:
+            infos, statuses = await client.infos(), await client.statuses()
+            gate = asyncio.Semaphore(_REQUESTS_AT_ONCE)
+            root = await _kept(gate, client.root())
+            shown = (LiveConnector(one, infos.get(one.name), statuses.get(one.name)) for one in wanted)
+            seen = await asyncio.gather(*(_more(client, gate, one) for one in shown))
+    except Mm2mgrError as error:
+        return SeenConnect(connect.name, failure=Failure.of(error))
+    return SeenConnect(
+        connect.name,
+        {one.desired.name: one for one in seen},
+        kafka_cluster_id="" if isinstance(root, Failure) else root.kafka_cluster_id,
+        orphans=tuple(_orphans(connect.name, {one.name for one in wanted}, owner, infos, statuses)) if owner else (),
+    )
+
+
+def _orphans(
+    connect: str,
+    wanted: Collection[str],
+    owner: str,
+    infos: Mapping[str, ConnectorInfo],
+    statuses: Mapping[str, ConnectorStatus],
+) -> Iterator[Orphan]:
+    """Yield connectors that carry the owner's mark and are not declared, by name."""
+    types = {name: kind for kind, name in CLASSES.items()}
+    for name, info in sorted(infos.items()):
+        if name in wanted or info.config.get(OWNER_KEY) != owner:
+            continue
+        config, status = info.config, statuses.get(name)
+        pair = f"{config.get('source.cluster.alias', '?')}->{config.get('target.cluster.alias', '?')}"
+        kind = types.get(config.get("connector.class", ""), "source")
+        yield Orphan(connect, name, kind, pair, cut(config.get("topics", "")), status.state if status else "no status")
+
+
+async def _more(client: ConnectClient, gate: asyncio.Semaphore, seen: LiveConnector) -> LiveConnector:
+    """Add tasks and offsets of a source connector that exists; other connectors have none."""
+    name = seen.desired.name
+    if seen.info is None or seen.desired.type != "source":
+        return seen
+    tasks = await _kept(gate, client.tasks(name))
+    offsets = await _kept(gate, client.offsets(name))
+    if isinstance(offsets, Failure):
+        return replace(seen, tasks=tasks, offsets=offsets)
+    return replace(seen, tasks=tasks, offsets=parse_stored(offsets, seen.desired.config["source.cluster.alias"]))
+
+
+async def _kept(gate: asyncio.Semaphore, answer: Awaitable[T]) -> T | Failure:
+    async with gate:
+        try:
+            return await answer
+        except Mm2mgrError as error:
+            return Failure.of(error)
+
+
+# --- Kafka ------------------------------------------------------------------------------------------------------------
+
+
+async def _read_clusters(reading: Snapshot, kafka: ReadKafka) -> dict[str, SeenKafka]:
+    """Read sources and targets side by side, each cluster once, in threads because the client blocks."""
+    clusters = {cluster.alias: cluster for flow in reading.flows for cluster in (flow.source, flow.target)}
+    loop = asyncio.get_running_loop()
+    with ThreadPoolExecutor(max_workers=max(1, min(_CLUSTERS_AT_ONCE, len(clusters)))) as threads:
+        seen = await asyncio.gather(
+            *(
+                loop.run_in_executor(threads, kafka, kafka_access(cluster), _chooser(reading, alias))
+                for alias, cluster in clusters.items()
+            )
+        )
+    return dict(zip(clusters, seen, strict=True))
+
+
+def _chooser(reading: Snapshot, alias: str) -> Choose:
+    """Return the topics to read of a cluster: those that flows mirror from it, and those that flows mirror to it."""
+    away = [(flow, _assigned_topics(reading, flow)) for flow in reading.flows if flow.source.alias == alias]
+    here = [(flow, _assigned_topics(reading, flow)) for flow in reading.flows if flow.target.alias == alias]
+
+    def wanted(topic: str) -> bool:
+        if any(topic in assigned or flow.carries(topic) for flow, assigned in away):
+            return True
+        sources = ((flow, assigned, flow.selection.upstream(topic)) for flow, assigned in here)
+        return any(name and (name in assigned or flow.carries(name)) for flow, assigned, name in sources)
+
+    def choose(topics: Mapping[str, int]) -> list[TopicPartition]:
+        return [TopicPartition(topic, n) for topic, count in topics.items() if wanted(topic) for n in range(count)]
+
+    return choose
+
+
+def _assigned_topics(reading: Snapshot, flow: Flow) -> frozenset[str]:
+    seen = reading.source_connector(flow)
+    assigned = seen.assigned().values() if seen else ()
+    return frozenset(one.topic for partitions in assigned for one in partitions)
+
 
 _LOCK_SECONDS = 10.0
 
@@ -113,18 +273,6 @@ def _from_the_cache(file: Path) -> Memory:
         return Memory()
 
 
-_TRACE_LINES = 12
-_TRACE_CHARACTERS = 200
-_CLIENTS = (
-    "source_consumer",
-    "record_producer",
-    "source_admin",
-    "target_admin",
-    "offset_syncs_producer",
-    "target_consumer",
-)
-
-
 @dataclass(frozen=True)
 class ObserveOptions:
     """How to observe: clients, limits, memory file (None: the owner's file in the state folder), partitions named per flow."""
@@ -201,111 +349,3 @@ def acknowledge(
 
 def _file(topology: Topology, how: ObserveOptions) -> Path:
     return how.memory_file or state_file(str(topology.owner))
-
-
-# --- one flow in full -----------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Description:
-    """One flow in full."""
-
-    flow: Flow
-    reading: Snapshot
-    lag: FlowLag
-    status: Status
-
-    @property
-    def flow_status(self) -> FlowStatus:
-        """The flow's own status."""
-        return next(one for one in self.status.flows if one.flow == self.flow.id)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the description; `topics` gives the target topic of each source topic."""
-        flow, seen = self.flow, self.reading.source_connector(self.flow)
-        return {
-            "flow": flow.id,
-            "source": _cluster(flow.source),
-            "target": _cluster(flow.target),
-            "connect": {"name": flow.connect.name, "urls": list(flow.connect.model.url), "kafka": flow.connect.kafka},
-            "status": self.flow_status.to_dict(),
-            "trace": trace_lines(seen.status.trace) if seen and seen.status else [],
-            "tasks": _tasks(seen) if seen else [],
-            "lag": [one.to_dict() for one in self.lag.partitions],
-            "topics": self.topics(),
-            "companions": [one.to_dict() for one in self.status.companions],
-            "settings": [
-                {"setting": name, "value": value, "origin": origin} for name, value, origin in _settings(flow)
-            ],
-            "losses": [one.to_dict() for one in self.status.losses],
-            "warnings": list(self.status.warnings),
-            "failures": {where: failure.to_dict() for where, failure in self.status.failures.items()},
-        }
-
-    def topics(self) -> list[dict[str, Any]]:
-        """Return each topic that the flow carries, its name on the target, and its partitions."""
-        counts: dict[str, int] = {}
-        for one in self.lag.partitions:
-            counts[one.partition.topic] = counts.get(one.partition.topic, 0) + 1
-        return [
-            {"topic": topic, "remote_topic": self.flow.remote_topic(topic), "partitions": count}
-            for topic, count in sorted(counts.items())
-        ]
-
-
-def trace_lines(trace: str | None) -> list[str]:
-    """Return the first lines of a Java trace and its last cause; masked before they are cut."""
-    lines = secrets.mask_text(trace or "").splitlines()
-    shown = lines[:_TRACE_LINES]
-    causes = [line for line in lines[_TRACE_LINES:] if line.startswith("Caused by:")]
-    if len(lines) > len(shown):
-        shown += ["…", *causes[-1:]]
-    return [line.rstrip()[:_TRACE_CHARACTERS] for line in shown]
-
-
-def _cluster(cluster: KafkaCluster) -> dict[str, Any]:
-    protocol = cluster.client.get("security.protocol", "PLAINTEXT")
-    return {
-        "alias": cluster.alias,
-        "bootstrap_servers": str(cluster.client["bootstrap.servers"]),
-        "security_protocol": str(protocol),
-    }
-
-
-def _tasks(seen: LiveConnector) -> list[dict[str, Any]]:
-    assigned = seen.assigned()
-    return [
-        {
-            "id": task.id,
-            "state": task.state,
-            "worker": task.worker_id,
-            "partitions": [str(one) for one in sorted(assigned.get(task.id, ()))],
-            "trace": trace_lines(task.trace),
-        }
-        for task in (seen.status.tasks if seen.status else ())
-    ]
-
-
-def _settings(flow: Flow) -> Iterator[tuple[str, str, str]]:
-    """Yield setting, value and origin; of the clients only what differs from Kafka's own defaults."""
-    s = flow.settings
-    simple: dict[tuple[str, ...], object] = {
-        ("topics", "include"): ", ".join(s.topics.include),
-        ("topics", "exclude"): ", ".join(s.topics.exclude),
-        ("replication_policy",): s.replication_policy,
-        ("separator",): s.separator,
-        ("refresh_interval",): f"{s.refresh_interval:g} s",
-        ("checkpoints", "enabled"): s.checkpoints.enabled,
-        ("checkpoints", "group_offsets"): s.checkpoints.group_offsets,
-        ("heartbeats", "enabled"): s.heartbeats.enabled,
-        ("offset_syncs", "enabled"): s.offset_syncs.enabled,
-        ("offset_syncs", "location"): s.offset_syncs.location,
-        ("sync", "topic_configs"): s.sync.topic_configs,
-        ("sync", "topic_acls"): s.sync.topic_acls,
-    }
-    yield "tasks.max", str(flow.tasks.maximum), str(flow.tasks.maximum.origin)
-    for path, value in simple.items():
-        yield ".".join(path), config_text(value), str(flow.origin(*path))
-    for block in _CLIENTS:
-        for key, text in flow.client(block).items():
-            yield f"{block}.{key}", secrets.mask(key, text), str(text.origin)

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from mm2mgr.lint.findings import Finding as Finding
     from mm2mgr.lint.findings import Rule as Rule
     from mm2mgr.lint.findings import Severity as Severity
+    from mm2mgr.observe.health import Description as Description
     from mm2mgr.observe.health import Status as Status
-    from mm2mgr.observe.status import Description as Description
     from mm2mgr.operations.fleet import Changes as Changes
     from mm2mgr.operations.fleet import FleetReport as FleetReport
     from mm2mgr.operations.fleet import SimulationReport as SimulationReport

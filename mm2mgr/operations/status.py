@@ -6,9 +6,8 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from mm2mgr.observe.health import Status
+from mm2mgr.observe.health import Description, Status
 from mm2mgr.observe.memory import RecordLoss
-from mm2mgr.observe.status import Description
 from mm2mgr.observe.status import acknowledge as acknowledge_losses
 from mm2mgr.observe.status import describe as read_flow
 from mm2mgr.observe.status import status as read_status

@@ -1,228 +1,35 @@
-"""Topic and group filters: which names a list of Java expressions matches, however many plain names it holds.
+"""What a MirrorSourceConnector takes: filters of topics and groups, the names of topics on both sides, machines of what is left out.
 
-Items are in their Java form. Expressions that are not regular are matched as Java does, without repeating a step and with a budget.
-Source: DefaultTopicFilter.
+A list of Java expressions may hold thousands of plain names. Tests hold `takes` and the machines together. Sources: DefaultTopicFilter,
+MirrorSourceConnector, KIP-382, DefaultReplicationPolicy, IdentityReplicationPolicy.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property, lru_cache
 from itertools import takewhile
+from typing import Literal
 
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.spec.patterns import check_pattern, matcher
-from mm2mgr.topics.automaton import LONGEST_NAME, Regular, TooLarge
+from mm2mgr.topics.automaton import LONGEST_NAME, Backtracker, Both, Literals, Machine, Regular, TooLarge
 from mm2mgr.topics.java_regex import (
     CHARS,
     FILL,
-    OTHER,
     PLAIN,
     Alt,
-    Atomic,
-    Back,
-    Boundary,
     Chars,
-    Edge,
-    Group,
     Lookaround,
-    Node,
     Repeat,
     Seq,
     Shape,
     shape,
 )
-
-MOST_STEPS = 1_500_000
-_MOST_INSTRUCTIONS = 20_000
-_WORD = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_")
-
-_Texts = tuple[tuple[int, int], ...]  # where each group's text begins and ends; -1 for none
-_Found = tuple[int, _Texts]
-
-
-@dataclass(frozen=True)
-class _Split:
-    """Go on at each of these, the first one first."""
-
-    to: tuple[int, ...]
-
-
-@dataclass(frozen=True)
-class _Save:
-    """Remember where a group begins or ends."""
-
-    number: int
-    is_end: bool
-
-
-@dataclass(frozen=True)
-class _Inner:
-    """Run a program of its own from here: of a Lookaround or an Atomic."""
-
-    start: int
-    node: Lookaround | Atomic
-
-
-_Instruction = Chars | Edge | Boundary | Back | _Split | _Save | _Inner | None  # None: the end of a program
-
-
-class Backtracker:
-    """Matches whole names. All names together may take MOST_STEPS; then each further one raises TooLarge."""
-
-    def __init__(self, tree: Node) -> None:
-        self._program: list[_Instruction] = []
-        self._groups = 0
-        self._left = MOST_STEPS
-        self._rough = Regular(_relaxed(tree))  # most names do not match anyway, and it is quick to say so
-        self._inner: list[tuple[int, Node]] = []
-        self._add(tree)
-        self._program.append(None)
-        while self._inner:  # programs of lookarounds stand behind
-            at, node = self._inner.pop()
-            found = self._program[at]
-            assert isinstance(found, _Inner)
-            self._program[at] = _Inner(len(self._program), found.node)
-            self._add(node)
-            self._program.append(None)
-
-    def matches(self, name: str) -> bool:
-        """Tell whether it matches a whole name; TooLarge."""
-        if not self._rough.matches(name):
-            return False
-        text = "".join(char if char in CHARS else OTHER for char in name)
-        return self._run(0, 0, ((-1, -1),) * self._groups, text, len(text)) is not None
-
-    # --- the program --------------------------------------------------------------------------------------------------
-
-    def _put(self, instruction: _Instruction) -> int:
-        if len(self._program) >= _MOST_INSTRUCTIONS:
-            raise TooLarge
-        self._program.append(instruction)
-        return len(self._program) - 1
-
-    def _add(self, node: Node) -> None:
-        if isinstance(node, Chars | Edge | Boundary | Back):
-            self._put(node)
-        elif isinstance(node, Lookaround | Atomic):
-            self._inner.append((self._put(_Inner(0, node)), node.node))
-        elif isinstance(node, Seq):
-            for each in node.nodes:
-                self._add(each)
-        elif isinstance(node, Group):
-            self._groups = max(self._groups, node.number)
-            self._put(_Save(node.number, is_end=False))
-            self._add(node.node)
-            self._put(_Save(node.number, is_end=True))
-        elif isinstance(node, Alt):
-            self._alternatives(node)
-        else:
-            self._repeat(node)
-
-    def _alternatives(self, node: Alt) -> None:
-        split, ends, starts = self._put(_Split(())), [], []
-        for each in node.nodes:
-            starts.append(len(self._program))
-            self._add(each)
-            ends.append(self._put(_Split(())))
-        self._program[split] = _Split(tuple(starts))
-        for end in ends:
-            self._program[end] = _Split((len(self._program),))
-
-    def _repeat(self, node: Repeat) -> None:
-        enough = LONGEST_NAME + 1
-        for _ in range(min(node.least, enough)):
-            before = len(self._program)
-            self._add(node.node)
-            if len(self._program) == before:
-                break
-        splits = []
-        if node.most is None:
-            splits.append(self._put(_Split(())))
-            self._add(node.node)
-            self._put(_Split((splits[0],)))
-        else:
-            for _ in range(min(node.most - node.least, enough)):
-                splits.append(self._put(_Split(())))
-                self._add(node.node)
-        for split in splits:
-            ways = (split + 1, len(self._program))
-            self._program[split] = _Split(ways[::-1] if node.lazy else ways)
-
-    # --- running it ---------------------------------------------------------------------------------------------------
-
-    def _run(self, start: int, at: int, texts: _Texts, name: str, must_end: int | None) -> _Found | None:
-        """Return the first way through a program, where it ends and its groups' texts. A state is tried once: it fails again."""
-        waiting, tried = [(start, at, texts)], set()
-        while waiting:
-            state = waiting.pop()
-            if state in tried:
-                continue
-            tried.add(state)
-            self._left -= 1
-            if self._left < 0:
-                raise TooLarge
-            number, at, texts = state
-            step = self._program[number]
-            if step is None:
-                if must_end in (None, at):
-                    return at, texts
-            elif isinstance(step, _Split):
-                waiting += [(to, at, texts) for to in reversed(step.to)]
-            elif (after := self._after(step, at, texts, name)) is not None:
-                waiting.append((number + 1, *after))
-        return None
-
-    def _after(self, step: _Instruction, at: int, texts: _Texts, name: str) -> _Found | None:
-        """Return where a single step leads, None when it fails."""
-        if isinstance(step, _Inner):
-            return self._inside(step, at, texts, name)
-        if isinstance(step, _Save):
-            begin, end = texts[step.number - 1]
-            changed = (begin, at) if step.is_end else (at, end)
-            return at, (*texts[: step.number - 1], changed, *texts[step.number :])
-        end = at
-        if isinstance(step, Chars):
-            is_there, end = at < len(name) and name[at] in step.of, at + 1
-        elif isinstance(step, Edge):
-            is_there = at == (0 if step.at == "start" else len(name))
-        elif isinstance(step, Boundary):
-            is_one = (at > 0 and name[at - 1] in _WORD) != (at < len(name) and name[at] in _WORD)
-            is_there = is_one != step.negative
-        else:
-            assert isinstance(step, Back)
-            begin, stop = texts[step.number - 1]
-            is_there, end = 0 <= begin <= stop and name.startswith(name[begin:stop], at), at + stop - begin
-        return (end, texts) if is_there else None
-
-    def _inside(self, step: _Inner, at: int, texts: _Texts, name: str) -> _Found | None:
-        """Run what a lookaround or an atomic node holds."""
-        if isinstance(step.node, Atomic):
-            return self._run(step.start, at, texts, name, None)
-        if step.node.behind:
-            ways = (self._run(step.start, each, texts, name, at) for each in range(at, -1, -1))
-            found = next((one for one in ways if one is not None), None)
-        else:
-            found = self._run(step.start, at, texts, name, None)
-        if step.node.negative:
-            return (at, texts) if found is None else None
-        return (at, found[1]) if found is not None else None
-
-
-def _relaxed(node: Node) -> Node:
-    """Return a regular language that holds all that a node matches: nobody looks around, and a backreference is any text."""
-    if isinstance(node, Lookaround | Boundary):
-        return Seq()
-    if isinstance(node, Back):
-        return Repeat(Chars(CHARS), 0, None)
-    if isinstance(node, Atomic | Group):
-        return _relaxed(node.node)
-    if isinstance(node, Seq | Alt):
-        return type(node)(tuple(map(_relaxed, node.nodes)))
-    return Repeat(_relaxed(node.node), node.least, node.most) if isinstance(node, Repeat) else node
-
+from mm2mgr.truth.keys import kafka_version
+from mm2mgr.truth.reach import numbers
 
 Items = tuple[str, ...]
 _MOST_SHOWN = 200
@@ -399,3 +206,153 @@ def joined(one: str, other: str) -> Iterator[str]:
     for fill in ("x", ""):
         for part in samples(other, fill):
             yield from samples(one, part)
+
+
+PolicyName = Literal["default", "identity"]
+POLICIES: dict[str, PolicyName] = {"DefaultReplicationPolicy": "default", "IdentityReplicationPolicy": "identity"}
+
+
+@dataclass(frozen=True)
+class Selection:
+    """What one source connector takes, its heartbeats aside. `policy` is None for a class that is not Kafka's.
+
+    `separator` is as it is configured, "" included; `internal_separator` stands in internal names (KIP-949); `version` is the
+    workers', "" for the newest.
+    """
+
+    names: NameFilter
+    policy: PolicyName | None
+    source: str
+    target: str
+    separator: str = "."
+    internal_separator: str = "."
+    version: str = ""
+
+    def takes(self, topic: str) -> bool:
+        """Tell whether a topic of the source is mirrored (MirrorSourceConnector.shouldReplicateTopic)."""
+        return self.names.takes(topic) and not self.is_internal(topic) and not self.is_cycle(topic)
+
+    def is_internal(self, topic: str) -> bool:
+        """Tell whether the policy excludes a topic whatever the filter says (ReplicationPolicy.isInternalTopic)."""
+        if topic.startswith(("__", ".")):
+            return True
+        if not topic.endswith("internal"):
+            return False
+        own = topic.endswith(f"{self.internal_separator}internal")
+        if self.line >= (4, 0):  # KIP-1074
+            checkpoints = f"{self.internal_separator}checkpoints{self.internal_separator}internal"
+            return topic.endswith(checkpoints) or (own and topic.startswith("mm2"))
+        return topic.endswith((".internal", "-internal")) or (own and self.line >= (3, 1))  # KIP-690
+
+    def is_cycle(self, topic: str) -> bool:
+        """Tell whether the policy recognises that a topic was on the target before (MirrorSourceConnector.isCycle)."""
+        if self.policy != "identity":
+            return self.policy is not None and self.target in self._passed(topic)
+        while topic.endswith("heartbeats"):  # these it reads as the default policy does
+            passed = self._passed(topic)
+            if not passed or passed[0] == self.target:
+                return bool(passed)
+            topic = topic[len(passed[0] + self.separator) :]
+        return self.source == self.target  # its topicSource is the source's alias for every other topic
+
+    def _passed(self, topic: str) -> list[str]:
+        """Return the clusters in a topic's name as DefaultReplicationPolicy reads them."""
+        parts = topic.split(self.separator) if self.separator else list(topic)
+        while parts and not parts[-1]:  # Java's Pattern.split drops empty texts at the end
+            parts.pop()
+        return parts[:-1]
+
+    @property
+    def prefix(self) -> str:
+        """What the policy puts before a topic's name on the target; identity puts it before heartbeats only."""
+        return "" if self.policy == "identity" else f"{self.source}{self.separator}"
+
+    def renamed(self, topic: str) -> str:
+        """Return a topic's name on the target; an unknown policy counts as the default one."""
+        if self.policy == "identity" and topic.endswith("heartbeats"):
+            return f"{self.source}{self.separator}{topic}"
+        return f"{self.prefix}{topic}"
+
+    def names_alike(self, other: Selection, topic: str) -> bool:
+        """Tell whether two source connectors give a topic the same name on the target."""
+        return self.renamed(topic) == other.renamed(topic)
+
+    def upstream(self, topic: str) -> str | None:
+        """Return which source topic is mirrored to this topic of the target; None when none is, or the policy is not known."""
+        if self.policy is None:
+            return None
+        upstream = topic.removeprefix(f"{self.source}{self.separator}")
+        if upstream and self.renamed(upstream) == topic:
+            return upstream
+        return topic if self.renamed(topic) == topic else None
+
+    def is_heartbeats(self, topic: str) -> bool:
+        """Tell whether a topic holds heartbeats, the source's own or mirrored ones (ReplicationPolicy.isHeartbeatsTopic)."""
+        return self.separator != "" and topic.rsplit(self.separator, maxsplit=1)[-1] == "heartbeats"
+
+    @cached_property
+    def line(self) -> tuple[int, ...]:
+        """Kafka's version in numbers, greater than any when it is not known."""
+        return numbers(kafka_version(self.version) or "99")
+
+
+@lru_cache(maxsize=4096)
+def refused_by(selection: Selection) -> tuple[Machine, ...]:
+    """Return machines of excluded names that match the include list; irregular exclude patterns are missing."""
+    names = selection.names
+    literals = [name for name in names.unwanted.literals if names.wanted(name)]
+    regular = tuple(item for item in names.unwanted.patterns if machine_of((item,)))
+    found = [machine_of((*regular, *_internal(selection))), _cycle(selection), Literals(literals) if literals else None]
+    return tuple(machine for machine in found if machine)
+
+
+def _internal(selection: Selection) -> Items:
+    mark = f"\\Q{selection.internal_separator}\\E"
+    if selection.line >= (4, 0):
+        return "__.*", r"\..*", f".*{mark}checkpoints{mark}internal", f"mm2.*{mark}internal"
+    return "__.*", r"\..*", r".*[.-]internal", *((f".*{mark}internal",) if selection.line >= (3, 1) else ())
+
+
+def _cycle(selection: Selection) -> Machine | None:
+    if selection.policy == "identity" and selection.source == selection.target:
+        return machine_of((".*",))
+    return _cycles(selection.policy, selection.target, selection.separator) if selection.policy else None
+
+
+@lru_cache(maxsize=1024)
+def _cycles(policy: PolicyName, target: str, separator: str) -> Machine | None:
+    heartbeats = machine_of((".*heartbeats",))
+    by_default = _Cycle(target, separator)
+    return by_default if policy == "default" else Both(by_default, heartbeats) if heartbeats else None
+
+
+class _Cycle:
+    """The topics that DefaultReplicationPolicy takes for ones that have been on the target, as a machine (`Selection.is_cycle`)."""
+
+    start: Hashable = ("maybe", "")
+
+    def __init__(self, target: str, separator: str) -> None:
+        self._target, self._separator = target, separator
+        self.letters = frozenset(frozenset(char) for char in target + separator)
+
+    def step(self, state: Hashable, char: str) -> Hashable:
+        """States: a part that `maybe` becomes the target's alias, an `other` part, what is read `behind` that alias, `seen`."""
+        assert isinstance(state, tuple)
+        kind, read = state
+        text = read + char
+        if kind == "seen" or (kind == "behind" and not self._separator.startswith(text)):
+            return "seen", ""
+        if not self._separator:  # each letter is a part
+            return ("behind", "") if char == self._target else ("other", "")
+        if kind == "behind":
+            return kind, "" if text == self._separator else text
+        if text.endswith(self._separator):
+            return ("behind", "") if kind == "maybe" and text == self._target + self._separator else self.start
+        if kind == "maybe" and (self._target + self._separator).startswith(text):
+            return kind, text
+        return "other", next(text[at:] for at in range(len(text) + 1) if self._separator.startswith(text[at:]))
+
+    def accepts(self, state: Hashable) -> bool:
+        assert isinstance(state, tuple)
+        kind, read = state
+        return bool(kind == "seen" or (kind == "behind" and read))

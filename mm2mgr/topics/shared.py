@@ -13,8 +13,7 @@ from itertools import islice
 
 from mm2mgr.topics.automaton import Resumed, shortest
 from mm2mgr.topics.java_regex import TOPIC_CHARS, Alt, Chars, Group, Node, Repeat, Seq
-from mm2mgr.topics.names import Items, NameFilter, joined, machine_of, samples, shape_of
-from mm2mgr.topics.selection import Selection, refused_by
+from mm2mgr.topics.names import Items, NameFilter, Selection, joined, machine_of, refused_by, samples, shape_of
 
 _STATES_OF_ONE, _STATES_OF_ALL, _STATES_AT_LEAST = 5_000, 20_000, 5
 _NAMES_LIKE_ONE_STATE = 20

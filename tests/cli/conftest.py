@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from mm2mgr.kafka.client import Kafka
-from mm2mgr.observe import reader
+from mm2mgr.observe import status as observing
 from mm2mgr.output import console
 from tests.kafka.conftest import closed_port, mock_cluster
 from tests.reconcile.site import Site, running
@@ -44,4 +44,4 @@ def site(mm2mgr: Command) -> Iterator[Site]:
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Half a second for what a cluster does not answer: dead ones, and mock brokers, which cannot describe topics."""
     monkeypatch.setattr(Kafka.__init__, "__defaults__", (0.5,))
-    monkeypatch.setattr(reader, "_KAFKA_TIMEOUT_SECONDS", 0.5)
+    monkeypatch.setattr(observing, "_KAFKA_TIMEOUT_SECONDS", 0.5)

@@ -186,8 +186,8 @@ def watching(watched: Watched, seconds: str, *more: str) -> subprocess.Popen[str
     script = """
 from mm2mgr.cli import main
 from mm2mgr.kafka.client import Kafka
-from mm2mgr.observe import reader
-Kafka.__init__.__defaults__, reader._KAFKA_TIMEOUT_SECONDS = (0.5,), 0.5
+from mm2mgr.observe import status as observing
+Kafka.__init__.__defaults__, observing._KAFKA_TIMEOUT_SECONDS = (0.5,), 0.5
 main()
 """
     folder, pipe = watched.mm2mgr.folder, subprocess.PIPE

@@ -8,8 +8,7 @@ from time import process_time
 
 import pytest
 
-from mm2mgr.topics.names import NameFilter
-from mm2mgr.topics.selection import Selection
+from mm2mgr.topics.names import NameFilter, Selection
 from mm2mgr.topics.shared import overlaps
 from tests.cli.command import Command
 from tests.cli.conftest import mm2mgr  # noqa: F401  a fixture

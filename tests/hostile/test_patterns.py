@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.samples.store import SampleStore
 from mm2mgr.spec.patterns import check_pattern
-from mm2mgr.topics.automaton import Regular
+from mm2mgr.topics.automaton import Backtracker, Regular
 from mm2mgr.topics.java_regex import shape
-from mm2mgr.topics.names import Backtracker, NameFilter, TooCostly, readable
+from mm2mgr.topics.names import NameFilter, TooCostly, readable
 from tests.cli.command import Command
 from tests.cli.load import produce
 from tests.cli.test_watch import Watched

@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 
 from mm2mgr.lint.hops import clusters
 from mm2mgr.topics.java_regex import shape
-from mm2mgr.topics.names import NameFilter, samples
-from mm2mgr.topics.selection import Selection
+from mm2mgr.topics.names import NameFilter, Selection, samples
 from mm2mgr.topics.shared import overlaps
 from tests.lint import made
 

@@ -13,9 +13,8 @@ from mm2mgr.expand import expand
 from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.observe.health import FlowStatus, Status
 from mm2mgr.observe.problems import Patience
-from mm2mgr.observe.reader import Instruments
 from mm2mgr.observe.reading import Failure, SeenKafka
-from mm2mgr.observe.status import Observation, ObserveOptions, observe
+from mm2mgr.observe.status import Instruments, Observation, ObserveOptions, observe
 from mm2mgr.partitions import Offsets, TopicPartition
 from mm2mgr.render import Connector, render
 from mm2mgr.spec.loader import load

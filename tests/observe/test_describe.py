@@ -6,8 +6,7 @@ import asyncio
 import json
 from pathlib import Path
 
-from mm2mgr.observe.reader import Instruments
-from mm2mgr.observe.status import ObserveOptions, describe
+from mm2mgr.observe.status import Instruments, ObserveOptions, describe
 from tests.observe.estate import Estate, estate
 
 

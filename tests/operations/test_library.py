@@ -19,7 +19,7 @@ import pytest
 from mm2mgr import operations
 from mm2mgr.errors import InvalidArgument, Mm2mgrError, StalePlan
 from mm2mgr.kafka.client import Kafka
-from mm2mgr.observe import reader
+from mm2mgr.observe import status as observing
 from mm2mgr.operations import Applied, Waiting, Workspace
 from mm2mgr.reconcile.apply import Result
 from tests.reconcile.site import ON_EAST, ON_WEST, Site
@@ -169,7 +169,7 @@ def test_watch_yields_a_value_per_look_and_remembers_between(
     site: Site, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(Kafka.__init__, "__defaults__", (0.2,))
-    monkeypatch.setattr(reader, "_KAFKA_TIMEOUT_SECONDS", 0.2)
+    monkeypatch.setattr(observing, "_KAFKA_TIMEOUT_SECONDS", 0.2)
     first, second = islice(operations.watch(Workspace(), ["orders"], every_seconds=0.01), 2)
     assert first.taken_at < second.taken_at
     assert [flow.flow for flow in second.flows] == ["orders:a->east"]

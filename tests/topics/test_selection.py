@@ -10,8 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mm2mgr.topics.automaton import accepts
-from mm2mgr.topics.names import NameFilter
-from mm2mgr.topics.selection import PolicyName, Selection, _Cycle, refused_by  # the machine of cycles by itself too
+from mm2mgr.topics.names import (  # the machine of cycles by itself too
+    NameFilter,
+    PolicyName,
+    Selection,
+    _Cycle,
+    refused_by,
+)
 
 EVERYTHING = NameFilter((".*",), ())
 

@@ -13,8 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mm2mgr.topics.automaton import accepts
-from mm2mgr.topics.names import NameFilter, machine_of
-from mm2mgr.topics.selection import Selection
+from mm2mgr.topics.names import NameFilter, Selection, machine_of
 from mm2mgr.topics.shared import Shared, meeting, overlaps
 
 PIECES = [

@@ -25,7 +25,7 @@ from mm2mgr.lint.hops import (
 from mm2mgr.lint.hops import clusters as clusters_of
 from mm2mgr.lint.rules.loops import identity_rounds
 from mm2mgr.lint.subject import Estate, Subject, addresses
-from mm2mgr.topics.selection import Selection
+from mm2mgr.topics.names import Selection
 from mm2mgr.topics.shared import meeting, overlaps
 from mm2mgr.truth.reach import numbers
 
