@@ -14,8 +14,8 @@ from mm2mgr import defaults
 from mm2mgr.defaults import Origin, Text, by_default
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.spec.models import Cluster, Connect, FlowSettings, Link
-from mm2mgr.spec.patterns import java_pattern
 from mm2mgr.spec.places import Key, PathKey
+from mm2mgr.spec.scalars import java_pattern
 from mm2mgr.text import few, nearest, number_of
 from mm2mgr.topics.names import POLICIES, Items, NameFilter, Selection
 

@@ -15,7 +15,7 @@ from typing import Literal, get_args
 from mm2mgr import defaults
 from mm2mgr.kafka.acls import Right
 from mm2mgr.render import Connector, Type
-from mm2mgr.spec.patterns import is_name
+from mm2mgr.spec.scalars import is_name
 from mm2mgr.topology import Flow, Topology
 from mm2mgr.truth.reach import CLUSTER_KEYS, Client, Setting, clients, effective
 

@@ -57,7 +57,7 @@ from mm2mgr.lint.tree import from_tree
 from mm2mgr.observe.reading import Failure
 from mm2mgr.reconcile.facts import ask_worker, harmless
 from mm2mgr.render import Connector, connectors_of
-from mm2mgr.spec.patterns import is_name, java_pattern
+from mm2mgr.spec.scalars import is_name, java_pattern
 from mm2mgr.topics.names import NameFilter
 from mm2mgr.topology import ConnectCluster, Flow, Topology
 

@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 
 
 def _quantity(parse: str) -> Callable[[click.Context, click.Parameter, str | None], float | None]:
-    """Return a callback that reads an option with a function of `mm2mgr.spec.quantities`."""
+    """Return a callback that reads an option with a function of `mm2mgr.spec.scalars`."""
 
     def read(_context: click.Context, _option: click.Parameter, text: str | None) -> float | None:
-        from mm2mgr.spec import quantities
+        from mm2mgr.spec import scalars
 
         try:
-            return None if text is None else float(getattr(quantities, parse)(text))
+            return None if text is None else float(getattr(scalars, parse)(text))
         except ValueError as error:
             raise click.BadParameter(f"'{text}' is not {error}") from error
 

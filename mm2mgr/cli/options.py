@@ -73,7 +73,7 @@ class Duration(click.ParamType):  # type: ignore[type-arg]  # generic only from 
         self.least_seconds = least_seconds
 
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        from mm2mgr.spec.quantities import duration_seconds
+        from mm2mgr.spec.scalars import duration_seconds
 
         try:
             seconds = value if isinstance(value, float) else duration_seconds(value)

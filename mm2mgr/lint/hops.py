@@ -13,7 +13,7 @@ from functools import cache, cached_property, lru_cache
 from typing import Literal
 
 from mm2mgr.lint.subject import Subject, addresses
-from mm2mgr.spec.patterns import is_name
+from mm2mgr.spec.scalars import is_name
 from mm2mgr.topics.names import POLICIES, Items, NameFilter, PolicyName, Selection, literal, readable
 from mm2mgr.topics.shared import Budget, Shared, meeting, overlaps
 from mm2mgr.truth import keys as truth_keys

@@ -13,8 +13,7 @@ from urllib.parse import urlsplit
 from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema
 
 from mm2mgr.spec import keys
-from mm2mgr.spec.patterns import check_pattern
-from mm2mgr.spec.quantities import byte_size, bytes_per_second, duration_seconds, share
+from mm2mgr.spec.scalars import byte_size, bytes_per_second, check_pattern, duration_seconds, share
 from mm2mgr.text import nearest
 
 

@@ -14,7 +14,7 @@ from itertools import takewhile
 from typing import Literal
 
 from mm2mgr.errors import Mm2mgrError
-from mm2mgr.spec.patterns import check_pattern, matcher
+from mm2mgr.spec.scalars import check_pattern, matcher
 from mm2mgr.topics.automaton import LONGEST_NAME, Backtracker, Both, Literals, Machine, Regular, TooLarge
 from mm2mgr.topics.java_regex import (
     CHARS,

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.samples.store import SampleStore
-from mm2mgr.spec.patterns import check_pattern
+from mm2mgr.spec.scalars import check_pattern
 from mm2mgr.topics.automaton import Backtracker, Regular
 from mm2mgr.topics.java_regex import shape
 from mm2mgr.topics.names import NameFilter, TooCostly, readable

@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mm2mgr.spec.patterns import check_pattern, java_list, matcher
-from mm2mgr.spec.quantities import bytes_per_second, duration_seconds, share
+from mm2mgr.spec.scalars import bytes_per_second, check_pattern, duration_seconds, java_list, matcher, share
 from mm2mgr.text import rate_text
 from tests.spec.trees import BASE, FLOW, complaint, expanded
 
