@@ -64,9 +64,8 @@ def connectors_of(connectors: Iterable[Connector], flows: Iterable[Flow]) -> lis
 def render(topology: Topology, templates: Path | None = None) -> tuple[Connector, ...]:
     """Render every connector of the topology, by pair: heartbeat, sources, checkpoint (the order apply uses)."""
     if templates is not None and not templates.is_dir():
-        raise TemplateError(
-            f"{templates}: no such folder", hint="use the folder that contains your *.properties.j2 files"
-        )
+        hint = "use the folder that contains your *.properties.j2 files"
+        raise TemplateError(f"{templates}: no such folder", hint=hint)
     renderer = _Renderer(topology.owner, templates)
     connectors: list[Connector] = []
     for _, group in groupby(sorted(topology.flows, key=lambda flow: flow.pair), key=lambda flow: flow.pair):

@@ -7,8 +7,8 @@ somebody else changed in the meantime.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Callable, Collection, Mapping
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -43,10 +43,8 @@ def sizing_path(sources: Collection[Path]) -> Path:
     """Return where the file belongs: the overrides folder of the tree's first folder."""
     folder = next((source for source in sources if source.is_dir()), None)
     if folder is None:
-        raise Mm2mgrError(
-            "the tree consists of single files, so there is no folder for overrides",
-            hint="use its folder: mm2mgr --clusters FOLDER size",
-        )
+        what = "the tree consists of single files, so there is no folder for overrides"
+        raise Mm2mgrError(what, hint="use its folder: mm2mgr --clusters FOLDER size")
     return folder / OVERRIDES / FILE
 
 
@@ -84,7 +82,10 @@ def write_sizing(
     target = sizing_target(path)
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        with _one_writer(target.parent, path, say):
+        with ExitStack() as held:
+            with suppress(OSError):  # NFS locks no folders; then the comparison before the replacement has to do
+                # The folder, as a lock file would show up in git.
+                held.enter_context(locked(target.parent, f"writing {path}", _LOCK_SECONDS, say))
             for _ in range(_ATTEMPTS):
                 content, now = _content(target), _entries(target)
                 theirs = {flow for flow in entries if now.get(flow) not in (before.get(flow), entries[flow])}
@@ -95,10 +96,8 @@ def write_sizing(
                     return SizingUpdate(merged != now, tuple(sorted(refused)))
     except OSError as error:
         raise Mm2mgrError(f"{path}: cannot be written: {error.strerror}") from error
-    raise Mm2mgrError(
-        f"{path}: not written: another process keeps changing it",
-        hint="find the process that writes it, then run size again",
-    )
+    hint = "find the process that writes it, then run size again"
+    raise Mm2mgrError(f"{path}: not written: another process keeps changing it", hint=hint)
 
 
 def _text(entries: Entries) -> str:
@@ -108,15 +107,6 @@ def _text(entries: Entries) -> str:
 
 def _number(entries: Entries, flow: str) -> object:
     return entries.get(flow, {}).get("tasks_max")
-
-
-@contextmanager
-def _one_writer(folder: Path, path: Path, say: Callable[[str], None]) -> Iterator[None]:
-    """Exclude other runs of mm2mgr by a lock on the folder; a lock file would show up in git."""
-    with ExitStack() as held:
-        with suppress(OSError):  # NFS locks no folders; then the comparison before the replacement has to do
-            held.enter_context(locked(folder, f"writing {path}", _LOCK_SECONDS, say))
-        yield
 
 
 def _replaced(target: Path, text: str, content: bytes | None) -> bool:
@@ -167,9 +157,8 @@ def write_starter(folder: Path) -> list[Path]:
     targets = [folder / source.name for source in sources]
     there = [str(target) for target in targets if os.path.lexists(target)]  # also a link that leads to nothing yet
     if there:
-        raise Mm2mgrError(
-            f"{', '.join(there)} exists already; nothing was written", hint="name another folder: mm2mgr init FOLDER"
-        )
+        what = f"{', '.join(there)} exists already; nothing was written"
+        raise Mm2mgrError(what, hint="name another folder: mm2mgr init FOLDER")
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for source, target in zip(sources, targets, strict=True):

@@ -57,14 +57,11 @@ class _MarkingLoader(FolderLoader):
 
     def reachable(self, environment: jinja2.Environment, templates: Iterable[str]) -> Iterator[str]:
         """Yield the sources of templates and of their includes."""
-        names, seen = list(templates), set()
-        while names:
-            name = names.pop()
-            if name not in seen:
-                seen.add(name)
-                source = self.as_written(environment, name)[0]
-                yield source
-                names += _INCLUDE.findall(source)
+        names = list(templates)
+        for name in names:  # which grows by what is included
+            source = self.as_written(environment, name)[0]
+            yield source
+            names += {*_INCLUDE.findall(source)}.difference(names)
 
 
 # A template is plain when it has nothing but conditions, includes and insertions of `path` and `settings(prefix, path)`.
