@@ -12,7 +12,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Any, TypeVar
 
 import confluent_kafka
@@ -53,13 +52,13 @@ class Failures:
     def note(self, error: confluent_kafka.KafkaError) -> None:
         """Keep a background error; a refused login stays, because the `all brokers down` that follows it is less specific."""
         self.all_down |= error.code() == confluent_kafka.KafkaError._ALL_BROKERS_DOWN
-        if self.last is None or self.last.code() not in _LOGIN:
+        if not self.is_refused:
             self.last = error
 
     @property
-    def is_final(self) -> bool:
-        """Tell whether waiting is of no use: the login was refused, or no broker's address takes a connection."""
-        return self.all_down or (self.last is not None and self.last.code() in _LOGIN)
+    def is_refused(self) -> bool:
+        """Tell whether the login or the TLS handshake failed, which waiting does not fix."""
+        return self.last is not None and self.last.code() in _LOGIN
 
     def error(self, cause: BaseException, doing: str, timeout_seconds: float) -> KafkaError:
         """Build the KafkaError for a failed call: no answer, a refused login, or the broker's own message."""
@@ -73,10 +72,9 @@ class Failures:
     def no_answer(self, timeout_seconds: float) -> KafkaError:
         """Build the error for no answer in time, with the refused login or connection that explains it."""
         why = f": {self.cut(self.last.str())}" if self.last is not None else ""
-        refused = self.last is not None and self.last.code() in _LOGIN
         servers, alias = self.access.bootstrap_servers, self.access.alias
         message = f"{alias}: no broker of {servers} answered within {timeout_seconds:g} s{why}"
-        return KafkaError(message, hint=_hint(self.last.code() if refused and self.last else None))
+        return KafkaError(message, hint=_hint(self.last.code() if self.last and self.is_refused else None))
 
     def cut(self, text: str) -> str:
         """Put a library's text on one line, without secrets, and shorten it."""
@@ -94,11 +92,6 @@ def client_settings(access: KafkaAccess, extra: Mapping[str, Any]) -> tuple[dict
 def is_silence(error: confluent_kafka.KafkaError) -> bool:
     """Tell whether an error means that no broker answered, as against a broker that said no."""
     return error.code() in _NO_ANSWER
-
-
-def is_refusal(error: confluent_kafka.KafkaError) -> bool:
-    """Tell whether an error means that the login or the TLS handshake failed, which waiting does not fix."""
-    return error.code() in _LOGIN
 
 
 def _hint(code: int | None, reason: str = "") -> str:
@@ -157,9 +150,7 @@ class Kafka:
     def __enter__(self) -> Kafka:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         del self.admin  # librdkafka closes its connections when the last reference goes
 
     # --- waiting ------------------------------------------------------------------------------------------------------
@@ -182,14 +173,14 @@ class Kafka:
         # librdkafka ends every request by itself; the extra second only guards against a lost callback.
         return future.result(timeout=left + 1)
 
-    def unless_refused(self, future: Future[Any]) -> Any:
-        """Return an answer, None for a refusal; silence is raised."""
+    def unless_refused(self, future: Future[Any], absent: Any = None) -> Any:
+        """Return an answer, `absent` for a topic that does not exist, None for a refusal; silence is raised."""
         try:
             return self.result(future)
         except confluent_kafka.KafkaException as error:
             if is_silence(error.args[0]):
                 raise
-            return None
+            return absent if error.args[0].code() == confluent_kafka.KafkaError.UNKNOWN_TOPIC_OR_PART else None
 
     @contextmanager
     def doing(self, what: str) -> Iterator[None]:
@@ -229,7 +220,7 @@ class Kafka:
                 listed = self.admin.list_topics(timeout=seconds).topics
             except confluent_kafka.KafkaException as error:
                 self.admin.poll(0)  # delivers the background error that explains a time-out
-                if self.failures.is_final or time.monotonic() >= deadline:
+                if self.failures.all_down or self.failures.is_refused or time.monotonic() >= deadline:
                     raise self.failures.error(error, "listing topics", self.timeout_seconds) from error
             else:
                 return {name: len(topic.partitions) for name, topic in listed.items() if topic.partitions}
@@ -246,7 +237,9 @@ class Kafka:
         read = OffsetsRead({}, {})
         with self.doing("reading offsets"):
             for batch in batches(list(dict.fromkeys(partitions)), _PARTITIONS_PER_REQUEST):
-                self._read_batch(batch, read)
+                starts = self._list_offsets(batch, _EARLIEST, read)
+                ends = self._list_offsets(list(starts), _LATEST, read)
+                read.found.update({one: Offsets(starts[one], end) for one, end in ends.items()})
         if read.failed and not read.found and read.unanswered:
             self.admin.poll(0)
             raise self.failures.no_answer(self.timeout_seconds)
@@ -308,11 +301,6 @@ class Kafka:
                 topic_id = str(described.topic_id)
                 found[name] = (None if topic_id == _NO_TOPIC_ID else topic_id, bool(described.is_internal))
         return found
-
-    def _read_batch(self, batch: list[TopicPartition], read: OffsetsRead) -> None:
-        starts = self._list_offsets(batch, _EARLIEST, read)
-        ends = self._list_offsets(list(starts), _LATEST, read)
-        read.found.update({one: Offsets(starts[one], end) for one, end in ends.items()})
 
     def _list_offsets(
         self, partitions: list[TopicPartition], spec: OffsetSpec, read: OffsetsRead

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import confluent_kafka
 from confluent_kafka.admin import (  # type: ignore[attr-defined]
@@ -29,7 +29,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 
 from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.kafka.acls import Acl, Permission, ResourceKind, Right
-from mm2mgr.kafka.client import Kafka, batches, is_refusal, is_silence
+from mm2mgr.kafka.client import Kafka, batches
 
 _REFUSED_SECONDS = 2.0  # a refused login may still find another broker that takes it, but not for long
 _KINDS: dict[Any, ResourceKind] = {
@@ -42,8 +42,29 @@ _ANY: Any = None  # the type stubs ask for text where nothing means any
 _EVERY_ACL = AclBindingFilter(
     ResourceType.ANY, _ANY, ResourcePatternType.ANY, _ANY, _ANY, AclOperation.ANY, AclPermissionType.ANY
 )
-_POLICY = "cleanup.policy"
-_GONE = confluent_kafka.KafkaError.UNKNOWN_TOPIC_OR_PART
+_CODES = confluent_kafka.KafkaError
+_REFUSALS = (
+    _CODES.TOPIC_AUTHORIZATION_FAILED,
+    _CODES.GROUP_AUTHORIZATION_FAILED,
+    _CODES.CLUSTER_AUTHORIZATION_FAILED,
+)
+_REFUSED = dict.fromkeys(_REFUSALS, frozenset[str]())
+_MISSING = dict.fromkeys((_CODES.UNKNOWN_TOPIC_OR_PART, _CODES.TOPIC_EXCEPTION))
+# After the right was found to be there.
+_LATER = (
+    _CODES.TOPIC_ALREADY_EXISTS,
+    _CODES.UNKNOWN_TOPIC_OR_PART,
+    _CODES.INVALID_PARTITIONS,
+    _CODES.INVALID_REPLICATION_FACTOR,
+    _CODES.INVALID_CONFIG,
+    _CODES.POLICY_VIOLATION,
+)
+_PERMISSIONS: Mapping[int, Permission] = {
+    **dict.fromkeys(_REFUSALS, "no"),
+    **dict.fromkeys(_LATER, "yes"),
+    _CODES.TOPIC_EXCEPTION: "open",  # a name that no topic can have
+}
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -68,14 +89,16 @@ def view_cluster(kafka: Kafka) -> ClusterView:
         cluster = _first_answer(kafka, asked)
         listed = kafka.admin.list_topics(timeout=kafka.left()).topics
         groups = kafka.result(kafka.admin.list_consumer_groups(request_timeout=kafka.left()))
-        had_groups = _exists(kafka, "__consumer_offsets")
+        wanted = confluent_kafka.TopicCollection(["__consumer_offsets"])
+        (offsets_topic,) = kafka.admin.describe_topics(wanted, request_timeout=kafka.left()).values()
+        described = kafka.unless_refused(offsets_topic, absent=False)
     return ClusterView(
         str(cluster.cluster_id),
         tuple(sorted(node.id for node in cluster.nodes)),
         operation_names(cluster),
         {name: len(topic.partitions) for name, topic in listed.items() if topic.partitions},
         frozenset(group.group_id for group in groups.valid),
-        had_groups,
+        None if described is None else bool(described),
     )
 
 
@@ -83,21 +106,9 @@ def _first_answer(kafka: Kafka, future: Future[Any]) -> Any:
     give_up = time.monotonic() + _REFUSED_SECONDS
     while not future.done():
         kafka.admin.poll(0.05)  # delivers the background errors
-        last = kafka.failures.last
-        if last is not None and is_refusal(last) and time.monotonic() > give_up:
+        if kafka.failures.is_refused and time.monotonic() > give_up:
             raise kafka.failures.no_answer(_REFUSED_SECONDS)
     return kafka.result(future)
-
-
-def _exists(kafka: Kafka, topic: str) -> bool | None:
-    wanted = confluent_kafka.TopicCollection([topic])
-    try:
-        kafka.result(kafka.admin.describe_topics(wanted, request_timeout=kafka.left())[topic])
-    except confluent_kafka.KafkaException as error:
-        if is_silence(error.args[0]):
-            raise
-        return False if error.args[0].code() == _GONE else None
-    return True
 
 
 def committed_topics(kafka: Kafka, groups: Sequence[str]) -> dict[str, frozenset[str]]:
@@ -119,20 +130,20 @@ def committed_topics(kafka: Kafka, groups: Sequence[str]) -> dict[str, frozenset
 
 def message_limits(kafka: Kafka, brokers: Sequence[int], topics: Iterable[str]) -> tuple[int | None, dict[str, int]]:
     """Return the smallest message.max.bytes of the brokers and max.message.bytes per topic; None and absent: not readable."""
-    kind = ConfigResource.Type
-    resources = [ConfigResource(kind.TOPIC, name) for name in topics]
     with kafka.doing("reading size limits"):
         # Each broker is asked in person, so one request cannot hold two of them.
         asked = [
-            kafka.admin.describe_configs([ConfigResource(kind.BROKER, str(one))], request_timeout=kafka.left())
+            kafka.admin.describe_configs(
+                [ConfigResource(ConfigResource.Type.BROKER, str(one))], request_timeout=kafka.left()
+            )
             for one in brokers
         ]
         answers = [kafka.unless_refused(future) for each in asked for future in each.values()]
         limits = [int(found["message.max.bytes"].value) for found in answers if found]
         configs = {
-            resource.name: kafka.unless_refused(future)
-            for batch in batches(resources)
-            for resource, future in kafka.admin.describe_configs(batch, request_timeout=kafka.left()).items()
+            name: kafka.unless_refused(future)
+            for batch in batches(list(topics))
+            for name, future in _describe_configs(kafka.admin, batch, kafka.left()).items()
         }
     per_topic = {name: int(found["max.message.bytes"].value) for name, found in configs.items() if found}
     return min(limits) if limits else None, per_topic
@@ -140,26 +151,17 @@ def message_limits(kafka: Kafka, brokers: Sequence[int], topics: Iterable[str]) 
 
 def compacted(access: KafkaAccess, topics: Collection[str], timeout_seconds: float = 10.0) -> frozenset[str] | None:
     """Return the compacted ones of these topics, whose offsets do not count records; None when a topic's config is refused."""
-    policies: list[tuple[str, str | None]] = []
+    found: dict[str, Any] = {}
     with Kafka(access, timeout_seconds) as kafka, kafka.doing("reading topic configs"):
         kafka.within(timeout_seconds)
         for names in batches(sorted(topics)):
-            asked = [ConfigResource(ConfigResource.Type.TOPIC, name) for name in names]
-            answers = kafka.admin.describe_configs(asked, request_timeout=kafka.left())
-            policies += [(one.name, _policy(kafka, future)) for one, future in answers.items()]
-    if any(policy is None for _, policy in policies):
+            answers = _describe_configs(kafka.admin, names, kafka.left())
+            found |= {name: kafka.unless_refused(future, absent={}) for name, future in answers.items()}
+    if any(configs is None for configs in found.values()):
         return None
-    return frozenset(name for name, policy in policies if policy and "compact" in policy)
-
-
-def _policy(kafka: Kafka, future: Future[Any]) -> str | None:
-    """Return a topic's policy, an empty one for a topic that does not exist, None for a refusal; silence is raised."""
-    try:
-        return str(kafka.result(future)[_POLICY].value)
-    except confluent_kafka.KafkaException as error:
-        if is_silence(error.args[0]):
-            raise
-        return "" if error.args[0].code() == _GONE else None
+    return frozenset(
+        name for name, configs in found.items() if configs and "compact" in configs["cleanup.policy"].value
+    )
 
 
 def read_acls(kafka: Kafka, view: ClusterView) -> tuple[Acl, ...] | None:
@@ -193,21 +195,15 @@ def _acl(binding: Any) -> Acl:
     )
 
 
-_CODES = confluent_kafka.KafkaError
-_REFUSALS = {
-    _CODES.TOPIC_AUTHORIZATION_FAILED,
-    _CODES.GROUP_AUTHORIZATION_FAILED,
-    _CODES.CLUSTER_AUTHORIZATION_FAILED,
-}
-# Permission after the right was found to be there.
-_LATER = {
-    _CODES.TOPIC_ALREADY_EXISTS,
-    _CODES.UNKNOWN_TOPIC_OR_PART,
-    _CODES.INVALID_PARTITIONS,
-    _CODES.INVALID_REPLICATION_FACTOR,
-    _CODES.INVALID_CONFIG,
-    _CODES.POLICY_VIOLATION,
-}
+def _by_code(kafka: Kafka, future: Future[Any], judged: Callable[[Any], T], by_code: Mapping[int, T]) -> T:
+    """Return what an answer means, or the error code that came instead; other errors are raised."""
+    try:
+        return judged(kafka.result(future))
+    except confluent_kafka.KafkaException as error:
+        code = error.args[0].code()
+        if code not in by_code:
+            raise
+        return by_code[code]
 
 
 def may(kafka: Kafka, rights: Iterable[Right], view: ClusterView) -> dict[Right, Permission]:
@@ -232,17 +228,8 @@ def _of_groups(kafka: Kafka, rights: list[Right]) -> dict[Right, Permission]:
         asked = kafka.admin.describe_consumer_groups(
             names, include_authorized_operations=True, request_timeout=kafka.left()
         )
-        operations |= {name: _group_operations(kafka, future) for name, future in asked.items()}
+        operations |= {name: _by_code(kafka, future, operation_names, _REFUSED) for name, future in asked.items()}
     return {right: _said(right.operation in operations[right.name]) for right in rights}
-
-
-def _group_operations(kafka: Kafka, future: Future[Any]) -> frozenset[str]:
-    try:
-        return operation_names(kafka.result(future))
-    except confluent_kafka.KafkaException as error:
-        if error.args[0].code() in _REFUSALS:
-            return frozenset()
-        raise
 
 
 def _of_topics(kafka: Kafka, rights: list[Right]) -> dict[Right, Permission]:
@@ -252,7 +239,9 @@ def _of_topics(kafka: Kafka, rights: list[Right]) -> dict[Right, Permission]:
         asked = kafka.admin.describe_topics(
             confluent_kafka.TopicCollection(names), include_authorized_operations=True, request_timeout=kafka.left()
         )
-        operations |= {name: _topic_operations(kafka, future) for name, future in asked.items()}
+        operations |= {
+            name: _by_code(kafka, future, operation_names, _REFUSED | _MISSING) for name, future in asked.items()
+        }
     said = {right: _read(right, operations[right.name]) for right in rights}
     for operation in ("DescribeConfigs", "AlterConfigs", "Alter"):
         said |= _asked(kafka, operation, [right for right in rights if said[right] == "open"])
@@ -268,18 +257,6 @@ def _read(right: Right, operations: frozenset[str] | None) -> Permission:
     return _said(right.operation in operations)
 
 
-def _topic_operations(kafka: Kafka, future: Future[Any]) -> frozenset[str] | None:
-    try:
-        return operation_names(kafka.result(future))
-    except confluent_kafka.KafkaException as error:
-        code = error.args[0].code()
-        if code in _REFUSALS:
-            return frozenset()
-        if code in (_CODES.UNKNOWN_TOPIC_OR_PART, _CODES.TOPIC_EXCEPTION):
-            return None
-        raise
-
-
 # --- operations that are asked for by themselves ----------------------------------------------------------------------
 
 Send = Callable[[AdminClient, list[str], float], Mapping[str, Future[Any]]]
@@ -289,22 +266,8 @@ def _asked(kafka: Kafka, operation: str, rights: Iterable[Right]) -> dict[Right,
     said: dict[Right, Permission] = {}
     for batch in batches([right for right in rights if right.operation == operation]):
         answers = _ASKED[operation](kafka.admin, [right.name for right in batch], kafka.left())
-        said |= {right: _authorized(kafka, answers[right.name]) for right in batch}
+        said |= {right: _by_code(kafka, answers[right.name], lambda _: "yes", _PERMISSIONS) for right in batch}
     return said
-
-
-def _authorized(kafka: Kafka, future: Future[Any]) -> Permission:
-    try:
-        kafka.result(future)
-    except confluent_kafka.KafkaException as error:
-        code = error.args[0].code()
-        if code in _REFUSALS:
-            return "no"
-        if code == _CODES.TOPIC_EXCEPTION:  # a name that no topic can have
-            return "open"
-        if code not in _LATER:
-            raise
-    return "yes"
 
 
 def _create(admin: AdminClient, names: list[str], seconds: float) -> Mapping[str, Future[Any]]:
