@@ -223,9 +223,8 @@ class _Keeper:
             self._news.append("samples are written again")
         self._written_before, self._trouble = True, ""
         self._tidy()
-        stored = sum(one.samples for one in written)
-        self.kept += stored
-        return stored
+        self.kept += written
+        return written
 
     def take_news(self) -> list[str]:
         news, self._news = self._news, []

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import warnings
 from array import array
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import astuple, dataclass, fields
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -37,6 +38,7 @@ from mm2mgr.samples.tables import (
     Share,
     StoredTable,
     UnreadableFile,
+    by_period,
     codes_of,
     gone,
     one_table,
@@ -46,6 +48,8 @@ from mm2mgr.samples.tables import (
 )
 
 _ROWS_AT_A_TIME = 1_000_000
+_FOR_EVER_MS = 2**62
+_TASKS_PER_CONNECTOR = 4  # kept of an hour: those that lagged longest; the fastest would say more than a task can carry
 _ORDER = ("cluster", "topic", "partition", "topic_id", "time_ms", "source")
 _WHOLE = ("partition", "time_ms", "resolution_ms", "end_offset", "start_offset", "log_bytes")
 # Sorted whole numbers cost almost nothing as differences.
@@ -60,14 +64,6 @@ def _warn(message: str) -> None:
     warnings.warn(message, stacklevel=3)
 
 
-@dataclass(frozen=True)
-class Appended:
-    """How many samples of an hour were added."""
-
-    hour: str
-    samples: int
-
-
 class SampleStore:
     """The samples of one store. Hours are UTC. `warn` receives a sentence for every damaged file that was left out."""
 
@@ -77,50 +73,30 @@ class SampleStore:
         self._warn = warn
         self._claimed = False
 
-    def append(self, *batches: Batch) -> list[Appended]:
-        """Add batches in one commit; on return every reader sees them."""
+    def append(self, *batches: Batch) -> int:
+        """Add batches in one commit; on return every reader sees them. Return the number of samples that were kept."""
         if not self._claimed:
             self.table.create()
             self._claimed = True
         made = [_table(batch, self.table.schema) for batch in sorted(batches, key=lambda one: one.cluster)]
-        if not any(map(len, made)):
-            if not self.table.exists():
-                raise gone(self.table.uri)
-            return []
-        self.table.append(pa.concat_tables(made))
-        samples = Counter[str]()
-        for batch, rows in zip(sorted(batches, key=lambda one: one.cluster), made, strict=True):
-            samples[hour_of(batch.time_ms)] += len(rows)
-        return [Appended(hour, count) for hour, count in sorted(samples.items()) if count]
+        kept = sum(map(len, made))
+        if kept:
+            self.table.append(pa.concat_tables(made))
+        elif not self.table.exists():
+            raise gone(self.table.uri)
+        return kept
 
     def hours(self) -> list[str]:
         """Return the hours that have samples, oldest first."""
-        return sorted(self.by_hour())
+        return list(by_period(self.table.files()))
 
     def loose_hours(self) -> list[str]:
         """Return the hours with more files than an hour that is over needs, oldest first."""
-        return [hour for hour, files in sorted(self.by_hour().items()) if _is_loose(files)]
-
-    def by_hour(self, files: Sequence[DataFile] | None = None) -> dict[str, list[DataFile]]:
-        """Return the files of each hour, as the table is now."""
-        hours: dict[str, list[DataFile]] = {}
-        for file in self.table.files() if files is None else files:
-            if _is_hour(file.values[0]):
-                hours.setdefault(file.values[0], []).append(file)
-        return hours
-
-    def newest_ms(self) -> int:
-        """Return the time of the newest sample; Mm2mgrError when there is none."""
-        hours = self.by_hour()
-        for hour in sorted(hours, reverse=True):
-            times = [rows["time_ms"] for rows in self._readable(hours[hour], ("time_ms",))]
-            if any(map(len, times)):
-                return int(max(pc.max(each).as_py() or 0 for each in times))
-        raise Mm2mgrError(f"no samples in {self.store}", hint=hours_text([]))
+        return [hour for hour, files in by_period(self.table.files()).items() if len(files) > 1]
 
     def newest_of(self, alias: str, source_prefix: str, floor_ms: int) -> int | None:
         """Return the time of the newest sample of one cluster from one kind of source; None when none is after `floor_ms`."""
-        hours = self.by_hour()
+        hours = by_period(self.table.files())
         match = pc.starts_with if source_prefix.endswith(":") else pc.equal
         for hour in sorted((hour for hour in hours if hour_end_ms(hour) > floor_ms), reverse=True):
             files = [file for file in hours[hour] if _may_name(file, alias, source_prefix)]
@@ -139,54 +115,44 @@ class SampleStore:
         Columns: those of `samples` but for the hour. Each sample is there once, ordered by partition, time and source.
         """
         low, high = since_ms if since_ms is not None else 0, until_ms if until_ms is not None else 2**62
-        columns, hours = self.table.file_schema.names, self.by_hour()
-        wanted = [each for hour, each in hours.items() if hour_end_ms(hour) > low and hour_start_ms(hour) < high]
+        schema, files = self.table.file_schema, self.table.files()
         tables = []
-        for rows in self._readable([file for files in wanted for file in files], columns):
+        for rows in self._readable(_between(files, low, high), schema.names):
             times = rows["time_ms"]
             tables.append(rows.filter(pc.and_(pc.greater_equal(times, low), pc.less(times, high))))
-        found = _once(_sorted(one_table(tables, self.table.file_schema.empty_table())))
+        found = _once(_sorted(one_table(tables, schema.empty_table())))
         if not len(found):
             window = window_text(since_ms, until_ms)
-            raise Mm2mgrError(f"no samples {window} in {self.store}", hint=hours_text(sorted(hours)))
-        return found.cast(self.table.file_schema)
+            raise Mm2mgrError(f"no samples {window} in {self.store}", hint=hours_text(list(by_period(files))))
+        return found.cast(schema)
 
     def compact(self, hour: str) -> int:
         """Rewrite the files of an hour as few, sorted by partition and time, in one commit; return how many were replaced.
 
-        Samples that arrive meanwhile stay beside them. What another process rewrites at the same time is left to it.
+        Samples that arrive meanwhile stay beside them. What another process rewrites at the same time is left to it. A damaged
+        file stays where it is.
         """
         state = self.table.snapshot()
-        files = [file for file in state.files if file.values[0] == hour]
-        if not _is_loose(files):
-            return 0
-        old = [file for file in files if not self._is_damaged(file)]
-        if not _is_loose(old):
+        old = [file for file in state.files if file.values[0] == hour]
+        names = self.table.file_schema.names
+        if len(old) > 1:
+            old = [file for file in old if _read(self.table, file, names, self._warn) is not None]
+        if len(old) < 2:
             return 0
         with writing(self.table.uri):
-            new = self.table.write_file(
-                (hour,),
-                (self._share(old, share) for share in shares_of(self.table, old, _ROWS_AT_A_TIME)),
-                **COMPACTED,
-            )
+            shares = shares_of(self.table, old, _ROWS_AT_A_TIME)
+            new = self.table.write_file((hour,), (self._share(old, share) for share in shares), **COMPACTED)
         if new is None:
             return 0
         try:
             self.table.replace(state, old, [new], same_rows=True)
-        except Conflict:
-            with suppress(OSError):
-                self.table.filesystem.delete_file(new.path)
+        except Conflict:  # vacuum will delete the new file
             return 0
         return len(old)
 
     def expire(self, before_ms: int) -> list[str]:
-        """Remove the hours that ended before a moment, and the files that no reader needs any more; return the hours."""
-        state = self.table.snapshot()
-        hours = self.by_hour(state.files)
-        old = sorted(hour for hour in hours if hour_end_ms(hour) <= before_ms)
-        with suppress(Conflict):  # another sampler is at it
-            self.table.replace(state, [file for hour in old for file in hours[hour]], [])
-        return old
+        """Remove the hours that ended before a moment; return them."""
+        return _expire(self.table, before_ms)
 
     def vacuum(self) -> None:
         """Delete the files that were replaced hours ago."""
@@ -197,46 +163,149 @@ class SampleStore:
         rows, _ = read_share(self.table, files, self.table.file_schema.names, share)
         return _sorted(one_table([rows], None)).cast(self.table.file_schema)
 
-    def _is_damaged(self, file: DataFile) -> bool:
-        """Tell whether a file cannot be read to its end; a damaged one stays where it is."""
-        try:
-            self.table.read_file(file, self.table.file_schema.names)
-        except UnreadableFile as error:
-            self._warn(f"{error.message}; left out")
-            return True
-        return False
-
-    def _readable(self, files: Sequence[DataFile], columns: Sequence[str]) -> list[Any]:
-        found = []
-        for file in files:
-            try:
-                found.append(self.table.read_file(file, columns))
-            except UnreadableFile as error:
-                self._warn(f"{error.message}; left out")
-            except OSError as error:
-                self._warn(f"{self.table.uri}/{file.path} is not readable: {error.strerror or error}; left out")
-        return found
+    def _readable(self, files: Iterable[DataFile], columns: Sequence[str]) -> list[Any]:
+        read = (_read(self.table, file, columns, self._warn) for file in files)
+        return [rows for rows in read if rows is not None]
 
 
-def samples_in(files: Sequence[DataFile]) -> int:
-    """Return how many rows the files have."""
-    return sum(file.rows for file in files)
+# --- the history of tasks ---------------------------------------------------------------------------------------------
 
 
-def _is_loose(files: Sequence[DataFile]) -> bool:
-    return len(files) > 1
+@dataclass(frozen=True)
+class TaskRow:
+    """What one lagging task carried in the `span_ms` before `time_ms` (0: only the start of such a span).
+
+    `connect` and `connector` are names, `source` and `target` aliases; `settings` differs between configs that carry
+    differently. `lag_records` is its lag at least; its commit was made up to `uncertain_ms` before.
+    """
+
+    connect: str
+    connector: str
+    source: str
+    target: str
+    settings: str
+    task: int
+    time_ms: int
+    span_ms: int
+    bytes_per_second: float
+    lag_records: int
+    uncertain_ms: int
 
 
-def _is_hour(text: str) -> bool:
+_COLUMNS = [each.name for each in fields(TaskRow)]
+
+
+class TaskStore:
+    """What lagging tasks of connectors carried; it judges nothing. `warn` receives a sentence for every damaged file that was
+    left out."""
+
+    def __init__(self, store: Store, warn: Callable[[str], None]) -> None:
+        self._table, self._samples, self._warn = StoredTable(store, TASK_OFFSETS), StoredTable(store, SAMPLES), warn
+
+    def append(self, rows: Sequence[TaskRow]) -> None:
+        """Add the rows of one snapshot of all connectors in one commit."""
+        if rows:
+            self._table.create()
+            hours = pa.array([hour_of(row.time_ms) for row in rows])
+            self._table.append(_arrow(rows, self._table.file_schema).add_column(0, self._table.schema.field(0), hours))
+
+    def read(self, since_ms: int = 0, until_ms: int = _FOR_EVER_MS) -> list[TaskRow]:
+        """Return the rows of [since, until), each once, by connector, task and time."""
+        files = _between(self._table.files(), since_ms, until_ms)
+        rows = {row for file in files for row in self._rows(file) or () if since_ms <= row.time_ms < until_ms}
+        return sorted(rows, key=lambda row: (row.connect, row.connector, row.task, row.time_ms))
+
+    def tidy(self, now_ms: int, keep_seconds: float | None = None) -> None:
+        """Remove what ended more than `keep_seconds` ago by `kept_since_ms`, and make one file of each hour that is over.
+
+        Of such an hour, the tasks that lagged longest stay. What another sampler tidies at the same time is left to it.
+        """
+        files = self._table.files()
+        if keep_seconds is not None:
+            sampled = {*by_period(files), *by_period(self._samples.files())}
+            _expire(self._table, kept_since_ms(list(sampled), now_ms, keep_seconds))
+        state = self._table.snapshot()
+        old, new = list[DataFile](), list[DataFile]()
+        for hour, several in by_period(state.files).items():
+            if hour_end_ms(hour) <= now_ms and len(several) > 1:
+                read = {file: rows for file in several if (rows := self._rows(file)) is not None}
+                kept = _longest({row for rows in read.values() for row in rows})
+                if len(read) > 1:
+                    with writing(self._table.uri):
+                        one = self._table.write_file((hour,), [_arrow(kept, self._table.file_schema)])
+                    old += read
+                    new += [one] if one else []
+        with suppress(Conflict):
+            self._table.replace(state, old, new)
+        if files:
+            self._table.vacuum()
+
+    def _rows(self, file: DataFile) -> list[TaskRow] | None:
+        table = _read(self._table, file, _COLUMNS, self._warn)
+        if table is None:
+            return None
+        columns = [_shared(table[name].to_pylist()) for name in _COLUMNS]
+        return [TaskRow(*row) for row in zip(*columns, strict=True)]
+
+
+def _arrow(rows: Iterable[TaskRow], schema: Any) -> Any:
+    columns = zip(*map(astuple, rows), strict=True)
+    return pa.table([pa.array(column, kind) for column, kind in zip(columns, schema.types, strict=True)], schema=schema)
+
+
+def _longest(rows: Iterable[TaskRow]) -> list[TaskRow]:
+    """Return the rows of the tasks that lagged longest, some for each connector and its settings."""
+    by_task: defaultdict[tuple[str, str, str], defaultdict[int, list[TaskRow]]] = defaultdict(lambda: defaultdict(list))
+    for row in sorted(rows, key=lambda row: row.time_ms):
+        by_task[row.connect, row.connector, row.settings][row.task].append(row)
+    kept = [sorted(tasks.values(), key=_lagged, reverse=True)[:_TASKS_PER_CONNECTOR] for tasks in by_task.values()]
+    return [row for tasks in kept for task in tasks for row in task]
+
+
+def _lagged(rows: Sequence[TaskRow]) -> tuple[int, int]:
+    return sum(row.span_ms for row in rows), -rows[0].task
+
+
+def _shared(values: list[Any]) -> list[Any]:
+    """Return a column with one object for all its equal values: a month of a connector that always lags is 170 000 rows."""
+    first: dict[Any, Any] = {}
+    return [first.setdefault(value, value) for value in values]
+
+
+# --- files --------------------------------------------------------------------------------------------------------------
+
+
+def _between(files: Iterable[DataFile], since_ms: int, until_ms: int) -> list[DataFile]:
+    """Return the files of hours that lie in [since, until), wholly or in part."""
+    return [one for one in files if hour_end_ms(one.values[0]) > since_ms and hour_start_ms(one.values[0]) < until_ms]
+
+
+def _expire(table: StoredTable, before_ms: int) -> list[str]:
+    """Remove the hours that ended before a moment, unless another sampler is at it; return them."""
+    state = table.snapshot()
+    old = [file for file in state.files if hour_end_ms(file.values[0]) <= before_ms]
+    with suppress(Conflict):
+        table.replace(state, old, [])
+    return list(by_period(old))
+
+
+def _read(table: StoredTable, file: DataFile, columns: Sequence[str], warn: Callable[[str], None]) -> Any:
+    """Return columns of a file; None, with a warning, where it is damaged or cannot be reached."""
     try:
-        return hour_of(hour_start_ms(text)) == text
-    except ValueError:
-        return False
+        return table.read_file(file, columns)
+    except UnreadableFile as error:
+        warn(f"{error.message}; left out")
+    except OSError as error:
+        warn(f"{table.uri}/{file.path} is not readable: {error.strerror or error}; left out")
+    return None
 
 
 def _may_name(file: DataFile, alias: str, prefix: str) -> bool:
     clusters, sources = file.bounds.get("cluster", (alias, alias)), file.bounds.get("source", (prefix, prefix))
     return clusters[0] <= alias <= clusters[1] and sources[0][: len(prefix)] <= prefix <= sources[1][: len(prefix)]
+
+
+# --- rows of samples ----------------------------------------------------------------------------------------------------
 
 
 def _table(batch: Batch, schema: Any) -> Any:
@@ -258,7 +327,7 @@ def _table(batch: Batch, schema: Any) -> Any:
     columns: dict[str, Any] = {**values, **names, **constants}
     rows = [_filled(columns[each.name], each.type, length) for each in schema]
     table = pa.Table.from_arrays(rows, schema=schema)
-    return table.filter(_any(known)) if known else table.slice(0, 0)
+    return table.filter(reduce(pc.or_, known)) if known else table.slice(0, 0)
 
 
 def _column(given: Any, kind: Any) -> Any:
@@ -278,13 +347,6 @@ def _filled(given: Any, kind: Any, length: int) -> Any:
     if isinstance(given, pa.Array):
         return given
     return pa.nulls(length, kind) if given is None else pa.repeat(pa.scalar(given, kind), length)
-
-
-def _any(masks: Sequence[Any]) -> Any:
-    together = masks[0]
-    for mask in masks[1:]:
-        together = pc.or_(together, mask)
-    return together
 
 
 def _sorted(samples: Any) -> Any:
@@ -314,117 +376,3 @@ def _once(samples: Any) -> Any:
         column = _ranks(samples[name])
         same &= column[1:] == column[:-1]
     return samples.filter(pa.array(np.append(True, ~same)))
-
-
-_FOR_EVER_MS = 2**62
-_TASKS_PER_CONNECTOR = 4  # kept of an hour: those that lagged longest; the fastest would say more than a task can carry
-
-
-@dataclass(frozen=True)
-class TaskRow:
-    """What one lagging task carried in the `span_ms` before `time_ms` (0: only the start of such a span).
-
-    `connect` and `connector` are names, `source` and `target` aliases; `settings` differs between configs that carry
-    differently. `lag_records` is its lag at least; its commit was made up to `uncertain_ms` before.
-    """
-
-    connect: str
-    connector: str
-    source: str
-    target: str
-    settings: str
-    task: int
-    time_ms: int
-    span_ms: int
-    bytes_per_second: float
-    lag_records: int
-    uncertain_ms: int
-
-
-_COLUMNS = [each.name for each in fields(TaskRow)]
-
-
-class TaskStore:
-    """The history of tasks in one store. `warn` receives a sentence for every damaged file that was left out."""
-
-    def __init__(self, store: Store, warn: Callable[[str], None]) -> None:
-        self._table, self._samples, self._warn = StoredTable(store, TASK_OFFSETS), StoredTable(store, SAMPLES), warn
-
-    def append(self, rows: Sequence[TaskRow]) -> None:
-        """Add the rows of one look in one commit."""
-        if rows:
-            self._table.create()
-            hours = pa.array([hour_of(row.time_ms) for row in rows])
-            self._table.append(_arrow(rows, self._table.file_schema).add_column(0, self._table.schema.field(0), hours))
-
-    def read(self, since_ms: int = 0, until_ms: int = _FOR_EVER_MS) -> list[TaskRow]:
-        """Return the rows of [since, until), each once, by connector, task and time."""
-        files = [
-            file
-            for file in self._table.files()
-            if hour_end_ms(file.values[0]) > since_ms and hour_start_ms(file.values[0]) < until_ms
-        ]
-        rows = {row for file in files for row in self._rows(file) or () if since_ms <= row.time_ms < until_ms}
-        return sorted(rows, key=lambda row: (row.connect, row.connector, row.task, row.time_ms))
-
-    def tidy(self, now_ms: int, keep_seconds: float | None = None) -> None:
-        """Make one file of each hour that is over, and remove what ended more than `keep_seconds` ago by `kept_since_ms`."""
-        by_hour: defaultdict[str, list[DataFile]] = defaultdict(list)
-        for file in self._table.files():
-            by_hour[file.values[0]].append(file)
-        sampled = {*by_hour, *(file.values[0] for file in self._samples.files())}
-        kept_since = None if keep_seconds is None else kept_since_ms(list(sampled), now_ms, keep_seconds)
-        for hour, files in by_hour.items():
-            with suppress(Conflict):  # another sampler is at it
-                if kept_since is not None and hour_end_ms(hour) <= kept_since:
-                    self._replace(files, None)
-                elif hour_end_ms(hour) <= now_ms and len(files) > 1:
-                    self._make_one(hour, files)
-        if by_hour:
-            self._table.vacuum()
-
-    def _make_one(self, hour: str, files: Sequence[DataFile]) -> None:
-        read = {file: rows for file in files if (rows := self._rows(file)) is not None}
-        kept = _longest({row for rows in read.values() for row in rows})
-        if len(read) > 1:
-            with writing(self._table.uri):
-                new = self._table.write_file((hour,), [_arrow(kept, self._table.file_schema)])
-            self._replace(list(read), new)
-
-    def _replace(self, old: Sequence[DataFile], new: DataFile | None) -> None:
-        state = self._table.snapshot()
-        if set(state.files).issuperset(old):  # else another sampler was faster
-            self._table.replace(state, old, [new] if new else [])
-
-    def _rows(self, file: DataFile) -> list[TaskRow] | None:
-        try:
-            table = self._table.read_file(file, _COLUMNS)
-        except UnreadableFile as error:
-            self._warn(f"{error.message}; left out")
-            return None
-        columns = [_shared(table[name].to_pylist()) for name in _COLUMNS]
-        return [TaskRow(*row) for row in zip(*columns, strict=True)]
-
-
-def _arrow(rows: Iterable[TaskRow], schema: Any) -> Any:
-    columns = zip(*map(astuple, rows), strict=True)
-    return pa.table([pa.array(column, kind) for column, kind in zip(columns, schema.types, strict=True)], schema=schema)
-
-
-def _longest(rows: Iterable[TaskRow]) -> list[TaskRow]:
-    """Return the rows of the tasks that lagged longest, some for each connector and its settings."""
-    by_task: defaultdict[tuple[str, str, str], defaultdict[int, list[TaskRow]]] = defaultdict(lambda: defaultdict(list))
-    for row in sorted(rows, key=lambda row: row.time_ms):
-        by_task[row.connect, row.connector, row.settings][row.task].append(row)
-    kept = [sorted(tasks.values(), key=_lagged, reverse=True)[:_TASKS_PER_CONNECTOR] for tasks in by_task.values()]
-    return [row for tasks in kept for task in tasks for row in task]
-
-
-def _lagged(rows: Sequence[TaskRow]) -> tuple[int, int]:
-    return sum(row.span_ms for row in rows), -rows[0].task
-
-
-def _shared(values: list[Any]) -> list[Any]:
-    """Return a column with one object for all its equal values: a month of a connector that always lags is 170 000 rows."""
-    first: dict[Any, Any] = {}
-    return [first.setdefault(value, value) for value in values]

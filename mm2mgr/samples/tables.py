@@ -22,6 +22,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.fs as pa_fs
 import pyarrow.parquet as pq
 from deltalake import CommitProperties, DeltaTable, Transaction, WriterProperties, write_deltalake
@@ -41,11 +42,13 @@ _CONFIGURATION = {
     "delta.deletedFileRetentionDuration": f"interval {KEPT_FOR_READERS_HOURS} hours",
     "delta.checkpointInterval": "100",
 }
+_WRITER = WriterProperties(compression="ZSTD", max_row_group_size=ROWS_PER_GROUP)
 _ONE_WRITER = "mm2mgr rewrite"  # commits that replace files conflict by this name, so that no two replace the same ones
 OLD_LAYOUT = "LAYOUT"
 _REASON = re.compile(r"([A-Z][^:\n]*) \(os error \d+\)")
 _TRIES = 5
 STRINGS = ("cluster", "topic", "topic_id", "source")
+_BOUNDED = ("cluster", "source")  # whose smallest and largest value the table keeps for each file
 
 
 class UnreadableFile(Mm2mgrError):
@@ -154,7 +157,7 @@ class StoredTable:
             for left in reversed(range(_TRIES)):
                 try:
                     self._open = self._open or DeltaTable(self.uri)
-                    write_deltalake(self._open, rows, mode="append", writer_properties=_writer())
+                    write_deltalake(self._open, rows, mode="append", writer_properties=_WRITER)
                     return
                 except BaseException as error:
                     self._open = None  # its state is behind the table, where another process replaced files
@@ -178,17 +181,14 @@ class StoredTable:
                 return TableSnapshot([], None)
             actions = pa.table(opened.get_add_actions(flatten=True))
         keys = [f"partition.{name}" for name in self.partitioned_by]
-        wanted = ["path", "size_bytes", "num_records", *keys]
-        bounded = [one for one in ("cluster", "source") if {f"min.{one}", f"max.{one}"} <= set(actions.column_names)]
-        columns = [actions[name].to_pylist() for name in wanted]
-        limits = [
-            zip(actions[f"min.{one}"].to_pylist(), actions[f"max.{one}"].to_pylist(), strict=True) for one in bounded
-        ]
+        limits = {one: (f"min.{one}", f"max.{one}") for one in _BOUNDED if f"min.{one}" in actions.column_names}
+        wanted = ["path", "size_bytes", "num_records", *keys, *(key for pair in limits.values() for key in pair)]
         found = []
-        for path, size, rows, *rest in zip(*columns, *limits, strict=True):
-            values, pairs = rest[: len(keys)], rest[len(keys) :]
-            bounds = {name: pair for name, pair in zip(bounded, pairs, strict=True) if None not in pair}
-            found.append(DataFile(path, size, rows or 0, tuple(map(str, values)), bounds))
+        for row in actions.select(wanted).to_pylist():
+            bounds = {name: (row[low], row[high]) for name, (low, high) in limits.items()}
+            bounds = {name: pair for name, pair in bounds.items() if None not in pair}
+            values = tuple(str(row[key]) for key in keys)
+            found.append(DataFile(row["path"], row["size_bytes"], row["num_records"] or 0, values, bounds))
         return TableSnapshot(sorted(found, key=lambda one: (one.values, one.path)), opened)
 
     def replace(
@@ -201,28 +201,14 @@ class StoredTable:
             return
         with writing(self.uri):
             table = state.table or DeltaTable(self.uri)
-            now_ms = time.time_ns() // 1_000_000
-            names = self.partitioned_by
-            adds = [
-                AddAction(
-                    one.path,
-                    one.size,
-                    dict(zip(names, one.values, strict=True)),
-                    now_ms,
-                    not same_rows,
-                    _statistics(one),
-                )
-                for one in new
-            ]
-            removes = [
-                RemoveAction(one.path, not same_rows, now_ms, one.size, dict(zip(names, one.values, strict=True)))
-                for one in old
+            now_ms, names, changes = time.time_ns() // 1_000_000, self.partitioned_by, not same_rows
+            actions: list[AddAction | RemoveAction] = [
+                *(AddAction(one.path, one.size, _named(names, one), now_ms, changes, _statistics(one)) for one in new),
+                *(RemoveAction(one.path, changes, now_ms, one.size, _named(names, one)) for one in old),
             ]
             commit = CommitProperties(app_transactions=[Transaction(_ONE_WRITER, now_ms)], max_commit_retries=100)
             try:
-                table.create_write_transaction(
-                    [*adds, *removes], "append", self.schema, list(names), commit_properties=commit
-                )
+                table.create_write_transaction(actions, "append", self.schema, list(names), commit_properties=commit)
             except CommitFailedError as error:
                 raise Conflict(
                     f"{self.uri}: another process replaced files at the same time",
@@ -305,6 +291,14 @@ class StoredTable:
         return pa.table(found, names=list(columns))
 
 
+def by_period(files: Iterable[DataFile]) -> dict[str, list[DataFile]]:
+    """Return files by their hour or day, in their order."""
+    found: dict[str, list[DataFile]] = {}
+    for file in files:
+        found.setdefault(file.values[0], []).append(file)
+    return found
+
+
 def refuse_old(store: Store) -> None:
     """Mm2mgrError for a folder in the format of earlier versions."""
     if not is_remote(store) and (Path(store) / OLD_LAYOUT).is_file():
@@ -361,8 +355,8 @@ def _is_damage(error: OSError) -> bool:
     return error.errno in (None, 5) and not isinstance(error, FileNotFoundError | PermissionError | ConnectionError)
 
 
-def _writer() -> WriterProperties:
-    return WriterProperties(compression="ZSTD", max_row_group_size=ROWS_PER_GROUP)
+def _named(names: Sequence[str], file: DataFile) -> dict[str, str | None]:
+    return dict(zip(names, file.values, strict=True))
 
 
 def _statistics(file: DataFile) -> str:
@@ -372,16 +366,11 @@ def _statistics(file: DataFile) -> str:
 
 
 def _widen(bounds: dict[str, tuple[str, str]], table: Any) -> None:
-    for name in ("cluster", "source"):
+    for name in _BOUNDED:
         if name in table.column_names and len(table):
-            found = (
-                table[name].combine_chunks().dictionary_encode()
-                if not pa.types.is_dictionary(table[name].type)
-                else table[name].combine_chunks()
-            )
-            values = [str(one) for one in found.dictionary.to_pylist()]
-            low, high = bounds.get(name, (values[0], values[0]))
-            bounds[name] = (min(low, *values), max(high, *values))
+            low, high = pc.min_max(table[name]).as_py().values()
+            least, most = bounds.get(name, (low, high))
+            bounds[name] = (min(low, least), max(high, most))
 
 
 def _to_disk(path: Path) -> None:
@@ -453,12 +442,13 @@ def shares_of(table: StoredTable, files: Sequence[DataFile], rows_per_share: int
         kinds.setdefault(file.bounds.get("cluster"), []).append(file)
     for alike in kinds.values():
         # The polls of a cluster are much alike: one stands for all of them. Rewritten files have topics of their own.
-        for file in _standing_for(alike):
+        read = _standing_for(alike)
+        scale = sum(one.rows for one in alike) / max(1, sum(one.rows for one in read))
+        for file in read:
             try:
                 names = table.read_file(file, ("cluster", "topic"))
             except UnreadableFile:
                 continue
-            scale = sum(one.rows for one in alike) / max(1, sum(one.rows for one in _standing_for(alike)))
             for name, count in chain.from_iterable(map(_counts, names.to_batches())):
                 weights[name] = weights.get(name, 0.0) + count * scale
     shares, low, held = [], ("", ""), 0.0

@@ -115,7 +115,7 @@ def test_a_window_of_a_whole_hour_is_filed_under_the_hour_it_describes(
             store.append(*found.batches)
     assert store.hours() == [hour_of(hour - 2 * HOUR_MS), hour_of(hour - HOUR_MS)]
     assert store.read()["time_ms"].to_pylist() == [hour - HOUR_MS - 1, hour - 1]
-    assert gathered(http, since_ms=store.newest_ms()) == []
+    assert gathered(http, since_ms=store.newest_of("dc1", "cruise-control", 0)) == []
 
 
 def test_a_202_is_followed_on_the_same_url_under_its_task_id(http: Http, wire: CannedServer) -> None:

@@ -196,7 +196,7 @@ def test_rounds_catch_up_after_an_interruption_and_a_dead_prometheus_is_said(tmp
             return [error.message for each in told for error in each.failures.values()]
 
         assert rounds(2) == []
-        stopped_at = store.newest_ms()
+        stopped_at = store.newest_of(here.access.alias, "prometheus:", 0) or 0
         until(lambda: True if time.time_ns() // 1_000_000 > stopped_at + 5000 else None)
         assert rounds(0) == []
         rows = store.read()
