@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from array import array
 from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -23,7 +22,7 @@ from mm2mgr.evidence.measured import settings_mark
 from mm2mgr.observe.reading import ASSIGNED_KEY, is_heartbeat, parse_assigned
 from mm2mgr.partitions import TopicPartition
 from mm2mgr.render import source_connector_name
-from mm2mgr.samples.batch import Batch, Real, Whole
+from mm2mgr.samples.batch import Batch, Whole
 from mm2mgr.samples.follow import Poll, Reader
 from mm2mgr.samples.store import TaskRow, TaskStore
 from mm2mgr.sizing.capacity import (
@@ -45,25 +44,19 @@ _KEPT = 12  # polls of a cluster, at most that many and a few
 
 
 @dataclass(frozen=True)
-class LogGrowth:
-    """A partition's log: its start now, its end at an earlier time, and the mean bytes of a record (None: not known yet)."""
-
-    start: int
-    end: int
-    record_bytes: float | None
-
-
-@dataclass(frozen=True)
 class _PolledEnds:
     """The ends of a cluster's logs at one time; `first` is the row of each topic's partition 0."""
 
     batch: Batch
     first: dict[str, int]
 
-    def row(self, one: TopicPartition) -> int | None:
-        row = self.first.get(one.topic, -1) + one.partition
-        there = one.topic in self.first and row < len(self.batch)
-        return row if there and (self.batch.topics[row], self.batch.partitions[row]) == one else None
+    def log(self, one: TopicPartition) -> tuple[str | None, int | None, int] | None:
+        """Return the topic id, start and end of a partition's log; None where its end is not known."""
+        row, batch = self.first.get(one.topic, -1) + one.partition, self.batch
+        if one.topic not in self.first or row >= len(batch) or (batch.topics[row], batch.partitions[row]) != one:
+            return None
+        end, topic_id = _at(batch.end_offset, row), batch.topic_ids[row] if batch.topic_ids else None
+        return None if end is None else (topic_id, _at(batch.start_offset, row), end)
 
 
 @dataclass
@@ -96,15 +89,18 @@ class RecentLogs:
         kept = self._clusters[alias].kept
         return kept[-1].batch.time_ms if kept else 0
 
-    def growth(self, alias: str, one: TopicPartition, at_ms: int) -> LogGrowth | None:
+    def growth(self, alias: str, one: TopicPartition, at_ms: int) -> Log | None:
         """Return the log of a partition as it was at a time; None where that is not known, or the topic was created anew."""
         cluster = self._clusters[alias]
         kept = cluster.kept
         earlier = next((each for each in reversed(kept) if each.batch.time_ms <= at_ms), None)
-        then, now = (_log(each, one) for each in (earlier, kept[-1])) if earlier else (None, None)
-        if then is None or now is None or then.topic_id != now.topic_id or now.end < then.end or now.start is None:
+        then, now = (earlier.log(one), kept[-1].log(one)) if earlier else (None, None)
+        if then is None or now is None:
             return None
-        return LogGrowth(now.start, then.end, cluster.record_bytes.get(one.topic))
+        topic_id, start, end = now
+        if then[0] != topic_id or end < then[2] or start is None:
+            return None
+        return Log(start, then[2], cluster.record_bytes.get(one.topic))
 
     def _earlier(self, kept: tuple[_PolledEnds, ...], now_ms: int) -> tuple[_PolledEnds, ...]:
         """Return what stays of the polls before one: not too many, and the last one from before the horizon."""
@@ -135,21 +131,6 @@ class Overheard:
         self._reader.close()
 
 
-@dataclass(frozen=True)
-class _LogAt:
-    topic_id: str | None
-    start: int | None
-    end: int
-
-
-def _log(ends: _PolledEnds, one: TopicPartition) -> _LogAt | None:
-    row, batch = ends.row(one), ends.batch
-    if row is None:
-        return None
-    end, topic_id = _at(batch.end_offset, row), batch.topic_ids[row] if batch.topic_ids else None
-    return None if end is None else _LogAt(topic_id, _at(batch.start_offset, row), end)
-
-
 def _at(column: Whole | None, row: int) -> int | None:
     value = None if column is None else column[row]
     return None if value is None or value < 0 else value
@@ -165,8 +146,7 @@ def _first_rows(topics: Sequence[str]) -> dict[str, int]:
 def _sizes(batch: Batch) -> dict[str, float]:
     """Return the mean of the record sizes that the batch tells, by topic."""
     known: defaultdict[str, list[float]] = defaultdict(list)
-    column: Real = batch.record_bytes if batch.record_bytes is not None else array("d")
-    for row, size in enumerate(column):
+    for row, size in enumerate(batch.record_bytes or ()):
         if size is not None and size >= 0:
             known[batch.topics[row]].append(size)
     return {topic: sum(sizes) / len(sizes) for topic, sizes in known.items()}
@@ -221,14 +201,7 @@ class TaskReader:
     def __init__(self, connect: ConnectCluster, flows: Sequence[Flow], watch: TaskWatch) -> None:
         self.name = f"Connect cluster '{connect.name}'"
         self._connect, self._watch = connect, watch
-        self._watched = [
-            _WatchedConnector(
-                flow,
-                source_connector_name(flow),
-                Stretches(watch.pace),
-            )
-            for flow in flows
-        ]
+        self._watched = [_WatchedConnector(flow, source_connector_name(flow), Stretches(watch.pace)) for flow in flows]
         self._due = time.monotonic() + watch.pace.every_seconds
         self._tidied_hour = -1
         self._notes: tuple[str, ...] = ()
@@ -340,8 +313,7 @@ class TaskReader:
         def log(one: TopicPartition) -> Log | None:
             if is_heartbeat(flow, one.topic):  # compacted and not sampled; one record per second is no load
                 return Log(0, 0, 0.0)
-            grown = self._watch.recent.growth(flow.source.alias, one, at_ms)
-            return Log(grown.start, grown.end, grown.record_bytes) if grown else None
+            return self._watch.recent.growth(flow.source.alias, one, at_ms)
 
         return log
 

@@ -41,7 +41,11 @@ def capacity_of(flow: Flow, measured: MeasuredCapacity | None = None) -> Capacit
     declared = Capacity(tasks.capacity, tasks.threshold)
     if flow.origin("tasks", "capacity").kind != "default":
         return by_hand(declared, measured)
-    return by_evidence(measured, _by_link(flow, declared))
+    if flow.link is not None:
+        fetch = client_number(flow.client("source_consumer"), "fetch.max.bytes")
+        limits = LinkLimits(flow.link.rtt, flow.link.bandwidth, defaults.BROKER_WINDOW_BYTES, fetch)
+        declared = by_link(limits, declared)
+    return by_evidence(measured, declared)
 
 
 def buffers_of(flow: Flow) -> Buffers:
@@ -82,11 +86,3 @@ def declared_workers(
         limits = WorkerLimits(workers.tasks_per_worker, workers.memory, workers.network)
         found[name] = ConnectWorkers(limits, workers.count, idle[name], failover or Failover())
     return found
-
-
-def _by_link(flow: Flow, declared: Capacity) -> Capacity:
-    if flow.link is None:
-        return declared
-    fetch = client_number(flow.client("source_consumer"), "fetch.max.bytes")
-    limits = LinkLimits(flow.link.rtt, flow.link.bandwidth, defaults.BROKER_WINDOW_BYTES, fetch)
-    return by_link(limits, declared)

@@ -9,11 +9,11 @@ import hashlib
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from mm2mgr.partitions import TopicPartition
+from mm2mgr.samples.schema import hour_of, utc_text
 from mm2mgr.secrets import is_secret
 from mm2mgr.sizing.capacity import RECENT_DAYS, MeasuredCapacity, Saturated, TaskMeasurement, by_history, saturated
 from mm2mgr.sizing.load import Hours, Statistic, TopicGrowth, filled, levelled
@@ -94,16 +94,13 @@ def read_weeks(store: str | Path, flows: Sequence[Flow]) -> dict[str, Week]:
     return {flow_id: week_pattern(newest, by_hour[own]).bytes_per_second for flow_id, own in rows.items() if len(own)}
 
 
-def utc_text(seconds: float) -> str:
-    """Return a time such as 2026-11-21T10:00:00Z."""
-    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%SZ}"
-
-
 _RECENT_MS = RECENT_DAYS * 86_400_000
 _OLDEST_MS = 12 * _RECENT_MS
 # What reaches the client that reads and the one that writes, and what decides when a task commits.
-_DECIDING = ("source.consumer.", "consumer.", "producer.override.", "exactly.once.", "transaction.", "transforms")
-_DECIDING_TOO = ("source.cluster.security.protocol",)
+_DECIDING = (
+    *("source.consumer.", "consumer.", "producer.override.", "exactly.once.", "transaction.", "transforms"),
+    "source.cluster.security.protocol",
+)
 _NOT_DECIDING = ("ssl.", "sasl.", "bootstrap.servers", "client.id")
 
 
@@ -121,9 +118,7 @@ def settings_mark(config: Mapping[str, str]) -> str:
     deciding = sorted(
         (key, value)
         for key, value in config.items()
-        if (key.startswith(_DECIDING) or key in _DECIDING_TOO)
-        and not is_secret(key)
-        and not any(part in key for part in _NOT_DECIDING)
+        if key.startswith(_DECIDING) and not is_secret(key) and not any(part in key for part in _NOT_DECIDING)
     )
     return hashlib.sha256(repr([(str(key), str(value)) for key, value in deciding]).encode()).hexdigest()[:16]
 
@@ -158,7 +153,7 @@ def measured_capacities(
         if best is not None:
             whose = "" if best == own.name else best
             saturated_task, lagged_seconds = held[best]
-            day = f"{datetime.fromtimestamp(saturated_task.ended_ms / 1000, UTC):%Y-%m-%d}"
+            day, _, _ = hour_of(saturated_task.ended_ms).partition("T")
             capacity = by_history(saturated_task, flow.settings.tasks.threshold, now_ms, day, whose)
             found[flow.id] = MeasuredCapacity(capacity, lagged_seconds)
     return found

@@ -71,18 +71,19 @@ def read_connects(flows: Iterable[Flow]) -> dict[str, ConnectState]:
     by_connect: dict[str, list[Flow]] = {}
     for flow in flows:
         by_connect.setdefault(flow.connect.name, []).append(flow)
-    return asyncio.run(_states(by_connect.values()))
+
+    async def states() -> list[ConnectState]:
+        return await asyncio.gather(*(_state(each[0].connect, each) for each in by_connect.values()))
+
+    return dict(zip(by_connect, asyncio.run(states()), strict=True))
 
 
 def current_assignment(listing: Listing, mirrored: Callable[[str], bool], running: Assignment | str) -> Assignment:
     """Return the assignment to size with: the running connector's if it has the partitions of now, else a predicted one."""
-    if isinstance(running, str):
-        return replace(predict(listing, mirrored), note=running)
-    if _is_current(running, listing, mirrored):
+    note = running if isinstance(running, str) else "the partitions of the running connector differ from those in Kafka"
+    if not isinstance(running, str) and _is_current(running, listing, mirrored):
         return running
-    return replace(
-        predict(listing, mirrored), note="the partitions of the running connector differ from those in Kafka"
-    )
+    return replace(predict(listing, mirrored), note=note)
 
 
 def _is_current(running: Assignment, listing: Listing, mirrored: Callable[[str], bool]) -> bool:
@@ -109,11 +110,6 @@ def mirrored_topics(flow: Flow) -> Callable[[str], bool]:
 def heartbeat_rates(assignment: Assignment) -> dict[TopicPartition, float]:
     """Return a rate of zero for heartbeats, which are not sampled: one record per second is no load."""
     return {one: 0.0 for one in assignment.order if one.topic.endswith(HEARTBEATS)}
-
-
-async def _states(by_connect: Collection[Sequence[Flow]]) -> dict[str, ConnectState]:
-    found = await asyncio.gather(*(_state(each[0].connect, each) for each in by_connect))
-    return {each[0].connect.name: state for each, state in zip(by_connect, found, strict=True)}
 
 
 async def _state(connect: ConnectCluster, flows: Sequence[Flow]) -> ConnectState:

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from datetime import UTC, datetime
 
-from mm2mgr.samples.schema import HOUR_MS, hour_start_ms
+from mm2mgr.samples.schema import HOUR_MS, hour_start_ms, utc_text
 
 JUMP_SECONDS = 60.0
 """Less than this is how clocks are set right: it harms no sample, and nothing waits for it."""
@@ -125,6 +124,6 @@ def _span(seconds: float) -> str:
 
 def _text(seconds: float) -> str:
     try:
-        return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%SZ}"
+        return utc_text(seconds)
     except (ValueError, OverflowError, OSError):  # beyond the year 9999
         return f"{seconds:.0f} s after 1970"

@@ -164,6 +164,11 @@ def hour_end_ms(hour: str) -> int:
     return hour_start_ms(hour) + HOUR_MS
 
 
+def utc_text(seconds: float) -> str:
+    """Return a time such as 2026-11-21T10:00:00Z."""
+    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%SZ}"
+
+
 def hours_text(hours: Sequence[str]) -> str:
     """Say in words which hours hold samples, for errors about an empty window."""
     if not hours:
@@ -176,7 +181,7 @@ def hours_text(hours: Sequence[str]) -> str:
 def window_text(since_ms: int | None, until_ms: int | None) -> str:
     """Say a time window in words, in UTC; None is an open side."""
     parts = [
-        f"{word} {datetime.fromtimestamp(bound / 1000, UTC):%Y-%m-%dT%H:%M:%SZ}"
+        f"{word} {utc_text(bound / 1000)}"
         for word, bound in (("since", since_ms), ("until", until_ms))
         if bound is not None
     ]

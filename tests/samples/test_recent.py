@@ -8,9 +8,10 @@ from collections.abc import Sequence
 import pytest
 
 from mm2mgr.errors import KafkaError
-from mm2mgr.evidence.connect_tasks import LogGrowth, Overheard, RecentLogs
+from mm2mgr.evidence.connect_tasks import Overheard, RecentLogs
 from mm2mgr.partitions import TopicPartition
 from mm2mgr.samples.batch import Batch
+from mm2mgr.sizing.measurements import Log
 
 from .fakes import FakeReader
 
@@ -40,9 +41,9 @@ def recent() -> RecentLogs:
 def test_an_end_is_that_of_the_last_poll_before_and_the_start_that_of_now(recent: RecentLogs) -> None:
     for number in range(9):
         recent.take(batch(30 * number, 10 * number, 20 * number, 5, start=number))
-    assert recent.growth("dc1", A1, 119_999) == LogGrowth(8, 60, 100.0)
-    assert recent.growth("dc1", A1, 120_000) == LogGrowth(8, 80, 100.0)
-    assert recent.growth("dc1", B0, 10**9) == LogGrowth(8, 5, 100.0)
+    assert recent.growth("dc1", A1, 119_999) == Log(8, 60, 100.0)
+    assert recent.growth("dc1", A1, 120_000) == Log(8, 80, 100.0)
+    assert recent.growth("dc1", B0, 10**9) == Log(8, 5, 100.0)
 
 
 def test_what_was_not_polled_is_not_known(recent: RecentLogs) -> None:
@@ -52,28 +53,28 @@ def test_what_was_not_polled_is_not_known(recent: RecentLogs) -> None:
     assert recent.growth("dc1", A1, 60_000) is None
     assert [recent.growth(*other, 60_000) for other in (("dc2", A0), ("dc1", TopicPartition("b", 1)))] == [None, None]
     assert recent.growth("dc1", TopicPartition("c", 0), 60_000) is None
-    assert recent.growth("dc1", B0, 60_000) == LogGrowth(0, 1, None)
+    assert recent.growth("dc1", B0, 60_000) == Log(0, 1, None)
 
 
 def test_a_topic_that_was_created_again_has_no_past(recent: RecentLogs) -> None:
     recent.take(batch(0, 5, 5, 5, ids="old"))
     recent.take(batch(30, 50, 50, 50, ids="new"))
     assert recent.growth("dc1", A0, 10_000) is None
-    assert recent.growth("dc1", A0, 30_000) == LogGrowth(0, 50, 100.0)
+    assert recent.growth("dc1", A0, 30_000) == Log(0, 50, 100.0)
 
 
 def test_a_log_that_became_shorter_has_no_past(recent: RecentLogs) -> None:
     recent.take(batch(0, 5, 5, 5))
     recent.take(batch(30, 4, 6, 5))
     assert recent.growth("dc1", A0, 10_000) is None
-    assert recent.growth("dc1", A1, 10_000) == LogGrowth(0, 5, 100.0)
+    assert recent.growth("dc1", A1, 10_000) == Log(0, 5, 100.0)
 
 
 def test_rows_may_move_between_polls(recent: RecentLogs) -> None:
     recent.take(batch(0, 7, 9, 5))
     recent.take(batch(30, 8, 11, 6, names=["aa", "b", "a"]))
-    assert recent.growth("dc1", B0, 10_000) == LogGrowth(0, 5, 100.0)
-    assert recent.growth("dc1", A0, 30_000) == LogGrowth(0, 6, 100.0)
+    assert recent.growth("dc1", B0, 10_000) == Log(0, 5, 100.0)
+    assert recent.growth("dc1", A0, 30_000) == Log(0, 6, 100.0)
     assert recent.growth("dc1", A0, 10_000) is None  # 7 then, 6 now
 
 
