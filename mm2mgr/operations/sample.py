@@ -106,12 +106,7 @@ def _readers(chosen: Mapping[str, Sequence[Flow]], schedule: Schedule) -> list[R
     from mm2mgr.samples.offsets import KafkaReader, RecordSizes
 
     return [
-        KafkaReader(
-            kafka_access(flows[0].source),
-            _any_carries(flows),
-            schedule.timeout_seconds,
-            RecordSizes(schedule.sizes_every_seconds),
-        )
+        KafkaReader(kafka_access(flows[0].source), _any_carries(flows), schedule.timeout_seconds, RecordSizes())
         for flows in chosen.values()
     ]
 

@@ -9,15 +9,31 @@ from __future__ import annotations
 import math
 from array import array
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-from mm2mgr.kafka.client import TopicInfo
+from mm2mgr.text import few
+
+if TYPE_CHECKING:
+    from mm2mgr.kafka.client import TopicInfo
 
 Whole: TypeAlias = "Sequence[int | None] | array[int]"
 Real: TypeAlias = "Sequence[float | None] | array[float]"
 _PARTITIONS = 1_000_000  # several times what a cluster can hold; ids are kept in arrays by partition number
+_NAMED = 5
+_WHOLE = 2.0**53  # metric systems carry offsets and sizes as doubles, which are exact up to here
+_RATE = 1e12  # a terabyte (or as many records) a second through one partition is no measurement
+_RECORD = 2.0**31  # Kafka counts the size of a record in 32 bits
+LARGEST: Mapping[str, float] = {
+    "end_offset": _WHOLE,
+    "start_offset": _WHOLE,
+    "log_bytes": _WHOLE,
+    "records_per_second": _RATE,
+    "bytes_per_second": _RATE,
+    "record_bytes": _RECORD,
+}
+"""The columns of a sample that a source may fill, and what is not believed any more."""
 
 
 @dataclass(frozen=True)
@@ -56,17 +72,7 @@ class Batch:
 
     def values(self) -> Mapping[str, Whole | Real | None]:
         """Return the columns of measured values by name."""
-        return {
-            "end_offset": self.end_offset,
-            "start_offset": self.start_offset,
-            "records_per_second": self.records_per_second,
-            "bytes_per_second": self.bytes_per_second,
-            "record_bytes": self.record_bytes,
-            "log_bytes": self.log_bytes,
-        }
-
-
-_NAMED = 5
+        return {name: getattr(self, name) for name in LARGEST}
 
 
 @dataclass(frozen=True)
@@ -125,41 +131,9 @@ class TopicNames:
             fitting = " and ".join(sorted(self._flat[label]))
             notes.append(f"“{label}” is refused: with . written as _ it fits {fitting}")
         if self.unknown:
-            notes.append(f"{len(self.unknown)} topics in the answer are not this cluster's: {some(self.unknown)}")
+            some = few(sorted(self.unknown), _NAMED)
+            notes.append(f"{len(self.unknown)} topics in the answer are not this cluster's: {some}")
         return notes
-
-
-def coverage(inventory: Inventory, measured: Iterable[tuple[str, int]]) -> list[str]:
-    """Say which wanted partitions have no sample; nothing when all have one. Missing is not zero."""
-    wanted = inventory.wanted()
-    there = {(topic, partition) for topic, partition in measured if topic in wanted}
-    total = sum(info.partitions for info in wanted.values())
-    if len(there) >= total:
-        return []
-    per_topic = Counter(topic for topic, _ in there)
-    missing = [topic for topic, info in wanted.items() if per_topic[topic] < info.partitions]
-    return [f"{len(there)} of {total} partitions answered for; missing (not zero): partitions of {some(missing)}"]
-
-
-def some(names: Iterable[str]) -> str:
-    """List a few names, and how many more there are."""
-    ordered = sorted(names)
-    more = f" and {len(ordered) - _NAMED} more" if len(ordered) > _NAMED else ""
-    return ", ".join(ordered[:_NAMED]) + more
-
-
-_WHOLE = 2.0**53  # metric systems carry offsets and sizes as doubles, which are exact up to here
-_RATE = 1e12  # a terabyte (or as many records) a second through one partition is no measurement
-_RECORD = 2.0**31  # Kafka counts the size of a record in 32 bits
-LARGEST: Mapping[str, float] = {
-    "end_offset": _WHOLE,
-    "start_offset": _WHOLE,
-    "log_bytes": _WHOLE,
-    "records_per_second": _RATE,
-    "bytes_per_second": _RATE,
-    "record_bytes": _RECORD,
-}
-"""The columns of a sample that a source may fill, and what is not believed any more."""
 
 
 class Doubts(Counter[str]):
@@ -213,9 +187,15 @@ class Rows:
         return [self._batch(time, rows) for time, rows in sorted(self._rows.items())]
 
     def notes(self) -> list[str]:
-        """Say what was dropped, and which wanted partitions have no sample at all."""
+        """Say what was dropped, and which wanted partitions have no sample at all: missing is not zero."""
         measured = {place for rows in self._rows.values() for place in rows}
-        return [*self.doubts.notes(), *(coverage(self.inventory, measured) if measured else [])]
+        per_topic = Counter(topic for topic, _ in measured)
+        missing = [topic for topic, info in self._wanted.items() if per_topic[topic] < info.partitions]
+        if not measured or not missing:
+            return self.doubts.notes()
+        total, of = sum(info.partitions for info in self._wanted.values()), few(sorted(missing), _NAMED)
+        note = f"{len(measured)} of {total} partitions answered for; missing (not zero): partitions of {of}"
+        return [*self.doubts.notes(), note]
 
     def _believed(self, values: Mapping[str, object]) -> dict[str, float]:
         checked = {name: self.doubts.number(each, LARGEST[name]) for name, each in values.items() if each is not None}

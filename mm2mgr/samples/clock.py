@@ -10,6 +10,7 @@ import time
 from collections.abc import Sequence
 
 from mm2mgr.samples.schema import HOUR_MS, hour_start_ms, utc_text
+from mm2mgr.text import few
 
 JUMP_SECONDS = 60.0
 """Less than this is how clocks are set right: it harms no sample, and nothing waits for it."""
@@ -100,9 +101,8 @@ def ahead(hours: Sequence[str], now_ms: int) -> list[str]:
 
 def ahead_text(place: str, hours: Sequence[str]) -> str:
     """Say what is the matter with hours that are `ahead`."""
-    more = f" and {len(hours) - 1} more" if hours[1:] else ""
     return (
-        f"{place} holds samples of future hours, {hours[0]}{more} (UTC): the clock of this machine is behind, or "
+        f"{place} holds samples of future hours, {few(hours, 1)} (UTC): the clock of this machine is behind, or "
         "that of another sampler was ahead; `throughput` and `size` leave them out until then"
     )
 

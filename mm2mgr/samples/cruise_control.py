@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
+from typing import Any, ClassVar
 
 from mm2mgr.samples.batch import Gathered, Inventory, Rows, TopicNames
 from mm2mgr.samples.metric_sources import Http, HttpAnswer, SourceError, shorten
@@ -32,11 +32,7 @@ class CruiseControlSource:
 
     http: Http
     deadline_seconds: float = 300.0
-
-    @property
-    def source_prefix(self) -> str:
-        """What the sources of its samples start with."""
-        return CRUISE_CONTROL
+    source_prefix: ClassVar[str] = CRUISE_CONTROL
 
     def close(self) -> None:
         """Close the session."""
@@ -123,7 +119,6 @@ def _add(rows: Rows, names: TopicNames, record: object, last_ms: int) -> None:
 
 def scaled(value: object, factor: float) -> object:
     """Multiply what is a number; anything else stays as it is, to be judged with the other values."""
-    is_number = isinstance(value, float) or (
-        isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**63
-    )
-    return value * factor if is_number else value  # type: ignore[operator]
+    if isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 2**63:
+        return value * factor
+    return value

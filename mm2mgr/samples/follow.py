@@ -58,7 +58,6 @@ class Schedule:
 
     interval_seconds: float = 30.0
     duration_seconds: float | None = None
-    sizes_every_seconds: float = 600.0
     keep_seconds: float | None = None
 
     @property

@@ -200,14 +200,13 @@ class KafkaReader:
             self._look_at_topics(logs)
         ends, time_ms = _timed(logs)
         # A new topic of the old name must not continue the old one's series, and one that is gone is no failure.
-        if self._watched.went_back(ends.end) or (ends.failed and self._looked_long_ago()):
+        if self._watched.went_back(ends.end) or (
+            ends.failed and time.monotonic() >= self._looked_at + _LOOK_AT_MOST_EVERY_SECONDS
+        ):
             self._look_at_topics(logs)
             ends, time_ms = _timed(logs)
         self._watched.ends = ends.end
         return Poll([self._batch(ends, time_ms)], ends.failed)
-
-    def _looked_long_ago(self) -> bool:
-        return time.monotonic() >= self._looked_at + _LOOK_AT_MOST_EVERY_SECONDS
 
     def _look_at_topics(self, logs: Logs) -> None:
         found = logs.topics()

@@ -10,7 +10,7 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 from mm2mgr.samples.batch import Gathered, Inventory, Rows, TopicNames
 from mm2mgr.samples.metric_sources import Http, shorten
@@ -24,9 +24,9 @@ class Metric:
     name: str
     labels: Mapping[str, str] = field(default_factory=dict)
 
-    def select(self, labels: Mapping[str, str]) -> str:
-        """Return the selector of its series that also carry `labels`."""
-        return self.name + matchers({**self.labels, **labels})
+    def select(self, labels: Mapping[str, str], *more: str) -> str:
+        """Return the selector of its series that also carry `labels` and match what is written in `more`."""
+        return self.name + matchers({**self.labels, **labels}, *more)
 
 
 @dataclass(frozen=True)
@@ -156,7 +156,7 @@ def scraped_at(metric: Metric, labels: Mapping[str, str]) -> str:
 
 def per_topic_rate(metric: Metric, labels: Mapping[str, str], window_seconds: int) -> str:
     """Ask for the rate of a counter per topic over all brokers; `rate` sees through restarts."""
-    selected = metric.name + matchers({**metric.labels, **labels}, 'topic!=""')
+    selected = metric.select(labels, 'topic!=""')
     return f"sum by (topic) (rate({selected}[{window_seconds}s]))"
 
 
@@ -188,11 +188,7 @@ class PrometheusSource:
     reading: PrometheusReading
     _present: Present | None = None
     _told: list[str] = field(default_factory=list)
-
-    @property
-    def source_prefix(self) -> str:
-        """What the sources of its samples start with."""
-        return PROMETHEUS_PREFIX
+    source_prefix: ClassVar[str] = PROMETHEUS_PREFIX
 
     def close(self) -> None:
         """Close the session."""
@@ -218,11 +214,9 @@ class PrometheusSource:
         self, inventory: Inventory, present: Present, since_ms: int | None, until_ms: int
     ) -> Iterator[Gathered]:
         step_ms = max(1000, round(self.reading.step_seconds * 1000))
-        count = sum(info.partitions for info in inventory.topics.values())
-        points = max(1, min(_POINTS_PER_ANSWER, _ROWS_PER_ANSWER // max(1, count)))
-        times = [until_ms] if since_ms is None else _grid(since_ms, until_ms, step_ms)
-        for start in range(0, len(times), points):
-            piece = times[start : start + points]
+        # The last time is `until_ms`, and none is at or before `since_ms`.
+        times = [until_ms] if since_ms is None else list(range(until_ms, since_ms, -step_ms))[::-1]
+        for piece in _pieces(inventory, times):
             yield self._offsets_of(inventory, present, piece, step_ms, since_ms)
 
     def _offsets_of(
@@ -253,11 +247,8 @@ class PrometheusSource:
         """Bytes per record of each topic, from the brokers' counters: as they came over the wire, compressed."""
         if counters is None:
             return {}
-        rates = [
-            per_topic_rate(metric, self.reading.labels, self.reading.rate_window_seconds)
-            for metric in (counters.bytes_in, counters.records_in)
-        ]
-        return self._ask(f"{rates[0]} / ({rates[1]} > 0)", times, step_ms)
+        bytes_in, records_in = self._rate_queries(counters)
+        return self._ask(f"{bytes_in} / ({records_in} > 0)", times, step_ms)
 
     # --- rates of topics ----------------------------------------------------------------------------------------------
 
@@ -270,16 +261,12 @@ class PrometheusSource:
         # A window's samples carry its last millisecond, so the first new one ends after the millisecond behind them.
         first = last if since_ms is None else (since_ms + 1) // window_ms * window_ms + window_ms
         times = list(range(first, last + 1, window_ms))
-        count = sum(info.partitions for info in inventory.topics.values())
-        points = max(1, min(_POINTS_PER_ANSWER, _ROWS_PER_ANSWER // max(1, count)))
-        for start in range(0, len(times), points):
-            yield self._rates_of(inventory, counters, times[start : start + points])
+        for piece in _pieces(inventory, times):
+            yield self._rates_of(inventory, counters, piece)
 
     def _rates_of(self, inventory: Inventory, counters: TopicCounters, times: list[int]) -> Gathered:
         window_ms = self.reading.rate_window_seconds * 1000
-        labels, seconds = self.reading.labels, self.reading.rate_window_seconds
-        bytes_in = self._ask(per_topic_rate(counters.bytes_in, labels, seconds), times, window_ms)
-        records_in = self._ask(per_topic_rate(counters.records_in, labels, seconds), times, window_ms)
+        bytes_in, records_in = (self._ask(query, times, window_ms) for query in self._rate_queries(counters))
         names = _names(inventory, bytes_in, keeps_dots=False)
         rows = Rows(inventory, PROMETHEUS_PREFIX + counters.bytes_in.name, window_ms)
         for place, each in bytes_in.items():
@@ -288,6 +275,10 @@ class PrometheusSource:
                 records = records_in.get(place, {}).get(time)
                 rows.share_out(str(topic), time - 1, {"bytes_per_second": rate, "records_per_second": records})
         return self._gathered(rows, [*names.notes(), _SHARED])
+
+    def _rate_queries(self, counters: TopicCounters) -> tuple[str, str]:
+        asked = self.reading.labels, self.reading.rate_window_seconds
+        return per_topic_rate(counters.bytes_in, *asked), per_topic_rate(counters.records_in, *asked)
 
     # --- the API ------------------------------------------------------------------------------------------------------
 
@@ -338,9 +329,12 @@ def _names(inventory: Inventory, cells: Cells, keeps_dots: bool) -> TopicNames:
     return TopicNames(inventory, keeps_dots or any("." in topic for topic, _ in cells))
 
 
-def _grid(since_ms: int, until_ms: int, step_ms: int) -> list[int]:
-    """Return the times to ask for, so that the last one is `until_ms` and none is at or before `since_ms`."""
-    return list(range(until_ms, since_ms, -step_ms))[::-1]
+def _pieces(inventory: Inventory, times: list[int]) -> Iterator[list[int]]:
+    """Cut times into as many as one answer should hold."""
+    count = sum(info.partitions for info in inventory.topics.values())
+    points = max(1, min(_POINTS_PER_ANSWER, _ROWS_PER_ANSWER // max(1, count)))
+    for start in range(0, len(times), points):
+        yield times[start : start + points]
 
 
 def _seconds(milliseconds: int) -> str:

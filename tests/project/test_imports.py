@@ -72,7 +72,7 @@ LAYERS: dict[str, set[str]] = {
         "kafka",
         "endpoints",
     },
-    "samples": {"errors", "secrets", "web", "files", "partitions", "kafka"},
+    "samples": {"text", "errors", "secrets", "web", "files", "partitions", "kafka"},
     "throughput": {"text", "errors", "files", "partitions", "samples"},
     "sizing": {"text", "defaults", "partitions"},
     "observe": {
