@@ -19,7 +19,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from mm2mgr.errors import Mm2mgrError
 from mm2mgr.samples.batch import Batch
 from mm2mgr.samples.clock import kept_since_ms
 from mm2mgr.samples.schema import (
@@ -29,8 +28,6 @@ from mm2mgr.samples.schema import (
     hour_end_ms,
     hour_of,
     hour_start_ms,
-    hours_text,
-    window_text,
 )
 from mm2mgr.samples.tables import (
     Conflict,
@@ -41,7 +38,6 @@ from mm2mgr.samples.tables import (
     by_period,
     codes_of,
     gone,
-    one_table,
     read_share,
     shares_of,
     writing,
@@ -101,30 +97,16 @@ class SampleStore:
         for hour in sorted((hour for hour in hours if hour_end_ms(hour) > floor_ms), reverse=True):
             files = [file for file in hours[hour] if _may_name(file, alias, source_prefix)]
             newest = 0
-            for rows in self._readable(files, ("cluster", "source", "time_ms")):
+            for file in files:
+                rows = _read(self.table, file, ("cluster", "source", "time_ms"), self._warn)
+                if rows is None:
+                    continue
                 named = match(rows["source"].cast(pa.string()), source_prefix)
                 mine = pc.and_(named, pc.equal(rows["cluster"].cast(pa.string()), alias))
                 newest = max(newest, pc.max(rows["time_ms"].filter(mine)).as_py() or 0)
             if newest:
                 return newest
         return None
-
-    def read(self, since_ms: int | None = None, until_ms: int | None = None) -> Any:
-        """Return the samples of a window (since inclusive, until exclusive) as a table; Mm2mgrError when there is none.
-
-        Columns: those of `samples` but for the hour. Each sample is there once, ordered by partition, time and source.
-        """
-        low, high = since_ms if since_ms is not None else 0, until_ms if until_ms is not None else 2**62
-        schema, files = self.table.file_schema, self.table.files()
-        tables = []
-        for rows in self._readable(_between(files, low, high), schema.names):
-            times = rows["time_ms"]
-            tables.append(rows.filter(pc.and_(pc.greater_equal(times, low), pc.less(times, high))))
-        found = _once(_sorted(one_table(tables, schema.empty_table())))
-        if not len(found):
-            window = window_text(since_ms, until_ms)
-            raise Mm2mgrError(f"no samples {window} in {self.store}", hint=hours_text(list(by_period(files))))
-        return found.cast(schema)
 
     def compact(self, hour: str) -> int:
         """Rewrite the files of an hour as few, sorted by partition and time, in one commit; return how many were replaced.
@@ -162,10 +144,6 @@ class SampleStore:
     def _share(self, files: Sequence[DataFile], share: Share) -> Any:
         rows, _ = read_share(self.table, files, self.table.file_schema.names, share)
         return _sorted(one_table([rows], None)).cast(self.table.file_schema)
-
-    def _readable(self, files: Iterable[DataFile], columns: Sequence[str]) -> list[Any]:
-        read = (_read(self.table, file, columns, self._warn) for file in files)
-        return [rows for rows in read if rows is not None]
 
 
 # --- the history of tasks ---------------------------------------------------------------------------------------------
@@ -211,7 +189,11 @@ class TaskStore:
 
     def read(self, since_ms: int = 0, until_ms: int = _FOR_EVER_MS) -> list[TaskRow]:
         """Return the rows of [since, until), each once, by connector, task and time."""
-        files = _between(self._table.files(), since_ms, until_ms)
+        files = [
+            file
+            for file in self._table.files()
+            if hour_end_ms(file.values[0]) > since_ms and hour_start_ms(file.values[0]) < until_ms
+        ]
         rows = {row for file in files for row in self._rows(file) or () if since_ms <= row.time_ms < until_ms}
         return sorted(rows, key=lambda row: (row.connect, row.connector, row.task, row.time_ms))
 
@@ -273,11 +255,6 @@ def _shared(values: list[Any]) -> list[Any]:
 
 
 # --- files --------------------------------------------------------------------------------------------------------------
-
-
-def _between(files: Iterable[DataFile], since_ms: int, until_ms: int) -> list[DataFile]:
-    """Return the files of hours that lie in [since, until), wholly or in part."""
-    return [one for one in files if hour_end_ms(one.values[0]) > since_ms and hour_start_ms(one.values[0]) < until_ms]
 
 
 def _expire(table: StoredTable, before_ms: int) -> list[str]:
@@ -365,14 +342,3 @@ def _ranks(column: Any) -> Any:
     names, codes = codes_of(column)
     ordered = {name: rank for rank, name in enumerate(sorted({name or "" for name in names}))}
     return np.array([ordered[name or ""] for name in names] or [0], np.int32)[codes]
-
-
-def _once(samples: Any) -> Any:
-    """Drop the repetitions among sorted samples; the first one stays."""
-    if len(samples) < 2:
-        return samples
-    same = np.ones(len(samples) - 1, np.bool_)
-    for name in _ORDER:
-        column = _ranks(samples[name])
-        same &= column[1:] == column[:-1]
-    return samples.filter(pa.array(np.append(True, ~same)))

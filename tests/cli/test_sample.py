@@ -12,6 +12,7 @@ from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.samples.batch import Batch
 from mm2mgr.samples.store import SampleStore
 from mm2mgr.sizing.capacity import Pace
+from tests.samples.rows import stored
 
 from .command import Command, finish, start, until
 from .load import addresses, declare, produce
@@ -21,7 +22,7 @@ QUICK = ("--interval", "1s", "--duration", "0s", "--store", "store")
 
 
 def clusters(mm2mgr: Command) -> list[tuple[str, str, int]]:
-    samples = SampleStore(mm2mgr.folder / "store").read()
+    samples = stored(SampleStore(mm2mgr.folder / "store"))
     return [(one["cluster"], one["topic"], one["end_offset"]) for one in samples.to_pylist() if one["end_offset"]]
 
 
@@ -118,7 +119,7 @@ def test_a_killed_sampler_leaves_a_store_that_the_next_one_continues(
         finally:
             running.kill()
             finish(running)
-    samples = SampleStore(store).read()
+    samples = stored(SampleStore(store))
     keys = list(zip(*(samples[name].to_pylist() for name in ("topic", "partition", "time_ms")), strict=True))
     assert len(keys) == len(set(keys)) >= 24
     assert {(topic, partition) for topic, partition, _ in keys} == {("orders", number) for number in range(4)}

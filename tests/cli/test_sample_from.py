@@ -13,6 +13,7 @@ import pytest
 
 from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.samples.store import SampleStore
+from tests.samples.rows import stored
 from tests.spec.trees import write
 
 from .command import Command
@@ -83,7 +84,7 @@ def test_samples_come_from_prometheus_and_what_is_missing_is_said(
     assert said.lines == ["2 samples of 1 clusters in store"]
     assert "values dropped: 2 no number" in said.err
     assert "2 of 4 partitions answered for; missing (not zero): partitions of logs.web" in said.err
-    rows = SampleStore(mm2mgr.folder / "store").read().to_pylist()
+    rows = stored(SampleStore(mm2mgr.folder / "store")).to_pylist()
     assert [(row["topic"], row["partition"], row["end_offset"]) for row in rows] == [
         ("logs.web", 0, 70),
         ("logs.web", 2, 90),

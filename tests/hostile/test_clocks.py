@@ -24,6 +24,7 @@ from mm2mgr.samples.schema import hour_of, hour_start_ms
 from mm2mgr.samples.store import SampleStore, TaskRow, TaskStore
 from mm2mgr.throughput.rollup_job import make, one_by_one
 from mm2mgr.throughput.windows import last_hours
+from tests.samples.rows import stored
 
 HOUR_MS = 3_600_000
 DAY_MS = 24 * HOUR_MS
@@ -327,7 +328,7 @@ def test_hours_to_come_are_no_newest_hours_for_sizes(tmp_path: Path, wall: Wall)
 def test_a_store_that_is_unmounted_gets_no_successor_under_its_mount_point(tmp_path: Path) -> None:
     mounted, away = tmp_path / "store", tmp_path / "away"
     store = filled(mounted, days=1)
-    before = len(store.read())
+    before = len(stored(store))
 
     def unmount(number: int) -> None:
         if number == 3:
@@ -345,7 +346,7 @@ def test_a_store_that_is_unmounted_gets_no_successor_under_its_mount_point(tmp_p
         "samples are written again",
     ]
     assert run.source.lost == 3
-    assert len(store.read()) == before + 6
+    assert len(stored(store)) == before + 6
 
 
 def test_a_store_that_is_removed_while_sampling_is_not_made_anew(tmp_path: Path) -> None:

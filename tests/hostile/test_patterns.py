@@ -22,6 +22,7 @@ from mm2mgr.topics.names import NameFilter, TooCostly, readable
 from tests.cli.command import Command
 from tests.cli.load import produce
 from tests.cli.test_watch import Watched
+from tests.samples.rows import stored
 from tests.spec.trees import BASE, FLOW, write
 
 QUICK_SECONDS = 8.0  # of processor time
@@ -162,7 +163,7 @@ def test_commands_that_match_topics_of_a_cluster_finish(watched: Watched, mock_c
     said = quickly(lambda: watched.mm2mgr("status", code=1))
     assert said.lines[1].startswith("orders:a->b")
     said = quickly(lambda: watched.mm2mgr("sample", "--interval", "100ms", "--duration", "200ms"))
-    assert "team.events" in str(SampleStore(watched.mm2mgr.folder / ".mm2mgr/samples").read()["topic"].to_pylist())
+    assert "team.events" in str(stored(SampleStore(watched.mm2mgr.folder / ".mm2mgr/samples"))["topic"].to_pylist())
 
 
 # Pattern, names that it matches, names that it does not: random ones, answered by java.util.regex of Java 17.

@@ -30,6 +30,7 @@ from mm2mgr.samples.store import SampleStore
 from mm2mgr.sandbox.broker import Broker
 from mm2mgr.sandbox.java import find_java, spark_java_home
 from mm2mgr.sandbox.server import HOST, Runtime, free_ports
+from tests.samples.rows import stored
 from tests.throughput.test_cruise_topic import version_0, version_1
 
 from .command import Tree
@@ -121,12 +122,12 @@ def test_twice_from_the_topic_counts_nothing_twice(declared: Tree, tmp_path: Pat
     assert f"{PARTITIONS * MOMENTS} samples of 1 clusters" in said
     assert_told_what_was_skipped(said)
     assert "WARN" not in said, "what the JVM says is for its log"
-    first = SampleStore(store).read().to_pylist()
+    first = stored(SampleStore(store)).to_pylist()
     assert len(first) == PARTITIONS * MOMENTS
     declared.run("throughput", "--store", str(store))
     assert_known(declared, store)
     declared.run("sample", *ONE_ROUND, "--store", str(store))
-    assert SampleStore(store).read().to_pylist() == first
+    assert stored(SampleStore(store)).to_pylist() == first
     declared.run("throughput", "--store", str(store))
     assert_known(declared, store)
 

@@ -8,8 +8,11 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+
 from mm2mgr.samples.batch import Batch
-from mm2mgr.samples.tables import StoredTable
+from mm2mgr.samples.store import SampleStore
+from mm2mgr.samples.tables import Share, StoredTable, read_share
 
 
 @dataclass(frozen=True)
@@ -54,6 +57,17 @@ def samples_of(table: Any) -> list[Sample]:
     """Turn what the store read into samples, in the store's order."""
     names = list(Sample.__dataclass_fields__)
     return [Sample(**row) for row in table.select(names).to_pylist()]
+
+
+def stored(store: SampleStore) -> Any:
+    """Return every sample of a store once, ordered by partition, time and source, as a table; what is damaged is left out."""
+    schema = store.table.file_schema
+    rows, _ = read_share(store.table, store.table.files(), schema.names, Share())
+    names = ("cluster", "topic", "partition", "topic_id", "time_ms", "source")
+    found: dict[tuple[Any, ...], dict[str, Any]] = {}
+    for row in rows.to_pylist():
+        found.setdefault(tuple(row[name] or "" if name != "partition" else row[name] for name in names), row)
+    return pa.Table.from_pylist([found[key] for key in sorted(found)], schema=schema)
 
 
 def data_files(store: Path, table: str = "samples", period: str = "") -> list[Path]:

@@ -18,6 +18,7 @@ from mm2mgr.samples.cruise_control import CruiseControlSource
 from mm2mgr.samples.metric_sources import Endpoint, Http, SourceError
 from mm2mgr.samples.schema import hour_of
 from mm2mgr.samples.store import SampleStore
+from tests.samples.rows import stored
 
 from .canned import CannedServer
 
@@ -114,7 +115,7 @@ def test_a_window_of_a_whole_hour_is_filed_under_the_hour_it_describes(
         for found in gathered(http, since_ms=since):
             store.append(*found.batches)
     assert store.hours() == [hour_of(hour - 2 * HOUR_MS), hour_of(hour - HOUR_MS)]
-    assert store.read()["time_ms"].to_pylist() == [hour - HOUR_MS - 1, hour - 1]
+    assert stored(store)["time_ms"].to_pylist() == [hour - HOUR_MS - 1, hour - 1]
     assert gathered(http, since_ms=store.newest_of("dc1", "cruise-control", 0)) == []
 
 

@@ -19,6 +19,7 @@ from mm2mgr.samples.batch import Batch
 from mm2mgr.samples.follow import Poll, Round, Schedule, follow
 from mm2mgr.samples.schema import hour_of
 from mm2mgr.samples.store import SampleStore
+from tests.samples.rows import stored
 
 from .fakes import FakeReader
 
@@ -144,7 +145,7 @@ def test_a_full_disk_costs_the_samples_of_that_time_only(
         (3, "samples cannot be written: No space left on device; the samples of this time are lost"),
         (5, "samples are written again"),
     ]
-    assert store.read()["end_offset"].to_pylist() == [1, 2, 5, 6]
+    assert stored(store)["end_offset"].to_pylist() == [1, 2, 5, 6]
 
 
 def test_a_store_that_cannot_be_written_at_all_is_an_error(clock: Clock, tmp_path: Path) -> None:
@@ -164,7 +165,7 @@ def test_closed_hours_are_compacted_and_old_ones_expire(clock: Clock, tmp_path: 
     kept = [*range(-48, 0, 2), 0, 1, 2]
     assert store.hours() == [hour_of(TEN + hours * HOUR_MS) for hours in kept]
     assert store.loose_hours() == [hour_of(TEN + 2 * HOUR_MS)]
-    assert len(store.read()) == 24 + 10
+    assert len(stored(store)) == 24 + 10
 
 
 def test_compaction_that_fails_is_news_and_tried_again(

@@ -15,6 +15,7 @@ from mm2mgr.samples.batch import Batch
 from mm2mgr.samples.follow import Poll, Round, Schedule, follow
 from mm2mgr.samples.schema import hour_of
 from mm2mgr.samples.store import SampleStore
+from tests.samples.rows import stored
 
 from .small_disk import SmallDisk, small_disk
 from .test_follow import Clock, Stop
@@ -40,6 +41,7 @@ import sys
 from pathlib import Path
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.samples.store import SampleStore
+from tests.samples.rows import stored
 from tests.samples.test_full_disk import poll, whole, HOUR
 folder, what = Path(sys.argv[1]), sys.argv[2]
 store = SampleStore(folder)
@@ -56,7 +58,7 @@ try:
         store.expire(2**60)
 except Mm2mgrError as error:
     sys.exit(f"error: {error.message}")
-print(sorted(SampleStore(folder).read()["time_ms"].to_pylist()) if store.hours() else [])
+print(sorted(stored(SampleStore(folder))["time_ms"].to_pylist()) if store.hours() else [])
 """
 
 
@@ -110,14 +112,14 @@ def no_file_above(size_bytes: int) -> Iterator[None]:
 @pytest.mark.parametrize("size_bytes", [0, 4, 200, 900])
 def test_files_that_may_not_grow_leave_the_store_as_it_was(tmp_path: Path, size_bytes: int) -> None:
     store, minutes = whole(SampleStore(tmp_path)), range(10)
-    rows = store.read()
+    rows = stored(store)
     for use in (lambda: store.append(poll(11)), lambda: store.compact(HOUR)):
         with no_file_above(size_bytes):
             assert refused(use).endswith("File too large")
-        assert store.read().equals(rows)
+        assert stored(store).equals(rows)
     store.append(poll(11))
     store.compact(HOUR)
-    assert sorted(set(store.read()["time_ms"].to_pylist())) == [TEN + minute * 60_000 for minute in [*minutes, 11]]
+    assert sorted(set(stored(store)["time_ms"].to_pylist())) == [TEN + minute * 60_000 for minute in [*minutes, 11]]
 
 
 # --- the loop -------------------------------------------------------------------------------------------------------
@@ -144,7 +146,7 @@ def test_following_survives_a_full_disk_and_says_when_it_began_and_ended(
     assert {number for number, _ in news} <= {4, 6, 7, 12, 13, 14}
     assert "File too large; the samples of this time are lost" in news[0][1]
     assert news[-1] == (14, "samples are written again")
-    assert len(store.read()) == 10 * 300
+    assert len(stored(store)) == 10 * 300
     assert store.loose_hours() in ([], [hour_of(clock.now_ms)])
 
 

@@ -19,7 +19,7 @@ from mm2mgr.samples.batch import Batch, Gathered, Inventory
 from mm2mgr.samples.follow import Round, Schedule, follow
 from mm2mgr.samples.metric_sources import MetricSourceReader
 from mm2mgr.samples.store import SampleStore
-from tests.samples.rows import data_files
+from tests.samples.rows import data_files, stored
 
 NOW = time.time_ns() // 1_000_000
 HOUR = 3_600_000
@@ -136,7 +136,7 @@ def test_pieces_that_overlap_in_time_lose_nothing_and_a_bounded_run_takes_them_a
     one, rounds = reader(mock_cluster, source, tmp_path), list[Round]()
     assert follow([one], Schedule(30.0, 0.0), one.store, rounds.append) == 5
     assert [(each.number, each.samples) for each in rounds] == [(1, 2), (2, 2), (3, 1), (4, 0)]
-    assert len(one.store.read()) == 5
+    assert len(stored(one.store)) == 5
 
 
 def test_what_a_full_disk_did_not_take_is_asked_for_again(

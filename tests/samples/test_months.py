@@ -19,6 +19,7 @@ from mm2mgr.samples.schema import hour_of
 from mm2mgr.samples.store import SampleStore
 from mm2mgr.throughput.rollup_job import make, one_by_one
 from mm2mgr.throughput.windows import read_throughput
+from tests.samples.rows import stored
 
 from .rows import data_files
 from .sampler import ROUND_MS, TEN
@@ -103,11 +104,11 @@ def test_kills_lose_nothing_that_was_done_and_nothing_counts_twice(tmp_path: Pat
             process.kill()
             done.update(int(line.split()[0]) for line in process.stdout if line.endswith("\n"))
         now = max(done) + ROUND_MS * (number % 2)  # half of the restarts sample the last moment again
-        SampleStore(tmp_path).read()
+        stored(SampleStore(tmp_path))
     with sampler(tmp_path, now + HOUR_MS // ROUND_MS * ROUND_MS, rounds=2) as process:
         out, err = process.communicate(timeout=60)
         assert (process.returncode, len(out.splitlines())) == (0, 2), err
-    rows = SampleStore(tmp_path).read()
+    rows = stored(SampleStore(tmp_path))
     places = list(zip(*(rows[name].to_pylist() for name in ("topic", "partition", "time_ms")), strict=True))
     times = {at for _, _, at in places}
     assert done <= times
@@ -154,8 +155,8 @@ def test_a_clock_that_jumps_loses_no_sample_and_makes_no_record_up(
     store = SampleStore(tmp_path)
     follow([source], Schedule(step / 1000, None), store, progress, Stop(clock, rounds))
     assert news == []
-    stored = [row for row in store.read().to_pylist() if row["topic"] == "logs"]
-    assert sorted(row["end_offset"] for row in stored) == [number * step // 100 for number in range(rounds)]
+    kept = [row for row in stored(store).to_pylist() if row["topic"] == "logs"]
+    assert sorted(row["end_offset"] for row in kept) == [number * step // 100 for number in range(rounds)]
     make(tmp_path, one_by_one)
     (rate,) = (rate for rate in read_throughput(tmp_path) if rate.topic == "logs")
     records = (rate.records_per_second_mean or 0) * rate.covered_seconds

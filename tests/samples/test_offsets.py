@@ -17,6 +17,7 @@ from mm2mgr.samples import offsets as offsets_module
 from mm2mgr.samples.follow import Round, Schedule, follow
 from mm2mgr.samples.offsets import KafkaReader, RecordSizes, TopicRows
 from mm2mgr.samples.store import SampleStore
+from tests.samples.rows import stored
 
 from .fakes import FakeLogs
 
@@ -200,7 +201,7 @@ def test_a_dead_cluster_does_not_stop_the_others(mock_cluster: KafkaAccess, clos
         assert one.samples > 0
     assert len(rounds[0].news) == 2
     assert rounds[1].news == []
-    samples = store.read()
+    samples = stored(store)
     assert len(samples) == kept
     assert set(samples["cluster"].to_pylist()) == {"mock"}
     assert len(set(samples["time_ms"].to_pylist())) == 2

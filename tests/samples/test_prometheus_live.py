@@ -29,6 +29,7 @@ from mm2mgr.samples.prometheus import PrometheusReading, PrometheusSource
 from mm2mgr.samples.store import SampleStore
 from mm2mgr.sandbox.broker import Broker
 from mm2mgr.sandbox.server import free_ports
+from tests.samples.rows import stored
 
 PROMETHEUS = os.environ.get("MM2MGR_PROMETHEUS") or shutil.which("prometheus")
 AGENT = os.environ.get("MM2MGR_JMX_AGENT")
@@ -199,7 +200,7 @@ def test_rounds_catch_up_after_an_interruption_and_a_dead_prometheus_is_said(tmp
         stopped_at = store.newest_of(here.access.alias, "prometheus:", 0) or 0
         until(lambda: True if time.time_ns() // 1_000_000 > stopped_at + 5000 else None)
         assert rounds(0) == []
-        rows = store.read()
+        rows = stored(store)
         assert len([at for at in set(rows["time_ms"].to_pylist()) if at > stopped_at]) >= 4, "the pause is caught up"
         assert set(rows["topic"].to_pylist()) == {TOPIC}
         places = list(zip(rows["partition_id"].to_pylist(), rows["time_ms"].to_pylist(), strict=True))

@@ -12,6 +12,7 @@ from mm2mgr.errors import Mm2mgrError
 from mm2mgr.samples.batch import Batch
 from mm2mgr.samples.store import SampleStore, TaskRow, TaskStore
 from mm2mgr.samples.tables import StoredTable
+from tests.samples.rows import stored
 
 from .rows import data_files
 
@@ -122,7 +123,7 @@ def test_it_leaves_the_samples_alone_and_refuses_an_old_store(store: TaskStore, 
     samples = SampleStore(tmp_path)
     samples.append(Batch("a", "test", TEN, ["t"], [0], end_offset=[7]))
     store.tidy(TEN + HOUR)
-    assert (samples.hours(), len(samples.read())) == (["2025-11-21T10"], 1)
+    assert (samples.hours(), len(stored(samples))) == (["2025-11-21T10"], 1)
     (tmp_path / "LAYOUT").write_text("mm2mgr samples, layout 2\n")
     for refused in (store.read, lambda: store.append([row(0)]), lambda: store.tidy(TEN)):
         with pytest.raises(Mm2mgrError, match="earlier version"):
