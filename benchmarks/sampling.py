@@ -21,7 +21,7 @@ from pathlib import Path
 
 from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.kafka.client import Kafka, TopicInfo
-from mm2mgr.kafka.consumer import Ends
+from mm2mgr.kafka.records import Ends
 from mm2mgr.partitions import TopicPartition
 from mm2mgr.samples.follow import Round, Schedule, follow
 from mm2mgr.samples.offsets import KafkaReader

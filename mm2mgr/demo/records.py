@@ -14,8 +14,7 @@ from types import TracebackType
 from mm2mgr.errors import KafkaError, Mm2mgrError
 from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.kafka.client import Kafka
-from mm2mgr.kafka.consumer import read
-from mm2mgr.kafka.producer import Producer, commit_group
+from mm2mgr.kafka.records import Producer, commit_group, read
 from mm2mgr.partitions import TopicPartition
 
 RECORD_BYTES = 2_000

@@ -1,7 +1,7 @@
 """One Kafka cluster through its admin API: its id, topics and offsets, and topics created for a demo.
 
 `Kafka` is the only admin client of mm2mgr. Every failure of librdkafka is a KafkaError that names the cluster's alias and
-contains no secret. `inspection` asks it what a login sees and may do; `consumer` reads logs.
+contains no secret. `inspection` asks it what a login sees and may do; `records` reads logs.
 """
 
 from __future__ import annotations

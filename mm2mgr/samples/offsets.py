@@ -18,7 +18,7 @@ from typing import Protocol
 from mm2mgr.errors import KafkaError
 from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.kafka.client import TopicInfo
-from mm2mgr.kafka.consumer import Ends, LogEnds, ReadLimits, mean_record_bytes
+from mm2mgr.kafka.records import Ends, LogEnds, ReadLimits, mean_record_bytes
 from mm2mgr.partitions import Offsets, TopicPartition
 from mm2mgr.samples.batch import Batch
 from mm2mgr.samples.follow import Poll

@@ -143,7 +143,7 @@ class SampleStore:
 
     def _share(self, files: Sequence[DataFile], share: Share) -> Any:
         rows, _ = read_share(self.table, files, self.table.file_schema.names, share)
-        return _sorted(one_table([rows], None)).cast(self.table.file_schema)
+        return _sorted(rows.unify_dictionaries().combine_chunks()).cast(self.table.file_schema)
 
 
 # --- the history of tasks ---------------------------------------------------------------------------------------------

@@ -20,7 +20,7 @@ from mm2mgr.errors import SandboxError, need_all
 from mm2mgr.files import replace_file
 from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.kafka.client import Kafka
-from mm2mgr.kafka.producer import Producer
+from mm2mgr.kafka.records import Producer
 from mm2mgr.sandbox.broker import Broker
 from mm2mgr.sandbox.folder import Endpoints, claim, is_claimed, only_one, writing
 from mm2mgr.sandbox.process import ProcessId

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from mm2mgr.kafka.access import KafkaAccess
-from mm2mgr.kafka.producer import Producer
+from mm2mgr.kafka.records import Producer
 from mm2mgr.partitions import TopicPartition
 from mm2mgr.samples.batch import Batch
 from mm2mgr.samples.store import SampleStore

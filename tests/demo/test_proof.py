@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from mm2mgr.demo.records import PartitionProof, RecordId, compare, prove, read_ids
 from mm2mgr.kafka.access import KafkaAccess
-from mm2mgr.kafka.producer import Producer
+from mm2mgr.kafka.records import Producer
 from mm2mgr.partitions import TopicPartition
 from tests.kafka.conftest import mock_cluster
 

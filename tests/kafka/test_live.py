@@ -14,8 +14,7 @@ from cryptography.hazmat.primitives import serialization
 from mm2mgr.errors import KafkaError
 from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.kafka.client import Kafka
-from mm2mgr.kafka.consumer import mean_record_bytes, read
-from mm2mgr.kafka.producer import Producer
+from mm2mgr.kafka.records import Producer, mean_record_bytes, read
 from mm2mgr.partitions import Offsets, TopicPartition
 from mm2mgr.samples.offsets import KafkaReader
 from mm2mgr.sandbox.broker import Broker

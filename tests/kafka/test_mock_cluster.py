@@ -9,8 +9,7 @@ import pytest
 from mm2mgr.errors import KafkaError
 from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.kafka.client import Kafka
-from mm2mgr.kafka.consumer import ReadLimits, mean_record_bytes, read
-from mm2mgr.kafka.producer import Producer
+from mm2mgr.kafka.records import Producer, ReadLimits, mean_record_bytes, read
 from mm2mgr.partitions import Offsets, TopicPartition
 
 ZERO, ONE, GONE = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("gone", 0)

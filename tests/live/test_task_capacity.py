@@ -19,7 +19,7 @@ from mm2mgr.evidence.measured import settings_mark, task_measurements
 from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.kafka.client import Kafka
 from mm2mgr.kafka.inspection import compacted
-from mm2mgr.kafka.producer import Producer
+from mm2mgr.kafka.records import Producer
 from mm2mgr.operations.workspace import Workspace
 from mm2mgr.partitions import TopicPartition
 from mm2mgr.samples.follow import Reader, Round, Schedule, follow

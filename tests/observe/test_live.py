@@ -12,7 +12,7 @@ import pytest
 
 from mm2mgr.endpoints import kafka_access
 from mm2mgr.kafka.client import Kafka
-from mm2mgr.kafka.producer import Producer
+from mm2mgr.kafka.records import Producer
 from mm2mgr.observe.health import FlowStatus
 from mm2mgr.observe.problems import Patience
 from mm2mgr.observe.status import ObserveOptions, describe, status

@@ -15,7 +15,7 @@ import pytest
 from mm2mgr.connect.client import ConnectClient
 from mm2mgr.endpoints import connect_target, kafka_access
 from mm2mgr.kafka.client import Kafka
-from mm2mgr.kafka.producer import Producer
+from mm2mgr.kafka.records import Producer
 from mm2mgr.observe.health import Status
 from mm2mgr.observe.memory import RecordLoss
 from mm2mgr.observe.status import ObserveOptions, acknowledge, status

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from mm2mgr.kafka.access import KafkaAccess
-from mm2mgr.kafka.producer import Producer
+from mm2mgr.kafka.records import Producer
 from mm2mgr.reconcile.facts import TopicListing, read_topics
 from tests.kafka.conftest import closed_port, mock_cluster
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from mm2mgr.errors import KafkaError
 from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.kafka.client import TopicInfo
-from mm2mgr.kafka.consumer import Ends
+from mm2mgr.kafka.records import Ends
 from mm2mgr.partitions import TopicPartition
 from mm2mgr.samples.batch import Batch
 from mm2mgr.samples.follow import Poll

@@ -13,7 +13,7 @@ import pytest
 
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.kafka.access import KafkaAccess
-from mm2mgr.kafka.producer import Producer
+from mm2mgr.kafka.records import Producer
 from mm2mgr.samples import metric_sources
 from mm2mgr.samples.batch import Batch, Gathered, Inventory
 from mm2mgr.samples.follow import Round, Schedule, follow

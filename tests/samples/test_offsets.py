@@ -10,8 +10,7 @@ import pytest
 
 from mm2mgr.errors import KafkaError
 from mm2mgr.kafka.access import KafkaAccess
-from mm2mgr.kafka.consumer import Ends, LogEnds, ReadLimits
-from mm2mgr.kafka.producer import Producer
+from mm2mgr.kafka.records import Ends, LogEnds, Producer, ReadLimits
 from mm2mgr.partitions import Offsets, TopicPartition
 from mm2mgr.samples import offsets as offsets_module
 from mm2mgr.samples.follow import Round, Schedule, follow

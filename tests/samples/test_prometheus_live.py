@@ -20,7 +20,7 @@ import pytest
 
 from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.kafka.client import Kafka
-from mm2mgr.kafka.producer import Producer
+from mm2mgr.kafka.records import Producer
 from mm2mgr.partitions import TopicPartition
 from mm2mgr.samples.batch import Batch, Inventory
 from mm2mgr.samples.follow import Round, Schedule, follow
