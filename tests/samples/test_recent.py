@@ -6,12 +6,12 @@ from array import array
 from collections.abc import Sequence
 
 import pytest
-from mm2mgr.sizing.measurements import Log
 
 from mm2mgr.errors import KafkaError
 from mm2mgr.evidence.connect_tasks import Overheard, RecentLogs
 from mm2mgr.partitions import TopicPartition
 from mm2mgr.samples.batch import Batch
+from mm2mgr.sizing.capacity import Log
 
 from .fakes import FakeReader
 
