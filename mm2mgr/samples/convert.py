@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.files import listed
-from mm2mgr.samples.schema import SAMPLES, TASK_OFFSETS, THROUGHPUT, Store, hour_of
+from mm2mgr.samples.schema import SAMPLES, TABLES, TASK_OFFSETS, THROUGHPUT, Store, hour_of
 from mm2mgr.samples.store import SampleStore
 from mm2mgr.samples.tables import OLD_LAYOUT, StoredTable
 
@@ -49,10 +49,7 @@ def convert(old: Path, new: Store, warn: Callable[[str], None], progress: Callab
             else f"{old} is no store of an earlier version: it has no {OLD_LAYOUT} file",
             hint="name the folder that earlier versions used with --store",
         )
-    store, tables = (
-        SampleStore(new, warn),
-        {name: StoredTable(new, name) for name in (SAMPLES, TASK_OFFSETS, THROUGHPUT)},
-    )
+    store, tables = SampleStore(new, warn), {name: StoredTable(new, name) for name in TABLES}
     if any(table.exists() for table in tables.values()):
         raise Mm2mgrError(f"{new} holds tables already", hint="name a folder or URI that is empty")
     names = _names(old)
@@ -97,22 +94,20 @@ def _tasks(old: Path, table: StoredTable, warn: Callable[[str], None]) -> int:
 
 def _names(old: Path) -> Any:
     """Return clusters, topics, partitions and topic ids by the number of the partition."""
-    tables = [
-        pq.read_table(path, partitioning=None)
-        for path in listed(old / "dictionary", "*.parquet")
-        if path.name[0] != "."
-    ]
-    columns = ("partition_id", "cluster", "topic", "partition", "topic_id")
+    columns = ["partition_id", "cluster", "topic", "partition", "topic_id"]
+    tables = [pq.read_table(path, columns, partitioning=None) for path in _files(old / "dictionary")]
     if not tables:
         raise Mm2mgrError(f"{old} has no dictionary of partitions", hint="restore its files from a backup")
-    return pa.concat_tables([each.select(columns) for each in tables]).combine_chunks()
+    return pa.concat_tables(tables).combine_chunks()
+
+
+def _files(folder: Path) -> list[Path]:
+    return [path for path in listed(folder, "*.parquet") if path.name[0] != "."]
 
 
 def _pieces(folder: Path, warn: Callable[[str], None]) -> Iterator[Any]:
     """Yield the rows of a folder's files, some at a time; damaged files are left out."""
-    for path in listed(folder, "*.parquet"):
-        if path.name[0] == ".":
-            continue
+    for path in _files(folder):
         try:
             with pq.ParquetFile(path) as file:
                 pieces = [pa.Table.from_batches([each]) for each in file.iter_batches(_ROWS_AT_A_TIME)]

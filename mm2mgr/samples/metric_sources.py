@@ -102,15 +102,8 @@ class Http:
         if self._loop is None:
             raise RuntimeError("the session is closed")
         limit, url = seconds or self.endpoint.timeout_seconds, self.endpoint.url.rstrip("/") + path
-        asked = web.exchange(
-            self._client,
-            "GET",
-            url,
-            limit,
-            min(CONNECT_SECONDS, limit),
-            params=dict(parameters),
-            headers=dict(headers or {}),
-        )
+        more = {"params": dict(parameters), "headers": dict(headers or {})}
+        asked = web.exchange(self._client, "GET", url, limit, min(CONNECT_SECONDS, limit), **more)
         try:
             return _answer(self._loop.run(asked))
         except web.BodyRefused as error:
@@ -230,7 +223,7 @@ class MetricSourceReader:
     _looked: bool = False
     _answer: _OpenAnswer | None = None
     _inventory: Inventory | None = None
-    _inventory_until: float = field(default=0.0)
+    _inventory_until: float = 0.0
 
     def __post_init__(self) -> None:
         self.name = self.access.alias
@@ -253,9 +246,8 @@ class MetricSourceReader:
         except Mm2mgrError as error:
             if not batches:
                 raise
-            return Poll(
-                batches, notes=(*notes, error.message), lost=self._forget
-            )  # what came is kept; the next poll goes on behind it
+            # What came is kept; the next poll goes on behind it.
+            return Poll(batches, notes=(*notes, error.message), lost=self._forget)
         if self._newest_ms is not None:
             self._newest_ms = max(self._newest_ms, answer.until_ms - _LATE_MS)
         return Poll(batches, notes=tuple(notes), lost=self._forget)

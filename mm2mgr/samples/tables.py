@@ -81,11 +81,9 @@ class TableSnapshot:
 
 def arrow_schema(name: str) -> Any:
     """Return the Arrow schema of a table."""
-    kinds = {"list<int16>": pa.list_(pa.int16()), "list<int32>": pa.list_(pa.int32())}
-    columns = TABLES[name]
-    return pa.schema(
-        [pa.field(one.name, kinds.get(one.type) or getattr(pa, one.type)(), one.nullable) for one in columns]
-    )
+    lists = {"list<int16>": pa.list_(pa.int16()), "list<int32>": pa.list_(pa.int32())}
+    kinds = {one.name: lists.get(one.type) or getattr(pa, one.type)() for one in TABLES[name]}
+    return pa.schema([pa.field(one.name, kinds[one.name], one.nullable) for one in TABLES[name]])
 
 
 class StoredTable:
@@ -142,8 +140,6 @@ class StoredTable:
                     raise
 
     def _holds_other_files(self) -> bool:
-        if not is_remote(self.store):
-            return any(path.name != "_delta_log" for path in listed(Path(self.uri), "*"))
         with _reaching(self.uri):
             found = self.filesystem.get_file_info(pa_fs.FileSelector("", allow_not_found=True))
             return any(not each.path.strip("/").startswith("_delta_log") for each in found)
@@ -181,7 +177,8 @@ class StoredTable:
                 return TableSnapshot([], None)
             actions = pa.table(opened.get_add_actions(flatten=True))
         keys = [f"partition.{name}" for name in self.partitioned_by]
-        limits = {one: (f"min.{one}", f"max.{one}") for one in _BOUNDED if f"min.{one}" in actions.column_names}
+        limits = {one: (f"min.{one}", f"max.{one}") for one in _BOUNDED}
+        limits = {one: pair for one, pair in limits.items() if set(pair) <= set(actions.column_names)}
         wanted = ["path", "size_bytes", "num_records", *keys, *(key for pair in limits.values() for key in pair)]
         found = []
         for row in actions.select(wanted).to_pylist():
@@ -218,9 +215,8 @@ class StoredTable:
     def vacuum(self) -> None:
         """Delete files that no reader needs: those replaced some hours ago, and those of killed writers."""
         with writing(self.uri):
-            DeltaTable(self.uri).vacuum(
-                KEPT_FOR_READERS_HOURS, dry_run=False, enforce_retention_duration=False, full=True
-            )
+            table = DeltaTable(self.uri)
+            table.vacuum(KEPT_FOR_READERS_HOURS, dry_run=False, enforce_retention_duration=False, full=True)
 
     def write_file(
         self, values: Sequence[str], tables: Iterator[Any] | Sequence[Any], *, keep_empty: bool = False, **options: Any
@@ -231,13 +227,14 @@ class StoredTable:
         if not is_remote(self.store):
             Path(self.uri, path).parent.mkdir(parents=True, exist_ok=True)
         try:
-            with self.filesystem.open_output_stream(path) as stream:
-                writer = pq.ParquetWriter(stream, self.file_schema, compression="zstd", **options)
-                with writer:
-                    for each in tables:
-                        writer.write_table(each, row_group_size=ROWS_PER_GROUP)
-                        rows += len(each)
-                        _widen(bounds, each)
+            with (
+                self.filesystem.open_output_stream(path) as stream,
+                pq.ParquetWriter(stream, self.file_schema, compression="zstd", **options) as writer,
+            ):
+                for each in tables:
+                    writer.write_table(each, row_group_size=ROWS_PER_GROUP)
+                    rows += len(each)
+                    _widen(bounds, each)
             if not rows and not keep_empty:
                 self.filesystem.delete_file(path)
                 return None
