@@ -29,6 +29,16 @@ def _steady_seconds() -> float:
     return time.monotonic()
 
 
+class News(list[str]):
+    """Sentences that wait to be reported."""
+
+    def take(self) -> list[str]:
+        """Return them, and begin anew."""
+        taken = list(self)
+        self.clear()
+        return taken
+
+
 class TrustedClock:
     """This machine's clock beside a steady one; it is trusted as long as both go at the same speed."""
 
@@ -36,7 +46,7 @@ class TrustedClock:
         self._ahead = self.now_ms() / 1000 - _steady_seconds()
         self._jumped_to: float | None = None
         self._jumped_at = 0.0
-        self._news: list[str] = []
+        self.news = News()
 
     def is_trusted(self) -> bool:
         """Look at both clocks: False while this machine's has jumped, and not yet stayed there for long enough."""
@@ -44,28 +54,23 @@ class TrustedClock:
         ahead = self.now_ms() / 1000 - steady
         if abs(ahead - self._ahead) < JUMP_SECONDS:
             if self._jumped_to is not None:
-                self._news.append(f"the clock of this machine is back after {_span(steady - self._jumped_at)}")
+                self.news.append(f"the clock of this machine is back after {_span(steady - self._jumped_at)}")
             self._ahead, self._jumped_to = ahead, None
             return True
         if self._jumped_to is None or abs(ahead - self._jumped_to) >= JUMP_SECONDS:
             self._jumped_to, self._jumped_at = ahead, steady
-            self._news.append(self._jump(ahead - self._ahead, ahead + steady))
+            self.news.append(self._jump(ahead - self._ahead, ahead + steady))
             return False
         self._jumped_to = ahead
         if steady - self._jumped_at < LASTING_SECONDS:
             return False
         self._ahead, self._jumped_to = ahead, None
-        self._news.append("the clock of this machine has stayed where it jumped to: samples carry its time from now on")
+        self.news.append("the clock of this machine has stayed where it jumped to: samples carry its time from now on")
         return True
 
     def now_ms(self) -> int:
         """Return the time of this machine's clock."""
         return time.time_ns() // 1_000_000
-
-    def take_news(self) -> list[str]:
-        """Return the news since the last call."""
-        news, self._news = self._news, []
-        return news
 
     @staticmethod
     def _jump(by_seconds: float, now_seconds: float) -> str:

@@ -17,7 +17,7 @@ from typing import Protocol
 
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.samples.batch import Batch
-from mm2mgr.samples.clock import TrustedClock, ahead, ahead_text, held_text, kept_since_ms
+from mm2mgr.samples.clock import News, TrustedClock, ahead, ahead_text, held_text, kept_since_ms
 from mm2mgr.samples.schema import hour_end_ms, hour_of
 from mm2mgr.samples.store import SampleStore
 
@@ -105,13 +105,14 @@ def follow(
             for poll in polls:
                 poll.lost()
             doubt = Mm2mgrError("the clock of this machine jumped")
-            progress(Round(number, 0, {line.reader.name: doubt for line in lines}, {}, clock.take_news()))
+            progress(Round(number, 0, {line.reader.name: doubt for line in lines}, {}, clock.news.take()))
             return list(asked) if polls else []
         samples = keeper.keep(polls)
         failures = {line.reader.name: line.failure for line in lines if line.failure}
         answers = list(zip(asked, polls, strict=True))
         left_out = {line.reader.name: dict(poll.left_out) for line, poll in answers if poll.left_out}
-        news = [*clock.take_news(), *(said for line in lines for said in line.take_news()), *keeper.take_news()]
+        owners = (clock.news, *(line.news for line in lines), keeper.news)
+        news = [said for each in owners for said in dict.fromkeys(each.take())]
         progress(Round(number, samples, failures, left_out, news))
         return [line for line, poll in answers if poll.has_more]
 
@@ -141,7 +142,7 @@ class _FollowedSource:
     _failing_since: float = 0.0
     _said: str = ""
     _left_out: bool = False
-    _news: list[str] = field(default_factory=list)
+    news: News = field(default_factory=News)
 
     def poll(self) -> Poll:
         """Ask the source if its time has come; an empty poll stands for one that failed or waits."""
@@ -153,14 +154,10 @@ class _FollowedSource:
             self._fail(error)
             return Poll([])
         if self.failure is not None:
-            self._news.append(f"{self.reader.name}: answers again after {time.monotonic() - self._failing_since:.0f} s")
+            self.news.append(f"{self.reader.name}: answers again after {time.monotonic() - self._failing_since:.0f} s")
             self.failure, self._failures, self._said = None, 0, ""
         self._tell_left_out(answer)
         return answer
-
-    def take_news(self) -> list[str]:
-        news, self._news = self._news, []
-        return news
 
     def _fail(self, error: Mm2mgrError) -> None:
         now = time.monotonic()
@@ -187,7 +184,7 @@ class _FollowedSource:
 
     def _say(self, sentence: str, key: str) -> None:
         if key != self._said:
-            self._news.append(sentence)
+            self.news.append(sentence)
             self._said = key
 
 
@@ -199,7 +196,7 @@ class _Keeper:
         self._store, self._keep_seconds, self._clock = store, keep_seconds, clock
         self._written_before = False
         self._trouble = ""
-        self._news: list[str] = []
+        self.news = News()
         self._ahead: list[str] = []
         self._held = False
         self._hour = self._expired_in = ""
@@ -214,20 +211,16 @@ class _Keeper:
             for poll in polls:
                 poll.lost()
             if error.message != self._trouble:
-                self._news.append(f"{error.message}; the samples of this time are lost")
+                self.news.append(f"{error.message}; the samples of this time are lost")
             self._trouble = error.message
             self._expire()  # retention may give a full disk its space back
             return 0
         if self._trouble:
-            self._news.append("samples are written again")
+            self.news.append("samples are written again")
         self._written_before, self._trouble = True, ""
         self._tidy()
         self.kept += written
         return written
-
-    def take_news(self) -> list[str]:
-        news, self._news = self._news, []
-        return list(dict.fromkeys(news))
 
     def _tidy(self) -> None:
         if (hour := hour_of(self._clock.now_ms())) == self._hour or not self._clock.is_trusted():
@@ -238,14 +231,14 @@ class _Keeper:
         try:
             loose = self._store.loose_hours()
         except Mm2mgrError as error:
-            self._news.append(error.message)
+            self.news.append(error.message)
             return
         jobs: list[Callable[[], object]] = [partial(self._store.compact, each) for each in loose if each < hour]
         for job in (*jobs, self._store.vacuum):
             try:
                 job()
             except Mm2mgrError as error:  # the samples are safe as they are; the next hour tries again
-                self._news.append(error.message)
+                self.news.append(error.message)
 
     def _expire(self) -> None:
         """Remove what is too old, once an hour."""
@@ -257,18 +250,18 @@ class _Keeper:
         since_ms = kept_since_ms(hours, now_ms, self._keep_seconds)
         stay = [hour for hour in hours if since_ms < hour_end_ms(hour) <= old_ms]
         if stay and not self._held:
-            self._news.append(held_text(stay))
+            self.news.append(held_text(stay))
         self._held = bool(stay)
         try:
             self._store.expire(since_ms)
             self._store.vacuum()
         except Mm2mgrError as error:
-            self._news.append(error.message)
+            self.news.append(error.message)
 
     def _tell_of_hours_ahead(self) -> None:
         before, self._ahead = self._ahead, ahead(self._store.hours(), self._clock.now_ms())
         if self._ahead and not set(self._ahead) <= set(before):
-            self._news.append(ahead_text(str(self._store.store), self._ahead))
+            self.news.append(ahead_text(str(self._store.store), self._ahead))
 
 
 def _kind(text: str) -> str:
