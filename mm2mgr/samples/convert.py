@@ -95,7 +95,7 @@ def _tasks(old: Path, table: StoredTable, warn: Callable[[str], None]) -> int:
 def _names(old: Path) -> Any:
     """Return clusters, topics, partitions and topic ids by the number of the partition."""
     columns = ["partition_id", "cluster", "topic", "partition", "topic_id"]
-    tables = [pq.read_table(path, columns, partitioning=None) for path in _files(old / "dictionary")]
+    tables = [pq.read_table(path, columns=columns, partitioning=None) for path in _files(old / "dictionary")]
     if not tables:
         raise Mm2mgrError(f"{old} has no dictionary of partitions", hint="restore its files from a backup")
     return pa.concat_tables(tables).combine_chunks()
