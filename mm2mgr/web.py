@@ -38,16 +38,11 @@ class Body:
             raise BodyRefused(f"the answer is encoded as {encoding.strip()[:40]!r}, which was not requested")
         self._inflater = None if name == "identity" else _gzip()
         self._found = bytearray()
-        self._received = 0
-
-    @property
-    def received_bytes(self) -> int:
-        """How much came over the wire."""
-        return self._received
+        self.received_bytes = 0  # over the wire
 
     def add(self, piece: bytes) -> None:
         """Take the next raw piece; BodyRefused at once when the limit is passed, however small the pieces are packed."""
-        self._received += len(piece)
+        self.received_bytes += len(piece)
         try:
             while piece and self._inflater:
                 self._found += self._inflater.decompress(piece, LIMIT_BYTES + 1 - len(self._found))
@@ -62,7 +57,7 @@ class Body:
 
     def text(self) -> str:
         """Return the whole body, once; BodyRefused when it ends too soon or holds more values than any answer needs."""
-        if self._inflater and self._received and not self._inflater.eof:
+        if self._inflater and self.received_bytes and not self._inflater.eof:
             raise BodyRefused("the gzip data ends too early")
         found, self._found = self._found, bytearray()
         if len(found) > LIMIT_VALUES and sum(map(found.count, (b",", b"[", b"{"))) > LIMIT_VALUES:
@@ -70,7 +65,7 @@ class Body:
         return found.decode("utf-8-sig", errors="replace")
 
     def _check_size(self) -> None:
-        if max(len(self._found), self._received) > LIMIT_BYTES:
+        if max(len(self._found), self.received_bytes) > LIMIT_BYTES:
             packed = ", unpacked" if self._inflater else ""
             raise BodyRefused(f"the answer is larger than {LIMIT_BYTES >> 20} MiB{packed}")
 

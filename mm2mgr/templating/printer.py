@@ -18,7 +18,7 @@ import jinja2
 
 from mm2mgr.defaults import Origin, Text
 from mm2mgr.errors import TemplateError
-from mm2mgr.templating.sandbox import Environment, FolderLoader, line_of
+from mm2mgr.templating.sandbox import Environment, line_of, read_template
 
 _MARK = "\x01"  # around what is inserted: a path such as `target.alias`, or the number of a value
 _LINE = "\x02"  # before the template line number at the end of a line
@@ -29,7 +29,7 @@ _WHERE = re.compile(rf"{_LINE}([^{_LINE}]*){_LINE}")
 _KEY_VALUE = re.compile(r"\s*([^\s=]+)\s*=\s*(.*?)\s*", re.DOTALL)
 
 
-class _MarkingLoader(FolderLoader):
+class _MarkingLoader(jinja2.BaseLoader):
     """Loads templates and marks the end of every `key = value` line with its file and line number.
 
     When all of them are `plain`, an expression that is only a path into the context becomes a mark with that path: what Jinja
@@ -37,29 +37,30 @@ class _MarkingLoader(FolderLoader):
     """
 
     def __init__(self, folders: Sequence[Path]) -> None:
-        super().__init__(list(folders))
+        self.folders = folders
         self.plain = False
-        self.read: dict[str, tuple[str, str, Callable[[], bool]]] = {}
+        self.read: dict[str, tuple[str, str]] = {}
 
     def get_source(self, environment: jinja2.Environment, template: str) -> tuple[str, str, Callable[[], bool]]:
-        source, path, fresh = self.as_written(environment, template)
+        source, path = self.as_written(template)
         lines = (_with_paths(source) if self.plain else source).split("\n")
         marked = [
             f"{line}{_LINE}{template}:{number}{_LINE}" if re.match(r"\s*[\w.-]+\s*=", line) else line
             for number, line in enumerate(lines, 1)
         ]
-        return "\n".join(marked), path, fresh
+        return "\n".join(marked), path, lambda: True
 
-    def as_written(self, environment: jinja2.Environment, template: str) -> tuple[str, str, Callable[[], bool]]:
+    def as_written(self, template: str) -> tuple[str, str]:
+        """Return the source and the path of a template, which is read once: it may be a pipe."""
         if template not in self.read:
-            self.read[template] = super().get_source(environment, template)
+            self.read[template] = read_template(self.folders, template)
         return self.read[template]
 
-    def reachable(self, environment: jinja2.Environment, templates: Iterable[str]) -> Iterator[str]:
+    def reachable(self, templates: Iterable[str]) -> Iterator[str]:
         """Yield the sources of templates and of their includes."""
         names = list(templates)
         for name in names:  # which grows by what is included
-            source = self.as_written(environment, name)[0]
+            source, _ = self.as_written(name)
             yield source
             names += {*_INCLUDE.findall(source)}.difference(names)
 
@@ -91,7 +92,7 @@ class Printer:
         self.inserted: list[Any] = []
         self.rendered: dict[tuple[str | None, ...], tuple[_TemplateLine, ...]] = {}
         self.folders = folders
-        loader = _MarkingLoader(self.folders)
+        loader = _MarkingLoader(folders)
         self.environment = Environment(
             {"settings": self.settings},
             loader=loader,
@@ -105,7 +106,7 @@ class Printer:
         self.conditions: tuple[str, ...] | None = None
         """The names that decide the output of a plain template; None unless all templates are plain."""
         with suppress(jinja2.TemplateError):  # raised again where a connector needs that template
-            sources = list(loader.reachable(self.environment, templates))
+            sources = list(loader.reachable(templates))
             loader.plain = all(map(_is_plain, sources))
             if loader.plain:
                 code = " ".join(part for source in sources for part in _CODE.findall(_with_paths(source)))

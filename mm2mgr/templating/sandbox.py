@@ -46,23 +46,21 @@ class Overrun(jinja2.TemplateRuntimeError):
     """A template does more work than any connector needs."""
 
 
-class FolderLoader(jinja2.FileSystemLoader):
-    """Loads templates of its folders; a link that leads out of its folder, a device or a huge file is refused."""
-
-    def get_source(self, environment: jinja2.Environment, template: str) -> tuple[str, str, Callable[[], bool]]:
-        for folder in map(Path, self.searchpath):
-            path = folder.joinpath(*jinja2.loaders.split_template_path(template))
-            if not (path.is_file() or path.is_fifo()):
-                continue
-            if resolved_within(path, folder) is None:
-                raise jinja2.TemplateError(f"{path} is a link that leads out of {folder}: copy the file there")
-            try:
-                return read_bytes(path, MOST_TEMPLATE_BYTES).decode("utf-8"), str(path), lambda: True
-            except Unreadable as error:
-                raise jinja2.TemplateError(f"{path} {error}") from error
-            except UnicodeDecodeError as error:
-                raise jinja2.TemplateError(f"{path} is not UTF-8 text (byte {error.start})") from error
-        raise jinja2.TemplateNotFound(template)
+def read_template(folders: Iterable[Path], template: str) -> tuple[str, str]:
+    """Return the source and the path of a template; a link that leads out of its folder, a device or a huge file is refused."""
+    for folder in folders:
+        path = folder.joinpath(*jinja2.loaders.split_template_path(template))
+        if not (path.is_file() or path.is_fifo()):
+            continue
+        if resolved_within(path, folder) is None:
+            raise jinja2.TemplateError(f"{path} is a link that leads out of {folder}: copy the file there")
+        try:
+            return read_bytes(path, MOST_TEMPLATE_BYTES).decode("utf-8"), str(path)
+        except Unreadable as error:
+            raise jinja2.TemplateError(f"{path} {error}") from error
+        except UnicodeDecodeError as error:
+            raise jinja2.TemplateError(f"{path} is not UTF-8 text (byte {error.start})") from error
+    raise jinja2.TemplateNotFound(template)
 
 
 class Environment(ImmutableSandboxedEnvironment):
