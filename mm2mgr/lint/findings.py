@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from inspect import getdoc
 from types import ModuleType
 from typing import Any, Literal, get_args
@@ -46,7 +46,8 @@ class Rule:
     """A rule: `check` looks at one connector, `over` at all of them and at the files. The function's docstring is the rule's page.
 
     `types` are the connectors that `check` looks at, and only those with a key that holds one of the texts `needs` (() for all).
-    `source` is the KIP, JIRA or article behind it; `seen` names the live test that showed the effect ("" = unverified).
+    `source` is the KIP, JIRA or article behind it; `seen` names the live test that showed the effect ("" = unverified); one that
+    ends in `::` is completed by the function's name.
     Plan and apply block every write that an error is about, judged by what the real workers say.
     """
 
@@ -91,19 +92,23 @@ EstateCheck = Callable[[Estate], Iterator[Hit]]
 _REGISTERED: dict[str, list[Rule]] = {}
 
 
-def rule(
-    id: str, severity: Severity, *, over: EstateCheck | None = None, **facts: Any
-) -> Callable[[ConnectorCheck], ConnectorCheck]:
+def rule(id: str, severity: Severity, **facts: Any) -> Callable[[ConnectorCheck], ConnectorCheck]:
     """Register the decorated function as a rule that looks at one connector; `facts` are the other fields of `Rule`.
 
     The function's docstring is the page of the rule, its first sentence the title.
     """
 
     def register(check: ConnectorCheck) -> ConnectorCheck:
-        _REGISTERED.setdefault(check.__module__, []).append(Rule(id, severity, check, over, **facts))
+        _register(check, Rule(id, severity, check, **facts))
         return check
 
     return register
+
+
+def _register(function: ConnectorCheck | EstateCheck, made: Rule) -> None:
+    if made.seen.endswith("::"):
+        made = replace(made, seen=f"{made.seen}test_{function.__name__}")
+    _REGISTERED.setdefault(function.__module__, []).append(made)
 
 
 def estate_rule(
@@ -112,7 +117,7 @@ def estate_rule(
     """Register the decorated function as a rule that looks at all connectors together, or at the files."""
 
     def register(over: EstateCheck) -> EstateCheck:
-        _REGISTERED.setdefault(over.__module__, []).append(Rule(id, severity, over=over, source=source, seen=seen))
+        _register(over, Rule(id, severity, over=over, source=source, seen=seen))
         return over
 
     return register
@@ -320,3 +325,13 @@ def described(subject: Subject, client: str, plain: str) -> str:
     if key := subject.workers_key(client, plain):
         return f"{key}={value} of the workers"
     return f"{plain}={value}, the default"
+
+
+def client_hit(subject: Subject, client: str, plain: str, value: str, message: str) -> Hit:
+    """Return a hit about a client's setting, with the value to write as its fix."""
+    return Hit(message, f"write {client_key(subject, client, plain, value)}", subject.written(client, plain))
+
+
+def connector_hit(subject: Subject, key: str, value: str, message: str) -> Hit:
+    """Return a hit about one of the connector's own keys, with the value to write as its fix."""
+    return Hit(message, f"write {connector_key(subject, key, value)}", key)

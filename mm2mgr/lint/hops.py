@@ -46,11 +46,6 @@ def default_of(subject: Subject, key: str) -> Items:
     return _default(subject.type, key, subject.version)
 
 
-def repeats_default(subject: Subject, key: str) -> bool:
-    """Tell whether a list holds all of Kafka's default for it."""
-    return set(default_of(subject, key)) <= set(items_of(subject, key))
-
-
 @cache
 def _default(type_: str, key: str, version: str) -> Items:
     found = truth_keys.load().find(type_, key, version)

@@ -61,7 +61,7 @@ def hits(rule: str, *subjects: Subject, complete: bool = False) -> list[Hit]:
     if over := BY_ID[rule].over:
         found += over(estate(*subjects, complete=complete))
     if check := BY_ID[rule].check:
-        found += [hit for subject in subjects for hit in check(subject)]
+        found += [hit for subject in subjects if BY_ID[rule].asks(subject.kind) for hit in check(subject)]
     return found
 
 

@@ -10,28 +10,11 @@ from dataclasses import replace
 
 from mm2mgr.lint.findings import SEVERITIES, Finding, Hit, Rule, rules_of
 from mm2mgr.lint.rules import files, keys, loops, pair, records, security, sizes, sync, topics, values, worker
-from mm2mgr.lint.subject import Estate, Silence, Spot, Subject, SubjectKind
+from mm2mgr.lint.subject import Estate, Spot, SubjectKind
 
 # In the order in which people read them.
 RULES: tuple[Rule, ...] = rules_of(keys, values, worker, security, records, sizes, topics, sync, loops, pair, files)
 BY_ID = {rule.id: rule for rule in RULES}
-
-
-def silence(finding: Finding, subjects: Iterable[Subject], estate: Estate) -> Finding:
-    """Return the finding with the reason of the first silence that covers it; any connector involved may have one."""
-    for each in _silences(finding, subjects, estate):
-        if each.rule == finding.rule and each.reason:  # one without a reason switches nothing off
-            return replace(finding, silenced=each.reason)
-    return finding
-
-
-def _silences(finding: Finding, subjects: Iterable[Subject], estate: Estate) -> Iterator[Silence]:
-    """Yield the silences that apply: those of a connector cover all of it, those in a comment its line and the next one."""
-    for subject in subjects:
-        yield from subject.silences
-    for file in estate.files:
-        if file.path == finding.spot.file:
-            yield from (each for each in file.silences if finding.spot.line - each.spot.line in (0, 1))
 
 
 def lint(estate: Estate, rules: Sequence[Rule] = RULES) -> list[Finding]:
@@ -43,21 +26,31 @@ def lint(estate: Estate, rules: Sequence[Rule] = RULES) -> list[Finding]:
 def found(estate: Estate, rules: Sequence[Rule]) -> Iterator[tuple[Finding, Hit]]:
     """Yield every finding, its silence applied, with the hit that it was made from."""
     for rule, hit in _hits(rules, estate):
-        yield silence(_finding(rule, hit), hit.subjects, estate), hit
+        spot = hit.spot or (hit.subject.spot_of(hit.key) if hit.subject else Spot())
+        reason = _silenced(rule.id, spot, hit, estate)
+        yield Finding(rule.id, rule.severity, spot, hit.message, hit.fix, silenced=reason), hit
 
 
-def _finding(rule: Rule, hit: Hit) -> Finding:
-    spot = hit.spot or (hit.subject.spot_of(hit.key) if hit.subject else Spot())
-    return Finding(rule.id, rule.severity, spot, hit.message, hit.fix)
+def _silenced(rule: str, spot: Spot, hit: Hit, estate: Estate) -> str | None:
+    """Return the reason of the first silence: those of connectors cover all of them, those in comments their line and the next one."""
+    silences = [each for subject in hit.subjects for each in subject.silences]
+    silences += [
+        each
+        for file in estate.files
+        if file.path == spot.file
+        for each in file.silences
+        if spot.line - each.spot.line in (0, 1)
+    ]
+    # One without a reason switches nothing off.
+    return next((each.reason for each in silences if each.rule == rule and each.reason), None)
 
 
 def _hits(rules: Sequence[Rule], estate: Estate) -> Iterator[tuple[Rule, Hit]]:
     for rule in rules:
         if rule.over:
             yield from ((rule, hit) for hit in rule.over(estate))
-    worth: dict[
-        SubjectKind, list[Rule]
-    ] = {}  # most rules have nothing to ask of most connectors: found out once a kind
+    # Most rules have nothing to ask of most connectors: found out once a kind.
+    worth: dict[SubjectKind, list[Rule]] = {}
     for subject in estate.subjects:
         if subject.kind not in worth:
             worth[subject.kind] = [rule for rule in rules if rule.asks(subject.kind)]

@@ -216,12 +216,7 @@ def key_deprecated(subject: Subject) -> Iterator[Hit]:
         yield Hit(message, f"write {connector_key(subject, _RENAMED[key], shown(subject, key))}", key)
 
 
-@rule(
-    "other-connectors-key",
-    "warning",
-    source="the definitions in Kafka's jars",
-    seen=f"{START}test_other_connectors_key",
-)
+@rule("other-connectors-key", "warning", source="the definitions in Kafka's jars", seen=START)
 def other_connectors_key(subject: Subject) -> Iterator[Hit]:
     """This key belongs to another MirrorMaker connector; this class does not read it.
 
@@ -295,7 +290,7 @@ def forced_key(subject: Subject) -> Iterator[Hit]:
         yield Hit(f"{written(subject, key)} {what}", f"remove {value}", key)
 
 
-@rule("worker-key", "warning", source="DistributedConfig", seen=f"{START}test_worker_key")
+@rule("worker-key", "warning", source="DistributedConfig", seen=START)
 def worker_key(subject: Subject) -> Iterator[Hit]:
     """A key of the Connect workers is configured on a connector.
 

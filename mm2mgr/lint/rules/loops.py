@@ -101,7 +101,7 @@ def _goes_round(circle: Circle) -> str:
     return f"topic '{circle.topic}' is mirrored {way} and returns {name}, {again}"
 
 
-@estate_rule("identity-loop", "error", source="KAFKA-9914", seen=f"{_SEEN}test_identity_loop")
+@estate_rule("identity-loop", "error", source="KAFKA-9914", seen=_SEEN)
 def identity_loop(estate: Estate) -> Iterator[Hit]:
     """Topics that keep their names are mirrored in a loop.
 
@@ -132,7 +132,7 @@ def _class(policy: str) -> str:
     return f"org.apache.kafka.connect.mirror.{policy}ReplicationPolicy"
 
 
-@rule("self-mirror", "error", types=("source",), source="KIP-382", seen=f"{_SEEN}test_self_mirror")
+@rule("self-mirror", "error", types=("source",), source="KIP-382", seen=_SEEN)
 def self_mirror(subject: Subject) -> Iterator[Hit]:
     """A connector reads the cluster that it writes to.
 
@@ -142,7 +142,7 @@ def self_mirror(subject: Subject) -> Iterator[Hit]:
     level at each refresh. Usually an address was copied and not changed. Seen on 4.3.1 with 59 topics after 30 s.
     """
     source, target = point(subject, "source"), point(subject, "target")
-    if subject.type != "source" or not same(source, target):
+    if not same(source, target):
         return
     shared = ", ".join(sorted(source.addresses & target.addresses)) or f"cluster id {source.cluster_id}"
     message = f"source and target are one cluster ({shared}): {_own_copies(subject)}"
@@ -265,7 +265,7 @@ def _reused(alias: str, subject: Subject, other: Subject, key: str) -> Hit:
     return Hit(message, fix, key, subject, others=(other,) if other is not subject else ())
 
 
-@estate_rule("cluster-two-aliases", "error", source="KIP-382", seen=f"{_SEEN}test_cluster_two_aliases")
+@estate_rule("cluster-two-aliases", "error", source="KIP-382", seen=_SEEN)
 def cluster_two_aliases(estate: Estate) -> Iterator[Hit]:
     """One cluster has two aliases.
 
@@ -321,7 +321,7 @@ def alias_has_separator(subject: Subject) -> Iterator[Hit]:
     separator everywhere. An empty separator, which splits names into letters, is contained in every alias. Source:
     DefaultReplicationPolicy.topicSource.
     """
-    if subject.type != "source" or policy_of(subject) != "default":
+    if policy_of(subject) != "default":
         return
     if not separator_of(subject):
         message = "the separator is empty: MirrorMaker reads the first letter of a topic as the alias of its source"
@@ -334,7 +334,7 @@ def alias_has_separator(subject: Subject) -> Iterator[Hit]:
             yield Hit(message, f"write {connector_key(subject, key, '-'.join(parts))}", key)
 
 
-@estate_rule("separator-differs", "error", source="DefaultReplicationPolicy", seen=f"{_SEEN}test_separator_differs")
+@estate_rule("separator-differs", "error", source="DefaultReplicationPolicy", seen=_SEEN)
 def separator_differs(estate: Estate) -> Iterator[Hit]:
     """Flows that share a cluster use different separators.
 

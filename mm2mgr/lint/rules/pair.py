@@ -58,7 +58,7 @@ _MIRROR = "org.apache.kafka.connect.mirror."
 _BEATS = "heartbeats.replication.enabled"
 
 
-@estate_rule("overlap", "error", source="KIP-382", seen=f"{_SEEN}test_overlap")
+@estate_rule("overlap", "error", source="KIP-382", seen=_SEEN)
 def overlap(estate: Estate) -> Iterator[Hit]:
     """Two source connectors of one pair mirror the same topic, so its records arrive twice.
 
@@ -117,7 +117,7 @@ def _apart(first: Hop, later: Hop, topic: str) -> str:
     return f"remove it from one of them, or add {what} to {place} {where}"
 
 
-@estate_rule("renamed", "warning", source="KIP-875", seen=f"{_SEEN}test_renamed")
+@estate_rule("renamed", "warning", source="KIP-875", seen=_SEEN)
 def renamed(estate: Estate) -> Iterator[Hit]:
     """A new connector for topics that another one has mirrored starts again at the first record.
 
@@ -326,7 +326,7 @@ def syncs_with_off(subject: Subject) -> Iterator[Hit]:
     if subject.setting.offset_syncs:
         return
     keys = [key for key in subject.config if key.startswith(("offset-syncs-", "offset-syncs.topic."))]
-    if subject.type == "source" and keys:
+    if keys:
         names = ", ".join(written(subject, key) for key in keys)
         message = f"{written(subject, _SYNCS)}=false together with {names}: Connect refuses the connector"
         yield Hit(message, f"remove {names}", keys[0])

@@ -5,7 +5,20 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from mm2mgr.lint.findings import READER, RECORDS, Hit, client_key, connector_key, described, rule, written, yaml
+from mm2mgr.defaults import POLICIES
+from mm2mgr.lint.findings import (
+    READER,
+    RECORDS,
+    Hit,
+    client_hit,
+    client_key,
+    connector_hit,
+    connector_key,
+    described,
+    rule,
+    written,
+    yaml,
+)
 from mm2mgr.lint.rules.security import NEEDED
 from mm2mgr.lint.subject import Subject, addresses
 from mm2mgr.truth.reach import numbers
@@ -28,10 +41,10 @@ def exactly_once_isolation(subject: Subject) -> Iterator[Hit]:
     The connector therefore declares that it cannot provide exactly-once, and Connect refuses the config. The value must
     be in lower case (KIP-618; MirrorSourceConnector since 3.5).
     """
-    level = subject.value("source consumer", "isolation.level") or ""
-    if subject.type == "source" and _is_required(subject) and level != "read_committed" and "${" not in level:
+    level = subject.value(READER, "isolation.level") or ""
+    if _is_required(subject) and level != "read_committed" and "${" not in level:
         message = f"{written(subject, _KEY)}=required with isolation.level={level or 'read_uncommitted'}: Connect refuses the config"
-        yield Hit(message, f"write {client_key(subject, 'source consumer', 'isolation.level', 'read_committed')}", _KEY)
+        yield Hit(message, f"write {client_key(subject, READER, 'isolation.level', 'read_committed')}", _KEY)
 
 
 @rule("exactly-once-worker", "error", types=("source",), needs=(_KEY,), source="KIP-618", seen=_REFUSED)
@@ -42,7 +55,7 @@ def exactly_once_worker(subject: Subject) -> Iterator[Hit]:
     preparing, then enabled. Until then they refuse a connector with exactly.once.support=required (KIP-618). In
     mm2.properties the key has the alias of the target, which configures these workers, as its prefix.
     """
-    if _is_required(subject) and subject.type == "source" and _is_off(subject):
+    if _is_required(subject) and _is_off(subject):
         prefix = f"{subject.target}." if subject.form == "dedicated" else ""
         without = "write delivery: at_least_once" if subject.form == "tree" else f"remove {_KEY}"
         fix = f"write {prefix}exactly.once.source.support=enabled for the workers (preparing first), or {without}"
@@ -71,7 +84,7 @@ def exactly_once_unsupported(subject: Subject) -> Iterator[Hit]:
     a connector. On exactly-once workers they write in transactions anyway. In mm2.properties the keys of a pair apply
     to all three connectors, so the setting for the records makes the two others fail.
     """
-    if _is_required(subject) and subject.type != "source":
+    if _is_required(subject):
         message = f"a {subject.type} connector does not declare exactly-once: Connect refuses {written(subject, _KEY)}=required"
         yield Hit(message, f"remove {_KEY} from the {subject.type} connector", _KEY)
 
@@ -96,14 +109,21 @@ def exactly_once_overrides(subject: Subject) -> Iterator[Hit]:
     own = subject.get(_RECORDS + _ADDRESS)
     if not own or not (subject.exactly_once or subject.setting.offsets_storage_topic) or _is_the_workers(subject, own):
         return
-    elsewhere = [kind for kind in ("consumer", "admin") if _differs(subject, kind)]
-    if elsewhere:
-        lacking = [f"{kind}.override.{plain}" for kind in elsewhere for plain in _lacking(subject, kind)]
-        message = f"offsets are written to the cluster of {_RECORDS}*, and {_outcome(elsewhere)}"
-        fix = f"write {', '.join(lacking)} as for producer.override."
+    lacking = {kind: lacks for kind in ("consumer", "admin") if (lacks := _lacking(subject, kind))}
+    if lacking:
+        outcome = _OUTCOME["both" if len(lacking) > 1 else next(iter(lacking))]
+        keys = [f"{kind}.override.{plain}" for kind, lacks in lacking.items() for plain in lacks]
+        fix = f"write {', '.join(keys)} as for producer.override."
         if subject.form == "tree":
             fix = f"write connect: {{{yaml(subject.connect or '…')}: {{exactly_once: true}}}}: mm2mgr then configures all three"
-        yield Hit(message, fix, _RECORDS + _ADDRESS)
+        yield Hit(f"offsets are written to the cluster of {_RECORDS}*, and {outcome}", fix, _RECORDS + _ADDRESS)
+
+
+_OUTCOME = {
+    "admin": "the admin client looks for the offsets topic on the workers' Kafka: the connector never gets a status",
+    "consumer": "the consumer reads offsets from the workers' Kafka: a restart continues at the wrong position",
+    "both": "offsets are read from the workers' Kafka: it seems to work and duplicates records after a crash",
+}
 
 
 def _is_the_workers(subject: Subject, own: str) -> bool:
@@ -114,32 +134,17 @@ def _is_the_workers(subject: Subject, own: str) -> bool:
     return bool(addresses(own) & addresses(subject.worker_property(_ADDRESS) or ""))
 
 
-def _differs(subject: Subject, kind: str) -> bool:
-    return bool(_lacking(subject, kind))
-
-
 def _lacking(subject: Subject, kind: str) -> list[str]:
     """Return what the override of a client lacks beside the record producer's."""
-    prefix = f"{kind}.override."
-    lacking = [] if _same_address(subject, prefix) else [_ADDRESS]
+    prefix, lacking = f"{kind}.override.", []
+    theirs = subject.get(prefix + _ADDRESS)
+    if "${" not in theirs and not addresses(subject.get(_RECORDS + _ADDRESS)) & addresses(theirs):
+        lacking.append(_ADDRESS)
     for names in NEEDED:
         there = [name for name in names if subject.get(_RECORDS + name)]
         if there and not any(subject.get(prefix + name) for name in names):
             lacking.append(there[0])
     return lacking
-
-
-def _same_address(subject: Subject, prefix: str) -> bool:
-    ours, theirs = subject.get(_RECORDS + _ADDRESS), subject.get(prefix + _ADDRESS)
-    return bool(addresses(ours) & addresses(theirs)) or ("${" in theirs)
-
-
-def _outcome(elsewhere: list[str]) -> str:
-    if elsewhere == ["admin"]:
-        return "the admin client looks for the offsets topic on the workers' Kafka: the connector never gets a status"
-    if elsewhere == ["consumer"]:
-        return "the consumer reads offsets from the workers' Kafka: a restart continues at the wrong position"
-    return "offsets are read from the workers' Kafka: it seems to work and duplicates records after a crash"
 
 
 @rule("exactly-once-transaction", "warning", needs=("transaction.boundary",), source="KIP-618")
@@ -153,11 +158,10 @@ def exactly_once_transaction(subject: Subject) -> Iterator[Hit]:
     key = "transaction.boundary"
     if subject.get(key).lower() == "connector":
         message = f"{written(subject, key)}=connector: MirrorMaker does not define transactions, and exactly-once workers refuse it"
-        if subject.form == "tree":
-            fix = f"write {connector_key(subject, key, 'interval')}, or remove it"
-        else:
-            fix = f"write {written(subject, key)}=interval or poll"
-        yield Hit(message, fix, key)
+        in_tree = f"write {connector_key(subject, key, 'interval')}, or remove it"
+        yield Hit(
+            message, in_tree if subject.form == "tree" else f"write {written(subject, key)}=interval or poll", key
+        )
 
 
 @rule("exactly-once-slow", "info", types=("source",), needs=(_KEY,), source="KIP-618")
@@ -168,24 +172,16 @@ def exactly_once_slow(subject: Subject) -> Iterator[Hit]:
     0.53 of the rate without exactly-once; with max.poll.records=5000 it is 0.97, with transaction.boundary=interval of
     one second 1.0. Readers see larger transactions later, and a crash repeats them whole.
     """
-    if (
-        subject.type != "source"
-        or not _is_required(subject)
-        or subject.get("transaction.boundary", "poll").lower() != "poll"
-    ):
-        return
-    if not subject.written("source consumer", "max.poll.records"):
-        fix = client_key(subject, "source consumer", "max.poll.records", "5000")
-        yield Hit(
-            "each poll of 500 records is a transaction, which halves the throughput",
-            f"write {fix}, or {connector_key(subject, 'transaction.boundary', 'interval')}",
-            _KEY,
-        )
+    polls = subject.get("transaction.boundary", "poll").lower() == "poll"
+    if _is_required(subject) and polls and not subject.written(READER, "max.poll.records"):
+        fix = f"write {client_key(subject, READER, 'max.poll.records', '5000')}, or {connector_key(subject, 'transaction.boundary', 'interval')}"
+        yield Hit("each poll of 500 records is a transaction, which halves the throughput", fix, _KEY)
 
 
 _SEEN = "tests/lint/test_seen_live_records.py::"
 _IN_FLIGHT = "max.in.flight.requests.per.connection"
 _IDEMPOTENCE = "enable.idempotence"
+_RESET = "auto.offset.reset"
 _RENAMING = re.compile(r"\w*(RegexRouter|TimestampRouter|TopicRouter|TableRouter|EventRouter|ExtractTopic)")
 # An outage shorter than this must not fail a task: fifteen minutes, and about as many retries as fit into them.
 _PATIENCE_MS = 900_000
@@ -201,7 +197,7 @@ def order_at_risk(subject: Subject) -> Iterator[Hit]:
     places on the target after a broker restart or a short network fault. There is no error. Idempotence keeps the order
     with up to five requests in flight; exactly-once workers enable it themselves. Source: KIP-98, KAFKA-5494.
     """
-    if subject.type != "source" or not subject.is_set(RECORDS, _IN_FLIGHT):
+    if not subject.is_set(RECORDS, _IN_FLIGHT):
         return
     if subject.exactly_once or _idempotent(subject):
         return
@@ -212,7 +208,7 @@ def order_at_risk(subject: Subject) -> Iterator[Hit]:
         yield Hit(message, fix, subject.written(RECORDS, _IN_FLIGHT))
 
 
-@rule("idempotence-conflict", "error", source="KIP-98", seen=f"{_SEEN}test_idempotence_conflict")
+@rule("idempotence-conflict", "error", source="KIP-98", seen=_SEEN)
 def idempotence_conflict(subject: Subject) -> Iterator[Hit]:
     """The producer settings contradict idempotence.
 
@@ -223,23 +219,17 @@ def idempotence_conflict(subject: Subject) -> Iterator[Hit]:
     """
     if not subject.is_set(RECORDS, "acks", _IN_FLIGHT, "retries") or not _idempotent(subject):
         return
-    for plain, asked, fix in _conflicts(subject):
-        message = f"{described(subject, RECORDS, plain)} conflicts with an idempotent producer: every task fails when it starts"
-        yield Hit(
-            message, f"write {client_key(subject, RECORDS, plain, fix)}", subject.written(RECORDS, plain) or asked
-        )
-
-
-def _conflicts(subject: Subject) -> Iterator[tuple[str, str, str]]:
-    """Yield a setting, the key that asked for idempotence, and a value that would do."""
-    asked = subject.written(RECORDS, _IDEMPOTENCE)
     acks, in_flight = subject.value(RECORDS, "acks"), subject.number(RECORDS, _IN_FLIGHT)
-    if acks in ("0", "1"):
-        yield "acks", asked, "all"
-    if in_flight is not None and in_flight > 5:
-        yield _IN_FLIGHT, asked, "5"
-    if subject.number(RECORDS, "retries") == 0:
-        yield "retries", asked, "2147483647"
+    conflicts = {
+        "acks": ("all", acks in ("0", "1")),
+        _IN_FLIGHT: ("5", in_flight is not None and in_flight > 5),
+        "retries": ("2147483647", subject.number(RECORDS, "retries") == 0),
+    }
+    for plain, (right, is_wrong) in conflicts.items():
+        if is_wrong:
+            message = f"{described(subject, RECORDS, plain)} conflicts with an idempotent producer: every task fails when it starts"
+            key = subject.written(RECORDS, plain) or subject.written(RECORDS, _IDEMPOTENCE)
+            yield Hit(message, f"write {client_key(subject, RECORDS, plain, right)}", key)
 
 
 def _idempotent(subject: Subject) -> bool:
@@ -255,15 +245,12 @@ def acks_weak(subject: Subject) -> Iterator[Hit]:
     soon as the producer reports success, so a lost record is never read again. There is no error. Do not set acks.
     Source: Connect's Worker.baseProducerConfigs.
     """
-    if subject.type != "source" or not subject.is_set(RECORDS, "acks"):
-        return
-    acks = subject.value(RECORDS, "acks")
-    if acks in ("0", "1") and not _idempotent(subject):
+    if subject.is_set(RECORDS, "acks") and subject.value(RECORDS, "acks") in ("0", "1") and not _idempotent(subject):
         message = f"{described(subject, RECORDS, 'acks')}: records are lost when a target broker fails, although their offsets are stored"
-        yield Hit(message, f"write {client_key(subject, RECORDS, 'acks', 'all')}", subject.written(RECORDS, "acks"))
+        yield client_hit(subject, RECORDS, "acks", "all", message)
 
 
-@rule("errors-tolerated", "error", types=("source",), source="KIP-779", seen=f"{_SEEN}test_errors_tolerated")
+@rule("errors-tolerated", "error", types=("source",), source="KIP-779", seen=_SEEN)
 def errors_tolerated(subject: Subject) -> Iterator[Hit]:
     """Records that cannot be written are skipped permanently.
 
@@ -272,9 +259,9 @@ def errors_tolerated(subject: Subject) -> Iterator[Hit]:
     source offset advances, and the state stays RUNNING. Seen with a 2 MB record: it was missing, and nothing failed.
     Exactly-once tasks still fail when a write fails. Keep the default none: a FAILED task loses nothing.
     """
-    if subject.type == "source" and subject.get("errors.tolerance").lower() == "all":
+    if subject.get("errors.tolerance").lower() == "all":
         message = "errors.tolerance=all: a record that the target refuses is skipped and its offset stored, so it is lost without an error"
-        yield Hit(message, f"write {connector_key(subject, 'errors.tolerance', 'none')}", "errors.tolerance")
+        yield connector_hit(subject, "errors.tolerance", "none", message)
 
 
 @rule("delivery-limited", "warning", source="Connect's Worker.baseProducerConfigs")
@@ -298,7 +285,7 @@ def delivery_limited(subject: Subject) -> Iterator[Hit]:
         yield Hit(message, f"{fix}: Connect's default waits until the target is available again", key)
 
 
-@rule("reset-none", "error", types=("source",), source="MirrorSourceTask.poll", seen=f"{_SEEN}test_reset_none")
+@rule("reset-none", "error", types=("source",), source="MirrorSourceTask.poll", seen=_SEEN)
 def reset_none(subject: Subject) -> Iterator[Hit]:
     """Partitions without a stored position are never read.
 
@@ -308,11 +295,11 @@ def reset_none(subject: Subject) -> Iterator[Hit]:
     core busy. Keep earliest. Seen on 4.3.1.
     """
     if _reset(subject) == "none":
-        message = f"{described(subject, READER, 'auto.offset.reset')}: a task with a partition without a position makes no progress, and its state stays RUNNING"
-        yield Hit(message, _earliest(subject), subject.written(READER, "auto.offset.reset"))
+        message = f"{described(subject, READER, _RESET)}: a task with a partition without a position makes no progress, and its state stays RUNNING"
+        yield client_hit(subject, READER, _RESET, "earliest", message)
 
 
-@rule("reset-latest", "warning", types=("source",), source="KAFKA-13988", seen=f"{_SEEN}test_reset_latest")
+@rule("reset-latest", "warning", types=("source",), source="KAFKA-13988", seen=_SEEN)
 def reset_latest(subject: Subject) -> Iterator[Hit]:
     """Records written before the first read of a topic are not mirrored.
 
@@ -326,18 +313,11 @@ def reset_latest(subject: Subject) -> Iterator[Hit]:
     what = "records written before the first read of a topic or a new partition are never mirrored"
     if subject.known_version and (3, 0) <= numbers(subject.known_version) < (3, 6, 2):
         what = f"Kafka {subject.known_version} ignores it and reads from the beginning (KAFKA-13988)"
-    message = f"{described(subject, READER, 'auto.offset.reset')}: {what}"
-    yield Hit(message, _earliest(subject), subject.written(READER, "auto.offset.reset"))
+    yield client_hit(subject, READER, _RESET, "earliest", f"{described(subject, READER, _RESET)}: {what}")
 
 
 def _reset(subject: Subject) -> str:
-    if subject.type != "source" or not subject.is_set(READER, "auto.offset.reset"):
-        return ""
-    return (subject.value(READER, "auto.offset.reset") or "").lower()
-
-
-def _earliest(subject: Subject) -> str:
-    return f"write {client_key(subject, READER, 'auto.offset.reset', 'earliest')}"
+    return (subject.value(READER, _RESET) or "").lower() if subject.is_set(READER, _RESET) else ""
 
 
 @rule(
@@ -346,7 +326,7 @@ def _earliest(subject: Subject) -> str:
     types=("source",),
     needs=("transforms",),
     source="MirrorSourceConnector, KIP-382",
-    seen=f"{_SEEN}test_transform_renames",
+    seen=_SEEN,
 )
 def transform_renames(subject: Subject) -> Iterator[Hit]:
     """A transformation writes records to another topic than the one MirrorMaker manages.
@@ -356,14 +336,9 @@ def transform_renames(subject: Subject) -> Iterator[Hit]:
     target creates with its own defaults or not at all, partitions may be missing (the task then blocks), the prepared
     topic stays empty, and checkpoints point at it. Name topics with replication.policy.class instead.
     """
-    if subject.type != "source":
-        return
     for name in subject.items("transforms"):
         key = f"transforms.{name}.type"
-        simple = re.split(r"[.$]", subject.get(key))
-        if any(_RENAMING.fullmatch(part) for part in simple):
+        if any(_RENAMING.fullmatch(part) for part in re.split(r"[.$]", subject.get(key))):
             message = f"{written(subject, key)}={subject.get(key)} writes records to another topic than the one that MirrorMaker creates, configures and translates offsets for"
-            policy = connector_key(
-                subject, "replication.policy.class", "org.apache.kafka.connect.mirror.IdentityReplicationPolicy"
-            )
+            policy = connector_key(subject, "replication.policy.class", POLICIES["identity"])
             yield Hit(message, f"remove the transformation '{name}'; to keep topic names use {policy}", key)

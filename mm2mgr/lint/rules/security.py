@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import lru_cache, partial
 
 from mm2mgr.lint.findings import Hit, estate_rule, rule, spelled, written
@@ -59,6 +59,11 @@ _PEM = {
     "ssl.keystore.key": "ssl.keystore.type",
 }
 _KERBEROS = "Krb5LoginModule"
+_MECHANISMS = {
+    "PlainLoginModule": "PLAIN",
+    "ScramLoginModule": "SCRAM-SHA-512",
+    "OAuthBearerLoginModule": "OAUTHBEARER",
+}
 
 
 @rule("secret-in-clear", "warning", source="KIP-297", seen="tests/live/test_security.py")
@@ -71,20 +76,16 @@ def secret_in_clear(subject: Subject) -> Iterator[Hit]:
     also inside a JAAS string. In files the same line ends up in version control.
     """
     for key in _secrets(subject.kind):
-        value = subject.config[key]
-        if is_clear(key, value):
+        if is_clear(key, subject.config[key]):
             message = f"everyone who can read this config sees the secret in {written(subject, key)}"
-            fix = f"write a placeholder, such as ${{file:/path/on/the/workers:{_name(key)}}}, and configure its provider on the workers"
+            name = "jaas" if key.endswith("jaas.config") else "password" if "pass" in key else "secret"
+            fix = f"write a placeholder, such as ${{file:/path/on/the/workers:{name}}}, and configure its provider on the workers"
             yield Hit(message, fix, key)
 
 
 @lru_cache(maxsize=4096)
 def _secrets(kind: SubjectKind) -> tuple[str, ...]:
     return tuple(key for key in kind.keys if _SECRET.search(key))
-
-
-def _name(key: str) -> str:
-    return "jaas" if key.endswith("jaas.config") else "password" if "pass" in key else "secret"
 
 
 @estate_rule("secret-in-tree", "warning")
@@ -96,27 +97,21 @@ def secret_in_tree(estate: Estate) -> Iterator[Hit]:
     were removed. A placeholder, ${env:NAME}, ${file:/path:key} or ${dir:/path:file}, is resolved on the machine that
     runs mm2mgr. Change a secret that was committed.
     """
+    fix = "write a placeholder that this machine resolves, such as ${env:NAME} or ${file:/path:key}"
     for login in estate.logins:
         for key, spot in login.inline.items():
-            message = f"everyone who can read this file sees the secret in {key} of {login.whose}"
-            yield Hit(
-                message,
-                "write a placeholder that this machine resolves, such as ${env:NAME} or ${file:/path:key}",
-                spot=spot,
-            )
+            yield Hit(f"everyone who can read this file sees the secret in {key} of {login.whose}", fix, spot=spot)
 
 
 def login_of_mm2mgr_unencrypted(estate: Estate) -> Iterator[Hit]:
     for login in estate.logins:
         if login.exposed:
-            what = "use https:// in its `url`, with `tls: {ca: …}` for a private authority"
-            what = (
-                what
-                if login.exposed.startswith("http:")
-                else "use protocol SASL_SSL, or SCRAM, which does not send the password"
-            )
-            message = f"{login.whose}: {login.sends} cross{'' if ' and ' in login.sends else 'es'} the network unencrypted to {login.exposed}"
-            yield Hit(message, what, spot=login.spot)
+            fix = "use protocol SASL_SSL, or SCRAM, which does not send the password"
+            if login.exposed.startswith("http:"):
+                fix = "use https:// in its `url`, with `tls: {ca: …}` for a private authority"
+            cross = "cross" if " and " in login.sends else "crosses"
+            message = f"{login.whose}: {login.sends} {cross} the network unencrypted to {login.exposed}"
+            yield Hit(message, fix, spot=login.spot)
 
 
 @rule(
@@ -139,11 +134,10 @@ def login_unencrypted(subject: Subject) -> Iterator[Hit]:
         sends = SENT_IN_CLEAR.get(configured(subject, client.name, "sasl.mechanism").upper(), "")
         address = beyond(configured(subject, client.name, "bootstrap.servers"))
         if key and sends and address and subject.get(key).upper() == "SASL_PLAINTEXT":
-            message = f"{written(subject, key)}: {sends} crosses the network unencrypted, to {address}"
             right = _beside(subject, client, key, "security.protocol", "SASL_SSL")
-            yield Hit(
-                message, f"write {right}; without TLS on the brokers use SCRAM, which does not send the password", key
-            )
+            fix = f"write {right}; without TLS on the brokers use SCRAM, which does not send the password"
+            message = f"{written(subject, key)}: {sends} crosses the network unencrypted, to {address}"
+            yield Hit(message, fix, key)
 
 
 @rule(
@@ -151,7 +145,7 @@ def login_unencrypted(subject: Subject) -> Iterator[Hit]:
     "error",
     needs=("security.protocol", "sasl.", "ssl."),
     source="Kafka's SaslConfigs and CommonClientConfigs",
-    seen=f"{_SEEN}test_security_incomplete",
+    seen=_SEEN,
 )
 def security_incomplete(subject: Subject) -> Iterator[Hit]:
     """The security settings of one side are incomplete.
@@ -162,9 +156,9 @@ def security_incomplete(subject: Subject) -> Iterator[Hit]:
     side and a login on a side without SASL are not used.
     """
     for client in _sides(subject):
-        key, fault, fix = _incomplete(subject, client)
-        if fault:
-            yield Hit(f"{written(subject, key) if key else 'the connector'}: {fault}", fix, key)
+        if found := _incomplete(subject, client):
+            key, fault, fix = found
+            yield Hit(f"{written(subject, key) if key else 'the connector'}: {fault}", f"write {fix}", key)
 
 
 def _sides(subject: Subject) -> Iterator[Client]:
@@ -176,66 +170,38 @@ def _sides(subject: Subject) -> Iterator[Client]:
             yield client
 
 
-def _incomplete(subject: Subject, client: Client) -> tuple[str, str, str]:
-    """Return the key, what is wrong and the fix; the second is "" when nothing is."""
+def _incomplete(subject: Subject, client: Client) -> tuple[str, str, str] | None:
+    """Return the key, what is wrong and what to write; None when nothing is."""
     protocol = configured(subject, client.name, "security.protocol").upper()
     login = _key(subject, client, *LOGIN, "sasl.mechanism")
     store = _key(subject, client, *_STORE_PARTS)
-    prefix = partial(_beside, subject, client, login or store)
+    beside = partial(_beside, subject, client, login or store)
     if not protocol and (login or store):
+        fix = beside("security.protocol", "SASL_SSL" if login else "SSL")
         less = " (SASL_PLAINTEXT where the brokers have no TLS)" if login and not store else ""
-        return (
-            login or store,
-            "without security.protocol the client uses PLAINTEXT",
-            f"write {prefix('security.protocol', 'SASL_SSL' if login else 'SSL')}{less}",
-        )
+        return login or store, "without security.protocol the client uses PLAINTEXT", f"{fix}{less}"
     if protocol in ("PLAINTEXT", "SSL") and login:
-        return (
-            login,
-            f"{protocol} does not log in",
-            f"write {prefix('security.protocol', f'SASL_{protocol}')}, or remove sasl.*",
-        )
+        fix = beside("security.protocol", f"SASL_{protocol}")
+        return login, f"{protocol} does not log in", f"{fix}, or remove sasl.*"
     if protocol in ("PLAINTEXT", "SASL_PLAINTEXT") and store and subject.form != "tree":
-        right = protocol.replace("PLAINTEXT", "SSL")
-        return store, f"{protocol} does not use a store", f"write {prefix('security.protocol', right)}, or remove ssl.*"
-    return _half_a_login(subject, client, protocol, prefix)
+        fix = beside("security.protocol", protocol.replace("PLAINTEXT", "SSL"))
+        return store, f"{protocol} does not use a store", f"{fix}, or remove ssl.*"
+    key = _key(subject, client, "security.protocol")
+    logs_in = protocol.startswith("SASL_") and key and "${" not in protocol
+    jaas, mechanism = (configured(subject, client.name, f"sasl.{each}") for each in ("jaas.config", "mechanism"))
+    if logs_in and not mechanism and _KERBEROS not in jaas:
+        modules = {} if is_placeholder(jaas) else _MECHANISMS
+        known = next((name for module, name in modules.items() if module in jaas), "…")
+        return key, "without sasl.mechanism it is Kerberos (GSSAPI)", beside("sasl.mechanism", known)
+    if logs_in and not jaas and mechanism != "GSSAPI":
+        login_file = beside("sasl.jaas.config", "${file:/path/on/the/workers:jaas}")
+        return key, f"{mechanism} has no login configured", login_file
+    return None
 
 
 _STORE_PARTS = tuple(
     f"{each}{part}" for each in STORES for part in ("location", "certificates", "key", "certificate.chain")
 )
-
-
-def _half_a_login(
-    subject: Subject, client: Client, protocol: str, prefix: Callable[[str, str], str]
-) -> tuple[str, str, str]:
-    key = _key(subject, client, "security.protocol")
-    jaas, mechanism = (
-        configured(subject, client.name, "sasl.jaas.config"),
-        configured(subject, client.name, "sasl.mechanism"),
-    )
-    if not protocol.startswith("SASL_") or not key or "${" in protocol:
-        return "", "", ""
-    if not mechanism and _KERBEROS not in jaas and not is_placeholder(jaas):
-        return (
-            key,
-            "without sasl.mechanism it is Kerberos (GSSAPI)",
-            f"write {prefix('sasl.mechanism', _mechanism(jaas))}",
-        )
-    if not mechanism and jaas and _KERBEROS not in jaas:
-        return key, "without sasl.mechanism it is Kerberos (GSSAPI)", f"write {prefix('sasl.mechanism', '…')}"
-    if not jaas and mechanism != "GSSAPI":
-        return (
-            key,
-            f"{mechanism} has no login configured",
-            f"write {prefix('sasl.jaas.config', '${file:/path/on/the/workers:jaas}')}",
-        )
-    return "", "", ""
-
-
-def _mechanism(jaas: str) -> str:
-    known = {"PlainLoginModule": "PLAIN", "ScramLoginModule": "SCRAM-SHA-512", "OAuthBearerLoginModule": "OAUTHBEARER"}
-    return next((mechanism for module, mechanism in known.items() if module in jaas), "…")
 
 
 def _key(subject: Subject, client: Client, *plain: str) -> str:
@@ -289,24 +255,18 @@ def _pem_keys(subject: Subject) -> Iterator[tuple[str, Client, str]]:
 def _passwords_of_pem(subject: Subject) -> Iterator[Hit]:
     if not any(key.endswith("store.password") for key in subject.config):
         return
+    found = (
+        (client, store, _key(subject, client, f"{store}password")) for client in subject.clients for store in STORES
+    )
     reported: set[str] = set()
-    for client in subject.clients:
-        for store in STORES:
-            key = _key(subject, client, f"{store}password")
-            is_file = bool(_key(subject, client, f"{store}location"))
-            if (
-                key
-                and key not in reported
-                and is_file
-                and configured(subject, client.name, f"{store}type").upper() == "PEM"
-            ):
-                reported.add(key)
-                message = f"{written(subject, key)}: a PEM file has no store password, and Kafka refuses one"
-                yield Hit(
-                    message,
-                    f"remove it; a key's own password is {key.removesuffix(f'{store}password')}ssl.key.password",
-                    key,
-                )
+    for client, store, key in found:
+        is_file = bool(_key(subject, client, f"{store}location"))
+        is_pem = configured(subject, client.name, f"{store}type").upper() == "PEM"
+        if key and key not in reported and is_file and is_pem:
+            reported.add(key)
+            own = f"{key.removesuffix(f'{store}password')}ssl.key.password"
+            message = f"{written(subject, key)}: a PEM file has no store password, and Kafka refuses one"
+            yield Hit(message, f"remove it; a key's own password is {own}", key)
 
 
 @rule("pem-not-lines", "error", needs=STORES, source="KIP-651", seen=f"{_SEEN}test_store_type")
@@ -334,11 +294,8 @@ def host_name_unchecked(subject: Subject) -> Iterator[Hit]:
     """
     for client in _sides(subject):
         key = subject.written(client.name, "ssl.endpoint.identification.algorithm")
-        if (
-            key
-            and not subject.get(key)
-            and configured(subject, client.name, "security.protocol").upper().endswith("SSL")
-        ):
+        over_tls = configured(subject, client.name, "security.protocol").upper().endswith("SSL")
+        if key and not subject.get(key) and over_tls:
             message = (
                 f"{written(subject, key)} is empty: the clients accept every broker with a certificate of their CA"
             )

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator
 from math import ceil
 
 from mm2mgr.defaults import BROKER_WINDOW_BYTES
-from mm2mgr.lint.findings import READER, RECORDS, Hit, client_key, described, rule
+from mm2mgr.lint.findings import READER, RECORDS, Hit, client_hit, client_key, described, rule
 from mm2mgr.lint.hops import selection_of
 from mm2mgr.lint.subject import Subject
 
@@ -56,7 +56,7 @@ def _mirrored(subject: Subject, topics: Collection[str]) -> list[str]:
 
 def fetch_of_one(subject: Subject) -> int:
     """Return the maximum bytes of a fetch of one partition where it is configured, else 0."""
-    if subject.type != "source" or not subject.is_set(READER, PARTITION):
+    if not subject.is_set(READER, PARTITION):
         return 0
     return min(number(subject, PARTITION, READER), number(subject, FETCH, READER) or 50 * MIB)
 
@@ -101,7 +101,7 @@ _LONG_FETCH = 16 * MIB  # one fetch of it takes 30 s at 150 ms when the window i
 _TOO_MUCH_MEMORY = 8 * 1024 * MIB
 
 
-@rule("batch-above-buffer", "error", source="BufferPool", seen=f"{_SEEN}test_batch_above_buffer")
+@rule("batch-above-buffer", "error", source="BufferPool", seen=_SEEN)
 def batch_above_buffer(subject: Subject) -> Iterator[Hit]:
     """A batch is larger than the memory of the producer.
 
@@ -112,14 +112,10 @@ def batch_above_buffer(subject: Subject) -> Iterator[Hit]:
     """
     if above(subject, "batch.size", "buffer.memory"):
         message = f"{described(subject, RECORDS, 'batch.size')} is more than buffer.memory ({size(number(subject, 'buffer.memory'))}): every task fails at its first record"
-        yield Hit(
-            message,
-            f"write {client_key(subject, RECORDS, 'batch.size', '921600')}",
-            subject.written(RECORDS, "batch.size"),
-        )
+        yield client_hit(subject, RECORDS, "batch.size", "921600", message)
 
 
-@rule("batch-above-topic", "error", types=("source",), source="KIP-126", seen=f"{_SEEN}test_batch_above_topic")
+@rule("batch-above-topic", "error", types=("source",), source="KIP-126", seen=_SEEN)
 def batch_above_topic(subject: Subject) -> Iterator[Hit]:
     """Batches are larger than the target's topics accept.
 
@@ -128,23 +124,17 @@ def batch_above_topic(subject: Subject) -> Iterator[Hit]:
     and the link carries data that are discarded. Seen: 17.4 MB/s on the network, 0.08 MB/s delivered. Keep batch.size
     below the smallest max.message.bytes of the target; 900 KiB fits the default. Source: KIP-126, measured on 4.3.1.
     """
-    if not subject.is_set(RECORDS, "batch.size"):
+    if not subject.is_set(RECORDS, "batch.size") or above(subject, "batch.size", "buffer.memory"):
         return
     batch, limit = subject.number(RECORDS, "batch.size"), known_limit(subject) or TOPIC_BYTES
-    if subject.type != "source" or batch is None or batch < limit or above(subject, "batch.size", "buffer.memory"):
-        return
-    message = f"{described(subject, RECORDS, 'batch.size')} is more than a target topic accepts ({limit} bytes): full batches are refused, split and retried"
-    fix = client_key(subject, RECORDS, "batch.size", str(int(limit * 0.88) // 1024 * 1024 or limit // 2))
-    yield Hit(
-        message,
-        f"write {fix}, or raise max.message.bytes of the target's topics",
-        subject.written(RECORDS, "batch.size"),
-    )
+    if batch is not None and batch >= limit:
+        message = f"{described(subject, RECORDS, 'batch.size')} is more than a target topic accepts ({limit} bytes): full batches are refused, split and retried"
+        fix = client_key(subject, RECORDS, "batch.size", str(int(limit * 0.88) // 1024 * 1024 or limit // 2))
+        more = "or raise max.message.bytes of the target's topics"
+        yield Hit(message, f"write {fix}, {more}", subject.written(RECORDS, "batch.size"))
 
 
-@rule(
-    "request-below-records", "error", types=("source",), source="KAFKA-4169", seen=f"{_SEEN}test_request_below_records"
-)
+@rule("request-below-records", "error", types=("source",), source="KAFKA-4169", seen=_SEEN)
 def request_below_records(subject: Subject) -> Iterator[Hit]:
     """The source has larger records than the producer may send.
 
@@ -153,12 +143,11 @@ def request_below_records(subject: Subject) -> Iterator[Hit]:
     every restart, and its partitions make no progress. Raise max.request.size, with buffer.memory above it, and let the
     target's topics accept such records: topic settings are synced, a broker's message.max.bytes is not.
     """
-    largest = largest_at_source(subject) if subject.type == "source" else 0
+    largest = largest_at_source(subject)
     request = subject.number(RECORDS, "max.request.size") if largest else None
     if request is not None and largest > max(request, TOPIC_BYTES):
         message = f"the source accepts records of up to {largest} bytes, and {described(subject, RECORDS, 'max.request.size')}: the first larger record fails the task, also after each restart"
-        fix = client_key(subject, RECORDS, "max.request.size", str(largest))
-        yield Hit(message, f"write {fix}", subject.written(RECORDS, "max.request.size"))
+        yield client_hit(subject, RECORDS, "max.request.size", str(largest), message)
 
 
 @rule("size-one-sided", "warning", types=("source",), source="KIP-74", seen=f"{_SEEN}test_request_below_records")
@@ -171,20 +160,14 @@ def size_one_sided(subject: Subject) -> Iterator[Hit]:
     treats the fetch size as intended.
     """
     fetch = fetch_of_one(subject)
-    if (
-        fetch < _LARGE_RECORDS
-        or subject.is_set(RECORDS, "max.request.size")
-        or subject.is_set(READER, "receive.buffer.bytes")
-    ):
-        return
-    if any(request_below_records(subject)):
-        return
-    message = f"{described(subject, READER, PARTITION)} reads large records, but the producer still refuses records above {number(subject, 'max.request.size')} bytes (max.request.size), which fails the task"
-    fix = f"write {client_key(subject, RECORDS, 'max.request.size', str(fetch))}, and let the target's topics accept such records"
-    yield Hit(message, fix, subject.written(READER, PARTITION))
+    for_records = not subject.is_set(RECORDS, "max.request.size") and not subject.is_set(READER, "receive.buffer.bytes")
+    if fetch >= _LARGE_RECORDS and for_records and not any(request_below_records(subject)):
+        message = f"{described(subject, READER, PARTITION)} reads large records, but the producer still refuses records above {number(subject, 'max.request.size')} bytes (max.request.size), which fails the task"
+        fix = f"write {client_key(subject, RECORDS, 'max.request.size', str(fetch))}, and let the target's topics accept such records"
+        yield Hit(message, fix, subject.written(READER, PARTITION))
 
 
-@rule("request-above-target", "warning", types=("source",), source="KIP-382", seen=f"{_SEEN}test_request_above_target")
+@rule("request-above-target", "warning", types=("source",), source="KIP-382", seen=_SEEN)
 def request_above_target(subject: Subject) -> Iterator[Hit]:
     """The producer may send larger records than the target accepts.
 
@@ -194,7 +177,7 @@ def request_above_target(subject: Subject) -> Iterator[Hit]:
     filtered). Raise the limit on the target, for the topics or its brokers. Not reported where batches are tuned:
     requests contain many of them.
     """
-    if subject.type != "source" or not subject.is_set(RECORDS, "max.request.size"):
+    if not subject.is_set(RECORDS, "max.request.size"):
         return
     request, known = subject.number(RECORDS, "max.request.size"), known_limit(subject)
     if request is None or known is None:
@@ -203,11 +186,8 @@ def request_above_target(subject: Subject) -> Iterator[Hit]:
     meant_for_records = largest > known if largest else not subject.is_set(RECORDS, "batch.size")
     if request > max(known, TOPIC_BYTES) and meant_for_records:
         message = f"{described(subject, RECORDS, 'max.request.size')}, but the target accepts {known} bytes: it refuses larger records, which fails the task"
-        yield Hit(
-            message,
-            f"set max.message.bytes={request} for the target's topics (or message.max.bytes of its brokers)",
-            subject.written(RECORDS, "max.request.size"),
-        )
+        fix = f"set max.message.bytes={request} for the target's topics (or message.max.bytes of its brokers)"
+        yield Hit(message, fix, subject.written(RECORDS, "max.request.size"))
 
 
 @rule("fetch-stalls", "error", types=("source",), source="measured over an emulated link, Kafka 4.3.1")
@@ -221,7 +201,7 @@ def fetch_stalls(subject: Subject) -> Iterator[Hit]:
     "Disconnecting from node". Seen with a 50 MiB fetch, and with Kafka's defaults at 200 ms and 17 partitions per task.
     Measured on 4.3.1.
     """
-    wire = subject.wire if subject.type == "source" else None
+    wire = subject.wire
     timeout_ms = subject.number(READER, "request.timeout.ms") if wire else None
     if wire is None or timeout_ms is None:
         return
@@ -248,25 +228,14 @@ def window_small(subject: Subject) -> Iterator[Hit]:
     disconnects and starts again, and nothing is mirrored while the state is RUNNING. On a short link it does no harm.
     Set -1, so that the operating system sizes the window. Source: measured over an emulated link, 4.3.1.
     """
-    if (
-        subject.wire is None
-        and fetch_of_one(subject) >= _LONG_FETCH
-        and subject.number(READER, "receive.buffer.bytes") == 65536
-    ):
+    long_fetch = subject.wire is None and fetch_of_one(subject) >= _LONG_FETCH
+    if long_fetch and subject.number(READER, "receive.buffer.bytes") == 65536:
         message = f"{described(subject, READER, PARTITION)} is read through a window of 64 KiB (receive.buffer.bytes): from about 150 ms of round trip a fetch exceeds request.timeout.ms and nothing arrives"
-        yield Hit(
-            message,
-            f"write {client_key(subject, READER, 'receive.buffer.bytes', '-1')}",
-            subject.written(READER, PARTITION),
-        )
+        fix = f"write {client_key(subject, READER, 'receive.buffer.bytes', '-1')}"
+        yield Hit(message, fix, subject.written(READER, PARTITION))
 
 
-@rule(
-    "buffer-below-request",
-    "warning",
-    source="KafkaProducer.ensureValidRecordSize",
-    seen=f"{_SEEN}test_buffer_below_request",
-)
+@rule("buffer-below-request", "warning", source="KafkaProducer.ensureValidRecordSize", seen=_SEEN)
 def buffer_below_request(subject: Subject) -> Iterator[Hit]:
     """The producer's memory is smaller than the largest record it may send.
 
@@ -280,13 +249,7 @@ def buffer_below_request(subject: Subject) -> Iterator[Hit]:
         yield Hit(message, f"write {fix}", subject.written(RECORDS, "max.request.size"))
 
 
-@rule(
-    "fetch-min-waits",
-    "warning",
-    types=("source",),
-    source="Kafka's consumer documentation",
-    seen=f"{_SEEN}test_fetch_min_waits",
-)
+@rule("fetch-min-waits", "warning", types=("source",), source="Kafka's consumer documentation", seen=_SEEN)
 def fetch_min_waits(subject: Subject) -> Iterator[Hit]:
     """The broker delays a fetch for longer than the consumer waits.
 
@@ -295,7 +258,7 @@ def fetch_min_waits(subject: Subject) -> Iterator[Hit]:
     topics are not mirrored at all, busy ones are, and the state is RUNNING. The log has "Disconnecting from node … due
     to request timeout" at INFO. Keep fetch.max.wait.ms to a few seconds. Seen on 4.3.1.
     """
-    if subject.type != "source" or not subject.is_set(READER, "fetch.min.bytes"):
+    if not subject.is_set(READER, "fetch.min.bytes"):
         return
     least, wait = subject.number(READER, "fetch.min.bytes"), subject.number(READER, "fetch.max.wait.ms")
     timeout = subject.number(READER, "request.timeout.ms")
@@ -315,18 +278,13 @@ def memory_of_tasks(subject: Subject) -> Iterator[Hit]:
     backlog, workers fail with OutOfMemoryError one after the other, because the tasks of a failed worker move to the
     next. Lower fetch.max.bytes; a few MiB are enough on a short link. Seen with 50 MiB fetches in a heap of 512 MiB.
     """
-    if subject.type != "source" or not (subject.is_set(READER, FETCH) or subject.is_set(RECORDS, "buffer.memory")):
+    usual = {(READER, FETCH): 50 * MIB, (RECORDS, "buffer.memory"): 32 * MIB}
+    raised = [each for each in usual if subject.is_set(*each) and number(subject, each[1], each[0]) > usual[each]]
+    if not raised:
         return
     fetch, buffer = subject.number(READER, FETCH), subject.number(RECORDS, "buffer.memory")
-    if fetch is None or buffer is None:
-        return
-    raised = [
-        (client, plain)
-        for client, plain, usual in ((READER, FETCH, 50 * MIB), (RECORDS, "buffer.memory", 32 * MIB))
-        if number(subject, plain, client) > usual
-    ]
-    total = tasks(subject) * (fetch + buffer)
-    if raised and total > _TOO_MUCH_MEMORY:
+    total = tasks(subject) * (fetch + buffer) if fetch is not None and buffer is not None else 0
+    if total > _TOO_MUCH_MEMORY:
         client, plain = raised[0]
         message = f"{described(subject, client, plain)}: {tasks(subject)} tasks may need {size(total)} together, and workers run out of heap when there is a backlog"
-        yield Hit(message, f"write {client_key(subject, client, plain, str(16 * MIB))}", subject.written(client, plain))
+        yield client_hit(subject, client, plain, str(16 * MIB), message)

@@ -5,24 +5,22 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from typing import Literal
 
-from mm2mgr.lint.findings import Hit, connector_key, described, estate_rule, rule, spelled, written
-from mm2mgr.lint.hops import Hop, hops
-from mm2mgr.lint.subject import Estate, KafkaFacts, Subject
+from mm2mgr.lint.findings import Hit, connector_hit, connector_key, described, estate_rule, rule, spelled, written
+from mm2mgr.lint.hops import SIDES, ClusterSide, Hop, hops
+from mm2mgr.lint.subject import Estate, Subject
 from mm2mgr.truth.reach import ConnectorType, numbers
 
 _SEEN = "tests/lint/test_seen_live_topics.py::"
 _ACLS, _CONFIGS, _DEFAULTS_FROM = "sync.topic.acls.enabled", "sync.topic.configs.enabled", "use.defaults.from"
 _SYNCS, _BLOCK = "offset-syncs producer", "max.block.ms"
 _LONG_BLOCK_MS = 5_000
-_INTERVALS: dict[ConnectorType, tuple[str, ...]] = {
-    "source": ("refresh.topics", "sync.topic.configs", "sync.topic.acls"),
-    "checkpoint": ("refresh.groups", "emit.checkpoints", "sync.group.offsets"),
-    "heartbeat": ("emit.heartbeats",),
+# Job → the seconds between its runs by default; those of ten minutes are the scheduler's.
+_JOBS: dict[ConnectorType, dict[str, int]] = {
+    "source": {"refresh.topics": 600, "sync.topic.configs": 600, "sync.topic.acls": 600},
+    "checkpoint": {"refresh.groups": 600, "emit.checkpoints": 60, "sync.group.offsets": 60},
+    "heartbeat": {"emit.heartbeats": 1},
 }
-_AT_START = frozenset({"refresh.topics", "refresh.groups", "sync.topic.configs", "sync.topic.acls"})
-Topic = tuple[str, str, KafkaFacts, str, int]  # key, topic, its Kafka, that one's name, Kafka's default
 
 
 @rule("sync-acls", "warning", types=("source",), source="KIP-382")
@@ -35,10 +33,8 @@ def sync_acls(subject: Subject) -> Iterator[Hit]:
     Alter on the target cluster; errors are only logged. With unchanged topic names (IdentityReplicationPolicy) it
     grants read access to the target's own topics. Source: KIP-382; the rights were tried one by one on 4.3.1.
     """
-    if subject.type != "source" or not subject.flag(_ACLS, default=True):
-        return
-    logins = [_login(subject, side) for side in ("source", "target")]
-    if _ACLS not in subject.config and logins[0] == logins[1]:
+    logins = [_login(subject, side) for side in SIDES]
+    if not subject.flag(_ACLS, default=True) or (_ACLS not in subject.config and logins[0] == logins[1]):
         return
     how = f" ({logins[0]} on the source, {logins[1]} on the target)" if logins[0] != logins[1] else ""
     setting = f"{written(subject, _ACLS)}=true" if _ACLS in subject.config else f"{_ACLS} is true by default"
@@ -46,7 +42,7 @@ def sync_acls(subject: Subject) -> Iterator[Hit]:
     yield Hit(message, f"write {connector_key(subject, _ACLS, 'false')} unless that is intended", _ACLS)
 
 
-def _login(subject: Subject, side: Literal["source", "target"]) -> str:
+def _login(subject: Subject, side: ClusterSide) -> str:
     """Return how clients of one side authenticate."""
     client = f"{side} admin"
     protocol = (subject.value(client, "security.protocol") or "PLAINTEXT").upper()
@@ -56,14 +52,7 @@ def _login(subject: Subject, side: Literal["source", "target"]) -> str:
     return "client certificates" if protocol == "SSL" and has_key else "no login"
 
 
-@rule(
-    "sync-configs",
-    "warning",
-    types=("source",),
-    needs=(_DEFAULTS_FROM,),
-    source="KIP-894",
-    seen=f"{_SEEN}test_sync_configs",
-)
+@rule("sync-configs", "warning", types=("source",), needs=(_DEFAULTS_FROM,), source="KIP-894", seen=_SEEN)
 def sync_configs(subject: Subject) -> Iterator[Hit]:
     """The value of use.defaults.from has no effect.
 
@@ -72,21 +61,18 @@ def sync_configs(subject: Subject) -> Iterator[Hit]:
     cluster's alias, counts as target, the default, without an error. The key is new in 3.5, together with incremental
     changes of topic settings (KIP-894); older lines do not read it, and replace all settings at each sync.
     """
-    if subject.type != "source" or _DEFAULTS_FROM not in subject.config:
+    if _DEFAULTS_FROM not in subject.config:
         return
-    value, version = subject.get(_DEFAULTS_FROM), subject.known_version
+    key, value, version = written(subject, _DEFAULTS_FROM), subject.get(_DEFAULTS_FROM), subject.known_version
     if version and numbers(version) < (3, 5):
-        message = (
-            f"{written(subject, _DEFAULTS_FROM)} is new in Kafka 3.5; the workers run {version} and do not read it"
-        )
-        yield Hit(message, f"remove {written(subject, _DEFAULTS_FROM)}, or upgrade the workers", _DEFAULTS_FROM)
+        message = f"{key} is new in Kafka 3.5; the workers run {version} and do not read it"
+        yield Hit(message, f"remove {key}, or upgrade the workers", _DEFAULTS_FROM)
     elif value not in ("source", "target"):
-        message = f"{written(subject, _DEFAULTS_FROM)}={value} counts as target: only the word source has an effect"
         fix = " or ".join(connector_key(subject, _DEFAULTS_FROM, word) for word in ("source", "target"))
-        yield Hit(message, f"write {fix}", _DEFAULTS_FROM)
+        yield Hit(f"{key}={value} counts as target: only the word source has an effect", f"write {fix}", _DEFAULTS_FROM)
 
 
-@rule("sync-configs-off", "info", types=("source",), source="KIP-382", seen=f"{_SEEN}test_sync_configs_off")
+@rule("sync-configs-off", "info", types=("source",), source="KIP-382", seen=_SEEN)
 def sync_configs_off(subject: Subject) -> Iterator[Hit]:
     """Later changes of topic settings are not copied to the target.
 
@@ -95,14 +81,13 @@ def sync_configs_off(subject: Subject) -> Iterator[Hit]:
     deletes records earlier, or larger records fail the task. Use it where the target's settings are managed separately.
     Source: MirrorSourceConnector.start, createNewTopics.
     """
-    if subject.type == "source" and not subject.flag(_CONFIGS, default=True):
+    if not subject.flag(_CONFIGS, default=True):
         message = f"{written(subject, _CONFIGS)}=false: a topic's settings are copied when it is created; later changes (retention.ms, max.message.bytes) are not"
-        yield Hit(
-            message, f"write {connector_key(subject, _CONFIGS, 'true')}, or set the target's topics yourself", _CONFIGS
-        )
+        fix = f"write {connector_key(subject, _CONFIGS, 'true')}, or set the target's topics yourself"
+        yield Hit(message, fix, _CONFIGS)
 
 
-@rule("replication-factor", "error", source="KIP-382", seen=f"{_SEEN}test_replication_factor")
+@rule("replication-factor", "error", source="KIP-382", seen=_SEEN)
 def replication_factor(subject: Subject) -> Iterator[Hit]:
     """A topic needs more replicas than its cluster has brokers and cannot be created.
 
@@ -112,38 +97,27 @@ def replication_factor(subject: Subject) -> Iterator[Hit]:
     offset-syncs topic no checkpoint is written. -1 uses the broker's default. Source: MirrorSourceConnector,
     MirrorCheckpointConnector, MirrorHeartbeatConnector.
     """
-    for key, topic, kafka, where, default in _made(subject):
-        if not kafka.brokers:
-            continue
+    for key, topic, where, default in _made(subject):
+        brokers = (subject.target_kafka if where == "target" else subject.source_kafka).brokers
         text = subject.get(key, str(default))
-        if re.fullmatch(r"\d+", text) and int(text) > kafka.brokers:
+        if brokers and re.fullmatch(r"\d+", text) and int(text) > brokers:
             setting = f"{written(subject, key)}={text}" if key in subject.config else f"{key} is {text} by default"
-            message = f"{setting}, and the {where} cluster has {kafka.brokers} broker{'s' if kafka.brokers > 1 else ''}: {topic} cannot be created"
-            yield Hit(message, f"write {connector_key(subject, key, str(min(kafka.brokers, 3)))}", key)
+            message = f"{setting}, and the {where} cluster has {brokers} broker{'s' if brokers > 1 else ''}: {topic} cannot be created"
+            yield connector_hit(subject, key, str(min(brokers, 3)), message)
 
 
-def _made(subject: Subject) -> Iterator[Topic]:
-    """Yield the topics a connector creates."""
-    target = subject.target_kafka
-    if subject.type == "checkpoint":
-        yield "checkpoints.topic.replication.factor", "its checkpoints topic", target, "target", 3
-    elif subject.type == "heartbeat":
-        yield "heartbeats.topic.replication.factor", "its heartbeats topic", target, "target", 3
-    else:
-        yield "replication.factor", "every mirrored topic", target, "target", 2
-        if subject.setting.offset_syncs:
-            on_target = subject.setting.offset_syncs_location == "target"
-            kafka, where = (target, "target") if on_target else (subject.source_kafka, "source")
-            yield "offset-syncs.topic.replication.factor", "its offset-syncs topic", kafka, where, 3
+def _made(subject: Subject) -> Iterator[tuple[str, str, str, int]]:
+    """Yield the topics a connector creates: the key of the replication factor, the topic, its cluster, Kafka's default."""
+    if subject.type != "source":
+        yield f"{subject.type}s.topic.replication.factor", f"its {subject.type}s topic", "target", 3
+        return
+    yield "replication.factor", "every mirrored topic", "target", 2
+    if subject.setting.offset_syncs:
+        where = "target" if subject.setting.offset_syncs_location == "target" else "source"
+        yield "offset-syncs.topic.replication.factor", "its offset-syncs topic", where, 3
 
 
-@rule(
-    "interval-zero",
-    "warning",
-    needs=(".interval.seconds",),
-    source="MirrorMaker's Scheduler",
-    seen=f"{_SEEN}test_interval_zero",
-)
+@rule("interval-zero", "warning", needs=(".interval.seconds",), source="MirrorMaker's Scheduler", seen=_SEEN)
 def interval_zero(subject: Subject) -> Iterator[Hit]:
     """An interval of zero or less disables its job, or fails the connector.
 
@@ -152,29 +126,15 @@ def interval_zero(subject: Subject) -> Iterator[Hit]:
     and the connector is FAILED when it starts; checkpoints and heartbeats are then written without a pause. To disable
     a job use its …enabled key. Source: Scheduler.scheduleRepeating, MirrorHeartbeatTask.poll.
     """
-    for job in _INTERVALS[subject.type]:
+    for job, usual in _JOBS[subject.type].items():
         key = f"{job}.interval.seconds"
-        if (
-            key in subject.config
-            and re.fullmatch(r"-\d+|0+", subject.get(key))
-            and subject.flag(f"{job}.enabled", default=True)
-        ):
-            yield Hit(
-                f"{written(subject, key)}={subject.get(key)}: {_effect(subject, job, key)}",
-                _every(subject, job, key),
-                key,
-            )
-
-
-def _effect(subject: Subject, job: str, key: str) -> str:
-    if subject.get(key).startswith("-"):
-        return "the job never runs, although the state is RUNNING"
-    return "the connector fails when it starts" if job in _AT_START else "it is written without a pause"
-
-
-def _every(subject: Subject, job: str, key: str) -> str:
-    usual = {"emit.heartbeats": "1", "emit.checkpoints": "60", "sync.group.offsets": "60"}.get(job, "600")
-    return f"write {connector_key(subject, key, usual)}, or {connector_key(subject, f'{job}.enabled', 'false')} to disable it"
+        value = subject.get(key)
+        if re.fullmatch(r"-\d+|0+", value) and subject.flag(f"{job}.enabled", default=True):
+            effect = "the connector fails when it starts" if usual == 600 else "it is written without a pause"
+            if value.startswith("-"):
+                effect = "the job never runs, although the state is RUNNING"
+            fix = f"write {connector_key(subject, key, str(usual))}, or {connector_key(subject, f'{job}.enabled', 'false')} to disable it"
+            yield Hit(f"{written(subject, key)}={value}: {effect}", fix, key)
 
 
 @estate_rule(
@@ -202,8 +162,7 @@ def offset_syncs_block(estate: Estate) -> Iterator[Hit]:
             client = subject.client(_SYNCS)
             if client is None or wait_ms is None or wait_ms < _LONG_BLOCK_MS:
                 continue
-            on_target = subject.setting.offset_syncs_location == "target"
-            dead, alias = (hop.target, subject.target) if on_target else (hop.source, subject.source)
+            dead, alias = (hop.target, subject.target) if client.side == "target" else (hop.source, subject.source)
             if dead not in beside:
                 beside[dead] = [other.subject.name for other in group if dead not in other.pair]
             if others := beside[dead]:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from functools import lru_cache
 
-from mm2mgr.lint.findings import Hit, connector_key, rule, written
+from mm2mgr.lint.findings import Hit, connector_hit, connector_key, rule, written
 from mm2mgr.lint.hops import (
     default_of,
     filter_of,
@@ -14,19 +14,19 @@ from mm2mgr.lint.hops import (
     plain_name,
     point,
     reads_lists,
-    repeats_default,
     same,
     selection_of,
 )
 from mm2mgr.lint.subject import Subject, addresses
 from mm2mgr.topics.java_regex import shape
 from mm2mgr.topics.names import NameFilter, shape_of
+from mm2mgr.truth.reach import ConnectorType
 
 _SEEN = "tests/lint/test_seen_live_topics.py::"
+_BOTH: tuple[ConnectorType, ...] = ("source", "checkpoint")
 _LISTS = {
     "source": ("topics", "topics.exclude", "config.properties.exclude"),
     "checkpoint": ("topics", "topics.exclude", "groups", "groups.exclude"),
-    "heartbeat": (),
 }
 _STORAGE = ("config.storage.topic", "offset.storage.topic", "status.storage.topic")
 # Names that Kafka's default lists keep out, and what comes of taking them.
@@ -40,29 +40,19 @@ _PROBES = {
     "config.properties.exclude": {
         name: f"{name} is copied"
         for name in (
-            "min.insync.replicas",
-            "unclean.leader.election.enable",
-            "message.timestamp.type",
-            "message.timestamp.difference.max.ms",
-            "leader.replication.throttled.replicas",
+            *("min.insync.replicas", "unclean.leader.election.enable", "message.timestamp.type"),
+            *("message.timestamp.difference.max.ms", "leader.replication.throttled.replicas"),
             "follower.replication.throttled.replicas",
         )
     },
 }
 _DOUBLED = " (with the backslash doubled in JSON and properties files)"
-_OFF = {"source": "refresh.topics.enabled", "checkpoint": "refresh.groups.enabled"}
 
 
 _NAME = re.compile(r"(?:[A-Za-z0-9_.-]|\\\.)+")
 
 
-@rule(
-    "bad-pattern",
-    "error",
-    types=("source", "checkpoint"),
-    source="java.util.regex.Pattern",
-    seen=f"{_SEEN}test_bad_pattern",
-)
+@rule("bad-pattern", "error", types=_BOTH, source="java.util.regex.Pattern", seen=_SEEN)
 def bad_pattern(subject: Subject) -> Iterator[Hit]:
     """Java refuses a regular expression in a list.
 
@@ -72,13 +62,18 @@ def bad_pattern(subject: Subject) -> Iterator[Hit]:
     tasks continue with the old config. Seen on 4.3.1.
     """
     for key in _LISTS[subject.type]:
-        written_items = items_of(subject, key) if key in subject.config else ()
-        items = [item for item in written_items if not _NAME.fullmatch(item)]  # there may be thousands of names
+        given = items_of(subject, key) if key in subject.config else ()
+        items = [item for item in given if not _NAME.fullmatch(item)]  # there may be thousands of names
         if items and (why := _refused("|".join(items))):
             bad = next((item for item in items if _refused(item)), items[0])
             cut = " (a list is split at commas)" if "{" in bad or "}" in bad else ""
+            fix = "put a backslash before each literal character, or complete the expression"
+            if bad.startswith("*") and not _refused(f".{bad}"):
+                fix = f"write {connector_key(subject, key, f'.{bad}')}: a regular expression, not a shell pattern"
+            elif "{" in bad:
+                fix = "write a{1,2} as a|aa, and a literal { as \\{"
             message = f"{written(subject, key)}: '{bad}' is not a Java regular expression{cut}, {_refused(bad) or why}: the connector fails when it starts"
-            yield Hit(message, _repaired(subject, key, bad), key)
+            yield Hit(message, fix, key)
 
 
 def _refused(text: str) -> str:
@@ -89,21 +84,7 @@ def _refused(text: str) -> str:
     return ""
 
 
-def _repaired(subject: Subject, key: str, bad: str) -> str:
-    if bad.startswith("*") and not _refused(f".{bad}"):
-        return f"write {connector_key(subject, key, f'.{bad}')}: a regular expression, not a shell pattern"
-    if "{" in bad:
-        return "write a{1,2} as a|aa, and a literal { as \\{"
-    return "put a backslash before each literal character, or complete the expression"
-
-
-@rule(
-    "glob-not-regex",
-    "warning",
-    types=("source", "checkpoint"),
-    source="DefaultTopicFilter",
-    seen=f"{_SEEN}test_glob_not_regex",
-)
+@rule("glob-not-regex", "warning", types=_BOTH, source="DefaultTopicFilter", seen=_SEEN)
 def glob_not_regex(subject: Subject) -> Iterator[Hit]:
     r"""A pattern uses shell syntax and means something else as a regular expression.
 
@@ -117,16 +98,10 @@ def glob_not_regex(subject: Subject) -> Iterator[Hit]:
             if found and found.globs:
                 char = found.globs[0]
                 message = f"{written(subject, key)}: in '{item}' the * only repeats the '{char}' before it"
-                yield Hit(message, f"write {connector_key(subject, key, item.replace(f'{char}*', f'{char}.*'))}", key)
+                yield connector_hit(subject, key, item.replace(f"{char}*", f"{char}.*"), message)
 
 
-@rule(
-    "pattern-dot",
-    "warning",
-    types=("source", "checkpoint"),
-    source="DefaultTopicFilter",
-    seen=f"{_SEEN}test_pattern_dot",
-)
+@rule("pattern-dot", "warning", types=_BOTH, source="DefaultTopicFilter", seen=_SEEN)
 def pattern_dot(subject: Subject) -> Iterator[Hit]:
     r"""A dot in a name matches any character, so other topics match as well.
 
@@ -135,23 +110,15 @@ def pattern_dot(subject: Subject) -> Iterator[Hit]:
     (in JSON and in properties files with a doubled backslash). Seen on 4.3.1. Where the source's topics are known, only
     existing ones count.
     """
-    key = {"source": "topics", "checkpoint": "groups"}.get(subject.type)
-    names = [item for item in _plain_items(subject, key) if "." in item] if key else []
+    key = "topics" if subject.type == "source" else "groups"
+    names = [item for item in items_of(subject, key) if "." in item and item == plain_name(item)]
     others = _others(subject, names)
-    if not key or not names or others == []:
-        return
-    which = ", ".join((others or [re.sub(r"\.", "-", names[0], count=1)])[:3])
-    message = f"{written(subject, key)}: the dot in '{names[0]}' matches any character, so {which} is taken too"
-    escaped = names[0].replace(".", "\\.")
-    yield Hit(
-        message,
-        f"write {connector_key(subject, key, escaped)}{'' if subject.form == 'tree' else _DOUBLED}",
-        key,
-    )
-
-
-def _plain_items(subject: Subject, key: str) -> list[str]:
-    return [item for item in items_of(subject, key) if item == plain_name(item)]
+    if names and others != []:
+        which = ", ".join((others or [re.sub(r"\.", "-", names[0], count=1)])[:3])
+        message = f"{written(subject, key)}: the dot in '{names[0]}' matches any character, so {which} is taken too"
+        escaped = names[0].replace(".", "\\.")
+        fix = f"write {connector_key(subject, key, escaped)}{'' if subject.form == 'tree' else _DOUBLED}"
+        yield Hit(message, fix, key)
 
 
 def _others(subject: Subject, names: list[str]) -> list[str] | None:
@@ -162,7 +129,7 @@ def _others(subject: Subject, names: list[str]) -> list[str] | None:
     return sorted(topic for topic in known if topic not in names and any(re.fullmatch(name, topic) for name in names))
 
 
-@rule("empty-topics", "error", types=("source", "checkpoint"), source="MirrorUtils", seen=f"{_SEEN}test_empty_topics")
+@rule("empty-topics", "error", types=_BOTH, source="MirrorUtils", seen=_SEEN)
 def empty_topics(subject: Subject) -> Iterator[Hit]:
     """An empty list matches nothing.
 
@@ -176,9 +143,7 @@ def empty_topics(subject: Subject) -> Iterator[Hit]:
             yield Hit(message, f"write {connector_key(subject, key, '.*')}, or the names", key)
 
 
-@rule(
-    "include-excluded", "error", types=("source", "checkpoint"), source="KIP-1074", seen=f"{_SEEN}test_include_excluded"
-)
+@rule("include-excluded", "error", types=_BOTH, source="KIP-1074", seen=_SEEN)
 def include_excluded(subject: Subject) -> Iterator[Hit]:
     """Another list excludes a topic or group that is included by name.
 
@@ -188,27 +153,21 @@ def include_excluded(subject: Subject) -> Iterator[Hit]:
     all that end in .internal or -internal, since 4.0 (KIP-1074) only mm2…internal and checkpoints. There is no error:
     the topic is missing on the target.
     """
-    for what in {"source": ("topics",), "checkpoint": ("groups",), "heartbeat": ()}[subject.type]:
-        found = filter_of(subject, what) if what in subject.config else None
-        for item in found.include if found else ():
-            name = plain_name(item)
-            if name and found and (why := _kept_out(subject, what, name, found)):
-                yield Hit(
-                    f"{written(subject, what)} includes '{name}', but {why}: it is never taken",
-                    _let_in(subject, what, name, found),
-                    what,
-                )
+    what = "topics" if subject.type == "source" else "groups"
+    found = filter_of(subject, what) if what in subject.config else None
+    for item in found.include if found else ():
+        name = plain_name(item)
+        if name and found and (why := _kept_out(subject, what, name, found)):
+            message = f"{written(subject, what)} includes '{name}', but {why}: it is never taken"
+            yield Hit(message, _let_in(subject, what, name, found), what)
 
 
 def _kept_out(subject: Subject, what: str, name: str, found: NameFilter) -> str:
     by = next((item for item in found.exclude if NameFilter((item,), ()).takes(name)), "")
     if by:
         key = f"{what}.exclude"
-        return (
-            f"'{by}' of {written(subject, key)} excludes it"
-            if key in subject.config
-            else f"'{by}' of Kafka's default {key} excludes it"
-        )
+        whose = written(subject, key) if key in subject.config else f"Kafka's default {key}"
+        return f"'{by}' of {whose} excludes it"
     selection = selection_of(subject) if what == "topics" else None
     if selection and selection.policy and selection.is_internal(name):
         return f"the replication policy of Kafka {subject.version} treats it as internal"
@@ -223,14 +182,7 @@ def _let_in(subject: Subject, what: str, name: str, found: NameFilter) -> str:
     return f"write {connector_key(subject, f'{what}.exclude', ','.join(kept))}, or remove '{name}' from {what}"
 
 
-@rule(
-    "exclude-replaced",
-    "warning",
-    types=("source", "checkpoint"),
-    needs=(".exclude",),
-    source="KIP-382",
-    seen=f"{_SEEN}test_exclude_replaced",
-)
+@rule("exclude-replaced", "warning", types=_BOTH, needs=(".exclude",), source="KIP-382", seen=_SEEN)
 def exclude_replaced(subject: Subject) -> Iterator[Hit]:
     """A custom exclude list replaces Kafka's default list instead of extending it.
 
@@ -244,12 +196,10 @@ def exclude_replaced(subject: Subject) -> Iterator[Hit]:
         what = key.removesuffix(".exclude")
         if key not in subject.config or key not in _LISTS[subject.type] or not reads_lists(subject, what):
             continue
-        if repeats_default(subject, key):
-            continue
-        found = filter_of(subject, what)
+        missing = [item for item in default_of(subject, key) if item not in items_of(subject, key)]
+        found = filter_of(subject, what) if missing else None
         let_in = [probes[name] for name in _taken_now(key, found)] if found else ()
         if let_in:
-            missing = [item for item in default_of(subject, key) if item not in items_of(subject, key)]
             more = f" and {len(let_in) - 2} more" if len(let_in) > 2 else ""
             message = f"{written(subject, key)} replaces Kafka's default list: {', '.join(let_in[:2])}{more}"
             yield Hit(message, f"add {','.join(missing)} to {written(subject, key)}", key)
@@ -273,7 +223,7 @@ def catches_internal(subject: Subject) -> Iterator[Hit]:
     4.3.1. Add these topics to topics.exclude.
     """
     properties = subject.worker.properties or {}
-    asked = subject.type == "source" and properties and _reads_workers_kafka(subject)
+    asked = properties and _reads_workers_kafka(subject)
     selection = selection_of(subject) if asked else None
     names = [name for key in _STORAGE if (name := properties.get(key, "").strip())]
     caught = [name for name in names if selection and selection.names.takes(name) and not selection.is_internal(name)]
@@ -293,13 +243,7 @@ def _reads_workers_kafka(subject: Subject) -> bool:
     return bool(source.addresses & workers) and not same(source, target)
 
 
-@rule(
-    "refresh-off",
-    "warning",
-    types=("source", "checkpoint"),
-    source="MirrorSourceConnector",
-    seen=f"{_SEEN}test_refresh_off",
-)
+@rule("refresh-off", "warning", types=_BOTH, source="MirrorSourceConnector", seen=_SEEN)
 def refresh_off(subject: Subject) -> Iterator[Hit]:
     """New topics, partitions or groups are not detected.
 
@@ -308,8 +252,9 @@ def refresh_off(subject: Subject) -> Iterator[Hit]:
     holds for consumer groups with refresh.groups.enabled=false. There is no error. To refresh less often raise the
     interval instead. Source: MirrorSourceConnector.start, MirrorCheckpointConnector.start.
     """
-    key = _OFF.get(subject.type, "")
-    if key and not subject.flag(key, default=True):
-        what = "topics and partitions" if subject.type == "source" else "consumer groups"
+    key, what = "refresh.topics.enabled", "topics and partitions"
+    if subject.type == "checkpoint":
+        key, what = "refresh.groups.enabled", "consumer groups"
+    if not subject.flag(key, default=True):
         message = f"{written(subject, key)}=false: new {what} are not taken until the connector is restarted"
-        yield Hit(message, f"write {connector_key(subject, key, 'true')}", key)
+        yield connector_hit(subject, key, "true", message)

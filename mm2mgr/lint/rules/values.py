@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
+from mm2mgr.defaults import POLICIES
 from mm2mgr.lint.classify import Context, context_of, what
-from mm2mgr.lint.findings import Hit, cluster_key, connector_key, rule, shown, written
+from mm2mgr.lint.findings import Hit, cluster_key, connector_hit, connector_key, rule, shown, written
 from mm2mgr.lint.hops import SIDES, ClusterSide
 from mm2mgr.lint.subject import Subject, SubjectKind
 from mm2mgr.text import nearest
@@ -16,9 +17,8 @@ from mm2mgr.truth.reach import Client, numbers, seen_by
 
 _SEEN = "tests/lint/test_seen_live_start.py::"
 _MIRROR = "org.apache.kafka.connect.mirror."
-_POLICIES = (f"{_MIRROR}DefaultReplicationPolicy", f"{_MIRROR}IdentityReplicationPolicy")
 _GONE = "io.strimzi.kafka.connect.mirror.IdentityReplicationPolicy"
-_TAKE_BYTES = ("ByteArraySerializer",)  # of the others each wants a type of its own
+_TARGET = "target.cluster.alias"
 _CREATION = ("topic.creation.default.replication.factor", "topic.creation.default.partitions")
 
 
@@ -37,17 +37,20 @@ def invalid_value(subject: Subject) -> Iterator[Hit]:
     checks = _checks(subject.kind)
     values = tuple(subject.get(check.key)[: check.counts] for check in checks)
     for check, wrong in _faults(subject.kind, values):
-        line = written(subject, check.key)
-        message = f"{line}={shown(subject, check.key)} is {wrong}: {_consequence(check.client)}"
+        line, consequence = written(subject, check.key), "Connect refuses the config"
+        if check.client:
+            consequence = f"the tasks are FAILED when they create the {check.client.name}"
+            if check.client.kind == "admin":
+                consequence = f"the connector is FAILED when it creates its {check.client.name} client"
+        message = f"{line}={shown(subject, check.key)} is {wrong}: {consequence}"
         yield Hit(message, f"write {_right(check.definition)} for {line}", check.key)
 
 
 def _no_bytes(subject: Subject) -> Iterator[Hit]:
     """Report serializers other than ByteArraySerializer: Connect passes bytes to its producer (MirrorMaker's own clients ignore them)."""
-    for plain in ("key.serializer", "value.serializer"):
-        key = f"producer.override.{plain}"
+    for key in ("producer.override.key.serializer", "producer.override.value.serializer"):
         value = subject.get(key)
-        if value and "${" not in value and value.rpartition(".")[2] not in _TAKE_BYTES:
+        if value and "${" not in value and value.rpartition(".")[2] != "ByteArraySerializer":
             message = f"{written(subject, key)}={shown(subject, key)} does not accept bytes: every task is FAILED at its first record"
             yield Hit(message, f"remove {written(subject, key)}", key)
 
@@ -101,14 +104,6 @@ def _definition(context: Context, clients: tuple[Client, ...], key: str) -> tupl
     return None, None
 
 
-def _consequence(client: Client | None) -> str:
-    if client is None:
-        return "Connect refuses the config"
-    if client.kind == "admin":
-        return f"the connector is FAILED when it creates its {client.name} client"
-    return f"the tasks are FAILED when they create the {client.name}"
-
-
 def _right(definition: Key) -> str:
     if definition.choices:
         return f"one of {', '.join(definition.choices)}"
@@ -150,20 +145,13 @@ def target_alias_missing(subject: Subject) -> Iterator[Hit]:
     the offset-syncs topic. Two clusters without an alias are the same cluster to MirrorMaker: with flows in both
     directions topics are mirrored in a loop, with one more prefix at each refresh (seen: 11, 19, 25, 29 topics).
     """
-    if "target.cluster.alias" not in subject.config:
-        message = "target.cluster.alias is not set: MirrorMaker calls the target `target` and does not detect loops through it"
-        yield Hit(
-            message, f"write {connector_key(subject, 'target.cluster.alias', 'the alias that all flows use for it')}"
-        )
+    if _TARGET not in subject.config:
+        message = f"{_TARGET} is not set: MirrorMaker calls the target `target` and does not detect loops through it"
+        fix = f"write {connector_key(subject, _TARGET, 'the alias that all flows use for it')}"
+        yield Hit(message, fix)
 
 
-@rule(
-    "partial-topic-creation",
-    "error",
-    needs=("topic.creation.",),
-    source="KIP-158",
-    seen=f"{_SEEN}test_partial_topic_creation",
-)
+@rule("partial-topic-creation", "error", needs=("topic.creation.",), source="KIP-158", seen=_SEEN)
 def partial_topic_creation(subject: Subject) -> Iterator[Hit]:
     """topic.creation.* is used without the two defaults that it requires.
 
@@ -178,13 +166,7 @@ def partial_topic_creation(subject: Subject) -> Iterator[Hit]:
         yield Hit(message, f"remove topic.creation.*, or write {' and '.join(missing)} too", keys[0])
 
 
-@rule(
-    "topic-creation-elsewhere",
-    "warning",
-    needs=("topic.creation.",),
-    source="KIP-158",
-    seen=f"{_SEEN}test_topic_creation_elsewhere",
-)
+@rule("topic-creation-elsewhere", "warning", needs=("topic.creation.",), source="KIP-158", seen=_SEEN)
 def topic_creation_elsewhere(subject: Subject) -> Iterator[Hit]:
     """topic.creation.* does not control how MirrorMaker creates topics.
 
@@ -196,18 +178,14 @@ def topic_creation_elsewhere(subject: Subject) -> Iterator[Hit]:
     keys = _creation_keys(subject)
     if keys and all(key in subject.config for key in _CREATION):
         message = "topic.creation.* creates no remote topic: MirrorMaker creates them itself, with replication.factor"
-        yield Hit(
-            message,
-            f"remove topic.creation.*; use {connector_key(subject, 'replication.factor')}",
-            keys[0],
-        )
+        yield Hit(message, f"remove topic.creation.*; use {connector_key(subject, 'replication.factor')}", keys[0])
 
 
 def _creation_keys(subject: Subject) -> list[str]:
     return [key for key in subject.config if key.startswith("topic.creation.") and key != "topic.creation.enable"]
 
 
-@rule("enabled-false", "warning", source="MirrorConnectorConfig", seen=f"{_SEEN}test_enabled_false")
+@rule("enabled-false", "warning", source="MirrorConnectorConfig", seen=_SEEN)
 def enabled_false(subject: Subject) -> Iterator[Hit]:
     """enabled=false switches a connector off while it still reports RUNNING.
 
@@ -216,16 +194,13 @@ def enabled_false(subject: Subject) -> Iterator[Hit]:
     and is not reported. On Connect, pause or stop the connector instead, so that its state is visible.
     """
     if subject.form != "dedicated" and not subject.flag("enabled", default=True):
-        beating = subject.type == "heartbeat"
-        message = "a heartbeat connector ignores enabled=false" if beating else "it is RUNNING without a task"
-        yield Hit(
-            f"enabled=false: {message}",
-            "remove enabled, and stop or delete the connector to disable it",
-            "enabled",
-        )
+        beats = subject.type == "heartbeat"
+        message = "a heartbeat connector ignores enabled=false" if beats else "it is RUNNING without a task"
+        fix = "remove enabled, and stop or delete the connector to disable it"
+        yield Hit(f"enabled=false: {message}", fix, "enabled")
 
 
-@rule("policy-class", "error", source="KIP-690", seen=f"{_SEEN}test_policy_class")
+@rule("policy-class", "error", source="KIP-690", seen=_SEEN)
 def policy_class(subject: Subject) -> Iterator[Hit]:
     """The class of the replication policy does not exist.
 
@@ -233,22 +208,18 @@ def policy_class(subject: Subject) -> Iterator[Hit]:
     and is no longer in its images. Connect refuses a config whose class cannot be found; a misspelt name in Kafka's own
     package cannot be found either.
     """
-    name = subject.get("replication.policy.class")
-    fault = _policy_fault(subject, name)
-    if fault:
-        right = next(iter(nearest(name, _POLICIES, 0.5)), _POLICIES[1])
-        fix = f"write {connector_key(subject, 'replication.policy.class', right)}"
-        yield Hit(f"{name} {fault}: the connector cannot be created", fix, "replication.policy.class")
-
-
-def _policy_fault(subject: Subject, name: str) -> str:
+    key = "replication.policy.class"
+    name = subject.get(key)
+    fault = ""
     if name == _GONE:
-        return "is Strimzi's class for Kafka before 3.0 and no longer shipped"
-    if name == _POLICIES[1] and numbers(subject.version) < (3, 0):
-        return f"exists in Kafka since 3.0, and the workers run {subject.version}"
-    if name.startswith(_MIRROR) and name not in _POLICIES:
-        return "is not a class of Kafka"
-    return ""
+        fault = "is Strimzi's class for Kafka before 3.0 and no longer shipped"
+    elif name == POLICIES["identity"] and numbers(subject.version) < (3, 0):
+        fault = f"exists in Kafka since 3.0, and the workers run {subject.version}"
+    elif name.startswith(_MIRROR) and name not in POLICIES.values():
+        fault = "is not a class of Kafka"
+    if fault:
+        right = next(iter(nearest(name, POLICIES.values(), 0.5)), POLICIES["identity"])
+        yield connector_hit(subject, key, right, f"{name} {fault}: the connector cannot be created")
 
 
 @rule("plugin-missing", "error", source="Connect REST API")
@@ -260,11 +231,9 @@ def plugin_missing(subject: Subject) -> Iterator[Hit]:
     it reports only on live workers.
     """
     name, plugins = subject.get("connector.class"), subject.worker.plugins
-    if name and plugins is not None and not any(_is_class(name, each) for each in plugins):
+    if not name or plugins is None:
+        return
+    simple = [plugin.rpartition(".")[2] for plugin in plugins]
+    if name not in {*plugins, *simple, *(each.removesuffix("Connector") for each in simple)}:
         fix = f"add the jars with {name} (connect-mirror, connect-mirror-client) to the workers' plugin.path"
         yield Hit(f"the workers have no {name} and refuse the connector", fix, "connector.class")
-
-
-def _is_class(name: str, plugin: str) -> bool:
-    simple = plugin.rpartition(".")[2]
-    return name in (plugin, simple, simple.removesuffix("Connector"))

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 
-from mm2mgr.lint.findings import Hit, client_key, connector_key, rule, written, yaml
+from mm2mgr.lint.findings import RECORDS, Hit, client_key, connector_hit, connector_key, rule, written, yaml
 from mm2mgr.lint.hops import Point, apart
 from mm2mgr.lint.rules.security import lacking_in_override
 from mm2mgr.lint.subject import Subject, SubjectKind, addresses
@@ -40,7 +40,8 @@ def policy_forbids(subject: Subject) -> Iterator[Hit]:
     """
     refused = [key for key in _looked_at(subject.kind) if _is_refused(subject, key)]
     if refused:
-        who = f"policy {_policy(subject)}" if _policy(subject) else "override policy"
+        policy = _policy(subject)
+        who = f"policy {policy}" if policy else "override policy"
         message = f"the workers' {who} refuses {', '.join(refused)}: Connect refuses the config (400)"
         yield Hit(message, _allowing(subject, refused), refused[0])
 
@@ -89,7 +90,7 @@ def _allowlist(subject: Subject) -> list[str]:
     return [item.strip() for item in (subject.worker_property(_ALLOWLIST) or "").split(",") if item.strip()]
 
 
-@rule("wrong-kafka", "error", source="KIP-458", seen=f"{_SEEN}test_wrong_kafka")
+@rule("wrong-kafka", "error", source="KIP-458", seen=_SEEN)
 def wrong_kafka(subject: Subject) -> Iterator[Hit]:
     """The records are written to a cluster other than the target.
 
@@ -101,15 +102,11 @@ def wrong_kafka(subject: Subject) -> Iterator[Hit]:
     """
     reason = _elsewhere(subject)
     if reason:
-        message = f"records are not written to {subject.target}: {reason}"
-        yield Hit(message, _to_the_target(subject), _RECORDS + _ADDRESS)
-
-
-def _to_the_target(subject: Subject) -> str:
-    if subject.form == "tree":  # which writes the override itself, once it knows where the workers live
-        alias = yaml(subject.connect or "…")
-        return f"write connect: {{{alias}: {{kafka: …}}}} with the Kafka cluster that these workers use, or correct its url"
-    return f"write {client_key(subject, 'record producer', _ADDRESS, subject.get(f'target.cluster.{_ADDRESS}') or '…')}"
+        fix = f"write {client_key(subject, RECORDS, _ADDRESS, subject.get(f'target.cluster.{_ADDRESS}') or '…')}"
+        if subject.form == "tree":  # which writes the override itself, once it knows where the workers live
+            alias = yaml(subject.connect or "…")
+            fix = f"write connect: {{{alias}: {{kafka: …}}}} with the Kafka cluster that these workers use, or correct its url"
+        yield Hit(f"records are not written to {subject.target}: {reason}", fix, _RECORDS + _ADDRESS)
 
 
 def _elsewhere(subject: Subject) -> str:
@@ -128,13 +125,9 @@ def _is_astray(subject: Subject, servers: str) -> bool:
     """Tell whether addresses are certainly not the target's: they are the source's, or differ in more than a broker's number."""
     source, target = (subject.get(f"{side}.cluster.{_ADDRESS}") for side in ("source", "target"))
     here, there = addresses(servers), addresses(target)
-    if not here or not there or here & there or _is_unknown(servers, target):
+    if not here or not there or here & there or "${" in servers + target:
         return False
     return bool(here & addresses(source)) or apart(Point("", here, None), Point("", there, None))
-
-
-def _is_unknown(*values: str) -> bool:
-    return any("${" in value for value in values)
 
 
 @rule("override-insecure", "error", needs=(_RECORDS + _ADDRESS,), source="KIP-458", seen="tests/live/test_security.py")
@@ -151,8 +144,7 @@ def override_insecure(subject: Subject) -> Iterator[Hit]:
         message = (
             f"the record producer goes to {subject.target} without {', '.join(lacking)}, which target.cluster.* has"
         )
-        ways = ", ".join(f"{_RECORDS}{plain}" for plain in lacking)
-        fix = f"write {ways} as for target.cluster.*"
+        fix = f"write {', '.join(f'{_RECORDS}{plain}' for plain in lacking)} as for target.cluster.*"
         if subject.form == "tree":  # which writes one from the other, unless a template of one's own does not
             fix = f"remove {_RECORDS}{_ADDRESS} from {subject.type}.properties.j2, your own template: mm2mgr writes it together with the security settings"
         yield Hit(message, fix, _RECORDS + _ADDRESS)
@@ -167,17 +159,13 @@ def converter(subject: Subject) -> Iterator[Hit]:
     are lost. The default SimpleHeaderConverter turns every header into base64. There is no other error. A connector
     that does not set its converters uses those of the workers, so set all three. mm2.properties does that by itself.
     """
-    unset = [key for key in _CONVERTERS if _converter(subject, key) is None]
-    for key in _CONVERTERS:
-        value = _converter(subject, key)
-        if (
-            value is not None
-            and "${" not in value
-            and value.rpartition(".")[2] not in ("ByteArrayConverter", "ByteArray")
-        ):
+    found = {key: _converter(subject, key) for key in _CONVERTERS}
+    for key, value in found.items():
+        name = (value or "").rpartition(".")[2]
+        if value is not None and "${" not in value and name not in ("ByteArrayConverter", "ByteArray"):
             whose = "" if key in subject.config else "the workers' "
-            message = f"{whose}{key} {value.rpartition('.')[2]} changes the mirrored data"
-            yield Hit(message, f"write {connector_key(subject, key, _BYTES)}", key)
+            yield connector_hit(subject, key, _BYTES, f"{whose}{key} {name} changes the mirrored data")
+    unset = [key for key, value in found.items() if value is None]
     if unset and subject.form != "dedicated":
         message = f"{', '.join(unset)} not set: the workers' converters apply, and the defaults change keys, values and headers"
         fix = ", ".join(connector_key(subject, key, _BYTES) for key in unset)
@@ -192,13 +180,7 @@ def _converter(subject: Subject, key: str) -> str | None:
     return "org.apache.kafka.connect.storage.SimpleHeaderConverter" if key == "header.converter" else None
 
 
-@rule(
-    "worker-keystore-clash",
-    "error",
-    needs=(f"{_RECORDS}ssl.",),
-    source="KIP-651",
-    seen=f"{_SEEN}test_worker_keystore_clash",
-)
+@rule("worker-keystore-clash", "error", needs=(f"{_RECORDS}ssl.",), source="KIP-651", seen=_SEEN)
 def worker_keystore_clash(subject: Subject) -> Iterator[Hit]:
     """The workers' producer has a store of another kind, which an override cannot remove.
 
@@ -208,12 +190,15 @@ def worker_keystore_clash(subject: Subject) -> Iterator[Hit]:
     help, null is refused, and validation does not detect it. Use the same kind of store as the workers, or workers
     without producer.ssl.*.
     """
-    clashes = [clash for store in _INLINE if (clash := _clash(subject, store))]
-    if clashes:
-        key, theirs = clashes[0]
-        message = f"{key} conflicts with the workers' producer.{theirs}, which cannot be unset: the tasks are FAILED"
-        fix = "remove producer.ssl.keystore.* and producer.ssl.truststore.* from the workers' properties, or use their kind of store"
-        yield Hit(message, fix, key)
+    for store in _INLINE:
+        if clash := _clash(subject, store):
+            key, theirs = clash
+            message = (
+                f"{key} conflicts with the workers' producer.{theirs}, which cannot be unset: the tasks are FAILED"
+            )
+            fix = "remove producer.ssl.keystore.* and producer.ssl.truststore.* from the workers' properties, or use their kind of store"
+            yield Hit(message, fix, key)
+            return
 
 
 _INLINE = {"keystore": ("key", "certificate.chain"), "truststore": ("certificates",)}
