@@ -122,19 +122,6 @@ class Point:
     cluster_id: str | None
 
 
-@dataclass(frozen=True)
-class Clusters:
-    """The clusters of an estate, numbered; one number may have several aliases."""
-
-    pairs: Mapping[Subject, tuple[int, int]]
-
-    def of(self, subject: Subject, side: ClusterSide) -> int:
-        return self.pairs[subject][SIDES.index(side)]
-
-    def pair(self, subject: Subject) -> tuple[int, int]:
-        return self.pairs[subject]
-
-
 def point(subject: Subject, side: ClusterSide) -> Point:
     """Return one side of a connector."""
     known = subject.source_kafka if side == "source" else subject.target_kafka
@@ -164,8 +151,8 @@ def same(one: Point, other: Point) -> bool:
 
 
 @lru_cache(maxsize=4)
-def clusters(subjects: tuple[Subject, ...]) -> Clusters:
-    """Number the clusters of these connectors."""
+def clusters(subjects: tuple[Subject, ...]) -> Mapping[Subject, tuple[int, int]]:
+    """Number the clusters of these connectors, and return those of each: source and target. One number may have several aliases."""
     ends_of = {subject: (point(subject, "source"), point(subject, "target")) for subject in subjects}
     ends = dict.fromkeys(ends_of.values())
     points = list(dict.fromkeys(each for pair in ends for each in pair))
@@ -182,7 +169,7 @@ def clusters(subjects: tuple[Subject, ...]) -> Clusters:
     for one, other in ends:
         groups.keep_apart(one, other)
     _join_aliases(points, groups)
-    return Clusters({each: (groups.number[one], groups.number[other]) for each, (one, other) in ends_of.items()})
+    return {each: (groups.number[one], groups.number[other]) for each, (one, other) in ends_of.items()}
 
 
 def _join_aliases(points: list[Point], groups: _JoinedPoints) -> None:
@@ -287,11 +274,11 @@ class Circle:
 def hops(subjects: tuple[Subject, ...]) -> tuple[Hop, ...]:
     """Return a hop for each source connector."""
     known = clusters(subjects)
-    return tuple(_hop(subject, known) for subject in subjects if subject.type == "source")
-
-
-def _hop(subject: Subject, known: Clusters) -> Hop:
-    return Hop(subject, *known.pair(subject), policy_of(subject), separator_of(subject), selection_of(subject))
+    return tuple(
+        Hop(subject, *known[subject], policy_of(subject), separator_of(subject), selection_of(subject))
+        for subject in subjects
+        if subject.type == "source"
+    )
 
 
 def by_pair(found: Sequence[Hop]) -> dict[tuple[int, int], list[Hop]]:
@@ -333,7 +320,7 @@ def moving(found: Sequence[Hop]) -> list[Hop]:
 
 @dataclass(frozen=True)
 class WaysBack:
-    """Paths that lead back: proved ones; for undecided ones the first hop, the last one and the hops."""
+    """Paths that lead back: proved ones; for undecided ones the first hop, the last one and the patterns."""
 
     circles: tuple[Circle, ...]
     undecided: tuple[tuple[Hop, Hop, str], ...]

@@ -15,7 +15,7 @@ from mm2mgr.errors import Problem, SpecError
 from mm2mgr.files import Unreadable, read_bytes
 from mm2mgr.formats import documents, properties
 from mm2mgr.formats.documents import FoundConnector, Node
-from mm2mgr.formats.properties import BLANKS, LINE_END, Entry, as_typed
+from mm2mgr.formats.properties import BLANKS, LINE_END, as_typed
 from mm2mgr.lint.subject import Estate, KafkaFacts, LinkFacts, Silence, SourceFile, Spot, Subject, WorkerFacts
 from mm2mgr.spec.places import MOST_BYTES, Place, read_yaml
 from mm2mgr.truth.reach import type_of
@@ -99,34 +99,30 @@ def read_files(paths: Sequence[Path], surroundings: Surroundings = Surroundings(
     subjects = tuple(subject for each in read for subject in each.subjects)
     files = tuple(file for each in read for file in each.files)
     if not files and not problems:
-        problems = [_stranger(each) for each in read]
+        for each in read:
+            classes = ", ".join(dict.fromkeys(each.strangers))
+            held = f"it has {classes}" if classes else "no connector runs because of it"
+            problems.append(Problem(each.file, f"holds no MirrorMaker connector: {held}"))
     if problems:
         raise SpecError(problems, hint="give a connector's JSON or properties file, or an mm2.properties")
     return Estate(subjects, files)
 
 
-def _stranger(read: _FileContents) -> Problem:
-    classes = ", ".join(dict.fromkeys(read.strangers))
-    held = f"it has {classes}" if classes else "no connector runs because of it"
-    return Problem(read.file, f"holds no MirrorMaker connector: {held}")
-
-
 def read_worker(path: Path) -> WorkerFacts:
     """Read the properties of Connect workers (connect-distributed.properties). Raises SpecError when it is another kind of file."""
     file = str(path)
-    values = {key: properties.meant(entry) for key, entry in properties.last(_entries(_text(path), file)).items()}
+    values = {
+        key: properties.meant(entry) for key, entry in properties.last(properties.read(_text(path), file)).items()
+    }
     for key, kind in (("connector.class", "a connector's config"), ("clusters", "an mm2.properties")):
         if key in values:
             raise _error(file, f"is {kind}, not the properties of Connect workers: give it as a file to lint")
     if "bootstrap.servers" not in values:
         raise _error(file, "has no bootstrap.servers: give the properties file that the Connect workers start with")
     support = values.get("exactly.once.source.support", "disabled").strip().lower()
-    policy = _short_policy(values.get(_POLICY_KEY, "All"))
+    policy = values.get(_POLICY_KEY, "All").strip().rpartition(".")[2]
+    policy = policy.removesuffix("ConnectorClientConfigOverridePolicy")
     return WorkerFacts(properties=values, policy=policy, exactly_once=support == "enabled")
-
-
-def _short_policy(name: str) -> str:
-    return name.strip().rpartition(".")[2].removesuffix("ConnectorClientConfigOverridePolicy")
 
 
 # --- bytes and kinds --------------------------------------------------------------------------------------------------
@@ -177,46 +173,32 @@ def _utf8(file: str, text: str) -> str:
         raise _error(file, f"is not UTF-8 text, which JSON and YAML have to be (byte {error.start})", line) from error
 
 
-def _entries(text: str, file: str) -> tuple[Entry, ...]:
-    return properties.read(text, file)
-
-
 # --- properties -------------------------------------------------------------------------------------------------------
 
 
 def _properties(file: str, text: str, surroundings: Surroundings) -> _FileContents:
-    entries = _entries(text, file)
+    entries = properties.read(text, file)
     silences = silences_of(text, file)
     if any(entry.key == "clusters" or _PAIR.match(entry.key) for entry in entries):
-        return _dedicated(SourceFile(file, "dedicated", entries, silences), surroundings)
-    values = {key: properties.meant(entry) for key, entry in properties.last(entries).items()}
-    found = FoundConnector(
-        values.get("name", "").strip(), values.get("connector.class", ""), entries, _line_of(entries)
-    )
-    if not found.class_name:
+        driven = properties.connectors(properties.Dedicated(entries))
+        subjects = tuple(_of_driver(file, each, surroundings) for each in driven)
+        return _FileContents(file, subjects, (SourceFile(file, "dedicated", entries, silences),))
+    kept = properties.last(entries)
+    values = {key: properties.meant(entry) for key, entry in kept.items()}
+    class_name = values.get("connector.class", "")
+    if not class_name:
         raise _error(file, _not_a_connector(values))
-    if type_of(found.class_name) is None:
-        return _FileContents(file, strangers=(found.class_name,))
+    if type_of(class_name) is None:
+        return _FileContents(file, strangers=(class_name,))
+    found = FoundConnector(values.get("name", "").strip(), class_name, entries, kept["connector.class"].line)
     subject = _subject(file, found, values, surroundings.around(surroundings.worker), surroundings)
     return _FileContents(file, (subject,), (SourceFile(file, "properties", entries, silences),))
-
-
-def _line_of(entries: Sequence[Entry]) -> int:
-    known = properties.last(entries)
-    entry = known.get("connector.class") or known.get("name")
-    return entry.line if entry else 1
 
 
 def _not_a_connector(values: Mapping[str, str]) -> str:
     if "bootstrap.servers" in values or "group.id" in values:
         return "has no connector.class: it looks like the properties of Connect workers, which --worker takes"
     return "is neither a connector's config (no connector.class) nor an mm2.properties (no clusters)"
-
-
-def _dedicated(file: SourceFile, surroundings: Surroundings) -> _FileContents:
-    driver = properties.Dedicated(file.entries)
-    subjects = tuple(_of_driver(file.path, each, surroundings) for each in properties.connectors(driver))
-    return _FileContents(file.path, subjects, (file,))
 
 
 def _of_driver(file: str, each: properties.Derived, surroundings: Surroundings) -> Subject:
@@ -277,14 +259,13 @@ def _found(file: str, roots: Sequence[Node]) -> tuple[list[FoundConnector], dict
         of_operator = [node for node in (list(documents.resources(root)) or [root]) if documents.is_resource(node)]
         for resource in map(documents.read_resource, of_operator):
             found += resource.connectors
-            workers |= {name: _worker_of(each) for name, each in resource.workers.items()}
+            workers |= {
+                name: WorkerFacts(each.version, each.properties, exactly_once=each.exactly_once)
+                for name, each in resource.workers.items()
+            }
         if not of_operator:
             found += documents.connectors(root, Path(file).stem)
     return found, workers
-
-
-def _worker_of(known: documents.StrimziWorkers) -> WorkerFacts:
-    return WorkerFacts(known.version, known.properties, exactly_once=known.exactly_once)
 
 
 def _subject(

@@ -167,10 +167,8 @@ def _kind(
     workers: tuple[str | None, bool],
 ) -> SubjectKind:
     version, exactly_once = workers
-    config = dict.fromkeys(keys, "") | {
-        key: value for key, value in zip(_DECIDE_CLIENTS, values, strict=True) if value is not None
-    }
-    setting = Setting.of(config, version or _newest(), exactly_once=exactly_once)
+    decisive = {key: value for key, value in zip(_DECIDE_CLIENTS, values, strict=True) if value is not None}
+    setting = Setting.of(dict.fromkeys(keys, "") | decisive, version or _newest(), exactly_once=exactly_once)
     return SubjectKind(type_, setting, keys, form, version is not None)
 
 
@@ -344,6 +342,9 @@ class SourceFile:
     entries: tuple[Entry, ...] = ()
     silences: tuple[Silence, ...] = ()
 
+    def spot(self, entry: Entry) -> Spot:
+        return Spot(self.path, entry.line, key=entry.key)
+
 
 @dataclass(frozen=True)
 class Estate:
@@ -353,6 +354,3 @@ class Estate:
     files: tuple[SourceFile, ...] = ()
     complete: bool = False
     logins: tuple[DeclaredLogin, ...] = ()
-
-    def of_type(self, type_: ConnectorType) -> list[Subject]:
-        return [subject for subject in self.subjects if subject.type == type_]

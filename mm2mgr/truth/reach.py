@@ -152,35 +152,40 @@ def _own(  # noqa: PLR0913, PLR0917 - a row of the table
     return Client(name, kind, role, side, layers, exists, block=block, forced=forced)
 
 
+def _syncs(kind: ClientKind, on_source: str | None, on_target: str) -> tuple[Client, Client]:
+    """Return a client of the offset-syncs topic for either place of it, with the block of a flow that stands for each."""
+    name = f"offset-syncs {kind}"
+    return (
+        _own(name, kind, "source", f"offset-syncs-source-{kind}", "syncs on source", on_source),
+        _own(name, kind, "target", f"offset-syncs-target-{kind}", "syncs on target", on_target),
+    )
+
+
 def _framework(records_block: str | None) -> tuple[Client, ...]:
     """Return the clients that Connect's Worker creates for any source connector; it reads only these prefixes."""
+    producer, consumer, admin = ((Layer(f"{kind}.override."),) for kind in ("producer", "consumer", "admin"))
     return (
         Client(
             "record producer",
             "producer",
             "connector-producer",
             "records",
-            (Layer("producer.override."),),
-            worker_prefixes=("producer.",),
-            block=records_block,
+            producer,
+            "always",
+            ("producer.",),
+            records_block,
         ),
         Client(
             "framework offsets consumer",
             "consumer",
             "connector-consumer",
             "offsets",
-            (Layer("consumer.override."),),
+            consumer,
             "own offsets",
             ("consumer.",),
         ),
         Client(
-            "framework admin",
-            "admin",
-            "connector-adminclient",
-            "offsets",
-            (Layer("admin.override."),),
-            "framework admin",
-            ("", "admin."),
+            "framework admin", "admin", "connector-adminclient", "offsets", admin, "framework admin", ("", "admin.")
         ),
     )
 
@@ -197,40 +202,15 @@ CLIENTS: dict[ConnectorType, tuple[Client, ...]] = {
         *_framework("record_producer"),
         _own("source admin", "admin", "source", "replication-source-admin", block="source_admin"),
         _own("target admin", "admin", "target", "replication-target-admin", block="target_admin"),
-        _own(
-            "offset-syncs producer",
-            "producer",
-            "source",
-            "offset-syncs-source-producer",
-            "syncs on source",
-            "offset_syncs_producer",
-        ),
-        _own(
-            "offset-syncs producer",
-            "producer",
-            "target",
-            "offset-syncs-target-producer",
-            "syncs on target",
-            "offset_syncs_producer",
-        ),
-        _own("offset-syncs admin", "admin", "source", "offset-syncs-source-admin", "syncs on source", "source_admin"),
-        _own("offset-syncs admin", "admin", "target", "offset-syncs-target-admin", "syncs on target", "target_admin"),
+        *_syncs("producer", "offset_syncs_producer", "offset_syncs_producer"),
+        *_syncs("admin", "source_admin", "target_admin"),
     ),
     "checkpoint": (
         *_framework(None),
         _own("source admin", "admin", "source", "checkpoint-source-admin", block="source_admin"),
         _own("target admin", "admin", "target", "checkpoint-target-admin", block="target_admin"),
-        _own("offset-syncs consumer", "consumer", "source", "offset-syncs-source-consumer", "syncs on source"),
-        _own(
-            "offset-syncs consumer",
-            "consumer",
-            "target",
-            "offset-syncs-target-consumer",
-            "syncs on target",
-            "target_consumer",
-        ),
-        _own("offset-syncs admin", "admin", "source", "offset-syncs-source-admin", "syncs on source", "source_admin"),
-        _own("offset-syncs admin", "admin", "target", "offset-syncs-target-admin", "syncs on target", "target_admin"),
+        *_syncs("consumer", None, "target_consumer"),
+        *_syncs("admin", "source_admin", "target_admin"),
         _own(
             "checkpoints consumer",
             "consumer",

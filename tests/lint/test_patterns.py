@@ -103,7 +103,7 @@ def test_clusters_by_address_and_alias() -> None:
     back = {"source.cluster.alias": "B", "target.cluster.alias": "A", "source.cluster.bootstrap.servers": None}
     subjects = (made.source(), made.heartbeat({**back, "target.cluster.bootstrap.servers": "SSL://A2:9092"}))
     known = clusters(subjects)
-    assert known.pair(subjects[0]) == known.pair(subjects[1])[::-1]
+    assert known[subjects[0]] == known[subjects[1]][::-1]
 
 
 def test_the_ends_of_a_connector_are_never_joined_by_alias() -> None:
@@ -113,5 +113,5 @@ def test_the_ends_of_a_connector_are_never_joined_by_alias() -> None:
     back = {**ends, "source.cluster.bootstrap.servers": "dc1-k1:1", "target.cluster.bootstrap.servers": "dc2-k1:1"}
     subjects = (made.source(there), made.source(back))
     known = clusters(subjects)
-    assert len(set(known.pair(subjects[0]))) == 2
-    assert known.pair(subjects[0]) == known.pair(subjects[1])[::-1]
+    assert len(set(known[subjects[0]])) == 2
+    assert known[subjects[0]] == known[subjects[1]][::-1]

@@ -6,7 +6,7 @@ Hits never show a value that could be a secret.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from mm2mgr.formats.properties import (
     CONNECTOR_PREFIXES,
@@ -23,7 +23,7 @@ from mm2mgr.formats.properties import (
     to_worker,
 )
 from mm2mgr.lint.findings import Hit, estate_rule, rule_ids
-from mm2mgr.lint.subject import Estate, Silence, SourceFile, Spot
+from mm2mgr.lint.subject import Estate, SourceFile, Spot
 from mm2mgr.secrets import is_jaas, is_secret, mask
 from mm2mgr.text import nearest
 from mm2mgr.truth import keys as truth_keys
@@ -36,41 +36,33 @@ _DRIVER = "MirrorMakerConfig of Kafka's connect-mirror"
 
 
 class _DriverFile:
-    """An mm2.properties file with the questions that the rules ask."""
+    """An mm2.properties file with the questions that the rules ask; `pair` is one to write examples with, one that mirrors if any."""
 
     def __init__(self, file: SourceFile) -> None:
         self.file = file
         self.driver = Dedicated(file.entries)
         self.clusters = self.driver.clusters
-        self.pairs = tuple(f"{source}->{target}" for source, target in self.driver.pairs())
-        first = next(iter(self.driver.pairs()), ("A", "B"))
-        self.example = next((p for p in self.driver.pairs() if self.driver.enabled(*p)), first)
-
-    @property
-    def pair(self) -> str:
-        """A pair to write examples with, one that mirrors where there is one."""
-        return "->".join(self.example)
-
-    @property
-    def target(self) -> str:
-        return self.example[1]
-
-    def spot(self, entry: Entry) -> Spot:
-        return Spot(self.file.path, entry.line, key=entry.key)
+        every = self.driver.pairs()
+        self.pairs = tuple(f"{source}->{target}" for source, target in every)
+        enabled = (pair for pair in every if self.driver.enabled(*pair))
+        self.source, self.target = next(enabled, every[0] if every else ("A", "B"))
+        self.pair = f"{self.source}->{self.target}"
 
     def hit(self, entry: Entry, message: str, fix: str) -> Hit:
-        return Hit(message, fix, spot=self.spot(entry))
+        return Hit(message, fix, spot=self.file.spot(entry))
 
-    def knows(self, key: str) -> bool:
-        """Tell whether a key starts as the driver expects it for a cluster or a pair."""
-        return key.startswith(tuple(f"{name}." for name in (*self.clusters, *self.pairs)))
+    def lines(self) -> Iterator[Entry]:
+        """Yield what counts of the file: the last line of each key."""
+        yield from (line.entry for line in self.driver.lines.values())
+
+    def knows(self, entry: Entry) -> bool:
+        """Tell whether a line starts as the driver expects it for a cluster or a pair, or another rule says that it does not."""
+        names = (*self.clusters, *self.pairs)
+        return entry.key.startswith(tuple(f"{name}." for name in names)) or bool(_misspelt_pair(entry, self.clusters))
 
     def top_level(self) -> Iterator[Entry]:
         """Yield the lines that belong to no cluster and to no pair, each key once."""
-        for line in self.driver.lines.values():
-            key = line.entry.key
-            if not self.knows(key) and "->" not in key and not _misspelt_pair(line.entry, self.clusters):
-                yield line.entry
+        yield from (entry for entry in self.lines() if "->" not in entry.key and not self.knows(entry))
 
 
 def _driver_files(estate: Estate) -> Iterator[_DriverFile]:
@@ -94,7 +86,7 @@ def top_level_client(estate: Estate) -> Iterator[Hit]:
         for entry in file.top_level():
             kind, _, plain = entry.key.partition(".")
             if kind in KINDS and plain and not passed(entry.key) and not plain.startswith("override."):
-                alias = file.example[0] if kind == "consumer" else file.target
+                alias = file.source if kind == "consumer" else file.target
                 message = (
                     f"{entry.key} reaches no client: the driver reads {kind} settings only for a cluster or a pair"
                 )
@@ -114,8 +106,7 @@ def top_level_ignored(estate: Estate) -> Iterator[Hit]:
     for file in _driver_files(estate):
         for entry in file.top_level():
             if is_ignored(entry.key) and not aliases_of(entry.key):
-                message = f"{entry.key} at the top level is ignored by the driver"
-                yield file.hit(entry, message, _below(file, entry.key))
+                yield file.hit(entry, f"{entry.key} at the top level is ignored by the driver", _below(file, entry.key))
 
 
 def _below(file: _DriverFile, key: str) -> str:
@@ -128,15 +119,10 @@ def _below(file: _DriverFile, key: str) -> str:
     for kind in KINDS:
         if known.history(kind, key):
             return f"write it for a cluster's clients: {file.target}.{kind}.{key} = …"
-    near = nearest(key, _known_at_top(), 0.8)
+    names = [name for scope in CLIENTS for name in known.names(scope) if passed(name)]
+    names += [name for name in known.names("worker") if to_worker(name)]
+    near = nearest(key, [*names, "clusters"], 0.8)
     return f"did you mean {near[0]}?" if near else f"write it under a pair or a cluster: {file.pair}.{key} = …"
-
-
-def _known_at_top() -> Iterator[str]:
-    known = truth_keys.load()
-    yield from (name for scope in CLIENTS for name in known.names(scope) if passed(name))
-    yield from (name for name in known.names("worker") if to_worker(name))
-    yield "clusters"
 
 
 @estate_rule("eos-key-misplaced", "warning", source="KIP-710, KIP-618")
@@ -148,8 +134,7 @@ def exactly_once_misplaced(estate: Estate) -> Iterator[Hit]:
     workers run without transactions, and records can be duplicated when a worker fails (KIP-710, KIP-618).
     """
     for file in _driver_files(estate):
-        for line in file.driver.lines.values():
-            entry = line.entry
+        for entry in file.lines():
             place = entry.key.removesuffix(EXACTLY_ONCE_KEY)
             if place == entry.key or (place and "->" not in place):
                 continue
@@ -170,23 +155,16 @@ def unknown_cluster(estate: Estate) -> Iterator[Hit]:
     driver starts without it. Kafka's documentation itself has such a mistake (`us-west->us.east`).
     """
     for file in _driver_files(estate):
-        for line in file.driver.lines.values():
-            key = line.entry.key
-            if file.knows(key) or _misspelt_pair(line.entry, file.clusters):
-                continue
-            strange = [alias for alias in aliases_of(key) if alias not in file.clusters]
+        for entry in file.lines():
+            strange = [] if file.knows(entry) else [each for each in aliases_of(entry.key) if each not in file.clusters]
             if strange:
                 named = ", ".join(file.clusters) or "nothing"
-                near = _nearest(strange[0], file.clusters)
-                fix = f"write {near}" if near else f"write one of {named}, or add {strange[0]} to clusters"
-                message = f"{key} is never read: clusters lists {named}, not {strange[0]}"
-                yield file.hit(line.entry, message, fix)
-
-
-def _nearest(alias: str, clusters: Sequence[str]) -> str | None:
-    """Return the name that was meant; two letters in the wrong order are the likelier slip."""
-    near = nearest(alias, clusters, 0.5, 3)
-    return next((name for name in near if sorted(name) == sorted(alias)), near[0] if near else None)
+                near = nearest(strange[0], file.clusters, 0.5, 3)
+                # Two letters in the wrong order are the likelier slip.
+                meant = next((name for name in near if sorted(name) == sorted(strange[0])), near[0] if near else None)
+                fix = f"write {meant}" if meant else f"write one of {named}, or add {strange[0]} to clusters"
+                message = f"{entry.key} is never read: clusters lists {named}, not {strange[0]}"
+                yield file.hit(entry, message, fix)
 
 
 @estate_rule("pair-key-spelling", "error", source=_DRIVER)
@@ -201,8 +179,10 @@ def pair_key_spelling(estate: Estate) -> Iterator[Hit]:
         for entry in file.driver.entries:
             wrong = _misspelt_pair(entry, file.clusters) or _misspelt_enabled(entry.key, file.pairs)
             if wrong:
-                message = f"`{_whole(entry).partition('=')[0].strip()}` is not a key that the driver reads: the line is ignored"
-                yield file.hit(entry, message, f"write {wrong}")
+                key = _whole(entry).partition("=")[0].strip()
+                yield file.hit(
+                    entry, f"`{key}` is not a key that the driver reads: the line is ignored", f"write {wrong}"
+                )
 
 
 def _whole(entry: Entry) -> str:
@@ -243,46 +223,32 @@ def no_flow_enabled(estate: Estate) -> Iterator[Hit]:
     for file in _driver_files(estate):
         if any(file.driver.enabled(*pair) for pair in file.driver.pairs()):
             continue
-        entry = file.driver.lines["clusters"].entry if "clusters" in file.driver.lines else None
-        if entry is None:
-            message = "clusters is missing: the driver refuses to start"
+        line = file.driver.lines.get("clusters")
+        if line is None:
             fix = "write clusters = A, B with the prefixes of the other lines"
-            yield Hit(message, fix, spot=Spot(file.file.path, file.file.entries[0].line))
+            spot = Spot(file.file.path, file.file.entries[0].line)
+            yield Hit("clusters is missing: the driver refuses to start", fix, spot=spot)
         elif len(file.clusters) < 2:
-            yield file.hit(entry, "clusters lists fewer than two names, so there is no pair", "write clusters = A, B")
-        elif not _switched(file):
+            message = "clusters lists fewer than two names, so there is no pair"
+            yield file.hit(line.entry, message, "write clusters = A, B")
+        elif not any(_is_told(file, entry) for entry in file.driver.entries):
             message = f"none of the pairs of {', '.join(file.clusters)} is enabled, so no record is mirrored"
-            yield file.hit(entry, message, f"write {file.pair}.enabled = true for each direction to mirror")
+            yield file.hit(line.entry, message, f"write {file.pair}.enabled = true for each direction to mirror")
 
 
-def _switched(file: _DriverFile) -> bool:
-    """Tell whether another rule already reports why a pair is not enabled."""
-    for entry in file.driver.entries:
-        if _misspelt_enabled(entry.key, file.pairs) or _misspelt_pair(entry, file.clusters):
-            return True
-        if entry.key.endswith(".enabled") and any(alias not in file.clusters for alias in aliases_of(entry.key)):
-            return True
-    return False
+def _is_told(file: _DriverFile, entry: Entry) -> bool:
+    """Tell whether another rule already reports that this line enables no pair."""
+    if _misspelt_enabled(entry.key, file.pairs) or _misspelt_pair(entry, file.clusters):
+        return True
+    return entry.key.endswith(".enabled") and any(alias not in file.clusters for alias in aliases_of(entry.key))
 
 
 _PROPERTIES = ("properties", "dedicated")
 # Kafka trims nearly every value (ConfigDef.parseType). These are read past it: by Connect's plugin loader and REST names,
 # and by the replication policies, which are handed the originals.
 _UNTRIMMED = ("name", "connector.class", "replication.policy.separator")
-_IDENTITY = "IdentityReplicationPolicy"
 
 _JAVA = "java.util.Properties.load"
-
-
-def _spot(file: SourceFile, entry: Entry) -> Spot:
-    return Spot(file.path, entry.line, key=entry.key)
-
-
-def _entries(estate: Estate) -> Iterator[tuple[SourceFile, Entry]]:
-    """Yield the entries of files in properties syntax."""
-    for file in estate.files:
-        if file.kind in _PROPERTIES:
-            yield from ((file, entry) for entry in file.entries)
 
 
 def _shown(key: str, text: str) -> str:
@@ -301,17 +267,15 @@ def lost_backslash(estate: Estate) -> Iterator[Hit]:
     without its separators. Nothing is logged. JSON needs the doubled backslash too; YAML in single quotes or without
     quotes does not. Write two backslashes for each literal one.
     """
-    for file, entry in _entries(estate):
-        doubled = lost_backslashes(entry)
-        if doubled is not None:
-            got = (
-                ""
-                if _shown(entry.key, entry.value) == "…"
-                else f": the connector gets {_shown(entry.key, entry.value)!r}"
-            )
-            message = f"the backslash in {entry.key} is dropped when the file is read{got}"
-            fix = f"double it: {entry.key} = {_shown(entry.key, doubled)}"
-            yield Hit(message, fix, spot=_spot(file, entry))
+    for file in estate.files:
+        for entry in file.entries if file.kind in _PROPERTIES else ():
+            doubled = lost_backslashes(entry)
+            if doubled is not None:
+                value = _shown(entry.key, entry.value)
+                got = "" if value == "…" else f": the connector gets {value!r}"
+                message = f"the backslash in {entry.key} is dropped when the file is read{got}"
+                fix = f"double it: {entry.key} = {_shown(entry.key, doubled)}"
+                yield Hit(message, fix, spot=file.spot(entry))
 
 
 @estate_rule("comment-in-value", "error", source=_JAVA)
@@ -323,12 +287,13 @@ def comment_in_value(estate: Estate) -> Iterator[Hit]:
     addresses of that name are looked up. Kafka's own documentation shows such lines. Write the comment on the line
     above.
     """
-    for file, entry in _entries(estate):
-        after = remark(entry)
-        if after and not (is_secret(entry.key) and not is_jaas(entry.value)):
-            value = _shown(entry.key, entry.value.removesuffix(after))
-            message = f"the comment after {entry.key} is part of its value"
-            yield Hit(message, f"write it on the line above: {entry.key} = {value}", spot=_spot(file, entry))
+    for file in estate.files:
+        for entry in file.entries if file.kind in _PROPERTIES else ():
+            after = remark(entry)
+            if after and not (is_secret(entry.key) and not is_jaas(entry.value)):
+                value = _shown(entry.key, entry.value.removesuffix(after))
+                fix = f"write it on the line above: {entry.key} = {value}"
+                yield Hit(f"the comment after {entry.key} is part of its value", fix, spot=file.spot(entry))
 
 
 @estate_rule("duplicate-key", "warning", source=_JAVA)
@@ -347,7 +312,7 @@ def duplicate_key(estate: Estate) -> Iterator[Hit]:
             if before is not entry and entry.key not in arrows:
                 same = " (with the same value)" if before.value == entry.value else ""
                 message = f"{entry.key} is present twice, so line {before.line}{same} is ignored"
-                yield Hit(message, f"keep one {entry.key} and remove the other", spot=_spot(file, entry))
+                yield Hit(message, f"keep one {entry.key} and remove the other", spot=file.spot(entry))
                 first[entry.key] = entry
 
 
@@ -366,12 +331,14 @@ def blank_in_value(estate: Estate) -> Iterator[Hit]:
             if entry.key in keys and entry.value != entry.value.rstrip() and not remark(entry):
                 message = f"{entry.key} ends with a blank, which Kafka does not trim"
                 fix = f"remove the blank: {entry.key} = {_shown(entry.key, entry.value.rstrip())}"
-                yield Hit(message, fix, spot=_spot(file, entry))
+                yield Hit(message, fix, spot=file.spot(entry))
 
 
 def _untrimmed(file: SourceFile) -> Iterator[str]:
     yield from _UNTRIMMED if file.kind != "dedicated" else _UNTRIMMED[2:]
-    if any(entry.key == "replication.policy.class" and _IDENTITY in entry.value for entry in file.entries):
+    if any(
+        entry.key == "replication.policy.class" and "IdentityReplicationPolicy" in entry.value for entry in file.entries
+    ):
         yield "source.cluster.alias"
     if file.kind == "dedicated":
         driver = Dedicated(file.entries)
@@ -392,23 +359,19 @@ def null_value(estate: Estate) -> Iterator[Hit]:
     several keys with dots.
     """
     for file in estate.files:
-        if file.kind == "json":
-            yield from (hit for entry in file.entries for hit in _refused(file, entry))
-
-
-def _refused(file: SourceFile, entry: Entry) -> Iterator[Hit]:
-    if entry.raw == "null":
-        message, fix = "is null, which Connect refuses with 400", f"leave {entry.key} out to get its default"
-    elif entry.raw.startswith("["):
-        message = "is a list, which Connect does not take"
-        fix = f'write one text with commas: "{entry.key}": "{_shown(entry.key, entry.value)}"'
-    elif entry.raw.startswith("{"):
-        message, fix = "is an object, which Connect does not accept", "write its members as keys joined by dots"
-    elif entry.key == "name" and not entry.value.strip():
-        message, fix = "is empty, which Connect refuses with 400", "give the connector a permanent name"
-    else:
-        return
-    yield Hit(f"{entry.key} {message}", fix, spot=_spot(file, entry))
+        for entry in file.entries if file.kind == "json" else ():
+            if entry.raw == "null":
+                message, fix = "is null, which Connect refuses with 400", f"leave {entry.key} out to get its default"
+            elif entry.raw.startswith("["):
+                message = "is a list, which Connect does not take"
+                fix = f'write one text with commas: "{entry.key}": "{_shown(entry.key, entry.value)}"'
+            elif entry.raw.startswith("{"):
+                message, fix = "is an object, which Connect does not accept", "write its members as keys joined by dots"
+            elif entry.key == "name" and not entry.value.strip():
+                message, fix = "is empty, which Connect refuses with 400", "give the connector a permanent name"
+            else:
+                continue
+            yield Hit(f"{entry.key} {message}", fix, spot=file.spot(entry))
 
 
 @estate_rule("silence-unexplained", "warning")
@@ -419,22 +382,18 @@ def silence_unexplained(estate: Estate) -> Iterator[Hit]:
     RULE reason`, `silence: {RULE: reason}` of a flow, or the config key `mm2mgr.silence.RULE`. Without a reason, or
     with a misspelt rule, the silence has no effect. `mm2mgr lint --rules` lists the rules.
     """
+    rules = rule_ids()
     of_files = [silence for file in estate.files for silence in file.silences]
     of_subjects = [silence for subject in estate.subjects for silence in subject.silences]
     for silence in dict.fromkeys([*of_files, *of_subjects]):
-        yield from _unexplained(silence)
-
-
-def _unexplained(silence: Silence) -> Iterator[Hit]:
-    rules = rule_ids()
-    if silence.rule not in rules:
-        # Only a word that is never free text is repeated: what stands there may be anything.
-        near = nearest(silence.rule, rules, 0.5)
-        fix = f"write {near[0]}" if near else "see the rules with: mm2mgr lint --rules"
-        yield Hit(f"there is no rule '{silence.rule[:60]}', so the silence has no effect", fix, spot=silence.spot)
-    elif not silence.reason:
-        message = f"{silence.rule} is silenced without a reason"
-        yield Hit(message, f"give the reason: mm2mgr: silence {silence.rule} BECAUSE…", spot=silence.spot)
+        if silence.rule not in rules:
+            # Only a word that is never free text is repeated: what stands there may be anything.
+            near = nearest(silence.rule, rules, 0.5)
+            fix = f"write {near[0]}" if near else "see the rules with: mm2mgr lint --rules"
+            yield Hit(f"there is no rule '{silence.rule[:60]}', so the silence has no effect", fix, spot=silence.spot)
+        elif not silence.reason:
+            fix = f"give the reason: mm2mgr: silence {silence.rule} BECAUSE…"
+            yield Hit(f"{silence.rule} is silenced without a reason", fix, spot=silence.spot)
 
 
 @estate_rule("invalid-declaration", "error")

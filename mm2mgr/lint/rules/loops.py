@@ -7,7 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import combinations, islice, pairwise, product
 
-from mm2mgr.lint.findings import Hit, connector_key, estate_rule, rule
+from mm2mgr.defaults import POLICIES
+from mm2mgr.lint.findings import Hit, connector_hit, connector_key, estate_rule, rule
 from mm2mgr.lint.hops import (
     HEARTBEATS,
     SIDES,
@@ -32,12 +33,8 @@ from mm2mgr.topics.names import samples
 from mm2mgr.topics.shared import Budget, meeting
 
 _SEEN = "tests/lint/test_seen_live_pairs.py::"
-_POLICY, _SEPARATOR, _TARGET, _SOURCE = (
-    "replication.policy.class",
-    "replication.policy.separator",
-    "target.cluster.alias",
-    "source.cluster.alias",
-)
+_POLICY, _SEPARATOR = "replication.policy.class", "replication.policy.separator"
+_TARGET, _SOURCE = "target.cluster.alias", "source.cluster.alias"
 _LONGEST_WAY, _MOST_WAYS, _MOST_CHOICES = 4, 1000, 200
 _Edges = Mapping[int, Mapping[int, Sequence[Hop]]]
 _Clusters = tuple[int, ...]
@@ -56,26 +53,23 @@ def loop(estate: Estate) -> Iterator[Hit]:
     for circle in default_circles(estate.subjects):
         last = circle.hops[-1].subject
         key, why, fix = _cause(circle)
-        yield Hit(f"{_goes_round(circle)}: {why}", fix, key, last, others=_others(circle, last))
+        yield Hit(f"{_goes_round(circle)}: {why}", fix, key, last, others=_others(circle.hops, last))
 
 
 @lru_cache(maxsize=4)
 def default_circles(subjects: tuple[Subject, ...]) -> tuple[Circle, ...]:
     every = [hop for hop in moving(hops(subjects)) if hop.policy == "default" and not has_split_alias(hop.subject)]
-    return rounds(_suspects(every), every).circles
-
-
-def _others(circle: Circle, subject: Subject) -> tuple[Subject, ...]:
-    return tuple(hop.subject for hop in circle.hops if hop.subject is not subject)
-
-
-def _suspects(every: Sequence[Hop]) -> list[Hop]:
-    """Return hops at which a circle may begin: their source has another alias as a target, or their separator is rare."""
     usual = next((separator for separator, _ in Counter(hop.separator for hop in every).most_common(1)), ".")
     into: dict[int, set[str]] = defaultdict(set)
     for hop in every:
         into[hop.target].add(hop.subject.target)
-    return [hop for hop in every if hop.separator != usual or into[hop.source] - {hop.subject.source}]
+    # A circle may begin where the source has another alias as a target, or where the separator is rare.
+    starts = [hop for hop in every if hop.separator != usual or into[hop.source] - {hop.subject.source}]
+    return rounds(starts, every).circles
+
+
+def _others(way: Sequence[Hop], subject: Subject) -> tuple[Subject, ...]:
+    return tuple(hop.subject for hop in way if hop.subject is not subject)
 
 
 def _cause(circle: Circle) -> tuple[str, str, str]:
@@ -115,10 +109,9 @@ def identity_loop(estate: Estate) -> Iterator[Hit]:
     for circle in identity_rounds(estate.subjects).circles:
         subject = circle.hops[0].subject
         message = f"{_goes_round(circle)}: {subject.name} keeps topic names, so the loop is not detected"
-        fix = (
-            f"mirror different topics in each direction, or write {connector_key(subject, _POLICY, _class('Default'))}"
-        )
-        yield Hit(message, fix, _POLICY, subject, others=_others(circle, subject))
+        default = connector_key(subject, _POLICY, POLICIES["default"])
+        fix = f"mirror different topics in each direction, or write {default}"
+        yield Hit(message, fix, _POLICY, subject, others=_others(circle.hops, subject))
 
 
 @lru_cache(maxsize=4)
@@ -126,10 +119,6 @@ def identity_rounds(subjects: tuple[Subject, ...]) -> WaysBack:
     """Return the ways back to a cluster that begin with a connector that keeps names."""
     every = [hop for hop in moving(hops(subjects)) if hop.policy == "identity" or not has_split_alias(hop.subject)]
     return rounds([hop for hop in every if hop.policy == "identity"], every)
-
-
-def _class(policy: str) -> str:
-    return f"org.apache.kafka.connect.mirror.{policy}ReplicationPolicy"
 
 
 @rule("self-mirror", "error", types=("source",), source="KIP-382", seen=_SEEN)
@@ -207,7 +196,9 @@ def _ways(edges: _Edges, way: _Clusters) -> Iterator[_Clusters]:
 
 
 def _arrives_twice(edges: _Edges, one: _Clusters, other: _Clusters, budget: Budget) -> Hit | None:
-    for first, second in islice(product(_choices(edges, one), _choices(edges, other)), _MOST_CHOICES):
+    # The source connectors along a way, one for each step.
+    ways = (product(*(edges[source][target] for source, target in pairwise(way))) for way in (one, other))
+    for first, second in islice(product(*ways), _MOST_CHOICES):
         before, after = put_before(first), put_before(second)
         if before[-1] != after[-1]:
             continue
@@ -218,19 +209,13 @@ def _arrives_twice(edges: _Edges, one: _Clusters, other: _Clusters, budget: Budg
     return None
 
 
-def _choices(edges: _Edges, way: _Clusters) -> Iterator[tuple[Hop, ...]]:
-    """Yield the source connectors along a way, one for each step."""
-    yield from product(*(edges[source][target] for source, target in pairwise(way)))
-
-
 def _hit(first: Sequence[Hop], second: Sequence[Hop], topic: str) -> Hit:
-    source, target = first[0].subject.source, first[-1].subject.target
+    source, last = first[0].subject.source, second[-1].subject
+    target = first[-1].subject.target
     ways = " and ".join(" → ".join([source, *(hop.subject.target for hop in way)]) for way in (first, second))
     message = f"'{topic}' of {source} reaches {target} on two paths under one name ({ways}): its records arrive twice"
-    last = second[-1].subject
-    fix = f"remove it from one of the paths, or write {connector_key(last, _POLICY, _class('Default'))}"
-    others = tuple(hop.subject for hop in (*first, *second) if hop.subject is not last)
-    return Hit(message, fix, "topics", last, others=others)
+    fix = f"remove it from one of the paths, or write {connector_key(last, _POLICY, POLICIES['default'])}"
+    return Hit(message, fix, "topics", last, others=_others((*first, *second), last))
 
 
 @estate_rule("alias-reused", "error", source="KIP-382")
@@ -245,24 +230,19 @@ def alias_reused(estate: Estate) -> Iterator[Hit]:
     """
     first: dict[str, list[tuple[Hop, int]]] = defaultdict(list)
     for hop in hops(estate.subjects):
+        subject = hop.subject
         for key, number in ((_SOURCE, hop.source), (_TARGET, hop.target)):
-            alias = hop.subject.get(key)
-            others = first[alias]
-            if not alias or number in [at for _, at in others]:
+            alias = subject.get(key)
+            known = first[alias]
+            if not alias or number in [at for _, at in known]:
                 continue
-            other = next((each for each, _ in others if set(each.pair) & set(hop.pair)), None)
-            others.append((hop, number))
+            other = next((each.subject for each, _ in known if set(each.pair) & set(hop.pair)), None)
+            known.append((hop, number))
             if other:
-                yield _reused(alias, hop.subject, other.subject, key)
-
-
-def _reused(alias: str, subject: Subject, other: Subject, key: str) -> Hit:
-    whose = f"a different one for {other.name}" if other is not subject else "a different one on its other side"
-    message = (
-        f"'{alias}' is one cluster for {subject.name} and {whose}: their topics, offsets and checkpoints are mixed"
-    )
-    fix = f"give each cluster its own alias: {connector_key(subject, key, f'{alias}2')}"
-    return Hit(message, fix, key, subject, others=(other,) if other is not subject else ())
+                whose = "on its other side" if other is subject else f"for {other.name}"
+                message = f"'{alias}' is one cluster for {subject.name} and a different one {whose}: their topics, offsets and checkpoints are mixed"
+                fix = f"give each cluster its own alias: {connector_key(subject, key, f'{alias}2')}"
+                yield Hit(message, fix, key, subject, others=() if other is subject else (other,))
 
 
 @estate_rule("cluster-two-aliases", "error", source="KIP-382", seen=_SEEN)
@@ -278,31 +258,22 @@ def cluster_two_aliases(estate: Estate) -> Iterator[Hit]:
     for one, other, shared in overlapping(estate.subjects, running=False):
         if shared.topic and one.subject.source != other.subject.source:
             reported.add(one.source)
-    for number, aliases in _aliases(estate).items():
-        usual = max(aliases, key=lambda alias: len(aliases[alias]))
-        for alias, subjects in aliases.items():
-            if alias != usual and number not in reported:
-                yield _another_name(alias, subjects[0], usual, aliases[usual][0])
-
-
-def _aliases(estate: Estate) -> dict[int, dict[str, list[Subject]]]:
-    """Return cluster → alias → who calls it so, of aliases that are written."""
-    known = clusters(estate.subjects)
-    found: dict[int, dict[str, list[Subject]]] = defaultdict(lambda: defaultdict(list))
+    called: dict[int, dict[str, list[Subject]]] = defaultdict(lambda: defaultdict(list))
     for subject in estate.subjects:
-        for side in SIDES:
+        for number, side in zip(clusters(estate.subjects)[subject], SIDES, strict=True):
             if subject.type != "heartbeat" and (alias := subject.get(f"{side}.cluster.alias")):
-                found[known.of(subject, side)][alias].append(subject)
-    return found
-
-
-def _another_name(alias: str, subject: Subject, usual: str, first: Subject) -> Hit:
-    key = _SOURCE if subject.source == alias else _TARGET
-    message = f"the cluster that {subject.name} calls '{alias}' is '{usual}' for {first.name}: MirrorMaker treats them as two clusters"
-    fix = f"write {connector_key(subject, key, usual)}"
-    if subject.form == "tree":
-        fix = f"keep one entry for it, {connector_key(subject, key, usual)}, and use it in every flow"
-    return Hit(message, fix, key, subject, others=(first,))
+                called[number][alias].append(subject)
+    for number, aliases in called.items():
+        usual = max(aliases, key=lambda alias: len(aliases[alias]))
+        for alias, (subject, *_) in aliases.items():
+            if alias != usual and number not in reported:
+                first = aliases[usual][0]
+                key = _SOURCE if subject.source == alias else _TARGET
+                message = f"the cluster that {subject.name} calls '{alias}' is '{usual}' for {first.name}: MirrorMaker treats them as two clusters"
+                fix = f"write {connector_key(subject, key, usual)}"
+                if subject.form == "tree":
+                    fix = f"keep one entry for it, {connector_key(subject, key, usual)}, and use it in every flow"
+                yield Hit(message, fix, key, subject, others=(first,))
 
 
 @rule(
@@ -321,17 +292,18 @@ def alias_has_separator(subject: Subject) -> Iterator[Hit]:
     separator everywhere. An empty separator, which splits names into letters, is contained in every alias. Source:
     DefaultReplicationPolicy.topicSource.
     """
+    separator = separator_of(subject)
     if policy_of(subject) != "default":
         return
-    if not separator_of(subject):
+    if not separator:
         message = "the separator is empty: MirrorMaker reads the first letter of a topic as the alias of its source"
-        yield Hit(message, f"write {connector_key(subject, _SEPARATOR, '.')}", _SEPARATOR)
+        yield connector_hit(subject, _SEPARATOR, ".", message)
         return
     for key, alias in ((_SOURCE, subject.source), (_TARGET, subject.target)):
-        if separator_of(subject) in alias:
-            parts = alias.split(separator_of(subject))
-            message = f"the alias '{alias}' contains the separator '{separator_of(subject)}': topic names are read as if they came from '{parts[0]}'"
-            yield Hit(message, f"write {connector_key(subject, key, '-'.join(parts))}", key)
+        if separator in alias:
+            parts = alias.split(separator)
+            message = f"the alias '{alias}' contains the separator '{separator}': topic names are read as if they came from '{parts[0]}'"
+            yield connector_hit(subject, key, "-".join(parts), message)
 
 
 @estate_rule("separator-differs", "error", source="DefaultReplicationPolicy", seen=_SEEN)

@@ -6,7 +6,9 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import product
 
+from mm2mgr.defaults import POLICIES
 from mm2mgr.lint.findings import Hit, connector_key, estate_rule, rule, written
 from mm2mgr.lint.hops import (
     Hop,
@@ -22,7 +24,6 @@ from mm2mgr.lint.hops import (
     separator_of,
     unread,
 )
-from mm2mgr.lint.hops import clusters as clusters_of
 from mm2mgr.lint.rules.loops import identity_rounds
 from mm2mgr.lint.subject import Estate, Subject, addresses
 from mm2mgr.topics.names import Selection
@@ -38,23 +39,18 @@ class ConnectorsOfPair:
     checkpoints: list[Subject]
 
 
-def pairs(estate: Estate) -> Mapping[tuple[int, int], ConnectorsOfPair]:
-    """Group source and checkpoint connectors by their two clusters."""
-    return _pairs(estate.subjects)
-
-
 @lru_cache(maxsize=4)
-def _pairs(subjects: tuple[Subject, ...]) -> Mapping[tuple[int, int], ConnectorsOfPair]:
-    known = clusters_of(subjects)
+def pairs(subjects: tuple[Subject, ...]) -> Mapping[tuple[int, int], ConnectorsOfPair]:
+    """Group source and checkpoint connectors by their two clusters."""
+    known = clusters(subjects)
     found = {pair: ConnectorsOfPair(group, []) for pair, group in by_pair(hops(subjects)).items()}
     for subject in subjects:
         if subject.type == "checkpoint":
-            found.setdefault(known.pair(subject), ConnectorsOfPair([], [])).checkpoints.append(subject)
+            found.setdefault(known[subject], ConnectorsOfPair([], [])).checkpoints.append(subject)
     return found
 
 
 _SEEN = "tests/lint/test_seen_live_pairs.py::"
-_MIRROR = "org.apache.kafka.connect.mirror."
 _BEATS = "heartbeats.replication.enabled"
 
 
@@ -68,11 +64,19 @@ def overlap(estate: Estate) -> Iterator[Hit]:
     topics.exclude of one. Dots matter: `a.b` also matches a-b. Source: KIP-382; seen on 4.3.1.
     """
     for first, later, shared in overlapping(estate.subjects, running=True, alike=True):
-        topic = shared.topic
-        if topic:
-            names = f"'{topic}'" if _named(first, later, topic) else f"topics such as '{topic}'"
+        if topic := shared.topic:
+            items = (item for hop in (first, later) if hop.names for item in hop.names.include)
+            is_named = any(topic == plain_name(item) for item in items)  # others are generated from patterns
+            names = f"'{topic}'" if is_named else f"topics such as '{topic}'"
             message = f"{first.subject.name} and {later.subject.name} both mirror {names} from {later.subject.source}: their records arrive twice"
-            yield Hit(message, _apart(first, later, topic), "topics", later.subject, others=(first.subject,))
+            in_tree = later.subject.form == "tree"
+            place = "topics: {exclude: […]}" if in_tree else written(later.subject, "topics.exclude")
+            more = f"the pattern of one to {place} of the other"
+            if is_named:
+                escaped = topic.replace(".", "\\.")
+                more = f"{escaped} to {place} of one of them"
+            fix = f"remove it from one of them, or add {more}"
+            yield Hit(message, fix, "topics", later.subject, others=(first.subject,))
 
 
 @estate_rule("overlap-undecided", "info", source="java.util.regex.Pattern")
@@ -104,19 +108,6 @@ def _open(subject: Subject, other: Subject, what: str, pattern: str) -> Hit:
     return Hit(message, fix, "topics", subject, others=(other,))
 
 
-def _named(first: Hop, later: Hop, topic: str) -> bool:
-    """Tell whether this name is written in a list; others are generated from hops."""
-    return any(topic == plain_name(item) for hop in (first, later) if hop.names for item in hop.names.include)
-
-
-def _apart(first: Hop, later: Hop, topic: str) -> str:
-    what = topic.replace(".", "\\.") if _named(first, later, topic) else "the pattern of one"
-    where = "of one of them" if _named(first, later, topic) else "of the other"
-    key = written(later.subject, "topics.exclude")
-    place = "topics: {exclude: […]}" if later.subject.form == "tree" else key
-    return f"remove it from one of them, or add {what} to {place} {where}"
-
-
 @estate_rule("renamed", "warning", source="KIP-875", seen=_SEEN)
 def renamed(estate: Estate) -> Iterator[Hit]:
     """A new connector for topics that another one has mirrored starts again at the first record.
@@ -134,9 +125,8 @@ def renamed(estate: Estate) -> Iterator[Hit]:
             continue
         what = f"is {old.subject.state or 'not enabled'}" if old.off else f"calls the source '{old.subject.source}'"
         message = f"{new.subject.name} mirrors '{topic}', which {old.subject.name} mirrors as well and {what}: offsets are stored by name and alias, so it is mirrored again from the beginning"
-        fix = (
-            "copy the offsets (GET and PATCH /connectors/…/offsets while both are STOPPED) and delete the old connector"
-        )
+        ways = "GET and PATCH /connectors/…/offsets while both are STOPPED"
+        fix = f"copy the offsets ({ways}) and delete the old connector"
         yield Hit(message, fix, "", new.subject, others=(old.subject,))
 
 
@@ -149,14 +139,14 @@ def heartbeats_twice(estate: Estate) -> Iterator[Hit]:
     set heartbeats.replication.enabled=false on all but one of a pair; up to 3.9 only a custom policy class prevents it.
     """
     known = clusters(estate.subjects)
-    beaten = {known.of(subject, "target") for subject in _beating(estate)}
-    for (source, _), pair in pairs(estate).items():
+    beaten = {known[subject][1] for subject in _beating(estate)}
+    for (source, _), pair in pairs(estate.subjects).items():
         carrying = [hop.subject for hop in pair.sources if not hop.off and _carries(hop.subject)]
         if source in beaten and len(carrying) > 1:
-            message = f"{' and '.join(subject.name for subject in carrying[:2])} both mirror the heartbeats of {carrying[0].source}: each heartbeat arrives {len(carrying)} times"
-            later = carrying[1]
+            first, later, *more = carrying
+            message = f"{first.name} and {later.name} both mirror the heartbeats of {first.source}: each heartbeat arrives {len(carrying)} times"
             fix = f"write {connector_key(later, _BEATS, 'false')} in all but one of them"
-            yield Hit(message, fix, _BEATS, later, others=tuple(each for each in carrying if each is not later))
+            yield Hit(message, fix, _BEATS, later, others=(first, *more))
 
 
 def _carries(subject: Subject) -> bool:
@@ -165,7 +155,8 @@ def _carries(subject: Subject) -> bool:
 
 
 def _beating(estate: Estate) -> list[Subject]:
-    return [subject for subject in estate.of_type("heartbeat") if subject.flag("emit.heartbeats.enabled", default=True)]
+    heartbeats = (subject for subject in estate.subjects if subject.type == "heartbeat")
+    return [subject for subject in heartbeats if subject.flag("emit.heartbeats.enabled", default=True)]
 
 
 @estate_rule("heartbeats-never-cross", "warning", source="KIP-382", seen=f"{_SEEN}test_heartbeats")
@@ -179,19 +170,15 @@ def heartbeats_never_cross(estate: Estate) -> Iterator[Hit]:
     """
     known = clusters(estate.subjects)
     beating = _beating(estate)
-    written_into = {known.of(subject, "target") for subject in beating}
+    written_into = {known[subject][1] for subject in beating}
     flows = {hop.pair for hop in hops(estate.subjects) if not hop.off}
+    starts = {start for start, _ in flows}
     for subject in beating:
-        source, target = known.pair(subject)
-        leaves = any(target == start for start, _ in flows)
-        if (source, target) in flows and source not in written_into and not leaves:
+        source, target = known[subject]
+        if (source, target) in flows and source not in written_into and target not in starts:
             message = f"{subject.name} writes heartbeats into {subject.target} itself and not into {subject.source}: they do not show whether {subject.pair} works"
-            yield Hit(
-                message,
-                f"swap source and target of the heartbeat connector: its target must be {subject.source}",
-                "target.cluster.alias",
-                subject,
-            )
+            fix = f"swap source and target of the heartbeat connector: its target must be {subject.source}"
+            yield Hit(message, fix, "target.cluster.alias", subject)
 
 
 @estate_rule("same-name", "error", source="Connect's REST API")
@@ -243,25 +230,19 @@ def fan_in(estate: Estate) -> Iterator[Hit]:
     for group in targets.values():
         reported: set[frozenset[int]] = set()
         selections = [hop.selection for hop in group if hop.selection]
-        for before, later, shared in overlaps(selections, [hop.source for hop in group]):
-            places = frozenset((group[before].source, group[later].source))
+        for before, after, shared in overlaps(selections, [hop.source for hop in group]):
+            first, later = group[before].subject, group[after].subject
+            places = frozenset((group[before].source, group[after].source))
             if shared.topic and places not in reported:
                 reported.add(places)
-                yield _mixed(group[before].subject, group[later].subject, shared.topic)
-
-
-def _mixed(first: Subject, later: Subject, topic: str) -> Hit:
-    message = f"'{topic}' of {first.source} and of {later.source} is written to one topic of {later.target}: records are mixed and topic settings overwrite each other"
-    fix = f"write {connector_key(later, 'replication.policy.class', f'{_MIRROR}DefaultReplicationPolicy')}, or mirror different topics"
-    return Hit(message, fix, "topics", later, others=(first,))
+                message = f"'{shared.topic}' of {first.source} and of {later.source} is written to one topic of {later.target}: records are mixed and topic settings overwrite each other"
+                fix = f"write {connector_key(later, _POLICY, POLICIES['default'])}, or mirror different topics"
+                yield Hit(message, fix, "topics", later, others=(first,))
 
 
 _SYNCS, _CHECKPOINTS = "emit.offset-syncs.enabled", "emit.checkpoints.enabled"
-_LOCATION, _POLICY, _SEPARATOR = (
-    "offset-syncs.topic.location",
-    "replication.policy.class",
-    "replication.policy.separator",
-)
+_LOCATION = "offset-syncs.topic.location"
+_POLICY, _SEPARATOR = "replication.policy.class", "replication.policy.separator"
 
 
 @estate_rule("checkpoint-without-syncs", "error", source="KIP-1031", seen=f"{_SEEN}test_checkpoints_that_never_come")
@@ -274,7 +255,7 @@ def checkpoint_without_syncs(estate: Estate) -> Iterator[Hit]:
     emit.offset-syncs.enabled=false or emit.checkpoints.enabled=false (400). If you want no checkpoints, do not create
     the connector; emit.checkpoints.enabled=false does not sync group offsets alone. Seen on 4.3.1.
     """
-    for pair in pairs(estate).values():
+    for pair in pairs(estate.subjects).values():
         for subject in pair.checkpoints:
             if subject.flag("enabled", default=True):
                 yield from _without_syncs(subject, pair.sources, complete=estate.complete)
@@ -287,31 +268,23 @@ def _without_syncs(subject: Subject, sources: list[Hop], *, complete: bool) -> I
         # In mm2.properties the driver makes this connector unasked, so whoever switches it off gets what they want.
         if subject.form != "dedicated" or subject.flag("sync.group.offsets.enabled", default=False):
             effect = "Connect refuses it with 400" if refusing else "it creates no task and syncs no group offsets"
+            message = f"{written(subject, own)}=false on a checkpoint connector: {effect}"
             yield Hit(
-                f"{written(subject, own)}=false on a checkpoint connector: {effect}",
-                f"write {connector_key(subject, own, 'true')}, or do not create the connector",
-                own,
-                subject,
+                message, f"write {connector_key(subject, own, 'true')}, or do not create the connector", own, subject
             )
     elif sources and not any(hop.subject.setting.offset_syncs for hop in sources):
         first = sources[0].subject
         message = (
             f"{first.name} has {_SYNCS}=false, so {subject.name} has no offset syncs and never writes a checkpoint"
         )
-        yield Hit(
-            message,
-            f"write {connector_key(first, _SYNCS, 'true')} on the source connector, or delete the checkpoint connector",
-            "",
-            subject,
+        fix = (
+            f"write {connector_key(first, _SYNCS, 'true')} on the source connector, or delete the checkpoint connector"
         )
+        yield Hit(message, fix, "", subject)
     elif complete and not sources:
         message = f"no source connector mirrors {subject.pair}, so there are no offset syncs for {subject.name}"
-        yield Hit(
-            message,
-            "create the source connector of the pair with the same aliases, or delete the checkpoint connector",
-            "",
-            subject,
-        )
+        fix = "create the source connector of the pair with the same aliases, or delete the checkpoint connector"
+        yield Hit(message, fix, "", subject)
 
 
 @rule("syncs-with-off", "error", types=("source",), source="KIP-1031", seen=f"{_SEEN}test_checkpoint_refused")
@@ -323,10 +296,8 @@ def syncs_with_off(subject: Subject) -> Iterator[Hit]:
     feature while …", and the connector is not created. In mm2.properties the source connector of the pair never starts.
     Remove the keys. Seen on 4.3.1.
     """
-    if subject.setting.offset_syncs:
-        return
     keys = [key for key in subject.config if key.startswith(("offset-syncs-", "offset-syncs.topic."))]
-    if keys:
+    if keys and not subject.setting.offset_syncs:
         names = ", ".join(written(subject, key) for key in keys)
         message = f"{written(subject, _SYNCS)}=false together with {names}: Connect refuses the connector"
         yield Hit(message, f"remove {names}", keys[0])
@@ -341,16 +312,14 @@ def pair_disagrees(estate: Estate) -> Iterator[Hit]:
     its own policy. If they differ it reads a topic that is missing or empty, or writes checkpoints for topics that do
     not exist: RUNNING, and no offset is translated. Use the same values in both. Source: KIP-716, KIP-690.
     """
-    for pair in pairs(estate).values():
-        for subject in pair.checkpoints:
-            for key in (_LOCATION, _POLICY, _SEPARATOR):
-                source = next((hop.subject for hop in pair.sources if _differ(hop.subject, subject, key)), None)
-                if source:
-                    theirs = _of_pair(source, key)
-                    message = f"{key} is {_of_pair(subject, key) or 'empty'} here and {theirs or 'empty'} in {source.name}: offsets of the pair are not translated correctly"
-                    yield Hit(
-                        message, f"write {connector_key(subject, key, theirs)}, as in {source.name}", key, subject
-                    )
+    for pair in pairs(estate.subjects).values():
+        for subject, key in product(pair.checkpoints, (_LOCATION, _POLICY, _SEPARATOR)):
+            source = next((hop.subject for hop in pair.sources if _differ(hop.subject, subject, key)), None)
+            if source:
+                theirs = _of_pair(source, key)
+                message = f"{key} is {_of_pair(subject, key) or 'empty'} here and {theirs or 'empty'} in {source.name}: offsets of the pair are not translated correctly"
+                fix = f"write {connector_key(subject, key, theirs)}, as in {source.name}"
+                yield Hit(message, fix, key, subject)
 
 
 def _differ(source: Subject, checkpoint: Subject, key: str) -> bool:
@@ -363,8 +332,7 @@ def _differ(source: Subject, checkpoint: Subject, key: str) -> bool:
 def _of_pair(subject: Subject, key: str) -> str:
     if key == _SEPARATOR:
         return separator_of(subject)
-    usual = "source" if key == _LOCATION else "org.apache.kafka.connect.mirror.DefaultReplicationPolicy"
-    return subject.get(key) or usual
+    return subject.get(key) or ("source" if key == _LOCATION else POLICIES["default"])
 
 
 @estate_rule(
@@ -381,20 +349,18 @@ def checkpoint_other_topics(estate: Estate) -> Iterator[Hit]:
     checkpoint, and the connector stays RUNNING, possibly without a task. Remove `topics` to take all, or use the same
     list as the source connector. Source: MirrorCheckpointConnector, DefaultTopicFilter.
     """
-    for pair in pairs(estate).values():
+    for pair in pairs(estate.subjects).values():
+        known = [hop.names for hop in pair.sources if hop.names]
         for subject in pair.checkpoints:
-            names = [plain_name(item) for item in items_of(subject, "topics")] if "topics" in subject.config else []
-            known = [hop.names for hop in pair.sources if hop.names]
-            if not names or None in names or not known or len(known) < len(pair.sources):
+            items = items_of(subject, "topics") if "topics" in subject.config else ()
+            names = [name for item in items if (name := plain_name(item))]
+            if not names or len(names) < len(items) or not known or len(known) < len(pair.sources):
                 continue
-            if not any(each.takes(name) for each in known for name in names if name):
-                message = f"{written(subject, 'topics')} names {', '.join(str(name) for name in names[:3])}, which no source connector of {subject.pair} mirrors: no offset is translated"
-                yield Hit(
-                    message,
-                    f"name topics of {subject.source}, as its source connector does: {connector_key(subject, 'topics', ','.join(known[0].include))}",
-                    "topics",
-                    subject,
-                )
+            if not any(each.takes(name) for each in known for name in names):
+                message = f"{written(subject, 'topics')} names {', '.join(names[:3])}, which no source connector of {subject.pair} mirrors: no offset is translated"
+                right = connector_key(subject, "topics", ",".join(known[0].include))
+                fix = f"name topics of {subject.source}, as its source connector does: {right}"
+                yield Hit(message, fix, "topics", subject)
 
 
 @estate_rule("checkpoints-twice", "error", source="KIP-382")
@@ -405,35 +371,34 @@ def checkpoints_twice(estate: Estate) -> Iterator[Hit]:
     last record, which may be the older one, and with sync.group.offsets.enabled=true both set the group's offsets.
     There is no error. Delete one of them, or give each different groups. Source: KIP-382.
     """
-    for pair in pairs(estate).values():
-        running = [subject for subject in pair.checkpoints if _runs(subject)]
-        driven = [subject for subject in running if subject.form == "dedicated"]
+    for pair in pairs(estate.subjects).values():
         running = [
-            subject for subject in running if subject not in driven[1:]
-        ]  # nodes with a file each are one MirrorMaker
+            subject
+            for subject in pair.checkpoints
+            if subject.state not in ("STOPPED", "PAUSED") and subject.flag("enabled", default=True)
+        ]
+        driven = [subject for subject in running if subject.form == "dedicated"]
+        # Nodes with a file each are one MirrorMaker.
+        running = [subject for subject in running if subject not in driven[1:]]
         for later, subject in enumerate(running):
-            first = next((each for each in running[:later] if _group_of_both(each, subject)), None)
+            shared = ((each, _group_of_both(each, subject)) for each in running[:later])
+            first, group = next(((each, group) for each, group in shared if group), (None, None))
             if first:
                 topic = separator_of(subject).join((subject.source, "checkpoints", "internal"))
-                message = f"{first.name} and {subject.name} both write checkpoints of groups such as '{_group_of_both(first, subject)}' into {topic}: the last record may be the older one"
+                message = f"{first.name} and {subject.name} both write checkpoints of groups such as '{group}' into {topic}: the last record may be the older one"
                 fix = f"delete one of them, or give each different groups: {connector_key(subject, 'groups', '…')}"
                 yield Hit(message, fix, "groups", subject, others=(first,))
-
-
-def _runs(subject: Subject) -> bool:
-    return subject.state not in ("STOPPED", "PAUSED") and subject.flag("enabled", default=True)
 
 
 def _group_of_both(first: Subject, later: Subject) -> str | None:
     """Return a group that two connectors translate for one topic into one checkpoints topic."""
     if (first.source, separator_of(first)) != (later.source, separator_of(later)):
         return None
-    if _both_take(first, later, "topics") is None:
-        return None
-    return _both_take(first, later, "groups")
-
-
-def _both_take(first: Subject, later: Subject, what: str) -> str | None:
-    filters = filter_of(first, what), filter_of(later, what)
-    # A policy that knows no aliases: nothing but the two filters decides.
-    return meeting([Selection(names, None, "", "") for names in filters if names]).topic if all(filters) else None
+    shared = None
+    for what in ("topics", "groups"):
+        filters = [found for each in (first, later) if (found := filter_of(each, what))]
+        # A policy that knows no aliases: nothing but the two filters decides.
+        shared = meeting([Selection(names, None, "", "") for names in filters]).topic if len(filters) == 2 else None
+        if shared is None:
+            return None
+    return shared
