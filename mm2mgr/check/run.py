@@ -128,30 +128,18 @@ class Session:
         except Mm2mgrError as error:
             self.failure = None if optional else Failure.of(error)
 
-    def log_in(self, seconds: float) -> None:
-        """Log in and view the cluster."""
+    def log_in(self, kafka: Kafka) -> None:
+        """View the cluster, which is the first thing that needs a login."""
+        self.view = view_cluster(kafka)
 
-        def do(kafka: Kafka) -> None:
-            self.view = view_cluster(kafka)
-
-        self.attempt(seconds, do)
-
-    def ask(self, rights: Iterable[Right], seconds: float) -> None:
+    def ask(self, rights: Iterable[Right], kafka: Kafka) -> None:
         """Ask for rights."""
+        if self.view:
+            self.permissions.update(may(kafka, rights, self.view))
 
-        def do(kafka: Kafka) -> None:
-            if self.view:
-                self.permissions.update(may(kafka, rights, self.view))
-
-        self.attempt(seconds, do)
-
-    def read_acls(self, seconds: float) -> None:
+    def read_acls(self, kafka: Kafka) -> None:
         """Read the cluster's ACLs, if this login may."""
-
-        def do(kafka: Kafka) -> None:
-            self.acls = read_acls(kafka, self.view) if self.view else None
-
-        self.attempt(seconds, do, optional=True)
+        self.acls = read_acls(kafka, self.view) if self.view else None
 
 
 class Sessions:
@@ -198,7 +186,7 @@ def _open(login: ClientLogin, access: KafkaAccess, seconds: float) -> Session:
         session.kafka = Kafka(access, max(_LEAST_SECONDS, seconds))
     except Mm2mgrError as error:
         session.failure, session.usable = Failure.of(error), False
-    session.log_in(seconds)
+    session.attempt(seconds, session.log_in)
     return session
 
 
@@ -225,13 +213,9 @@ def survey(sessions: Sessions, topology: Topology, connectors: Iterable[Connecto
     }
     groups: dict[str, list[str]] = {}
     checkpoints = [connector for connector in connectors if connector.type == "checkpoint"]
-    jobs = [partial(_translated, sessions, _flows(topology, one), groups) for one in checkpoints]
+    jobs = [partial(_translated, sessions, topology.flows_of(one.flows), groups) for one in checkpoints]
     sessions.run(jobs)
     return ExistingNames(topics, groups)
-
-
-def _flows(topology: Topology, connector: Connector) -> list[Flow]:
-    return [flow for flow in topology.flows if flow.id in connector.flows]
 
 
 def _translated(sessions: Sessions, flows: Sequence[Flow], groups: dict[str, list[str]]) -> None:
@@ -366,7 +350,8 @@ def _ask(sessions: Sessions, wanted: Sequence[RequiredRight], with_groups: Colle
         rights = by_login.setdefault(need.login, [])
         if need.right.kind != "group" or need.login.cluster in with_groups:
             rights.append(need.right)
-    sessions.run(partial(sessions.by_login[login].ask, rights, sessions.left / 2) for login, rights in by_login.items())
+    asked = ((sessions.by_login[login], rights) for login, rights in by_login.items())
+    sessions.run(partial(each.attempt, sessions.left / 2, partial(each.ask, rights)) for each, rights in asked)
     doubtful = {
         need.login.cluster for need in wanted if sessions.by_login[need.login].permissions.get(need.right) != "yes"
     }
@@ -375,7 +360,7 @@ def _ask(sessions: Sessions, wanted: Sequence[RequiredRight], with_groups: Colle
 
 def _read_acls(sessions: Sessions, alias: str) -> None:
     for session in sessions.of(alias):
-        session.read_acls(sessions.left / 2)
+        session.attempt(sessions.left / 2, session.read_acls, optional=True)
         if session.acls is not None:
             return
 

@@ -204,7 +204,10 @@ def connectors(root: Node, name: str) -> Iterator[FoundConnector]:
     `name` is for a bare config: Connect takes it from the URL it is put to.
     """
     if root.get("connector.class"):
-        yield _found(root, root.word("name") or name)
+        name, entries = root.word("name") or name, entries_of(root)
+        if not any(entry.key == "name" for entry in entries):
+            entries = (*entries, text_entry("name", root.line, name))  # as Connect itself does
+        yield FoundConnector(name, root.word("connector.class"), entries, root.line)
         return
     for item in root.items:
         yield from connectors(item, name)
@@ -214,13 +217,6 @@ def connectors(root: Node, name: str) -> Iterator[FoundConnector]:
         if node.kind in ("object", "list"):
             inner = connectors(node, own or (name if key in _WRAPPERS else key))
             yield from (replace(each, state=each.state or state) for each in inner)
-
-
-def _found(config: Node, name: str) -> FoundConnector:
-    entries = entries_of(config)
-    if not any(entry.key == "name" for entry in entries):
-        entries = (*entries, text_entry("name", config.line, name))  # as Connect itself does
-    return FoundConnector(name, config.word("connector.class"), entries, config.line)
 
 
 def entries_of(config: Node) -> tuple[Entry, ...]:
@@ -251,7 +247,7 @@ _PARTS = {
     "checkpointConnector": "MirrorCheckpointConnector",
     "heartbeatConnector": "MirrorHeartbeatConnector",
 }
-_PATTERNS = {  # the operator writes these on connectors that read_resource the key
+_PATTERNS = {  # the operator writes these on connectors that read the key
     "topicsPattern": "topics",
     "topicsExcludePattern": "topics.exclude",
     "topicsBlacklistPattern": "topics.exclude",
@@ -259,8 +255,7 @@ _PATTERNS = {  # the operator writes these on connectors that read_resource the 
     "groupsExcludePattern": "groups.exclude",
     "groupsBlacklistPattern": "groups.exclude",
 }
-_GROUPS_BY = ("checkpointConnector",)
-_TOPICS_BY = ("sourceConnector", "checkpointConnector")
+_READS = {"sourceConnector": ("topics",), "checkpointConnector": ("topics", "groups")}
 
 
 @dataclass(frozen=True)
@@ -302,7 +297,7 @@ def read_resource(resource: Node) -> Resource:
     if kind == "KafkaMirrorMaker2":
         return _mirror_maker(name, spec)
     if kind == "KafkaConnect":
-        return Resource(workers={name: _worker(spec, spec.get("config"), spec.word("bootstrapServers"))})
+        return Resource(workers={name: _worker(spec, spec)})
     if spec.get("class"):
         return Resource((_connector(name, resource, spec),))
     return Resource()
@@ -330,12 +325,12 @@ def _scalars(node: Node, names: Mapping[str, str]) -> list[Entry]:
     return [entry_of(names[key], child.line, child) for key, child in found]
 
 
-def _worker(spec: Node, config: Node | None, bootstrap: str) -> StrimziWorkers:
-    written = {entry.key: entry.value for entry in entries_of(config)} if config else {}
-    support = written.get("exactly.once.source.support")
-    properties = {"bootstrap.servers": bootstrap, **written}
-    version = spec.word("version") or None
-    return StrimziWorkers(version, properties, support == "enabled" if support else False)
+def _worker(spec: Node, kafka: Node) -> StrimziWorkers:
+    """Return the workers of a resource; `kafka` is the part of it that holds their Kafka cluster and their properties."""
+    written = {entry.key: entry.value for entry in _config(kafka)}
+    properties = {"bootstrap.servers": kafka.word("bootstrapServers"), **written}
+    exactly_once = written.get("exactly.once.source.support") == "enabled"
+    return StrimziWorkers(spec.word("version") or None, properties, exactly_once)
 
 
 # --- KafkaMirrorMaker2 ------------------------------------------------------------------------------------------------
@@ -360,10 +355,9 @@ def _mirror_maker(name: str, spec: Node) -> Resource:
     if not pairs:
         return Resource()
     own = _clusters(spec).get(spec.word("connectCluster")) or pairs[0].target
-    worker = _worker(spec, own.get("config"), own.word("bootstrapServers"))
+    worker = _worker(spec, own)
     converters = dict.fromkeys(("key.converter", "value.converter", "header.converter"), _BYTES)
-    properties = {**converters, **worker.properties}
-    workers = {name: replace(worker, properties=properties)}
+    workers = {name: replace(worker, properties={**converters, **worker.properties})}
     return Resource(tuple(found for pair in pairs for found in _of_pair(name, pair)), workers)
 
 
@@ -393,26 +387,20 @@ def _of_pair(owner: str, pair: _Mirror) -> Iterator[FoundConnector]:
             *_scalars(node, {"tasksMax": "tasks.max"}),
             *_cluster(pair.source, "source.cluster."),
             *_cluster(pair.target, "target.cluster."),
-            *_scalars(pair.mirror, {key: to for key, to in _PATTERNS.items() if _reads(part, to)}),
+            *_scalars(
+                pair.mirror, {key: to for key, to in _PATTERNS.items() if to.partition(".")[0] in _READS.get(part, ())}
+            ),
             *_config(node),
         )
         yield FoundConnector(name, named["connector.class"], entries, node.line, _state(node), owner)
-
-
-def _reads(part: str, key: str) -> bool:
-    return part in (_GROUPS_BY if key.startswith("groups") else _TOPICS_BY)
 
 
 def _cluster(cluster: Node, prefix: str) -> list[Entry]:
     """Return a cluster's entries for connectors, without those that configure the workers."""
     entries = _scalars(cluster, {"alias": f"{prefix}alias", "bootstrapServers": f"{prefix}bootstrap.servers"})
     for entry in _config(cluster):
-        if entry.key in CLUSTER_KEYS or not _of_workers(entry.key):
+        of_workers = entry.key.startswith(("producer.", "consumer.", "admin.", "config.providers"))
+        of_workers = of_workers or bool(truth_keys.load().history("worker", entry.key))
+        if entry.key in CLUSTER_KEYS or not of_workers:
             entries.append(Entry(prefix + entry.key, entry.value, entry.raw, entry.line))
     return entries
-
-
-def _of_workers(key: str) -> bool:
-    return key.startswith(("producer.", "consumer.", "admin.", "config.providers")) or bool(
-        truth_keys.load().history("worker", key)
-    )

@@ -268,7 +268,9 @@ def _config(file: Dedicated, source: str, target: str) -> dict[str, DriverLine]:
     for side, alias in (("source", source), ("target", target)):
         for key, line in _cluster(file, alias).items():
             result[f"{side}.{key}" if _CLIENT.fullmatch(key) else f"{side}.cluster.{key}"] = line
-    result |= _records(file, target)
+    # The target's `producer.` lines, as overrides: the workers pass them to the record producer.
+    of_records = _below(file, f"{target}.producer.").items()
+    result |= {f"producer.override.{key}": line for key, line in of_records if key not in CLUSTER_KEYS}
     result |= _below(file, f"{source}->{target}.")
     for key in ("enabled", EXACTLY_ONCE_KEY, *filter(is_misspelt_enabled, list(result))):
         result.pop(key, None)
@@ -287,13 +289,6 @@ def _cluster(file: Dedicated, alias: str) -> dict[str, DriverLine]:
             for name in (f"producer.{key}", f"consumer.{key}", f"admin.{key}", key):
                 result.setdefault(name, layer[key])
     return result
-
-
-def _records(file: Dedicated, target: str) -> dict[str, DriverLine]:
-    """Return the target's `producer.` lines as overrides: the workers pass them to the record producer."""
-    prefix = "producer."
-    own = _below(file, f"{target}.{prefix}")
-    return {f"{prefix}override.{key}": line for key, line in own.items() if key not in CLUSTER_KEYS}
 
 
 def _worker(file: Dedicated, source: str, target: str) -> dict[str, str]:
@@ -348,24 +343,16 @@ def aliases_of(key: str) -> list[str]:
 
 def _alias_of(key: str) -> str | None:
     """Return the name of the cluster before a cluster's key, None for other keys."""
+    known = truth_keys.load()
     if "->" in key or passed(key) or to_worker(key) or key.startswith((*_OWN_PREFIXES, *CONNECTOR_PREFIXES)):
         return None
-    if key in _OWN or key in CLUSTER_KEYS or _is_known(key):
+    if key in _OWN or key in CLUSTER_KEYS or any(known.history(scope, key) for scope in (*CLIENTS, *KINDS, "worker")):
         return None
-    for index in (found.start() for found in re.finditer(r"\.", key)):
-        if _of_cluster(key[index + 1 :]):
-            return key[:index]
+    for dot in re.finditer(r"\.", key):
+        tail = key[dot.end() :]
+        kind, _, plain = tail.partition(".")
+        of_client = kind in KINDS and known.history(kind, plain)
+        # What can follow a cluster's name: an address or security key, a client's or a worker's setting.
+        if tail in CLUSTER_KEYS or of_client or known.history("worker", tail):
+            return key[: dot.start()]
     return None
-
-
-def _is_known(key: str) -> bool:
-    known = truth_keys.load()
-    return any(known.history(scope, key) for scope in (*CLIENTS, *KINDS, "worker"))
-
-
-def _of_cluster(tail: str) -> bool:
-    """Tell whether this can follow a cluster's name: an address or security key, a client's or a worker's setting."""
-    known = truth_keys.load()
-    kind, _, plain = tail.partition(".")
-    of_client = kind in KINDS and bool(known.history(kind, plain))
-    return tail in CLUSTER_KEYS or of_client or bool(known.history("worker", tail))

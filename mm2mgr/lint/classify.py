@@ -47,10 +47,6 @@ class Context:
     setting: Setting
     version_known: bool
 
-    @classmethod
-    def of(cls, subject: Subject) -> Context:
-        return context_of(subject.kind)
-
 
 @lru_cache(maxsize=4096)
 def context_of(kind: SubjectKind) -> Context:
@@ -66,43 +62,30 @@ def keys_under(subject: Subject, rule: str) -> tuple[str, ...]:
 
 @lru_cache(maxsize=64)  # one rule after the other asks about the same connector
 def _rules_of(subject: Subject) -> Mapping[str, tuple[str, ...]]:
+    kind, context = subject.kind, context_of(subject.kind)
     if subject.form == "dedicated":
-        return _by_rule(Context.of(subject), judged(subject), subject.source, subject.target)
-    found = _of_kind(subject.kind)
-    if "unknown-key" not in found:
-        return found
-    return _by_rule(Context.of(subject), subject.kind.keys, subject.source, subject.target)
-
-
-@lru_cache(maxsize=4096)
-def _of_kind(kind: SubjectKind) -> Mapping[str, tuple[str, ...]]:
-    """Classify the keys of all connectors of a kind, independent of aliases."""
-    return _by_rule(context_of(kind), kind.keys, "", "")
+        return _by_rule(context, judged(subject), subject.source, subject.target)
+    found = _by_rule(context, kind.keys, "", "")  # most connectors of a kind need no look at their aliases
+    return _by_rule(context, kind.keys, subject.source, subject.target) if "unknown-key" in found else found
 
 
 def what_is(subject: Subject, key: str) -> str:
     """Return the id of the rule that reports a key, "" for none."""
-    return _of_alias(what(Context.of(subject), key), key, subject.source, subject.target)
+    return _of_alias(what(context_of(subject.kind), key), key, subject.source, subject.target)
 
 
 def judged(subject: Subject) -> tuple[str, ...]:
-    """Return the keys that were written for this connector: not those that the driver of mm2.properties copies from a cluster's."""
-    if subject.form != "dedicated":
-        return tuple(subject.config)
-    return tuple(key for key in subject.config if _of_flow(subject, key) or _of_cluster(subject, key))
+    """Return the keys that were written for this connector of mm2.properties: not those that the driver copies from a cluster's."""
+    return tuple(key for key in subject.config if key in subject.spots and _is_judged(subject, key))
 
 
-def _of_flow(subject: Subject, key: str) -> bool:
-    """Tell whether a key is written for the pair in mm2.properties, or (security keys excepted) at the top level."""
-    written = subject.spots[key].key if key in subject.spots else ""
-    return "->" in written or (written == key and key not in _ALL_CLUSTER_KEYS and not key.startswith("config.provid"))
-
-
-def _of_cluster(subject: Subject, key: str) -> bool:
-    """Tell whether it is a client key of one cluster that Kafka does not know; copies that the driver makes are not reported."""
-    if key not in subject.spots or not key.startswith(_SIDED):
-        return False
-    return what(Context.of(subject), key) in ("unknown-key", "key-too-new", "key-removed")
+def _is_judged(subject: Subject, key: str) -> bool:
+    written, unknown = subject.spots[key].key, ("unknown-key", "key-too-new", "key-removed")
+    # For the pair, or (security keys excepted) at the top level.
+    if "->" in written or (written == key and key not in _ALL_CLUSTER_KEYS and not key.startswith("config.provid")):
+        return True
+    # A client key of one cluster that Kafka does not know; copies that the driver makes are not reported.
+    return key.startswith(_SIDED) and what(context_of(subject.kind), key) in unknown
 
 
 @cache
@@ -116,14 +99,11 @@ def _by_rule(context: Context, keys: tuple[str, ...], source: str, target: str) 
 
 def _of_alias(rule: str, key: str, source: str, target: str) -> str:
     """Report `A.bootstrap.servers`, where A is an alias, as a dead key: it is a line of mm2.properties that no connector reads."""
-    ours = rule == "unknown-key" and key.startswith(tuple(f"{alias}." for alias in (source, target) if alias))
-    return "dead-key" if ours and plain_of(key) in _known_to_clients() else rule
-
-
-def plain_of(key: str) -> str:
-    """Return a key of mm2.properties without the alias and the kind of client before it."""
+    if rule != "unknown-key" or not key.startswith(tuple(f"{alias}." for alias in (source, target) if alias)):
+        return rule
     plain = key.partition(".")[2]
-    return plain.partition(".")[2] if plain.startswith(_GENERAL) else plain
+    plain = plain.partition(".")[2] if plain.startswith(_GENERAL) else plain
+    return "dead-key" if plain in _known_to_clients() else rule
 
 
 @cache

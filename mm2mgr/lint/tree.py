@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mm2mgr.errors import Problem, SpecError
+from mm2mgr.errors import SpecError
 from mm2mgr.files import Unreadable, read_bytes
 from mm2mgr.lint.findings import Finding
 from mm2mgr.lint.reading import silences_of
@@ -148,15 +148,14 @@ class _TreeSubjects:
 
 def invalid(error: SpecError) -> list[Finding]:
     """Return errors of loader and expansion as findings of the rule invalid-declaration."""
-    return [_finding(problem, error.hint) for problem in error.problems]
-
-
-def _finding(problem: Problem, hint: str | None) -> Finding:
-    place = problem.place
-    spot = Spot(place.file, place.line) if isinstance(place, Place) else Spot(str(place))
-    what, *instead = _INSTEAD.split(problem.message, 1)
-    fix = "".join(instead) or hint or "correct the declaration; no command reads the tree until then"
-    return Finding("invalid-declaration", "error", spot, what, fix)
+    found = []
+    for problem in error.problems:
+        place = problem.place
+        spot = Spot(place.file, place.line) if isinstance(place, Place) else Spot(str(place))
+        what, *instead = _INSTEAD.split(problem.message, 1)
+        fix = "".join(instead) or error.hint or "correct the declaration; no command reads the tree until then"
+        found.append(Finding("invalid-declaration", "error", spot, what, fix))
+    return found
 
 
 def logins(topology: Topology, spec: Spec) -> tuple[DeclaredLogin, ...]:
@@ -213,7 +212,9 @@ class _Logins:
         )
 
     def clear(self, path: tuple[str, ...], secrets: Mapping[str, str]) -> dict[str, Spot]:
-        return {key: self.spot(path, *_steps(key)) for key, value in secrets.items() if is_clear(key, value)}
+        # Split at the dots of the tree, not at those of a Kafka key.
+        steps = {key: key.split(".", 2 if key.startswith("access.") else -1) for key in secrets}
+        return {key: self.spot(path, *steps[key]) for key, value in secrets.items() if is_clear(key, value)}
 
     def spot(self, path: tuple[str, ...], *rest: str) -> Spot:
         """Return the line of a cluster's setting, or of the default that applies to all."""
@@ -222,8 +223,3 @@ class _Logins:
         own = self.spec.place(*whole)
         place = self.spec.place(*shared) if whole not in self.spec.places and shared in self.spec.places else own
         return Spot(place.file, place.line, key=".".join(rest))
-
-
-def _steps(key: str) -> tuple[str, ...]:
-    """Split at the dots of the tree, not at those of a Kafka key."""
-    return tuple(key.split(".", 2)) if key.startswith("access.") else tuple(key.split("."))

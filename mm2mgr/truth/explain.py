@@ -19,7 +19,6 @@ from mm2mgr.truth.keys import Key, Keys
 from mm2mgr.truth.reach import (
     CLIENTS,
     CLUSTER_KEYS,
-    Client,
     ConnectorType,
     Reached,
     Setting,
@@ -58,41 +57,32 @@ def define(scope: str, name: str, types: Sequence[ConnectorType], version: str, 
     """Return the definition of a key; that of its last line if `version` does not have it. `types` select the defaults to add."""
     history = keys.history(scope, name)
     now = keys.find(scope, name, version) or history[-1]
-    changed = tuple(_changes(history))
-    lines = _lines(now.exists_in, keys) + ("" if keys.line(version) in now.exists_in else f"; not in {version}")
-    others = tuple(_other_defaults(scope, name, types, version, keys))
-    return Definition(scope, now.type, now.valid, now.default, now.required, changed, lines, others)
+    first, last = now.exists_in[0], now.exists_in[-1]
+    lines = f"since {first}{' or earlier' if first == keys.lines[0] else ''}"
+    lines += "" if last == keys.lines[-1] else f", gone after {last}"
+    lines += "" if keys.line(version) in now.exists_in else f"; not in {version}"
+    others = tuple(dict.fromkeys(_other_defaults(scope, name, types, version, keys)))
+    changes = tuple(_changes(history))
+    return Definition(scope, now.type, now.valid, now.default, now.required, changes, lines, others)
 
 
 def _other_defaults(kind: str, plain: str, types: Sequence[ConnectorType], version: str, keys: Keys) -> Iterator[str]:
     """Yield other defaults of a client: from Connect or MirrorMaker, then from mm2mgr."""
-    reported: dict[str, None] = {}
     for client in (client for type_ in types for client in CLIENTS[type_] if client.kind == kind):
         if (value := framework_defaults(client, Setting(version), keys).get(plain)) is not None:
-            reported[f"{client.name}: {value} ({framework(client)})"] = None
+            yield f"{client.name}: {value} ({framework(client)})"
         if client.block and plain in CLIENT_DEFAULTS.get(client.block, {}):
             value, why = CLIENT_DEFAULTS[client.block][plain]
-            reported[f"{client.block}: {value} (mm2mgr: {why})"] = None
-    yield from reported
-
-
-def _lines(exists_in: Sequence[str], keys: Keys) -> str:
-    first, last = exists_in[0], exists_in[-1]
-    since = f"since {first}{' or earlier' if first == keys.lines[0] else ''}"
-    return since if last == keys.lines[-1] else f"{since}, gone after {last}"
+            yield f"{client.block}: {value} (mm2mgr: {why})"
 
 
 def _changes(history: Sequence[Key]) -> Iterator[str]:
     """Yield each default with its lines, nothing if it never changed."""
     runs = groupby(history, key=lambda key: key.default)
     spans = [(default, [line for key in same for line in key.lines]) for default, same in runs]
-    if len(spans) > 1:
-        for default, lines in spans:
-            yield f"{_shown(default)} in {lines[0]}" + (f"-{lines[-1]}" if lines[1:] else "")
-
-
-def _shown(default: str | None) -> str:
-    return "none" if default is None else default or "empty"
+    for default, lines in spans if len(spans) > 1 else ():
+        value = "none" if default is None else default or "empty"
+        yield f"{value} in {lines[0]}" + (f"-{lines[-1]}" if lines[1:] else "")
 
 
 KINDS = ("producer", "consumer", "admin")
@@ -256,29 +246,24 @@ def _instead(plain: str, prefix: str, types: Sequence[ConnectorType], version: s
         return
     found: dict[tuple[str | None, str], tuple[list[str], list[str]]] = {}
     for type_ in types:
-        for client in clients(type_, Setting(version)) + tuple(_asked_for(prefix, type_)):
+        # Connect's rarely created clients count if the key has their prefix.
+        rare = [each for each in CLIENTS[type_] if each.layers[-1].prefix == prefix and each.exists in _CONDITIONAL]
+        for client in (*clients(type_, Setting(version)), *rare):
             if keys.find(client.kind, plain, version) and plain not in client.forced:
                 yaml = f"{client.block}: {{{plain}: …}}" if client.block else None
                 names = found.setdefault((yaml, client.layers[-1].prefix + plain), ([], []))
                 names[0].append(type_)
                 names[1].append(client.name)
     for (yaml, raw), (of_types, of_clients) in found.items():
-        yield Instead(_once(of_types), ", ".join(_once(of_clients)), yaml, raw, policy_of(raw))
-
-
-def _asked_for(prefix: str, type_: ConnectorType) -> list[Client]:
-    """Return Connect's rarely created clients, if the key has their prefix."""
-    return [client for client in CLIENTS[type_] if client.layers[-1].prefix == prefix and client.exists in _CONDITIONAL]
+        names_once = ", ".join(dict.fromkeys(of_clients))
+        yield Instead(tuple(dict.fromkeys(of_types)), names_once, yaml, raw, policy_of(raw))
 
 
 def _cluster_ways(plain: str, types: Sequence[ConnectorType]) -> Iterator[Instead]:
-    yaml: str | None = "clusters: {<alias>: {bootstrap_servers: […]}}"
-    if plain != "bootstrap.servers":
-        yaml = (
-            f"clusters: {{<alias>: {{security: {{{'protocol' if plain == 'security.protocol' else plain}: …}}}}}}"
-            if plain in SECURITY_KEYS
-            else None
-        )
+    yaml = "clusters: {<alias>: {bootstrap_servers: […]}}" if plain == "bootstrap.servers" else None
+    if plain in SECURITY_KEYS:
+        name = "protocol" if plain == "security.protocol" else plain
+        yaml = f"clusters: {{<alias>: {{security: {{{name}: …}}}}}}"
     with_source = tuple(type_ for type_ in types if type_ != "heartbeat")
     if with_source:
         yield Instead(with_source, "all clients that read the source", yaml, f"source.cluster.{plain}", "")
@@ -335,13 +320,10 @@ def _connector_key(key: str, types: Sequence[ConnectorType], version: str, keys:
 def _connector_ways(key: str, owners: Sequence[ConnectorType]) -> Iterator[Instead]:
     by_yaml: dict[str, list[str]] = {}
     for type_ in owners:
-        by_yaml.setdefault(_yaml_of(type_, key), []).append(type_)
+        yaml = OWNED_CONNECTOR_KEYS.get(key, f"{type_}_connector: {{{key}: …}}").removeprefix("write ")
+        by_yaml.setdefault(yaml, []).append(type_)
     for yaml, types in by_yaml.items():
         yield Instead(tuple(types), "connector", yaml, key, "")
-
-
-def _yaml_of(type_: str, key: str) -> str:
-    return OWNED_CONNECTOR_KEYS.get(key, f"{type_}_connector: {{{key}: …}}").removeprefix("write ")
 
 
 def _elsewhere(key: str, prefix: str, plain: str, version: str, keys: Keys) -> Explanation:
@@ -349,9 +331,8 @@ def _elsewhere(key: str, prefix: str, plain: str, version: str, keys: Keys) -> E
     owners = [type_ for type_ in CLIENTS if prefix and keys.history(type_, plain)]
     if owners:
         right = _connector_key(plain, owners, version, keys)
-        return replace(
-            right, key=key, verdict=f"does nothing: it is a connector's own key and has no prefix {prefix}", effects=()
-        )
+        verdict = f"does nothing: it is a connector's own key and has no prefix {prefix}"
+        return replace(right, key=key, verdict=verdict, effects=())
     if keys.history("worker", key):
         verdict = "does nothing on a connector: it belongs in the properties of the Connect workers"
         return Explanation(key, version, key, verdict, (), (), (define("worker", key, (), version, keys),), ())
@@ -366,7 +347,3 @@ def nearest(key: str, prefix: str, plain: str, keys: Keys) -> str | None:
     found += [(near, near, key) for scope in (*CLIENTS, "worker") if (near := keys.nearest(key, scope))]
     ratios = [(SequenceMatcher(None, near, meant).ratio(), spelled) for spelled, near, meant in found]
     return max(ratios)[1] if ratios else None
-
-
-def _once(names: Sequence[str]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(names))

@@ -173,7 +173,7 @@ def _number(version: str) -> tuple[int, int]:
     return int(found[1]), int(found[2])
 
 
-_VERSION = re.compile(r"(\d{1,9})\.(\d{1,9})((?:\.\d+)*)(.*)", re.DOTALL)  # more digits Python refuses to read
+_VERSION = re.compile(r"(\d{1,9})\.(\d{1,9})(\.\d+)?(?:\.\d+)*(.*)", re.DOTALL)  # more digits Python refuses to read
 _NEWEST_MAJOR = 5  # announced; a greater number without Confluent's mark is somebody else's own numbering
 # Confluent Platform's major version -> Kafka's, and what to add to the minor (vendor's table of interoperability).
 _CONFLUENT = {5: (2, 0), 6: (2, 6), 7: (3, 0), 8: (4, 0)}
@@ -190,12 +190,8 @@ def kafka_version(text: str) -> str | None:
             return None
         line, more = _CONFLUENT[major]
         return f"{line}.{minor + more}"
-    return f"{major}.{minor}{_patch(found[3])}" if major <= _NEWEST_MAJOR else None
-
-
-def _patch(rest: str) -> str:
-    """Keep one patch number: vendors append their own (`2.8.2.1`)."""
-    return "." + rest.split(".")[1] if rest else ""
+    # One number of the patch: vendors append their own (`2.8.2.1`).
+    return f"{major}.{minor}{found[3] or ''}" if major <= _NEWEST_MAJOR else None
 
 
 _RANGE = re.compile(r"\[(?P<low>[^,\]]+),\.\.\.(?:,(?P<high>[^\]]+))?\](?P<unset> or -1)?")
@@ -224,14 +220,9 @@ def problem(key: Key, value: str) -> str:
     if key.type in ("short", "int", "long", "double"):
         return _number_problem(key, text)
     if key.type == "list":
-        return next(
-            (wrong for item in _items(text) if (wrong := _choice_problem(key, item))), _empty_problem(key, text)
-        )
+        found = (_choice_problem(key, item.strip()) for item in text.split(",") if text)
+        return next(filter(None, found), _empty_problem(key, text))
     return _choice_problem(key, text) if key.type == "string" else ""
-
-
-def _items(text: str) -> list[str]:
-    return [item.strip() for item in text.split(",")] if text else []
 
 
 def _empty_problem(key: Key, text: str) -> str:
@@ -249,7 +240,7 @@ def _choice_problem(key: Key, text: str) -> str:
 def _number_problem(key: Key, text: str) -> str:
     if key.default is None and not key.required and text == "":
         return ""
-    number = _float(text) if key.type == "double" else _whole(text, _WIDTH[key.type])
+    number = _number_of(key.type, text)
     if number is None:
         return f"no number of type {key.type}"
     found = _RANGE.search(key.valid)
@@ -260,15 +251,11 @@ def _number_problem(key: Key, text: str) -> str:
     return f"more than {found['high']}" if found["high"] and number > float(found["high"]) else ""
 
 
-def _whole(text: str, bits: int) -> int | None:
-    if not re.fullmatch(r"[+-]?[0-9]{1,20}", text):
-        return None
-    number = int(text)
-    return number if -(2 ** (bits - 1)) <= number < 2 ** (bits - 1) else None
-
-
-def _float(text: str) -> float | None:
+def _number_of(type_: str, text: str) -> float | None:
     try:
-        return float(text.rstrip("dDfF"))
+        if type_ == "double":
+            return float(text.rstrip("dDfF"))
+        limit = 2 ** (_WIDTH[type_] - 1)
+        return int(text) if re.fullmatch(r"[+-]?[0-9]{1,20}", text) and -limit <= int(text) < limit else None
     except ValueError:
         return None
