@@ -129,7 +129,7 @@ for minute in range(3):
     at = time.perf_counter()
     samples.append(Batch("c", "kafka-offsets", start + minute * 60_000, topics, numbers, end_offset=[minute] * partitions))
     rounds.append(time.perf_counter() - at)
-from mm2mgr.throughput.planning import hourly_rates
+from mm2mgr.throughput.hourly import hourly_rates
 at, before = time.perf_counter(), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 found = hourly_rates(store, 7 * 86400.0, "p95")
 print(json.dumps({"append a round (s)": max(rounds), "read a week for size (s)": time.perf_counter() - at,

@@ -59,7 +59,7 @@ class MeasuredRates:
 
 def read_rates(store: str | Path, window_seconds: float | None = None, statistic: Statistic = "p95") -> MeasuredRates:
     """Read the hours of a store's roll-ups; Mm2mgrError where nothing was rolled up. No window: the last four weeks."""
-    from mm2mgr.throughput.planning import hourly_rates
+    from mm2mgr.throughput.hourly import hourly_rates
 
     found = hourly_rates(store, window_seconds, statistic)
     names, place = found.names, found.place
@@ -83,8 +83,8 @@ def read_rates(store: str | Path, window_seconds: float | None = None, statistic
 
 def read_weeks(store: str | Path, flows: Sequence[Flow]) -> dict[str, Week]:
     """Read the mean load by day of week and hour of day of each flow from the newest weeks of roll-ups, four at most."""
-    from mm2mgr.throughput.groups import members, week_pattern
-    from mm2mgr.throughput.windows import hourly, last_hours, read_window
+    from mm2mgr.throughput.hourly import hourly, members, week_pattern
+    from mm2mgr.throughput.windows import last_hours, read_window
 
     found = read_window(store, last_hours(store, _WEEKS_SECONDS))
     window = found.window.last(max(_WEEK_HOURS, _CELLS // max(1, len(found))))

@@ -91,7 +91,7 @@ if TYPE_CHECKING:
     from mm2mgr.sizing.fleet import Failover as Failover
     from mm2mgr.sizing.recovery import Lag as Lag
     from mm2mgr.sizing.scenario import FlowView as FlowView
-    from mm2mgr.throughput.rates import Statistic as Statistic
+    from mm2mgr.throughput import Statistic as Statistic
 
 
 @cache

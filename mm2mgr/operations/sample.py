@@ -260,7 +260,7 @@ class _Spark:
                 from mm2mgr.sandbox.java import find_java, spark_java_home
 
                 home = spark_java_home(find_java())
-                from mm2mgr.throughput.session import session
+                from mm2mgr.throughput.job import session
 
                 self.running = session(home, self.log_file)
             return self.running
@@ -268,7 +268,7 @@ class _Spark:
     def close(self) -> None:
         with self.starting:
             if self.running is not None:
-                from mm2mgr.throughput.session import end
+                from mm2mgr.throughput.job import end
 
                 end(self.running)
                 self.running = None

@@ -13,7 +13,7 @@ from mm2mgr.files import cache_folder
 if TYPE_CHECKING:
     from mm2mgr.operations.workspace import Workspace
     from mm2mgr.samples.schema import Store
-    from mm2mgr.throughput.rates import GroupRate, PartitionRate, WeekPattern
+    from mm2mgr.throughput import GroupRate, PartitionRate, WeekPattern
     from mm2mgr.throughput.rollup_job import Report
     from mm2mgr.throughput.windows import Throughput
 
@@ -79,7 +79,8 @@ def read_throughput(store: Store, window_seconds: float | None = None) -> Throug
 
 def busiest_partitions(store: Store, found: Throughput, top: int, *, with_curves: bool = True) -> BusiestPartitions:
     """Return the partitions with the highest p95, busiest first; `top` 0 is all of them."""
-    from mm2mgr.throughput.windows import busiest, hourly, rates_of
+    from mm2mgr.throughput.hourly import hourly
+    from mm2mgr.throughput.windows import busiest, rates_of
 
     rows = busiest(found, top)
     curves = hourly(store, found.window.last(_CURVE_HOURS), found)[rows].tolist() if with_curves else []
@@ -89,8 +90,7 @@ def busiest_partitions(store: Store, found: Throughput, top: int, *, with_curves
 
 def group_rates(workspace: Workspace, store: Store, found: Throughput, by: Literal["topic", "flow"]) -> list[GroupRate]:
     """Add up the partitions of every topic, or of every flow of the tree; busiest first."""
-    from mm2mgr.throughput.groups import by_flow, by_topic
-    from mm2mgr.throughput.windows import hourly
+    from mm2mgr.throughput.hourly import by_flow, by_topic, hourly
 
     rates = hourly(store, found.window, found)
     if by == "topic":
@@ -100,7 +100,6 @@ def group_rates(workspace: Workspace, store: Store, found: Throughput, by: Liter
 
 def week(store: Store, found: Throughput) -> WeekPattern:
     """Return the load of everything by day of week and hour of day."""
-    from mm2mgr.throughput.groups import week_pattern
-    from mm2mgr.throughput.windows import hourly
+    from mm2mgr.throughput.hourly import hourly, week_pattern
 
     return week_pattern(found, hourly(store, found.window, found))

@@ -12,7 +12,7 @@ from mm2mgr.text import listed, number_of, rate_text, span_text
 
 if TYPE_CHECKING:
     from mm2mgr.sizing.tasks import Sizing
-    from mm2mgr.throughput.rates import GroupRate, PartitionRate, WeekPattern
+    from mm2mgr.throughput import GroupRate, PartitionRate, WeekPattern
     from mm2mgr.topology import TaskMaximum
 
 _BARS = "▁▂▃▄▅▆▇█"

@@ -25,7 +25,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import BinaryType
 
 from mm2mgr.errors import KafkaError
-from mm2mgr.throughput.session import failure
+from mm2mgr.throughput.job import failure
 
 # Big-endian, after a version byte: leader, CPU, disk MB, in KB/s, out KB/s, (v1: produce, fetch, messages in, replication
 # in and out, all per second), sample time in ms, partition; the rest is the topic in UTF-8. KB = 1024 B.

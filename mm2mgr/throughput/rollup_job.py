@@ -24,8 +24,8 @@ from mm2mgr.samples.tables import Conflict, DataFile, StoredTable, shares_of
 from mm2mgr.throughput.part_files import hours_of_day, throughput_table
 from mm2mgr.throughput.work_unit import Done, Period, WorkUnit, work
 
-Spread = Callable[[Sequence[WorkUnit]], Sequence[str]]
-"""Does units in any order and anywhere; returns the answer of `work` to each."""
+Spread = Callable[[Sequence[WorkUnit]], Sequence[Done]]
+"""Does units in any order and anywhere; returns what `work` returns of each."""
 
 SAMPLES_WORTH_SPARK = 100_000_000
 """From about this many samples on, Spark on two cores is faster than one process (measured)."""
@@ -94,7 +94,7 @@ def under_spark_submit() -> bool:
     return "PYSPARK_GATEWAY_PORT" in os.environ
 
 
-def one_by_one(units: Sequence[WorkUnit]) -> list[str]:
+def one_by_one(units: Sequence[WorkUnit]) -> list[Done]:
     """Do units here, one after the other."""
     return [work(unit) for unit in units]
 
@@ -188,7 +188,7 @@ def _commit(table: StoredTable, units: Sequence[WorkUnit], spread: Spread, repor
     """Have the units done, then commit each period."""
     if not units:
         return
-    done = [Done.of_json(text) for text in spread(units)]
+    done = spread(units)
     for each in done:
         report.samples += each.samples
         report.unreadable |= each.unreadable

@@ -17,6 +17,7 @@ from mm2mgr.errors import Mm2mgrError
 from mm2mgr.samples.clock import ahead
 from mm2mgr.samples.schema import HOUR_MS, Store, hour_of, hour_start_ms, hours_text, window_text
 from mm2mgr.samples.tables import DataFile
+from mm2mgr.throughput import PartitionRate
 from mm2mgr.throughput.part_files import (
     PartitionNames,
     RateRows,
@@ -25,11 +26,8 @@ from mm2mgr.throughput.part_files import (
     read_rows,
     throughput_table,
 )
-from mm2mgr.throughput.rates import PartitionRate
 from mm2mgr.throughput.rollup import DAY_COLUMNS, merged, percentile, rate_of, shifted
 
-STATISTICS = ("mean", "p50", "p95", "max")
-_HOURLY = ("covered_ms", "records", "bytes")
 _SIZES = ("samples", "bytes", "record_bytes")
 _DAY_LENGTH = len("2026-11-21")
 Sums: TypeAlias = tuple[Any, Any]
@@ -156,26 +154,6 @@ def read_window(store: Store, window: Window) -> Throughput:
         sizes = _sizes(store, window, rows, names)
     values = _merge(rows, group, len(names), sizes)
     return Throughput(window, names, tuple(sorted(rows.sources)), np.arange(len(names)), values)
-
-
-def hourly(store: Store, window: Window, found: Throughput) -> Any:
-    """Return bytes per second of every hour: an array of partitions × hours, NaN where nothing is known.
-
-    Partitions that a job has added since `found` was read are left out.
-    """
-    rates = np.full((len(found), len(window.hours)), np.nan)
-    table = throughput_table(store)
-    for number, hour in enumerate(window.hours):
-        rows = read_rows(table, window.of([hour]), _HOURLY)
-        place = found.names.places(rows)
-        size = np.append(found.values["record_bytes"], np.nan)[place]
-        raw = rows.values
-        volume = np.where(np.isnan(raw["bytes"]), raw["records"] * size, raw["bytes"])
-        known = np.isfinite(volume) & (place >= 0)
-        seconds = np.bincount(place[known], raw["covered_ms"][known] / 1000, len(found))
-        with np.errstate(invalid="ignore", divide="ignore"):
-            rates[:, number] = np.bincount(place[known], volume[known], len(found)) / seconds
-    return rates
 
 
 def record_sizes(store: Store, window: Window, names: PartitionNames) -> Any:

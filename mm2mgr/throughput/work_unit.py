@@ -5,7 +5,6 @@ It runs wherever Spark puts it and shares nothing but the tables' URI. What it w
 
 from __future__ import annotations
 
-import json
 import os
 import socket
 from collections.abc import Sequence
@@ -64,29 +63,9 @@ class Done:
     samples: int = 0
     unreadable: dict[str, str] = field(default_factory=dict)
 
-    def to_json(self) -> str:
-        """Return the text that a task hands to the driver."""
-        files = [[name, {**vars(file), "values": list(file.values)}] for name, file in self.written]
-        return json.dumps({"written": files, "samples": self.samples, "unreadable": self.unreadable})
 
-    @classmethod
-    def of_json(cls, text: str) -> Done:
-        """Read what `to_json` wrote."""
-        found = json.loads(text)
-        written = [
-            (
-                name,
-                DataFile(
-                    f["path"], f["size"], f["rows"], tuple(f["values"]), {k: tuple(v) for k, v in f["bounds"].items()}
-                ),
-            )
-            for name, f in found["written"]
-        ]
-        return cls(written, found["samples"], found["unreadable"])
-
-
-def work(unit: WorkUnit) -> str:
-    """Do the unit; return `Done` as JSON. Mm2mgrError where the tables cannot be reached from here."""
+def work(unit: WorkUnit) -> Done:
+    """Do the unit. Mm2mgrError where the tables cannot be reached from here."""
     done = Done()
     try:
         if len(unit.periods[0].name) == len("2026-11-21"):
@@ -100,7 +79,7 @@ def work(unit: WorkUnit) -> str:
             f"{socket.gethostname()} cannot read or write the tables of {unit.store}: {reason}; every machine that runs "
             "executors needs this folder, or a URI that all of them reach"
         ) from error
-    return done.to_json()
+    return done
 
 
 def _roll_hours(unit: WorkUnit, done: Done) -> None:

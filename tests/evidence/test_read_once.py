@@ -15,7 +15,7 @@ from mm2mgr.operations.fleet import Changes, fleet, simulate
 from mm2mgr.operations.size import size
 from mm2mgr.operations.workspace import Workspace
 from mm2mgr.samples import store as history
-from mm2mgr.throughput import planning, windows
+from mm2mgr.throughput import hourly, windows
 from tests.cli.load import addresses, declare, measured, produce
 from tests.fake_connect import CLASSES, FakeConnect, serving
 from tests.kafka.conftest import closed_port, mock_cluster
@@ -30,7 +30,7 @@ class Counted:
     def __init__(self, monkeypatch: pytest.MonkeyPatch, fake: FakeConnect) -> None:
         self.calls: Counter[str] = Counter()
         self.fake = fake
-        self.wrap(monkeypatch, planning, "hourly_rates", lambda *_: "rates")
+        self.wrap(monkeypatch, hourly, "hourly_rates", lambda *_: "rates")
         self.wrap(monkeypatch, windows, "read_window", lambda *_: "weeks")
         self.wrap(monkeypatch, history.TaskStore, "read", lambda _, *span: f"history of {span}")
         self.wrap(monkeypatch, Kafka, "__init__", lambda _, access: f"client of {access.bootstrap_servers}")

@@ -34,7 +34,7 @@ from mm2mgr.sizing.assignment import Assignment
 from mm2mgr.sizing.tasks import Bounds, Rules, size_flow
 from mm2mgr.spec.loader import load
 from mm2mgr.text import cells
-from mm2mgr.throughput.rates import GroupRate, PartitionRate, WeekPattern
+from mm2mgr.throughput import GroupRate, PartitionRate, WeekPattern
 from mm2mgr.topology import TaskMaximum
 from tests.reconcile.site import running
 from tests.spec.trees import ESTATE

@@ -18,7 +18,7 @@ from mm2mgr.output.status_text import say_status
 from mm2mgr.partitions import TopicPartition
 from mm2mgr.sizing.assignment import Assignment
 from mm2mgr.sizing.tasks import Bounds, Rules, size_flow
-from mm2mgr.throughput.rates import PartitionRate
+from mm2mgr.throughput import PartitionRate
 from mm2mgr.topology import TaskMaximum
 
 GOLDEN = Path(__file__).parent / "golden"

@@ -73,7 +73,7 @@ LAYERS: dict[str, set[str]] = {
         "endpoints",
     },
     "samples": {"text", "errors", "secrets", "web", "files", "partitions", "kafka"},
-    "throughput": {"text", "errors", "files", "partitions", "samples"},
+    "throughput": {"text", "errors", "files", "samples"},
     "sizing": {"text", "defaults", "partitions"},
     "observe": {
         "text",
@@ -151,10 +151,9 @@ LAZY_BACK = {("cli/demo.py", "demo")}
 CLOSER: dict[str, set[str]] = {
     # It runs alone under spark-submit.
     "throughput": {
-        *("mm2mgr.errors", "mm2mgr.partitions", "mm2mgr.samples.schema", "mm2mgr.samples.clock"),
-        "mm2mgr.samples.tables",
+        *("mm2mgr.errors", "mm2mgr.samples.schema", "mm2mgr.samples.clock", "mm2mgr.samples.tables"),
     },
-    "output": {"mm2mgr.throughput.rates"},  # values only: no Spark, no Parquet
+    "output": {"mm2mgr.throughput"},  # values only: no Spark, no Parquet
 }
 
 # Third-party package → the only files or folders that import it.

@@ -8,7 +8,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from mm2mgr.sandbox.java import find_java, spark_java_home
-from mm2mgr.throughput.session import session
+from mm2mgr.throughput.job import session
 
 
 @pytest.fixture(scope="session")

@@ -7,7 +7,6 @@ import shutil
 import subprocess
 import sys
 import time
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +16,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from mm2mgr.errors import JavaMissing, Mm2mgrError
-from mm2mgr.partitions import TopicPartition
 from mm2mgr.throughput import job as job_module
 from mm2mgr.throughput import rollup_job
 from mm2mgr.throughput.job import run
-from mm2mgr.throughput.rates import PartitionRate, bytes_per_second
 from mm2mgr.throughput.windows import read_throughput
 from tests.samples.rows import data_files
 
@@ -58,11 +55,8 @@ def test_spark_makes_the_very_numbers_that_a_plain_process_makes(
     assert (len(report.made), report.samples, report.unreadable) == (4, 72, {})  # three hours and the day so far
     assert contents(samples) == contents(other)
     rates = read_throughput(samples)
-    assert bytes_per_second(rates, "dc1", "mean") == {
-        TopicPartition("logs1", 0): 5_000.0,
-        TopicPartition("logs2", 0): 10_000.0,
-    }
-    assert bytes_per_second(rates, "dc2") == {}
+    found = {(rate.cluster, rate.topic, rate.partition): rate.bytes_per_second_mean for rate in rates}
+    assert found == {("dc1", "logs1", 0): 5_000.0, ("dc1", "logs2", 0): 10_000.0}
     assert run(samples, spark=spark).made == []
 
 
@@ -174,10 +168,3 @@ def test_reading_results_and_sizing_never_load_spark() -> None:
     code = "import mm2mgr.throughput.windows, mm2mgr.throughput.rollup_job, mm2mgr.sizing.tasks, sys; print('pyspark' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"
-
-
-def test_rates_without_a_value_are_unknown_not_zero() -> None:
-    known = PartitionRate("dc1", "logs", 0, 0, 1, 2, 1.0, 0, 0, *[1.0] * 8, 10.0)
-    rate = replace(known, bytes_per_second_p95=None, bytes_per_second_max=3.0)
-    assert bytes_per_second([rate], "dc1") == {}
-    assert bytes_per_second([rate], "dc1", "max") == {TopicPartition("logs", 0): 3.0}

@@ -12,9 +12,8 @@ from mm2mgr.errors import Mm2mgrError
 from mm2mgr.samples.batch import Batch
 from mm2mgr.samples.schema import hour_of, hour_start_ms
 from mm2mgr.samples.store import SampleStore
-from mm2mgr.throughput import planning
-from mm2mgr.throughput.planning import HourlyRates, hourly_rates
-from mm2mgr.throughput.rates import Statistic
+from mm2mgr.throughput import Statistic, hourly
+from mm2mgr.throughput.hourly import HourlyRates, hourly_rates
 
 from .stores import HOUR_MS, START, rates, rolled, series, stored
 
@@ -69,8 +68,8 @@ def test_four_weeks_count_and_a_window_less(tmp_path: Path) -> None:
 
 def test_a_large_estate_is_judged_by_the_same_hours_of_every_week() -> None:
     names = [hour_of(START + hour * HOUR_MS) for hour in range(2 * 168)]
-    assert planning._thinned(names, 100) == names
-    found = [hour_start_ms(name) // HOUR_MS for name in planning._thinned(names, 1_000_000)]
+    assert hourly._thinned(names, 100) == names
+    found = [hour_start_ms(name) // HOUR_MS for name in hourly._thinned(names, 1_000_000)]
     assert len(found) == 48
     assert {hour % 168 for hour in found[:24]} == {hour % 168 for hour in found[24:]}
     assert {hour % 24 for hour in found[:24]} == set(range(24))

@@ -11,8 +11,9 @@ import pytest
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.samples.store import SampleStore
 from mm2mgr.samples.tables import DataFile, StoredTable
+from mm2mgr.throughput.hourly import hourly
 from mm2mgr.throughput.rollup_job import is_due, make, one_by_one
-from mm2mgr.throughput.windows import choose, hourly, last_hours, read_throughput, read_window
+from mm2mgr.throughput.windows import choose, last_hours, read_throughput, read_window
 from mm2mgr.throughput.work_unit import Done, WorkUnit, work
 
 from .stores import HOUR_MS, START, rolled, series, stored
@@ -72,7 +73,7 @@ def test_a_task_that_cannot_read_what_the_driver_reads_fails_the_job(
 ) -> None:
     elsewhere = tmp_path_factory.mktemp("an executor's own folder")
 
-    def blind(units: list[WorkUnit]) -> list[str]:
+    def blind(units: list[WorkUnit]) -> list[Done]:
         return [work(WorkUnit(elsewhere, unit.periods, unit.before, unit.share)) for unit in units]
 
     with pytest.raises(Mm2mgrError, match=r"cannot read or write the tables of .*No such file.*every machine"):
@@ -85,8 +86,8 @@ def test_a_task_that_cannot_read_what_the_driver_reads_fails_the_job(
 def test_what_a_task_wrote_out_of_sight_of_the_driver_fails_the_job(store: Path) -> None:
     lost = DataFile("period=2025-11-21T10/part-lost.parquet", 100, 1, ("2025-11-21T10", "12+0 v1"))
 
-    def wrote_elsewhere(units: list[WorkUnit]) -> list[str]:
-        return [Done([("2025-11-21T10", lost)]).to_json() for _ in units]
+    def wrote_elsewhere(units: list[WorkUnit]) -> list[Done]:
+        return [Done([("2025-11-21T10", lost)]) for _ in units]
 
     with pytest.raises(Mm2mgrError, match=r"part-lost.parquet, which the driver does not see; nothing was changed"):
         make(store, wrote_elsewhere)  # type: ignore[arg-type]

@@ -14,14 +14,14 @@ import pytest
 from pyspark.sql import SparkSession
 
 from mm2mgr.sandbox.java import find_java, spark_java_home
-from mm2mgr.throughput import session as session_module
-from mm2mgr.throughput.session import _hand_over, failure
+from mm2mgr.throughput import job as session_module
+from mm2mgr.throughput.job import _hand_over, failure
 
 SUBMIT = Path(pyspark.__file__).parent / "bin" / "spark-submit"
 SCRIPT = """\
 import json
 from pathlib import Path
-from mm2mgr.throughput.session import end, session
+from mm2mgr.throughput.job import end, session
 spark = session(Path("/no/java/here"))
 settings = {name: spark.conf.get(name) for name in ("spark.app.name", "spark.master", "spark.sql.shuffle.partitions")}
 end(spark)

@@ -1,0 +1,236 @@
+"""Rates hour by hour: of partitions, topics, flows and whole weeks, and the hours that sizing judges.
+
+Percentiles of a sum are not the sum of percentiles: a group has the mean (exact), the busiest hour (exact) and the sum of the
+partitions' p95. Within an hour the roll-ups do not show whether peaks of partitions coincide. Topics of one producer mostly peak
+together, so for sizing the p95 (or maximum) of each partition within the hour stands for the whole hour, and the mean where that is
+more, as it is for a burst of less than three minutes. This counts too much for partitions that take turns within an hour, never too
+little for those that take turns from hour to hour.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+import numpy as np
+
+from mm2mgr.samples.schema import HOUR_MS, Store, hour_start_ms
+from mm2mgr.samples.tables import DataFile, StoredTable
+from mm2mgr.throughput import GroupRate, Statistic, WeekPattern
+from mm2mgr.throughput.part_files import PartitionNames, no_names, read_rows, throughput_table
+from mm2mgr.throughput.windows import Throughput, Window, last_hours, record_sizes
+
+WEEKS_SECONDS = 28 * 86_400.0
+"""How far back sizing looks by default: each hour of the week four times, and nothing that is older."""
+
+_CELLS = 50_000_000  # partitions × hours held at once, 200 MB; a large estate is judged by fewer hours of each week
+_STRIDES = (1, 5, 7, 11, 13, 17, 19, 23)  # no divisor of 24, so that every hour of the day is among the hours of a week
+_HOURS_FOR_SIZES = 12  # spread over the window: record sizes change slowly
+_WEEK_HOURS = 168
+_QUIET_HOURS = 4
+
+
+@dataclass(frozen=True)
+class HourlyRates:
+    """Bytes per second of partitions × hours, NaN where unknown: row i is the partition at `place[i]` of `names`.
+
+    `hours` are counted since 1970, oldest first, `record_bytes` the mean record size of each row (NaN: unknown), `first_ms` and
+    `last_ms` when the oldest and newest samples were taken.
+    """
+
+    names: PartitionNames
+    place: Any
+    hours: tuple[int, ...]
+    table: Any
+    record_bytes: Any
+    first_ms: int
+    last_ms: int
+
+
+def hourly_rates(store: Store, window_seconds: float | None, statistic: Statistic) -> HourlyRates:
+    """Read the hours of the last weeks, or of a window; Mm2mgrError where nothing was rolled up."""
+    table = throughput_table(store)
+    window = last_hours(store, WEEKS_SECONDS if window_seconds is None else window_seconds)
+    names = _names(table, window)
+    chosen = _thinned(window.hours, len(names))
+    size = record_sizes(store, window.only(chosen[:: -(-len(chosen) // _HOURS_FOR_SIZES)]), names)
+    rates = np.full((len(names), len(chosen)), np.nan, np.float32)
+    for column, hour in enumerate(chosen):
+        rates[:, column] = _hour(table, window.of([hour]), names, size, statistic)
+    known = np.flatnonzero(np.isfinite(rates).any(axis=1))
+    if len(known) < len(rates):
+        rates = rates[known]
+    ends = [_ends(table, window.of([hour])) for hour in (window.hours[0], window.hours[-1])]
+    return HourlyRates(names, known, tuple(map(_number, chosen)), rates, size[known], ends[0][0], ends[1][1])
+
+
+def _names(table: StoredTable, window: Window) -> PartitionNames:
+    """Return the partitions of all hours; hours mostly have the same ones."""
+    names = no_names()
+    for hour in window.hours:
+        rows = read_rows(table, window.of([hour]), ())
+        if (names.places(rows) < 0).any():
+            names = names.joined(rows)
+    return names
+
+
+def _ends(table: StoredTable, files: Sequence[DataFile]) -> tuple[int, int]:
+    rows = read_rows(table, files, ("first_ms", "last_ms")).values
+    return int(rows["first_ms"].min(initial=2**62)), int(rows["last_ms"].max(initial=0))
+
+
+def _hour(table: StoredTable, files: Sequence[DataFile], names: PartitionNames, size: Any, statistic: Statistic) -> Any:
+    """Return the rates of one hour by place in the names; rows of other partitions are left out."""
+    inner = [] if statistic == "mean" else [f"bytes_{statistic}", f"records_{statistic}"]
+    found = read_rows(table, files, ("covered_ms", "records", "bytes", *inner))
+    rows, place = found.values, names.places(found)
+    sized, size = np.isfinite(rows["bytes"]), np.append(size, np.nan)[place]
+    volume = np.where(sized, rows["bytes"], rows["records"] * size)
+    known = np.isfinite(volume) & (rows["covered_ms"] > 0) & (place >= 0)
+    at, seconds = place[known], rows["covered_ms"][known] / 1000
+    sums, times = (np.bincount(at, values, len(names)) for values in (volume[known], seconds))
+    with np.errstate(invalid="ignore", divide="ignore"):
+        mean = sums / times
+    if inner:
+        peak = np.where(sized, rows[inner[0]], rows[inner[1]] * size)[known]
+        if statistic == "p50":  # of several logs or sources in one hour no median is known: the mean stands for it
+            alone = np.bincount(at, minlength=len(names))[at] == 1
+            at, peak = at[alone], peak[alone]
+            mean[at] = np.where(np.isfinite(peak), peak, mean[at])
+        else:
+            np.fmax.at(mean, at, peak)
+    return mean
+
+
+def _thinned(hours: Sequence[str], partitions: int) -> list[str]:
+    """Keep hours so that the table fits in memory: the same hours of every week, so that weeks can be compared."""
+    most = max(1, _CELLS // max(1, partitions))
+    for stride in _STRIDES:
+        kept = [hour for hour in hours if _number(hour) % _WEEK_HOURS % stride == 0]
+        if kept and len(kept) <= most:
+            break
+    return kept or list(hours[-1:])
+
+
+def _number(hour: str) -> int:
+    return hour_start_ms(hour) // HOUR_MS
+
+
+def hourly(store: Store, window: Window, found: Throughput) -> Any:
+    """Return bytes per second of every hour: an array of partitions × hours, NaN where nothing is known.
+
+    Partitions that a job has added since `found` was read are left out.
+    """
+    table, size = throughput_table(store), found.values["record_bytes"]
+    columns = [_hour(table, window.of([hour]), found.names, size, "mean") for hour in window.hours]
+    return np.array(columns).reshape(len(window.hours), len(found)).T
+
+
+def by_topic(found: Throughput, hourly: Any) -> list[GroupRate]:
+    """Add up the partitions of every topic of every cluster, busiest topic first."""
+    names, place = found.names, found.place
+    key = names.cluster[place] * max(len(names.topics), 1) + names.topic[place]
+    _, first, group = np.unique(key, return_index=True, return_inverse=True)
+    topics = [names.topics[number] for number in names.topic[place[first]].tolist()]
+    clusters = [names.clusters[number] for number in names.cluster[place[first]].tolist()]
+    return _added(list(zip(topics, clusters, strict=True)), np.arange(len(found)), group, found, hourly)
+
+
+def by_flow(found: Throughput, hourly: Any, flows: Iterable[tuple[str, str, Callable[[str], bool]]]) -> list[GroupRate]:
+    """Add up the partitions that every flow carries, given as (id, source alias, carries); a flow may have none."""
+    flows = list(flows)
+    rows = [members(found, alias, carries) for _, alias, carries in flows]
+    group = np.repeat(np.arange(len(rows)), [len(some) for some in rows])
+    labels = [(name, alias) for name, alias, _ in flows]
+    return _added(labels, np.concatenate([np.zeros(0, np.int64), *rows]), group, found, hourly)
+
+
+def members(found: Throughput, alias: str, carries: Callable[[str], bool]) -> Any:
+    """Return the rows of the partitions of a cluster whose topics are accepted."""
+    names, place = found.names, found.place
+    if alias not in names.clusters:
+        return np.zeros(0, np.int64)
+    inside = names.cluster[place] == names.clusters.index(alias)
+    accepted = np.zeros(len(names.topics) or 1, np.bool_)
+    for topic in np.unique(names.topic[place][inside]).tolist():
+        accepted[topic] = carries(names.topics[topic])
+    return np.flatnonzero(inside & accepted[names.topic[place]])
+
+
+def week_pattern(found: Throughput, hourly: Any) -> WeekPattern:
+    """Average the load of everything by day of week and hour of day (UTC), and find the peak and the quietest hours."""
+    loads = _sum(hourly)
+    sums, counts = np.zeros((7, 24)), np.zeros((7, 24))
+    for hour, load in zip(found.window.hours, loads.tolist(), strict=True):
+        moment = datetime.fromtimestamp(hour_start_ms(hour) / 1000, UTC)
+        if not math.isnan(load):
+            sums[moment.weekday(), moment.hour] += load
+            counts[moment.weekday(), moment.hour] += 1
+    with np.errstate(invalid="ignore"):
+        cells = sums / counts
+        by_hour = sums.sum(axis=0) / counts.sum(axis=0)
+    table = tuple(_all(day) for day in cells.tolist())
+    if np.isnan(cells).all():
+        return WeekPattern(table, None, None)
+    day, hour_of_day = divmod(int(np.nanargmax(cells)), 24)
+    around = np.array([by_hour[[(start + step) % 24 for step in range(_QUIET_HOURS)]].mean() for start in range(24)])
+    quiet = None if np.isnan(around).all() else int(np.nanargmin(around))
+    return WeekPattern(table, (day, hour_of_day), None if quiet is None else (quiet, (quiet + _QUIET_HOURS) % 24))
+
+
+def _added(labels: Sequence[tuple[str, str]], rows: Any, group: Any, found: Throughput, hourly: Any) -> list[GroupRate]:
+    """Add up the rows of every group, given with names and clusters; busiest first."""
+    count = len(labels)
+
+    def sums(rates: Any) -> Any:
+        """Add up by group; NaN only where none of them is known."""
+        rates = rates[rows]
+        known = np.isfinite(rates)
+        total = np.bincount(group, np.where(known, rates, 0.0), count)
+        return np.where(np.bincount(group, known, count) > 0, total, np.nan)
+
+    hours = np.array([sums(column) for column in hourly.T]).reshape(hourly.shape[1], count)
+    window = found.window.hours[len(found.window.hours) - len(hours) :]
+    columns = zip(
+        labels,
+        np.bincount(group, minlength=count).tolist(),
+        sums(found.values["bytes_per_second_mean"]).tolist(),
+        sums(found.values["bytes_per_second_p95"]).tolist(),
+        hours.T.tolist(),
+        strict=True,
+    )
+    return _busiest_first(
+        [
+            GroupRate(name, cluster, partitions, _known(mean), _known(planned), *_peak(loads, window), _all(loads))
+            for (name, cluster), partitions, mean, planned, loads in columns
+        ]
+    )
+
+
+def _peak(loads: Sequence[float], hours: Sequence[str]) -> tuple[float | None, str | None]:
+    known = [(load, -place) for place, load in enumerate(loads) if not math.isnan(load)]
+    if not known:
+        return None, None
+    load, place = max(known)  # the first of equals
+    return load, hours[-place]
+
+
+def _all(loads: Sequence[float]) -> tuple[float | None, ...]:
+    return tuple(_known(load) for load in loads)
+
+
+def _sum(rates: Any) -> Any:
+    """Add up the rows; NaN only where none of them is known."""
+    known = np.isfinite(rates)
+    return np.where(known.any(axis=0), np.where(known, rates, 0.0).sum(axis=0), np.nan)
+
+
+def _known(value: float) -> float | None:
+    return None if math.isnan(value) else value
+
+
+def _busiest_first(groups: Sequence[GroupRate]) -> list[GroupRate]:
+    return sorted(groups, key=lambda one: (-(one.bytes_per_second_p95_sum or 0.0), one.cluster, one.name))
