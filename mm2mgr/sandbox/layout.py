@@ -249,12 +249,11 @@ def read_state(path: Path) -> State | None:
         if data["format"] != _FORMAT:
             raise ValueError(f"format {data['format']}")
         layout = Layout(tuple(data["sources"]), tuple(data["aggregates"]), dict(data["connect"]))
-        records = {
-            name: ServerRecord(
-                ProcessId(_number(server["pid"], 2, 2**31), _text(server["started"])), _ports(server["ports"])
-            )
-            for name, server in data["servers"].items()
-        }
+        records = {}
+        for name, server in data["servers"].items():
+            process = ProcessId(_number(server["pid"], 2, 2**31), _text(server["started"]))
+            ports = {_text(port): _number(number, 1, 65_535) for port, number in server["ports"].items()}
+            records[name] = ServerRecord(process, ports)
         if strangers := records.keys() - {*layout.kafka_clusters, *layout.connect}:
             raise ValueError(f"{min(strangers)} is not in the layout")
     except FileNotFoundError:
@@ -276,10 +275,6 @@ def _text(value: object) -> str:
     if not isinstance(value, str) or not value:
         raise ValueError("no text where there must be one")
     return value
-
-
-def _ports(value: Mapping[str, object]) -> dict[str, int]:
-    return {_text(name): _number(port, 1, 65_535) for name, port in value.items()}
 
 
 def write_state(path: Path, state: State) -> None:
@@ -318,9 +313,8 @@ def produce(directory: Path, cluster: str, topic: str, values: Iterable[bytes]) 
     with Kafka(access) as kafka:
         partitions = kafka.partition_counts().get(topic, 0)
     if not partitions:
-        raise SandboxError(
-            f"no topic '{topic}' on {cluster}", hint=f"create it: mm2mgr sandbox topic create {cluster} {topic}"
-        )
+        hint = f"create it: mm2mgr sandbox topic create {cluster} {topic}"
+        raise SandboxError(f"no topic '{topic}' on {cluster}", hint=hint)
     number = 0
     with Producer(access) as producer:
         for value in values:

@@ -6,7 +6,7 @@ Places are stored by path, a tuple of keys and indexes. The meaning of keys is t
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -48,13 +48,13 @@ class Place(NamedTuple):
         return f"{self.file}:{self.line}:{self.column}"
 
 
-@dataclass
+@dataclass(frozen=True)
 class Document:
     """One YAML file: its values and the place of each of them."""
 
     file: str
-    values: dict[str, Any] = field(default_factory=dict)
-    places: dict[PathKey, Place] = field(default_factory=dict)
+    values: dict[str, Any]
+    places: dict[PathKey, Place]
 
 
 def read_yaml(path: Path, data: bytes | None = None) -> list[Document]:
