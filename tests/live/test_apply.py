@@ -15,13 +15,12 @@ from pathlib import Path
 
 import pytest
 
-from mm2mgr.kafka.access import KafkaAccess
-from mm2mgr.sandbox.broker import Broker
 from mm2mgr.sandbox.server import Runtime
 from mm2mgr.sandbox.worker import Worker
 
 from .command import Tree
 from .conftest import WORKER, serving
+from .pair import Pair, flow, serving_pair
 from .seen import (
     config_of,
     connector_url,
@@ -40,59 +39,27 @@ pytestmark = pytest.mark.live
 CONFIG_TOPIC = "connect-pair-configs"
 
 
-@dataclass(frozen=True)
-class World:
-    """Two Kafka clusters; Connect cluster `pair` (two workers) lives on `tgt`, `spare` on `src`."""
+QUIET = "checkpoints: false, heartbeats: false, "
 
-    src: Broker
-    tgt: Broker
-    pair: tuple[Worker, Worker]
+
+@dataclass(frozen=True)
+class World(Pair):
+    """Connect cluster `spare` lives on the source."""
+
     spare: Worker
 
-    @property
-    def source(self) -> KafkaAccess:
-        return KafkaAccess("src", self.src.bootstrap_servers)
-
-    @property
-    def target(self) -> KafkaAccess:
-        return KafkaAccess("tgt", self.tgt.bootstrap_servers)
-
-    @property
-    def url(self) -> str:
-        return self.pair[0].url
-
-    def yaml(self, owner: str, flows: str, defaults: str = "checkpoints: false, heartbeats: false, ") -> str:
-        return f"""\
-owner: {owner}
-defaults:
-  clusters: {{replication_factor: 1}}
-  flows: {{{defaults}refresh_interval: 2s}}
-clusters:
-  src: {{bootstrap_servers: ["{self.src.bootstrap_servers}"]}}
-  tgt: {{bootstrap_servers: ["{self.tgt.bootstrap_servers}"]}}
-connect:
-  pair: {{url: [{", ".join(worker.url for worker in self.pair)}], kafka: tgt}}
-  spare: {{url: ["{self.spare.url}"], kafka: src}}
-flows:
-{flows}"""
-
-
-def flow(name: str, topic: str, more: str = "") -> str:
-    return f"  {name}: {{sources: [src], targets: [tgt], topics: {{include: [{topic}]}}{more}}}\n"
+    def yaml(self, owner: str, flows: str, defaults: str = QUIET, connect: str = "", workers: str = "") -> str:
+        spare = f'  spare: {{url: ["{self.spare.url}"], kafka: src}}\n'
+        return super().yaml(owner, flows, defaults, connect + spare, workers)
 
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory, runtime: Runtime) -> Iterator[World]:
     folder = tmp_path_factory.mktemp("apply")
-    src, tgt = (Broker(name, folder / name, runtime=runtime) for name in ("src", "tgt"))
-    with serving([src, tgt]):
-        first, second = (
-            Worker(name, folder / name, tgt.bootstrap_servers, WORKER, group_id="pair", runtime=runtime)
-            for name in ("first", "second")
-        )
-        spare = Worker("spare", folder / "spare", src.bootstrap_servers, WORKER, runtime=runtime)
-        with serving([first, second, spare]):
-            yield World(src, tgt, (first, second), spare)
+    with serving_pair(folder, runtime) as pair:
+        spare = Worker("spare", folder / "spare", pair.src.bootstrap_servers, WORKER, runtime=runtime)
+        with serving([spare]):
+            yield World(pair.src, pair.tgt, pair.workers, spare)
 
 
 def test_a_second_apply_writes_nothing(world: World, tree: Tree) -> None:

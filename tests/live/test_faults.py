@@ -10,15 +10,13 @@ from dataclasses import dataclass
 
 import pytest
 
-from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.reconcile.apply import Result, apply_plan
 from mm2mgr.reconcile.live import make_plan
-from mm2mgr.sandbox.broker import Broker
 from mm2mgr.sandbox.server import Runtime, start_all
 from mm2mgr.sandbox.worker import Worker
 
 from .command import Tree
-from .conftest import WORKER, serving
+from .pair import Pair, flow, serving_pair
 from .seen import (
     config_of,
     connector_url,
@@ -39,61 +37,17 @@ WATCHED_SECONDS = 30.0
 FLOWS = 10
 
 
-@dataclass(frozen=True)
-class World:
-    """A source that creates topics when asked for them, a target, and two workers of one group on the target."""
-
-    src: Broker
-    tgt: Broker
-    workers: tuple[Worker, Worker]
-
-    @property
-    def source(self) -> KafkaAccess:
-        return KafkaAccess("src", self.src.bootstrap_servers)
-
-    @property
-    def target(self) -> KafkaAccess:
-        return KafkaAccess("tgt", self.tgt.bootstrap_servers)
-
-    @property
-    def url(self) -> str:
-        return self.workers[0].url
-
-    def yaml(self, owner: str, flows: str, defaults: str = "") -> str:
-        return f"""\
-owner: {owner}
-defaults:
-  clusters: {{replication_factor: 1}}
-  flows: {{{defaults}refresh_interval: 2s}}
-clusters:
-  src: {{bootstrap_servers: ["{self.src.bootstrap_servers}"]}}
-  tgt: {{bootstrap_servers: ["{self.tgt.bootstrap_servers}"]}}
-connect:
-  pair: {{url: [{", ".join(worker.url for worker in self.workers)}], kafka: tgt}}
-flows:
-{flows}"""
-
-
-def flow(name: str, topic: str, more: str = "") -> str:
-    return f"  {name}: {{sources: [src], targets: [tgt], topics: {{include: [{topic}]}}{more}}}\n"
-
-
 @pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory, runtime: Runtime) -> Iterator[World]:
-    folder = tmp_path_factory.mktemp("faults")
-    creates = {"auto.create.topics.enable": "true"}
-    src, tgt = (Broker(name, folder / name, creates, runtime=runtime) for name in ("src", "tgt"))
-    with serving([src, tgt]):
-        first, second = (
-            Worker(name, folder / name, tgt.bootstrap_servers, WORKER, group_id="pair", runtime=runtime)
-            for name in ("first", "second")
-        )
-        with serving([first, second]):
-            yield World(src, tgt, (first, second))
+def world(tmp_path_factory: pytest.TempPathFactory, runtime: Runtime) -> Iterator[Pair]:
+    """Kafka clusters that create topics when asked for them."""
+    with serving_pair(
+        tmp_path_factory.mktemp("faults"), runtime, brokers={"auto.create.topics.enable": "true"}
+    ) as pair:
+        yield pair
 
 
 @pytest.fixture(autouse=True)
-def empty(world: World) -> None:
+def empty(world: Pair) -> None:
     """Start from two serving workers without connectors."""
     start_all([world.src, *world.workers])
     left = [connector_url(world.url, name) for name in rest("GET", f"{world.url}/connectors")]
@@ -106,17 +60,17 @@ def empty(world: World) -> None:
 # --- a source that is down --------------------------------------------------------------------------------------------
 
 
-def log_bytes(world: World) -> int:
+def log_bytes(world: Pair) -> int:
     """Return how much the workers' logs hold (each keeps at most 24 MB)."""
     return sum(file.stat().st_size for worker in world.workers for file in worker.directory.glob("server*.log"))
 
 
-def set_level(world: World, level: str) -> None:
+def set_level(world: Pair, level: str) -> None:
     for worker in world.workers:
         rest("PUT", f"{worker.url}/admin/loggers/{FLOODING_LOGGER}", {"level": level})
 
 
-def watch_log(world: World, seconds: float, limit_bytes: int) -> int:
+def watch_log(world: Pair, seconds: float, limit_bytes: int) -> int:
     """Return how many bytes were logged within the time, or as soon as there are more than the limit."""
     before, end = log_bytes(world), time.monotonic() + seconds
     while (grown := log_bytes(world) - before) <= limit_bytes and time.monotonic() < end:
@@ -124,7 +78,7 @@ def watch_log(world: World, seconds: float, limit_bytes: int) -> int:
     return grown
 
 
-def test_a_source_that_is_down_is_told_and_comes_in_by_itself(world: World, tree: Tree) -> None:
+def test_a_source_that_is_down_is_told_and_comes_in_by_itself(world: Pair, tree: Tree) -> None:
     create(world.source, ["sleeper"])
     tree.write(world.yaml("down", flow("sleeper", "sleeper")))
     world.src.stop()
@@ -153,7 +107,7 @@ def test_a_source_that_is_down_is_told_and_comes_in_by_itself(world: World, tree
     assert "0 to create, 0 to update, 0 to delete, 3 unchanged" in tree.run("plan")
 
 
-def test_a_deleted_source_topic_stays_deleted(world: World, tree: Tree) -> None:
+def test_a_deleted_source_topic_stays_deleted(world: Pair, tree: Tree) -> None:
     """The flow `careless` has Kafka's own default, and shows how long the consumer takes to create a topic."""
     create(world.source, ["kept", "careless"])
     careless = ", source_consumer: {allow.auto.create.topics: true}"
@@ -178,7 +132,7 @@ def test_a_deleted_source_topic_stays_deleted(world: World, tree: Tree) -> None:
 class Many:
     """Ten flows of one pair, each with a topic and a record of its own, which makes twelve connectors."""
 
-    world: World
+    world: Pair
     tree: Tree
     topics: list[str]
 
@@ -228,7 +182,7 @@ class Many:
 
 
 @pytest.fixture
-def many(world: World, tree: Tree, request: pytest.FixtureRequest) -> Many:
+def many(world: Pair, tree: Tree, request: pytest.FixtureRequest) -> Many:
     made = Many(world, tree, [f"{request.param}{number}" for number in range(FLOWS)])
     create(world.source, made.topics)
     for topic in made.topics:

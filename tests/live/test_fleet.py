@@ -9,20 +9,18 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from mm2mgr.kafka.access import KafkaAccess
-from mm2mgr.sandbox.broker import Broker
 from mm2mgr.sandbox.server import Runtime
 from mm2mgr.sandbox.worker import Worker
 from tests.cli.load import measured
 
 from .command import Tree
-from .conftest import WORKER, serving
+from .conftest import WORKER
+from .pair import Pair, flow, serving_pair
 from .seen import Message, create, messages, statuses, task_configs, until, write
 
 pytestmark = pytest.mark.live
@@ -41,48 +39,13 @@ SLACK_SECONDS = 15.0  # for a rebalance and seven starting tasks on a busy machi
 Tasks = dict[tuple[str, int], str]
 
 
-@dataclass(frozen=True)
-class World:
-    src: Broker
-    tgt: Broker
-    workers: tuple[Worker, Worker]
-
-    @property
-    def source(self) -> KafkaAccess:
-        return KafkaAccess("src", self.src.bootstrap_servers)
-
-    @property
-    def target(self) -> KafkaAccess:
-        return KafkaAccess("tgt", self.tgt.bootstrap_servers)
-
-    @property
-    def yaml(self) -> str:
-        return f"""\
-owner: fleet
-defaults:
-  clusters: {{replication_factor: 1}}
-  flows: {{refresh_interval: 2s}}
-clusters:
-  src: {{bootstrap_servers: ["{self.src.bootstrap_servers}"]}}
-  tgt: {{bootstrap_servers: ["{self.tgt.bootstrap_servers}"]}}
-connect:
-  pair: {{url: [{", ".join(worker.url for worker in self.workers)}], kafka: tgt, workers: {{count: 2, tasks_per_worker: 6}}}}
-flows:
-  orders: {{sources: [src], targets: [tgt], topics: {{include: [orders]}}, tasks: {{max: 4}}}}
-  clicks: {{sources: [src], targets: [tgt], topics: {{include: [clicks]}}, tasks: {{max: 3}}}}
-"""
+FLOW_LINES = flow("orders", "orders", ", tasks: {max: 4}") + flow("clicks", "clicks", ", tasks: {max: 3}")
 
 
 @pytest.fixture
-def world(tmp_path: Path, runtime: Runtime) -> Iterator[World]:
-    src, tgt = (Broker(name, tmp_path / name, runtime=runtime) for name in ("src", "tgt"))
-    with serving([src, tgt]):
-        first, second = (
-            Worker(name, tmp_path / name, tgt.bootstrap_servers, SETTINGS, group_id="pair", runtime=runtime)
-            for name in ("first", "second")
-        )
-        with serving([first, second]):
-            yield World(src, tgt, (first, second))
+def world(tmp_path: Path, runtime: Runtime) -> Iterator[Pair]:
+    with serving_pair(tmp_path, runtime, settings=SETTINGS) as pair:
+        yield pair
 
 
 def worker_of_tasks(url: str, state: str = "RUNNING") -> Tasks:
@@ -116,7 +79,7 @@ def by_worker(tasks: Tasks) -> dict[str, dict[str, list[int]]]:
     return found
 
 
-def load_of(world: World, tasks: Tasks, worker: str) -> float:
+def load_of(world: Pair, tasks: Tasks, worker: str) -> float:
     """Add up the rates of all partitions that the tasks on a worker were really assigned."""
     url, carried = world.workers[0].url, 0.0
     for connector in FLOW_OF:
@@ -135,16 +98,16 @@ def _parsed(name: str) -> tuple[str, int]:
     return topic, int(number)
 
 
-def produce(world: World, value: bytes) -> None:
+def produce(world: Pair, value: bytes) -> None:
     for topic, count in PARTITIONS.items():
         write(world.source, topic, [Message(number, None, value) for number in range(count)])
 
 
-def arrived(world: World, value: bytes) -> int:
+def arrived(world: Pair, value: bytes) -> int:
     return sum(one.value == value for topic in PARTITIONS for one in messages(world.target, f"src.{topic}"))
 
 
-def leader(world: World) -> Worker:
+def leader(world: Pair) -> Worker:
     """Return the worker that leads the Connect group, by the last assignment in a log: REST does not show it."""
     said = re.findall(r"leaderUrl='([^']+)/'", world.workers[0].log_file.read_text(errors="replace"))
     (found,) = [worker for worker in world.workers if worker.url == said[-1]]
@@ -152,11 +115,11 @@ def leader(world: World) -> Worker:
 
 
 def test_what_runs_is_told_as_it_is_and_lost_workers_do_what_was_foretold(
-    world: World, tree: Tree, tmp_path: Path
+    world: Pair, tree: Tree, tmp_path: Path
 ) -> None:
     for topic, count in PARTITIONS.items():
         create(world.source, [topic], count)
-    tree.write(world.yaml)
+    tree.write(world.yaml("fleet", FLOW_LINES, workers=", workers: {count: 2, tasks_per_worker: 6}"))
     tree.run("apply", "--yes")
     store = measured(tmp_path / "store", RATES)
     produce(world, b"before")
@@ -199,7 +162,7 @@ def test_what_runs_is_told_as_it_is_and_lost_workers_do_what_was_foretold(
     assert stopped <= one_lost["leader_stopped_seconds"] + SLACK_SECONDS < DELAY_SECONDS, "another stop than foretold"
 
 
-def lost_as_foretold(world: World, said: Mapping[str, Any], running: Tasks, going: Worker) -> float:
+def lost_as_foretold(world: Pair, said: Mapping[str, Any], running: Tasks, going: Worker) -> float:
     """Kill a worker; hold its tasks against what was said of them, and return the seconds until all tasks run again."""
     lost = {task for task, worker in running.items() if worker == worker_id(going)}
     foretold = next(each for each in said["running"]["workers"] if each["worker"] == worker_id(going))

@@ -27,11 +27,10 @@ from mm2mgr.samples.offsets import KafkaReader, RecordSizes
 from mm2mgr.samples.store import SampleStore, TaskRow, TaskStore
 from mm2mgr.sandbox.broker import Broker
 from mm2mgr.sandbox.server import Runtime
-from mm2mgr.sandbox.worker import Worker
 from mm2mgr.sizing.capacity import Pace, Saturated, saturated
 
 from .command import Tree
-from .conftest import WORKER, serving
+from .pair import Pair, flow, serving_pair
 from .seen import connector_url, create, rest, until
 
 pytestmark = pytest.mark.live
@@ -40,45 +39,22 @@ RECORD_BYTES, RECORDS = 10_000, 12_000  # 80 s at the quota
 SUSTAINED_SECONDS, DEADLINE_SECONDS = 20.0, 150.0
 OVER_MS = 20_000  # without a lagging moment: what was there to carry is carried
 SLOW, QUICK = "mm2.src.tgt.source.slow", "mm2.src.tgt.source.quick"
-TREE = """\
-owner: test
-clusters:
-  src: {{bootstrap_servers: ["{source}"], replication_factor: 1}}
-  tgt: {{bootstrap_servers: ["{target}"], replication_factor: 1}}
-connect:
-  w: {{url: "{url}", kafka: tgt}}
-defaults:
-  flows: {{checkpoints: false, heartbeats: false}}
-flows:
-  slow: {{sources: [src], targets: [tgt], topics: {{include: [slow]}}, tasks: {{max: 1}}}}
-  quick: {{sources: [src], targets: [tgt], topics: {{include: [quick]}}, tasks: {{max: 1}}}}
-"""
 
 
 @dataclass(frozen=True)
-class World:
-    source: Broker
-    target: Broker
-    worker: Worker
+class World(Pair):
     tree: Tree
-
-    @property
-    def access(self) -> KafkaAccess:
-        return KafkaAccess("src", self.source.bootstrap_servers)
 
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory, runtime: Runtime) -> Iterator[World]:
     folder = tmp_path_factory.mktemp("capacity")
-    source, target = (Broker(name, folder / name, runtime=runtime) for name in ("src", "tgt"))
-    with serving([source, target]):
-        limit(runtime, target, f"connector-producer-{SLOW}-0")
-        worker = Worker("w", folder / "w", target.bootstrap_servers, WORKER, runtime=runtime)
-        with serving([worker]):
-            names = {"source": source.bootstrap_servers, "target": target.bootstrap_servers, "url": worker.url}
-            tree = Tree(folder / "clusters")
-            tree.write(TREE.format(**names))
-            yield World(source, target, worker, tree)
+    with serving_pair(folder, runtime, workers=["w"]) as pair:
+        limit(runtime, pair.tgt, f"connector-producer-{SLOW}-0")
+        world = World(pair.src, pair.tgt, pair.workers, Tree(folder / "clusters"))
+        flows = flow("slow", "slow", ", tasks: {max: 1}") + flow("quick", "quick", ", tasks: {max: 1}")
+        world.tree.write(world.yaml("test", flows, "checkpoints: false, heartbeats: false, "))
+        yield world
 
 
 def limit(runtime: Runtime, broker: Broker, client_id: str) -> None:
@@ -123,7 +99,7 @@ def trickle(access: KafkaAccess) -> Iterator[None]:
 
 def committed_records(world: World, name: str) -> int:
     """Return how many records of a connector are in its committed offsets."""
-    found = rest("GET", connector_url(world.worker.url, name, "/offsets"))["offsets"]
+    found = rest("GET", connector_url(world.url, name, "/offsets"))["offsets"]
     return sum(one["offset"]["offset"] + 1 for one in found if one["offset"])
 
 
@@ -131,7 +107,7 @@ def watch(world: World, workspace: Workspace, folder: Path) -> TaskStore:
     """Sample as `mm2mgr sample` does, only more often, until what lagged has caught up or the time is over."""
     recent, store = RecentLogs(60), TaskStore(folder, print)
     pace = Pace(every_seconds=2, margin_seconds=4, gap_seconds=15)
-    configs = TopicConfigs(lambda _, topics: compacted(world.access, topics))
+    configs = TopicConfigs(lambda _, topics: compacted(world.source, topics))
     tasks = task_readers(workspace.topology.flows, TaskWatch(recent, store, configs.compacted, pace, timeout_seconds=5))
     stop, ends_at = threading.Event(), time.monotonic() + DEADLINE_SECONDS
 
@@ -142,7 +118,7 @@ def watch(world: World, workspace: Workspace, folder: Path) -> TaskStore:
         if over or time.monotonic() > ends_at:
             stop.set()
 
-    readers: list[Reader] = [Overheard(KafkaReader(world.access, sizes=RecordSizes(30)), recent), *tasks]
+    readers: list[Reader] = [Overheard(KafkaReader(world.source, sizes=RecordSizes(30)), recent), *tasks]
     follow(readers, Schedule(1.0, None), SampleStore(folder), progress, stop)
     return store
 
@@ -152,11 +128,11 @@ def found(rows: list[TaskRow]) -> Saturated | None:
 
 
 def test_a_task_that_a_quota_holds_down_is_measured_and_one_that_keeps_up_is_not(world: World, tmp_path: Path) -> None:
-    create(world.access, ["slow"], partitions=2)
-    create(world.access, ["quick"])
-    fill(world.access)
+    create(world.source, ["slow"], partitions=2)
+    create(world.source, ["quick"])
+    fill(world.source)
     world.tree.run("apply", "--yes")
-    with trickle(world.access):
+    with trickle(world.source):
         # A quota lets its first ten seconds' worth pass at once, which no task could go on with.
         until(lambda: committed_records(world, SLOW), lambda n: n * RECORD_BYTES > 14 * QUOTA_BYTES_PER_SECOND, "begun")
         workspace = world.tree.workspace()
@@ -174,6 +150,6 @@ def test_a_task_that_a_quota_holds_down_is_measured_and_one_that_keeps_up_is_not
 
 
 def test_compacted_topics_are_told(world: World) -> None:
-    with Kafka(world.access) as kafka:
+    with Kafka(world.source) as kafka:
         kafka.create_topics({"kept": (1, 1, {"cleanup.policy": "compact,delete"})})
-    assert compacted(world.access, ["kept", "gone"]) == frozenset({"kept"})
+    assert compacted(world.source, ["kept", "gone"]) == frozenset({"kept"})

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -20,9 +19,10 @@ from mm2mgr.reconcile.apply import apply_plan
 from mm2mgr.reconcile.live import make_plan
 from mm2mgr.render import Connector, render
 from mm2mgr.sandbox.broker import Broker
-from mm2mgr.sandbox.server import free_ports, kafka_runtime, start_all
+from mm2mgr.sandbox.server import free_ports, kafka_runtime
 from mm2mgr.sandbox.worker import Worker
 from mm2mgr.topology import Topology
+from tests.live.conftest import serving
 from tests.observe.estate import topology_of
 
 pytestmark = pytest.mark.live
@@ -59,16 +59,12 @@ def topology(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Topology]:
     directory = tmp_path_factory.mktemp("observe")
     runtime = kafka_runtime()
     a, b = (Broker(name, directory / name, runtime=runtime) for name in ("A", "B"))
-    with contextlib.ExitStack() as running:
-        running.callback(a.stop)
-        running.callback(b.stop)
-        start_all([a, b])
+    with serving([a, b]):
         worker = Worker("cb", directory / "cb", b.bootstrap_servers, runtime=runtime)
-        running.callback(worker.stop)
-        worker.start()
-        (dead,) = free_ports(1)
-        addresses = {"a": a.bootstrap_servers, "b": b.bootstrap_servers, "url": worker.url, "dead": dead}
-        yield topology_of(TREE.format(**addresses), directory)
+        with serving([worker]):
+            (dead,) = free_ports(1)
+            addresses = {"a": a.bootstrap_servers, "b": b.bootstrap_servers, "url": worker.url, "dead": dead}
+            yield topology_of(TREE.format(**addresses), directory)
 
 
 @pytest.fixture(scope="module")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -24,9 +23,10 @@ from mm2mgr.reconcile.apply import apply_plan
 from mm2mgr.reconcile.live import make_plan
 from mm2mgr.render import Connector, render
 from mm2mgr.sandbox.broker import Broker
-from mm2mgr.sandbox.server import kafka_runtime, start_all
+from mm2mgr.sandbox.server import kafka_runtime
 from mm2mgr.sandbox.worker import Worker
 from mm2mgr.topology import Topology
+from tests.live.conftest import serving
 from tests.live.seen import admin, delete, topics, until
 from tests.observe.estate import topology_of
 
@@ -110,25 +110,21 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     directory = tmp_path_factory.mktemp("losses")
     runtime = kafka_runtime()
     a, b = (Broker(name, directory / name, runtime=runtime) for name in ("A", "B"))
-    with contextlib.ExitStack() as running:
-        running.callback(a.stop)
-        running.callback(b.stop)
-        start_all([a, b])
+    with serving([a, b]):
         worker = Worker("cb", directory / "cb", b.bootstrap_servers, runtime=runtime)
-        running.callback(worker.stop)
-        worker.start()
-        text = TREE.format(a=a.bootstrap_servers, b=b.bootstrap_servers, url=worker.url)
-        topology = topology_of(text, directory)
-        with Kafka(kafka_access(topology.clusters["A"])) as kafka:
-            kafka.create_topics({name: (1, 1, {}) for name in NAMES})
-        made = World(text, topology, render(topology), ObserveOptions(memory_file=directory / "state.json"))
-        for name in NAMES:
-            made.produce(name, 500)
-        plan = asyncio.run(make_plan(topology, made.connectors))
-        assert {result.error for result in asyncio.run(apply_plan(topology, plan))} == {None}
-        for name in NAMES:
-            made.wait(name, lambda found: found.flows[0].lag_records == 0 and found.health == "ok")
-        yield made
+        with serving([worker]):
+            text = TREE.format(a=a.bootstrap_servers, b=b.bootstrap_servers, url=worker.url)
+            topology = topology_of(text, directory)
+            with Kafka(kafka_access(topology.clusters["A"])) as kafka:
+                kafka.create_topics({name: (1, 1, {}) for name in NAMES})
+            made = World(text, topology, render(topology), ObserveOptions(memory_file=directory / "state.json"))
+            for name in NAMES:
+                made.produce(name, 500)
+            plan = asyncio.run(make_plan(topology, made.connectors))
+            assert {result.error for result in asyncio.run(apply_plan(topology, plan))} == {None}
+            for name in NAMES:
+                made.wait(name, lambda found: found.flows[0].lag_records == 0 and found.health == "ok")
+            yield made
 
 
 def stays_until_acknowledged(world: World, name: str) -> RecordLoss:

@@ -13,12 +13,8 @@ from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]
 from mm2mgr.connect.client import ConnectClient
 from mm2mgr.connect.types import ConnectTarget
 from mm2mgr.kafka.access import KafkaAccess
-from mm2mgr.kafka.client import Kafka
-from mm2mgr.sandbox.broker import Broker
-from mm2mgr.sandbox.server import kafka_runtime
-from mm2mgr.sandbox.worker import Worker
 from mm2mgr.sizing.assignment import Assignment, assignment_read_back, listing_of, partitions_by_task, predict
-from tests.live.conftest import WORKER, serving
+from tests.live.pair import Pair, serving_pair
 from tests.live.seen import DEADLINE_SECONDS, admin, until
 
 pytestmark = pytest.mark.live
@@ -37,19 +33,7 @@ class Case:
 
 
 @dataclass(frozen=True)
-class World:
-    source: Broker
-    target: Broker
-    worker: Worker
-
-    @property
-    def access(self) -> KafkaAccess:
-        return KafkaAccess("src", self.source.bootstrap_servers)
-
-    def listing(self) -> dict[str, int]:
-        with Kafka(self.access) as kafka:
-            return {name: topic.partitions for name, topic in kafka.topics().items() if not topic.internal}
-
+class World(Pair):
     def config(self, case: Case, tasks: int) -> dict[str, str]:
         one = ("replication.factor", "offset-syncs.topic.replication.factor")
         return {
@@ -58,8 +42,8 @@ class World:
             "tasks.max": str(tasks),
             "source.cluster.alias": "src",
             "target.cluster.alias": "tgt",
-            "source.cluster.bootstrap.servers": self.source.bootstrap_servers,
-            "target.cluster.bootstrap.servers": self.target.bootstrap_servers,
+            "source.cluster.bootstrap.servers": self.src.bootstrap_servers,
+            "target.cluster.bootstrap.servers": self.tgt.bootstrap_servers,
             "sync.topic.acls.enabled": "false",
             "sync.topic.configs.enabled": "false",
             **dict.fromkeys(one, "1"),
@@ -68,12 +52,8 @@ class World:
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    folder, runtime = tmp_path_factory.mktemp("deal"), kafka_runtime()
-    source, target = (Broker(name, folder / name, runtime=runtime) for name in ("src", "tgt"))
-    with serving([source, target]):
-        worker = Worker("w", folder / "w", target.bootstrap_servers, WORKER, runtime=runtime)
-        with serving([worker]):
-            yield World(source, target, worker)
+    with serving_pair(tmp_path_factory.mktemp("assignment"), workers=["w"]) as pair:
+        yield World(pair.src, pair.tgt, pair.workers)
 
 
 def create(access: KafkaAccess, chance: random.Random, names: list[str]) -> None:
@@ -107,12 +87,12 @@ def test_read_back_is_exact_and_the_prediction_nearly_always(world: World) -> No
 
 def wave(world: World, chance: random.Random, topics: list[str], numbers: range) -> list[bool]:
     """Create the topics that are not there, then judge connectors over parts of them, several at once."""
-    create(world.access, chance, [name for name in topics if name not in world.listing()])
+    create(world.source, chance, [name for name in topics if name not in world.listing()])
     listing = until(world.listing, lambda found: set(found) >= set(topics), "topics")
 
     async def main() -> list[bool]:
         turns = asyncio.Semaphore(AT_ONCE)
-        async with ConnectClient(ConnectTarget("w", (world.worker.url,))) as connect:
+        async with ConnectClient(ConnectTarget("w", (world.url,))) as connect:
             judges = (judged(Judge(world, connect, turns), listing, case) for case in cases(chance, topics, numbers))
             return await asyncio.gather(*judges)
 

@@ -15,19 +15,15 @@ from pathlib import Path
 from mm2mgr.connect.client import ConnectClient
 from mm2mgr.connect.types import ConnectTarget
 from mm2mgr.evidence.measured import read_rates
-from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.kafka.client import Kafka
 from mm2mgr.partitions import TopicPartition
 from mm2mgr.samples.follow import Schedule, follow
 from mm2mgr.samples.offsets import KafkaReader, RecordSizes
 from mm2mgr.samples.store import SampleStore
-from mm2mgr.sandbox.broker import Broker
-from mm2mgr.sandbox.server import kafka_runtime
-from mm2mgr.sandbox.worker import Worker
 from mm2mgr.sizing.assignment import Assignment, assignment_read_back, listing_of, partitions_by_task, predict
 from mm2mgr.sizing.tasks import Bounds, Capacity, Rules, Sizing, size_flow
 from mm2mgr.throughput.rollup_job import make, one_by_one
-from tests.live.conftest import WORKER, serving
+from tests.live.pair import Pair, serving_pair
 from tests.live.seen import delete, until
 
 from .traffic import HOT, Producing, TrafficSet
@@ -57,19 +53,7 @@ class Spans:
 
 
 @dataclass(frozen=True)
-class World:
-    source: Broker
-    target: Broker
-    worker: Worker
-
-    def access(self, broker: Broker) -> KafkaAccess:
-        return KafkaAccess(broker.name, broker.bootstrap_servers)
-
-    def listing(self) -> dict[str, int]:
-        """Return partitions by topic as the source's brokers list them."""
-        with Kafka(self.access(self.source)) as kafka:
-            return {name: topic.partitions for name, topic in kafka.topics().items() if not topic.internal}
-
+class World(Pair):
     def config(self, each: TrafficSet, tasks: int) -> dict[str, str]:
         bytes_as_they_are = "org.apache.kafka.connect.converters.ByteArrayConverter"
         return {
@@ -78,8 +62,8 @@ class World:
             "tasks.max": str(tasks),
             "source.cluster.alias": SOURCE,
             "target.cluster.alias": TARGET,
-            "source.cluster.bootstrap.servers": self.source.bootstrap_servers,
-            "target.cluster.bootstrap.servers": self.target.bootstrap_servers,
+            "source.cluster.bootstrap.servers": self.src.bootstrap_servers,
+            "target.cluster.bootstrap.servers": self.tgt.bootstrap_servers,
             "replication.factor": "1",
             "sync.topic.acls.enabled": "false",
             "sync.topic.configs.enabled": "false",
@@ -92,28 +76,24 @@ class World:
 @contextmanager
 def world(folder: Path) -> Iterator[World]:
     """Start a source, a target and a worker; on the way out all of them are ended."""
-    runtime = kafka_runtime()
-    source, target = (Broker(name, folder / name, runtime=runtime) for name in (SOURCE, TARGET))
-    with serving([source, target]):
-        worker = Worker("w", folder / "w", target.bootstrap_servers, WORKER, runtime=runtime)
-        worker.heap = "1g"  # some thirty tasks, each with a consumer and a producer
-        with serving([worker]):
-            yield World(source, target, worker)
+    # Some thirty tasks, each with a consumer and a producer.
+    with serving_pair(folder, workers=["w"], heap="1g") as pair:
+        yield World(pair.src, pair.tgt, pair.workers)
 
 
 def run(world: World, sets: Sequence[TrafficSet], store: Path, seed: int, spans: Spans | None = None) -> list[Outcome]:
     """Judge sets that flow at the same time, each with a connector of its own; their topics are gone afterwards."""
     spans = spans or Spans()
     topics = {name: count for each in sets for name, count in each.topics.items()}
-    with Kafka(world.access(world.source), timeout_seconds=60) as kafka:
+    with Kafka(world.source, timeout_seconds=60) as kafka:
         kafka.create_topics({name: (count, 1, {}) for name, count in topics.items()})
     until(world.listing, lambda found: set(found) >= set(topics), "topics")
-    with Producing(world.source.bootstrap_servers, sets, spans.history, seed):
+    with Producing(world.src.bootstrap_servers, sets, spans.history, seed):
         _sample(world, set(topics), store, spans)
         plans = _plans(world, sets, store, random.Random(seed))
         outcomes = asyncio.run(_mirrored(world, plans, spans))
-    delete(world.access(world.source), list(topics))
-    delete(world.access(world.target), [f"{SOURCE}.{name}" for name in topics])
+    delete(world.source, list(topics))
+    delete(world.target, [f"{SOURCE}.{name}" for name in topics])
     return outcomes
 
 
@@ -129,7 +109,7 @@ class Plan:
 
 
 def _sample(world: World, topics: set[str], store: Path, spans: Spans) -> None:
-    reader = KafkaReader(world.access(world.source), topics.__contains__, sizes=RecordSizes())
+    reader = KafkaReader(world.source, topics.__contains__, sizes=RecordSizes())
     follow([reader], Schedule(spans.interval, spans.sampled), SampleStore(store), lambda _: None)
     make(store, one_by_one)
 
@@ -166,9 +146,9 @@ def _clearance(rates: Sequence[float], usable: float) -> float:
 
 
 async def _mirrored(world: World, plans: Sequence[Plan], spans: Spans) -> list[Outcome]:
-    async with ConnectClient(ConnectTarget("w", (world.worker.url,))) as connect:
+    async with ConnectClient(ConnectTarget("w", (world.url,))) as connect:
         hands = await asyncio.gather(*(_deploy(world, connect, plan.traffic, plan.sizing.tasks) for plan in plans))
-        arrived = Mirrored(world.access(world.source), world.target, SOURCE)
+        arrived = Mirrored(world.source, world.tgt, SOURCE)
         measured = await asyncio.to_thread(arrived.measure, [plan.traffic for plan in plans], spans.measured)
         others = [_other(plan.sizing.tasks, len(plan.deal.order)) for plan in plans]
         again = await asyncio.gather(

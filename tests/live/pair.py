@@ -1,0 +1,86 @@
+"""Two Kafka clusters, `src` and `tgt`, and a Connect cluster `pair` on the target: what most live tests start from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from mm2mgr.kafka.access import KafkaAccess
+from mm2mgr.kafka.client import Kafka
+from mm2mgr.sandbox.broker import Broker
+from mm2mgr.sandbox.server import Runtime, kafka_runtime
+from mm2mgr.sandbox.worker import Worker
+
+from .conftest import WORKER, serving
+
+
+@dataclass(frozen=True)
+class Pair:
+    """The brokers, and the workers of `pair`, which are one group."""
+
+    src: Broker
+    tgt: Broker
+    workers: tuple[Worker, ...]
+
+    @property
+    def source(self) -> KafkaAccess:
+        return KafkaAccess(self.src.name, self.src.bootstrap_servers)
+
+    @property
+    def target(self) -> KafkaAccess:
+        return KafkaAccess(self.tgt.name, self.tgt.bootstrap_servers)
+
+    @property
+    def url(self) -> str:
+        return self.workers[0].url
+
+    def listing(self) -> dict[str, int]:
+        """Return partitions by topic as the source's brokers list them."""
+        with Kafka(self.source) as kafka:
+            return {name: topic.partitions for name, topic in kafka.topics().items() if not topic.internal}
+
+    def yaml(self, owner: str, flows: str, defaults: str = "", connect: str = "", workers: str = "") -> str:
+        """Return a tree; `defaults` are of flows, `connect` is lines of other Connect clusters, `workers` more of `pair`."""
+        urls = ", ".join(worker.url for worker in self.workers)
+        return f"""\
+owner: {owner}
+defaults:
+  clusters: {{replication_factor: 1}}
+  flows: {{{defaults}refresh_interval: 2s}}
+clusters:
+  src: {{bootstrap_servers: ["{self.src.bootstrap_servers}"]}}
+  tgt: {{bootstrap_servers: ["{self.tgt.bootstrap_servers}"]}}
+connect:
+  pair: {{url: [{urls}], kafka: tgt{workers}}}
+{connect}flows:
+{flows}"""
+
+
+def flow(name: str, topic: str, more: str = "") -> str:
+    return f"  {name}: {{sources: [src], targets: [tgt], topics: {{include: [{topic}]}}{more}}}\n"
+
+
+@contextmanager
+def serving_pair(
+    folder: Path,
+    runtime: Runtime | None = None,
+    *,
+    workers: Sequence[str] = ("first", "second"),
+    brokers: Mapping[str, str] | None = None,
+    settings: Mapping[str, str] = WORKER,
+    heap: str = Worker.heap,
+) -> Iterator[Pair]:
+    """Start both clusters and then the workers; on the way out all of them are ended."""
+    runtime = runtime or kafka_runtime()
+    src, tgt = (Broker(name, folder / name, brokers, runtime=runtime) for name in ("src", "tgt"))
+    with serving([src, tgt]):
+        group = [
+            Worker(name, folder / name, tgt.bootstrap_servers, settings, group_id="pair", runtime=runtime)
+            for name in workers
+        ]
+        for worker in group:
+            worker.heap = heap
+        with serving(group):
+            yield Pair(src, tgt, tuple(group))
