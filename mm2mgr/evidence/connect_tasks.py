@@ -24,6 +24,7 @@ from mm2mgr.partitions import TopicPartition
 from mm2mgr.render import source_connector_name
 from mm2mgr.samples.batch import Batch, Whole
 from mm2mgr.samples.follow import Poll, Reader
+from mm2mgr.samples.schema import hour_of
 from mm2mgr.samples.store import TaskRow, TaskStore
 from mm2mgr.sizing.capacity import (
     Log,
@@ -203,7 +204,7 @@ class TaskReader:
         self._connect, self._watch = connect, watch
         self._watched = [_WatchedConnector(flow, source_connector_name(flow), Stretches(watch.pace)) for flow in flows]
         self._due = time.monotonic() + watch.pace.every_seconds
-        self._tidied_hour = -1
+        self._tidied_hour = ""
         self._notes: tuple[str, ...] = ()
 
     def poll(self) -> Poll:
@@ -214,7 +215,10 @@ class TaskReader:
         try:
             rows = self._rows_of(asyncio.run(self._snapshots()))
             self._watch.store.append(rows)
-            self._tidy()
+            now_ms = _now_ms()
+            if (hour := hour_of(now_ms)) != self._tidied_hour:
+                self._watch.store.tidy(now_ms, self._watch.keep_seconds)
+                self._tidied_hour = hour
         except Mm2mgrError as error:
             what = error.one_line.removeprefix(f"{self.name}: ")
             raise Mm2mgrError(f"{self.name}: task capacity is not measured: {what}", hint=error.hint) from error
@@ -224,12 +228,6 @@ class TaskReader:
 
     def close(self) -> None:
         """Do nothing: no connection stays open between snapshots."""
-
-    def _tidy(self) -> None:
-        now_ms = _now_ms()
-        if (hour := now_ms // 3_600_000) != self._tidied_hour:
-            self._watch.store.tidy(now_ms, self._watch.keep_seconds)
-            self._tidied_hour = hour
 
     async def _snapshots(self) -> _Rows:
         """Take a snapshot of every connector; those that do not answer in time are left out, and come first in the next one."""

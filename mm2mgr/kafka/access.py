@@ -90,7 +90,9 @@ def librdkafka_config(access: KafkaAccess) -> dict[str, str]:
     if protocol.startswith("SASL_"):
         config |= _sasl(access.alias, settings)
     if protocol.endswith("SSL"):
-        config |= _trust(access.alias, settings) | _identity(access.alias, settings) | _host_name_check(settings)
+        config |= _trust(access.alias, settings) | _identity(access.alias, settings)
+        algorithm = settings.get("ssl.endpoint.identification.algorithm", "https")
+        config["ssl.endpoint.identification.algorithm"] = algorithm.lower() or "none"
     return config
 
 
@@ -98,7 +100,10 @@ def _sasl(alias: str, settings: Mapping[str, str]) -> dict[str, str]:
     mechanism = settings.get("sasl.mechanism", "GSSAPI").upper()
     if mechanism not in _LOGIN_MODULES:
         _refuse(alias, f"mm2mgr cannot log in with sasl.mechanism {mechanism}")
-    login = _login(alias, settings.get("sasl.jaas.config", ""))
+    try:
+        login = parse_jaas(settings.get("sasl.jaas.config", ""))
+    except ValueError as error:
+        raise KafkaError(f"{alias}: sasl.jaas.config cannot be read: {error}", hint=_HINT) from error
     wanted = _LOGIN_MODULES[mechanism]
     if login.module != wanted:
         _refuse(alias, f"sasl.jaas.config names {login.module}, but sasl.mechanism {mechanism} needs {wanted}")
@@ -107,13 +112,6 @@ def _sasl(alias: str, settings: Mapping[str, str]) -> dict[str, str]:
         _refuse(alias, f"sasl.jaas.config has no {' and no '.join(missing)}")
     names = {"sasl.username": login.options["username"], "sasl.password": login.options["password"]}
     return {"sasl.mechanism": mechanism, **names}
-
-
-def _login(alias: str, text: str) -> JaasEntry:
-    try:
-        return parse_jaas(text)
-    except ValueError as error:
-        raise KafkaError(f"{alias}: sasl.jaas.config cannot be read: {error}", hint=_HINT) from error
 
 
 def _trust(alias: str, settings: Mapping[str, str]) -> dict[str, str]:
@@ -140,11 +138,6 @@ def _identity(alias: str, settings: Mapping[str, str]) -> dict[str, str]:
     if not (chain and key):
         _refuse(alias, "ssl.keystore.certificate.chain and ssl.keystore.key belong together, and one is missing")
     return {"ssl.certificate.pem": _pem_lines(str(chain)), "ssl.key.pem": _pem_lines(str(key)), **password}
-
-
-def _host_name_check(settings: Mapping[str, str]) -> dict[str, str]:
-    algorithm = settings.get("ssl.endpoint.identification.algorithm", "https")
-    return {"ssl.endpoint.identification.algorithm": algorithm.lower() or "none"}
 
 
 def _store_type(settings: Mapping[str, str], store: str) -> str:

@@ -254,19 +254,14 @@ class Kafka:
         created = []
         for name, future in self.admin.create_topics(new, request_timeout=self.left()).items() if new else []:
             with self.doing(f"creating topic {name}"):
-                if self._created(future):
+                try:
+                    self.result(future)
                     created.append(name)
+                except confluent_kafka.KafkaException as error:
+                    if error.args[0].code() != confluent_kafka.KafkaError.TOPIC_ALREADY_EXISTS:
+                        raise
         self._wait_until_readable({name: count for name, (count, _, _) in wanted.items()})
         return created
-
-    def _created(self, future: Future[None]) -> bool:
-        try:
-            self.result(future)
-        except confluent_kafka.KafkaException as error:
-            if error.args[0].code() == confluent_kafka.KafkaError.TOPIC_ALREADY_EXISTS:
-                return False
-            raise
-        return True
 
     def _wait_until_readable(self, counts: Mapping[str, int]) -> None:
         """Wait for metadata and then for the leaders: they are named a moment before they know their partition."""

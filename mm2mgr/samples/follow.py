@@ -11,8 +11,8 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Protocol
 
 from mm2mgr.errors import Mm2mgrError
@@ -226,19 +226,18 @@ class _Keeper:
         if (hour := hour_of(self._clock.now_ms())) == self._hour or not self._clock.is_trusted():
             return
         self._hour = hour
-        self._tell_of_hours_ahead()
+        with self._reported():
+            before, self._ahead = self._ahead, ahead(self._store.hours(), self._clock.now_ms())
+            if self._ahead and not set(self._ahead) <= set(before):
+                self.news.append(ahead_text(str(self._store.store), self._ahead))
         self._expire()  # first: compaction needs space
-        try:
-            loose = self._store.loose_hours()
-        except Mm2mgrError as error:
-            self.news.append(error.message)
-            return
-        jobs: list[Callable[[], object]] = [partial(self._store.compact, each) for each in loose if each < hour]
-        for job in (*jobs, self._store.vacuum):
-            try:
-                job()
-            except Mm2mgrError as error:  # the samples are safe as they are; the next hour tries again
-                self.news.append(error.message)
+        with self._reported():
+            for loose in self._store.loose_hours():
+                if loose < hour:
+                    with self._reported():
+                        self._store.compact(loose)
+        with self._reported():
+            self._store.vacuum()
 
     def _expire(self) -> None:
         """Remove what is too old, once an hour."""
@@ -246,22 +245,23 @@ class _Keeper:
         if self._keep_seconds is None or (hour := hour_of(now_ms)) == self._expired_in or not self._clock.is_trusted():
             return
         self._expired_in = hour
-        hours, old_ms = self._store.hours(), now_ms - round(self._keep_seconds * 1000)
-        since_ms = kept_since_ms(hours, now_ms, self._keep_seconds)
-        stay = [hour for hour in hours if since_ms < hour_end_ms(hour) <= old_ms]
-        if stay and not self._held:
-            self.news.append(held_text(stay))
-        self._held = bool(stay)
-        try:
+        with self._reported():
+            hours, old_ms = self._store.hours(), now_ms - round(self._keep_seconds * 1000)
+            since_ms = kept_since_ms(hours, now_ms, self._keep_seconds)
+            stay = [hour for hour in hours if since_ms < hour_end_ms(hour) <= old_ms]
+            if stay and not self._held:
+                self.news.append(held_text(stay))
+            self._held = bool(stay)
             self._store.expire(since_ms)
             self._store.vacuum()
+
+    @contextmanager
+    def _reported(self) -> Iterator[None]:
+        """Report a failure of the store instead of raising it: the samples are safe as they are; the next hour tries again."""
+        try:
+            yield
         except Mm2mgrError as error:
             self.news.append(error.message)
-
-    def _tell_of_hours_ahead(self) -> None:
-        before, self._ahead = self._ahead, ahead(self._store.hours(), self._clock.now_ms())
-        if self._ahead and not set(self._ahead) <= set(before):
-            self.news.append(ahead_text(str(self._store.store), self._ahead))
 
 
 def _kind(text: str) -> str:

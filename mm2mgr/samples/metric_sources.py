@@ -137,9 +137,13 @@ class Http:
 
     def _headers(self) -> dict[str, str]:
         mine = self.endpoint
-        if mine.bearer is not None:
-            return {"Authorization": f"Bearer {self._token(mine.bearer)}"}
-        return {"Authorization": mine.basic_header()} if mine.basic else {}
+        if mine.bearer is None:
+            return {"Authorization": mine.basic_header()} if mine.basic else {}
+        token = mine.bearer.strip()
+        # An HTTP library quotes an illegal header value in its error, and the token would be in the log.
+        if not token or not (token.isascii() and token.isprintable()):
+            raise self.error("the bearer token is empty or holds characters that no HTTP header can carry")
+        return {"Authorization": f"Bearer {token}"}
 
     def _verify(self) -> ssl.SSLContext | bool:
         mine = self.endpoint
@@ -151,13 +155,6 @@ class Http:
             files = " and ".join(filter(None, (mine.ca, mine.certificate, mine.key)))
             hint = "They must be readable PEM files; an encrypted key needs `key_password`."
             raise self.error(f"the TLS files cannot be used ({files}): {error}", hint) from error
-
-    def _token(self, text: str) -> str:
-        token = text.strip()
-        # An HTTP library quotes an illegal header value in its error, and the token would be in the log.
-        if not token or not (token.isascii() and token.isprintable()):
-            raise self.error("the bearer token is empty or holds characters that no HTTP header can carry")
-        return token
 
 
 def shorten(text: str) -> str:

@@ -21,14 +21,7 @@ import pyarrow.compute as pc
 
 from mm2mgr.samples.batch import Batch
 from mm2mgr.samples.clock import kept_since_ms
-from mm2mgr.samples.schema import (
-    SAMPLES,
-    TASK_OFFSETS,
-    Store,
-    hour_end_ms,
-    hour_of,
-    hour_start_ms,
-)
+from mm2mgr.samples.schema import SAMPLES, TASK_OFFSETS, Store, hour_end_ms, hour_of, hour_start_ms
 from mm2mgr.samples.tables import (
     Conflict,
     DataFile,

@@ -357,8 +357,7 @@ def _named(names: Sequence[str], file: DataFile) -> dict[str, str | None]:
 
 
 def _statistics(file: DataFile) -> str:
-    low = {name: pair[0] for name, pair in file.bounds.items()}
-    high = {name: pair[1] for name, pair in file.bounds.items()}
+    low, high = ({name: pair[side] for name, pair in file.bounds.items()} for side in (0, 1))
     return json.dumps({"numRecords": file.rows, "minValues": low, "maxValues": high})
 
 
