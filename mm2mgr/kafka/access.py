@@ -31,15 +31,14 @@ _HINT = (
 )
 
 
-def resolve(alias: str, text: str, environment: Mapping[str, str] | None = None) -> str:
+def resolve(alias: str, text: str) -> str:
     """Replace the placeholders of one value, once and not recursively; KafkaError names one that has no value.
 
     Kafka leaves such a placeholder in place as a literal and fails later at login, which is why this one stops here.
     """
-    variables = os.environ if environment is None else environment
 
     def value_of(match: re.Match[str]) -> str:
-        found = _look_up(alias, match, variables)
+        found = _look_up(alias, match)
         if found is None:
             raise KafkaError(f"{alias}: {match[0]} has no value on this machine", hint=_ACCESS_HINT)
         return found
@@ -47,11 +46,11 @@ def resolve(alias: str, text: str, environment: Mapping[str, str] | None = None)
     return _PLACEHOLDER.sub(value_of, text)
 
 
-def _look_up(alias: str, match: re.Match[str], variables: Mapping[str, str]) -> str | None:
+def _look_up(alias: str, match: re.Match[str]) -> str | None:
     provider, path, key = match[1], match[2] or "", match[3]
     try:
         if provider == "env":
-            return None if path else variables.get(key)
+            return None if path else os.environ.get(key)
         if provider == "file":
             entries = last(read(Path(path).read_text(encoding="utf-8"), path)) if path else {}
             return entries[key].value if key in entries else None

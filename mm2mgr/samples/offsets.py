@@ -13,19 +13,19 @@ from array import array
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from heapq import nlargest
-from typing import Protocol
 
 from mm2mgr.errors import KafkaError
 from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.kafka.client import TopicInfo
 from mm2mgr.kafka.records import Ends, LogEnds, ReadLimits, mean_record_bytes
 from mm2mgr.partitions import Offsets, TopicPartition
-from mm2mgr.samples.batch import Batch
+from mm2mgr.samples.batch import Batch, Inventory
 from mm2mgr.samples.follow import Poll
 from mm2mgr.samples.schema import KAFKA_OFFSETS
 
 _PARTITIONS_PER_TOPIC = 4  # looked at for record sizes at least: the fullest ones carry the load that sizing is about
 _PARTITIONS_PER_LOOK = 400
+_SHORT_LOOK = ReadLimits()
 # Where few partitions are due, because a mean of 50 mixed sizes is easily a third off. Half of the bytes are planned: how large
 # the records are is only guessed by then.
 _LONG_LOOK = ReadLimits(records_per_partition=2_000, limit_bytes=128_000_000, limit_seconds=10.0)
@@ -34,26 +34,11 @@ _LOOK_AT_MOST_EVERY_SECONDS = 60.0  # while some partition has no leader, say
 _LONG_AGO = -1e9
 
 
-class Logs(Protocol):
-    """What is asked of a connection; `kafka.log_ends.LogEnds` is the real one."""
-
-    def topics(self) -> dict[str, TopicInfo]: ...
-    def watch(self, partitions: Sequence[TopicPartition]) -> None: ...
-    def read(self) -> Ends: ...
-    def close(self) -> None: ...
-
-
-def not_internal(topic: str) -> bool:
-    """Accept every topic that is not Kafka's own."""
-    return not topic.startswith("__")
-
-
 @dataclass
 class RecordSizes:
     """Decides which topics' record sizes are due; a topic without an answer stays due, but waits behind the others."""
 
     every_seconds: float = 600.0
-    look: ReadLimits = field(default_factory=ReadLimits)
     _answered_at: dict[str, float] = field(default_factory=dict)
     _asked_at: dict[str, float] = field(default_factory=dict)
 
@@ -70,7 +55,7 @@ class RecordSizes:
         if not rows:
             return {}
         wanted = {one: Offsets(ends.start[row], ends.end[row]) for row, one in rows.items()}
-        sizes = mean_record_bytes(access, wanted, _ending(self.look, until))
+        sizes = mean_record_bytes(access, wanted, _ending(_SHORT_LOOK, until))
         if len(rows) < _PARTITIONS_PER_LOOK and (longer := self._longer(wanted, sizes)):
             sizes |= mean_record_bytes(access, longer, _ending(_LONG_LOOK, until))
         now = time.monotonic()
@@ -97,7 +82,7 @@ class RecordSizes:
         longer = {}
         for one, root in roots.items():
             records = min(int(share * root), _LONG_LOOK.records_per_partition)
-            if min(records, looked[one].end - looked[one].start) > self.look.records_per_partition:
+            if min(records, looked[one].end - looked[one].start) > _SHORT_LOOK.records_per_partition:
                 longer[one] = Offsets(max(looked[one].start, looked[one].end - records), looked[one].end)
         return longer
 
@@ -167,15 +152,15 @@ class KafkaReader:
     def __init__(
         self,
         access: KafkaAccess,
-        accepts: Callable[[str], bool] = not_internal,
+        accepts: Callable[[str], bool] = lambda _: True,
         timeout_seconds: float = 10.0,
         sizes: RecordSizes | None = None,
-        connect: Callable[[KafkaAccess, float], Logs] = LogEnds,
+        connect: Callable[[KafkaAccess, float], LogEnds] = LogEnds,
     ) -> None:
         self.name = access.alias
         self._access, self._accepts, self._sizes = access, accepts, sizes
         self._connect, self._timeout_seconds = connect, timeout_seconds
-        self._logs: Logs | None = None
+        self._logs: LogEnds | None = None
         self._watched = _WatchedTopics.of({})
         self._looked_at = _LONG_AGO
 
@@ -195,7 +180,7 @@ class KafkaReader:
             self._logs.close()
             self._logs = None
 
-    def _poll(self, logs: Logs) -> Poll:
+    def _poll(self, logs: LogEnds) -> Poll:
         if time.monotonic() >= self._looked_at + _TOPICS_EVERY_SECONDS:
             self._look_at_topics(logs)
         ends, time_ms = _timed(logs)
@@ -208,12 +193,10 @@ class KafkaReader:
         self._watched.ends = ends.end
         return Poll([self._batch(ends, time_ms)], ends.failed)
 
-    def _look_at_topics(self, logs: Logs) -> None:
-        found = logs.topics()
+    def _look_at_topics(self, logs: LogEnds) -> None:
+        wanted = Inventory(self.name, logs.topics(), self._accepts).wanted()
         self._looked_at = time.monotonic()
-        self._watched = _WatchedTopics.of(
-            {name: i for name, i in found.items() if self._accepts(name) and not i.internal}
-        )
+        self._watched = _WatchedTopics.of(wanted)
         logs.watch(self._watched.partitions())
         if self._sizes:
             self._sizes.forget_others(self._watched.topics)
@@ -238,7 +221,7 @@ def _ending(look: ReadLimits, until: float) -> ReadLimits:
     return replace(look, limit_seconds=min(look.limit_seconds, until - time.monotonic()))
 
 
-def _timed(logs: Logs) -> tuple[Ends, int]:
+def _timed(logs: LogEnds) -> tuple[Ends, int]:
     before_ms = time.time_ns() // 1_000_000
     ends = logs.read()
     return ends, (before_ms + time.time_ns() // 1_000_000) // 2
