@@ -42,6 +42,12 @@ if TYPE_CHECKING:
     from mm2mgr.topology import ConnectCluster, Flow
 
 _KEPT = 12  # polls of a cluster, at most that many and a few
+_REQUESTS_AT_ONCE = 8  # as `status` does: a worker may have to forward each
+_MOST_UNCONFIRMED = 100  # of a source that is no longer polled
+_RUNNING = "RUNNING"
+Compacted = Callable[[str, Collection[str]], frozenset[str]]
+"""Which of these topics of a cluster are compacted; Mm2mgrError when the cluster does not say."""
+_Rows = set[asyncio.Task[list[TaskRow]]]
 
 
 @dataclass(frozen=True)
@@ -151,14 +157,6 @@ def _sizes(batch: Batch) -> dict[str, float]:
         if size is not None and size >= 0:
             known[batch.topics[row]].append(size)
     return {topic: sum(sizes) / len(sizes) for topic, sizes in known.items()}
-
-
-_REQUESTS_AT_ONCE = 8  # as `status` does: a worker may have to forward each
-_MOST_UNCONFIRMED = 100  # of a source that is no longer polled
-_RUNNING = "RUNNING"
-Compacted = Callable[[str, Collection[str]], frozenset[str]]
-"""Which of these topics of a cluster are compacted; Mm2mgrError when the cluster does not say."""
-_Rows = set[asyncio.Task[list[TaskRow]]]
 
 
 @dataclass(frozen=True)

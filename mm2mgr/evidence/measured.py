@@ -28,6 +28,14 @@ if TYPE_CHECKING:
 _WEEKS_SECONDS = 28 * 86_400.0
 _WEEK_HOURS = 168
 _CELLS = 50_000_000  # partitions × hours held at once, 400 MB; a large estate shows fewer weeks, never less than one
+_RECENT_MS = RECENT_DAYS * 86_400_000
+_OLDEST_MS = 12 * _RECENT_MS
+# What reaches the client that reads and the one that writes, and what decides when a task commits.
+_DECIDING = (
+    *("source.consumer.", "consumer.", "producer.override.", "exactly.once.", "transaction.", "transforms"),
+    "source.cluster.security.protocol",
+)
+_NOT_DECIDING = ("ssl.", "sasl.", "bootstrap.servers", "client.id")
 
 
 @dataclass(frozen=True)
@@ -92,16 +100,6 @@ def read_weeks(store: str | Path, flows: Sequence[Flow]) -> dict[str, Week]:
     rows = {flow.id: members(found, flow.source.alias, flow.carries) for flow in flows}
     newest = replace(found, window=window)
     return {flow_id: week_pattern(newest, by_hour[own]).bytes_per_second for flow_id, own in rows.items() if len(own)}
-
-
-_RECENT_MS = RECENT_DAYS * 86_400_000
-_OLDEST_MS = 12 * _RECENT_MS
-# What reaches the client that reads and the one that writes, and what decides when a task commits.
-_DECIDING = (
-    *("source.consumer.", "consumer.", "producer.override.", "exactly.once.", "transaction.", "transforms"),
-    "source.cluster.security.protocol",
-)
-_NOT_DECIDING = ("ssl.", "sasl.", "bootstrap.servers", "client.id")
 
 
 class _Link(NamedTuple):

@@ -34,6 +34,12 @@ _LOGIN = {
     confluent_kafka.KafkaError.SASL_AUTHENTICATION_FAILED,
 }
 _LONGEST_REASON = 300
+T = TypeVar("T")
+_PARTITIONS_PER_REQUEST = 5_000
+_NAMES_PER_REQUEST = 1_000
+_FIRST_LISTING_SECONDS = 0.5
+_EARLIEST, _LATEST = OffsetSpec.earliest(), OffsetSpec.latest()  # type: ignore[no-untyped-call]
+_NO_TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAAA"  # what brokers before 2.8 answer: sixteen zero bytes
 
 # librdkafka prints to stderr unless it has a logger; its errors reach the user through `Failures` instead.
 _silent = logging.getLogger("mm2mgr.kafka.librdkafka")
@@ -105,14 +111,6 @@ def _hint(code: int | None, reason: str = "") -> str:
     ):
         return "this login needs Describe and Read on the topics that mm2mgr looks at"
     return "check bootstrap servers and network from this machine; an `access:` block can name other listeners"
-
-
-T = TypeVar("T")
-_PARTITIONS_PER_REQUEST = 5_000
-_NAMES_PER_REQUEST = 1_000
-_FIRST_LISTING_SECONDS = 0.5
-_EARLIEST, _LATEST = OffsetSpec.earliest(), OffsetSpec.latest()  # type: ignore[no-untyped-call]
-_NO_TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAAA"  # what brokers before 2.8 answer: sixteen zero bytes
 
 
 @dataclass(frozen=True)

@@ -31,6 +31,10 @@ from mm2mgr.secrets import cut, mask_text, remember
 CONNECT_SECONDS = 5.0
 _LONGEST_REASON = 300
 _MASKED = 100_000  # characters of an answer that is no JSON, looked through for secrets before it is cut
+_ROWS_PER_POLL = 1_000_000
+_TOPICS_FOR_SECONDS = 300.0
+_LATE_MS = 3_600_000  # what a source that answers does not have after an hour will not come: it is not asked for again
+_REACH_MS = 15 * 86_400_000
 
 
 class SourceError(Mm2mgrError):
@@ -175,12 +179,6 @@ def _innermost(error: BaseException) -> BaseException:
     while (inner := error.__cause__ or error.__context__) is not None:
         error = inner
     return error
-
-
-_ROWS_PER_POLL = 1_000_000
-_TOPICS_FOR_SECONDS = 300.0
-_LATE_MS = 3_600_000  # what a source that answers does not have after an hour will not come: it is not asked for again
-_REACH_MS = 15 * 86_400_000
 
 
 class Source(Protocol):

@@ -16,6 +16,14 @@ from mm2mgr.samples.batch import Gathered, Inventory, Rows, TopicNames
 from mm2mgr.samples.metric_sources import Http, shorten
 from mm2mgr.samples.schema import PROMETHEUS_PREFIX
 
+Cells = dict[tuple[str, int], dict[int, object]]
+"""Values as Prometheus spells them, by topic label, partition (-1: the topic) and milliseconds of the query's step."""
+_ROWS_PER_ANSWER = 200_000
+_POINTS_PER_ANSWER = 1_000  # Prometheus itself refuses more than 11 000 a series
+_YEAR_3000_MS = 32_503_680_000_000
+_SHARED = "no exporter tells offsets: the rates of topics are shared out evenly over their partitions"
+_LATE_MS = 30_000  # a scrape takes a moment to be seen; the rate of a window waits for it
+
 
 @dataclass(frozen=True)
 class Metric:
@@ -158,16 +166,6 @@ def per_topic_rate(metric: Metric, labels: Mapping[str, str], window_seconds: in
     """Ask for the rate of a counter per topic over all brokers; `rate` sees through restarts."""
     selected = metric.select(labels, 'topic!=""')
     return f"sum by (topic) (rate({selected}[{window_seconds}s]))"
-
-
-Cells = dict[tuple[str, int], dict[int, object]]
-"""Values as Prometheus spells them, by topic label, partition (-1: the topic) and milliseconds of the query's step."""
-
-_ROWS_PER_ANSWER = 200_000
-_POINTS_PER_ANSWER = 1_000  # Prometheus itself refuses more than 11 000 a series
-_YEAR_3000_MS = 32_503_680_000_000
-_SHARED = "no exporter tells offsets: the rates of topics are shared out evenly over their partitions"
-_LATE_MS = 30_000  # a scrape takes a moment to be seen; the rate of a window waits for it
 
 
 @dataclass(frozen=True)
