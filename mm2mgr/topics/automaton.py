@@ -31,8 +31,8 @@ from mm2mgr.topics.java_regex import (
 
 LONGEST_NAME = 249
 _LIKED = "x" + string.ascii_lowercase.replace("x", "") + string.digits + "-._" + string.ascii_uppercase
-_MOST_NODES = 20_000
-_MOST_WORK = 20_000_000  # members of the sets of states that one machine makes as it is walked
+_MOST_INSTRUCTIONS = 20_000
+_MOST_WORK = 20_000_000  # places in the program that one machine looks at as it is walked
 
 
 class TooLarge(Exception):
@@ -72,19 +72,122 @@ def after(machine: Machine, text: str) -> Hashable:
     return state
 
 
-class Regular:
-    """The language of a tree: Thompson's construction, made deterministic as far as it is walked."""
+@dataclass(frozen=True)
+class _Split:
+    """Go on at each of these, the first one first."""
+
+    to: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class _Save:
+    """Remember where a group begins or ends."""
+
+    number: int
+    is_end: bool
+
+
+@dataclass(frozen=True)
+class _Inner:
+    """Run a program of its own from here: of a Lookaround or an Atomic."""
+
+    start: int
+    node: Lookaround | Atomic
+
+
+_Instruction = Chars | Edge | Boundary | Back | _Split | _Save | _Inner | None  # None: the end of a program
+
+
+class _Program:
+    """A tree as instructions, one after the other; programs of lookarounds and atomic nodes stand behind. Raises TooLarge."""
 
     def __init__(self, tree: Node) -> None:
-        self._moves: list[tuple[frozenset[str], int] | None] = [None]
-        self._jumps: list[list[tuple[int, str]]] = [[]]  # to a state, only at the "start" or "end" if it says so
-        self._final = self._add(tree, 0)
+        self.steps: list[_Instruction] = []
+        self.groups = 0
+        self._inner: list[tuple[int, Lookaround | Atomic]] = []
+        self._add(tree)
+        self.steps.append(None)
+        while self._inner:
+            at, node = self._inner.pop()
+            self.steps[at] = _Inner(len(self.steps), node)
+            self._add(node.node)
+            self.steps.append(None)
+
+    def _put(self, instruction: _Instruction) -> int:
+        if len(self.steps) >= _MOST_INSTRUCTIONS:
+            raise TooLarge
+        self.steps.append(instruction)
+        return len(self.steps) - 1
+
+    def _add(self, node: Node) -> None:
+        if isinstance(node, Chars | Edge | Boundary | Back):
+            self._put(node)
+        elif isinstance(node, Lookaround | Atomic):
+            self._inner.append((self._put(_Inner(0, node)), node))
+        elif isinstance(node, Seq):
+            for each in node.nodes:
+                self._add(each)
+        elif isinstance(node, Group):
+            self.groups = max(self.groups, node.number)
+            self._put(_Save(node.number, is_end=False))
+            self._add(node.node)
+            self._put(_Save(node.number, is_end=True))
+        elif isinstance(node, Alt):
+            self._alternatives(node)
+        else:
+            self._repeat(node)
+
+    def _alternatives(self, node: Alt) -> None:
+        split, ends, starts = self._put(_Split(())), [], []
+        for each in node.nodes:
+            starts.append(len(self.steps))
+            self._add(each)
+            ends.append(self._put(_Split(())))
+        self.steps[split] = _Split(tuple(starts))
+        for end in ends:
+            self.steps[end] = _Split((len(self.steps),))
+
+    def _repeat(self, node: Repeat) -> None:
+        enough = LONGEST_NAME + 1  # more of what takes a letter is in no name, more of what takes none changes nothing
+        for _ in range(min(node.least, enough)):
+            before = len(self.steps)
+            self._add(node.node)
+            if len(self.steps) == before:
+                return  # nothing, however often
+        splits = []
+        if node.most is None:
+            splits.append(self._put(_Split(())))
+            self._add(node.node)
+            self._put(_Split((splits[0],)))
+        else:
+            for _ in range(min(node.most - node.least, enough)):
+                splits.append(self._put(_Split(())))
+                self._add(node.node)
+                if len(self.steps) == splits[-1] + 1:
+                    break
+        for split in splits:
+            ways = (split + 1, len(self.steps))
+            self.steps[split] = _Split(ways[::-1] if node.lazy else ways)
+
+
+class Regular:
+    """The language of a tree: its program, made deterministic as far as it is walked. TooLarge; TypeError for what is not regular."""
+
+    def __init__(self, tree: Node) -> None:
+        steps = _Program(tree).steps
+        self._moves = {at: step.of for at, step in enumerate(steps) if isinstance(step, Chars)}
+        self._edges = {at: step.at for at, step in enumerate(steps) if isinstance(step, Edge)}
+        self._jumps = {at: step.to for at, step in enumerate(steps) if isinstance(step, _Split)}
+        self._jumps |= {at: (at + 1,) for at, step in enumerate(steps) if isinstance(step, _Save)}
+        self._final = len(steps) - 1
+        if len(self._moves) + len(self._edges) + len(self._jumps) != self._final:
+            raise TypeError("a lookaround, a backreference or a possessive repetition is no part of a regular language")
         self._sets: list[frozenset[int]] = []
         self._number: dict[frozenset[int], int] = {}
         self._next: list[dict[str, int | None]] = []
         self._ends: dict[int, bool] = {}
         self._work = 0
-        self.letters = frozenset(move[0] for move in self._moves if move)
+        self.letters = frozenset(self._moves.values())
         self.start: Hashable = self._known(self._closure({0}, "start"))
 
     def matches(self, name: str) -> bool:
@@ -101,11 +204,8 @@ class Regular:
         assert isinstance(state, int)
         known = self._next[state]
         if char not in known:
-            self._work += len(self._sets[state])
-            if self._work > _MOST_WORK:
-                raise TooLarge
-            moves = (self._moves[one] for one in self._sets[state])
-            reached = {move[1] for move in moves if move and char in move[0]}
+            self._pay(len(self._sets[state]))
+            reached = {one + 1 for one in self._sets[state] if one in self._moves and char in self._moves[one]}
             known[char] = self._known(self._closure(reached)) if reached else None
         return known[char]
 
@@ -123,72 +223,22 @@ class Regular:
         return self._number[states]
 
     def _closure(self, states: Iterable[int], edge: str = "") -> frozenset[int]:
+        """Return where a letter or an edge is next, or the end, when all jumps and this edge are gone through."""
         found = set(states)
         waiting = list(found)
         while waiting:
-            for state, only_at in self._jumps[waiting.pop()]:
-                if state not in found and only_at in ("", edge):
-                    found.add(state)
-                    waiting.append(state)
-        return frozenset(found)
+            at = waiting.pop()
+            for to in (at + 1,) if self._edges.get(at) == edge else self._jumps.get(at, ()):
+                if to not in found:
+                    found.add(to)
+                    waiting.append(to)
+        self._pay(len(found))
+        return frozenset(one for one in found if one not in self._jumps)
 
-    def _state(self) -> int:
-        if len(self._moves) >= _MOST_NODES:
+    def _pay(self, work: int) -> None:
+        self._work += work
+        if self._work > _MOST_WORK:
             raise TooLarge
-        self._moves.append(None)
-        self._jumps.append([])
-        return len(self._moves) - 1
-
-    def _jump(self, start: int, only_at: str = "") -> int:
-        end = self._state()
-        self._jumps[start].append((end, only_at))
-        return end
-
-    def _add(self, node: Node, start: int) -> int:
-        """Add a node behind a state; return the state behind it."""
-        if isinstance(node, Chars):
-            start = self._jump(start)
-            end = self._state()
-            self._moves[start] = (node.of, end)
-            return end
-        if isinstance(node, Edge):
-            return self._jump(start, node.at)
-        if isinstance(node, Seq):
-            for each in node.nodes:
-                start = self._add(each, start)
-            return start
-        if isinstance(node, Group):
-            return self._add(node.node, start)
-        if isinstance(node, Alt):
-            ends = [self._add(each, self._jump(start)) for each in node.nodes]
-            return self._joined(ends)
-        if isinstance(node, Repeat):
-            return self._repeat(node, start)
-        raise TypeError(f"{type(node).__name__} is no part of a regular language")
-
-    def _repeat(self, node: Repeat, start: int) -> int:
-        enough = LONGEST_NAME + 1  # more of what takes a letter is in no name, more of what takes none changes nothing
-        for _ in range(min(node.least, enough)):
-            before, start = start, self._add(node.node, start)
-            if start == before:
-                break  # it takes no letter and adds no state
-        if node.most is None:
-            again = self._jump(start)
-            end = self._add(node.node, again)
-            self._jumps[end].append((again, ""))
-            return self._jump(again)
-        ends = [start]
-        for _ in range(min(node.most - node.least, enough)):
-            ends.append(self._add(node.node, ends[-1]))
-            if ends[-1] == ends[-2]:
-                break
-        return self._joined(ends)
-
-    def _joined(self, ends: Iterable[int]) -> int:
-        end = self._state()
-        for each in ends:
-            self._jumps[each].append((end, ""))
-        return end
 
 
 class Literals:
@@ -310,122 +360,26 @@ def _letters(distinguished: frozenset[frozenset[str]]) -> tuple[str, ...]:
 # --- what is no regular language ----------------------------------------------------------------------------------------
 
 MOST_STEPS = 1_500_000
-_MOST_INSTRUCTIONS = 20_000
 _WORD = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_")
 
 _Texts = tuple[tuple[int, int], ...]  # where each group's text begins and ends; -1 for none
 _Found = tuple[int, _Texts]
 
 
-@dataclass(frozen=True)
-class _Split:
-    """Go on at each of these, the first one first."""
-
-    to: tuple[int, ...]
-
-
-@dataclass(frozen=True)
-class _Save:
-    """Remember where a group begins or ends."""
-
-    number: int
-    is_end: bool
-
-
-@dataclass(frozen=True)
-class _Inner:
-    """Run a program of its own from here: of a Lookaround or an Atomic."""
-
-    start: int
-    node: Lookaround | Atomic
-
-
-_Instruction = Chars | Edge | Boundary | Back | _Split | _Save | _Inner | None  # None: the end of a program
-
-
 class Backtracker:
     """Matches whole names. All names together may take MOST_STEPS; then each further one raises TooLarge."""
 
     def __init__(self, tree: Node) -> None:
-        self._program: list[_Instruction] = []
-        self._groups = 0
+        self._program = _Program(tree)
         self._left = MOST_STEPS
         self._rough = Regular(_relaxed(tree))  # most names do not match anyway, and it is quick to say so
-        self._inner: list[tuple[int, Node]] = []
-        self._add(tree)
-        self._program.append(None)
-        while self._inner:  # programs of lookarounds stand behind
-            at, node = self._inner.pop()
-            found = self._program[at]
-            assert isinstance(found, _Inner)
-            self._program[at] = _Inner(len(self._program), found.node)
-            self._add(node)
-            self._program.append(None)
 
     def matches(self, name: str) -> bool:
         """Tell whether it matches a whole name; TooLarge."""
         if not self._rough.matches(name):
             return False
         text = "".join(char if char in CHARS else OTHER for char in name)
-        return self._run(0, 0, ((-1, -1),) * self._groups, text, len(text)) is not None
-
-    # --- the program --------------------------------------------------------------------------------------------------
-
-    def _put(self, instruction: _Instruction) -> int:
-        if len(self._program) >= _MOST_INSTRUCTIONS:
-            raise TooLarge
-        self._program.append(instruction)
-        return len(self._program) - 1
-
-    def _add(self, node: Node) -> None:
-        if isinstance(node, Chars | Edge | Boundary | Back):
-            self._put(node)
-        elif isinstance(node, Lookaround | Atomic):
-            self._inner.append((self._put(_Inner(0, node)), node.node))
-        elif isinstance(node, Seq):
-            for each in node.nodes:
-                self._add(each)
-        elif isinstance(node, Group):
-            self._groups = max(self._groups, node.number)
-            self._put(_Save(node.number, is_end=False))
-            self._add(node.node)
-            self._put(_Save(node.number, is_end=True))
-        elif isinstance(node, Alt):
-            self._alternatives(node)
-        else:
-            self._repeat(node)
-
-    def _alternatives(self, node: Alt) -> None:
-        split, ends, starts = self._put(_Split(())), [], []
-        for each in node.nodes:
-            starts.append(len(self._program))
-            self._add(each)
-            ends.append(self._put(_Split(())))
-        self._program[split] = _Split(tuple(starts))
-        for end in ends:
-            self._program[end] = _Split((len(self._program),))
-
-    def _repeat(self, node: Repeat) -> None:
-        enough = LONGEST_NAME + 1
-        for _ in range(min(node.least, enough)):
-            before = len(self._program)
-            self._add(node.node)
-            if len(self._program) == before:
-                break
-        splits = []
-        if node.most is None:
-            splits.append(self._put(_Split(())))
-            self._add(node.node)
-            self._put(_Split((splits[0],)))
-        else:
-            for _ in range(min(node.most - node.least, enough)):
-                splits.append(self._put(_Split(())))
-                self._add(node.node)
-        for split in splits:
-            ways = (split + 1, len(self._program))
-            self._program[split] = _Split(ways[::-1] if node.lazy else ways)
-
-    # --- running it ---------------------------------------------------------------------------------------------------
+        return self._run(0, 0, ((-1, -1),) * self._program.groups, text, len(text)) is not None
 
     def _run(self, start: int, at: int, texts: _Texts, name: str, must_end: int | None) -> _Found | None:
         """Return the first way through a program, where it ends and its groups' texts. A state is tried once: it fails again."""
@@ -439,7 +393,7 @@ class Backtracker:
             if self._left < 0:
                 raise TooLarge
             number, at, texts = state
-            step = self._program[number]
+            step = self._program.steps[number]
             if step is None:
                 if must_end in (None, at):
                     return at, texts
