@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from mm2mgr.lint.findings import Finding, Rule
 from mm2mgr.lint.rules import BY_ID, RULES, found, lint
@@ -106,16 +107,13 @@ def guarded(
     for a connector that takes the place of others, these: they are kept as long as their successor is blocked.
     """
     alone = _joined(_alone(parts, connectors, known), also)
-    said = _joined(alone, together(parts, connectors))
     while True:
-        held = tuple(_with_their_flows([_held(change, said) for change in part.changes]) for part in parts)
-        now = with_predecessors_kept(
-            (replace(part, changes=tuple(changes)) for part, changes in zip(parts, held, strict=True)), again
-        )
-        if now == tuple(parts):
-            return tuple(replace(part, changes=tuple(_warned(change, said) for change in part.changes)) for part in now)
-        parts = now
         said = _joined(alone, together(parts, connectors))
+        held = (_with_their_flows(part.each(partial(_held, said=said))) for part in parts)
+        now = with_predecessors_kept(held, again)
+        if now == tuple(parts):
+            return tuple(part.each(partial(_warned, said=said)) for part in now)
+        parts = now
 
 
 def _alone(parts: Iterable[ClusterPlan], connectors: Connectors, known: ClusterFacts) -> Objections:
@@ -169,12 +167,9 @@ def _without_others(finding: Finding, concerned: Iterable[Named], connectors: Co
     others = [connector for connector in dict.fromkeys(concerned) if connector not in connectors.desired]
     parts = [finding.fix]
     for connect, name in others:
-        if connectors.is_abandoned((connect, name)):
-            parts.append(f"'{name}' on Connect cluster '{connect}' is no longer declared: --prune deletes it")
-        else:
-            parts.append(
-                f"'{name}' on Connect cluster '{connect}' is not managed by this tree: stop or delete it there"
-            )
+        ours = connectors.is_abandoned((connect, name))
+        what = "no longer declared: --prune deletes it" if ours else "not managed by this tree: stop or delete it there"
+        parts.append(f"'{name}' on Connect cluster '{connect}' is {what}")
     return "; or ".join(parts)
 
 
@@ -186,7 +181,7 @@ def _objection(finding: Finding, remedy: str) -> Objection:
 
 
 def _joined(one: Objections, other: Objections) -> Objections:
-    return {key: (*one.get(key, ()), *other.get(key, ())) for key in (*one, *(key for key in other if key not in one))}
+    return {key: (*one.get(key, ()), *other.get(key, ())) for key in dict.fromkeys((*one, *other))}
 
 
 def objections(
@@ -199,7 +194,7 @@ def objections(
     for subject in subjects:
         alone = Estate((subject,), estate.files)
         said = [
-            *_by_rules(connect, alone, known, rules),
+            *(_objection(each, _remedy(connect, subject, each, known)) for each in lint(alone, rules)),
             *_unknown_to_the_worker(subject, beating),
             *_disputed(subject, connect, known),
         ]
@@ -219,11 +214,6 @@ def informed(subject: Subject, worker: WorkerFacts | None, ids: Mapping[str, str
     source = replace(subject.source_kafka, cluster_id=ids.get(subject.source, subject.source_kafka.cluster_id))
     target = replace(subject.target_kafka, cluster_id=ids.get(subject.target, subject.target_kafka.cluster_id))
     return replace(subject, worker=worker, source_kafka=source, target_kafka=target)
-
-
-def _by_rules(connect: str, alone: Estate, known: ClusterFacts, rules: Sequence[Rule]) -> Iterator[Objection]:
-    for finding in lint(alone, rules):
-        yield _objection(finding, _remedy(connect, alone.subjects[0], finding, known))
 
 
 def _remedy(connect: str, subject: Subject, finding: Finding, known: ClusterFacts) -> str:
@@ -329,12 +319,15 @@ def _state_too_new(change: Change, version: str | None) -> Iterator[Objection]:
         )
 
 
-def _with_their_flows(changes: Sequence[Change]) -> Iterator[Change]:
+def _with_their_flows(part: ClusterPlan) -> ClusterPlan:
     """A checkpoint connector without its flow would run and translate nothing: it waits, and so do the heartbeats."""
-    waiting = {c.flows[0]: c.connector for c in changes if c.type == "source" and c.action == "blocked" and c.flows}
-    for change in changes:
+    blocked = (each for each in part.changes if each.type == "source" and each.action == "blocked" and each.flows)
+    waiting = {each.flows[0]: each.connector for each in blocked}
+
+    def held(change: Change) -> Change:
         served = [flow for flow in change.flows if flow in waiting]
         if change.type != "source" and change.action in WRITES and served and len(served) == len(change.flows):
-            yield change.blocked(f"it serves only blocked connectors: {', '.join(waiting[flow] for flow in served)}")
-        else:
-            yield change
+            return change.blocked(f"it serves only blocked connectors: {', '.join(waiting[flow] for flow in served)}")
+        return change
+
+    return part.each(held)

@@ -412,9 +412,12 @@ def waiting(plan: Plan, rules: RestartRules, savings: Mapping[str, Saving], now_
         (key,) = change.keys
         why = _too_early(saving, rules, now_seconds)
         if why is None and left is not None:
-            moved = _moved(saving, int(key.before or 0))
-            if moved is None or moved > left:
-                why = _over_budget(moved, left)
+            every = saving.partitions
+            moved = None if every is None else moved_partitions(every, int(key.before or 0), saving.tasks)
+            if moved is None:
+                why = "the number of partitions that would move is unknown, run mm2mgr size (--move-budget)"
+            elif moved > left:
+                why = f"{number_of(moved, 'partition')} would move, {left} left of the budget (--move-budget)"
             else:
                 left -= moved
         if why:
@@ -440,7 +443,7 @@ def _saving(change: Change, savings: Mapping[str, Saving]) -> Saving | None:
     """Return the saving that an update is for; None where it is for something else."""
     if not _lowers_tasks(change):
         return None
-    found: Iterable[Saving] = (savings[flow] for flow in change.flows if flow in savings)
+    found = (savings[flow] for flow in change.flows if flow in savings)
     return next((saving for saving in found if str(saving.tasks) == change.keys[0].after), None)
 
 
@@ -459,22 +462,9 @@ def lowers_tasks(keys: Sequence[KeyChange]) -> bool:
 def _too_early(saving: Saving, rules: RestartRules, now_seconds: float) -> str | None:
     changed = saving.changed_seconds
     if changed is not None and now_seconds < changed + rules.cool_down_seconds:
-        return f"{_span(rules.cool_down_seconds)} after the last change of its sizing (--cool-down)"
+        hours = rules.cool_down_seconds / 3600
+        span = f"{hours / 24:g} d" if hours >= 24 else f"{hours:g} h"
+        return f"{span} after the last change of its sizing (--cool-down)"
     if rules.off_peak is not None and not rules.off_peak.contains(now_seconds):
         return f"for {rules.off_peak} (--off-peak)"
     return None
-
-
-def _moved(saving: Saving, before: int) -> int | None:
-    return None if saving.partitions is None else moved_partitions(saving.partitions, before, saving.tasks)
-
-
-def _over_budget(moved: int | None, left: int) -> str:
-    if moved is None:
-        return "the number of partitions that would move is unknown, run mm2mgr size (--move-budget)"
-    return f"{number_of(moved, 'partition')} would move, {left} left of the budget (--move-budget)"
-
-
-def _span(seconds: float) -> str:
-    hours = seconds / 3600
-    return f"{hours / 24:g} d" if hours >= 24 else f"{hours:g} h"
