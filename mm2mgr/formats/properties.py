@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 
 from mm2mgr.errors import Problem, SpecError
@@ -179,21 +179,13 @@ def to_worker(key: str) -> bool:
 
 
 @dataclass(frozen=True)
-class DriverLine:
-    """A value with the entry that it came from."""
-
-    value: str
-    entry: Entry
-
-
-@dataclass(frozen=True)
 class Derived:
     """A connector that the driver starts. `lines` is its config without what the driver adds (names, class, aliases)."""
 
     pair: str
     type: ConnectorType
     config: Mapping[str, str]
-    lines: Mapping[str, DriverLine]
+    lines: Mapping[str, Entry]
     worker: Mapping[str, str]
     place: Entry
 
@@ -205,8 +197,8 @@ class Dedicated:
     entries: tuple[Entry, ...]
 
     @cached_property
-    def lines(self) -> dict[str, DriverLine]:
-        return {key: DriverLine(meant(entry), entry) for key, entry in last(self.entries).items()}
+    def lines(self) -> dict[str, Entry]:
+        return {key: replace(entry, value=meant(entry)) for key, entry in last(self.entries).items()}
 
     @cached_property
     def clusters(self) -> tuple[str, ...]:
@@ -259,10 +251,10 @@ def _connector(file: Dedicated, source: str, target: str, class_name: str) -> De
     config = made | {key: line.value for key, line in lines.items()}
     pair = f"{source}->{target}"
     place = file.lines.get(f"{pair}.enabled") or file.lines["clusters"]
-    return Derived(pair, CLASSES[class_name], config, lines, _worker(file, source, target), place.entry)
+    return Derived(pair, CLASSES[class_name], config, lines, _worker(file, source, target), place)
 
 
-def _config(file: Dedicated, source: str, target: str) -> dict[str, DriverLine]:
+def _config(file: Dedicated, source: str, target: str) -> dict[str, Entry]:
     """Merge the layers of connectorBaseConfig, lowest first."""
     result = {key: line for key, line in file.lines.items() if passed(key) and key not in CLUSTER_KEYS}
     for side, alias in (("source", source), ("target", target)):
@@ -277,11 +269,11 @@ def _config(file: Dedicated, source: str, target: str) -> dict[str, DriverLine]:
     return result
 
 
-def _below(file: Dedicated, prefix: str) -> dict[str, DriverLine]:
+def _below(file: Dedicated, prefix: str) -> dict[str, Entry]:
     return {key[len(prefix) :]: line for key, line in file.lines.items() if key.startswith(prefix)}
 
 
-def _cluster(file: Dedicated, alias: str) -> dict[str, DriverLine]:
+def _cluster(file: Dedicated, alias: str) -> dict[str, Entry]:
     """Return clusterProps: a cluster's own lines, copied to its clients where they need them; top-level lines last."""
     result = _below(file, f"{alias}.")
     for layer in (dict(result), file.lines):

@@ -46,15 +46,6 @@ def _in_comments(lines: Sequence[str], file: str, *, inline: bool) -> Iterator[S
             yield Silence(found["rule"], as_typed(found["reason"].strip()), Spot(file, end + 1))
 
 
-def silences_in(config: Mapping[str, str], spots: Mapping[str, Spot], place: Spot) -> tuple[Silence, ...]:
-    """Return the silences of a connector's config: `mm2mgr.silence.RULE` = reason (JSON has no comments)."""
-    return tuple(
-        Silence(key.removeprefix(SILENCE_KEY), value.strip(), spots.get(key, place.at(key)))
-        for key, value in config.items()
-        if key.startswith(SILENCE_KEY)
-    )
-
-
 TREE_KEYS = frozenset({"owner", "defaults", "clusters", "connect", "links", "flows", "sizing"})
 _UTF16 = (b"\xff\xfe", b"\xfe\xff")
 _YAML = re.compile(r"\A(\s*#.*\n|\s*\n)*(---|apiVersion\s*:\s|kind\s*:\s)")
@@ -72,9 +63,22 @@ class Surroundings:
     source: KafkaFacts = field(default_factory=KafkaFacts)
     target: KafkaFacts = field(default_factory=KafkaFacts)
 
-    def around(self, worker: WorkerFacts) -> WorkerFacts:
-        """Return a file's own workers, with the version that was given."""
-        return replace(worker, version=self.version or worker.version or self.worker.version)
+    def around(self, subject: Subject, worker: WorkerFacts) -> Subject:
+        """Return a connector of a file with its workers, what is known around it, and the silences of its config (JSON has no comments)."""
+        version = self.version or worker.version or self.worker.version
+        silences = (
+            Silence(key.removeprefix(SILENCE_KEY), value.strip(), subject.spot_of(key))
+            for key, value in subject.config.items()
+            if key.startswith(SILENCE_KEY)
+        )
+        return replace(
+            subject,
+            worker=replace(worker, version=version),
+            source_kafka=self.source,
+            target_kafka=self.target,
+            wire=self.wire,
+            silences=tuple(silences),
+        )
 
 
 @dataclass(frozen=True)
@@ -191,7 +195,7 @@ def _properties(file: str, text: str, surroundings: Surroundings) -> _FileConten
     if type_of(class_name) is None:
         return _FileContents(file, strangers=(class_name,))
     found = FoundConnector(values.get("name", "").strip(), class_name, entries, kept["connector.class"].line)
-    subject = _subject(file, found, values, surroundings.around(surroundings.worker), surroundings)
+    subject = surroundings.around(_subject(file, found, values), surroundings.worker)
     return _FileContents(file, (subject,), (SourceFile(file, "properties", entries, silences),))
 
 
@@ -204,20 +208,9 @@ def _not_a_connector(values: Mapping[str, str]) -> str:
 def _of_driver(file: str, each: properties.Derived, surroundings: Surroundings) -> Subject:
     support = each.worker.get(properties.EXACTLY_ONCE_KEY, "disabled").strip().lower()
     worker = WorkerFacts(properties=each.worker, policy="All", exactly_once=support == "enabled")
-    spots = {key: Spot(file, line.entry.line, key=line.entry.key) for key, line in each.lines.items()}
-    return Subject(
-        name=f"{each.pair} {each.config['name']}",
-        type=each.type,
-        config=each.config,
-        spot=Spot(file, each.place.line),
-        spots=spots,
-        form="dedicated",
-        worker=surroundings.around(worker),
-        source_kafka=surroundings.source,
-        target_kafka=surroundings.target,
-        wire=surroundings.wire,
-        silences=silences_in(each.config, spots, Spot(file, each.place.line)),
-    )
+    spots = {key: Spot(file, entry.line, key=entry.key) for key, entry in each.lines.items()}
+    name, place = f"{each.pair} {each.config['name']}", Spot(file, each.place.line)
+    return surroundings.around(Subject(name, each.type, each.config, place, spots, "dedicated"), worker)
 
 
 # --- JSON and YAML ----------------------------------------------------------------------------------------------------
@@ -245,8 +238,8 @@ def _wrapped(
     subjects, files = [], []
     for each in ours:
         values = {entry.key: entry.value for entry in each.entries if entry.raw != "null"}
-        worker = surroundings.around(workers.get(each.owner, surroundings.worker))
-        subjects.append(_subject(file, each, values, worker, surroundings))
+        worker = workers.get(each.owner, surroundings.worker)
+        subjects.append(surroundings.around(_subject(file, each, values), worker))
         files.append(SourceFile(file, "json", each.entries, silences))
     strangers = tuple(each.class_name for each in found if not type_of(each.class_name))
     return _FileContents(file, tuple(subjects), tuple(files), strangers)
@@ -268,26 +261,12 @@ def _found(file: str, roots: Sequence[Node]) -> tuple[list[FoundConnector], dict
     return found, workers
 
 
-def _subject(
-    file: str, found: FoundConnector, config: Mapping[str, str], worker: WorkerFacts, surroundings: Surroundings
-) -> Subject:
+def _subject(file: str, found: FoundConnector, config: Mapping[str, str]) -> Subject:
     type_ = type_of(found.class_name)
     assert type_ is not None
     place = Spot(file, found.line, connector=found.name)
     spots = {entry.key: Spot(file, entry.line, connector=found.name, key=entry.key) for entry in found.entries}
-    return Subject(
-        name=found.name,
-        type=type_,
-        config=config,
-        spot=place,
-        spots=spots,
-        worker=worker,
-        source_kafka=surroundings.source,
-        target_kafka=surroundings.target,
-        wire=surroundings.wire,
-        state=found.state,
-        silences=silences_in(config, spots, place),
-    )
+    return Subject(found.name, type_, config, place, spots, state=found.state)
 
 
 Facts = TypeVar("Facts", WorkerFacts, KafkaFacts)

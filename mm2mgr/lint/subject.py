@@ -16,7 +16,7 @@ from mm2mgr.formats.properties import Entry
 from mm2mgr.secrets import is_placeholder, mask
 from mm2mgr.truth import keys as truth_keys
 from mm2mgr.truth.keys import kafka_version
-from mm2mgr.truth.reach import CLIENTS, Client, ConnectorType, Setting, clients, effective, framework_defaults
+from mm2mgr.truth.reach import Client, ConnectorType, Setting, clients, effective, framework_defaults
 
 SENT_IN_CLEAR = {"PLAIN": "the password", "OAUTHBEARER": "the token"}
 """What a SASL mechanism sends unprotected; the others only prove that they know it."""
@@ -172,17 +172,6 @@ def _kind(
     return SubjectKind(type_, setting, keys, form, version is not None)
 
 
-@lru_cache(maxsize=16384)
-def _is_written(kind: SubjectKind, client: str, plains: tuple[str, ...]) -> bool:
-    return any(key in kind.keys for plain in plains for key in _spellings(kind.type, client, plain))
-
-
-@cache
-def _spellings(type_: ConnectorType, client: str, plain: str) -> tuple[str, ...]:
-    layers = [layer for each in CLIENTS[type_] if each.name == client for layer in each.layers]
-    return tuple(layer.prefix + plain for layer in layers if layer.plain(layer.prefix + plain))
-
-
 _placed = cache(kafka_version)
 _NONE: Mapping[str, str] = {}
 
@@ -291,9 +280,7 @@ class Subject:
 
     def is_set(self, client: str, *plains: str) -> bool:
         """Tell whether one of these is set on the connector or on its workers; much cheaper than computing values."""
-        if _is_written(self.kind, client, plains):
-            return True
-        return any(self.workers_key(client, plain) for plain in plains)
+        return any(self.written(client, plain) or self.workers_key(client, plain) for plain in plains)
 
     def value(self, client: str, plain: str) -> str | None:
         """Return the effective value of a client's plain key: configured, else the workers', the framework's or Kafka's default."""

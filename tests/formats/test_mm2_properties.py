@@ -76,12 +76,12 @@ def test_each_layer_of_a_connector() -> None:
 
 def test_every_derived_key_knows_its_line() -> None:
     derived = of(TEXT)["A->B", "source"]
-    places = {key: line.entry.line for key, line in derived.lines.items()}
+    places = {key: entry.line for key, entry in derived.lines.items()}
     assert places["topics"] == line("A->B.topics")
     assert places["source.cluster.security.protocol"] == line("security.protocol")
     assert places["target.admin.security.protocol"] == line("B.security.protocol")
     assert places["producer.override.linger.ms"] == line("B.producer.linger.ms")
-    assert derived.lines["source.consumer.max.poll.records"].entry.key == "A.consumer.max.poll.records"
+    assert derived.lines["source.consumer.max.poll.records"].key == "A.consumer.max.poll.records"
     assert derived.place.line == line("A->B.enabled")
 
 

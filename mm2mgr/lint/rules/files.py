@@ -53,7 +53,7 @@ class _DriverFile:
 
     def lines(self) -> Iterator[Entry]:
         """Yield what counts of the file: the last line of each key."""
-        yield from (line.entry for line in self.driver.lines.values())
+        yield from self.driver.lines.values()
 
     def knows(self, entry: Entry) -> bool:
         """Tell whether a line starts as the driver expects it for a cluster or a pair, or another rule says that it does not."""
@@ -223,17 +223,17 @@ def no_flow_enabled(estate: Estate) -> Iterator[Hit]:
     for file in _driver_files(estate):
         if any(file.driver.enabled(*pair) for pair in file.driver.pairs()):
             continue
-        line = file.driver.lines.get("clusters")
-        if line is None:
+        entry = file.driver.lines.get("clusters")
+        if entry is None:
             fix = "write clusters = A, B with the prefixes of the other lines"
             spot = Spot(file.file.path, file.file.entries[0].line)
             yield Hit("clusters is missing: the driver refuses to start", fix, spot=spot)
         elif len(file.clusters) < 2:
             message = "clusters lists fewer than two names, so there is no pair"
-            yield file.hit(line.entry, message, "write clusters = A, B")
-        elif not any(_is_told(file, entry) for entry in file.driver.entries):
+            yield file.hit(entry, message, "write clusters = A, B")
+        elif not any(_is_told(file, each) for each in file.driver.entries):
             message = f"none of the pairs of {', '.join(file.clusters)} is enabled, so no record is mirrored"
-            yield file.hit(line.entry, message, f"write {file.pair}.enabled = true for each direction to mirror")
+            yield file.hit(entry, message, f"write {file.pair}.enabled = true for each direction to mirror")
 
 
 def _is_told(file: _DriverFile, entry: Entry) -> bool:

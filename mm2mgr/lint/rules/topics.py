@@ -7,16 +7,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 
 from mm2mgr.lint.findings import Hit, connector_hit, connector_key, rule, written
-from mm2mgr.lint.hops import (
-    default_of,
-    filter_of,
-    items_of,
-    plain_name,
-    point,
-    reads_lists,
-    same,
-    selection_of,
-)
+from mm2mgr.lint.hops import default_of, filter_of, items_of, plain_name, point, reads_lists, same, selection_of
 from mm2mgr.lint.subject import Subject, addresses
 from mm2mgr.topics.java_regex import shape
 from mm2mgr.topics.names import NameFilter, shape_of
