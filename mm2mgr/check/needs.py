@@ -13,13 +13,14 @@ from dataclasses import dataclass, field
 from typing import Literal, get_args
 
 from mm2mgr import defaults
-from mm2mgr.kafka.acls import Right
+from mm2mgr.kafka.acls import CLUSTER_NAME, ResourceKind, Right
 from mm2mgr.render import Connector, Type
 from mm2mgr.spec.scalars import is_name
 from mm2mgr.topology import Flow, Topology
 from mm2mgr.truth.reach import CLUSTER_KEYS, Client, Setting, clients, effective
 
 On = Literal["topic", "remote topic", "offset syncs", "checkpoints", "heartbeats", "offsets", "group", "cluster"]
+_KINDS: dict[On, ResourceKind] = {"cluster": "cluster", "group": "group"}  # all others are topics
 
 
 @dataclass(frozen=True)
@@ -102,7 +103,7 @@ def needs(
     """Yield what the connectors need; `versions` are Kafka's of the workers by Connect cluster, as far as known."""
     for connector in connectors:
         there = present(connector, versions.get(connector.connect))
-        named = _Names(topology, connector, known)
+        named = _resources(topology, connector, known)
         for row in ROWS:
             client = there.get(row.client)
             if row.type != connector.type or client is None or (row.beside and row.beside not in there):
@@ -110,7 +111,8 @@ def needs(
             if row.key and connector.config.get(row.key, "false").lower() != "true":
                 continue
             login = login_of(client, connector, topology)
-            for right in named.rights(row):
+            for name in named[row.on]:
+                right = Right(row.operation, _KINDS.get(row.on, "topic"), name)
                 yield RequiredRight(row.number, f"{connector.connect}/{connector.name}", row.client, login, right)
 
 
@@ -137,44 +139,27 @@ def knows_names(flow: Flow) -> bool:
     return flow.policy in defaults.POLICIES.values()
 
 
-class _Names:
-    """The resources that a connector touches."""
-
-    def __init__(self, topology: Topology, connector: Connector, known: ExistingNames) -> None:
-        self.connector = connector
-        self.flows = topology.flows_of(connector.flows)
-        self.known = known
-
-    def rights(self, row: RightRule) -> list[Right]:
-        if row.on == "cluster":
-            return [Right(row.operation, "cluster")]
-        if row.on == "group":
-            return [
-                Right(row.operation, "group", name) for name in sorted(self.known.groups.get(self.flows[0].pair, ()))
-            ]
-        return [Right(row.operation, "topic", name) for name in self.topics(row.on)]
-
-    def topics(self, on: On) -> list[str]:
-        config = self.connector.config
-        mark = config.get("replication.policy.separator", ".")
-        if on in ("topic", "remote topic"):
-            return self.records(remote=on == "remote topic")
-        if on == "heartbeats":
-            return ["heartbeats"]
-        if on == "offsets":
-            return [config["offsets.storage.topic"]] if config.get("offsets.storage.topic") else []
-        if on == "checkpoints":
-            return [mark.join([config["source.cluster.alias"], "checkpoints", "internal"])]
-        other = "target" if config.get("offset-syncs.topic.location", "source") == "source" else "source"
-        return [mark.join(["mm2-offset-syncs", config[f"{other}.cluster.alias"], "internal"])]
-
-    def records(self, *, remote: bool) -> list[str]:
-        beats = self.connector.config.get("heartbeats.replication.enabled", "false") == "true"
-        there = self.known.topics.get(self.flows[0].source.alias, ())
-        pairs = [(flow, topic) for flow in self.flows for topic in mirrored(flow, there, heartbeats=beats)]
-        if remote:
-            return sorted({flow.remote_topic(topic) for flow, topic in pairs if knows_names(flow)})
-        return sorted({topic for _, topic in pairs})
+def _resources(topology: Topology, connector: Connector, known: ExistingNames) -> dict[On, list[str]]:
+    """Return the names of the topics and groups that a connector touches, by what the rows call them."""
+    config, flows = connector.config, topology.flows_of(connector.flows)
+    mark, source = config.get("replication.policy.separator", "."), config["source.cluster.alias"]
+    beats = config.get("heartbeats.replication.enabled", "false") == "true"
+    there = known.topics.get(flows[0].source.alias, ())
+    pairs = [(flow, topic) for flow in flows for topic in mirrored(flow, there, heartbeats=beats)]
+    syncs_on_source = config.get("offset-syncs.topic.location", "source") == "source"
+    storage = config.get("offsets.storage.topic")
+    return {
+        "topic": sorted({topic for _, topic in pairs}),
+        "remote topic": sorted({flow.remote_topic(topic) for flow, topic in pairs if knows_names(flow)}),
+        "offset syncs": [
+            mark.join(["mm2-offset-syncs", config["target.cluster.alias"] if syncs_on_source else source, "internal"])
+        ],
+        "checkpoints": [mark.join([source, "checkpoints", "internal"])],
+        "heartbeats": ["heartbeats"],
+        "offsets": [storage] if storage else [],
+        "group": sorted(known.groups.get(flows[0].pair, ())),
+        "cluster": [CLUSTER_NAME],
+    }
 
 
 _BOOTSTRAP = "bootstrap.servers"

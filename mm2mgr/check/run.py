@@ -221,12 +221,8 @@ def survey(sessions: Sessions, topology: Topology, connectors: Iterable[Connecto
 def _translated(sessions: Sessions, flows: Sequence[Flow], groups: dict[str, list[str]]) -> None:
     """Add the groups of one pair: those that it names, and those seen that committed offsets on topics it mirrors."""
     filters = [flow.settings.checkpoints.groups for flow in flows]
-    wanted = [
-        NameFilter(
-            *(tuple(map(java_pattern, list_)) for list_ in (each.include, [*defaults.GROUPS_EXCLUDE, *each.exclude]))
-        )
-        for each in filters
-    ]
+    lists = ((each.include, (*defaults.GROUPS_EXCLUDE, *each.exclude)) for each in filters)
+    wanted = [NameFilter(*(tuple(map(java_pattern, each)) for each in pair)) for pair in lists]
     named = {name for each in filters for name in each.include if is_name(name)}
     found = {name for name in named if any(each.matches(name) for each in wanted)}
     looked_at: set[str] = set()
@@ -293,7 +289,10 @@ def check(
     chosen = connectors_of(connectors, flows)
     with open_sessions(timeout_seconds) as sessions:
         answers: dict[str, WorkerAnswer] = {}
-        ask_workers = partial(_ask_workers, topology, chosen, timeout_seconds / 2, answers)
+
+        def ask_workers() -> None:
+            answers.update(asyncio.run(read_workers(topology, chosen, timeout_seconds / 2)))
+
         sessions.run([ask_workers, partial(_log_in, sessions, topology, chosen)])
         answered = {name: answer[0] for name, answer in answers.items() if not isinstance(answer, Failure)}
         known = survey(sessions, topology, chosen)
@@ -311,12 +310,6 @@ def check(
         for status in ("missing", "unknown")
     )
     return Checked(tuple(rows), missing, unsure, tuple(found), time.monotonic() - started)
-
-
-def _ask_workers(
-    topology: Topology, connectors: Sequence[Connector], seconds: float, answers: dict[str, WorkerAnswer]
-) -> None:
-    answers.update(asyncio.run(read_workers(topology, connectors, seconds)))
 
 
 def _log_in(sessions: Sessions, topology: Topology, connectors: Sequence[Connector]) -> None:
@@ -366,10 +359,7 @@ def _read_acls(sessions: Sessions, alias: str) -> None:
 
 
 def _answers(sessions: Sessions) -> dict[ClientLogin, LoginAnswers]:
-    acls: dict[str, tuple[Acl, ...]] = {}
-    for session in sessions.by_login.values():
-        if session.acls is not None:
-            acls[session.alias] = session.acls
+    acls = {session.alias: session.acls for session in sessions.by_login.values() if session.acls is not None}
     return {
         login: LoginAnswers(
             session.principal, session.servers, session.permissions, session.view.operations, acls.get(session.alias)

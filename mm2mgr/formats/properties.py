@@ -26,9 +26,8 @@ _ESCAPE = re.compile(r"\\(u[0-9A-Fa-f]{4}|.)", re.DOTALL)
 _ESCAPED = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 # A backslash before one of these means something in a regular expression or a path; Java drops it and keeps the sign.
 _LOST = re.compile(r"(?<!\\)\\(?=[.\[\]{}()*+?^$|]|[A-Za-eg-mo-qsv-z0-9])")
-_REMARK = re.compile(
-    r"(?<!\s)\s+(?:#|//)(?:\s.*)?$", re.DOTALL
-)  # from the first blank on: else long runs take for ever
+# From the first blank on: else long runs take for ever.
+_REMARK = re.compile(r"(?<!\s)\s+(?:#|//)(?:\s.*)?$", re.DOTALL)
 _QUOTED = re.compile(r"\"(?:[^\"\\]|\\.)*\"")
 
 
@@ -45,20 +44,13 @@ class Entry:
         remember({self.key: self.value})
 
 
-@dataclass(frozen=True)
-class _Logical:
-    """A logical line: continued lines joined, without leading blanks."""
-
-    line: int
-    text: str
-
-
 def read(text: str, file: str) -> tuple[Entry, ...]:
     """Return every entry; raise SpecError for what Java refuses (a broken Unicode escape)."""
-    return tuple(_entry(logical, file) for logical in _logical_lines(text))
+    return tuple(_entry(line, logical, file) for line, logical in _logical_lines(text))
 
 
-def _logical_lines(text: str) -> Iterator[_Logical]:
+def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
+    """Yield where each logical line begins, and its text: continued lines joined, without leading blanks."""
     begun, start, continued = "", 0, False
     for number, line in enumerate(LINE_END.split(text), 1):
         rest = line.lstrip(BLANKS)
@@ -68,29 +60,25 @@ def _logical_lines(text: str) -> Iterator[_Logical]:
         continued = (len(rest) - len(rest.rstrip("\\"))) % 2 == 1
         begun += rest[:-1] if continued else rest
         if not continued:
-            yield _Logical(start, begun)
+            yield start, begun
             begun = ""
     if begun:
-        yield _Logical(start, begun)
+        yield start, begun
 
 
-def _entry(logical: _Logical, file: str) -> Entry:
-    key = _KEY.match(logical.text)
-    end = key.end() if key else 0
-    separator = _SEPARATOR.match(logical.text, end)
-    raw = logical.text[separator.end() if separator else end :]
-    return Entry(_unescaped(logical.text[:end], logical, file), _unescaped(raw, logical, file), raw, logical.line)
-
-
-def _unescaped(text: str, logical: _Logical, file: str) -> str:
+def _entry(line: int, text: str, file: str) -> Entry:
     def replaced(found: re.Match[str]) -> str:
         code = found[1]
         if code == "u":
             message = r"a \u without four hexadecimal digits, for which Java refuses the whole file: write \\u"
-            raise SpecError([Problem(Place(file, logical.line, 1), message)])
+            raise SpecError([Problem(Place(file, line, 1), message)])
         return chr(int(code[1:], 16)) if code[0] == "u" else _ESCAPED.get(code, code)
 
-    return _ESCAPE.sub(replaced, text) if "\\" in text else text
+    key = _KEY.match(text)
+    end = key.end() if key else 0
+    separator = _SEPARATOR.match(text, end)
+    raw = text[separator.end() if separator else end :]
+    return Entry(_ESCAPE.sub(replaced, text[:end]), _ESCAPE.sub(replaced, raw), raw, line)
 
 
 def last(entries: Sequence[Entry]) -> dict[str, Entry]:

@@ -153,7 +153,8 @@ def _dated(context: Context, scope: str, name: str, known: Keys) -> str:
 
 
 def _client_key(context: Context, prefix: str, plain: str, known: Keys) -> str:
-    hits = tuple(_hits(context, prefix + plain))
+    every = (client for type_ in context.types for client in clients(type_, context.setting))
+    hits = (hit for client in every for hit in seen_by(client, prefix + plain))
     useful = [hit for hit in hits if known.history(hit.client.kind, plain)]
     if useful and prefix in _GENERAL and plain in _ALL_CLUSTER_KEYS:
         return "unscoped-address"
@@ -169,12 +170,6 @@ def _client_key(context: Context, prefix: str, plain: str, known: Keys) -> str:
     # A heartbeat connector has no client on the source, yet people give all three connectors both addresses: no harm.
     harmless = prefix == "source.cluster." and plain in CLUSTER_KEYS and context.types == ("heartbeat",)
     return "" if harmless else "dead-key"
-
-
-def _hits(context: Context, key: str) -> Iterator[Reached]:
-    for type_ in context.types:
-        for client in clients(type_, context.setting):
-            yield from seen_by(client, key)
 
 
 def _is_forced(hit: Reached) -> bool:
@@ -201,17 +196,14 @@ def instead(subject: Subject, key: str) -> str:
 def parts(subject: Subject, key: str) -> tuple[str, str]:
     """Return prefix and plain key of any spelling, those of mm2.properties included."""
     known = load()
+    sides = {f"{subject.target}.": "target.cluster.", f"{subject.source}.": "source.cluster."}
+    rest = key.rpartition("->")[2].partition(".")[2] if "->" in key else key
     for alias in ("", f"{subject.source}.", f"{subject.target}."):
-        rest = key.rpartition("->")[2].partition(".")[2] if "->" in key else key
         if alias != "." and rest.startswith(alias):
             prefix, plain = split(rest.removeprefix(alias), known)
             if _is_known(plain):
-                return prefix or (alias and _side_of(subject, alias)), plain
+                return prefix or sides.get(alias, ""), plain
     return split(key, known)
-
-
-def _side_of(subject: Subject, alias: str) -> str:
-    return "source.cluster." if alias == f"{subject.source}." else "target.cluster."
 
 
 @cache

@@ -185,14 +185,11 @@ class _Logins:
     def rest(
         self, whose: str, path: tuple[str, ...], urls: list[str], auth: Auth | None, tls: Tls | None
     ) -> Iterator[DeclaredLogin]:
-        secrets = {}
+        secrets, sends = {}, ""
         if auth and auth.basic:
-            secrets = {"auth.basic.password": auth.basic.password}
+            secrets, sends = {"auth.basic.password": auth.basic.password}, "user name and password"
         elif auth and auth.bearer:
-            secrets = {"auth.bearer": auth.bearer}
-        sends = {"auth.basic.password": "user name and password", "auth.bearer": "the token"}.get(
-            next(iter(secrets), ""), ""
-        )
+            secrets, sends = {"auth.bearer": auth.bearer}, "the token"
         if tls and tls.key_password:
             secrets["tls.key_password"] = tls.key_password
         exposed = next((url for url in urls if url.startswith("http:") and not is_loopback(url)), "") if auth else ""
@@ -207,9 +204,8 @@ class _Logins:
         sends = SENT_IN_CLEAR.get(security.get("sasl.mechanism", "").upper(), "") if unencrypted else ""
         exposed = beyond(",".join(access.bootstrap_servers or servers)) if sends else ""
         path = ("clusters", alias)
-        yield DeclaredLogin(
-            f"`access` of '{alias}'", self.spot(path, "access", "security"), sends, exposed, self.clear(path, secrets)
-        )
+        where = self.spot(path, "access", "security")
+        yield DeclaredLogin(f"`access` of '{alias}'", where, sends, exposed, self.clear(path, secrets))
 
     def clear(self, path: tuple[str, ...], secrets: Mapping[str, str]) -> dict[str, Spot]:
         # Split at the dots of the tree, not at those of a Kafka key.

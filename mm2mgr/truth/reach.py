@@ -236,13 +236,6 @@ def clients(type_: ConnectorType, setting: Setting) -> tuple[Client, ...]:
     return tuple(replace(each, forced=each.forced | EXACTLY_ONCE_FORCES.get(each.name, frozenset())) for each in found)
 
 
-def reached(type_: ConnectorType, key: str, setting: Setting) -> tuple[Reached, ...]:
-    """Return every client that reads a key of the connector config; none if the key has no effect."""
-    return tuple(
-        hit for client in clients(type_, setting) for hit in seen_by(client, key) if hit.key not in client.forced
-    )
-
-
 def seen_by(client: Client, key: str) -> tuple[Reached, ...]:
     """Return how a client reads a key, forced keys included; ranks count from the lowest prefix."""
     names = ((rank, layer, layer.plain(key)) for rank, layer in enumerate(client.layers))
@@ -258,11 +251,6 @@ def effective(client: Client, config: Mapping[str, str]) -> dict[str, str]:
 def _effective(client: Client, keys: tuple[str, ...]) -> Mapping[str, str]:
     hits = [(hit.rank, hit.key, key) for key in keys for hit in seen_by(client, key) if hit.key not in client.forced]
     return {plain: key for _, plain, key in sorted(hits)}  # the highest rank comes last and stays
-
-
-def winner(client: Client, plain: str, config: Mapping[str, str]) -> str | None:
-    """Return the key of the config that sets a client's plain key, None for none."""
-    return effective(client, config).get(plain)
 
 
 def framework_defaults(client: Client, setting: Setting, keys: Keys) -> dict[str, str]:
@@ -310,11 +298,9 @@ def client_settings(  # noqa: PLR0913 - a connector, and what it runs on
 ) -> tuple[EffectiveSettings, ...]:
     """Return the settings of every client that a connector with this config has; `exactly_once` is about the workers."""
     setting = Setting.of(config, version, exactly_once=exactly_once)
+    every = ((client, _values(client, config, origins, setting, keys)) for client in clients(type_, setting))
     return tuple(
-        EffectiveSettings(
-            client, tuple(sorted(_values(client, config, origins, setting, keys), key=lambda each: each.key))
-        )
-        for client in clients(type_, setting)
+        EffectiveSettings(client, tuple(sorted(values, key=lambda each: each.key))) for client, values in every
     )
 
 

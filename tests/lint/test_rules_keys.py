@@ -19,8 +19,9 @@ from mm2mgr.lint.rules import keys, lint, security, values, worker
 from mm2mgr.lint.subject import Spot, Subject, WorkerFacts
 from mm2mgr.secrets import is_secret
 from mm2mgr.truth.keys import load
-from mm2mgr.truth.reach import CLIENTS, reached
+from mm2mgr.truth.reach import CLIENTS
 from tests.lint import made
+from tests.truth.reaching import reached
 
 KEY_RULES = {rule.id for rule in rules_of(keys)}
 FAMILIES = (keys, values, worker, security)

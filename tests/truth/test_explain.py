@@ -9,7 +9,8 @@ import pytest
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.truth.explain import Explanation, explain, policy_of
 from mm2mgr.truth.keys import load
-from mm2mgr.truth.reach import CLIENTS, ConnectorType, Setting, client_settings, kafka_defaults, reached
+from mm2mgr.truth.reach import CLIENTS, ConnectorType, Setting, client_settings, kafka_defaults
+from tests.truth.reaching import reached
 
 TYPES: tuple[ConnectorType, ...] = ("source", "checkpoint", "heartbeat")
 

@@ -18,9 +18,8 @@ from mm2mgr.truth.reach import (
     clients,
     effective,
     numbers,
-    reached,
-    winner,
 )
+from tests.truth.reaching import reached
 
 PLAIN = Setting()
 ON_TARGET = Setting(offset_syncs_location="target")
@@ -82,7 +81,9 @@ def test_the_nearest_prefix_wins() -> None:
     config = {f"{prefix}sasl.mechanism": prefix for prefix in PREFIXES}
     for backwards in (False, True):  # the order in the config says nothing
         ordered = dict(sorted(config.items(), reverse=backwards))
-        won = {client.role: winner(client, "sasl.mechanism", ordered) for client in clients("source", OWN_OFFSETS)}
+        won = {
+            client.role: effective(client, ordered).get("sasl.mechanism") for client in clients("source", OWN_OFFSETS)
+        }
         assert won == {
             "replication-consumer": "source.consumer.sasl.mechanism",
             "connector-producer": "producer.override.sasl.mechanism",
