@@ -77,7 +77,7 @@ def fleet(
     """
     from mm2mgr.operations import Failover, Lag
     from mm2mgr.operations.fleet import fleet as judge_fleet
-    from mm2mgr.output.console import say_json, talk
+    from mm2mgr.output.console import say_as, talk
     from mm2mgr.output.load_text import say_fleet
 
     report = judge_fleet(
@@ -92,10 +92,7 @@ def fleet(
         notify=talk,
     )
     values = report.to_dict()
-    if output == "json":
-        say_json(values)
-    else:
-        say_fleet(values)
+    say_as(output, values, say_fleet)
     if page:
         write_page(page, report.views, values, report.measured)
     return complain_of_sources(report.failures)
@@ -159,13 +156,10 @@ def simulate(
     """
     from mm2mgr.operations.fleet import Changes
     from mm2mgr.operations.fleet import simulate as compare
-    from mm2mgr.output.console import say_json, talk
+    from mm2mgr.output.console import say_as, talk
     from mm2mgr.output.load_text import say_comparison
 
     changes = Changes(traffic, lose_source, move, add_target, limit)
     report = compare(workspace, changes, store=store, window_seconds=window, statistic=statistic, notify=talk)
-    if output == "json":
-        say_json(report.to_dict())
-    else:
-        say_comparison(report.to_dict())
+    say_as(output, report.to_dict(), say_comparison)
     return complain_of_sources(report.failures)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
@@ -140,31 +140,26 @@ def lint(
 
 
 def _say(report: LintReport, output: str, *, everything: bool) -> None:
-    from mm2mgr.output.console import say_json
+    from mm2mgr.output.console import say_as, say_json
     from mm2mgr.output.lint_text import say_findings
     from mm2mgr.output.sarif import sarif
 
     found = report.to_dict(everything=everything)
-    if output == "text":
-        say_findings(found)
-    elif output == "json":
-        say_json(found)
-    else:
+    if output == "sarif":
         rules = [rule.to_dict() for rule in operations.rules()]
         say_json(sarif(found["findings"], rules, Path.cwd(), found["summary"]["unread"]))
+    else:
+        say_as(output, found, say_findings)
 
 
 def _say_rules(output: str) -> None:
-    from mm2mgr.output.console import say_json
+    from mm2mgr.output.console import say_as
     from mm2mgr.output.lint_text import say_rules
 
     if output == "sarif":
         raise click.UsageError("--rules has -o text and -o json")
     rules = [rule.to_dict() for rule in operations.rules()]
-    if output == "json":
-        say_json(rules)
-    else:
-        say_rules(rules)
+    say_as(output, rules, say_rules)
 
 
 @listed("Every change", 3)
@@ -190,16 +185,10 @@ def explain(workspace: Workspace, name: str, on: str | None, kafka: str | None, 
       mm2mgr explain wrong-kafka
       mm2mgr explain 'logging:dc1-logging->agg-east'
     """
-    from mm2mgr.output.console import say_json
+    from mm2mgr.output.console import say_as
     from mm2mgr.output.lint_text import say_client_settings, say_explanation, say_rule
 
     with invalid_arguments():
         found = operations.explain(workspace, name, on=on, kafka=kafka, everything=everything, report=talk_other_line)
-    if output == "json":
-        say_json(found.value)
-    elif found.kind == "key":
-        say_explanation(found.value)
-    elif found.kind == "rule":
-        say_rule(found.value)
-    else:
-        say_client_settings(found.value)
+    texts: dict[str, Callable[[Any], None]] = {"key": say_explanation, "rule": say_rule, "flow": say_client_settings}
+    say_as(output, found.value, texts[found.kind])

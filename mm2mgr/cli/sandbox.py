@@ -130,16 +130,12 @@ def topic_list(cluster: str, directory: Path, output: str) -> None:
     Example:
       mm2mgr sandbox topic list agg-east
     """
-    from mm2mgr.output.console import say_json, say_table
+    from mm2mgr.output.console import say_as, say_table
     from mm2mgr.output.tables import Table
 
     found = operations.sandbox_topics(cluster, directory=directory)
-    if output == "json":
-        say_json(found)
-    else:
-        say_table(
-            Table(("topic", "partitions"), [(name, str(count)) for name, count in found.items()], ("partitions",))
-        )
+    table = Table(("topic", "partitions"), [(name, str(count)) for name, count in found.items()], ("partitions",))
+    say_as(output, found, lambda _: say_table(table))
 
 
 @sandbox.command()

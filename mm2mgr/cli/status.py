@@ -96,17 +96,14 @@ def describe(workspace: Workspace, flow: str, output: str) -> int:
     Example:
       mm2mgr describe 'logging:dc1-logging->agg-east'
     """
-    from mm2mgr.output.console import say_json, working
+    from mm2mgr.output.console import say_as, working
     from mm2mgr.output.status_text import say_description, say_warnings
 
     workspace.flow(flow)  # an unknown flow is an error before anything is asked
     with working("reading Connect and Kafka"):
         found = operations.describe(workspace, flow).to_dict()
     say_warnings(found["warnings"])
-    if output == "json":
-        say_json(found)
-    else:
-        say_description(found)
+    say_as(output, found, say_description)
     return exit_code(found["status"]["health"])
 
 
@@ -141,7 +138,7 @@ def check(workspace: Workspace, flows: tuple[str, ...], timeout: float, fix_only
       mm2mgr check
       mm2mgr check logging --fix-only > acls.sh
     """
-    from mm2mgr.output.console import say_command, say_json, working
+    from mm2mgr.output.console import say_as, say_command, working
     from mm2mgr.output.lint_text import say_check
 
     workspace.flows(flows)  # an unknown flow is an error before anything is asked
@@ -150,8 +147,6 @@ def check(workspace: Workspace, flows: tuple[str, ...], timeout: float, fix_only
     if fix_only:
         for line in (*found.commands, *found.unsure):
             say_command(line)
-    elif output == "json":
-        say_json(found.to_dict())
     else:
-        say_check(found.to_dict())
+        say_as(output, found.to_dict(), say_check)
     return 0 if found.good else 1

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -43,7 +43,7 @@ class ConnectReport:
             for flow_id in self.predicted
         ]
         need = self.need.to_dict()
-        return {**need, "judged_workers": self.judged_workers, "running": running, **self.outlook.to_dict()}
+        return {**need, "judged_workers": self.judged_workers, "running": running, **asdict(self.outlook)}
 
 
 @dataclass(frozen=True)

@@ -88,7 +88,11 @@ def lint(  # noqa: PLR0913  one argument per option
     `bytes_per_second` fill in what the tree does not have. A Connect cluster that cannot be read is in the report, unless it
     is all there is to read. `report` gets the line that a version is judged by when it is not a known one.
     """
-    _refuse_unknown(ignore)
+    for name in ignore:
+        if name not in BY_ID:  # a misspelt one would silently ignore nothing
+            near = nearest(name, BY_ID)
+            hint = f"; nearest: {near[0]}" if near else "; see mm2mgr lint --rules"
+            raise InvalidArgument("ignore", f"there is no rule '{name}'{hint}")
     if bytes_per_second is not None and rtt_seconds is None:
         raise InvalidArgument("bytes_per_second", "needs rtt_seconds: the bytes in flight depend on both")
     version = workers_version(kafka, report) if kafka else None
@@ -102,18 +106,6 @@ def lint(  # noqa: PLR0913  one argument per option
     found += run_rules(read.estate, wanted)
     found += run_rules(Estate(read.other), [rule for rule in wanted if rule.check])
     return LintReport(tuple(found), len(read.estate.subjects), read.looked_at, read.unread)
-
-
-def _refuse_unknown(names: Sequence[str]) -> None:
-    """Refuse a rule that does not exist: a misspelt one would silently ignore nothing."""
-    for name in names:
-        if name not in BY_ID:
-            near = nearest(name, BY_ID)
-            hint = f"; nearest: {near[0]}" if near else "; see mm2mgr lint --rules"
-            raise InvalidArgument("ignore", f"there is no rule '{name}'{hint}")
-
-
-# --- reading ----------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -259,7 +251,9 @@ def explain(  # noqa: PLR0913  one argument per option
             return Explained("rule", BY_ID[name].to_dict())
         connectors = _connectors(workspace, name)
         if not connectors:
-            raise _with_nearest_rule(name, unknown) from None
+            if not (near := nearest(name, BY_ID, 0.75)):
+                raise
+            raise Mm2mgrError(unknown.message, hint=f"nearest rule of lint: {near[0]}") from None
     once = {name for name, connect in workspace.topology.connects.items() if connect.exactly_once}
     found = [
         _settings(each, version, keys, exactly_once=each.connect in once, everything=everything)
@@ -293,11 +287,6 @@ def _types(on: str | None) -> tuple[ConnectorType, ...]:
     return found
 
 
-def _with_nearest_rule(name: str, unknown: Mm2mgrError) -> Mm2mgrError:
-    near = nearest(name, BY_ID, 0.75)
-    return Mm2mgrError(unknown.message, hint=f"nearest rule of lint: {near[0]}") if near else unknown
-
-
 def _connectors(workspace: Workspace, name: str) -> Sequence[Connector]:
     """Return the connectors of the flows with this name, [] when there is no tree or no such flow in it."""
     if not any(path.exists() for path in workspace.files):
@@ -312,29 +301,12 @@ def _connectors(workspace: Workspace, name: str) -> Sequence[Connector]:
     return workspace.connectors_of(flows)
 
 
-def _settings(
-    connector: Connector, version: str, keys: Keys, *, exactly_once: bool, everything: bool
-) -> dict[str, Any]:
+def _settings(of: Connector, version: str, keys: Keys, *, exactly_once: bool, everything: bool) -> dict[str, Any]:
     clients = []
-    found = client_settings(
-        connector.type, connector.config, connector.origins, version, keys, exactly_once=exactly_once
-    )
-    for each in found:
+    for each in client_settings(of.type, of.config, of.origins, version, keys, exactly_once=exactly_once):
         values = [*each.values, *(kafka_defaults(each, version, keys) if everything else ())]
-        client = each.client
-        clients.append(
-            {
-                "client": client.name,
-                "kind": client.kind,
-                "side": client.side,
-                "below": [f"{prefix}*" for prefix in client.worker_prefixes],  # of the workers, unknown here
-                "values": [asdict(value) | {"value": mask(value.key, value.value)} for value in values],
-            }
-        )
-    return {
-        "connector": connector.name,
-        "type": connector.type,
-        "connect": connector.connect,
-        "kafka": version,
-        "clients": clients,
-    }
+        below = [f"{prefix}*" for prefix in each.client.worker_prefixes]  # of the workers, unknown here
+        shown = [asdict(value) | {"value": mask(value.key, value.value)} for value in values]
+        named = {"client": each.client.name, "kind": each.client.kind, "side": each.client.side}
+        clients.append({**named, "below": below, "values": shown})
+    return {"connector": of.name, "type": of.type, "connect": of.connect, "kafka": version, "clients": clients}

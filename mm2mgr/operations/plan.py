@@ -54,19 +54,15 @@ def planned(workspace: Workspace, wish: Wish, only: Sequence[str] | None) -> Pla
     return wait_for(make_plan(workspace.topology, workspace.connectors, wish, only=only, spec=workspace.spec))
 
 
-def with_restarts_held(
-    workspace: Workspace, plan: Plan, rules: RestartRules | None = None, now_seconds: float | None = None
-) -> Plan:
-    """Return the plan in which updates that only save tasks wait, by the rules, until their time has come."""
-    now = time.time() if now_seconds is None else now_seconds
-    return with_waiting(plan, waiting(plan, rules or RestartRules(), savings(workspace), now))
+def with_restarts_held(workspace: Workspace, plan: Plan, rules: RestartRules | None) -> Plan:
+    """Return the plan in which updates that only save tasks wait, by the rules, until their time has come.
 
-
-def savings(workspace: Workspace) -> dict[str, Saving]:
-    """Return the flows whose number of tasks in overrides/sizing.yaml only saves tasks, and is not outranked by the tree."""
+    Those are of flows whose number in overrides/sizing.yaml only saves tasks, and is not outranked by the tree.
+    """
     sizing = workspace.spec.tree.sizing
-    saving = {flow.id: sizing[flow.id] for flow in workspace.topology.flows if flow.tasks.is_saving}
-    return {flow_id: Saving(one.tasks_max, seconds_of(one.changed), one.partitions) for flow_id, one in saving.items()}
+    reviewed = {flow.id: sizing[flow.id] for flow in workspace.topology.flows if flow.tasks.is_saving}
+    savings = {name: Saving(one.tasks_max, seconds_of(one.changed), one.partitions) for name, one in reviewed.items()}
+    return with_waiting(plan, waiting(plan, rules or RestartRules(), savings, time.time()))
 
 
 def seconds_of(text: str | None) -> int | None:
@@ -179,9 +175,10 @@ def apply(  # noqa: PLR0913  one argument per option
     if planfile is None:
         made = with_restarts_held(workspace, planned(workspace, wish, workspace.only(flows)), restarts)
     else:
-        made, workspace = _reviewed(
-            workspace, planfile, is_bare=not flows and wish == Wish() and restarts in (None, RestartRules())
-        )
+        if flows or wish != Wish() or restarts not in (None, RestartRules()):
+            what = "its flows, whether to prune or mirror again, how many deletes are allowed, and what waits"
+            raise Mm2mgrError(f"a PLANFILE already says {what}", hint="leave the options out")
+        made, workspace = _reviewed(workspace, planfile)
     if not approve(made):
         raise Mm2mgrError("the plan was not approved; nothing was written")
     progress = _Progress(made, report)
@@ -189,13 +186,8 @@ def apply(  # noqa: PLR0913  one argument per option
     return progress.so_far(interrupted=interrupted)
 
 
-def _reviewed(workspace: Workspace, planfile: Path, *, is_bare: bool) -> tuple[Plan, Workspace]:
+def _reviewed(workspace: Workspace, planfile: Path) -> tuple[Plan, Workspace]:
     """Return the plan made anew, held to the reviewed one, with the tree that the file names."""
-    if not is_bare:
-        raise Mm2mgrError(
-            "a PLANFILE already says its flows, whether to prune or mirror again, how many deletes are allowed, and what waits",
-            hint="leave the options out",
-        )
     document = read_plan(planfile)
     templates = Path(document.templates) if document.templates else None
     named = tuple(map(str, workspace.files)), workspace.templates

@@ -10,7 +10,7 @@ from __future__ import annotations
 import io
 import os
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import cache
@@ -293,6 +293,14 @@ def say_lines(text: str) -> None:
 def say_json(value: Any) -> None:
     """Print JSON-ready values, never coloured or wrapped."""
     _OUT.write(_json(value, indent=2) + "\n")
+
+
+def say_as(output: str, value: Any, text: Callable[[Any], None]) -> None:
+    """Print a result as `-o` asks: JSON-ready values, or what a function prints of them."""
+    if output == "json":
+        say_json(value)
+    else:
+        text(value)
 
 
 def say_json_line(value: Any) -> None:

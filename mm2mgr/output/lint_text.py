@@ -7,7 +7,7 @@ from typing import Any
 
 from mm2mgr.output.console import STYLES, say, say_command, say_table
 from mm2mgr.output.tables import Table
-from mm2mgr.text import few
+from mm2mgr.text import few, number_of
 
 
 def say_findings(report: Mapping[str, Any]) -> None:
@@ -39,8 +39,8 @@ def finding_table(findings: Sequence[Mapping[str, Any]]) -> Table:
 
 def summary(counts: Mapping[str, Any]) -> str:
     """Return `3 errors, 1 warning in 12 connectors (2 silenced)`, or the inputs where there are no findings."""
-    found = [_count(counts[f"{word}s"], word) for word in ("error", "warning", "info") if counts[f"{word}s"]]
-    where = _count(counts["connectors"], "connector")
+    found = [number_of(counts[f"{word}s"], word) for word in ("error", "warning", "info") if counts[f"{word}s"]]
+    where = number_of(counts["connectors"], "connector")
     silenced = f" ({counts['silenced']} silenced)" if counts["silenced"] else ""
     if found:
         return f"{', '.join(found)} in {where}{silenced}"
@@ -51,10 +51,6 @@ def say_rules(rules: Sequence[Mapping[str, Any]]) -> None:
     """Print one line per rule."""
     rows = [(rule["rule"], rule["severity"], rule["title"]) for rule in rules]
     say_table(Table(("rule", "severity", "what"), rows, wrap=("what",), styles={"severity": STYLES}))
-
-
-def _count(number: int, word: str) -> str:
-    return f"{number} {word}{'' if number == 1 else 's'}"
 
 
 def say_explanation(found: Mapping[str, Any]) -> None:
@@ -83,15 +79,8 @@ def _say_ways(ways: Sequence[Mapping[str, Any]]) -> None:
     if not ways:
         return
     say()
-    rows = [
-        (
-            each["client"],
-            ", ".join(each["connectors"]),
-            each["yaml"] or "(a line in a template of your own)",
-            each["raw"],
-        )
-        for each in ways
-    ]
+    template = "(a line in a template of your own)"
+    rows = [(each["client"], ", ".join(each["connectors"]), each["yaml"] or template, each["raw"]) for each in ways]
     say_table(Table(("for the", "on", "write in YAML", "raw Connect"), rows, wrap=("for the", "on")))
     policies = [f"{each['raw']} needs the workers' override policy {each['policy']}" for each in ways if each["policy"]]
     for policy in dict.fromkeys(policies):
@@ -100,17 +89,14 @@ def _say_ways(ways: Sequence[Mapping[str, Any]]) -> None:
 
 def _say_definition(plain: str, each: Mapping[str, Any]) -> None:
     say()
-    default = "required" if each["required"] else f"default {_shown(each['default'])}"
+    shown = "none" if each["default"] is None else each["default"] or "empty"
+    default = "required" if each["required"] else f"default {shown}"
     valid = f", {each['valid']}" if each["valid"] else ""
     say(f"{plain} of {each['scope']}: {each['type']}{valid}, {default}; {each['lines']}")
     if each["history"]:
         say(f"  default {'; '.join(each['history'])}")
     for other in each["set_instead"]:
         say(f"  {other}")
-
-
-def _shown(default: str | None) -> str:
-    return "none" if default is None else default or "empty"
 
 
 def say_rule(rule: Mapping[str, Any]) -> None:
@@ -223,11 +209,11 @@ def _say_end(found: Mapping[str, Any]) -> None:
     counts = found["counts"]
     words = ", ".join(f"{count} {status}" for status, count in counts.items() if count) or "nothing to check"
     errors = sum(each["severity"] == "error" and each["silenced"] is None for each in found["findings"])
-    more = f", {errors} lint error{'s' if errors > 1 else ''}" if errors else ""
+    more = f", {number_of(errors, 'lint error')}" if errors else ""
     say(f"Checked in {found['seconds']:g} s: {words}{more}", style=STYLES["ok" if found["good"] else "failed"])
     if counts["unknown"]:
         say("Unknown means the check could not run: no cluster answered.", style="dim")
     inferred = sum(row["how"] == "inferred" for row in found["rows"])
     if inferred:
-        text = f"{inferred} right{'s' * (inferred > 1)} on topics that do not exist yet: inferred from Describe; check again after the first apply"
+        text = f"{number_of(inferred, 'right')} on topics that do not exist yet: inferred from Describe; check again after the first apply"
         say(text, style="dim")

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from mm2mgr.topology import TaskMaximum
 
 _BARS = "▁▂▃▄▅▆▇█"
-_DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
+DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 _HOURS_DRAWN = 24
 
 
@@ -81,14 +81,14 @@ def say_week(pattern: WeekPattern, window: str) -> None:
     measured = [rate for day in pattern.bytes_per_second for rate in day if rate is not None]
     most = max(measured, default=0.0)
     rows = []
-    for name, day in zip(_DAYS, pattern.bytes_per_second, strict=True):
+    for name, day in zip(DAYS, pattern.bytes_per_second, strict=True):
         known = [rate for rate in day if rate is not None]
         mean = sum(known) / len(known) if known else None
         rows.append((name, sparkline(day, most), _rate(mean), _rate(max(known, default=None))))
     say_table(Table(["", "0 h to 23 h (UTC)", "mean", "busiest hour"], rows, right=["mean", "busiest hour"]))
     if pattern.peak:
         place, hour = pattern.peak
-        say(f"peak: {_DAYS[place]} {hour}:00 UTC, {_rate(pattern.bytes_per_second[place][hour])}")
+        say(f"peak: {DAYS[place]} {hour}:00 UTC, {_rate(pattern.bytes_per_second[place][hour])}")
     if pattern.quiet:
         say(f"off-peak: {pattern.quiet[0]}:00 to {pattern.quiet[1]}:00 UTC (--off-peak of `mm2mgr apply`)")
     say(window, style="dim")
@@ -130,16 +130,7 @@ Values = Mapping[str, Any]
 
 def say_fleet(report: Values) -> None:
     """Print workers per Connect cluster, then the reasons, losses and recoveries of each, then the layout by pairs."""
-    rows = [
-        (
-            name,
-            rate_text(one["bytes_per_second"]),
-            str(one["tasks"]),
-            _count(one["workers_needed"], "not possible"),
-            _count(one["workers_today"], "-"),
-        )
-        for name, one in report["connect"].items()
-    ]
+    rows = [_connect_row(name, {"before": one, "after": one}) for name, one in report["connect"].items()]
     columns = ["connect cluster", "load", "tasks", "workers", "today"]
     say_table(Table(columns, rows, right=columns[1:]))
     for name, one in report["connect"].items():
@@ -165,10 +156,8 @@ def say_comparison(report: Values) -> None:
     if rows:
         say_table(Table([*columns, ""], rows, right=columns[1:], drop=("load", "busiest task", "of usable")))
     if unchanged := report["unchanged_flows"]:
-        other = "other " if rows else ""
-        say(
-            f"{unchanged} {other}flow{' stays' if unchanged == 1 else 's stay'} as {'it is' if unchanged == 1 else 'they are'}"
-        )
+        stays = "stays as it is" if unchanged == 1 else "stay as they are"
+        say(f"{number_of(unchanged, 'other flow' if rows else 'flow')} {stays}")
     say()
     columns = ["connect cluster", "load", "tasks", "workers needed", "today"]
     rows = [_connect_row(name, both) for name, both in report["connect"].items()]
@@ -188,13 +177,7 @@ RUNNING_COLUMNS = ("worker", "tasks", "of flows", "load", "tasks that fail over 
 def running_rows(running: Values) -> list[tuple[str, ...]]:
     """Return the workers of a Connect cluster as they are now, for RUNNING_COLUMNS."""
     return [
-        (
-            one["worker"],
-            str(one["tasks"]),
-            str(one["flow_tasks"]),
-            rate_text(one["bytes_per_second"]),
-            _lost_text(one),
-        )
+        (one["worker"], str(one["tasks"]), str(one["flow_tasks"]), rate_text(one["bytes_per_second"]), _lost_text(one))
         for one in running["workers"]
     ]
 

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import jinja2
 
-from mm2mgr.output.load_text import RECOVERY_COLUMNS, RUNNING_COLUMNS, never_text, recovery_rows, running_rows
+from mm2mgr.output.load_text import DAYS, RECOVERY_COLUMNS, RUNNING_COLUMNS, never_text, recovery_rows, running_rows
 from mm2mgr.sizing.scenario import FlowView
 from mm2mgr.text import number_of, rate_text, visible
 
@@ -181,7 +181,6 @@ def _day_rows(week: Sequence[Sequence[float | None]]) -> list[tuple[str, ...]]:
 
 
 MOST_BARS = 150
-DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 # The width of all figures: on a telephone, where it shrinks by a quarter, the text is still readable.
 _WIDTH = 480.0
 _AXIS, _BARS, _BASE = 78.0, 400.0, 118.0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from itertools import takewhile
+from operator import eq
 from typing import Any
 
 from mm2mgr.operations.plan import Applied, Waiting
@@ -11,7 +12,7 @@ from mm2mgr.output.console import STYLES, say, say_table, talk
 from mm2mgr.output.tables import Table
 from mm2mgr.reconcile.apply import Result
 from mm2mgr.render import Connector
-from mm2mgr.text import few, one_line, visible
+from mm2mgr.text import few, number_of, one_line, visible
 from mm2mgr.topology import Topology
 
 _SIGNS = {"create": "+", "update": "~", "delete": "-", "no-op": "=", "blocked": "!"}
@@ -39,10 +40,7 @@ def say_topology(topology: Topology, connectors: Sequence[Connector]) -> None:
     ]
     say_table(Table(["source \\ target", *targets], rows, wrap=targets))
     flows, connects = len(topology.flows), len(topology.connects)
-    say(
-        f"{flows} flow{'s' if flows != 1 else ''}, {len(connectors)} connectors "
-        f"on {connects} Connect cluster{'s' if connects != 1 else ''}"
-    )
+    say(f"{number_of(flows, 'flow')}, {len(connectors)} connectors on {number_of(connects, 'Connect cluster')}")
 
 
 def say_plan(plan: dict[str, Any], *, full: bool = False) -> None:
@@ -55,7 +53,7 @@ def say_plan(plan: dict[str, Any], *, full: bool = False) -> None:
     counts = plan["counts"]
     blocked = f", {counts['blocked']} blocked" if counts["blocked"] else ""
     unread = sum(1 for cluster in plan["clusters"] if cluster["error"])
-    unread_text = f"; {unread} Connect cluster{'s' * (unread > 1)} could not be read" if unread else ""
+    unread_text = f"; {number_of(unread, 'Connect cluster')} could not be read" if unread else ""
     left_over = sum(len(cluster["left_over"]) for cluster in plan["clusters"])
     left_text = f"; {left_over} no longer declared and still there (--prune deletes)" if left_over else ""
     say(
@@ -123,13 +121,13 @@ def _say_taken(taken: dict[str, Any]) -> None:
         return
     largest = sorted(topics, key=lambda name: (-topics[name]["records"], name))
     partitions, records = (sum(topic[what] for topic in topics.values()) for what in ("partitions", "records"))
-    parts = f"{partitions} partition{'s' * (partitions != 1)}, {records} record{'s' * (records != 1)} to copy"
+    parts = f"{number_of(partitions, 'partition')}, {number_of(records, 'record')} to copy"
     say(f"      takes {len(topics)} of {taken['of']} topics, {parts}: {few(largest)}")
 
 
 def _say_change(change: dict[str, Any], *, full: bool) -> None:
     keys = change["keys"]
-    note = f"  ({len(keys)} key{'s' if len(keys) > 1 else ''})" if keys else ""
+    note = f"  ({number_of(len(keys), 'key')})" if keys else ""
     reason = f"  {change['reason']}" if change["reason"] else ""
     line = f"  {_SIGNS[change['action']]} {change['action']:7} {change['connector']}{note}{reason}"
     say(line, style=STYLES.get(change["action"]))
@@ -157,14 +155,10 @@ def _values(key: dict[str, Any]) -> str:
     if key["kind"] == "remove":
         return f"{_short(before)} (removed)"
     if max(len(before), len(after)) > _LONGEST:  # two long values must not be cut to the same beginning
-        skipped = _same(before, after) - _CONTEXT
+        alike = sum(1 for _ in takewhile(bool, map(eq, before, after)))
+        skipped = alike - _CONTEXT
         before, after = (f"…{value[skipped:]}" if skipped > 0 else value for value in (before, after))
     return f"{_short(before)} -> {_short(after)}"
-
-
-def _same(before: str, after: str) -> int:
-    """Return how many characters two values begin with alike."""
-    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(before, after, strict=False)))
 
 
 def _short(text: str) -> str:
@@ -234,8 +228,7 @@ def _not_in_count(applied: Applied) -> Iterable[str]:
         yield f"{blocked} more blocked"
     if applied.plan.left_over:
         yield f"{applied.plan.left_over} no longer declared and still there (--prune deletes)"
-    unread = [f"'{name}'" for name in applied.unread]
-    if len(unread) == 1:
-        yield f"Connect cluster {unread[0]} could not be read, its changes are not in this number"
-    elif unread:
-        yield f"Connect clusters {', '.join(unread)} could not be read, their changes are not in this number"
+    if unread := ", ".join(f"'{name}'" for name in applied.unread):
+        one = len(applied.unread) == 1
+        what = f"Connect cluster{'' if one else 's'} {unread} could not be read"
+        yield f"{what}, {'its' if one else 'their'} changes are not in this number"

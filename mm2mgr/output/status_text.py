@@ -9,7 +9,7 @@ from typing import Any
 
 from mm2mgr.output.console import STYLES, say, say_table, talk
 from mm2mgr.output.tables import Table
-from mm2mgr.text import one_line
+from mm2mgr.text import number_of, one_line
 
 _RESTING = {"PAUSED", "STOPPED"}
 _SHOWN = 5
@@ -21,27 +21,17 @@ def say_status(status: dict[str, Any]) -> None:
         (flow["flow"], flow["health"], flow["state"], _tasks(flow), _per_task(flow), _lag(flow))
         for flow in status["flows"]
     ]
-    say_table(
-        Table(
-            ("flow", "health", "state", "tasks", "partitions per task", "lag (records)"),
-            rows,
-            right=("lag (records)",),
-            drop=("partitions per task", "state", "tasks"),
-            wrap=("tasks", "partitions per task"),
-            styles={"health": STYLES},
-        )
-    )
+    columns = ("flow", "health", "state", "tasks", "partitions per task", "lag (records)")
+    drop, wrap = ("partitions per task", "state", "tasks"), ("tasks", "partitions per task")
+    say_table(Table(columns, rows, columns[-1:], drop, wrap, {"health": STYLES}))
     companions = Counter((one["type"], one["health"]) for one in status["companions"])
     for (kind, health), count in sorted(companions.items()):
-        say(f"{count} {kind} connector{'s' if count > 1 else ''} {health}", style=STYLES.get(health))
+        say(f"{number_of(count, f'{kind} connector')} {health}", style=STYLES.get(health))
     failures = {failure["message"] for failure in status["failures"].values()}  # printed once, below
     for one in (*status["flows"], *status["companions"]):
         _say_problems(one)
     for name, sentence, is_problem in _beside(status):
-        say(
-            f"! {name}: {sentence}" if is_problem else f"  {name}: {sentence}",
-            style=STYLES["problem" if is_problem else "warning"],
-        )
+        say(f"{'!' if is_problem else ' '} {name}: {sentence}", STYLES["problem" if is_problem else "warning"])
     _say_notes(status, "notes", style=None, known=failures)
     for where, failure in status["failures"].items():
         say(f"! {where}: {one_line(failure['message'])}", style=STYLES["unknown"])
@@ -76,9 +66,8 @@ def say_description(found: dict[str, Any]) -> None:
     for line in found["trace"]:
         say(f"    {line.expandtabs(4)}")
     for task in found["tasks"]:
-        say(
-            f"  task {task['id']} {task['state']} on {task['worker']}: {', '.join(task['partitions']) or 'no partitions'}"
-        )
+        partitions = ", ".join(task["partitions"]) or "no partitions"
+        say(f"  task {task['id']} {task['state']} on {task['worker']}: {partitions}")
         for line in task["trace"]:
             say(f"    {line.expandtabs(4)}")
     for one in found["companions"]:
@@ -130,12 +119,10 @@ def _say_notes(status: dict[str, Any], key: str, *, style: str | None, known: Co
 
 def _summary(status: dict[str, Any]) -> str:
     counts = ", ".join(f"{count} {word}" for word, count in status["counts"].items() if count)
-    more = [_count(status["losses"], "loss", "losses"), _count(status["orphans"], "orphan", "orphans")]
-    return "; ".join([f"Flows: {counts or 'none'}", *filter(None, more)])
-
-
-def _count(found: list[Any], one: str, many: str) -> str:
-    return f"{len(found)} {one if len(found) == 1 else many}" if found else ""
+    losses, orphans = len(status["losses"]), len(status["orphans"])
+    more = [f"; {losses} {'loss' if losses == 1 else 'losses'}"] if losses else []
+    more += [f"; {number_of(orphans, 'orphan')}"] if orphans else []
+    return f"Flows: {counts or 'none'}{''.join(more)}"
 
 
 def _say_sentences(one: dict[str, Any]) -> None:
@@ -159,9 +146,8 @@ def _tasks(flow: dict[str, Any]) -> str:
 
 
 def _per_task(flow: dict[str, Any]) -> str:
-    return " ".join(
-        _or_dash(count) for _, count in sorted(flow["partitions_per_task"].items(), key=lambda item: int(item[0]))
-    )
+    counts = flow["partitions_per_task"]
+    return " ".join(_or_dash(counts[task]) for task in sorted(counts, key=int))
 
 
 def _lag(flow: dict[str, Any]) -> str:

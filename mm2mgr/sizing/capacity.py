@@ -78,9 +78,9 @@ def saturated(
     ordered = sorted(measurements, key=lambda one: (one.task, one.time_ms))
     spans = [
         span
-        for _, of_task in groupby(ordered, key=lambda one: one.task)
-        for stretch in _lagging(of_task)
-        for span in _spans(stretch, sustained_seconds)
+        for (_, lags), stretch in groupby(ordered, key=lambda one: (one.task, one.lag_records > 0))
+        if lags
+        for span in _spans(list(stretch), sustained_seconds)
     ]
     if not spans:
         return None
@@ -145,12 +145,6 @@ def link_rate(line: LinkLimits) -> float:
     """Return bytes per second of one task that fetches over the link."""
     rate = connection_rate(line.rtt_seconds, line.bandwidth_bytes_per_second, line.window_bytes)
     return fetching_rate(line.rtt_seconds, rate, line.fetch_bytes)
-
-
-def _lagging(measurements: Iterable[TaskMeasurement]) -> Iterator[list[TaskMeasurement]]:
-    for lags, stretch in groupby(measurements, key=lambda one: one.lag_records > 0):
-        if lags:
-            yield list(stretch)
 
 
 def _spans(stretch: list[TaskMeasurement], sustained_seconds: float) -> Iterator[Saturated]:
@@ -300,12 +294,11 @@ class Stretches:
             if not lag:
                 self._open.pop(task, None)
                 continue
-            carried = _total(mine)
-            span_ms = now.time_ms - since_ms if since_ms is not None and carried is not None else 0
-            rate = (carried or 0.0) / span_ms * 1000 if span_ms else 0.0
-            spans.append(
-                MeasuredSpan(task, current.settings, now.time_ms, span_ms, rate, lag, now.time_ms - before.asked_ms)
-            )
+            carried = [one.carried_bytes for one in mine if one.carried_bytes is not None]
+            span_ms = now.time_ms - since_ms if since_ms is not None and len(carried) == len(mine) else 0
+            rate = sum(carried) / span_ms * 1000 if span_ms else 0.0
+            uncertain_ms = now.time_ms - before.asked_ms
+            spans.append(MeasuredSpan(task, current.settings, now.time_ms, span_ms, rate, lag, uncertain_ms))
             self._open[task] = (current, now.time_ms)
         return spans
 
@@ -324,8 +317,3 @@ class Stretches:
             return since_ms
         self._open.pop(task, None)
         return None
-
-
-def _total(found: list[Step]) -> float | None:
-    known = [one.carried_bytes for one in found if one.carried_bytes is not None]
-    return sum(known) if len(known) == len(found) else None

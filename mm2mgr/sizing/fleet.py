@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Callable, Mapping, Sequence
+from bisect import bisect_left
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from itertools import chain, repeat
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from mm2mgr.sizing.load import Load
 from mm2mgr.text import number_of, rate_text, size_text
@@ -191,11 +192,6 @@ def share_of(tasks: int, workers: int) -> int:
     return math.ceil(tasks / workers)
 
 
-def broken(load: ConnectLoad, found: Fullest) -> tuple[Limit, ...]:
-    """Return the limits of a worker that the fullest one breaks."""
-    return over_limits(load.worker, found)
-
-
 def over_limits(worker: WorkerLimits, found: Fullest) -> tuple[Limit, ...]:
     """Return the limits of a worker that are broken by what it has."""
     heap = math.inf if worker.heap_bytes is None else worker.heap_bytes * HEAP_SHARE
@@ -210,10 +206,9 @@ def over_limits(worker: WorkerLimits, found: Fullest) -> tuple[Limit, ...]:
 
 def need(load: ConnectLoad) -> WorkerNeed:
     """Return how many workers hold every limit."""
-    limits: tuple[Limit, ...] = ("tasks", "memory", "network")
-    by_limit = {limit: _needed(load, limit) for limit in limits}
-    asked = list(by_limit.values())
-    workers = None if None in asked else max(one for one in asked if one is not None)
+    by_limit = {limit: _needed(load, limit) for limit in get_args(Limit)}
+    asked = [one for one in by_limit.values() if one is not None]
+    workers = max(asked) if len(asked) == len(by_limit) else None
     at = fullest(load, workers or load.today or max(1, load.tasks))
     counts = (load.name, load.tasks, load.side_tasks, load.bytes_per_second, load.today)
     return WorkerNeed(*counts, workers, by_limit, at, tuple(_reasons(load, workers, by_limit, at)))
@@ -242,55 +237,40 @@ def _with_spare(needs: Sequence[WorkerNeed]) -> int:
 
 def _needed(load: ConnectLoad, limit: Limit) -> int | None:
     """Return the smallest number of workers that holds one limit: more workers never make the fullest one fuller."""
-    return _first(
-        max(1, load.tasks + load.side_tasks), lambda workers: limit not in broken(load, fullest(load, workers))
-    )
 
+    def holds(workers: int) -> bool:
+        return limit not in over_limits(load.worker, fullest(load, workers))
 
-def _first(most: int, holds: Callable[[int], bool]) -> int | None:
-    low, high = 1, most
-    if not holds(high):
-        return None
-    while low < high:
-        middle = (low + high) // 2
-        low, high = (low, middle) if holds(middle) else (middle + 1, high)
-    return low
+    most = max(1, load.tasks + load.side_tasks)
+    return bisect_left(range(1, most), True, key=holds) + 1 if holds(most) else None
 
 
 def _reasons(
     load: ConnectLoad, workers: int | None, by_limit: Mapping[Limit, int | None], at: Fullest
-) -> Sequence[str]:
+) -> Iterator[str]:
     worker = load.worker
     side = f", and {load.side_tasks} idle ones for checkpoints and heartbeats" if load.side_tasks else ""
     tasks = f"{number_of(load.tasks, 'task')} with {rate_text(load.bytes_per_second)} in and out{side}"
-    said = [
-        f"{tasks}; at most {worker.tasks} on a worker: {_asks(by_limit['tasks'])}{_crowded(load, by_limit['tasks'])}."
-    ]
+    alone, needed = max(1, share_of(load.tasks, worker.tasks)), by_limit["tasks"]
+    crowded = (
+        f", because Connect spreads idle ones too, so busy ones may end up together ({alone} without them)"
+        if needed is not None and needed > alone
+        else ""
+    )
+    yield f"{tasks}; at most {worker.tasks} on a worker: {_asks(needed)}{crowded}."
     full = f"the fullest of {number_of(at.workers, 'worker')} may hold"
     if worker.heap_bytes is not None:
         usable = f"{size_text(worker.heap_bytes)} × {HEAP_SHARE * 100:g} %"
-        said.append(f"Heap: {full} {size_text(at.heap_bytes)} of {usable}: {_asks(by_limit['memory'])}.")
+        yield f"Heap: {full} {size_text(at.heap_bytes)} of {usable}: {_asks(by_limit['memory'])}."
     else:
-        said.append(
-            f"Heap: {full} {size_text(at.heap_bytes)}; the limit of a worker is not declared (workers: memory)."
-        )
+        yield f"Heap: {full} {size_text(at.heap_bytes)}; the limit of a worker is not declared (workers: memory)."
+    rate = f"{rate_text(at.bytes_per_second)} each way"
     if worker.network_bytes_per_second is not None:
-        rate = f"{rate_text(at.bytes_per_second)} each way of {rate_text(worker.network_bytes_per_second)}"
-        said.append(f"Network: {full} {rate}: {_asks(by_limit['network'])}.")
+        of = rate_text(worker.network_bytes_per_second)
+        yield f"Network: {full} {rate} of {of}: {_asks(by_limit['network'])}."
     else:
-        rate = f"{rate_text(at.bytes_per_second)} each way"
-        said.append(f"Network: {full} {rate}; the limit of a worker is not declared (workers: network).")
-    return [*said, _verdict(load, workers)]
-
-
-def _crowded(load: ConnectLoad, workers: int | None) -> str:
-    alone = max(1, share_of(load.tasks, load.worker.tasks))
-    crowded = workers is not None and workers > alone
-    return (
-        f", because Connect spreads idle ones too, so busy ones may end up together ({alone} without them)"
-        if crowded
-        else ""
-    )
+        yield f"Network: {full} {rate}; the limit of a worker is not declared (workers: network)."
+    yield _verdict(load, workers)
 
 
 def _asks(workers: int | None) -> str:

@@ -95,9 +95,8 @@ class Placement:
         said = []
         if declared is not None and seen and seen != declared:
             at_work = f"{seen} of them" if seen < declared else f"but {seen}"
-            said.append(
-                f"{number_of(declared, 'worker')} declared (workers: count), {at_work} with tasks or connectors."
-            )
+            workers = number_of(declared, "worker")
+            said.append(f"{workers} declared (workers: count), {at_work} with tasks or connectors.")
         said += [self._too_much(one) for one in self.workers if one.over_limits]
         said += [
             f"{one.flow_id} runs {number_of(one.tasks, 'task')}: the busiest handles "
@@ -111,11 +110,9 @@ class Placement:
 
     def to_dict(self, declared: int | None) -> dict[str, Any]:
         """Return plain JSON values."""
-        workers = [{**asdict(one), "flow_tasks": one.flow_tasks} for one in self.workers]
-        flows = [asdict(one) for one in self.flows]
         return {
-            "workers": workers,
-            "flows": flows,
+            "workers": [{**asdict(one), "flow_tasks": one.flow_tasks} for one in self.workers],
+            "flows": [asdict(one) for one in self.flows],
             "nowhere": list(self.nowhere),
             "reasons": self.sentences(declared),
             "read": not self.note,

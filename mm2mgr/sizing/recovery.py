@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
-from typing import Any
+from dataclasses import dataclass, replace
 
-from mm2mgr.sizing.fleet import ConnectLoad, FlowRun, Fullest, Limit, broken, fullest, share_of
+from mm2mgr.sizing.fleet import ConnectLoad, FlowRun, Fullest, Limit, fullest, over_limits, share_of
 from mm2mgr.text import listed, number_of, rate_text, size_text, span_text
 
 
@@ -76,10 +75,6 @@ class Outlook:
     recoveries: tuple[Recovery, ...]
     note: str = ""
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain JSON values."""
-        return asdict(self)
-
 
 def task_speed(load: ConnectLoad, run: FlowRun, workers: int, tasks: int) -> float:
     """Return what a task can move where `tasks` busy ones are spread over the workers, idle ones among them.
@@ -106,9 +101,7 @@ def catch_up_seconds(behind_seconds: float, utilisation: float) -> float | None:
 
     The backlog is lag × rate, and what is left for it is speed − rate.
     """
-    if utilisation >= 1:
-        return None
-    return behind_seconds * utilisation / (1 - utilisation)
+    return None if utilisation >= 1 else behind_seconds * utilisation / (1 - utilisation)
 
 
 def behind_seconds(load: ConnectLoad, lag: Lag) -> float | None:
@@ -132,7 +125,8 @@ def outlook(load: ConnectLoad, workers: int, lag: Lag, counts: Sequence[int] = (
         return Outlook(
             lag.text, losses, (), "no record sizes were measured, so a lag in records cannot be converted to time"
         )
-    chosen = sorted(set(counts or _counts(workers)))
+    usual = [max(1, workers // 2), workers, workers + 1, math.ceil(workers * 1.5), workers * 2, workers * 3]
+    chosen = sorted(set(counts or usual))
     return Outlook(lag.text, losses, tuple(recovery(load, count, behind) for count in chosen))
 
 
@@ -156,7 +150,7 @@ def loss(load: ConnectLoad, workers: int, lost: int) -> WorkerLoss:
     after = _catch_up(utilisations(load, left, tasks), seconds)
     after = replace(after, never=tuple(flow_id for flow_id in after.never if flow_id not in set(before)))
     rest = fullest(load, left)
-    limits = broken(load, rest)
+    limits = over_limits(load.worker, rest)
     found = WorkerLoss(lost, left, stopped, seconds, load.failover.leader_stopped_seconds, limits, after, before, "")
     return replace(found, reason=_loss_reason(load, rest, found))
 
@@ -180,10 +174,6 @@ def _raised(load: ConnectLoad, workers: int, now: Sequence[int]) -> list[int]:
         min(range(count, max(count, min(run.most, int(count * room))) + 1), key=run.load.busiest)
         for run, count in zip(load.runs, now, strict=True)
     ]
-
-
-def _counts(workers: int) -> list[int]:
-    return [max(1, workers // 2), workers, workers + 1, math.ceil(workers * 1.5), workers * 2, workers * 3]
 
 
 def _loss_reason(load: ConnectLoad, rest: Fullest, found: WorkerLoss) -> str:

@@ -128,9 +128,7 @@ def outcome(scenarios: Iterable[Scenario], machines: Mapping[str, ConnectWorkers
         flow = flows[scenario.flow_id] = sized(scenario)
         runs.setdefault(scenario.connect, []).append(flow_run(scenario, flow))
         pairs.setdefault(scenario.connect, set()).add(scenario.pair)
-    loads = {
-        name: _load(name, found, pairs[name], machines.get(name, ConnectWorkers())) for name, found in runs.items()
-    }
+    loads = {name: _load(name, own, pairs[name], machines.get(name, ConnectWorkers())) for name, own in runs.items()}
     return Outcome(flows, loads, {name: need(load) for name, load in loads.items()})
 
 
@@ -187,12 +185,9 @@ def with_topic_moved(scenarios: Collection[Scenario], topic: str, flow_ids: Coll
             return scenario
         if scenario.flow_id in flow_ids:
             gained = {one: rate for one, rate in giver.rates.items() if one.topic == topic}
-            return scenario.with_topics(
-                lambda name: name == topic or scenario.carries(name), {**scenario.rates, **gained}
-            )
-        if not scenario.carries(topic):
-            return scenario
-        return scenario.without(topic)
+            carries = scenario.carries
+            return scenario.with_topics(lambda name: name == topic or carries(name), {**scenario.rates, **gained})
+        return scenario.without(topic) if scenario.carries(topic) else scenario
 
     return tuple(changed(scenario) for scenario in scenarios)
 
@@ -229,29 +224,26 @@ def with_target(
     for scenario in scenarios:
         pair = f"{scenario.source}->{alias}"
         if scenario.name in names and scenario.source != alias and (scenario.name, pair) not in there:
-            made = replace(scenario, target=alias, connect=connect, now=None).with_topics(
-                scenario.carries, scenario.rates
-            )
-            new.setdefault((scenario.name, pair), made)
+            made = replace(scenario, target=alias, connect=connect, now=None)
+            new.setdefault((scenario.name, pair), made.with_topics(scenario.carries, scenario.rates))
     return (*scenarios, *new.values())
 
 
 def with_limit(scenarios: Iterable[Scenario], flow_ids: Collection[str], limit: int) -> tuple[Scenario, ...]:
     """Bound the tasks of the named flows; a number written by hand is bounded too."""
-    return tuple(_limited(scenario, limit) if scenario.flow_id in flow_ids else scenario for scenario in scenarios)
+
+    def limited(scenario: Scenario) -> Scenario:
+        now = replace(scenario.now, tasks=min(scenario.now.tasks, limit)) if scenario.now else None
+        bounds = replace(scenario.rules.bounds, limit=limit)
+        return replace(scenario, now=now, rules=replace(scenario.rules, bounds=bounds))
+
+    return tuple(limited(scenario) if scenario.flow_id in flow_ids else scenario for scenario in scenarios)
 
 
 def _load(name: str, runs: Iterable[FlowRun], pairs: Collection[str], machines: ConnectWorkers) -> ConnectLoad:
-    known = machines.side_tasks or {}
-    side = sum(
-        known.get(pair, 2) for pair in pairs
-    )  # a pair has a checkpoint and a heartbeat connector unless declared otherwise
+    # A pair has a checkpoint and a heartbeat connector unless declared otherwise.
+    side = sum((machines.side_tasks or {}).get(pair, 2) for pair in pairs)
     return ConnectLoad(name, machines.worker, tuple(runs), side, machines.count, machines.failover)
-
-
-def _limited(scenario: Scenario, limit: int) -> Scenario:
-    now = replace(scenario.now, tasks=min(scenario.now.tasks, limit)) if scenario.now else None
-    return replace(scenario, now=now, rules=replace(scenario.rules, bounds=replace(scenario.rules.bounds, limit=limit)))
 
 
 def flow_view(sized: SizedFlow, measured: Collection[TopicPartition], week: Week) -> FlowView:
@@ -264,33 +256,27 @@ def flow_view(sized: SizedFlow, measured: Collection[TopicPartition], week: Week
 def _hottest(sized: SizedFlow, measured: Collection[TopicPartition]) -> tuple[tuple[str, float], ...]:
     """Return the measured partitions with the highest rates, of those that Kafka has now."""
     rates = dict(zip(sized.order, sized.load.alone.tolist(), strict=True))
-    known = sorted(
-        (one for one in sized.order if one in measured and rates[one] > 0), key=lambda one: (-rates[one], one)
-    )
+    known = [one for one in sized.order if one in measured and rates[one] > 0]
+    known.sort(key=lambda one: (-rates[one], one))
     return tuple((str(one), rates[one]) for one in known[:_HOTTEST])
 
 
 def comparison(before: Outcome, after: Outcome) -> dict[str, Any]:
     """Return both outcomes side by side as plain JSON values: flows that differ, Connect clusters, totals, and what that means."""
-    flows = {
-        flow_id: {
-            "before": _of_flow(before, flow_id),
-            "after": _of_flow(after, flow_id),
-            "why_fewer_tasks": _why_fewer(before.sizings.get(flow_id), after.sizings.get(flow_id)),
-        }
-        for flow_id in dict.fromkeys((*before.sizings, *after.sizings))
-    }
-    connects = {
-        name: {side: _of_connect(found, name) for side, found in (("before", before), ("after", after))}
-        for name in dict.fromkeys((*before.needs, *after.needs))
-    }
-    totals = {side: _totals(found) for side, found in (("before", before), ("after", after))}
+    flows, connects = {}, {}
+    for flow_id in dict.fromkeys((*before.sizings, *after.sizings)):
+        old, new = before.sizings.get(flow_id), after.sizings.get(flow_id)
+        both = {"before": old and _of_flow(old), "after": new and _of_flow(new)}
+        flows[flow_id] = {**both, "why_fewer_tasks": _why_fewer(old, new)}
+    for name in dict.fromkeys((*before.needs, *after.needs)):
+        needs = before.needs.get(name), after.needs.get(name)
+        connects[name] = dict(zip(("before", "after"), (one and one.to_dict() for one in needs), strict=True))
     changed = {flow_id: both for flow_id, both in flows.items() if both["before"] != both["after"]}
     return {
         "flows": changed,
         "unchanged_flows": len(flows) - len(changed),
         "connect": connects,
-        "totals": totals,
+        "totals": {"before": _totals(before), "after": _totals(after)},
         "reasons": _consequences(before, after),
     }
 
@@ -330,16 +316,12 @@ def _consequences(before: Outcome, after: Outcome) -> list[str]:
     hot, hot_before = _hot(after), _hot(before)
     short, short_before = _short(after), _short(before)
     pairs = set(map(_pair, after.sizings))
+    cold = [f"{name} of {pair}" for name, pair in hot_before if (name, pair) not in hot and pair in pairs]
+    newly_short = [one for one in short if one not in short_before]
     changes = (
         ("New hot partitions (adding tasks does not help)", [hot[one] for one in hot if one not in hot_before]),
-        (
-            "No longer hot",
-            [f"{name} of {pair}" for name, pair in hot_before if (name, pair) not in hot and pair in pairs],
-        ),
-        (
-            "Capped by their limit, with more load on a task than planned",
-            [one for one in short if one not in short_before],
-        ),
+        ("No longer hot", cold),
+        ("Capped by their limit, with more load on a task than planned", newly_short),
     )
     said = [f"{what}: {listed(names)}." for what, names in changes if names]
     both = ((before.sizings.get(flow_id), sizing) for flow_id, sizing in after.sizings.items())
@@ -356,10 +338,7 @@ def _consequences(before: Outcome, after: Outcome) -> list[str]:
 def _hot(found: Outcome) -> dict[tuple[str, str], str]:
     """Return hot partitions by name and pair, whichever flow they are in, each with how many times it is too much."""
     return {
-        (
-            f"{hot.topic}-{hot.partition}",
-            _pair(flow_id),
-        ): f"{hot.topic}-{hot.partition} of {flow_id} ({hot.factor:.1f} times)"
+        (name := f"{hot.topic}-{hot.partition}", _pair(flow_id)): f"{name} of {flow_id} ({hot.factor:.1f} times)"
         for flow_id, sizing in found.sizings.items()
         for hot in sizing.hot_partitions
     }
@@ -377,10 +356,7 @@ def _short(found: Outcome) -> list[str]:
     ]
 
 
-def _of_flow(found: Outcome, flow_id: str) -> dict[str, Any] | None:
-    sizing = found.sizings.get(flow_id)
-    if sizing is None:
-        return None
+def _of_flow(sizing: Sizing) -> dict[str, Any]:
     return {
         "bytes_per_second": sizing.bytes_per_second,
         "tasks": sizing.tasks,
@@ -393,20 +369,15 @@ def _of_flow(found: Outcome, flow_id: str) -> dict[str, Any] | None:
     }
 
 
-def _of_connect(found: Outcome, name: str) -> dict[str, Any] | None:
-    one = found.needs.get(name)
-    return None if one is None else one.to_dict()
-
-
 def _totals(found: Outcome) -> dict[str, Any]:
     needs = found.needs.values()
+    asked = [one.workers_needed for one in needs]
+    today = [one.workers_today for one in needs if one.workers_today]
     return {
         "flows": len(found.sizings),
         "bytes_per_second": math.fsum(one.bytes_per_second for one in needs),
         "tasks": sum(one.tasks for one in needs),
-        "workers_needed": None
-        if any(one.workers_needed is None for one in needs)
-        else sum(one.workers_needed or 0 for one in needs),
-        "workers_today": sum(today) if (today := [one.workers_today for one in needs if one.workers_today]) else None,
+        "workers_needed": None if None in asked else sum(count or 0 for count in asked),
+        "workers_today": sum(today) if today else None,
         "hot_partitions": sum(len(one.hot_partitions) for one in found.sizings.values()),
     }

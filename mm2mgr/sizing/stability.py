@@ -72,7 +72,8 @@ def _decide(evidence: SizedFlow, before: EarlierSizing | None, policy: Policy, w
     step = _next_below(evidence, before.tasks, policy.hysteresis)
     if why is None and step is not None:
         return _change(evidence, before, step, when_seconds)
-    return _stay(sizing, before, why or _no_room(policy))
+    share = f"{policy.hysteresis * 100:g} % of the usable capacity"
+    return _stay(sizing, before, why or f"with fewer tasks the busiest would exceed {share}, or peaks would not fit")
 
 
 def _not_worth_it(evidence: SizedFlow, before: EarlierSizing, policy: Policy) -> str | None:
@@ -108,32 +109,20 @@ def _next_below(evidence: SizedFlow, tasks: int, hysteresis: float) -> int | Non
     return None
 
 
-def _no_room(policy: Policy) -> str:
-    share = f"{policy.hysteresis * 100:g} % of the usable capacity"
-    return f"with fewer tasks the busiest would exceed {share}, or peaks would not fit"
-
-
 def _change(evidence: SizedFlow, before: EarlierSizing, tasks: int, when_seconds: int) -> Decision:
     partitions = len(evidence.load.hours)
     count = moved_partitions(partitions, before.tasks, tasks)
     said = f"Changed from {before.tasks}: {count} of {number_of(partitions, 'partition')} move to another task."
-    step = ""
-    if tasks < before.tasks and tasks > evidence.sizing.tasks:
-        step = (
-            f" One step towards {evidence.sizing.tasks}; the busiest handles {rate_text(evidence.load.busiest(tasks))}."
-        )
+    if evidence.sizing.tasks < tasks < before.tasks:
+        busiest = rate_text(evidence.load.busiest(tasks))
+        said += f" One step towards {evidence.sizing.tasks}; the busiest handles {busiest}."
     is_saving = tasks < before.tasks <= evidence.most and evidence.load.fits(before.tasks)
-    return Decision(tasks, when_seconds, count, (said + step,), is_saving)
+    return Decision(tasks, when_seconds, count, (said,), is_saving)
 
 
 def _stay(sizing: Sizing, before: EarlierSizing, why: str) -> Decision:
-    return Decision(
-        before.tasks,
-        before.changed_seconds,
-        0,
-        (f"Stays at {before.tasks} instead of {sizing.tasks}: {why}.",),
-        before.is_saving,
-    )
+    said = f"Stays at {before.tasks} instead of {sizing.tasks}: {why}."
+    return Decision(before.tasks, before.changed_seconds, 0, (said,), before.is_saving)
 
 
 def settled(evidence: SizedFlow, decision: Decision) -> Sizing:

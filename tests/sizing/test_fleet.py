@@ -16,9 +16,9 @@ from mm2mgr.sizing.fleet import (
     Buffers,
     ConnectLoad,
     WorkerLimits,
-    broken,
     fullest,
     need,
+    over_limits,
     per_pair,
 )
 from mm2mgr.text import size_text, span_text
@@ -124,7 +124,7 @@ def test_the_number_needed_is_the_smallest_that_holds_every_limit(
 ) -> None:
     load = estate(loads, worker, side_tasks)
     most = load.tasks + side_tasks
-    holding = [count for count in range(1, most + 1) if not broken(load, fullest(load, count))]
+    holding = [count for count in range(1, most + 1) if not over_limits(load.worker, fullest(load, count))]
     found = need(load)
     assert found.workers_needed == (holding[0] if holding else None)
     assert holding == list(range(holding[0], most + 1)) if holding else True
