@@ -6,23 +6,14 @@ from pathlib import Path
 
 import click
 
-from mm2mgr.cli.options import listed
+from mm2mgr.cli.options import folder_option, listed, option
 
 
 @listed("First hour", 1)
 @click.command()
-@click.option("--keep", is_flag=True, help="Leave everything running at the end, to play with.")
-@click.option(
-    "--dir",
-    "directory",
-    type=click.Path(path_type=Path, file_okay=False),
-    default=Path(".mm2mgr/demo"),
-    show_default=True,
-    help="Where the demo keeps its files.",
-)
-@click.option(
-    "--seconds", type=click.IntRange(5, 600), default=15, show_default=True, help="How long to measure traffic."
-)
+@option("--keep", is_flag=True, help="Leave everything running at the end, to play with.")
+@folder_option(".mm2mgr/demo", "Where the demo keeps its files.")
+@option("--seconds", type=click.IntRange(5, 600), default=15, help="How long to measure traffic.")
 def demo(keep: bool, directory: Path, seconds: int) -> int:
     """Run the whole workflow on this machine, with real Kafka.
 

@@ -11,12 +11,11 @@ import click
 from mm2mgr.cli.options import (
     Duration,
     Number,
-    by_option,
+    evidence_options,
     listed,
+    option,
     output_option,
     page_option,
-    store_option,
-    window_option,
     write_page,
 )
 from mm2mgr.operations.workspace import Workspace
@@ -27,26 +26,20 @@ if TYPE_CHECKING:
 
 @listed("Load", 5)
 @click.command()
-@store_option
-@window_option
-@by_option
-@click.option("--lag", type=Duration(), default="1h", show_default=True, help="Lag to recover from, in traffic.")
-@click.option("--lag-records", type=click.IntRange(1), help="Lag to recover from, in records of each Connect cluster.")
-@click.option(
-    "--workers", type=click.IntRange(1), multiple=True, help="Worker count to estimate recovery for (repeatable)."
-)
-@click.option(
+@evidence_options
+@option("--lag", type=Duration(), default="1h", help="Lag to recover from, in traffic.")
+@option("--lag-records", type=click.IntRange(1), help="Lag to recover from, in records of each Connect cluster.")
+@option("--workers", type=click.IntRange(1), multiple=True, help="Worker count to estimate recovery for (repeatable).")
+@option(
     "--session-timeout",
     type=Duration(),
     default="10s",
-    show_default=True,
     help="session.timeout.ms of the workers (not available over REST).",
 )
-@click.option(
+@option(
     "--rebalance-delay",
     type=Duration(),
     default="5min",
-    show_default=True,
     help="scheduled.rebalance.max.delay.ms of the workers (not available over REST).",
 )
 @page_option
@@ -123,14 +116,12 @@ class _Assigned(click.ParamType):  # type: ignore[type-arg]  # generic only from
 
 @listed("Load", 6)
 @click.command()
-@store_option
-@window_option
-@by_option
-@click.option("--traffic", type=Number(0, 1000, min_open=True), help="Multiply all traffic by this.")
-@click.option("--lose-source", multiple=True, metavar="ALIAS", help="Take a source cluster out (repeat it).")
-@click.option("--move", type=_Assigned(), multiple=True, metavar="TOPIC=FLOW", help="Mirror a topic by another flow.")
-@click.option("--add-target", multiple=True, metavar="[FLOW=]ALIAS", help="Mirror all flows, or one, there as well.")
-@click.option("--limit", type=_Assigned(), multiple=True, metavar="FLOW=N", help="Another limit of tasks.")
+@evidence_options
+@option("--traffic", type=Number(0, 1000, min_open=True), help="Multiply all traffic by this.")
+@option("--lose-source", multiple=True, metavar="ALIAS", help="Take a source cluster out (repeat it).")
+@option("--move", type=_Assigned(), multiple=True, metavar="TOPIC=FLOW", help="Mirror a topic by another flow.")
+@option("--add-target", multiple=True, metavar="[FLOW=]ALIAS", help="Mirror all flows, or one, there as well.")
+@option("--limit", type=_Assigned(), multiple=True, metavar="FLOW=N", help="Another limit of tasks.")
 @output_option
 @click.pass_obj
 def simulate(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import click
 
 from mm2mgr import operations
-from mm2mgr.cli.options import Seconds, invalid_arguments, listed, output_option, talk_other_line
+from mm2mgr.cli.options import Seconds, invalid_arguments, listed, option, output_option, talk_other_line
 from mm2mgr.operations.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -33,53 +33,39 @@ def _quantity(parse: str) -> Callable[[click.Context, click.Parameter, str | Non
 @listed("Every change", 2)
 @click.command()
 @click.argument("files", nargs=-1, metavar="[FILE]...", type=click.Path(path_type=Path))
-@click.option(
+@option(
     "--connect", "connects", multiple=True, metavar="URL|NAME", help="All connectors there, owned or not (repeatable)."
 )
-@click.option("--kafka", metavar="VERSION", help="Kafka version of the workers, instead of the detected one.")
-@click.option(
+@option("--kafka", metavar="VERSION", help="Kafka version of the workers, instead of the detected one.")
+@option(
     "--worker",
     type=click.Path(path_type=Path, dir_okay=False),
     help="connect-distributed.properties of the workers that run FILEs.",
 )
-@click.option(
+@option(
     "--rtt",
     callback=_quantity("duration_seconds"),
     metavar="80ms",
     help="Round trip between source and target, where no link is declared.",
 )
-@click.option(
+@option(
     "--bandwidth",
     callback=_quantity("bytes_per_second"),
     metavar="1Gbit/s",
     help="Bandwidth of the same link; needs --rtt.",
 )
-@click.option("--brokers", type=click.IntRange(1), help="Brokers per Kafka cluster, where unknown.")
-@click.option(
+@option("--brokers", type=click.IntRange(1), help="Brokers per Kafka cluster, where unknown.")
+@option(
     "--fail-on",
     type=click.Choice(["error", "warning", "info", "never"]),
     default="error",
-    show_default=True,
     help="Exit 1 for findings of this severity or worse.",
 )
-@click.option("--ignore", "ignored", multiple=True, metavar="RULE", help="Leave this rule out (repeatable).")
-@click.option("--all", "everything", is_flag=True, help="Also show silenced findings, with the reason.")
-@click.option("--rules", is_flag=True, help="Only list the rules.")
-@click.option(
-    "--timeout",
-    type=Seconds(0, min_open=True),
-    default=30.0,
-    show_default=True,
-    help="Time limit per Connect cluster, in seconds.",
-)
-@click.option(
-    "--output",
-    "-o",
-    type=click.Choice(["text", "json", "sarif"]),
-    default="text",
-    show_default=True,
-    help="Result format.",
-)
+@option("--ignore", "ignored", multiple=True, metavar="RULE", help="Leave this rule out (repeatable).")
+@option("--all", "everything", is_flag=True, help="Also show silenced findings, with the reason.")
+@option("--rules", is_flag=True, help="Only list the rules.")
+@option("--timeout", type=Seconds(0, min_open=True), default=30.0, help="Time limit per Connect cluster, in seconds.")
+@option("--output", "-o", type=click.Choice(["text", "json", "sarif"]), default="text", help="Result format.")
 @click.pass_obj
 def lint(
     workspace: Workspace,
@@ -165,11 +151,9 @@ def _say_rules(output: str) -> None:
 @listed("Every change", 3)
 @click.command()
 @click.argument("name", metavar="KEY|RULE|FLOW")
-@click.option(
-    "--on", metavar="CLASS", help="Connector type (source, checkpoint, heartbeat) or class. Default: all types."
-)
-@click.option("--kafka", metavar="VERSION", help="Kafka version of the workers. Default: the newest known.")
-@click.option("--all", "everything", is_flag=True, help="For a FLOW: also settings that keep Kafka's defaults.")
+@option("--on", metavar="CLASS", help="Connector type (source, checkpoint, heartbeat) or class. Default: all types.")
+@option("--kafka", metavar="VERSION", help="Kafka version of the workers. Default: the newest known.")
+@option("--all", "everything", is_flag=True, help="For a FLOW: also settings that keep Kafka's defaults.")
 @output_option
 @click.pass_obj
 def explain(workspace: Workspace, name: str, on: str | None, kafka: str | None, everything: bool, output: str) -> None:

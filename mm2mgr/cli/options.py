@@ -36,12 +36,14 @@ def listed(section: Section, place: int) -> Callable[[Listed], Listed]:
     return add
 
 
+def option(*names: str, **settings: Any) -> Callable[[Decorated], Decorated]:
+    """Declare an option; the default of one that is no flag is shown in its help."""
+    return click.option(*names, **{"show_default": not settings.get("is_flag"), **settings})
+
+
 def output_option(command: Decorated) -> Decorated:
     """Add `-o text|json`."""
-    option = click.option(
-        "--output", "-o", type=click.Choice(["text", "json"]), default="text", show_default=True, help="Result format."
-    )
-    return option(command)
+    return option("--output", "-o", type=click.Choice(["text", "json"]), default="text", help="Result format.")(command)
 
 
 class Number(click.FloatRange):
@@ -103,28 +105,28 @@ class StoreLocation(click.Path):
             self.fail(f"the URI {error}", param, ctx)
 
 
-# What `size`, `fleet` and `simulate` plan with.
-store_option = click.option(
-    "--store",
-    type=StoreLocation(),
-    default=DEFAULT_STORE,
-    show_default=True,
-    help="Folder or URI of the tables, rolled up.",
-)
-window_option = click.option(
-    "--window",
-    type=Duration(LEAST_SECONDS),
-    default=None,
-    help="Only the newest hours, such as 7d (whole hours). Default: 4 weeks.",
-)
-by_option = click.option(
-    "--by",
-    "statistic",
-    type=click.Choice(["mean", "p50", "p95", "max"]),
-    default="p95",
-    show_default=True,
-    help="Load of a task to plan with: p95 lets it exceed the usable capacity in 5 % of the hours.",
-)
+def store_option(what: str) -> Callable[[Decorated], Decorated]:
+    """Return `--store` with its help."""
+    return option("--store", type=StoreLocation(), default=DEFAULT_STORE, help=what)
+
+
+def window_option(such_as: str, default: str) -> Callable[[Decorated], Decorated]:
+    """Return `--window` with an example and what it means when it is not given."""
+    what = f"Only the newest hours, such as {such_as} (whole hours). Default: {default}."
+    return option("--window", type=Duration(LEAST_SECONDS), help=what)
+
+
+def folder_option(default: str, what: str) -> Callable[[Decorated], Decorated]:
+    """Return `--dir` with its default and help."""
+    folder = click.Path(path_type=Path, file_okay=False)
+    return option("--dir", "directory", type=folder, default=Path(default), help=what)
+
+
+def evidence_options(command: Decorated) -> Decorated:
+    """Add what `size`, `fleet` and `simulate` plan with: which tables, hours and statistic."""
+    what = "Load of a task to plan with: p95 lets it exceed the usable capacity in 5 % of the hours."
+    by = option("--by", "statistic", type=click.Choice(["mean", "p50", "p95", "max"]), default="p95", help=what)
+    return store_option("Folder or URI of the tables, rolled up.")(window_option("7d", "4 weeks")(by(command)))
 
 
 class Hours(click.ParamType):  # type: ignore[type-arg]  # generic only from click 8.4 on
@@ -142,39 +144,37 @@ class Hours(click.ParamType):  # type: ignore[type-arg]  # generic only from cli
 def change_options(command: Decorated) -> Decorated:
     """Add the options that `plan` and `apply` share: which flows, what may be deleted or mirrored again, and what waits."""
     options = (
-        click.option("--flow", "only_flows", multiple=True, help="Only this flow: id, pair or name (repeatable)."),
-        click.option("--prune", is_flag=True, help="Also delete owned connectors that are no longer declared."),
-        click.option(
+        option("--flow", "only_flows", multiple=True, help="Only this flow: id, pair or name (repeatable)."),
+        option("--prune", is_flag=True, help="Also delete owned connectors that are no longer declared."),
+        option(
             "--mirror-again",
             is_flag=True,
             help="Create connectors even if they mirror from the start what an older one has mirrored.",
         ),
-        click.option(
+        option(
             "--allow-deletes",
             type=click.IntRange(min=0),
             default=0,
+            show_default=False,
             metavar="N",
             help="Let --prune delete up to N connectors, where that is more than 10 and more than 20 % of this owner's.",
         ),
-        click.option(
+        option(
             "--cool-down",
             type=Duration(),
             default="1d",
-            show_default=True,
             help="Apply a step down of `size` so long after its number changed.",
         ),
-        click.option(
-            "--off-peak", type=Hours(), help="Apply steps down of `size` only in these hours, UTC, such as 22-5."
-        ),
-        click.option(
+        option("--off-peak", type=Hours(), help="Apply steps down of `size` only in these hours, UTC, such as 22-5."),
+        option(
             "--move-budget",
             type=click.IntRange(0),
             metavar="N",
             help="Apply steps down of `size` that move up to N partitions together; the others wait.",
         ),
     )
-    for option in reversed(options):
-        command = option(command)
+    for add in reversed(options):
+        command = add(command)
     return command
 
 
@@ -202,7 +202,7 @@ def talk_other_line(event: OtherLine) -> None:
     talk(f"Kafka {event.version} is none of the known versions ({lines}); judged by {event.judged_by}")
 
 
-page_option = click.option(
+page_option = option(
     "--page", type=click.Path(path_type=Path, dir_okay=False), help="Write a page (one HTML file) too."
 )
 

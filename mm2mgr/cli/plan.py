@@ -13,7 +13,7 @@ import click
 
 from mm2mgr import operations
 from mm2mgr.cli.interrupts import INTERRUPTED, halting
-from mm2mgr.cli.options import Seconds, change_options, listed, output_option, restart_rules
+from mm2mgr.cli.options import Seconds, change_options, listed, option, output_option, restart_rules
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.operations.workspace import Workspace
 
@@ -27,11 +27,9 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("flows", nargs=-1)
 @change_options
-@click.option("--full", is_flag=True, help="Show every key of connectors that are created or deleted.")
-@click.option(
-    "--out", type=click.Path(path_type=Path, dir_okay=False), help="Write the plan to a file for review and apply."
-)
-@click.option(
+@option("--full", is_flag=True, help="Show every key of connectors that are created or deleted.")
+@option("--out", type=click.Path(path_type=Path, dir_okay=False), help="Write the plan to a file for review and apply.")
+@option(
     "--detailed-exitcode",
     is_flag=True,
     help="Exit 2 when there are changes, or connectors that are no longer declared (0: none, 1: failed).",
@@ -102,12 +100,11 @@ _CODES = {"done": 0, "failed": 1, "inconclusive": 3}
 @click.command()
 @click.argument("planfile", type=click.Path(path_type=Path, dir_okay=False), required=False)
 @change_options
-@click.option("--yes", "-y", is_flag=True, help="Do not ask. Needed without a terminal, unless a PLANFILE is given.")
-@click.option(
+@option("--yes", "-y", is_flag=True, help="Do not ask. Needed without a terminal, unless a PLANFILE is given.")
+@option(
     "--wait",
     type=Seconds(0),
     default=30.0,
-    show_default=True,
     help="Seconds to wait until written connectors are seen to run with their new config; 0: do not look.",
 )
 @output_option

@@ -7,16 +7,14 @@ from pathlib import Path
 import click
 
 from mm2mgr import operations
-from mm2mgr.cli.options import listed, output_option
+from mm2mgr.cli.options import listed, option, output_option
 from mm2mgr.operations.workspace import Workspace
 
 
 @listed("Every change", 1)
 @click.command()
 @click.argument("flows", nargs=-1)
-@click.option(
-    "--origins", is_flag=True, help="Show where each value is set: spec line, override, default or template line."
-)
+@option("--origins", is_flag=True, help="Show where each value is set: spec line, override, default or template line.")
 @output_option
 @click.pass_obj
 def render(workspace: Workspace, flows: tuple[str, ...], origins: bool, output: str) -> None:

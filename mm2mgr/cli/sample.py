@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import click
 
 from mm2mgr.cli.interrupts import handled
-from mm2mgr.cli.options import LEAST_SECONDS, Duration, StoreLocation, listed
-from mm2mgr.operations.workspace import DEFAULT_STORE, Workspace
+from mm2mgr.cli.options import LEAST_SECONDS, Duration, StoreLocation, listed, option, store_option
+from mm2mgr.operations.workspace import Workspace
 
 if TYPE_CHECKING:
     from mm2mgr.operations import Round
@@ -19,37 +19,24 @@ if TYPE_CHECKING:
 
 @listed("Load", 1)
 @click.command()
-@click.option(
-    "--store",
-    type=StoreLocation(),
-    default=DEFAULT_STORE,
-    show_default=True,
-    help="Folder or URI (s3://…) of the tables, appended to.",
-)
-@click.option(
-    "--interval", type=Duration(LEAST_SECONDS), default="30s", show_default=True, help="Time between two samples."
-)
-@click.option("--duration", type=Duration(), default="5min", show_default=True, help="How long to sample.")
-@click.option("--follow", is_flag=True, help="Sample until interrupted, instead of --duration.")
-@click.option("--cluster", "aliases", multiple=True, help="Only this source cluster (repeat the option).")
-@click.option(
-    "--keep",
-    type=Duration(LEAST_SECONDS),
-    default=None,
-    help="Remove samples older than this, such as 90d. Default: none.",
-)
-@click.option(
+@store_option("Folder or URI (s3://…) of the tables, appended to.")
+@option("--interval", type=Duration(LEAST_SECONDS), default="30s", help="Time between two samples.")
+@option("--duration", type=Duration(), default="5min", help="How long to sample.")
+@option("--follow", is_flag=True, help="Sample until interrupted, instead of --duration.")
+@option("--cluster", "aliases", multiple=True, help="Only this source cluster (repeat the option).")
+@option("--keep", type=Duration(LEAST_SECONDS), help="Remove samples older than this, such as 90d. Default: none.")
+@option(
     "--from",
     "kind",
     type=click.Choice(["kafka", "prometheus", "cruise-control", "cruise-control-topic"]),
     default="kafka",
-    show_default=True,
     help="Where samples come from; others than Kafka are declared under metrics: of the clusters.",
 )
-@click.option(
+@option(
     "--back",
     type=Duration(),
     default="0s",
+    show_default=False,
     help="How much of the past a first run takes from Prometheus or Cruise Control's REST, such as 24h.",
 )
 @click.pass_obj

@@ -8,17 +8,10 @@ from pathlib import Path
 import click
 
 from mm2mgr import operations
-from mm2mgr.cli.options import listed, output_option
+from mm2mgr.cli.options import folder_option, listed, option, output_option
 from mm2mgr.text import number_of
 
-_directory = click.option(
-    "--dir",
-    "directory",
-    type=click.Path(path_type=Path, file_okay=False),
-    default=Path(".mm2mgr/sandbox"),
-    show_default=True,
-    help="Folder of the sandbox: data, logs and state.",
-)
+_directory = folder_option(".mm2mgr/sandbox", "Folder of the sandbox: data, logs and state.")
 
 
 @listed("First hour", 3)
@@ -102,9 +95,7 @@ def sandbox_topic() -> None:
 @sandbox_topic.command("create")
 @click.argument("cluster")
 @click.argument("name")
-@click.option(
-    "--partitions", type=click.IntRange(1, 1000), default=1, show_default=True, help="Partitions of the new topic."
-)
+@option("--partitions", type=click.IntRange(1, 1000), default=1, help="Partitions of the new topic.")
 @_directory
 def topic_create(cluster: str, name: str, partitions: int, directory: Path) -> None:
     """Create topic NAME on CLUSTER; one that exists is left as it is.
@@ -141,8 +132,8 @@ def topic_list(cluster: str, directory: Path, output: str) -> None:
 @sandbox.command()
 @click.argument("cluster")
 @click.argument("topic")
-@click.option("--records", type=click.IntRange(1), help="Write this many random records instead of lines of stdin.")
-@click.option("--size", type=click.IntRange(1, 1_000_000), default=100, show_default=True, help="Bytes per record.")
+@option("--records", type=click.IntRange(1), help="Write this many random records instead of lines of stdin.")
+@option("--size", type=click.IntRange(1, 1_000_000), default=100, help="Bytes per record.")
 @_directory
 def produce(cluster: str, topic: str, records: int | None, size: int, directory: Path) -> None:
     """Write records to TOPIC of CLUSTER: a record per line of stdin.

@@ -10,12 +10,11 @@ import click
 from mm2mgr.cli.options import (
     Duration,
     Hours,
-    by_option,
+    evidence_options,
     listed,
+    option,
     output_option,
     page_option,
-    store_option,
-    window_option,
     write_page,
 )
 from mm2mgr.operations.workspace import Workspace
@@ -30,14 +29,12 @@ TOO_SMALL = 2
 @listed("Load", 4)
 @click.command()
 @click.argument("flows", nargs=-1)
-@store_option
-@window_option
-@by_option
-@click.option("--dry-run", is_flag=True, help="Do not write overrides/sizing.yaml.")
-@click.option("--check", is_flag=True, help="Print only; exit code 2 when a flow has too few tasks today (for CI).")
-@click.option("--cool-down", type=Duration(), hidden=True)
-@click.option("--off-peak", type=Hours(), hidden=True)
-@click.option("--move-budget", type=click.IntRange(0), hidden=True)
+@evidence_options
+@option("--dry-run", is_flag=True, help="Do not write overrides/sizing.yaml.")
+@option("--check", is_flag=True, help="Print only; exit code 2 when a flow has too few tasks today (for CI).")
+@option("--cool-down", type=Duration(), hidden=True)
+@option("--off-peak", type=Hours(), hidden=True)
+@option("--move-budget", type=click.IntRange(0), hidden=True)
 @page_option
 @output_option
 @click.pass_obj

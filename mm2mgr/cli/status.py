@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from mm2mgr import operations
-from mm2mgr.cli.options import Seconds, listed, output_option
+from mm2mgr.cli.options import Seconds, listed, option, output_option
 from mm2mgr.operations.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 @listed("Every day", 1)
 @click.command()
 @click.argument("flows", nargs=-1)
-@click.option(
+@option(
     "--watch",
     type=Seconds(0, min_open=True),
     metavar="SECONDS",
     help="Look again every so many seconds, until Ctrl-C; with -o json one document per line.",
 )
-@click.option(
+@option(
     "--ack",
     multiple=True,
     metavar="ID",
@@ -110,14 +110,13 @@ def describe(workspace: Workspace, flow: str, output: str) -> int:
 @listed("Every change", 4)
 @click.command()
 @click.argument("flows", nargs=-1)
-@click.option(
+@option(
     "--timeout",
     type=Seconds(1),
     default=20.0,
-    show_default=True,
     help="Time limit for the check in seconds; unanswered checks are reported.",
 )
-@click.option(
+@option(
     "--fix-only",
     is_flag=True,
     help="Print only the commands that grant missing rights, and those that could not be verified.",

@@ -8,8 +8,14 @@ from typing import Literal
 
 import click
 
-from mm2mgr.cli.options import LEAST_SECONDS, Duration, StoreLocation, listed, output_option
-from mm2mgr.operations.workspace import DEFAULT_STORE, Workspace
+from mm2mgr.cli.options import (
+    listed,
+    option,
+    output_option,
+    store_option,
+    window_option,
+)
+from mm2mgr.operations.workspace import Workspace
 from mm2mgr.text import number_of
 
 By = Literal["partition", "topic", "flow", "hour"]
@@ -17,35 +23,22 @@ By = Literal["partition", "topic", "flow", "hour"]
 
 @listed("Load", 2)
 @click.command()
-@click.option(
-    "--store",
-    type=StoreLocation(),
-    default=DEFAULT_STORE,
-    show_default=True,
-    help="Folder or URI that `sample` wrote to.",
-)
-@click.option(
-    "--window",
-    type=Duration(LEAST_SECONDS),
-    default=None,
-    help="Only the newest hours, such as 24h (whole hours). Default: all.",
-)
-@click.option(
+@store_option("Folder or URI that `sample` wrote to.")
+@window_option("24h", "all")
+@option(
     "--by",
     type=click.Choice(["partition", "topic", "flow", "hour"]),
     default="partition",
-    show_default=True,
     help="What to print; `hour` is the pattern by day of week and hour of day.",
 )
-@click.option(
+@option(
     "--top",
     type=click.IntRange(0),
     default=20,
-    show_default=True,
     help="Rows to print, busiest first; 0: no row as text, every row as JSON.",
 )
-@click.option("--show", is_flag=True, help="Only print what is rolled up already.")
-@click.option(
+@option("--show", is_flag=True, help="Only print what is rolled up already.")
+@option(
     "--spark/--no-spark", default=None, help="Where to roll up. Default: Spark when over 100 million samples are due."
 )
 @output_option
