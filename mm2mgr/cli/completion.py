@@ -27,10 +27,6 @@ def _clusters(workspace: Workspace) -> Iterable[str]:
     return sorted({end.alias for flow in workspace.topology.flows for end in (flow.source, flow.target)})
 
 
-def _connects(workspace: Workspace) -> Iterable[str]:
-    return workspace.topology.connects
-
-
 def _rules(_: Workspace) -> Iterable[str]:
     from mm2mgr import operations
 
@@ -47,7 +43,7 @@ NAMES: dict[str, Callable[[Workspace], Iterable[str]]] = {
     "only_flows": _flows,
     "flow": _flows,
     "name": _explained,
-    "connects": _connects,
+    "connects": lambda workspace: workspace.topology.connects,
     "aliases": _clusters,
     "lose_source": _clusters,
     "add_target": _clusters,

@@ -9,25 +9,11 @@ from typing import TYPE_CHECKING, Any, Literal
 import click
 
 from mm2mgr import operations
-from mm2mgr.cli.options import Seconds, invalid_arguments, listed, option, output_option, talk_other_line
+from mm2mgr.cli.options import Duration, Rate, Seconds, invalid_arguments, listed, option, output_option, talk_other_line
 from mm2mgr.operations.workspace import Workspace
 
 if TYPE_CHECKING:
     from mm2mgr.operations import LintReport, Severity
-
-
-def _quantity(parse: str) -> Callable[[click.Context, click.Parameter, str | None], float | None]:
-    """Return a callback that reads an option with a function of `mm2mgr.spec.scalars`."""
-
-    def read(_context: click.Context, _option: click.Parameter, text: str | None) -> float | None:
-        from mm2mgr.spec import scalars
-
-        try:
-            return None if text is None else float(getattr(scalars, parse)(text))
-        except ValueError as error:
-            raise click.BadParameter(f"'{text}' is not {error}") from error
-
-    return read
 
 
 @listed("Every change", 2)
@@ -44,16 +30,11 @@ def _quantity(parse: str) -> Callable[[click.Context, click.Parameter, str | Non
 )
 @option(
     "--rtt",
-    callback=_quantity("duration_seconds"),
+    type=Duration(),
     metavar="80ms",
     help="Round trip between source and target, where no link is declared.",
 )
-@option(
-    "--bandwidth",
-    callback=_quantity("bytes_per_second"),
-    metavar="1Gbit/s",
-    help="Bandwidth of the same link; needs --rtt.",
-)
+@option("--bandwidth", type=Rate(), metavar="1Gbit/s", help="Bandwidth of the same link; needs --rtt.")
 @option("--brokers", type=click.IntRange(1), help="Brokers per Kafka cluster, where unknown.")
 @option(
     "--fail-on",

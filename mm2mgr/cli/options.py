@@ -70,20 +70,28 @@ class Duration(click.ParamType):  # type: ignore[type-arg]  # generic only from 
     """A duration such as 30s, 7d or 1h30m, in seconds; at least `least_seconds`."""
 
     name = "duration"
+    parser = "duration_seconds"
 
     def __init__(self, least_seconds: float = 0.0) -> None:
         self.least_seconds = least_seconds
 
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        from mm2mgr.spec.scalars import duration_seconds
+        from mm2mgr.spec import scalars
 
         try:
-            seconds = value if isinstance(value, float) else duration_seconds(value)
+            seconds = value if isinstance(value, float) else float(getattr(scalars, self.parser)(value))
         except ValueError as error:
             self.fail(f"{value!r} is not {error}", param, ctx)
         if seconds < self.least_seconds:
             self.fail(f"{value!r} is less than {self.least_seconds * 1000:g}ms", param, ctx)
         return seconds
+
+
+class Rate(Duration):
+    """A bandwidth such as 1Gbit/s, in bytes per second."""
+
+    name = "rate"
+    parser = "bytes_per_second"
 
 
 class StoreLocation(click.Path):

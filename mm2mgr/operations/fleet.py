@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -90,8 +90,7 @@ def fleet(  # noqa: PLR0913  one argument per option
     found = outcome(scenarios, declared_workers(workspace.topology.connects, workspace.topology.flows, failover))
     running = placements(evidence, found)
     found = with_workers_seen(found, {name: len(one.workers) for name, one in running.items()})
-    counts = tuple(worker_counts)
-    connects = {}
+    counts, connects = tuple(worker_counts), {}
     for name, load in found.loads.items():
         need = found.needs[name]
         judged = need.workers_today or (need.workers_needed or need.fullest.workers) + 1
@@ -132,14 +131,14 @@ class Changes:
     targets: tuple[str, ...] = ()
     limits: tuple[tuple[str, str], ...] = ()
 
-    def notes(self) -> Iterator[str]:
-        """Yield what else, beside load, speaks against these changes."""
-        if self.moves:
-            topics = ", ".join(topic for topic, _ in self.moves)
-            yield (
-                f"a flow that takes a topic over from another one mirrors it from the start: plan blocks such a move of {topics} "
-                "(mirrored-already) where records have been mirrored, unless --mirror-again"
-            )
+    def notes(self) -> list[str]:
+        """Return what else, beside load, speaks against these changes."""
+        topics = ", ".join(topic for topic, _ in self.moves)
+        note = (
+            f"a flow that takes a topic over from another one mirrors it from the start: plan blocks such a move of {topics} "
+            "(mirrored-already) where records have been mirrored, unless --mirror-again"
+        )
+        return [note] if topics else []
 
     def text(self) -> str:
         """Say in words what is changed."""
@@ -162,7 +161,7 @@ class SimulationReport:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON values."""
-        change = {"change": self.changes.text(), "notes": list(self.changes.notes())}
+        change = {"change": self.changes.text(), "notes": self.changes.notes()}
         return {**change, **comparison(self.before, self.after), "failures": dict(self.failures)}
 
 
@@ -220,29 +219,19 @@ def _ids(topology: Topology, name: str, scenarios: Sequence[Scenario] = ()) -> s
 
 
 def _moved(topology: Topology, scenarios: Sequence[Scenario], topic: str, name: str) -> tuple[Scenario, ...]:
-    if _is_new(topology, name):
-        return _split(scenarios, topic, name)
+    """Give a topic to the flows of this name, or to one more of this name where no flow has it."""
+    carrying = [scenario for scenario in scenarios if scenario.carries(topic)]
+    hint = "`mm2mgr throughput --by topic` names topics"
+    if ":" not in name and "->" not in name and all(flow.name != name for flow in topology.flows):
+        if not carrying:
+            raise Mm2mgrError(f"no flow carries '{topic}'", hint=hint)
+        return what_if.with_topic_split(scenarios, topic, name)
     wanted = _ids(topology, name)
     pairs = {scenario.pair for scenario in scenarios if scenario.flow_id in wanted}
-    if not any(
-        scenario.carries(topic) for scenario in scenarios if scenario.pair in pairs and scenario.flow_id not in wanted
-    ):
-        hint = (
-            "a topic is moved between flows of the same source and target; `mm2mgr throughput --by topic` names topics"
-        )
+    if not any(scenario.pair in pairs and scenario.flow_id not in wanted for scenario in carrying):
+        hint = f"a topic is moved between flows of the same source and target; {hint}"
         raise Mm2mgrError(f"no other flow of {', '.join(sorted(pairs)) or name} carries '{topic}'", hint=hint)
     return what_if.with_topic_moved(scenarios, topic, wanted)
-
-
-def _is_new(topology: Topology, name: str) -> bool:
-    """Tell whether a name could be that of a flow more: no flow has it, and it is neither a pair nor an id."""
-    return ":" not in name and "->" not in name and all(flow.name != name for flow in topology.flows)
-
-
-def _split(scenarios: Sequence[Scenario], topic: str, name: str) -> tuple[Scenario, ...]:
-    if not any(scenario.carries(topic) for scenario in scenarios):
-        raise Mm2mgrError(f"no flow carries '{topic}'", hint="`mm2mgr throughput --by topic` names topics")
-    return what_if.with_topic_split(scenarios, topic, name)
 
 
 def _with_target(topology: Topology, scenarios: Sequence[Scenario], text: str) -> tuple[Scenario, ...]:

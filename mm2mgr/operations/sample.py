@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -73,7 +73,7 @@ def sample(
         progress(round_)
 
     readers = (
-        metric_source_readers(order.source, _wanted(chosen), store)
+        _metric_source_readers(order.source, _wanted(chosen), store)
         if order.source
         else _with_tasks(chosen, schedule, warn, order.store)
     )
@@ -97,18 +97,13 @@ def _sampled_flows(workspace: Workspace, aliases: Sequence[str]) -> dict[str, li
     return {alias: flows[alias] for alias in (aliases or flows)}
 
 
-def _wanted(chosen: Mapping[str, Sequence[Flow]]) -> Wanted:
-    return {alias: (flows[0].source, _any_carries(flows)) for alias, flows in chosen.items()}
+def _wanted(chosen: Mapping[str, Sequence[Flow]]) -> list[tuple[KafkaCluster, Callable[[str], bool]]]:
+    """Return the clusters to sample, each with the topics that are wanted."""
 
+    def wanted(flows: Sequence[Flow]) -> Callable[[str], bool]:
+        return lambda topic: any(flow.carries(topic) for flow in flows)
 
-def _readers(chosen: Mapping[str, Sequence[Flow]], schedule: Schedule) -> list[Reader]:
-    from mm2mgr.endpoints import kafka_access
-    from mm2mgr.samples.offsets import KafkaReader, RecordSizes
-
-    return [
-        KafkaReader(kafka_access(flows[0].source), _any_carries(flows), schedule.timeout_seconds, RecordSizes())
-        for flows in chosen.values()
-    ]
+    return [(flows[0].source, wanted(flows)) for flows in chosen.values()]
 
 
 def _with_tasks(
@@ -118,6 +113,7 @@ def _with_tasks(
     from mm2mgr.endpoints import kafka_access
     from mm2mgr.evidence.connect_tasks import Overheard, RecentLogs, TaskWatch, TopicConfigs, task_readers
     from mm2mgr.kafka.inspection import compacted
+    from mm2mgr.samples.offsets import KafkaReader, RecordSizes
     from mm2mgr.samples.store import TaskStore
     from mm2mgr.sizing.capacity import Pace
 
@@ -131,12 +127,10 @@ def _with_tasks(
     # A thousand connectors take some seconds; a round may take half its interval and still be in time for the next.
     look_seconds = max(schedule.timeout_seconds, min(30.0, schedule.interval_seconds / 2))
     watch = TaskWatch(recent, history, configs.compacted, pace, look_seconds, schedule.keep_seconds)
+    seconds = schedule.timeout_seconds
+    readers = [KafkaReader(kafka_access(one), takes, seconds, RecordSizes()) for one, takes in _wanted(chosen)]
     tasks = task_readers([flow for flows in chosen.values() for flow in flows], watch)
-    return [*(Overheard(reader, recent) for reader in _readers(chosen, schedule)), *tasks]
-
-
-def _any_carries(flows: Sequence[Flow]) -> Callable[[str], bool]:
-    return lambda topic: any(flow.carries(topic) for flow in flows)
+    return [*(Overheard(reader, recent) for reader in readers), *tasks]
 
 
 @dataclass(frozen=True)
@@ -171,10 +165,6 @@ def convert_samples(
     return convert(old, new, warn, progress)
 
 
-Wanted = Mapping[str, tuple["KafkaCluster", Callable[[str], bool]]]
-"""The clusters to sample by alias, each with the topics that are wanted."""
-
-
 @dataclass(frozen=True)
 class MetricSource:
     """A kind of source (prometheus, cruise-control or cruise-control-topic), the seconds between samples, and how much of the past a first run takes."""
@@ -184,7 +174,9 @@ class MetricSource:
     back_seconds: float = 0.0
 
 
-def metric_source_readers(asked: MetricSource, clusters: Wanted, store: SampleStore) -> list[Reader]:
+def _metric_source_readers(
+    asked: MetricSource, wanted: Iterable[tuple[KafkaCluster, Callable[[str], bool]]], store: SampleStore
+) -> list[Reader]:
     """Return one reader a cluster; Mm2mgrError when a cluster declares no such source."""
     from mm2mgr.endpoints import kafka_access
     from mm2mgr.samples.metric_sources import MetricSourceReader
@@ -193,7 +185,7 @@ def metric_source_readers(asked: MetricSource, clusters: Wanted, store: SampleSt
     spark = _Spark(log_file_of(store.store, cache_folder))
     return [
         MetricSourceReader(kafka_access(one), accepts, _source(asked, one, spark), store, asked.back_seconds)
-        for one, accepts in clusters.values()
+        for one, accepts in wanted
     ]
 
 

@@ -184,18 +184,6 @@ class SizedFlow:
         return partitions if self.bounds.limit is None else min(self.bounds.limit, partitions)
 
 
-def size_flow(
-    flow_id: str,
-    assignment: Assignment,
-    rates: Mapping[TopicPartition, Hours],
-    rules: Rules | None = None,
-    now: CurrentTasks | None = None,
-) -> Sizing:
-    """Size one flow of which nothing but rates is known; see `flow_load`."""
-    rules = rules or Rules()
-    return size_load(flow_id, flow_load(assignment, rates, rules), rules, now)
-
-
 def size_load(flow_id: str, known: FlowLoad, rules: Rules, now: CurrentTasks | None) -> Sizing:
     """Size one flow; measured partitions that no longer exist are named and not counted."""
     load, coverage = known.load, known.coverage

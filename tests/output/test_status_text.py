@@ -17,9 +17,10 @@ from mm2mgr.output.load_text import say_rates, say_sizings
 from mm2mgr.output.status_text import say_status
 from mm2mgr.partitions import TopicPartition
 from mm2mgr.sizing.assignment import Assignment
-from mm2mgr.sizing.tasks import Bounds, Rules, size_flow
+from mm2mgr.sizing.tasks import Bounds, Rules
 from mm2mgr.throughput import PartitionRate
 from mm2mgr.topology import TaskMaximum
+from tests.sizing.sizes import size_flow
 
 GOLDEN = Path(__file__).parent / "golden"
 Printed = Callable[[], list[str]]
