@@ -1,4 +1,4 @@
-"""Small parts of messages: text from outside made safe to show, counts, shortened lists, the nearest name.
+"""Small parts of messages: text from outside made safe to show, counts, rates and times with units, shortened lists, the nearest name.
 
 Text from outside is shown as characters only: no terminal or browser obeys it.
 """

@@ -1,4 +1,4 @@
-"""The command `fleet`: workers needed by each Connect cluster, losses and recovery."""
+"""The commands `fleet` (workers of each Connect cluster, losses, recovery) and `simulate` (the same after given changes)."""
 
 from __future__ import annotations
 

@@ -9,7 +9,8 @@ import signal
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
-from typing import TYPE_CHECKING, NoReturn
+from functools import partial
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import asyncio
@@ -38,11 +39,7 @@ def handled(by: Callable[[], object]) -> Iterator[None]:
 
 def signals_interrupt() -> AbstractContextManager[None]:
     """Let these signals do what Ctrl-C does."""
-    return handled(_interrupt)
-
-
-def _interrupt() -> NoReturn:
-    raise KeyboardInterrupt
+    return handled(partial(signal.default_int_handler, signal.SIGINT, None))
 
 
 @contextmanager

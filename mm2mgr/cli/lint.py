@@ -1,4 +1,4 @@
-"""The command lint."""
+"""The commands `lint` and `explain`: what settings do, and which do nothing or cause trouble."""
 
 from __future__ import annotations
 
@@ -9,11 +9,20 @@ from typing import TYPE_CHECKING, Any, Literal
 import click
 
 from mm2mgr import operations
-from mm2mgr.cli.options import Duration, Rate, Seconds, invalid_arguments, listed, option, output_option, talk_other_line
+from mm2mgr.cli.options import (
+    Duration,
+    Rate,
+    Seconds,
+    invalid_arguments,
+    listed,
+    option,
+    output_option,
+    talk_other_line,
+)
 from mm2mgr.operations.workspace import Workspace
 
 if TYPE_CHECKING:
-    from mm2mgr.operations import LintReport, Severity
+    from mm2mgr.operations import Severity
 
 
 @listed("Every change", 2)
@@ -79,10 +88,13 @@ def lint(
       mm2mgr lint mm2.properties --kafka 3.9 --fail-on warning
       mm2mgr lint --connect http://connect-e1:8083 -o sarif > lint.sarif
     """
-    from mm2mgr.output.console import complain
+    from mm2mgr.output.console import complain, say_as, say_json
+    from mm2mgr.output.lint_text import say_findings, say_rules
 
     if rules:
-        _say_rules(output)
+        if output == "sarif":
+            raise click.UsageError("--rules has -o text and -o json")
+        say_as(output, [rule.to_dict() for rule in operations.rules()], say_rules)
         return 0
     if bandwidth is not None and rtt is None:
         raise click.UsageError("--bandwidth needs --rtt: the bytes in flight depend on both")
@@ -100,33 +112,17 @@ def lint(
             timeout_seconds=timeout,
             report=talk_other_line,
         )
-    _say(report, output, everything=everything)
+    found = report.to_dict(everything=everything)
+    if output == "sarif":
+        from mm2mgr.output.sarif import sarif
+
+        known = [rule.to_dict() for rule in operations.rules()]
+        say_json(sarif(found["findings"], known, Path.cwd(), found["summary"]["unread"]))
+    else:
+        say_as(output, found, say_findings)
     for error in report.unread:
         complain(error.message, error.hint)
     return int(report.fails(fail_on))
-
-
-def _say(report: LintReport, output: str, *, everything: bool) -> None:
-    from mm2mgr.output.console import say_as, say_json
-    from mm2mgr.output.lint_text import say_findings
-    from mm2mgr.output.sarif import sarif
-
-    found = report.to_dict(everything=everything)
-    if output == "sarif":
-        rules = [rule.to_dict() for rule in operations.rules()]
-        say_json(sarif(found["findings"], rules, Path.cwd(), found["summary"]["unread"]))
-    else:
-        say_as(output, found, say_findings)
-
-
-def _say_rules(output: str) -> None:
-    from mm2mgr.output.console import say_as
-    from mm2mgr.output.lint_text import say_rules
-
-    if output == "sarif":
-        raise click.UsageError("--rules has -o text and -o json")
-    rules = [rule.to_dict() for rule in operations.rules()]
-    say_as(output, rules, say_rules)
 
 
 @listed("Every change", 3)

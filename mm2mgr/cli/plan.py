@@ -1,4 +1,4 @@
-"""The command plan."""
+"""The commands `plan` and `apply`: apply asks before it writes, and an interrupt ends it in order."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The command render."""
+"""The commands on the tree alone: `init`, `schema` and `render`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The command `sample`: which clusters, for how long, and what is printed meanwhile."""
+"""The commands `sample` (which clusters, for how long, what is printed meanwhile) and `samples` (work on a store as a whole)."""
 
 from __future__ import annotations
 

@@ -67,9 +67,8 @@ def size(
     from mm2mgr.output.console import talk
 
     if (cool_down, off_peak, move_budget) != (None, None, None):
-        talk(
-            "--cool-down, --off-peak and --move-budget are options of plan and apply now, and do nothing here", "yellow"
-        )
+        what = "--cool-down, --off-peak and --move-budget are options of plan and apply now, and do nothing here"
+        talk(what, "yellow")
     report = size_flows(
         workspace,
         flows,

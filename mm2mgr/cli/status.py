@@ -1,4 +1,4 @@
-"""The command status: one look, or one after the other."""
+"""The commands `status` (one look, or one after the other), `describe` and `check`."""
 
 from __future__ import annotations
 

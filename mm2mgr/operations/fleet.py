@@ -1,4 +1,7 @@
-"""`fleet`: what each Connect cluster runs, how many workers it needs, and how it gets over lost workers and lag."""
+"""`fleet`: what each Connect cluster runs, how many workers it needs, and how it gets over lost workers and lag.
+
+`simulate`: tasks, hot partitions and workers now and after given changes, by the code that `size` and `fleet` use.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The operation `lint`: reads a tree, files and Connect clusters into one estate, and runs the rules over it. Writes nothing."""
+"""`lint` reads a tree, files and Connect clusters into one estate, and runs the rules over it; it writes nothing.
+
+`explain` says what a key does, what a rule is about, or what each client of a flow gets; it contacts nothing.
+"""
 
 from __future__ import annotations
 

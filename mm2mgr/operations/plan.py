@@ -1,4 +1,7 @@
-"""The operation `plan`: what would change on the Connect clusters. It writes nothing there."""
+"""`plan`: what would change on the Connect clusters, and which of it waits because it only saves tasks; nothing is written there.
+
+`apply`: plan anew, compare with the reviewed plan, get approval, write, wait for states, read back.
+"""
 
 from __future__ import annotations
 

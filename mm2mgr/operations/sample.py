@@ -1,4 +1,7 @@
-"""The operation `sample`: the clusters that flows read from, sampled from Kafka or from a metric source, into a store."""
+"""`sample`: the clusters that flows read from, sampled from Kafka or from a metric source, into a store; and stores as a whole.
+
+How Prometheus and Cruise Control are reached, with which credentials, is here; no format of theirs is.
+"""
 
 from __future__ import annotations
 

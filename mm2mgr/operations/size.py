@@ -51,14 +51,10 @@ class SizingReport:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON values."""
-        rows = [
-            {
-                **sizing.to_dict(),
-                "needed_tasks": self.needed[sizing.flow_id],
-                "moved_partitions": self.decisions[sizing.flow_id].moved_partitions,
-            }
-            for sizing in self.sizings
-        ]
+        rows = []
+        for one in self.sizings:
+            moved = self.decisions[one.flow_id].moved_partitions
+            rows.append({**one.to_dict(), "needed_tasks": self.needed[one.flow_id], "moved_partitions": moved})
         return {"sizings": rows, "failures": dict(self.failures)}
 
 
@@ -92,15 +88,22 @@ def size(  # noqa: PLR0913  one argument per option
     report(found)
     if not (write and found.sizings):
         return found
-    entries = _document(found, evidence, f"{statistic} of {store}")["sizing"]
-    written = write_sizing(path, entries, {flow.id for flow in workspace.topology.flows}, before, notify)
+    since = {flow_id: one.changed_seconds for flow_id, one in found.decisions.items()}
+    changed = {flow_id: utc_text(seconds) for flow_id, seconds in since.items() if seconds is not None}
+    source = f"{statistic} of {store}"
+    document = overrides_document(found.sizings, evidence.rates.window, source, changed, found.savings)
+    written = write_sizing(path, document["sizing"], {flow.id for flow in workspace.topology.flows}, before, notify)
     return replace(found, path=path, is_changed=written.changed, refused=written.refused)
 
 
 def _judged(workspace: Workspace, evidence: Evidence, policy: Policy, *, views: bool) -> SizingReport:
     scenarios = {scenario.flow_id: scenario for scenario in evidence.scenarios()}
     found = {flow_id: sized(scenario) for flow_id, scenario in scenarios.items()}
-    decisions = decide(found, _earlier(workspace), policy, int(time.time()))
+    earlier = {
+        flow_id: EarlierSizing(one.tasks_max, seconds_of(one.changed), one.saves_tasks)
+        for flow_id, one in workspace.spec.tree.sizing.items()
+    }
+    decisions = decide(found, earlier, policy, int(time.time()))
     sizings = {flow_id: settled(one, decisions[flow_id]) for flow_id, one in found.items()}
     shown = [
         flow_view(replace(one, sizing=sizings[name]), scenarios[name].rates, evidence.weeks.get(name, ()))
@@ -110,18 +113,3 @@ def _judged(workspace: Workspace, evidence: Evidence, policy: Policy, *, views: 
     needed = {flow_id: one.sizing.tasks for flow_id, one in found.items()}
     final, measured = tuple(sizings.values()), evidence.rates.text
     return SizingReport(final, needed, decisions, evidence.failures, measured, views=tuple(shown))
-
-
-def _document(found: SizingReport, evidence: Evidence, source: str) -> Mapping[str, Any]:
-    since = {flow_id: one.changed_seconds for flow_id, one in found.decisions.items()}
-    changed = {flow_id: utc_text(seconds) for flow_id, seconds in since.items() if seconds is not None}
-    return overrides_document(found.sizings, evidence.rates.window, source, changed, found.savings)
-
-
-def _earlier(workspace: Workspace) -> dict[str, EarlierSizing]:
-    """Return what the reviewed files say; a time that cannot be read counts as none."""
-    sizing = workspace.spec.tree.sizing
-    return {
-        flow_id: EarlierSizing(one.tasks_max, seconds_of(one.changed), one.saves_tasks)
-        for flow_id, one in sizing.items()
-    }

@@ -1,4 +1,4 @@
-"""Lint findings, lint rules and explanations of keys as text, from the values that `-o json` prints."""
+"""Findings and rules of lint, explanations of keys, and checks as text, from the values that `-o json` prints."""
 
 from __future__ import annotations
 
@@ -130,7 +130,6 @@ def say_client_settings(found: Sequence[Mapping[str, Any]]) -> None:
         say()
 
 
-_NAMES_SHOWN = 3
 _COLUMNS = ("status", "where", "principal", "client", "what")
 _SENTENCE = ("status", "where", "principal", "clients", "rows", "effect", "fix")
 
@@ -172,12 +171,8 @@ def _say_table(groups: Sequence[Sequence[Mapping[str, Any]]]) -> None:
 def _cells(group: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
     first = group[0]
     operation = _operation(first)
-    what = operation + _some([row["what"].removeprefix(operation) for row in group])
-    return (first["status"], first["where"], first["principal"], _some(first["clients"]), what)
-
-
-def _some(names: Sequence[str]) -> str:
-    return few(names, _NAMES_SHOWN)
+    what = operation + few([row["what"].removeprefix(operation) for row in group])
+    return (first["status"], first["where"], first["principal"], few(first["clients"]), what)
 
 
 def _operation(row: Mapping[str, Any]) -> str:

@@ -1,4 +1,4 @@
-"""Throughput and sizing as text: tables of rates, and tasks per flow with their reasons."""
+"""Throughput and sizing as text: rates, tasks per flow with their reasons, and the reports of `fleet` and `simulate`."""
 
 from __future__ import annotations
 
@@ -96,15 +96,10 @@ def say_week(pattern: WeekPattern, window: str) -> None:
 
 def sparkline(rates: Sequence[float | None], most: float | None = None) -> str:
     """Draw rates as bars from zero to the highest (or to `most`); a blank is an hour without measurements."""
-    known = [rate for rate in rates if rate is not None and not math.isnan(rate)]
-    top = max(known, default=0.0) if most is None else most
-    return "".join(_bar(rate, top) for rate in rates)
-
-
-def _bar(rate: float | None, top: float) -> str:
-    if rate is None or math.isnan(rate):
-        return " "
-    return _BARS[min(len(_BARS) - 1, int(rate / top * len(_BARS)))] if top > 0 else _BARS[0]
+    known = [None if rate is None or math.isnan(rate) else rate for rate in rates]
+    top = max((rate for rate in known if rate is not None), default=0.0) if most is None else most
+    eighths = (None if rate is None else int(rate / top * len(_BARS)) if top > 0 else 0 for rate in known)
+    return "".join(" " if eighth is None else _BARS[min(len(_BARS) - 1, eighth)] for eighth in eighths)
 
 
 def say_sizings(sizings: Sequence[Sizing], tasks: Mapping[str, TaskMaximum]) -> None:

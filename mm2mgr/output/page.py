@@ -1,7 +1,7 @@
 """The page of `size --page` and `fleet --page`: values for `page.html.j2`, one HTML file without script or network.
 
-Names reach the markup through Jinja's autoescape, with characters that reorder or hide text made visible; charts are SVG
-from `charts`, which escapes its own text.
+Names reach the markup through Jinja's autoescape, with characters that reorder or hide text made visible; the charts, inline
+SVG styled by the page, escape their own text. Every figure has a label and its numbers as a table, for readers who see no picture.
 """
 
 from __future__ import annotations

@@ -6,9 +6,10 @@ The order is read back from the tasks of a running connector, or predicted for t
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import zip_longest
 from typing import Literal, TypeVar
 
 from mm2mgr.partitions import TopicPartition
@@ -78,7 +79,7 @@ def assignment_read_back(assigned: Sequence[str]) -> Assignment | None:
     None where these are not one assignment: tasks are missing, or some still have the configuration before a change.
     """
     hands = [[_parsed(text) for text in hand.split(",") if text] for hand in assigned]
-    order = tuple(_in_turn(hands))
+    order = tuple(one for turn in zip_longest(*hands) for one in turn if one)
     if any(one.partition < 0 for one in order) or len(set(order)) < len(order) or not order:
         return None
     if [list(hand) for hand in partitions_by_task(order, len(hands))] != hands:
@@ -94,11 +95,6 @@ def java_spread(name: str) -> int:
     for unit in units:
         code = (31 * code + unit) & 0xFFFFFFFF
     return code ^ (code >> 16)
-
-
-def _in_turn(hands: Sequence[Sequence[Item]]) -> Iterator[Item]:
-    for turn in range(max(map(len, hands), default=0)):
-        yield from (hand[turn] for hand in hands if turn < len(hand))
 
 
 def _parsed(text: str) -> TopicPartition:

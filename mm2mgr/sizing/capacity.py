@@ -268,7 +268,12 @@ def _step(before: int | None, now: int, log: Log | None) -> Step:
 
 
 class Stretches:
-    """The lagging tasks of one connector: what each one works on, and when its last commit was seen."""
+    """The lagging tasks of one connector: what each one works on, and when its last commit was seen.
+
+    A commit may be a whole flush interval old (60 s by default; not available over REST). So only a commit that was seen to
+    move is judged, and only by records that existed well before the snapshot that still showed the earlier commit: a task
+    without lag has committed those.
+    """
 
     def __init__(self, pace: Pace) -> None:
         self._gap_ms = round(pace.gap_seconds * 1000)

@@ -1,6 +1,7 @@
 """The load of a flow hour by hour: what each partition carries in each hour, and the load of each task for a number of tasks.
 
-The partitions of a task are added up in each hour, and the statistic is taken of these sums. The number of tasks is decided elsewhere.
+The partitions of a task are added up in each hour, and the statistic is taken of these sums. Past hours are evidence of the
+hours to come: gaps are filled, and hours before a growth are raised to today's level.
 """
 
 from __future__ import annotations
@@ -34,12 +35,6 @@ class Coverage:
     topic: int
     flow: int
     default: int
-
-    @property
-    def share(self) -> float:
-        """Share of partitions with a rate of their own; 1 for a flow without partitions."""
-        total = self.measured + self.topic + self.flow + self.default
-        return self.measured / total if total else 1.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -334,6 +329,9 @@ def filled(table: Any, hours: Sequence[int]) -> None:
 
 def levelled(table: Any, topics: Any, hours: Sequence[int]) -> dict[int, TopicGrowth]:
     """Raise older hours of topics that grew to today's level, in place; return those topics with their growth.
+
+    Growth is measured against the same hours of earlier weeks: a Monday is no growth over a Sunday. Topics that shrink keep
+    their rates until those hours leave the window.
 
     `topics` numbers the topic of each row, in blocks of one topic; `hours`, counted since 1970, go up. Each topic's newest day
     is compared with the same hours one, two and three weeks earlier. It has grown where three quarters of these hours did, by a

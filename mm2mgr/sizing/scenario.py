@@ -1,4 +1,5 @@
-"""Scenarios: changed traffic, a source less, a topic in another flow, a target more, another limit; and what each would need.
+"""Scenarios: changed traffic, a source less, a topic in another flow, a target more, another limit; what each would need, and what
+changes from one to another.
 
 Scenarios are sized and placed by the code that `size` and `fleet` use. A change makes new scenarios and never alters one.
 """

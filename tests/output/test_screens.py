@@ -31,13 +31,13 @@ from mm2mgr.partitions import TopicPartition
 from mm2mgr.reconcile.plan import Plan
 from mm2mgr.render import render
 from mm2mgr.sizing.assignment import Assignment
-from tests.sizing.sizes import size_flow
 from mm2mgr.sizing.tasks import Bounds, Rules
 from mm2mgr.spec.loader import load
 from mm2mgr.text import cells
 from mm2mgr.throughput import GroupRate, PartitionRate, WeekPattern
 from mm2mgr.topology import TaskMaximum
 from tests.reconcile.site import running
+from tests.sizing.sizes import size_flow
 from tests.spec.trees import ESTATE
 
 from .test_plan_text import EAST, NORTH, WEST

@@ -10,8 +10,8 @@ import pytest
 
 from mm2mgr.partitions import TopicPartition
 from mm2mgr.sizing.assignment import Assignment, partitions_by_task
-from tests.sizing.sizes import size_flow
 from mm2mgr.sizing.tasks import Capacity, Rules
+from tests.sizing.sizes import size_flow
 
 from .traffic import SKEWS, make_sets
 from .traffic_run import Spans, World, run, world

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from mm2mgr.partitions import TopicPartition
 from mm2mgr.sizing.assignment import Assignment
 from mm2mgr.sizing.stability import overrides_document
-from tests.sizing.sizes import size_flow
 from mm2mgr.sizing.tasks import Bounds, Capacity, CurrentTasks, Rules, Sizing
 from mm2mgr.text import listed, rate_text
+from tests.sizing.sizes import size_flow
 
 MB = 1_000_000.0
 Load = dict[TopicPartition, float]

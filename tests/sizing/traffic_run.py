@@ -21,11 +21,11 @@ from mm2mgr.samples.follow import Schedule, follow
 from mm2mgr.samples.offsets import KafkaReader, RecordSizes
 from mm2mgr.samples.store import SampleStore
 from mm2mgr.sizing.assignment import Assignment, assignment_read_back, listing_of, partitions_by_task, predict
-from tests.sizing.sizes import size_flow
 from mm2mgr.sizing.tasks import Bounds, Capacity, Rules, Sizing
 from mm2mgr.throughput.rollup_job import make, one_by_one
 from tests.live.pair import Pair, serving_pair
 from tests.live.seen import delete, until
+from tests.sizing.sizes import size_flow
 
 from .traffic import HOT, Producing, TrafficSet
 from .traffic_measure import Mirrored

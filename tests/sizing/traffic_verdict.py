@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 
 from mm2mgr.partitions import TopicPartition
 from mm2mgr.sizing.assignment import Assignment, partitions_by_task
-from tests.sizing.sizes import size_flow
 from mm2mgr.sizing.tasks import Capacity, Rules, Sizing
+from tests.sizing.sizes import size_flow
 
 RATES_WITHIN = 0.10
 FORESEEN_SHARE = 0.95
