@@ -77,15 +77,10 @@ def _topology(views: Sequence[FlowView]) -> dict[str, Any]:
     for view in views:
         source, _, target = view.sizing["flow_id"].partition(":")[2].partition("->")
         by_pair[source, target].append(view)
-    pairs = [
-        (
-            ClusterLink(
-                *ends, sum(view.sizing["bytes_per_second"] for view in own), sum(len(view.after) for view in own)
-            ),
-            own,
-        )
-        for ends, own in by_pair.items()
-    ]
+    pairs = []
+    for ends, own in by_pair.items():
+        rate, tasks = sum(view.sizing["bytes_per_second"] for view in own), sum(len(view.after) for view in own)
+        pairs.append((ClusterLink(*ends, rate, tasks), own))
     pairs.sort(key=lambda pair: (-pair[0].rate, pair[0]))
     rows = [(link.source, link.target, str(len(own)), rate_text(link.rate), str(link.tasks)) for link, own in pairs]
     table = _table(("source", "target", "flows", "load", "tasks"), rows, right={"flows", "load", "tasks"})
@@ -121,11 +116,12 @@ def _row(sizing: Values) -> dict[str, Any]:
 def _flow(view: FlowView) -> dict[str, Any]:
     sizing = view.sizing
     usable, highest = sizing["usable_bytes_per_second"], max([*view.before, *view.after, 0.0])
-    charts = [
-        {"title": title, "drawn": task_bars(loads, usable, highest, title)}
-        for name, loads in (("Before", view.before), ("After", view.after))
-        if loads and (title := _bars_title(name, loads))
-    ]
+    charts = []
+    for name, loads in (("Before", view.before), ("After", view.after)):
+        if loads:
+            only = f"; the {MOST_BARS} heaviest are drawn" if len(loads) > MOST_BARS else ""
+            title = f"{name}: {number_of(len(loads), 'task')}, the busiest {rate_text(max(loads))}{only}"
+            charts.append({"title": title, "drawn": task_bars(loads, usable, highest, title)})
     return {
         "id": sizing["flow_id"],
         "reasons": [reason for reason in sizing["reasons"] if reason],
@@ -134,11 +130,6 @@ def _flow(view: FlowView) -> dict[str, Any]:
         "hottest": partition_bars(view.hottest, usable) if view.hottest else "",
         "week": _week(view),
     }
-
-
-def _bars_title(title: str, loads: Sequence[float]) -> str:
-    only = f"; the {MOST_BARS} heaviest are drawn" if len(loads) > MOST_BARS else ""
-    return f"{title}: {number_of(len(loads), 'task')}, the busiest {rate_text(max(loads))}{only}"
 
 
 def _task_table(view: FlowView) -> dict[str, Any]:
@@ -153,31 +144,22 @@ def _task_table(view: FlowView) -> dict[str, Any]:
 
 def _week(view: FlowView) -> dict[str, Any] | None:
     """Return the weekly pattern, drawn and as a table by day; None where nothing was measured."""
-    known = [
-        (value, day, hour)
-        for day, hours in enumerate(view.week)
-        for hour, value in enumerate(hours)
-        if value is not None
-    ]
+    known, rows = [], []
+    for day, hours in enumerate(view.week):
+        measured = [(value, hour) for hour, value in enumerate(hours) if value is not None]
+        known += [(value, day, hour) for value, hour in measured]
+        if measured:
+            mean = sum(value for value, _ in measured) / len(measured)
+            ends = (f"{hour:02d} h: {rate_text(value)}" for value, hour in (max(measured), min(measured)))
+            rows.append((DAYS[day], rate_text(mean), *ends))
     if not known:
         return None
     value, day, hour = max(known)
     peak = f"busiest on {DAYS[day]} at {hour:02d} h UTC with {rate_text(value)} on average"
     gaps = f"; {168 - len(known)} of 168 hours not measured" if len(known) < 168 else ""
-    table = _table(("day", "mean", "busiest hour", "quietest hour"), _day_rows(view.week), right={"mean"})
+    table = _table(("day", "mean", "busiest hour", "quietest hour"), rows, right={"mean"})
     drawn = week_map(view.week, f"Load by hour of the week, {peak}")
     return {**table, "title": f"Week: {peak}{gaps}", "drawn": drawn, "most": rate_text(value)}
-
-
-def _day_rows(week: Sequence[Sequence[float | None]]) -> list[tuple[str, ...]]:
-    rows = []
-    for name, hours in zip(DAYS, week, strict=False):
-        known = [(value, hour) for hour, value in enumerate(hours) if value is not None]
-        if known:
-            mean = sum(value for value, _ in known) / len(known)
-            ends = (f"{hour:02d} h: {rate_text(value)}" for value, hour in (max(known), min(known)))
-            rows.append((name, rate_text(mean), *ends))
-    return rows
 
 
 MOST_BARS = 150
