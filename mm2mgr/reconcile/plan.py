@@ -279,7 +279,7 @@ def with_predecessors_kept(
         if new is None or not (change.action == "delete" or narrowed):
             return change
         reason = f"'{new[1]}' on Connect cluster '{new[0]}', which takes over its topics, is blocked: they would no longer be mirrored"
-        return change.blocked(reason)
+        return replace(change.blocked(reason), state=change.state)
 
     return tuple(cluster.each(kept_or_not) for cluster in clusters)
 
