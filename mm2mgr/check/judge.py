@@ -114,17 +114,15 @@ def commands(grants: Iterable[Grant]) -> list[str]:
         wanted.setdefault(key, set()).add(each.right)
     lines: dict[tuple[str, str, str, tuple[str, ...]], list[str]] = {}
     for (servers, principal, kind, name), rights in sorted(wanted.items()):
-        lines.setdefault((servers, principal, kind, _least(rights)), []).append(name)
+        given = {right.operation for right in rights}
+        least = (right.operation for right in rights if not right.implied_by() & given)
+        key_of_line = servers, principal, kind, tuple(sorted(least, key=_OPERATIONS.index))
+        lines.setdefault(key_of_line, []).append(name)
     return [
         _line(*key, names[start : start + _NAMES_PER_LINE])
         for key, names in lines.items()
         for start in range(0, len(names), _NAMES_PER_LINE)
     ]
-
-
-def _least(rights: set[Right]) -> tuple[str, ...]:
-    given = {right.operation for right in rights}
-    return tuple(sorted((right.operation for right in rights if not right.implied_by() & given), key=_OPERATIONS.index))
 
 
 def _line(servers: str, principal: str, kind: str, operations: tuple[str, ...], names: list[str]) -> str:
@@ -291,34 +289,24 @@ def unverified_rows(topology: Topology, connectors: Sequence[Connector]) -> Iter
         if topology.connects[connector.connect].exactly_once:
             what, names = _ONCE.format(name=connector.name), (f"{connector.connect}/{connector.name}",)
             effect = "without it the task fails, or all tasks as soon as there are two"
-            yield CheckRow(
-                "unknown",
-                connector.config["target.cluster.alias"],
-                what,
-                connectors=names,
-                effect=effect,
-                fix="brokers do not report it",
-            )
+            where, fix = connector.config["target.cluster.alias"], "brokers do not report it"
+            yield CheckRow("unknown", where, what, connectors=names, effect=effect, fix=fix)
 
 
 WorkerAnswer = tuple[WorkerFacts, Failure | None] | Failure
 """What the workers say, with the reason where their override policy could not be found; or why they do not answer."""
 
 
-def worker_rows(answers: dict[str, WorkerAnswer]) -> list[CheckRow]:
-    """Return one row for each Connect cluster, and one for a policy that could not be found."""
-    found = []
+def worker_rows(answers: Mapping[str, WorkerAnswer]) -> Iterator[CheckRow]:
+    """Yield one row for each Connect cluster, and one for a policy that could not be found."""
     for name, answer in answers.items():
         where = f"connect {name}"
         if isinstance(answer, Failure):
-            found.append(CheckRow("failed", where, "ask the workers", effect=answer.message, fix=answer.hint or ""))
+            yield CheckRow("failed", where, "ask the workers", effect=answer.message, fix=answer.hint or "")
             continue
         worker, unprobed = answer
         policy = f", overrides: {worker.policy}" if worker.policy else ""
         what = f"workers of Kafka {worker.version or 'unknown'} on Kafka cluster {worker.cluster_id}{policy}"
-        found.append(CheckRow("ok", where, what))
+        yield CheckRow("ok", where, what)
         if unprobed:
-            found.append(
-                CheckRow("unknown", where, "override policy", effect=unprobed.message, fix=unprobed.hint or "")
-            )
-    return found
+            yield CheckRow("unknown", where, "override policy", effect=unprobed.message, fix=unprobed.hint or "")

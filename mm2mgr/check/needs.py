@@ -238,15 +238,12 @@ def subject_of(pem: str) -> str | None:
     try:
         certificate = base64.b64decode("".join(found[1].split()), validate=True)
         fields = [each for each in _parts(_body(_body(certificate))) if each[0] != _VERSION]
-        names = [_relative(body) for _, body, _ in _parts(fields[_SUBJECT][1])]
+        # A step of the name may have several values: `CN=a+UID=b`.
+        steps = (_parts(body) for _, body, _ in _parts(fields[_SUBJECT][1]))
+        names = ["+".join(_value(pair) for _, pair, _ in step) for step in steps]
     except (ValueError, IndexError):  # no base64, no text, or not what stands at this place of a certificate
         return None
     return ",".join(reversed(names))  # RFC 2253 begins at the end
-
-
-def _relative(body: bytes) -> str:
-    """Return one step of the name, which may have several values: `CN=a+UID=b`."""
-    return "+".join(_value(pair) for _, pair, _ in _parts(body))
 
 
 def _value(pair: bytes) -> str:

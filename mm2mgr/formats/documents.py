@@ -15,10 +15,10 @@ from json.decoder import scanstring  # type: ignore[attr-defined]  # the decoder
 from typing import Literal
 
 from mm2mgr.errors import Problem, SpecError
-from mm2mgr.formats.properties import Entry
+from mm2mgr.formats.properties import CONVERTERS, Entry
 from mm2mgr.spec.places import Document, PathKey, Place
 from mm2mgr.truth import keys as truth_keys
-from mm2mgr.truth.reach import CLUSTER_KEYS
+from mm2mgr.truth.reach import CLUSTER_KEYS, PACKAGE
 
 NodeKind = Literal["object", "list", "text", "number", "boolean", "null"]
 
@@ -240,8 +240,6 @@ def text_entry(key: str, line: int, text: str) -> Entry:
     return Entry(key, text, f'"{text}"', line)
 
 
-_BYTES = "org.apache.kafka.connect.converters.ByteArrayConverter"
-_PACKAGE = "org.apache.kafka.connect.mirror"
 _PARTS = {
     "sourceConnector": "MirrorSourceConnector",
     "checkpointConnector": "MirrorCheckpointConnector",
@@ -356,8 +354,7 @@ def _mirror_maker(name: str, spec: Node) -> Resource:
         return Resource()
     own = _clusters(spec).get(spec.word("connectCluster")) or pairs[0].target
     worker = _worker(spec, own)
-    converters = dict.fromkeys(("key.converter", "value.converter", "header.converter"), _BYTES)
-    workers = {name: replace(worker, properties={**converters, **worker.properties})}
+    workers = {name: replace(worker, properties={**CONVERTERS, **worker.properties})}
     return Resource(tuple(found for pair in pairs for found in _of_pair(name, pair)), workers)
 
 
@@ -381,7 +378,7 @@ def _of_pair(owner: str, pair: _Mirror) -> Iterator[FoundConnector]:
         if node is None or node.kind != "object":
             continue  # the operator starts only the connectors that are written down
         name = f"{pair.name}.{class_name}"
-        named = {"name": name, "connector.class": f"{_PACKAGE}.{class_name}"}
+        named = {"name": name, "connector.class": f"{PACKAGE}.{class_name}"}
         entries = (
             *(text_entry(key, node.line, value) for key, value in named.items()),
             *_scalars(node, {"tasksMax": "tasks.max"}),

@@ -16,7 +16,7 @@ from mm2mgr.secrets import remember
 from mm2mgr.spec.places import Place
 from mm2mgr.truth import keys as truth_keys
 from mm2mgr.truth.explain import KINDS
-from mm2mgr.truth.reach import CLASSES, CLIENTS, CLUSTER_KEYS, ConnectorType
+from mm2mgr.truth.reach import CLASSES, CLIENTS, CLUSTER_KEYS, PACKAGE, ConnectorType
 
 BLANKS = " \t\f"
 LINE_END = re.compile(r"\r\n|\r|\n")
@@ -120,11 +120,13 @@ def as_typed(text: str) -> str:
         return text
 
 
-_PACKAGE = "org.apache.kafka.connect.mirror"
-_BYTES = "org.apache.kafka.connect.converters.ByteArrayConverter"
+# What the driver, like Strimzi's operator, gives its workers.
+CONVERTERS = dict.fromkeys(
+    ("key.converter", "value.converter", "header.converter"), "org.apache.kafka.connect.converters.ByteArrayConverter"
+)
 _CLIENT = re.compile(r"(producer|consumer|admin).*", re.DOTALL)
 _WORKER_PREFIXES = (
-    *("offset.storage", "config.storage", "status.storage", "key.converter", "value.converter", "header.converter"),
+    *("offset.storage", "config.storage", "status.storage", *CONVERTERS),
     *("task", "worker", "replication.policy", "config.providers"),
 )
 # Defined beside the three connectors' own definitions, which are all that the driver looks for at the top level.
@@ -232,7 +234,7 @@ def _connector(file: Dedicated, source: str, target: str, class_name: str) -> De
     lines = _config(file, source, target)
     made = {
         "name": class_name,
-        "connector.class": f"{_PACKAGE}.{class_name}",
+        "connector.class": f"{PACKAGE}.{class_name}",
         "source.cluster.alias": source,
         "target.cluster.alias": target,
     }
@@ -279,7 +281,7 @@ def _worker(file: Dedicated, source: str, target: str) -> dict[str, str]:
         "offset.storage.topic": f"mm2-offsets.{source}.internal",
         "status.storage.topic": f"mm2-status.{source}.internal",
         "config.storage.topic": f"mm2-configs.{source}.internal",
-        **dict.fromkeys(("key.converter", "value.converter", "header.converter"), _BYTES),
+        **CONVERTERS,
     }
     own = {key: line.value for key, line in _cluster(file, target).items()}
     top = {key: line.value for key, line in file.lines.items() if to_worker(key)}

@@ -11,13 +11,12 @@ from mm2mgr.lint.findings import client_key, cluster_key, connector_key, shown, 
 from mm2mgr.lint.subject import Subject, SubjectKind
 from mm2mgr.secrets import mask
 from mm2mgr.spec.keys import SECURITY_KEYS
-from mm2mgr.truth.explain import KINDS, nearest, split
+from mm2mgr.truth.explain import GENERAL, KINDS, nearest, split
 from mm2mgr.truth.keys import Keys, load
 from mm2mgr.truth.reach import CLIENTS, CLUSTER_KEYS, ConnectorType, Reached, Setting, clients, seen_by
 
 _ALL_CLUSTER_KEYS = CLUSTER_KEYS | SECURITY_KEYS
-_GENERAL = ("consumer.", "producer.", "admin.")
-_SIDED = tuple(f"{side}.{general}" for side in ("source", "target") for general in _GENERAL)
+_SIDED = tuple(f"{side}.{general}" for side in ("source", "target") for general in GENERAL)
 # Plugins read these by names of their own; where Kafka defines one of them, that is looked at before.
 _OF_PLUGINS = (
     *("mm2mgr.", "transforms.", "predicates.", "topic.creation.", "config.providers."),
@@ -102,7 +101,7 @@ def _of_alias(rule: str, key: str, source: str, target: str) -> str:
     if rule != "unknown-key" or not key.startswith(tuple(f"{alias}." for alias in (source, target) if alias)):
         return rule
     plain = key.partition(".")[2]
-    plain = plain.partition(".")[2] if plain.startswith(_GENERAL) else plain
+    plain = plain.partition(".")[2] if plain.startswith(GENERAL) else plain
     return "dead-key" if plain in _known_to_clients() else rule
 
 
@@ -156,7 +155,7 @@ def _client_key(context: Context, prefix: str, plain: str, known: Keys) -> str:
     every = (client for type_ in context.types for client in clients(type_, context.setting))
     hits = (hit for client in every for hit in seen_by(client, prefix + plain))
     useful = [hit for hit in hits if known.history(hit.client.kind, plain)]
-    if useful and prefix in _GENERAL and plain in _ALL_CLUSTER_KEYS:
+    if useful and prefix in GENERAL and plain in _ALL_CLUSTER_KEYS:
         return "unscoped-address"
     if useful and all(_is_forced(hit) for hit in useful):
         return "forced-key"

@@ -239,11 +239,6 @@ class Hop:
         return self.source, self.target
 
     @cached_property
-    def off(self) -> bool:
-        """Tell whether it mirrors nothing: stopped, paused or enabled=false."""
-        return self.subject.state in ("STOPPED", "PAUSED") or not self.subject.flag("enabled", default=True)
-
-    @cached_property
     def plain(self) -> bool:
         """Tell whether its effect on a topic is predictable: known policy and filter, no transformation."""
         return self.policy is not None and self.selection is not None and not self.subject.get("transforms")
@@ -299,7 +294,7 @@ def overlapping(
     budget = Budget()
     groups: dict[object, list[tuple[Hop, Selection]]] = defaultdict(list)
     for hop in hops(subjects):
-        if hop.selection and hop.plain and not (running and hop.off):
+        if hop.selection and hop.plain and not (running and hop.subject.off):
             groups[hop.pair, hop.selection.prefix if alike else ""].append((hop, hop.selection))
     found: list[tuple[Hop, Hop, Shared]] = []
     for group in groups.values():
@@ -315,7 +310,7 @@ def names_alike(one: Hop, other: Hop, topic: str) -> bool:
 
 def moving(found: Sequence[Hop]) -> list[Hop]:
     """Return the active hops between two clusters whose effect is predictable."""
-    return [hop for hop in found if hop.plain and not hop.off and hop.source != hop.target]
+    return [hop for hop in found if hop.plain and not hop.subject.off and hop.source != hop.target]
 
 
 @dataclass(frozen=True)

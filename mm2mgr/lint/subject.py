@@ -230,6 +230,11 @@ class Subject:
     def pair(self) -> str:
         return f"{self.source}->{self.target}"
 
+    @cached_property
+    def off(self) -> bool:
+        """Tell whether it does nothing: stopped, paused or enabled=false."""
+        return self.state in ("STOPPED", "PAUSED") or not self.flag("enabled", default=True)
+
     @property
     def version(self) -> str:
         """The workers' Kafka version; the newest line when it is not known."""

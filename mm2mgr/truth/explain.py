@@ -88,8 +88,8 @@ def _changes(history: Sequence[Key]) -> Iterator[str]:
 KINDS = ("producer", "consumer", "admin")
 _BLOCKS = sorted({client.block for each in CLIENTS.values() for client in each if client.block})
 _DEDICATED = re.compile(r"[^.\s]+->[^.\s]+\.")  # of mm2.properties
-_RENAMED = {f"{name}.blacklist": f"{name}.exclude" for name in ("topics", "groups", "config.properties")}  # KIP-629
-_GENERAL = ("consumer.", "producer.", "admin.")
+RENAMED = {f"{name}.blacklist": f"{name}.exclude" for name in ("topics", "groups", "config.properties")}  # KIP-629
+GENERAL = ("consumer.", "producer.", "admin.")
 # Prefixes that some client looks at, and those that people try although none does; the longest match is what was meant.
 _LIVE = {layer.prefix for each in CLIENTS.values() for client in each for layer in client.layers}
 _DEAD = {f"{side}.cluster.{kind}." for side in ("source", "target") for kind in KINDS} | {
@@ -98,7 +98,7 @@ _DEAD = {f"{side}.cluster.{kind}." for side in ("source", "target") for kind in 
     *("source.", "target."),
 }
 _PREFIXES = sorted(_LIVE | _DEAD, key=len, reverse=True)
-_PRINCIPAL = ("sasl.jaas.config", "sasl.mechanism", "security.protocol")  # what the policy of that name lets pass
+PRINCIPAL_KEYS = ("sasl.jaas.config", "sasl.mechanism", "security.protocol")  # what the policy of that name lets pass
 _WHEN = {
     "always": "",
     "checkpoint read-back": "",
@@ -277,7 +277,7 @@ def policy_of(raw: str) -> str:
     _, override, plain = raw.partition(".override.")
     if not override:
         return ""
-    principal = ", Principal" if plain in _PRINCIPAL else ""
+    principal = ", Principal" if plain in PRINCIPAL_KEYS else ""
     return f"All (Kafka's default since 3.0){principal}, or Allowlist (4.2 and newer) that lists {plain}"
 
 
@@ -286,7 +286,7 @@ def _notes(prefix: str, plain: str, effects: Sequence[Effect]) -> Iterator[str]:
         yield "mirrored records are written by Connect's own producer, which only producer.override.* reaches"
     if prefix in ("consumer.override.", "admin.override."):
         yield "these are Connect's own clients for offsets, not the clients with which MirrorMaker reads and creates topics"
-    if prefix in _GENERAL and plain in CLUSTER_KEYS and effects:
+    if prefix in GENERAL and plain in CLUSTER_KEYS and effects:
         yield f"{prefix}{plain} applies to clients of both clusters, and overrides source.cluster. and target.cluster."
     if plain in ("enable.idempotence", "transactional.id"):
         yield "an exactly-once worker sets this for the record producer, whatever is configured"
@@ -309,7 +309,7 @@ def _connector_key(key: str, types: Sequence[ConnectorType], version: str, keys:
         verdict = f"does nothing: only {', '.join(owners)} connectors read it"
     else:
         verdict = f"does nothing: Kafka {version} does not have it"
-    right = key if not verdict.endswith("have it") else _RENAMED.get(key)
+    right = key if not verdict.endswith("have it") else RENAMED.get(key)
     reported: dict[Definition, str] = {}
     for type_ in owners:
         reported.setdefault(replace(define(type_, key, (), version, keys), scope="connector"), type_)

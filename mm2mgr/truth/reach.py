@@ -21,6 +21,7 @@ Exists = Literal[
     "always", "syncs on source", "syncs on target", "checkpoint read-back", "own offsets", "framework admin"
 ]
 
+PACKAGE = "org.apache.kafka.connect.mirror"
 CLASSES: dict[str, ConnectorType] = {
     "MirrorSourceConnector": "source",
     "MirrorCheckpointConnector": "checkpoint",

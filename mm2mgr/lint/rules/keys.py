@@ -10,12 +10,12 @@ from mm2mgr.lint.classify import OF_DEDICATED, SCOPES, better, instead, keys_und
 from mm2mgr.lint.findings import Hit, client_key, connector_key, rule, shown, written
 from mm2mgr.lint.subject import Subject, SubjectKind
 from mm2mgr.secrets import is_secret
+from mm2mgr.truth.explain import GENERAL, RENAMED
 from mm2mgr.truth.keys import load
 from mm2mgr.truth.reach import CLIENTS, CLUSTER_KEYS, EXACTLY_ONCE_FORCES, seen_by
 
 REACH = "tests/truth/test_reach_live.py"
 START = "tests/lint/test_seen_live_start.py::"
-_RENAMED = {f"{name}.blacklist": f"{name}.exclude" for name in ("topics", "groups", "config.properties")}
 _FORCED_VALUES = {"enable.auto.commit": "false", "enable.idempotence": "true", "isolation.level": "read_committed"}
 _USER_CLASSES = (
     *("interceptor.classes", "metric.reporters", "callback.handler.class", "login.class", "engine.factory.class"),
@@ -193,7 +193,7 @@ def key_removed(subject: Subject) -> Iterator[Hit]:
     for key in keys_under(subject, "key-removed"):
         known, plain = load(), parts(subject, key)[1]
         last = next(h[0].exists_in[-1] for kind in SCOPES for name in (key, plain) if (h := known.history(kind, name)))
-        new = _RENAMED.get(key)
+        new = RENAMED.get(key)
         fix = f"write {connector_key(subject, new, shown(subject, key))}" if new else "remove it"
         judged_by = (
             subject.version
@@ -213,7 +213,7 @@ def key_deprecated(subject: Subject) -> Iterator[Hit]:
     """
     for key in keys_under(subject, "key-deprecated"):
         message = f"{written(subject, key)} works on {subject.version} and is ignored from 4.0 on"
-        yield Hit(message, f"write {connector_key(subject, _RENAMED[key], shown(subject, key))}", key)
+        yield Hit(message, f"write {connector_key(subject, RENAMED[key], shown(subject, key))}", key)
 
 
 @rule("other-connectors-key", "warning", source="the definitions in Kafka's jars", seen=START)
@@ -256,8 +256,7 @@ def shadowed_key(subject: Subject) -> Iterator[Hit]:
 @lru_cache(maxsize=4096)
 def _general(kind: SubjectKind) -> tuple[str, ...]:
     """Return the keys that go to clients of both sides."""
-    general = ("consumer.", "producer.", "admin.")
-    return tuple(key for key in kind.keys if key.startswith(general) and ".override." not in key)
+    return tuple(key for key in kind.keys if key.startswith(GENERAL) and ".override." not in key)
 
 
 def _shadow(subject: Subject, key: str) -> str | None:

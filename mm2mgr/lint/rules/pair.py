@@ -92,7 +92,7 @@ def overlap_undecided(estate: Estate) -> Iterator[Hit]:
     for first, later, shared in overlapping(estate.subjects, running=True, alike=True):
         if shared.undecided:
             yield _open(later.subject, first.subject, "share a topic", shared.undecided)
-    running = by_pair([hop for hop in hops(estate.subjects) if not hop.off])
+    running = by_pair([hop for hop in hops(estate.subjects) if not hop.subject.off])
     for hop in (hop for group in running.values() for hop in group if hop.selection is None):
         back = running.get(hop.pair[::-1], []) if hop.policy == "identity" else []
         other = next((each for each in (*running[hop.pair], *back) if each is not hop), None)
@@ -120,10 +120,14 @@ def renamed(estate: Estate) -> Iterator[Hit]:
     """
     for first, later, shared in overlapping(estate.subjects, running=False):
         topic = shared.topic
-        old, new = (first, later) if first.off or not later.off else (later, first)
-        if topic is None or new.off or (not old.off and names_alike(old, new, topic)):
+        old, new = (first, later) if first.subject.off or not later.subject.off else (later, first)
+        if topic is None or new.subject.off or (not old.subject.off and names_alike(old, new, topic)):
             continue
-        what = f"is {old.subject.state or 'not enabled'}" if old.off else f"calls the source '{old.subject.source}'"
+        what = (
+            f"is {old.subject.state or 'not enabled'}"
+            if old.subject.off
+            else f"calls the source '{old.subject.source}'"
+        )
         message = f"{new.subject.name} mirrors '{topic}', which {old.subject.name} mirrors as well and {what}: offsets are stored by name and alias, so it is mirrored again from the beginning"
         ways = "GET and PATCH /connectors/…/offsets while both are STOPPED"
         fix = f"copy the offsets ({ways}) and delete the old connector"
@@ -141,7 +145,7 @@ def heartbeats_twice(estate: Estate) -> Iterator[Hit]:
     known = clusters(estate.subjects)
     beaten = {known[subject][1] for subject in _beating(estate)}
     for (source, _), pair in pairs(estate.subjects).items():
-        carrying = [hop.subject for hop in pair.sources if not hop.off and _carries(hop.subject)]
+        carrying = [hop.subject for hop in pair.sources if not hop.subject.off and _carries(hop.subject)]
         if source in beaten and len(carrying) > 1:
             first, later, *more = carrying
             message = f"{first.name} and {later.name} both mirror the heartbeats of {first.source}: each heartbeat arrives {len(carrying)} times"
@@ -171,7 +175,7 @@ def heartbeats_never_cross(estate: Estate) -> Iterator[Hit]:
     known = clusters(estate.subjects)
     beating = _beating(estate)
     written_into = {known[subject][1] for subject in beating}
-    flows = {hop.pair for hop in hops(estate.subjects) if not hop.off}
+    flows = {hop.pair for hop in hops(estate.subjects) if not hop.subject.off}
     starts = {start for start, _ in flows}
     for subject in beating:
         source, target = known[subject]
@@ -372,11 +376,7 @@ def checkpoints_twice(estate: Estate) -> Iterator[Hit]:
     There is no error. Delete one of them, or give each different groups. Source: KIP-382.
     """
     for pair in pairs(estate.subjects).values():
-        running = [
-            subject
-            for subject in pair.checkpoints
-            if subject.state not in ("STOPPED", "PAUSED") and subject.flag("enabled", default=True)
-        ]
+        running = [subject for subject in pair.checkpoints if not subject.off]
         driven = [subject for subject in running if subject.form == "dedicated"]
         # Nodes with a file each are one MirrorMaker.
         running = [subject for subject in running if subject not in driven[1:]]

@@ -179,7 +179,7 @@ def _on_same_workers(estate: Estate) -> Iterator[Sequence[Hop]]:
         subject = hop.subject
         kafka = subject.worker_property("bootstrap.servers")
         connect = subject.connect or subject.spot.connect
-        if hop.off or subject.exactly_once or subject.form == "dedicated" or not (connect or kafka):
+        if subject.off or subject.exactly_once or subject.form == "dedicated" or not (connect or kafka):
             continue
         groups[(connect,) if connect else (kafka, subject.worker_property("group.id"))].append(hop)
     yield from groups.values()

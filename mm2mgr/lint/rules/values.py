@@ -13,10 +13,9 @@ from mm2mgr.lint.hops import SIDES, ClusterSide
 from mm2mgr.lint.subject import Subject, SubjectKind
 from mm2mgr.text import nearest
 from mm2mgr.truth.keys import Key, fault, is_checked, load
-from mm2mgr.truth.reach import Client, numbers, seen_by
+from mm2mgr.truth.reach import PACKAGE, Client, numbers, seen_by
 
 _SEEN = "tests/lint/test_seen_live_start.py::"
-_MIRROR = "org.apache.kafka.connect.mirror."
 _GONE = "io.strimzi.kafka.connect.mirror.IdentityReplicationPolicy"
 _TARGET = "target.cluster.alias"
 _CREATION = ("topic.creation.default.replication.factor", "topic.creation.default.partitions")
@@ -215,7 +214,7 @@ def policy_class(subject: Subject) -> Iterator[Hit]:
         fault = "is Strimzi's class for Kafka before 3.0 and no longer shipped"
     elif name == POLICIES["identity"] and numbers(subject.version) < (3, 0):
         fault = f"exists in Kafka since 3.0, and the workers run {subject.version}"
-    elif name.startswith(_MIRROR) and name not in POLICIES.values():
+    elif name.startswith(f"{PACKAGE}.") and name not in POLICIES.values():
         fault = "is not a class of Kafka"
     if fault:
         right = next(iter(nearest(name, POLICIES.values(), 0.5)), POLICIES["identity"])

@@ -6,19 +6,18 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 
+from mm2mgr.formats.properties import CONVERTERS
 from mm2mgr.lint.findings import RECORDS, Hit, client_key, connector_hit, connector_key, rule, written, yaml
 from mm2mgr.lint.hops import Point, apart
 from mm2mgr.lint.rules.security import lacking_in_override
 from mm2mgr.lint.subject import Subject, SubjectKind, addresses
+from mm2mgr.truth.explain import PRINCIPAL_KEYS
 
 _SEEN = "tests/lint/test_seen_live_start.py::"
-_PRINCIPAL = frozenset({"sasl.jaas.config", "sasl.mechanism", "security.protocol"})
 _POLICY = "connector.client.config.override.policy"
 _ALLOWLIST = "connector.client.config.override.allowlist"
 _RECORDS = "producer.override."
 _ADDRESS = "bootstrap.servers"
-_BYTES = "org.apache.kafka.connect.converters.ByteArrayConverter"
-_CONVERTERS = ("key.converter", "value.converter", "header.converter")
 _PLACEHOLDER = re.compile(r"\$\{([^}:\s]+):[^}]*\}")
 
 
@@ -80,7 +79,7 @@ def _is_refused(subject: Subject, key: str) -> bool:
         return True
     plain, policy = key.partition(".override.")[2], _policy(subject)
     if policy == "Principal":
-        return plain not in _PRINCIPAL
+        return plain not in PRINCIPAL_KEYS
     if policy == "Allowlist" and subject.worker.properties is not None:
         return plain not in _allowlist(subject)
     return policy == "None"
@@ -159,16 +158,16 @@ def converter(subject: Subject) -> Iterator[Hit]:
     are lost. The default SimpleHeaderConverter turns every header into base64. There is no other error. A connector
     that does not set its converters uses those of the workers, so set all three. mm2.properties does that by itself.
     """
-    found = {key: _converter(subject, key) for key in _CONVERTERS}
+    found = {key: _converter(subject, key) for key in CONVERTERS}
     for key, value in found.items():
         name = (value or "").rpartition(".")[2]
         if value is not None and "${" not in value and name not in ("ByteArrayConverter", "ByteArray"):
             whose = "" if key in subject.config else "the workers' "
-            yield connector_hit(subject, key, _BYTES, f"{whose}{key} {name} changes the mirrored data")
+            yield connector_hit(subject, key, CONVERTERS[key], f"{whose}{key} {name} changes the mirrored data")
     unset = [key for key, value in found.items() if value is None]
     if unset and subject.form != "dedicated":
         message = f"{', '.join(unset)} not set: the workers' converters apply, and the defaults change keys, values and headers"
-        fix = ", ".join(connector_key(subject, key, _BYTES) for key in unset)
+        fix = ", ".join(connector_key(subject, key, CONVERTERS[key]) for key in unset)
         yield Hit(message, f"write {fix}", unset[0])
 
 
