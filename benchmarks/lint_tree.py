@@ -40,7 +40,7 @@ import sys, time
 from pathlib import Path
 t = [time.process_time()]
 from mm2mgr.expand import expand
-from mm2mgr.lint.run import lint
+from mm2mgr.lint.rules import lint
 from mm2mgr.lint.tree import from_tree
 from mm2mgr.render import render
 from mm2mgr.spec.loader import load
