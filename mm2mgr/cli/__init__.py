@@ -1,6 +1,6 @@
 """The command line: options, words and exit codes, in modules named as those of `mm2mgr.operations`, which do the work.
 
-Every module of this folder is imported here, and its commands put themselves into `--help` with `@listed`. What a command
+Every module of this folder is imported here, and its commands put themselves into `--help` with `@command`. What a command
 needs it imports when it runs, because cold start matters. Exit codes: 0 done, 1 failed, 2 wrong usage, or
 `plan --detailed-exitcode` with changes, 3 `apply` inconclusive, 70 unexpected error, 130 interrupted.
 """

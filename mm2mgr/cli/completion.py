@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 import click
 from click.shell_completion import BashComplete, CompletionItem, FishComplete, ShellComplete, ZshComplete
 
-from mm2mgr.cli.options import listed
+from mm2mgr.cli.options import command
 from mm2mgr.operations.workspace import Workspace
 
 _PROGRAM, _VARIABLE = "mm2mgr", "_MM2MGR_COMPLETE"
@@ -91,8 +91,7 @@ click.shell_completion.add_completion_class(_Bash)
 _SHELLS: dict[str, type[ShellComplete]] = {"bash": _Bash, "zsh": ZshComplete, "fish": FishComplete}
 
 
-@listed("First hour", 5)
-@click.command()
+@command("First hour", 5)
 @click.argument("shell", type=click.Choice(tuple(_SHELLS)))
 @click.pass_context
 def completion(context: click.Context, shell: str) -> None:

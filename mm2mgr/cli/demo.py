@@ -6,11 +6,10 @@ from pathlib import Path
 
 import click
 
-from mm2mgr.cli.options import folder_option, listed, option
+from mm2mgr.cli.options import command, folder_option, option
 
 
-@listed("First hour", 1)
-@click.command()
+@command("First hour", 1)
 @option("--keep", is_flag=True, help="Leave everything running at the end, to play with.")
 @folder_option(".mm2mgr/demo", "Where the demo keeps its files.")
 @option("--seconds", type=click.IntRange(5, 600), default=15, help="How long to measure traffic.")

@@ -11,8 +11,8 @@ import click
 from mm2mgr.cli.options import (
     Duration,
     Number,
+    command,
     evidence_options,
-    listed,
     option,
     output_option,
     page_option,
@@ -24,8 +24,7 @@ if TYPE_CHECKING:
     from mm2mgr.operations import Statistic
 
 
-@listed("Load", 5)
-@click.command()
+@command("Load", 5)
 @evidence_options
 @option("--lag", type=Duration(), default="1h", help="Lag to recover from, in traffic.")
 @option("--lag-records", type=click.IntRange(1), help="Lag to recover from, in records of each Connect cluster.")
@@ -114,8 +113,7 @@ class _Assigned(click.ParamType):  # type: ignore[type-arg]  # generic only from
         return left, right
 
 
-@listed("Load", 6)
-@click.command()
+@command("Load", 6)
 @evidence_options
 @option("--traffic", type=Number(0, 1000, min_open=True), help="Multiply all traffic by this.")
 @option("--lose-source", multiple=True, metavar="ALIAS", help="Take a source cluster out (repeat it).")

@@ -13,8 +13,8 @@ from mm2mgr.cli.options import (
     Duration,
     Rate,
     Seconds,
+    command,
     invalid_arguments,
-    listed,
     option,
     output_option,
     talk_other_line,
@@ -25,8 +25,7 @@ if TYPE_CHECKING:
     from mm2mgr.operations import Severity
 
 
-@listed("Every change", 2)
-@click.command()
+@command("Every change", 2)
 @click.argument("files", nargs=-1, metavar="[FILE]...", type=click.Path(path_type=Path))
 @option(
     "--connect", "connects", multiple=True, metavar="URL|NAME", help="All connectors there, owned or not (repeatable)."
@@ -125,8 +124,7 @@ def lint(
     return int(report.fails(fail_on))
 
 
-@listed("Every change", 3)
-@click.command()
+@command("Every change", 3)
 @click.argument("name", metavar="KEY|RULE|FLOW")
 @option("--on", metavar="CLASS", help="Connector type (source, checkpoint, heartbeat) or class. Default: all types.")
 @option("--kafka", metavar="VERSION", help="Kafka version of the workers. Default: the newest known.")

@@ -27,13 +27,18 @@ COMMANDS: dict[Section, list[tuple[int, click.Command]]] = {section: [] for sect
 
 
 def listed(section: Section, place: int) -> Callable[[Listed], Listed]:
-    """Make a command one of mm2mgr's, and show it at this place of a section of `--help`."""
+    """Add a command to mm2mgr, such as a group of others, and show it at this place of a section of `--help`."""
 
     def add(command: Listed) -> Listed:
         COMMANDS[section].append((place, command))
         return command
 
     return add
+
+
+def command(section: Section, place: int) -> Callable[[Callable[..., object]], click.Command]:
+    """Make a function a command of mm2mgr, shown at this place of a section of `--help`."""
+    return lambda function: listed(section, place)(click.command()(function))
 
 
 def option(*names: str, **settings: Any) -> Callable[[Decorated], Decorated]:

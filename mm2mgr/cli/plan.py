@@ -13,7 +13,7 @@ import click
 
 from mm2mgr import operations
 from mm2mgr.cli.interrupts import INTERRUPTED, halting
-from mm2mgr.cli.options import Seconds, change_options, listed, option, output_option, restart_rules
+from mm2mgr.cli.options import Seconds, change_options, command, option, output_option, restart_rules
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.operations.workspace import Workspace
 
@@ -23,8 +23,7 @@ if TYPE_CHECKING:
     from mm2mgr.operations import Applied, Plan
 
 
-@listed("Every change", 5)
-@click.command()
+@command("Every change", 5)
 @click.argument("flows", nargs=-1)
 @change_options
 @option("--full", is_flag=True, help="Show every key of connectors that are created or deleted.")
@@ -96,8 +95,7 @@ def plan(
 _CODES = {"done": 0, "failed": 1, "inconclusive": 3}
 
 
-@listed("Every change", 6)
-@click.command()
+@command("Every change", 6)
 @click.argument("planfile", type=click.Path(path_type=Path, dir_okay=False), required=False)
 @change_options
 @option("--yes", "-y", is_flag=True, help="Do not ask. Needed without a terminal, unless a PLANFILE is given.")

@@ -7,12 +7,11 @@ from pathlib import Path
 import click
 
 from mm2mgr import operations
-from mm2mgr.cli.options import listed, option, output_option
+from mm2mgr.cli.options import command, option, output_option
 from mm2mgr.operations.workspace import Workspace
 
 
-@listed("Every change", 1)
-@click.command()
+@command("Every change", 1)
 @click.argument("flows", nargs=-1)
 @option("--origins", is_flag=True, help="Show where each value is set: spec line, override, default or template line.")
 @output_option
@@ -39,8 +38,7 @@ def render(workspace: Workspace, flows: tuple[str, ...], origins: bool, output: 
         say()
 
 
-@listed("First hour", 2)
-@click.command()
+@command("First hour", 2)
 @click.argument("folder", type=click.Path(path_type=Path, file_okay=False), default="clusters")
 def init(folder: Path) -> None:
     """Write a commented starter tree into FOLDER (default: clusters).
@@ -57,8 +55,7 @@ def init(folder: Path) -> None:
         say(str(path))
 
 
-@listed("First hour", 4)
-@click.command()
+@command("First hour", 4)
 def schema() -> None:
     """Print the JSON Schema of the YAML files, for editors.
 

@@ -10,15 +10,14 @@ from typing import TYPE_CHECKING
 import click
 
 from mm2mgr.cli.interrupts import handled
-from mm2mgr.cli.options import LEAST_SECONDS, Duration, StoreLocation, listed, option, store_option
+from mm2mgr.cli.options import LEAST_SECONDS, Duration, StoreLocation, command, listed, option, store_option
 from mm2mgr.operations.workspace import Workspace
 
 if TYPE_CHECKING:
     from mm2mgr.operations import Round
 
 
-@listed("Load", 1)
-@click.command()
+@command("Load", 1)
 @store_option("Folder or URI (s3://…) of the tables, appended to.")
 @option("--interval", type=Duration(LEAST_SECONDS), default="30s", help="Time between two samples.")
 @option("--duration", type=Duration(), default="5min", help="How long to sample.")

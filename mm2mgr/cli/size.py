@@ -10,8 +10,8 @@ import click
 from mm2mgr.cli.options import (
     Duration,
     Hours,
+    command,
     evidence_options,
-    listed,
     option,
     output_option,
     page_option,
@@ -26,8 +26,7 @@ if TYPE_CHECKING:
 TOO_SMALL = 2
 
 
-@listed("Load", 4)
-@click.command()
+@command("Load", 4)
 @click.argument("flows", nargs=-1)
 @evidence_options
 @option("--dry-run", is_flag=True, help="Do not write overrides/sizing.yaml.")

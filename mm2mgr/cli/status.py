@@ -7,15 +7,14 @@ from typing import TYPE_CHECKING
 import click
 
 from mm2mgr import operations
-from mm2mgr.cli.options import Seconds, listed, option, output_option
+from mm2mgr.cli.options import Seconds, command, option, output_option
 from mm2mgr.operations.workspace import Workspace
 
 if TYPE_CHECKING:
     from mm2mgr.operations import Status
 
 
-@listed("Every day", 1)
-@click.command()
+@command("Every day", 1)
 @click.argument("flows", nargs=-1)
 @option(
     "--watch",
@@ -84,8 +83,7 @@ def _print(seen: Status, output: str, *, watching: bool) -> None:
         say_json(found)
 
 
-@listed("Every day", 2)
-@click.command()
+@command("Every day", 2)
 @click.argument("flow")
 @output_option
 @click.pass_obj
@@ -107,8 +105,7 @@ def describe(workspace: Workspace, flow: str, output: str) -> int:
     return exit_code(found["status"]["health"])
 
 
-@listed("Every change", 4)
-@click.command()
+@command("Every change", 4)
 @click.argument("flows", nargs=-1)
 @option(
     "--timeout",

@@ -9,7 +9,7 @@ from typing import Literal
 import click
 
 from mm2mgr.cli.options import (
-    listed,
+    command,
     option,
     output_option,
     store_option,
@@ -21,8 +21,7 @@ from mm2mgr.text import number_of
 By = Literal["partition", "topic", "flow", "hour"]
 
 
-@listed("Load", 2)
-@click.command()
+@command("Load", 2)
 @store_option("Folder or URI that `sample` wrote to.")
 @window_option("24h", "all")
 @option(

@@ -353,10 +353,9 @@ def brandnew(name: str) -> str:
 """
 _COMMAND = """
 import click
-from mm2mgr.cli.options import listed
+from mm2mgr.cli.options import command
 
-@listed("Load", 9)
-@click.command()
+@command("Load", 9)
 @click.argument("name")
 def brandnew(name: str) -> None:
     from mm2mgr.operations.brandnew import brandnew as run
