@@ -32,6 +32,7 @@ Health = Literal["ok", "waiting", "problem", "unknown"]
 
 _WORST_FIRST: tuple[Health, ...] = ("problem", "unknown", "waiting", "ok")
 _NO_KAFKA = SeenKafka()
+_MOST_SHOWN = 5  # partitions named per flow
 
 
 @dataclass(frozen=True)
@@ -169,10 +170,10 @@ class Remembered:
     patience: Patience = field(default_factory=Patience)
 
 
-def judge(reading: Snapshot, lags: Mapping[str, FlowLag], remembered: Remembered, *, top: int = 5) -> Status:
-    """Judge a reading by what is remembered; `top` bounds the partitions named per flow."""
+def judge(reading: Snapshot, lags: Mapping[str, FlowLag], remembered: Remembered) -> Status:
+    """Judge a reading by what is remembered."""
     losses = open_losses(remembered.memory.losses, None if reading.whole else [flow.id for flow in reading.flows])
-    flows = tuple(_flow_status(reading, flow, lags.get(flow.id, FlowLag()), remembered, top) for flow in reading.flows)
+    flows = tuple(_flow_status(reading, flow, lags.get(flow.id, FlowLag()), remembered) for flow in reading.flows)
     return Status(
         reading.taken_at,
         tuple(_with_losses(flow, losses, reading.taken_at) for flow in flows),
@@ -190,7 +191,7 @@ def judge(reading: Snapshot, lags: Mapping[str, FlowLag], remembered: Remembered
 # --- flows ------------------------------------------------------------------------------------------------------------
 
 
-def _flow_status(reading: Snapshot, flow: Flow, lag: FlowLag, remembered: Remembered, top: int) -> FlowStatus:
+def _flow_status(reading: Snapshot, flow: Flow, lag: FlowLag, remembered: Remembered) -> FlowStatus:
     seen = reading.source_connector(flow)
     if seen is None:
         return _unread(reading, flow)
@@ -207,7 +208,7 @@ def _flow_status(reading: Snapshot, flow: Flow, lag: FlowLag, remembered: Rememb
         flow_notes(case),
         flow=flow.id,
         lag_records=lag.total_records if seen.info else None,
-        lag_partitions=lag.most_behind(top),
+        lag_partitions=lag.most_behind(_MOST_SHOWN),
         offsets_note=offsets_note(case, target, grown),
     )
 

@@ -57,16 +57,21 @@ def read_kafka(access: KafkaAccess, choose: Choose) -> SeenKafka:
 
 
 @dataclass(frozen=True)
-class Instruments:
-    """What a reading is made with; `deadline_seconds` bounds each request to Connect with its retries."""
+class ObserveOptions:
+    """How to observe: clients, limits, memory file (None: the owner's file in the state folder).
+
+    `deadline_seconds` bounds each request to Connect with its retries.
+    """
 
     kafka: ReadKafka = read_kafka
     clock: Callable[[], float] = time.time
     deadline_seconds: float = 20.0
+    patience: Patience = field(default_factory=Patience)
+    memory_file: Path | None = None
 
 
 async def read_estate(
-    topology: Topology, connectors: Iterable[Connector], flows: Sequence[Flow], use: Instruments = Instruments()
+    topology: Topology, connectors: Iterable[Connector], flows: Sequence[Flow], how: ObserveOptions
 ) -> Snapshot:
     """Read the chosen flows and nothing else; with all flows also every declared Connect cluster, for orphans.
 
@@ -80,10 +85,10 @@ async def read_estate(
         wanted[connector.connect].append(connector)
     owner = str(topology.owner) if whole else None
     seen = await asyncio.gather(
-        *(_read_connect(topology.connects[name], group, owner, use.deadline_seconds) for name, group in wanted.items())
+        *(_read_connect(topology.connects[name], group, owner, how.deadline_seconds) for name, group in wanted.items())
     )
-    reading = Snapshot(use.clock(), tuple(flows), {connect.name: connect for connect in seen}, {}, whole)
-    return replace(reading, clusters=await _read_clusters(reading, use.kafka), taken_at=use.clock())
+    reading = Snapshot(how.clock(), tuple(flows), {connect.name: connect for connect in seen}, {}, whole)
+    return replace(reading, clusters=await _read_clusters(reading, how.kafka), taken_at=how.clock())
 
 
 # --- Connect ----------------------------------------------------------------------------------------------------------
@@ -274,16 +279,6 @@ def _from_the_cache(file: Path) -> Memory:
 
 
 @dataclass(frozen=True)
-class ObserveOptions:
-    """How to observe: clients, limits, memory file (None: the owner's file in the state folder), partitions named per flow."""
-
-    instruments: Instruments = field(default_factory=Instruments)
-    patience: Patience = field(default_factory=Patience)
-    memory_file: Path | None = None
-    top: int = 5
-
-
-@dataclass(frozen=True)
 class Observation:
     """A status with the reading and the lags behind it."""
 
@@ -303,10 +298,10 @@ async def observe(
     how = options or ObserveOptions()
     chosen = None if only is None else set(only)
     flows = [flow for flow in topology.flows if chosen is None or flow.id in chosen]
-    reading = await read_estate(topology, connectors, flows, how.instruments)
+    reading = await read_estate(topology, connectors, flows, how)
     lags = lags_of(reading)
     kept = change(_file(topology, how), lambda earlier: remember(earlier, reading, lags))
-    seen = judge(reading, lags, Remembered(kept.earlier, kept.memory, how.patience), top=how.top)
+    seen = judge(reading, lags, Remembered(kept.earlier, kept.memory, how.patience))
     return Observation(reading, lags, replace(seen, warnings=kept.warnings))
 
 
@@ -341,7 +336,7 @@ def acknowledge(
         raise Mm2mgrError(f"no open loss {', '.join(unknown)}", hint=f"losses here: {', '.join(known) or 'none'}")
     if "all" in ids:
         wanted = [one.id for one in open_losses(known, only)]
-    kept = change(file, lambda memory: replace(memory, losses=mark(memory.losses, wanted, how.instruments.clock())))
+    kept = change(file, lambda memory: replace(memory, losses=mark(memory.losses, wanted, how.clock())))
     if kept.warnings:
         raise Mm2mgrError(f"nothing was acknowledged: {kept.warnings[0]}")
     return tuple(known[one] for one in wanted)

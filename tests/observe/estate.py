@@ -14,7 +14,7 @@ from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.observe.health import FlowStatus, Status
 from mm2mgr.observe.problems import Patience
 from mm2mgr.observe.reading import Failure, SeenKafka
-from mm2mgr.observe.status import Instruments, Observation, ObserveOptions, observe
+from mm2mgr.observe.status import Observation, ObserveOptions, observe
 from mm2mgr.partitions import Offsets, TopicPartition
 from mm2mgr.render import Connector, render
 from mm2mgr.spec.loader import load
@@ -92,8 +92,7 @@ class Estate:
     @property
     def options(self) -> ObserveOptions:
         """How to look at it: with its own clock, Kafka and state file."""
-        use = Instruments(kafka=self.kafka, clock=lambda: self.now, deadline_seconds=5)
-        return ObserveOptions(use, Patience(), self.memory_file)
+        return ObserveOptions(self.kafka, lambda: self.now, 5, Patience(), self.memory_file)
 
     def log(self, start: int, end: int, *, partition: int = 0, alias: str = "A", topic: str = "orders") -> None:
         """Set where one partition's log starts and ends."""

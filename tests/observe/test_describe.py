@@ -6,12 +6,12 @@ import asyncio
 import json
 from pathlib import Path
 
-from mm2mgr.observe.status import Instruments, ObserveOptions, describe
+from mm2mgr.observe.status import ObserveOptions, describe
 from tests.observe.estate import Estate, estate
 
 
 def told(one: Estate) -> dict[str, object]:
-    options = ObserveOptions(Instruments(kafka=one.kafka, clock=lambda: one.now), memory_file=one.memory_file)
+    options = ObserveOptions(kafka=one.kafka, clock=lambda: one.now, memory_file=one.memory_file)
     description = asyncio.run(describe(one.topology, one.connectors, one.topology.flows[0], options=options))
     return json.loads(json.dumps(description.to_dict()))  # type: ignore[no-any-return]
 
