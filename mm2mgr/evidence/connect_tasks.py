@@ -23,7 +23,7 @@ from mm2mgr.observe.reading import ASSIGNED_KEY, is_heartbeat, parse_assigned
 from mm2mgr.partitions import TopicPartition
 from mm2mgr.render import source_connector_name
 from mm2mgr.samples.batch import Batch, Whole
-from mm2mgr.samples.follow import Poll, Reader
+from mm2mgr.samples.follow import Poll
 from mm2mgr.samples.schema import hour_of
 from mm2mgr.samples.store import TaskRow, TaskStore
 from mm2mgr.sizing.capacity import (
@@ -117,25 +117,6 @@ class RecentLogs:
         kept = kept[max(0, old - 1) :]
         # Only the newest starts are asked for, and a large estate's take memory.
         return (*kept[:-1], *(_PolledEnds(replace(one.batch, start_offset=None), one.first) for one in kept[-1:]))
-
-
-class Overheard:
-    """A source whose polls go into the memory as well."""
-
-    def __init__(self, reader: Reader, recent: RecentLogs) -> None:
-        self.name = reader.name
-        self._reader, self._recent = reader, recent
-
-    def poll(self) -> Poll:
-        """Poll the source."""
-        answer = self._reader.poll()
-        for batch in answer.batches:
-            self._recent.take(batch)
-        return answer
-
-    def close(self) -> None:
-        """Close the source."""
-        self._reader.close()
 
 
 def _at(column: Whole | None, row: int) -> int | None:

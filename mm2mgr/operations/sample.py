@@ -114,7 +114,7 @@ def _with_tasks(
 ) -> list[Reader]:
     """Return the readers of the source clusters, and of the Connect clusters for what their tasks carry."""
     from mm2mgr.endpoints import kafka_access
-    from mm2mgr.evidence.connect_tasks import Overheard, RecentLogs, TaskWatch, TopicConfigs, task_readers
+    from mm2mgr.evidence.connect_tasks import RecentLogs, TaskWatch, TopicConfigs, task_readers
     from mm2mgr.kafka.inspection import compacted
     from mm2mgr.samples.offsets import KafkaReader, RecordSizes
     from mm2mgr.samples.store import TaskStore
@@ -131,9 +131,12 @@ def _with_tasks(
     look_seconds = max(schedule.timeout_seconds, min(30.0, schedule.interval_seconds / 2))
     watch = TaskWatch(recent, history, configs.compacted, pace, look_seconds, schedule.keep_seconds)
     seconds = schedule.timeout_seconds
-    readers = [KafkaReader(kafka_access(one), takes, seconds, RecordSizes()) for one, takes in _wanted(chosen)]
+    readers = [
+        KafkaReader(kafka_access(one), takes, seconds, RecordSizes(), heard=recent.take)
+        for one, takes in _wanted(chosen)
+    ]
     tasks = task_readers([flow for flows in chosen.values() for flow in flows], watch)
-    return [*(Overheard(reader, recent) for reader in readers), *tasks]
+    return [*readers, *tasks]
 
 
 @dataclass(frozen=True)

@@ -146,28 +146,30 @@ class _WatchedTopics:
         return len(self.ends) == len(ends) and any(map(operator.lt, ends, self.ends))
 
 
+@dataclass
 class KafkaReader:
-    """One cluster, poll after poll: the connection is kept while it works and made anew after a failure."""
+    """One cluster, poll after poll: the connection is kept while it works and made anew after a failure.
 
-    def __init__(
-        self,
-        access: KafkaAccess,
-        accepts: Callable[[str], bool] = lambda _: True,
-        timeout_seconds: float = 10.0,
-        sizes: RecordSizes | None = None,
-        connect: Callable[[KafkaAccess, float], LogEnds] = LogEnds,
-    ) -> None:
-        self.name = access.alias
-        self._access, self._accepts, self._sizes = access, accepts, sizes
-        self._connect, self._timeout_seconds = connect, timeout_seconds
-        self._logs: LogEnds | None = None
-        self._watched = _WatchedTopics.of({})
-        self._looked_at = _LONG_AGO
+    `heard` is called with the batch of each poll.
+    """
+
+    access: KafkaAccess
+    accepts: Callable[[str], bool] = lambda _: True
+    timeout_seconds: float = 10.0
+    sizes: RecordSizes | None = None
+    connect: Callable[[KafkaAccess, float], LogEnds] = LogEnds
+    heard: Callable[[Batch], None] = lambda _: None
+    _logs: LogEnds | None = None
+    _watched: _WatchedTopics = field(default_factory=lambda: _WatchedTopics.of({}))
+    _looked_at: float = _LONG_AGO
+
+    def __post_init__(self) -> None:
+        self.name = self.access.alias
 
     def poll(self) -> Poll:
         """Read every accepted topic once; the sample time is the middle of reading the offsets."""
         try:
-            self._logs = self._logs or self._connect(self._access, self._timeout_seconds)
+            self._logs = self._logs or self.connect(self.access, self.timeout_seconds)
             return self._poll(self._logs)
         except KafkaError:
             self.close()
@@ -191,19 +193,21 @@ class KafkaReader:
             self._look_at_topics(logs)
             ends, time_ms = _timed(logs)
         self._watched.ends = ends.end
-        return Poll([self._batch(ends, time_ms)], ends.failed)
+        batch = self._batch(ends, time_ms)
+        self.heard(batch)
+        return Poll([batch], ends.failed)
 
     def _look_at_topics(self, logs: LogEnds) -> None:
-        wanted = Inventory(self.name, logs.topics(), self._accepts).wanted()
+        wanted = Inventory(self.name, logs.topics(), self.accepts).wanted()
         self._looked_at = time.monotonic()
         self._watched = _WatchedTopics.of(wanted)
         logs.watch(self._watched.partitions())
-        if self._sizes:
-            self._sizes.forget_others(self._watched.topics)
+        if self.sizes:
+            self.sizes.forget_others(self._watched.topics)
 
     def _batch(self, ends: Ends, time_ms: int) -> Batch:
         watched = self._watched
-        sizes = self._sizes.measure(self._access, watched.topics, ends, self._timeout_seconds) if self._sizes else {}
+        sizes = self.sizes.measure(self.access, watched.topics, ends, self.timeout_seconds) if self.sizes else {}
         return Batch(
             self.name,
             KAFKA_OFFSETS,

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from mm2mgr.evidence.connect_tasks import Overheard, RecentLogs, TaskWatch, TopicConfigs, task_readers
+from mm2mgr.evidence.connect_tasks import RecentLogs, TaskWatch, TopicConfigs, task_readers
 from mm2mgr.evidence.measured import settings_mark, task_measurements
 from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.kafka.client import Kafka
@@ -118,7 +118,7 @@ def watch(world: World, workspace: Workspace, folder: Path) -> TaskStore:
         if over or time.monotonic() > ends_at:
             stop.set()
 
-    readers: list[Reader] = [Overheard(KafkaReader(world.source, sizes=RecordSizes(30)), recent), *tasks]
+    readers: list[Reader] = [KafkaReader(world.source, sizes=RecordSizes(30), heard=recent.take), *tasks]
     follow(readers, Schedule(1.0, None), SampleStore(folder), progress, stop)
     return store
 

@@ -13,6 +13,7 @@ from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.kafka.records import Ends, LogEnds, Producer, ReadLimits
 from mm2mgr.partitions import Offsets, TopicPartition
 from mm2mgr.samples import offsets as offsets_module
+from mm2mgr.samples.batch import Batch
 from mm2mgr.samples.follow import Round, Schedule, follow
 from mm2mgr.samples.offsets import KafkaReader, RecordSizes, TopicRows
 from mm2mgr.samples.store import SampleStore
@@ -120,6 +121,13 @@ def sampled(reader: KafkaReader) -> dict[tuple[str, int, str | None], int]:
     assert batch.end_offset is not None
     keys = zip(batch.topics, batch.partitions, batch.topic_ids, strict=True)
     return {key: end for key, end in zip(keys, batch.end_offset, strict=True) if end is not None}
+
+
+def test_the_batch_of_each_poll_is_heard() -> None:
+    logs, heard = FakeLogs(), list[Batch]()
+    logs.add("a", 2)
+    reader = KafkaReader(KafkaAccess("dc1", "x:1"), connect=logs, heard=heard.append)
+    assert [*reader.poll().batches, *reader.poll().batches] == heard
 
 
 def test_topics_are_looked_at_seldom() -> None:

@@ -7,13 +7,10 @@ from collections.abc import Sequence
 
 import pytest
 
-from mm2mgr.errors import KafkaError
-from mm2mgr.evidence.connect_tasks import Overheard, RecentLogs
+from mm2mgr.evidence.connect_tasks import RecentLogs
 from mm2mgr.partitions import TopicPartition
 from mm2mgr.samples.batch import Batch
 from mm2mgr.sizing.capacity import Log
-
-from .fakes import FakeReader
 
 NAMES = ["a", "a", "b"]
 A0, A1, B0 = (TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0))
@@ -88,14 +85,3 @@ def test_it_remembers_the_horizon_in_few_polls(recent: RecentLogs) -> None:
     assert 1_999 - 240 - 25 <= grown.end <= 1_999 - 240
     assert recent.growth("dc1", A0, (1_999 - 300) * 1000) is None
     assert sum(each.batch.start_offset is not None for each in kept) <= 2  # only the newest is asked for
-
-
-def test_a_source_that_is_overheard_answers_and_fails_as_before(recent: RecentLogs) -> None:
-    reader = FakeReader("dc1", lambda n: n if n == 1 else "down")
-    source = Overheard(reader, recent)
-    assert (source.name, len(source.poll().batches)) == ("dc1", 1)
-    assert recent.growth("dc1", TopicPartition("t", 0), 10**15) is None  # this fake tells no start
-    with pytest.raises(KafkaError):
-        source.poll()
-    source.close()
-    assert reader.closed
