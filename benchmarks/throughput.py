@@ -28,12 +28,15 @@ import resource
 import shutil
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import psutil
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -52,27 +55,26 @@ POLARS = (
     _PEER_START
     + """
 import polars as pl
+sizes = pl.scan_parquet(sizes)
+# Of one record size a partition: sums and quantiles are multiplied by it once, instead of a join of every sample.
 rates = (
     pl.scan_parquet(raw)
-    .with_columns(d=pl.col("end") - pl.col("end").shift(1), dt=pl.col("t") - pl.col("t").shift(1),
-                  same=pl.col("id") == pl.col("id").shift(1))
+    .select("id", hour=(pl.col("t") // 3_600_000).cast(pl.Int32), d=pl.col("end").diff(), dt=pl.col("t").diff().cast(pl.Int32),
+            same=pl.col("id") == pl.col("id").shift(1))
     .filter(pl.col("same") & (pl.col("d") >= 0))
-    .join(pl.scan_parquet(sizes), on="id", how="left", maintain_order="left")
-    .select("id", "dt", hour=pl.col("t") // 3_600_000, bytes=pl.col("d") * pl.col("size"),
-            rate=pl.col("d") * pl.col("size") / (pl.col("dt") / 1000))
+    .select("id", "hour", "dt", bytes="d", rate=pl.col("d") / (pl.col("dt") / 1000))
 )
-def spread(by):
-    return [pl.len().alias("n"), pl.col("bytes").sum(), pl.col("dt").sum(),
-            pl.col("rate").quantile(0.5, "equiprobable").alias("p50"),
-            pl.col("rate").quantile(0.95, "equiprobable").alias("p95"), pl.col("rate").max().alias("max")]
 times = {}
-if "hours" in sys.argv[4]:
-    rates.group_by("id", "hour").agg(spread("h")).collect(engine=sys.argv[5]).sort("id", "hour").write_parquet(out + "/hours.parquet")
-    times["hourly roll-ups"] = time.perf_counter() - began
-if "window" in sys.argv[4]:
-    at = time.perf_counter()
-    rates.group_by("id").agg(spread("w")).collect(engine=sys.argv[5]).sort("id").write_parquet(out + "/window.parquet")
-    times["throughput"] = time.perf_counter() - at
+for name, by, file in (("hourly roll-ups", ["id", "hour"], "hours"), ("throughput", ["id"], "window")):
+    if file in sys.argv[4]:
+        at = time.perf_counter()
+        found = rates.group_by(by).agg(
+            pl.len().alias("n"), pl.col("bytes").sum(), pl.col("dt").cast(pl.Int64).sum(),
+            pl.col("rate").quantile(0.5, "equiprobable").alias("p50"),
+            pl.col("rate").quantile(0.95, "equiprobable").alias("p95"), pl.col("rate").max().alias("max"))
+        found = found.join(sizes, on="id").with_columns(pl.col("bytes", "p50", "p95", "max") * pl.col("size")).drop("size")
+        found.collect(engine=sys.argv[5]).sort(by).write_parquet(f"{out}/{file}.parquet")
+        times[name] = time.perf_counter() - at
 print(json.dumps(times))
 """
 )
@@ -83,10 +85,11 @@ import duckdb
 con = duckdb.connect()
 con.execute("SET threads=2"); con.execute("SET temp_directory='" + out + "'")
 # Windows without PARTITION BY stream over the file's own order: no sort, no temporary copy.
+# Of one record size a partition: sums and quantiles are multiplied by it once, instead of a join of every sample.
 rates = f'''WITH d AS (SELECT id, t, "end" - lag("end") OVER () AS d, t - lag(t) OVER () AS dt, id = lag(id) OVER () AS same FROM read_parquet('{raw}')),
- r AS (SELECT id, t // 3600000 AS hour, d * size AS bytes, dt, d * size / (dt / 1000) AS rate FROM d JOIN read_parquet('{sizes}') USING (id) WHERE same AND d >= 0),
- g AS (SELECT {{by}}, count(*) AS n, sum(bytes) AS bytes, sum(dt)::BIGINT AS dt, quantile_disc(rate, [0.5, 0.95]) AS q, max(rate) AS max FROM r GROUP BY {{by}})
- SELECT * EXCLUDE q, q[1] AS p50, q[2] AS p95 FROM g ORDER BY {{by}}'''
+ r AS (SELECT id, t // 3600000 AS hour, d, dt, d / (dt / 1000) AS rate FROM d WHERE same AND d >= 0),
+ g AS (SELECT {{by}}, count(*) AS n, sum(d) AS d, sum(dt)::BIGINT AS dt, quantile_disc(rate, [0.5, 0.95]) AS q, max(rate) AS max FROM r GROUP BY {{by}})
+ SELECT {{by}}, n, d * size AS bytes, dt, max * size AS max, q[1] * size AS p50, q[2] * size AS p95 FROM g JOIN read_parquet('{sizes}') USING (id) ORDER BY {{by}}'''
 times = {}
 for name, by, file in (("hourly roll-ups", "id, hour", "hours"), ("throughput", "id", "window")):
     if file in sys.argv[4]:
@@ -231,13 +234,34 @@ def timed(*command: str) -> tuple[float, float, dict[str, float]]:
         "SPARK_LOCAL_IP": "127.0.0.1",
         "PYSPARK_PYTHON": sys.executable,
     }
-    began, before = time.perf_counter(), resource.getrusage(resource.RUSAGE_CHILDREN)
-    done = subprocess.run([sys.executable, *command], env=environment, capture_output=True, text=True, check=False)
-    seconds, after = time.perf_counter() - began, resource.getrusage(resource.RUSAGE_CHILDREN)
-    if done.returncode:
-        raise SystemExit(done.stderr[-3000:])
-    cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    return seconds, cpu, json.loads(done.stdout.splitlines()[-1])
+    with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as errors:
+        began, before = time.perf_counter(), resource.getrusage(resource.RUSAGE_CHILDREN)
+        with subprocess.Popen([sys.executable, *command], env=environment, stdout=out, stderr=errors) as process:
+            seen = cpu_of_all(process)
+        seconds, after = time.perf_counter() - began, resource.getrusage(resource.RUSAGE_CHILDREN)
+        out.seek(0)
+        errors.seek(0)
+        if process.returncode:
+            raise SystemExit(errors.read()[-3000:])
+        cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+        return seconds, max(cpu, seen), json.loads(out.read().splitlines()[-1])
+
+
+def cpu_of_all(process: subprocess.Popen[bytes]) -> float:
+    """Wait for a process; return the CPU seconds of it and all below it, seen until a moment before each of them ended.
+
+    Spark's Python workers are killed and waited for by nobody, so the operating system adds them to no parent.
+    """
+    seen: dict[tuple[int, float], float] = {}
+    root = psutil.Process(process.pid)
+    while process.poll() is None:
+        with suppress(psutil.Error):
+            for one in [root, *root.children(recursive=True)]:
+                with suppress(psutil.Error):
+                    times = one.cpu_times()
+                    seen[one.pid, one.create_time()] = times.user + times.system
+        time.sleep(0.1)
+    return sum(seen.values())
 
 
 def generate(store: Path, partitions: int, hours: int) -> Path:
