@@ -5,18 +5,8 @@ hourly roll-ups and days in a table → throughput per partition), and the peers
 files sorted by partition and time, integer ids, record sizes resolved beforehand. Then one more hour, questions, one and two
 executors, further numbers of hours, and the memory and time of a large estate. polars and duckdb are this script's alone.
 
-Measured in November 2026 on two cores that other work kept busy (load 5 to 9), wall / CPU seconds (those of Spark without its
-Python workers, which no process of ours waits for):
-
-| samples | mm2mgr on Spark | mm2mgr in process | polars | DuckDB |
-|---|---|---|---|---|
-| 50 million | 54 / 10 | 32 / 16 | 32 / 19 | 15 / 10 |
-| 100 million | 51 / 9 | 53 / 31 | 45 / 46 | 35 / 18 |
-
-DuckDB is the fastest on files of integer ids that are sorted for it; polars takes the most memory. The roll-ups that mm2mgr writes
-hold more: percentiles of records, gaps, resets, several sources, and sketches that merge. Spark in local mode breaks even near 100
-million samples; one executor took 15.5 s and two took 10.0 s for 50 million. A round of 500 000 partitions is appended in 0.4 s, and a
-week of their roll-ups is read for `size` in 13 s and 0.6 GiB.
+The roll-ups that mm2mgr writes hold more than the peers' answers: percentiles of records, gaps, resets, several sources, and
+sketches that merge. Figures are in README.md beside this file.
 """
 
 from __future__ import annotations
@@ -56,24 +46,28 @@ POLARS = (
     + """
 import polars as pl
 sizes = pl.scan_parquet(sizes)
-# Of one record size a partition: sums and quantiles are multiplied by it once, instead of a join of every sample.
-rates = (
-    pl.scan_parquet(raw)
-    .select("id", hour=(pl.col("t") // 3_600_000).cast(pl.Int32), d=pl.col("end").diff(), dt=pl.col("t").diff().cast(pl.Int32),
-            same=pl.col("id") == pl.col("id").shift(1))
-    .filter(pl.col("same") & (pl.col("d") >= 0))
-    .select("id", "hour", "dt", bytes="d", rate=pl.col("d") / (pl.col("dt") / 1000))
-)
+# One key that is known to be sorted: groups are cut out instead of hashed, a quarter of the time. Of one record size a partition:
+# sums and quantiles are multiplied by it once, instead of a join of every sample.
 times = {}
-for name, by, file in (("hourly roll-ups", ["id", "hour"], "hours"), ("throughput", ["id"], "window")):
+for name, file, by in (("hourly roll-ups", "hours", 1_000_000), ("throughput", "window", 1)):
     if file in sys.argv[4]:
         at = time.perf_counter()
-        found = rates.group_by(by).agg(
-            pl.len().alias("n"), pl.col("bytes").sum(), pl.col("dt").cast(pl.Int64).sum(),
-            pl.col("rate").quantile(0.5, "equiprobable").alias("p50"),
-            pl.col("rate").quantile(0.95, "equiprobable").alias("p95"), pl.col("rate").max().alias("max"))
-        found = found.join(sizes, on="id").with_columns(pl.col("bytes", "p50", "p95", "max") * pl.col("size")).drop("size")
-        found.collect(engine=sys.argv[5]).sort(by).write_parquet(f"{out}/{file}.parquet")
+        hour = pl.col("t") // 3_600_000 if by > 1 else 0
+        found = (
+            pl.scan_parquet(raw)
+            .select(key=pl.col("id").cast(pl.Int64) * by + hour, d=pl.col("end").diff(), dt=pl.col("t").diff().cast(pl.Int32),
+                    same=pl.col("id") == pl.col("id").shift(1))
+            .filter(pl.col("same") & (pl.col("d") >= 0))
+            .select(pl.col("key").set_sorted(), "dt", bytes="d", rate=pl.col("d") / (pl.col("dt") / 1000))
+            .group_by("key", maintain_order=True)
+            .agg(pl.len().alias("n"), pl.col("bytes").sum(), pl.col("dt").cast(pl.Int64).sum(),
+                 pl.col("rate").quantile(0.5, "equiprobable").alias("p50"),
+                 pl.col("rate").quantile(0.95, "equiprobable").alias("p95"), pl.col("rate").max().alias("max"))
+            .with_columns(id=(pl.col("key") // by).cast(pl.Int32), hour=pl.col("key") % by)
+            .join(sizes, on="id", maintain_order="left")
+            .with_columns(pl.col("bytes", "p50", "p95", "max") * pl.col("size"))
+        )
+        found.collect(engine=sys.argv[5]).write_parquet(f"{out}/{file}.parquet")
         times[name] = time.perf_counter() - at
 print(json.dumps(times))
 """
@@ -225,8 +219,8 @@ def competitors(store: Path, peers: Path) -> dict[str, Any]:
     }
 
 
-def timed(*command: str) -> tuple[float, float, dict[str, float]]:
-    """Run a fresh Python; return wall and CPU seconds, its children's too, and what it prints about its parts."""
+def timed(*command: str, folder: Path | None = None) -> tuple[float, float, dict[str, float]]:
+    """Run a fresh Python; return wall and CPU seconds, its children's too, and what it prints as JSON in its last line."""
     environment = {
         **os.environ,
         "PYTHONPATH": os.pathsep.join([str(REPOSITORY), os.environ.get("PYTHONPATH", "")]),
@@ -236,7 +230,9 @@ def timed(*command: str) -> tuple[float, float, dict[str, float]]:
     }
     with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as errors:
         began, before = time.perf_counter(), resource.getrusage(resource.RUSAGE_CHILDREN)
-        with subprocess.Popen([sys.executable, *command], env=environment, stdout=out, stderr=errors) as process:
+        with subprocess.Popen(
+            [sys.executable, *command], env=environment, cwd=folder, stdout=out, stderr=errors
+        ) as process:
             seen = cpu_of_all(process)
         seconds, after = time.perf_counter() - began, resource.getrusage(resource.RUSAGE_CHILDREN)
         out.seek(0)
@@ -244,7 +240,8 @@ def timed(*command: str) -> tuple[float, float, dict[str, float]]:
         if process.returncode:
             raise SystemExit(errors.read()[-3000:])
         cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-        return seconds, max(cpu, seen), json.loads(out.read().splitlines()[-1])
+        last = out.read().splitlines()[-1:]
+        return seconds, max(cpu, seen), json.loads(last[0]) if last and last[0].startswith("{") else {}
 
 
 def cpu_of_all(process: subprocess.Popen[bytes]) -> float:
@@ -254,14 +251,15 @@ def cpu_of_all(process: subprocess.Popen[bytes]) -> float:
     """
     seen: dict[tuple[int, float], float] = {}
     root = psutil.Process(process.pid)
-    while process.poll() is None:
+    while True:
         with suppress(psutil.Error):
             for one in [root, *root.children(recursive=True)]:
                 with suppress(psutil.Error):
                     times = one.cpu_times()
                     seen[one.pid, one.create_time()] = times.user + times.system
-        time.sleep(0.1)
-    return sum(seen.values())
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(0.1)
+            return sum(seen.values())
 
 
 def generate(store: Path, partitions: int, hours: int) -> Path:
@@ -412,27 +410,18 @@ def one_more(store: Path) -> None:
         state = table.snapshot()
         newest = max(file.values[0] for file in state.files)
         table.replace(state, [file for file in state.files if file.values[0] == newest], [])
-        seconds = command(store, "throughput", "--top", "0", *more)
-        print(f"  {name}: {seconds:.1f} s wall, start-up included (bound 5 s), load {os.getloadavg()[0]:.1f}")
+        seconds, cpu = command(store, "throughput", "--top", "0", *more)
+        load = os.getloadavg()[0]
+        print(f"  {name}: {seconds:.1f} s wall, {cpu:.1f} s CPU, start-up included (bound 5 s), load {load:.1f}")
     for by in ("partition", "topic", "hour"):
-        seconds = command(store, "throughput", "--show", "--top", "20", "--by", by)
-        print(f"  throughput --show --top 20 --by {by}: {seconds:.2f} s wall (bound 1 s)")
+        seconds, cpu = command(store, "throughput", "--show", "--top", "20", "--by", by)
+        print(f"  throughput --show --top 20 --by {by}: {seconds:.2f} s wall, {cpu:.2f} s CPU (bound 1 s)")
 
 
-def command(store: Path, *words: str) -> float:
-    """Run a command of mm2mgr as a user does, from the store's folder; return its wall clock."""
-    began = time.perf_counter()
-    done = subprocess.run(
-        [sys.executable, "-m", "mm2mgr", *words, "--store", str(store)],
-        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(REPOSITORY), os.environ.get("PYTHONPATH", "")])},
-        cwd=store,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if done.returncode:
-        raise SystemExit(done.stderr[-3000:])
-    return time.perf_counter() - began
+def command(store: Path, *words: str) -> tuple[float, float]:
+    """Run a command of mm2mgr as a user does, from the store's folder; return its wall clock and CPU seconds."""
+    seconds, cpu, _ = timed("-m", "mm2mgr", *words, "--store", str(store), folder=store)
+    return seconds, cpu
 
 
 def series_point(folder: Path, partitions: int, hours: int) -> None:

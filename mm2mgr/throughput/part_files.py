@@ -5,6 +5,7 @@ A topic created anew has another id and stays one topic to readers: `PartitionNa
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from mm2mgr.errors import Mm2mgrError
+from mm2mgr.samples.clock import ahead
 from mm2mgr.samples.schema import THROUGHPUT, Store
 from mm2mgr.samples.tables import DataFile, Share, StoredTable, UnreadableFile, codes_of, one_table
 from mm2mgr.throughput.rollup import LISTS, ROLLUP_COLUMNS, RollUp
@@ -87,6 +89,25 @@ def no_names() -> PartitionNames:
 def throughput_table(store: Store) -> StoredTable:
     """Return the table of roll-ups of a store."""
     return StoredTable(store, THROUGHPUT)
+
+
+def by_period(files: Iterable[DataFile]) -> dict[str, list[DataFile]]:
+    """Return the files of each hour or day."""
+    found: dict[str, list[DataFile]] = {}
+    for file in files:
+        found.setdefault(file.values[0], []).append(file)
+    return found
+
+
+def is_hour(period: str) -> bool:
+    """Tell an hour such as 2026-11-21T10 from a day such as 2026-11-21."""
+    return "T" in period
+
+
+def past_hours(periods: Iterable[str]) -> list[str]:
+    """Return the hours among these that are not in the future, by this machine's clock, oldest first; all where all are."""
+    hours = sorted(filter(is_hour, periods))
+    return hours[: len(hours) - len(ahead(hours, time.time_ns() // 1_000_000))] or hours
 
 
 def hours_of_day(day: DataFile) -> set[str]:

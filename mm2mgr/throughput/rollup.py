@@ -50,9 +50,6 @@ class RollUp:
     values: Mapping[str, Column]
     offsets: Column
 
-    def __len__(self) -> int:
-        return len(self.offsets) - 1
-
 
 def roll_up(series: Series, hour_start_ms: int) -> RollUp | None:
     """Reduce the samples of an hour, with some of the hour before in front, to one row a series; None without any.

@@ -10,18 +10,16 @@ Roll-ups of days stand beside those of their hours. Hours stay for five weeks, d
 from __future__ import annotations
 
 import os
-import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import groupby
 
 from mm2mgr.errors import Mm2mgrError
-from mm2mgr.samples.clock import ahead
 from mm2mgr.samples.schema import HOUR_MS, SAMPLES, Store, hour_of, hour_start_ms, hours_text, is_remote
 from mm2mgr.samples.tables import Conflict, DataFile, StoredTable, shares_of
-from mm2mgr.throughput.part_files import hours_of_day, throughput_table
+from mm2mgr.throughput.part_files import by_period, hours_of_day, is_hour, past_hours, throughput_table
 from mm2mgr.throughput.work_unit import Done, Period, WorkUnit, work
 
 Spread = Callable[[Sequence[WorkUnit]], Sequence[Done]]
@@ -65,10 +63,10 @@ class Due:
 
 def due(store: Store) -> Due:
     """Find the hours to make; Mm2mgrError when the store holds no sample."""
-    hours = _by_period(StoredTable(store, SAMPLES).files())
+    hours = by_period(StoredTable(store, SAMPLES).files())
     if not hours:
         raise Mm2mgrError(f"no samples in {store}", hint=hours_text([]))
-    made = _by_period(throughput_table(store).files())
+    made = by_period(throughput_table(store).files())
     newest_ms = _newest_ms([*hours, *made])
     marks = {}
     for hour, files in hours.items():
@@ -118,23 +116,16 @@ def _hour_units(store: Store, found: Due, report: Report) -> Iterator[list[WorkU
     """Yield the units of neighbouring hours: all of them read the same files, each a share of the topics."""
     table = StoredTable(store, SAMPLES)
     hours = {hour: _there(table, files, report) for hour, files in found.hours.items()}
-    run: list[str] = []
+    runs: list[list[str]] = []
     for hour in sorted(found.made_from):
-        if run and (run[-1] != _before(hour) or len(run) == _HOURS_PER_UNIT):
-            yield _units_of(table, run, hours, found.made_from)
-            run = []
-        run.append(hour)
-    if run:
-        yield _units_of(table, run, hours, found.made_from)
-
-
-def _units_of(
-    table: StoredTable, run: Sequence[str], hours: Mapping[str, Sequence[DataFile]], made_from: Mapping[str, str]
-) -> list[WorkUnit]:
-    before = tuple(hours.get(_before(run[0]), ()))
-    periods = tuple(Period(hour, made_from[hour], tuple(hours[hour])) for hour in run)
-    largest = max((hours[hour] for hour in run), key=_rows)
-    return [WorkUnit(table.store, periods, before, share) for share in shares_of(table, largest, _ROWS_PER_UNIT)]
+        if not runs or runs[-1][-1] != _before(hour) or len(runs[-1]) == _HOURS_PER_UNIT:
+            runs.append([])
+        runs[-1].append(hour)
+    for run in runs:
+        before = tuple(hours.get(_before(run[0]), ()))
+        periods = tuple(Period(hour, found.made_from[hour], tuple(hours[hour])) for hour in run)
+        largest = max((hours[hour] for hour in run), key=_rows)
+        yield [WorkUnit(store, periods, before, share) for share in shares_of(table, largest, _ROWS_PER_UNIT)]
 
 
 def _batches(runs: Iterator[list[WorkUnit]]) -> Iterator[list[WorkUnit]]:
@@ -166,9 +157,9 @@ def _days_due(files: Sequence[DataFile]) -> dict[str, Period]:
     A day that goes on takes only the hours that are new to what it has; once it is over it is merged anew, so that its last
     digits do not depend on how often that was. An hour that is made again takes its day out of the table.
     """
-    made = _by_period(files)
-    newest_ms = _newest_ms(list(made))
-    hours = sorted(name for name in made if len(name) > _DAY_LENGTH and hour_start_ms(name) < newest_ms)
+    made = by_period(files)
+    newest_ms = _newest_ms(made)
+    hours = sorted(name for name in filter(is_hour, made) if hour_start_ms(name) < newest_ms)
     found = {}
     for day, each in groupby(hours, key=lambda hour: hour[:_DAY_LENGTH]):
         of_day, over = list(each), day < hour_of(newest_ms)[:_DAY_LENGTH]
@@ -208,8 +199,8 @@ def _commit_one(table: StoredTable, period: Period, new: Sequence[DataFile]) -> 
     """Replace the files of a period; with an hour, its day goes. False where the hours of a day are others than were merged."""
     for left in reversed(range(_TRIES)):
         state = table.snapshot()
-        made = _by_period(state.files)
-        if len(period.name) == _DAY_LENGTH and not set(period.files) <= set(state.files):
+        made = by_period(state.files)
+        if not is_hour(period.name) and not set(period.files) <= set(state.files):
             return False
         old = [*made.get(period.name, ()), *made.get(period.name[:_DAY_LENGTH], ())]
         try:
@@ -224,13 +215,13 @@ def _commit_one(table: StoredTable, period: Period, new: Sequence[DataFile]) -> 
 def _expire(table: StoredTable) -> None:
     """Take out hours that are older than five weeks and have a day, and days older than 400 days, by the newest hour made."""
     state = table.snapshot()
-    made = _by_period(state.files)
-    newest_ms = _newest_ms([name for name in made if len(name) > _DAY_LENGTH])
+    made = by_period(state.files)
+    newest_ms = _newest_ms(made)
     old = [
         name
         for name in made
         if _is_past(name, newest_ms, DAYS_KEPT_MS)
-        or (len(name) > _DAY_LENGTH and name[:_DAY_LENGTH] in made and _is_past(name, newest_ms))
+        or (is_hour(name) and name[:_DAY_LENGTH] in made and _is_past(name, newest_ms))
     ]
     with suppress(Conflict):  # the next run does it
         table.replace(state, [file for name in old for file in made[name]], [])
@@ -255,17 +246,9 @@ def _require(table: StoredTable, files: Sequence[DataFile]) -> None:
             )
 
 
-def _by_period(files: Sequence[DataFile]) -> dict[str, list[DataFile]]:
-    found: dict[str, list[DataFile]] = {}
-    for file in files:
-        found.setdefault(file.values[0], []).append(file)
-    return found
-
-
-def _newest_ms(hours: Sequence[str]) -> int:
+def _newest_ms(hours: Iterable[str]) -> int:
     """Return the start of the newest hour that is not in the future, by this machine's clock; of all where all are."""
-    starts = sorted(hour for hour in hours if len(hour) > _DAY_LENGTH)
-    past = starts[: len(starts) - len(ahead(starts, time.time_ns() // 1_000_000))] or starts
+    past = past_hours(hours)
     return hour_start_ms(past[-1]) if past else 0
 
 

@@ -6,7 +6,6 @@ sketches: at most 2 % off, and up to 4 % where the record size of a part of the 
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
@@ -14,15 +13,17 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from mm2mgr.errors import Mm2mgrError
-from mm2mgr.samples.clock import ahead
 from mm2mgr.samples.schema import HOUR_MS, Store, hour_of, hour_start_ms, hours_text, window_text
 from mm2mgr.samples.tables import DataFile
 from mm2mgr.throughput import PartitionRate
 from mm2mgr.throughput.part_files import (
     PartitionNames,
     RateRows,
+    by_period,
     hours_of_day,
+    is_hour,
     no_names,
+    past_hours,
     read_rows,
     throughput_table,
 )
@@ -59,9 +60,7 @@ class Window:
 
     def text(self) -> str:
         """Say which hours these are."""
-        past = [
-            period for period in self.periods if len(period) == _DAY_LENGTH and period < self.hours[0][:_DAY_LENGTH]
-        ]
+        past = [period for period in self.periods if not is_hour(period) and period < self.hours[0][:_DAY_LENGTH]]
         days = f" and {len(past)} days" if past else ""
         first = past[0] if past else self.hours[0] if self.hours else ""
         return f"{first} to {self.hours[-1]} (UTC, {len(self.hours)} h{days})" if self.hours else "no hour"
@@ -87,22 +86,23 @@ class Throughput:
 
 def choose(store: Store, since_ms: int | None = None, until_ms: int | None = None) -> Window:
     """Find the hours that a window touches (since inclusive, until exclusive); Mm2mgrError when none has a roll-up."""
-    files: dict[str, list[DataFile]] = {}
-    for file in throughput_table(store).files():
-        files.setdefault(file.values[0], []).append(file)
-    found = sorted(period for period in files if len(period) > _DAY_LENGTH)
-    if not found:
+    return _chosen(store, by_period(throughput_table(store).files()), since_ms, until_ms)
+
+
+def _chosen(
+    store: Store, files: Mapping[str, Sequence[DataFile]], since_ms: int | None, until_ms: int | None
+) -> Window:
+    known = past_hours(files)  # the newest hours are those of now
+    if not known:
         raise Mm2mgrError(f"{store} holds no throughput", hint="run `mm2mgr throughput` first")
-    # The newest hours are those of now; where all are ahead, it is this machine's clock that is wrong.
-    known = found[: len(found) - len(ahead(found, time.time_ns() // 1_000_000))] or found
     first = "" if since_ms is None else hour_of(since_ms)
     last = "~" if until_ms is None else hour_of(until_ms - 1)
     hours = [hour for hour in known if first <= hour <= last]
     if not hours:
         hint = hours_text(known).replace("samples exist", "roll-ups exist")
         raise Mm2mgrError(f"no throughput {window_text(since_ms, until_ms)} in {store}", hint=hint)
-    inside, with_hours = set(hours), {hour[:_DAY_LENGTH] for hour in found}
-    days = {period: hours_of_day(files[period][0]) for period in files if len(period) == _DAY_LENGTH}
+    inside, with_hours = set(hours), {hour[:_DAY_LENGTH] for hour in filter(is_hour, files)}
+    days = {period: hours_of_day(files[period][0]) for period in files if not is_hour(period)}
     merged_days = {day: of_day for day, of_day in days.items() if day in with_hours and of_day <= inside}
     past = [day for day in days if day not in with_hours and first <= f"{day}T00" and f"{day}T23" <= last]
     loose = inside.difference(*merged_days.values())
@@ -115,7 +115,7 @@ def last_hours(store: Store, seconds: float | None) -> Window:
     if seconds is None:
         return everything
     count = max(1, -(-round(seconds * 1000) // HOUR_MS))
-    return choose(store, hour_start_ms(everything.hours[-1]) - (count - 1) * HOUR_MS)
+    return _chosen(store, everything.files, hour_start_ms(everything.hours[-1]) - (count - 1) * HOUR_MS, None)
 
 
 def read_throughput(store: Store, last_seconds: float | None = None) -> list[PartitionRate]:

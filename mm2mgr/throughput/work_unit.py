@@ -17,7 +17,7 @@ from mm2mgr.errors import Mm2mgrError
 from mm2mgr.samples.schema import SAMPLES, Store, hour_end_ms, hour_of, hour_start_ms
 from mm2mgr.samples.tables import DataFile, Share, StoredTable, codes_of, read_share
 from mm2mgr.throughput.intervals import Series, clean, constant, in_blocks, joined, rank_sources, tail
-from mm2mgr.throughput.part_files import RateRows, read_rows, throughput_table, write_rows
+from mm2mgr.throughput.part_files import RateRows, is_hour, read_rows, throughput_table, write_rows
 from mm2mgr.throughput.rollup import DAY_COLUMNS, RollUp, merged, roll_up, stacked
 
 _NUMBERS = {
@@ -68,10 +68,10 @@ def work(unit: WorkUnit) -> Done:
     """Do the unit. Mm2mgrError where the tables cannot be reached from here."""
     done = Done()
     try:
-        if len(unit.periods[0].name) == len("2026-11-21"):
-            _merge(unit, done)
-        else:
+        if is_hour(unit.periods[0].name):
             _roll_hours(unit, done)
+        else:
+            _merge(unit, done)
     except OSError as error:
         # What to do is part of the message: Spark hands on nothing else, and not more than a few hundred characters.
         reason = os.strerror(error.errno) if error.errno else str(error)[:100]
