@@ -460,11 +460,13 @@ def codes_of(column: Any) -> tuple[list[str | None], Any]:
     """Return the strings of a dictionary column in one chunk, and their number for each row; null is a string, too."""
     whole = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
     names: list[str | None] = list(whole.dictionary.to_pylist())
-    indices = whole.indices
-    if indices.null_count:
-        indices = indices.fill_null(len(names))
+    codes = whole.indices.to_numpy(zero_copy_only=False)
+    if (
+        whole.indices.null_count
+    ):  # NaN by now; `fill_null` would load pyarrow.compute, which takes longer than small jobs
+        codes = np.where(np.isnan(codes), len(names), codes).astype(np.int32)
         names.append(None)
-    return names, indices.to_numpy(zero_copy_only=False)
+    return names, codes
 
 
 def _standing_for(alike: Sequence[DataFile]) -> Sequence[DataFile]:
