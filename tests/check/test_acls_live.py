@@ -194,7 +194,7 @@ def test_an_authority_that_did_not_sign_is_told_and_the_others_go_on(restored: W
     failed = [row for row in found.rows if row.status == "failed"]
     assert {row.where for row in failed} == {"B"}
     assert "certificate verify failed" in failed[0].effect
-    assert found.seconds < 8
+    assert found.seconds < 15
     assert {row.where for row in rights(found)} == {"A"}
 
 
@@ -203,7 +203,7 @@ def test_a_wrong_password_is_told_at_once_and_the_others_go_on(restored: World) 
     restored.tree(A={"security": secure})
     started = time.monotonic()
     found = restored.check(timeout_seconds=20)
-    assert time.monotonic() - started < 8
+    assert time.monotonic() - started < 15
     failed = [row for row in found.rows if row.status == "failed"]
     assert {(row.where, row.principal) for row in failed} == {("A", "User:smain")}
     assert "uthentication" in failed[0].effect

@@ -461,10 +461,10 @@ def test_a_connect_that_answers_nonsense_is_an_error(
 
 
 def test_a_slow_connect_ends_at_the_deadline(fake: FakeConnect, url: str, mm2mgr: Command) -> None:
-    fake.delay_next("GET", "/connectors", 3.0, times=1000)
+    fake.delay_next("GET", "/connectors", 60.0, times=1000)
     began = time.monotonic()
     said = mm2mgr("lint", "--connect", url, "--timeout", "0.3", code=1)
-    assert time.monotonic() - began < 2.5
+    assert time.monotonic() - began < 30
     assert said.err.startswith("error: ")
 
 

@@ -148,7 +148,7 @@ def test_the_deadline_ends_it(fake: FakeConnect, ask: Ask, status: int, body: st
     begun = time.monotonic()
     with pytest.raises(ConnectBusy) as caught:
         ask(lambda c: c.put_config("a", FLOW), deadline=0.3)
-    assert time.monotonic() - begun < 2
+    assert time.monotonic() - begun < 15  # not asked for longer than the deadline: else 30 s
     assert caught.value.hint
     assert fake.connectors == {}
 
@@ -169,7 +169,7 @@ def test_a_body_that_trickles_in_is_bounded_too() -> None:
     begun = time.monotonic()
     with pytest.raises(ConnectUnreachable, match="no answer in time"):
         asyncio.run(main())
-    assert time.monotonic() - begun < 2
+    assert time.monotonic() - begun < 15  # not asked for longer than the deadline: else 30 s
 
 
 def test_a_redirect_is_not_followed(fake: FakeConnect, ask: Ask) -> None:

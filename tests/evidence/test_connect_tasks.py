@@ -322,7 +322,7 @@ def test_a_look_ends_in_time_and_who_was_late_comes_first_in_the_next(tmp_path: 
             reader._due = 0
             started = time.monotonic()
             reader.poll()
-            assert time.monotonic() - started < 2
+            assert time.monotonic() - started < 10
             looked.append(sum(one.snapshot is not None for one in reader._watched))
     assert 0 < looked[1] < 60
 

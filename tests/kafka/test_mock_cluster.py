@@ -45,7 +45,7 @@ def test_a_look_at_a_deleted_topic_ends_in_time_and_keeps_the_others(mock_cluste
     started = time.monotonic()
     look = ReadLimits(limit_seconds=2.0)
     assert mean_record_bytes(mock_cluster, {ZERO: Offsets(0, 1), GONE: Offsets(0, 5)}, look) == {ZERO: 10.0}
-    assert time.monotonic() - started < 4
+    assert time.monotonic() - started < 10
 
 
 def test_read_yields_everything_up_to_the_end_and_not_more(mock_cluster: KafkaAccess) -> None:

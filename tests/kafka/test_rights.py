@@ -77,4 +77,4 @@ def test_nothing_answers_within_the_deadline(closed_port: int) -> None:
         pytest.raises(KafkaError, match="no broker of"),
     ):
         view_cluster(login)
-    assert time.monotonic() - started < 6
+    assert time.monotonic() - started < 20

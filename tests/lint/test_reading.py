@@ -363,11 +363,11 @@ def test_bad_files_are_named_with_what_to_do(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("f").write_bytes(text)
-    started = time.monotonic()
+    started = time.process_time()
     with pytest.raises(SpecError, match=message.replace("{", "\\{").replace("}", "\\}")) as raised:
         read_files([Path("f")])
     assert raised.value.hint
-    assert time.monotonic() - started < 5
+    assert time.process_time() - started < 5
 
 
 def test_a_byte_order_mark_is_fine_in_json(read) -> None:  # type: ignore[no-untyped-def]
