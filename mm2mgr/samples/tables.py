@@ -460,6 +460,8 @@ def codes_of(column: Any) -> tuple[list[str | None], Any]:
     """Return the strings of a dictionary column in one chunk, and their number for each row; null is a string, too."""
     whole = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
     names: list[str | None] = list(whole.dictionary.to_pylist())
+    if 0 < len(whole) == whole.indices.null_count:
+        return [*names, None], np.full(len(whole), len(names), np.int32)
     codes = whole.indices.to_numpy(zero_copy_only=False)
     if (
         whole.indices.null_count
