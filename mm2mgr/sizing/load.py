@@ -289,6 +289,7 @@ def _possible(rate: Hours | None) -> Any:
 
 _WEEK_HOURS = 168
 _DAY_HOURS = 24
+_WEEK_DAYS = _WEEK_HOURS // _DAY_HOURS
 _WEEKS = 4
 _LEAST_GROWTH = 1.25
 """Less is noise, and within the threshold of a task."""
@@ -336,7 +337,7 @@ def levelled(table: Any, topics: Any, hours: Sequence[int]) -> dict[int, TopicGr
     `topics` numbers the topic of each row, in blocks of one topic; `hours`, counted since 1970, go up. Each topic's newest day
     is compared with the same hours one, two and three weeks earlier. It has grown where three quarters of these hours did, by a
     quarter or more; the median is the factor. The days of the newest week are compared with those a week before each, so that what has
-    risen already is not raised again. With less than eight days of history nothing is compared: the newest day is enough of it.
+    risen already is not raised again, and growth that is a week old and more raises the days before it. With less than eight days of history nothing is compared: the newest day is enough of it.
     """
     found: dict[int, TopicGrowth] = {}
     if not len(table):
@@ -373,10 +374,17 @@ def _factors(sums: Any, age: Any, column: dict[int, int]) -> tuple[Any, tuple[An
         better = grown > best
         best, weeks = np.where(better, grown, best), np.where(better, week, weeks)
         if week == 1:
-            for day in range(1, _WEEK_HOURS // _DAY_HOURS):
-                risen = np.maximum(_ratios(sums, column, day, 1)[0], 1.0)
+            before = np.ones(len(sums), bool)  # it grew after this day, and after all older ones of that week
+            for day in reversed(range(1, _WEEK_DAYS)):
+                median, low = _ratios(sums, column, day, 1)
+                risen = np.maximum(median, 1.0)
                 left = np.where(grown / risen >= _LEAST_GROWTH, grown / risen, 1.0)
                 factors[:, age // _DAY_HOURS == day] = left[:, None]
+                before &= low >= _LEAST_GROWTH
+                older = np.where(before & (grown == 1), np.minimum(median, _MOST_GROWTH), grown)
+                factors[:, age // _DAY_HOURS == day + _WEEK_DAYS] = older[:, None]
+                better = older > best
+                best, weeks = np.where(better, older, best), np.where(better, week, weeks)
     return factors, (best, weeks)
 
 

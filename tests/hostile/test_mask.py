@@ -219,7 +219,11 @@ def test_masking_twice_changes_nothing() -> None:
 
 
 @settings(max_examples=50, deadline=None)
-@given(st.text(min_size=4).filter(lambda text: text.strip() == text and text.lower() not in {"true", "false", "none", "null", MASK}))
+@given(
+    st.text(min_size=4).filter(
+        lambda text: text.strip() == text and text.lower() not in {"true", "false", "none", "null", MASK}
+    )
+)
 def test_no_value_of_a_secret_key_survives(secret: str) -> None:
     secrets.forget()
     remember({"x.password": secret})

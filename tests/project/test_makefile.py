@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 from collections.abc import Mapping
@@ -11,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+_MEMORY_KB = int(re.findall(r"^MemTotal: +(\d+) kB$", Path("/proc/meminfo").read_text(), re.MULTILINE)[0])
+JOBS = max(1, min(5, _MEMORY_KB // 3_000_000))
 REPOSITORY = Path(__file__).resolve().parents[2]
 TOOLS = ("make", "sh", "sed", "head", "awk", "cp", "mkdir", "touch", "basename")
 
@@ -83,8 +86,9 @@ def test_test_installs_once_and_hands_its_arguments_to_pytest(clone: Clone) -> N
     clone.java(clone.bin, "17.0.15")
     calls = clone.made("test", "ARGS=-k 'a or b'")
     assert installs(calls) == [".[dev]"]
-    assert calls[-1] == "python -m pytest -n 3 --dist loadfile --no-loadscope-reorder -k a or b"
-    assert clone.made("test") == ["python -m pytest -n 3 --dist loadfile --no-loadscope-reorder"]
+    assert calls[-1] == f"python -m pytest -n {JOBS} --dist loadfile --no-loadscope-reorder -k a or b"
+    assert clone.made("test") == [f"python -m pytest -n {JOBS} --dist loadfile --no-loadscope-reorder"]
+    assert clone.made("test", "JOBS=2") == ["python -m pytest -n 2 --dist loadfile --no-loadscope-reorder"]
 
 
 def test_a_changed_pyproject_installs_again(clone: Clone) -> None:

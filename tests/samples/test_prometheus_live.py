@@ -203,7 +203,7 @@ def test_rounds_catch_up_after_an_interruption_and_a_dead_prometheus_is_said(tmp
         rows = stored(store)
         assert len([at for at in set(rows["time_ms"].to_pylist()) if at > stopped_at]) >= 4, "the pause is caught up"
         assert set(rows["topic"].to_pylist()) == {TOPIC}
-        places = list(zip(rows["partition_id"].to_pylist(), rows["time_ms"].to_pylist(), strict=True))
+        places = list(zip(rows["partition"].to_pylist(), rows["time_ms"].to_pylist(), strict=True))
         assert len(places) == len(set(places))
         here.prometheus.kill()
         here.prometheus.wait(20)

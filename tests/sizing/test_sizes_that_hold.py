@@ -12,7 +12,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from mm2mgr.partitions import TopicPartition
@@ -143,6 +143,7 @@ def test_no_task_is_above_usable_in_more_than_a_twentieth_of_the_hours_where_any
     st.integers(DAY, 13 * DAY),
     st.integers(2, 4),
 )
+@example(random.Random(2), 2, 1.625, 175, 2)
 def test_after_growth_the_next_week_holds_too(
     chance: Chance, partitions: int, factor: float, ago: int, weeks: int
 ) -> None:
