@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +15,7 @@ from mm2mgr.sandbox.server import Runtime, kafka_runtime
 from mm2mgr.sandbox.worker import Worker
 
 from .conftest import WORKER, serving
+from .seen import connector_url, rest, until
 
 
 @dataclass(frozen=True)
@@ -40,6 +42,17 @@ class Pair:
         """Return partitions by topic as the source's brokers list them."""
         with Kafka(self.source) as kafka:
             return {name: topic.partitions for name, topic in kafka.topics().items() if not topic.internal}
+
+    def delete_connectors(self, kind: str = "") -> None:
+        """Delete all connectors of `pair` with this word in their names, and wait until every worker knows."""
+
+        def left() -> set[str]:
+            return {name for worker in self.workers for name in rest("GET", f"{worker.url}/connectors") if kind in name}
+
+        urls = [connector_url(self.url, name) for name in left()]
+        with ThreadPoolExecutor(8) as threads:  # one after the other, each would wait for a rebalance of its own
+            list(threads.map(rest, ["DELETE"] * len(urls), urls))
+        until(left, lambda names: not names)
 
     def yaml(self, owner: str, flows: str, defaults: str = "", connect: str = "", workers: str = "") -> str:
         """Return a tree; `defaults` are of flows, `connect` is lines of other Connect clusters, `workers` more of `pair`."""

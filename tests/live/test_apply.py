@@ -62,6 +62,13 @@ def world(tmp_path_factory: pytest.TempPathFactory, runtime: Runtime) -> Iterato
             yield World(pair.src, pair.tgt, pair.workers, spare)
 
 
+@pytest.fixture(autouse=True)
+def _few_connectors(world: World) -> Iterator[None]:
+    """End the flows of each test: dozens of connectors that refresh every two seconds would slow the later ones down."""
+    yield
+    world.delete_connectors(".source.")
+
+
 def test_a_second_apply_writes_nothing(world: World, tree: Tree) -> None:
     create(world.source, ["app.orders", "audit.log", "audit-log"])
     for topic in ("app.orders", "audit.log", "audit-log"):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import pytest
@@ -50,11 +49,7 @@ def world(tmp_path_factory: pytest.TempPathFactory, runtime: Runtime) -> Iterato
 def empty(world: Pair) -> None:
     """Start from two serving workers without connectors."""
     start_all([world.src, *world.workers])
-    left = [connector_url(world.url, name) for name in rest("GET", f"{world.url}/connectors")]
-    with ThreadPoolExecutor(8) as threads:  # one after the other, each would wait for a rebalance of its own
-        list(threads.map(rest, ["DELETE"] * len(left), left))
-    urls = [worker.url for worker in world.workers]
-    until(lambda: [name for url in urls for name in rest("GET", f"{url}/connectors")], lambda names: not names)
+    world.delete_connectors()
 
 
 # --- a source that is down --------------------------------------------------------------------------------------------
