@@ -34,10 +34,28 @@ def _no_secrets_of_other_tests() -> Iterator[None]:
     secrets.forget()
 
 
+# Modules that take minutes, longest first: begun late, one of them would run on alone.
+LONGEST = (
+    "live/test_day_two.py",
+    "throughput/test_executors_live.py",
+    "live/test_apply.py",
+    "live/test_exactly_once.py",
+    "demo/test_demo_live.py",
+    "live/test_cruise_topic.py",
+    "check/test_acls_live.py",
+    "live/test_faults.py",
+    "live/test_security.py",
+    "live/test_task_capacity.py",
+    "throughput/test_job.py",
+)
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put modules that start real Kafka or Spark first: they mostly wait, and the others run beside them."""
+    """Put modules that start real Kafka or Spark first, the longest before the others: they mostly wait."""
+    tests = Path(__file__).parent
+    first = {tests / name: place for place, name in enumerate(LONGEST)}
     real = {item.path for item in items if any(item.iter_markers("live")) or any(item.iter_markers("spark"))}
-    items.sort(key=lambda item: item.path not in real)
+    items.sort(key=lambda item: (first.get(item.path, len(first)), item.path not in real))
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:

@@ -81,7 +81,8 @@ class Broker(Server):
             "group.initial.rebalance.delay.ms": "0",
             # A killed broker may register again only when its old session is over: 3 s, not 9.
             "broker.session.timeout.ms": "3000",
-            "broker.heartbeat.interval.ms": "500",
+            "broker.heartbeat.interval.ms": "1000",
+            "metadata.max.idle.interval.ms": "10000",  # else a record is written and flushed twice a second
             "log.cleaner.dedupe.buffer.size": str(32 * 1024 * 1024),  # the default takes half of this small heap
             **dict.fromkeys(_ONE_REPLICA, "1"),
             **self.properties,
