@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.conftest import LONGEST
+
 REPOSITORY = Path(__file__).resolve().parents[2]
 # Written in parts, so that no pattern matches its own text here and no such name stands in this file.
 _REGISTRIES = r"pypi|pythonhosted|maven|maven\.apache|npmjs|crates|proxy\.golang|deb\.debian|hub\.docker"
@@ -95,6 +97,10 @@ def test_ci_ends_the_other_versions_when_the_tests_fail(tmp_path: Path) -> None:
         time.sleep(0.05)
     with pytest.raises(ProcessLookupError):
         os.kill(others, 0)
+
+
+def test_the_modules_that_begin_first_exist() -> None:
+    assert [name for name in LONGEST if not (REPOSITORY / "tests" / name).is_file()] == []
 
 
 def test_the_licence_is_apache_2_in_full() -> None:
