@@ -11,6 +11,7 @@ import pytest
 from mm2mgr.sandbox.server import Runtime, Server, kafka_runtime, start_all
 
 from .command import Tree
+from .seen import close_clients
 
 # Quick to flush, and quick to notice that a worker of the group is dead (10 s by default).
 WORKER = {"offset.flush.interval.ms": "1000", "session.timeout.ms": "6000", "heartbeat.interval.ms": "1000"}
@@ -34,4 +35,5 @@ def serving(*waves: list[Server]) -> Iterator[None]:
             for server in wave:
                 stack.callback(server.kill)
             start_all(wave)
+        stack.callback(close_clients)
         yield

@@ -6,6 +6,7 @@ In: a KafkaAccess or a REST URL. Out: records with headers, topics, committed of
 from __future__ import annotations
 
 import json
+import threading
 import time
 import urllib.error
 import urllib.request
@@ -50,8 +51,29 @@ class Message:
     timestamp_ms: int = 0
 
 
+_clients: dict[tuple[object, ...], Any] = {}
+
+
+def _client(kind: type[Value], access: KafkaAccess, **settings: object) -> Value:
+    """Return a client of this thread, the same for each question: a broker has more work with a new connection than with the question."""
+    config = {**librdkafka_config(access), **settings}
+    key = (kind, threading.get_ident(), tuple(sorted((name, str(value)) for name, value in config.items())))
+    if key not in _clients:
+        _clients[key] = kind(config)  # type: ignore[call-arg]
+    client: Value = _clients[key]
+    return client
+
+
+def close_clients() -> None:
+    """Close all clients, before the brokers end."""
+    while _clients:
+        _, client = _clients.popitem()
+        if isinstance(client, confluent_kafka.Consumer):
+            client.close()
+
+
 def admin(access: KafkaAccess) -> AdminClient:
-    return AdminClient({**librdkafka_config(access)})
+    return _client(AdminClient, access)
 
 
 def topics(access: KafkaAccess) -> dict[str, int]:
@@ -97,26 +119,36 @@ def write_values(access: KafkaAccess, topic: str, *values: bytes) -> None:
 
 def messages(access: KafkaAccess, topic: str) -> list[Message]:
     """Return every record of a topic in log order per partition; nothing when there is no such topic."""
-    count = topics(access).get(topic, 0)
+    count, deadline = topics(access).get(topic, 0), time.monotonic() + 30
+    while time.monotonic() < deadline:
+        if (found := _read(access, topic, count, deadline)) is not None:
+            return sorted(found, key=lambda one: one.partition)
+    raise AssertionError(f"{topic} cannot be read to its end")
+
+
+def _read(access: KafkaAccess, topic: str, count: int, deadline: float) -> list[Message] | None:
+    """Read the records of all partitions; None where it failed, as with a client that knows a topic since deleted and created anew."""
     settings = {"group.id": "nobody", "enable.auto.commit": False, "enable.partition.eof": True}
-    consumer = confluent_kafka.Consumer({**librdkafka_config(access), **settings})
-    found, ended, deadline = [], 0, time.monotonic() + 30
-    try:
-        consumer.assign([confluent_kafka.TopicPartition(topic, number, 0) for number in range(count)])
-        while ended < count:
-            assert time.monotonic() < deadline, f"{topic} cannot be read to its end"
-            record = consumer.poll(1)
-            if record is None:
-                continue
-            error = record.error()
-            if error is None:
-                found.append(_message(record))
-            else:
-                assert error.code() == confluent_kafka.KafkaError._PARTITION_EOF, error
-                ended += 1
-    finally:
-        consumer.close()
-    return sorted(found, key=lambda one: one.partition)
+    consumer = _client(confluent_kafka.Consumer, access, **settings)
+    consumer.assign([confluent_kafka.TopicPartition(topic, number, 0) for number in range(count)])
+    found, ended = [], 0
+    while ended < count and time.monotonic() < deadline:
+        record = consumer.poll(1)
+        if record is None:
+            continue
+        error = record.error()
+        if error is None:
+            found.append(_message(record))
+        elif error.code() == confluent_kafka.KafkaError._PARTITION_EOF:
+            ended += 1
+        else:
+            break
+    consumer.unassign()
+    if ended == count:
+        return found
+    consumer.close()
+    _clients.pop(next(key for key, client in _clients.items() if client is consumer))
+    return None
 
 
 def _message(record: Any) -> Message:
@@ -140,19 +172,13 @@ def commit(access: KafkaAccess, group: str, topic: str, offset: int) -> None:
 
 def committed(access: KafkaAccess, group: str, topic: str) -> int:
     """Return what a group committed for partition 0; negative when it has not."""
-    consumer = confluent_kafka.Consumer({**librdkafka_config(access), "group.id": group})
-    try:
-        return int(consumer.committed([confluent_kafka.TopicPartition(topic, 0)], timeout=20)[0].offset)
-    finally:
-        consumer.close()
+    consumer = _client(confluent_kafka.Consumer, access, **{"group.id": group})
+    return int(consumer.committed([confluent_kafka.TopicPartition(topic, 0)], timeout=20)[0].offset)
 
 
 def end_offset(access: KafkaAccess, topic: str) -> int:
-    consumer = confluent_kafka.Consumer({**librdkafka_config(access), "group.id": "nobody"})
-    try:
-        return int(consumer.get_watermark_offsets(confluent_kafka.TopicPartition(topic, 0), timeout=20)[1])
-    finally:
-        consumer.close()
+    consumer = _client(confluent_kafka.Consumer, access, **{"group.id": "nobody"})
+    return int(consumer.get_watermark_offsets(confluent_kafka.TopicPartition(topic, 0), timeout=20)[1])
 
 
 # --- Connect ----------------------------------------------------------------------------------------------------------
