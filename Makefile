@@ -4,7 +4,7 @@
 PYTHON ?= python3
 ARGS ?=
 # Test modules at once. Those with real Kafka come first and mostly wait; each takes up to 3 GB.
-JOBS ?= $(shell awk '/^MemTotal/ { n = int($$2 / 3000000); print (n < 1 ? 1 : (n > 5 ? 5 : n)) }' /proc/meminfo 2>/dev/null || echo 3)
+JOBS ?= $(shell awk '/^MemTotal/ { n = int($$2 / 3000000); print (n < 1 ? 1 : (n > 4 ? 4 : n)) }' /proc/meminfo 2>/dev/null || echo 3)
 SHELL := /bin/sh
 
 VENV := .venv

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -59,16 +61,31 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """Start a broker and a worker once per machine, before all others: these then start in a third of the CPU time."""
-    if not any(item.get_closest_marker("live") for item in session.items) or session.config.option.collectonly:
+    """Start a broker, a worker and Spark once per machine, before all others: these then start in a third of the CPU time."""
+    if session.config.option.collectonly:
         return
+    marks = {mark.name for item in session.items for mark in item.iter_markers()}
     with suppress(Mm2mgrError, OSError):  # a live test will say what is missing
         cache_folder().mkdir(parents=True, exist_ok=True)
-        with locked(cache_folder() / "classes.lock", "first start of Kafka for the tests", 180):
-            _archive_classes()
+        with locked(cache_folder() / "classes.lock", "first start of Java for the tests", 300):
+            if "live" in marks:
+                _archive_classes_of_kafka()
+            if "spark" in marks and not any(cache_folder().glob("spark-classes-*.jsa")):
+                subprocess.run([sys.executable, "-c", FIRST_SPARK], capture_output=True, check=False)
 
 
-def _archive_classes() -> None:
+# In a process of its own: the environment of Spark stays there.
+FIRST_SPARK = """
+from pyspark.sql import functions as F
+from mm2mgr.sandbox.java import find_java, spark_java_home
+from mm2mgr.throughput.job import end, session
+spark = session(spark_java_home(find_java()))
+spark.range(2).select(F.udf(str)("id")).collect()
+end(spark)
+"""
+
+
+def _archive_classes_of_kafka() -> None:
     runtime = kafka_runtime()
     if runtime.cached("worker-classes", ".jsa").is_file():
         return
