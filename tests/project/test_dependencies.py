@@ -155,9 +155,10 @@ def fake_python(path: Path, minor: int) -> None:
 
 def other_versions(folder: Path) -> tuple[str, list[str]]:
     """Run CI's script in a folder with stand-ins for Python; return what it said, and what the stand-ins were asked."""
-    shutil.copytree(REPOSITORY / ".ci", folder / ".ci", dirs_exist_ok=True)
+    (folder / ".ci").mkdir(exist_ok=True)
+    shutil.copy(REPOSITORY / ".ci" / "other-versions", folder / ".ci")
     fake_python(folder / ".venv" / "bin" / "python", 11)
-    for tool in ("awk", "bash", "cp", "dirname", "env", "grep", "mkdir", "sh", "sort"):
+    for tool in ("bash", "cp", "dirname", "env", "grep", "mkdir", "sh", "sort"):
         if not (folder / "bin" / tool).exists():
             (folder / "bin").mkdir(exist_ok=True)
             (folder / "bin" / tool).symlink_to(str(shutil.which(tool)))
@@ -187,13 +188,9 @@ def test_ci_tests_the_lowest_versions_and_the_newest_python_on_the_path(tmp_path
         "3.14 -m pip install",
     ]
     assert [call.split("--require-hashes ")[1] for call in calls if "pip" in call] == [
-        "-r .venv/lowest/lock",
-        "-r .venv/newest/lock",
+        "-r .ci/lowest.lock",
+        "-r .ci/requirements.lock",
     ]
-    for name, lock in (("lowest", "lowest.lock"), ("newest", "requirements.lock")):
-        whole = (REPOSITORY / ".ci" / lock).read_text().splitlines()
-        left_out = set(whole) - set((tmp_path / ".venv" / name / "lock").read_text().splitlines())
-        assert sorted(line.split("==")[0] for line in left_out if "==" in line) == ["py4j", "pyspark"]
     assert [call.split(" -q")[0] for call in calls if "pytest" in call] == ["3.11 -m pytest", "3.14 -m pytest"]
     assert "unit tests with Python 3.14.1 and .ci/requirements.lock" in said
 
