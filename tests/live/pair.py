@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.error import HTTPError
 
 from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.kafka.client import Kafka
@@ -49,10 +50,16 @@ class Pair:
         def left() -> set[str]:
             return {name for worker in self.workers for name in rest("GET", f"{worker.url}/connectors") if kind in name}
 
-        urls = [connector_url(self.url, name) for name in left()]
-        with ThreadPoolExecutor(8) as threads:  # one after the other, each would wait for a rebalance of its own
-            list(threads.map(rest, ["DELETE"] * len(urls), urls))
-        until(left, lambda names: not names)
+        def delete(name: str) -> None:
+            with suppress(HTTPError):  # a rebalance; it is asked again
+                rest("DELETE", connector_url(self.url, name))
+
+        def less() -> set[str]:
+            with ThreadPoolExecutor(8) as threads:  # one after the other, each would wait for a rebalance of its own
+                list(threads.map(delete, left()))
+            return left()
+
+        until(less, lambda names: not names)
 
     def yaml(self, owner: str, flows: str, defaults: str = "", connect: str = "", workers: str = "") -> str:
         """Return a tree; `defaults` are of flows, `connect` is lines of other Connect clusters, `workers` more of `pair`."""
