@@ -195,6 +195,14 @@ def cache_folder() -> Path:
     return Path(given) if given else _home("MM2MGR_CACHE") / ".cache" / "mm2mgr"
 
 
+def cache_file(name: str, *made_of: object, suffix: str = "") -> Path:
+    """Return where the cache has a file or folder that fits only what it was made of, such as a Java and its jars."""
+    import hashlib  # OpenSSL, which most commands never need
+
+    known = " ".join(map(str, made_of))
+    return cache_folder() / f"{name}-{hashlib.sha256(known.encode()).hexdigest()[:12]}{suffix}"
+
+
 def state_folder() -> Path:
     """Return $MM2MGR_STATE, else mm2mgr below $XDG_STATE_HOME, else ~/.local/state/mm2mgr; Mm2mgrError as above."""
     if given := os.environ.get("MM2MGR_STATE"):

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mm2mgr.errors import JavaMissing, install
-from mm2mgr.files import cache_folder, replace_file
+from mm2mgr.files import cache_file, replace_file
 
 MINIMUM_VERSION = 17  # Kafka 4 brokers (KIP-1013) and PySpark 4 both need 17
 COMMANDS_THAT_NEED_JAVA = ("sandbox", "demo", "throughput")
@@ -77,7 +77,7 @@ def spark_java_home(java: Java) -> Path:
     """
     if _has_module(java, SPARK_MODULE):
         return java.home
-    home = cache_folder() / f"spark-java-{hashlib.sha256(str(java.java).encode()).hexdigest()[:12]}"
+    home = cache_file("spark-java", java.java)
     script = home / "bin" / "java"
     text = _DROP_MODULE_FLAG.format(module=SPARK_MODULE, java=shlex.quote(str(java.java)))
     if not script.is_file() or script.read_text() != text:

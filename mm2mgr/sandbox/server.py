@@ -6,7 +6,6 @@ A server can be stopped, killed and started again on the same ports. Keys of bro
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import json
 import os
 import random
@@ -20,7 +19,7 @@ from types import TracebackType
 from typing import Self
 
 from mm2mgr.errors import SandboxError
-from mm2mgr.files import cache_folder
+from mm2mgr.files import cache_file
 from mm2mgr.sandbox.jars import DEFAULT_VERSION, kafka_jars
 from mm2mgr.sandbox.java import Java, find_java
 from mm2mgr.sandbox.process import ProcessDied, ProcessId, last_lines, spawn, uninterrupted, wait_until
@@ -52,8 +51,7 @@ class Runtime:
     def cached(self, name: str, suffix: str = "") -> Path:
         """Return where the cache has a file that only this Java with these jars may use."""
         java = self.java.java.resolve()
-        known = f"{java} {java.stat().st_mtime_ns} {self.jars}"
-        return cache_folder() / f"{name}-{hashlib.sha256(known.encode()).hexdigest()[:12]}{suffix}"
+        return cache_file(name, java, java.stat().st_mtime_ns, self.jars, suffix=suffix)
 
 
 def kafka_runtime(version: str = DEFAULT_VERSION) -> Runtime:

@@ -337,7 +337,8 @@ def levelled(table: Any, topics: Any, hours: Sequence[int]) -> dict[int, TopicGr
     `topics` numbers the topic of each row, in blocks of one topic; `hours`, counted since 1970, go up. Each topic's newest day
     is compared with the same hours one, two and three weeks earlier. It has grown where three quarters of these hours did, by a
     quarter or more; the median is the factor. The days of the newest week are compared with those a week before each, so that what has
-    risen already is not raised again, and growth that is a week old and more raises the days before it. With less than eight days of history nothing is compared: the newest day is enough of it.
+    risen already is not raised again, and growth that is a week old and more raises the days before it. With less than eight
+    days of history nothing is compared: the newest day is enough of it.
     """
     found: dict[int, TopicGrowth] = {}
     if not len(table):

@@ -149,9 +149,13 @@ def _within(values: Floats, low: float, most: float) -> Floats:
     return values if good.all() else np.where(good, values, np.nan)
 
 
+def _has_several_sources(series: Series) -> bool:
+    return not _is_constant(series.source) and len(series) > 0 and bool(series.source.min() != series.source.max())
+
+
 def _is_sorted(series: Series) -> bool:
     """Tell whether one source's samples are in order, each moment once."""
-    if not _is_constant(series.source) and len(series) and series.source.min() != series.source.max():
+    if _has_several_sources(series):
         return False
     late = series.time_ms[1:] <= series.time_ms[:-1]
     return bool((np.diff(series.partition_id[series.starts]) > 0).all()) and not (late & ~series.first[1:]).any()
@@ -261,7 +265,7 @@ def intervals(series: Series, in_hour: Flags, hour_start_ms: int) -> Intervals:
         in_bytes = ~by_offset & np.isfinite(series.bytes_per_second)
         volume = np.where(in_bytes, series.bytes_per_second, per_second * sizes)
     usable = known & in_hour & ~reset & ~gap
-    if not _is_constant(series.source) and len(series) and series.source.min() != series.source.max():
+    if _has_several_sources(series):
         usable &= ~_shadowed(series, span, usable, hour_start_ms)
     return Intervals(span, per_second, volume, usable, reset & in_hour, gap & in_hour)
 

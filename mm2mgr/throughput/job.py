@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import atexit
-import hashlib
 import os
 import pickle
 import re
@@ -33,7 +32,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import BinaryType
 
 from mm2mgr.errors import JavaMissing, Mm2mgrError
-from mm2mgr.files import cache_folder
+from mm2mgr.files import cache_file
 from mm2mgr.samples.schema import Store, store_of
 from mm2mgr.text import visible
 from mm2mgr.throughput.rollup_job import Report, is_due, make, under_spark_submit
@@ -213,8 +212,7 @@ def _archive(java_home: Path | str | None) -> Path:
     java = Path(java_home) / "bin" / "java" if java_home else Path(shutil.which("java") or "java")
     real = java.resolve()
     age = real.stat().st_mtime_ns if real.is_file() else 0
-    known = f"{real} {age} {pyspark.__version__} {pyspark.__file__}"
-    return cache_folder() / f"spark-classes-{hashlib.sha256(known.encode()).hexdigest()[:12]}.jsa"
+    return cache_file("spark-classes", real, age, pyspark.__version__, pyspark.__file__, suffix=".jsa")
 
 
 def _draft(archive: Path) -> Path:

@@ -18,12 +18,11 @@ import pyarrow as pa
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.samples.clock import ahead
 from mm2mgr.samples.schema import THROUGHPUT, Store
-from mm2mgr.samples.tables import DataFile, Share, StoredTable, UnreadableFile, codes_of, one_table
+from mm2mgr.samples.tables import STRINGS, DataFile, Share, StoredTable, UnreadableFile, codes_of, one_table
 from mm2mgr.throughput.rollup import LISTS, ROLLUP_COLUMNS, RollUp
 
 NAMES = ("cluster", "topic", "partition", "topic_id", "source")
 _READERS = 4  # a window is many small files
-_DICTIONARIES = ["cluster", "topic", "topic_id", "source"]
 _DELTA = dict.fromkeys(("partition", "covered_ms", "first_ms", "last_ms", "samples"), "DELTA_BINARY_PACKED")
 
 
@@ -89,14 +88,6 @@ def no_names() -> PartitionNames:
 def throughput_table(store: Store) -> StoredTable:
     """Return the table of roll-ups of a store."""
     return StoredTable(store, THROUGHPUT)
-
-
-def by_period(files: Iterable[DataFile]) -> dict[str, list[DataFile]]:
-    """Return the files of each hour or day."""
-    found: dict[str, list[DataFile]] = {}
-    for file in files:
-        found.setdefault(file.values[0], []).append(file)
-    return found
 
 
 def is_hour(period: str) -> bool:
@@ -168,7 +159,7 @@ def write_rows(
             columns[name] = pa.array(values, from_pandas=True)  # NaN becomes null
     rows = pa.table([columns[each.name].cast(each.type) for each in table.file_schema], schema=table.file_schema)
     rows = rows.take(pa.array(order)) if (np.diff(order) != 1).any() else rows
-    return table.write_file(period, [rows], use_dictionary=_DICTIONARIES, column_encoding=_DELTA)
+    return table.write_file(period, [rows], use_dictionary=list(STRINGS), column_encoding=_DELTA)
 
 
 def _as_arrays(table: Any) -> RateRows:
@@ -176,7 +167,7 @@ def _as_arrays(table: Any) -> RateRows:
     texts: dict[str, list[Any]] = {}
     offsets = np.zeros(len(table) + 1, np.int32)
     for name in table.column_names:
-        if name in _DICTIONARIES:
+        if name in list(STRINGS):
             texts[name], values[name] = codes_of(table[name])
             continue
         column = table[name].chunk(0) if table[name].num_chunks else table[name].combine_chunks()
@@ -191,7 +182,7 @@ def _as_arrays(table: Any) -> RateRows:
 
 def _empty(table: StoredTable, columns: Sequence[str]) -> Any:
     text = pa.dictionary(pa.int32(), pa.string())
-    kinds = [(name, text if name in _DICTIONARIES else table.schema.field(name).type) for name in columns]
+    kinds = [(name, text if name in list(STRINGS) else table.schema.field(name).type) for name in columns]
     return pa.schema(kinds).empty_table()
 
 

@@ -18,8 +18,8 @@ from itertools import groupby
 
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.samples.schema import HOUR_MS, SAMPLES, Store, hour_of, hour_start_ms, hours_text, is_remote
-from mm2mgr.samples.tables import Conflict, DataFile, StoredTable, shares_of
-from mm2mgr.throughput.part_files import by_period, hours_of_day, is_hour, past_hours, throughput_table
+from mm2mgr.samples.tables import Conflict, DataFile, StoredTable, by_period, shares_of
+from mm2mgr.throughput.part_files import hours_of_day, is_hour, past_hours, throughput_table
 from mm2mgr.throughput.work_unit import Done, Period, WorkUnit, work
 
 Spread = Callable[[Sequence[WorkUnit]], Sequence[Done]]

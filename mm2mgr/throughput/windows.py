@@ -14,12 +14,11 @@ import numpy as np
 
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.samples.schema import HOUR_MS, Store, hour_of, hour_start_ms, hours_text, window_text
-from mm2mgr.samples.tables import DataFile
+from mm2mgr.samples.tables import DataFile, by_period
 from mm2mgr.throughput import PartitionRate
 from mm2mgr.throughput.part_files import (
     PartitionNames,
     RateRows,
-    by_period,
     hours_of_day,
     is_hour,
     no_names,

@@ -8,15 +8,11 @@ import pytest
 from pyspark.sql import SparkSession
 
 from mm2mgr.sandbox.java import find_java, spark_java_home
-from mm2mgr.throughput.job import session
+from mm2mgr.throughput.job import end, session
 
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     started = session(spark_java_home(find_java()))
     yield started
-    gateway = started.sparkContext._gateway
-    started.stop()
-    gateway.shutdown()  # a stopped session leaves its JVM running until Python ends
-    gateway.proc.stdin.close()
-    gateway.proc.wait(30)
+    end(started)
