@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from inspect import getdoc
 from types import ModuleType
 from typing import Any, Literal, get_args
@@ -21,11 +21,26 @@ SEVERITIES: tuple[Severity, ...] = ("error", "warning", "info")
 
 
 @dataclass(frozen=True)
+class Edit:
+    """One change of a fix that a machine can make: a key gets a value, or is removed (None).
+
+    `key` is the key of the connector's config, whatever its file calls it (see `spelled`); in a hit with a `spot` it is the key
+    in that file, and `line` says which of several equal ones. `of` is the connector, where it is not the hit's own.
+    """
+
+    key: str
+    value: str | None = field(repr=False)  # may be a secret that moves to another key
+    of: Subject | None = None
+    line: int = 0
+
+
+@dataclass(frozen=True)
 class Hit:
     """What a rule found: one sentence about its effect, and the fix. Neither may contain a secret.
 
     `key` is the connector's config key; rules over an estate set the `subject`, rules over files the `spot`.
-    `others` are the other connectors that are part of it.
+    `others` are the other connectors that are part of it. `edits` do the same as `fix` says, the first way of several; none
+    where a person must decide, or do something outside of the config.
     """
 
     message: str
@@ -34,6 +49,7 @@ class Hit:
     subject: Subject | None = None
     spot: Spot | None = None
     others: tuple[Subject, ...] = ()
+    edits: tuple[Edit, ...] = ()
 
     @property
     def subjects(self) -> tuple[Subject, ...]:
@@ -206,67 +222,72 @@ _ALWAYS = {
     "config.properties.exclude": defaults.PROPERTIES_EXCLUDE,
 }
 _PLAIN = re.compile(r"[\w.+/…-]+")
+# Prefix in a connector's config → prefix of the line in mm2.properties that becomes it; others are lines of the pair.
 _DEDICATED = {
-    "record producer": "{target}.producer.",
-    "source consumer": "{source}.consumer.",
-    "checkpoints consumer": "{target}.consumer.",
-    "offset-syncs producer": "{source}.producer.",
-    "source admin": "{source}.admin.",
-    "target admin": "{target}.admin.",
+    "producer.override.": "{target}.producer.",
+    "source.cluster.": "{source}.",
+    "target.cluster.": "{target}.",
+    **{f"{side}.{kind}.": f"{{{side}}}.{kind}." for side in ("source", "target") for kind in ("consumer", "admin")},
+    "source.producer.": "{source}.producer.",
 }
 
 
 def client_key(subject: Subject, client: str, plain: str, value: str = "…") -> str:
     """Return how to give a client a plain key: `producer.override.acks=all`, `record_producer: {acks: all}` or `B.producer.acks = all`."""
-    found = next(each for each in CLIENTS[subject.type] if each.name == client)
-    if subject.form == "tree" and found.block:
-        return f"{found.block}: {{{plain}: {yaml(value)}}}"
-    if subject.form == "dedicated" and client in _DEDICATED:
-        return f"{_DEDICATED[client].format(source=subject.source, target=subject.target)}{plain} = {value}"
-    if subject.form == "tree":
-        return _of_template(subject, found.layers[-1].prefix + plain, value)
-    return f"{found.layers[-1].prefix}{plain}={value}"
+    return spelled(subject, config_key(subject, client, plain), value)
+
+
+def config_key(subject: Subject, client: str, plain: str) -> str:
+    """Return the key of the connector's config that gives a client a plain key."""
+    found = subject.client(client) or next(each for each in CLIENTS[subject.type] if each.name == client)
+    return found.layers[-1].prefix + plain
 
 
 def cluster_key(subject: Subject, side: Literal["source", "target"], plain: str, value: str = "…") -> str:
     """Return how to give one side's clients a security key or address."""
-    alias = subject.source if side == "source" else subject.target
-    if subject.form == "tree":
-        servers = ", ".join(yaml(server.strip()) for server in value.split(","))
-        inner = (
-            f"bootstrap_servers: [{servers}]"
-            if plain == "bootstrap.servers"
-            else f"security: {{{plain}: {yaml(value)}}}"
-        )
-        return f"clusters: {{{yaml(alias)}: {{{inner}}}}}"
-    if subject.form == "dedicated":
-        return f"{alias}.{plain} = {value}"
-    return f"{side}.cluster.{plain}={value}"
+    return spelled(subject, f"{side}.cluster.{plain}", value)
 
 
 def connector_key(subject: Subject, key: str, value: str = "…") -> str:
     """Return how to set one of the connector's own keys."""
-    if subject.form == "tree":
-        return _of_tree(subject, key, value)
-    if subject.form == "dedicated":
-        return f"{subject.pair}.{key} = {value}"
-    return f"{key}={value}"
+    return spelled(subject, key, value)
 
 
 def spelled(subject: Subject, key: str, value: str) -> str:
-    """Return how to write a key of a connector's config, whichever client reads it."""
-    if subject.form != "tree":
+    """Return how to write a key of a connector's config in the syntax of its file, whichever client reads it."""
+    if subject.form == "connect":
         return f"{key}={value}"
+    if subject.form == "dedicated":
+        return f"{line_key(subject, key)} = {value}"
     for side in ("source", "target"):
         if (plain := _after(key, f"{side}.cluster.")) in CLUSTER_KEYS:
-            return cluster_key(subject, side, plain, value)
+            return _of_cluster(subject, side, plain, value)
     if (plain := _after(key, "producer.override.")) in SECURITY_KEYS:
-        return cluster_key(subject, "target", plain, value)  # the override is written from the cluster's own
+        return _of_cluster(subject, "target", plain, value)  # the override is written from the cluster's own
     for client in CLIENTS[subject.type]:
-        for layer in client.layers:
-            if client.block and (plain := _after(key, layer.prefix)):
-                return client_key(subject, client.name, plain, value)
+        if plain := _after(key, client.layers[-1].prefix):
+            return f"{client.block}: {{{plain}: {yaml(value)}}}" if client.block else _of_template(subject, key, value)
     return _of_tree(subject, key, value)
+
+
+def line_key(subject: Subject, key: str) -> str:
+    """Return the key in mm2.properties that becomes a key of a connector's config: that of its line, or of a new one."""
+    if place := subject.spots.get(key):
+        return place.key
+    if _after(key, "producer.override.") in CLUSTER_KEYS:  # the workers' own login, which is that of the target
+        return key.replace("producer.override", subject.target, 1)
+    for prefix, line in _DEDICATED.items():
+        if plain := _after(key, prefix):
+            return f"{line.format(source=subject.source, target=subject.target)}{plain}"
+    return f"{subject.pair}.{key}"
+
+
+def _of_cluster(subject: Subject, side: str, plain: str, value: str) -> str:
+    servers = ", ".join(yaml(server.strip()) for server in value.split(","))
+    inner = f"security: {{{plain}: {yaml(value)}}}"
+    if plain == "bootstrap.servers":
+        inner = f"bootstrap_servers: [{servers}]"
+    return f"clusters: {{{yaml(subject.source if side == 'source' else subject.target)}: {{{inner}}}}}"
 
 
 def yaml(value: str) -> str:
@@ -327,11 +348,47 @@ def described(subject: Subject, client: str, plain: str) -> str:
     return f"{plain}={value}, the default"
 
 
+def client_edit(subject: Subject, client: str, plain: str, value: str) -> Edit:
+    """Return the edit that gives a client a plain key."""
+    return Edit(config_key(subject, client, plain), value)
+
+
 def client_hit(subject: Subject, client: str, plain: str, value: str, message: str) -> Hit:
     """Return a hit about a client's setting, with the value to write as its fix."""
-    return Hit(message, f"write {client_key(subject, client, plain, value)}", subject.written(client, plain))
+    edit = client_edit(subject, client, plain, value)
+    return edit_hit(subject, message, [edit], subject.written(client, plain))
 
 
-def connector_hit(subject: Subject, key: str, value: str, message: str) -> Hit:
-    """Return a hit about one of the connector's own keys, with the value to write as its fix."""
-    return Hit(message, f"write {connector_key(subject, key, value)}", key)
+def connector_hit(subject: Subject, key: str, value: str, message: str, more: str = "") -> Hit:
+    """Return a hit about one of the connector's own keys, with the value to write as its fix; `more` continues its text."""
+    return edit_hit(subject, message, [Edit(key, value)], key, more)
+
+
+def removal_hit(subject: Subject, key: str, message: str, more: str = "") -> Hit:
+    """Return a hit about a key that is to be removed."""
+    return edit_hit(subject, message, [Edit(key, None)], key, more)
+
+
+def edit_hit(subject: Subject, message: str, edits: Sequence[Edit], key: str = "", more: str = "") -> Hit:
+    """Return a hit whose fix is made of its edits; a value with `…` is for people to fill in, so no machine applies it."""
+    fix = f"{phrase(subject, edits)}{more}"
+    open_ = any("…" in (edit.value or "") for edit in edits)
+    return Hit(message, fix, key, subject, edits=() if open_ else tuple(edits))
+
+
+def phrase(subject: Subject, edits: Sequence[Edit]) -> str:
+    """Return edits as text, secrets masked: `write A=1, B=2`, `remove C`, `write A=1 instead of C`."""
+    writes = [
+        spelled(each.of or subject, each.key, _to_show(subject, each)) for each in edits if each.value is not None
+    ]
+    removed = [written(each.of or subject, each.key) for each in edits if each.value is None]
+    if not writes:
+        return f"remove {', '.join(removed)}"
+    return f"write {', '.join(dict.fromkeys(writes))}{' instead of ' if removed else ''}{', '.join(removed)}"
+
+
+def _to_show(subject: Subject, edit: Edit) -> str:
+    """Return an edit's value masked; one that only moves is shortened when it is long."""
+    value = mask(edit.key, edit.value or "")
+    moved = edit.value in subject.config.values()
+    return "…" if "\n" in value or (moved and len(value) > _LONGEST) else value
