@@ -1,7 +1,6 @@
-"""Reads JSON and YAML documents with the line of every key, and finds the connectors in them: configs in any wrapper, Strimzi's resources.
+"""Reads JSON and YAML documents with the line of every key, and finds the connectors in them: configs in any wrapper.
 
-Duplicate keys, nulls and connectors of other plugins are kept: lint reports what Connect does with them. Strimzi's connectors
-include what the operator adds, without security (`tls:`, `authentication:`).
+Duplicate keys, nulls and connectors of other plugins are kept: lint reports what Connect does with them.
 """
 
 from __future__ import annotations
@@ -15,10 +14,9 @@ from json.decoder import scanstring  # type: ignore[attr-defined]  # the decoder
 from typing import Literal
 
 from mm2mgr.errors import Problem, SpecError
-from mm2mgr.formats.properties import CONVERTERS, Entry
+from mm2mgr.formats.connectors import FoundConnector
+from mm2mgr.formats.properties import Entry
 from mm2mgr.spec.places import Document, PathKey, Place
-from mm2mgr.truth import keys as truth_keys
-from mm2mgr.truth.reach import CLUSTER_KEYS, PACKAGE
 
 NodeKind = Literal["object", "list", "text", "number", "boolean", "null"]
 
@@ -55,18 +53,6 @@ class Node:
         """Return the text of a scalar below some names, "" where there is none."""
         node = self.at(*names)
         return node.text if node and node.kind not in ("object", "list", "null") else ""
-
-
-@dataclass(frozen=True)
-class FoundConnector:
-    """A connector in a file. `entries` are its config, duplicate keys and nulls included."""
-
-    name: str
-    class_name: str
-    entries: tuple[Entry, ...]
-    line: int
-    state: str | None = None
-    owner: str = ""  # the Connect cluster it is meant for, where the file says so
 
 
 # --- JSON text --------------------------------------------------------------------------------------------------------
@@ -238,166 +224,3 @@ def entry_of(key: str, line: int, node: Node) -> Entry:
 def text_entry(key: str, line: int, text: str) -> Entry:
     """Return the entry of a text, which is not null even if it is the word `null`."""
     return Entry(key, text, f'"{text}"', line)
-
-
-_PARTS = {
-    "sourceConnector": "MirrorSourceConnector",
-    "checkpointConnector": "MirrorCheckpointConnector",
-    "heartbeatConnector": "MirrorHeartbeatConnector",
-}
-_PATTERNS = {  # the operator writes these on connectors that read the key
-    "topicsPattern": "topics",
-    "topicsExcludePattern": "topics.exclude",
-    "topicsBlacklistPattern": "topics.exclude",
-    "groupsPattern": "groups",
-    "groupsExcludePattern": "groups.exclude",
-    "groupsBlacklistPattern": "groups.exclude",
-}
-_READS = {"sourceConnector": ("topics",), "checkpointConnector": ("topics", "groups")}
-
-
-@dataclass(frozen=True)
-class StrimziWorkers:
-    """The Connect workers of a resource."""
-
-    version: str | None
-    properties: Mapping[str, str] = field(repr=False)  # may hold secrets
-    exactly_once: bool
-
-
-@dataclass(frozen=True)
-class Resource:
-    """The content of one resource: connectors, and the Connect cluster of that name with its workers."""
-
-    connectors: tuple[FoundConnector, ...] = ()
-    workers: Mapping[str, StrimziWorkers] = field(default_factory=dict)
-
-
-def resources(root: Node) -> Iterator[Node]:
-    """Yield every resource in a document, including those of a `kind: List`."""
-    if root.get("kind") and root.get("spec"):
-        yield root
-    elif (items := root.get("items")) is not None:
-        for item in items.items:
-            yield from resources(item)
-
-
-def is_resource(root: Node) -> bool:
-    """Tell whether a document is a resource of Strimzi."""
-    spec = root.get("spec")
-    return root.word("kind").startswith("Kafka") or bool(spec and spec.get("class") and spec.get("config"))
-
-
-def read_resource(resource: Node) -> Resource:
-    """Read a resource; the result is empty for kinds without connectors."""
-    name, kind = resource.word("metadata", "name"), resource.word("kind")
-    spec = resource.get("spec") or Node("object", resource.line)
-    if kind == "KafkaMirrorMaker2":
-        return _mirror_maker(name, spec)
-    if kind == "KafkaConnect":
-        return Resource(workers={name: _worker(spec, spec)})
-    if spec.get("class"):
-        return Resource((_connector(name, resource, spec),))
-    return Resource()
-
-
-def _connector(name: str, resource: Node, spec: Node) -> FoundConnector:
-    written = _scalars(spec, {"class": "connector.class", "tasksMax": "tasks.max"})
-    entries = (text_entry("name", resource.line, name), *written, *_config(spec))
-    owner = resource.word("metadata", "labels", "strimzi.io/cluster")
-    return FoundConnector(name, spec.word("class"), entries, spec.line, _state(spec), owner)
-
-
-def _config(node: Node) -> tuple[Entry, ...]:
-    config = node.get("config")
-    return entries_of(config) if config else ()
-
-
-def _state(spec: Node) -> str | None:
-    return spec.word("state").upper() or ("PAUSED" if spec.word("pause") == "true" else None)
-
-
-def _scalars(node: Node, names: Mapping[str, str]) -> list[Entry]:
-    """Return entries of members that the operator converts to config keys."""
-    found = [(key, child) for key in names if (child := node.get(key)) and child.kind not in ("object", "list", "null")]
-    return [entry_of(names[key], child.line, child) for key, child in found]
-
-
-def _worker(spec: Node, kafka: Node) -> StrimziWorkers:
-    """Return the workers of a resource; `kafka` is the part of it that holds their Kafka cluster and their properties."""
-    written = {entry.key: entry.value for entry in _config(kafka)}
-    properties = {"bootstrap.servers": kafka.word("bootstrapServers"), **written}
-    exactly_once = written.get("exactly.once.source.support") == "enabled"
-    return StrimziWorkers(spec.word("version") or None, properties, exactly_once)
-
-
-# --- KafkaMirrorMaker2 ------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class _Mirror:
-    """One entry of `mirrors`, with its two clusters."""
-
-    mirror: Node
-    source: Node
-    target: Node
-
-    @property
-    def name(self) -> str:
-        return f"{self.source.word('alias')}->{self.target.word('alias')}"
-
-
-def _mirror_maker(name: str, spec: Node) -> Resource:
-    """Return the connectors of a KafkaMirrorMaker2; its own workers use one of the Kafka clusters and ByteArrayConverter."""
-    pairs = list(_pairs(spec))
-    if not pairs:
-        return Resource()
-    own = _clusters(spec).get(spec.word("connectCluster")) or pairs[0].target
-    worker = _worker(spec, own)
-    workers = {name: replace(worker, properties={**CONVERTERS, **worker.properties})}
-    return Resource(tuple(found for pair in pairs for found in _of_pair(name, pair)), workers)
-
-
-def _pairs(spec: Node) -> Iterator[_Mirror]:
-    """Yield the mirrors of both API versions: clusters by alias (v1beta2), or written where they are used (v1)."""
-    clusters = _clusters(spec)
-    for mirror in (spec.get("mirrors") or spec).items:
-        source = mirror.get("source") or clusters.get(mirror.word("sourceCluster"))
-        target = spec.get("target") or clusters.get(mirror.word("targetCluster"))
-        if source and target:
-            yield _Mirror(mirror, source, target)
-
-
-def _clusters(spec: Node) -> dict[str, Node]:
-    return {node.word("alias"): node for node in (spec.get("clusters") or spec).items}
-
-
-def _of_pair(owner: str, pair: _Mirror) -> Iterator[FoundConnector]:
-    for part, class_name in _PARTS.items():
-        node = pair.mirror.get(part)
-        if node is None or node.kind != "object":
-            continue  # the operator starts only the connectors that are written down
-        name = f"{pair.name}.{class_name}"
-        named = {"name": name, "connector.class": f"{PACKAGE}.{class_name}"}
-        entries = (
-            *(text_entry(key, node.line, value) for key, value in named.items()),
-            *_scalars(node, {"tasksMax": "tasks.max"}),
-            *_cluster(pair.source, "source.cluster."),
-            *_cluster(pair.target, "target.cluster."),
-            *_scalars(
-                pair.mirror, {key: to for key, to in _PATTERNS.items() if to.partition(".")[0] in _READS.get(part, ())}
-            ),
-            *_config(node),
-        )
-        yield FoundConnector(name, named["connector.class"], entries, node.line, _state(node), owner)
-
-
-def _cluster(cluster: Node, prefix: str) -> list[Entry]:
-    """Return a cluster's entries for connectors, without those that configure the workers."""
-    entries = _scalars(cluster, {"alias": f"{prefix}alias", "bootstrapServers": f"{prefix}bootstrap.servers"})
-    for entry in _config(cluster):
-        of_workers = entry.key.startswith(("producer.", "consumer.", "admin.", "config.providers"))
-        of_workers = of_workers or bool(truth_keys.load().history("worker", entry.key))
-        if entry.key in CLUSTER_KEYS or not of_workers:
-            entries.append(Entry(prefix + entry.key, entry.value, entry.raw, entry.line))
-    return entries

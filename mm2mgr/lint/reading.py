@@ -13,8 +13,9 @@ from typing import TypeVar
 
 from mm2mgr.errors import Problem, SpecError
 from mm2mgr.files import Unreadable, read_bytes
-from mm2mgr.formats import documents, properties
-from mm2mgr.formats.documents import FoundConnector, Node
+from mm2mgr.formats import documents, mm2_properties, properties, strimzi
+from mm2mgr.formats.connectors import FoundConnector
+from mm2mgr.formats.documents import Node
 from mm2mgr.formats.properties import BLANKS, LINE_END, as_typed
 from mm2mgr.lint.subject import Estate, KafkaFacts, LinkFacts, Silence, SourceFile, Spot, Subject, WorkerFacts
 from mm2mgr.spec.places import MOST_BYTES, Place, read_yaml
@@ -184,7 +185,7 @@ def _properties(file: str, text: str, surroundings: Surroundings) -> _FileConten
     entries = properties.read(text, file)
     silences = silences_of(text, file)
     if any(entry.key == "clusters" or _PAIR.match(entry.key) for entry in entries):
-        driven = properties.connectors(properties.Dedicated(entries))
+        driven = mm2_properties.connectors(mm2_properties.Dedicated(entries))
         subjects = tuple(_of_driver(file, each, surroundings) for each in driven)
         return _FileContents(file, subjects, (SourceFile(file, "dedicated", entries, silences),))
     kept = properties.last(entries)
@@ -205,8 +206,8 @@ def _not_a_connector(values: Mapping[str, str]) -> str:
     return "is neither a connector's config (no connector.class) nor an mm2.properties (no clusters)"
 
 
-def _of_driver(file: str, each: properties.Derived, surroundings: Surroundings) -> Subject:
-    support = each.worker.get(properties.EXACTLY_ONCE_KEY, "disabled").strip().lower()
+def _of_driver(file: str, each: mm2_properties.Derived, surroundings: Surroundings) -> Subject:
+    support = each.worker.get(mm2_properties.EXACTLY_ONCE_KEY, "disabled").strip().lower()
     worker = WorkerFacts(properties=each.worker, policy="All", exactly_once=support == "enabled")
     spots = {key: Spot(file, entry.line, key=entry.key) for key, entry in each.lines.items()}
     name, place = f"{each.pair} {each.config['name']}", Spot(file, each.place.line)
@@ -249,8 +250,8 @@ def _found(file: str, roots: Sequence[Node]) -> tuple[list[FoundConnector], dict
     found: list[FoundConnector] = []
     workers: dict[str, WorkerFacts] = {}
     for root in roots:
-        of_operator = [node for node in (list(documents.resources(root)) or [root]) if documents.is_resource(node)]
-        for resource in map(documents.read_resource, of_operator):
+        of_operator = [node for node in (list(strimzi.resources(root)) or [root]) if strimzi.is_resource(node)]
+        for resource in map(strimzi.read_resource, of_operator):
             found += resource.connectors
             workers |= {
                 name: WorkerFacts(each.version, each.properties, exactly_once=each.exactly_once)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mm2mgr.formats import properties
-from mm2mgr.formats.properties import Dedicated, Derived, aliases_of, connectors, is_ignored, passed
+from mm2mgr.formats.mm2_properties import Dedicated, Derived, aliases_of, connectors, is_ignored, passed
 from mm2mgr.truth import keys
 from mm2mgr.truth.reach import CLUSTER_KEYS
 

@@ -8,20 +8,17 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from mm2mgr.formats.properties import (
+from mm2mgr.formats.mm2_properties import (
     CONNECTOR_PREFIXES,
     EXACTLY_ONCE_KEY,
     Dedicated,
-    Entry,
     aliases_of,
-    as_typed,
     is_ignored,
     is_misspelt_enabled,
-    lost_backslashes,
     passed,
-    remark,
     to_worker,
 )
+from mm2mgr.formats.properties import Entry, as_typed, lost_backslashes, remark
 from mm2mgr.lint.findings import Hit, estate_rule, rule_ids
 from mm2mgr.lint.subject import Estate, SourceFile, Spot
 from mm2mgr.secrets import is_jaas, is_secret, mask

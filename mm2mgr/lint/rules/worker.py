@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 
-from mm2mgr.formats.properties import CONVERTERS
+from mm2mgr.formats.connectors import CONVERTERS
 from mm2mgr.lint.findings import RECORDS, Hit, client_key, connector_hit, connector_key, rule, written, yaml
 from mm2mgr.lint.hops import Point, apart
 from mm2mgr.lint.rules.security import lacking_in_override

@@ -1,0 +1,232 @@
+"""Translates mm2.properties as MirrorMaker's driver does: the connectors that a file starts, and whose line each one is.
+
+Follows MirrorMakerConfig: clusterProps, workerConfig, connectorBaseConfig.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache, cached_property
+
+from mm2mgr.formats.connectors import CONVERTERS
+from mm2mgr.formats.properties import Entry, last, meant
+from mm2mgr.truth import keys as truth_keys
+from mm2mgr.truth.explain import KINDS
+from mm2mgr.truth.reach import CLASSES, CLIENTS, CLUSTER_KEYS, PACKAGE, ConnectorType
+
+_CLIENT = re.compile(r"(producer|consumer|admin).*", re.DOTALL)
+_WORKER_PREFIXES = (
+    *("offset.storage", "config.storage", "status.storage", *CONVERTERS),
+    *("task", "worker", "replication.policy", "config.providers"),
+)
+# Defined beside the three connectors' own definitions, which are all that the driver looks for at the top level.
+_NOT_AT_TOP = frozenset({"exactly.once.support", "offsets.storage.topic", "use.defaults.from"})
+_NOT_AT_TOP_PREFIXES = ("topic.creation.", "transaction.boundary")
+# What the driver reads of a file itself: MirrorMakerConfig's own definition, with that of its REST server (KIP-710).
+_OWN = frozenset({"clusters", "dedicated.mode.enable.internal.rest", "bootstrap.servers", "security.providers"})
+_OWN_PREFIXES = (
+    *("listeners", "admin.listeners", "rest.", "access.control.", "response.http.headers.", "ssl.", "sasl."),
+    *("config.providers", "mm2mgr."),
+)
+# Prefixes of a connector config, which stand for a side there and not for a cluster's name.
+CONNECTOR_PREFIXES = tuple(
+    {layer.prefix for clients in CLIENTS.values() for client in clients for layer in client.layers}
+    | {"source.", "target.", "transforms.", "predicates.", "topic.creation."}
+)
+_PAIR = re.compile(r"(?P<source>[^\s>]+?)->(?P<target>[^\s>]+)")
+EXACTLY_ONCE_KEY = "exactly.once.source.support"
+
+
+def passed(key: str) -> bool:
+    """Tell whether the driver passes a top-level line to the connectors."""
+    return key.startswith(("config.providers", "replication.policy")) or key in _top_level_names()
+
+
+@cache
+def _top_level_names() -> frozenset[str]:
+    known = truth_keys.load()
+    names = {name for scope in CLASSES.values() for name in known.names(scope)}
+    return frozenset(
+        name
+        for name in names
+        if "<" not in name and name not in _NOT_AT_TOP and not name.startswith(_NOT_AT_TOP_PREFIXES)
+    )
+
+
+def to_worker(key: str) -> bool:
+    """Tell whether the driver passes a top-level line to the workers of every pair."""
+    return key.startswith(_WORKER_PREFIXES)
+
+
+@dataclass(frozen=True)
+class Derived:
+    """A connector that the driver starts. `lines` is its config without what the driver adds (names, class, aliases)."""
+
+    pair: str
+    type: ConnectorType
+    config: Mapping[str, str]
+    lines: Mapping[str, Entry]
+    worker: Mapping[str, str]
+    place: Entry
+
+
+@dataclass(frozen=True)
+class Dedicated:
+    """An mm2.properties file."""
+
+    entries: tuple[Entry, ...]
+
+    @cached_property
+    def lines(self) -> dict[str, Entry]:
+        return {key: replace(entry, value=meant(entry)) for key, entry in last(self.entries).items()}
+
+    @cached_property
+    def clusters(self) -> tuple[str, ...]:
+        """The aliases; the driver ignores clusters that are not listed here."""
+        return tuple(dict.fromkeys(alias for part in self.value("clusters").split(",") if (alias := part.strip())))
+
+    def value(self, key: str) -> str:
+        line = self.lines.get(key)
+        return line.value.strip() if line else ""
+
+    def flag(self, key: str, *, default: bool = False) -> bool:
+        return (self.value(key) or str(default)).lower() == "true"
+
+    def enabled(self, source: str, target: str) -> bool:
+        """Tell whether a pair mirrors."""
+        return self.flag(f"{source}->{target}.enabled")
+
+    def beats(self, source: str, target: str) -> bool:
+        """Tell whether a pair's heartbeat connector runs; it also runs for pairs that mirror nothing."""
+        everywhere = self.flag("emit.heartbeats.enabled", default=True)
+        return self.flag(f"{source}->{target}.emit.heartbeats.enabled", default=everywhere)
+
+    def pairs(self) -> list[tuple[str, str]]:
+        """Return every pair that could mirror."""
+        return [(source, target) for source in self.clusters for target in self.clusters if source != target]
+
+
+def connectors(file: Dedicated) -> Iterator[Derived]:
+    """Yield what the driver starts: three connectors per pair that mirrors, else its heartbeats unless they are disabled.
+
+    Two things are left out that decide nothing: `enabled`, which the driver fills in, and the copies of top-level security
+    keys, which no client reads; all clusters have them as their defaults.
+    """
+    for source, target in file.pairs():
+        types: Sequence[str] = list(CLASSES) if file.enabled(source, target) else []
+        if not types and file.beats(source, target):
+            types = ["MirrorHeartbeatConnector"]
+        for class_name in types:
+            yield _connector(file, source, target, class_name)
+
+
+def _connector(file: Dedicated, source: str, target: str, class_name: str) -> Derived:
+    lines = _config(file, source, target)
+    made = {
+        "name": class_name,
+        "connector.class": f"{PACKAGE}.{class_name}",
+        "source.cluster.alias": source,
+        "target.cluster.alias": target,
+    }
+    config = made | {key: line.value for key, line in lines.items()}
+    pair = f"{source}->{target}"
+    place = file.lines.get(f"{pair}.enabled") or file.lines["clusters"]
+    return Derived(pair, CLASSES[class_name], config, lines, _worker(file, source, target), place)
+
+
+def _config(file: Dedicated, source: str, target: str) -> dict[str, Entry]:
+    """Merge the layers of connectorBaseConfig, lowest first."""
+    result = {key: line for key, line in file.lines.items() if passed(key) and key not in CLUSTER_KEYS}
+    for side, alias in (("source", source), ("target", target)):
+        for key, line in _cluster(file, alias).items():
+            result[f"{side}.{key}" if _CLIENT.fullmatch(key) else f"{side}.cluster.{key}"] = line
+    # The target's `producer.` lines, as overrides: the workers pass them to the record producer.
+    of_records = _below(file, f"{target}.producer.").items()
+    result |= {f"producer.override.{key}": line for key, line in of_records if key not in CLUSTER_KEYS}
+    result |= _below(file, f"{source}->{target}.")
+    for key in ("enabled", EXACTLY_ONCE_KEY, *filter(is_misspelt_enabled, list(result))):
+        result.pop(key, None)
+    return result
+
+
+def _below(file: Dedicated, prefix: str) -> dict[str, Entry]:
+    return {key[len(prefix) :]: line for key, line in file.lines.items() if key.startswith(prefix)}
+
+
+def _cluster(file: Dedicated, alias: str) -> dict[str, Entry]:
+    """Return clusterProps: a cluster's own lines, copied to its clients where they need them; top-level lines last."""
+    result = _below(file, f"{alias}.")
+    for layer in (dict(result), file.lines):
+        for key in CLUSTER_KEYS & layer.keys():
+            for name in (f"producer.{key}", f"consumer.{key}", f"admin.{key}", key):
+                result.setdefault(name, layer[key])
+    return result
+
+
+def _worker(file: Dedicated, source: str, target: str) -> dict[str, str]:
+    """Return workerConfig: the driver's defaults, the target's lines, and top-level lines for workers, lowest first."""
+    defaults = {
+        "client.id": f"{source}->{target}",
+        "group.id": f"{source}-mm2",
+        "offset.storage.topic": f"mm2-offsets.{source}.internal",
+        "status.storage.topic": f"mm2-status.{source}.internal",
+        "config.storage.topic": f"mm2-configs.{source}.internal",
+        **CONVERTERS,
+    }
+    own = {key: line.value for key, line in _cluster(file, target).items()}
+    top = {key: line.value for key, line in file.lines.items() if to_worker(key)}
+    return defaults | own | top
+
+
+def is_misspelt_enabled(key: str) -> bool:
+    """Tell whether a key of a pair is a misspelt `enabled`."""
+    return (
+        key != "enabled" and re.fullmatch(r"enabl?e?d?|is[._-]?enabled|enabeld|enbaled", key.strip(), re.I) is not None
+    )
+
+
+# --- whose line it is ---------------------------------------------------------------------------------------------------
+
+
+def is_ignored(key: str) -> bool:
+    """Tell whether the driver ignores a top-level line; lines for clients (`producer.x`) are not included."""
+    if passed(key) or to_worker(key) or key in _OWN or key in CLUSTER_KEYS or key == EXACTLY_ONCE_KEY:
+        return False
+    if key.startswith(_OWN_PREFIXES) or not key:
+        return False
+    kind, _, plain = key.partition(".")
+    return kind not in KINDS or plain.startswith("override.")
+
+
+def aliases_of(key: str) -> list[str]:
+    """Return the names of clusters in a key."""
+    pair = _PAIR.match(key)
+    if pair is None:
+        alias = _alias_of(key)
+        return [alias] if alias else []
+    target = pair["target"]
+    known = truth_keys.load()
+    for index in (found.start() for found in re.finditer(r"\.", target)):
+        tail = target[index + 1 :]
+        if tail == "enabled" or tail.startswith(CONNECTOR_PREFIXES) or any(known.history(s, tail) for s in CLIENTS):
+            return [pair["source"], target[:index]]
+    return [pair["source"], target.partition(".")[0]] if "." in target else []
+
+
+def _alias_of(key: str) -> str | None:
+    """Return the name of the cluster before a cluster's key, None for other keys."""
+    known = truth_keys.load()
+    if "->" in key or passed(key) or to_worker(key) or key.startswith((*_OWN_PREFIXES, *CONNECTOR_PREFIXES)):
+        return None
+    if key in _OWN or key in CLUSTER_KEYS or any(known.history(scope, key) for scope in (*CLIENTS, *KINDS, "worker")):
+        return None
+    for dot in re.finditer(r"\.", key):
+        tail = key[dot.end() :]
+        kind, _, plain = tail.partition(".")
+        of_client = kind in KINDS and known.history(kind, plain)
+        # What can follow a cluster's name: an address or security key, a client's or a worker's setting.
+        if tail in CLUSTER_KEYS or of_client or known.history("worker", tail):
+            return key[: dot.start()]
+    return None
