@@ -19,7 +19,7 @@ TOOLS = ("make", "sh", "sed", "head", "awk", "cp", "mkdir", "touch", "basename")
 
 # Makes a "venv" of copies of itself and notes every call; $FAILS names the step that goes wrong.
 FAKE_PYTHON = """#!/bin/sh
-echo "$(basename "$0") $*" >> calls
+echo "$(basename "$0") $*${PYTHONDONTWRITEBYTECODE:+ without bytecode}" >> calls
 case "$*" in
   *version_info*) step=version ;;
   *ensurepip*) step=ensurepip ;;
@@ -89,6 +89,13 @@ def test_test_installs_once_and_hands_its_arguments_to_pytest(clone: Clone) -> N
     assert calls[-1] == f"python -m pytest -n {JOBS} --dist loadfile --no-loadscope-reorder -k a or b"
     assert clone.made("test") == [f"python -m pytest -n {JOBS} --dist loadfile --no-loadscope-reorder"]
     assert clone.made("test", "JOBS=2") == ["python -m pytest -n 2 --dist loadfile --no-loadscope-reorder"]
+
+
+def test_tests_keep_the_bytecode_of_what_they_import(clone: Clone) -> None:
+    clone.java(clone.bin, "17")
+    made = clone.make("test", PYTHONDONTWRITEBYTECODE="1")
+    assert made.returncode == 0
+    assert "without bytecode" not in (clone.directory / "calls").read_text()
 
 
 def test_a_changed_pyproject_installs_again(clone: Clone) -> None:
