@@ -1,11 +1,11 @@
 """Source connectors as hops between clusters: which topics each takes, their names on the target, and paths that lead back.
 
-Clusters are one by their id, else by a shared address, else by alias. Every loop is proved by a topic that is mirrored around it.
+Clusters are one by their id, else by a shared address; an alias counts where the other ends of its connectors are one cluster. Every
+loop is proved by a topic that is mirrored around it.
 """
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -129,22 +129,8 @@ def point(subject: Subject, side: ClusterSide) -> Point:
     return Point(subject.get(f"{side}.cluster.alias"), servers, known.cluster_id)
 
 
-def apart(one: Point, other: Point) -> bool:
-    """Tell whether two points are certainly different clusters: different ids, or hosts that differ in more than their numbers."""
-    if one.cluster_id and other.cluster_id:
-        return one.cluster_id != other.cluster_id
-    if not one.addresses or not other.addresses or one.addresses & other.addresses:
-        return False
-    return not (_hosts(one.addresses) & _hosts(other.addresses))
-
-
-def _hosts(servers: Iterable[str]) -> set[str]:
-    """Return host names without digits and ports: brokers of one cluster are usually numbered."""
-    return {re.sub(r"\d+", "", server.rpartition(":")[0] or server) for server in servers}
-
-
 def same(one: Point, other: Point) -> bool:
-    """Tell whether two points are certainly one cluster."""
+    """Tell whether two points are one cluster by their ids, else by an address that both have. Host names that look alike prove nothing."""
     if one.cluster_id and other.cluster_id:
         return one.cluster_id == other.cluster_id
     return bool(one.addresses & other.addresses)
@@ -173,19 +159,21 @@ def clusters(subjects: tuple[Subject, ...]) -> Mapping[Subject, tuple[int, int]]
 
 
 def _join_aliases(points: list[Point], groups: _JoinedPoints) -> None:
-    """Join points with one alias unless they are certainly different; never join the two ends of a connector.
-
-    A side with nothing but an alias joins the first point of that alias.
-    """
-    by_alias: dict[str, list[Point]] = defaultdict(list)
-    for each in sorted(points, key=lambda each: not (each.cluster_id or each.addresses)):
-        if not each.alias:
-            continue
-        alike = (other for other in by_alias[each.alias] if not apart(each, other))
-        if other := next((one for one in alike if groups.may_join(each, one)), None):
-            groups.join(each, other)
-        else:
-            by_alias[each.alias].append(each)
+    """Join points with one alias where the other ends are one cluster, or where one of them is nothing but the alias."""
+    named = sorted((each for each in points if each.alias), key=lambda each: not (each.cluster_id or each.addresses))
+    joined = True
+    while joined:  # which may show that other ends are one cluster
+        joined = False
+        by_alias: dict[str, list[Point]] = defaultdict(list)
+        for each in named:
+            alike = by_alias[each.alias]
+            if not any(groups.number[each] == groups.number[one] for one in alike):
+                other = next((one for one in alike if groups.may_join(each, one)), None)
+                if other:
+                    groups.join(each, other)
+                    joined = True
+                else:
+                    alike.append(each)
 
 
 class _JoinedPoints:
@@ -204,7 +192,15 @@ class _JoinedPoints:
             self.facing[second].add(first)
 
     def may_join(self, one: Point, other: Point) -> bool:
-        return self.number[other] not in self.facing[self.number[one]]
+        """Tell whether an alias is enough: never for the two ends of a connector, or for clusters with different ids."""
+        mine, theirs = self.number[one], self.number[other]
+        if theirs in self.facing[mine] or len(self.ids(mine) | self.ids(theirs)) > 1:
+            return False
+        bare = not all(each.cluster_id or each.addresses for each in (one, other))
+        return bare or bool(self.facing[mine] & self.facing[theirs])
+
+    def ids(self, number: int) -> set[str]:
+        return {each.cluster_id for each in self.members[number] if each.cluster_id}
 
     def join(self, one: Point, other: Point) -> None:
         gone, stays = self.number[one], self.number[other]

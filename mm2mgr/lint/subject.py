@@ -75,7 +75,10 @@ class Spot:
 
 @dataclass(frozen=True)
 class WorkerFacts:
-    """Known facts about Connect workers. `policy` is the short name (None, Principal, All, Allowlist, or a class)."""
+    """Known facts about Connect workers. `policy` is the short name (None, Principal, All, Allowlist, or a class).
+
+    `servers` are the addresses of their own Kafka cluster where a tree declares which it is.
+    """
 
     version: str | None = None
     properties: Mapping[str, str] | None = field(default=None, repr=False)  # may hold secrets
@@ -85,6 +88,7 @@ class WorkerFacts:
     exactly_once: bool | None = None
     cluster_id: str | None = None
     plugins: frozenset[str] | None = None
+    servers: str = ""
 
 
 @dataclass(frozen=True)
@@ -186,7 +190,8 @@ def _newest() -> str:
 class Subject:
     """A connector as lint sees it. `spots` has the place of each key that has its own; `state` is Connect's.
 
-    `flows` and `connect` are the names of its flows and of its Connect cluster in a tree.
+    `flows` and `connect` are the names of its flows and of its Connect cluster in a tree. `records_kafka` is the cluster at
+    the addresses that its record producer has instead of the workers'.
     """
 
     name: str
@@ -198,6 +203,7 @@ class Subject:
     worker: WorkerFacts = WorkerFacts()
     source_kafka: KafkaFacts = KafkaFacts()
     target_kafka: KafkaFacts = KafkaFacts()
+    records_kafka: KafkaFacts = KafkaFacts()
     wire: LinkFacts | None = None
     state: str | None = None
     flows: tuple[str, ...] = ()

@@ -132,8 +132,12 @@ class _TreeSubjects:
         """Return what the tree declares about the workers."""
         if connect.name not in self.workers:
             once = True if connect.exactly_once else connect.model.exactly_once
-            cluster_id = self.kafka(connect.kafka).cluster_id
-            self.workers[connect.name] = WorkerFacts(connect.model.version, exactly_once=once, cluster_id=cluster_id)
+            self.workers[connect.name] = WorkerFacts(
+                connect.model.version,
+                exactly_once=once,
+                cluster_id=self.kafka(connect.kafka).cluster_id,
+                servers=",".join(self.topology.clusters[connect.kafka].model.bootstrap_servers),
+            )
         return self.workers[connect.name]
 
     def kafka(self, alias: str) -> KafkaFacts:

@@ -174,11 +174,19 @@ def test_one_cluster_on_both_sides() -> None:
 
 
 def test_one_alias_for_two_clusters() -> None:
-    other = {"source.cluster.bootstrap.servers": "x-kafka:9092"}
-    assert told(flow("A>B", "a"), flow("A>B", "b", other)) == {"alias-reused"}
-    assert told(flow("A>B"), flow("A>C", "b", other)) == set()  # no cluster in common
+    names = (
+        "x-kafka:9092",
+        "a-kafka2:9092",
+        "10.0.0.1:9092",
+        "a-kafka.ns.svc:9092",
+    )  # other brokers, or another cluster
+    for other in ({"source.cluster.bootstrap.servers": name} for name in names):
+        assert told(flow("A>B", "a"), flow("A>B", "b", other)) == set()
+        assert told(flow("A>B"), flow("A>B", "b|t", other)) == {"overlap"}  # wrong in either case
+        assert told(flow("A>B"), flow("A>C", "t", other)) == set()  # no cluster in common
+    facing = {"source.cluster.bootstrap.servers": "b-kafka:9092"}
+    assert "alias-reused" in told(flow("A>B", "a"), flow("A>C", "b", facing))
     numbered = {"source.cluster.bootstrap.servers": "a-kafka2:9092"}
-    assert told(flow("A>B", "a"), flow("A>B", "b", numbered)) == set()  # another broker, most likely
     apart = {"source_kafka": KafkaFacts(cluster_id="one")}, {"source_kafka": KafkaFacts(cluster_id="two")}
     assert told(flow("A>B", "a", **apart[0]), flow("A>B", "b", numbered, **apart[1])) == {"alias-reused"}
 

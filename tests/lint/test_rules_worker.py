@@ -110,10 +110,41 @@ def test_addresses_that_prove_nothing_and_one_that_does() -> None:
     for port, count in (("9092", 1), ("9093", 0), ("9094", 0)):
         worker = WorkerFacts(properties={"bootstrap.servers": f"localhost:{port}"})
         assert len(made.hits("wrong-kafka", made.source({**NO_OVERRIDE, **local}, worker=worker))) == count
-    numbered = WorkerFacts(properties={"bootstrap.servers": "b17:9092"})
-    assert made.hits("wrong-kafka", made.source(NO_OVERRIDE, worker=numbered)) == []
-    assert made.hits("wrong-kafka", made.source({"producer.override.bootstrap.servers": "b17:9092"})) == []
-    assert len(made.hits("wrong-kafka", made.source({"producer.override.bootstrap.servers": "a1:9092"}))) == 1
+
+
+NAMES = {
+    "numbered data centres": ("dc1-kafka:9092", "dc2-kafka:9092", "dc2-kafka-b:9092"),
+    "IP addresses": ("10.1.0.4:9092", "10.2.0.4:9092", "10.2.0.5:9092"),
+    "short and full name": ("kafka-paris.example.org:9092", "kafka-oslo.example.org:9092", "kafka-oslo:9092"),
+    "Kubernetes services": (
+        "a-kafka-bootstrap.a.svc:9092",
+        "b-kafka-bootstrap.b.svc.cluster.local:9092",
+        "b-kafka-brokers.b:9092",
+    ),
+    "lettered brokers": ("src-kafka-a:9092", "kafka-a:9092,kafka-b:9092", "kafka-c:9092"),
+    "other listener": ("src:9092", "tgt:9092", "tgt:9093"),
+}
+
+
+@pytest.mark.parametrize("names", NAMES.values(), ids=NAMES.keys())
+def test_only_ids_and_equal_addresses_are_proof(names: tuple[str, str, str]) -> None:
+    source, target, third = names
+    sides = {"source.cluster.bootstrap.servers": source, "target.cluster.bootstrap.servers": target}
+    elsewhere = KafkaFacts(cluster_id="elsewhere")
+    ids = {"source_kafka": KafkaFacts(cluster_id="A-id"), "target_kafka": KafkaFacts(cluster_id="B-id")}
+
+    def found(servers: str, worker_id: str | None = None, **facts: Any) -> int:
+        own = made.source({**NO_OVERRIDE, **sides, "producer.override.bootstrap.servers": servers}, **facts)
+        worker = WorkerFacts(properties={"bootstrap.servers": servers}, cluster_id=worker_id)
+        theirs = made.source({**NO_OVERRIDE, **sides}, worker=worker, **facts)
+        (count,) = {len(made.hits("wrong-kafka", each)) for each in ((theirs,) if worker_id else (own, theirs))}
+        return count
+
+    assert [found(each) for each in names] == [1, 0, 0]
+    assert [found(third, worker_id, **ids) for worker_id in ("A-id", "B-id", "other")] == [1, 0, 1]
+    assert found(source, "B-id", **ids) == 0
+    one = made.source({**sides, "producer.override.bootstrap.servers": third}, records_kafka=elsewhere, **ids)
+    assert "(elsewhere, not B-id)" in made.hits("wrong-kafka", one)[0].message
 
 
 def test_cluster_ids_outrank_addresses() -> None:
@@ -125,7 +156,8 @@ def test_cluster_ids_outrank_addresses() -> None:
 
 
 def test_an_override_that_leads_elsewhere() -> None:
-    assert len(made.hits("wrong-kafka", made.source({"producer.override.bootstrap.servers": "c1:9092"}))) == 1
+    assert made.hits("wrong-kafka", made.source({"producer.override.bootstrap.servers": "c1:9092"})) == []
+    assert len(made.hits("wrong-kafka", made.source({"producer.override.bootstrap.servers": "A1:9092"}))) == 1
     assert made.hits("wrong-kafka", made.source({"producer.override.bootstrap.servers": "B2:9092"})) == []
     assert made.hits("wrong-kafka", made.source({"producer.override.bootstrap.servers": "${env:B}"})) == []
 

@@ -225,8 +225,9 @@ def alias_reused(estate: Estate) -> Iterator[Hit]:
     Aliases are part of the names of internal topics and the prefix of mirrored topics. Two sources with one alias write
     their records into the same A.t and their checkpoints into one topic. Two targets with one alias share
     mm2-offset-syncs.B.internal of the source, so translated offsets may belong to either. A topic that came through the
-    other cluster of that name is considered a loop and never mirrored. There is no error. Give each cluster its own
-    alias. Source: KIP-382.
+    other cluster of that name is considered a loop and never mirrored. There is no error. Other host names are no
+    proof: the clusters have different ids, or are the two ends of a connector. Give each cluster its own alias.
+    Source: KIP-382.
     """
     first: dict[str, list[tuple[Hop, int]]] = defaultdict(list)
     for hop in hops(estate.subjects):

@@ -8,8 +8,8 @@ from functools import lru_cache
 
 from mm2mgr.formats.connectors import CONVERTERS
 from mm2mgr.lint.findings import RECORDS, Hit, client_key, connector_hit, connector_key, rule, written, yaml
-from mm2mgr.lint.hops import Point, apart
-from mm2mgr.lint.rules.security import lacking_in_override
+from mm2mgr.lint.hops import Point, point, same
+from mm2mgr.lint.rules.security import configured, lacking_in_override
 from mm2mgr.lint.subject import Subject, SubjectKind, addresses
 from mm2mgr.truth.explain import PRINCIPAL_KEYS
 
@@ -96,37 +96,42 @@ def wrong_kafka(subject: Subject) -> Iterator[Hit]:
     Connect's producer writes the records. It uses the workers' own Kafka unless producer.override.bootstrap.servers
     says otherwise; target.cluster.* configures admin clients only. The topics are created on the target and stay empty,
     while the records go to topics of the same name on the workers' Kafka, with one partition, or nowhere. The state is
-    RUNNING and offsets advance. The rule compares cluster ids where they are known, otherwise addresses: those of the
-    source, or hosts that differ in more than a number.
+    RUNNING and offsets advance. The rule compares cluster ids: workers report theirs, brokers are asked with --connect,
+    and `cluster_id` in a tree declares one. Without ids an address in both lists means one cluster; records that go to
+    the source's address do not go to the target. Host names that look alike, or do not, prove nothing: then it is not
+    judged. To compare by hand: GET / of a worker has kafka_cluster_id, kafka-cluster.sh cluster-id asks the target.
     """
-    reason = _elsewhere(subject)
-    if reason:
-        fix = f"write {client_key(subject, RECORDS, _ADDRESS, subject.get(f'target.cluster.{_ADDRESS}') or '…')}"
-        if subject.form == "tree":  # which writes the override itself, once it knows where the workers live
-            alias = yaml(subject.connect or "…")
-            fix = f"write connect: {{{alias}: {{kafka: …}}}} with the Kafka cluster that these workers use, or correct its url"
-        yield Hit(f"records are not written to {subject.target}: {reason}", fix, _RECORDS + _ADDRESS)
+    if arrives(subject) is not False:
+        return
+    own, there, target = subject.get(_RECORDS + _ADDRESS), _destination(subject), subject.target_kafka.cluster_id
+    reason = "the record producer's bootstrap.servers are" if own else "the workers use"
+    elsewhere = f"another Kafka cluster ({there.cluster_id}, not {target})" if there.cluster_id and target else ""
+    reason += (
+        f" {'those of ' if own and elsewhere else ''}{elsewhere or f'the address of {subject.source}, the source'}"
+    )
+    fix = f"write {client_key(subject, RECORDS, _ADDRESS, subject.get(f'target.cluster.{_ADDRESS}') or '…')}"
+    if subject.form == "tree":  # which writes the override itself, once it knows where the workers live
+        alias = yaml(subject.connect or "…")
+        fix = f"write connect: {{{alias}: {{kafka: …}}}} with the Kafka cluster that these workers use, or correct its url"
+    yield Hit(f"records are not written to {subject.target}: {reason}", fix, _RECORDS + _ADDRESS)
 
 
-def _elsewhere(subject: Subject) -> str:
-    own = subject.get(_RECORDS + _ADDRESS)
-    if own:
-        return "the record producer's bootstrap.servers are not the target's" if _is_astray(subject, own) else ""
-    ids = (subject.worker.cluster_id, subject.target_kafka.cluster_id)
-    if all(ids):
-        return "the workers use another Kafka cluster" if ids[0] != ids[1] else ""
-    workers = subject.worker_property(f"producer.{_ADDRESS}") or subject.worker_property(_ADDRESS) or ""
-    wrong = _is_astray(subject, workers)
-    return "bootstrap.servers is not overridden, and the workers use another cluster than the target" if wrong else ""
-
-
-def _is_astray(subject: Subject, servers: str) -> bool:
-    """Tell whether addresses are certainly not the target's: they are the source's, or differ in more than a broker's number."""
-    source, target = (subject.get(f"{side}.cluster.{_ADDRESS}") for side in ("source", "target"))
-    here, there = addresses(servers), addresses(target)
-    if not here or not there or here & there or "${" in servers + target:
+def arrives(subject: Subject) -> bool | None:
+    """Tell whether records are written to the target, by ids or an address that both have; None when no fact tells."""
+    there, source, target = _destination(subject), point(subject, "source"), point(subject, "target")
+    if same(there, target):
+        return True
+    if (there.cluster_id and target.cluster_id) or (same(there, source) and not same(source, target)):
         return False
-    return bool(here & addresses(source)) or apart(Point("", here, None), Point("", there, None))
+    return None
+
+
+def _destination(subject: Subject) -> Point:
+    """Return the cluster that the record producer writes to."""
+    if servers := configured(subject, RECORDS, _ADDRESS):
+        return Point("", addresses(servers), subject.records_kafka.cluster_id)
+    servers = subject.worker_property(_ADDRESS) or subject.worker.servers
+    return Point("", addresses(servers), subject.worker.cluster_id)
 
 
 @rule("override-insecure", "error", needs=(_RECORDS + _ADDRESS,), source="KIP-458", seen="tests/live/test_security.py")
