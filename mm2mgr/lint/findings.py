@@ -41,6 +41,8 @@ class Hit:
     `key` is the connector's config key; rules over an estate set the `subject`, rules over files the `spot`.
     `others` are the other connectors that are part of it. `edits` do the same as `fix` says, the first way of several; none
     where a person must decide, or do something outside of the config.
+    `others` are the other connectors that are part of it. `severity` is set where the effect in this config is less severe than
+    the rule's; it is never more severe, since plan and apply ask only the rules that may report an error.
     """
 
     message: str
@@ -50,6 +52,7 @@ class Hit:
     spot: Spot | None = None
     others: tuple[Subject, ...] = ()
     edits: tuple[Edit, ...] = ()
+    severity: Severity | None = None
 
     @property
     def subjects(self) -> tuple[Subject, ...]:
@@ -61,6 +64,7 @@ class Hit:
 class Rule:
     """A rule: `check` looks at one connector, `over` at all of them and at the files. The function's docstring is the rule's page.
 
+    `severity` is that of its worst case; a hit may lower it.
     `types` are the connectors that `check` looks at, and only those with a key that holds one of the texts `needs` (() for all).
     `source` is the KIP, JIRA or article behind it; `seen` names the live test that showed the effect ("" = unverified); one that
     ends in `::` is completed by the function's name.

@@ -16,7 +16,7 @@ import yaml
 from mm2mgr.errors import SpecError
 from mm2mgr.expand import expand
 from mm2mgr.formats import properties
-from mm2mgr.lint.findings import Finding, rules_of
+from mm2mgr.lint.findings import SEVERITIES, Finding, rules_of
 from mm2mgr.lint.reading import Surroundings, read_files
 from mm2mgr.lint.rules import BY_ID, RULES, files, lint
 from mm2mgr.lint.subject import KafkaFacts, LinkFacts, WorkerFacts
@@ -181,6 +181,9 @@ def test_faulty(case: Case, look: Look) -> None:
         if "key" in expect:
             assert any(placed(each, expect["key"]) for each in mine), told(mine)
         assert any(expect.get("fix", "") in each.fix for each in mine), told(mine)
+        assert any(expect.get("severity", each.severity) == each.severity for each in mine), told(mine)
+    order = [SEVERITIES.index(each.severity) - SEVERITIES.index(BY_ID[each.rule].severity) for each in found]
+    assert min(order) >= 0, told(found)
 
 
 @pytest.mark.parametrize("case", VALID, ids=lambda case: case.name)

@@ -299,7 +299,7 @@ def duplicate_key(estate: Estate) -> Iterator[Hit]:
 
     Java's Properties and Connect's JSON parser keep the last of two equal keys without an error; the first is ignored,
     wherever it is. It often happens when a recipe is pasted below an existing config. If both values are equal, nothing
-    is wrong yet, but the next change may edit the ignored line. Keep one of the lines.
+    is wrong yet (info), but the next change may edit the ignored line. Keep one of the lines.
     """
     for file in estate.files:
         first: dict[str, Entry] = {}
@@ -307,9 +307,11 @@ def duplicate_key(estate: Estate) -> Iterator[Hit]:
         for entry in file.entries:
             before = first.setdefault(entry.key, entry)
             if before is not entry and entry.key not in arrows:
-                same = " (with the same value)" if before.value == entry.value else ""
+                equal = before.value == entry.value
+                same = " (with the same value)" if equal else ""
                 message = f"{entry.key} is present twice, so line {before.line}{same} is ignored"
-                yield Hit(message, f"keep one {entry.key} and remove the other", spot=file.spot(entry))
+                fix = f"keep one {entry.key} and remove the other"
+                yield Hit(message, fix, spot=file.spot(entry), severity="info" if equal else None)
                 first[entry.key] = entry
 
 

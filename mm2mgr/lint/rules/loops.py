@@ -8,7 +8,7 @@ from functools import lru_cache
 from itertools import combinations, islice, pairwise, product
 
 from mm2mgr.defaults import POLICIES
-from mm2mgr.lint.findings import Hit, connector_hit, connector_key, estate_rule, rule
+from mm2mgr.lint.findings import Hit, Severity, connector_hit, connector_key, estate_rule, rule
 from mm2mgr.lint.hops import (
     HEARTBEATS,
     SIDES,
@@ -126,29 +126,38 @@ def self_mirror(subject: Subject) -> Iterator[Hit]:
     """A connector reads the cluster that it writes to.
 
     Source and target have the same cluster id, or share an address. With unchanged names every record is read again as
-    soon as it is written, in an endless loop. With DefaultReplicationPolicy topics get copies named A.t on the same
-    cluster; if both sides have one alias, it stops there, otherwise `.*` matches the copies too: A.A.t, A.A.A.t, one
-    level at each refresh. Usually an address was copied and not changed. Seen on 4.3.1 with 59 topics after 30 s.
+    soon as it is written, in an endless loop, or nothing is mirrored at all if both sides have one alias. With DefaultReplicationPolicy topics get copies named A.t on the same
+    cluster; if both sides have one alias, or the copies do not match `topics`, it stops there (a warning), otherwise
+    `.*` matches the copies too: A.A.t, A.A.A.t, one level at each refresh. Usually an address was copied and not
+    changed. Seen on 4.3.1 with 59 topics after 30 s.
     """
     source, target = point(subject, "source"), point(subject, "target")
     if not same(source, target):
         return
     shared = ", ".join(sorted(source.addresses & target.addresses)) or f"cluster id {source.cluster_id}"
-    message = f"source and target are one cluster ({shared}): {_own_copies(subject)}"
-    yield Hit(message, "write the address of the other cluster", "target.cluster.bootstrap.servers")
+    effect, severity = _own_copies(subject)
+    message = f"source and target are one cluster ({shared}): {effect}"
+    fix, key = "write the address of the other cluster", "target.cluster.bootstrap.servers"
+    yield Hit(message, fix, key, severity=severity)
 
 
-def _own_copies(subject: Subject) -> str:
+def _own_copies(subject: Subject) -> tuple[str, Severity]:
+    """Return what happens, and how severe it is."""
     found, policy = filter_of(subject), policy_of(subject)
+    if policy == "identity" and subject.source == subject.target:
+        return (
+            "with one alias for both, every topic counts as mirrored from the target, so nothing is mirrored",
+            "error",
+        )
     if policy == "identity":
-        return "each record is read again as soon as it is written, in an endless loop"
+        return "each record is read again as soon as it is written, in an endless loop", "error"
     include, prefix = found.include if found else (), f"{subject.source}{separator_of(subject)}"
     named = next((name for item in include if (name := plain_name(item))), "")
     like = named or next((name for item in include for name in samples(item)), "t")
     copy = f"{prefix}{named or 'TOPIC'}"
     if policy == "default" and found and found.takes(f"{prefix}{like}") and subject.source != subject.target:
-        return f"it mirrors its own copies too, {copy}, {prefix}{copy}, one level more at each refresh"
-    return f"each topic gets a copy on the same cluster, {copy}"
+        return f"it mirrors its own copies too, {copy}, {prefix}{copy}, one level more at each refresh", "error"
+    return f"each topic gets a copy on the same cluster, {copy}", "warning" if policy else "error"
 
 
 def has_split_alias(subject: Subject) -> bool:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from functools import lru_cache, partial
 
-from mm2mgr.lint.findings import Hit, estate_rule, rule, spelled, written
+from mm2mgr.lint.findings import Hit, Severity, estate_rule, rule, spelled, written
 from mm2mgr.lint.subject import SENT_IN_CLEAR, Estate, Subject, SubjectKind, beyond, is_clear
 from mm2mgr.secrets import is_placeholder
 from mm2mgr.truth.reach import Client
@@ -153,12 +153,18 @@ def security_incomplete(subject: Subject) -> Iterator[Hit]:
     A client uses PLAINTEXT unless security.protocol says otherwise, whatever ssl.* and sasl.* say. On a TLS port the
     source connector is then RUNNING without tasks, or records never arrive (producer.override.). SASL without
     sasl.mechanism means Kerberos, and without sasl.jaas.config there is no login: FAILED at once. Stores on a PLAINTEXT
-    side and a login on a side without SASL are not used.
+    side and a login on a side without SASL are not used; where the protocol is written, that is a warning, because the
+    brokers may be as it says.
     """
     for client in _sides(subject):
         if found := _incomplete(subject, client):
             key, fault, fix = found
-            yield Hit(f"{written(subject, key) if key else 'the connector'}: {fault}", f"write {fix}", key)
+            unused: Severity | None = "warning" if fault.endswith(_NOT_USED) else None
+            message = f"{written(subject, key) if key else 'the connector'}: {fault}"
+            yield Hit(message, f"write {fix}", key, severity=unused)
+
+
+_NOT_USED = ("does not log in", "does not use a store")
 
 
 def _sides(subject: Subject) -> Iterator[Client]:

@@ -117,24 +117,25 @@ def _made(subject: Subject) -> Iterator[tuple[str, str, str, int]]:
         yield "offset-syncs.topic.replication.factor", "its offset-syncs topic", where, 3
 
 
-@rule("interval-zero", "warning", needs=(".interval.seconds",), source="MirrorMaker's Scheduler", seen=_SEEN)
+@rule("interval-zero", "error", needs=(".interval.seconds",), source="MirrorMaker's Scheduler", seen=_SEEN)
 def interval_zero(subject: Subject) -> Iterator[Hit]:
     """An interval of zero or less disables its job, or fails the connector.
 
-    With a negative value the job never runs: no refresh, no sync, no checkpoints, no heartbeats, while the state is
-    RUNNING. Zero is not valid for the scheduler of the refresh and sync jobs, which throws IllegalArgumentException,
-    and the connector is FAILED when it starts; checkpoints and heartbeats are then written without a pause. To disable
-    a job use its …enabled key. Source: Scheduler.scheduleRepeating, MirrorHeartbeatTask.poll.
+    Zero is not valid for the scheduler of the refresh and sync jobs, which throws IllegalArgumentException, and the
+    connector is FAILED when it starts (error); checkpoints and heartbeats are then written without a pause. With a
+    negative value the job never runs: no refresh, no sync, no checkpoints, no heartbeats, while the state is RUNNING.
+    To disable a job use its …enabled key. Source: Scheduler.scheduleRepeating, MirrorHeartbeatTask.poll.
     """
     for job, usual in _JOBS[subject.type].items():
         key = f"{job}.interval.seconds"
         value = subject.get(key)
         if re.fullmatch(r"-\d+|0+", value) and subject.flag(f"{job}.enabled", default=True):
-            effect = "the connector fails when it starts" if usual == 600 else "it is written without a pause"
+            fails = usual == 600 and not value.startswith("-")
+            effect = "the connector fails when it starts" if fails else "it is written without a pause"
             if value.startswith("-"):
                 effect = "the job never runs, although the state is RUNNING"
             fix = f"write {connector_key(subject, key, str(usual))}, or {connector_key(subject, f'{job}.enabled', 'false')} to disable it"
-            yield Hit(f"{written(subject, key)}={value}: {effect}", fix, key)
+            yield Hit(f"{written(subject, key)}={value}: {effect}", fix, key, severity=None if fails else "warning")
 
 
 @estate_rule(
