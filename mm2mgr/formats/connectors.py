@@ -1,24 +1,55 @@
-"""Connectors as the readers of this package return them."""
+"""Connectors as the readers of this package return them, whoever wrote or runs them."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
 
 from mm2mgr.formats.properties import Entry
+from mm2mgr.truth.reach import ConnectorType, type_of
 
+Form = Literal["connect", "dedicated"]
 # What MirrorMaker's driver, like Strimzi's operator, gives its workers.
 CONVERTERS = dict.fromkeys(
     ("key.converter", "value.converter", "header.converter"), "org.apache.kafka.connect.converters.ByteArrayConverter"
 )
+EXACTLY_ONCE_KEY = "exactly.once.source.support"
+
+
+@dataclass(frozen=True)
+class FoundWorkers:
+    """The Connect workers of a connector, as far as its file says; `policy` is the short name of the override policy."""
+
+    properties: Mapping[str, str] = field(repr=False)  # may hold secrets
+    version: str | None = None
+    policy: str | None = None
+
+    @property
+    def exactly_once(self) -> bool:
+        return self.properties.get(EXACTLY_ONCE_KEY, "disabled").strip().lower() == "enabled"
 
 
 @dataclass(frozen=True)
 class FoundConnector:
-    """A connector in a file. `entries` are its config, duplicate keys and nulls included."""
+    """A connector that a file declares or that runs.
+
+    `lines` has the line that decides each key of `config`; `entries` is what the file says of it, in order, with duplicate
+    keys and nulls. `owner` is the Connect cluster it is meant for, where the file says so; `state` is Connect's.
+    """
 
     name: str
     class_name: str
-    entries: tuple[Entry, ...]
-    line: int
+    config: Mapping[str, str] = field(repr=False)
+    lines: Mapping[str, Entry] = field(default_factory=dict, repr=False)
+    line: int = 0
+    entries: tuple[Entry, ...] = field(default=(), repr=False)
+    form: Form = "connect"
     state: str | None = None
-    owner: str = ""  # the Connect cluster it is meant for, where the file says so
+    owner: str = ""
+    workers: FoundWorkers | None = None
+
+    @property
+    def type(self) -> ConnectorType | None:
+        """Its type, None for a connector of another plugin."""
+        return type_of(self.class_name)

@@ -193,7 +193,7 @@ def connectors(root: Node, name: str) -> Iterator[FoundConnector]:
         name, entries = root.word("name") or name, entries_of(root)
         if not any(entry.key == "name" for entry in entries):
             entries = (*entries, text_entry("name", root.line, name))  # as Connect itself does
-        yield FoundConnector(name, root.word("connector.class"), entries, root.line)
+        yield connector_of(name, root.word("connector.class"), entries, root.line)
         return
     for item in root.items:
         yield from connectors(item, name)
@@ -203,6 +203,12 @@ def connectors(root: Node, name: str) -> Iterator[FoundConnector]:
         if node.kind in ("object", "list"):
             inner = connectors(node, own or (name if key in _WRAPPERS else key))
             yield from (replace(each, state=each.state or state) for each in inner)
+
+
+def connector_of(name: str, class_name: str, entries: tuple[Entry, ...], line: int) -> FoundConnector:
+    """Return the connector of these entries; its config has the last of duplicate keys and no nulls."""
+    config = {entry.key: entry.value for entry in entries if entry.raw != "null"}
+    return FoundConnector(name, class_name, config, {entry.key: entry for entry in entries}, line, entries)
 
 
 def entries_of(config: Node) -> tuple[Entry, ...]:

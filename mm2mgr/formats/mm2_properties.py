@@ -6,15 +6,15 @@ Follows MirrorMakerConfig: clusterProps, workerConfig, connectorBaseConfig.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
 
-from mm2mgr.formats.connectors import CONVERTERS
+from mm2mgr.formats.connectors import CONVERTERS, EXACTLY_ONCE_KEY, FoundConnector, FoundWorkers
 from mm2mgr.formats.properties import Entry, last, meant
 from mm2mgr.truth import keys as truth_keys
 from mm2mgr.truth.explain import KINDS
-from mm2mgr.truth.reach import CLASSES, CLIENTS, CLUSTER_KEYS, PACKAGE, ConnectorType
+from mm2mgr.truth.reach import CLASSES, CLIENTS, CLUSTER_KEYS, PACKAGE
 
 _CLIENT = re.compile(r"(producer|consumer|admin).*", re.DOTALL)
 _WORKER_PREFIXES = (
@@ -36,7 +36,6 @@ CONNECTOR_PREFIXES = tuple(
     | {"source.", "target.", "transforms.", "predicates.", "topic.creation."}
 )
 _PAIR = re.compile(r"(?P<source>[^\s>]+?)->(?P<target>[^\s>]+)")
-EXACTLY_ONCE_KEY = "exactly.once.source.support"
 
 
 def passed(key: str) -> bool:
@@ -58,18 +57,6 @@ def _top_level_names() -> frozenset[str]:
 def to_worker(key: str) -> bool:
     """Tell whether the driver passes a top-level line to the workers of every pair."""
     return key.startswith(_WORKER_PREFIXES)
-
-
-@dataclass(frozen=True)
-class Derived:
-    """A connector that the driver starts. `lines` is its config without what the driver adds (names, class, aliases)."""
-
-    pair: str
-    type: ConnectorType
-    config: Mapping[str, str]
-    lines: Mapping[str, Entry]
-    worker: Mapping[str, str]
-    place: Entry
 
 
 @dataclass(frozen=True)
@@ -108,7 +95,7 @@ class Dedicated:
         return [(source, target) for source in self.clusters for target in self.clusters if source != target]
 
 
-def connectors(file: Dedicated) -> Iterator[Derived]:
+def connectors(file: Dedicated) -> Iterator[FoundConnector]:
     """Yield what the driver starts: three connectors per pair that mirrors, else its heartbeats unless they are disabled.
 
     Two things are left out that decide nothing: `enabled`, which the driver fills in, and the copies of top-level security
@@ -122,7 +109,7 @@ def connectors(file: Dedicated) -> Iterator[Derived]:
             yield _connector(file, source, target, class_name)
 
 
-def _connector(file: Dedicated, source: str, target: str, class_name: str) -> Derived:
+def _connector(file: Dedicated, source: str, target: str, class_name: str) -> FoundConnector:
     lines = _config(file, source, target)
     made = {
         "name": class_name,
@@ -130,10 +117,16 @@ def _connector(file: Dedicated, source: str, target: str, class_name: str) -> De
         "source.cluster.alias": source,
         "target.cluster.alias": target,
     }
-    config = made | {key: line.value for key, line in lines.items()}
     pair = f"{source}->{target}"
-    place = file.lines.get(f"{pair}.enabled") or file.lines["clusters"]
-    return Derived(pair, CLASSES[class_name], config, lines, _worker(file, source, target), place)
+    return FoundConnector(
+        f"{pair} {class_name}",
+        class_name,
+        made | {key: line.value for key, line in lines.items()},
+        lines,
+        (file.lines.get(f"{pair}.enabled") or file.lines["clusters"]).line,
+        form="dedicated",
+        workers=FoundWorkers(_worker(file, source, target), policy="All"),
+    )
 
 
 def _config(file: Dedicated, source: str, target: str) -> dict[str, Entry]:

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from mm2mgr.formats.connectors import CONVERTERS, FoundConnector
-from mm2mgr.formats.documents import Node, entries_of, entry_of, text_entry
+from mm2mgr.formats.connectors import CONVERTERS, FoundConnector, FoundWorkers
+from mm2mgr.formats.documents import Node, connector_of, entries_of, entry_of, text_entry
 from mm2mgr.formats.properties import Entry
 from mm2mgr.truth import keys as truth_keys
 from mm2mgr.truth.reach import CLUSTER_KEYS, PACKAGE
@@ -31,20 +31,11 @@ _READS = {"sourceConnector": ("topics",), "checkpointConnector": ("topics", "gro
 
 
 @dataclass(frozen=True)
-class StrimziWorkers:
-    """The Connect workers of a resource."""
-
-    version: str | None
-    properties: Mapping[str, str] = field(repr=False)  # may hold secrets
-    exactly_once: bool
-
-
-@dataclass(frozen=True)
 class Resource:
     """The content of one resource: connectors, and the Connect cluster of that name with its workers."""
 
     connectors: tuple[FoundConnector, ...] = ()
-    workers: Mapping[str, StrimziWorkers] = field(default_factory=dict)
+    workers: Mapping[str, FoundWorkers] = field(default_factory=dict)
 
 
 def resources(root: Node) -> Iterator[Node]:
@@ -79,7 +70,7 @@ def _connector(name: str, resource: Node, spec: Node) -> FoundConnector:
     written = _scalars(spec, {"class": "connector.class", "tasksMax": "tasks.max"})
     entries = (text_entry("name", resource.line, name), *written, *_config(spec))
     owner = resource.word("metadata", "labels", "strimzi.io/cluster")
-    return FoundConnector(name, spec.word("class"), entries, spec.line, _state(spec), owner)
+    return replace(connector_of(name, spec.word("class"), entries, spec.line), state=_state(spec), owner=owner)
 
 
 def _config(node: Node) -> tuple[Entry, ...]:
@@ -97,12 +88,10 @@ def _scalars(node: Node, names: Mapping[str, str]) -> list[Entry]:
     return [entry_of(names[key], child.line, child) for key, child in found]
 
 
-def _worker(spec: Node, kafka: Node) -> StrimziWorkers:
+def _worker(spec: Node, kafka: Node) -> FoundWorkers:
     """Return the workers of a resource; `kafka` is the part of it that holds their Kafka cluster and their properties."""
     written = {entry.key: entry.value for entry in _config(kafka)}
-    properties = {"bootstrap.servers": kafka.word("bootstrapServers"), **written}
-    exactly_once = written.get("exactly.once.source.support") == "enabled"
-    return StrimziWorkers(spec.word("version") or None, properties, exactly_once)
+    return FoundWorkers({"bootstrap.servers": kafka.word("bootstrapServers"), **written}, spec.word("version") or None)
 
 
 # --- KafkaMirrorMaker2 ------------------------------------------------------------------------------------------------
@@ -163,7 +152,8 @@ def _of_pair(owner: str, pair: _Mirror) -> Iterator[FoundConnector]:
             ),
             *_config(node),
         )
-        yield FoundConnector(name, named["connector.class"], entries, node.line, _state(node), owner)
+        found = connector_of(name, named["connector.class"], entries, node.line)
+        yield replace(found, state=_state(node), owner=owner)
 
 
 def _cluster(cluster: Node, prefix: str) -> list[Entry]:

@@ -1,6 +1,6 @@
-"""Reads files of MirrorMaker connectors into an Estate: JSON, properties, mm2.properties, Strimzi resources, recognised by content.
+"""Joins connectors of files with what is known around them into an Estate, and that with what runs on Connect.
 
-Several files are one estate, joined with what runs on Connect and what the user knows. One SpecError reports every file that cannot be read.
+Several files are one estate. One SpecError reports every file that cannot be read.
 """
 
 from __future__ import annotations
@@ -9,17 +9,14 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 from mm2mgr.errors import Problem, SpecError
-from mm2mgr.files import Unreadable, read_bytes
-from mm2mgr.formats import documents, mm2_properties, properties, strimzi
-from mm2mgr.formats.connectors import FoundConnector
-from mm2mgr.formats.documents import Node
-from mm2mgr.formats.properties import BLANKS, LINE_END, as_typed
+from mm2mgr.formats.connectors import FoundConnector, FoundWorkers
+from mm2mgr.formats.properties import BLANKS, LINE_END, as_typed, last, meant, read
+from mm2mgr.formats.recognise import TREE_KEYS, ForeignFile, read_file, read_text, wrong
 from mm2mgr.lint.subject import Estate, KafkaFacts, LinkFacts, Silence, SourceFile, Spot, Subject, WorkerFacts
-from mm2mgr.spec.places import MOST_BYTES, Place, read_yaml
-from mm2mgr.truth.reach import type_of
+from mm2mgr.spec.places import read_yaml
 
 SILENCE_KEY = "mm2mgr.silence."
 _SILENCE = re.compile(r"[#!]\s*mm2mgr:\s*silence\s+(?P<rule>[\w.-]+)[ \t]*(?P<reason>.*)")
@@ -47,10 +44,6 @@ def _in_comments(lines: Sequence[str], file: str, *, inline: bool) -> Iterator[S
             yield Silence(found["rule"], as_typed(found["reason"].strip()), Spot(file, end + 1))
 
 
-TREE_KEYS = frozenset({"owner", "defaults", "clusters", "connect", "links", "flows", "sizing"})
-_UTF16 = (b"\xff\xfe", b"\xfe\xff")
-_YAML = re.compile(r"\A(\s*#.*\n|\s*\n)*(---|apiVersion\s*:\s|kind\s*:\s)")
-_PAIR = re.compile(r"[^\s.>-][^\s>]*->[^\s]+\.")
 _POLICY_KEY = "connector.client.config.override.policy"
 
 
@@ -64,210 +57,95 @@ class Surroundings:
     source: KafkaFacts = field(default_factory=KafkaFacts)
     target: KafkaFacts = field(default_factory=KafkaFacts)
 
-    def around(self, subject: Subject, worker: WorkerFacts) -> Subject:
-        """Return a connector of a file with its workers, what is known around it, and the silences of its config (JSON has no comments)."""
-        version = self.version or worker.version or self.worker.version
-        silences = (
-            Silence(key.removeprefix(SILENCE_KEY), value.strip(), subject.spot_of(key))
-            for key, value in subject.config.items()
-            if key.startswith(SILENCE_KEY)
-        )
+    def around(self, subject: Subject) -> Subject:
+        """Return a connector of a file with what is known around it."""
+        worker = self.worker if subject.worker == WorkerFacts() else subject.worker
         return replace(
             subject,
-            worker=replace(worker, version=version),
+            worker=replace(worker, version=self.version or worker.version or self.worker.version),
             source_kafka=self.source,
             target_kafka=self.target,
             wire=self.wire,
-            silences=tuple(silences),
         )
 
 
-@dataclass(frozen=True)
-class _FileContents:
-    """The content of one file. `strangers` are classes of other plugins."""
+def subject_of(found: FoundConnector, place: Spot, worker: WorkerFacts | None = None) -> Subject | None:
+    """Return a connector of the file or the Connect cluster at `place` as lint sees it, None for one of another plugin.
 
-    file: str
-    subjects: tuple[Subject, ...] = ()
-    files: tuple[SourceFile, ...] = ()
-    strangers: tuple[str, ...] = ()
+    `worker` is what its workers report; else it is what the file says. JSON has no comments, so keys of the config silence rules.
+    """
+    if found.type is None:
+        return None
+    at = place if found.form == "dedicated" else replace(place, connector=found.name)
+    spots = {key: replace(at, line=line.line, key=line.key) for key, line in found.lines.items()}
+    silences = (
+        Silence(key.removeprefix(SILENCE_KEY), reason.strip(), spots.get(key, at.at(key)))
+        for key, reason in found.config.items()
+        if key.startswith(SILENCE_KEY)
+    )
+    return Subject(
+        found.name,
+        found.type,
+        found.config,
+        replace(at, line=found.line),
+        spots,
+        found.form,
+        worker or _facts(found.workers),
+        state=found.state,
+        silences=tuple(silences),
+    )
+
+
+def _facts(workers: FoundWorkers | None) -> WorkerFacts:
+    if workers is None:
+        return WorkerFacts()
+    return WorkerFacts(workers.version, workers.properties, workers.policy, exactly_once=workers.exactly_once)
 
 
 def read_files(paths: Sequence[Path], surroundings: Surroundings = Surroundings()) -> Estate:
     """Read every file; connectors of other plugins are skipped. Raises SpecError with the place of everything unreadable."""
-    read: list[_FileContents] = []
+    found: list[ForeignFile] = []
     problems: list[Problem] = []
     for path in dict.fromkeys(paths):
         try:
-            read.append(_read(str(path), _text(path), surroundings))
+            found.append(read_file(path))
         except SpecError as error:
             problems += error.problems
-    subjects = tuple(subject for each in read for subject in each.subjects)
-    files = tuple(file for each in read for file in each.files)
+    files = tuple(source for each in found for source in _source_files(each))
     if not files and not problems:
-        for each in read:
-            classes = ", ".join(dict.fromkeys(each.strangers))
+        for each in found:
+            classes = ", ".join(dict.fromkeys(other.class_name for other in each.connectors))
             held = f"it has {classes}" if classes else "no connector runs because of it"
-            problems.append(Problem(each.file, f"holds no MirrorMaker connector: {held}"))
+            problems.append(Problem(each.path, f"holds no MirrorMaker connector: {held}"))
     if problems:
         raise SpecError(problems, hint="give a connector's JSON or properties file, or an mm2.properties")
-    return Estate(subjects, files)
+    subjects = (subject_of(one, Spot(each.path)) for each in found for one in each.connectors)
+    return Estate(tuple(surroundings.around(subject) for subject in subjects if subject), files)
+
+
+def _source_files(file: ForeignFile) -> Iterator[SourceFile]:
+    """Yield the entries that rules about files look at: of each connector its own, of mm2.properties all together."""
+    silences = silences_of(file.text, file.path, inline=file.syntax == "yaml")
+    if file.syntax == "dedicated":
+        yield SourceFile(file.path, "dedicated", file.entries, silences)
+        return
+    kind: Literal["properties", "json"] = "properties" if file.syntax == "properties" else "json"
+    for found in file.connectors:
+        if found.type:
+            yield SourceFile(file.path, kind, found.entries, silences)
 
 
 def read_worker(path: Path) -> WorkerFacts:
     """Read the properties of Connect workers (connect-distributed.properties). Raises SpecError when it is another kind of file."""
     file = str(path)
-    values = {
-        key: properties.meant(entry) for key, entry in properties.last(properties.read(_text(path), file)).items()
-    }
+    values = {key: meant(entry) for key, entry in last(read(read_text(path), file)).items()}
     for key, kind in (("connector.class", "a connector's config"), ("clusters", "an mm2.properties")):
         if key in values:
-            raise _error(file, f"is {kind}, not the properties of Connect workers: give it as a file to lint")
+            raise wrong(file, f"is {kind}, not the properties of Connect workers: give it as a file to lint")
     if "bootstrap.servers" not in values:
-        raise _error(file, "has no bootstrap.servers: give the properties file that the Connect workers start with")
-    support = values.get("exactly.once.source.support", "disabled").strip().lower()
+        raise wrong(file, "has no bootstrap.servers: give the properties file that the Connect workers start with")
     policy = values.get(_POLICY_KEY, "All").strip().rpartition(".")[2]
-    policy = policy.removesuffix("ConnectorClientConfigOverridePolicy")
-    return WorkerFacts(properties=values, policy=policy, exactly_once=support == "enabled")
-
-
-# --- bytes and kinds --------------------------------------------------------------------------------------------------
-
-
-def _error(file: str, message: str, line: int = 0) -> SpecError:
-    """Return an error about a file as a whole, or about one of its lines."""
-    return SpecError([Problem(Place(file, line, 1) if line else file, message)])
-
-
-def _text(path: Path) -> str:
-    """Return a file as Java reads properties, byte for character (ISO-8859-1); JSON is decoded again."""
-    file = str(path)
-    try:
-        if path.is_dir():
-            raise _error(file, "is a folder: name the files in it")
-        data = read_bytes(path, MOST_BYTES)
-    except Unreadable as error:
-        raise _error(file, str(error)) from error
-    if data.startswith(_UTF16):
-        raise _error(file, "is UTF-16 text, which neither Kafka nor Connect reads: save it as UTF-8")
-    if b"\0" in data:
-        line = data.count(b"\n", 0, data.index(b"\0")) + 1
-        raise _error(file, "holds a NUL byte, so it is no text: is it compressed, or UTF-16?", line)
-    if not data.strip():
-        raise _error(file, "is empty")
-    return data.decode("iso-8859-1")
-
-
-def _read(file: str, text: str, surroundings: Surroundings) -> _FileContents:
-    if text.lstrip("ï»¿ \t\r\n")[:1] in ("{", "["):
-        return _wrapped(file, [documents.parse(_utf8(file, text), file)], (), surroundings)
-    if file.lower().endswith((".yaml", ".yml")) or _YAML.match(text):
-        return _yaml(file, text, surroundings)
-    if text.startswith("ï»¿"):
-        raise _error(
-            file, "starts with a byte order mark, which Java takes for a part of the first key: save it without"
-        )
-    return _properties(file, text, surroundings)
-
-
-def _utf8(file: str, text: str) -> str:
-    data = text.encode("iso-8859-1")
-    try:
-        return data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = data.count(b"\n", 0, error.start) + 1
-        raise _error(file, f"is not UTF-8 text, which JSON and YAML have to be (byte {error.start})", line) from error
-
-
-# --- properties -------------------------------------------------------------------------------------------------------
-
-
-def _properties(file: str, text: str, surroundings: Surroundings) -> _FileContents:
-    entries = properties.read(text, file)
-    silences = silences_of(text, file)
-    if any(entry.key == "clusters" or _PAIR.match(entry.key) for entry in entries):
-        driven = mm2_properties.connectors(mm2_properties.Dedicated(entries))
-        subjects = tuple(_of_driver(file, each, surroundings) for each in driven)
-        return _FileContents(file, subjects, (SourceFile(file, "dedicated", entries, silences),))
-    kept = properties.last(entries)
-    values = {key: properties.meant(entry) for key, entry in kept.items()}
-    class_name = values.get("connector.class", "")
-    if not class_name:
-        raise _error(file, _not_a_connector(values))
-    if type_of(class_name) is None:
-        return _FileContents(file, strangers=(class_name,))
-    found = FoundConnector(values.get("name", "").strip(), class_name, entries, kept["connector.class"].line)
-    subject = surroundings.around(_subject(file, found, values), surroundings.worker)
-    return _FileContents(file, (subject,), (SourceFile(file, "properties", entries, silences),))
-
-
-def _not_a_connector(values: Mapping[str, str]) -> str:
-    if "bootstrap.servers" in values or "group.id" in values:
-        return "has no connector.class: it looks like the properties of Connect workers, which --worker takes"
-    return "is neither a connector's config (no connector.class) nor an mm2.properties (no clusters)"
-
-
-def _of_driver(file: str, each: mm2_properties.Derived, surroundings: Surroundings) -> Subject:
-    support = each.worker.get(mm2_properties.EXACTLY_ONCE_KEY, "disabled").strip().lower()
-    worker = WorkerFacts(properties=each.worker, policy="All", exactly_once=support == "enabled")
-    spots = {key: Spot(file, entry.line, key=entry.key) for key, entry in each.lines.items()}
-    name, place = f"{each.pair} {each.config['name']}", Spot(file, each.place.line)
-    return surroundings.around(Subject(name, each.type, each.config, place, spots, "dedicated"), worker)
-
-
-# --- JSON and YAML ----------------------------------------------------------------------------------------------------
-
-
-def _yaml(file: str, text: str, surroundings: Surroundings) -> _FileContents:
-    read = read_yaml(Path(file), text.encode("iso-8859-1"))
-    for document in read:
-        if document.values.keys() <= TREE_KEYS:
-            raise _error(file, "is a part of an mm2mgr tree: name it with -f/--clusters")
-    try:
-        nodes = [documents.of_yaml(document) for document in read]
-        return _wrapped(file, nodes, silences_of(_utf8(file, text), file, inline=True), surroundings)
-    except RecursionError as error:
-        raise _error(file, "nested too deeply") from error
-
-
-def _wrapped(
-    file: str, roots: Sequence[Node], silences: tuple[Silence, ...], surroundings: Surroundings
-) -> _FileContents:
-    found, workers = _found(file, roots)
-    if not found and not workers:
-        raise _error(file, "holds no connector: nothing in it has a connector.class")
-    ours = [each for each in found if type_of(each.class_name)]
-    subjects, files = [], []
-    for each in ours:
-        values = {entry.key: entry.value for entry in each.entries if entry.raw != "null"}
-        worker = workers.get(each.owner, surroundings.worker)
-        subjects.append(surroundings.around(_subject(file, each, values), worker))
-        files.append(SourceFile(file, "json", each.entries, silences))
-    strangers = tuple(each.class_name for each in found if not type_of(each.class_name))
-    return _FileContents(file, tuple(subjects), tuple(files), strangers)
-
-
-def _found(file: str, roots: Sequence[Node]) -> tuple[list[FoundConnector], dict[str, WorkerFacts]]:
-    found: list[FoundConnector] = []
-    workers: dict[str, WorkerFacts] = {}
-    for root in roots:
-        of_operator = [node for node in (list(strimzi.resources(root)) or [root]) if strimzi.is_resource(node)]
-        for resource in map(strimzi.read_resource, of_operator):
-            found += resource.connectors
-            workers |= {
-                name: WorkerFacts(each.version, each.properties, exactly_once=each.exactly_once)
-                for name, each in resource.workers.items()
-            }
-        if not of_operator:
-            found += documents.connectors(root, Path(file).stem)
-    return found, workers
-
-
-def _subject(file: str, found: FoundConnector, config: Mapping[str, str]) -> Subject:
-    type_ = type_of(found.class_name)
-    assert type_ is not None
-    place = Spot(file, found.line, connector=found.name)
-    spots = {entry.key: Spot(file, entry.line, connector=found.name, key=entry.key) for entry in found.entries}
-    return Subject(found.name, type_, config, place, spots, state=found.state)
+    return _facts(FoundWorkers(values, policy=policy.removesuffix("ConnectorClientConfigOverridePolicy")))
 
 
 Facts = TypeVar("Facts", WorkerFacts, KafkaFacts)

@@ -17,15 +17,15 @@ from mm2mgr.connect.errors import ConnectError, WrongBody
 from mm2mgr.connect.types import ConnectTarget, Validation, WorkerInfo
 from mm2mgr.endpoints import kafka_access
 from mm2mgr.errors import Mm2mgrError
+from mm2mgr.formats.connectors import FoundConnector
 from mm2mgr.kafka.access import KafkaAccess
-from mm2mgr.lint.subject import Estate, Silence, Spot, Subject, WorkerFacts
+from mm2mgr.lint.reading import subject_of
+from mm2mgr.lint.subject import Estate, Spot, Subject, WorkerFacts
 from mm2mgr.partitions import TopicPartition
 from mm2mgr.topology import KafkaCluster, Topology
 from mm2mgr.truth import keys as truth_keys
 from mm2mgr.truth.keys import kafka_version
-from mm2mgr.truth.reach import type_of
 
-SILENCE_PREFIX = "mm2mgr.silence."
 # "1" can be read as a number, as text or as a list, but not as these; and errors are searched for what is sent as a password.
 _HARMLESS = {"boolean": "true", "class": "java.lang.Object", "password": "mm2mgr-probe"}
 
@@ -70,7 +70,7 @@ async def read_live(target: ConnectTarget, deadline_seconds: float = 30.0) -> Es
         infos, statuses = await asyncio.gather(client.infos(), client.statuses())
         worker, _ = await ask_worker(client, harmless(key for info in infos.values() for key in info.config))
     states = {name: status.state for name, status in statuses.items()}
-    subjects = (subject_of(target.name, name, info.config, states.get(name), worker) for name, info in infos.items())
+    subjects = (running(target.name, name, info.config, states.get(name), worker) for name, info in infos.items())
     return Estate(tuple(subject for subject in subjects if subject), complete=True)
 
 
@@ -95,20 +95,12 @@ def version_of(root: WorkerInfo) -> WorkerFacts:
     return WorkerFacts(version=kafka_version(root.version), cluster_id=root.kafka_cluster_id or None)
 
 
-def subject_of(
+def running(
     connect: str, name: str, config: Mapping[str, str], state: str | None, worker: WorkerFacts
 ) -> Subject | None:
     """Return a connector that runs as lint sees it, None for one that is not MirrorMaker's."""
-    type_ = type_of(config.get("connector.class", ""))
-    if type_ is None:
-        return None
-    spot = Spot(connect=connect, connector=name)
-    silences = tuple(
-        Silence(key.removeprefix(SILENCE_PREFIX), reason, spot.at(key))
-        for key, reason in config.items()
-        if key.startswith(SILENCE_PREFIX)
-    )
-    return Subject(name, type_, config, spot, worker=worker, state=state, silences=silences)
+    found = FoundConnector(name, config.get("connector.class", ""), config, state=state)
+    return subject_of(found, Spot(connect=connect), worker)
 
 
 # --- what connectors may override -------------------------------------------------------------------------------------

@@ -23,7 +23,7 @@ from mm2mgr.reconcile.facts import (
     cluster_ids,
     harmless,
     read_topics,
-    subject_of,
+    running,
     version_of,
 )
 from mm2mgr.reconcile.guards import ClusterFacts, Connectors, guarded, may_go_astray, together, writes_through_workers
@@ -188,7 +188,7 @@ class _Making:
                     live[name, connector] = as_wanted  # nothing is written: neither its state nor its place matters
                     owned.add((name, connector))
                     continue
-                subject = subject_of(name, connector, config, read.states.get(connector), read.worker)
+                subject = running(name, connector, config, read.states.get(connector), read.worker)
                 if subject:  # only the tree silences what concerns the tree
                     live[name, connector] = replace(subject, silences=())
                 if config.get(OWNER_KEY) == self.topology.owner:

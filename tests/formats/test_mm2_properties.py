@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from mm2mgr.formats import properties
-from mm2mgr.formats.mm2_properties import Dedicated, Derived, aliases_of, connectors, is_ignored, passed
+from mm2mgr.formats.connectors import FoundConnector
+from mm2mgr.formats.mm2_properties import Dedicated, aliases_of, connectors, is_ignored, passed
 from mm2mgr.truth import keys
 from mm2mgr.truth.reach import CLUSTER_KEYS
 
@@ -41,9 +42,9 @@ B->A.emit.heartbeats.enabled = False
 """
 
 
-def of(text: str) -> dict[tuple[str, str], Derived]:
+def of(text: str) -> dict[tuple[str, str], FoundConnector]:
     file = Dedicated(properties.read(text, "mm2.properties"))
-    return {(each.pair, each.type): each for each in connectors(file)}
+    return {(each.name.partition(" ")[0], str(each.type)): each for each in connectors(file)}
 
 
 def line(key: str) -> int:
@@ -82,11 +83,13 @@ def test_every_derived_key_knows_its_line() -> None:
     assert places["target.admin.security.protocol"] == line("B.security.protocol")
     assert places["producer.override.linger.ms"] == line("B.producer.linger.ms")
     assert derived.lines["source.consumer.max.poll.records"].key == "A.consumer.max.poll.records"
-    assert derived.place.line == line("A->B.enabled")
+    assert derived.line == line("A->B.enabled")
 
 
 def test_the_workers_are_the_targets() -> None:
-    worker = of(TEXT)["A->B", "source"].worker
+    workers = of(TEXT)["A->B", "source"].workers
+    assert workers
+    worker = workers.properties
     assert {
         "bootstrap.servers": "b:9092",
         "security.protocol": "SSL",

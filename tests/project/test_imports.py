@@ -39,7 +39,7 @@ LAYERS: dict[str, set[str]] = {
     "expand": {"text", "errors", "defaults", "spec", "topology"},
     "templating": {"errors", "files", "defaults"},
     "render": {"errors", "defaults", "spec", "topology", "templating"},
-    "formats": {"errors", "secrets", "spec", "truth"},
+    "formats": {"errors", "files", "secrets", "spec", "truth"},
     "lint": {
         "text",
         "errors",
@@ -60,6 +60,7 @@ LAYERS: dict[str, set[str]] = {
         "text",
         "errors",
         "files",
+        "formats",
         "secrets",
         "partitions",
         "spec",

@@ -8,9 +8,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from mm2mgr.formats.connectors import EXACTLY_ONCE_KEY
 from mm2mgr.formats.mm2_properties import (
     CONNECTOR_PREFIXES,
-    EXACTLY_ONCE_KEY,
     Dedicated,
     aliases_of,
     is_ignored,

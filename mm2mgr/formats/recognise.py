@@ -1,0 +1,126 @@
+"""Recognises a file by its content and reads its connectors: JSON, properties, mm2.properties, Strimzi's resources, dumps of Connect."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Literal
+
+from mm2mgr.errors import Problem, SpecError
+from mm2mgr.files import Unreadable, read_bytes
+from mm2mgr.formats import documents, mm2_properties, properties, strimzi
+from mm2mgr.formats.connectors import FoundConnector, FoundWorkers
+from mm2mgr.formats.documents import Node
+from mm2mgr.formats.properties import Entry
+from mm2mgr.spec.places import MOST_BYTES, Place, read_yaml
+
+TREE_KEYS = frozenset({"owner", "defaults", "clusters", "connect", "links", "flows", "sizing"})
+_UTF16 = (b"\xff\xfe", b"\xfe\xff")
+_YAML = re.compile(r"\A(\s*#.*\n|\s*\n)*(---|apiVersion\s*:\s|kind\s*:\s)")
+_PAIR = re.compile(r"[^\s.>-][^\s>]*->[^\s]+\.")
+
+
+@dataclass(frozen=True)
+class ForeignFile:
+    """A file and its connectors, those of other plugins included; `entries` are those of mm2.properties, `text` has the comments."""
+
+    path: str
+    syntax: Literal["properties", "json", "yaml", "dedicated"]
+    text: str = field(repr=False)  # may hold secrets
+    connectors: tuple[FoundConnector, ...]
+    entries: tuple[Entry, ...] = field(default=(), repr=False)
+
+
+def read_file(path: Path) -> ForeignFile:
+    """Read a file; raise SpecError with the place of what cannot be read, and for a file that is of no known kind."""
+    file, text = str(path), read_text(path)
+    if text.lstrip("ï»¿ \t\r\n")[:1] in ("{", "["):
+        return _wrapped(file, "json", [documents.parse(_utf8(file, text), file)], "")
+    if file.lower().endswith((".yaml", ".yml")) or _YAML.match(text):
+        return _yaml(file, text)
+    if text.startswith("ï»¿"):
+        raise wrong(
+            file, "starts with a byte order mark, which Java takes for a part of the first key: save it without"
+        )
+    return _properties(file, text)
+
+
+def wrong(file: str, message: str, line: int = 0) -> SpecError:
+    """Return an error about a file as a whole, or about one of its lines."""
+    return SpecError([Problem(Place(file, line, 1) if line else file, message)])
+
+
+def read_text(path: Path) -> str:
+    """Return a file as Java reads properties, byte for character (ISO-8859-1); JSON and YAML are decoded again."""
+    file = str(path)
+    try:
+        if path.is_dir():
+            raise wrong(file, "is a folder: name the files in it")
+        data = read_bytes(path, MOST_BYTES)
+    except Unreadable as error:
+        raise wrong(file, str(error)) from error
+    if data.startswith(_UTF16):
+        raise wrong(file, "is UTF-16 text, which neither Kafka nor Connect reads: save it as UTF-8")
+    if b"\0" in data:
+        line = data.count(b"\n", 0, data.index(b"\0")) + 1
+        raise wrong(file, "holds a NUL byte, so it is no text: is it compressed, or UTF-16?", line)
+    if not data.strip():
+        raise wrong(file, "is empty")
+    return data.decode("iso-8859-1")
+
+
+def _utf8(file: str, text: str) -> str:
+    data = text.encode("iso-8859-1")
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise wrong(file, f"is not UTF-8 text, which JSON and YAML have to be (byte {error.start})", line) from error
+
+
+def _properties(file: str, text: str) -> ForeignFile:
+    entries = properties.read(text, file)
+    if any(entry.key == "clusters" or _PAIR.match(entry.key) for entry in entries):
+        driven = tuple(mm2_properties.connectors(mm2_properties.Dedicated(entries)))
+        return ForeignFile(file, "dedicated", text, driven, entries)
+    lines = properties.last(entries)
+    config = {key: properties.meant(entry) for key, entry in lines.items()}
+    class_name = config.get("connector.class", "")
+    if not class_name:
+        raise wrong(file, _not_a_connector(config))
+    name, line = config.get("name", "").strip(), lines["connector.class"].line
+    return ForeignFile(file, "properties", text, (FoundConnector(name, class_name, config, lines, line, entries),))
+
+
+def _not_a_connector(values: Mapping[str, str]) -> str:
+    if "bootstrap.servers" in values or "group.id" in values:
+        return "has no connector.class: it looks like the properties of Connect workers, which --worker takes"
+    return "is neither a connector's config (no connector.class) nor an mm2.properties (no clusters)"
+
+
+def _yaml(file: str, text: str) -> ForeignFile:
+    read = read_yaml(Path(file), text.encode("iso-8859-1"))
+    for document in read:
+        if document.values.keys() <= TREE_KEYS:
+            raise wrong(file, "is a part of an mm2mgr tree: name it with -f/--clusters")
+    try:
+        return _wrapped(file, "yaml", [documents.of_yaml(document) for document in read], _utf8(file, text))
+    except RecursionError as error:
+        raise wrong(file, "nested too deeply") from error
+
+
+def _wrapped(file: str, syntax: Literal["json", "yaml"], roots: Sequence[Node], text: str) -> ForeignFile:
+    found: list[FoundConnector] = []
+    workers: dict[str, FoundWorkers] = {}
+    for root in roots:
+        of_operator = [node for node in (list(strimzi.resources(root)) or [root]) if strimzi.is_resource(node)]
+        for resource in map(strimzi.read_resource, of_operator):
+            found += resource.connectors
+            workers |= resource.workers
+        if not of_operator:
+            found += documents.connectors(root, Path(file).stem)
+    if not found and not workers:
+        raise wrong(file, "holds no connector: nothing in it has a connector.class")
+    return ForeignFile(file, syntax, text, tuple(replace(each, workers=workers.get(each.owner)) for each in found))
