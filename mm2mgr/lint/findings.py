@@ -12,7 +12,8 @@ from typing import Any, Literal, get_args
 from mm2mgr import defaults
 from mm2mgr.lint.subject import Estate, Spot, Subject, SubjectKind
 from mm2mgr.secrets import mask, mask_text
-from mm2mgr.spec.keys import SECURITY_KEYS
+from mm2mgr.spec.keys import CONNECTOR_KEYS_LIKE_PREFIXES, SECURITY_KEYS
+from mm2mgr.truth.explain import GENERAL
 from mm2mgr.truth.reach import CLIENTS, CLUSTER_KEYS, ConnectorType
 
 Severity = Literal["error", "warning", "info"]
@@ -67,7 +68,8 @@ class Rule:
     `severity` is that of its worst case; a hit may lower it.
     `types` are the connectors that `check` looks at, and only those with a key that holds one of the texts `needs` (() for all).
     `source` is the KIP, JIRA or article behind it; `seen` names the live test that showed the effect ("" = unverified); one that
-    ends in `::` is completed by the function's name.
+    ends in `::` is completed by the function's name. `of_unknown_lines`: it looks at connectors of Kafka lines that nobody here
+    knows, at which no other rule looks.
     Plan and apply block every write that an error is about, judged by what the real workers say.
     """
 
@@ -79,10 +81,11 @@ class Rule:
     seen: str = ""
     types: tuple[ConnectorType, ...] = get_args(ConnectorType)
     needs: tuple[str, ...] = ()
+    of_unknown_lines: bool = False
 
     def asks(self, kind: SubjectKind) -> bool:
         """Tell whether `check` could find anything on connectors of a kind."""
-        if self.check is None or kind.type not in self.types:
+        if self.check is None or kind.type not in self.types or self.of_unknown_lines == kind.of_known_line:
             return False
         return not self.needs or any(text in key for key in kind.keys for text in self.needs)
 
@@ -271,6 +274,8 @@ def spelled(subject: Subject, key: str, value: str) -> str:
     for client in CLIENTS[subject.type]:
         if plain := _after(key, client.layers[-1].prefix):
             return f"{client.block}: {{{plain}: {yaml(value)}}}" if client.block else _of_template(subject, key, value)
+    if key.startswith(GENERAL) and key not in CONNECTOR_KEYS_LIKE_PREFIXES:  # 2.7 knows no other prefix; no block writes it
+        return _of_template(subject, key, value)
     return _of_tree(subject, key, value)
 
 

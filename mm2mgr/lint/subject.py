@@ -16,7 +16,7 @@ from mm2mgr.formats.properties import Entry
 from mm2mgr.secrets import is_placeholder, mask
 from mm2mgr.truth import keys as truth_keys
 from mm2mgr.truth.keys import kafka_version
-from mm2mgr.truth.reach import Client, ConnectorType, Setting, clients, effective, framework_defaults
+from mm2mgr.truth.reach import Client, ConnectorType, Setting, clients, effective, framework_defaults, numbers
 
 SENT_IN_CLEAR = {"PLAIN": "the password", "OAUTHBEARER": "the token"}
 """What a SASL mechanism sends unprotected; the others only prove that they know it."""
@@ -144,6 +144,11 @@ class SubjectKind:
     knows_version: bool
 
     @cached_property
+    def of_known_line(self) -> bool:
+        """Tell whether the keys of its Kafka line are known; no other line's keys say anything about it."""
+        return truth_keys.load().knows(self.setting.version)
+
+    @cached_property
     def clients(self) -> tuple[Client, ...]:
         return clients(self.type, self.setting)
 
@@ -255,7 +260,8 @@ class Subject:
     def exactly_once(self) -> bool:
         """Tell whether it runs transactionally: on exactly-once workers, or it requires such and the workers are unknown."""
         if self.worker.exactly_once is None:
-            return self.get("exactly.once.support").lower() == "required"
+            required = self.get("exactly.once.support").lower() == "required"
+            return required and numbers(self.version) >= (3, 3)  # KIP-618
         return self.worker.exactly_once
 
     @cached_property

@@ -273,7 +273,9 @@ def workers_version(kafka: str | None, report: Callable[[OtherLine], None]) -> s
     try:
         line = keys.line(version)
     except ValueError as error:
-        raise InvalidArgument("kafka", f"'{version}' is not a version such as 3.9 or 4.3.1") from error
+        known = kafka_version(version) is not None  # as a version, but of a line before the oldest one
+        why = str(error) if known else f"'{version}' is not a version such as 3.9 or 4.3.1"
+        raise InvalidArgument("kafka", why) from error
     if not f"{version}.".startswith(f"{line}."):
         report(OtherLine(version, line, keys.lines))
     return keys.releases.get(version, version)

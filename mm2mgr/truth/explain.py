@@ -23,6 +23,7 @@ from mm2mgr.truth.reach import (
     Reached,
     Setting,
     clients,
+    clients_of_line,
     framework,
     framework_defaults,
     seen_by,
@@ -68,7 +69,8 @@ def define(scope: str, name: str, types: Sequence[ConnectorType], version: str, 
 
 def _other_defaults(kind: str, plain: str, types: Sequence[ConnectorType], version: str, keys: Keys) -> Iterator[str]:
     """Yield other defaults of a client: from Connect or MirrorMaker, then from mm2mgr."""
-    for client in (client for type_ in types for client in CLIENTS[type_] if client.kind == kind):
+    every = (client for type_ in types for client in clients_of_line(type_, version))
+    for client in (client for client in every if client.kind == kind):
         if (value := framework_defaults(client, Setting(version), keys).get(plain)) is not None:
             yield f"{client.name}: {value} ({framework(client)})"
         if client.block and plain in CLIENT_DEFAULTS.get(client.block, {}):
@@ -101,7 +103,6 @@ _PREFIXES = sorted(_LIVE | _DEAD, key=len, reverse=True)
 PRINCIPAL_KEYS = ("sasl.jaas.config", "sasl.mechanism", "security.protocol")  # what the policy of that name lets pass
 _WHEN = {
     "always": "",
-    "checkpoint read-back": "",
     "syncs on source": "while the offset-syncs topic is on the source (Kafka's default)",
     "syncs on target": "only with offset-syncs.topic.location=target",
     "own offsets": "only with offsets.storage.topic or an exactly-once worker",
@@ -189,9 +190,7 @@ def split(key: str, keys: Keys) -> tuple[str, str]:
 
 
 def _effects(prefix: str, plain: str, types: Sequence[ConnectorType], version: str, keys: Keys) -> Iterator[Effect]:
-    for type_, client in ((each, client) for each in types for client in CLIENTS[each]):
-        if client.exists == "checkpoint read-back" and not Setting(version).has(client.exists):
-            continue
+    for type_, client in ((each, client) for each in types for client in clients_of_line(each, version)):
         key = prefix + plain
         if prefix[:-1] in _BLOCKS:
             key = client.layers[-1].prefix + plain if client.block == prefix[:-1] else ""
@@ -247,7 +246,11 @@ def _instead(plain: str, prefix: str, types: Sequence[ConnectorType], version: s
     found: dict[tuple[str | None, str], tuple[list[str], list[str]]] = {}
     for type_ in types:
         # Connect's rarely created clients count if the key has their prefix.
-        rare = [each for each in CLIENTS[type_] if each.layers[-1].prefix == prefix and each.exists in _CONDITIONAL]
+        rare = [
+            each
+            for each in clients_of_line(type_, version)
+            if each.layers[-1].prefix == prefix and each.exists in _CONDITIONAL
+        ]
         for client in (*clients(type_, Setting(version)), *rare):
             if keys.find(client.kind, plain, version) and plain not in client.forced:
                 yaml = f"{client.block}: {{{plain}: …}}" if client.block else None

@@ -1,4 +1,4 @@
-"""What Kafka knows of a config key, per line (3.6 … 4.3): type, default, valid values, where it exists; and Kafka's versions.
+"""What Kafka knows of a config key, per line (2.7 … 4.3): type, default, valid values, where it exists; and Kafka's versions.
 
 The data are in `keys.json` beside this module, written by `tools/kafka_keys` from Kafka's real jars. It starts no Java and
 imports nothing outside the standard library; which client a key reaches is the subject of `reach`.
@@ -73,12 +73,19 @@ class Keys:
         return tuple(self.releases)
 
     def line(self, version: str) -> str:
-        """Return the line that applies to a version: its own, else the newest before it, else the oldest known.
+        """Return the line that applies to a version: its own, else the newest before it.
 
-        Raises ValueError for text that does not start like `4.3`.
+        Raises ValueError for text that does not start like `4.3`, and for versions before the oldest known line.
         """
         wanted = _number(version)
-        return next((line for line in reversed(self.lines) if _number(line) <= wanted), self.lines[0])
+        for line in reversed(self.lines):
+            if _number(line) <= wanted:
+                return line
+        raise ValueError(f"Kafka {version} is not known: {self.lines[0]} to {self.lines[-1]} are")
+
+    def knows(self, version: str) -> bool:
+        """Tell whether a version has a line here, or one before it."""
+        return _number(version) >= _number(self.lines[0])
 
     def find(self, scope: str, name: str, version: str) -> Key | None:
         """Return a key as one Kafka version defines it, None when that version does not know it."""

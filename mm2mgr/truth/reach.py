@@ -1,7 +1,7 @@
 """Which client of a MirrorMaker connector reads a key, which spelling wins when several set it, and the settings that clients get.
 
-Sources: MirrorConnectorConfig and Connect's Worker. A live test compares every row of the table with the client
-settings on workers of the oldest and the newest line.
+Sources: MirrorConnectorConfig and Connect's Worker. A test compares every row with what these classes of each line answer,
+and a live test with the client settings on workers of the oldest and the newest line that the sandbox runs.
 """
 
 from __future__ import annotations
@@ -17,10 +17,15 @@ from mm2mgr.truth.keys import Keys
 ConnectorType = Literal["source", "checkpoint", "heartbeat"]
 ClientKind = Literal["producer", "consumer", "admin"]
 Side = Literal["source", "target", "records", "offsets"]
-Exists = Literal[
-    "always", "syncs on source", "syncs on target", "checkpoint read-back", "own offsets", "framework admin"
-]
+Exists = Literal["always", "syncs on source", "syncs on target", "own offsets", "framework admin"]
 
+# The first versions with …
+_SIDED = (2, 8)  # source.producer. and source.consumer., for one cluster
+_SYNCS_LOCATION = (3, 0)  # offset-syncs.topic.location (KIP-716)
+_OWN_OFFSETS = (3, 3)  # exactly-once workers and offsets.storage.topic (KIP-618)
+_SYNCS_ADMIN = (3, 4, 1)  # KAFKA-12468
+_READ_BACK = (3, 7, 1)  # KAFKA-15905
+_SYNCS_OFF = (3, 9)  # emit.offset-syncs.enabled (KIP-1031)
 PACKAGE = "org.apache.kafka.connect.mirror"
 CLASSES: dict[str, ConnectorType] = {
     "MirrorSourceConnector": "source",
@@ -51,10 +56,14 @@ def type_of(connector_class: str) -> ConnectorType | None:
 
 @dataclass(frozen=True)
 class Layer:
-    """A prefix in the connector config; `filtered` lets only the names of MirrorClientConfig pass and drops the rest."""
+    """A prefix in the connector config; `filtered` lets only the names of MirrorClientConfig pass and drops the rest.
+
+    Versions before `since` do not read it.
+    """
 
     prefix: str
     filtered: bool = False
+    since: tuple[int, ...] = ()
 
     def plain(self, key: str) -> str | None:
         """Return the client's name of `key`, None when this layer does not pass it."""
@@ -73,6 +82,7 @@ class Client:
 
     `role` is how its client.id ends (MirrorMaker's own, KAFKA-14838) or starts (the framework's); `worker_prefixes` are
     what it takes from the worker's properties, below every layer; `block` is the setting of a flow that stands for it.
+    Versions before `since` do not create it.
     """
 
     name: str
@@ -84,6 +94,7 @@ class Client:
     worker_prefixes: tuple[str, ...] = ()
     block: str | None = None
     forced: frozenset[str] = frozenset()
+    since: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -99,15 +110,15 @@ class Setting:
 
     @classmethod
     def of(cls, config: Mapping[str, str], version: str = "4.3.1", *, exactly_once: bool = False) -> Setting:
-        """Read the facts from a connector's config; exactly-once is a fact about the worker."""
+        """Read the facts from a connector's config; exactly-once is a fact about the worker. Older lines do not know some of the keys."""
+        line = numbers(version)
         return cls(
             version,
-            config.get("offset-syncs.topic.location", "source"),
-            bool(config.get("offsets.storage.topic", "").strip()),
-            exactly_once,
+            config.get("offset-syncs.topic.location", "source") if line >= _SYNCS_LOCATION else "source",
+            line >= _OWN_OFFSETS and bool(config.get("offsets.storage.topic", "").strip()),
+            exactly_once and line >= _OWN_OFFSETS,
             any(key.startswith("topic.creation.") for key in config),
-            # KIP-1031: older lines do not know the key and write their syncs.
-            numbers(version) < (3, 9) or config.get("emit.offset-syncs.enabled", "true").strip().lower() != "false",
+            line < _SYNCS_OFF or config.get("emit.offset-syncs.enabled", "true").strip().lower() != "false",
         )
 
     def has(self, exists: Exists) -> bool:
@@ -117,7 +128,6 @@ class Setting:
             "always": True,
             "syncs on source": self.offset_syncs and self.offset_syncs_location == "source",
             "syncs on target": self.offset_syncs and self.offset_syncs_location == "target",
-            "checkpoint read-back": numbers(self.version) >= (3, 7, 1),  # KAFKA-15905
             "own offsets": own_offsets,
             "framework admin": own_offsets or self.topic_creation,
         }[exists]
@@ -145,20 +155,24 @@ def _own(  # noqa: PLR0913, PLR0917 - a row of the table
     role: str,
     exists: Exists = "always",
     block: str | None = None,
+    since: tuple[int, ...] = (),
 ) -> Client:
     """Return a client that MirrorMaker itself creates; all of them have the same three prefixes."""
-    layers = (Layer(f"{side}.cluster.", filtered=True), Layer(f"{kind}."), Layer(f"{side}.{kind}."))
+    sided = Layer(f"{side}.{kind}.", since=() if kind == "admin" else _SIDED)
+    layers = (Layer(f"{side}.cluster.", filtered=True), Layer(f"{kind}."), sided)
     # MirrorConnectorConfig puts this one last.
     forced = frozenset({"enable.auto.commit"}) if kind == "consumer" else frozenset()
-    return Client(name, kind, role, side, layers, exists, block=block, forced=forced)
+    return Client(name, kind, role, side, layers, exists, block=block, forced=forced, since=since)
 
 
-def _syncs(kind: ClientKind, on_source: str | None, on_target: str) -> tuple[Client, Client]:
+def _syncs(
+    kind: ClientKind, on_source: str | None, on_target: str, since: tuple[int, ...] = ()
+) -> tuple[Client, Client]:
     """Return a client of the offset-syncs topic for either place of it, with the block of a flow that stands for each."""
     name = f"offset-syncs {kind}"
     return (
-        _own(name, kind, "source", f"offset-syncs-source-{kind}", "syncs on source", on_source),
-        _own(name, kind, "target", f"offset-syncs-target-{kind}", "syncs on target", on_target),
+        _own(name, kind, "source", f"offset-syncs-source-{kind}", "syncs on source", on_source, since),
+        _own(name, kind, "target", f"offset-syncs-target-{kind}", "syncs on target", on_target, since),
     )
 
 
@@ -184,6 +198,7 @@ def _framework(records_block: str | None) -> tuple[Client, ...]:
             consumer,
             "own offsets",
             ("consumer.",),
+            since=_OWN_OFFSETS,
         ),
         Client(
             "framework admin", "admin", "connector-adminclient", "offsets", admin, "framework admin", ("", "admin.")
@@ -211,14 +226,14 @@ CLIENTS: dict[ConnectorType, tuple[Client, ...]] = {
         _own("source admin", "admin", "source", "checkpoint-source-admin", block="source_admin"),
         _own("target admin", "admin", "target", "checkpoint-target-admin", block="target_admin"),
         *_syncs("consumer", None, "target_consumer"),
-        *_syncs("admin", "source_admin", "target_admin"),
+        *_syncs("admin", "source_admin", "target_admin", _SYNCS_ADMIN),
         _own(
             "checkpoints consumer",
             "consumer",
             "target",
             "checkpoints-target-consumer",
-            "checkpoint read-back",
-            "target_consumer",
+            block="target_consumer",
+            since=_READ_BACK,
         ),
     ),
     # Written so that beats land on the flow's source: there `target` is the cluster that the flow reads from.
@@ -231,10 +246,25 @@ CLIENTS: dict[ConnectorType, tuple[Client, ...]] = {
 
 def clients(type_: ConnectorType, setting: Setting) -> tuple[Client, ...]:
     """Return the clients of such a connector."""
-    found = tuple(client for client in CLIENTS[type_] if setting.has(client.exists))
+    found = tuple(client for client in clients_of_line(type_, setting.version) if setting.has(client.exists))
     if not setting.exactly_once:
         return found
     return tuple(replace(each, forced=each.forced | EXACTLY_ONCE_FORCES.get(each.name, frozenset())) for each in found)
+
+
+@lru_cache
+def clients_of_line(type_: ConnectorType, version: str) -> tuple[Client, ...]:
+    """Return the clients that such connectors can have in a Kafka version, whatever their config."""
+    line = numbers(version)
+    found = (client for client in CLIENTS[type_] if client.since <= line)
+    return tuple(_of_line(client, line) for client in found)
+
+
+def _of_line(client: Client, line: tuple[int, ...]) -> Client:
+    layers = tuple(layer for layer in client.layers if layer.since <= line)
+    # 2.7 sets it last; newer lines only where nobody else did.
+    reset = {"auto.offset.reset"} if client.kind == "consumer" and line < _SIDED else set()
+    return replace(client, layers=layers, forced=client.forced | reset)
 
 
 def seen_by(client: Client, key: str) -> tuple[Reached, ...]:

@@ -41,6 +41,19 @@ def test_a_version_that_was_never_read_is_judged_by_the_one_before(mm2mgr: Comma
     assert (vendors.out, vendors.err) == (mm2mgr("explain", "linger.ms", "--kafka", "3.9").out, "")
 
 
+@pytest.mark.parametrize("command", [("explain", "linger.ms"), ("lint",)], ids=["explain", "lint"])
+def test_a_version_before_the_oldest_known_one_is_refused(mm2mgr: Command, command: tuple[str, ...]) -> None:
+    refused = mm2mgr(*command, "--kafka", "2.5.1", code=2)
+    assert "Kafka 2.5.1 is not known: 2.7 to 4.3 are" in refused.err
+
+
+def test_an_older_line_is_explained_by_its_own_jars(mm2mgr: Command) -> None:
+    old = mm2mgr("explain", "source.consumer.fetch.max.bytes", "--kafka", "2.7").out
+    assert "does nothing" in old
+    assert " consumer.fetch.max.bytes" in old
+    assert "does nothing" not in mm2mgr("explain", "source.consumer.fetch.max.bytes", "--kafka", "2.8").out
+
+
 @pytest.mark.parametrize("name", ["source", "MirrorSource", "org.apache.kafka.connect.mirror.MirrorSourceConnector"])
 def test_on_takes_types_and_class_names(mm2mgr: Command, name: str) -> None:
     found = mm2mgr("explain", "producer.override.acks", "--on", name, "-o", "json").json

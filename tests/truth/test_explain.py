@@ -90,7 +90,7 @@ def test_access_is_said_once_per_cluster() -> None:
 def test_defaults_are_those_of_the_version_and_say_who_sets_another() -> None:
     (old,), (new,) = told("linger.ms", kafka="3.9.2").definitions, told("linger.ms").definitions
     assert (old.default, new.default) == ("0", "5")
-    assert old.history == new.history == ("0 in 3.6-3.9", "5 in 4.0-4.3")
+    assert old.history == new.history == ("0 in 2.7-3.9", "5 in 4.0-4.3")
     (acks,) = told("producer.override.max.in.flight.requests.per.connection").definitions
     assert acks.default == "5"
     assert "record producer: 1 (Connect)" in acks.set_instead
@@ -116,7 +116,7 @@ def test_keys_of_other_versions_are_told_as_such() -> None:
     assert told("emit.offset-syncs.enabled", kafka="3.8.1").verdict == "does nothing: Kafka 3.8.1 does not have it"
     assert told("emit.offset-syncs.enabled").definitions[0].lines == "since 3.9"
     gone = told("topics.blacklist")
-    assert gone.definitions[0].lines == "since 3.6 or earlier, gone after 3.9; not in 4.3.1"
+    assert gone.definitions[0].lines == "since 2.7 or earlier, gone after 3.9; not in 4.3.1"
     assert ways(gone) == {"topics.exclude": "topics: {exclude: [...]}"}
     assert told("topics.blacklist", kafka="3.9.2").verdict == "is read by the connector itself (source, checkpoint)"
 

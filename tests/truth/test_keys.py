@@ -13,7 +13,10 @@ import pytest
 from mm2mgr.truth.keys import CLIENTS, SCOPES, Key, Keys, load
 from tools.kafka_keys.generate import DATA, releases
 
-LINES = ("3.6", "3.7", "3.8", "3.9", "4.0", "4.1", "4.2", "4.3")
+LINES = (
+    *("2.7", "2.8", "3.0", "3.1", "3.2", "3.3", "3.4", "3.5"),
+    *("3.6", "3.7", "3.8", "3.9", "4.0", "4.1", "4.2", "4.3"),
+)
 # Dots, brackets and commas of regular expressions and class names; no prose.
 VALUE = re.compile(r"[\w.*\\\[\]$:<>/+-]*(?:,[\w.*\\\[\]$:<>/+-]+)*")
 VALID = re.compile(r"[\w.,$\[\]:; -]{0,80}")
@@ -54,8 +57,16 @@ def test_every_supported_line_was_read_from_its_locked_release(keys: Keys) -> No
         ("source", "emit.offset-syncs.enabled", from_line("3.9")),  # KIP-1031
         ("checkpoint", "emit.offset-syncs.enabled", from_line("3.9")),
         ("source", "heartbeats.replication.enabled", from_line("4.0")),  # KIP-1089
-        ("source", "use.incremental.alter.configs", until("3.9")),
-        ("source", "add.source.alias.to.metrics", until("3.9")),
+        ("source", "use.incremental.alter.configs", ("3.5", "3.6", "3.7", "3.8", "3.9")),  # KIP-894
+        ("source", "add.source.alias.to.metrics", ("3.5", "3.6", "3.7", "3.8", "3.9")),
+        ("source", "offset-syncs.topic.location", from_line("3.0")),  # KIP-716
+        ("source", "exactly.once.support", from_line("3.3")),  # KIP-618
+        ("source", "forwarding.admin.class", from_line("3.4")),  # KIP-787
+        ("checkpoint", "sync.group.offsets.enabled", LINES),  # KIP-545
+        ("source", "topics.exclude", LINES),  # KIP-629
+        ("source", "groups", ()),  # before 3.4 one definition held the keys of all connectors
+        ("checkpoint", "offset.lag.max", ()),
+        ("consumer", "session.timeout.ms", LINES),
         ("source", "topics.blacklist", until("3.9")),
         ("source", "config.properties.blacklist", until("3.9")),
         ("checkpoint", "groups.blacklist", until("3.9")),
@@ -65,13 +76,13 @@ def test_every_supported_line_was_read_from_its_locked_release(keys: Keys) -> No
         ("heartbeat", "metric.names.formats", ()),
         ("source", "tasks.max.enforce", from_line("3.8")),  # KIP-1004
         ("source", "connector.plugin.version", from_line("4.1")),  # KIP-891
-        ("source", "use.defaults.from", LINES),
-        ("source", "replication.policy.internal.topic.separator.enabled", LINES),  # KIP-949
+        ("source", "use.defaults.from", from_line("3.5")),
+        ("source", "replication.policy.internal.topic.separator.enabled", from_line("3.6")),  # KIP-949
         ("checkpoint", "replication.factor", ()),
         ("heartbeat", "topics", ()),
         ("consumer", "group.protocol", from_line("3.7")),  # KIP-848
-        ("producer", "auto.include.jmx.reporter", until("3.9")),
-        ("worker", "exactly.once.source.support", LINES),
+        ("producer", "auto.include.jmx.reporter", ("3.4", "3.5", "3.6", "3.7", "3.8", "3.9")),
+        ("worker", "exactly.once.source.support", from_line("3.3")),
     ],
 )
 def test_a_key_exists_in(scope: str, name: str, lines: tuple[str, ...]) -> None:
@@ -101,6 +112,8 @@ def test_a_key_exists_in(scope: str, name: str, lines: tuple[str, ...]) -> None:
         ("source", "use.defaults.from", "3.6.2", "target"),
         ("source", "enabled", "4.3.1", "true"),
         ("worker", "offset.flush.interval.ms", "4.3.1", "60000"),
+        ("worker", "connector.client.config.override.policy", "2.8.2", "None"),
+        ("worker", "connector.client.config.override.policy", "3.0.2", "All"),  # KIP-722
         ("worker", "connector.client.config.override.policy", "4.3.1", "All"),
     ],
 )
@@ -117,8 +130,8 @@ def test_all_facts_of_one_key() -> None:
         required=False,
         valid="[source, target]",
         importance="low",
-        lines=LINES,
-        exists_in=LINES,
+        lines=from_line("3.0"),
+        exists_in=from_line("3.0"),
         read_by="",
         internal=False,
         typed=False,
@@ -186,10 +199,25 @@ def test_a_group_of_topics_takes_the_default_groups_numbers_but_the_default_grou
 
 @pytest.mark.parametrize(
     ("version", "line"),
-    [("3.9.2", "3.9"), ("4.0", "4.0"), ("4.3.1-rc0", "4.3"), ("4.10.0", "4.3"), ("5.0.0", "4.3"), ("2.8.0", "3.6")],
+    [
+        ("3.9.2", "3.9"),
+        ("4.0", "4.0"),
+        ("4.3.1-rc0", "4.3"),
+        ("4.10.0", "4.3"),
+        ("5.0.0", "4.3"),
+        ("2.8.0", "2.8"),
+        ("2.9", "2.8"),
+    ],
 )
 def test_a_version_is_judged_by_its_line_or_the_nearest_before(keys: Keys, version: str, line: str) -> None:
     assert keys.line(version) == line
+
+
+@pytest.mark.parametrize("version", ["2.6.3", "2.5", "0.11.0.3"])
+def test_a_version_before_the_oldest_line_is_judged_by_no_other_line(keys: Keys, version: str) -> None:
+    assert not keys.knows(version)
+    with pytest.raises(ValueError, match=rf"Kafka {version} is not known: 2.7 to 4.3 are"):
+        keys.line(version)
 
 
 def test_a_version_that_is_none_is_refused(keys: Keys) -> None:
@@ -209,17 +237,19 @@ def test_nearest(keys: Keys) -> None:
 def test_what_the_framework_sets_on_its_clients(keys: Keys) -> None:
     for version in LINES:
         producer = keys.framework_defaults("record_producer", version)
+        old = version in ("2.7", "2.8")
         assert {name: producer[name] for name in producer if not name.endswith("serializer")} == {
             "acks": "all",
-            "enable.idempotence": "false",
+            **({"request.timeout.ms": str(2**31 - 1)} if old else {"enable.idempotence": "false"}),
             "max.in.flight.requests.per.connection": "1",
             "delivery.timeout.ms": str(2**31 - 1),
             "max.block.ms": str(2**63 - 1),
         }
-        assert keys.framework_defaults("record_producer_exactly_once", version)["enable.idempotence"] == "true"
+        exactly_once = keys.framework_defaults("record_producer_exactly_once", version)
+        assert exactly_once.get("enable.idempotence") == ("true" if version in from_line("3.3") else None)
         reads = {"enable.auto.commit": "false", "auto.offset.reset": "earliest"}
         assert keys.framework_defaults("source_consumer", version) == reads
-        assert keys.framework_defaults("target_consumer", version) == reads
+        assert keys.framework_defaults("target_consumer", version) == ({} if old else reads)
 
 
 @pytest.mark.parametrize(("clients", "scope"), [(CLIENTS[:2], "producer"), (CLIENTS[2:], "consumer")])

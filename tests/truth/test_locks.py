@@ -7,11 +7,20 @@ import re
 import pytest
 
 from mm2mgr.sandbox.jars import known_versions, lock_file, read_lock
-from tools.kafka_keys.generate import releases
+from tools.kafka_keys.generate import LOCKS, releases
 
 
 def test_one_release_a_line() -> None:
-    assert sorted(releases().values()) == known_versions()
+    assert len(releases()) == len(known_versions()) + len(LOCKS)
+    assert set(releases().values()) == {*known_versions(), *LOCKS}
+
+
+@pytest.mark.parametrize("release", LOCKS)
+def test_the_lock_of_a_line_that_is_only_read_has_the_jars_that_are_read(release: str) -> None:
+    artifacts = read_lock(LOCKS[release])
+    assert {(artifact.group, artifact.version) for artifact in artifacts} == {("org.apache.kafka", release)}
+    names = {artifact.name for artifact in artifacts}
+    assert {"kafka-clients", "connect-api", "connect-runtime", "connect-mirror", "connect-mirror-client"} <= names
 
 
 @pytest.mark.parametrize("version", known_versions())

@@ -72,6 +72,11 @@ class KafkaClasses:
             arguments[place] = value
         return _opened(fitting[0]).invoke(on, arguments)
 
+    def has(self, owner: str, name: str, arguments: int | None = None) -> bool:
+        """Tell whether a class has a method of this name, with this number of arguments; older lines lack some."""
+        found = [each for each in self.type(owner).getDeclaredMethods() if each.getName() == name]
+        return any(arguments in (None, each.getParameterCount()) for each in found)
+
     def map(self, values: Mapping[str, str]) -> Any:
         java_map = self._gateway.jvm.java.util.HashMap()
         for name, value in values.items():
@@ -128,8 +133,12 @@ def _keys(kafka: KafkaClasses) -> dict[str, dict[str, Facts]]:
     scopes = {scope: _connector(kafka, scope) | framework for scope in _MIRROR}
     for scope, owner in _CLIENTS.items():
         scopes[scope] = kafka.facts(kafka.field(owner, "CONFIG"))
-    crypto = kafka.field("connect.runtime.distributed.Crypto", "SYSTEM")
-    scopes["worker"] = kafka.facts(kafka.call("connect.runtime.distributed.DistributedConfig", "config", crypto))
+    worker = "connect.runtime.distributed.DistributedConfig"
+    if kafka.has(worker, "config"):  # since 3.2
+        definition = kafka.call(worker, "config", kafka.field("connect.runtime.distributed.Crypto", "SYSTEM"))
+    else:
+        definition = kafka.field(worker, "CONFIG")
+    scopes["worker"] = kafka.facts(definition)
     return scopes
 
 
@@ -158,30 +167,48 @@ def _framework(kafka: KafkaClasses) -> dict[str, Facts]:
 
 def _clients(kafka: KafkaClasses) -> dict[str, dict[str, Facts]]:
     """Return what Connect and MirrorMaker set on their clients, out of the very methods that build those configs."""
-    connect, runtime = kafka.packages.connect, "connect.runtime.Worker"
-    connector = connect.runtime.ConnectorConfig(None, kafka.map(_CONNECTOR))
-    policy = connect.connector.policy.AllConnectorClientConfigOverridePolicy()
-    made_for = (
-        connect.runtime.distributed.DistributedConfig(kafka.map(_WORKER)),
-        connector,
+    runtime, mirror = "connect.runtime.Worker", "connect.mirror.MirrorConnectorConfig"
+    task, made_for = (
+        kafka.packages.connect.util.ConnectorTaskId("name", 0),
+        worker_arguments(kafka, _WORKER, _CONNECTOR),
+    )
+    role = () if kafka.has(mirror, "sourceConsumerConfig", 0) else ("role",)  # KAFKA-14838 (3.5)
+    own = mirror_config(kafka, _CONNECTOR)
+    found = {}
+    if kafka.has(runtime, "baseProducerConfigs"):  # KIP-618 (3.3)
+        found["record_producer"] = kafka.call(runtime, "baseProducerConfigs", "name", "client", *made_for)
+        found["record_producer_exactly_once"] = kafka.call(
+            runtime, "exactlyOnceSourceTaskProducerConfigs", task, *made_for
+        )
+        found["offsets_consumer"] = kafka.call(
+            runtime, "regularSourceOffsetsConsumerConfigs", "name", "client", *made_for
+        )
+    else:
+        found["record_producer"] = kafka.call(runtime, "producerConfigs", task, "client", *made_for)
+    found["source_consumer"] = kafka.call(mirror, "sourceConsumerConfig", *role, on=own)
+    if kafka.has(mirror, "targetConsumerConfig"):  # KIP-716 (3.0)
+        found["target_consumer"] = kafka.call(mirror, "targetConsumerConfig", *role, on=own)
+    return {client: _set(configs) for client, configs in found.items()}
+
+
+def worker_arguments(kafka: KafkaClasses, worker: Mapping[str, str], connector: Mapping[str, str]) -> tuple[Any, ...]:
+    """Return the last five arguments of the methods of Connect's Worker that build the configs of its clients."""
+    connect = kafka.packages.connect
+    return (
+        connect.runtime.distributed.DistributedConfig(kafka.map(worker)),
+        connect.runtime.ConnectorConfig(None, kafka.map(connector)),
         kafka.type("connect.mirror.MirrorSourceConnector"),
-        policy,
+        connect.connector.policy.AllConnectorClientConfigOverridePolicy(),
         "cluster",
     )
-    task = connect.util.ConnectorTaskId("name", 0)
-    mirror, mirror_config = "connect.mirror.MirrorConnectorConfig", connect.mirror.MirrorSourceConfig
-    own = mirror_config(kafka.map(_CONNECTOR))
-    return {
-        "record_producer": _set(kafka.call(runtime, "baseProducerConfigs", "name", "client", *made_for)),
-        "record_producer_exactly_once": _set(
-            kafka.call(runtime, "exactlyOnceSourceTaskProducerConfigs", task, *made_for)
-        ),
-        "offsets_consumer": _set(
-            kafka.call(runtime, "regularSourceOffsetsConsumerConfigs", "name", "client", *made_for)
-        ),
-        "source_consumer": _set(kafka.call(mirror, "sourceConsumerConfig", "role", on=own)),
-        "target_consumer": _set(kafka.call(mirror, "targetConsumerConfig", "role", on=own)),
-    }
+
+
+def mirror_config(kafka: KafkaClasses, connector: Mapping[str, str]) -> Any:
+    """Return MirrorMaker's config of a source connector; before 3.4 one class served all connectors."""
+    try:
+        return kafka.packages.connect.mirror.MirrorSourceConfig(kafka.map(connector))
+    except TypeError:
+        return kafka.packages.connect.mirror.MirrorConnectorConfig(kafka.map(connector))
 
 
 def _set(configs: Mapping[str, object]) -> dict[str, Facts]:

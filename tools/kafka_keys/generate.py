@@ -1,6 +1,7 @@
 """Regenerates `keys.json` from the real jars of every Kafka line that has a lock file: `python -m tools.kafka_keys.generate`.
 
-Prints what changed. To add a line, add its lock file in `mm2mgr/sandbox`.
+Prints what changed. To add a line, add its lock file in `mm2mgr/sandbox`; those in `locks` list only the jars that are read,
+of lines that the sandbox does not run.
 """
 
 from __future__ import annotations
@@ -9,11 +10,13 @@ import argparse
 import json
 import sys
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from mm2mgr.errors import Mm2mgrError
-from mm2mgr.sandbox.jars import known_versions
-from mm2mgr.sandbox.server import kafka_runtime
+from mm2mgr.files import cache_folder
+from mm2mgr.sandbox.jars import kafka_jars, known_versions, locked_jars
+from mm2mgr.sandbox.java import find_java
 from mm2mgr.truth.keys import DATA
 from tools.kafka_keys import definitions, rows
 
@@ -21,9 +24,9 @@ _OPTION = {"default": None, "importance": "medium", "typed": True, "read_by": "C
 # (scopes, name, first line, facts): read by Kafka's code, held by no definition that stands without a plugin's class.
 TYPED: tuple[tuple[tuple[str, ...], str, str, rows.Facts], ...] = (
     # ConnectorConfig.enrich adds these two to the definition of a transformation's own class.
-    (("source", "checkpoint", "heartbeat"), "transforms.<alias>.predicate", "3.6", {"type": "string", **_OPTION}),
+    (("source", "checkpoint", "heartbeat"), "transforms.<alias>.predicate", "2.6", {"type": "string", **_OPTION}),
     (
-        *(("source", "checkpoint", "heartbeat"), "transforms.<alias>.negate", "3.6"),
+        *(("source", "checkpoint", "heartbeat"), "transforms.<alias>.negate", "2.6"),
         {"type": "boolean", **_OPTION, "default": "false"},
     ),
     # MirrorCheckpointConnector.validate refuses "false" (KIP-1031).
@@ -65,23 +68,47 @@ def regenerated(before: Mapping[str, Any], lines: Iterable[str] | None = None) -
     locked = releases()
     snapshots = rows.unpack(before)
     kept = {line: release for line, release in before["kafka"].items() if line in locked}
-    for line in lines or locked:
+    for line in reversed(list(lines or locked)):  # the newest first: older ones are split as it is
         if line not in locked:
             raise Mm2mgrError(f"no lock file for Kafka {line}", hint=f"known lines: {', '.join(locked)}")
         snapshots[line] = with_typed(line, read(locked[line]))
+        if _number(line) < _number(_SPLIT):
+            snapshots[line] = split(snapshots[line], snapshots[_SPLIT])
         kept[line] = locked[line]
     return rows.pack(dict(sorted(kept.items(), key=lambda item: _number(item[0]))), snapshots)
 
 
+LOCKS = {path.stem.removeprefix("kafka-"): path for path in Path(__file__).with_name("locks").glob("*.lock")}
+_LIBRARIES = "3.6.2"  # whose libraries fit the older lines
+_SPLIT = "3.4"  # the first line in which each connector has a definition of its own (KAFKA-14420)
+
+
 def releases() -> dict[str, str]:
     """Return the newest locked release of each Kafka line, oldest line first."""
-    return {release.rpartition(".")[0]: release for release in sorted(known_versions(), key=_number)}
+    return {release.rpartition(".")[0]: release for release in sorted([*LOCKS, *known_versions()], key=_number)}
 
 
 def read(release: str) -> rows.Snapshot:
     """Fetch the jars of a release if need be, and read its definitions."""
-    runtime = kafka_runtime(release)
-    return definitions.read(runtime.java.java, runtime.jars)
+    return definitions.read(find_java().java, jars(release))
+
+
+def jars(release: str) -> list[Path]:
+    """Return the jars of a release that hold what is read, with their libraries."""
+    if release not in LOCKS:
+        return kafka_jars(release)
+    libraries = [jar for jar in kafka_jars(_LIBRARIES) if not jar.stem.endswith(f"-{_LIBRARIES}")]
+    return [*locked_jars(LOCKS[release], cache_folder() / f"kafka-keys-{release}"), *libraries]
+
+
+def split(snapshot: rows.Snapshot, newer: rows.Snapshot) -> rows.Snapshot:
+    """Keep of the one definition that all connectors once shared what each of them has since its own one."""
+    own = {scope: newer["keys"][scope] for scope in ("source", "checkpoint", "heartbeat")}
+    every = {name for names in own.values() for name in names}
+    for scope, names in own.items():
+        found = snapshot["keys"][scope]
+        snapshot["keys"][scope] = {name: facts for name, facts in found.items() if name in names or name not in every}
+    return snapshot
 
 
 def with_typed(line: str, snapshot: rows.Snapshot) -> rows.Snapshot:

@@ -46,9 +46,11 @@ def _silenced(rule: str, spot: Spot, hit: Hit, estate: Estate) -> str | None:
 
 
 def _hits(rules: Sequence[Rule], estate: Estate) -> Iterator[tuple[Rule, Hit]]:
+    known = tuple(subject for subject in estate.subjects if subject.kind.of_known_line)
+    together = estate if len(known) == len(estate.subjects) else replace(estate, subjects=known, complete=False)
     for rule in rules:
         if rule.over:
-            yield from ((rule, hit) for hit in rule.over(estate))
+            yield from ((rule, hit) for hit in rule.over(together))
     # Most rules have nothing to ask of most connectors: found out once a kind.
     worth: dict[SubjectKind, list[Rule]] = {}
     for subject in estate.subjects:

@@ -34,7 +34,7 @@ def dead_key(subject: Subject) -> Iterator[Hit]:
     `source.cluster.` and `target.cluster.` pass only addresses, security.protocol, ssl.* and sasl.*. A client key
     without a prefix, or behind `target.producer.` (offset syncs are on the source by default), `offset-syncs.producer.`
     or the arrow of mm2.properties, is accepted, stored and never used: there is no error and no log line, and the
-    client keeps its default. This holds for all lines from 3.6 to 4.3. Use a prefix that reaches a client.
+    client keeps its default. This holds for all lines from 2.7 to 4.3. Use a prefix that reaches a client.
     """
     for key in keys_under(subject, "dead-key"):
         yield Hit(f"{written(subject, key)} does nothing: {_why_dead(subject, key)}", instead(subject, key), key)
@@ -138,7 +138,7 @@ def unknown_key(subject: Subject) -> Iterator[Hit]:
     """No Kafka line knows this key; it is probably misspelt.
 
     Connect stores every key it receives and copies it into the tasks without a check, so a misspelt key has no effect
-    and no error. The rule compares with the keys of 3.6 to 4.3. Where custom classes are configured (filters, policies,
+    and no error. The rule compares with the keys of 2.7 to 4.3. Where custom classes are configured (filters, policies,
     interceptors, transforms, reporters), it reports only names that are very similar to a known key, because those
     classes may read keys of their own.
     """
@@ -163,6 +163,20 @@ def _is_own_class(subject: Subject, key: str) -> bool:
     value = subject.get(key)
     theirs = key.endswith(_USER_CLASSES) and bool(value) and not value.startswith("org.apache.kafka.")
     return theirs and what_is(subject, key) in ("", "misdirected-key", "unscoped-address")
+
+
+@rule("kafka-unknown", "warning", source="the definitions in Kafka's jars", of_unknown_lines=True)
+def kafka_unknown(subject: Subject) -> Iterator[Hit]:
+    """The workers run a Kafka line whose keys are not known here, so nothing about the connector is judged.
+
+    Lines before 2.7 have other keys, defaults and prefixes; judged by those of a newer line, right settings would be
+    reported and wrong ones missed. Their last release is from 2021, so upgrade the workers. To see what a newer version
+    would say about the same configuration, use `--kafka 3.9`.
+    """
+    if not subject.kind.of_known_line:
+        known = load().lines
+        message = f"Kafka {subject.version} is not known: {known[0]} to {known[-1]} are. No other rule looks at this connector"
+        yield Hit(message, "upgrade the workers, or use --kafka VERSION to judge by another version")
 
 
 @rule("key-too-new", "error", source="the definitions in Kafka's jars")

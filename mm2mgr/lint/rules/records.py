@@ -30,7 +30,12 @@ _RECORDS = "producer.override."
 
 
 def _is_required(subject: Subject) -> bool:
-    return subject.get(_KEY).lower() == "required"
+    return subject.get(_KEY).lower() == "required" and numbers(subject.version) >= (3, 3)  # older lines do not read it
+
+
+def _declares(subject: Subject) -> bool:
+    """Tell whether connectors of its class say that they can provide exactly-once."""
+    return subject.type == "source" and numbers(subject.version) >= (3, 5)
 
 
 @rule("exactly-once-isolation", "error", types=("source",), needs=(_KEY,), source="KIP-618", seen=_REFUSED)
@@ -42,7 +47,7 @@ def exactly_once_isolation(subject: Subject) -> Iterator[Hit]:
     be in lower case (KIP-618; MirrorSourceConnector since 3.5).
     """
     level = subject.value(READER, "isolation.level") or ""
-    if _is_required(subject) and level != "read_committed" and "${" not in level:
+    if _is_required(subject) and _declares(subject) and level != "read_committed" and "${" not in level:
         message = f"{written(subject, _KEY)}=required with isolation.level={level or 'read_uncommitted'}: Connect refuses the config"
         yield Hit(message, f"write {client_key(subject, READER, 'isolation.level', 'read_committed')}", _KEY)
 
@@ -72,7 +77,6 @@ def _is_off(subject: Subject) -> bool:
 @rule(
     "exactly-once-unsupported",
     "error",
-    types=("checkpoint", "heartbeat"),
     needs=(_KEY,),
     source="KIP-618",
     seen=_REFUSED,
@@ -80,12 +84,12 @@ def _is_off(subject: Subject) -> bool:
 def exactly_once_unsupported(subject: Subject) -> Iterator[Hit]:
     """Exactly-once is required of a connector that does not declare it.
 
-    Checkpoint and heartbeat connectors do not declare support for exactly-once, and Connect refuses `required` for such
-    a connector. On exactly-once workers they write in transactions anyway. In mm2.properties the keys of a pair apply
+    Checkpoint and heartbeat connectors, and before 3.5 source connectors too, do not declare support for exactly-once,
+    and Connect refuses `required` for such a connector. On exactly-once workers they write in transactions anyway. In mm2.properties the keys of a pair apply
     to all three connectors, so the setting for the records makes the two others fail.
     """
-    if _is_required(subject):
-        message = f"a {subject.type} connector does not declare exactly-once: Connect refuses {written(subject, _KEY)}=required"
+    if _is_required(subject) and not _declares(subject):
+        message = f"a {subject.type} connector{'' if subject.type != 'source' else ' before 3.5'} does not declare exactly-once: Connect refuses {written(subject, _KEY)}=required"
         yield Hit(message, f"remove {_KEY} from the {subject.type} connector", _KEY)
 
 

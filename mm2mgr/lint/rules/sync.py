@@ -58,16 +58,12 @@ def sync_configs(subject: Subject) -> Iterator[Hit]:
 
     use.defaults.from=source writes the default values of the source to the target's topics as settings of the topics
     (values from the configuration files of the source's brokers are left out). Every word other than source, such as a
-    cluster's alias, counts as target, the default, without an error. The key is new in 3.5, together with incremental
-    changes of topic settings (KIP-894); older lines do not read it, and replace all settings at each sync.
+    cluster's alias, counts as target, the default, without an error.
     """
     if _DEFAULTS_FROM not in subject.config:
         return
-    key, value, version = written(subject, _DEFAULTS_FROM), subject.get(_DEFAULTS_FROM), subject.known_version
-    if version and numbers(version) < (3, 5):
-        message = f"{key} is new in Kafka 3.5; the workers run {version} and do not read it"
-        yield Hit(message, f"remove {key}, or upgrade the workers", _DEFAULTS_FROM)
-    elif value not in ("source", "target"):
+    key, value = written(subject, _DEFAULTS_FROM), subject.get(_DEFAULTS_FROM)
+    if value not in ("source", "target") and numbers(subject.version) >= (3, 5):  # older lines do not read it
         fix = " or ".join(connector_key(subject, _DEFAULTS_FROM, word) for word in ("source", "target"))
         yield Hit(f"{key}={value} counts as target: only the word source has an effect", f"write {fix}", _DEFAULTS_FROM)
 
