@@ -274,8 +274,6 @@ def spelled(subject: Subject, key: str, value: str) -> str:
     for client in CLIENTS[subject.type]:
         if plain := _after(key, client.layers[-1].prefix):
             return f"{client.block}: {{{plain}: {yaml(value)}}}" if client.block else _of_template(subject, key, value)
-    if key.startswith(GENERAL) and key not in CONNECTOR_KEYS_LIKE_PREFIXES:  # 2.7 knows no other prefix; no block writes it
-        return _of_template(subject, key, value)
     return _of_tree(subject, key, value)
 
 
@@ -315,7 +313,9 @@ def _of_template(subject: Subject, key: str, value: str) -> str:
 def _of_tree(subject: Subject, key: str, value: str) -> str:
     if key == "exactly.once.support":
         return f"delivery: {'exactly_once' if value == 'required' else 'at_least_once'}"
-    if key in _OF_TEMPLATES:
+    # Before 2.8 only these prefixes reach some clients; no block of a flow writes them.
+    general = key.startswith(GENERAL) and key not in CONNECTOR_KEYS_LIKE_PREFIXES
+    if key in _OF_TEMPLATES or general:
         return _of_template(subject, key, value)
     shape = _TREE.get(key, f"{subject.type}_connector: {{{key}: VALUE}}")
     items = [item.strip() for item in value.split(",") if item.strip() and item.strip() not in _ALWAYS.get(key, ())]
