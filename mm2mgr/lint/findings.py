@@ -269,7 +269,7 @@ def spelled(subject: Subject, key: str, value: str) -> str:
     for side in ("source", "target"):
         if (plain := _after(key, f"{side}.cluster.")) in CLUSTER_KEYS:
             return _of_cluster(subject, side, plain, value)
-    if (plain := _after(key, "producer.override.")) in SECURITY_KEYS:
+    if (plain := _after(key, "producer.override.")) in SECURITY_KEYS | {"bootstrap.servers"}:
         return _of_cluster(subject, "target", plain, value)  # the override is written from the cluster's own
     for client in CLIENTS[subject.type]:
         if plain := _after(key, client.layers[-1].prefix):

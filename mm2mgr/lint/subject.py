@@ -31,8 +31,8 @@ def is_clear(key: str, value: str) -> bool:
 
 def is_loopback(address: str) -> bool:
     """Tell whether a URL or a `host:port` stays on the machine."""
-    host = urlsplit(address if "://" in address else f"//{address}").hostname or ""
     try:
+        host = urlsplit(address if "://" in address else f"//{address}").hostname or ""
         return host == "localhost" or ip_address(host).is_loopback
     except ValueError:
         return False
