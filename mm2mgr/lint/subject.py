@@ -93,13 +93,14 @@ class WorkerFacts:
 
 @dataclass(frozen=True)
 class KafkaFacts:
-    """Known facts about a Kafka cluster; sizes in bytes."""
+    """Known facts about a Kafka cluster; sizes in bytes. `unanswered` says why its brokers, which were asked, did not answer."""
 
     cluster_id: str | None = None
     brokers: int | None = None
     message_max_bytes: int | None = None
     topic_max_message_bytes: Mapping[str, int] = field(default_factory=dict)
     partitions: Mapping[str, int] | None = None
+    unanswered: str = ""
 
 
 @dataclass(frozen=True)
