@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from mm2mgr.formats.properties import Entry
+from mm2mgr.spec.places import PathKey
 from mm2mgr.truth.reach import ConnectorType, type_of
 
 Form = Literal["connect", "dedicated"]
@@ -36,6 +37,7 @@ class FoundConnector:
 
     `lines` has the line that decides each key of `config`; `entries` is what the file says of it, in order, with duplicate
     keys and nulls. `owner` is the Connect cluster it is meant for, where the file says so; `state` is Connect's.
+    `home` is the path of its config in a JSON or YAML file; `places` are those of keys that belong elsewhere in it.
     """
 
     name: str
@@ -48,6 +50,8 @@ class FoundConnector:
     state: str | None = None
     owner: str = ""
     workers: FoundWorkers | None = None
+    home: PathKey = ()
+    places: Mapping[str, PathKey] = field(default_factory=dict)
 
     @property
     def type(self) -> ConnectorType | None:

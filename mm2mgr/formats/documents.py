@@ -30,13 +30,17 @@ _scan: Callable[[str, int, bool], tuple[str, int]] = scanstring
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A value of a file: `text` is a scalar as Connect takes it, `members` an object's, `items` a list's."""
+    """A value of a file: `text` is a scalar as Connect takes it, `members` an object's, `items` a list's.
+
+    `path` leads to it, with the number of its document first.
+    """
 
     kind: NodeKind
     line: int
     text: str = field(default="", repr=False)
     members: tuple[tuple[str, int, Node], ...] = ()
     items: tuple[Node, ...] = ()
+    path: PathKey = ()
 
     def get(self, name: str) -> Node | None:
         """Return a member by name, the last one of duplicates, as Connect does; None where there is none."""
@@ -72,7 +76,7 @@ class _Scanner:
         self.starts = [0, *(found.end() for found in re.finditer("\n", text))]
 
     def document(self) -> Node:
-        node, end = self.value(self.skip(0), 0)
+        node, end = self.value(self.skip(0), (0,))
         end = self.skip(end)
         if end != len(self.text):
             raise self.wrong(end, "not JSON: something follows the end of the document")
@@ -89,28 +93,28 @@ class _Scanner:
         found = _BLANK.match(self.text, index)
         return found.end() if found else index
 
-    def value(self, index: int, depth: int) -> tuple[Node, int]:
+    def value(self, index: int, path: PathKey) -> tuple[Node, int]:
         sign, line = self.text[index : index + 1], self.line(index)
         self.count += 1
         if self.count > _MOST_VALUES:
             raise self.wrong(
                 index, f"contains more than {_MOST_VALUES:,} values, which no set of connector configs does"
             )
-        if depth > _DEPTH:
+        if len(path) > _DEPTH + 1:
             raise self.wrong(index, f"nested deeper than {_DEPTH} levels, which no connector config is")
         if sign == "{":
-            return self.object(index, depth)
+            return self.object(index, path)
         if sign == "[":
-            return self.list(index, depth)
+            return self.list(index, path)
         if sign == '"':
             text, end = self.string(index)
-            return Node("text", line, text), end
+            return Node("text", line, text, path=path), end
         found = _PLAIN.match(self.text, index)
         if not found:
             raise self.wrong(index, "not JSON: a value is missing here, or not in double quotes")
         word = found[0]
         kind: NodeKind = "null" if word == "null" else "boolean" if word in ("true", "false") else "number"
-        return Node(kind, line, "" if kind == "null" else word), found.end()
+        return Node(kind, line, "" if kind == "null" else word, path=path), found.end()
 
     def string(self, index: int) -> tuple[str, int]:
         try:
@@ -120,7 +124,7 @@ class _Scanner:
                 error.pos, f"not JSON: {error.msg[:1].lower()}{error.msg[1:].removesuffix(' at')}"
             ) from error
 
-    def object(self, index: int, depth: int) -> tuple[Node, int]:
+    def object(self, index: int, path: PathKey) -> tuple[Node, int]:
         members: list[tuple[str, int, Node]] = []
         start, index = self.line(index), self.skip(index + 1)
         while self.text[index : index + 1] != "}":
@@ -131,19 +135,19 @@ class _Scanner:
             index = self.skip(index)
             if self.text[index : index + 1] != ":":
                 raise self.wrong(index, "not JSON: expected a colon after the key")
-            node, index = self.value(self.skip(index + 1), depth + 1)
+            node, index = self.value(self.skip(index + 1), (*path, key))
             members.append((key, line, node))
             index = self.next(index, "}")
-        return Node("object", start, members=tuple(members)), index + 1
+        return Node("object", start, members=tuple(members), path=path), index + 1
 
-    def list(self, index: int, depth: int) -> tuple[Node, int]:
-        items = []
+    def list(self, index: int, path: PathKey) -> tuple[Node, int]:
+        items: list[Node] = []
         start, index = self.line(index), self.skip(index + 1)
         while self.text[index : index + 1] != "]":
-            node, index = self.value(index, depth + 1)
+            node, index = self.value(index, (*path, len(items)))
             items.append(node)
             index = self.next(index, "]")
-        return Node("list", start, items=tuple(items)), index + 1
+        return Node("list", start, items=tuple(items), path=path), index + 1
 
     def next(self, index: int, closing: str) -> int:
         """Skip a comma to the next member, or stay at the closing bracket."""
@@ -162,23 +166,24 @@ class _Scanner:
 # --- YAML values ------------------------------------------------------------------------------------------------------
 
 
-def of_yaml(document: Document) -> Node:
-    """Return a YAML document as the same kind of tree."""
-    return _of_value(document.values, (), document.places, 1)
+def of_yaml(document: Document, number: int = 0) -> Node:
+    """Return a YAML document as the same kind of tree; `number` is its place in the file."""
+    return _of_value(document.values, (number,), document.places, 1)
 
 
 def _of_value(value: object, path: PathKey, places: Mapping[PathKey, Place], above: int) -> Node:
-    line = places[path].line if path in places else above
+    line = places[path[1:]].line if path[1:] in places else above
     if isinstance(value, dict):
         inner = [(str(key), _of_value(item, (*path, key), places, line)) for key, item in value.items()]
-        return Node("object", line, members=tuple((key, node.line, node) for key, node in inner))
+        return Node("object", line, members=tuple((key, node.line, node) for key, node in inner), path=path)
     if isinstance(value, list):
-        return Node("list", line, items=tuple(_of_value(v, (*path, i), places, line) for i, v in enumerate(value)))
+        items = tuple(_of_value(item, (*path, index), places, line) for index, item in enumerate(value))
+        return Node("list", line, items=items, path=path)
     if value is None:
-        return Node("null", line)
+        return Node("null", line, path=path)
     if isinstance(value, bool):
-        return Node("boolean", line, str(value).lower())
-    return Node("text" if isinstance(value, str) else "number", line, str(value))
+        return Node("boolean", line, str(value).lower(), path=path)
+    return Node("text" if isinstance(value, str) else "number", line, str(value), path=path)
 
 
 # --- connectors -------------------------------------------------------------------------------------------------------
@@ -193,7 +198,7 @@ def connectors(root: Node, name: str) -> Iterator[FoundConnector]:
         name, entries = root.word("name") or name, entries_of(root)
         if not any(entry.key == "name" for entry in entries):
             entries = (*entries, text_entry("name", root.line, name))  # as Connect itself does
-        yield connector_of(name, root.word("connector.class"), entries, root.line)
+        yield replace(connector_of(name, root.word("connector.class"), entries, root.line), home=root.path)
         return
     for item in root.items:
         yield from connectors(item, name)
@@ -202,7 +207,8 @@ def connectors(root: Node, name: str) -> Iterator[FoundConnector]:
     for key, _, node in root.members:
         if node.kind in ("object", "list"):
             inner = connectors(node, own or (name if key in _WRAPPERS else key))
-            yield from (replace(each, state=each.state or state) for each in inner)
+            names = {"name": (*root.path, "name")} if root.get("name") and key in _WRAPPERS else {}
+            yield from (replace(each, state=each.state or state, places=names | {**each.places}) for each in inner)
 
 
 def connector_of(name: str, class_name: str, entries: tuple[Entry, ...], line: int) -> FoundConnector:
@@ -219,12 +225,13 @@ def entries_of(config: Node) -> tuple[Entry, ...]:
 def entry_of(key: str, line: int, node: Node) -> Entry:
     """Return an entry; its raw text starts with a quote or a bracket unless the value is a plain word, so `null` is null."""
     if node.kind == "null":
-        return Entry(key, "", "null", line)
+        return Entry(key, "", "null", line, node.path)
     if node.kind == "list":
-        return Entry(key, ",".join(item.text for item in node.items), "[…]", line)
+        return Entry(key, ",".join(item.text for item in node.items), "[…]", line, node.path)
     if node.kind == "object":
-        return Entry(key, "", "{…}", line)
-    return text_entry(key, line, node.text) if node.kind == "text" else Entry(key, node.text, node.text, line)
+        return Entry(key, "", "{…}", line, node.path)
+    raw = f'"{node.text}"' if node.kind == "text" else node.text
+    return Entry(key, node.text, raw, line, node.path)
 
 
 def text_entry(key: str, line: int, text: str) -> Entry:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from mm2mgr.errors import Problem, SpecError
 from mm2mgr.secrets import remember
-from mm2mgr.spec.places import Place
+from mm2mgr.spec.places import PathKey, Place
 
 BLANKS = " \t\f"
 LINE_END = re.compile(r"\r\n|\r|\n")
@@ -25,12 +25,16 @@ _QUOTED = re.compile(r"\"(?:[^\"\\]|\\.)*\"")
 
 @dataclass(frozen=True)
 class Entry:
-    """One line of a properties or JSON file: `raw` is the text as written, `value` what the parser makes of it."""
+    """One line of a properties or JSON file: `raw` is the text as written, `value` what the parser makes of it.
+
+    `path` leads to it in a JSON or YAML file, with the number of the document first; () where nothing was written.
+    """
 
     key: str
     value: str = field(repr=False)
     raw: str = field(repr=False)
     line: int
+    path: PathKey = ()
 
     def __post_init__(self) -> None:
         remember({self.key: self.value})

@@ -33,9 +33,9 @@ class ForeignFile:
     entries: tuple[Entry, ...] = field(default=(), repr=False)
 
 
-def read_file(path: Path) -> ForeignFile:
-    """Read a file; raise SpecError with the place of what cannot be read, and for a file that is of no known kind."""
-    file, text = str(path), read_text(path)
+def read_file(path: Path, content: bytes | None = None) -> ForeignFile:
+    """Read a file, or its future content; raise SpecError with the place of what cannot be read, and for a file of no known kind."""
+    file, text = str(path), read_text(path, content)
     if text.lstrip("ï»¿ \t\r\n")[:1] in ("{", "["):
         return _wrapped(file, "json", [documents.parse(_utf8(file, text), file)], "")
     if file.lower().endswith((".yaml", ".yml")) or _YAML.match(text):
@@ -52,13 +52,13 @@ def wrong(file: str, message: str, line: int = 0) -> SpecError:
     return SpecError([Problem(Place(file, line, 1) if line else file, message)])
 
 
-def read_text(path: Path) -> str:
+def read_text(path: Path, content: bytes | None = None) -> str:
     """Return a file as Java reads properties, byte for character (ISO-8859-1); JSON and YAML are decoded again."""
     file = str(path)
     try:
         if path.is_dir():
             raise wrong(file, "is a folder: name the files in it")
-        data = read_bytes(path, MOST_BYTES)
+        data = read_bytes(path, MOST_BYTES) if content is None else content
     except Unreadable as error:
         raise wrong(file, str(error)) from error
     if data.startswith(_UTF16):
@@ -106,7 +106,9 @@ def _yaml(file: str, text: str) -> ForeignFile:
         if document.values.keys() <= TREE_KEYS:
             raise wrong(file, "is a part of an mm2mgr tree: name it with -f/--clusters")
     try:
-        return _wrapped(file, "yaml", [documents.of_yaml(document) for document in read], _utf8(file, text))
+        return _wrapped(
+            file, "yaml", [documents.of_yaml(each, number) for number, each in enumerate(read)], _utf8(file, text)
+        )
     except RecursionError as error:
         raise wrong(file, "nested too deeply") from error
 

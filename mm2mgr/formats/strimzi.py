@@ -5,12 +5,13 @@ What the operator adds is included, without security (`tls:`, `authentication:`)
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from mm2mgr.formats.connectors import CONVERTERS, FoundConnector, FoundWorkers
 from mm2mgr.formats.documents import Node, connector_of, entries_of, entry_of, text_entry
 from mm2mgr.formats.properties import Entry
+from mm2mgr.spec.places import PathKey
 from mm2mgr.truth import keys as truth_keys
 from mm2mgr.truth.reach import CLUSTER_KEYS, PACKAGE
 
@@ -70,7 +71,9 @@ def _connector(name: str, resource: Node, spec: Node) -> FoundConnector:
     written = _scalars(spec, {"class": "connector.class", "tasksMax": "tasks.max"})
     entries = (text_entry("name", resource.line, name), *written, *_config(spec))
     owner = resource.word("metadata", "labels", "strimzi.io/cluster")
-    return replace(connector_of(name, spec.word("class"), entries, spec.line), state=_state(spec), owner=owner)
+    found = connector_of(name, spec.word("class"), entries, spec.line)
+    places = {"connector.class": (*spec.path, "class"), "tasks.max": (*spec.path, "tasksMax")}
+    return replace(found, state=_state(spec), owner=owner, home=(*spec.path, "config"), places=places)
 
 
 def _config(node: Node) -> tuple[Entry, ...]:
@@ -153,7 +156,19 @@ def _of_pair(owner: str, pair: _Mirror) -> Iterator[FoundConnector]:
             *_config(node),
         )
         found = connector_of(name, named["connector.class"], entries, node.line)
-        yield replace(found, state=_state(node), owner=owner)
+        places = dict(_places(pair, node, _READS.get(part, ())))
+        yield replace(found, state=_state(node), owner=owner, home=(*node.path, "config"), places=places)
+
+
+def _places(pair: _Mirror, node: Node, reads: Sequence[str]) -> Iterator[tuple[str, PathKey]]:
+    """Yield the keys that are members of the resource and not of the connector's `config`."""
+    yield "tasks.max", (*node.path, "tasksMax")
+    for member, key in reversed(_PATTERNS.items()):  # the current name of each is the first
+        if key.partition(".")[0] in reads:
+            yield key, (*pair.mirror.path, member)
+    for side, cluster in (("source", pair.source), ("target", pair.target)):
+        yield f"{side}.cluster.alias", (*cluster.path, "alias")
+        yield f"{side}.cluster.bootstrap.servers", (*cluster.path, "bootstrapServers")
 
 
 def _cluster(cluster: Node, prefix: str) -> list[Entry]:
@@ -163,5 +178,5 @@ def _cluster(cluster: Node, prefix: str) -> list[Entry]:
         of_workers = entry.key.startswith(("producer.", "consumer.", "admin.", "config.providers"))
         of_workers = of_workers or bool(truth_keys.load().history("worker", entry.key))
         if entry.key in CLUSTER_KEYS or not of_workers:
-            entries.append(Entry(prefix + entry.key, entry.value, entry.raw, entry.line))
+            entries.append(replace(entry, key=prefix + entry.key))
     return entries

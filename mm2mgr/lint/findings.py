@@ -10,6 +10,7 @@ from types import ModuleType
 from typing import Any, Literal, get_args
 
 from mm2mgr import defaults
+from mm2mgr.formats.properties import Entry
 from mm2mgr.lint.subject import Estate, Spot, Subject, SubjectKind
 from mm2mgr.secrets import mask, mask_text
 from mm2mgr.spec.keys import CONNECTOR_KEYS_LIKE_PREFIXES, SECURITY_KEYS
@@ -25,14 +26,15 @@ SEVERITIES: tuple[Severity, ...] = ("error", "warning", "info")
 class Edit:
     """One change of a fix that a machine can make: a key gets a value, or is removed (None).
 
-    `key` is the key of the connector's config, whatever its file calls it (see `spelled`); in a hit with a `spot` it is the key
-    in that file, and `line` says which of several equal ones. `of` is the connector, where it is not the hit's own.
+    `key` is the key of the connector's config, whatever its file calls it (see `spelled`). `of` is the connector, where it is
+    not the hit's own. Hits over files change the line `at`: its value, its key, or the whole line. `comment` goes above it.
     """
 
     key: str
     value: str | None = field(repr=False)  # may be a secret that moves to another key
     of: Subject | None = None
-    line: int = 0
+    at: Entry | None = None
+    comment: str = ""
 
 
 @dataclass(frozen=True)
@@ -269,7 +271,7 @@ def spelled(subject: Subject, key: str, value: str) -> str:
     for side in ("source", "target"):
         if (plain := _after(key, f"{side}.cluster.")) in CLUSTER_KEYS:
             return _of_cluster(subject, side, plain, value)
-    if (plain := _after(key, "producer.override.")) in SECURITY_KEYS | {"bootstrap.servers"}:
+    if (plain := _after(key, "producer.override.")) in SECURITY_KEYS:
         return _of_cluster(subject, "target", plain, value)  # the override is written from the cluster's own
     for client in CLIENTS[subject.type]:
         if plain := _after(key, client.layers[-1].prefix):
@@ -313,9 +315,8 @@ def _of_template(subject: Subject, key: str, value: str) -> str:
 def _of_tree(subject: Subject, key: str, value: str) -> str:
     if key == "exactly.once.support":
         return f"delivery: {'exactly_once' if value == 'required' else 'at_least_once'}"
-    # Before 2.8 only these prefixes reach some clients; no block of a flow writes them.
-    general = key.startswith(GENERAL) and key not in CONNECTOR_KEYS_LIKE_PREFIXES
-    if key in _OF_TEMPLATES or general:
+    # 2.7 knows no other prefixes than the general ones, and no block writes them.
+    if key in _OF_TEMPLATES or (key.startswith(GENERAL) and key not in CONNECTOR_KEYS_LIKE_PREFIXES):
         return _of_template(subject, key, value)
     shape = _TREE.get(key, f"{subject.type}_connector: {{{key}: VALUE}}")
     items = [item.strip() for item in value.split(",") if item.strip() and item.strip() not in _ALWAYS.get(key, ())]

@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Literal, TypeVar
 
 from mm2mgr.errors import Problem, SpecError
@@ -93,6 +94,8 @@ def subject_of(found: FoundConnector, place: Spot, worker: WorkerFacts | None = 
         worker or _facts(found.workers),
         state=found.state,
         silences=tuple(silences),
+        home=found.home,
+        paths={**found.places, **{key: line.path for key, line in found.lines.items() if line.path}},
     )
 
 
@@ -102,13 +105,20 @@ def _facts(workers: FoundWorkers | None) -> WorkerFacts:
     return WorkerFacts(workers.version, workers.properties, workers.policy, exactly_once=workers.exactly_once)
 
 
-def read_files(paths: Sequence[Path], surroundings: Surroundings = Surroundings()) -> Estate:
-    """Read every file; connectors of other plugins are skipped. Raises SpecError with the place of everything unreadable."""
+def read_files(
+    paths: Sequence[Path],
+    surroundings: Surroundings = Surroundings(),
+    contents: Mapping[str, bytes] = MappingProxyType({}),
+) -> Estate:
+    """Read every file; connectors of other plugins are skipped. Raises SpecError with the place of everything unreadable.
+
+    `contents` are read instead of the files of these names.
+    """
     found: list[ForeignFile] = []
     problems: list[Problem] = []
     for path in dict.fromkeys(paths):
         try:
-            found.append(read_file(path))
+            found.append(read_file(path, contents.get(str(path))))
         except SpecError as error:
             problems += error.problems
     files = tuple(source for each in found for source in _source_files(each))

@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 
 from mm2mgr.formats.properties import Entry
 from mm2mgr.secrets import is_placeholder, mask
+from mm2mgr.spec.places import PathKey
 from mm2mgr.truth import keys as truth_keys
 from mm2mgr.truth.keys import kafka_version
 from mm2mgr.truth.reach import Client, ConnectorType, Setting, clients, effective, framework_defaults, numbers
@@ -31,8 +32,8 @@ def is_clear(key: str, value: str) -> bool:
 
 def is_loopback(address: str) -> bool:
     """Tell whether a URL or a `host:port` stays on the machine."""
+    host = urlsplit(address if "://" in address else f"//{address}").hostname or ""
     try:
-        host = urlsplit(address if "://" in address else f"//{address}").hostname or ""
         return host == "localhost" or ip_address(host).is_loopback
     except ValueError:
         return False
@@ -93,14 +94,13 @@ class WorkerFacts:
 
 @dataclass(frozen=True)
 class KafkaFacts:
-    """Known facts about a Kafka cluster; sizes in bytes. `unanswered` says why its brokers, which were asked, did not answer."""
+    """Known facts about a Kafka cluster; sizes in bytes."""
 
     cluster_id: str | None = None
     brokers: int | None = None
     message_max_bytes: int | None = None
     topic_max_message_bytes: Mapping[str, int] = field(default_factory=dict)
     partitions: Mapping[str, int] | None = None
-    unanswered: str = ""
 
 
 @dataclass(frozen=True)
@@ -198,6 +198,7 @@ class Subject:
 
     `flows` and `connect` are the names of its flows and of its Connect cluster in a tree. `records_kafka` is the cluster at
     the addresses that its record producer has instead of the workers'.
+    In a JSON or YAML file `home` is the path of its config, and `paths` that of each key.
     """
 
     name: str
@@ -215,6 +216,8 @@ class Subject:
     flows: tuple[str, ...] = ()
     connect: str = ""
     silences: tuple[Silence, ...] = ()
+    home: PathKey = ()
+    paths: Mapping[str, PathKey] = field(default_factory=dict, repr=False)
 
     def get(self, key: str, default: str = "") -> str:
         """Return a key's value as Connect reads it, without blanks around it."""

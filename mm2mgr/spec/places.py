@@ -66,8 +66,7 @@ def read_yaml(path: Path, data: bytes | None = None) -> list[Document]:
     try:
         text = (read_bytes(path, MOST_BYTES) if data is None else data).decode("utf-8-sig")
         _refuse_bombs(file, text)
-        nodes = [node for node in yaml.compose_all(text, Loader=_YamlLoader) if node is not None]
-        return [_Reader(file).document(node) for node in nodes if not _is_null(node)]
+        return [_Reader(file).document(node) for node in syntax(text)]
     except Unreadable as error:
         raise _refused(file, str(error)) from error
     except UnicodeDecodeError as error:
@@ -79,6 +78,11 @@ def read_yaml(path: Path, data: bytes | None = None) -> list[Document]:
         raise _refused(file, f"not YAML: {str(error).splitlines()[0]}") from error
     except RecursionError as error:
         raise _refused(file, "nested too deeply") from error
+
+
+def syntax(text: str) -> list[yaml.Node]:
+    """Return the nodes of YAML text that `read_yaml` accepts, one for each document that is not empty, with their marks."""
+    return [node for node in yaml.compose_all(text, Loader=_YamlLoader) if node is not None and not _is_null(node)]
 
 
 def _refused(file: str, what: str, mark: Any = None) -> SpecError:

@@ -1,0 +1,263 @@
+"""Applies the edits of findings to the texts of files, and keeps only those after which lint finds less and nothing worse. Writes no file."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from mm2mgr.errors import SpecError
+from mm2mgr.formats.properties import Entry
+from mm2mgr.formats.splices import NotEditable, PropertiesText, Editable, StructuredText, Value
+from mm2mgr.lint.findings import SEVERITIES, Edit, Finding, Hit, Rule, line_key, spelled
+from mm2mgr.lint.rules import RULES, found
+from mm2mgr.lint.subject import Estate, Subject
+from mm2mgr.secrets import mask
+from mm2mgr.spec.places import PathKey, read_yaml
+
+Found = tuple[Finding, Hit]
+Contents = Mapping[str, bytes]
+
+
+@dataclass(frozen=True)
+class Healed:
+    """Files with fixes: the new `contents` of those that change, what was `fixed`, and what is `left` with the reason."""
+
+    contents: Contents
+    fixed: tuple[Finding, ...]
+    left: tuple[tuple[Finding, str], ...]
+
+
+def heal(contents: Contents, read: Callable[[Contents], Estate], rules: Sequence[Rule] = RULES) -> Healed:
+    """Apply the fixes of findings, most severe first, and lint again after each round; `read` makes an estate of contents.
+
+    A fix is given up if its finding stays, if it brings a finding as severe, or if the files can no longer be read.
+    """
+    now, fixed, refused = dict(contents), list[Finding](), dict[object, str]()
+    before = _loud(read(now), rules)
+    size, rounds = len(before), 10 + 4 * len(before)  # a fix may bring up what another one was hidden behind
+    while rounds and (waiting := [each for each in before if each[1].edits and _identity(each) not in refused]):
+        rounds -= 1
+        batch, taken = _Batch(now), list[Found]()
+        for each in waiting:
+            why = batch.refuse(each[1])
+            if not why:
+                taken.append(each)
+            elif not taken:
+                refused[_identity(each)] = why
+            if len(taken) == size:
+                break  # lines move with each batch, so the others wait
+        if not taken:
+            continue
+        after = _after(batch.contents(), read, rules)
+        why = "with it the file cannot be read" if after is None else _worse(taken, before, after)
+        if after is not None and not why:
+            now, before, fixed, size = batch.contents(), after, [*fixed, *(each for each, _ in taken)], 2 * size
+        elif len(taken) == 1:
+            refused[_identity(taken[0])] = why
+        else:
+            size = len(taken) // 2
+    changed = {file: data for file, data in now.items() if data != contents[file]}
+    return Healed(changed, tuple(fixed), tuple((each[0], refused.get(_identity(each), "")) for each in before))
+
+
+def _loud(estate: Estate, rules: Sequence[Rule]) -> list[Found]:
+    loud = [each for each in found(estate, rules) if each[0].silenced is None]
+    return sorted(loud, key=lambda each: SEVERITIES.index(each[0].severity))
+
+
+def _after(contents: Contents, read: Callable[[Contents], Estate], rules: Sequence[Rule]) -> list[Found] | None:
+    try:
+        return _loud(read(contents), rules)
+    except SpecError:
+        return None
+
+
+def _identity(each: Found) -> tuple[str, str, str, str]:
+    """Return what a finding is recognised by when lines have moved."""
+    finding, hit = each
+    return finding.rule, finding.spot.file, hit.subject.name if hit.subject else "", hit.key or finding.spot.key
+
+
+def _worse(taken: Sequence[Found], before: Sequence[Found], after: Sequence[Found]) -> str:
+    """Return why fixes are given up, "" if they do what they say and bring nothing as severe."""
+    there, still = Counter(map(_identity, before)), Counter(map(_identity, after))
+    for identity, count in Counter(map(_identity, taken)).items():
+        if still[identity] > there[identity] - count:
+            return "its fix does not remove the finding"
+    known = Counter((finding.rule, _identity((finding, hit))[-1]) for finding, hit in before)
+    least = max(SEVERITIES.index(finding.severity) for finding, _ in taken)
+    for finding, hit in after:
+        known[finding.rule, _identity((finding, hit))[-1]] -= 1
+        if known[finding.rule, _identity((finding, hit))[-1]] < 0 and SEVERITIES.index(finding.severity) <= least:
+            return f"its fix would bring {finding.rule}: {finding.message}"
+    return ""
+
+
+class _Batch:
+    """Fixes that do not touch each other, on the texts of files."""
+
+    def __init__(self, contents: Contents) -> None:
+        self.before = contents
+        self.sources: dict[str, Editable] = {}
+
+    def contents(self) -> dict[str, bytes]:
+        changed = {file: source.result().encode(_encoding(source)) for file, source in self.sources.items()}
+        return {**self.before, **changed}
+
+    def refuse(self, hit: Hit) -> str:
+        """Make all edits of a hit, or none and return why."""
+        kept = self.sources
+        self.sources = {file: source.copy() for file, source in kept.items()}
+        try:
+            self._apply(hit)
+        except NotEditable as error:
+            self.sources = kept
+            return str(error)
+        return ""
+
+    def source(self, file: str) -> Editable:
+        if file not in self.sources:
+            if file not in self.before:
+                raise NotEditable("it is not in a file that was given")
+            data = self.before[file]
+            if file.endswith((".yaml", ".yml", ".json")) or data.lstrip()[:1] in (b"{", b"["):
+                self.sources[file] = StructuredText(data.decode())
+            else:
+                self.sources[file] = PropertiesText(data.decode("iso-8859-1"))
+        return self.sources[file]
+
+    def _apply(self, hit: Hit) -> None:
+        removed = [edit for edit in hit.edits if edit.value is None]
+        for edit in hit.edits:
+            if edit.at:
+                assert hit.spot
+                self._line(hit.spot.file, edit, edit.at)
+            elif edit.value is not None:
+                self._set(edit, edit.of or hit.subject, removed.pop(0) if removed else None)
+        for edit in removed:
+            if not edit.at:
+                file, path = self._there(edit.of or hit.subject, edit.key)
+                self.source(file).remove(path)
+
+    def _line(self, file: str, edit: Edit, entry: Entry) -> None:
+        source = self.source(file)
+        path: PathKey = entry.path or (entry.key, entry.line)
+        if edit.comment and isinstance(source, PropertiesText):
+            source.comment(entry.line, edit.comment)
+        if edit.value is None:
+            source.remove(path, entry.line)
+        elif edit.key == entry.key:
+            source.set(path, edit.value)
+        else:
+            source.set((*path[: len(entry.path) - 1], edit.key) if entry.path else (edit.key,), edit.value, path)
+
+    def _set(self, edit: Edit, subject: Subject | None, old: Edit | None) -> None:
+        assert subject
+        assert edit.value is not None
+        file, path, value = self._place(subject, edit.key, edit.value)
+        gone: PathKey = ()
+        if old:
+            other, gone = self._there(old.of or subject, old.key)
+            if other != file:
+                self.source(other).remove(gone)
+                gone = ()
+        self.source(file).set(path, value, gone)
+
+    def _there(self, subject: Subject | None, key: str) -> tuple[str, PathKey]:
+        """Return where a key is."""
+        assert subject
+        return self._place(subject, key, "")[:2]
+
+    def _place(self, subject: Subject, key: str, value: str) -> tuple[str, PathKey, Value]:
+        """Return the file, the path in it and the value there of a key of a connector's config."""
+        file = subject.spot.file
+        if subject.form == "dedicated":
+            return subject.spot_of(key).file, (line_key(subject, key),), value
+        if subject.form == "tree":
+            return self._in_tree(subject, key, value)
+        if not subject.home:
+            return file, (key,), value
+        return file, subject.paths.get(key, (*subject.home, key)), value
+
+    def _in_tree(self, subject: Subject, key: str, value: str) -> tuple[str, PathKey, Value]:
+        path, new = _flattened(spelled(subject, key, value))
+        spot = subject.spots.get(key)
+        if spot and spot.file and (there := self._ending(spot.file, path, spot.line)):
+            return spot.file, there, new
+        whole = path if path[0] in ("clusters", "connect") else ("flows", subject.flows[0].partition(":")[0], *path)
+        for file in self.before:
+            source = self.source(file)
+            if isinstance(source, StructuredText) and (number := source.document(whole[:2])) is not None:
+                return file, (number, *whole), new
+        raise NotEditable(f"{'.'.join(map(str, whole[:2]))} is in none of the files")
+
+    def _ending(self, file: str, path: PathKey, line: int) -> PathKey:
+        source = self.source(file)
+        return source.ending(path, line) if isinstance(source, StructuredText) else ()
+
+
+def _encoding(source: Editable) -> str:
+    return "iso-8859-1" if isinstance(source, PropertiesText) else "utf-8"
+
+
+def _flattened(text: str) -> tuple[PathKey, Any]:
+    """Return the path and the value of `block: {key: value}`."""
+    try:
+        [document] = read_yaml(Path("fix"), text.encode())
+    except SpecError as error:
+        raise NotEditable("it is a line of a template") from error
+    path, value = list[str](), document.values
+    while isinstance(value, Mapping) and len(value) == 1:
+        [(name, value)] = value.items()
+        path.append(name)
+    return tuple(path), value
+
+
+def patch(hit: Hit) -> list[dict[str, str]]:
+    """Return a fix as JSON Patch (RFC 6902) of the connector's config, or of the lines of an mm2.properties.
+
+    [] where a fix is none, changes another connector too, or would show a secret.
+    """
+    config = {**hit.subject.config} if hit.subject else {}
+    config |= {edit.at.key: edit.at.value for edit in hit.edits if edit.at}
+    if any(edit.of and edit.of is not hit.subject for edit in hit.edits):
+        return []
+    gone = [each for each in map(_gone, hit.edits) if each in config]
+    operations: list[dict[str, str]] = []
+    for edit in hit.edits:
+        if edit.value is None:
+            continue
+        same = next((key for key in gone if config[key] == edit.value), None)
+        if same is not None and edit.key not in config:
+            gone.remove(same)
+            operations.append({"op": "move", "from": _pointer(same), "path": _pointer(edit.key)})
+        elif mask(edit.key, edit.value) != edit.value:
+            return []
+        else:
+            operations += _test(edit.key, config)
+            op = "replace" if edit.key in config else "add"
+            operations.append({"op": op, "path": _pointer(edit.key), "value": edit.value})
+    for key in gone:
+        operations += [*_test(key, config), {"op": "remove", "path": _pointer(key)}]
+    return operations
+
+
+def _gone(edit: Edit) -> str | None:
+    """Return the key that an edit removes."""
+    if edit.at and (edit.value is None or edit.at.key != edit.key):
+        return edit.at.key
+    return edit.key if edit.value is None else None
+
+
+def _test(key: str, config: Mapping[str, str]) -> list[dict[str, str]]:
+    value = config.get(key)
+    if value is None or mask(key, value) != value:
+        return []
+    return [{"op": "test", "path": _pointer(key), "value": value}]
+
+
+def _pointer(key: str) -> str:
+    return "/" + key.replace("~", "~0").replace("/", "~1")
