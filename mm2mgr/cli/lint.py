@@ -53,6 +53,11 @@ if TYPE_CHECKING:
 @option("--ignore", "ignored", multiple=True, metavar="RULE", help="Leave this rule out (repeatable).")
 @option("--all", "everything", is_flag=True, help="Also show silenced findings, with the reason.")
 @option("--rules", is_flag=True, help="Only list the rules.")
+@option(
+    "--ask-brokers/--no-ask-brokers",
+    default=True,
+    help="With --connect: ask the brokers that connectors name for their cluster id.",
+)
 @option("--timeout", type=Seconds(0, min_open=True), default=30.0, help="Time limit per Connect cluster, in seconds.")
 @option("--output", "-o", type=click.Choice(["text", "json", "sarif"]), default="text", help="Result format.")
 @click.pass_obj
@@ -69,6 +74,7 @@ def lint(
     ignored: tuple[str, ...],
     everything: bool,
     rules: bool,
+    ask_brokers: bool,
     timeout: float,
     output: str,
 ) -> int:
@@ -108,6 +114,7 @@ def lint(
             bytes_per_second=bandwidth,
             brokers=brokers,
             ignore=ignored,
+            ask_brokers=ask_brokers,
             timeout_seconds=timeout,
             report=talk_other_line,
         )

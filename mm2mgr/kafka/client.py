@@ -39,6 +39,8 @@ _PARTITIONS_PER_REQUEST = 5_000
 _NAMES_PER_REQUEST = 1_000
 _FIRST_LISTING_SECONDS = 0.5
 _EARLIEST, _LATEST = OffsetSpec.earliest(), OffsetSpec.latest()  # type: ignore[no-untyped-call]
+_REFUSED_SECONDS = 2.0  # a refused login may still find another broker that takes it, but not for long
+_DOWN_SECONDS = 0.5
 _NO_TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAAA"  # what brokers before 2.8 answer: sixteen zero bytes
 
 # librdkafka prints to stderr unless it has a logger; its errors reach the user through `Failures` instead.
@@ -171,6 +173,17 @@ class Kafka:
         # librdkafka ends every request by itself; the extra second only guards against a lost callback.
         return future.result(timeout=left + 1)
 
+    def first_answer(self, future: Future[Any], *, while_down: bool) -> Any:
+        """Return an answer; give up early where the login is refused, and where no broker listens unless asked to wait `while_down`."""
+        began = time.monotonic()
+        while not future.done():
+            self.admin.poll(0.05)  # delivers the background errors
+            passed = time.monotonic() - began
+            down = self.failures.all_down and not while_down and passed > _DOWN_SECONDS
+            if down or (self.failures.is_refused and passed > _REFUSED_SECONDS):
+                raise self.failures.no_answer(round(passed, 1))
+        return self.result(future)
+
     def unless_refused(self, future: Future[Any], absent: Any = None) -> Any:
         """Return an answer, `absent` for a topic that does not exist, None for a refusal; silence is raised."""
         try:
@@ -194,9 +207,14 @@ class Kafka:
 
     def cluster_id(self) -> str:
         """Return the cluster's id, the one identity that survives renamed hosts."""
+        return self.identity()[0]
+
+    def identity(self, *, while_down: bool = True) -> tuple[str, int]:
+        """Return the cluster's id and the number of its brokers; see `first_answer`."""
         with self.doing("reading the cluster id"):
-            described = self.result(self.admin.describe_cluster(request_timeout=self.left()))
-            return str(described.cluster_id)
+            asked = self.admin.describe_cluster(request_timeout=self.left())
+            described = self.first_answer(asked, while_down=while_down)
+            return str(described.cluster_id), len(described.nodes)
 
     def topics(self) -> dict[str, TopicInfo]:
         """Return every topic that this login may see."""

@@ -6,7 +6,6 @@ validate.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
@@ -31,7 +30,6 @@ from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.kafka.acls import Acl, Permission, ResourceKind, Right
 from mm2mgr.kafka.client import Kafka, batches
 
-_REFUSED_SECONDS = 2.0  # a refused login may still find another broker that takes it, but not for long
 _KINDS: dict[Any, ResourceKind] = {
     ResourceType.TOPIC: "topic",
     ResourceType.GROUP: "group",
@@ -86,7 +84,7 @@ def view_cluster(kafka: Kafka) -> ClusterView:
     """Return what this login sees; the first call to make, for it notices a refused login early."""
     with kafka.doing("logging in"):
         asked = kafka.admin.describe_cluster(include_authorized_operations=True, request_timeout=kafka.left())
-        cluster = _first_answer(kafka, asked)
+        cluster = kafka.first_answer(asked, while_down=True)
         listed = kafka.admin.list_topics(timeout=kafka.left()).topics
         groups = kafka.result(kafka.admin.list_consumer_groups(request_timeout=kafka.left()))
         wanted = confluent_kafka.TopicCollection(["__consumer_offsets"])
@@ -100,15 +98,6 @@ def view_cluster(kafka: Kafka) -> ClusterView:
         frozenset(group.group_id for group in groups.valid),
         None if described is None else bool(described),
     )
-
-
-def _first_answer(kafka: Kafka, future: Future[Any]) -> Any:
-    give_up = time.monotonic() + _REFUSED_SECONDS
-    while not future.done():
-        kafka.admin.poll(0.05)  # delivers the background errors
-        if kafka.failures.is_refused and time.monotonic() > give_up:
-            raise kafka.failures.no_answer(_REFUSED_SECONDS)
-    return kafka.result(future)
 
 
 def committed_topics(kafka: Kafka, groups: Sequence[str]) -> dict[str, frozenset[str]]:

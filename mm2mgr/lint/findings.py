@@ -271,7 +271,7 @@ def spelled(subject: Subject, key: str, value: str) -> str:
     for side in ("source", "target"):
         if (plain := _after(key, f"{side}.cluster.")) in CLUSTER_KEYS:
             return _of_cluster(subject, side, plain, value)
-    if (plain := _after(key, "producer.override.")) in SECURITY_KEYS:
+    if (plain := _after(key, "producer.override.")) in SECURITY_KEYS | {"bootstrap.servers"}:
         return _of_cluster(subject, "target", plain, value)  # the override is written from the cluster's own
     for client in CLIENTS[subject.type]:
         if plain := _after(key, client.layers[-1].prefix):
@@ -315,8 +315,9 @@ def _of_template(subject: Subject, key: str, value: str) -> str:
 def _of_tree(subject: Subject, key: str, value: str) -> str:
     if key == "exactly.once.support":
         return f"delivery: {'exactly_once' if value == 'required' else 'at_least_once'}"
-    # 2.7 knows no other prefixes than the general ones, and no block writes them.
-    if key in _OF_TEMPLATES or (key.startswith(GENERAL) and key not in CONNECTOR_KEYS_LIKE_PREFIXES):
+    # Before 2.8 only these prefixes reach some clients; no block of a flow writes them.
+    general = key.startswith(GENERAL) and key not in CONNECTOR_KEYS_LIKE_PREFIXES
+    if key in _OF_TEMPLATES or general:
         return _of_template(subject, key, value)
     shape = _TREE.get(key, f"{subject.type}_connector: {{{key}: VALUE}}")
     items = [item.strip() for item in value.split(",") if item.strip() and item.strip() not in _ALWAYS.get(key, ())]

@@ -10,7 +10,7 @@ from typing import Any
 
 from mm2mgr.errors import SpecError
 from mm2mgr.formats.properties import Entry
-from mm2mgr.formats.splices import NotEditable, PropertiesText, Editable, StructuredText, Value
+from mm2mgr.formats.splices import Editable, NotEditable, PropertiesText, StructuredText, Value
 from mm2mgr.lint.findings import SEVERITIES, Edit, Finding, Hit, Rule, line_key, spelled
 from mm2mgr.lint.rules import RULES, found
 from mm2mgr.lint.subject import Estate, Subject

@@ -32,8 +32,8 @@ def is_clear(key: str, value: str) -> bool:
 
 def is_loopback(address: str) -> bool:
     """Tell whether a URL or a `host:port` stays on the machine."""
-    host = urlsplit(address if "://" in address else f"//{address}").hostname or ""
     try:
+        host = urlsplit(address if "://" in address else f"//{address}").hostname or ""
         return host == "localhost" or ip_address(host).is_loopback
     except ValueError:
         return False
@@ -94,13 +94,14 @@ class WorkerFacts:
 
 @dataclass(frozen=True)
 class KafkaFacts:
-    """Known facts about a Kafka cluster; sizes in bytes."""
+    """Known facts about a Kafka cluster; sizes in bytes. `unanswered` says why its brokers, which were asked, did not answer."""
 
     cluster_id: str | None = None
     brokers: int | None = None
     message_max_bytes: int | None = None
     topic_max_message_bytes: Mapping[str, int] = field(default_factory=dict)
     partitions: Mapping[str, int] | None = None
+    unanswered: str = ""
 
 
 @dataclass(frozen=True)

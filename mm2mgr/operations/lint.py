@@ -81,6 +81,7 @@ def lint(  # noqa: PLR0913  one argument per option
     bytes_per_second: float | None = None,
     brokers: int | None = None,
     ignore: Sequence[str] = (),
+    ask_brokers: bool = True,
     timeout_seconds: float = 30.0,
     report: Callable[[OtherLine], None] = lambda event: None,
 ) -> LintReport:
@@ -88,7 +89,8 @@ def lint(  # noqa: PLR0913  one argument per option
 
     `connects` are names in the tree or URLs, whose credentials come from $MM2MGR_CONNECT_USER and $MM2MGR_CONNECT_PASSWORD.
     `kafka` is the version to judge by, whatever the workers run; `worker` their properties file; `brokers`, `rtt_seconds` and
-    `bytes_per_second` fill in what the tree does not have. A Connect cluster that cannot be read is in the report, unless it
+    `bytes_per_second` fill in what the tree does not have. With `connects`, the brokers that the connectors name are asked for
+    cluster id and number of brokers, unless `ask_brokers` is false; without, no network is used. A Connect cluster that cannot be read is in the report, unless it
     is all there is to read. `report` gets the line that a version is judged by when it is not a known one.
     """
     for name in ignore:
@@ -103,7 +105,7 @@ def lint(  # noqa: PLR0913  one argument per option
     wire = None if rtt_seconds is None else LinkFacts(rtt_seconds, bytes_per_second)
     workers = read_worker(worker) if worker else WorkerFacts()
     known = Surroundings(version=version, worker=workers, wire=wire, source=cluster, target=cluster)
-    read = _read(workspace, files, connects, known, timeout_seconds)
+    read = _read(workspace, files, connects, known, timeout_seconds, ask_brokers=ask_brokers)
     wanted = [rule for rule in RULES if rule.id not in ignore]
     found = [finding for finding in read.invalid if finding.rule not in ignore]
     found += run_rules(read.estate, wanted)
@@ -122,8 +124,14 @@ class _Inputs:
     looked_at: tuple[str, ...]
 
 
-def _read(
-    workspace: Workspace, paths: Sequence[Path], connects: Sequence[str], known: Surroundings, timeout_seconds: float
+def _read(  # noqa: PLR0913  one argument per option
+    workspace: Workspace,
+    paths: Sequence[Path],
+    connects: Sequence[str],
+    known: Surroundings,
+    timeout_seconds: float,
+    *,
+    ask_brokers: bool,
 ) -> _Inputs:
     trees = tuple(path for path in dict.fromkeys(paths) if is_tree(path))
     files = [path for path in dict.fromkeys(paths) if path not in trees]
@@ -145,6 +153,14 @@ def _read(
         complete=all(each.complete for each in estates) and not (unread or invalid),
         logins=tuple(login for each in estates for login in each.logins),
     )
+    if live and ask_brokers:
+        from mm2mgr.reconcile import facts
+
+        of_tree = bool(declared) or any("://" not in name for name in connects)
+        clusters = workspace.topology.clusters.values() if of_tree else ()
+        count = len(estate.subjects)
+        asked = facts.ask_brokers((*estate.subjects, *other), clusters)
+        estate, other = replace(estate, subjects=asked[:count]), asked[count:]
     looked_at = (*map(str, (*trees, *files)), *(name for name in targets if name not in unread))
     return _Inputs(estate, other, invalid, tuple(unread.values()), looked_at)
 

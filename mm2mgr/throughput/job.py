@@ -39,7 +39,7 @@ from mm2mgr.throughput.rollup_job import Report, is_due, make, under_spark_submi
 from mm2mgr.throughput.work_unit import Done, WorkUnit, work
 
 # Measured on 2 cores: C1 only and the serial collector halve the CPU seconds from start to first answer.
-_FAST_START = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto"
+FAST_START = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto"
 # glibc gives arrays of a few MB back to the system each time they are freed; taking them again cost a fifth of the job's CPU.
 _KEPT_MEMORY = {"MALLOC_TRIM_THRESHOLD_": "1000000000", "MALLOC_MMAP_THRESHOLD_": "33554432"}
 _LOG_CONFIG = Path(__file__).with_name("log4j2.properties")
@@ -135,14 +135,14 @@ def session(java_home: Path | None = None, log_file: Path | None = None) -> Spar
         return spark
     _require_java(java_home)
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    os.environ.setdefault("SPARK_LAUNCHER_OPTS", _FAST_START)
+    os.environ.setdefault("SPARK_LAUNCHER_OPTS", FAST_START)
     for name, value in _KEPT_MEMORY.items():
         os.environ.setdefault(name, value)
     if java_home is not None:
         os.environ["JAVA_HOME"] = str(java_home)
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # the workers need this environment, not PATH's Python
     builder = SparkSession.builder.master("local[*]").appName("mm2mgr")
-    options = f"{_FAST_START} {_archive_option(java_home)} -Dlog4j2.configurationFile={_LOG_CONFIG.as_uri()}"
+    options = f"{FAST_START} {_archive_option(java_home)} -Dlog4j2.configurationFile={_LOG_CONFIG.as_uri()}"
     for key, value in {**_LOCAL, "spark.driver.extraJavaOptions": options}.items():
         builder = builder.config(key, value)
     where = f"; its own words are in {log_file}" if log_file else ""
@@ -161,7 +161,7 @@ def end(spark: SparkSession) -> None:
     gateway.shutdown()
     process.stdin.close()  # the JVM lives as long as this pipe
     SparkContext._gateway = SparkContext._jvm = None  # the next session starts a JVM of its own
-    archive = _archive(os.environ.get("JAVA_HOME"))
+    archive = class_archive(os.environ.get("JAVA_HOME"))
     draft = _draft(archive)
     try:
         process.wait(_EXIT_SECONDS)
@@ -207,7 +207,7 @@ def _hand_over(spark: SparkSession, package: Path) -> None:
     spark.sparkContext.addPyFile(archive)
 
 
-def _archive(java_home: Path | str | None) -> Path:
+def class_archive(java_home: Path | str | None) -> Path:
     """Return where the archive of classes lies: one per Java and PySpark, because the JVM refuses those of others."""
     java = Path(java_home) / "bin" / "java" if java_home else Path(shutil.which("java") or "java")
     real = java.resolve()
@@ -221,7 +221,7 @@ def _draft(archive: Path) -> Path:
 
 def _archive_option(java_home: Path | None) -> str:
     """Return the options that read the archive of classes, or write it at exit where there is none yet."""
-    archive = _archive(java_home or os.environ.get("JAVA_HOME"))
+    archive = class_archive(java_home or os.environ.get("JAVA_HOME"))
     try:
         archive.parent.mkdir(parents=True, exist_ok=True)
     except OSError:

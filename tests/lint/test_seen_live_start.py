@@ -10,8 +10,11 @@ from pathlib import Path
 import pytest
 import trustme
 
+from mm2mgr import operations
+from mm2mgr.lint.findings import Finding
 from mm2mgr.lint.reading import read_files
 from mm2mgr.lint.rules import lint
+from mm2mgr.operations.workspace import Workspace
 from tests.lint.conftest import LOGIN
 from tests.lint.lab import Lab
 from tests.lint.made import CONVERTERS, MIRROR, Changes
@@ -173,10 +176,22 @@ def test_wrong_kafka(lab: Lab) -> None:
         assert (topics(lab.target)["A.astray"], values(lab.target, "A.astray")) == (1, [])
         assert lab.state("astray", lab.on_a) == ["RUNNING", "RUNNING"]
         assert lab.told(worker=lab.on_a) == {"wrong-kafka"}
+        (found,) = _of_lint(lab)
+        assert f"({lab.ids[lab.a.bootstrap_servers]}, not {lab.ids[lab.b.bootstrap_servers]})" in found.message
         fixed = lab.flow("astray", {"producer.override.bootstrap.servers": lab.b.bootstrap_servers})
         lab.put("astray", fixed, lab.on_a)
         until(lambda: _written_and_read(lab, "astray"), bool, "records on the target")
         assert lab.told(worker=lab.on_a) == set()
+        assert _of_lint(lab) == []
+        host, _, port = lab.b.bootstrap_servers.rpartition(":")
+        other_name = {"localhost": "127.0.0.1", "127.0.0.1": "localhost"}[host]
+        lab.put("astray", {**fixed, "producer.override.bootstrap.servers": f"{other_name}:{port}"}, lab.on_a)
+        assert _of_lint(lab) == []
+
+
+def _of_lint(lab: Lab) -> list[Finding]:
+    """Return what `lint --connect` finds by what workers and brokers say."""
+    return operations.lint(Workspace(), connects=[lab.on_a.url]).loud
 
 
 def _written_and_read(lab: Lab, topic: str) -> list[bytes | None]:

@@ -6,21 +6,17 @@ worker; its Python has the packages that a person installs there, and mm2mgr onl
 
 from __future__ import annotations
 
-import os
-import signal
 import subprocess
 import sys
 import sysconfig
 import time
 import venv
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import confluent_kafka
-import pyspark
 import pytest
 
 import mm2mgr
@@ -28,9 +24,9 @@ from mm2mgr.kafka.access import KafkaAccess, librdkafka_config
 from mm2mgr.kafka.client import Kafka
 from mm2mgr.samples.store import SampleStore
 from mm2mgr.sandbox.broker import Broker
-from mm2mgr.sandbox.java import find_java, spark_java_home
-from mm2mgr.sandbox.server import HOST, Runtime, free_ports
+from mm2mgr.sandbox.server import Runtime
 from tests.samples.rows import stored
+from tests.throughput.standalone import DEADLINE_SECONDS, daemon, deploy, environment, master, submit
 from tests.throughput.test_cruise_topic import version_0, version_1
 
 from .command import Tree
@@ -41,9 +37,6 @@ MOMENTS = 30  # two minutes apart, as Cruise Control takes them
 ONE_ROUND = ("--from", "cruise-control-topic", "--duration", "0s")
 JUNK = [b"\x07later version", version_1(TOPIC, 0, 1, 1, 1)[:30], b"", version_0(TOPIC, 0, 1, 1)[:-1] + b"\xff"]
 MAIN = Path(mm2mgr.__file__).with_name("__main__.py")
-SPARK = Path(pyspark.__file__).parent / "bin"
-SUBMIT_TIMEOUT_SECONDS, DAEMON_TIMEOUT_SECONDS = 240, 120
-QUICK_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 _TREE = """\
 owner: team
 clusters:
@@ -142,27 +135,15 @@ class SparkCluster:
 
     def submit(self, tree: Tree, *arguments: str, python: Path | None = None) -> tuple[int, str]:
         """Run `mm2mgr ARGUMENTS` by spark-submit; return the exit code and what was printed."""
-        settings = {
-            "spark.ui.enabled": "false",
-            "spark.driver.host": HOST,
-            "spark.executor.memory": "512m",
-            "spark.executor.extraJavaOptions": QUICK_JVM,
-            "spark.driver.extraJavaOptions": QUICK_JVM,
-        }
-        options = [part for key, value in settings.items() for part in ("--conf", f"{key}={value}")]
-        command = [str(SPARK / "spark-submit"), "--master", self.master, *options, str(MAIN)]
+        pythons = {"PYSPARK_DRIVER_PYTHON": sys.executable, "PYSPARK_PYTHON": str(python or self.python)}
         done = subprocess.run(
-            [*command, "--clusters", str(tree.folder), *arguments],
-            env={
-                **environment(),
-                "PYSPARK_DRIVER_PYTHON": sys.executable,
-                "PYSPARK_PYTHON": str(python or self.python),
-            },
+            submit(self.master, MAIN, "--clusters", tree.folder, *arguments),
+            env=environment(**pythons),
             cwd=self.folder,
             capture_output=True,
             text=True,
             check=False,
-            timeout=SUBMIT_TIMEOUT_SECONDS,
+            timeout=DEADLINE_SECONDS,
         )
         return done.returncode, done.stdout + done.stderr
 
@@ -171,43 +152,15 @@ class SparkCluster:
         return sorted(self.folder.glob("work/app-*/*"))
 
 
-def environment() -> dict[str, str]:
-    """Return what Spark's scripts need here; never what an earlier test's session left in this process."""
-    mine = {key: value for key, value in os.environ.items() if not key.startswith(("SPARK_", "PYSPARK_", "PYTHONPATH"))}
-    java = {"JAVA_HOME": str(spark_java_home(find_java())), "SPARK_DAEMON_MEMORY": "256m"}
-    return {**mine, **java, "SPARK_LOCAL_IP": HOST, "SPARK_DAEMON_JAVA_OPTS": QUICK_JVM}
-
-
 @pytest.fixture(scope="module")
 def spark_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkCluster]:
     folder = tmp_path_factory.mktemp("spark")
-    (port,) = free_ports(1)
-    master = f"spark://{HOST}:{port}"
-    serve = ["master.Master", "--host", HOST, "--port", str(port), "--webui-port", "0"]
-    work = ["worker.Worker", "--host", HOST, "--webui-port", "0", "--cores", "2", "--memory", "1g"]
+    work = ["--cores", "2", "--memory", "1g", "--work-dir", str(folder / "work")]
     with (
-        daemon(folder / "master.log", serve, "elected leader"),
-        daemon(folder / "worker.log", [*work, "--work-dir", str(folder / "work"), master], "registered with master"),
+        master(folder) as url,
+        daemon(folder / "worker.log", deploy("worker.Worker", *work, url), "registered with master"),
     ):
-        yield SparkCluster(master, folder, python_with(folder / "full", sysconfig.get_path("purelib")))
-
-
-@contextmanager
-def daemon(log: Path, arguments: Sequence[str], serves: str) -> Iterator[None]:
-    """Run one of Spark's servers until the block is over; whatever happens, it ends with its executors."""
-    command = [str(SPARK / "spark-class"), f"org.apache.spark.deploy.{arguments[0]}", *arguments[1:]]
-    with log.open("wb") as file:
-        process = subprocess.Popen(command, stdout=file, stderr=file, env=environment(), start_new_session=True)
-    try:
-        deadline = time.monotonic() + DAEMON_TIMEOUT_SECONDS
-        while serves not in (said := log.read_text()):
-            assert process.poll() is None, said
-            assert time.monotonic() < deadline, said
-            time.sleep(0.1)
-        yield
-    finally:
-        os.killpg(process.pid, signal.SIGKILL)  # a worker's executors are in its group
-        process.wait(20)
+        yield SparkCluster(url, folder, python_with(folder / "full", sysconfig.get_path("purelib")))
 
 
 def python_with(folder: Path, *packages: str) -> Path:

@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import time
 
 import pytest
 
 from mm2mgr.connect.client import ConnectClient
 from mm2mgr.connect.errors import ConnectError
 from mm2mgr.connect.types import ConnectTarget
-from mm2mgr.lint.subject import Estate, WorkerFacts
-from mm2mgr.reconcile.facts import ask_worker, harmless, read_live
+from mm2mgr.expand import expand
+from mm2mgr.lint.subject import Estate, KafkaFacts, WorkerFacts
+from mm2mgr.reconcile.facts import ask_brokers, ask_worker, harmless, read_live
+from mm2mgr.spec.loader import load
 from tests.fake_connect import CLASSES, MIRROR, FakeConnect, serving
+from tests.kafka.conftest import closed_port
+from tests.lint import made
+from tests.reconcile.site import Site
+
+__all__ = ["closed_port"]
 
 SOURCE = {"connector.class": MIRROR + "MirrorSourceConnector", "source.cluster.alias": "a", "topics": "t"}
 
@@ -106,3 +114,42 @@ def test_harmless_values_are_of_their_types() -> None:
     keys = ["batch.size", "enable.idempotence", "partitioner.class", "ssl.keystore.password", "no.such.key"]
     found = harmless([*(f"producer.override.{key}" for key in keys), "producer.acks", "topics"])
     assert list(found.values()) == ["1", "true", "java.lang.Object", "mm2mgr-probe", "1"]
+
+
+# --- brokers ------------------------------------------------------------------------------------------------------------
+
+
+def test_brokers_that_do_not_answer_are_no_error_and_take_no_time(closed_port: int) -> None:
+    servers = f"127.0.0.1:{closed_port}"
+    dead = {f"{side}.cluster.bootstrap.servers": servers for side in ("source", "target")}
+    started = time.monotonic()
+    (found,) = ask_brokers([made.source({**dead, "producer.override.bootstrap.servers": None})])
+    assert time.monotonic() - started < 3
+    assert found.source_kafka == found.target_kafka
+    assert found.target_kafka.cluster_id is None
+    assert f"A: no broker of {servers} answered within" in found.target_kafka.unanswered
+
+
+def test_a_placeholder_of_a_config_is_resolved_for_nobody(monkeypatch: pytest.MonkeyPatch, closed_port: int) -> None:
+    monkeypatch.setenv("OURS", "hunter2")
+    changes = {
+        "source.cluster.bootstrap.servers": f"127.0.0.1:{closed_port}",
+        "source.cluster.security.protocol": "SASL_PLAINTEXT",
+        "source.cluster.sasl.jaas.config": "${env:OURS}",
+        "target.cluster.bootstrap.servers": "${env:OURS}:9092",
+        "producer.override.bootstrap.servers": None,
+    }
+    (found,) = ask_brokers([made.source(changes)])
+    assert found.source_kafka.unanswered == "A: sasl.jaas.config is a placeholder of the workers"
+    assert found.target_kafka.unanswered == "B: bootstrap.servers is a placeholder of the workers"
+
+
+def test_a_declared_id_is_asked_of_nobody(site: Site) -> None:
+    subject = made.source(
+        {"source.cluster.bootstrap.servers": "EAST:9092", "target.cluster.bootstrap.servers": "west:9092,other:9092"}
+    )
+    site.declare()
+    clusters = expand(load([site.folder])).clusters.values()
+    (found,) = ask_brokers([subject], [each for each in clusters if each.alias in ("east", "west")])
+    assert (found.source_kafka, found.target_kafka) == (KafkaFacts(cluster_id="east"), KafkaFacts(cluster_id="west"))
+    assert "record producer: no broker of b1:9092,b2:9092" in found.records_kafka.unanswered

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
-import pyspark
 import pytest
 from pyspark.sql import SparkSession
 
@@ -22,6 +21,7 @@ from mm2mgr.throughput.job import run
 from mm2mgr.throughput.windows import read_throughput
 from tests.samples.rows import data_files
 
+from .standalone import environment, submit
 from .stores import rolled, series, stored
 
 
@@ -79,15 +79,9 @@ def test_a_task_that_fails_leaves_what_there_was(
 
 
 def submitted(samples: Path, folder: Path) -> subprocess.Popen[str]:
-    submit = shutil.which("spark-submit", path=str(Path(sys.executable).parent)) or str(
-        Path(pyspark.__file__).parent / "bin" / "spark-submit"
-    )
-    environment = {**os.environ, "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
-    quick = ["--master", "local[1]", "--conf", "spark.ui.enabled=false"]
-    command = [submit, *quick, str(job_module.__file__), "--store", str(samples)]
     return subprocess.Popen(
-        command,
-        env=environment,
+        submit("local[1]", job_module.__file__, "--store", str(samples)),
+        env=environment(),
         cwd=folder,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

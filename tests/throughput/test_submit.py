@@ -5,19 +5,17 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 from pathlib import Path
 from unittest.mock import Mock
 
-import pyspark
 import pytest
 from pyspark.sql import SparkSession
 
-from mm2mgr.sandbox.java import find_java, spark_java_home
 from mm2mgr.throughput import job as session_module
 from mm2mgr.throughput.job import _hand_over, failure
 
-SUBMIT = Path(pyspark.__file__).parent / "bin" / "spark-submit"
+from .standalone import environment, submit
+
 SCRIPT = """\
 import json
 from pathlib import Path
@@ -55,7 +53,7 @@ def test_a_jvm_that_does_not_end_is_ended_and_its_half_archive_is_not_taken(
     monkeypatch.setenv("MM2MGR_CACHE", str(tmp_path))
     monkeypatch.setattr(session_module, "SparkContext", Mock())
     monkeypatch.setattr(session_module, "_EXIT_SECONDS", 0.1)
-    half = session_module._draft(session_module._archive(os.environ.get("JAVA_HOME")))
+    half = session_module._draft(session_module.class_archive(os.environ.get("JAVA_HOME")))
     half.write_bytes(b"half")
     with subprocess.Popen(["sleep", "60"], stdin=subprocess.PIPE) as process:
         session_module.end(Mock(sparkContext=Mock(_gateway=Mock(proc=process))))
@@ -67,13 +65,10 @@ def test_a_jvm_that_does_not_end_is_ended_and_its_half_archive_is_not_taken(
 def test_what_spark_submit_configured_stays_and_is_not_stopped(tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text(SCRIPT)
-    settings = ("spark.ui.enabled=false", "spark.sql.shuffle.partitions=7", "spark.driver.host=127.0.0.1")
-    options = ["--master", "local[1]", "--name", "nightly", *(part for each in settings for part in ("--conf", each))]
-    repository = str(Path(__file__).resolve().parents[2])
-    own = {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1", "PYTHONPATH": repository}
+    command = submit("local[1]", script, settings={"spark.app.name": "nightly", "spark.sql.shuffle.partitions": "7"})
     done = subprocess.run(
-        [str(SUBMIT), *options, str(script)],
-        env={**os.environ, **own, "JAVA_HOME": str(spark_java_home(find_java()))},
+        command,
+        env=environment(PYTHONPATH=str(Path(__file__).resolve().parents[2])),
         capture_output=True,
         text=True,
         check=False,

@@ -9,11 +9,26 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from mm2mgr.lint.findings import SEVERITIES, Finding, Hit, Rule, rules_of
-from mm2mgr.lint.rules import files, keys, loops, pair, records, security, sizes, sync, topics, values, worker
+from mm2mgr.lint.rules import (
+    addresses,
+    files,
+    keys,
+    loops,
+    pair,
+    records,
+    security,
+    sizes,
+    sync,
+    topics,
+    values,
+    worker,
+)
 from mm2mgr.lint.subject import Estate, Spot, SubjectKind
 
 # In the order in which people read them.
-RULES: tuple[Rule, ...] = rules_of(keys, values, worker, security, records, sizes, topics, sync, loops, pair, files)
+RULES: tuple[Rule, ...] = rules_of(
+    keys, values, addresses, worker, security, records, sizes, topics, sync, loops, pair, files
+)
 BY_ID = {rule.id: rule for rule in RULES}
 
 

@@ -7,10 +7,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 
 from mm2mgr.formats.connectors import CONVERTERS
-from mm2mgr.lint.findings import RECORDS, Hit, client_key, connector_hit, connector_key, rule, written, yaml
+from mm2mgr.lint.findings import RECORDS, Hit, client_edit, connector_hit, connector_key, edit_hit, rule, written, yaml
 from mm2mgr.lint.hops import Point, point, same
 from mm2mgr.lint.rules.security import configured, lacking_in_override
 from mm2mgr.lint.subject import Subject, SubjectKind, addresses
+from mm2mgr.spec.keys import SECURITY_KEYS
 from mm2mgr.truth.explain import PRINCIPAL_KEYS
 
 _SEEN = "tests/lint/test_seen_live_start.py::"
@@ -109,11 +110,18 @@ def wrong_kafka(subject: Subject) -> Iterator[Hit]:
     reason += (
         f" {'those of ' if own and elsewhere else ''}{elsewhere or f'the address of {subject.source}, the source'}"
     )
-    fix = f"write {client_key(subject, RECORDS, _ADDRESS, subject.get(f'target.cluster.{_ADDRESS}') or '…')}"
+    message, key = f"records are not written to {subject.target}: {reason}", _RECORDS + _ADDRESS
     if subject.form == "tree":  # which writes the override itself, once it knows where the workers live
         alias = yaml(subject.connect or "…")
         fix = f"write connect: {{{alias}: {{kafka: …}}}} with the Kafka cluster that these workers use, or correct its url"
-    yield Hit(f"records are not written to {subject.target}: {reason}", fix, _RECORDS + _ADDRESS)
+        yield Hit(message, fix, key)
+        return
+    edits = [client_edit(subject, RECORDS, _ADDRESS, subject.get(f"target.cluster.{_ADDRESS}") or "…")]
+    lacking = subject.kind.winners["target admin"].items() if not own else ()  # else see override-insecure
+    edits += [
+        client_edit(subject, RECORDS, plain, subject.get(key)) for plain, key in lacking if plain in SECURITY_KEYS
+    ]
+    yield edit_hit(subject, message, edits, key)
 
 
 def arrives(subject: Subject) -> bool | None:

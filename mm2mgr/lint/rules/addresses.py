@@ -1,0 +1,141 @@
+"""Rules about the text of bootstrap.servers, for every client that gets one: what Kafka refuses, ignores, or reads otherwise than meant."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from functools import lru_cache
+from ipaddress import IPv6Address
+
+from mm2mgr.lint.findings import Edit, Hit, connector_hit, edit_hit, rule, written
+from mm2mgr.lint.rules.security import configured
+from mm2mgr.lint.subject import Subject, SubjectKind
+from mm2mgr.truth.reach import Client, numbers
+
+_ADDRESS = "bootstrap.servers"
+# Utils.getHost and getPort, before and since 3.8 (KAFKA-16824): what stands before the last address was passed over.
+_LOOSE = re.compile(r".*?\[?(?P<host>[0-9a-zA-Z\-%._:]*)\]?:(?P<port>[0-9]+)")
+_STRICT = re.compile(r"(?:[0-9a-zA-Z\-%._]*://)?\[?(?P<host>[0-9a-zA-Z\-%._:]*)\]?:(?P<port>[0-9]+)")
+_SCHEME = re.compile(r"([A-Za-z][\w+.-]*)://")
+_PROTOCOLS = ("SSL", "SASL_PLAINTEXT", "SASL_SSL")
+
+
+@rule("bad-address", "error", needs=(_ADDRESS,), source="ClientUtils.parseAndValidateAddresses, KAFKA-16824, KIP-1161")
+def bad_address(subject: Subject) -> Iterator[Hit]:
+    """Kafka cannot read an address, or reads it otherwise than meant.
+
+    bootstrap.servers is a list of host:port with commas between. A client that finds no port, or one above 65535, quotes,
+    a path, blanks or semicolons throws "Invalid url in bootstrap.servers" or "Invalid port in bootstrap.servers" when it
+    is created: Connect accepts the config, and the connector is FAILED, with producer.override. the tasks. Up to 3.7
+    `a:9092;b:9092` is no error, and only the last address is used (KAFKA-16824). An empty item, as behind a trailing
+    comma, is refused since 4.2 (KIP-1161) and skipped before. A scheme (`SASL_SSL://host:9092`) is allowed and ignored.
+    """
+    for key, client in _address_keys(subject.kind):
+        servers = subject.get(key)
+        if wrong := _fault(servers, subject.version):
+            effect = f"the tasks are FAILED when they create the {client.name}"
+            if client.kind == "admin":
+                effect = f"the connector is FAILED when it creates its {client.name} client"
+            if _ONLY in wrong:
+                effect = f"the {client.name} does not know the rest"
+            yield connector_hit(
+                subject, key, _meant(servers, subject.version), f"{written(subject, key)}: {wrong}: {effect}"
+            )
+
+
+@lru_cache(maxsize=4096)
+def _address_keys(kind: SubjectKind) -> tuple[tuple[str, Client], ...]:
+    """Return the keys that give clients an address, each with one of these clients; an admin client fails first."""
+    found: dict[str, Client] = {}
+    for client in sorted(kind.clients, key=lambda each: each.kind != "admin"):
+        if key := kind.winners[client.name].get(_ADDRESS):
+            found.setdefault(key, client)
+    return tuple(found.items())
+
+
+@lru_cache(maxsize=4096)
+def _fault(servers: str, version: str) -> str:
+    """Return what is wrong with a list of addresses, "" for nothing."""
+    items = [item.strip() for item in servers.split(",")]
+    if not servers or "${" in servers:
+        return ""  # missing-required reports the former
+    wrong = next((why for item in items if item and (why := _wrong(item, numbers(version)))), "")
+    if not wrong and "" in items and (numbers(version) >= (4, 2) or not any(items)):
+        return "an item of the list is empty (a comma too many), which Kafka refuses since 4.2"
+    return wrong
+
+
+_ONLY = " reads only "
+
+
+def _wrong(item: str, version: tuple[int, ...]) -> str:
+    """Return what is wrong with one address, "" for nothing."""
+    found = _STRICT.fullmatch(item)
+    shown = "'{}'".format(re.sub(r"[^/\s]*@", "…@", item))  # who writes a user there may write a password, too
+    if not found and version < (3, 8) and (last := _LOOSE.fullmatch(item)):
+        return f"of {shown} Kafka {'.'.join(map(str, version))}{_ONLY}'{last['host']}:{last['port']}'"
+    if not found:
+        return f"{shown} {_reason(item)}"
+    if not 0 < int(found["port"]) <= 65535:
+        return f"the port of {shown} is not between 1 and 65535"
+    if not found["host"]:
+        return f"{shown} has no host"
+    return f"{shown} has two ports" if ":" in found["host"] and not _is_ipv6(found["host"]) else ""
+
+
+_REASONS = (  # of an address without its scheme, the first that applies
+    (r".*;.*", "has a semicolon; commas separate addresses"),
+    (r".*\s.*", "contains a blank; commas separate addresses"),
+    (r".*[\"'`].*", "has quotes around it"),
+    (r".*/.*", "has a path behind the port"),
+    (r"[^:]*|\[.*\]", "has no port"),
+    (r".*:\d*\D+\d*", "has no number as its port"),
+    (r".*", "has a character that no host name may have"),
+)
+
+
+def _reason(item: str) -> str:
+    bare = item.rpartition("://")[2]
+    return next(text for pattern, text in _REASONS if re.fullmatch(pattern, bare, re.DOTALL))
+
+
+def _is_ipv6(host: str) -> bool:
+    try:
+        IPv6Address(host)
+    except ValueError:
+        return False
+    return True
+
+
+def _meant(servers: str, version: str) -> str:
+    """Return the addresses as Kafka reads them; `…` stands where only a person knows."""
+    texts = re.split(r"[,;\s]+", re.sub(r"\s*:\s*", ":", servers))
+    bare = [re.sub(r"(?<=\d)/.*", "", text.strip("\"'`")) for text in texts]
+    if servers.startswith("[") and servers.endswith("]") and "::" not in servers:  # a list in JSON
+        bare = [text.strip("[]\"'`") for text in texts]
+    ports = {item.rpartition(":")[2] for item in bare if not _wrong(item, (4,))}
+    port = ports.pop() if len(ports) == 1 else "…"
+    whole = ",".join(item if ":" in item.rpartition("://")[2] else f"{item}:{port}" for item in bare if item)
+    return whole if whole and ("…" in whole or not _fault(whole, version)) else "host:9092,…"
+
+
+@rule("address-scheme", "warning", needs=(_ADDRESS,), source="Kafka's Utils.getHost")
+def address_scheme(subject: Subject) -> Iterator[Hit]:
+    """The scheme before an address does not select the protocol.
+
+    Kafka reads `SASL_SSL://host:9092` as host:9092 and ignores the scheme, which is the syntax of a broker's listeners.
+    The protocol is security.protocol, PLAINTEXT where it is not set: a client that speaks PLAINTEXT to a TLS port gets no
+    answer, and the connector is RUNNING without tasks or records. http:// and https:// are no protocols of Kafka: the
+    port may be that of a REST service.
+    """
+    for key, client in _address_keys(subject.kind):
+        found = _SCHEME.match(subject.get(key))
+        scheme = found[1].upper() if found else ""
+        message = f"{written(subject, key)}: Kafka ignores {scheme}://"
+        if scheme in ("HTTP", "HTTPS"):
+            more = ", and check that the ports are those of brokers"
+            yield connector_hit(subject, key, _SCHEME.sub("", subject.get(key)), message, more)
+        elif scheme in _PROTOCOLS and not configured(subject, client.name, "security.protocol"):
+            edit = Edit(f"{key.removesuffix(_ADDRESS)}security.protocol", scheme)
+            effect = f", and without security.protocol the {client.name} speaks PLAINTEXT"
+            yield edit_hit(subject, message + effect, [edit], key, f", or remove {scheme}://")

@@ -1,0 +1,83 @@
+"""A standalone Spark on this machine: its daemons, and what is submitted to them, with JVMs that start fast.
+
+In: commands. Out: processes that end with the block, with the executors that they started.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import pyspark
+
+from mm2mgr.sandbox.java import find_java, spark_java_home
+from mm2mgr.sandbox.server import HOST, free_ports
+from mm2mgr.throughput.job import FAST_START, class_archive
+
+SPARK = Path(pyspark.__file__).parent / "bin"
+DEADLINE_SECONDS = 300.0
+
+
+def _quick() -> str:
+    """Return the flags of a short-lived JVM; it reads the classes that the tests' first session archived."""
+    return f"{FAST_START} -Xlog:disable -XX:SharedArchiveFile={class_archive(spark_java_home(find_java()))}"
+
+
+def environment(**more: str) -> dict[str, str]:
+    """Return what Spark's scripts need here; never what an earlier test's session left in this process."""
+    kept = {key: value for key, value in os.environ.items() if not key.startswith(("SPARK_", "PYSPARK_", "PYTHONPATH"))}
+    quick = dict.fromkeys(("SPARK_DAEMON_JAVA_OPTS", "SPARK_LAUNCHER_OPTS"), _quick())
+    java = {"JAVA_HOME": str(spark_java_home(find_java())), "SPARK_DAEMON_MEMORY": "256m"}
+    return {**kept, **java, **quick, "SPARK_LOCAL_IP": HOST, "PYSPARK_PYTHON": sys.executable, **more}
+
+
+def submit(master: str, *arguments: str | Path, settings: Mapping[str, str] | None = None) -> list[str]:
+    """Return the command that hands a script to a master."""
+    quick = dict.fromkeys(("spark.driver.extraJavaOptions", "spark.executor.extraJavaOptions"), _quick())
+    small = {"spark.ui.enabled": "false", "spark.driver.host": HOST, "spark.executor.memory": "512m"}
+    options = [part for each in {**small, **quick, **(settings or {})}.items() for part in ("--conf", "=".join(each))]
+    return [str(SPARK / "spark-submit"), "--master", master, *options, *map(str, arguments)]
+
+
+def deploy(name: str, *arguments: str) -> list[str]:
+    """Return the command of one of Spark's daemons, `master.Master` or `worker.Worker`, without a page."""
+    return [
+        str(SPARK / "spark-class"),
+        f"org.apache.spark.deploy.{name}",
+        "--host",
+        HOST,
+        "--webui-port",
+        "0",
+        *arguments,
+    ]
+
+
+@contextmanager
+def daemon(log: Path, command: Sequence[str], serves: str) -> Iterator[None]:
+    """Run a daemon from the line in its log that says it is ready to the end of the block."""
+    with log.open("wb") as out:
+        process = subprocess.Popen(command, env=environment(), stdout=out, stderr=out, start_new_session=True)
+    try:
+        ends_at = time.monotonic() + DEADLINE_SECONDS
+        while serves not in (said := log.read_text(errors="replace")):
+            assert process.poll() is None, said
+            assert time.monotonic() < ends_at, said
+            time.sleep(0.1)
+        yield
+    finally:
+        os.killpg(process.pid, signal.SIGKILL)  # a worker's executors are in its group
+        process.wait(20)
+
+
+@contextmanager
+def master(folder: Path) -> Iterator[str]:
+    """Run a master; yields its URL."""
+    (port,) = free_ports(1)
+    with daemon(folder / "master.log", deploy("master.Master", "--port", str(port)), "I have been elected leader"):
+        yield f"spark://{HOST}:{port}"
