@@ -172,7 +172,15 @@ def _syncs(
     name = f"offset-syncs {kind}"
     return (
         _own(name, kind, "source", f"offset-syncs-source-{kind}", "syncs on source", on_source, since),
-        _own(name, kind, "target", f"offset-syncs-target-{kind}", "syncs on target", on_target, since),
+        _own(
+            name,
+            kind,
+            "target",
+            f"offset-syncs-target-{kind}",
+            "syncs on target",
+            on_target,
+            max(since, _SYNCS_LOCATION),
+        ),
     )
 
 

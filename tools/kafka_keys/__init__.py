@@ -1,1 +1,5 @@
-"""Regenerates `mm2mgr/truth/keys.json` from Kafka's real jars: `python -m tools.kafka_keys.generate` (needs Java and the network)."""
+"""Regenerates from Kafka's real jars what is known of its lines (needs Java and the network).
+
+`python -m tools.kafka_keys.generate` writes `mm2mgr/truth/keys.json`; `python -m tools.kafka_keys.reached` writes
+`tests/truth/reached.json`, against which the reach table is tested.
+"""

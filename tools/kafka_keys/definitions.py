@@ -35,11 +35,11 @@ _CLIENTS = {
     "admin": "clients.admin.AdminClientConfig",
 }
 # What a connector must say before the framework's own methods tell what they set.
-_WORKER = {
+WORKER = {
     **{"bootstrap.servers": "worker:1", "group.id": "worker", "key.converter": _BYTES, "value.converter": _BYTES},
     **{f"{name}.storage.topic": name for name in ("config", "offset", "status")},
 }
-_CONNECTOR = {
+CONNECTOR = {
     **{"name": "name", "connector.class": f"{_KAFKA}connect.mirror.MirrorSourceConnector"},
     **{"source.cluster.alias": "a", "source.cluster.bootstrap.servers": "a:1"},
     **{"target.cluster.alias": "b", "target.cluster.bootstrap.servers": "b:1"},
@@ -118,8 +118,8 @@ def read(java: Path, jars: Sequence[Path]) -> Snapshot:
     from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 
     try:
-        with _gateway(java, jars) as gateway:
-            kafka = KafkaClasses(gateway)
+        with gateway(java, jars) as opened:
+            kafka = KafkaClasses(opened)
             return {"keys": _keys(kafka), "clients": _clients(kafka)}
     except (Py4JError, TypeError, IndexError) as error:  # py4j takes a class that is gone for a package: TypeError
         raise SandboxError(
@@ -155,7 +155,7 @@ def _connector(kafka: KafkaClasses, scope: str) -> dict[str, Facts]:
 def _framework(kafka: KafkaClasses) -> dict[str, Facts]:
     """Return the keys that Connect gives every source connector, those with a chosen part in their name included."""
     connect = kafka.packages.connect.runtime
-    named = kafka.map({**_CONNECTOR, "transforms": "<alias>", "predicates": "<alias>"})
+    named = kafka.map({**CONNECTOR, "transforms": "<alias>", "predicates": "<alias>"})
     with_plugins = connect.ConnectorConfig.enrich(None, connect.SourceConnectorConfig.configDef(), named, False)
     facts = kafka.facts(connect.SourceConnectorConfig.embedDefaultGroup(with_plugins))
     for name, each in kafka.facts(connect.TopicCreationConfig.configDef("<group>", 1, 1)).items():
@@ -170,10 +170,10 @@ def _clients(kafka: KafkaClasses) -> dict[str, dict[str, Facts]]:
     runtime, mirror = "connect.runtime.Worker", "connect.mirror.MirrorConnectorConfig"
     task, made_for = (
         kafka.packages.connect.util.ConnectorTaskId("name", 0),
-        worker_arguments(kafka, _WORKER, _CONNECTOR),
+        worker_arguments(kafka, WORKER, CONNECTOR),
     )
     role = () if kafka.has(mirror, "sourceConsumerConfig", 0) else ("role",)  # KAFKA-14838 (3.5)
-    own = mirror_config(kafka, _CONNECTOR)
+    own = mirror_config(kafka, CONNECTOR)
     found = {}
     if kafka.has(runtime, "baseProducerConfigs"):  # KIP-618 (3.3)
         found["record_producer"] = kafka.call(runtime, "baseProducerConfigs", "name", "client", *made_for)
@@ -219,7 +219,7 @@ def _set(configs: Mapping[str, object]) -> dict[str, Facts]:
 
 
 @contextmanager
-def _gateway(java: Path, jars: Sequence[Path]) -> Iterator[Any]:
+def gateway(java: Path, jars: Sequence[Path]) -> Iterator[Any]:
     """Start a JVM on the jars and stop it; it also ends when this process does, because its stdin closes."""
     from py4j.java_gateway import (  # type: ignore[import-untyped]
         GatewayParameters,
