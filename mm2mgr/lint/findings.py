@@ -15,7 +15,7 @@ from mm2mgr.lint.subject import Estate, Spot, Subject, SubjectKind
 from mm2mgr.secrets import mask, mask_text
 from mm2mgr.spec.keys import CONNECTOR_KEYS_LIKE_PREFIXES, SECURITY_KEYS
 from mm2mgr.truth.explain import GENERAL
-from mm2mgr.truth.reach import CLIENTS, CLUSTER_KEYS, ConnectorType
+from mm2mgr.truth.reach import CLIENTS, CLUSTER_KEYS, Client, ConnectorType
 
 Severity = Literal["error", "warning", "info"]
 SEVERITIES: tuple[Severity, ...] = ("error", "warning", "info")
@@ -357,6 +357,13 @@ def described(subject: Subject, client: str, plain: str) -> str:
     if key := subject.workers_key(client, plain):
         return f"{key}={value} of the workers"
     return f"{plain}={value}, the default"
+
+
+def failing(client: Client) -> str:
+    """Return what becomes of a connector whose client cannot be created."""
+    if client.kind == "admin":
+        return f"the connector is FAILED when it creates its {client.name} client"
+    return f"the tasks are FAILED when they create the {client.name}"
 
 
 def client_edit(subject: Subject, client: str, plain: str, value: str) -> Edit:

@@ -5,6 +5,7 @@ Unknown facts are None; a rule that needs one reports nothing.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property, lru_cache
@@ -13,7 +14,7 @@ from typing import Literal
 from urllib.parse import urlsplit
 
 from mm2mgr.formats.properties import Entry
-from mm2mgr.secrets import is_placeholder, mask
+from mm2mgr.secrets import is_placeholder, is_secret, mask
 from mm2mgr.spec.places import PathKey
 from mm2mgr.truth import keys as truth_keys
 from mm2mgr.truth.keys import kafka_version
@@ -27,7 +28,12 @@ def is_clear(key: str, value: str) -> bool:
     """Tell whether a value contains a secret in clear: a JAAS string can use placeholders, or need no password."""
     if not value.strip() or is_placeholder(value):
         return False
-    return mask(key, value) != value if key.endswith("jaas.config") else "${" not in value
+    if not key.endswith("jaas.config"):
+        return "${" not in value
+    if "${" not in value:
+        return mask(key, value) != value
+    options = re.findall(r"([\w.-]+)\s*=[\s\\\"']*([^\s\\\"';]+)", re.sub(r"\$\{[^}]*\}", "", value))
+    return any(is_secret(name) for name, _ in options)
 
 
 def is_loopback(address: str) -> bool:

@@ -13,6 +13,7 @@ from mm2mgr.lint.rules import (
     addresses,
     files,
     keys,
+    logins,
     loops,
     pair,
     records,
@@ -27,7 +28,7 @@ from mm2mgr.lint.subject import Estate, Spot, SubjectKind
 
 # In the order in which people read them.
 RULES: tuple[Rule, ...] = rules_of(
-    keys, values, addresses, worker, security, records, sizes, topics, sync, loops, pair, files
+    keys, values, addresses, worker, security, logins, records, sizes, topics, sync, loops, pair, files
 )
 BY_ID = {rule.id: rule for rule in RULES}
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 from ipaddress import IPv6Address
 
-from mm2mgr.lint.findings import Edit, Hit, connector_hit, edit_hit, rule, written
+from mm2mgr.lint.findings import Edit, Hit, connector_hit, edit_hit, failing, rule, written
 from mm2mgr.lint.rules.security import configured
 from mm2mgr.lint.subject import Subject, SubjectKind
 from mm2mgr.truth.reach import Client, numbers
@@ -33,11 +33,7 @@ def bad_address(subject: Subject) -> Iterator[Hit]:
     for key, client in _address_keys(subject.kind):
         servers = subject.get(key)
         if wrong := _fault(servers, subject.version):
-            effect = f"the tasks are FAILED when they create the {client.name}"
-            if client.kind == "admin":
-                effect = f"the connector is FAILED when it creates its {client.name} client"
-            if _ONLY in wrong:
-                effect = f"the {client.name} does not know the rest"
+            effect = f"the {client.name} does not know the rest" if _ONLY in wrong else failing(client)
             yield connector_hit(
                 subject, key, _meant(servers, subject.version), f"{written(subject, key)}: {wrong}: {effect}"
             )

@@ -8,7 +8,7 @@ from functools import lru_cache
 
 from mm2mgr.defaults import POLICIES
 from mm2mgr.lint.classify import Context, context_of, what
-from mm2mgr.lint.findings import Hit, cluster_key, connector_hit, connector_key, rule, shown, written
+from mm2mgr.lint.findings import Hit, cluster_key, connector_hit, connector_key, failing, rule, shown, written
 from mm2mgr.lint.hops import SIDES, ClusterSide
 from mm2mgr.lint.subject import Subject, SubjectKind
 from mm2mgr.text import nearest
@@ -36,11 +36,8 @@ def invalid_value(subject: Subject) -> Iterator[Hit]:
     checks = _checks(subject.kind)
     values = tuple(subject.get(check.key)[: check.counts] for check in checks)
     for check, wrong in _faults(subject.kind, values):
-        line, consequence = written(subject, check.key), "Connect refuses the config"
-        if check.client:
-            consequence = f"the tasks are FAILED when they create the {check.client.name}"
-            if check.client.kind == "admin":
-                consequence = f"the connector is FAILED when it creates its {check.client.name} client"
+        line = written(subject, check.key)
+        consequence = failing(check.client) if check.client else "Connect refuses the config"
         message = f"{line}={shown(subject, check.key)} is {wrong}: {consequence}"
         yield Hit(message, f"write {_right(check.definition)} for {line}", check.key)
 

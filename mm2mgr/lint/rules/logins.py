@@ -1,0 +1,240 @@
+"""Rules about logins: sasl.jaas.config as Kafka's parser reads it, modules and mechanisms that fit, and whose login a client has.
+
+No message may repeat a part of a JAAS string but the name of its module: whatever else stands there may be a secret.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+from mm2mgr.lint.findings import Edit, Hit, edit_hit, estate_rule, failing, rule, written
+from mm2mgr.lint.hops import clusters
+from mm2mgr.lint.rules.security import configured
+from mm2mgr.lint.subject import Estate, Subject, SubjectKind
+from mm2mgr.text import nearest
+from mm2mgr.truth.reach import Client
+
+_JAAS, _MECHANISM = "sasl.jaas.config", "sasl.mechanism"
+_KAFKAS = "org.apache.kafka.common.security."
+_PLAIN, _SCRAM = f"{_KAFKAS}plain.PlainLoginModule", f"{_KAFKAS}scram.ScramLoginModule"
+# Login module → the mechanisms that work with it. Java has a client for PLAIN itself, so ScramLoginModule does for it, too.
+_MODULES = {
+    _PLAIN: ("PLAIN",),
+    _SCRAM: ("SCRAM-SHA-512", "SCRAM-SHA-256", "PLAIN"),
+    f"{_KAFKAS}oauthbearer.OAuthBearerLoginModule": ("OAUTHBEARER",),
+    "com.sun.security.auth.module.Krb5LoginModule": ("GSSAPI",),
+    "com.ibm.security.auth.module.Krb5LoginModule": ("GSSAPI",),
+    "software.amazon.msk.auth.iam.IAMLoginModule": ("AWS_MSK_IAM",),
+}
+_MECHANISMS = {"SCRAM-SHA-512": _SCRAM, "SCRAM-SHA-256": _SCRAM, "PLAIN": _PLAIN}
+_FLAGS = ("required", "requisite", "sufficient", "optional")
+_HELD = "\ue000"  # stands for what a config provider inserts
+# java.io.StreamTokenizer as JaasConfig sets it up: `-`, `_` and `$` are letters, a bare slash starts a comment.
+_TOKEN = re.compile(
+    r"""[\0-\x20]*(?:
+    (?P<comment>/\*.*?(?:\*/|\Z)|/[^\r\n]*)
+  | (?P<number>-?(?:\d+\.?\d*|\.\d*))
+  | (?P<word>[A-Za-z_$\xa0-\U0010ffff][A-Za-z0-9_$.\xa0-\U0010ffff-]*)
+  | (?P<quoted>"(?:\\.|[^"\\\r\n])*(?:"|\\?\Z|(?=[\r\n]))|'(?:\\.|[^'\\\r\n])*(?:'|\\?\Z|(?=[\r\n])))
+  | (?P<sign>[^\0-\x20])
+  )""",
+    re.VERBOSE | re.DOTALL,
+)
+
+
+@dataclass(frozen=True)
+class _Jaas:
+    """A JAAS string; `wrong` tells in one phrase why Kafka refuses it, "" for a right one. Options may be secrets."""
+
+    module: str = ""
+    options: tuple[str, ...] = field(default=(), repr=False)
+    wrong: str = ""
+
+
+@lru_cache(maxsize=4096)
+def _read(text: str) -> _Jaas | None:
+    """Read a JAAS string as JaasConfig and JaasContext do; None where a placeholder decides about its form."""
+    held = re.sub(r"\$\{[^}]*\}", _HELD, text)
+    tokens = [(found.lastgroup, found[found.lastgroup or 0]) for found in _TOKEN.finditer(held)]
+    tokens = [each for each in tokens if each[0] != "comment"]
+    if any(kind != "quoted" and _HELD in token for kind, token in tokens):
+        return None
+    module = tokens[0][1] if tokens else ""
+    if not tokens or tokens[0][0] != "word" or module.lower() in _FLAGS or "=" in [token for _, token in tokens[1:2]]:
+        return _Jaas(wrong="does not begin with the class of a login module")
+    flag = tokens[1][1].lower() if len(tokens) > 1 else ""
+    if flag not in _FLAGS:
+        section = flag == "{"
+        return _Jaas(module, wrong=_SECTION if section else "has no control flag (required) behind the module")
+    options: list[str] = []
+    at = 2
+    while at < len(tokens) and tokens[at][1] != ";":
+        name, equals, value = (*tokens[at : at + 3], ("", ""), ("", ""))[:3]
+        if equals[1] != "=" or value[0] not in ("word", "quoted"):
+            return _Jaas(module, tuple(options), _why(held, len(tokens) > at + 3))
+        options.append(name[1])
+        at += 3
+    if at == len(tokens):
+        return _Jaas(module, tuple(options), _UNSEEN_END if text.endswith(";") else _NO_END)
+    return _Jaas(module, tuple(options), "has something behind its semicolon" if at + 1 < len(tokens) else "")
+
+
+_NO_END = "does not end with a semicolon"
+_UNSEEN_END = "has a quote that does not end, or a slash without quotes, so its semicolon is not seen"
+_SECTION = "is a section of a JAAS file; only the entry between the braces belongs here"
+
+
+def _why(text: str, more: bool) -> str:
+    """Return the likely reason why an option has no value."""
+    if '=\\"' in text:
+        return 'has \\" where only " belongs (escaped once too often)'
+    if re.search(r"[\"']\s*,", text):
+        return "has commas between its options; blanks separate them"
+    if not more and text.rstrip()[-1:] != ";":
+        return _NO_END
+    return "has an option without a value, or one that needs double quotes around it"
+
+
+@rule("jaas-syntax", "error", needs=(_JAAS,), source="Kafka's JaasConfig, KIP-85")
+def jaas_syntax(subject: Subject) -> Iterator[Hit]:
+    """Kafka cannot parse a JAAS string.
+
+    sasl.jaas.config is the class of a login module, a control flag (required), options as name="value" separated by
+    blanks, and a semicolon. Kafka parses it when it creates the client and throws IllegalArgumentException, such as "JAAS
+    config entry not terminated by semi-colon": the connector is FAILED, with producer.override. the tasks. Values need
+    double quotes unless they consist of letters, digits, `-`, `_`, `$` and dots and begin with a letter. Text behind a
+    bare slash is a comment. Placeholders count as values and are not looked into.
+    """
+    for key, client in _jaas_keys(subject.kind):
+        found = _read(subject.get(key)) if _logs_in(subject, client) else None
+        if found and found.wrong:
+            yield _of_syntax(subject, key, found, f"{written(subject, key)} {found.wrong}: {failing(client)}")
+
+
+def _of_syntax(subject: Subject, key: str, found: _Jaas, message: str) -> Hit:
+    text, module = subject.get(key), found.module
+    # Only a word that cannot be a secret is repeated.
+    right = f'{module if module.endswith("LoginModule") else _PLAIN} required username="…" password="…";'
+    if found.wrong == _NO_END and (done := _read(f"{text};")) and not done.wrong:
+        right = f"{text};"
+    elif module and (done := _read(text.replace(module, f"{module} required", 1))) and not done.wrong:
+        right = text.replace(module, f"{module} required", 1)
+    elif (done := _read(text.replace('\\"', '"'))) and not done.wrong:
+        right = text.replace('\\"', '"')
+    return edit_hit(subject, message, [Edit(key, right)], key)
+
+
+def _logs_in(subject: Subject, client: Client) -> bool:
+    protocol = configured(subject, client.name, "security.protocol").upper()
+    return "${" in protocol or protocol.startswith("SASL_")  # security-incomplete reports a login without
+
+
+@lru_cache(maxsize=4096)
+def _jaas_keys(kind: SubjectKind) -> tuple[tuple[str, Client], ...]:
+    """Return the keys that give clients a login, each with one of these clients; an admin client fails first."""
+    found: dict[str, Client] = {}
+    for client in sorted(kind.clients, key=lambda each: each.kind != "admin"):
+        if key := kind.winners[client.name].get(_JAAS):
+            found.setdefault(key, client)
+    return tuple(found.items())
+
+
+@rule("jaas-module", "error", needs=(_JAAS,), source="Kafka's SaslClientAuthenticator and login modules")
+def jaas_module(subject: Subject) -> Iterator[Hit]:
+    """The login module does not fit the mechanism.
+
+    Each module logs in for its mechanism: PlainLoginModule for PLAIN, ScramLoginModule for SCRAM-SHA-256 and -512,
+    OAuthBearerLoginModule for OAUTHBEARER, Krb5LoginModule for GSSAPI, Amazon's IAMLoginModule for AWS_MSK_IAM.
+    Otherwise Kafka has no SASL client for the mechanism, whose name must be in capitals, and no connection succeeds: the
+    connector is RUNNING without tasks as with a wrong password, or FAILED at once. With PlainLoginModule and SCRAM it may
+    seem to work while another connector of the same worker uses ScramLoginModule. PLAIN and SCRAM need the options
+    username and password. Modules of others are not judged.
+    """
+    for key, client in _jaas_keys(subject.kind):
+        found = _read(subject.get(key)) if _logs_in(subject, client) else None
+        if not found or found.wrong:
+            continue
+        mechanism = configured(subject, client.name, _MECHANISM)
+        if found.module.startswith("org.apache.kafka.") and found.module not in _MODULES:
+            right = nearest(found.module, _MODULES, 0.5)[0]
+            message = f"{written(subject, key)}: Kafka has no class {found.module}: {failing(client)}"
+            yield edit_hit(subject, message, [_with_module(subject, key, found.module, right)], key)
+        elif mechanism and "${" not in mechanism and mechanism not in _MODULES.get(found.module, (mechanism,)):
+            yield _unfit(subject, key, client, found.module)
+        elif missing := _missing(subject, client, found):
+            message = f"{written(subject, key)} has no {' and no '.join(missing)}: no connection succeeds"
+            right = f'{found.module} required username="…" password="…";'
+            yield edit_hit(subject, message, [Edit(key, right)], key)
+
+
+def _missing(subject: Subject, client: Client, found: _Jaas) -> list[str]:
+    """Return the options that PLAIN and SCRAM need and this login lacks; a class of somebody else may provide them."""
+    handlers = (f"sasl.{each}.callback.handler.class" for each in ("client", "login"))
+    if found.module not in (_PLAIN, _SCRAM) or any(configured(subject, client.name, each) for each in handlers):
+        return []
+    return [name for name in ("username", "password") if name not in found.options]
+
+
+def _unfit(subject: Subject, key: str, client: Client, module: str) -> Hit:
+    mechanism, works = configured(subject, client.name, _MECHANISM), _MODULES[module]
+    message = f"{module.rpartition('.')[2]} in {written(subject, key)} does not log in with {_MECHANISM}={mechanism}: no connection succeeds"
+    by_mechanism = subject.written(client.name, _MECHANISM) or f"{key.removesuffix(_JAAS)}{_MECHANISM}"
+    if module == _PLAIN and mechanism in _MECHANISMS:
+        edit = _with_module(subject, key, module, _MECHANISMS[mechanism])
+        return edit_hit(subject, message, [edit], key, ", or the mechanism PLAIN, as the brokers' listener has it")
+    right = next(iter(nearest(mechanism.upper(), works, 0.6)), works[0])
+    return edit_hit(subject, message, [Edit(by_mechanism, right)], key, ", or use the module of the brokers' mechanism")
+
+
+def _with_module(subject: Subject, key: str, module: str, right: str) -> Edit:
+    return Edit(key, subject.get(key).replace(module, right, 1))
+
+
+@estate_rule("login-of-other-side", "warning", source="KIP-382")
+def login_of_other_side(estate: Estate) -> Iterator[Hit]:
+    """A client has the login of the other cluster.
+
+    The record producer goes to the target, yet its producer.override. login is that of source.cluster.*, or a single
+    client of one side has the login of the other side; or two connectors use the same two logins for the same two
+    clusters the other way round, as happens when a flow back is copied and only the addresses are swapped. The target
+    refuses the login, or accepts it with the rights of another user: RUNNING, and no record arrives. Equal text counts,
+    placeholders included.
+    """
+    for subject in estate.subjects:
+        own = [_login(subject, f"{side} admin") for side in ("source", "target")]
+        for key, client in _jaas_keys(subject.kind) if all(own) and own[0] != own[1] else ():
+            here, there = own if client.side == "source" else own[::-1]
+            if client.side != "offsets" and subject.get(key) == there != here:
+                side, other = ("source", "target") if client.side == "source" else ("target", "source")
+                message = (
+                    f"{written(subject, key)}: the {client.name} logs in to the {side} with the login of the {other}"
+                )
+                yield edit_hit(subject, message, [Edit(key, here)], key)
+    yield from _swapped(estate)
+
+
+def _login(subject: Subject, client: str) -> str:
+    key = subject.written(client, _JAAS)
+    return subject.get(key) if key else ""
+
+
+def _swapped(estate: Estate) -> Iterator[Hit]:
+    """Report pairs of connectors that use two logins for two clusters the other way round, the later one."""
+    known = clusters(estate.subjects)
+    seen: dict[tuple[int, int, str, str], Subject] = {}
+    for subject in estate.subjects:
+        logins = [_login(subject, f"{side} admin") for side in ("source", "target")] if _jaas_keys(subject.kind) else []
+        if len(set(logins)) < 2 or not all(logins):
+            continue
+        (source, target), (of_source, of_target) = known[subject], logins
+        other = seen.get((source, target, of_target, of_source))
+        if other:
+            key = subject.written("source admin", _JAAS)
+            message = f"{other.name} uses the same two logins for the same two clusters the other way round: one of the two is wrong"
+            fix = f"exchange the logins of source and target in {subject.name} or in {other.name}"
+            yield Hit(message, fix, key, subject, others=(other,))
+        seen.setdefault((source, target, of_source, of_target), subject)
+        seen.setdefault((target, source, of_target, of_source), subject)
