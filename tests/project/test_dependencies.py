@@ -142,7 +142,7 @@ case "$*" in
   *version_info*) echo {minor} ;;
   -V) echo "Python 3.{minor}.1" ;;
   "-m venv "*) for folder do :; done; mkdir -p "$folder/bin"; cp "$0" "$folder/bin/python" ;;
-  *) echo "3.{minor} $*" >> calls ;;
+  *) echo "3.{minor} $*" >> calls; case "$*" in *pytest*) [ "$FAILS" != {minor} ] ;; esac ;;
 esac
 """
 
@@ -153,16 +153,16 @@ def fake_python(path: Path, minor: int) -> None:
     path.chmod(0o755)
 
 
-def other_versions(folder: Path) -> tuple[str, list[str]]:
+def other_versions(folder: Path, fails: int = 0) -> tuple[str, list[str]]:
     """Run CI's script in a folder with stand-ins for Python; return what it said, and what the stand-ins were asked."""
     (folder / ".ci").mkdir(exist_ok=True)
     shutil.copy(REPOSITORY / ".ci" / "other-versions", folder / ".ci")
     fake_python(folder / ".venv" / "bin" / "python", 11)
-    for tool in ("bash", "cp", "dirname", "env", "grep", "mkdir", "sh", "sort"):
+    for tool in ("bash", "cat", "cp", "dirname", "env", "grep", "mkdir", "sh", "sort"):
         if not (folder / "bin" / tool).exists():
             (folder / "bin").mkdir(exist_ok=True)
             (folder / "bin" / tool).symlink_to(str(shutil.which(tool)))
-    env = {"PATH": str(folder / "bin"), "PYENV_ROOT": str(folder / "pyenv"), "HOME": str(folder)}
+    env = {"PATH": str(folder / "bin"), "PYENV_ROOT": str(folder / "pyenv"), "HOME": str(folder), "FAILS": str(fails)}
     done = subprocess.run(
         [folder / ".ci" / "other-versions"],
         cwd=folder,
@@ -172,7 +172,7 @@ def other_versions(folder: Path) -> tuple[str, list[str]]:
         timeout=60,
         check=False,
     )
-    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.returncode == bool(fails), done.stdout + done.stderr
     return done.stdout, (folder / "calls").read_text().splitlines()
 
 
@@ -183,22 +183,40 @@ def test_ci_tests_the_lowest_versions_and_the_newest_python_on_the_path(tmp_path
     (tmp_path / "bin" / "python3.15").write_text("#!/bin/sh\nexit 127\n")  # as pyenv's shims are for what is not chosen
     (tmp_path / "bin" / "python3.15").chmod(0o755)
     said, calls = other_versions(tmp_path)
-    assert [call.partition(" --quiet")[0] for call in calls if "pip" in call] == [
-        "3.11 -m pip install",
-        "3.14 -m pip install",
-    ]
-    assert [call.split("--require-hashes ")[1] for call in calls if "pip" in call] == [
+    installs = sorted(call for call in calls if "pip" in call)
+    assert [call.partition(" --quiet")[0] for call in installs] == ["3.11 -m pip install", "3.14 -m pip install"]
+    assert [call.split("--require-hashes ")[1] for call in installs] == [
         "-r .ci/lowest.lock",
         "-r .ci/requirements.lock",
     ]
-    assert [call.split(" -q")[0] for call in calls if "pytest" in call] == ["3.11 -m pytest", "3.14 -m pytest"]
+    assert sorted(call.split(" -q")[0] for call in calls if "pytest" in call) == ["3.11 -m pytest", "3.14 -m pytest"]
     assert "unit tests with Python 3.14.1 and .ci/requirements.lock" in said
+    assert "unit tests with Python 3.11.1 and .ci/lowest.lock" in said
+
+
+@pytest.mark.parametrize("fails", [11, 14])
+def test_ci_fails_when_one_version_does_and_says_what_the_other_said(tmp_path: Path, fails: int) -> None:
+    fake_python(tmp_path / "bin" / "python3.14", 14)
+    said, calls = other_versions(tmp_path, fails=fails)
+    assert sorted(call.split()[0] for call in calls if "pytest" in call) == ["3.11", "3.14"]
+    assert "unit tests with Python 3.11.1" in said
+
+
+def test_the_tests_of_other_versions_exist() -> None:
+    script = (REPOSITORY / ".ci" / "other-versions").read_text()
+    (array,) = re.findall(r"^TESTS=\(.*?^\)", script, re.DOTALL | re.MULTILINE)
+    listed = subprocess.run(
+        ["bash", "-c", f'{array}; printf "%s\n" "${{TESTS[@]}}"'], capture_output=True, text=True, check=True
+    )
+    paths = listed.stdout.split()
+    assert len(paths) > 10
+    assert [path for path in paths if not (REPOSITORY / path).exists()] == []
 
 
 def test_ci_finds_a_newer_python_of_pyenv(tmp_path: Path) -> None:
     fake_python(tmp_path / "pyenv" / "versions" / "3.13.0" / "bin" / "python3", 13)
     _, calls = other_versions(tmp_path)
-    assert [call.split()[0] for call in calls if "pytest" in call] == ["3.11", "3.13"]
+    assert sorted(call.split()[0] for call in calls if "pytest" in call) == ["3.11", "3.13"]
 
 
 def test_ci_says_so_when_there_is_no_newer_python(tmp_path: Path) -> None:
