@@ -123,7 +123,7 @@ def lint(
         from mm2mgr.output.sarif import sarif
 
         known = [rule.to_dict() for rule in operations.rules()]
-        say_json(sarif(found["findings"], known, Path.cwd(), found["summary"]["unread"]))
+        say_json(sarif(found["findings"], known, Path.cwd(), found["summary"]["unread"], found["not_judged"]))
     else:
         say_as(output, found, say_findings)
     for error in report.unread:

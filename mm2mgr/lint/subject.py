@@ -282,6 +282,11 @@ class Subject:
         return _kind(self.type, self.form, tuple(self.config), values, (self.known_version, self.exactly_once))
 
     @property
+    def kafkas(self) -> tuple[KafkaFacts, KafkaFacts, KafkaFacts]:
+        """The clusters of its source, its target and its record producer's override."""
+        return self.source_kafka, self.target_kafka, self.records_kafka
+
+    @property
     def setting(self) -> Setting:
         return self.kind.setting
 

@@ -19,6 +19,7 @@ from mm2mgr.lint.reading import Surroundings, completed, is_tree, joined, read_f
 from mm2mgr.lint.rules import BY_ID, RULES
 from mm2mgr.lint.rules import lint as run_rules
 from mm2mgr.lint.subject import Estate, KafkaFacts, LinkFacts, Subject, WorkerFacts
+from mm2mgr.lint.unjudged import NotJudged, not_judged
 from mm2mgr.operations.workspace import Workspace, wait_for
 from mm2mgr.secrets import mask
 from mm2mgr.text import nearest
@@ -35,12 +36,13 @@ USER, PASSWORD = "MM2MGR_CONNECT_USER", "MM2MGR_CONNECT_PASSWORD"
 
 @dataclass(frozen=True)
 class LintReport:
-    """All findings, silenced ones too (they have the reason), and what was read. `unread`: Connect clusters that were not."""
+    """All findings, silenced ones too (they have the reason), what was read, and what could not be judged. `unread`: Connect clusters that were not."""
 
     findings: tuple[Finding, ...]
     connectors: int
     looked_at: tuple[str, ...]
     unread: tuple[Mm2mgrError, ...] = ()
+    not_judged: tuple[NotJudged, ...] = ()
 
     @property
     def loud(self) -> list[Finding]:
@@ -53,7 +55,7 @@ class LintReport:
         return bool(self.unread) or any(finding.severity in severe for finding in self.loud)
 
     def to_dict(self, *, everything: bool = False) -> dict[str, Any]:
-        """Return a summary and the findings as JSON-ready values, silenced ones only with `everything`."""
+        """Return a summary, the findings (silenced ones only with `everything`) and what was not judged as JSON-ready values."""
         loud = self.loud
         summary = {
             **{f"{word}s": sum(finding.severity == word for finding in loud) for word in SEVERITIES},
@@ -62,7 +64,11 @@ class LintReport:
             "looked_at": list(self.looked_at),
             "unread": [error.message for error in self.unread],
         }
-        return {"summary": summary, "findings": [each.to_dict() for each in (self.findings if everything else loud)]}
+        return {
+            "summary": summary,
+            "findings": [each.to_dict() for each in (self.findings if everything else loud)],
+            "not_judged": [each.to_dict() for each in self.not_judged],
+        }
 
 
 def rules() -> tuple[Rule, ...]:
@@ -110,7 +116,8 @@ def lint(  # noqa: PLR0913  one argument per option
     found = [finding for finding in read.invalid if finding.rule not in ignore]
     found += run_rules(read.estate, wanted)
     found += run_rules(Estate(read.other), [rule for rule in wanted if rule.check])
-    return LintReport(tuple(found), len(read.estate.subjects), read.looked_at, read.unread)
+    open_ = not_judged(read.estate, {rule.id for rule in wanted})
+    return LintReport(tuple(found), len(read.estate.subjects), read.looked_at, read.unread, open_)
 
 
 @dataclass(frozen=True)

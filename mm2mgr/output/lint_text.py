@@ -11,7 +11,7 @@ from mm2mgr.text import few, number_of
 
 
 def say_findings(report: Mapping[str, Any]) -> None:
-    """Print findings by file or connector, worst first, then the totals."""
+    """Print findings by file or connector, worst first, then the totals, then what was not judged and why."""
     groups: dict[tuple[str, ...], list[Mapping[str, Any]]] = {}
     for finding in report["findings"]:
         whole = (finding["file"],) if "file" in finding else (finding.get("connect", ""), finding.get("connector", ""))
@@ -20,6 +20,17 @@ def say_findings(report: Mapping[str, Any]) -> None:
         say_table(finding_table(group))
         say()
     say(summary(report["summary"]), style="bold")
+    if report["not_judged"]:
+        say()
+        say_table(_open_table(report["not_judged"]))
+
+
+def _open_table(facts: Sequence[Mapping[str, Any]]) -> Table:
+    columns = ("not judged", "connectors", "unknown", "supplied by")
+    rows = [(each["open"], str(each["connectors"]), each["fact"], each["give"]) for each in facts]
+    below = [[few(each["reasons"], between="; ")] if each["reasons"] else [] for each in facts]
+    wrap = ("not judged", "unknown", "supplied by")
+    return Table(columns, rows, right=("connectors",), drop=("connectors",), wrap=wrap, below=below)
 
 
 def finding_table(findings: Sequence[Mapping[str, Any]]) -> Table:

@@ -11,6 +11,7 @@ from typing import Any
 from urllib.parse import quote
 
 from mm2mgr import __version__
+from mm2mgr.text import number_of
 
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 FINGERPRINT = "mm2mgrFinding/v1"
@@ -22,19 +23,33 @@ Values = Mapping[str, Any]
 
 
 def sarif(
-    findings: Sequence[Values], rules: Sequence[Values], root: Path, unread: Sequence[str] = ()
+    findings: Sequence[Values],
+    rules: Sequence[Values],
+    root: Path,
+    unread: Sequence[str] = (),
+    not_judged: Sequence[Values] = (),
 ) -> dict[str, Any]:
-    """Return one SARIF log with the rules of the findings; paths are relative to `root`, `unread` says what could not be checked."""
+    """Return one SARIF log with the rules of the findings; paths are relative to `root`, `unread` says what could not be checked.
+
+    What was not judged for lack of a fact is a note of the run, and no failure.
+    """
     found = {finding["rule"] for finding in findings}
     used = [rule for rule in rules if rule["rule"] in found]
     driver = {"name": "mm2mgr", "version": __version__, "rules": [_rule(rule) for rule in used]}
     notes = [{"level": "error", "message": {"text": each}} for each in unread]
+    notes += [{"level": "note", "message": {"text": _open(each)}} for each in not_judged]
     run = {
         "tool": {"driver": driver},
-        "invocations": [{"executionSuccessful": not notes, "toolExecutionNotifications": notes}],
+        "invocations": [{"executionSuccessful": not unread, "toolExecutionNotifications": notes}],
         "results": _results(findings, [rule["rule"] for rule in used], root),
     }
     return {"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}
+
+
+def _open(fact: Values) -> str:
+    count = number_of(fact["connectors"], "connector")
+    why = f" ({'; '.join(fact['reasons'])})" if fact["reasons"] else ""
+    return f"Not judged for {count}: {fact['open']}. Unknown: {fact['fact']}{why}. Supplied by: {fact['give']}."
 
 
 def _rule(rule: Values) -> dict[str, Any]:

@@ -11,6 +11,7 @@ import pytest
 from mm2mgr import __version__
 from mm2mgr.lint.findings import Finding
 from mm2mgr.lint.subject import Spot
+from mm2mgr.lint.unjudged import NotJudged
 from mm2mgr.output.sarif import FINGERPRINT, SCHEMA, sarif
 
 ROOT = Path("/repository")
@@ -54,6 +55,14 @@ def test_no_finding_is_an_empty_run_that_succeeded() -> None:
     assert only["tool"]["driver"]["name"] == "mm2mgr"
     assert only["tool"]["driver"]["version"] == __version__
     assert only["invocations"] == [{"executionSuccessful": True, "toolExecutionNotifications": []}]
+
+
+def test_what_was_not_judged_is_a_note_and_no_failure() -> None:
+    open_ = NotJudged("cluster ids", "where records go", "--connect", ("wrong-kafka",), 2, ("B: no broker answered",))
+    (invocation,) = sarif([], RULES, ROOT, not_judged=[open_.to_dict()])["runs"][0]["invocations"]
+    (note,) = invocation["toolExecutionNotifications"]
+    text = "Not judged for 2 connectors: where records go. Unknown: cluster ids (B: no broker answered). Supplied by: --connect."
+    assert (invocation["executionSuccessful"], note) == (True, {"level": "note", "message": {"text": text}})
 
 
 def test_every_result_has_a_rule_a_level_a_message_and_a_place() -> None:

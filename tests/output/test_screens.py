@@ -20,6 +20,7 @@ from mm2mgr.check.judge import Checked, CheckRow
 from mm2mgr.cli import main
 from mm2mgr.defaults import Origin, Text
 from mm2mgr.expand import expand
+from mm2mgr.lint.unjudged import NotJudged
 from mm2mgr.observe.health import Status
 from mm2mgr.output import console
 from mm2mgr.output.lint_text import say_check, say_client_settings, say_explanation, say_findings, say_rule, say_rules
@@ -91,7 +92,16 @@ def lint() -> None:
         },
     ]
     counts = {"errors": 1, "warnings": 1, "infos": 0, "silenced": 1, "connectors": 12, "looked_at": ["clusters"]}
-    say_findings({"findings": findings, "summary": counts})
+    ids = NotJudged(
+        "cluster ids",
+        "whether records are written to the target",
+        "--connect, or `cluster_id` of the clusters",
+        ("wrong-kafka",),
+        3,
+        ("agg-east: no broker of agg-east-k1:9092 answered within 3 s",),
+    )
+    link = NotJudged("round trip", "whether fetches are too large for the link", "--rtt, or `links` of a tree", (), 12)
+    say_findings({"findings": findings, "summary": counts, "not_judged": [ids.to_dict(), link.to_dict()]})
     rule = value("rule")
     say_rules([rule, {**rule, "rule": "buffer-below-link", "severity": "warning"}])
 

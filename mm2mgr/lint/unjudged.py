@@ -1,0 +1,188 @@
+"""What lint could not judge: the facts that connectors lack, the rules that need them, and what supplies them. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from mm2mgr.lint.hops import SIDES, Point, filter_of, point, policy_of, same
+from mm2mgr.lint.rules.worker import arrives
+from mm2mgr.lint.subject import Estate, Subject
+
+
+@dataclass(frozen=True)
+class Fact:
+    """A fact that some rules need. `open` is what is not judged without it, `give` what supplies it; `lacking` are the connectors without.
+
+    `asked`: brokers tell it, and those that were asked and did not answer are reasons.
+    """
+
+    name: str
+    open: str
+    give: str
+    rules: tuple[str, ...]
+    lacking: Callable[[Estate], Iterable[Subject]]
+    asked: bool = False
+
+
+@dataclass(frozen=True)
+class NotJudged:
+    """What was not judged, for how many connectors, and why a cluster that was asked did not answer."""
+
+    fact: str
+    open: str
+    give: str
+    rules: tuple[str, ...]
+    connectors: int
+    reasons: tuple[str, ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def _each(lacks: Callable[[Subject], bool], *types: str) -> Callable[[Estate], Iterator[Subject]]:
+    """Return what yields the connectors of an estate (of some types only) that lack something."""
+    return lambda estate: (each for each in estate.subjects if (not types or each.type in types) and lacks(each))
+
+
+def _other_addresses(estate: Estate) -> Iterator[Subject]:
+    """Yield connectors with an address of an alias that has another address elsewhere: one cluster or two."""
+    first: dict[str, Point] = {}
+    for subject in estate.subjects:
+        for here in (point(subject, side) for side in SIDES):
+            if here.alias and here.addresses:
+                other = first.setdefault(here.alias, here)
+                if not same(here, other) and not (here.cluster_id and other.cluster_id):
+                    yield subject
+
+
+def _of_unknown_policy(subject: Subject) -> bool:
+    worker = subject.worker
+    return worker.policy is None and worker.properties is None and any(".override." in key for key in subject.kind.keys)
+
+
+# Where they matter: with one of these, exactly-once workers do something else than others. A tree declares them.
+_OF_EXACTLY_ONCE = ("exactly.once.support", "producer.override.bootstrap.servers", "producer.override.transactional.id")
+
+
+def _of_unknown_delivery(subject: Subject) -> bool:
+    known = subject.worker.exactly_once is not None or subject.worker.properties is not None or subject.form == "tree"
+    return not known and any(subject.get(key) for key in _OF_EXACTLY_ONCE)
+
+
+_LOOPS = ("overlap", "loop", "identity-loop", "two-ways", "fan-in", "renamed")
+
+FACTS = (
+    Fact(
+        "Kafka version of the workers",
+        "which keys exist (those of the newest Kafka are taken)",
+        "--kafka, --connect, or `version` of the Connect cluster",
+        (
+            *("key-too-new", "key-removed", "key-deprecated", "kafka-unknown", "dead-key", "invalid-value"),
+            *("exactly-once-unsupported", "include-excluded", "heartbeats-twice", "reset-latest"),
+        ),
+        _each(lambda subject: subject.known_version is None),
+    ),
+    Fact(
+        "cluster ids",
+        "whether records are written to the target",
+        "--connect, or `cluster_id` of the clusters",
+        ("wrong-kafka",),
+        _each(lambda subject: arrives(subject) is None),
+        asked=True,
+    ),
+    Fact(
+        "cluster ids of one alias",
+        "whether an alias with several addresses is one cluster",
+        "--connect, or one list of addresses",
+        ("alias-reused", "cluster-two-aliases", *_LOOPS),
+        lambda estate: dict.fromkeys(_other_addresses(estate)),
+        asked=True,
+    ),
+    Fact(
+        "override policy",
+        "whether the workers refuse an override",
+        "--connect, or --worker",
+        ("policy-forbids",),
+        _each(_of_unknown_policy),
+    ),
+    Fact(
+        "properties of the workers",
+        "converters, stores and providers that the workers bring",
+        "--worker",
+        ("provider-unknown", "worker-keystore-clash", "catches-internal", "converter", "offset-syncs-block"),
+        _each(lambda subject: subject.worker.properties is None),
+    ),
+    Fact(
+        "plugins of the workers",
+        "whether the workers have the connector's class",
+        "--connect",
+        ("plugin-missing",),
+        _each(lambda subject: subject.worker.plugins is None and subject.form != "dedicated"),
+    ),
+    Fact(
+        "exactly-once of the workers",
+        "where offsets are, and what the workers force",
+        "--connect, --worker, or `exactly_once` of the Connect cluster",
+        ("exactly-once-worker", "exactly-once-overrides", "exactly-once-slow", "forced-key"),
+        _each(_of_unknown_delivery, "source"),
+    ),
+    Fact(
+        "number of brokers",
+        "whether replication factors are possible",
+        "--connect, or --brokers",
+        ("replication-factor",),
+        _each(
+            lambda subject: (
+                not subject.target_kafka.brokers or not (subject.type != "source" or subject.source_kafka.brokers)
+            )
+        ),
+        asked=True,
+    ),
+    Fact(
+        "record limits of the brokers",
+        "whether the largest records pass",
+        "mm2mgr check, for a tree",
+        ("request-below-records", "request-above-target", "batch-above-topic"),
+        _each(
+            lambda each: None in (each.source_kafka.message_max_bytes, each.target_kafka.message_max_bytes), "source"
+        ),
+    ),
+    Fact(
+        "round trip",
+        "whether fetches are too large for the link",
+        "--rtt, or `links` of a tree",
+        ("fetch-stalls",),
+        _each(lambda subject: subject.wire is None, "source"),
+    ),
+    Fact(
+        "what classes of one's own do",
+        "which topics connectors share, and loops",
+        "compare the topics by hand",
+        _LOOPS,
+        _each(lambda subject: policy_of(subject) is None or filter_of(subject) is None, "source"),
+    ),
+    Fact(
+        "the other connectors",
+        "what other connectors share with these",
+        "--connect, or all files at once",
+        (*_LOOPS, "checkpoint-without-syncs", "same-name"),
+        lambda estate: () if estate.complete else estate.subjects,
+    ),
+)
+
+
+def not_judged(estate: Estate, rules: Collection[str]) -> tuple[NotJudged, ...]:
+    """Return what was not judged for lack of facts, by fact; `rules` are the ids of those that ran."""
+    return tuple(_not_judged(estate, rules))
+
+
+def _not_judged(estate: Estate, rules: Collection[str]) -> Iterator[NotJudged]:
+    for fact in FACTS:
+        needing = tuple(rule for rule in fact.rules if rule in rules)
+        lacking = list(fact.lacking(estate)) if needing else []
+        if lacking:
+            kafkas = (each for subject in lacking for each in subject.kafkas) if fact.asked else ()
+            reasons = tuple(dict.fromkeys(each.unanswered for each in kafkas if each.unanswered))
+            yield NotJudged(fact.name, fact.open, fact.give, needing, len(lacking), reasons)
