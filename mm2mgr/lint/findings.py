@@ -44,8 +44,8 @@ class Hit:
     `key` is the connector's config key; rules over an estate set the `subject`, rules over files the `spot`.
     `others` are the other connectors that are part of it. `edits` do the same as `fix` says, the first way of several; none
     where a person must decide, or do something outside of the config.
-    `others` are the other connectors that are part of it. `severity` is set where the effect in this config is less severe than
-    the rule's; it is never more severe, since plan and apply ask only the rules that may report an error.
+    `severity` is set where the effect in this config is less severe than the rule's; it is never more severe, since plan and
+    apply ask only the rules that may report an error.
     """
 
     message: str
@@ -61,6 +61,10 @@ class Hit:
     def subjects(self) -> tuple[Subject, ...]:
         """Every connector that is part of it."""
         return (*((self.subject,) if self.subject else ()), *self.others)
+
+    def lowered(self, severity: Severity) -> Hit:
+        """Return the same hit, less severe than its rule."""
+        return replace(self, severity=severity)
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from mm2mgr.lint.rules import RULES
 from mm2mgr.output.sarif import FINGERPRINT
 from tests.fake_connect import FakeConnect, serving
 from tests.kafka.conftest import closed_port
-from tests.lint.made import CONVERTERS, MIRROR, PAIR
+from tests.lint.made import CONVERTERS, DECIDED, MIRROR, PAIR
 from tests.project.test_cold_start import HEAVY, loaded
 from tests.reconcile.site import Site
 from tests.spec.trees import BASE, FLOW, write
@@ -24,7 +24,7 @@ from .test_voices import on_a_terminal
 
 __all__ = ["closed_port"]
 
-HEALTHY = {"connector.class": f"{MIRROR}MirrorSourceConnector", "topics": "orders", **PAIR, **CONVERTERS}
+HEALTHY = {"connector.class": f"{MIRROR}MirrorSourceConnector", "topics": "orders", **PAIR, **CONVERTERS, **DECIDED}
 DEAD = {"batch.size": "500000"}  # an error: it reaches no client
 MISSPELT = {"refresh.topics.interval.second": "60"}  # a warning
 SECRETS = {

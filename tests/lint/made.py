@@ -22,6 +22,14 @@ PAIR = {
     "target.cluster.bootstrap.servers": "b1:9092,b2:9092",
     "producer.override.bootstrap.servers": "b1:9092,b2:9092",
 }
+# What a source connector leaves to Kafka's defaults is worth a hint.
+DECIDED = {
+    "tasks.max": "2",
+    "source.consumer.allow.auto.create.topics": "false",
+    "source.consumer.receive.buffer.bytes": "-1",
+    "source.producer.max.block.ms": "500",
+    "source.admin.retry.backoff.ms": "5000",
+}
 OWN: dict[ConnectorType, dict[str, str]] = {
     "source": {"connector.class": f"{MIRROR}MirrorSourceConnector", "topics": "orders,payments"},
     "checkpoint": {"connector.class": f"{MIRROR}MirrorCheckpointConnector", "topics": "orders,payments"},

@@ -11,6 +11,7 @@ from dataclasses import replace
 from mm2mgr.lint.findings import SEVERITIES, Finding, Hit, Rule, rules_of
 from mm2mgr.lint.rules import (
     addresses,
+    advice,
     files,
     keys,
     logins,
@@ -28,7 +29,7 @@ from mm2mgr.lint.subject import Estate, Spot, SubjectKind
 
 # In the order in which people read them.
 RULES: tuple[Rule, ...] = rules_of(
-    keys, values, addresses, worker, security, logins, records, sizes, topics, sync, loops, pair, files
+    keys, values, addresses, worker, security, logins, records, sizes, topics, sync, loops, pair, files, advice
 )
 BY_ID = {rule.id: rule for rule in RULES}
 

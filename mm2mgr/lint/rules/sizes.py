@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
+from dataclasses import replace
 from math import ceil
 
 from mm2mgr.defaults import BROKER_WINDOW_BYTES
@@ -98,6 +99,8 @@ def known_limit(subject: Subject) -> int | None:
 _SEEN = "tests/lint/test_seen_live_records.py::"
 _LARGE_RECORDS = 5 * MIB
 _LONG_FETCH = 16 * MIB  # one fetch of it takes 30 s at 150 ms when the window is 64 KiB
+_LONG_LINK = 0.05  # seconds of round trip; below, a window of 64 KiB still carries 1.5 MB/s
+_WINDOW = "receive.buffer.bytes"
 _TOO_MUCH_MEMORY = 8 * 1024 * MIB
 
 
@@ -221,18 +224,23 @@ def fetch_stalls(subject: Subject) -> Iterator[Hit]:
 
 @rule("window-small", "warning", types=("source",), source="measured over an emulated link, Kafka 4.3.1")
 def window_small(subject: Subject) -> Iterator[Hit]:
-    """Fetches are large, but the receive window is still small.
+    """The receive window limits the rate of a long link.
 
     receive.buffer.bytes (64 KiB by default) limits a connection to that much per round trip: 0.8 MB/s at 100 ms. A
     fetch of 16 MiB then takes 20 s, one of 50 MiB over a minute, which exceeds request.timeout.ms: the consumer
-    disconnects and starts again, and nothing is mirrored while the state is RUNNING. On a short link it does no harm.
-    Set -1, so that the operating system sizes the window. Source: measured over an emulated link, 4.3.1.
+    disconnects and starts again, and nothing is mirrored while the state is RUNNING. On a link that is known to
+    be long, without such fetches, it is a hint. Set -1, so that the operating system sizes the window. Source: measured over an emulated link, 4.3.1.
     """
-    long_fetch = subject.wire is None and fetch_of_one(subject) >= _LONG_FETCH
-    if long_fetch and subject.number(READER, "receive.buffer.bytes") == 65536:
-        message = f"{described(subject, READER, PARTITION)} is read through a window of 64 KiB (receive.buffer.bytes): from about 150 ms of round trip a fetch exceeds request.timeout.ms and nothing arrives"
-        fix = f"write {client_key(subject, READER, 'receive.buffer.bytes', '-1')}"
-        yield Hit(message, fix, subject.written(READER, PARTITION))
+    wire, fetch = subject.wire, fetch_of_one(subject)
+    if (wire.rtt_seconds < _LONG_LINK if wire else fetch < _LONG_FETCH) or subject.number(READER, _WINDOW) != 65536:
+        return
+    if wire is None:
+        message = f"{described(subject, READER, PARTITION)} is read through a window of 64 KiB ({_WINDOW}): from about 150 ms of round trip a fetch exceeds request.timeout.ms and nothing arrives"
+        yield replace(client_hit(subject, READER, _WINDOW, "-1", message), key=subject.written(READER, PARTITION))
+    elif not any(fetch_stalls(subject)):
+        rate, trip = bytes_per_second(subject) / 1e6, wire.rtt_seconds * 1000
+        message = f"{described(subject, READER, _WINDOW)}: one connection carries at most {rate:.2f} MB/s at a round trip of {trip:.0f} ms"
+        yield client_hit(subject, READER, _WINDOW, "-1", message).lowered("info")
 
 
 @rule("buffer-below-request", "warning", source="KafkaProducer.ensureValidRecordSize", seen=_SEEN)

@@ -1,0 +1,169 @@
+"""Rules about what hand-written configs leave to defaults although another value serves a mirror better; most are hints.
+
+They report only keys that nobody has decided: a value that is written down is meant.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from mm2mgr.defaults import CLIENT_DEFAULTS
+from mm2mgr.lint.findings import Edit, Hit, config_key, connector_hit, edit_hit, estate_rule, removal_hit, rule, written
+from mm2mgr.lint.hops import clusters, hops, items_of, plain_name
+from mm2mgr.lint.rules.sizes import partitions
+from mm2mgr.lint.subject import Estate, Subject
+from mm2mgr.truth.reach import Client, numbers
+
+_TASKS, _LAG, _GROUPS = "tasks.max", "offset.lag.max", "sync.group.offsets.enabled"
+_MANY_PARTITIONS = 50
+_MANY_CHECKPOINT_TASKS = 10
+_LARGE_LAG = 10_000
+
+
+@rule("one-task", "warning", types=("source",), source="KIP-382, strimzi#4833")
+def one_task(subject: Subject) -> Iterator[Hit]:
+    """One task mirrors everything, because tasks.max is not set.
+
+    The default of tasks.max is 1. A task has one consumer, one producer and one connection to each broker, so a source
+    connector with one task mirrors all its topics at the rate of one connection, on one worker, and lag grows where
+    that is not enough. It is a warning where the source is known to have many partitions for it, otherwise a hint.
+    `mm2mgr size` computes the number from measured rates; more tasks than partitions are never created. Write
+    tasks.max=1 if one task is meant.
+    """
+    if _TASKS in subject.config or subject.off:
+        return
+    items, known = items_of(subject, "topics"), partitions(subject)
+    if not items or known == 1:
+        return
+    named = all(plain_name(item) for item in items)
+    what = f"all {known} partitions" if known else "all its topics" if named else "every topic that matches"
+    message = f"{_TASKS} is not set, so one task mirrors {what}"
+    hit = connector_hit(subject, _TASKS, str(min(known or 4, 4)), message, ", or what the traffic needs")
+    yield hit if known > _MANY_PARTITIONS else hit.lowered("info")
+
+
+@rule("tasks-idle", "info", types=("checkpoint", "heartbeat"), source="MirrorCheckpointConnector.taskConfigs")
+def tasks_idle(subject: Subject) -> Iterator[Hit]:
+    """The connector never creates as many tasks as tasks.max allows, or they do not help.
+
+    A heartbeat connector has one task, whatever tasks.max says. A checkpoint connector divides the consumer groups
+    among its tasks, at most one task per group; each task reads the whole offset-syncs topic and, at its start, all
+    checkpoints, so tasks beyond a few multiply that work instead of sharing it. Records are mirrored by the source
+    connector: its tasks.max is the one that matters. Source: MirrorCheckpointConnector, MirrorHeartbeatConnector.
+    """
+    text = subject.get(_TASKS)
+    wanted, useful, why = int(text) if text.isdecimal() else 1, 1, "a heartbeat connector has one task"
+    if subject.type == "checkpoint":
+        items = items_of(subject, "groups") if "groups" in subject.config else ()
+        if items and all(plain_name(item) for item in items):
+            useful, why = len(items), f"there is at most one task per group, and groups has {len(items)}"
+        else:
+            wanted = wanted if wanted > _MANY_CHECKPOINT_TASKS else 1
+            why = "each task reads all offset syncs and all checkpoints, so more tasks add work instead of sharing it"
+    if wanted > useful and not subject.off:
+        yield connector_hit(subject, _TASKS, str(useful), f"{written(subject, _TASKS)}={text}: {why}")
+
+
+@rule("offset-lag-large", "warning", types=("source",), needs=(_LAG,), source="OffsetSyncWriter, KAFKA-15906")
+def offset_lag_large(subject: Subject) -> Iterator[Hit]:
+    """Offset syncs are rare, so translated offsets lag far behind.
+
+    A source task writes an offset sync for a partition when offset.lag.max records (100 by default) have passed since
+    the last one. Checkpoints and group offsets are translated from syncs only: consumers that fail over start up to
+    that many records per partition too early. Up to 3.6 a partition that gets fewer records never has another sync;
+    since 3.7 (KAFKA-15906) the last one is written at each offset commit, every minute by default, and the large value
+    is only a hint. Source: OffsetSyncWriter, MirrorSourceTask.commit.
+    """
+    text = subject.get(_LAG)
+    if not text.isdecimal() or int(text) <= _LARGE_LAG or not subject.setting.offset_syncs:
+        return
+    since = subject.known_version is not None and numbers(subject.known_version) >= (3, 7)
+    how = "for up to one commit interval" if since else f"by up to {text} records per partition"
+    message = f"{written(subject, _LAG)}={text}: translated offsets lag behind {how}, so consumers that fail over read these records again"
+    hit = removal_hit(subject, _LAG, message)
+    yield hit.lowered("info") if since else hit
+
+
+@rule("group-offsets-off", "info", types=("checkpoint",), source="KIP-545")
+def group_offsets_off(subject: Subject) -> Iterator[Hit]:
+    """Consumer groups have no offsets on the target, because sync.group.offsets.enabled is not set.
+
+    The default is false (KIP-545): the checkpoint connector only writes checkpoints, which clients have to translate
+    themselves (RemoteClusterUtils.translateOffsets). A consumer that simply connects to the target finds no offset of
+    its group there and starts where its auto.offset.reset says: at the end, so that records are missed, or at the
+    beginning. With true, offsets of groups without active members on the target are kept up to date. Write the key,
+    with either value, to say which is meant.
+    """
+    if _GROUPS not in subject.config and not subject.off and subject.flag("emit.checkpoints.enabled", default=True):
+        message = f"{_GROUPS} is not set: groups that move to {subject.target} find no offsets there and start at their auto.offset.reset"
+        yield connector_hit(subject, _GROUPS, "true", message, " if consumers are to continue on the target")
+
+
+# Block of a flow → the key of mm2mgr.defaults that matters most there.
+_FORGOTTEN = {
+    "source_consumer": ("allow.auto.create.topics", "receive.buffer.bytes"),
+    "offset_syncs_producer": ("max.block.ms",),
+    "source_admin": ("retry.backoff.ms",),
+}
+
+
+@rule("client-defaults", "info", types=("source", "checkpoint"), source="mm2mgr's own defaults")
+def client_defaults(subject: Subject) -> Iterator[Hit]:
+    """Settings of Kafka's clients have defaults that do not suit a mirror.
+
+    With allow.auto.create.topics=true a topic that is deleted on the source is created again by the mirror's own reads,
+    within seconds. With receive.buffer.bytes=65536 one connection carries 0.8 MB/s at a round trip of 100 ms. With
+    max.block.ms=60000 of the offset-syncs producer a dead source holds up the offset commits of all flows on the
+    worker. With retry.backoff.ms=100 an admin client of 4.x writes thousands of log lines per second while its cluster
+    is unavailable. mm2mgr gives every flow better values, each with its reason (docs/reference/defaults.md). A key that
+    is set on the connector or its workers is not reported, whatever its value.
+    """
+    found = [] if subject.off else list(_forgotten(subject))
+    if found:
+        edits = [Edit(config_key(subject, client.name, plain), value) for client, plain, value, _ in found]
+        reasons = "; ".join(f"{plain} of the {client.name} ({why})" for client, plain, _, why in found)
+        yield edit_hit(subject, f"not set: {reasons}", edits)
+
+
+def _forgotten(subject: Subject) -> Iterator[tuple[Client, str, str, str]]:
+    """Yield clients with a key that nobody decided, the value that mm2mgr would write, and why."""
+    for client in subject.clients:
+        block = client.block or ""
+        for plain in _FORGOTTEN.get(block, ()):
+            if not subject.is_set(client.name, plain) and _matters(subject, plain):
+                yield client, plain, *CLIENT_DEFAULTS[block][plain]
+
+
+def _matters(subject: Subject, plain: str) -> bool:
+    if plain == "receive.buffer.bytes":
+        return subject.wire is None  # else window-small knows
+    if plain == "retry.backoff.ms":
+        return subject.known_version is None or numbers(subject.known_version) >= (4, 0)
+    if plain == "max.block.ms":  # offset-syncs-block knows where the workers are known
+        known = subject.connect or subject.spot.connect or subject.worker_property("bootstrap.servers")
+        return not (known or subject.exactly_once or subject.form == "dedicated")
+    return True
+
+
+@estate_rule("no-heartbeats", "info", source="KIP-382")
+def no_heartbeats(estate: Estate) -> Iterator[Hit]:
+    """Nothing shows from outside whether a pair works: no heartbeat connector writes into its source.
+
+    A mirror of quiet topics looks like one that is broken. Heartbeats written into the source cluster every second are
+    mirrored with the topics, so that A.heartbeats on B shows that A→B works and how late it is (MirrorClient,
+    `mm2mgr status`). The connector's own target is the source of the flow. Reported where everything is known that runs
+    (a live Connect), or where a checkpoint connector shows that the files are a whole set.
+    """
+    known = clusters(estate.subjects)
+    written_into = {known[each][1] for each in estate.subjects if each.type == "heartbeat"}
+    sets = {known[each] for each in estate.subjects if each.type == "checkpoint"}
+    reported = set[tuple[int, int]]()
+    for hop in hops(estate.subjects):
+        subject = hop.subject
+        whole = estate.complete or hop.pair in sets
+        if not whole or subject.form != "connect" or hop.source in written_into or hop.pair in reported or subject.off:
+            continue
+        reported.add(hop.pair)
+        message = f"no heartbeat connector writes into {subject.source}, so a broken {subject.pair} looks like one without traffic"
+        fix = f"create a MirrorHeartbeatConnector with target.cluster.alias={subject.source} and its addresses"
+        yield Hit(message, fix, "", subject)
