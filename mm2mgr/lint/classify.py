@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from difflib import SequenceMatcher
 from functools import cache, lru_cache
 
-from mm2mgr.lint.findings import client_key, cluster_key, connector_key, shown, spelled, written
-from mm2mgr.lint.subject import Subject, SubjectKind
-from mm2mgr.secrets import mask
+from mm2mgr.lint.findings import Edit, Hit, config_key, edit_hit, removal_hit, shown, spelled, written
+from mm2mgr.lint.subject import Subject, SubjectKind, addresses
 from mm2mgr.spec.keys import SECURITY_KEYS
 from mm2mgr.truth.explain import GENERAL, KINDS, nearest, split
 from mm2mgr.truth.keys import Keys, load
@@ -183,13 +182,25 @@ SCOPES = (*CLIENTS, *KINDS)
 _MEANT = ("source consumer", "record producer", "checkpoints consumer", "target admin", "source admin")
 
 
-def instead(subject: Subject, key: str) -> str:
-    """Return what to write instead of a key that no client reads."""
+def instead(subject: Subject, key: str, message: str) -> Hit:
+    """Return a hit about a key that no client reads; its fix moves the value to a key that one does, or removes it."""
     prefix, plain = parts(subject, key)
-    ways = list(dict.fromkeys(_ways(subject, prefix, plain, shown(subject, key))))
+    value, place = subject.get(key), written(subject, key)
+    wanted = dict.fromkeys(_ways(subject, prefix, plain, value))
+    ways = [way for way in wanted if way not in subject.config or way == key]
+    if not wanted:
+        return removal_hit(subject, key, message, f": a {subject.type} connector has no client that could use it")
     if not ways:
-        return f"remove {written(subject, key)}: a {subject.type} connector has no client that could use it"
-    return f"write {' or '.join(ways)}"
+        there = next(iter(wanted))
+        more = f", or write {spelled(subject, there, shown(subject, key))} if that is meant"
+        if subject.get(there) == value:
+            more = f": {spelled(subject, there, shown(subject, there))} is there"
+        return removal_hit(subject, key, message, more)
+    others = "".join(f" or {spelled(subject, way, shown(subject, key))}" for way in ways[1:])
+    if others and plain in _ALL_CLUSTER_KEYS:  # a login must not go to the wrong cluster
+        return Hit(message, f"write {spelled(subject, ways[0], shown(subject, key))}{others} instead of {place}", key)
+    others = others and f",{others}"
+    return edit_hit(subject, message, [Edit(ways[0], value), Edit(key, None)], key, others)
 
 
 def parts(subject: Subject, key: str) -> tuple[str, str]:
@@ -211,16 +222,17 @@ def _is_known(plain: str) -> bool:
 
 
 def _ways(subject: Subject, prefix: str, plain: str, value: str) -> Iterator[str]:
+    """Yield the keys that could have been meant, likelier ones first."""
     known = load()
-    if plain in CLUSTER_KEYS | SECURITY_KEYS:
+    if plain in _ALL_CLUSTER_KEYS:
         yield from _cluster_ways(subject, prefix, plain, value)
         return
     if known.history(subject.type, plain):
-        yield connector_key(subject, plain, value)
+        yield plain
     syncs = subject.client("offset-syncs producer")
     if prefix == "source.producer." and syncs and subject.form != "dedicated":
         # Who writes this prefix means the offset syncs, which are on the other side then.
-        yield spelled(subject, f"{syncs.layers[-1].prefix}{plain}", value)
+        yield f"{syncs.layers[-1].prefix}{plain}"
     asked = [kind for kind in KINDS if kind in prefix.split(".") and known.history(kind, plain)] or list(KINDS)
     for name in _MEANT:
         client = subject.client(name)
@@ -229,20 +241,24 @@ def _ways(subject: Subject, prefix: str, plain: str, value: str) -> Iterator[str
         if client is None or (other_side and not prefix.startswith(client.side)):
             continue
         if client.kind in asked and known.history(client.kind, plain):
-            yield client_key(subject, name, plain, value)
+            yield config_key(subject, name, plain)
 
 
 def _cluster_ways(subject: Subject, prefix: str, plain: str, value: str) -> Iterator[str]:
-    records = subject.form == "connect"
+    """Yield where an address or a login can belong: never the address of one side on the other (KAFKA-9313)."""
+    records = [f"producer.override.{plain}"] if subject.form == "connect" and subject.type == "source" else []
+    ways = [f"source.cluster.{plain}", f"target.cluster.{plain}", *records]
     if "producer" in prefix and records:
-        yield client_key(subject, "record producer", plain, value)
-        return
-    if subject.type != "heartbeat" and not prefix.startswith("target."):
-        yield cluster_key(subject, "source", plain, value)
-    if not prefix.startswith(("source.", "consumer.")) or subject.type == "checkpoint":
-        yield cluster_key(subject, "target", plain, value)
-        if records:
-            yield client_key(subject, "record producer", plain, value)
+        ways = records
+    elif subject.type == "heartbeat" or prefix.startswith("target."):
+        ways.remove(f"source.cluster.{plain}")
+    elif prefix.startswith(("source.", "consumer.")) and subject.type != "checkpoint":
+        ways = ways[:1]
+    theirs = {side: addresses(subject.get(f"{side}.cluster.bootstrap.servers")) for side in ("source", "target")}
+    for way in ways:
+        other = theirs["target" if way.startswith("source.") else "source"]
+        if plain != "bootstrap.servers" or not other & addresses(value):
+            yield way
 
 
 @cache
@@ -254,14 +270,9 @@ def near(key: str) -> tuple[str, float]:
 
 
 def better(subject: Subject, key: str, name: str) -> str:
-    """Spell a better name the way the file spells the key: behind its pair or alias."""
+    """Return a better name as a key of the config."""
     prefix, plain = parts(subject, key)
-    if not name.startswith(prefix):
-        return name
-    value = mask(name, shown(subject, key))  # the mistake may be in the very word that makes it a secret
-    if subject.form == "tree":
-        return spelled(subject, name, value)
-    return f"{written(subject, key).removesuffix(plain)}{name.removeprefix(prefix)}={value}"
+    return f"{key.removesuffix(plain)}{name.removeprefix(prefix)}" if name.startswith(prefix) else name
 
 
 def since(subject: Subject, key: str) -> tuple[str, str | None]:

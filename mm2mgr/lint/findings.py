@@ -240,8 +240,7 @@ _DEDICATED = {
     "producer.override.": "{target}.producer.",
     "source.cluster.": "{source}.",
     "target.cluster.": "{target}.",
-    **{f"{side}.{kind}.": f"{{{side}}}.{kind}." for side in ("source", "target") for kind in ("consumer", "admin")},
-    "source.producer.": "{source}.producer.",
+    **{f"{side}.{prefix}": f"{{{side}}}.{prefix}" for side in ("source", "target") for prefix in GENERAL},
 }
 
 
@@ -393,19 +392,20 @@ def removal_hit(subject: Subject, key: str, message: str, more: str = "") -> Hit
 
 def edit_hit(subject: Subject, message: str, edits: Sequence[Edit], key: str = "", more: str = "") -> Hit:
     """Return a hit whose fix is made of its edits; a value with `…` is for people to fill in, so no machine applies it."""
-    fix = f"{phrase(subject, edits)}{more}"
+    fix = f"{phrase(subject, edits, key)}{more}"
     open_ = any("…" in (edit.value or "") for edit in edits)
     return Hit(message, fix, key, subject, edits=() if open_ else tuple(edits))
 
 
-def phrase(subject: Subject, edits: Sequence[Edit]) -> str:
-    """Return edits as text, secrets masked: `write A=1, B=2`, `remove C`, `write A=1 instead of C`."""
+def phrase(subject: Subject, edits: Sequence[Edit], key: str = "") -> str:
+    """Return edits as text, secrets masked: `write A=1, B=2`, `remove C`, `write A=1 instead of C` (unless C is `key`, the fault)."""
     writes = [
         spelled(each.of or subject, each.key, _to_show(subject, each)) for each in edits if each.value is not None
     ]
     removed = [written(each.of or subject, each.key) for each in edits if each.value is None]
     if not writes:
         return f"remove {', '.join(removed)}"
+    removed = [name for name in removed if name != written(subject, key)]
     return f"write {', '.join(dict.fromkeys(writes))}{' instead of ' if removed else ''}{', '.join(removed)}"
 
 

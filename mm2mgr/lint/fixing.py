@@ -133,8 +133,9 @@ class _Batch:
         removed = [edit for edit in hit.edits if edit.value is None]
         for edit in hit.edits:
             if edit.at:
-                assert hit.spot
-                self._line(hit.spot.file, edit, edit.at)
+                place = hit.spot or (hit.subject and hit.subject.spot)
+                assert place
+                self._line(place.file, edit, edit.at)
             elif edit.value is not None:
                 self._set(edit, edit.of or hit.subject, removed.pop(0) if removed else None)
         for edit in removed:

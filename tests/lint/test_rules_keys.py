@@ -188,7 +188,7 @@ def test_addresses_for_both_sides() -> None:
     assert found(made.source({"admin.sasl.mechanism": "PLAIN"})) == {"admin.sasl.mechanism": "unscoped-address"}
     assert found(made.source({"source.admin.sasl.mechanism": "PLAIN"})) == {}
     records = only("unscoped-address", made.source({"producer.bootstrap.servers": "b1:9092"}))
-    assert records.fix == "write producer.override.bootstrap.servers=b1:9092"
+    assert records.fix.endswith("or write producer.override.bootstrap.servers=b1:9092 if that is meant")
 
 
 def test_unknown_keys_and_the_nearest_known_one() -> None:
@@ -339,8 +339,8 @@ def test_mm2_properties_is_judged_line_by_line() -> None:
     fixes = {hit.key: hit.fix for rule in sorted(KEY_RULES) for hit in made.hits(rule, subject)}
     assert fixes["producer.linger.ms"] == "write B.producer.linger.ms = 5"
     assert fixes["batch.size"] == "write B.producer.batch.size = 1"
-    assert fixes["task.max"] == "write A->B.tasks.max=2"
-    assert fixes["target.producer.linger.m"] == "write B.producer.linger.ms=5"
+    assert fixes["task.max"] == "write A->B.tasks.max = 2"
+    assert fixes["target.producer.linger.m"] == "write B.producer.linger.ms = 5"
 
 
 def test_security_at_the_top_of_mm2_properties_is_for_every_cluster() -> None:
@@ -418,4 +418,4 @@ def test_a_misspelt_client_key_of_a_cluster_in_mm2_properties(tmp_path: Path) ->
         "A->B.enabled = true\nA->B.topics = x\nB.producer.lingr.ms = 5\n"
     )
     [told] = [each for each in lint(read_files([file])) if each.severity != "info"]
-    assert (told.rule, told.spot.line, told.fix) == ("unknown-key", 6, "write B.producer.linger.ms=5")
+    assert (told.rule, told.spot.line, told.fix) == ("unknown-key", 6, "write B.producer.linger.ms = 5")

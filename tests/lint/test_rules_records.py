@@ -63,8 +63,8 @@ def test_a_healthy_connector_trips_none() -> None:
 
 def test_the_fix_for_the_order_silences_it() -> None:
     (hit,) = made.hits("order-at-risk", made.source({IN_FLIGHT: "5"}))
-    key, _, value = hit.fix.removeprefix("add ").partition("=")
-    assert made.hits("order-at-risk", made.source({IN_FLIGHT: "5", key: value})) == []
+    changes = {edit.key: edit.value for edit in hit.edits}
+    assert made.hits("order-at-risk", made.source({IN_FLIGHT: "5", **changes})) == []
 
 
 def test_exactly_once_workers_keep_the_order() -> None:

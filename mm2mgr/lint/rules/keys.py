@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from dataclasses import replace
 from functools import lru_cache
 
+from mm2mgr.formats.properties import Entry
 from mm2mgr.lint.classify import OF_DEDICATED, SCOPES, better, instead, keys_under, near, parts, since, what_is
-from mm2mgr.lint.findings import Hit, client_key, connector_key, rule, shown, written
+from mm2mgr.lint.findings import RECORDS, Edit, Hit, client_edit, edit_hit, removal_hit, rule, shown, spelled, written
 from mm2mgr.lint.subject import Subject, SubjectKind
-from mm2mgr.secrets import is_secret
 from mm2mgr.truth.explain import GENERAL, RENAMED
 from mm2mgr.truth.keys import load
 from mm2mgr.truth.reach import CLIENTS, CLUSTER_KEYS, EXACTLY_ONCE_FORCES, seen_by
@@ -37,7 +37,7 @@ def dead_key(subject: Subject) -> Iterator[Hit]:
     client keeps its default. This holds for all lines from 2.7 to 4.3. Use a prefix that reaches a client.
     """
     for key in keys_under(subject, "dead-key"):
-        yield Hit(f"{written(subject, key)} does nothing: {_why_dead(subject, key)}", instead(subject, key), key)
+        yield instead(subject, key, f"{written(subject, key)} does nothing: {_why_dead(subject, key)}")
 
 
 def _why_dead(subject: Subject, key: str) -> str:
@@ -71,7 +71,7 @@ def dead_override(subject: Subject) -> Iterator[Hit]:
             continue
         message = f"{written(subject, key)} does nothing: Connect has no such client for this connector, and MirrorMaker's clients do not read it"
         cluster = parts(subject, key)[1] in CLUSTER_KEYS
-        yield Hit(message, f"remove {written(subject, key)}" if cluster else instead(subject, key), key)
+        yield removal_hit(subject, key, message) if cluster else instead(subject, key, message)
 
 
 def _prepared(subject: Subject, key: str) -> bool:
@@ -91,8 +91,7 @@ def bare_security(subject: Subject) -> Iterator[Hit]:
     keys have an effect at the top level: they are the default for every cluster.
     """
     for key in keys_under(subject, "bare-security"):
-        message = f"{written(subject, key)} is checked by Connect, but no client uses it"
-        yield Hit(message, instead(subject, key), key)
+        yield instead(subject, key, f"{written(subject, key)} is checked by Connect, but no client uses it")
 
 
 @rule("misdirected-key", "error", source="KIP-458; Connect's Worker", seen=REACH)
@@ -110,7 +109,8 @@ def misdirected_key(subject: Subject) -> Iterator[Hit]:
             message = (
                 f"{written(subject, key)} configures only the producer of offset syncs, not {plain} of the records"
             )
-            yield Hit(message, f"write {client_key(subject, 'record producer', plain, shown(subject, key))}", key)
+            right = client_edit(subject, RECORDS, plain, subject.get(key))
+            yield edit_hit(subject, message, [right, Edit(key, None)], key)
 
 
 @rule("unscoped-address", "error", source="MirrorConnectorConfig", seen=REACH)
@@ -126,11 +126,8 @@ def unscoped_address(subject: Subject) -> Iterator[Hit]:
     for key in keys_under(subject, "unscoped-address"):
         reached = {f"{client.name} ({client.side})": None for client in subject.clients if seen_by(client, key)}
         names = ", ".join(reached) or "clients of both sides"
-        yield Hit(
-            f"{written(subject, key)} applies to {names} and overrides source.cluster.* and target.cluster.*",
-            instead(subject, key),
-            key,
-        )
+        message = f"{written(subject, key)} applies to {names} and overrides source.cluster.* and target.cluster.*"
+        yield instead(subject, key, message)
 
 
 @rule("unknown-key", "warning", source="the definitions in Kafka's jars", seen=REACH)
@@ -150,12 +147,12 @@ def unknown_key(subject: Subject) -> Iterator[Hit]:
             continue
         known = load()
         message = f"{written(subject, key)} does nothing: no Kafka from {known.lines[0]} to {known.lines[-1]} knows it"
-        fix = (
-            f"write {better(subject, key, name)}"
-            if name
-            else f"remove it; mm2mgr explain KEY shows what a {subject.type} connector reads"
-        )
-        yield Hit(message, fix, key)
+        right = better(subject, key, name) if name else ""
+        if name and right not in subject.config:
+            yield edit_hit(subject, message, [Edit(right, subject.get(key)), Edit(key, None)], key)
+        else:
+            more = f"; mm2mgr explain KEY shows what a {subject.type} connector reads"
+            yield removal_hit(subject, key, message, f"; {written(subject, right)} is set" if name else more)
 
 
 def _is_own_class(subject: Subject, key: str) -> bool:
@@ -192,7 +189,7 @@ def key_too_new(subject: Subject) -> Iterator[Hit]:
         if subject.get(key).lower() == default or (subject.form == "tree" and key not in subject.spots):
             continue
         message = f"{written(subject, key)} does nothing: workers of {subject.version} do not know it"
-        yield Hit(message, f"remove it, or run workers of {first} or newer", key)
+        yield removal_hit(subject, key, message, f", or run workers of {first} or newer")
 
 
 @rule("key-removed", "error", source="KIP-629", seen=f"{START}test_removed_exclude")
@@ -208,13 +205,13 @@ def key_removed(subject: Subject) -> Iterator[Hit]:
         known, plain = load(), parts(subject, key)[1]
         last = next(h[0].exists_in[-1] for kind in SCOPES for name in (key, plain) if (h := known.history(kind, name)))
         new = RENAMED.get(key)
-        fix = f"write {connector_key(subject, new, shown(subject, key))}" if new else "remove it"
         judged_by = (
             subject.version
             if subject.known_version
             else f"{subject.version}, the newest line (the workers' version is unknown)"
         )
-        yield Hit(f"{written(subject, key)} does nothing in Kafka {judged_by}: removed after {last}", fix, key)
+        message = f"{written(subject, key)} does nothing in Kafka {judged_by}: removed after {last}"
+        yield _renamed(subject, key, message) if new else removal_hit(subject, key, message)
 
 
 @rule("key-deprecated", "warning", source="KIP-629")
@@ -227,7 +224,13 @@ def key_deprecated(subject: Subject) -> Iterator[Hit]:
     """
     for key in keys_under(subject, "key-deprecated"):
         message = f"{written(subject, key)} works on {subject.version} and is ignored from 4.0 on"
-        yield Hit(message, f"write {connector_key(subject, RENAMED[key], shown(subject, key))}", key)
+        yield _renamed(subject, key, message)
+
+
+def _renamed(subject: Subject, key: str, message: str) -> Hit:
+    if RENAMED[key] in subject.config:
+        return removal_hit(subject, key, message, f"; {written(subject, RENAMED[key])} is set")
+    return edit_hit(subject, message, [Edit(RENAMED[key], subject.get(key)), Edit(key, None)], key)
 
 
 @rule("other-connectors-key", "warning", source="the definitions in Kafka's jars", seen=START)
@@ -242,12 +245,12 @@ def other_connectors_key(subject: Subject) -> Iterator[Hit]:
         owners = [type_ for type_ in CLIENTS if load().history(type_, key)]
         named = " or ".join(f"Mirror{owner.capitalize()}Connector" for owner in owners)
         message = f"{written(subject, key)} does nothing on a {subject.type} connector: only {named} reads it"
-        place = f"the {named} of this pair"
+        place = f"it belongs to the {named} of this pair"
         if subject.form == "tree":
             value = shown(subject, key)
-            ways = (connector_key(replace(subject, type=owner), key, value) for owner in owners)
-            place = " or ".join(dict.fromkeys(ways))
-        yield Hit(message, f"move it to {place}, or remove it", key)
+            ways = (spelled(replace(subject, type=owner), key, value) for owner in owners)
+            place = f"write {' or '.join(dict.fromkeys(ways))} if it is wanted"
+        yield removal_hit(subject, key, message, f"; {place}")
 
 
 @rule("shadowed-key", "warning", source="MirrorConnectorConfig", seen=REACH)
@@ -264,7 +267,7 @@ def shadowed_key(subject: Subject) -> Iterator[Hit]:
             message = (
                 f"{written(subject, key)} has no effect: {written(subject, winner)} overrides it with another value"
             )
-            yield Hit(message, f"keep one of {written(subject, key)} and {written(subject, winner)}", key)
+            yield removal_hit(subject, key, message, f", or {written(subject, winner)} if this one is meant")
 
 
 @lru_cache(maxsize=4096)
@@ -296,11 +299,10 @@ def forced_key(subject: Subject) -> Iterator[Hit]:
         if subject.get(key).lower() == _FORCED_VALUES.get(plain) or "ByteArray" in subject.get(key):
             continue
         who = "Connect" if any(plain in forced for forced in EXACTLY_ONCE_FORCES.values()) else "MirrorMaker"
-        value = "it" if is_secret(plain) else f"{plain}={shown(subject, key)}"
         what = f"does nothing: {who} sets {plain} itself"
         if plain == "group.id":
             what = "does not share work (partitions are assigned), but offsets committed by this group may decide where a new flow starts"
-        yield Hit(f"{written(subject, key)} {what}", f"remove {value}", key)
+        yield removal_hit(subject, key, f"{written(subject, key)} {what}")
 
 
 @rule("worker-key", "warning", source="DistributedConfig", seen=START)
@@ -314,5 +316,8 @@ def worker_key(subject: Subject) -> Iterator[Hit]:
     """
     for key in keys_under(subject, "worker-key"):
         message = f"{written(subject, key)} does nothing on a connector: workers read it from their own properties"
-        where = f"{subject.target}.{key}" if subject.form == "dedicated" else "the workers' properties file"
-        yield Hit(message, f"move it to {where}, where it applies to all connectors of these workers", key)
+        where, edits = "the workers' properties file", tuple[Edit, ...]()
+        if subject.form == "dedicated":
+            where, line = f"{subject.target}.{key}", subject.spots[key]
+            edits = (Edit(where, subject.get(key), at=Entry(line.key, subject.get(key), "", line.line)),)
+        yield Hit(message, f"move it to {where}, where it applies to all connectors of these workers", key, edits=edits)

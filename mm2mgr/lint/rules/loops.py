@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from itertools import combinations, islice, pairwise, product
 
@@ -280,10 +281,11 @@ def cluster_two_aliases(estate: Estate) -> Iterator[Hit]:
                 first = aliases[usual][0]
                 key = _SOURCE if subject.source == alias else _TARGET
                 message = f"the cluster that {subject.name} calls '{alias}' is '{usual}' for {first.name}: MirrorMaker treats them as two clusters"
-                fix = f"write {connector_key(subject, key, usual)}"
+                hit = connector_hit(subject, key, usual, message)
                 if subject.form == "tree":
                     fix = f"keep one entry for it, {connector_key(subject, key, usual)}, and use it in every flow"
-                yield Hit(message, fix, key, subject, others=(first,))
+                    hit = Hit(message, fix, key, subject)
+                yield replace(hit, others=(first,))
 
 
 @rule(
@@ -335,5 +337,5 @@ def separator_differs(estate: Estate) -> Iterator[Hit]:
         if other and frozenset(hop.pair) not in reported:
             reported.add(frozenset(hop.pair))
             message = f"{hop.subject.name} has the separator '{hop.separator}' and {other.subject.name}, which shares a cluster with it, '{other.separator}': neither recognises the other's topics as mirrored"
-            fix = f"write {connector_key(hop.subject, _SEPARATOR, other.separator)}"
-            yield Hit(message, fix, _SEPARATOR, hop.subject, others=(other.subject,))
+            hit = connector_hit(hop.subject, _SEPARATOR, other.separator, message)
+            yield replace(hit, others=(other.subject,))

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import product
 
 from mm2mgr.defaults import POLICIES
-from mm2mgr.lint.findings import Hit, connector_key, estate_rule, rule, written
+from mm2mgr.lint.findings import Edit, Hit, connector_hit, connector_key, edit_hit, estate_rule, phrase, rule, written
 from mm2mgr.lint.hops import (
     Hop,
     by_pair,
@@ -149,8 +149,9 @@ def heartbeats_twice(estate: Estate) -> Iterator[Hit]:
         if source in beaten and len(carrying) > 1:
             first, later, *more = carrying
             message = f"{first.name} and {later.name} both mirror the heartbeats of {first.source}: each heartbeat arrives {len(carrying)} times"
-            fix = f"write {connector_key(later, _BEATS, 'false')} in all but one of them"
-            yield Hit(message, fix, _BEATS, later, others=(first, *more))
+            edits = [Edit(_BEATS, "false", each) for each in (later, *more)]
+            hit = edit_hit(later, message, edits, _BEATS, " in all but one of them")
+            yield replace(hit, fix=f"{phrase(later, edits[:1])} in all but one of them", others=(first, *more))
 
 
 def _carries(subject: Subject) -> bool:
@@ -182,7 +183,27 @@ def heartbeats_never_cross(estate: Estate) -> Iterator[Hit]:
         if (source, target) in flows and source not in written_into and target not in starts:
             message = f"{subject.name} writes heartbeats into {subject.target} itself and not into {subject.source}: they do not show whether {subject.pair} works"
             fix = f"swap source and target of the heartbeat connector: its target must be {subject.source}"
-            yield Hit(message, fix, "target.cluster.alias", subject)
+            yield Hit(message, fix, "target.cluster.alias", subject, edits=_swapped(subject))
+
+
+def _swapped(subject: Subject) -> tuple[Edit, ...]:
+    """Return the edits that make the source of a connector its target; () where its login is not known for both sides."""
+    sides = ("source.cluster.", "target.cluster.")
+    of = [{key[len(side) :]: value for key, value in subject.config.items() if key.startswith(side)} for side in sides]
+    others = {key for key in subject.config if ".override." in key} - {"producer.override.bootstrap.servers"}
+    elsewhere = (
+        subject.paths.get("target.cluster.alias", subject.home)[: len(subject.home)] != subject.home
+    )  # Strimzi's
+    if subject.form != "connect" or elsewhere or others or "bootstrap.servers" not in of[0]:
+        return ()
+    edits = [
+        Edit(side + plain, theirs.get(plain))
+        for side, own, theirs in zip(sides, of, of[::-1], strict=True)
+        for plain in {**own, **theirs}
+    ]
+    if "producer.override.bootstrap.servers" in subject.config:
+        edits.append(Edit("producer.override.bootstrap.servers", of[0]["bootstrap.servers"]))
+    return tuple(edits)
 
 
 @estate_rule("same-name", "error", source="Connect's REST API")
@@ -205,8 +226,8 @@ def same_name(estate: Estate) -> Iterator[Hit]:
             message = (
                 f"another connector has the name {subject.name}{where}: the one created later overwrites the other"
             )
-            fix = f"write {connector_key(subject, 'name', f'{subject.name}-2')}, or another name"
-            yield Hit(message, fix, "name", subject, others=(other,))
+            hit = connector_hit(subject, "name", f"{subject.name}-2", message, ", or another name")
+            yield replace(hit, others=(other,))
         others.append(subject)
 
 
@@ -273,18 +294,14 @@ def _without_syncs(subject: Subject, sources: list[Hop], *, complete: bool) -> I
         if subject.form != "dedicated" or subject.flag("sync.group.offsets.enabled", default=False):
             effect = "Connect refuses it with 400" if refusing else "it creates no task and syncs no group offsets"
             message = f"{written(subject, own)}=false on a checkpoint connector: {effect}"
-            yield Hit(
-                message, f"write {connector_key(subject, own, 'true')}, or do not create the connector", own, subject
-            )
+            yield connector_hit(subject, own, "true", message, ", or do not create the connector")
     elif sources and not any(hop.subject.setting.offset_syncs for hop in sources):
         first = sources[0].subject
         message = (
             f"{first.name} has {_SYNCS}=false, so {subject.name} has no offset syncs and never writes a checkpoint"
         )
-        fix = (
-            f"write {connector_key(first, _SYNCS, 'true')} on the source connector, or delete the checkpoint connector"
-        )
-        yield Hit(message, fix, "", subject)
+        more = " on the source connector, or delete the checkpoint connector"
+        yield edit_hit(subject, message, [Edit(_SYNCS, "true", first)], "", more)
     elif complete and not sources:
         message = f"no source connector mirrors {subject.pair}, so there are no offset syncs for {subject.name}"
         fix = "create the source connector of the pair with the same aliases, or delete the checkpoint connector"
@@ -304,7 +321,7 @@ def syncs_with_off(subject: Subject) -> Iterator[Hit]:
     if keys and not subject.setting.offset_syncs:
         names = ", ".join(written(subject, key) for key in keys)
         message = f"{written(subject, _SYNCS)}=false together with {names}: Connect refuses the connector"
-        yield Hit(message, f"remove {names}", keys[0])
+        yield edit_hit(subject, message, [Edit(key, None) for key in keys], keys[0])
 
 
 @estate_rule("pair-disagrees", "error", source="KIP-716, KIP-690", seen=f"{_SEEN}test_checkpoints_that_never_come")
@@ -322,8 +339,7 @@ def pair_disagrees(estate: Estate) -> Iterator[Hit]:
             if source:
                 theirs = _of_pair(source, key)
                 message = f"{key} is {_of_pair(subject, key) or 'empty'} here and {theirs or 'empty'} in {source.name}: offsets of the pair are not translated correctly"
-                fix = f"write {connector_key(subject, key, theirs)}, as in {source.name}"
-                yield Hit(message, fix, key, subject)
+                yield connector_hit(subject, key, theirs, message, f", as in {source.name}")
 
 
 def _differ(source: Subject, checkpoint: Subject, key: str) -> bool:
@@ -362,9 +378,8 @@ def checkpoint_other_topics(estate: Estate) -> Iterator[Hit]:
                 continue
             if not any(each.takes(name) for each in known for name in names):
                 message = f"{written(subject, 'topics')} names {', '.join(names[:3])}, which no source connector of {subject.pair} mirrors: no offset is translated"
-                right = connector_key(subject, "topics", ",".join(known[0].include))
-                fix = f"name topics of {subject.source}, as its source connector does: {right}"
-                yield Hit(message, fix, "topics", subject)
+                right = ",".join(dict.fromkeys(item for each in known for item in each.include))
+                yield connector_hit(subject, "topics", right, message, f": topics of {subject.source}, as mirrored")
 
 
 @estate_rule("checkpoints-twice", "error", source="KIP-382")

@@ -9,12 +9,15 @@ from mm2mgr.defaults import POLICIES
 from mm2mgr.lint.findings import (
     READER,
     RECORDS,
+    Edit,
     Hit,
+    client_edit,
     client_hit,
-    client_key,
     connector_hit,
     connector_key,
     described,
+    edit_hit,
+    removal_hit,
     rule,
     written,
     yaml,
@@ -49,7 +52,8 @@ def exactly_once_isolation(subject: Subject) -> Iterator[Hit]:
     level = subject.value(READER, "isolation.level") or ""
     if _is_required(subject) and _declares(subject) and level != "read_committed" and "${" not in level:
         message = f"{written(subject, _KEY)}=required with isolation.level={level or 'read_uncommitted'}: Connect refuses the config"
-        yield Hit(message, f"write {client_key(subject, READER, 'isolation.level', 'read_committed')}", _KEY)
+        edit = client_edit(subject, READER, "isolation.level", "read_committed")
+        yield edit_hit(subject, message, [edit], _KEY)
 
 
 @rule("exactly-once-worker", "error", types=("source",), needs=(_KEY,), source="KIP-618", seen=_REFUSED)
@@ -90,7 +94,7 @@ def exactly_once_unsupported(subject: Subject) -> Iterator[Hit]:
     """
     if _is_required(subject) and not _declares(subject):
         message = f"a {subject.type} connector{'' if subject.type != 'source' else ' before 3.5'} does not declare exactly-once: Connect refuses {written(subject, _KEY)}=required"
-        yield Hit(message, f"remove {_KEY} from the {subject.type} connector", _KEY)
+        yield removal_hit(subject, _KEY, message)
 
 
 @rule(
@@ -116,11 +120,14 @@ def exactly_once_overrides(subject: Subject) -> Iterator[Hit]:
     lacking = {kind: lacks for kind in ("consumer", "admin") if (lacks := _lacking(subject, kind))}
     if lacking:
         outcome = _OUTCOME["both" if len(lacking) > 1 else next(iter(lacking))]
-        keys = [f"{kind}.override.{plain}" for kind, lacks in lacking.items() for plain in lacks]
-        fix = f"write {', '.join(keys)} as for producer.override."
+        pairs = [(f"{kind}.override.{plain}", plain) for kind, lacks in lacking.items() for plain in lacks]
+        fix = f"write {', '.join(key for key, _ in pairs)} as for producer.override."
+        edits = tuple(Edit(key, subject.get(_RECORDS + plain)) for key, plain in pairs)
         if subject.form == "tree":
             fix = f"write connect: {{{yaml(subject.connect or '…')}: {{exactly_once: true}}}}: mm2mgr then configures all three"
-        yield Hit(f"offsets are written to the cluster of {_RECORDS}*, and {outcome}", fix, _RECORDS + _ADDRESS)
+            edits = ()
+        message = f"offsets are written to the cluster of {_RECORDS}*, and {outcome}"
+        yield Hit(message, fix, _RECORDS + _ADDRESS, edits=edits)
 
 
 _OUTCOME = {
@@ -162,10 +169,7 @@ def exactly_once_transaction(subject: Subject) -> Iterator[Hit]:
     key = "transaction.boundary"
     if subject.get(key).lower() == "connector":
         message = f"{written(subject, key)}=connector: MirrorMaker does not define transactions, and exactly-once workers refuse it"
-        in_tree = f"write {connector_key(subject, key, 'interval')}, or remove it"
-        yield Hit(
-            message, in_tree if subject.form == "tree" else f"write {written(subject, key)}=interval or poll", key
-        )
+        yield connector_hit(subject, key, "interval", message, ", or remove it")
 
 
 @rule("exactly-once-slow", "info", types=("source",), needs=(_KEY,), source="KIP-618")
@@ -178,8 +182,9 @@ def exactly_once_slow(subject: Subject) -> Iterator[Hit]:
     """
     polls = subject.get("transaction.boundary", "poll").lower() == "poll"
     if _is_required(subject) and polls and not subject.written(READER, "max.poll.records"):
-        fix = f"write {client_key(subject, READER, 'max.poll.records', '5000')}, or {connector_key(subject, 'transaction.boundary', 'interval')}"
-        yield Hit("each poll of 500 records is a transaction, which halves the throughput", fix, _KEY)
+        message = "each poll of 500 records is a transaction, which halves the throughput"
+        more = f", or {connector_key(subject, 'transaction.boundary', 'interval')}"
+        yield edit_hit(subject, message, [client_edit(subject, READER, "max.poll.records", "5000")], _KEY, more)
 
 
 _SEEN = "tests/lint/test_seen_live_records.py::"
@@ -208,8 +213,8 @@ def order_at_risk(subject: Subject) -> Iterator[Hit]:
     in_flight = subject.number(RECORDS, _IN_FLIGHT)
     if in_flight is not None and in_flight > 1 and subject.number(RECORDS, "retries") != 0:
         message = f"{described(subject, RECORDS, _IN_FLIGHT)} without idempotence: a retried request can arrive after later ones, so records change their order"
-        fix = f"add {client_key(subject, RECORDS, _IDEMPOTENCE, 'true')}"
-        yield Hit(message, fix, subject.written(RECORDS, _IN_FLIGHT))
+        edit = client_edit(subject, RECORDS, _IDEMPOTENCE, "true")
+        yield edit_hit(subject, message, [edit], subject.written(RECORDS, _IN_FLIGHT))
 
 
 @rule("idempotence-conflict", "error", source="KIP-98", seen=_SEEN)
@@ -233,7 +238,7 @@ def idempotence_conflict(subject: Subject) -> Iterator[Hit]:
         if is_wrong:
             message = f"{described(subject, RECORDS, plain)} conflicts with an idempotent producer: every task fails when it starts"
             key = subject.written(RECORDS, plain) or subject.written(RECORDS, _IDEMPOTENCE)
-            yield Hit(message, f"write {client_key(subject, RECORDS, plain, right)}", key)
+            yield edit_hit(subject, message, [client_edit(subject, RECORDS, plain, right)], key)
 
 
 def _idempotent(subject: Subject) -> bool:
@@ -285,8 +290,9 @@ def delivery_limited(subject: Subject) -> Iterator[Hit]:
             continue  # idempotence-conflict tells it
         message = f"{described(subject, RECORDS, plain)}: if the target is unavailable for longer, the task fails and stays FAILED"
         key = subject.written(RECORDS, plain)
-        fix = f"remove {written(subject, key)}" if key else f"write {client_key(subject, RECORDS, plain, '2147483647')}"
-        yield Hit(message, f"{fix}: Connect's default waits until the target is available again", key)
+        edit = Edit(key, None) if key else client_edit(subject, RECORDS, plain, "2147483647")
+        more = ": Connect's default waits until the target is available again"
+        yield edit_hit(subject, message, [edit], key, more)
 
 
 @rule("reset-none", "error", types=("source",), source="MirrorSourceTask.poll", seen=_SEEN)
@@ -345,4 +351,8 @@ def transform_renames(subject: Subject) -> Iterator[Hit]:
         if any(_RENAMING.fullmatch(part) for part in re.split(r"[.$]", subject.get(key))):
             message = f"{written(subject, key)}={subject.get(key)} writes records to another topic than the one that MirrorMaker creates, configures and translates offsets for"
             policy = connector_key(subject, "replication.policy.class", POLICIES["identity"])
-            yield Hit(message, f"remove the transformation '{name}'; to keep topic names use {policy}", key)
+            others = [other for other in subject.items("transforms") if other != name]
+            edits = [Edit("transforms", ",".join(others) if others else None)]
+            edits += [Edit(each, None) for each in subject.config if each.startswith(f"transforms.{name}.")]
+            fix = f"remove the transformation '{name}'; to keep topic names use {policy}"
+            yield Hit(message, fix, key, edits=tuple(edits))

@@ -4,9 +4,21 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import lru_cache, partial
 
-from mm2mgr.lint.findings import Hit, Severity, estate_rule, rule, spelled, written
+from mm2mgr.lint.findings import (
+    Edit,
+    Hit,
+    Severity,
+    connector_hit,
+    edit_hit,
+    estate_rule,
+    phrase,
+    removal_hit,
+    rule,
+    written,
+)
 from mm2mgr.lint.subject import SENT_IN_CLEAR, Estate, Subject, SubjectKind, beyond, is_clear
 from mm2mgr.secrets import is_placeholder
 from mm2mgr.truth.reach import Client
@@ -134,10 +146,10 @@ def login_unencrypted(subject: Subject) -> Iterator[Hit]:
         sends = SENT_IN_CLEAR.get(configured(subject, client.name, "sasl.mechanism").upper(), "")
         address = beyond(configured(subject, client.name, "bootstrap.servers"))
         if key and sends and address and subject.get(key).upper() == "SASL_PLAINTEXT":
-            right = _beside(subject, client, key, "security.protocol", "SASL_SSL")
-            fix = f"write {right}; without TLS on the brokers use SCRAM, which does not send the password"
             message = f"{written(subject, key)}: {sends} crosses the network unencrypted, to {address}"
-            yield Hit(message, fix, key)
+            right = _beside(subject, client, key, "security.protocol", "SASL_SSL")
+            fix = f"{phrase(subject, [right])}; without TLS on the brokers use SCRAM, which does not send the password"
+            yield Hit(message, fix, key)  # no edit: without TLS on the brokers it would end the connection
 
 
 @rule(
@@ -158,10 +170,11 @@ def security_incomplete(subject: Subject) -> Iterator[Hit]:
     """
     for client in _sides(subject):
         if found := _incomplete(subject, client):
-            key, fault, fix = found
+            key, fault, edit, more = found
             unused: Severity | None = "warning" if fault.endswith(_NOT_USED) else None
             message = f"{written(subject, key) if key else 'the connector'}: {fault}"
-            yield Hit(message, f"write {fix}", key, severity=unused)
+            hit = edit_hit(subject, message, [edit], key, more)
+            yield replace(hit, severity=unused, edits=() if unused else hit.edits)  # the brokers decide which is meant
 
 
 _NOT_USED = ("does not log in", "does not use a store")
@@ -176,8 +189,8 @@ def _sides(subject: Subject) -> Iterator[Client]:
             yield client
 
 
-def _incomplete(subject: Subject, client: Client) -> tuple[str, str, str] | None:
-    """Return the key, what is wrong and what to write; None when nothing is."""
+def _incomplete(subject: Subject, client: Client) -> tuple[str, str, Edit, str] | None:
+    """Return the key, what is wrong, what to write, and what else would do; None when nothing is."""
     protocol = configured(subject, client.name, "security.protocol").upper()
     login = _key(subject, client, *LOGIN, "sasl.mechanism")
     store = _key(subject, client, *_STORE_PARTS)
@@ -185,23 +198,23 @@ def _incomplete(subject: Subject, client: Client) -> tuple[str, str, str] | None
     if not protocol and (login or store):
         fix = beside("security.protocol", "SASL_SSL" if login else "SSL")
         less = " (SASL_PLAINTEXT where the brokers have no TLS)" if login and not store else ""
-        return login or store, "without security.protocol the client uses PLAINTEXT", f"{fix}{less}"
+        return login or store, "without security.protocol the client uses PLAINTEXT", fix, less
     if protocol in ("PLAINTEXT", "SSL") and login:
         fix = beside("security.protocol", f"SASL_{protocol}")
-        return login, f"{protocol} does not log in", f"{fix}, or remove sasl.*"
+        return login, f"{protocol} does not log in", fix, ", or remove sasl.*"
     if protocol in ("PLAINTEXT", "SASL_PLAINTEXT") and store and subject.form != "tree":
         fix = beside("security.protocol", protocol.replace("PLAINTEXT", "SSL"))
-        return store, f"{protocol} does not use a store", f"{fix}, or remove ssl.*"
+        return store, f"{protocol} does not use a store", fix, ", or remove ssl.*"
     key = _key(subject, client, "security.protocol")
     logs_in = protocol.startswith("SASL_") and key and "${" not in protocol
     jaas, mechanism = (configured(subject, client.name, f"sasl.{each}") for each in ("jaas.config", "mechanism"))
     if logs_in and not mechanism and _KERBEROS not in jaas:
         modules = {} if is_placeholder(jaas) else _MECHANISMS
         known = next((name for module, name in modules.items() if module in jaas), "…")
-        return key, "without sasl.mechanism it is Kerberos (GSSAPI)", beside("sasl.mechanism", known)
+        return key, "without sasl.mechanism it is Kerberos (GSSAPI)", beside("sasl.mechanism", known), ""
     if logs_in and not jaas and mechanism != "GSSAPI":
         login_file = beside("sasl.jaas.config", "${file:/path/on/the/workers:jaas}")
-        return key, f"{mechanism} has no login configured", login_file
+        return key, f"{mechanism} has no login configured", login_file, ""
     return None
 
 
@@ -216,12 +229,12 @@ def _key(subject: Subject, client: Client, *plain: str) -> str:
     return next((winners[name] for name in plain if name in winners and subject.get(winners[name])), "")
 
 
-def _beside(subject: Subject, client: Client, key: str, plain: str, value: str) -> str:
-    """Return how to write another setting for a client, beside one of its keys."""
-    place = written(subject, key or _key(subject, client, "security.protocol"))
+def _beside(subject: Subject, client: Client, key: str, plain: str, value: str) -> Edit:
+    """Return the edit that gives a client another setting, beside one of its keys."""
+    place = key or _key(subject, client, "security.protocol")
     part = next((part for part in ("security.", "sasl.", "ssl.") if part in place), "")
     prefix = place.partition(part)[0] if part else client.layers[0].prefix
-    return spelled(subject, prefix + plain, value)
+    return Edit(prefix + plain, value)
 
 
 @rule("store-type-missing", "error", needs=STORES, source="KIP-651", seen=f"{_SEEN}test_store_type")
@@ -235,14 +248,11 @@ def store_type_missing(subject: Subject) -> Iterator[Hit]:
     """
     reported: set[str] = set()
     for key, client, plain in _pem_keys(subject):
-        kind, right = (
-            configured(subject, client.name, _PEM[plain]),
-            written(subject, key).removesuffix(plain) + _PEM[plain],
-        )
+        kind, right = configured(subject, client.name, _PEM[plain]), key.removesuffix(plain) + _PEM[plain]
         if kind.upper() != "PEM" and "${" not in kind and right not in reported:
             reported.add(right)
             message = f"{written(subject, key)} is read only with {_PEM[plain]}=PEM; it is {kind or 'JKS, the default'}"
-            yield Hit(message, f"write {spelled(subject, right, 'PEM')}", key)
+            yield edit_hit(subject, message, [Edit(right, "PEM")], key)
     yield from _passwords_of_pem(subject)
 
 
@@ -272,7 +282,7 @@ def _passwords_of_pem(subject: Subject) -> Iterator[Hit]:
             reported.add(key)
             own = f"{key.removesuffix(f'{store}password')}ssl.key.password"
             message = f"{written(subject, key)}: a PEM file has no store password, and Kafka refuses one"
-            yield Hit(message, f"remove it; a key's own password is {own}", key)
+            yield removal_hit(subject, key, message, f"; a key's own password is {own}")
 
 
 @rule("pem-not-lines", "error", needs=STORES, source="KIP-651", seen=f"{_SEEN}test_store_type")
@@ -286,7 +296,9 @@ def pem_not_lines(subject: Subject) -> Iterator[Hit]:
     for key, _, plain in _pem_keys(subject):
         if "\\n" in subject.get(key):
             message = f"{written(subject, key)} contains backslash-n instead of line breaks: Kafka finds no {plain.rpartition('.')[2]} in it"
-            yield Hit(message, "write real line breaks (\\n once, within JSON), or a placeholder for the file", key)
+            fix = "write real line breaks (\\n once, within JSON), or a placeholder for the file"
+            right = subject.get(key).replace("\\r\\n", "\n").replace("\\n", "\n")
+            yield Hit(message, fix, key, edits=(Edit(key, right),))
 
 
 @rule("host-name-unchecked", "info", needs=("ssl.endpoint.identification.algorithm",), source="KIP-294")
@@ -305,5 +317,5 @@ def host_name_unchecked(subject: Subject) -> Iterator[Hit]:
             message = (
                 f"{written(subject, key)} is empty: the clients accept every broker with a certificate of their CA"
             )
-            fix = f"write {spelled(subject, written(subject, key), 'https')}, and add the brokers' names to their certificates"
-            yield Hit(message, fix, key)
+            more = ", and add the brokers' names to their certificates"
+            yield connector_hit(subject, key, "https", message, more)

@@ -7,7 +7,7 @@ from dataclasses import replace
 from math import ceil
 
 from mm2mgr.defaults import BROKER_WINDOW_BYTES
-from mm2mgr.lint.findings import READER, RECORDS, Hit, client_hit, client_key, described, rule
+from mm2mgr.lint.findings import READER, RECORDS, Hit, client_edit, client_hit, described, edit_hit, rule
 from mm2mgr.lint.hops import selection_of
 from mm2mgr.lint.subject import Subject
 
@@ -132,9 +132,10 @@ def batch_above_topic(subject: Subject) -> Iterator[Hit]:
     batch, limit = subject.number(RECORDS, "batch.size"), known_limit(subject) or TOPIC_BYTES
     if batch is not None and batch >= limit:
         message = f"{described(subject, RECORDS, 'batch.size')} is more than a target topic accepts ({limit} bytes): full batches are refused, split and retried"
-        fix = client_key(subject, RECORDS, "batch.size", str(int(limit * 0.88) // 1024 * 1024 or limit // 2))
-        more = "or raise max.message.bytes of the target's topics"
-        yield Hit(message, f"write {fix}, {more}", subject.written(RECORDS, "batch.size"))
+        right = str(int(limit * 0.88) // 1024 * 1024 or limit // 2)
+        more = ", or raise max.message.bytes of the target's topics"
+        edit = client_edit(subject, RECORDS, "batch.size", right)
+        yield edit_hit(subject, message, [edit], subject.written(RECORDS, "batch.size"), more)
 
 
 @rule("request-below-records", "error", types=("source",), source="KAFKA-4169", seen=_SEEN)
@@ -166,8 +167,9 @@ def size_one_sided(subject: Subject) -> Iterator[Hit]:
     for_records = not subject.is_set(RECORDS, "max.request.size") and not subject.is_set(READER, "receive.buffer.bytes")
     if fetch >= _LARGE_RECORDS and for_records and not any(request_below_records(subject)):
         message = f"{described(subject, READER, PARTITION)} reads large records, but the producer still refuses records above {number(subject, 'max.request.size')} bytes (max.request.size), which fails the task"
-        fix = f"write {client_key(subject, RECORDS, 'max.request.size', str(fetch))}, and let the target's topics accept such records"
-        yield Hit(message, fix, subject.written(READER, PARTITION))
+        edit = client_edit(subject, RECORDS, "max.request.size", str(fetch))
+        more = ", and let the target's topics accept such records"
+        yield edit_hit(subject, message, [edit], subject.written(READER, PARTITION), more)
 
 
 @rule("request-above-target", "warning", types=("source",), source="KIP-382", seen=_SEEN)
@@ -213,13 +215,13 @@ def fetch_stalls(subject: Subject) -> Iterator[Hit]:
         return
     limit = max(int(rate * timeout_ms / 1000 * 2 / 3), 65536)
     message = f"a fetch of {size(fetch)} takes {fetch / rate:.0f} s at {rate / 1e6:.2f} MB/s per connection (round trip {wire.rtt_seconds * 1000:.0f} ms), longer than request.timeout.ms ({timeout_ms / 1000:.0f} s): no record arrives"
-    fix = f"write {client_key(subject, READER, FETCH, str(limit))}"
+    edits, more = [client_edit(subject, READER, FETCH, str(limit))], ""
     if number(subject, "receive.buffer.bytes", READER) == -1:
-        fix += ", or set socket.send.buffer.bytes=-1 on the source's brokers and silence this rule"
+        more = ", or set socket.send.buffer.bytes=-1 on the source's brokers and silence this rule"
     else:
-        fix += f" and {client_key(subject, READER, 'receive.buffer.bytes', '-1')}"
+        edits.append(client_edit(subject, READER, "receive.buffer.bytes", "-1"))
     key = subject.written(READER, FETCH) or subject.written(READER, PARTITION)
-    yield Hit(message, fix, key or subject.written(READER, "receive.buffer.bytes"))
+    yield edit_hit(subject, message, edits, key or subject.written(READER, "receive.buffer.bytes"), more)
 
 
 @rule("window-small", "warning", types=("source",), source="measured over an emulated link, Kafka 4.3.1")
@@ -253,8 +255,8 @@ def buffer_below_request(subject: Subject) -> Iterator[Hit]:
     """
     if above(subject, "max.request.size", "buffer.memory") and not above(subject, "batch.size", "buffer.memory"):
         message = f"{described(subject, RECORDS, 'max.request.size')} is more than buffer.memory ({size(number(subject, 'buffer.memory'))}): a record larger than the buffer fails the task"
-        fix = client_key(subject, RECORDS, "buffer.memory", str(2 * number(subject, "max.request.size")))
-        yield Hit(message, f"write {fix}", subject.written(RECORDS, "max.request.size"))
+        edit = client_edit(subject, RECORDS, "buffer.memory", str(2 * number(subject, "max.request.size")))
+        yield edit_hit(subject, message, [edit], subject.written(RECORDS, "max.request.size"))
 
 
 @rule("fetch-min-waits", "warning", types=("source",), source="Kafka's consumer documentation", seen=_SEEN)
@@ -274,7 +276,7 @@ def fetch_min_waits(subject: Subject) -> Iterator[Hit]:
         return
     message = f"{described(subject, READER, 'fetch.max.wait.ms')} with fetch.min.bytes={least}: the consumer disconnects after request.timeout.ms={timeout}, before the broker answers, so quiet topics are never mirrored"
     key = subject.written(READER, "fetch.max.wait.ms") or subject.written(READER, "request.timeout.ms")
-    yield Hit(message, f"write {client_key(subject, READER, 'fetch.max.wait.ms', '500')}", key)
+    yield edit_hit(subject, message, [client_edit(subject, READER, "fetch.max.wait.ms", "500")], key)
 
 
 @rule("memory-of-tasks", "warning", types=("source",), source="Kafka's consumer and producer documentation")

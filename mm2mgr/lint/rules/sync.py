@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
-from mm2mgr.lint.findings import Hit, connector_hit, connector_key, described, estate_rule, rule, spelled, written
+from mm2mgr.lint.findings import Hit, client_hit, connector_hit, connector_key, described, estate_rule, rule, written
 from mm2mgr.lint.hops import SIDES, ClusterSide, Hop, hops
 from mm2mgr.lint.subject import Estate, Subject
 from mm2mgr.truth.reach import ConnectorType, numbers
@@ -39,7 +40,7 @@ def sync_acls(subject: Subject) -> Iterator[Hit]:
     how = f" ({logins[0]} on the source, {logins[1]} on the target)" if logins[0] != logins[1] else ""
     setting = f"{written(subject, _ACLS)}=true" if _ACLS in subject.config else f"{_ACLS} is true by default"
     message = f"{setting}: READ rights of the source's principals are copied to the target under the same names{how} and never removed"
-    yield Hit(message, f"write {connector_key(subject, _ACLS, 'false')} unless that is intended", _ACLS)
+    yield connector_hit(subject, _ACLS, "false", message, " unless that is intended")
 
 
 def _login(subject: Subject, side: ClusterSide) -> str:
@@ -64,8 +65,9 @@ def sync_configs(subject: Subject) -> Iterator[Hit]:
         return
     key, value = written(subject, _DEFAULTS_FROM), subject.get(_DEFAULTS_FROM)
     if value not in ("source", "target") and numbers(subject.version) >= (3, 5):  # older lines do not read it
-        fix = " or ".join(connector_key(subject, _DEFAULTS_FROM, word) for word in ("source", "target"))
-        yield Hit(f"{key}={value} counts as target: only the word source has an effect", f"write {fix}", _DEFAULTS_FROM)
+        message = f"{key}={value} counts as target: only the word source has an effect"
+        more = f", or {connector_key(subject, _DEFAULTS_FROM, 'source')} to copy the source's defaults"
+        yield connector_hit(subject, _DEFAULTS_FROM, "target", message, more)
 
 
 @rule("sync-configs-off", "info", types=("source",), source="KIP-382", seen=_SEEN)
@@ -79,8 +81,7 @@ def sync_configs_off(subject: Subject) -> Iterator[Hit]:
     """
     if not subject.flag(_CONFIGS, default=True):
         message = f"{written(subject, _CONFIGS)}=false: a topic's settings are copied when it is created; later changes (retention.ms, max.message.bytes) are not"
-        fix = f"write {connector_key(subject, _CONFIGS, 'true')}, or set the target's topics yourself"
-        yield Hit(message, fix, _CONFIGS)
+        yield connector_hit(subject, _CONFIGS, "true", message, ", or set the target's topics yourself")
 
 
 @rule("replication-factor", "error", source="KIP-382", seen=_SEEN)
@@ -130,8 +131,9 @@ def interval_zero(subject: Subject) -> Iterator[Hit]:
             effect = "the connector fails when it starts" if fails else "it is written without a pause"
             if value.startswith("-"):
                 effect = "the job never runs, although the state is RUNNING"
-            fix = f"write {connector_key(subject, key, str(usual))}, or {connector_key(subject, f'{job}.enabled', 'false')} to disable it"
-            yield Hit(f"{written(subject, key)}={value}: {effect}", fix, key, severity=None if fails else "warning")
+            more = f", or {connector_key(subject, f'{job}.enabled', 'false')} to disable it"
+            hit = connector_hit(subject, key, str(usual), f"{written(subject, key)}={value}: {effect}", more)
+            yield replace(hit, severity=None if fails else "warning")
 
 
 @estate_rule(
@@ -165,8 +167,7 @@ def offset_syncs_block(estate: Estate) -> Iterator[Hit]:
             if others := beside[dead]:
                 whose = f"{others[0]} and {len(others) - 1} more" if others[1:] else others[0]
                 message = f"{described(subject, _SYNCS, _BLOCK)}, on the offset-syncs producer: when {alias} is unavailable, these workers store no offsets of {whose} for {wait_ms / 1000:g} s per partition"
-                fix = f"write {spelled(subject, client.layers[-1].prefix + _BLOCK, '500')}"
-                yield Hit(message, fix, subject.written(_SYNCS, _BLOCK), subject)
+                yield client_hit(subject, _SYNCS, _BLOCK, "500", message)
 
 
 def _on_same_workers(estate: Estate) -> Iterator[Sequence[Hop]]:

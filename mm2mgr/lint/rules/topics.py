@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from functools import lru_cache
 
-from mm2mgr.lint.findings import Hit, connector_hit, connector_key, rule, written
+from mm2mgr.lint.findings import Edit, Hit, connector_hit, edit_hit, rule, written
 from mm2mgr.lint.hops import default_of, filter_of, items_of, plain_name, point, reads_lists, same, selection_of
 from mm2mgr.lint.subject import Subject, addresses
 from mm2mgr.topics.java_regex import shape
@@ -59,12 +59,24 @@ def bad_pattern(subject: Subject) -> Iterator[Hit]:
             bad = next((item for item in items if _refused(item)), items[0])
             cut = " (a list is split at commas)" if "{" in bad or "}" in bad else ""
             fix = "put a backslash before each literal character, or complete the expression"
-            if bad.startswith("*") and not _refused(f".{bad}"):
-                fix = f"write {connector_key(subject, key, f'.{bad}')}: a regular expression, not a shell pattern"
-            elif "{" in bad:
+            if "{" in bad:
                 fix = "write a{1,2} as a|aa, and a literal { as \\{"
             message = f"{written(subject, key)}: '{bad}' is not a Java regular expression{cut}, {_refused(bad) or why}: the connector fails when it starts"
-            yield Hit(message, fix, key)
+            if bad.startswith("*") and not _refused(f".{bad}"):
+                yield connector_hit(
+                    subject,
+                    key,
+                    _with(subject, key, bad, f".{bad}"),
+                    message,
+                    ": a regular expression, not a shell pattern",
+                )
+            else:
+                yield Hit(message, fix, key)
+
+
+def _with(subject: Subject, key: str, item: str, right: str) -> str:
+    """Return a list with one item replaced."""
+    return ",".join(right if each == item else each for each in items_of(subject, key))
 
 
 def _refused(text: str) -> str:
@@ -89,7 +101,8 @@ def glob_not_regex(subject: Subject) -> Iterator[Hit]:
             if found and found.globs:
                 char = found.globs[0]
                 message = f"{written(subject, key)}: in '{item}' the * only repeats the '{char}' before it"
-                yield connector_hit(subject, key, item.replace(f"{char}*", f"{char}.*"), message)
+                right = item.replace(f"{char}*", f"{char}.*")
+                yield connector_hit(subject, key, _with(subject, key, item, right), message)
 
 
 @rule("pattern-dot", "warning", types=_BOTH, source="DefaultTopicFilter", seen=_SEEN)
@@ -107,9 +120,8 @@ def pattern_dot(subject: Subject) -> Iterator[Hit]:
     if names and others != []:
         which = ", ".join((others or [re.sub(r"\.", "-", names[0], count=1)])[:3])
         message = f"{written(subject, key)}: the dot in '{names[0]}' matches any character, so {which} is taken too"
-        escaped = names[0].replace(".", "\\.")
-        fix = f"write {connector_key(subject, key, escaped)}{'' if subject.form == 'tree' else _DOUBLED}"
-        yield Hit(message, fix, key)
+        right = [item.replace(".", "\\.") if item in names else item for item in items_of(subject, key)]
+        yield connector_hit(subject, key, ",".join(right), message, "" if subject.form == "tree" else _DOUBLED)
 
 
 def _others(subject: Subject, names: list[str]) -> list[str] | None:
@@ -131,7 +143,7 @@ def empty_topics(subject: Subject) -> Iterator[Hit]:
     for key in ("topics", "groups"):
         if key in _LISTS[subject.type] and key in subject.config and not subject.get(key).strip(", "):
             message = f"{written(subject, key)} is empty and matches no {key[:-1]}: the connector shows RUNNING and does nothing"
-            yield Hit(message, f"write {connector_key(subject, key, '.*')}, or the names", key)
+            yield connector_hit(subject, key, ".*", message, ", or the names")
 
 
 @rule("include-excluded", "error", types=_BOTH, source="KIP-1074", seen=_SEEN)
@@ -150,7 +162,7 @@ def include_excluded(subject: Subject) -> Iterator[Hit]:
         name = plain_name(item)
         if name and found and (why := _kept_out(subject, what, name, found)):
             message = f"{written(subject, what)} includes '{name}', but {why}: it is never taken"
-            yield Hit(message, _let_in(subject, what, name, found), what)
+            yield _let_in(subject, what, name, found, message)
 
 
 def _kept_out(subject: Subject, what: str, name: str, found: NameFilter) -> str:
@@ -165,12 +177,13 @@ def _kept_out(subject: Subject, what: str, name: str, found: NameFilter) -> str:
     return ""
 
 
-def _let_in(subject: Subject, what: str, name: str, found: NameFilter) -> str:
+def _let_in(subject: Subject, what: str, name: str, found: NameFilter, message: str) -> Hit:
     kept = [item for item in found.exclude if not NameFilter((item,), ()).takes(name)]
     ours = subject.form == "tree" and set(found.exclude) - set(kept) & set(default_of(subject, f"{what}.exclude"))
     if len(kept) == len(found.exclude) or ours:  # a tree always excludes what Kafka does
-        return f"remove '{name}', or rename the topic"
-    return f"write {connector_key(subject, f'{what}.exclude', ','.join(kept))}, or remove '{name}' from {what}"
+        return Hit(message, f"remove '{name}', or rename the topic", what)
+    edit = Edit(f"{what}.exclude", ",".join(kept))
+    return edit_hit(subject, message, [edit], what, f", or remove '{name}' from {what}")
 
 
 @rule("exclude-replaced", "warning", types=_BOTH, needs=(".exclude",), source="KIP-382", seen=_SEEN)
@@ -193,7 +206,7 @@ def exclude_replaced(subject: Subject) -> Iterator[Hit]:
         if let_in:
             more = f" and {len(let_in) - 2} more" if len(let_in) > 2 else ""
             message = f"{written(subject, key)} replaces Kafka's default list: {', '.join(let_in[:2])}{more}"
-            yield Hit(message, f"add {','.join(missing)} to {written(subject, key)}", key)
+            yield connector_hit(subject, key, ",".join([*items_of(subject, key), *missing]), message)
 
 
 @lru_cache(maxsize=4096)
@@ -222,7 +235,7 @@ def catches_internal(subject: Subject) -> Iterator[Hit]:
         found = selection.names
         message = f"'{','.join(found.include)}' takes {', '.join(caught)}, where these Connect workers store configs, offsets and states"
         excluded = ",".join([*found.exclude, *(re.escape(name).replace("\\-", "-") for name in caught)])
-        yield Hit(message, f"write {connector_key(subject, 'topics.exclude', excluded)}", "topics")
+        yield edit_hit(subject, message, [Edit("topics.exclude", excluded)], "topics")
 
 
 def _reads_workers_kafka(subject: Subject) -> bool:

@@ -8,7 +8,19 @@ from functools import lru_cache
 
 from mm2mgr.defaults import POLICIES
 from mm2mgr.lint.classify import Context, context_of, what
-from mm2mgr.lint.findings import Hit, cluster_key, connector_hit, connector_key, failing, rule, shown, written
+from mm2mgr.lint.findings import (
+    Edit,
+    Hit,
+    cluster_key,
+    connector_hit,
+    connector_key,
+    edit_hit,
+    failing,
+    removal_hit,
+    rule,
+    shown,
+    written,
+)
 from mm2mgr.lint.hops import SIDES, ClusterSide
 from mm2mgr.lint.subject import Subject, SubjectKind
 from mm2mgr.text import nearest
@@ -48,7 +60,7 @@ def _no_bytes(subject: Subject) -> Iterator[Hit]:
         value = subject.get(key)
         if value and "${" not in value and value.rpartition(".")[2] != "ByteArraySerializer":
             message = f"{written(subject, key)}={shown(subject, key)} does not accept bytes: every task is FAILED at its first record"
-            yield Hit(message, f"remove {written(subject, key)}", key)
+            yield removal_hit(subject, key, message)
 
 
 @dataclass(frozen=True)
@@ -159,7 +171,8 @@ def partial_topic_creation(subject: Subject) -> Iterator[Hit]:
     missing = [key for key in _CREATION if key not in subject.config]
     if keys and missing:
         message = f"{written(subject, keys[0])} is set and {' and '.join(missing)} is not: FAILED at start"
-        yield Hit(message, f"remove topic.creation.*, or write {' and '.join(missing)} too", keys[0])
+        edits = [Edit(key, None) for key in keys]
+        yield edit_hit(subject, message, edits, keys[0], f", or write {' and '.join(missing)} too")
 
 
 @rule("topic-creation-elsewhere", "warning", needs=("topic.creation.",), source="KIP-158", seen=_SEEN)
@@ -174,7 +187,8 @@ def topic_creation_elsewhere(subject: Subject) -> Iterator[Hit]:
     keys = _creation_keys(subject)
     if keys and all(key in subject.config for key in _CREATION):
         message = "topic.creation.* creates no remote topic: MirrorMaker creates them itself, with replication.factor"
-        yield Hit(message, f"remove topic.creation.*; use {connector_key(subject, 'replication.factor')}", keys[0])
+        edits = [Edit(key, None) for key in keys]
+        yield edit_hit(subject, message, edits, keys[0], f"; use {connector_key(subject, 'replication.factor')}")
 
 
 def _creation_keys(subject: Subject) -> list[str]:
@@ -192,8 +206,8 @@ def enabled_false(subject: Subject) -> Iterator[Hit]:
     if subject.form != "dedicated" and not subject.flag("enabled", default=True):
         beats = subject.type == "heartbeat"
         message = "a heartbeat connector ignores enabled=false" if beats else "it is RUNNING without a task"
-        fix = "remove enabled, and stop or delete the connector to disable it"
-        yield Hit(f"enabled=false: {message}", fix, "enabled")
+        more = ", and stop or delete the connector to disable it"
+        yield removal_hit(subject, "enabled", f"enabled=false: {message}", more)
 
 
 @rule("policy-class", "error", source="KIP-690", seen=_SEEN)

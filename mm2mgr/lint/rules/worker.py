@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 
 from mm2mgr.formats.connectors import CONVERTERS
-from mm2mgr.lint.findings import RECORDS, Hit, client_edit, connector_hit, connector_key, edit_hit, rule, written, yaml
+from mm2mgr.lint.findings import RECORDS, Edit, Hit, client_edit, connector_hit, edit_hit, rule, written, yaml
 from mm2mgr.lint.hops import Point, point, same
 from mm2mgr.lint.rules.security import configured, lacking_in_override
 from mm2mgr.lint.subject import Subject, SubjectKind, addresses
@@ -157,9 +157,16 @@ def override_insecure(subject: Subject) -> Iterator[Hit]:
             f"the record producer goes to {subject.target} without {', '.join(lacking)}, which target.cluster.* has"
         )
         fix = f"write {', '.join(f'{_RECORDS}{plain}' for plain in lacking)} as for target.cluster.*"
+        theirs = subject.kind.winners["target admin"].items()
+        missing = [
+            (plain, key)
+            for plain, key in theirs
+            if plain in lacking or (plain in SECURITY_KEYS and not subject.written(RECORDS, plain))
+        ]
+        edits = tuple(client_edit(subject, RECORDS, plain, subject.get(key)) for plain, key in missing)
         if subject.form == "tree":  # which writes one from the other, unless a template of one's own does not
             fix = f"remove {_RECORDS}{_ADDRESS} from {subject.type}.properties.j2, your own template: mm2mgr writes it together with the security settings"
-        yield Hit(message, fix, _RECORDS + _ADDRESS)
+        yield Hit(message, fix, _RECORDS + _ADDRESS, edits=() if subject.form == "tree" else edits)
 
 
 @rule("converter", "error", source="KIP-382", seen=f"{_SEEN}test_converters")
@@ -180,8 +187,7 @@ def converter(subject: Subject) -> Iterator[Hit]:
     unset = [key for key, value in found.items() if value is None]
     if unset and subject.form != "dedicated":
         message = f"{', '.join(unset)} not set: the workers' converters apply, and the defaults change keys, values and headers"
-        fix = ", ".join(connector_key(subject, key, CONVERTERS[key]) for key in unset)
-        yield Hit(message, f"write {fix}", unset[0])
+        yield edit_hit(subject, message, [Edit(key, CONVERTERS[key]) for key in unset], unset[0])
 
 
 def _converter(subject: Subject, key: str) -> str | None:
