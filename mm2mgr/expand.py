@@ -182,11 +182,9 @@ class _Expansion:
         merged, written = self._layers([("defaults", "flows"), own, pair])
         for key in ("sources", "targets", "except", "pairs"):
             merged.pop(key, None)
-        settings, clashes = settled(merged)
-        for where, clash in clashes:
-            self.problem(
-                (*own, *where), f"'{'.'.join(map(str, where))}' of {source}->{target}, defaults included: {clash}"
-            )
+        settings, wrong = settled(merged, f" of {source}->{target}, defaults included")
+        for where, message in wrong:
+            self.problem((*own, *where), message)
         if settings is None:
             return None
         if not settings.topics.include:

@@ -80,7 +80,8 @@ def nearest(name: str, known: Iterable[str], cutoff: float = 0.6, count: int = 1
     """Return the known names most like a misspelt one, best first; none below the cutoff."""
     from difflib import get_close_matches  # a command without a misspelt name does without it
 
-    return get_close_matches(name, list(known), count, cutoff)
+    spelt = {one.lower(): one for one in known}  # a name in other letters is the nearest of all
+    return [spelt[one] for one in get_close_matches(name.lower(), list(spelt), count, cutoff)]
 
 
 _UNITS = ((1e9, "GB/s"), (1e6, "MB/s"), (1e3, "kB/s"))

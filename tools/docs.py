@@ -122,77 +122,10 @@ def commands_page() -> str:
 # --- YAML -------------------------------------------------------------------------------------------------------------
 
 
-def _referred(node: Any) -> Iterator[str]:
-    """Yield the definitions that a node of the schema names, without those of its default."""
-    if isinstance(node, Mapping):
-        if "$ref" in node:
-            yield node["$ref"].rpartition("/")[2]
-        for key, value in node.items():
-            if key not in {"default", "examples"}:
-                yield from _referred(value)
-    elif isinstance(node, list):
-        for value in node:
-            yield from _referred(value)
+def _type(node: Mapping[str, Any], paths: Mapping[str, str]) -> str:
+    from mm2mgr.spec.schema import in_words
 
-
-def _steps(node: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield each definition below a property with the step to it: nothing, `.NAME` of a mapping, or `[]` of a list."""
-    if "$ref" in node:
-        yield "", node["$ref"].rpartition("/")[2]
-    for choice in node.get("anyOf", []):
-        yield from _steps(choice)
-    if isinstance(below := node.get("additionalProperties"), Mapping):
-        yield from ((f".NAME{step}", name) for step, name in _steps(below))
-    for below in (node.get("patternProperties") or {}).values():
-        yield from ((f".NAME{step}", name) for step, name in _steps(below))
-    if isinstance(below := node.get("items"), Mapping):
-        yield from ((f"[]{step}", name) for step, name in _steps(below))
-
-
-def _paths(schema: Mapping[str, Any]) -> dict[str, str]:
-    """Return the shortest path in YAML to each definition, in the order in which a reader meets them."""
-    found: dict[str, str] = {}
-    waiting = [("", schema)]
-    while waiting:
-        path, node = waiting.pop(0)
-        for key, below in node.get("properties", {}).items():
-            for step, name in _steps(below):
-                if name not in found:
-                    found[name] = f"{path}.{key}{step}".lstrip(".")
-                    waiting.append((found[name], schema["$defs"][name]))
-    return found
-
-
-def _type(node: Mapping[str, Any], paths: Mapping[str, str]) -> str:  # noqa: PLR0911 - one return a kind
-    """Return what may be written, in words."""
-    if "$ref" in node:
-        path = paths[node["$ref"].rpartition("/")[2]]
-        return f"[{path}](#{slug(path)})"
-    if "anyOf" in node:
-        return " or ".join(dict.fromkeys(text for each in node["anyOf"] if (text := _type(each, paths))))
-    if "const" in node:
-        return code(node["const"])
-    if "enum" in node:
-        return " or ".join(code(json.dumps(value).strip('"')) for value in node["enum"])
-    if isinstance(kind := node.get("type", "value"), list):
-        return _type({**node, "type": next(each for each in kind if each != "null")}, paths)
-    if kind == "null":
-        return ""
-    if kind == "array":
-        return f"list of {_type(node.get('items', {}), paths)}"
-    if kind == "object":
-        below: Any = node.get("additionalProperties") or next(iter((node.get("patternProperties") or {}).values()), {})
-        return f"map of {_type(below, paths)}" if isinstance(below, Mapping) and below else "map"
-    if examples := node.get("examples"):
-        return "such as " + ", ".join(code(str(each)) for each in examples)
-    words = {"string": "text", "integer": "whole number", "boolean": "true or false"}
-    return words.get(kind, str(kind)) + _bounds(node)
-
-
-def _bounds(node: Mapping[str, Any]) -> str:
-    signs = {"minimum": "from", "exclusiveMinimum": "above", "maximum": "to", "exclusiveMaximum": "below"}
-    found = [f"{word} {node[key]}" for key, word in signs.items() if key in node and node[key] != 2**31 - 1]
-    return f" {' '.join(found)}" if found else ""
+    return in_words(node, lambda name: f"[{paths[name]}](#{slug(paths[name])})", code)
 
 
 def _default(node: Mapping[str, Any], *, required: bool) -> str:
@@ -253,10 +186,10 @@ def _section(node: Mapping[str, Any], name: str, schema: Mapping[str, Any], path
 
 
 def yaml_page() -> str:
-    from mm2mgr.spec.models import json_schema
+    from mm2mgr.spec.schema import definition_paths, json_schema
 
     schema = json_schema()
-    paths = _paths(schema)
+    paths = definition_paths()
     rows = [
         (code(key), _type(each, paths), prose(each.get("description", "")))
         for key, each in schema["properties"].items()

@@ -10,7 +10,7 @@ from typing import Any
 from mm2mgr.operations.workspace import Workspace
 from mm2mgr.render import Connector
 from mm2mgr.secrets import masked
-from mm2mgr.spec.models import json_schema
+from mm2mgr.spec.schema import json_schema
 from mm2mgr.spec.writer import write_starter
 
 

@@ -96,3 +96,43 @@ OWNED_CONNECTOR_KEYS = {
     "errors.tolerance": "a record that is skipped is a record that is lost",
     "exactly.once.support": "write delivery: exactly_once",
 }
+
+_IN_JAAS = (
+    "it is a key of librdkafka; Java takes user and password in sasl.jaas.config: "
+    '\'org.apache.kafka.common.security.plain.PlainLoginModule required username="USER" password="${file:/path:key}";\' '
+    "(for SCRAM org.apache.kafka.common.security.scram.ScramLoginModule)"
+)
+_PEM = "it is a key of librdkafka; Java reads PEM files with"
+_NOT_NEEDED = "it is a key of librdkafka, and Java needs none such: remove it"
+# Keys of librdkafka (clients in C, Python, Go, .NET) -> what Java's clients have instead.
+LIBRDKAFKA_KEYS = {
+    "sasl.username": _IN_JAAS,
+    "sasl.password": _IN_JAAS,
+    **dict.fromkeys(
+        ("username", "password", "user", "sasl.user"), _IN_JAAS.removeprefix("it is a key of librdkafka; ")
+    ),
+    "sasl.mechanisms": "it is a key of librdkafka; Java's is sasl.mechanism",
+    "ssl.ca.location": f"{_PEM} ssl.truststore.location and ssl.truststore.type: PEM",
+    "ssl.ca.pem": f"{_PEM} ssl.truststore.certificates and ssl.truststore.type: PEM",
+    "ssl.certificate.location": f"{_PEM} ssl.keystore.location (key and certificate in one file) and ssl.keystore.type: PEM",
+    "ssl.key.location": f"{_PEM} ssl.keystore.location (key and certificate in one file) and ssl.keystore.type: PEM",
+    "ssl.certificate.pem": f"{_PEM} ssl.keystore.certificate.chain and ssl.keystore.type: PEM",
+    "ssl.key.pem": f"{_PEM} ssl.keystore.key and ssl.keystore.type: PEM",
+    "enable.ssl.certificate.verification": "it is a key of librdkafka; Java always checks certificates: trust the right one with ssl.truststore.location",
+    "metadata.broker.list": "it is a key of librdkafka; write bootstrap_servers under clusters:",
+    "enable.partition.eof": _NOT_NEEDED,
+    "queued.max.messages.kbytes": "it is a key of librdkafka; Java's fetch.max.bytes limits what is fetched at once",
+    "queued.min.messages": _NOT_NEEDED,
+    "queue.buffering.max.ms": "it is a key of librdkafka; Java's is linger.ms",
+    "queue.buffering.max.kbytes": "it is a key of librdkafka; Java's is buffer.memory, in bytes",
+    "queue.buffering.max.messages": "it is a key of librdkafka; Java's is buffer.memory, in bytes",
+    "batch.num.messages": "it is a key of librdkafka; Java's is batch.size, in bytes",
+    "message.send.max.retries": "it is a key of librdkafka; Java's is retries",
+    "message.timeout.ms": "it is a key of librdkafka; Java's is delivery.timeout.ms",
+    "request.required.acks": "it is a key of librdkafka; Java's is acks",
+    "compression.codec": "it is a key of librdkafka; Java's is compression.type",
+    "fetch.message.max.bytes": "it is a key of librdkafka; Java's is max.partition.fetch.bytes",
+    "socket.keepalive.enable": _NOT_NEEDED,
+    "statistics.interval.ms": "it is a key of librdkafka; Java's clients report through JMX",
+    "log_level": _NOT_NEEDED,
+}

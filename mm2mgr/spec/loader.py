@@ -11,19 +11,18 @@ import stat
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import UnionType
-from typing import Annotated, Any, Union, get_args, get_origin
+from typing import Any
 
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 
 from mm2mgr.errors import Mm2mgrError, Problem, SpecError
 from mm2mgr.files import resolved_within
-from mm2mgr.secrets import is_secret, remember
+from mm2mgr.secrets import remember
 from mm2mgr.spec.models import FlowSettings, Tree
-from mm2mgr.spec.places import Document, Key, PathKey, Place, read_yaml
-from mm2mgr.text import nearest
+from mm2mgr.spec.places import Document, Key, PathKey, Place, nearest_place, read_yaml
 
 OVERRIDES = "overrides"
+_NEVER_EMPTY = ("owner", "clusters", "connect", "flows")  # a name with nothing below it in any file is a slip
 _LEADS_OUT = "a link that leads out of the tree: move the files into the tree, or add their folder with -f"
 
 
@@ -39,7 +38,7 @@ class Spec:
 
     def place(self, *path: Key) -> Place:
         """Return where `path` was written, or its nearest parent that was."""
-        return _nearest(self.places, path)
+        return nearest_place(self.places, path)
 
 
 def load(sources: Sequence[Path]) -> Spec:
@@ -54,6 +53,10 @@ def load(sources: Sequence[Path]) -> Spec:
             problems += error.problems
     merged = _Merged()
     for document in documents:
+        if {"apiVersion", "kind"} <= document.values.keys():
+            what = "a Kubernetes resource is no part of a tree: move it to another folder (mm2mgr lint FILE reads it)"
+            problems.append(Problem(document.places["kind",], what))
+            continue
         _remember(document.values)
         merged.add(document, sizing_only=document.file in overrides)
     problems += merged.problems
@@ -62,10 +65,16 @@ def load(sources: Sequence[Path]) -> Spec:
     if not documents:
         problem = Problem(", ".join(map(str, sources)), "no YAML file with content")
         raise SpecError([problem], hint="mm2mgr init writes a starter")
+    for key in _NEVER_EMPTY:
+        if (key,) in merged.places:
+            merged.values.setdefault(key, None)
     try:
         tree = Tree.model_validate(merged.values)
     except ValidationError as error:
-        raise SpecError(_problems(error, merged)) from error
+        from mm2mgr.spec.mistakes import mistakes  # nothing of it is needed where nothing is wrong
+
+        found = mistakes(error, merged.values)
+        raise SpecError([Problem(nearest_place(merged.places, path), message) for path, message in found]) from error
     return Spec(tree, merged.values, merged.places, tuple(str(path) for path, _ in files), overrides)
 
 
@@ -79,12 +88,14 @@ def _remember(values: Any) -> None:
             _remember(inner)
 
 
-def settled(merged: dict[str, Any]) -> tuple[FlowSettings | None, list[tuple[PathKey, str]]]:
+def settled(merged: dict[str, Any], of: str) -> tuple[FlowSettings | None, list[tuple[PathKey, str]]]:
     """Check merged settings: each layer was valid, the result need not be. Returns the paths and messages of problems too."""
     try:
         return FlowSettings.model_validate(merged), []
     except ValidationError as error:
-        return None, [(item["loc"], item["msg"].removeprefix("Value error, ")) for item in error.errors()]
+        from mm2mgr.spec.mistakes import mistakes
+
+        return None, mistakes(error, merged, ("defaults", "flows"), of)
 
 
 class _Merged:
@@ -134,105 +145,6 @@ class _Merged:
             else:
                 message = f"'{'.'.join(map(str, inner))}' is already declared at {self.places[inner]}"
                 self.problems.append(Problem(document.places[inner], message))
-
-
-def _nearest(places: dict[PathKey, Place], path: PathKey) -> Place:
-    for length in range(len(path), -1, -1):
-        if path[:length] in places:
-            return places[path[:length]]
-    return next(iter(places.values()), Place("?", 1, 1))
-
-
-def _problems(error: ValidationError, merged: _Merged) -> list[Problem]:
-    """Turn pydantic's errors into one problem per place; a union reports each of its branches, so the deepest one is kept."""
-    found: dict[PathKey, tuple[int, Problem]] = {}
-    for item in error.errors(include_url=False):
-        path = _real_path(item["loc"], merged.values)
-        known = found.get(path)
-        if known is None or len(item["loc"]) > known[0]:
-            found[path] = (len(item["loc"]), Problem(_nearest(merged.places, path), _sentence(item, path)))
-        elif len(item["loc"]) == known[0] and item["input"] is not None:
-            found[path] = (known[0], Problem(known[1].place, f"{known[1].message}, or: {item['msg']}"))
-    return [problem for _, problem in found.values()]
-
-
-def _real_path(location: tuple[Key, ...], values: Any) -> PathKey:
-    """Remove what pydantic adds to a path (names of union branches and validators)."""
-    path: list[Key] = []
-    for key in location:
-        inner = dict(enumerate(values)) if isinstance(values, list) else values
-        if isinstance(inner, dict) and key in inner:
-            path, values = [*path, key], inner[key]
-        elif (
-            isinstance(values, dict)
-            and path[-1:] != [key]
-            and isinstance(key, str)
-            and not key.startswith(("[", "function-"))
-        ):
-            path, values = [*path, key], None
-    return tuple(path)
-
-
-def _sentence(item: Any, path: PathKey) -> str:
-    name = ".".join(str(key) for key in path)
-    key = str(item["loc"][-1])
-    if item["type"] == "extra_forbidden":
-        model = _model_at(path[:-1])
-        known = sorted((field.alias or name) for name, field in model.model_fields.items()) if model else []
-        near = nearest(key, known, 0.55)
-        return f"unknown key '{key}'" + (
-            f"; did you mean '{near[0]}'?" if near else f"; known here: {', '.join(known)}"
-        )
-    if item["type"] == "missing":
-        return f"'{name}' is missing"
-    if item["input"] is None:
-        return f"'{name}': null is not allowed here; leave it out"
-    message = str(item["msg"]).removeprefix("Value error, ")
-    if message.startswith("a ") and item["type"] == "value_error":
-        message = f"should be {message}"
-    got = item.get("input")
-    shown = (
-        f" (got {got!r})"
-        if isinstance(got, str | int | float) and not _sensitive(path, got) and len(str(got)) < 80
-        else ""
-    )
-    return f"'{name}': {message}{shown}"
-
-
-def _sensitive(path: PathKey, value: object) -> bool:
-    # `user:password@host` in an address is refused, and must not be repeated while doing so.
-    words = [*map(str, path), str(value)]
-    return any(is_secret(word) for word in words) or "@" in str(value) or not {"auth", "security"}.isdisjoint(path)
-
-
-def _model_at(path: PathKey) -> type[BaseModel] | None:
-    """Return the model of the mapping at `path`."""
-    here: Any = Tree
-    for key in path:
-        here = _step(here, key)
-    return next((one for one in _branches(here) if isinstance(one, type) and issubclass(one, BaseModel)), None)
-
-
-def _step(annotation: Any, key: Key) -> Any:
-    """Return the annotation of the value of `key` in a value of this annotation."""
-    for branch in _branches(annotation):
-        if isinstance(branch, type) and issubclass(branch, BaseModel):
-            for name, field in branch.model_fields.items():
-                if (field.alias or name) == key:
-                    return field.annotation
-        elif get_origin(branch) in {dict, list}:
-            return get_args(branch)[-1]
-    return None
-
-
-def _branches(annotation: Any) -> list[Any]:
-    """Unfold Annotated and unions."""
-    origin = get_origin(annotation)
-    if origin is Annotated:
-        return _branches(get_args(annotation)[0])
-    if origin in {Union, UnionType}:
-        return [branch for inner in get_args(annotation) for branch in _branches(inner)]
-    return [annotation]
 
 
 # --- the files of a tree ----------------------------------------------------------------------------------------------

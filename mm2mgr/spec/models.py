@@ -11,17 +11,25 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_valida
 
 from mm2mgr.spec.values import (
     Addresses,
+    Alias,
     ByteRate,
     ByteSize,
     ClientSettings,
+    ClusterId,
     ConnectorSettings,
+    KafkaVersion,
+    LabelName,
+    Owner,
     PairName,
     Patterns,
+    PolicyName,
     Security,
     Selector,
+    Separator,
     Share,
     TaskCount,
     TimeSpan,
+    TopicName,
     Url,
     Urls,
     flag,
@@ -38,17 +46,25 @@ class Model(BaseModel):
         return hash(type(self))
 
 
+def _example(**values: object) -> dict[str, Any]:
+    """Return what the schema, and errors where something else was written, give as an example."""
+    return {"examples": [values]}
+
+
 # --- what is reached over HTTP ----------------------------------------------------------------------------------------
 
 
-class Basic(Model):
+_BASIC = {"username": "${env:CONNECT_USER}", "password": "${env:CONNECT_PASSWORD}"}
+
+
+class Basic(Model, json_schema_extra=_example(**_BASIC)):
     username: str
     """Name, or a placeholder such as `${env:CONNECT_USER}`."""
     password: str
     """A placeholder such as `${env:CONNECT_PASSWORD}`; resolved on mm2mgr's machine, never stored."""
 
 
-class Auth(Model):
+class Auth(Model, json_schema_extra=_example(basic=_BASIC)):
     """Credentials for a REST API."""
 
     basic: Basic | None = None
@@ -59,11 +75,11 @@ class Auth(Model):
     @model_validator(mode="after")
     def _exactly_one(self) -> Auth:
         if (self.basic is None) == (self.bearer is None):
-            raise ValueError("set either basic or bearer")
+            raise ValueError("write one of basic and bearer")
         return self
 
 
-class Tls(Model):
+class Tls(Model, json_schema_extra=_example(ca="/etc/mm2mgr/ca.pem")):
     """TLS towards a REST API; files are PEM, relative to where mm2mgr runs."""
 
     ca: str | None = None
@@ -76,7 +92,7 @@ class Tls(Model):
     """Password of an encrypted `key`, as a placeholder such as `${env:CONNECT_KEY_PASSWORD}`; resolved on mm2mgr's machine, never stored."""
 
 
-class MetricsEndpoint(Model):
+class MetricsEndpoint(Model, json_schema_extra=_example(url="http://cruise-control:9090/kafkacruisecontrol")):
     """A system that knows the load of a cluster, over HTTP."""
 
     url: Url | None = None
@@ -87,10 +103,10 @@ class MetricsEndpoint(Model):
     """For an `https` URL; default: the system's authorities, no client certificate."""
 
 
-class PrometheusMetrics(MetricsEndpoint):
+class PrometheusMetrics(MetricsEndpoint, json_schema_extra=_example(url="http://prometheus:9090")):
     """Prometheus, or anything with its HTTP API, that scrapes the Kafka exporter or a JMX exporter of the brokers."""
 
-    labels: dict[Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")], str] = {}
+    labels: Annotated[dict[LabelName, str], Field(examples=[{"namespace": "kafka"}])] = {}
     """Labels that all series of this cluster carry, and no other's: `{namespace: kafka, strimzi_io_cluster: dc1}`. Needed as soon as one Prometheus knows two clusters."""
     rate_window: Annotated[TimeSpan, Field(ge=10)] = 300
     """Over how much time the rates of topics are taken: at least four scrapes."""
@@ -98,14 +114,14 @@ class PrometheusMetrics(MetricsEndpoint):
     """How far back a catch-up asks; Prometheus itself keeps 15 days by default."""
 
 
-class Metrics(Model):
+class Metrics(Model, json_schema_extra=_example(prometheus={"url": "http://prometheus:9090"})):
     """Where else than from Kafka `mm2mgr sample --from …` may learn the load of a cluster."""
 
     prometheus: PrometheusMetrics | None = None
     """For `--from prometheus`."""
     cruise_control: MetricsEndpoint | None = None
     """For `--from cruise-control`: its REST API."""
-    cruise_control_topic: Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{1,249}$")] | None = None
+    cruise_control_topic: TopicName | None = None
     """For `--from cruise-control-topic`: its `partition.metric.sample.store.topic` on this cluster; `__KafkaCruiseControlPartitionMetricSamples` as shipped, `strimzi.cruisecontrol.partitionmetricsamples` with Strimzi."""
     cruise_control_interval: TimeSpan = 120
     """Its `metric.sampling.interval.ms`, which one sample of that topic covers: 2 minutes as shipped."""
@@ -114,7 +130,7 @@ class Metrics(Model):
 # --- clusters, Connect clusters, links --------------------------------------------------------------------------------
 
 
-class Access(Model):
+class Access(Model, json_schema_extra=_example(bootstrap_servers=["dc1-k1:9092"])):
     """How mm2mgr itself reaches a cluster where that differs from how the Connect workers do."""
 
     bootstrap_servers: Addresses | None = None
@@ -123,10 +139,10 @@ class Access(Model):
     """Plain Kafka client keys; default: the cluster's own."""
 
 
-class ClusterDefaults(Model):
+class ClusterDefaults(Model, json_schema_extra=_example(replication_factor=3)):
     """What many Kafka clusters share."""
 
-    labels: dict[str, str] = Field(default_factory=dict)
+    labels: dict[str, str] = Field(default_factory=dict, examples=[{"tier": "local", "dc": "dc1"}])
     """Free words that flows select clusters by, such as `{workload: logging, tier: local, dc: dc1}`."""
     security: Security = Field(default_factory=dict)
     """Plain Kafka client keys: `protocol`, `sasl.*`, `ssl.*`; null drops a key that the defaults gave. Secrets as `${file:…}` placeholders of the workers' config providers."""
@@ -138,16 +154,16 @@ class ClusterDefaults(Model):
     """Systems besides Kafka that know its load; default: end offsets and records of Kafka itself."""
 
 
-class Cluster(ClusterDefaults):
+class Cluster(ClusterDefaults, json_schema_extra=_example(bootstrap_servers=["dc1-k1:9092"])):
     """A Kafka cluster. Its key is the alias, which becomes part of remote topic names and of stored offsets."""
 
     bootstrap_servers: Addresses
     """`host:port` list as the Connect workers see it."""
-    cluster_id: Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,100}$")] | None = None
+    cluster_id: ClusterId | None = None
     """Kafka's own id of this cluster (`kafka-cluster.sh cluster-id`). If set, plan and apply compare it without contacting Kafka; by default they ask the brokers."""
 
 
-class Workers(Model):
+class Workers(Model, json_schema_extra=_example(count=3)):
     """The machines of a Connect cluster, for `mm2mgr fleet` and `simulate` only: nothing is started or stopped."""
 
     count: Annotated[int, Field(ge=1, le=10_000)] | None = None
@@ -160,7 +176,7 @@ class Workers(Model):
     """What one worker receives, and as much again sends; default: no limit."""
 
 
-class ConnectDefaults(Model):
+class ConnectDefaults(Model, json_schema_extra=_example(tls={"ca": "/etc/mm2mgr/ca.pem"})):
     """What many Connect clusters share."""
 
     auth: Auth | None = None
@@ -179,21 +195,21 @@ class ConnectDefaults(Model):
     """How many workers there are and what one carries. A Connect cluster's own `workers` replaces this one as a whole."""
 
 
-class Connect(ConnectDefaults):
+class Connect(ConnectDefaults, json_schema_extra=_example(url="http://connect-1:8083", kafka="agg")):
     """A Kafka Connect cluster: its key is the name used by `run_on`."""
 
     url: Urls
     """REST URLs of the workers; the next one is tried when one does not answer."""
-    kafka: str
+    kafka: Annotated[str, Field(examples=["agg"])]
     """Alias of the Kafka cluster that the workers themselves use (their `bootstrap.servers`)."""
-    version: Annotated[str, Field(pattern=r"^\d+\.\d+")] | None = None
+    version: KafkaVersion | None = None
     """Kafka version of the workers, for `lint` and `explain`, which contact nothing; default: the newest known line. plan, apply and check ask the workers."""
 
 
-class Link(Model):
+class Link(Model, json_schema_extra=_example(between=["dc1", "agg"], rtt="80ms")):
     """What lies between two clusters; feeds the size of fetches."""
 
-    between: Annotated[list[str], Field(min_length=2, max_length=2)]
+    between: Annotated[list[str], Field(min_length=2, max_length=2, examples=[["dc1", "agg"]])]
     """Two aliases, order does not matter."""
     rtt: TimeSpan
     """Round-trip time."""
@@ -204,7 +220,7 @@ class Link(Model):
 # --- flows ------------------------------------------------------------------------------------------------------------
 
 
-class Topics(Model):
+class Topics(Model, json_schema_extra=_example(include=["app.orders", "logs[.].*"])):
     """Topics by name or Java regular expression (whole name must match). A plain name is taken literally, dots included."""
 
     include: Patterns = Field(default_factory=list)
@@ -213,7 +229,7 @@ class Topics(Model):
     """Added to what is never mirrored: internal topics, `*.replica`, names that start with `__`."""
 
 
-class Tasks(Model):
+class Tasks(Model, json_schema_extra=_example(max=8)):
     """How many tasks the source connector may have."""
 
     max: Literal["auto"] | TaskCount = "auto"
@@ -236,11 +252,11 @@ class Tasks(Model):
     @model_validator(mode="after")
     def _bounds(self) -> Tasks:
         if self.min > self.limit:
-            raise ValueError(f"min ({self.min}) is above limit ({self.limit})")
+            raise ValueError(f"min ({self.min}) is above limit ({self.limit}): lower min or raise limit")
         return self
 
 
-class Groups(Model):
+class Groups(Model, json_schema_extra=_example(include=["app-.*"])):
     """Consumer groups whose offsets are translated."""
 
     include: Annotated[Patterns, Field(min_length=1)] = [".*"]
@@ -249,7 +265,7 @@ class Groups(Model):
     """Added to `console-consumer-.*`, `connect-.*`, `__.*`."""
 
 
-class Checkpoints(Model):
+class Checkpoints(Model, json_schema_extra=_example(group_offsets=True)):
     """Translated consumer group offsets on the target: one MirrorCheckpointConnector per pair."""
 
     enabled: bool = True
@@ -262,7 +278,7 @@ class Checkpoints(Model):
     """How often checkpoints (and group offsets) are written."""
 
 
-class Heartbeats(Model):
+class Heartbeats(Model, json_schema_extra=_example(interval="1s")):
     """A heartbeat that really crosses: written to the source, mirrored by the flow. One MirrorHeartbeatConnector per pair."""
 
     enabled: bool = True
@@ -271,7 +287,7 @@ class Heartbeats(Model):
     """Time between two beats, in whole seconds: Kafka knows nothing finer."""
 
 
-class OffsetSyncs(Model):
+class OffsetSyncs(Model, json_schema_extra=_example(location="target")):
     """The pairs of source and target offsets that checkpoints are made from."""
 
     enabled: bool = True
@@ -280,7 +296,7 @@ class OffsetSyncs(Model):
     """Where their topic lives; `target` when mm2mgr's principal may only read the source."""
 
 
-class Sync(Model):
+class Sync(Model, json_schema_extra=_example(topic_acls=True)):
     """What MirrorMaker copies besides records."""
 
     topic_configs: bool = True
@@ -291,16 +307,16 @@ class Sync(Model):
     """Topic settings that are not copied, added to Kafka's own list."""
 
 
-class FlowSettings(Model):
+class FlowSettings(Model, json_schema_extra=_example(topics={"include": ["app.orders", "logs[.].*"]})):
     """Everything about a flow except which clusters it connects. Nearest value wins: pair, flow, defaults."""
 
     topics: Topics = Topics()
     """Which topics."""
     run_on: str | dict[str, str] | None = None
     """Connect cluster that runs the flow, or one per target alias. Default: the one whose `kafka` is the target."""
-    replication_policy: str = "default"
+    replication_policy: PolicyName = "default"
     """`default` (topics become `alias.topic`), `identity` (names stay; no loop detection), or a Java class name."""
-    separator: Annotated[str, Field(min_length=1, pattern=r"^[A-Za-z0-9._-]+$")] = "."
+    separator: Separator = "."
     """Between alias and topic name, in signs that topic names may have. One per estate."""
     delivery: Literal["at_least_once", "exactly_once"] = "at_least_once"
     """`exactly_once`: all that it needs of connector, overrides and isolation level is written; the workers must run with `exactly.once.source.support=enabled`, which plan and apply check."""
@@ -340,16 +356,21 @@ class FlowSettings(Model):
     """Any other key of MirrorHeartbeatConnector."""
     state: Literal["running", "paused", "stopped"] | None = None
     """State that the flow's source connector is kept in. Default: not managed; `status` reports a paused or stopped flow whose lag grows."""
-    silence: dict[str, Annotated[str, Field(min_length=1)]] = Field(default_factory=dict)
+    silence: dict[str, Annotated[str, Field(min_length=1)]] = Field(
+        default_factory=dict, examples=[{"wrong-kafka": "why it is fine here"}]
+    )
     """Rules of `mm2mgr lint` that are switched off for this flow, each with the reason: `{rule-id: why it is fine here}`."""
 
 
-class DeclaredFlow(FlowSettings):
+class DeclaredFlow(
+    FlowSettings,
+    json_schema_extra=_example(sources=["dc1"], targets=["agg"], topics={"include": ["app.orders", "logs[.].*"]}),
+):
     """A declared flow: sources × targets, less the exceptions."""
 
     sources: Selector
     """Aliases, or labels that all must match (a list of values means any of them)."""
-    targets: Selector
+    targets: Annotated[Selector, Field(examples=[["agg"]])]
     """Aliases, or labels."""
     except_: Annotated[list[PairName], Field(alias="except")] = []
     """Pairs left out, as `source->target`."""
@@ -357,7 +378,7 @@ class DeclaredFlow(FlowSettings):
     """Settings of single pairs, as `source->target: {…}`."""
 
 
-class Defaults(Model):
+class Defaults(Model, json_schema_extra=_example(flows={"refresh_interval": "10min"})):
     """What many entries share; an entry's own value outranks it, key by key."""
 
     clusters: ClusterDefaults = ClusterDefaults()
@@ -368,7 +389,7 @@ class Defaults(Model):
     """For every flow."""
 
 
-class Sized(Model):
+class Sized(Model, json_schema_extra=_example(tasks_max=8)):
     """One recommendation of `mm2mgr size`: ranks below hand-written values."""
 
     tasks_max: TaskCount
@@ -389,13 +410,10 @@ class Sized(Model):
     """Partitions of the flow, for `--move-budget` of `apply`."""
 
 
-Alias = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=100)]
-
-
 class Tree(Model):
     """All files together."""
 
-    owner: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
+    owner: Owner
     """Marks every connector this tree manages (`mm2mgr.owner`); connectors without this mark are never touched."""
     defaults: Defaults = Defaults()
     """What many entries share."""
@@ -409,12 +427,3 @@ class Tree(Model):
     """Which topics go from where to where, by name."""
     sizing: dict[str, Sized] = {}
     """Only in `overrides/`: written by `mm2mgr size`, reviewed like any change."""
-
-
-def json_schema() -> dict[str, Any]:
-    """Return the JSON Schema of one file of the tree: every top-level key is optional, since files are merged."""
-    schema = Tree.model_json_schema(by_alias=True)
-    schema.pop("required", None)
-    schema["$schema"] = "https://json-schema.org/draft/2020-12/schema"
-    schema["title"] = "mm2mgr topology"
-    return schema

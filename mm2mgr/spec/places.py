@@ -6,6 +6,7 @@ Places are stored by path, a tuple of keys and indexes. The meaning of keys is t
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -48,6 +49,14 @@ class Place(NamedTuple):
         return f"{self.file}:{self.line}:{self.column}"
 
 
+def nearest_place(places: Mapping[PathKey, Place], path: PathKey) -> Place:
+    """Return where a path was written, or its nearest parent that was."""
+    for length in range(len(path), -1, -1):
+        if path[:length] in places:
+            return places[path[:length]]
+    return next(iter(places.values()), Place("?", 1, 1))
+
+
 @dataclass(frozen=True)
 class Document:
     """One YAML file: its values and the place of each of them."""
@@ -72,8 +81,10 @@ def read_yaml(path: Path, data: bytes | None = None) -> list[Document]:
     except UnicodeDecodeError as error:
         raise _refused(file, f"is not UTF-8 text (byte {error.start})") from error
     except yaml.MarkedYAMLError as error:
-        what = f"not YAML: {error.problem or error.context}"
-        raise _refused(file, what, error.problem_mark or error.context_mark) from error
+        from mm2mgr.spec.syntax import explain  # nothing of it is needed where nothing is wrong
+
+        line, column, what = explain(error, text)
+        raise SpecError([Problem(Place(file, line + 1, column + 1), f"not YAML: {what}")]) from error
     except (yaml.YAMLError, ValueError) as error:
         raise _refused(file, f"not YAML: {str(error).splitlines()[0]}") from error
     except RecursionError as error:
@@ -124,7 +135,8 @@ class _Reader(yaml.constructor.SafeConstructor):
 
     def document(self, root: yaml.Node) -> Document:
         if not isinstance(root, yaml.MappingNode):
-            raise _refused(self.file, "the file must contain keys such as 'clusters:' or 'flows:'", root.start_mark)
+            what = "the file must contain keys such as 'clusters:' or 'flows:', each with a colon and no dash"
+            raise _refused(self.file, what, root.start_mark)
         values = self.value(root, ())
         if self.problems:
             raise SpecError(self.problems)
@@ -140,7 +152,7 @@ class _Reader(yaml.constructor.SafeConstructor):
         if isinstance(node, yaml.ScalarNode):
             return self.scalar(node)
         if node.tag not in _PLAIN_TAGS:
-            self.problem(node, f"the tag {node.tag} is not supported")
+            self.refuse_tag(node)
         if isinstance(node, yaml.MappingNode):
             return self.mapping(node, path)
         return [self.value(item, (*path, index)) for index, item in enumerate(node.value)]
@@ -159,7 +171,7 @@ class _Reader(yaml.constructor.SafeConstructor):
         result: dict[str, Any] = {}
         for key, item in node.value:
             if not isinstance(key, yaml.ScalarNode):
-                self.problem(key, "a key must be plain text")
+                self.problem(key, "a key must be plain text (a template has to be rendered first)")
                 continue
             here = (*path, key.value)
             self.places[here] = _place(self.file, key.start_mark)
@@ -172,25 +184,30 @@ class _Reader(yaml.constructor.SafeConstructor):
         self.add(len(node.value), node)
 
     def refuse_twice(self, node: yaml.MappingNode) -> None:
-        seen: set[str] = set()
+        seen: dict[str, yaml.Node] = {}
         for key, _ in node.value:
             if isinstance(key, yaml.ScalarNode) and key.value != "<<":
-                if key.value in seen:
-                    self.problem(key, f"duplicate key '{key.value}'")
-                seen.add(key.value)
+                first = seen.setdefault(key.value, key)
+                if first is not key:
+                    line = first.start_mark.line + 1
+                    self.problem(key, f"duplicate key '{key.value}', first in line {line}: keep one")
+
+    def refuse_tag(self, node: yaml.Node) -> None:
+        self.problem(node, f"the tag {node.tag} is not supported; text that begins with ! needs quotes")
 
     def scalar(self, node: yaml.Node) -> Any:
         if node.tag == _TEXT_TAG:
             return node.value
         if node.tag in _NUMBER_TAGS and _OLD_NUMBER.fullmatch(node.value):
-            self.problem(
-                node, f"{node.value} is a different number in YAML: write it in quotes or as a plain decimal number"
-            )
+            plain = "" if ":" in node.value else f"{node.value.replace('_', '').lstrip('+-0') or 0}, or "
+            number = self.construct_object(node)
+            self.problem(node, f'{node.value} is the number {number} in YAML: write {plain}"{node.value}" in quotes')
             return None
         try:
             return self.construct_object(node)
         except yaml.constructor.ConstructorError:
-            self.problem(node, f"the tag {node.tag} is not supported")
+            self.refuse_tag(node)
         except ValueError:  # 2026-13-45 looks like a date to YAML
-            self.problem(node, f"not a {node.tag.rsplit(':', 1)[-1]}: quote text that looks like one")
+            kind = node.tag.rpartition(":")[2].replace("timestamp", "date")
+            self.problem(node, f"looks like a {kind}, but is none: write it in quotes")
         return None

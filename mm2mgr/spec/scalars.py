@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache
 
 _MOST_CHARS = 1_000_000
+_ADDRESS = re.compile(r"(\[[0-9A-Fa-f:.%\w]+\]|[A-Za-z0-9._-]+):[0-9]{1,5}")
 _LITERAL = re.compile(r"[A-Za-z0-9._-]+")
 # What Java and Python read alike and nobody has to look at twice, such as `team[.][a-z0-9]+-.*`.
 _PLAIN = re.compile(r"(?:(?:[\w.-]|\\[.-]|\[(?:a-z|A-Z|0-9|[\w.])+\])[*+?]?)+", re.ASCII)
@@ -36,6 +37,7 @@ _SECONDS = {"ms": 1e-3, "s": 1.0, "sec": 1.0, "m": 60.0, "min": 60.0, "h": 3600.
 _BYTES = {"b": 1.0, "kb": 1e3, "mb": 1e6, "gb": 1e9, "tb": 1e12, "kib": 2.0**10, "mib": 2.0**20, "gib": 2.0**30}
 _BITS = {"bit": 1.0, "kbit": 1e3, "mbit": 1e6, "gbit": 1e9, "tbit": 1e12}
 _TEN_YEARS_SECONDS = 10 * 366 * 86400.0
+_BITS_OR_BYTES = re.compile(r"\s*([0-9.]+\s*[kMGT])b(?:ps|/\s*s)\s*")
 _NUMBER = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([A-Za-z%]*)\s*(/\s*s|ps)?\s*")
 
 
@@ -50,8 +52,13 @@ def check_pattern(text: str) -> str:
         return text
     if not text.strip():
         raise ValueError("an empty pattern matches nothing")
+    if re.fullmatch(r"\*[\w.*-]*", text):
+        wanted = text.replace(".", "[.]").replace("*", ".*")
+        raise ValueError(f"* is no wildcard in a regular expression: write {wanted}")
     if "," in text:
-        raise ValueError("Connect splits lists at commas, so a pattern must not contain one (write a|aa for a{1,2})")
+        raise ValueError(
+            "Connect splits lists at commas, so a pattern must not contain one: write x{1,3} as x|xx|xxx, x{2,} as xxx*"
+        )
     if _FLAGS.search(text):
         raise ValueError(
             "Connect joins patterns into one expression, so a flag would apply to all of them: write (?i:...)"
@@ -71,7 +78,7 @@ def check_pattern(text: str) -> str:
     except RecursionError as error:
         raise ValueError("groups are nested too deeply") from error
     except (re.error, OverflowError) as error:  # a repetition count may be larger than any number a machine has
-        raise ValueError(f"not a regular expression: {error}") from error
+        raise ValueError(f"not a regular expression: {error}; a literal sign needs a backslash before it") from error
     except FutureWarning as error:
         raise ValueError("ambiguous inside [...]: put a backslash before each literal character") from error
     return text
@@ -115,12 +122,50 @@ def _ranges(text: str, form: str) -> str:
     return text
 
 
+# --- addresses --------------------------------------------------------------------------------------------------------
+
+
+def check_address(text: object) -> object:
+    """Return `host:port` or a placeholder as it is; ValueError says what is wrong and what to write."""
+    if not isinstance(text, str) or text.startswith("${"):
+        return text
+    found = _ADDRESS.fullmatch(text)
+    if "@" in text:
+        raise ValueError("write host:port only, and the login under security:")
+    if text.startswith("-"):
+        raise ValueError(f"write a blank behind the dash of a list: {re.sub('(^| )-', ' - ', text).strip()}")
+    if ";" in text or re.search(r"\S\s+\S", text):
+        parts = filter(None, re.split(r"[;,\s]+", text))
+        raise ValueError(f"write several addresses as a list: [{', '.join(parts)}]")
+    if "://" in text:
+        protocol, _, rest = text.partition("://")
+        raise ValueError(f"write {rest}, and the protocol under security: {{protocol: {protocol}}}")
+    if "$" in text:
+        name = text.partition("$")[2].partition(":")[0]
+        raise ValueError(
+            f'variables of a shell are not replaced: write the host, or "${{env:{name}}}:9092" for a config provider of the workers'
+        )
+    if text.count(":") > 1 and not text.startswith("["):
+        host, _, port = text.rpartition(":")
+        raise ValueError(f'write an IPv6 address in brackets and quotes: "[{host}]:{port}"')
+    host, colon, port = text.rpartition(":")
+    if not colon or text.endswith("]"):
+        raise ValueError(f"the port is missing: write {text}:9092, or another port")
+    if not port.isdecimal() or not 1 <= int(port) <= 65_535:
+        raise ValueError(f"the port is a number from 1 to 65535: write {host}:9092, or another port")
+    if not found:
+        raise ValueError("a host name or IP address and its port, such as dc1-k1:9092")
+    return text
+
+
 # --- quantities -------------------------------------------------------------------------------------------------------
 
 
 def duration_seconds(value: object) -> float:
     """Parse `80ms`, `10min`, `1h`; returns seconds. ValueError says what is accepted."""
     number, unit, per_second = _split(value)
+    if not unit and not per_second:
+        raise ValueError(f"a duration with its unit, {number:g}s or {number:g}ms")
     if unit not in _SECONDS or per_second:
         raise ValueError("a duration such as 80ms, 30s, 10min or 2h")
     seconds = number * _SECONDS[unit]
@@ -134,6 +179,10 @@ def bytes_per_second(value: object) -> float:
     number, unit, per_second = _split(value)
     size = _BYTES.get(unit) or _BITS.get(unit, math.inf) / 8
     rate = number * size
+    if found := _BITS_OR_BYTES.fullmatch(str(value)):
+        raise ValueError(f"a rate in bits, {found[1]}bit/s, or in bytes, {found[1]}B/s")
+    if not per_second and math.isfinite(rate) and unit:
+        raise ValueError(f"a rate per second, {value}/s")
     if not per_second or not math.isfinite(rate):
         raise ValueError("a rate such as 10 MB/s, 500 kB/s or 1Gbit/s")
     return rate
@@ -143,6 +192,8 @@ def byte_size(value: object) -> float:
     """Parse `4 GiB`, `512 MiB`; returns bytes."""
     number, unit, per_second = _split(value)
     size = number * _BYTES.get(unit, math.inf)
+    if found := re.fullmatch(r"\s*([0-9.]+\s?[kKmMgGtT])", str(value)):
+        raise ValueError(f"a size with its unit, {found[1].upper()}iB")
     if per_second or not math.isfinite(size):
         raise ValueError("a size such as 4 GiB, 512 MiB or 8 GB")
     return size
@@ -152,6 +203,8 @@ def share(value: object) -> float:
     """Parse `70%` or `0.7`; returns a number above 0 and up to 1."""
     number, unit, per_second = _split(value)
     result = number / 100 if unit == "%" else number
+    if not unit and not per_second and 1 < number <= 100:
+        raise ValueError(f"a share, {number:g}%")
     if per_second or unit not in {"", "%"} or not 0 < result <= 1:
         raise ValueError("a share such as 70% or 0.7")
     return result

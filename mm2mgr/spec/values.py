@@ -13,8 +13,32 @@ from urllib.parse import urlsplit
 from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema
 
 from mm2mgr.spec import keys
-from mm2mgr.spec.scalars import byte_size, bytes_per_second, check_pattern, duration_seconds, share
+from mm2mgr.spec.scalars import byte_size, bytes_per_second, check_address, check_pattern, duration_seconds, share
 from mm2mgr.text import nearest
+
+_NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]*$"
+_LABEL = r"^[A-Za-z_][A-Za-z0-9_]*$"
+_TOPIC = r"^[A-Za-z0-9._-]{1,249}$"
+_CLUSTER_ID = r"^[A-Za-z0-9_-]{1,100}$"
+_VERSION = r"^\d+\.\d+"
+_SEPARATOR = r"^[A-Za-z0-9._-]+$"
+_PAIR = r"^\S+->\S+$"
+_ADDRESS = r"^(\$\{.+\}(:[0-9]{1,5})?|\[?[A-Za-z0-9._:-]+\]?:[0-9]{1,5})$"
+_URL = r"^https?://[^\s@]+$"
+_POLICY = r"^(default|identity|.*[^.]\.[^.]+)$"
+SIGNS = {
+    _NAME: "a name of letters, digits, '.', '_' and '-' that begins with a letter or digit",
+    _LABEL: "a name of letters, digits and '_' that begins with a letter or '_'",
+    _TOPIC: "a topic name of letters, digits, '.', '_' and '-', at most 249 of them",
+    _CLUSTER_ID: "a cluster id of letters, digits, '_' and '-', at most 100 of them",
+    _VERSION: "a Kafka version such as 3.9, in quotes",
+    _SEPARATOR: "a separator of signs that topic names may have: letters, digits, '.', '_' and '-'",
+    _PAIR: "a pair source->target, without blanks",
+    _ADDRESS: "a host and its port, host:port",
+    _URL: "a URL that begins with http:// or https:// and has no user",
+    _POLICY: "a known policy (default, identity) or the full name of a Java class",
+}
+"""What each pattern of the declaration means, in words: no message shows a regular expression that mm2mgr wrote."""
 
 
 def _config_value(value: object) -> object:
@@ -36,6 +60,16 @@ def _patterns(value: object) -> object:
     return [value] if isinstance(value, str) and re.search(r"\{[^}]*,", value) else _one_or_many(value)
 
 
+def _pattern(text: str) -> str:
+    if text.startswith("!"):
+        raise ValueError("what is not to be taken is written under exclude:, without the exclamation mark")
+    if re.fullmatch(r"/.*/", text):
+        raise ValueError(f"write the regular expression without slashes around it: {text[1:-1]}")
+    if re.search("[“”„‘’]", text):
+        raise ValueError("typographic quotes belong to the name here: write plain ones, \" or '")
+    return check_pattern(text)
+
+
 def _plain_key(key: str) -> str:
     if not re.fullmatch(r"[\w.$-]+", key):
         raise ValueError("a Kafka key of letters, digits and . - _ $ only")
@@ -45,6 +79,8 @@ def _plain_key(key: str) -> str:
 def _security_key(key: str) -> str:
     if key == "protocol":
         return "security.protocol"
+    if key in keys.LIBRDKAFKA_KEYS:
+        raise ValueError(keys.LIBRDKAFKA_KEYS[key])
     if key not in keys.SECURITY_KEYS:
         near = nearest(key, keys.SECURITY_KEYS)
         raise ValueError(f"not a security setting of a Kafka client{f'; did you mean {near[0]!r}?' if near else ''}")
@@ -66,9 +102,17 @@ def _security_as_written(values: object) -> object:
 
 
 def _security(values: dict[str, str]) -> dict[str, str]:
+    for key, value in values.items():
+        if found := re.search(r"\$\{(\w+)\}", value):
+            raise ValueError(
+                f"{key}: Kafka takes ${{{found[1]}}} as it is written: write ${{env:{found[1]}}}, with the name of a config provider"
+            )
     protocol = values.get("security.protocol", "PLAINTEXT")
     if protocol not in keys.PROTOCOLS:
-        raise ValueError(f"protocol must be one of {', '.join(keys.PROTOCOLS)}")
+        near = nearest(protocol.upper().replace("-", "_"), keys.PROTOCOLS, 0.8)
+        raise ValueError(
+            f"protocol must be one of {', '.join(keys.PROTOCOLS)}" + (f": write {near[0]}" if near else "")
+        )
     return values
 
 
@@ -95,20 +139,53 @@ def _connector_key(key: str) -> str:
     return key
 
 
-def _url(value: str) -> str:
+def _url(value: object) -> object:
+    if not isinstance(value, str):
+        return value
+    scheme, _, rest = value.partition("://")
+    if "@" in value:
+        raise ValueError(
+            "write the user and password under auth: {basic: {username: …, password: …}}, not into the URL"
+        )
+    if scheme.lower() not in {"http", "https"} or not rest:
+        raise ValueError("a URL that begins with http:// or https://, such as http://connect-1:8083")
     try:
         parts = urlsplit(value)
-        usable = bool(parts.hostname) and parts.port != 0 and not (parts.query or parts.fragment)
-        if value.partition("://")[2].startswith("["):
+        usable = bool(parts.hostname) and value.isprintable() and " " not in value
+        if rest.startswith("["):
             usable = usable and bool(ip_address(str(parts.hostname).partition("%")[0]))
         else:
             str(parts.hostname).encode("idna")
     except ValueError:  # UnicodeError too
         usable = False
-    if not usable or not value.isprintable():
-        raise ValueError(
-            "a URL such as https://connect-1:8083, with a host, a port from 1 to 65535, no query and no user"
-        )
+    if not usable:
+        raise ValueError("a URL with a host, such as http://connect-1:8083")
+    try:
+        has_port = parts.port != 0
+    except ValueError:
+        has_port = False
+    if not has_port:
+        raise ValueError("a URL with a port from 1 to 65535, such as http://connect-1:8083")
+    if parts.query or parts.fragment:
+        raise ValueError(f"write only {value.partition('?')[0].partition('#')[0]}, without what stands behind ? or #")
+    return value
+
+
+def _pair(value: object) -> object:
+    """Say how a pair is written that is not `source->target`."""
+    if not isinstance(value, str) or re.fullmatch(_PAIR, value):
+        return value
+    ends = re.fullmatch(
+        r"\s*([A-Za-z0-9][\w.-]*)(?:\s*[-=]+>\s*|\s*→\s*|\s+to\s+|\s+-\s+|\s*,\s*)([A-Za-z0-9][\w.-]*)\s*", value
+    )
+    raise ValueError(f"write the pair as {ends[1]}->{ends[2]}" if ends else "a pair source->target, such as dc1->agg")
+
+
+def _policy(value: object) -> object:
+    if isinstance(value, str) and not re.search(_POLICY, value):
+        word = value.lower().removesuffix("replicationpolicy")
+        word = next(iter(nearest(word, ("default", "identity"), 0.7)), "default or identity")
+        raise ValueError(f"write {word}, or the full name of a Java class with its package")
     return value
 
 
@@ -125,29 +202,39 @@ ConfigValue = Annotated[
 _OneOrMany = BeforeValidator(_one_or_many, json_schema_input_type=str | list[str])
 NameList = Annotated[list[str], _OneOrMany, Field(min_length=1)]
 Addresses = Annotated[
-    list[Annotated[str, Field(pattern=r"^(\$\{.+\}|\[?[A-Za-z0-9._:-]+\]?:[0-9]{1,5})$")]],
+    list[Annotated[str, Field(pattern=_ADDRESS), BeforeValidator(check_address)]],
     _OneOrMany,
-    Field(min_length=1),
+    Field(min_length=1, examples=[["dc1-k1:9092", "dc1-k2:9092"]]),
 ]
-Url = Annotated[str, Field(pattern=r"^https?://[^\s@]+$"), AfterValidator(_url)]
-Urls = Annotated[list[Url], _OneOrMany, Field(min_length=1)]
+Url = Annotated[str, Field(pattern=_URL, examples=["http://connect-1:8083"]), BeforeValidator(_url)]
+Urls = Annotated[
+    list[Url], _OneOrMany, Field(min_length=1, examples=[["http://connect-1:8083", "http://connect-2:8083"]])
+]
 _SecurityValue = Annotated[ConfigValue, WithJsonSchema({"type": ["string", "number", "boolean", "null"]})]
 Security = Annotated[
     dict[Annotated[str, AfterValidator(_security_key)], _SecurityValue],
     BeforeValidator(_security_as_written, json_schema_input_type=dict[str, _SecurityValue]),
     AfterValidator(_security),
+    Field(examples=[{"protocol": "SASL_SSL"}]),
 ]
-ClientSettings = dict[Annotated[str, AfterValidator(_client_key)], ConfigValue | None]
-ConnectorSettings = dict[Annotated[str, AfterValidator(_connector_key)], ConfigValue | None]
+ClientSettings = Annotated[
+    dict[Annotated[str, AfterValidator(_client_key)], ConfigValue | None],
+    Field(examples=[{"request.timeout.ms": 60_000}]),
+]
+ConnectorSettings = Annotated[
+    dict[Annotated[str, AfterValidator(_connector_key)], ConfigValue | None],
+    Field(examples=[{"offset.lag.max": 100}]),
+]
 Patterns = Annotated[
-    list[Annotated[str, AfterValidator(check_pattern)]],
+    list[Annotated[str, AfterValidator(_pattern)]],
     BeforeValidator(_patterns, json_schema_input_type=str | list[str]),
+    Field(examples=[["app.orders", "logs[.].*"]]),
 ]
 Labels = Annotated[
     dict[str, Annotated[list[str], BeforeValidator(_label_values, json_schema_input_type=str | list[str])]],
     Field(min_length=1),  # no label at all would select every cluster
 ]
-Selector = Annotated[NameList | Labels, Field(union_mode="left_to_right")]
+Selector = Annotated[NameList | Labels, Field(union_mode="left_to_right", examples=[["dc1"]])]
 TimeSpan = Annotated[
     float, BeforeValidator(duration_seconds), WithJsonSchema({"type": "string", "examples": ["80ms", "10min"]})
 ]
@@ -161,4 +248,12 @@ Share = Annotated[
     float, BeforeValidator(share), WithJsonSchema({"type": ["string", "number"], "examples": ["70%", 0.7]})
 ]
 TaskCount = Annotated[int, Field(ge=1, le=2**31 - 1)]  # Connect reads tasks.max as a Java int
-PairName = Annotated[str, Field(pattern=r"^\S+->\S+$")]
+PairName = Annotated[str, Field(pattern=_PAIR, examples=["dc1->agg"]), BeforeValidator(_pair)]
+Alias = Annotated[str, Field(pattern=_NAME, max_length=100)]
+Owner = Annotated[str, Field(pattern=_NAME, examples=["data-platform"])]
+LabelName = Annotated[str, Field(pattern=_LABEL)]
+TopicName = Annotated[str, Field(pattern=_TOPIC)]
+ClusterId = Annotated[str, Field(pattern=_CLUSTER_ID)]
+KafkaVersion = Annotated[str, Field(pattern=_VERSION, examples=["3.9"])]
+Separator = Annotated[str, Field(min_length=1, pattern=_SEPARATOR, examples=["_"])]
+PolicyName = Annotated[str, Field(pattern=_POLICY), BeforeValidator(_policy)]

@@ -349,7 +349,7 @@ def test_what_is_no_workers_file(tmp_path: Path, text: str, message: str) -> Non
         (b"hello world", "neither a connector's config"),
         (b"name=n\nx=\\u12", "f:2:1: .*hexadecimal"),
         (b"kind: Nothing\n", "f: holds no connector"),
-        (b"kind: [\n", "f:2:1: not YAML"),
+        (b"kind: [\n", "f:1:7: not YAML"),
         (b"---\n" + b"[" * 10_000, "f:"),
         ("clusters=A,B".encode("utf-16"), "f: is UTF-16"),
         (b"a=b\nc=\0", "f:2:1: holds a NUL byte"),

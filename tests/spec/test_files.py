@@ -38,7 +38,7 @@ def test_an_alias_twice_over_files_names_both_places(tmp_path: Path) -> None:
 
 def test_an_alias_twice_in_one_file(tmp_path: Path) -> None:
     text = BASE.replace("  b:", "  a:") + FLOW
-    assert complaint(tmp_path, x=text) == "x.yaml:4:3: duplicate key 'a'"
+    assert complaint(tmp_path, x=text) == "x.yaml:4:3: duplicate key 'a', first in line 3: keep one"
 
 
 def test_two_owners_clash_and_equal_ones_do_not(tmp_path: Path) -> None:
@@ -95,15 +95,15 @@ def test_merge_keys_give_way_to_own_keys_and_may_be_used_again(tmp_path: Path) -
 
 def test_a_key_twice_beside_a_merge_is_still_found(tmp_path: Path) -> None:
     text = BASE + FLOW + "    source_admin: &x {retries: 1}\n    target_admin: {<<: *x, a.b: 1, a.b: 2}\n"
-    assert complaint(tmp_path, x=text) == "x.yaml:13:36: duplicate key 'a.b'"
+    assert complaint(tmp_path, x=text) == "x.yaml:13:36: duplicate key 'a.b', first in line 13: keep one"
 
 
 @pytest.mark.parametrize(
     ("text", "place", "says"),
     [
-        ("clusters: [", "x.yaml:2:1", "not YAML"),
+        ("clusters: [", "x.yaml:1:11", "not YAML"),
         ("a: b: c\n", "x.yaml:1:5", "not YAML"),
-        ("owner: 'x\n", "x.yaml:2:1", "not YAML"),
+        ("owner: 'x\n", "x.yaml:1:8", "not YAML"),
         ("\tx: 1\n", "x.yaml:1:1", "not YAML"),
         ("owner: *nothing\n", "x.yaml:1:8", "not YAML"),
         ("- a\n- b\n", "x.yaml:1:1", "the file must contain keys"),
@@ -111,7 +111,7 @@ def test_a_key_twice_beside_a_merge_is_still_found(tmp_path: Path) -> None:
         ("{a: 1}: b\n", "x.yaml:1:1", "a key must be plain text"),
         ("owner: !!python/object:os.system {}\n", "x.yaml:1:8", "python/object:os.system is not supported"),
         ("owner: !secret x\n", "x.yaml:1:8", "the tag !secret is not supported"),
-        ("owner: 2026-13-45\n", "x.yaml:1:8", "quote text that looks like one"),
+        ("owner: 2026-13-45\n", "x.yaml:1:8", "write it in quotes"),
         ("owner: &a [*a]\n", "x.yaml:1:1", "nested too deeply"),
         pytest.param("owner: " + "[" * 100_000, "x.yaml:1:1007", "nested too deeply", id="deep brackets"),
         pytest.param("owner: " + "{a: " * 100_000, "x.yaml:1:4004", "nested too deeply", id="deep braces"),
@@ -121,6 +121,11 @@ def test_a_key_twice_beside_a_merge_is_still_found(tmp_path: Path) -> None:
 def test_what_is_no_yaml_says_where(tmp_path: Path, text: str, place: str, says: str) -> None:
     found = complaints(tmp_path, x=text)
     assert [one for one in found if one.startswith(f"{place}: ") and says in one], found
+
+
+def test_a_merge_that_is_not_settled_says_so(tmp_path: Path) -> None:
+    text = f"{BASE}flows:\n{'<' * 7} HEAD\n  f: {{}}\n{'=' * 7}\n  g: {{}}\n{'>' * 7} theirs\n"
+    assert complaint(tmp_path, x=text).startswith("x.yaml:8:1: not YAML: a conflict of a merge: keep one side")
 
 
 def test_every_broken_file_is_reported_at_once(tmp_path: Path) -> None:

@@ -112,10 +112,10 @@ def test_a_misspelt_security_key_is_found_where_it_should_drop_one(tmp_path: Pat
 def test_what_is_missing_is_named_at_its_parent(tmp_path: Path) -> None:
     text = "clusters:\n  a:\n    labels: {x: y}\nconnect: {}\n"
     assert complaints(tmp_path, x=text) == [
-        "x.yaml:1:1: 'owner' is missing",
-        "x.yaml:2:3: 'clusters.a.bootstrap_servers' is missing",
+        "x.yaml:1:1: 'owner' is missing; for example owner: data-platform",
+        "x.yaml:2:3: 'clusters.a.bootstrap_servers' is missing; for example bootstrap_servers: ['dc1-k1:9092', 'dc1-k2:9092']",
     ]
 
 
 def test_the_python_name_of_a_key_is_no_way_around(tmp_path: Path) -> None:
-    assert "unknown key 'except_'; did you mean 'except'?" in complaint(tmp_path, x=BASE + FLOW + "    except_: []\n")
+    assert "unknown key 'except_'; write 'except'" in complaint(tmp_path, x=BASE + FLOW + "    except_: []\n")

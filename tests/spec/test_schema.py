@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from mm2mgr.spec.models import json_schema
 from mm2mgr.spec.places import read_yaml
+from mm2mgr.spec.schema import json_schema
 from tests.spec.trees import ESTATE
 
 SCHEMA = json_schema()

@@ -59,5 +59,5 @@ def test_sizing_of_a_flow_that_is_gone_decides_nothing_and_is_named(tmp_path: Pa
 def test_sizing_with_a_bad_number(tmp_path: Path) -> None:
     found = complaints(tmp_path, x=BASE + FLOW, overrides__s=SIZED.replace("tasks_max: 6", "tasks_max: 0"))
     assert found == [
-        "overrides/s.yaml:2:14: 'sizing.f:a->b.tasks_max': Input should be greater than or equal to 1 (got 0)"
+        "overrides/s.yaml:2:14: 'sizing.f:a->b.tasks_max' should be a whole number from 1, not the number 0"
     ]

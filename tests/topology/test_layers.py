@@ -74,7 +74,9 @@ def test_settings_near_by_switch_on_what_was_off_further_away(tmp_path: Path, bl
 def test_layers_that_only_clash_together_are_a_problem_with_a_place(tmp_path: Path) -> None:
     text = BASE + FLOW + "    tasks: {min: 9}\n"
     found = complaint(tmp_path, d=DEFAULTS, x=text)
-    assert found == "x.yaml:12:5: 'tasks' of a->b, defaults included: min (9) is above limit (8)"
+    assert (
+        found == "x.yaml:12:5: 'tasks' of a->b, defaults included: min (9) is above limit (8): lower min or raise limit"
+    )
 
 
 def cluster_tree(folder: Path, defaults: str, own: str) -> Topology:

@@ -1,0 +1,342 @@
+"""Puts what pydantic refuses in a tree into words: what is wrong, and what to write instead.
+
+What may be written, and an example, come from the schema; what a validator says itself (a ValueError) is kept.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import yaml
+from pydantic import ValidationError
+
+from mm2mgr.secrets import is_secret
+from mm2mgr.spec import keys, models
+from mm2mgr.spec.places import Key, PathKey
+from mm2mgr.spec.schema import (
+    Node,
+    choices,
+    definition_of,
+    definition_paths,
+    example_of,
+    in_words,
+    is_required,
+    node_at,
+    properties_of,
+    values_of,
+)
+from mm2mgr.spec.values import SIGNS
+from mm2mgr.text import nearest
+
+Mistake = tuple[PathKey, str]
+_SHOWN = 80
+
+
+def mistakes(error: ValidationError, values: Any, base: PathKey = (), of: str = "") -> list[Mistake]:
+    """Return one message per wrong place. `base` is where `values` stand in the tree, `of` is added to each name."""
+    groups: dict[PathKey, list[Any]] = {}
+    for item in error.errors(include_url=False):
+        groups.setdefault(_real_path(item, values), []).append(item)
+    kinds = {path: items[0]["type"] for path, items in groups.items()}
+    wrong_keys = {path for path, items in groups.items() if any(map(_is_key, items))}
+    unknown = {path: _unknown((*base, *path)) for path, kind in kinds.items() if kind == "extra_forbidden"}
+    meant = {(*path[:-1], wanted) for path, (wanted, _) in unknown.items()}
+    not_indented = {path[:-1] for path in groups if _is_of_entry((*base, *path))}
+    found = []
+    for path, items in groups.items():
+        is_empty_entry = path[:-1] in not_indented and items[0]["input"] is None
+        below_wrong_key = any(path[:length] in wrong_keys for length in range(len(path)))
+        has_inner = any(other[: len(path)] == path != other for other in groups) and kinds[path].endswith("_type")
+        if below_wrong_key or has_inner or is_empty_entry or (path in meant and kinds[path] == "missing"):
+            continue  # another message is about the same slip
+        name = ".".join(key for key in path if isinstance(key, str))
+        if path in unknown:
+            message = f"unknown key '{path[-1]}'; {unknown[path][1]}"
+        elif _is_of_entry((*base, *path)):
+            message = (
+                f"'{name}' should be the name of an entry: indent its keys, such as '{path[-1]}', by two blanks more"
+            )
+        else:
+            predicate = _predicate(path, items, base)
+            entry = "an entry of " if isinstance(path[-1], int) and predicate.startswith(" ") else ""
+            message = f"{entry}'{name}'{of}{predicate}"
+        found.append((path, message))
+    return found
+
+
+def _real_path(item: Any, values: Any) -> PathKey:
+    """Remove what pydantic adds to a path (names of union branches and validators)."""
+    path: list[Key] = []
+    for key in item["loc"]:
+        inner = dict(enumerate(values)) if isinstance(values, list) else values
+        if isinstance(inner, dict) and key in inner:
+            path, values = [*path, key], inner[key]
+    return (*path, item["loc"][-1]) if item["type"] == "missing" else tuple(path)
+
+
+def _is_of_entry(path: PathKey) -> bool:
+    """Tell whether a key belongs into an entry, but stands beside the entries."""
+    below = values_of(node_at(path[:-1])) if path else None
+    return isinstance(below, Mapping) and any(path[-1] in properties_of(name) for name in _definitions(below))
+
+
+def _is_key(item: Any) -> bool:
+    return bool(item["loc"][-1:] == ("[key]",))
+
+
+# --- values -----------------------------------------------------------------------------------------------------------
+
+
+def _predicate(path: PathKey, items: Sequence[Any], base: PathKey) -> str:  # noqa: PLR0911 - one return a kind of error
+    """Say what is wrong with the value at a path. A union reports each of its branches: the deepest knows best."""
+    deepest = max(len(item["loc"]) for item in items)
+    items = [item for item in items if len(item["loc"]) == deepest]
+    first, node, value = items[0], node_at((*base, *path)), items[0]["input"]
+    said = "; ".join(dict.fromkeys(filter(None, map(_words, items))))
+    if _is_key(first):
+        words = f"the key should be {said}" if said.startswith("a ") else said
+        is_arrow = len(path) == 2 and path[0] == "flows" and "->" in str(path[-1])
+        return f": {words}{_for_example('NAME', node) if is_arrow else ''}"
+    if first["type"] == "missing":
+        return f" is missing{_for_example(path[-1], node)}"
+    if value is None:
+        is_needed = is_required((*base, *path))
+        return f" is empty: write a value{'' if is_needed else ' or remove the key'}{_for_example(path[-1], node)}"
+    if said:
+        shown = _shown(path, value)
+        if said.startswith("a "):
+            return f" should be {said}" + (f", not {shown}" if shown else "")
+        return f": {said}" + (f" (got {shown})" if shown and shown.strip("'") not in said else "")
+    if isinstance(value, str | list | dict) and not value:
+        return f" is empty: write a value{_for_example(path[-1], node)}"
+    if limit := next((item["ctx"]["le"] for item in items if item["type"] == "less_than_equal"), None):
+        return f" should be at most {limit}, not {value}"
+    if first["type"] in ("too_short", "too_long"):
+        return f" has {first['ctx']['actual_length']} entries{_for_example(path[-1], node)}"
+    return f" should be {_kinds(node)}, not {_given(path, value)}{_remedy(path, node, value)}"
+
+
+def _words(item: Any) -> str:
+    """Return what a validator says, or the words of its pattern; what completes "should be" starts with an article."""
+    if item["type"] == "value_error":
+        return str(item["msg"]).removeprefix("Value error, ")
+    if item["type"] == "string_pattern_mismatch" and (item["input"] or _is_key(item)):
+        return SIGNS[item["ctx"]["pattern"]]
+    return f"a name of at most {item['ctx']['max_length']} characters" if item["type"] == "string_too_long" else ""
+
+
+def _kinds(node: Node) -> str:
+    words = in_words(node, lambda name: "settings", lambda word: f"'{word}'")
+    return re.sub(r"(^| or )(?=list|map|whole number|number)", r"\1a ", words)
+
+
+def _given(path: PathKey, value: object) -> str:
+    """Return what was written, in words; a text only if it is no secret."""
+    shown = _shown(path, value)
+    if isinstance(value, bool):
+        return shown
+    if isinstance(value, int | float):
+        return f"the number {shown}" if shown else "a number"
+    kinds: dict[type, str] = {dict: "a map", list: "a list", str: shown or "text"}
+    return kinds.get(type(value), f"a {type(value).__name__}")
+
+
+def _shown(path: PathKey, value: object) -> str:
+    """Return a short value as it was written, "" if it may be a secret or is no scalar."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    # `user:password@host` in an address is refused, and must not be repeated while doing so.
+    words = [*map(str, path), str(value)]
+    is_hidden = any(map(is_secret, words)) or "@" in str(value) or not {"auth", "security"}.isdisjoint(path)
+    return repr(value) if isinstance(value, str | int | float) and not is_hidden and len(str(value)) < _SHOWN else ""
+
+
+# --- what to write ----------------------------------------------------------------------------------------------------
+
+_SWITCHES = {
+    **dict.fromkeys(("true", "yes", "on", "enabled"), True),
+    **dict.fromkeys(("false", "no", "off", "disabled"), False),
+}
+
+
+def _remedy(path: PathKey, node: Node, value: object) -> str:
+    """Return what to write for a value of the wrong kind: the same value where it belongs, else an example."""
+    key, kinds = path[-1], list(choices(node))
+    if isinstance(value, dict) and any(re.match(r"(file|env|dir|secret)\w*:", str(name)) for name in value):
+        return f': a placeholder begins with a dollar sign and needs quotes, {key}: "${{…}}"'
+    if isinstance(value, dict) and any(kind.get("title") == "Kafka value" for kind in kinds):
+        return f": Kafka's keys have dots, write {' and '.join(name + ': …' for name in _flat(str(key), value))}"
+    if all(_is_text(kind) for kind in kinds) and not isinstance(value, dict | list):
+        return ": write it in quotes"
+    if isinstance(value, str) and re.search(r"[\w-]\s+=\s|[\w-]:[\[{\"']", value):
+        return f": a colon and a blank stand between key and value{_for_example(key, node)}"
+    meant = None if _holds_secret(path, value) else _meant(node, kinds, value)
+    return f": write {_yaml(key, meant)}" if meant is not None and len(str(meant)) < _SHOWN else _for_example(key, node)
+
+
+def _meant(node: Node, kinds: Sequence[Node], value: object) -> object:  # noqa: PLR0911 - one return a kind
+    """Return a value of the right kind that somebody who wrote this one probably meant; None if none is likely."""
+    for kind in kinds:
+        words = {_bare(one): one for one in [*kind.get("enum", ()), *filter(None, [kind.get("const")])]}
+        if isinstance(value, str) and (near := nearest(_bare(value), words, 0.8)):
+            return words[near[0]]
+        if kind.get("type") == "boolean" and str(value).lower() in _SWITCHES:
+            return _SWITCHES[str(value).lower()]
+        if kind.get("type") == "array" and kind["items"].get("type") == "string" and isinstance(value, str):
+            parts = re.split(r"\s*(?:->|,)\s*", value) if kind.get("minItems", 1) > 1 else [value]
+            return parts if len(parts) >= kind.get("minItems", 1) else None
+        if kind.get("type") == "object" and "properties" not in kind and isinstance(value, str | list):
+            return _as_map(value)
+    if isinstance(value, bool):
+        return None
+    for definition in _definitions(node):
+        model, main = getattr(models, definition), next(iter(example_of(definition)))
+        try:
+            model.model_validate({main: value})
+        except ValidationError as error:
+            if any(item["loc"][:1] == (main,) for item in error.errors()):
+                continue
+        return {main: value}
+    return None
+
+
+def _as_map(value: str | list[Any]) -> dict[str, Any] | None:
+    """Return the map that `a=1, b=2` or a list of maps stands for."""
+    if isinstance(value, str):
+        parts = [part.split("=") for part in re.split(r"[,;\s]+", value)]
+        return {part[0]: part[1] for part in parts} if all(len(part) == 2 for part in parts) else None
+    is_list_of_pairs = all(isinstance(part, dict) and len(part) == 1 for part in value)
+    return {key: below for part in value for key, below in part.items()} if is_list_of_pairs else None
+
+
+def _for_example(key: Key, node: Node) -> str:
+    example = _example(node)
+    return "" if example is None else f"; for example {_yaml(key, example)}"
+
+
+def _example(node: Node) -> Any:
+    if definition := definition_of(node):
+        return example_of(definition)
+    if "examples" in node:
+        return node["examples"][0]
+    for choice in node.get("anyOf", ()):
+        if (found := _example(choice)) is not None:
+            return found
+    for kind, below in (("list", node.get("items")), ("map", values_of(node))):
+        if isinstance(below, Mapping) and (found := _example(below)) is not None:
+            return [found] if kind == "list" else {"NAME": found}
+    return None
+
+
+def _yaml(key: Key, value: object) -> str:
+    """Return `key: value` as it is written on one line of YAML; of an entry of a list only the value."""
+    text = yaml.safe_dump([{key: value}], default_flow_style=True, sort_keys=False, width=10_000, allow_unicode=True)
+    return text.strip()[2:-2] if isinstance(key, str) else text.strip()[2:-2].partition(": ")[2]
+
+
+def _bare(value: object) -> str:
+    return re.sub(r"[^a-z0-9]", "", str(value).lower())
+
+
+def _is_text(choice: Node) -> bool:
+    kind = choice.get("type")
+    if "enum" in choice or "const" in choice:
+        return False
+    return kind in ("string", "null") or (isinstance(kind, list) and "string" in kind)
+
+
+def _flat(key: str, value: object) -> Iterator[str]:
+    """Yield the keys with dots that nested maps stand for."""
+    for name in [key] if not isinstance(value, dict) else ():
+        yield name
+    for name, below in value.items() if isinstance(value, dict) else ():
+        yield from _flat(f"{key}.{name}", below)
+
+
+def _holds_secret(path: PathKey, value: object) -> bool:
+    if isinstance(value, dict):
+        return any(_holds_secret((*path, key), below) for key, below in value.items())
+    if isinstance(value, list):
+        return any(_holds_secret(path, below) for below in value)
+    return not _shown(path, value) and not isinstance(value, bool)
+
+
+# --- keys -------------------------------------------------------------------------------------------------------------
+
+# What people call a key elsewhere -> its name here.
+_ALSO_CALLED = {
+    **dict.fromkeys(("brokers", "servers", "hosts", "address", "addresses", "bootstrap"), "bootstrap_servers"),
+    **dict.fromkeys(("from", "src"), "sources"),
+    **dict.fromkeys(("to", "dst", "destination"), "targets"),
+    **dict.fromkeys(("rest_url", "endpoint", "host", "address", "rest"), "url"),
+    **dict.fromkeys(("latency", "round_trip"), "rtt"),
+    **dict.fromkeys(("whitelist", "allowlist"), "include"),
+    **dict.fromkeys(("blacklist", "denylist"), "exclude"),
+}
+
+
+def _unknown(path: PathKey) -> tuple[str, str]:  # noqa: PLR0911 - one return a kind of key
+    """Return the key that was meant ("" where none is likely) and what to write instead of an unknown one."""
+    key, above = str(path[-1]), node_at(path[:-1])
+    known = sorted({name for choice in choices(above) for name in choice.get("properties", ())})
+    same = next((name for name in known if _bare(name) == _bare(key)), _ALSO_CALLED.get(key))
+    if same in known:
+        return str(same), f"write '{same}'"
+    if "source_connector" in known and (advice := _of_connector(key)):
+        return "", advice
+    if "bootstrap_servers" in known and (advice := _of_security(key)):
+        return "", advice
+    if "." in key and len(path) == 1:
+        return "", "keys of mm2.properties do not belong here: declare clusters: and flows:"
+    if "." in key and "source_connector" in known:
+        clients = [name for name in known if name.endswith(("_consumer", "_producer", "_admin"))]
+        connectors = [name for name in known if name.endswith("_connector")]
+        return (
+            "",
+            f"write it under the client that needs it ({', '.join(clients)}) or the connector ({', '.join(connectors)})",
+        )
+    if near := nearest(key, known, 0.85):
+        return near[0], f"did you mean '{near[0]}'?"
+    if elsewhere := _elsewhere(path):
+        return "", elsewhere
+    near = nearest(key, known, 0.55)
+    return (near[0], f"did you mean '{near[0]}'?") if near else ("", f"known here: {', '.join(known)}")
+
+
+def _elsewhere(path: PathKey) -> str:
+    """Return where a key belongs that is right at other places of the tree: below this one, if it is there."""
+    homes = {
+        name: where
+        for name, where in definition_paths().items()
+        if path[-1] in properties_of(name) and not where.startswith("sizing")  # mm2mgr writes it
+    }
+    here = [definition_paths()[name] for name in _definitions(node_at(path[:-1]))]
+    for where in homes.values():
+        if below := next((where.removeprefix(f"{one}.") for one in here if where.startswith(f"{one}.")), ""):
+            return f"write it under {below}:"
+    return f"it belongs under {' or '.join(list(homes.values())[:2])}" if homes else ""
+
+
+def _definitions(node: Node) -> list[str]:
+    return [name for each in (node, *node.get("anyOf", ())) if (name := definition_of(each))]
+
+
+def _of_connector(key: str) -> str:
+    """Return what to write on a flow instead of a key of Connect."""
+    if key in keys.OWNED_CONNECTOR_KEYS:
+        return keys.OWNED_CONNECTOR_KEYS[key]
+    for prefix, block in keys.PREFIX_BLOCKS.items():
+        if key.startswith(prefix) and key not in keys.CONNECTOR_KEYS_LIKE_PREFIXES:
+            return f"write {key.removeprefix(prefix)} under {block}"
+    return ""
+
+
+def _of_security(key: str) -> str:
+    """Return what to write on a cluster instead of a key that a client needs to log in."""
+    if key in keys.LIBRDKAFKA_KEYS:
+        return keys.LIBRDKAFKA_KEYS[key]
+    if key in keys.SECURITY_KEYS:
+        return f"write security: {{{key}: …}}"
+    return ""

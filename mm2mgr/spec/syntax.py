@@ -1,0 +1,99 @@
+"""Says what somebody probably did where a file is not YAML, and where: the parser's own words name its expectations only.
+
+No value of the file is repeated: it may be a secret.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+Found = tuple[int, int, str]
+"""Line and column from 0, and what to write."""
+_CONFLICT = re.compile(r"(<{7}|={7}|>{7})( |$)")
+_RESERVED = re.compile(r"(?:^|[\s\[{,])([@`%!*&])(?!\s)")
+_KEY = re.compile(r"(?<![\w.$\"'/])([A-Za-z_][\w-]*):(?=[\[{\"'])|^\s*([a-z_]+):(?=[A-Za-z])")
+
+
+def explain(error: Any, text: str) -> Found:  # noqa: PLR0911 - one return a slip
+    """Return the place and the words for an error of the parser in a text."""
+    lines = text.splitlines() or [""]
+    mark = error.problem_mark or error.context_mark
+    last = min(mark.line, len(lines) - 1)
+    start = error.context_mark or mark
+    first = min(start.line, last - 1)
+    region = range(last, max(first, last - 3, 0) - 1, -1)
+    if found := next(_of_text(lines, region), None):
+        return found
+    problem, context = error.problem or "", error.context or ""
+    line = lines[last]
+    indent = len(line) - len(line.lstrip(" "))
+    if "escape" in problem:
+        return (
+            mark.line,
+            mark.column,
+            "a backslash in double quotes is written twice; or use single quotes: 'logs\\.app'",
+        )
+    if "quoted scalar" in context:
+        return start.line, start.column, "this quote is never closed"
+    if "anchor" in problem or "undefined alias" in problem:
+        return (
+            mark.line,
+            mark.column,
+            "no anchor of this name (&name) stands before it; text that begins with * needs quotes",
+        )
+    if "merging" in problem:
+        return mark.line, mark.column, "<<: takes the anchor of a map: write <<: *name, and &name at that map"
+    if "flow" in context:
+        return _of_brackets(lines, last, mark, start)
+    if "mapping values" in problem:
+        if re.match(r"\s*(- +)?[^\s:#]+: +\S", line[: mark.column]):
+            return mark.line, mark.column, "text with a colon and a blank in it needs quotes"
+        return last, indent, "this line is indented deeper than the one above, which has a value already: align them"
+    if "block" in context and indent != start.column and line.strip():
+        words = f"this line begins in column {indent + 1}, the keys beside it in column {start.column + 1}: align them"
+        return last, indent, words
+    if "expected ':'" in problem:
+        return start.line, start.column, "a key ends with a colon and a blank: write key: value"
+    return mark.line, mark.column, problem or context
+
+
+def _of_text(lines: list[str], region: Iterable[int]) -> Iterator[Found]:
+    """Yield what the lines themselves give away, the ones that the parser complains about first."""
+    for number, line in enumerate(lines):
+        if _CONFLICT.match(line):
+            yield (
+                number,
+                0,
+                "a conflict of a merge: keep one side, and remove the lines with <<<<<<<, ======= and >>>>>>>",
+            )
+    for number in region:
+        line = lines[number]
+        blanks = line[: len(line) - len(line.lstrip())]
+        if "\t" in blanks:
+            yield number, blanks.index("\t"), "a tab: indent with blanks, two for each level"
+        if found := re.search(r"\{[{%]", line):
+            yield number, found.start(), "this is a template, not YAML: render it first"
+        if line.lstrip().startswith(("//", "/*")):
+            yield number, len(blanks), "a comment begins with #"
+        for found in _KEY.finditer(line):
+            yield number, found.end(), f"a blank is missing after '{found[1] or found[2]}:'"
+    for number in region:
+        plain = re.sub(r"\"(?:[^\"\\]|\\.)*\"|'[^']*'", lambda found: "x" * len(found[0]), lines[number])
+        if found := re.search(r"[\[{].*(\$\{)", plain):
+            yield number, found.start(1), 'a placeholder inside braces or brackets needs quotes: "${file:…}"'
+        if (found := _RESERVED.search(plain)) and not re.search(r"&\w|\*\w[\w-]*\s*$", plain[found.start(1) :]):
+            star = '; for everything write ".*"' if found[1] == "*" else ""
+            yield number, found.start(1), f"a value that begins with {found[1]} needs quotes{star}"
+
+
+def _of_brackets(lines: list[str], last: int, mark: Any, start: Any) -> Found:
+    """Return what is wrong inside [ ] or { }, where the parser expects a comma or the end."""
+    if mark.line == start.line and lines[last][: mark.column][-1:] in ("'", '"'):
+        return mark.line, mark.column, "text goes on behind the quote: put all of it into the quotes"
+    number = min(start.line, last)
+    column = start.column if start.line == number else max(lines[number].rfind("["), lines[number].rfind("{"), 0)
+    comment = "; a blank and # begin a comment" if any(" #" in line for line in lines[number : last + 1]) else ""
+    sign = lines[number][column : column + 1]
+    return number, column, f"this {sign} is never closed, or a comma is missing behind it{comment}"
