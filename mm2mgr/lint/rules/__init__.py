@@ -22,6 +22,7 @@ from mm2mgr.lint.rules import (
     sizes,
     sync,
     topics,
+    transforms,
     values,
     worker,
 )
@@ -29,7 +30,8 @@ from mm2mgr.lint.subject import Estate, Spot, SubjectKind
 
 # In the order in which people read them.
 RULES: tuple[Rule, ...] = rules_of(
-    keys, values, addresses, worker, security, logins, records, sizes, topics, sync, loops, pair, files, advice
+    *(keys, values, addresses, worker, security, logins, records, transforms),
+    *(sizes, topics, sync, loops, pair, files, advice),
 )
 BY_ID = {rule.id: rule for rule in RULES}
 

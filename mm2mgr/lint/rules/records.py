@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
-from mm2mgr.defaults import POLICIES
 from mm2mgr.lint.findings import (
     READER,
     RECORDS,
@@ -191,7 +189,6 @@ _SEEN = "tests/lint/test_seen_live_records.py::"
 _IN_FLIGHT = "max.in.flight.requests.per.connection"
 _IDEMPOTENCE = "enable.idempotence"
 _RESET = "auto.offset.reset"
-_RENAMING = re.compile(r"\w*(RegexRouter|TimestampRouter|TopicRouter|TableRouter|EventRouter|ExtractTopic)")
 # An outage shorter than this must not fail a task: fifteen minutes, and about as many retries as fit into them.
 _PATIENCE_MS = 900_000
 _PATIENT = {"delivery.timeout.ms": _PATIENCE_MS, "max.block.ms": _PATIENCE_MS, "retries": 1_000}
@@ -284,8 +281,8 @@ def delivery_limited(subject: Subject) -> Iterator[Hit]:
     """
     for plain, enough in _PATIENT.items():
         value = subject.number(RECORDS, plain) if subject.is_set(RECORDS, plain) else None
-        if value is None or value >= enough:
-            continue
+        if value is None or value >= enough or (plain == _WAITS and _waits_too_short(subject, RECORDS)):
+            continue  # delivery-below-request reports the latter
         if plain == "retries" and value == 0 and _idempotent(subject):
             continue  # idempotence-conflict tells it
         message = f"{described(subject, RECORDS, plain)}: if the target is unavailable for longer, the task fails and stays FAILED"
@@ -293,6 +290,67 @@ def delivery_limited(subject: Subject) -> Iterator[Hit]:
         edit = Edit(key, None) if key else client_edit(subject, RECORDS, plain, "2147483647")
         more = ": Connect's default waits until the target is available again"
         yield edit_hit(subject, message, [edit], key, more)
+
+
+_WAITS, _TRANSACTION = "delivery.timeout.ms", "transactional.id"
+_PRODUCERS = (RECORDS, "offset-syncs producer")
+
+
+def _waits_too_short(subject: Subject, client: str) -> int:
+    """Return what delivery.timeout.ms must be at least where a producer has less and refuses it, else 0."""
+    waits, request = (subject.number(client, plain) for plain in (_WAITS, "request.timeout.ms"))
+    linger = subject.number(client, "linger.ms")
+    if not subject.is_set(client, _WAITS, "request.timeout.ms", "linger.ms") or None in (waits, request, linger):
+        return 0
+    # A default of Kafka's is raised with a WARN; the one that Connect sets for records cannot be too small.
+    least = min((linger or 0) + (request or 0), 2**31 - 1)
+    return least if subject.is_set(client, _WAITS) and (waits or 0) < least else 0
+
+
+@rule("delivery-below-request", "error", needs=(_WAITS,), source="KIP-91, KafkaProducer.configureDeliveryTimeout")
+def delivery_below_request(subject: Subject) -> Iterator[Hit]:
+    """delivery.timeout.ms is less than linger.ms and request.timeout.ms together.
+
+    The producer throws ConfigException when it is created, "delivery.timeout.ms should be equal to or larger than linger.ms
+    + request.timeout.ms": the connector is RUNNING, each task FAILED. linger.ms is 5 by default since 4.0, so
+    delivery.timeout.ms=30000 with the default request.timeout.ms of 30000 works up to 3.9 and no longer. Connect's own
+    value for the producer of records, which waits until the target is available again, needs no change.
+    """
+    for client in _PRODUCERS:
+        if least := _waits_too_short(subject, client):
+            others = f"linger.ms={subject.value(client, 'linger.ms')} and request.timeout.ms={subject.value(client, 'request.timeout.ms')}"
+            message = f"{described(subject, client, _WAITS)} is less than {others} together: every task is FAILED when it creates the {client}"
+            key = subject.written(client, _WAITS)
+            if client == RECORDS and key:
+                yield removal_hit(
+                    subject, key, message, ": Connect's default waits until the target is available again"
+                )
+            else:
+                yield client_hit(subject, client, _WAITS, str(max(least, 120_000)), message)
+
+
+@rule("transactional-id", "error", needs=(_TRANSACTION,), source="KIP-98, KafkaProducer")
+def transactional_id(subject: Subject) -> Iterator[Hit]:
+    """A producer has a transactional.id, but nobody begins its transactions.
+
+    Connect writes transactions only on exactly-once workers, which set transactional.id themselves. On others the producer
+    of records throws "Cannot set a transactional.id without also enabling idempotence", and with enable.idempotence=true
+    at its first record "before completing a call to initTransactions": the connector is RUNNING, each task FAILED. The
+    producer of offset syncs fails in the same way, so no offset sync is written and no offset translated. For
+    exactly-once set exactly.once.source.support on the workers and exactly.once.support=required on the connector.
+    """
+    for client in _PRODUCERS:
+        found = subject.client(client)
+        if found is None or _TRANSACTION in found.forced or not subject.is_set(client, _TRANSACTION):
+            continue
+        key = subject.written(client, _TRANSACTION)
+        effect = "every task is FAILED" if client == RECORDS else "no offset sync is written"
+        name = written(subject, key) if key else f"{subject.workers_key(client, _TRANSACTION)} of the workers"
+        message = f"{name}: nobody begins transactions of the {client}, so {effect}"
+        if key:
+            yield removal_hit(subject, key, message, "; for exactly-once use exactly-once workers")
+        else:
+            yield Hit(message, f"remove {subject.workers_key(client, _TRANSACTION)} from the workers' properties")
 
 
 @rule("reset-none", "error", types=("source",), source="MirrorSourceTask.poll", seen=_SEEN)
@@ -328,31 +386,3 @@ def reset_latest(subject: Subject) -> Iterator[Hit]:
 
 def _reset(subject: Subject) -> str:
     return (subject.value(READER, _RESET) or "").lower() if subject.is_set(READER, _RESET) else ""
-
-
-@rule(
-    "transform-renames",
-    "error",
-    types=("source",),
-    needs=("transforms",),
-    source="MirrorSourceConnector, KIP-382",
-    seen=_SEEN,
-)
-def transform_renames(subject: Subject) -> Iterator[Hit]:
-    """A transformation writes records to another topic than the one MirrorMaker manages.
-
-    MirrorMaker creates the topic that its replication policy names, gives it partitions, settings and ACLs, and
-    translates offsets for it. A router such as RegexRouter changes the name after that: records go to a topic that the
-    target creates with its own defaults or not at all, partitions may be missing (the task then blocks), the prepared
-    topic stays empty, and checkpoints point at it. Name topics with replication.policy.class instead.
-    """
-    for name in subject.items("transforms"):
-        key = f"transforms.{name}.type"
-        if any(_RENAMING.fullmatch(part) for part in re.split(r"[.$]", subject.get(key))):
-            message = f"{written(subject, key)}={subject.get(key)} writes records to another topic than the one that MirrorMaker creates, configures and translates offsets for"
-            policy = connector_key(subject, "replication.policy.class", POLICIES["identity"])
-            others = [other for other in subject.items("transforms") if other != name]
-            edits = [Edit("transforms", ",".join(others) if others else None)]
-            edits += [Edit(each, None) for each in subject.config if each.startswith(f"transforms.{name}.")]
-            fix = f"remove the transformation '{name}'; to keep topic names use {policy}"
-            yield Hit(message, fix, key, edits=tuple(edits))

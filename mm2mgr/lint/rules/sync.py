@@ -7,9 +7,19 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from mm2mgr.lint.findings import Hit, client_hit, connector_hit, connector_key, described, estate_rule, rule, written
+from mm2mgr.lint.findings import (
+    Hit,
+    client_hit,
+    connector_hit,
+    connector_key,
+    described,
+    estate_rule,
+    removal_hit,
+    rule,
+    written,
+)
 from mm2mgr.lint.hops import SIDES, ClusterSide, Hop, hops
-from mm2mgr.lint.subject import Estate, Subject
+from mm2mgr.lint.subject import Estate, Subject, addresses
 from mm2mgr.truth.reach import ConnectorType, numbers
 
 _SEEN = "tests/lint/test_seen_live_topics.py::"
@@ -84,6 +94,26 @@ def sync_configs_off(subject: Subject) -> Iterator[Hit]:
         yield connector_hit(subject, _CONFIGS, "true", message, ", or set the target's topics yourself")
 
 
+_ALTER = "use.incremental.alter.configs"
+
+
+@rule("alter-configs-replaces", "warning", types=("source",), needs=(_ALTER,), source="KIP-894")
+def alter_configs_replaces(subject: Subject) -> Iterator[Hit]:
+    """Each sync of topic settings removes what was set on the target.
+
+    With use.incremental.alter.configs=never MirrorMaker sends all settings of a topic at once, as it did before 3.5: a
+    setting that was made on the target's topic, such as a longer retention, is reset to the brokers' default at the next
+    sync, without an error. The default `requested` changes only what differs. Kafka 4.0 removed the key and always behaves
+    like `required` (KIP-894).
+    """
+    version = numbers(subject.known_version or "0")
+    if subject.get(_ALTER).lower() == "never" and (3, 5) <= version < (4, 0) and subject.flag(_CONFIGS, default=True):
+        message = (
+            f"{written(subject, _ALTER)}=never: each sync resets the settings that were made on the target's topics"
+        )
+        yield removal_hit(subject, _ALTER, message)
+
+
 @rule("replication-factor", "error", source="KIP-382", seen=_SEEN)
 def replication_factor(subject: Subject) -> Iterator[Hit]:
     """A topic needs more replicas than its cluster has brokers and cannot be created.
@@ -91,16 +121,56 @@ def replication_factor(subject: Subject) -> Iterator[Hit]:
     MirrorMaker creates topics with fixed replication factors: replication.factor is 2 by default, those of
     offset-syncs, checkpoints and heartbeats 3. On a cluster with fewer brokers the creation fails. The log reports it
     once; tasks continue and block, or write into a topic that the broker creates with its own defaults. Without its
-    offset-syncs topic no checkpoint is written. -1 uses the broker's default. Source: MirrorSourceConnector,
-    MirrorCheckpointConnector, MirrorHeartbeatConnector.
+    offset-syncs topic no checkpoint is written. -1 uses the broker's default; 0 and less are refused. The workers' own
+    storage topics have a factor of 3 by default; where they cannot be created, the workers do not start. Source:
+    MirrorSourceConnector, MirrorCheckpointConnector, MirrorHeartbeatConnector, DistributedConfig.
     """
     for key, topic, where, default in _made(subject):
         brokers = (subject.target_kafka if where == "target" else subject.source_kafka).brokers
         text = subject.get(key, str(default))
-        if brokers and re.fullmatch(r"\d+", text) and int(text) > brokers:
-            setting = f"{written(subject, key)}={text}" if key in subject.config else f"{key} is {text} by default"
-            message = f"{setting}, and the {where} cluster has {brokers} broker{'s' if brokers > 1 else ''}: {topic} cannot be created"
+        if not re.fullmatch(r"-?\d+", text) or int(text) == -1:
+            continue
+        setting = f"{written(subject, key)}={text}" if key in subject.config else f"{key} is {text} by default"
+        if int(text) < 1:
+            message = f"{setting} is no number of replicas: {topic} cannot be created"
+            yield connector_hit(subject, key, str(default), message, ", or -1 for the brokers' default")
+        elif brokers and int(text) > brokers:
+            message = f"{setting}, and {_so_many(where, brokers)}: {topic} cannot be created"
             yield connector_hit(subject, key, str(min(brokers, 3)), message)
+    yield from _storage(subject)
+
+
+def _so_many(where: str, brokers: int) -> str:
+    return f"the {where} cluster has {brokers} broker{'s' if brokers > 1 else ''}"
+
+
+def _storage(subject: Subject) -> Iterator[Hit]:
+    """Report the workers' storage topics where it is known in which cluster they are, and that no live worker has made them."""
+    where = _home(subject)
+    brokers = (subject.target_kafka if where == "target" else subject.source_kafka).brokers if where else None
+    wrong = {}
+    for topic in ("config", "offset", "status"):
+        key = f"{topic}.storage.replication.factor"
+        text = subject.worker_property(key) or "3"
+        if brokers and text.isdecimal() and int(text) > brokers:
+            wrong[key] = f"{key}={text}" if subject.worker_property(key) else f"{key} is 3 by default"
+    if wrong and brokers:
+        prefix = f"{subject.target}." if subject.form == "dedicated" else ""
+        message = f"{', '.join(wrong.values())}, and {_so_many(where, brokers)}: the workers cannot create their topics and do not start"
+        right = ", ".join(f"{prefix}{key}={brokers}" for key in wrong)
+        yield Hit(message, f"write {right} for the workers, or -1 for the brokers' default")
+
+
+def _home(subject: Subject) -> str:
+    """Return the side whose cluster the workers use, "" where it is unknown or they run already."""
+    if subject.spot.connect or subject.worker.properties is None:
+        return ""
+    if subject.form == "dedicated":
+        return "target"
+    ids = {subject.target_kafka.cluster_id: "target", subject.source_kafka.cluster_id: "source"}
+    own = addresses(subject.worker_property("bootstrap.servers") or "")
+    by_address = (side for side in SIDES if own & addresses(subject.get(f"{side}.cluster.bootstrap.servers")))
+    return ids.get(subject.worker.cluster_id, "") if subject.worker.cluster_id else next(by_address, "")
 
 
 def _made(subject: Subject) -> Iterator[tuple[str, str, str, int]]:

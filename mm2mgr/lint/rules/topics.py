@@ -7,7 +7,17 @@ from collections.abc import Iterator
 from functools import lru_cache
 
 from mm2mgr.lint.findings import Edit, Hit, connector_hit, edit_hit, rule, written
-from mm2mgr.lint.hops import default_of, filter_of, items_of, plain_name, point, reads_lists, same, selection_of
+from mm2mgr.lint.hops import (
+    default_of,
+    filter_of,
+    items_of,
+    plain_name,
+    point,
+    policy_of,
+    reads_lists,
+    same,
+    selection_of,
+)
 from mm2mgr.lint.subject import Subject, addresses
 from mm2mgr.topics.java_regex import shape
 from mm2mgr.topics.names import NameFilter, shape_of
@@ -19,6 +29,7 @@ _LISTS = {
     "source": ("topics", "topics.exclude", "config.properties.exclude"),
     "checkpoint": ("topics", "topics.exclude", "groups", "groups.exclude"),
 }
+_SEPARATOR = "replication.policy.separator"
 _STORAGE = ("config.storage.topic", "offset.storage.topic", "status.storage.topic")
 # Names that Kafka's default lists keep out, and what comes of taking them.
 _PROBES = {
@@ -262,3 +273,23 @@ def refresh_off(subject: Subject) -> Iterator[Hit]:
     if not subject.flag(key, default=True):
         message = f"{written(subject, key)}=false: new {what} are not taken until the connector is restarted"
         yield connector_hit(subject, key, "true", message)
+
+
+_INVALID = re.compile(r"[^A-Za-z0-9._-]+")
+
+
+@rule("name-not-for-topics", "error", types=_BOTH, source="Kafka's Topic.validate, DefaultReplicationPolicy")
+def name_not_for_topics(subject: Subject) -> Iterator[Hit]:
+    """An alias or separator makes topic names that Kafka refuses.
+
+    Names of topics consist of letters, digits, dots, underscores and hyphens. An alias or a separator with another
+    character makes names that the target refuses: mirrored topics, offset syncs and checkpoints cannot be created, and the
+    tasks fail at the first record. What a policy class of one's own does with them is not known.
+    """
+    for key in ("source.cluster.alias", "target.cluster.alias", _SEPARATOR) if policy_of(subject) else ():
+        raw = subject.config.get(key, "")
+        signs = _INVALID.findall(raw.rstrip() or raw)  # blank-in-value reports blanks at the end
+        if signs and "${" not in raw:
+            names = "mirrored topics and offset syncs" if subject.type == "source" else "checkpoints"
+            message = f"{written(subject, key)} contains '{signs[0]}', which no topic name may have: the topics of {names} cannot be created"
+            yield connector_hit(subject, key, "." if key == _SEPARATOR else _INVALID.sub("-", raw.strip()), message)

@@ -1,0 +1,130 @@
+"""Rules about transformations: MirrorMaker's keys, values and headers are bytes, and its topics are named by the replication policy."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from mm2mgr.defaults import POLICIES
+from mm2mgr.lint.findings import Edit, Hit, connector_key, edit_hit, rule, written
+from mm2mgr.lint.subject import Subject
+from mm2mgr.text import nearest
+
+_SEEN = "tests/lint/test_seen_live_records.py::"
+_KAFKAS = "org.apache.kafka.connect.transforms."
+_RENAMING = re.compile(r"\w*(RegexRouter|TimestampRouter|TopicRouter|TableRouter|EventRouter|ExtractTopic)")
+# Kafka's transformations that come as $Key and $Value, and what each does with bytes.
+_STRUCT = "needs a Struct with fields, and MirrorMaker's records are bytes"
+_OTHER_TYPE = "makes something else than bytes, which ByteArrayConverter refuses"
+_OF_BYTES = {
+    **dict.fromkeys(("ExtractField", "Flatten", "HeaderFrom", "InsertField", "MaskField", "ReplaceField"), _STRUCT),
+    "SetSchemaMetadata": "changes only schemas of Structs, and MirrorMaker's records are bytes",
+    "TimestampConverter": "needs a timestamp, and MirrorMaker's records are bytes",
+    "HoistField": _OTHER_TYPE,
+    "Cast": _OTHER_TYPE,
+}
+_WHOLE = {"ValueToKey": _STRUCT, "InsertHeader": "adds text, which ByteArrayConverter refuses for headers"}
+_FINE = ("DropHeaders", "Filter", "RegexRouter", "TimestampRouter")
+_KNOWN = (*_OF_BYTES, *_WHOLE, *_FINE)
+_PASS_NULL = ("Cast", "Flatten", "InsertField", "ReplaceField")
+_BYTES = "org.apache.kafka.connect.converters.ByteArrayConverter"
+
+
+@rule(
+    "transform-needs-fields",
+    "error",
+    needs=("transforms",),
+    source="Kafka's transformations, tried with MirrorMaker's records",
+)
+def transform_needs_fields(subject: Subject) -> Iterator[Hit]:
+    """A transformation cannot work on bytes, so the first record fails the task.
+
+    MirrorMaker passes keys, values and headers as bytes. Transformations that look at fields throw "Only Struct objects
+    supported": ExtractField, Flatten, HeaderFrom, InsertField, MaskField, ReplaceField, ValueToKey and, in other words,
+    SetSchemaMetadata and TimestampConverter. HoistField, Cast and InsertHeader make a Struct or a text, which
+    ByteArrayConverter refuses. The connector is RUNNING and each task FAILED (with errors.tolerance=all each record is
+    skipped). Without $Key or $Value such a class is abstract and Connect refuses the config. RegexRouter, TimestampRouter,
+    Filter, DropHeaders and all predicates work on any record. Classes that are not Kafka's are not judged.
+    """
+    for name in subject.items("transforms"):
+        key = f"transforms.{name}.type"
+        wrong = _wrong(subject, name)
+        if wrong and not wrong.startswith("write "):
+            yield _removal(subject, name, f"{written(subject, key)}: {wrong}")
+        elif wrong:
+            right = wrong.removeprefix("write ")
+            message = (
+                f"{written(subject, key)}: Kafka has no transformation {subject.get(key)}: Connect refuses the config"
+            )
+            yield edit_hit(subject, message, [Edit(key, right)], key)
+
+
+def _wrong(subject: Subject, name: str) -> str:
+    """Return what is wrong with a transformation, `write …` for a better name, "" for nothing."""
+    type_ = subject.get(f"transforms.{name}.type")
+    package, _, class_ = type_.rpartition(".")
+    simple, _, part = class_.partition("$")
+    if f"{package}." != _KAFKAS and (package or simple not in _KNOWN):
+        return ""
+    if simple not in _KNOWN:
+        return f"write {_KAFKAS}{(*nearest(simple, _KNOWN, 0.5), 'DropHeaders')[0]}"
+    if simple in _OF_BYTES and part not in ("Key", "Value"):
+        return f"{simple} without $Key or $Value is abstract, and Connect refuses it; as one of them it {_OF_BYTES[simple]}"
+    why = _OF_BYTES.get(simple) or _WHOLE.get(simple, "")
+    if not why or _spared(subject, name, simple, part) or (why == _OTHER_TYPE and not _as_bytes(subject, part.lower())):
+        return ""
+    if simple == "InsertHeader" and not _as_bytes(subject, "header"):
+        return ""
+    chosen = " that its predicate selects" if subject.get(f"transforms.{name}.predicate") else ""
+    which = f"record{' with a key' if part == 'Key' else ''}{chosen}"
+    skipped = subject.get("errors.tolerance").lower() == "all"
+    effect = f"each {which} is skipped and lost" if skipped else f"the first {which} fails the task"
+    return f"{simple} {why}: {effect}"
+
+
+def _spared(subject: Subject, name: str, simple: str, part: str) -> bool:
+    """Tell whether it gets tombstones only, which it passes on as they are."""
+    predicate = subject.get(f"transforms.{name}.predicate")
+    of_tombstones = subject.get(f"predicates.{predicate}.type").endswith("RecordIsTombstone")
+    negated = subject.flag(f"transforms.{name}.negate", default=False)
+    return part == "Value" and simple in _PASS_NULL and of_tombstones and not negated
+
+
+def _as_bytes(subject: Subject, part: str) -> bool:
+    """Tell whether keys, values or headers are written by ByteArrayConverter; the rule `converter` reports any other."""
+    key = f"{part}.converter"
+    usual = _BYTES if subject.form == "dedicated" else ""
+    return (subject.get(key) or subject.worker_property(key) or usual).endswith("ByteArrayConverter")
+
+
+def _removal(subject: Subject, name: str, message: str, more: str = "") -> Hit:
+    """Return a hit whose fix takes one transformation out."""
+    others = [other for other in subject.items("transforms") if other != name]
+    own = (key for key in subject.config if key.startswith(f"transforms.{name}."))
+    edits = (Edit("transforms", ",".join(others) or None), *(Edit(key, None) for key in own))
+    fix = f"remove the transformation '{name}'{more}"
+    return Hit(message, fix, f"transforms.{name}.type", edits=edits)
+
+
+@rule(
+    "transform-renames",
+    "error",
+    types=("source",),
+    needs=("transforms",),
+    source="MirrorSourceConnector, KIP-382",
+    seen=_SEEN,
+)
+def transform_renames(subject: Subject) -> Iterator[Hit]:
+    """A transformation writes records to another topic than the one MirrorMaker manages.
+
+    MirrorMaker creates the topic that its replication policy names, gives it partitions, settings and ACLs, and
+    translates offsets for it. A router such as RegexRouter changes the name after that: records go to a topic that the
+    target creates with its own defaults or not at all, partitions may be missing (the task then blocks), the prepared
+    topic stays empty, and checkpoints point at it. Name topics with replication.policy.class instead.
+    """
+    for name in subject.items("transforms"):
+        key = f"transforms.{name}.type"
+        if any(_RENAMING.fullmatch(part) for part in re.split(r"[.$]", subject.get(key))):
+            message = f"{written(subject, key)}={subject.get(key)} writes records to another topic than the one that MirrorMaker creates, configures and translates offsets for"
+            policy = connector_key(subject, "replication.policy.class", POLICIES["identity"])
+            yield _removal(subject, name, message, f"; to keep topic names use {policy}")
