@@ -17,7 +17,8 @@ from mm2mgr.kafka.acls import CLUSTER_NAME, ResourceKind, Right
 from mm2mgr.render import Connector, Type
 from mm2mgr.spec.scalars import is_name
 from mm2mgr.topology import Flow, Topology
-from mm2mgr.truth.reach import CLUSTER_KEYS, Client, Setting, clients, effective
+from mm2mgr.truth.client_values import settings
+from mm2mgr.truth.reach import CLUSTER_KEYS, Client, Setting, clients
 
 On = Literal["topic", "remote topic", "offset syncs", "checkpoints", "heartbeats", "offsets", "group", "cluster"]
 _KINDS: dict[On, ResourceKind] = {"cluster": "cluster", "group": "group"}  # all others are topics
@@ -188,7 +189,7 @@ def login_of(client: Client, connector: Connector, topology: Topology) -> Client
     config = connector.config
     side = "source" if client.side == "source" else "target"
     alias = config[f"{side}.cluster.alias"]
-    found = {plain: config[key] for plain, key in effective(client, config).items()}
+    found = settings(client, config)
     if client.side in ("source", "target"):
         return ClientLogin.of(alias, found)
     # Connect's own clients start from the workers' settings, which are not in the tree; what it says of that cluster is

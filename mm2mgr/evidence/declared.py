@@ -13,12 +13,8 @@ from mm2mgr.sizing.load import Statistic
 from mm2mgr.sizing.scenario import ConnectWorkers
 from mm2mgr.sizing.tasks import Bounds, Capacity, CurrentTasks, Rules
 from mm2mgr.topology import ConnectCluster, Flow
-
-_KAFKA_DEFAULTS = {
-    "fetch.max.bytes": 52_428_800,
-    "max.partition.fetch.bytes": 1_048_576,
-    "buffer.memory": 33_554_432,
-}
+from mm2mgr.truth.client_values import text_of
+from mm2mgr.truth.reach import CLIENTS
 
 
 def rules_of(flow: Flow, measured: MeasuredCapacity | None, statistic: Statistic) -> Rules:
@@ -42,7 +38,7 @@ def capacity_of(flow: Flow, measured: MeasuredCapacity | None = None) -> Capacit
     if flow.origin("tasks", "capacity").kind != "default":
         return by_hand(declared, measured)
     if flow.link is not None:
-        fetch = client_number(flow.client("source_consumer"), "fetch.max.bytes")
+        fetch = client_number(flow, "source consumer", "fetch.max.bytes")
         limits = LinkLimits(flow.link.rtt, flow.link.bandwidth, defaults.BROKER_WINDOW_BYTES, fetch)
         declared = by_link(limits, declared)
     return by_evidence(measured, declared)
@@ -50,10 +46,9 @@ def capacity_of(flow: Flow, measured: MeasuredCapacity | None = None) -> Capacit
 
 def buffers_of(flow: Flow) -> Buffers:
     """Return the buffer sizes of the flow's clients; a source is taken to have as many brokers as addresses are declared."""
-    consumer, producer = flow.client("source_consumer"), flow.client("record_producer")
-    fetch = client_number(consumer, "fetch.max.bytes")
-    of_partition = client_number(consumer, "max.partition.fetch.bytes")
-    waiting = client_number(producer, "buffer.memory")
+    fetch = client_number(flow, "source consumer", "fetch.max.bytes")
+    of_partition = client_number(flow, "source consumer", "max.partition.fetch.bytes")
+    waiting = client_number(flow, "record producer", "buffer.memory")
     return Buffers(fetch, of_partition, waiting, len(flow.source.model.bootstrap_servers))
 
 
@@ -62,10 +57,12 @@ def current_tasks(flow: Flow) -> CurrentTasks:
     return CurrentTasks(int(flow.tasks.maximum), not flow.tasks.automatic)
 
 
-def client_number(client: Mapping[str, str], key: str) -> int:
+def client_number(flow: Flow, client: str, key: str) -> int:
     """Return a setting of a client as a number: Kafka's default where the tree unsets mm2mgr's or writes a placeholder."""
-    text = client.get(key, "")
-    return int(text) if text.isdecimal() else _KAFKA_DEFAULTS[key]
+    (found,) = (each for each in CLIENTS["source"] if each.name == client)
+    written = flow.client(found.block or "").get(key, "")
+    config = {found.layers[-1].prefix + key: written} if written.isdecimal() else {}
+    return int(text_of("source", config, client, key))
 
 
 def declared_workers(

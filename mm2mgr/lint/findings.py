@@ -354,12 +354,12 @@ RECORDS, READER = "record producer", "source consumer"
 
 def described(subject: Subject, client: str, plain: str) -> str:
     """Return a setting with its origin for a message: `producer.override.acks=1`, or the workers', or the default."""
-    value = subject.value(client, plain)
-    if key := subject.written(client, plain):
-        return f"{written(subject, key)}={value}"
-    if key := subject.workers_key(client, plain):
-        return f"{key}={value} of the workers"
-    return f"{plain}={value}, the default"
+    found = subject.setting_of(client, plain)
+    if found is None or found.written_as is None:
+        return f"{plain}={found.value if found else None}, the default"
+    if found.origin == "workers":
+        return f"{found.written_as}={found.value} of the workers"
+    return f"{written(subject, found.written_as)}={found.value}"
 
 
 def failing(client: Client) -> str:

@@ -17,8 +17,9 @@ from mm2mgr.formats.properties import Entry
 from mm2mgr.secrets import is_placeholder, is_secret, mask
 from mm2mgr.spec.places import PathKey
 from mm2mgr.truth import keys as truth_keys
+from mm2mgr.truth.client_values import ConfiguredClient, Value, winners
 from mm2mgr.truth.keys import kafka_version
-from mm2mgr.truth.reach import Client, ConnectorType, Setting, clients, effective, framework_defaults, numbers
+from mm2mgr.truth.reach import Client, ConnectorType, Setting, clients, numbers
 
 SENT_IN_CLEAR = {"PLAIN": "the password", "OAUTHBEARER": "the token"}
 """What a SASL mechanism sends unprotected; the others only prove that they know it."""
@@ -168,7 +169,7 @@ class SubjectKind:
     def winners(self) -> Mapping[str, Mapping[str, str]]:
         """Client → plain key → the key of the config that decides it."""
         config = dict.fromkeys(self.keys, "")
-        return {name: effective(client, config) for name, client in self.client_by_name.items()}
+        return {name: winners(client, config) for name, client in self.client_by_name.items()}
 
 
 # The keys whose values (not only whether they are there) decide which clients a connector has.
@@ -299,38 +300,33 @@ class Subject:
         """Return a client by name (`record producer`, `source consumer`, `source admin`, …), None when there is none."""
         return self.kind.client_by_name.get(name)
 
+    @cached_property
+    def configured(self) -> Mapping[str, ConfiguredClient]:
+        """Its clients by name, with what connector and workers set for them."""
+        workers = self.worker.properties or _NONE
+        return {
+            name: ConfiguredClient(client, self.setting, self.config, workers, self.kind.winners[name])
+            for name, client in self.kind.client_by_name.items()
+        }
+
     def written(self, client: str, plain: str) -> str:
         """Return the config key that sets a client's plain key, "" for none."""
         return self.kind.winners.get(client, _NONE).get(plain, "")
 
-    def workers_key(self, client: str, plain: str) -> str:
-        """Return the workers' property that a client's plain key is taken from, "" for none."""
-        found, properties = self.client(client), self.worker.properties
-        if found is None or not properties:
-            return ""
-        keys = (prefix + plain for prefix in reversed(found.worker_prefixes))
-        return next((key for key in keys if key in properties), "")
-
     def is_set(self, client: str, *plains: str) -> bool:
         """Tell whether one of these is set on the connector or on its workers; much cheaper than computing values."""
-        return any(self.written(client, plain) or self.workers_key(client, plain) for plain in plains)
+        found = self.configured.get(client)
+        return found is not None and any(found.written.get(plain) or found.inherited(plain) for plain in plains)
+
+    def setting_of(self, client: str, plain: str) -> Value | None:
+        """Return the effective setting of a client's plain key with its origin: see `truth.client_values`."""
+        found = self.configured.get(client)
+        return found.value(plain) if found else None
 
     def value(self, client: str, plain: str) -> str | None:
-        """Return the effective value of a client's plain key: configured, else the workers', the framework's or Kafka's default."""
-        found = self.client(client)
-        if found is None:
-            return None
-        if plain not in found.forced:
-            if key := self.written(client, plain):
-                return self.get(key)
-            if key := self.workers_key(client, plain):
-                return self.worker_property(key)
-        known = truth_keys.load()
-        default = framework_defaults(found, self.setting, known).get(plain)
-        if default is not None:
-            return default
-        definition = known.find(found.kind, plain, self.version)
-        return definition.default if definition else None
+        """Return the effective value of a client's plain key."""
+        found = self.setting_of(client, plain)
+        return found.value if found else None
 
     def number(self, client: str, plain: str) -> int | None:
         """Return a client's value as a number, None when it is not a number."""

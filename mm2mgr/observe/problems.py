@@ -19,6 +19,7 @@ from mm2mgr.reconcile.plan import diff, lowers_tasks
 from mm2mgr.secrets import cut, mask_text
 from mm2mgr.text import number_of
 from mm2mgr.topology import Flow
+from mm2mgr.truth.client_values import text_of
 
 _SHOWN, _FLOWS_SHOWN = 3, 5
 _SETTABLE = RESTING | {"RUNNING"}
@@ -224,7 +225,7 @@ def no_progress(case: FlowCase) -> Iterator[str]:
     if case.state != "RUNNING" or not stuck:
         return
     whom = "the flow" if set(stuck) == {"-"} else _some(sorted(stuck), "task")
-    committed = case.seen.desired.config.get("source.consumer.isolation.level") == "read_committed"
+    committed = text_of("source", case.seen.desired.config, "source consumer", "isolation.level") == "read_committed"
     hint = " (read_committed: an open transaction on the source has the same effect)" if committed else ""
     still = "the stored offsets do not move" if blind else "neither the stored offsets nor the target move"
     yield (

@@ -15,6 +15,7 @@ from mm2mgr.errors import Mm2mgrError
 from mm2mgr.partitions import Offsets, TopicPartition
 from mm2mgr.render import Connector
 from mm2mgr.topology import Flow
+from mm2mgr.truth.client_values import text_of
 
 ASSIGNED_KEY = "task.assigned.partitions"
 
@@ -246,7 +247,7 @@ def measure(flow: Flow, seen: LiveConnector, source: SeenKafka, target: SeenKafk
     if isinstance(stored, Failure):
         unknown, stored = f"stored offsets could not be read: {stored.message}", {}
     # With `latest` a task begins at the end of a log, so what lies before its first stored offset is not mirrored.
-    from_end = seen.desired.config.get("source.consumer.auto.offset.reset") == "latest"
+    from_end = text_of("source", seen.desired.config, "source consumer", "auto.offset.reset") == "latest"
 
     def one(partition: TopicPartition, log: Offsets) -> PartitionLag:
         offset = stored.get(partition)

@@ -23,9 +23,10 @@ from mm2mgr.lint.unjudged import NotJudged, not_judged
 from mm2mgr.operations.workspace import Workspace, wait_for
 from mm2mgr.secrets import mask
 from mm2mgr.text import nearest
+from mm2mgr.truth.client_values import configured_clients
 from mm2mgr.truth.explain import explain as explain_key
 from mm2mgr.truth.keys import Keys, kafka_version, load
-from mm2mgr.truth.reach import ConnectorType, client_settings, kafka_defaults
+from mm2mgr.truth.reach import ConnectorType, Setting
 
 if TYPE_CHECKING:
     from mm2mgr.connect.types import ConnectTarget
@@ -331,10 +332,18 @@ def _connectors(workspace: Workspace, name: str) -> Sequence[Connector]:
 
 def _settings(of: Connector, version: str, keys: Keys, *, exactly_once: bool, everything: bool) -> dict[str, Any]:
     clients = []
-    for each in client_settings(of.type, of.config, of.origins, version, keys, exactly_once=exactly_once):
-        values = [*each.values, *(kafka_defaults(each, version, keys) if everything else ())]
+    setting = Setting.of(of.config, version, exactly_once=exactly_once)
+    for each in configured_clients(of.type, of.config, setting).values():
+        values = [*each.values(keys), *(each.left(keys) if everything else ())]
         below = [f"{prefix}*" for prefix in each.client.worker_prefixes]  # of the workers, unknown here
-        shown = [asdict(value) | {"value": mask(value.key, value.value)} for value in values]
+        shown = [
+            asdict(value)
+            | {
+                "value": mask(value.key, value.value),
+                "origin": str(of.origins.get(value.written_as or "", value.origin)),
+            }
+            for value in values
+        ]
         named = {"client": each.client.name, "kind": each.client.kind, "side": each.client.side}
         clients.append({**named, "below": below, "values": shown})
     return {"connector": of.name, "type": of.type, "connect": of.connect, "kafka": version, "clients": clients}

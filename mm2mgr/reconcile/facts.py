@@ -25,6 +25,7 @@ from mm2mgr.lint.subject import Estate, KafkaFacts, Spot, Subject, WorkerFacts, 
 from mm2mgr.partitions import TopicPartition
 from mm2mgr.topology import KafkaCluster, Topology
 from mm2mgr.truth import keys as truth_keys
+from mm2mgr.truth.client_values import settings
 from mm2mgr.truth.keys import kafka_version
 from mm2mgr.truth.reach import CLUSTER_KEYS
 
@@ -259,21 +260,19 @@ def _logins(subject: Subject) -> Iterator[tuple[Servers, KafkaAccess]]:
         ("target admin", subject.target, subject.target_kafka),
         ("record producer", "record producer", subject.records_kafka),
     ):
-        settings = {
-            plain: subject.get(key)
-            for plain, key in subject.kind.winners.get(client, {}).items()
-            if plain in CLUSTER_KEYS and subject.get(key)
-        }
-        if (servers := settings.pop("bootstrap.servers", "")) and not kafka.cluster_id:
-            yield addresses(servers), KafkaAccess(alias, servers, settings)
+        own = subject.client(client)
+        found = settings(own, subject.config) if own else {}
+        login = {plain: value for plain, value in found.items() if plain in CLUSTER_KEYS and value}
+        if (servers := login.pop("bootstrap.servers", "")) and not kafka.cluster_id:
+            yield addresses(servers), KafkaAccess(alias, servers, login)
 
 
 def _identity(access: KafkaAccess, timeout_seconds: float, *, trusted: bool) -> KafkaFacts:
     from mm2mgr.kafka.client import Kafka
 
-    settings = {"bootstrap.servers": access.bootstrap_servers, **access.security}
-    for key in () if trusted else settings:
-        what = "a placeholder" if "${" in settings[key] else "a file" if key == "ssl.keystore.location" else ""
+    login = {"bootstrap.servers": access.bootstrap_servers, **access.security}
+    for key in () if trusted else login:
+        what = "a placeholder" if "${" in login[key] else "a file" if key == "ssl.keystore.location" else ""
         if what:
             return KafkaFacts(unanswered=f"{access.alias}: {key} is {what} of the workers")
     try:

@@ -14,10 +14,10 @@ from mm2mgr.lint.findings import Finding, Rule
 from mm2mgr.lint.rules import BY_ID, RULES, found, lint
 from mm2mgr.lint.subject import Estate, SourceFile, Subject, WorkerFacts
 from mm2mgr.reconcile.plan import WRITES, Change, ClusterPlan, Named, with_predecessors_kept
+from mm2mgr.truth.client_values import text_of
 from mm2mgr.truth.reach import CLUSTER_KEYS, numbers
 
 RECORDS = "producer.override."
-_RECORDS_GO_TO = f"{RECORDS}bootstrap.servers"
 _ERRORS = tuple(rule for rule in RULES if rule.severity == "error")
 ALONE = tuple(rule for rule in _ERRORS if rule.check)
 TOGETHER = (*(rule for rule in _ERRORS if rule.over), BY_ID["overlap-undecided"])
@@ -28,7 +28,7 @@ _UNCHANGED = (BY_ID["wrong-kafka"],)
 
 def writes_through_workers(config: Mapping[str, str]) -> bool:
     """Tell whether records go to the workers' own Kafka: nothing sends Connect's producer elsewhere."""
-    return not config.get(_RECORDS_GO_TO, "").strip()
+    return not text_of("source", config, "record producer", "bootstrap.servers")
 
 
 @dataclass(frozen=True)

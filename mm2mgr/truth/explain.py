@@ -15,6 +15,7 @@ from typing import Any
 from mm2mgr.defaults import CLIENT_DEFAULTS
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.spec.keys import OWNED_CONNECTOR_KEYS, SECURITY_KEYS
+from mm2mgr.truth.client_values import framework, framework_defaults
 from mm2mgr.truth.keys import Key, Keys
 from mm2mgr.truth.reach import (
     CLIENTS,
@@ -24,8 +25,6 @@ from mm2mgr.truth.reach import (
     Setting,
     clients,
     clients_of_line,
-    framework,
-    framework_defaults,
     seen_by,
 )
 

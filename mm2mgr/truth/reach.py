@@ -6,13 +6,12 @@ and a live test with the client settings on workers of the oldest and the newest
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Literal
 
 from mm2mgr.spec.keys import CONNECTOR_KEYS_LIKE_PREFIXES, SECURITY_KEYS
-from mm2mgr.truth.keys import Keys
 
 ConnectorType = Literal["source", "checkpoint", "heartbeat"]
 ClientKind = Literal["producer", "consumer", "admin"]
@@ -279,86 +278,3 @@ def seen_by(client: Client, key: str) -> tuple[Reached, ...]:
     """Return how a client reads a key, forced keys included; ranks count from the lowest prefix."""
     names = ((rank, layer, layer.plain(key)) for rank, layer in enumerate(client.layers))
     return tuple(Reached(client, plain, layer.prefix, rank) for rank, layer, plain in names if plain is not None)
-
-
-def effective(client: Client, config: Mapping[str, str]) -> dict[str, str]:
-    """Return plain key -> the key of the connector config that wins for this client."""
-    return dict(_effective(client, tuple(config)))
-
-
-@lru_cache(maxsize=4096)  # values do not matter here, and of thousands of connectors most have the same keys
-def _effective(client: Client, keys: tuple[str, ...]) -> Mapping[str, str]:
-    hits = [(hit.rank, hit.key, key) for key in keys for hit in seen_by(client, key) if hit.key not in client.forced]
-    return {plain: key for _, plain, key in sorted(hits)}  # the highest rank comes last and stays
-
-
-def framework_defaults(client: Client, setting: Setting, keys: Keys) -> dict[str, str]:
-    """Return the defaults that Connect or MirrorMaker sets for a client; they override Kafka's."""
-    if client.name == "record producer":
-        name = "record_producer_exactly_once" if setting.exactly_once else "record_producer"
-    elif client.kind == "consumer":
-        name = "offsets_consumer" if client.worker_prefixes else f"{client.side}_consumer"
-    else:
-        return {}
-    return keys.framework_defaults(name, setting.version)
-
-
-def framework(client: Client) -> str:
-    """Return who sets these defaults of a client."""
-    return "Connect" if client.worker_prefixes else "MirrorMaker"
-
-
-@dataclass(frozen=True)
-class Value:
-    """One setting of a client; `written_as` is the connector key that sets it, None for a default."""
-
-    key: str
-    value: str
-    origin: str
-    written_as: str | None = None
-
-
-@dataclass(frozen=True)
-class EffectiveSettings:
-    """A client and its settings, by key."""
-
-    client: Client
-    values: tuple[Value, ...]
-
-
-def client_settings(  # noqa: PLR0913 - a connector, and what it runs on
-    type_: ConnectorType,
-    config: Mapping[str, str],
-    origins: Mapping[str, object],
-    version: str,
-    keys: Keys,
-    *,
-    exactly_once: bool = False,
-) -> tuple[EffectiveSettings, ...]:
-    """Return the settings of every client that a connector with this config has; `exactly_once` is about the workers."""
-    setting = Setting.of(config, version, exactly_once=exactly_once)
-    every = ((client, _values(client, config, origins, setting, keys)) for client in clients(type_, setting))
-    return tuple(
-        EffectiveSettings(client, tuple(sorted(values, key=lambda each: each.key))) for client, values in every
-    )
-
-
-def _values(
-    client: Client, config: Mapping[str, str], origins: Mapping[str, object], setting: Setting, keys: Keys
-) -> Iterator[Value]:
-    won = effective(client, config)
-    for plain, key in won.items():
-        yield Value(plain, config[key], str(origins.get(key, "connector")), key)
-    by_framework = framework_defaults(client, setting, keys)
-    for plain, value in by_framework.items():
-        if plain not in won:
-            yield Value(plain, value, f"set by {framework(client)}")
-    if client.worker_prefixes and "bootstrap.servers" not in won:
-        yield Value("bootstrap.servers", "the workers' own", "Connect worker")
-
-
-def kafka_defaults(settings: EffectiveSettings, version: str, keys: Keys) -> tuple[Value, ...]:
-    """Return Kafka's own defaults of all keys that are not set for a client."""
-    kind, configured = settings.client.kind, {value.key for value in settings.values}
-    found = (keys.find(kind, name, version) for name in keys.names(kind, version) if name not in configured)
-    return tuple(Value(key.name, key.default, "Kafka") for key in found if key and key.default is not None)

@@ -7,9 +7,10 @@ import json
 import pytest
 
 from mm2mgr.errors import Mm2mgrError
+from mm2mgr.truth.client_values import configured_clients, text_of
 from mm2mgr.truth.explain import Explanation, explain, policy_of
 from mm2mgr.truth.keys import load
-from mm2mgr.truth.reach import CLIENTS, ConnectorType, Setting, client_settings, kafka_defaults
+from mm2mgr.truth.reach import CLIENTS, ConnectorType, Setting
 from tests.truth.reaching import reached
 
 TYPES: tuple[ConnectorType, ...] = ("source", "checkpoint", "heartbeat")
@@ -161,14 +162,17 @@ def test_who_needs_which_policy() -> None:
 
 def test_settings_of_clients_come_from_the_winning_key() -> None:
     config = {"consumer.client.rack": "a", "source.consumer.client.rack": "b", "producer.override.acks": "1", "x": "y"}
-    origins = {"source.consumer.client.rack": "here"}
-    found = {each.client.name: each for each in client_settings("source", config, origins, "4.3.1", load())}
-    rack = {value.key: value for value in found["source consumer"].values}["client.rack"]
-    assert (rack.value, rack.origin, rack.written_as) == ("b", "here", "source.consumer.client.rack")
-    produced = {value.key: (value.value, value.origin) for value in found["record producer"].values}
+    found = configured_clients("source", config)
+    rack = found["source consumer"].value("client.rack")
+    assert rack
+    assert (rack.value, rack.origin, rack.written_as) == ("b", "connector", "source.consumer.client.rack")
+    produced = {value.key: (value.value, value.origin) for value in found["record producer"].values(load())}
     assert produced["acks"] == ("1", "connector")
     assert produced["enable.idempotence"] == ("false", "set by Connect")
     assert produced["bootstrap.servers"] == ("the workers' own", "Connect worker")
-    left = {value.key: value.value for value in kafka_defaults(found["record producer"], "4.3.1", load())}
+    left = {value.key: value.value for value in found["record producer"].left(load())}
     assert left["linger.ms"] == "5"
     assert not {"acks", "enable.idempotence"} & left.keys()
+    assert text_of("source", config, "source consumer", "client.rack") == "b"
+    assert text_of("source", config, "source consumer", "auto.offset.reset") == "earliest"
+    assert text_of("heartbeat", config, "source consumer", "client.rack") == ""

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mm2mgr.spec.keys import SECURITY_KEYS
+from mm2mgr.truth.client_values import winners
 from mm2mgr.truth.keys import load
 from mm2mgr.truth.reach import (
     CLIENTS,
@@ -16,7 +17,6 @@ from mm2mgr.truth.reach import (
     ConnectorType,
     Setting,
     clients,
-    effective,
     numbers,
 )
 from tests.truth.reaching import reached
@@ -81,9 +81,7 @@ def test_the_nearest_prefix_wins() -> None:
     config = {f"{prefix}sasl.mechanism": prefix for prefix in PREFIXES}
     for backwards in (False, True):  # the order in the config says nothing
         ordered = dict(sorted(config.items(), reverse=backwards))
-        won = {
-            client.role: effective(client, ordered).get("sasl.mechanism") for client in clients("source", OWN_OFFSETS)
-        }
+        won = {client.role: winners(client, ordered).get("sasl.mechanism") for client in clients("source", OWN_OFFSETS)}
         assert won == {
             "replication-consumer": "source.consumer.sasl.mechanism",
             "connector-producer": "producer.override.sasl.mechanism",
@@ -104,7 +102,7 @@ def test_what_wins_is_always_something_that_reaches(type_: ConnectorType, writte
     config = dict.fromkeys(written, "x")
     for client in clients(type_, PLAIN):
         hits = {key: hit for key in config for hit in reached(type_, key, PLAIN) if hit.client == client}
-        won = effective(client, config)
+        won = winners(client, config)
         assert set(won) == {hit.key for hit in hits.values()}
         for plain, key in won.items():
             assert hits[key].rank == max(hit.rank for hit in hits.values() if hit.key == plain)

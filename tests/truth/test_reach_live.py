@@ -24,8 +24,9 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 from mm2mgr.sandbox.broker import Broker
 from mm2mgr.sandbox.server import kafka_runtime
 from mm2mgr.sandbox.worker import DIRECT, Worker
+from mm2mgr.truth.client_values import winners
 from mm2mgr.truth.keys import load
-from mm2mgr.truth.reach import ConnectorType, Setting, clients, effective
+from mm2mgr.truth.reach import ConnectorType, Setting, clients
 
 pytestmark = pytest.mark.live
 
@@ -172,7 +173,7 @@ def expected(case: Case, body: Mapping[str, str], broker: Broker, setting: Setti
     """Return role -> key -> values by the table."""
     result: ByClient = {}
     for client in clients(case.type, setting):
-        values = {plain: body[key] for plain, key in effective(client, body).items()}
+        values = {plain: body[key] for plain, key in winners(client, body).items()}
         result[client.role] = {key: {values[key]} if key in values else set() for key in COMPARED}
         is_framework = bool(client.worker_prefixes)
         result[client.role]["bootstrap.servers"] = {values.get("bootstrap.servers", broker.bootstrap("WORKER"))}

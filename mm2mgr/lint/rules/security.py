@@ -32,10 +32,9 @@ STORES = ("ssl.truststore.", "ssl.keystore.")
 
 
 def configured(subject: Subject, client: str, plain: str) -> str:
-    """Return the value that is configured for a client, "" for none; the workers' producer.* count for the record producer."""
-    if key := subject.written(client, plain):
-        return subject.get(key)
-    return subject.worker_property(subject.workers_key(client, plain)) or ""
+    """Return the value that connector or workers set for a client, "" for none."""
+    found = subject.configured[client].configured(plain) if client in subject.configured else None
+    return found.value if found else ""
 
 
 def protocol(subject: Subject, client: str) -> str:
@@ -49,16 +48,11 @@ def lacking_in_override(subject: Subject) -> list[str]:
     address = subject.get("producer.override.bootstrap.servers")
     if not address or protocol(subject, "target admin") in ("", "PLAINTEXT"):
         return []
-    needed = [each for each in NEEDED if _has(subject, "target admin", each)]
-    lacking = [each[0] for each in needed if not _has(subject, "record producer", each)]
+    needed = [each for each in NEEDED if subject.is_set("target admin", *each)]
+    lacking = [each[0] for each in needed if not subject.is_set("record producer", *each)]
     if protocol(subject, "record producer") == "PLAINTEXT":
         lacking.append("security.protocol")
     return lacking
-
-
-def _has(subject: Subject, client: str, names: tuple[str, ...]) -> bool:
-    """Tell whether one of these settings is configured for a client."""
-    return any(subject.written(client, name) or subject.workers_key(client, name) for name in names)
 
 
 _SEEN = "tests/lint/test_seen_live_start.py::"
