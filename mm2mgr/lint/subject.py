@@ -313,10 +313,14 @@ class Subject:
         """Return the config key that sets a client's plain key, "" for none."""
         return self.kind.winners.get(client, _NONE).get(plain, "")
 
+    def workers_key(self, client: str, plain: str) -> str:
+        """Return the workers' property that a client's plain key is taken from, "" for none."""
+        found = self.configured.get(client)
+        return found.inherited(plain) if found else ""
+
     def is_set(self, client: str, *plains: str) -> bool:
         """Tell whether one of these is set on the connector or on its workers; much cheaper than computing values."""
-        found = self.configured.get(client)
-        return found is not None and any(found.written.get(plain) or found.inherited(plain) for plain in plains)
+        return any(self.written(client, plain) or self.workers_key(client, plain) for plain in plains)
 
     def setting_of(self, client: str, plain: str) -> Value | None:
         """Return the effective setting of a client's plain key with its origin: see `truth.client_values`."""
