@@ -12,6 +12,7 @@ from mm2mgr.lint.subject import Subject, SubjectKind, addresses
 from mm2mgr.spec.keys import SECURITY_KEYS
 from mm2mgr.truth.explain import GENERAL, KINDS, nearest, split
 from mm2mgr.truth.keys import Keys, load
+from mm2mgr.truth.other_tools import other_tool
 from mm2mgr.truth.reach import CLIENTS, CLUSTER_KEYS, ConnectorType, Reached, Setting, clients, seen_by
 
 _ALL_CLUSTER_KEYS = CLUSTER_KEYS | SECURITY_KEYS
@@ -130,8 +131,9 @@ def _not_its_own(context: Context, key: str, known: Keys) -> str:
         return ""
     if "->" in key or key in OF_DEDICATED:
         return "dead-key"
-    if any(known.history(type_, key) for type_ in CLIENTS):
-        return "other-connectors-key"
+    of_others = any(known.history(type_, key) for type_ in CLIENTS)
+    if of_others or other_tool(key):
+        return "other-connectors-key" if of_others else "other-tools-key"
     prefix, plain = split(key, known)
     if of_clients or any(known.history(kind, plain) for kind in KINDS):
         return _client_key(context, prefix, plain, known)

@@ -49,7 +49,9 @@ CLUSTER_KEYS = (SECURITY_KEYS - {"security.providers"}) | _OAUTH_SINCE_4_1 | {"b
 
 def type_of(connector_class: str) -> ConnectorType | None:
     """Return the type for any spelling that Connect accepts: full name, simple name, or that without `Connector`."""
-    simple = connector_class.strip().rpartition(".")[2]
+    package, _, simple = connector_class.strip().rpartition(".")
+    if package not in ("", PACKAGE):
+        return None  # another plugin's class, whatever its name
     return CLASSES.get(simple) or CLASSES.get(f"{simple}Connector")
 
 

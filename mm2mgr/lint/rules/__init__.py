@@ -16,6 +16,7 @@ from mm2mgr.lint.rules import (
     keys,
     logins,
     loops,
+    other_tools,
     pair,
     records,
     security,
@@ -30,8 +31,22 @@ from mm2mgr.lint.subject import Estate, Spot, SubjectKind
 
 # In the order in which people read them.
 RULES: tuple[Rule, ...] = rules_of(
-    *(keys, values, addresses, worker, security, logins, records, transforms),
-    *(sizes, topics, sync, loops, pair, files, advice),
+    keys,
+    values,
+    addresses,
+    worker,
+    security,
+    logins,
+    records,
+    transforms,
+    sizes,
+    topics,
+    sync,
+    loops,
+    pair,
+    files,
+    advice,
+    other_tools,
 )
 BY_ID = {rule.id: rule for rule in RULES}
 

@@ -25,6 +25,7 @@ from mm2mgr.secrets import is_jaas, is_secret, mask
 from mm2mgr.text import nearest
 from mm2mgr.truth import keys as truth_keys
 from mm2mgr.truth.explain import KINDS
+from mm2mgr.truth.other_tools import other_tool
 from mm2mgr.truth.reach import CLIENTS
 
 _ARROW = r"\s*(?:-+>|=>|>|→)\s*"
@@ -109,6 +110,8 @@ def top_level_ignored(estate: Estate) -> Iterator[Hit]:
 def _below(file: _DriverFile, key: str) -> str:
     """Return where to write a line that is ignored at the top level."""
     known = truth_keys.load()
+    if other := other_tool(key):
+        return f"write {file.pair}.{other.instead} = …" if other.instead else f"remove it: it is a key of {other.tool}"
     if any(known.history(scope, key) for scope in CLIENTS) or key.startswith(CONNECTOR_PREFIXES):
         return f"write it under each pair: {file.pair}.{key} = …"
     if known.history("worker", key):

@@ -140,7 +140,7 @@ def unknown_key(subject: Subject) -> Iterator[Hit]:
     classes may read keys of their own.
     """
     strange = keys_under(subject, "unknown-key")
-    own = bool(strange) and any(_is_own_class(subject, key) for key in subject.config)
+    own = bool(strange) and has_own_classes(subject)
     for key in strange:
         name, likeness = near(key)
         if own and likeness < _SURE:
@@ -153,6 +153,11 @@ def unknown_key(subject: Subject) -> Iterator[Hit]:
         else:
             more = f"; mm2mgr explain KEY shows what a {subject.type} connector reads"
             yield removal_hit(subject, key, message, f"; {written(subject, right)} is set" if name else more)
+
+
+def has_own_classes(subject: Subject) -> bool:
+    """Tell whether custom classes are configured, which may read keys of their own."""
+    return any(_is_own_class(subject, key) for key in subject.config)
 
 
 def _is_own_class(subject: Subject, key: str) -> bool:
