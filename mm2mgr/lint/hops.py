@@ -244,6 +244,12 @@ class Hop:
         return self.selection.names if self.selection else None
 
     @cached_property
+    def naming(self) -> tuple[object, ...]:
+        """What a custom policy or transformations make names of: two hops for which it is equal name a topic alike."""
+        own = ("replication.policy.", "transforms", "predicates", "source.cluster.alias", "target.cluster.alias")
+        return tuple(sorted(each for each in self.subject.config.items() if each[0].startswith(own)))
+
+    @cached_property
     def asks(self) -> tuple[object, ...]:
         """What it requires of a topic: hops with equal requirements are looked at once."""
         lists = self.subject.config.get("topics"), self.subject.config.get("topics.exclude")
@@ -290,8 +296,9 @@ def overlapping(
     budget = Budget()
     groups: dict[object, list[tuple[Hop, Selection]]] = defaultdict(list)
     for hop in hops(subjects):
-        if hop.selection and hop.plain and not (running and hop.subject.off):
-            groups[hop.pair, hop.selection.prefix if alike else ""].append((hop, hop.selection))
+        if hop.selection and not (running and hop.subject.off):
+            names = (hop.selection.prefix if alike else "") if hop.plain else hop.naming
+            groups[hop.pair, names].append((hop, hop.selection))
     found: list[tuple[Hop, Hop, Shared]] = []
     for group in groups.values():
         every = overlaps([selection for _, selection in group], budget=budget)

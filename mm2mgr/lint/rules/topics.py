@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import lru_cache
 
 from mm2mgr.lint.findings import Edit, Hit, connector_hit, edit_hit, rule, written
@@ -17,10 +18,12 @@ from mm2mgr.lint.hops import (
     reads_lists,
     same,
     selection_of,
+    separator_of,
 )
 from mm2mgr.lint.subject import Subject, addresses
 from mm2mgr.topics.java_regex import shape
-from mm2mgr.topics.names import NameFilter, shape_of
+from mm2mgr.topics.names import NameFilter, samples, shape_of
+from mm2mgr.topics.shared import meeting
 from mm2mgr.truth.reach import ConnectorType
 
 _SEEN = "tests/lint/test_seen_live_topics.py::"
@@ -159,13 +162,14 @@ def empty_topics(subject: Subject) -> Iterator[Hit]:
 
 @rule("include-excluded", "error", types=_BOTH, source="KIP-1074", seen=_SEEN)
 def include_excluded(subject: Subject) -> Iterator[Hit]:
-    """Another list excludes a topic or group that is included by name.
+    """A topic or group is included by name, and something else excludes it.
 
     The exclude list wins over the include list, and its default applies if it is not set: `.*\\.replica`, `__.*`, names
     that end in internal (since 4.0 only those that start with mm2), and for groups console-consumer-.*, connect-.*,
     __.*. In addition, a replication policy never takes internal topics: names that start with __ or a dot; up to 3.9
-    all that end in .internal or -internal, since 4.0 (KIP-1074) only mm2…internal and checkpoints. There is no error:
-    the topic is missing on the target.
+    all that end in .internal or -internal, since 4.0 (KIP-1074) only mm2…internal and checkpoints. With
+    DefaultReplicationPolicy a topic whose name has the target's alias before a separator, such as B.orders towards B,
+    counts as one that came from there. There is no error: the topic is missing on the target.
     """
     what = "topics" if subject.type == "source" else "groups"
     found = filter_of(subject, what) if what in subject.config else None
@@ -174,6 +178,24 @@ def include_excluded(subject: Subject) -> Iterator[Hit]:
         if name and found and (why := _kept_out(subject, what, name, found)):
             message = f"{written(subject, what)} includes '{name}', but {why}: it is never taken"
             yield _let_in(subject, what, name, found, message)
+        elif what == "topics" and subject.target in item and _is_cycle(subject, item):
+            message = f"{written(subject, what)} includes '{item}', but {_came_from(subject)}: nothing of it is taken"
+            yield Hit(message, "remove it, or give the target another alias in all its flows", what)
+
+
+def _came_from(subject: Subject) -> str:
+    return f"a name with '{subject.target}{separator_of(subject)}' in front counts as mirrored from {subject.target}"
+
+
+def _is_cycle(subject: Subject, item: str) -> bool:
+    """Tell whether the policy takes each topic of an item for one that came from the target (MirrorSourceConnector.isCycle)."""
+    selection, name = selection_of(subject), plain_name(item)
+    if selection is None or name:
+        return bool(selection and name and selection.is_cycle(name))
+    if not all(map(selection.is_cycle, samples(item))):
+        return False
+    taken = meeting([replace(selection, names=NameFilter((item,), ()))])
+    return taken.topic is None and not taken.undecided
 
 
 def _kept_out(subject: Subject, what: str, name: str, found: NameFilter) -> str:
