@@ -81,6 +81,7 @@ FACTS = (
         (
             *("key-too-new", "key-removed", "key-deprecated", "kafka-unknown", "dead-key", "invalid-value"),
             *("exactly-once-unsupported", "include-excluded", "heartbeats-twice", "reset-latest"),
+            *("alter-configs-replaces", "bad-address", "delivery-below-request"),
         ),
         _each(lambda subject: subject.known_version is None),
     ),
@@ -125,7 +126,7 @@ FACTS = (
         "exactly-once of the workers",
         "where offsets are, and what the workers force",
         "--connect, --worker, or `exactly_once` of the Connect cluster",
-        ("exactly-once-worker", "exactly-once-overrides", "exactly-once-slow", "forced-key"),
+        ("exactly-once-worker", "exactly-once-overrides", "exactly-once-slow", "forced-key", "transactional-id"),
         _each(_of_unknown_delivery, "source"),
     ),
     Fact(
