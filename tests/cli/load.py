@@ -6,7 +6,7 @@ In: addresses and rates. Out: files on disk. The roll-ups are made as the Spark 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from mm2mgr.kafka.access import KafkaAccess
@@ -53,26 +53,25 @@ def produce(access: KafkaAccess, topic: str, count: int = 1) -> None:
 def measured(folder: Path, *hours: Mapping[tuple[str, str, int], float]) -> Path:
     """Fill a store with hours at one rate each for each (cluster, topic, partition), in records of 100 bytes, rolled up."""
     shutil.rmtree(folder, ignore_errors=True)
-    store = SampleStore(folder)
-    for back, rates in enumerate(reversed(hours)):
-        _append(store, rates, END_MS - back * 3_600_000)
+    batches = [
+        batch for back, rates in enumerate(reversed(hours)) for batch in _batches(rates, END_MS - back * 3_600_000)
+    ]
+    SampleStore(folder).append(*batches)
     make(folder, one_by_one)
     return folder
 
 
-def _append(store: SampleStore, rates: Mapping[tuple[str, str, int], float], end_ms: int) -> None:
+def _batches(rates: Mapping[tuple[str, str, int], float], end_ms: int) -> Iterator[Batch]:
     for cluster in sorted({one[0] for one in rates}):
         mine = {one[1:]: rate for one, rate in rates.items() if one[0] == cluster}
         values = list(mine.values())
-        store.append(
-            Batch(
-                cluster,
-                "prometheus:test",
-                end_ms,
-                [topic for topic, _ in mine],
-                [partition for _, partition in mine],
-                resolution_ms=3_600_000,
-                bytes_per_second=values,
-                records_per_second=[rate / 100 for rate in values],
-            )
+        yield Batch(
+            cluster,
+            "prometheus:test",
+            end_ms,
+            [topic for topic, _ in mine],
+            [partition for _, partition in mine],
+            resolution_ms=3_600_000,
+            bytes_per_second=values,
+            records_per_second=[rate / 100 for rate in values],
         )

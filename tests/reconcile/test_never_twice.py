@@ -34,7 +34,7 @@ from tests.reconcile.scenarios import CLUSTERS, CONNECTS, HARMLESS, KNOWN, Scena
 from tests.reconcile.simulated import Connector, Harm, Told, World, Write, harms, run
 from tests.spec.trees import write
 
-EXAMPLES = int(os.environ.get("MM2MGR_EXAMPLES", "300"))
+EXAMPLES = int(os.environ.get("MM2MGR_EXAMPLES", "200"))
 ADDRESSES = {cluster: f"{cluster}:9092" for cluster in CLUSTERS}
 IDS = {cluster: f"kafka-{cluster}" for cluster in CLUSTERS}
 

@@ -1,6 +1,6 @@
 """A disk that really is full: a few hundred kilobytes of tmpfs in a mount namespace of its own, gone with its keeper.
 
-Two ways in: `seen`, a path that this process can use, and `run`, a command that finds the disk at `inside`.
+Ways in: `seen`, a path that this process can use; `run`, a command, and `python`, a script, that find the disk at `inside`.
 """
 
 from __future__ import annotations
@@ -8,7 +8,8 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-from collections.abc import Iterator, Sequence
+import sys
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,6 +32,10 @@ class SmallDisk:
         return Path(f"/proc/{self.keeper}/root{self.inside}")
 
     @property
+    def _enter(self) -> list[str]:
+        return ["nsenter", f"--target={self.keeper}", "--user", "--mount", "--preserve-credentials", "--"]
+
+    @property
     def free_bytes(self) -> int:
         """How much can still be written."""
         told = os.statvfs(self.seen)
@@ -48,8 +53,27 @@ class SmallDisk:
 
     def run(self, command: Sequence[str], timeout_seconds: float = 60) -> subprocess.CompletedProcess[str]:
         """Run a command that sees the disk at `inside`."""
-        enter = ["nsenter", f"--target={self.keeper}", "--user", "--mount", "--preserve-credentials", "--", *command]
-        return subprocess.run(enter, capture_output=True, text=True, timeout=timeout_seconds, check=False)
+        return subprocess.run(
+            [*self._enter, *command], capture_output=True, text=True, timeout=timeout_seconds, check=False
+        )
+
+    @contextmanager
+    def python(self, script: str, *arguments: str) -> Iterator[Callable[[str], str]]:
+        """Run a script that sees the disk at `inside`; each call gives it a line and returns the line that it answers."""
+        command = [*self._enter, sys.executable, "-c", script, *arguments]
+        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as running:
+            assert running.stdin
+            assert running.stdout
+            given, answers = running.stdin, running.stdout
+
+            def ask(line: str) -> str:
+                print(line, file=given, flush=True)
+                answer = answers.readline()
+                assert answer.endswith("\n"), f"{line}: no answer"
+                return answer[:-1]
+
+            yield ask
+            given.close()  # it ends with its input
 
 
 @contextmanager

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import resource
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -39,27 +38,28 @@ def whole(store: SampleStore, minutes: int = 10) -> SampleStore:
 STEPS = """
 import sys
 from pathlib import Path
-from mm2mgr.errors import Mm2mgrError
-from mm2mgr.samples.store import SampleStore
-from tests.samples.rows import stored
-from tests.samples.test_full_disk import poll, whole, HOUR
-folder, what = Path(sys.argv[1]), sys.argv[2]
-store = SampleStore(folder)
-try:
-    if what == "begin":
-        whole(store)
-    if what == "append":
-        store.append(poll(10))
-    if what == "new hour":
-        store.append(poll(70))
-    if what == "compact":
-        store.compact(HOUR)
-    if what == "expire":
-        store.expire(2**60)
-except Mm2mgrError as error:
-    sys.exit(f"error: {error.message}")
-print(sorted(stored(SampleStore(folder))["time_ms"].to_pylist()) if store.hours() else [])
+from tests.samples.test_full_disk import step
+for line in sys.stdin:
+    print(step(Path(sys.argv[1]), line.strip()), flush=True)
 """
+
+
+def step(folder: Path, what: str) -> str:
+    """Do a step; return the times in the store, or the error."""
+    store = SampleStore(folder)
+    does: dict[str, Callable[[], object]] = {
+        "begin": lambda: whole(store),
+        "append": lambda: store.append(poll(10)),
+        "new hour": lambda: store.append(poll(70)),
+        "compact": lambda: store.compact(HOUR),
+        "expire": lambda: store.expire(2**60),
+        "read": lambda: None,
+    }
+    try:
+        does[what]()
+    except Mm2mgrError as error:
+        return f"error: {error.message}"
+    return str(sorted(stored(SampleStore(folder))["time_ms"].to_pylist()) if store.hours() else [])
 
 
 @pytest.fixture
@@ -68,26 +68,29 @@ def disk(tmp_path: Path) -> Iterator[SmallDisk]:
         yield mounted
 
 
-def do(disk: SmallDisk, what: str) -> str:
-    """Do a step where the disk is; return the times in the store, or the error."""
-    done = disk.run([sys.executable, "-c", STEPS, str(disk.inside / "store"), what])
-    return done.stdout.strip() if done.returncode == 0 else done.stderr.strip().splitlines()[-1]
+@pytest.fixture
+def do(disk: SmallDisk) -> Iterator[Callable[[str], str]]:
+    """Do steps in a process where the disk is."""
+    with disk.python(STEPS, str(disk.inside / "store")) as ask:
+        yield ask
 
 
 @pytest.mark.parametrize("what", ["append", "new hour", "compact", "expire"])
-def test_what_does_not_fit_leaves_the_table_as_it_was_and_works_with_the_space(disk: SmallDisk, what: str) -> None:
-    before, failed = do(disk, "begin"), 0
+def test_what_does_not_fit_leaves_the_table_as_it_was_and_works_with_the_space(
+    disk: SmallDisk, do: Callable[[str], str], what: str
+) -> None:
+    before, failed = do("begin"), 0
     for blocks in (0, 2, 5, 20):  # it breaks off at another place each time
         disk.fill(leave_bytes=blocks * BLOCK)
-        found = do(disk, what)
+        found = do(what)
         disk.free()
         if not found.startswith("error"):
             break
         failed += 1
         assert found.endswith("No space left on device")
-        assert do(disk, "read") == before
+        assert do("read") == before
     assert failed >= 1
-    after = do(disk, "read")
+    after = do("read")
     assert len(after.split(",")) == {"append": 3300, "new hour": 3300, "compact": 3000, "expire": 1}[what]
 
 

@@ -4,30 +4,27 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.samples.small_disk import SmallDisk, small_disk
-
-BLOCK = 4096
-STEP = """
-import json, sys
-from dataclasses import asdict
-from pathlib import Path
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.throughput.rollup_job import make, one_by_one
 from mm2mgr.throughput.windows import read_throughput
-from tests.throughput.test_faults_disk import begun, grown
-store, what = Path(sys.argv[2]), sys.argv[1]
-try:
-    {"begin": begun, "grow": grown, "make": lambda store: make(store, one_by_one), "read": lambda store: None}[what](store)
-except Mm2mgrError as error:
-    sys.exit(f"error: {error.message}")
-if what == "read":
-    print(json.dumps([asdict(rate) for rate in read_throughput(store)]))
+from tests.samples.small_disk import SmallDisk, small_disk
+
+from .stores import series, stored
+
+BLOCK = 4096
+STEPS = """
+import sys
+from pathlib import Path
+from tests.throughput.test_faults_disk import step
+for line in sys.stdin:
+    print(step(Path(sys.argv[1]), line.strip()), flush=True)
 """
 SPARK = [sys.executable, "-m", "mm2mgr.throughput.job", "--store"]
 
@@ -40,61 +37,74 @@ def disk(tmp_path: Path) -> Iterator[SmallDisk]:
 
 def begun(folder: Path) -> None:
     """Two hours of a topic on two days."""
-    from .stores import series, stored
-
     seconds = range(13 * 3600 + 600, 15 * 3600, 600)
     stored(folder, series("a", [(second, 7 * second + (second // 600) % 5 * 400) for second in seconds]))
 
 
 def grown(folder: Path) -> None:
     """A late sample, which changes an hour, the next one and a day, and a new hour with a new topic."""
-    from .stores import series, stored
-
     stored(folder, series("a", [(13 * 3600 + 1500, 7 * (13 * 3600 + 1500))], size=None))
     stored(folder, series("b", [(second, 3 * second) for second in range(15 * 3600, 16 * 3600, 600)]))
 
 
-def here(what: str) -> list[str]:
-    return [sys.executable, "-c", STEP, what]
+def step(store: Path, what: str) -> str:
+    """Do a step; return the rates as JSON after `read`, an error, or nothing."""
+    does: dict[str, Callable[[Path], object]] = {
+        "begin": begun,
+        "grow": grown,
+        "make": lambda store: make(store, one_by_one),
+    }
+    try:
+        if what != "read":
+            does[what](store)
+            return ""
+        return json.dumps([asdict(rate) for rate in read_throughput(store)])
+    except Mm2mgrError as error:
+        return f"error: {error.message}"
 
 
-def run(disk: SmallDisk, command: list[str]) -> tuple[str, str]:
-    """Run a command where the disk is; return what it printed and the error."""
-    done = disk.run([*command, str(disk.inside / "store")], timeout_seconds=180)
+def on_spark(disk: SmallDisk) -> str:
+    """Run the job where the disk is; return its error."""
+    done = disk.run([*SPARK, str(disk.inside / "store")], timeout_seconds=180)
     errors = [line for line in done.stderr.splitlines() if line.startswith("error: ")]
     assert (done.returncode, len(errors)) in ((0, 0), (1, 1)), done.stderr[-2000:]
-    return done.stdout, "".join(errors)
+    return "".join(errors)
 
 
-def rates(disk: SmallDisk) -> dict[str, Any]:
-    return {rate["topic"]: rate for rate in json.loads(run(disk, here("read"))[0])}
-
-
-def compared(disk: SmallDisk, command: list[str], steps: Iterable[int]) -> int:
+def compared(disk: SmallDisk, steps: Iterable[int], job: Callable[[SmallDisk], str] | None = None) -> int:
     """Let runs fail with more and more space until one goes well; return how many failed."""
-    for what in ("begin", "make", "grow"):
-        assert run(disk, here(what))[1] == ""
-    before, failed = rates(disk), 0
-    for blocks in steps:
-        disk.fill(leave_bytes=blocks * BLOCK)
-        error = run(disk, command)[1]
-        disk.free()
-        if not error:
-            break
-        failed += 1
-        assert "No space left on device" in error
-        now = rates(disk)
-        assert before["a"]["samples"] <= now["a"]["samples"] <= before["a"]["samples"] + 1, "nothing is absent or twice"
-    assert run(disk, command)[1] == ""
-    after = rates(disk)
+    with disk.python(STEPS, str(disk.inside / "store")) as do:
+
+        def made() -> str:
+            return job(disk) if job else do("make")
+
+        def rates() -> dict[str, Any]:
+            return {rate["topic"]: rate for rate in json.loads(do("read"))}
+
+        for what in ("begin", "make", "grow"):
+            assert do(what) == ""
+        before, failed = rates(), 0
+        for blocks in steps:
+            disk.fill(leave_bytes=blocks * BLOCK)
+            error = made()
+            disk.free()
+            if not error:
+                break
+            failed += 1
+            assert "No space left on device" in error
+            now = rates()
+            samples = before["a"]["samples"]
+            assert samples <= now["a"]["samples"] <= samples + 1, "nothing is absent or twice"
+        assert made() == ""
+        after = rates()
     assert (after["a"]["samples"], after["b"]["samples"]) == (before["a"]["samples"] + 1, 6)
     return failed
 
 
 def test_a_roll_up_that_does_not_fit_leaves_what_there_was(disk: SmallDisk) -> None:
-    assert compared(disk, here("make"), (0, 3, 8, 30)) >= 2
+    assert compared(disk, (0, 3, 8, 30)) >= 2
 
 
 @pytest.mark.spark
 def test_a_spark_job_that_finds_no_space_says_so_and_the_next_is_whole(disk: SmallDisk) -> None:
-    assert compared(disk, SPARK, (3,)) == 1
+    assert compared(disk, (3,), on_spark) == 1

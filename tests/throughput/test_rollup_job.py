@@ -37,11 +37,23 @@ def wave(topic: str, seconds: range, scale: int = 1) -> list[tuple[int, int]]:
     return [(second, scale * (7 * second + (second // 300) % 5 * 400)) for second in seconds]
 
 
+@pytest.fixture(scope="module")
+def templates(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Thirty hours from 10:00 of two topics each five minutes, as samples and rolled up: one whole day is not in it, one night's end is."""
+    folder, seconds = tmp_path_factory.mktemp("templates"), range(0, HOURS * 3600, 300)
+    new = stored(folder / "new", series("a", wave("a", seconds)), series("b", wave("b", seconds, 3)))
+    rolled(shutil.copytree(new, folder / "rolled"))
+    return folder
+
+
 @pytest.fixture
-def store(tmp_path: Path) -> Path:
-    """Thirty hours from 10:00 of two topics each five minutes: one whole day is not in it, one night's end is."""
-    seconds = range(0, HOURS * 3600, 300)
-    return stored(tmp_path / "store", series("a", wave("a", seconds)), series("b", wave("b", seconds, 3)))
+def store(templates: Path, tmp_path: Path) -> Path:
+    return shutil.copytree(templates / "new", tmp_path / "store")
+
+
+@pytest.fixture
+def rolled_store(templates: Path, tmp_path: Path) -> Path:
+    return shutil.copytree(templates / "rolled", tmp_path / "store")
 
 
 def contents(store: Path) -> dict[str, Any]:
@@ -76,10 +88,11 @@ def test_a_new_hour_costs_an_hours_work_and_a_repeated_run_nothing(store: Path) 
 
 def test_in_one_go_or_hour_by_hour_the_numbers_are_the_same(tmp_path: Path) -> None:
     fast, slow = tmp_path / "fast", tmp_path / "slow"
-    for hour in range(HOURS):
+    evening = 10
+    for hour in range(evening, 18):  # over midnight
         seconds = range(hour * 3600, hour * 3600 + 3600, 300)
         for folder in (fast, slow):
-            stored(folder, series("a", wave("a", seconds), size=None if hour else 100.0))
+            stored(folder, series("a", wave("a", seconds), size=100.0 if hour == evening else None))
         rolled(slow)
     rolled(fast)
     one, other = contents(slow), contents(fast)
@@ -106,18 +119,16 @@ def test_compacting_makes_no_roll_up_due_and_changes_no_number(tmp_path: Path) -
     assert all(after[name].equals(rows) for name, rows in before.items())
 
 
-def test_a_late_sample_is_taken_in_with_its_hour_and_the_next(store: Path) -> None:
-    rolled(store)
-    stored(store, series("a", [(5 * 3600 + 100, 7 * (5 * 3600 + 100))], size=None))
-    assert rolled(store).made == ["2025-11-21T15", "2025-11-21T16", "2025-11-21"]
+def test_a_late_sample_is_taken_in_with_its_hour_and_the_next(rolled_store: Path) -> None:
+    stored(rolled_store, series("a", [(5 * 3600 + 100, 7 * (5 * 3600 + 100))], size=None))
+    assert rolled(rolled_store).made == ["2025-11-21T15", "2025-11-21T16", "2025-11-21"]
 
 
-def test_samples_that_retention_removed_leave_their_roll_ups(store: Path) -> None:
-    rolled(store)
-    before = contents(store)
-    SampleStore(store).expire(START + 20 * HOUR_MS)
-    assert rolled(store).made == []
-    assert contents(store).keys() == before.keys()
+def test_samples_that_retention_removed_leave_their_roll_ups(rolled_store: Path) -> None:
+    before = contents(rolled_store)
+    SampleStore(rolled_store).expire(START + 20 * HOUR_MS)
+    assert rolled(rolled_store).made == []
+    assert contents(rolled_store).keys() == before.keys()
 
 
 class _Killed(BaseException):
@@ -127,11 +138,10 @@ class _Killed(BaseException):
 @pytest.mark.parametrize("after", [False, True], ids=["before the commit", "after the commit"])
 @pytest.mark.parametrize("call", range(1, 5))
 def test_a_run_killed_between_its_commits_counts_nothing_twice(
-    store: Path, call: int, after: bool, monkeypatch: pytest.MonkeyPatch
+    rolled_store: Path, call: int, after: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    rolled(store)
-    honest = read_throughput(store)
-    stored(store, series("a", [(5 * 3600 + 100, 7 * (5 * 3600 + 100))], size=None))
+    honest = read_throughput(rolled_store)
+    stored(rolled_store, series("a", [(5 * 3600 + 100, 7 * (5 * 3600 + 100))], size=None))
     real, calls = StoredTable.replace, iter(range(1, 100))
 
     def replace(table: StoredTable, *args: Any, **more: Any) -> None:
@@ -143,15 +153,15 @@ def test_a_run_killed_between_its_commits_counts_nothing_twice(
 
     monkeypatch.setattr(StoredTable, "replace", replace)
     with pytest.raises(_Killed):
-        rolled(store)
-    found = read_throughput(store)
+        rolled(rolled_store)
+    found = read_throughput(rolled_store)
     assert {rate.topic for rate in found} == {"a", "b"}
     for old, new in zip(honest, found, strict=True):
         assert new.samples <= old.samples + 1
         assert new.bytes_per_second_mean == pytest.approx(old.bytes_per_second_mean, rel=0.05)
     monkeypatch.setattr(StoredTable, "replace", real)
-    rolled(store)
-    assert [rate.samples for rate in read_throughput(store)] == [HOURS * 12 + 1, HOURS * 12]
+    rolled(rolled_store)
+    assert [rate.samples for rate in read_throughput(rolled_store)] == [HOURS * 12 + 1, HOURS * 12]
 
 
 def test_two_jobs_at_once_count_nothing_twice(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -168,12 +178,11 @@ def test_two_jobs_at_once_count_nothing_twice(store: Path, monkeypatch: pytest.M
     assert len(data_files(store, "throughput")) == HOURS + 2
 
 
-def test_a_day_answers_what_its_hours_answer(store: Path) -> None:
-    rolled(store)
-    whole = choose(store)
+def test_a_day_answers_what_its_hours_answer(rolled_store: Path) -> None:
+    whole = choose(rolled_store)
     assert whole.periods == ("2025-11-21", "2025-11-22", "2025-11-22T15")
-    by_day = read_window(store, whole)
-    by_hour = read_window(store, whole.only(whole.hours))
+    by_day = read_window(rolled_store, whole)
+    by_hour = read_window(rolled_store, whole.only(whole.hours))
     for name, column in by_hour.values.items():
         assert by_day.values[name] == pytest.approx(column, rel=1e-12), name
 
@@ -201,11 +210,10 @@ def test_hours_of_more_than_five_weeks_ago_leave_their_days_and_days_go_after_40
     assert "and 2 days" in choose(tmp_path).text()
 
 
-def test_windows_are_whole_hours_and_their_maxima_and_means_exact(store: Path) -> None:
-    rolled(store)
-    assert last_hours(store, 7200).hours == ("2025-11-22T14", "2025-11-22T15")
-    assert last_hours(store, 7201).hours[0] == "2025-11-22T13"
-    found = read_window(store, last_hours(store, 7200))
+def test_windows_are_whole_hours_and_their_maxima_and_means_exact(rolled_store: Path) -> None:
+    assert last_hours(rolled_store, 7200).hours == ("2025-11-22T14", "2025-11-22T15")
+    assert last_hours(rolled_store, 7201).hours[0] == "2025-11-22T13"
+    found = read_window(rolled_store, last_hours(rolled_store, 7200))
     seconds = [second for second, _ in wave("a", range(28 * 3600 - 300, HOURS * 3600, 300))]
     offsets = [offset for _, offset in wave("a", range(28 * 3600 - 300, HOURS * 3600, 300))]
     steps = np.diff(offsets) / 300 * 100
@@ -216,9 +224,9 @@ def test_windows_are_whole_hours_and_their_maxima_and_means_exact(store: Path) -
     assert found.values["bytes_per_second_p95"][0] == pytest.approx(
         np.quantile(kept, 0.95, method="inverted_cdf"), rel=0.02
     )
-    assert hourly(store, found.window, found).shape == (2, 2)
+    assert hourly(rolled_store, found.window, found).shape == (2, 2)
     with pytest.raises(Mm2mgrError, match="no throughput since") as caught:
-        choose(store, START + 99 * HOUR_MS)
+        choose(rolled_store, START + 99 * HOUR_MS)
     assert "2025-11-21T10 to 2025-11-22T15" in str(caught.value.hint)
 
 
@@ -248,15 +256,14 @@ def test_damaged_and_lost_samples_are_named_and_the_rest_is_right(store: Path) -
     assert [rate.samples for rate in read_throughput(store)] == [HOURS * 12, HOURS * 12]
 
 
-def test_a_damaged_roll_up_says_how_to_get_it_back(store: Path) -> None:
-    rolled(store)
-    data_files(store, "throughput", "2025-11-22T15")[0].write_bytes(b"PAR1")
+def test_a_damaged_roll_up_says_how_to_get_it_back(rolled_store: Path) -> None:
+    data_files(rolled_store, "throughput", "2025-11-22T15")[0].write_bytes(b"PAR1")
     with pytest.raises(Mm2mgrError, match="a roll-up is not readable") as caught:
-        read_throughput(store)
-    assert f"remove {store / 'throughput'}" in str(caught.value.hint)
-    shutil.rmtree(store / "throughput")
-    rolled(store)
-    assert len(read_throughput(store)) == 2
+        read_throughput(rolled_store)
+    assert f"remove {rolled_store / 'throughput'}" in str(caught.value.hint)
+    shutil.rmtree(rolled_store / "throughput")
+    rolled(rolled_store)
+    assert len(read_throughput(rolled_store)) == 2
 
 
 def test_a_topic_created_anew_is_one_partition_with_a_reset(tmp_path: Path) -> None:
@@ -288,20 +295,19 @@ def test_shares_of_topics_give_what_one_gives(tmp_path: Path, monkeypatch: pytes
     assert read_throughput(tmp_path) == whole
 
 
-def test_a_full_disk_leaves_what_there_was(store: Path) -> None:
-    rolled(store)
-    before = contents(store)
-    stored(store, series("a", wave("a", NEW)))
+def test_a_full_disk_leaves_what_there_was(rolled_store: Path) -> None:
+    before = contents(rolled_store)
+    stored(rolled_store, series("a", wave("a", NEW)))
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     for size in (0, 200, 900, 3_000):
         resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
         try:
             with pytest.raises(Mm2mgrError, match="File too large"):
-                make(store, one_by_one)
+                make(rolled_store, one_by_one)
         finally:
             resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-        assert contents(store).keys() == before.keys()
-    assert make(store, one_by_one).made == ["2025-11-22T16", "2025-11-22"]
+        assert contents(rolled_store).keys() == before.keys()
+    assert make(rolled_store, one_by_one).made == ["2025-11-22T16", "2025-11-22"]
 
 
 def test_an_old_and_an_empty_store_are_refused(tmp_path: Path) -> None:
