@@ -113,7 +113,7 @@ def resolved_within(path: Path, folder: Path) -> Path | None:
 
 def replace_file(
     path: Path,
-    text: str,
+    text: str | bytes,
     mode: int = 0o666,
     *,
     like: os.stat_result | None = None,
@@ -125,12 +125,12 @@ def replace_file(
     """
     draft = path.with_name(f".{path.name}.{os.urandom(4).hex()}")
     try:
-        with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "w", encoding="utf-8") as file:
+        with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:
             if like:
                 with suppress(PermissionError):  # only root gives files away
                     os.fchown(file.fileno(), like.st_uid, like.st_gid)
                 os.fchmod(file.fileno(), stat.S_IMODE(like.st_mode))
-            file.write(text)
+            file.write(text.encode() if isinstance(text, str) else text)
             file.flush()
             os.fsync(file.fileno())
         if not only_if():

@@ -52,6 +52,8 @@ if TYPE_CHECKING:
 )
 @option("--ignore", "ignored", multiple=True, metavar="RULE", help="Leave this rule out (repeatable).")
 @option("--all", "everything", is_flag=True, help="Also show silenced findings, with the reason.")
+@option("--fix", is_flag=True, help="Show what all fixes that a machine can apply change in FILEs or the tree.")
+@option("--yes", is_flag=True, help="With --fix: write it.")
 @option("--rules", is_flag=True, help="Only list the rules.")
 @option(
     "--ask-brokers/--no-ask-brokers",
@@ -73,6 +75,8 @@ def lint(
     fail_on: Severity | Literal["never"],
     ignored: tuple[str, ...],
     everything: bool,
+    fix: bool,
+    yes: bool,
     rules: bool,
     ask_brokers: bool,
     timeout: float,
@@ -87,14 +91,18 @@ def lint(
     A rule is silenced where it is fine, with the reason: `# mm2mgr: silence RULE why` above or on the line, `silence:
     {RULE: why}` on a flow, or the key `mm2mgr.silence.RULE` in a connector. `mm2mgr explain RULE` explains it.
 
+    With --fix, files and tree are linted again after each fix; one that brings another finding is not made. The diff is shown,
+    and written with --yes; the exit code is that of the files as they then are. Hints are followed with --fail-on info.
+
     \b
     Example:
       mm2mgr lint
       mm2mgr lint mm2.properties --kafka 3.9 --fail-on warning
+      mm2mgr lint mm2.properties --fix --yes
       mm2mgr lint --connect http://connect-e1:8083 -o sarif > lint.sarif
     """
     from mm2mgr.output.console import complain, say_as, say_json
-    from mm2mgr.output.lint_text import say_findings, say_rules
+    from mm2mgr.output.lint_text import say_findings, say_fixes, say_rules
 
     if rules:
         if output == "sarif":
@@ -103,20 +111,23 @@ def lint(
         return 0
     if bandwidth is not None and rtt is None:
         raise click.UsageError("--bandwidth needs --rtt: the bytes in flight depend on both")
+    if yes and not fix:
+        raise click.UsageError("--yes needs --fix")
+    if fix and (connects or output == "sarif"):
+        raise click.UsageError("--fix changes files and shows text or JSON: no --connect, no -o sarif")
+    options: dict[str, Any] = {
+        **{"kafka": kafka, "worker": worker, "brokers": brokers, "ignore": ignored},
+        **{"rtt_seconds": rtt, "bytes_per_second": bandwidth, "report": talk_other_line},
+    }
     with invalid_arguments():
+        if fix:
+            fixes = operations.fix(workspace, files, hints=fail_on == "info", **options)
+            if yes:
+                fixes.write()
+            say_as(output, fixes.to_dict() | {"written": yes}, say_fixes)
+            return int(fixes.fails(fail_on, written=yes))
         report = operations.lint(
-            workspace,
-            files,
-            connects=connects,
-            kafka=kafka,
-            worker=worker,
-            rtt_seconds=rtt,
-            bytes_per_second=bandwidth,
-            brokers=brokers,
-            ignore=ignored,
-            ask_brokers=ask_brokers,
-            timeout_seconds=timeout,
-            report=talk_other_line,
+            workspace, files, connects=connects, ask_brokers=ask_brokers, timeout_seconds=timeout, **options
         )
     found = report.to_dict(everything=everything)
     if output == "sarif":

@@ -164,7 +164,7 @@ def rule_ids() -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class Finding:
-    """One finding. `more` counts other connectors where the same line does the same; `silenced` is the reason given."""
+    """One finding, made of a `hit`. `more` counts other connectors where the same line does the same; `silenced` is the reason given."""
 
     rule: str
     severity: Severity
@@ -173,6 +173,7 @@ class Finding:
     fix: str
     more: int = 0
     silenced: str | None = None
+    hit: Hit | None = field(default=None, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         for name in ("message", "fix", "silenced"):

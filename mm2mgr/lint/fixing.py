@@ -11,10 +11,9 @@ from typing import Any
 from mm2mgr.errors import SpecError
 from mm2mgr.formats.properties import Entry
 from mm2mgr.formats.splices import Editable, NotEditable, PropertiesText, StructuredText, Value
-from mm2mgr.lint.findings import SEVERITIES, Edit, Finding, Hit, Rule, line_key, spelled
+from mm2mgr.lint.findings import SEVERITIES, Edit, Finding, Hit, Rule, Severity, line_key, spelled
 from mm2mgr.lint.rules import RULES, found
 from mm2mgr.lint.subject import Estate, Subject
-from mm2mgr.secrets import mask
 from mm2mgr.spec.places import PathKey, read_yaml
 
 Found = tuple[Finding, Hit]
@@ -30,7 +29,12 @@ class Healed:
     left: tuple[tuple[Finding, str], ...]
 
 
-def heal(contents: Contents, read: Callable[[Contents], Estate], rules: Sequence[Rule] = RULES) -> Healed:
+def heal(
+    contents: Contents,
+    read: Callable[[Contents], Estate],
+    rules: Sequence[Rule] = RULES,
+    severities: Sequence[Severity] = SEVERITIES,
+) -> Healed:
     """Apply the fixes of findings, most severe first, and lint again after each round; `read` makes an estate of contents.
 
     A fix is given up if its finding stays, if it brings a finding as severe, or if the files can no longer be read.
@@ -38,7 +42,13 @@ def heal(contents: Contents, read: Callable[[Contents], Estate], rules: Sequence
     now, fixed, refused = dict(contents), list[Finding](), dict[object, str]()
     before = _loud(read(now), rules)
     size, rounds = len(before), 10 + 4 * len(before)  # a fix may bring up what another one was hidden behind
-    while rounds and (waiting := [each for each in before if each[1].edits and _identity(each) not in refused]):
+    while rounds and (
+        waiting := [
+            each
+            for each in before
+            if each[0].severity in severities and each[1].edits and _identity(each) not in refused
+        ]
+    ):
         rounds -= 1
         batch, taken = _Batch(now), list[Found]()
         for each in waiting:
@@ -60,7 +70,11 @@ def heal(contents: Contents, read: Callable[[Contents], Estate], rules: Sequence
         else:
             size = len(taken) // 2
     changed = {file: data for file, data in now.items() if data != contents[file]}
-    return Healed(changed, tuple(fixed), tuple((each[0], refused.get(_identity(each), "")) for each in before))
+    left = {
+        (finding.rule, finding.spot, finding.message): (finding, refused.get(_identity((finding, hit)), ""))
+        for finding, hit in before
+    }
+    return Healed(changed, tuple(fixed), tuple(left.values()))
 
 
 def _loud(estate: Estate, rules: Sequence[Rule]) -> list[Found]:
@@ -130,8 +144,9 @@ class _Batch:
         return self.sources[file]
 
     def _apply(self, hit: Hit) -> None:
-        removed = [edit for edit in hit.edits if edit.value is None]
-        for edit in hit.edits:
+        edits = tuple(dict.fromkeys(hit.edits))
+        removed = [edit for edit in edits if edit.value is None]
+        for edit in edits:
             if edit.at:
                 place = hit.spot or (hit.subject and hit.subject.spot)
                 assert place
@@ -215,50 +230,3 @@ def _flattened(text: str) -> tuple[PathKey, Any]:
         [(name, value)] = value.items()
         path.append(name)
     return tuple(path), value
-
-
-def patch(hit: Hit) -> list[dict[str, str]]:
-    """Return a fix as JSON Patch (RFC 6902) of the connector's config, or of the lines of an mm2.properties.
-
-    [] where a fix is none, changes another connector too, or would show a secret.
-    """
-    config = {**hit.subject.config} if hit.subject else {}
-    config |= {edit.at.key: edit.at.value for edit in hit.edits if edit.at}
-    if any(edit.of and edit.of is not hit.subject for edit in hit.edits):
-        return []
-    gone = [each for each in map(_gone, hit.edits) if each in config]
-    operations: list[dict[str, str]] = []
-    for edit in hit.edits:
-        if edit.value is None:
-            continue
-        same = next((key for key in gone if config[key] == edit.value), None)
-        if same is not None and edit.key not in config:
-            gone.remove(same)
-            operations.append({"op": "move", "from": _pointer(same), "path": _pointer(edit.key)})
-        elif mask(edit.key, edit.value) != edit.value:
-            return []
-        else:
-            operations += _test(edit.key, config)
-            op = "replace" if edit.key in config else "add"
-            operations.append({"op": op, "path": _pointer(edit.key), "value": edit.value})
-    for key in gone:
-        operations += [*_test(key, config), {"op": "remove", "path": _pointer(key)}]
-    return operations
-
-
-def _gone(edit: Edit) -> str | None:
-    """Return the key that an edit removes."""
-    if edit.at and (edit.value is None or edit.at.key != edit.key):
-        return edit.at.key
-    return edit.key if edit.value is None else None
-
-
-def _test(key: str, config: Mapping[str, str]) -> list[dict[str, str]]:
-    value = config.get(key)
-    if value is None or mask(key, value) != value:
-        return []
-    return [{"op": "test", "path": _pointer(key), "value": value}]
-
-
-def _pointer(key: str) -> str:
-    return "/" + key.replace("~", "~0").replace("/", "~1")

@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from mm2mgr.errors import SpecError
@@ -48,24 +49,32 @@ _INSTEAD = re.compile(
 )
 
 
-def from_tree(topology: Topology, connectors: Iterable[Connector], spec: Spec | None = None) -> Estate:
-    """Return every connector of a tree. With `spec`, places are exact where a flow has none, and comments silence rules."""
+def from_tree(
+    topology: Topology,
+    connectors: Iterable[Connector],
+    spec: Spec | None = None,
+    contents: Mapping[str, bytes] = MappingProxyType({}),
+) -> Estate:
+    """Return every connector of a tree. With `spec`, places are exact where a flow has none, and comments silence rules.
+
+    `contents` are read instead of the files of these names.
+    """
     tree = _TreeSubjects(topology, spec)
     subjects = tuple(tree.subject(connector) for connector in connectors)
     if spec is None:
         return Estate(subjects, complete=True)
-    return Estate(subjects, _files(spec.files), complete=True, logins=logins(topology, spec))
+    return Estate(subjects, _files(spec.files, contents), complete=True, logins=logins(topology, spec))
 
 
-def _files(paths: Sequence[str]) -> tuple[SourceFile, ...]:
+def _files(paths: Sequence[str], contents: Mapping[str, bytes]) -> tuple[SourceFile, ...]:
     """Read the silences in comments; a file that cannot be read any more has none."""
     found = []
     for path in paths:
         try:
-            text = read_bytes(Path(path), MOST_BYTES).decode("utf-8", errors="replace")
+            data = contents[path] if path in contents else read_bytes(Path(path), MOST_BYTES)
         except Unreadable:
             continue
-        if silences := silences_of(text, path, inline=True):
+        if silences := silences_of(data.decode("utf-8", errors="replace"), path, inline=True):
             found.append(SourceFile(path, "tree", silences=silences))
     return tuple(found)
 

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from mm2mgr.lint.findings import Severity as Severity
     from mm2mgr.observe.health import Description as Description
     from mm2mgr.observe.health import Status as Status
+    from mm2mgr.operations.fix import Fixes as Fixes
+    from mm2mgr.operations.fix import fix as fix
     from mm2mgr.operations.fleet import Changes as Changes
     from mm2mgr.operations.fleet import FleetReport as FleetReport
     from mm2mgr.operations.fleet import SimulationReport as SimulationReport

@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 
 from mm2mgr.errors import InvalidArgument, Mm2mgrError, SpecError
 from mm2mgr.lint.findings import SEVERITIES, Finding, Rule, Severity
+from mm2mgr.lint.patches import patch
 from mm2mgr.lint.reading import Surroundings, completed, is_tree, joined, read_files, read_worker
 from mm2mgr.lint.rules import BY_ID, RULES
 from mm2mgr.lint.rules import lint as run_rules
@@ -67,9 +68,14 @@ class LintReport:
         }
         return {
             "summary": summary,
-            "findings": [each.to_dict() for each in (self.findings if everything else loud)],
+            "findings": [with_patch(each) for each in (self.findings if everything else loud)],
             "not_judged": [each.to_dict() for each in self.not_judged],
         }
+
+
+def with_patch(finding: Finding) -> dict[str, Any]:
+    """Return a finding as JSON-ready values, with its fix as JSON Patch of the connector's config."""
+    return finding.to_dict() | {"patch": patch(finding.hit) if finding.hit else []}
 
 
 def rules() -> tuple[Rule, ...]:
@@ -100,20 +106,9 @@ def lint(  # noqa: PLR0913  one argument per option
     cluster id and number of brokers, unless `ask_brokers` is false; without, no network is used. A Connect cluster that cannot be read is in the report, unless it
     is all there is to read. `report` gets the line that a version is judged by when it is not a known one.
     """
-    for name in ignore:
-        if name not in BY_ID:  # a misspelt one would silently ignore nothing
-            near = nearest(name, BY_ID)
-            hint = f"; nearest: {near[0]}" if near else "; see mm2mgr lint --rules"
-            raise InvalidArgument("ignore", f"there is no rule '{name}'{hint}")
-    if bytes_per_second is not None and rtt_seconds is None:
-        raise InvalidArgument("bytes_per_second", "needs rtt_seconds: the bytes in flight depend on both")
-    version = workers_version(kafka, report) if kafka else None
-    cluster = KafkaFacts(brokers=brokers)
-    wire = None if rtt_seconds is None else LinkFacts(rtt_seconds, bytes_per_second)
-    workers = read_worker(worker) if worker else WorkerFacts()
-    known = Surroundings(version=version, worker=workers, wire=wire, source=cluster, target=cluster)
-    read = _read(workspace, files, connects, known, timeout_seconds, ask_brokers=ask_brokers)
-    wanted = [rule for rule in RULES if rule.id not in ignore]
+    wanted = without(ignore)
+    known = surroundings(kafka, worker, rtt_seconds, bytes_per_second, brokers, report)
+    read = read_inputs(workspace, files, connects, known, timeout_seconds, ask_brokers=ask_brokers)
     found = [finding for finding in read.invalid if finding.rule not in ignore]
     found += run_rules(read.estate, wanted)
     found += run_rules(Estate(read.other), [rule for rule in wanted if rule.check])
@@ -121,8 +116,36 @@ def lint(  # noqa: PLR0913  one argument per option
     return LintReport(tuple(found), len(read.estate.subjects), read.looked_at, read.unread, open_)
 
 
+def without(ignore: Sequence[str]) -> list[Rule]:
+    """Return the rules but those named; InvalidArgument for a name that is none."""
+    for name in ignore:
+        if name not in BY_ID:  # a misspelt one would silently ignore nothing
+            near = nearest(name, BY_ID)
+            hint = f"; nearest: {near[0]}" if near else "; see mm2mgr lint --rules"
+            raise InvalidArgument("ignore", f"there is no rule '{name}'{hint}")
+    return [rule for rule in RULES if rule.id not in ignore]
+
+
+def surroundings(  # noqa: PLR0913, PLR0917  one argument per option
+    kafka: str | None,
+    worker: Path | None,
+    rtt_seconds: float | None,
+    bytes_per_second: float | None,
+    brokers: int | None,
+    report: Callable[[OtherLine], None],
+) -> Surroundings:
+    """Return what the options tell about files."""
+    if bytes_per_second is not None and rtt_seconds is None:
+        raise InvalidArgument("bytes_per_second", "needs rtt_seconds: the bytes in flight depend on both")
+    version = workers_version(kafka, report) if kafka else None
+    cluster = KafkaFacts(brokers=brokers)
+    wire = None if rtt_seconds is None else LinkFacts(rtt_seconds, bytes_per_second)
+    workers = read_worker(worker) if worker else WorkerFacts()
+    return Surroundings(version=version, worker=workers, wire=wire, source=cluster, target=cluster)
+
+
 @dataclass(frozen=True)
-class _Inputs:
+class Inputs:
     """What was read. `other` are connectors that run with another config than the declared one; `invalid` is a broken tree."""
 
     estate: Estate
@@ -132,7 +155,7 @@ class _Inputs:
     looked_at: tuple[str, ...]
 
 
-def _read(  # noqa: PLR0913  one argument per option
+def read_inputs(  # noqa: PLR0913  one argument per option
     workspace: Workspace,
     paths: Sequence[Path],
     connects: Sequence[str],
@@ -140,7 +163,8 @@ def _read(  # noqa: PLR0913  one argument per option
     timeout_seconds: float,
     *,
     ask_brokers: bool,
-) -> _Inputs:
+) -> Inputs:
+    """Read trees, files and Connect clusters into one estate; the workspace's tree where none is named."""
     trees = tuple(path for path in dict.fromkeys(paths) if is_tree(path))
     files = [path for path in dict.fromkeys(paths) if path not in trees]
     if trees:
@@ -153,7 +177,8 @@ def _read(  # noqa: PLR0913  one argument per option
     if len(unread) == 1 and not trees and not files and not live:
         raise next(iter(unread.values()))
     estates, other = joined(
-        [*declared, *([read_files(files, known)] if files else [])], [completed(each, known) for each in live]
+        [*declared, *([read_files(files, known, workspace.contents)] if files else [])],
+        [completed(each, known) for each in live],
     )
     estate = Estate(
         tuple(subject for each in estates for subject in each.subjects),
@@ -170,7 +195,7 @@ def _read(  # noqa: PLR0913  one argument per option
         asked = facts.ask_brokers((*estate.subjects, *other), clusters)
         estate, other = replace(estate, subjects=asked[:count]), asked[count:]
     looked_at = (*map(str, (*trees, *files)), *(name for name in targets if name not in unread))
-    return _Inputs(estate, other, invalid, tuple(unread.values()), looked_at)
+    return Inputs(estate, other, invalid, tuple(unread.values()), looked_at)
 
 
 def _tree(workspace: Workspace, known: Surroundings) -> tuple[tuple[Estate, ...], tuple[Finding, ...]]:
@@ -178,7 +203,9 @@ def _tree(workspace: Workspace, known: Surroundings) -> tuple[tuple[Estate, ...]
     from mm2mgr.lint.tree import from_tree, invalid
 
     try:
-        return (completed(from_tree(workspace.topology, workspace.connectors, workspace.spec), known),), ()
+        return (
+            completed(from_tree(workspace.topology, workspace.connectors, workspace.spec, workspace.contents), known),
+        ), ()
     except SpecError as error:
         return (), tuple(invalid(error))
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Coroutine, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -28,12 +28,14 @@ class Workspace:
     own_templates: Path | None = None
     named_by_option: bool = False
     """True when --clusters or --templates was on the command line: a plan file of another tree is then refused."""
+    contents: Mapping[str, bytes] = field(default_factory=dict, repr=False)
+    """What files are going to be, by name, to look at it before it is written."""
 
     @cached_property
     def spec(self) -> Spec:
         from mm2mgr.spec.loader import load
 
-        return load(self.files)
+        return load(self.files, self.contents)
 
     @cached_property
     def topology(self) -> Topology:

@@ -33,6 +33,19 @@ def _open_table(facts: Sequence[Mapping[str, Any]]) -> Table:
     return Table(columns, rows, right=("connectors",), drop=("connectors",), wrap=wrap, below=below)
 
 
+def say_fixes(fixes: Mapping[str, Any]) -> None:
+    """Print the diff of fixes, and the findings that stay with what to do."""
+    for line in fixes["diff"]:
+        say(line, style={"+": "green", "-": "red", "@": "cyan"}.get(line[:1]))
+    if fixes["left"]:
+        say()
+        say_table(finding_table([each | {"fix": f"{each['fix']} ({each['why']})"} for each in fixes["left"]]))
+    done, left = number_of(len(fixes["fixed"]), "finding"), number_of(len(fixes["left"]), "finding")
+    how = "fixed" if fixes["written"] else "fixed by this; write it with --yes"
+    say()
+    say(f"{done} {how}, {left} left" if fixes["fixed"] else f"No fix that a machine can apply, {left} left", "bold")
+
+
 def finding_table(findings: Sequence[Mapping[str, Any]]) -> Table:
     """Return a row per finding with its fix below, or the reason why it is silenced."""
     rows = []

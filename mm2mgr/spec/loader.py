@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from pydantic import ValidationError
@@ -41,14 +42,17 @@ class Spec:
         return nearest_place(self.places, path)
 
 
-def load(sources: Sequence[Path]) -> Spec:
-    """Load all YAML files in `sources` (files, or folders read recursively). Raises SpecError with every problem found."""
+def load(sources: Sequence[Path], contents: Mapping[str, bytes] = MappingProxyType({})) -> Spec:
+    """Load all YAML files in `sources` (files, or folders read recursively). Raises SpecError with every problem found.
+
+    `contents` are read instead of the files of these names.
+    """
     files, problems = tree_files(sources)
     overrides = frozenset(str(path) for path, is_override in files if is_override)
     documents: list[Document] = []
     for path, _ in files:
         try:
-            documents += read_yaml(path)
+            documents += read_yaml(path, contents.get(str(path)))
         except SpecError as error:
             problems += error.problems
     merged = _Merged()

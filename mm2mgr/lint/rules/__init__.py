@@ -62,7 +62,7 @@ def found(estate: Estate, rules: Sequence[Rule]) -> Iterator[tuple[Finding, Hit]
     for rule, hit in _hits(rules, estate):
         spot = hit.spot or (hit.subject.spot_of(hit.key) if hit.subject else Spot())
         reason = _silenced(rule.id, spot, hit, estate)
-        yield Finding(rule.id, hit.severity or rule.severity, spot, hit.message, hit.fix, silenced=reason), hit
+        yield Finding(rule.id, hit.severity or rule.severity, spot, hit.message, hit.fix, silenced=reason, hit=hit), hit
 
 
 def _silenced(rule: str, spot: Spot, hit: Hit, estate: Estate) -> str | None:

@@ -1,0 +1,107 @@
+"""`lint --fix`: applies fixes to the texts of files, lints again, and writes them when told to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from difflib import unified_diff
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal
+
+from mm2mgr.errors import Mm2mgrError, Problem, SpecError
+from mm2mgr.files import replace_file
+from mm2mgr.lint.findings import SEVERITIES, Finding, Severity
+from mm2mgr.lint.fixing import heal
+from mm2mgr.lint.reading import is_tree
+from mm2mgr.lint.subject import Estate
+from mm2mgr.operations.lint import OtherLine, read_inputs, surroundings, with_patch, without
+from mm2mgr.operations.workspace import Workspace
+from mm2mgr.secrets import mask_text
+
+
+@dataclass(frozen=True)
+class Fixes:
+    """What `fix` would write: the `new` contents of files instead of the `old` ones; findings `fixed`, and `left` with the reason."""
+
+    old: Mapping[str, bytes] = field(repr=False)  # may hold secrets
+    new: Mapping[str, bytes] = field(repr=False)
+    fixed: tuple[Finding, ...]
+    left: tuple[tuple[Finding, str], ...]
+
+    def diff(self) -> list[str]:
+        """Return the lines of a unified diff of all files, secrets masked."""
+        lines: list[str] = []
+        for file, data in self.new.items():
+            before, after = (each.decode(errors="replace").splitlines() for each in (self.old[file], data))
+            lines += unified_diff(before, after, file, file, lineterm="")
+        return mask_text("\n".join(lines)).split("\n") if lines else []
+
+    def fails(self, on: Severity | Literal["never"], *, written: bool) -> bool:
+        """Tell whether a finding as severe as `on` is in the files as they are after this: `written`, or not."""
+        severe = () if on == "never" else SEVERITIES[: SEVERITIES.index(on) + 1]
+        there = [finding for finding, _ in self.left] + ([] if written else list(self.fixed))
+        return any(finding.severity in severe for finding in there)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the diff, and the findings that are fixed and left, as JSON-ready values."""
+        left = [with_patch(finding) | {"why": mask_text(why) or BY_HAND} for finding, why in self.left]
+        return {"diff": self.diff(), "fixed": [with_patch(each) for each in self.fixed], "left": left}
+
+    def write(self) -> None:
+        """Replace the files, each whole; Mm2mgrError, and none is written, when one is no longer what was read."""
+        paths = {Path(file).resolve(): file for file in self.new}
+        for path, file in paths.items():
+            if path.read_bytes() != self.old[file]:
+                raise Mm2mgrError(f"{file} was changed meanwhile; nothing was written", hint="run it again")
+        for path, file in paths.items():
+            try:
+                done = replace_file(path, self.new[file], like=path.stat(), only_if=partial(_is, path, self.old[file]))
+            except OSError as error:
+                raise Mm2mgrError(f"{file}: cannot be written: {error.strerror}") from error
+            if not done:
+                raise Mm2mgrError(f"{file} was changed meanwhile and not written", hint="run it again")
+
+
+BY_HAND = "to be done by hand"
+
+
+def _is(path: Path, data: bytes) -> bool:
+    return path.read_bytes() == data
+
+
+def fix(  # noqa: PLR0913  one argument per option
+    workspace: Workspace,
+    files: Sequence[Path] = (),
+    *,
+    kafka: str | None = None,
+    worker: Path | None = None,
+    rtt_seconds: float | None = None,
+    bytes_per_second: float | None = None,
+    brokers: int | None = None,
+    ignore: Sequence[str] = (),
+    hints: bool = False,
+    report: Callable[[OtherLine], None] = lambda event: None,
+) -> Fixes:
+    """Return what the files or the tree are with every fix that a machine can apply; nothing is written before `Fixes.write`.
+
+    Arguments as for `lint`; fixes of findings of severity info are applied only with `hints`. After each fix the files are linted again: one that leaves its finding, or brings one as severe, is
+    given up. Mm2mgrError where the tree cannot be read.
+    """
+    wanted = without(ignore)
+    known = surroundings(kafka, worker, rtt_seconds, bytes_per_second, brokers, report)
+
+    def read(contents: Mapping[str, bytes]) -> Estate:
+        found = read_inputs(replace(workspace, contents=contents), files, (), known, 0, ask_brokers=False)
+        if found.invalid:
+            raise SpecError([Problem(str(each.spot), each.message) for each in found.invalid])
+        return found.estate
+
+    read({})  # what cannot be read is told as by lint
+    trees = tuple(path for path in files if is_tree(path)) or (() if files else workspace.files)
+    paths = [path for path in files if path not in trees]
+    if trees:
+        paths += [Path(file) for file in replace(workspace, files=trees).spec.files]
+    old = {str(path): path.read_bytes() for path in dict.fromkeys(paths)}
+    healed = heal(old, read, wanted, SEVERITIES if hints else SEVERITIES[:2])
+    return Fixes(old, healed.contents, healed.fixed, healed.left)
