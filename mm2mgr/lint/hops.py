@@ -160,20 +160,24 @@ def clusters(subjects: tuple[Subject, ...]) -> Mapping[Subject, tuple[int, int]]
 
 def _join_aliases(points: list[Point], groups: _JoinedPoints) -> None:
     """Join points with one alias where the other ends are one cluster, or where one of them is nothing but the alias."""
-    named = sorted((each for each in points if each.alias), key=lambda each: not (each.cluster_id or each.addresses))
+    named = sorted((each for each in points if each.alias), key=_is_bare)
     joined = True
     while joined:  # which may show that other ends are one cluster
         joined = False
-        by_alias: dict[str, list[Point]] = defaultdict(list)
+        alike: dict[tuple[str, int | None], list[Point]] = defaultdict(list)  # by alias, and by alias and other end
         for each in named:
-            alike = by_alias[each.alias]
-            if not any(groups.number[each] == groups.number[one] for one in alike):
-                other = next((one for one in alike if groups.may_join(each, one)), None)
-                if other:
-                    groups.join(each, other)
-                    joined = True
-                else:
-                    alike.append(each)
+            ends = [None] if _is_bare(each) else groups.facing[groups.number[each]]
+            candidates = (other for end in ends for other in alike[each.alias, end])
+            other = next((one for one in candidates if groups.may_join(each, one)), None)
+            if other:
+                groups.join(each, other)
+                joined = True
+            for end in (None, *groups.facing[groups.number[each]]):
+                alike[each.alias, end].append(each)
+
+
+def _is_bare(point: Point) -> bool:
+    return not (point.cluster_id or point.addresses)
 
 
 class _JoinedPoints:
@@ -192,12 +196,11 @@ class _JoinedPoints:
             self.facing[second].add(first)
 
     def may_join(self, one: Point, other: Point) -> bool:
-        """Tell whether an alias is enough: never for the two ends of a connector, or for clusters with different ids."""
+        """Tell whether two points can be one cluster: not the two ends of a connector, nor one already, nor with different ids."""
         mine, theirs = self.number[one], self.number[other]
-        if theirs in self.facing[mine] or len(self.ids(mine) | self.ids(theirs)) > 1:
+        if mine == theirs or theirs in self.facing[mine]:
             return False
-        bare = not all(each.cluster_id or each.addresses for each in (one, other))
-        return bare or bool(self.facing[mine] & self.facing[theirs])
+        return len(self.ids(mine) | self.ids(theirs)) < 2
 
     def ids(self, number: int) -> set[str]:
         return {each.cluster_id for each in self.members[number] if each.cluster_id}

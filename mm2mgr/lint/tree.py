@@ -91,6 +91,8 @@ class _TreeSubjects:
 
     def __post_init__(self) -> None:
         self.flows = {flow.id: flow for flow in self.topology.flows}
+        clusters = self.topology.clusters.items()
+        self.aliases = {",".join(cluster.model.bootstrap_servers): alias for alias, cluster in clusters}
 
     def subject(self, connector: Connector) -> Subject:
         flows = [self.flows[flow] for flow in connector.flows]
@@ -106,6 +108,9 @@ class _TreeSubjects:
             # A heartbeat's two clusters are the other way round, so the config says which is which.
             source_kafka=self.kafka(connector.config.get("source.cluster.alias", "")),
             target_kafka=self.kafka(connector.config.get("target.cluster.alias", "")),
+            records_kafka=self.kafka(
+                self.aliases.get(connector.config.get("producer.override.bootstrap.servers", ""), "")
+            ),
             wire=LinkFacts(link.rtt, link.bandwidth) if link else None,
             flows=connector.flows,
             connect=connector.connect,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import textwrap
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -154,3 +155,18 @@ def test_a_thousand_flows_are_turned_quickly(tmp_path: Path) -> None:
     found = from_tree(topology, connectors, spec)
     assert time.process_time() - started < 2  # a tenth of it when alone; rendering takes ten times as long
     assert len(found.subjects) == len(connectors) > 3000
+
+
+def test_a_template_that_sends_records_to_a_third_cluster(tmp_path: Path) -> None:
+    third = TREE.replace(
+        "    connect:\n", '      c: {bootstrap_servers: ["c:9092"], cluster_id: CCCC}\n    connect:\n', 1
+    )
+    assert third != TREE
+    (tmp_path / "tree.yaml").write_text(textwrap.dedent(third))
+    spec = load([tmp_path])
+    topology = expand(spec)
+    own = {"producer.override.bootstrap.servers": "c:9092"}
+    connectors = [replace(each, config={**each.config, **own}) for each in render(topology) if each.type == "source"]
+    (found,) = (each for each in lint(from_tree(topology, connectors, spec)) if each.rule == "wrong-kafka")
+    assert "(CCCC, not BBBB)" in found.message
+    assert "remove producer.override.bootstrap.servers from source.properties.j2" in found.fix

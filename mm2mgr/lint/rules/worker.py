@@ -114,7 +114,10 @@ def wrong_kafka(subject: Subject) -> Iterator[Hit]:
     if subject.form == "tree":  # which writes the override itself, once it knows where the workers live
         alias = yaml(subject.connect or "…")
         fix = f"write connect: {{{alias}: {{kafka: …}}}} with the Kafka cluster that these workers use, or correct its url"
-        yield Hit(message, fix, key)
+        of_template = (
+            f"remove {key} from {subject.type}.properties.j2, your own template: mm2mgr writes it where necessary"
+        )
+        yield Hit(message, of_template if own else fix, key)
         return
     edits = [client_edit(subject, RECORDS, _ADDRESS, subject.get(f"target.cluster.{_ADDRESS}") or "…")]
     lacking = subject.kind.winners["target admin"].items() if not own else ()  # else see override-insecure
