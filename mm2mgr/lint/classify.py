@@ -11,7 +11,7 @@ from mm2mgr.lint.findings import Edit, Hit, config_key, edit_hit, removal_hit, s
 from mm2mgr.lint.subject import Subject, SubjectKind, addresses
 from mm2mgr.spec.keys import SECURITY_KEYS
 from mm2mgr.truth.explain import GENERAL, KINDS, nearest, split
-from mm2mgr.truth.keys import Keys, load
+from mm2mgr.truth.keys import Keys, load, server_setting
 from mm2mgr.truth.other_tools import other_tool
 from mm2mgr.truth.reach import CLIENTS, CLUSTER_KEYS, ConnectorType, Reached, Setting, clients, seen_by
 
@@ -79,7 +79,7 @@ def judged(subject: Subject) -> tuple[str, ...]:
 
 
 def _is_judged(subject: Subject, key: str) -> bool:
-    written, unknown = subject.spots[key].key, ("unknown-key", "key-too-new", "key-removed")
+    written, unknown = subject.spots[key].key, ("unknown-key", "server-key", "key-too-new", "key-removed")
     # For the pair, or (security keys excepted) at the top level.
     if "->" in written or (written == key and key not in _ALL_CLUSTER_KEYS and not key.startswith("config.provid")):
         return True
@@ -138,7 +138,7 @@ def _not_its_own(context: Context, key: str, known: Keys) -> str:
     if of_clients or any(known.history(kind, plain) for kind in KINDS):
         return _client_key(context, prefix, plain, known)
     behind_prefix = prefix and any(known.history(type_, plain) for type_ in CLIENTS)
-    return "dead-key" if behind_prefix else "unknown-key"
+    return "dead-key" if behind_prefix else "server-key" if server_setting(plain) else "unknown-key"
 
 
 def _dated(context: Context, scope: str, name: str, known: Keys) -> str:

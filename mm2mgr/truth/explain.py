@@ -16,7 +16,7 @@ from mm2mgr.defaults import CLIENT_DEFAULTS
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.spec.keys import OWNED_CONNECTOR_KEYS, SECURITY_KEYS
 from mm2mgr.truth.client_values import framework, framework_defaults
-from mm2mgr.truth.keys import Key, Keys
+from mm2mgr.truth.keys import Key, Keys, server_setting
 from mm2mgr.truth.reach import (
     CLIENTS,
     CLUSTER_KEYS,
@@ -338,6 +338,8 @@ def _elsewhere(key: str, prefix: str, plain: str, version: str, keys: Keys) -> E
     if keys.history("worker", key):
         verdict = "does nothing on a connector: it belongs in the properties of the Connect workers"
         return Explanation(key, version, key, verdict, (), (), (define("worker", key, (), version, keys),), ())
+    if kind := server_setting(plain):
+        raise Mm2mgrError(f"'{plain}' is a setting of {kind}s, which no connector reads", hint=f"set it on the {kind}s")
     near = nearest(key, prefix, plain, keys)
     hint = f"nearest: {near}" if near else "see the keys of a connector with: mm2mgr render"
     raise Mm2mgrError(f"no Kafka from {keys.lines[0]} to {keys.lines[-1]} knows the key '{key}'", hint=hint)

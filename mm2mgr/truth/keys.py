@@ -23,6 +23,7 @@ ClientName = Literal[
 SCOPES: tuple[str, ...] = get_args(Scope)
 CLIENTS: tuple[str, ...] = get_args(ClientName)
 DATA = Path(__file__).with_name("keys.json")
+SERVERS = Path(__file__).with_name("servers.json")  # written by tools/kafka_keys/servers.py
 _CHOICES = re.compile(r"\[(?P<items>[^\[\]]*)\]")
 
 
@@ -143,6 +144,19 @@ class Keys:
 def load() -> Keys:
     """Read the data file, once per process."""
     return Keys(json.loads(DATA.read_text(encoding="utf-8")))
+
+
+@cache
+def server_setting(name: str) -> Literal["topic", "broker"] | None:
+    """Tell whether a name is a setting of topics or of brokers, and none of a client, connector or worker."""
+    kinds: tuple[Literal["topic", "broker"], ...] = ("topic", "broker")
+    return next((kind for kind in kinds if name in _servers()[kind]), None)
+
+
+@cache
+def _servers() -> dict[str, list[str]]:
+    found: dict[str, list[str]] = json.loads(SERVERS.read_text(encoding="utf-8"))
+    return found
 
 
 def _key(scope: str, name: str, row: Mapping[str, Any], lines: tuple[str, ...], exists_in: tuple[str, ...]) -> Key:

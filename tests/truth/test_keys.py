@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from mm2mgr.truth.keys import CLIENTS, SCOPES, Key, Keys, load
+from mm2mgr.truth.keys import CLIENTS, SCOPES, Key, Keys, load, server_setting
 from tools.kafka_keys.generate import DATA, releases
 
 LINES = (
@@ -291,3 +291,11 @@ def test_asking_loads_nothing_heavy() -> None:
     code = "import sys; from mm2mgr.truth.keys import load; load().find('producer', 'acks', '4.3'); print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
     assert not {"pydantic", "py4j", "pyspark", "mm2mgr.sandbox"} & set(done.stdout.split())
+
+
+def test_settings_of_topics_and_brokers_are_known_by_name() -> None:
+    assert server_setting("retention.ms") == server_setting("min.insync.replicas") == "topic"
+    assert server_setting("log.retention.hours") == "broker"
+    assert {server_setting(name) for name in ("fetch.max.bytes", "compression.type", "listeners", "retention.s")} == {
+        None
+    }

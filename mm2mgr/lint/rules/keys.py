@@ -9,9 +9,11 @@ from functools import lru_cache
 from mm2mgr.formats.properties import Entry
 from mm2mgr.lint.classify import OF_DEDICATED, SCOPES, better, instead, keys_under, near, parts, since, what_is
 from mm2mgr.lint.findings import RECORDS, Edit, Hit, client_edit, edit_hit, removal_hit, rule, shown, spelled, written
+from mm2mgr.lint.hops import items_of
 from mm2mgr.lint.subject import Subject, SubjectKind
+from mm2mgr.topics.names import NameFilter
 from mm2mgr.truth.explain import GENERAL, RENAMED
-from mm2mgr.truth.keys import load
+from mm2mgr.truth.keys import load, server_setting
 from mm2mgr.truth.reach import CLIENTS, CLUSTER_KEYS, EXACTLY_ONCE_FORCES, seen_by
 
 REACH = "tests/truth/test_reach_live.py"
@@ -326,3 +328,26 @@ def worker_key(subject: Subject) -> Iterator[Hit]:
             where, line = f"{subject.target}.{key}", subject.spots[key]
             edits = (Edit(where, subject.get(key), at=Entry(line.key, subject.get(key), "", line.line)),)
         yield Hit(message, f"move it to {where}, where it applies to all connectors of these workers", key, edits=edits)
+
+
+@rule("server-key", "warning", source="Kafka's LogConfig and KafkaConfig")
+def server_key(subject: Subject) -> Iterator[Hit]:
+    """A setting of topics or of brokers is configured on a connector.
+
+    retention.ms or min.insync.replicas are settings of topics, log.retention.hours of brokers. On a connector, behind any
+    prefix, Connect stores them and nobody reads them. MirrorMaker copies the settings of the source's topics to those of
+    the target (sync.topic.configs.enabled), except the ones in config.properties.exclude, which by default include
+    min.insync.replicas. Set the others on the source's topics, and these on the target's; settings of brokers belong in
+    their own properties.
+    """
+    excluded = NameFilter(items_of(subject, "config.properties.exclude"), ())
+    for key in keys_under(subject, "server-key"):
+        plain = parts(subject, key)[1]
+        where = "in the properties of the brokers"
+        if server_setting(plain) == "topic":
+            where = "on the source's topics, from where MirrorMaker copies it"
+            if excluded.takes(plain) or not subject.flag("sync.topic.configs.enabled", default=True):
+                where = "on the topics of the target, as MirrorMaker does not copy it"
+        own = "; the limit of the producer is max.request.size" if plain == "message.max.bytes" else ""
+        message = f"{written(subject, key)} does nothing on a connector: it is a setting of {server_setting(plain)}s"
+        yield removal_hit(subject, key, message, f" and set it {where}{own}")
