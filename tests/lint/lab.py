@@ -25,8 +25,8 @@ from mm2mgr.connect.client import ConnectClient
 from mm2mgr.connect.types import ConnectTarget
 from mm2mgr.kafka.access import KafkaAccess, librdkafka_config
 from mm2mgr.kafka.client import Kafka as LiveKafka
-from mm2mgr.lint.findings import Finding
-from mm2mgr.lint.rules import lint
+from mm2mgr.lint.findings import Finding, rules_of
+from mm2mgr.lint.rules import RULES, advice, lint
 from mm2mgr.lint.subject import Estate, KafkaFacts, Spot, Subject
 from mm2mgr.reconcile.facts import read_live
 from mm2mgr.sandbox.broker import Broker
@@ -36,6 +36,8 @@ from tests.lint.made import CONVERTERS, MIRROR, Changes
 from tests.live.seen import admin, connector_url, rest, until, values, write_values
 
 Value = TypeVar("Value")
+# The connectors here are as small as they can be: hints at what they lack are left out.
+_RULES = [rule for rule in RULES if rule.severity != "info" or rule not in rules_of(advice)]
 LARGE_BYTES = 4_194_304  # what the source's brokers take, and the target's do not
 IDENTITY = {"replication.policy.class": f"{MIRROR}IdentityReplicationPolicy"}
 _COMMON = {"tasks.max": "1", "admin.timeout.ms": "15000", **CONVERTERS}
@@ -227,14 +229,14 @@ class Lab:
     def findings(self, *names: str, worker: Worker | None = None, **facts: object) -> list[Finding]:
         worker = worker or self.on_b
         subjects = (subject for subject in self._live(worker).subjects if not names or subject.name in names)
-        return lint(Estate(tuple(self._known(subject, worker, facts) for subject in subjects)))
+        return lint(Estate(tuple(self._known(subject, worker, facts) for subject in subjects)), _RULES)
 
     def told_of(self, config: Mapping[str, str], **facts: object) -> set[str]:
         """Return the rules that find something in a config that no worker runs."""
         type_ = type_of(config.get("connector.class", "")) or "source"
         name = config.get("name", "refused")
         subject = Subject(name, type_, {"name": name, **config}, Spot(connect="lab", connector=name))
-        return {finding.rule for finding in lint(Estate((self._known(subject, self.on_b, facts),)))}
+        return {finding.rule for finding in lint(Estate((self._known(subject, self.on_b, facts),)), _RULES)}
 
     def _live(self, worker: Worker) -> Estate:
         return asyncio.run(read_live(ConnectTarget("lab", (worker.url,))))
