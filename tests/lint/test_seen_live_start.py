@@ -115,7 +115,7 @@ def test_null_value(lab: Lab, tmp_path: Path) -> None:
     assert lab.refusal("nothing", config).startswith("400")
     file = tmp_path / "null.json"
     file.write_text(json.dumps({"name": "nothing", "config": config}))
-    assert [finding.rule for finding in lint(read_files([file]))] == ["null-value"]
+    assert [finding.rule for finding in lint(read_files([file])) if finding.severity == "error"] == ["null-value"]
 
 
 def test_partial_topic_creation(lab: Lab) -> None:
