@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache, cached_property
 
 from mm2mgr.formats.connectors import CONVERTERS, EXACTLY_ONCE_KEY, FoundConnector, FoundWorkers
-from mm2mgr.formats.properties import Entry, last, meant
+from mm2mgr.formats.properties import Entry, as_typed, last, meant
 from mm2mgr.truth import keys as truth_keys
 from mm2mgr.truth.explain import KINDS
 from mm2mgr.truth.reach import CLASSES, CLIENTS, CLUSTER_KEYS, PACKAGE
@@ -35,12 +35,20 @@ CONNECTOR_PREFIXES = tuple(
     {layer.prefix for clients in CLIENTS.values() for client in clients for layer in client.layers}
     | {"source.", "target.", "transforms.", "predicates.", "topic.creation."}
 )
+_ARROW = r"\s*(?:-+>|=>|>|→)\s*"
 _PAIR = re.compile(r"(?P<source>[^\s>]+?)->(?P<target>[^\s>]+)")
 
 
 def passed(key: str) -> bool:
     """Tell whether the driver passes a top-level line to the connectors."""
     return key.startswith(("config.providers", "replication.policy")) or key in _top_level_names()
+
+
+def is_top_level_name(key: str) -> bool:
+    """Tell whether the driver looks for this very name at the top level, also where a cluster is called like its beginning."""
+    return (
+        key in _top_level_names() or key in _OWN or (to_worker(key) and bool(truth_keys.load().history("worker", key)))
+    )
 
 
 @cache
@@ -60,23 +68,76 @@ def to_worker(key: str) -> bool:
 
 
 @dataclass(frozen=True)
+class Line(Entry):
+    """A line that counts. `aliases` say whose it is: () is the top level, (A,) a cluster, (A, B) a pair; `plain` is the key below them.
+
+    They are names as the line has them: whether `clusters` lists them is another question.
+    """
+
+    aliases: tuple[str, ...] = ()
+    plain: str = ""
+
+
+@dataclass(frozen=True)
 class Dedicated:
     """An mm2.properties file."""
 
     entries: tuple[Entry, ...]
 
     @cached_property
-    def lines(self) -> dict[str, Entry]:
-        return {key: replace(entry, value=meant(entry)) for key, entry in last(self.entries).items()}
+    def lines(self) -> dict[str, Line]:
+        """The last line of each key, with the value that was meant."""
+        return {key: self._line(entry) for key, entry in self._last.items()}
+
+    @cached_property
+    def _last(self) -> dict[str, Entry]:
+        return last(self.entries)
+
+    def _line(self, entry: Entry) -> Line:
+        aliases = () if self.meant_pair(entry) else self._aliases(entry.key)
+        plain = entry.key[len("->".join(aliases)) + 1 :] if aliases else entry.key
+        return Line(entry.key, meant(entry), entry.raw, entry.line, aliases=aliases, plain=plain)
+
+    def _aliases(self, key: str) -> tuple[str, ...]:
+        """Return whose line it is: of names of which one begins with another the longer one, as people mean it."""
+        for names, aliases in self._prefixes:
+            if key.startswith(names) and (len(aliases) > 1 or not is_top_level_name(key)):
+                return aliases
+        return _named_in(key)
+
+    @cached_property
+    def _prefixes(self) -> list[tuple[str, tuple[str, ...]]]:
+        every = [*((alias,) for alias in self.clusters), *self.pairs()]
+        found = [("->".join(aliases) + ".", aliases) for aliases in every]
+        return sorted(found, key=lambda each: len(each[0]), reverse=True)
 
     @cached_property
     def clusters(self) -> tuple[str, ...]:
         """The aliases; the driver ignores clusters that are not listed here."""
         return tuple(dict.fromkeys(alias for part in self.value("clusters").split(",") if (alias := part.strip())))
 
+    def misspelt(self, entry: Entry) -> str:
+        """Return how the line of a pair is written right, "" when it is right or of no pair."""
+        pair, _, tail = entry.key.rpartition(".")
+        if is_misspelt_enabled(tail) and pair in {"->".join(each) for each in self.pairs()}:
+            return f"{pair}.enabled = true"
+        return self.meant_pair(entry)
+
+    def meant_pair(self, entry: Entry) -> str:
+        """Return how a misspelt pair of two listed clusters is written right, "" for every other line."""
+        names = "|".join(map(re.escape, sorted(self.clusters, key=len, reverse=True)))
+        text = whole(entry)
+        found = names and re.match(rf"({names})({_ARROW}|\.)({names})(\s*(?:\.|->)\s*)([\w.-]+)", text)
+        if not found or (found[2] == "." and found[5] not in ("enabled", "enable")):
+            return ""
+        if (found[2], found[4]) == ("->", ".") and text == entry.key:
+            return f"a pair of two clusters: {found[1]} cannot mirror itself" if found[1] == found[3] else ""
+        key = "enabled" if is_misspelt_enabled(found[5]) else found[5]
+        return f"{found[1]}->{found[3]}.{key} = …"
+
     def value(self, key: str) -> str:
-        line = self.lines.get(key)
-        return line.value.strip() if line else ""
+        entry = self._last.get(key)
+        return meant(entry).strip() if entry else ""
 
     def flag(self, key: str, *, default: bool = False) -> bool:
         return (self.value(key) or str(default)).lower() == "true"
@@ -101,7 +162,8 @@ def connectors(file: Dedicated) -> Iterator[FoundConnector]:
     Two things are left out that decide nothing: `enabled`, which the driver fills in, and the copies of top-level security
     keys, which no client reads; all clusters have them as their defaults.
     """
-    for source, target in file.pairs():
+    # Those that mirror first: what is found in a line that several pairs have is told of one of them.
+    for source, target in sorted(file.pairs(), key=lambda pair: not file.enabled(*pair)):
         types: Sequence[str] = list(CLASSES) if file.enabled(source, target) else []
         if not types and file.beats(source, target):
             types = ["MirrorHeartbeatConnector"]
@@ -129,7 +191,7 @@ def _connector(file: Dedicated, source: str, target: str, class_name: str) -> Fo
     )
 
 
-def _config(file: Dedicated, source: str, target: str) -> dict[str, Entry]:
+def _config(file: Dedicated, source: str, target: str) -> dict[str, Line]:
     """Merge the layers of connectorBaseConfig, lowest first."""
     result = {key: line for key, line in file.lines.items() if passed(key) and key not in CLUSTER_KEYS}
     for side, alias in (("source", source), ("target", target)):
@@ -144,11 +206,11 @@ def _config(file: Dedicated, source: str, target: str) -> dict[str, Entry]:
     return result
 
 
-def _below(file: Dedicated, prefix: str) -> dict[str, Entry]:
+def _below(file: Dedicated, prefix: str) -> dict[str, Line]:
     return {key[len(prefix) :]: line for key, line in file.lines.items() if key.startswith(prefix)}
 
 
-def _cluster(file: Dedicated, alias: str) -> dict[str, Entry]:
+def _cluster(file: Dedicated, alias: str) -> dict[str, Line]:
     """Return clusterProps: a cluster's own lines, copied to its clients where they need them; top-level lines last."""
     result = _below(file, f"{alias}.")
     for layer in (dict(result), file.lines):
@@ -180,6 +242,13 @@ def is_misspelt_enabled(key: str) -> bool:
     )
 
 
+def whole(entry: Entry) -> str:
+    """Return the key, with what follows where a blank or an equals sign ended it too early."""
+    ends_in_pair = "->" in entry.key and "." not in entry.key.rpartition("->")[2]
+    split = re.match(_ARROW, as_typed(entry.value)) or (ends_in_pair and entry.value.startswith("."))
+    return as_typed(f"{entry.key} {entry.value}") if split else entry.key
+
+
 # --- whose line it is ---------------------------------------------------------------------------------------------------
 
 
@@ -193,19 +262,19 @@ def is_ignored(key: str) -> bool:
     return kind not in KINDS or plain.startswith("override.")
 
 
-def aliases_of(key: str) -> list[str]:
-    """Return the names of clusters in a key."""
+def _named_in(key: str) -> tuple[str, ...]:
+    """Return the names of clusters in a key that starts with none of the listed ones: a guess, for there may be none."""
     pair = _PAIR.match(key)
     if pair is None:
         alias = _alias_of(key)
-        return [alias] if alias else []
+        return (alias,) if alias else ()
     target = pair["target"]
     known = truth_keys.load()
     for index in (found.start() for found in re.finditer(r"\.", target)):
         tail = target[index + 1 :]
         if tail == "enabled" or tail.startswith(CONNECTOR_PREFIXES) or any(known.history(s, tail) for s in CLIENTS):
-            return [pair["source"], target[:index]]
-    return [pair["source"], target.partition(".")[0]] if "." in target else []
+            return pair["source"], target[:index]
+    return (pair["source"], target.partition(".")[0]) if "." in target else ()
 
 
 def _alias_of(key: str) -> str | None:

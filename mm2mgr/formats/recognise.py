@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
@@ -82,16 +82,23 @@ def _utf8(file: str, text: str) -> str:
 
 def _properties(file: str, text: str) -> ForeignFile:
     entries = properties.read(text, file)
-    if any(entry.key == "clusters" or _PAIR.match(entry.key) for entry in entries):
-        driven = tuple(mm2_properties.connectors(mm2_properties.Dedicated(entries)))
-        return ForeignFile(file, "dedicated", text, driven, entries)
     lines = properties.last(entries)
+    dedicated = mm2_properties.Dedicated(entries)
+    if _is_dedicated(dedicated, lines):
+        return ForeignFile(file, "dedicated", text, tuple(mm2_properties.connectors(dedicated)), entries)
     config = {key: properties.meant(entry) for key, entry in lines.items()}
     class_name = config.get("connector.class", "")
     if not class_name:
         raise wrong(file, _not_a_connector(config))
     name, line = config.get("name", "").strip(), lines["connector.class"].line
     return ForeignFile(file, "properties", text, (FoundConnector(name, class_name, config, lines, line, entries),))
+
+
+def _is_dedicated(file: mm2_properties.Dedicated, keys: Iterable[str]) -> bool:
+    """Tell whether a file is for the driver: one for a connector may hold stray lines of the other kind, but no cluster's address."""
+    if "connector.class" in keys:
+        return any(f"{alias}.bootstrap.servers" in keys for alias in file.clusters)
+    return any(key == "clusters" or _PAIR.match(key) for key in keys)
 
 
 def _not_a_connector(values: Mapping[str, str]) -> str:

@@ -22,6 +22,16 @@ _OF_PLUGINS = (
     *("mm2mgr.", "transforms.", "predicates.", "topic.creation.", "config.providers."),
     *("key.converter.", "value.converter.", "header.converter."),
 )
+# What a line of a cluster may begin with in mm2.properties: plugins of workers read these, plugins of connectors those.
+_OF_WORKERS = (
+    "config.providers.",
+    "key.converter.",
+    "value.converter.",
+    "header.converter.",
+    "metrics.context.",
+    "mm2mgr.",
+)
+_OF_CONNECTORS = ("replication.policy.", "transforms.", "predicates.", "topic.creation.")
 OF_DEDICATED = ("clusters", "dedicated.mode.enable.internal.rest", "mm.enable.internal.rest")
 # What people write to shape the mirrored records.
 RECORD_KEYS = frozenset(
@@ -63,28 +73,62 @@ def keys_under(subject: Subject, rule: str) -> tuple[str, ...]:
 def _rules_of(subject: Subject) -> Mapping[str, tuple[str, ...]]:
     kind, context = subject.kind, context_of(subject.kind)
     if subject.form == "dedicated":
-        return _by_rule(context, judged(subject), subject.source, subject.target)
-    found = _by_rule(context, kind.keys, "", "")  # most connectors of a kind need no look at their aliases
-    return _by_rule(context, kind.keys, subject.source, subject.target) if "unknown-key" in found else found
+        found: dict[str, tuple[str, ...]] = {}
+        for key in subject.scopes:
+            if rule := what_is(subject, key):
+                found[rule] = (*found.get(rule, ()), key)
+        return found
+    every = _by_rule(context, kind.keys, "", "")  # most connectors of a kind need no look at their aliases
+    return _by_rule(context, kind.keys, subject.source, subject.target) if "unknown-key" in every else every
 
 
 def what_is(subject: Subject, key: str) -> str:
     """Return the id of the rule that reports a key, "" for none."""
-    return _of_alias(what(context_of(subject.kind), key), key, subject.source, subject.target)
+    context = context_of(subject.kind)
+    if subject.form != "dedicated":
+        return _of_alias(what(context, key), key, subject.source, subject.target)
+    if (plain := of_cluster(subject, key)) is not None:
+        return _of_cluster(context, plain)
+    if subject.scopes.get(key) == (subject.source, subject.target):
+        return what(context, key)
+    # A line of the top level that the driver passes on as it is; it is the default of every cluster, if it is for one.
+    passed = subject.scopes.get(key) == () and subject.spots[key].key == key
+    return what(context, key) if passed and key not in _ALL_CLUSTER_KEYS and not key.startswith("config.provid") else ""
 
 
-def judged(subject: Subject) -> tuple[str, ...]:
-    """Return the keys that were written for this connector of mm2.properties: not those that the driver copies from a cluster's."""
-    return tuple(key for key in subject.config if key in subject.spots and _is_judged(subject, key))
+def of_cluster(subject: Subject, key: str) -> str | None:
+    """Return the name below a cluster of mm2.properties that became this key, None for other keys and for copies that the driver makes."""
+    alias, written = subject.scopes.get(key), subject.spots[key].key if key in subject.spots else ""
+    if subject.form != "dedicated" or alias not in ((subject.source,), (subject.target,)):
+        return None
+    plain, side = written[len(alias[0]) + 1 :], "source" if alias == (subject.source,) else "target"
+    return plain if key in (f"{side}.{plain}", f"{side}.cluster.{plain}") else None
 
 
-def _is_judged(subject: Subject, key: str) -> bool:
-    written, unknown = subject.spots[key].key, ("unknown-key", "server-key", "key-too-new", "key-removed")
-    # For the pair, or (security keys excepted) at the top level.
-    if "->" in written or (written == key and key not in _ALL_CLUSTER_KEYS and not key.startswith("config.provid")):
-        return True
-    # A client key of one cluster that Kafka does not know; copies that the driver makes are not reported.
-    return key.startswith(_SIDED) and what(context_of(subject.kind), key) in unknown
+@cache
+def _of_cluster(context: Context, plain: str) -> str:
+    """Classify a line of a cluster: the driver gives it to clients of both sides, and to workers where the cluster is a target."""
+    known = load()
+    kind, _, name = plain.partition(".")
+    if known.history("worker", plain):
+        return _dated(context, "worker", plain, known)
+    if plain.startswith(_OF_WORKERS) or not what(context, f"source.cluster.{plain}"):
+        return ""
+    if _is_connectors(plain) or plain.startswith(_OF_CONNECTORS):
+        return "dead-key"
+    if kind in KINDS:
+        return _of_clusters_client(context, kind, name, known)
+    if any(known.history(kind, plain) for kind in KINDS):
+        return "misdirected-key"
+    rule = what(context, plain.removeprefix("cluster."))
+    return rule if rule in ("unknown-key", "server-key") else "dead-key"
+
+
+def _of_clusters_client(context: Context, kind: str, name: str, known: Keys) -> str:
+    if name.startswith("override."):
+        return "dead-key" if known.history(kind, name.removeprefix("override.")) else "unknown-key"
+    prefixes = [f"source.{kind}.", f"target.{kind}.", *(["producer.override."] if kind == "producer" else [])]
+    return min(what(context, prefix + name) for prefix in prefixes)  # "" where one of them is of use
 
 
 @cache
@@ -131,13 +175,12 @@ def _not_its_own(context: Context, key: str, known: Keys) -> str:
         return ""
     if "->" in key or key in OF_DEDICATED:
         return "dead-key"
-    of_others = any(known.history(type_, key) for type_ in CLIENTS)
-    if of_others or other_tool(key):
-        return "other-connectors-key" if of_others else "other-tools-key"
+    if _is_connectors(key) or other_tool(key):
+        return "other-connectors-key" if _is_connectors(key) else "other-tools-key"
     prefix, plain = split(key, known)
     if of_clients or any(known.history(kind, plain) for kind in KINDS):
         return _client_key(context, prefix, plain, known)
-    behind_prefix = prefix and any(known.history(type_, plain) for type_ in CLIENTS)
+    behind_prefix = prefix and _is_connectors(plain)
     return "dead-key" if behind_prefix else "server-key" if server_setting(plain) else "unknown-key"
 
 
@@ -179,7 +222,7 @@ def _is_forced(hit: Reached) -> bool:
     return hit.key in hit.client.forced or (own and hit.key in _INSTANCES)
 
 
-SCOPES = (*CLIENTS, *KINDS)
+SCOPES = (*CLIENTS, *KINDS, "worker")
 # The clients people mean when they say producer, consumer or admin without saying more, most likely ones first.
 _MEANT = ("source consumer", "record producer", "checkpoints consumer", "target admin", "source admin")
 
@@ -208,6 +251,13 @@ def instead(subject: Subject, key: str, message: str) -> Hit:
 def parts(subject: Subject, key: str) -> tuple[str, str]:
     """Return prefix and plain key of any spelling, those of mm2.properties included."""
     known = load()
+    if (line := of_cluster(subject, key)) is not None:
+        side = key.partition(".")[0]
+        if _is_connectors(line):
+            return f"{side}.cluster.", line
+        prefix, plain = split(line.removeprefix("cluster."), known)
+        kind = prefix.removesuffix("override.")
+        return f"{side}.{kind}" if kind in GENERAL else prefix or f"{side}.cluster.", plain
     sides = {f"{subject.target}.": "target.cluster.", f"{subject.source}.": "source.cluster."}
     rest = key.rpartition("->")[2].partition(".")[2] if "->" in key else key
     for alias in ("", f"{subject.source}.", f"{subject.target}."):
@@ -216,6 +266,11 @@ def parts(subject: Subject, key: str) -> tuple[str, str]:
             if _is_known(plain):
                 return prefix or sides.get(alias, ""), plain
     return split(key, known)
+
+
+@cache
+def _is_connectors(key: str) -> bool:
+    return any(load().history(type_, key) for type_ in CLIENTS)
 
 
 @cache
@@ -229,7 +284,7 @@ def _ways(subject: Subject, prefix: str, plain: str, value: str) -> Iterator[str
     if plain in _ALL_CLUSTER_KEYS:
         yield from _cluster_ways(subject, prefix, plain, value)
         return
-    if known.history(subject.type, plain):
+    if known.history(subject.type, plain) or (subject.form == "dedicated" and _is_connectors(plain)):
         yield plain
     syncs = subject.client("offset-syncs producer")
     if prefix == "source.producer." and syncs and subject.form != "dedicated":
@@ -263,9 +318,14 @@ def _cluster_ways(subject: Subject, prefix: str, plain: str, value: str) -> Iter
             yield way
 
 
+def near(subject: Subject, key: str) -> tuple[str, float]:
+    """Return the known key that is most similar to a key, or to what follows the cluster of its line, and the similarity (0 to 1)."""
+    line = of_cluster(subject, key)
+    return _near(key if line is None else line)
+
+
 @cache
-def near(key: str) -> tuple[str, float]:
-    """Return the most similar known key, and the similarity (0 to 1)."""
+def _near(key: str) -> tuple[str, float]:
     known = load()
     found = nearest(key, *split(key, known), known)
     return (found, SequenceMatcher(None, found, key).ratio()) if found else ("", 0.0)
@@ -273,8 +333,14 @@ def near(key: str) -> tuple[str, float]:
 
 def better(subject: Subject, key: str, name: str) -> str:
     """Return a better name as a key of the config."""
-    prefix, plain = parts(subject, key)
-    return f"{key.removesuffix(plain)}{name.removeprefix(prefix)}" if name.startswith(prefix) else name
+    if (line := of_cluster(subject, key)) is None:
+        prefix, plain = parts(subject, key)
+        return f"{key.removesuffix(plain)}{name.removeprefix(prefix)}" if name.startswith(prefix) else name
+    if _is_connectors(name) and _of_cluster(context_of(subject.kind), name) == "dead-key":
+        return name
+    if key.startswith("target.") and name.startswith("producer."):
+        return name.replace("producer.", "producer.override.", 1)
+    return f"{key.partition('.')[0]}.{name}" if name.startswith(GENERAL) else f"{key.removesuffix(line)}{name}"
 
 
 def since(subject: Subject, key: str) -> tuple[str, str | None]:

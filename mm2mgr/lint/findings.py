@@ -164,7 +164,10 @@ def rule_ids() -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class Finding:
-    """One finding, made of a `hit`. `more` counts other connectors where the same line does the same; `silenced` is the reason given."""
+    """One finding, made of a `hit`. `more` counts other connectors where the same line does the same; `silenced` is the reason given.
+
+    `key` is the key it is about; the place has it only where it is set.
+    """
 
     rule: str
     severity: Severity
@@ -173,6 +176,7 @@ class Finding:
     fix: str
     more: int = 0
     silenced: str | None = None
+    key: str = ""
     hit: Hit | None = field(default=None, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -181,12 +185,12 @@ class Finding:
                 object.__setattr__(self, name, mask_text(text))
 
     def to_dict(self) -> dict[str, Any]:
-        spot = {name: value for name, value in vars(self.spot).items() if value}
+        where = vars(self.spot) | {"key": self.key or self.spot.key}
         return {
             "rule": self.rule,
             "severity": self.severity,
             "place": str(self.spot),
-            **spot,
+            **{name: value for name, value in where.items() if value},
             "message": self.message,
             "fix": self.fix,
             "more": self.more,
@@ -254,6 +258,11 @@ def config_key(subject: Subject, client: str, plain: str) -> str:
     """Return the key of the connector's config that gives a client a plain key."""
     found = subject.client(client) or next(each for each in CLIENTS[subject.type] if each.name == client)
     return found.layers[-1].prefix + plain
+
+
+def key_for(subject: Subject, client: str, plain: str) -> str:
+    """Return the key that sets a client's plain key, or the one to write where none does."""
+    return subject.written(client, plain) or config_key(subject, client, plain)
 
 
 def cluster_key(subject: Subject, side: Literal["source", "target"], plain: str, value: str = "…") -> str:
@@ -378,7 +387,7 @@ def client_edit(subject: Subject, client: str, plain: str, value: str) -> Edit:
 def client_hit(subject: Subject, client: str, plain: str, value: str, message: str) -> Hit:
     """Return a hit about a client's setting, with the value to write as its fix."""
     edit = client_edit(subject, client, plain, value)
-    return edit_hit(subject, message, [edit], subject.written(client, plain))
+    return edit_hit(subject, message, [edit], key_for(subject, client, plain))
 
 
 def connector_hit(subject: Subject, key: str, value: str, message: str, more: str = "") -> Hit:

@@ -14,6 +14,7 @@ from typing import Literal, TypeVar
 
 from mm2mgr.errors import Problem, SpecError
 from mm2mgr.formats.connectors import FoundConnector, FoundWorkers
+from mm2mgr.formats.mm2_properties import Line
 from mm2mgr.formats.properties import BLANKS, LINE_END, as_typed, last, meant, read
 from mm2mgr.formats.recognise import TREE_KEYS, ForeignFile, read_file, read_text, wrong
 from mm2mgr.lint.subject import Estate, KafkaFacts, LinkFacts, Silence, SourceFile, Spot, Subject, WorkerFacts
@@ -93,6 +94,7 @@ def subject_of(found: FoundConnector, place: Spot, worker: WorkerFacts | None = 
         found.form,
         worker or _facts(found.workers),
         state=found.state,
+        scopes={key: line.aliases for key, line in found.lines.items() if isinstance(line, Line)},
         silences=tuple(silences),
         home=found.home,
         paths={**found.places, **{key: line.path for key, line in found.lines.items() if line.path}},

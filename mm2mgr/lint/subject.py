@@ -205,7 +205,8 @@ class Subject:
     """A connector as lint sees it. `spots` has the place of each key that has its own; `state` is Connect's.
 
     `flows` and `connect` are the names of its flows and of its Connect cluster in a tree. `records_kafka` is the cluster at
-    the addresses that its record producer has instead of the workers'.
+    the addresses that its record producer has instead of the workers'. In mm2.properties `scopes` has the clusters at the
+    start of each key's line: () for the top level, (A,) for a cluster, (A, B) for a pair.
     In a JSON or YAML file `home` is the path of its config, and `paths` that of each key.
     """
 
@@ -223,6 +224,7 @@ class Subject:
     state: str | None = None
     flows: tuple[str, ...] = ()
     connect: str = ""
+    scopes: Mapping[str, tuple[str, ...]] = field(default_factory=dict, repr=False)
     silences: tuple[Silence, ...] = ()
     home: PathKey = ()
     paths: Mapping[str, PathKey] = field(default_factory=dict, repr=False)

@@ -6,7 +6,7 @@ import pytest
 
 from mm2mgr.formats import properties
 from mm2mgr.formats.connectors import FoundConnector
-from mm2mgr.formats.mm2_properties import Dedicated, aliases_of, connectors, is_ignored, passed
+from mm2mgr.formats.mm2_properties import Dedicated, Line, connectors, is_ignored, passed
 from mm2mgr.truth import keys
 from mm2mgr.truth.reach import CLUSTER_KEYS
 
@@ -153,49 +153,83 @@ def test_what_the_driver_reads_itself_is_not_ignored(key: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("key", "aliases"),
+    ("key", "aliases", "plain"),
     [
-        ("A.bootstrap.servers", ["A"]),
-        ("us.west.producer.acks", ["us.west"]),
-        ("A->us.east.enabled", ["A", "us.east"]),
-        ("us-west->us-east.topics", ["us-west", "us-east"]),
-        ("dc1.offset.storage.topic", ["dc1"]),
-        ("source.cluster.bootstrap.servers", []),
-        ("topics.exclude", []),
-        ("my.own.key", []),
+        ("source.bootstrap.servers", ("source",), "bootstrap.servers"),
+        ("source.consumer.max.poll.records", ("source",), "consumer.max.poll.records"),
+        ("source->target.topics", ("source", "target"), "topics"),
+        ("source.cluster.alias", (), "source.cluster.alias"),  # the driver passes it on, whatever clusters are called
+        ("us.bootstrap.servers", ("us",), "bootstrap.servers"),
+        ("us.west.bootstrap.servers", ("us.west",), "bootstrap.servers"),
+        ("source->us.west.topics", ("source", "us.west"), "topics"),
+        ("task.bootstrap.servers", ("task",), "bootstrap.servers"),
+        ("task.shutdown.graceful.timeout.ms", (), "task.shutdown.graceful.timeout.ms"),
+        ("topics.exclude", (), "topics.exclude"),
+        ("my.own.key", (), "my.own.key"),
+        # Of no cluster that is listed.
+        ("A.bootstrap.servers", ("A",), "bootstrap.servers"),
+        ("us.east.producer.acks", ("us",), "east.producer.acks"),
+        ("A->us.east.enabled", ("A", "us.east"), "enabled"),
+        ("us-west->us-east.topics", ("us-west", "us-east"), "topics"),
+        ("dc1.offset.storage.topic", ("dc1",), "offset.storage.topic"),
     ],
 )
-def test_whose_line_it_is(key: str, aliases: list[str]) -> None:
-    assert aliases_of(key) == aliases
+def test_whose_line_it_is(key: str, aliases: tuple[str, ...], plain: str) -> None:
+    file = Dedicated(properties.read(f"clusters = source, target, us, us.west, task\n{key} = x", "f"))
+    assert (file.lines[key].aliases, file.lines[key].plain) == (aliases, plain)
+
+
+OTHERS = """\
+clusters = source, target, us, us.west
+source.bootstrap.servers = s:9092
+target.bootstrap.servers = t:9092
+us.bootstrap.servers = u:9092
+us.west.bootstrap.servers = w:9092
+us.west.alias = west
+source.cluster.security.protocol = SSL
+source.tasks.max = 7
+source.topics = z
+target.linger.ms = 50
+target.producer.override.acks = 1
+target.consumer.isolation.levl = read_committed
+target.offset.flush.interval.ms = 5
+source.consumer.max.poll.records = 7
+source->target.enabled = true
+source->target.source.producer.max.block.ms = 500
+us->us.west.enabled = true
+us->us.west.topics = x
+"""
 
 
 @pytest.mark.live
-def test_the_real_driver_does_the_same() -> None:
-    """MirrorMakerConfig of the newest line, asked for the same file."""
+@pytest.mark.parametrize("text", [TEXT, OTHERS], ids=["A and B", "source, target and names within names"])
+def test_the_real_driver_does_the_same(text: str) -> None:
+    """MirrorMakerConfig of the newest line, asked for the same file: every connector and every worker that it makes."""
     from mm2mgr.sandbox.server import kafka_runtime
-    from tools.kafka_keys.definitions import KafkaClasses, _gateway
+    from tools.kafka_keys.definitions import KafkaClasses, gateway
 
     line = keys.load().lines[-1]
     runtime = kafka_runtime(keys.load().releases[line])
-    with _gateway(runtime.java.java, runtime.jars) as gateway:
-        kafka = KafkaClasses(gateway)
+    file = Dedicated(properties.read(text, "f"))
+    made = of(text)
+    with gateway(runtime.java.java, runtime.jars) as opened:
+        kafka = KafkaClasses(opened)
         mirror = kafka.packages.connect.mirror
-        config = mirror.MirrorMakerConfig(kafka.map(written()))
-        pairs = {str(pair) for pair in config.clusterPairs()}
-        assert pairs == {pair for pair, _ in of(TEXT)}
-        pair = mirror.SourceAndTarget("A", "B")
+        config = mirror.MirrorMakerConfig(kafka.map({key: entry.value for key, entry in file.lines.items()}))
         names = {str(name) for name in kafka.call("connect.mirror.MirrorMakerConfig", "allConfigNames", on=config)}
         known = {name for scope in ("source", "checkpoint", "heartbeat") for name in keys.load().names(scope, line)}
         assert {name for name in known if passed(name)} == names
-        for type_, class_name in (("source", "Source"), ("checkpoint", "Checkpoint"), ("heartbeat", "Heartbeat")):
-            class_ = kafka.type(f"connect.mirror.Mirror{class_name}Connector")
-            real = kafka.call("connect.mirror.MirrorMakerConfig", "connectorBaseConfig", pair, class_, on=config)
-            mine = dict(of(TEXT)["A->B", type_].config)
-            assert mine.pop("producer.override.linger.ms") == "5"  # the workers' own, see _records
-            assert mine == {
-                key: value for key, value in dict(real).items() if key != "enabled" and key not in CLUSTER_KEYS
-            }
+        assert {str(pair) for pair in config.clusterPairs()} == {pair for pair, _ in made}
+        for (name, type_), found in made.items():
+            pair = mirror.SourceAndTarget(*name.split("->"))
+            class_ = kafka.type(f"connect.mirror.Mirror{type_.capitalize()}Connector")
+            real = dict(kafka.call("connect.mirror.MirrorMakerConfig", "connectorBaseConfig", pair, class_, on=config))
+            # Of the workers: what their producers get reaches the records.
+            mine = {key: value for key, value in found.config.items() if not is_of_records(found.lines.get(key), key)}
+            assert mine == {key: value for key, value in real.items() if key != "enabled" and key not in CLUSTER_KEYS}
+            assert found.workers
+            assert dict(found.workers.properties) == dict(config.workerConfig(pair))
 
 
-def written() -> dict[str, str]:
-    return {key: line.value for key, line in Dedicated(properties.read(TEXT, "f")).lines.items()}
+def is_of_records(line: Line | None, key: str) -> bool:
+    return key.startswith("producer.override.") and line is not None and len(line.aliases) == 1

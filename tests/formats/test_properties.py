@@ -85,7 +85,7 @@ def test_what_is_written_is_read_again(config: dict[str, str], separator: str) -
 def test_java_reads_the_same() -> None:
     """Hundreds of texts of the signs that matter, through java.util.Properties itself."""
     from mm2mgr.sandbox.java import find_java
-    from tools.kafka_keys.definitions import _gateway
+    from tools.kafka_keys.definitions import gateway
 
     def named(config: dict[str, str]) -> dict[str, str]:
         return {
@@ -93,8 +93,8 @@ def test_java_reads_the_same() -> None:
         }  # of a lone backslash at the end Java makes an entry
 
     texts = [text for text, _ in TEXTS]
-    with _gateway(find_java().java, []) as gateway:
-        jvm = gateway.jvm
+    with gateway(find_java().java, []) as opened:
+        jvm = opened.jvm
 
         @settings(max_examples=300, deadline=None)
         @given(st.text("ab \t\f\\=:#!\n\r.é", max_size=24))

@@ -291,6 +291,19 @@ def test_every_client_key_that_reaches_nobody_is_told(prefix: str) -> None:
         assert any(each.spot.key == prefix + name for each in made.findings(made.source({prefix + name: "1"}))), name
 
 
+WITHOUT_KEY = {
+    *("invalid-declaration", "kafka-unknown", "renamed", "silence-unexplained", "checkpoint-without-syncs"),
+    "replication-factor",
+}
+"""What is about a whole connector, its workers, a declaration or a comment."""
+
+
+@pytest.mark.parametrize("case", FAULTY, ids=lambda case: case.name)
+def test_a_finding_names_its_key_also_where_it_is_missing(case: Case, look: Look) -> None:
+    grave = [each for each in look(case) if each.severity != "info"]
+    assert {each.rule for each in grave if not each.to_dict().get("key")} <= WITHOUT_KEY
+
+
 def test_cases_are_told_apart_and_complete() -> None:
     names = Counter(case.name for case in FAULTY + VALID)
     assert [name for name, times in names.items() if times > 1] == []

@@ -12,9 +12,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from mm2mgr.formats import properties
+from mm2mgr.formats.mm2_properties import Dedicated, connectors
 from mm2mgr.lint.classify import what_is
 from mm2mgr.lint.findings import Hit, rules_of
-from mm2mgr.lint.reading import read_files
+from mm2mgr.lint.reading import read_files, subject_of
 from mm2mgr.lint.rules import keys, lint, security, values, worker
 from mm2mgr.lint.subject import Spot, Subject, WorkerFacts
 from mm2mgr.secrets import is_secret
@@ -54,11 +56,14 @@ def applied(hit: Hit) -> dict[str, str | None]:
     return {hit.key: None, spelled[1]: spelled[2]}
 
 
-def in_file(lines: dict[str, tuple[str, str]], **facts: object) -> Subject:
-    """Return the source connector that mm2.properties makes; `lines` is config key → (key in the file, value)."""
-    spots = {key: Spot("mm2.properties", 1, key=written) for key, (written, _) in lines.items()}
-    config = {key: value for key, (_, value) in lines.items()}
-    return made.source(config, form="dedicated", spots=spots, **facts)
+def in_file(*lines: str, clusters: str = "A, B") -> Subject:
+    """Return the source connector that the first pair of an mm2.properties becomes."""
+    source, target = clusters.split(", ")
+    head = f"clusters = {clusters}\n{source}->{target}.enabled = true\n"
+    file = Dedicated(properties.read(head + "\n".join(lines), "mm2.properties"))
+    found = subject_of(next(connectors(file)), Spot("mm2.properties"))
+    assert found
+    return found
 
 
 def test_healthy_connectors_are_not_told() -> None:
@@ -319,17 +324,16 @@ def test_keys_of_the_workers() -> None:
 
 
 def test_mm2_properties_is_judged_line_by_line() -> None:
-    lines = {
-        "producer.linger.ms": ("A->B.producer.linger.ms", "5"),
-        "target.consumer.fetch.max.bytes": ("A->B.target.consumer.fetch.max.bytes", "8388608"),
-        "groups": ("groups", "shop"),
-        "batch.size": ("A->B.batch.size", "1"),
-        "task.max": ("A->B.task.max", "2"),
-        "target.producer.linger.m": ("B.producer.linger.m", "5"),
-        "source.producer.acks": ("A.producer.acks", "1"),
-        "source.cluster.offset.storage.topic": ("A.offset.storage.topic", "x"),
-    }
-    subject = in_file(lines)
+    subject = in_file(
+        "A->B.producer.linger.ms = 5",
+        "A->B.target.consumer.fetch.max.bytes = 8388608",
+        "groups = shop",
+        "A->B.batch.size = 1",
+        "A->B.task.max = 2",
+        "B.producer.linger.m = 5",
+        "A.producer.acks = 1",
+        "A.offset.storage.topic = x",
+    )
     assert found(subject) == {
         "producer.linger.ms": "misdirected-key",
         "batch.size": "dead-key",
@@ -344,10 +348,8 @@ def test_mm2_properties_is_judged_line_by_line() -> None:
 
 
 def test_security_at_the_top_of_mm2_properties_is_for_every_cluster() -> None:
-    assert found(in_file({"security.protocol": ("security.protocol", "SSL")})) == {}
-    assert found(in_file({"security.protocol": ("A->B.security.protocol", "SSL")})) == {
-        "security.protocol": "bare-security"
-    }
+    assert found(in_file("security.protocol = SSL")) == {}
+    assert found(in_file("A->B.security.protocol = SSL")) == {"security.protocol": "bare-security"}
 
 
 def test_what_mm2mgr_renders_is_not_told() -> None:

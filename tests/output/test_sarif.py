@@ -88,6 +88,13 @@ def test_a_live_connector_is_a_logical_location() -> None:
     assert "logicalLocations" not in run(INFO)["results"][0]["locations"][0]
 
 
+def test_a_missing_key_is_named_and_the_place_stays_that_of_the_connector() -> None:
+    missing = Finding("loop", "error", Spot(connect="east", connector="mm2"), "Missing.", "Write it.", key="acks")
+    assert (missing.to_dict()["place"], missing.to_dict()["key"]) == ("east/mm2", "acks")
+    (logical,) = run(missing)["results"][0]["locations"][0]["logicalLocations"]
+    assert logical == {"name": "acks", "fullyQualifiedName": "east/mm2/acks", "kind": "property"}
+
+
 @pytest.mark.parametrize(
     ("file", "uri"),
     [

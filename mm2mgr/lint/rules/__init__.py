@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from mm2mgr.lint.findings import SEVERITIES, Finding, Hit, Rule, rules_of
+from mm2mgr.lint.findings import SEVERITIES, Finding, Hit, Rule, line_key, rules_of
 from mm2mgr.lint.rules import (
     addresses,
     advice,
@@ -62,7 +62,13 @@ def found(estate: Estate, rules: Sequence[Rule]) -> Iterator[tuple[Finding, Hit]
     for rule, hit in _hits(rules, estate):
         spot = hit.spot or (hit.subject.spot_of(hit.key) if hit.subject else Spot())
         reason = _silenced(rule.id, spot, hit, estate)
-        yield Finding(rule.id, hit.severity or rule.severity, spot, hit.message, hit.fix, silenced=reason, hit=hit), hit
+        severity, key = hit.severity or rule.severity, spot.key or _key(hit)
+        yield Finding(rule.id, severity, spot, hit.message, hit.fix, silenced=reason, key=key, hit=hit), hit
+
+
+def _key(hit: Hit) -> str:
+    """Return the key that a hit is about as its file would have it."""
+    return line_key(hit.subject, hit.key) if hit.subject and hit.subject.form == "dedicated" and hit.key else hit.key
 
 
 def _silenced(rule: str, spot: Spot, hit: Hit, estate: Estate) -> str | None:

@@ -122,7 +122,7 @@ def client_defaults(subject: Subject) -> Iterator[Hit]:
     if found:
         edits = [Edit(config_key(subject, client.name, plain), value) for client, plain, value, _ in found]
         reasons = "; ".join(f"{plain} of the {client.name} ({why})" for client, plain, _, why in found)
-        yield edit_hit(subject, f"not set: {reasons}", edits)
+        yield edit_hit(subject, f"not set: {reasons}", edits, edits[0].key)
 
 
 def _forgotten(subject: Subject) -> Iterator[tuple[Client, str, str, str]]:

@@ -5,20 +5,19 @@ Hits never show a value that could be a secret.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 from mm2mgr.formats.connectors import EXACTLY_ONCE_KEY
 from mm2mgr.formats.mm2_properties import (
     CONNECTOR_PREFIXES,
     Dedicated,
-    aliases_of,
+    Line,
     is_ignored,
-    is_misspelt_enabled,
     passed,
     to_worker,
+    whole,
 )
-from mm2mgr.formats.properties import Entry, as_typed, lost_backslashes, remark
+from mm2mgr.formats.properties import Entry, lost_backslashes, remark
 from mm2mgr.lint.findings import Hit, estate_rule, rule_ids
 from mm2mgr.lint.subject import Estate, SourceFile, Spot
 from mm2mgr.secrets import is_jaas, is_secret, mask
@@ -27,8 +26,6 @@ from mm2mgr.truth import keys as truth_keys
 from mm2mgr.truth.explain import KINDS
 from mm2mgr.truth.other_tools import other_tool
 from mm2mgr.truth.reach import CLIENTS
-
-_ARROW = r"\s*(?:-+>|=>|>|→)\s*"
 
 _DRIVER = "MirrorMakerConfig of Kafka's connect-mirror"
 
@@ -41,7 +38,6 @@ class _DriverFile:
         self.driver = Dedicated(file.entries)
         self.clusters = self.driver.clusters
         every = self.driver.pairs()
-        self.pairs = tuple(f"{source}->{target}" for source, target in every)
         enabled = (pair for pair in every if self.driver.enabled(*pair))
         self.source, self.target = next(enabled, every[0] if every else ("A", "B"))
         self.pair = f"{self.source}->{self.target}"
@@ -49,18 +45,13 @@ class _DriverFile:
     def hit(self, entry: Entry, message: str, fix: str) -> Hit:
         return Hit(message, fix, spot=self.file.spot(entry))
 
-    def lines(self) -> Iterator[Entry]:
-        """Yield what counts of the file: the last line of each key."""
-        yield from self.driver.lines.values()
+    def lines(self) -> Iterator[Line]:
+        """Yield what counts of the file: the last line of each key, without pairs that another rule reports as misspelt."""
+        yield from (line for line in self.driver.lines.values() if not self.driver.meant_pair(line))
 
-    def knows(self, entry: Entry) -> bool:
-        """Tell whether a line starts as the driver expects it for a cluster or a pair, or another rule says that it does not."""
-        names = (*self.clusters, *self.pairs)
-        return entry.key.startswith(tuple(f"{name}." for name in names)) or bool(_misspelt_pair(entry, self.clusters))
-
-    def top_level(self) -> Iterator[Entry]:
+    def top_level(self) -> Iterator[Line]:
         """Yield the lines that belong to no cluster and to no pair, each key once."""
-        yield from (entry for entry in self.lines() if "->" not in entry.key and not self.knows(entry))
+        yield from (line for line in self.lines() if not line.aliases and "->" not in line.key)
 
 
 def _driver_files(estate: Estate) -> Iterator[_DriverFile]:
@@ -103,7 +94,7 @@ def top_level_ignored(estate: Estate) -> Iterator[Hit]:
     """
     for file in _driver_files(estate):
         for entry in file.top_level():
-            if is_ignored(entry.key) and not aliases_of(entry.key):
+            if is_ignored(entry.key):
                 yield file.hit(entry, f"{entry.key} at the top level is ignored by the driver", _below(file, entry.key))
 
 
@@ -135,10 +126,9 @@ def exactly_once_misplaced(estate: Estate) -> Iterator[Hit]:
     """
     for file in _driver_files(estate):
         for entry in file.lines():
-            place = entry.key.removesuffix(EXACTLY_ONCE_KEY)
-            if place == entry.key or (place and "->" not in place):
+            if entry.plain != EXACTLY_ONCE_KEY or len(entry.aliases) == 1:
                 continue
-            target = place.rpartition("->")[2].rstrip(".") if place else file.target
+            target = entry.aliases[1] if entry.aliases else file.target
             message = f"{entry.key} reaches no worker, so records are mirrored at least once"
             yield file.hit(entry, message, f"write it under the target: {target}.{EXACTLY_ONCE_KEY} = enabled")
 
@@ -156,7 +146,7 @@ def unknown_cluster(estate: Estate) -> Iterator[Hit]:
     """
     for file in _driver_files(estate):
         for entry in file.lines():
-            strange = [] if file.knows(entry) else [each for each in aliases_of(entry.key) if each not in file.clusters]
+            strange = [each for each in entry.aliases if each not in file.clusters]
             if strange:
                 named = ", ".join(file.clusters) or "nothing"
                 near = nearest(strange[0], file.clusters, 0.5, 3)
@@ -177,39 +167,12 @@ def pair_key_spelling(estate: Estate) -> Iterator[Hit]:
     """
     for file in _driver_files(estate):
         for entry in file.driver.entries:
-            wrong = _misspelt_pair(entry, file.clusters) or _misspelt_enabled(entry.key, file.pairs)
+            wrong = file.driver.misspelt(entry)
             if wrong:
-                key = _whole(entry).partition("=")[0].strip()
+                key = whole(entry).partition("=")[0].strip()
                 yield file.hit(
                     entry, f"`{key}` is not a key that the driver reads: the line is ignored", f"write {wrong}"
                 )
-
-
-def _whole(entry: Entry) -> str:
-    """Return the key, with what follows where a blank or an equals sign ended it too early."""
-    ends_in_pair = "->" in entry.key and "." not in entry.key.rpartition("->")[2]
-    split = re.match(_ARROW, as_typed(entry.value)) or (ends_in_pair and entry.value.startswith("."))
-    return as_typed(f"{entry.key} {entry.value}") if split else entry.key
-
-
-def _misspelt_enabled(key: str, pairs: tuple[str, ...]) -> str | None:
-    pair, _, tail = key.rpartition(".")
-    return f"{pair}.enabled = true" if pair in pairs and is_misspelt_enabled(tail) else None
-
-
-def _misspelt_pair(entry: Entry, clusters: tuple[str, ...]) -> str | None:
-    """Return how a line for a pair is written right, None when it is right or for no pair."""
-    names = "|".join(map(re.escape, sorted(clusters, key=len, reverse=True)))
-    if not names:
-        return None
-    text = _whole(entry)
-    found = re.match(rf"({names})({_ARROW}|\.)({names})(\s*(?:\.|->)\s*)([\w.-]+)", text)
-    if found is None or (found[2] == "." and found[5] not in ("enabled", "enable")):
-        return None
-    if (found[2], found[4]) == ("->", ".") and text == entry.key:
-        return f"a pair of two clusters: {found[1]} cannot mirror itself" if found[1] == found[3] else None
-    key = "enabled" if is_misspelt_enabled(found[5]) else found[5]
-    return f"{found[1]}->{found[3]}.{key} = …"
 
 
 @estate_rule("no-flow-enabled", "error", source=_DRIVER)
@@ -238,9 +201,11 @@ def no_flow_enabled(estate: Estate) -> Iterator[Hit]:
 
 def _is_told(file: _DriverFile, entry: Entry) -> bool:
     """Tell whether another rule already reports that this line enables no pair."""
-    if _misspelt_enabled(entry.key, file.pairs) or _misspelt_pair(entry, file.clusters):
+    if file.driver.misspelt(entry):
         return True
-    return entry.key.endswith(".enabled") and any(alias not in file.clusters for alias in aliases_of(entry.key))
+    return entry.key.endswith(".enabled") and any(
+        alias not in file.clusters for alias in file.driver.lines[entry.key].aliases
+    )
 
 
 _PROPERTIES = ("properties", "dedicated")

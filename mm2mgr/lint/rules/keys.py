@@ -7,7 +7,18 @@ from dataclasses import replace
 from functools import lru_cache
 
 from mm2mgr.formats.properties import Entry
-from mm2mgr.lint.classify import OF_DEDICATED, SCOPES, better, instead, keys_under, near, parts, since, what_is
+from mm2mgr.lint.classify import (
+    OF_DEDICATED,
+    SCOPES,
+    better,
+    instead,
+    keys_under,
+    near,
+    of_cluster,
+    parts,
+    since,
+    what_is,
+)
 from mm2mgr.lint.findings import RECORDS, Edit, Hit, client_edit, edit_hit, removal_hit, rule, shown, spelled, written
 from mm2mgr.lint.hops import items_of
 from mm2mgr.lint.subject import Subject, SubjectKind
@@ -25,6 +36,7 @@ _USER_CLASSES = (
     *("converter", "transforms", "predicates", "config.providers"),
 )
 _SURE = 0.85
+_NO_CONNECTOR = "the driver gives a cluster's lines to its Kafka clients and workers, and none of them reads {}"
 
 
 @rule("dead-key", "error", source="MirrorConnectorConfig; KIP-458", seen=REACH)
@@ -37,9 +49,25 @@ def dead_key(subject: Subject) -> Iterator[Hit]:
     without a prefix, or behind `target.producer.` (offset syncs are on the source by default), `offset-syncs.producer.`
     or the arrow of mm2.properties, is accepted, stored and never used: there is no error and no log line, and the
     client keeps its default. This holds for all lines from 2.7 to 4.3. Use a prefix that reaches a client.
+    In mm2.properties the driver gives a cluster's lines to its clients and workers only: no connector reads
+    `A.tasks.max` or `A.topics`. A dead key that asks for what the connector does anyway is reported as info.
     """
     for key in keys_under(subject, "dead-key"):
-        yield instead(subject, key, f"{written(subject, key)} does nothing: {_why_dead(subject, key)}")
+        line = of_cluster(subject, key)
+        why = _why_dead(subject, key) if line is None else _NO_CONNECTOR.format(line)
+        message = f"{written(subject, key)} does nothing: {why}"
+        if _is_harmless(subject, key):
+            yield removal_hit(subject, key, message).lowered("info")
+        else:
+            yield instead(subject, key, message)
+
+
+def _is_harmless(subject: Subject, key: str) -> bool:
+    """Tell whether a dead key asks for nothing, or for a value that the connector has anyway: the one that is set, or the default."""
+    plain = parts(subject, key)[1]
+    types = CLIENTS if subject.form == "dedicated" else (subject.type,)
+    known = next(filter(None, (load().find(type_, plain, subject.version) for type_ in types)), None)
+    return key in OF_DEDICATED or (known is not None and subject.get(plain, known.default or "") == subject.get(key))
 
 
 def _why_dead(subject: Subject, key: str) -> str:
@@ -98,15 +126,22 @@ def bare_security(subject: Subject) -> Iterator[Hit]:
 
 @rule("misdirected-key", "error", source="KIP-458; Connect's Worker", seen=REACH)
 def misdirected_key(subject: Subject) -> Iterator[Hit]:
-    """A setting meant for mirrored records configures the producer of offset syncs.
+    """A setting meant for mirrored records configures another client.
 
     producer.* on a source connector configures only the producer of MirrorMaker's offset-syncs topic. Connect's own
     producer writes the records; it reads the workers' producer.* and the connector's producer.override.*. There is no
     error: batches, compression and size limits of the records keep their defaults. If the offset syncs are meant, write
-    source.producer.*.
+    source.producer.*. In mm2.properties a client's key directly behind a cluster (`B.linger.ms`) configures only the
+    clients of the topics in which Connect's workers store configs, offsets and states; write `B.producer.linger.ms`.
     """
     for key in keys_under(subject, "misdirected-key"):
         plain = parts(subject, key)[1]
+        if of_cluster(subject, key) is not None:
+            message = (
+                f"{written(subject, key)} configures only the clients of the workers' own topics, none of MirrorMaker"
+            )
+            yield instead(subject, key, message)
+            continue
         if subject.client("record producer") and not subject.written("record producer", plain):
             message = (
                 f"{written(subject, key)} configures only the producer of offset syncs, not {plain} of the records"
@@ -144,7 +179,7 @@ def unknown_key(subject: Subject) -> Iterator[Hit]:
     strange = keys_under(subject, "unknown-key")
     own = bool(strange) and has_own_classes(subject)
     for key in strange:
-        name, likeness = near(key)
+        name, likeness = near(subject, key)
         if own and likeness < _SURE:
             continue
         known = load()

@@ -15,6 +15,7 @@ from mm2mgr.lint.findings import (
     connector_key,
     described,
     edit_hit,
+    key_for,
     removal_hit,
     rule,
     written,
@@ -211,7 +212,7 @@ def order_at_risk(subject: Subject) -> Iterator[Hit]:
     if in_flight is not None and in_flight > 1 and subject.number(RECORDS, "retries") != 0:
         message = f"{described(subject, RECORDS, _IN_FLIGHT)} without idempotence: a retried request can arrive after later ones, so records change their order"
         edit = client_edit(subject, RECORDS, _IDEMPOTENCE, "true")
-        yield edit_hit(subject, message, [edit], subject.written(RECORDS, _IN_FLIGHT))
+        yield edit_hit(subject, message, [edit], key_for(subject, RECORDS, _IN_FLIGHT))
 
 
 @rule("idempotence-conflict", "error", source="KIP-98", seen=_SEEN)

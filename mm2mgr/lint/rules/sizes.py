@@ -7,7 +7,7 @@ from dataclasses import replace
 from math import ceil
 
 from mm2mgr.defaults import BROKER_WINDOW_BYTES
-from mm2mgr.lint.findings import READER, RECORDS, Hit, client_edit, client_hit, described, edit_hit, rule
+from mm2mgr.lint.findings import READER, RECORDS, Hit, client_edit, client_hit, described, edit_hit, key_for, rule
 from mm2mgr.lint.hops import selection_of
 from mm2mgr.lint.subject import Subject
 
@@ -135,7 +135,7 @@ def batch_above_topic(subject: Subject) -> Iterator[Hit]:
         right = str(int(limit * 0.88) // 1024 * 1024 or limit // 2)
         more = ", or raise max.message.bytes of the target's topics"
         edit = client_edit(subject, RECORDS, "batch.size", right)
-        yield edit_hit(subject, message, [edit], subject.written(RECORDS, "batch.size"), more)
+        yield edit_hit(subject, message, [edit], key_for(subject, RECORDS, "batch.size"), more)
 
 
 @rule("request-below-records", "error", types=("source",), source="KAFKA-4169", seen=_SEEN)
@@ -169,7 +169,7 @@ def size_one_sided(subject: Subject) -> Iterator[Hit]:
         message = f"{described(subject, READER, PARTITION)} reads large records, but the producer still refuses records above {number(subject, 'max.request.size')} bytes (max.request.size), which fails the task"
         edit = client_edit(subject, RECORDS, "max.request.size", str(fetch))
         more = ", and let the target's topics accept such records"
-        yield edit_hit(subject, message, [edit], subject.written(READER, PARTITION), more)
+        yield edit_hit(subject, message, [edit], key_for(subject, READER, PARTITION), more)
 
 
 @rule("request-above-target", "warning", types=("source",), source="KIP-382", seen=_SEEN)
@@ -192,7 +192,7 @@ def request_above_target(subject: Subject) -> Iterator[Hit]:
     if request > max(known, TOPIC_BYTES) and meant_for_records:
         message = f"{described(subject, RECORDS, 'max.request.size')}, but the target accepts {known} bytes: it refuses larger records, which fails the task"
         fix = f"set max.message.bytes={request} for the target's topics (or message.max.bytes of its brokers)"
-        yield Hit(message, fix, subject.written(RECORDS, "max.request.size"))
+        yield Hit(message, fix, key_for(subject, RECORDS, "max.request.size"))
 
 
 @rule("fetch-stalls", "error", types=("source",), source="measured over an emulated link, Kafka 4.3.1")
@@ -221,7 +221,7 @@ def fetch_stalls(subject: Subject) -> Iterator[Hit]:
     else:
         edits.append(client_edit(subject, READER, "receive.buffer.bytes", "-1"))
     key = subject.written(READER, FETCH) or subject.written(READER, PARTITION)
-    yield edit_hit(subject, message, edits, key or subject.written(READER, "receive.buffer.bytes"), more)
+    yield edit_hit(subject, message, edits, key or key_for(subject, READER, "receive.buffer.bytes"), more)
 
 
 @rule("window-small", "warning", types=("source",), source="measured over an emulated link, Kafka 4.3.1")
@@ -238,7 +238,7 @@ def window_small(subject: Subject) -> Iterator[Hit]:
         return
     if wire is None:
         message = f"{described(subject, READER, PARTITION)} is read through a window of 64 KiB ({_WINDOW}): from about 150 ms of round trip a fetch exceeds request.timeout.ms and nothing arrives"
-        yield replace(client_hit(subject, READER, _WINDOW, "-1", message), key=subject.written(READER, PARTITION))
+        yield replace(client_hit(subject, READER, _WINDOW, "-1", message), key=key_for(subject, READER, PARTITION))
     elif not any(fetch_stalls(subject)):
         rate, trip = bytes_per_second(subject) / 1e6, wire.rtt_seconds * 1000
         message = f"{described(subject, READER, _WINDOW)}: one connection carries at most {rate:.2f} MB/s at a round trip of {trip:.0f} ms"
@@ -256,7 +256,7 @@ def buffer_below_request(subject: Subject) -> Iterator[Hit]:
     if above(subject, "max.request.size", "buffer.memory") and not above(subject, "batch.size", "buffer.memory"):
         message = f"{described(subject, RECORDS, 'max.request.size')} is more than buffer.memory ({size(number(subject, 'buffer.memory'))}): a record larger than the buffer fails the task"
         edit = client_edit(subject, RECORDS, "buffer.memory", str(2 * number(subject, "max.request.size")))
-        yield edit_hit(subject, message, [edit], subject.written(RECORDS, "max.request.size"))
+        yield edit_hit(subject, message, [edit], key_for(subject, RECORDS, "max.request.size"))
 
 
 @rule("fetch-min-waits", "warning", types=("source",), source="Kafka's consumer documentation", seen=_SEEN)

@@ -129,11 +129,12 @@ def missing_required(subject: Subject) -> Iterator[Hit]:
     """
     for key in ("connector.class", "source.cluster.alias"):
         if key not in subject.config:
-            yield Hit(f"{key} is missing: Connect refuses the config", f"write {connector_key(subject, key)}")
+            yield Hit(f"{key} is missing: Connect refuses the config", f"write {connector_key(subject, key)}", key)
     for side in SIDES:
         if without := [name for name, key in _addressed(subject.kind, side) if not key or not subject.get(key)]:
             message = f"no bootstrap.servers for the {' and the '.join(without)}: FAILED at start"
-            yield Hit(message, f"write {cluster_key(subject, side, 'bootstrap.servers', 'host:9092,…')}")
+            fix = f"write {cluster_key(subject, side, 'bootstrap.servers', 'host:9092,…')}"
+            yield Hit(message, fix, f"{side}.cluster.bootstrap.servers")
 
 
 @lru_cache(maxsize=4096)
@@ -156,7 +157,7 @@ def target_alias_missing(subject: Subject) -> Iterator[Hit]:
     if _TARGET not in subject.config:
         message = f"{_TARGET} is not set: MirrorMaker calls the target `target` and does not detect loops through it"
         fix = f"write {connector_key(subject, _TARGET, 'the alias that all flows use for it')}"
-        yield Hit(message, fix)
+        yield Hit(message, fix, _TARGET)
 
 
 @rule("partial-topic-creation", "error", needs=("topic.creation.",), source="KIP-158", seen=_SEEN)
