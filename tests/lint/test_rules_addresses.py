@@ -62,3 +62,9 @@ def test_which_client_fails() -> None:
     own = made.source({"producer.override.bootstrap.servers": "b1", "consumer.override.bootstrap.servers": "b1"})
     (hit,) = made.hits("bad-address", own)
     assert "the tasks are FAILED when they create the record producer" in hit.message
+
+
+def test_a_comma_too_many_is_a_warning_where_the_version_is_unknown() -> None:
+    for version, severity in ((None, "warning"), ("4.3.1", None)):
+        (hit,) = made.hits("bad-address", made.source({KEY: "a1:9092,"}, worker=WorkerFacts(version)))
+        assert hit.severity == severity

@@ -118,3 +118,39 @@ def test_other_transformations_are_not() -> None:
     assert made.hits("transform-renames", made.source(fine)) == []
     unused = {"transforms": "", "transforms.r.type": "org.apache.kafka.connect.transforms.RegexRouter"}
     assert made.hits("transform-renames", made.source(unused)) == []
+
+
+def test_what_workers_give_all_their_producers_counts() -> None:
+    too_short = WorkerFacts("4.3.1", {"producer.delivery.timeout.ms": "20000"}, exactly_once=False)
+    (hit,) = made.hits("delivery-below-request", made.source(worker=too_short))
+    assert "producer.delivery.timeout.ms=20000 of the workers" in hit.message
+    assert hit.fix == "write producer.override.delivery.timeout.ms=2147483647"
+    assert not made.hits("delivery-limited", made.source(worker=too_short))
+    transactional = WorkerFacts("4.3.1", {"producer.transactional.id": "x"}, exactly_once=False)
+    (hit,) = made.hits("transactional-id", made.source(worker=transactional))
+    assert hit.fix == "remove producer.transactional.id from the workers' properties"
+
+
+def test_exactly_once_workers_set_transactional_ids_themselves() -> None:
+    changes = {"producer.override.transactional.id": "x"}
+    assert not made.hits("transactional-id", made.source(changes, worker=WorkerFacts("4.3.1", exactly_once=True)))
+    assert made.hits("transactional-id", made.heartbeat(changes, worker=WorkerFacts("4.3.1", exactly_once=False)))
+
+
+@pytest.mark.parametrize(
+    ("version", "changes", "refused"),
+    [
+        ("3.9.1", {"delivery.timeout.ms": "30000"}, False),
+        ("4.0.0", {"delivery.timeout.ms": "30000"}, True),
+        ("4.3.1", {"delivery.timeout.ms": "30005"}, False),
+        ("4.3.1", {"delivery.timeout.ms": "2147483647", "request.timeout.ms": "2147483647"}, False),
+        ("4.3.1", {"delivery.timeout.ms": "2147483646", "request.timeout.ms": "2147483647"}, True),
+        ("4.3.1", {"request.timeout.ms": "200000"}, False),
+        ("4.3.1", {"delivery.timeout.ms": "10000", "request.timeout.ms": "5000"}, False),
+        ("4.3.1", {"delivery.timeout.ms": "${env:D}"}, False),
+    ],
+)
+def test_delivery_timeouts_that_kafkas_producer_refuses(version: str, changes: dict[str, str], refused: bool) -> None:
+    """Each was given to KafkaProducer itself, of 3.6.2 and 4.3.1."""
+    config = {f"source.producer.{plain}": value for plain, value in changes.items()}
+    assert bool(made.hits("delivery-below-request", made.source(config, worker=WorkerFacts(version)))) == refused

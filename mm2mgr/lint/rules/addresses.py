@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import lru_cache
 from ipaddress import IPv6Address
 
@@ -34,9 +35,10 @@ def bad_address(subject: Subject) -> Iterator[Hit]:
         servers = subject.get(key)
         if wrong := _fault(servers, subject.version):
             effect = f"the {client.name} does not know the rest" if _ONLY in wrong else failing(client)
-            yield connector_hit(
-                subject, key, _meant(servers, subject.version), f"{written(subject, key)}: {wrong}: {effect}"
-            )
+            message = f"{written(subject, key)}: {wrong}: {effect}"
+            found = connector_hit(subject, key, _meant(servers, subject.version), message)
+            perhaps = wrong == _EMPTY and servers.strip(", ") and not subject.known_version
+            yield replace(found, severity="warning") if perhaps else found
 
 
 @lru_cache(maxsize=4096)
@@ -57,11 +59,12 @@ def _fault(servers: str, version: str) -> str:
         return ""  # missing-required reports the former
     wrong = next((why for item in items if item and (why := _wrong(item, numbers(version)))), "")
     if not wrong and "" in items and (numbers(version) >= (4, 2) or not any(items)):
-        return "an item of the list is empty (a comma too many), which Kafka refuses since 4.2"
+        return _EMPTY
     return wrong
 
 
 _ONLY = " reads only "
+_EMPTY = "an item of the list is empty (a comma too many), which Kafka refuses since 4.2"
 
 
 def _wrong(item: str, version: tuple[int, ...]) -> str:

@@ -155,7 +155,7 @@ def jaas_module(subject: Subject) -> Iterator[Hit]:
     """
     for key, client in _jaas_keys(subject.kind):
         found = _read(subject.get(key)) if _logs_in(subject, client) else None
-        if not found or found.wrong:
+        if not found or found.wrong not in ("", _NO_END):
             continue
         mechanism = configured(subject, client.name, _MECHANISM)
         if found.module.startswith("org.apache.kafka.") and found.module not in _MODULES:

@@ -308,7 +308,7 @@ def _waits_too_short(subject: Subject, client: str) -> int:
     return least if subject.is_set(client, _WAITS) and (waits or 0) < least else 0
 
 
-@rule("delivery-below-request", "error", needs=(_WAITS,), source="KIP-91, KafkaProducer.configureDeliveryTimeout")
+@rule("delivery-below-request", "error", source="KIP-91, KafkaProducer.configureDeliveryTimeout")
 def delivery_below_request(subject: Subject) -> Iterator[Hit]:
     """delivery.timeout.ms is less than linger.ms and request.timeout.ms together.
 
@@ -327,10 +327,11 @@ def delivery_below_request(subject: Subject) -> Iterator[Hit]:
                     subject, key, message, ": Connect's default waits until the target is available again"
                 )
             else:
-                yield client_hit(subject, client, _WAITS, str(max(least, 120_000)), message)
+                enough = 2**31 - 1 if client == RECORDS else max(least, 120_000)
+                yield client_hit(subject, client, _WAITS, str(enough), message)
 
 
-@rule("transactional-id", "error", needs=(_TRANSACTION,), source="KIP-98, KafkaProducer")
+@rule("transactional-id", "error", source="KIP-98, KafkaProducer")
 def transactional_id(subject: Subject) -> Iterator[Hit]:
     """A producer has a transactional.id, but nobody begins its transactions.
 

@@ -312,6 +312,10 @@ def name_not_for_topics(subject: Subject) -> Iterator[Hit]:
         raw = subject.config.get(key, "")
         signs = _INVALID.findall(raw.rstrip() or raw)  # blank-in-value reports blanks at the end
         if signs and "${" not in raw:
-            names = "mirrored topics and offset syncs" if subject.type == "source" else "checkpoints"
-            message = f"{written(subject, key)} contains '{signs[0]}', which no topic name may have: the topics of {names} cannot be created"
+            names = (
+                "mirrored topics and the one of offset syncs"
+                if subject.type == "source"
+                else "the topic of checkpoints"
+            )
+            message = f"{written(subject, key)} contains '{signs[0]}', which no topic name may have: {names} cannot be created"
             yield connector_hit(subject, key, "." if key == _SEPARATOR else _INVALID.sub("-", raw.strip()), message)
