@@ -242,6 +242,30 @@ def rules_index(rules: Sequence[Mapping[str, Any]]) -> str:
     )
 
 
+def bugs_page() -> str:
+    from mm2mgr.truth.bugs import BUGS
+
+    rows = [
+        (
+            f"[{bug.id}](https://issues.apache.org/jira/browse/{bug.id})",
+            bug.severity,
+            bug.span,
+            prose(f"{', '.join(bug.types)} connector, {bug.condition or 'every config'}"),
+            prose(bug.effect),
+            prose(bug.remedy),
+            prose(bug.evidence),
+        )
+        for bug in BUGS
+    ]
+    return page(
+        "Known bugs of Kafka",
+        f"{len(BUGS)} bugs that concern MirrorMaker's connectors. `lint` and `check` report one (rule [known-bug](rules/known-bug.md)) where the "
+        "workers run a release that has it and the config meets the condition; `mm2mgr explain KAFKA-12468` prints one. A bug counts as fixed in "
+        "every release after the last one named. *unverified*: read in Apache Kafka's history and issues, not seen on a live worker yet.",
+        table(["bug", "severity", "releases", "concerns", "effect", "what to do", "seen by"], rows),
+    )
+
+
 # --- tables, metrics, rights, defaults, exit codes --------------------------------------------------------------------
 
 
@@ -379,6 +403,7 @@ def pages() -> dict[str, str]:
         "rights.md": rights_page(),
         "defaults.md": defaults_page(),
         "exit-codes.md": exit_codes_page(),
+        "known-bugs.md": bugs_page(),
         "rules/README.md": rules_index(rules),
         **{f"rules/{rule['rule']}.md": rule_page(rule) for rule in rules},
     }

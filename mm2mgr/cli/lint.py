@@ -143,14 +143,14 @@ def lint(
 
 
 @command("Every change", 3)
-@click.argument("name", metavar="KEY|RULE|FLOW")
+@click.argument("name", metavar="KEY|RULE|BUG|FLOW")
 @option("--on", metavar="CLASS", help="Connector type (source, checkpoint, heartbeat) or class. Default: all types.")
 @option("--kafka", metavar="VERSION", help="Kafka version of the workers. Default: the newest known.")
 @option("--all", "everything", is_flag=True, help="For a FLOW: also settings that keep Kafka's defaults.")
 @output_option
 @click.pass_obj
 def explain(workspace: Workspace, name: str, on: str | None, kafka: str | None, everything: bool, output: str) -> None:
-    """Explain a Kafka KEY, a lint RULE, or the clients of a FLOW.
+    """Explain a Kafka KEY, a lint RULE, a known BUG of Kafka, or the clients of a FLOW.
 
     For a KEY, however it is spelled: what it does, and what to write instead. For a FLOW: the settings of each client. Use
     the id of a flow whose name is also a key or a rule. Exit code 1 when none is known.
@@ -160,12 +160,16 @@ def explain(workspace: Workspace, name: str, on: str | None, kafka: str | None, 
       mm2mgr explain producer.batch.size
       mm2mgr explain source.cluster.client.rack --on source --kafka 3.9
       mm2mgr explain wrong-kafka
+      mm2mgr explain KAFKA-12468
       mm2mgr explain 'logging:dc1-logging->agg-east'
     """
     from mm2mgr.output.console import say_as
-    from mm2mgr.output.lint_text import say_client_settings, say_explanation, say_rule
+    from mm2mgr.output.lint_text import say_bug, say_client_settings, say_explanation, say_rule
 
     with invalid_arguments():
         found = operations.explain(workspace, name, on=on, kafka=kafka, everything=everything, report=talk_other_line)
-    texts: dict[str, Callable[[Any], None]] = {"key": say_explanation, "rule": say_rule, "flow": say_client_settings}
+    texts: dict[str, Callable[[Any], None]] = {
+        **{"key": say_explanation, "rule": say_rule},
+        **{"bug": say_bug, "flow": say_client_settings},
+    }
     say_as(output, found.value, texts[found.kind])

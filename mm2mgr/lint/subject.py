@@ -376,3 +376,9 @@ class Estate:
     files: tuple[SourceFile, ...] = ()
     complete: bool = False
     logins: tuple[DeclaredLogin, ...] = ()
+
+    @cached_property
+    def judged(self) -> Estate:
+        """The same without connectors of Kafka lines that are not known."""
+        known = tuple(subject for subject in self.subjects if subject.kind.of_known_line)
+        return self if len(known) == len(self.subjects) else replace(self, subjects=known, complete=False)

@@ -24,6 +24,7 @@ from mm2mgr.lint.unjudged import NotJudged, not_judged
 from mm2mgr.operations.workspace import Workspace, wait_for
 from mm2mgr.secrets import mask
 from mm2mgr.text import nearest
+from mm2mgr.truth.bugs import BY_BUG, Bug
 from mm2mgr.truth.client_values import configured_clients
 from mm2mgr.truth.explain import explain as explain_key
 from mm2mgr.truth.keys import Keys, kafka_version, load
@@ -112,7 +113,7 @@ def lint(  # noqa: PLR0913  one argument per option
     found = [finding for finding in read.invalid if finding.rule not in ignore]
     found += run_rules(read.estate, wanted)
     found += run_rules(Estate(read.other), [rule for rule in wanted if rule.check])
-    open_ = not_judged(read.estate, {rule.id for rule in wanted})
+    open_ = not_judged(read.estate.judged, {rule.id for rule in wanted})
     return LintReport(tuple(found), len(read.estate.subjects), read.looked_at, read.unread, open_)
 
 
@@ -276,9 +277,9 @@ class OtherLine:
 
 @dataclass(frozen=True)
 class Explained:
-    """An explanation of a key, a rule, or the clients of a flow, as JSON-ready values: a dict, of a flow a list per connector."""
+    """An explanation of a key, a rule, a known bug, or the clients of a flow, as JSON-ready values: a dict, of a flow a list per connector."""
 
-    kind: Literal["key", "rule", "flow"]
+    kind: Literal["key", "rule", "bug", "flow"]
     value: Any
 
 
@@ -291,13 +292,15 @@ def explain(  # noqa: PLR0913  one argument per option
     everything: bool = False,
     report: Callable[[OtherLine], None] = lambda event: None,
 ) -> Explained:
-    """Explain a key, however it is spelled; else the rule, else the flow of this name. Mm2mgrError when there is none.
+    """Explain a known bug, a key, however it is spelled, else the rule, else the flow of this name. Mm2mgrError when there is none.
 
     `on` is a connector type or class (None: all three), `kafka` the workers' version (None: the newest known line). With
     `everything` a flow's clients are shown with Kafka's defaults too. `report` gets the line that another version is judged by.
     """
     keys = load()
     types, version = _types(on), workers_version(kafka, report)
+    if name.upper().startswith(_ISSUE):
+        return Explained("bug", _bug(name.upper()).to_dict())
     try:
         return Explained("key", explain_key(name, types, version, keys).to_dict())
     except Mm2mgrError as unknown:
@@ -315,6 +318,18 @@ def explain(  # noqa: PLR0913  one argument per option
         if each.type in types
     ]
     return Explained("flow", found)
+
+
+_ISSUE = "KAFKA-"
+
+
+def _bug(name: str) -> Bug:
+    if name not in BY_BUG:
+        hint = "the known ones: docs/reference/known-bugs.md"
+        raise Mm2mgrError(
+            f"{name} is none of the {len(BY_BUG)} known bugs that concern MirrorMaker's connectors", hint=hint
+        )
+    return BY_BUG[name]
 
 
 def workers_version(kafka: str | None, report: Callable[[OtherLine], None]) -> str:

@@ -139,6 +139,17 @@ def say_rule(rule: Mapping[str, Any]) -> None:
     say(f"test:   {rule['seen']}")
 
 
+def say_bug(bug: Mapping[str, Any]) -> None:
+    """Print a known bug: which releases and configs have it, its effect, and what to do."""
+    say(f"{bug['bug']} ({bug['severity']}): {bug['effect']}", style="bold")
+    say()
+    say(f"releases:   {bug['span']}")
+    say(f"connectors: {', '.join(bug['connectors'])}, {bug['condition']}")
+    say(f"what to do: {bug['remedy']}")
+    say(f"rule:       {bug['rule']}")
+    say(f"test:       {bug['evidence']}")
+
+
 def say_client_settings(found: Sequence[Mapping[str, Any]]) -> None:
     """Print the settings of each client of a flow, each with its origin."""
     for connector in found:

@@ -43,6 +43,7 @@ class Key:
     read_by: str  # "" for the scope's own definition, else the class that reads the key beside it
     internal: bool  # kept out of Kafka's documentation
     typed: bool  # written by hand in generate.py: no definition in the jars holds it
+    deprecated: bool  # by its own description
 
     @property
     def choices(self) -> tuple[str, ...]:
@@ -173,6 +174,7 @@ def _key(scope: str, name: str, row: Mapping[str, Any], lines: tuple[str, ...], 
         read_by=row.get("read_by", ""),
         internal=row.get("internal", False),
         typed=row.get("typed", False),
+        deprecated=row.get("deprecated", False),
     )
 
 

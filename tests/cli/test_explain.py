@@ -47,6 +47,14 @@ def test_a_version_before_the_oldest_known_one_is_refused(mm2mgr: Command, comma
     assert "Kafka 2.5.1 is not known: 2.7 to 4.3 are" in refused.err
 
 
+def test_a_known_bug_is_explained(mm2mgr: Command) -> None:
+    found = mm2mgr("explain", "kafka-12468", "-o", "json").json
+    assert (found["bug"], found["releases"], found["rule"]) == ("KAFKA-12468", [["2.4.0", "3.4.0"]], "known-bug")
+    said = mm2mgr("explain", "KAFKA-12468").out
+    assert all(text in said for text in (found["effect"], found["span"], found["remedy"], "unverified"))
+    assert "known-bugs.md" in mm2mgr("explain", "KAFKA-1", code=1).err
+
+
 def test_an_older_line_is_explained_by_its_own_jars(mm2mgr: Command) -> None:
     old = mm2mgr("explain", "source.consumer.fetch.max.bytes", "--kafka", "2.7").out
     assert "does nothing" in old

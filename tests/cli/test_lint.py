@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from mm2mgr.lint.rules import RULES
 from mm2mgr.output.sarif import FINGERPRINT
@@ -544,3 +545,26 @@ def test_what_looks_like_a_secret_is_hidden_under_any_key(
     said = mm2mgr("lint", str(file), "-o", form, code=1)
     assert "comment-in-value" in said.out
     assert "hunter2" not in said.out + said.err
+
+
+def test_workers_of_an_unknown_line_are_named_and_nothing_else_is_judged(mm2mgr: Command) -> None:
+    cases = yaml.safe_load_all(Path(__file__).parents[1].joinpath("lint/corpus/faulty/versions.yaml").read_text())
+    (case,) = [case for case in cases if case["case"] == "unknown-line-strimzi"]
+    (mm2mgr.folder / "mirror.yaml").write_text(case["files"]["mirror.yaml"])
+    found = mm2mgr("lint", "mirror.yaml", "-o", "json").json
+    assert [finding["rule"] for finding in found["findings"]] == ["kafka-unknown"]
+    assert found["not_judged"] == []
+
+
+def test_an_upgrade_is_asked_for_with_the_one_line_that_the_workers_need(mm2mgr: Command) -> None:
+    Path("orders.properties").write_text(
+        "name=orders\\nconnector.class=MirrorSourceConnector\\nsource.cluster.alias=a\\ntarget.cluster.alias=b\\n"
+        "producer.override.bootstrap.servers=b1:9092\\nproducer.override.linger.ms=20\\n"
+    )
+    asked = ("lint", "orders.properties", "--kafka", "5.0", "-o", "json", "--fail-on", "never")
+    fixes = {finding["rule"]: finding["fix"] for finding in mm2mgr(*asked).json["findings"]}
+    line = "connector.client.config.override.allowlist=bootstrap.servers,linger.ms"
+    assert f"write {line} in the properties of the workers" in fixes["upgrade-override-policy"]
+    assert "metric.names.formats=legacy,new" in fixes["upgrade-metric-names"]
+    now = mm2mgr("lint", "orders.properties", "-o", "json", "--fail-on", "never").json["findings"]
+    assert not [finding for finding in now if finding["rule"].startswith("upgrade-")]

@@ -135,6 +135,7 @@ def test_all_facts_of_one_key() -> None:
         read_by="",
         internal=False,
         typed=False,
+        deprecated=False,
     )
 
 
@@ -225,6 +226,13 @@ def test_a_version_that_is_none_is_refused(keys: Keys) -> None:
         keys.line("latest")
 
 
+def test_deprecated_keys() -> None:
+    keys = load()
+    found_now = {name for name in keys.names("source", "4.3") if found("source", name, "4.3").deprecated}
+    assert found_now == {"tasks.max.enforce", "metric.names.formats"}
+    assert found("source", "topics.blacklist", "3.9").deprecated
+
+
 def test_nearest(keys: Keys) -> None:
     assert keys.nearest("sync.topic.config.enabled", "source") == "sync.topic.configs.enabled"
     assert keys.nearest("linger", "producer") == "linger.ms"
@@ -268,7 +276,7 @@ def rows() -> list[tuple[str, dict[str, Any]]]:
 
 def test_no_documentation_is_in_the_data() -> None:
     assert set(json.loads(DATA.read_text())) == {"kafka", "keys", "clients"}
-    parts = {"in", "type", "default", "valid", "importance", "read_by", "internal", "typed", "value"}
+    parts = {"in", "type", "default", "valid", "importance", "read_by", "internal", "typed", "deprecated", "value"}
     for name, row in rows():
         assert set(row) <= parts
         assert re.fullmatch(r"[a-z][a-z0-9.<>_-]*", name)

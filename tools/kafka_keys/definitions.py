@@ -96,6 +96,8 @@ class KafkaClasses:
         if key.validator is not None and (valid := _validity(key.validator)):
             facts["valid"] = valid
         facts["importance"] = key.importance.name().lower()
+        if re.match(r"\W*deprecated\b", key.documentation or "", re.IGNORECASE):
+            facts["deprecated"] = True
         return facts | ({"internal": True} if key.internalConfig else {})
 
 

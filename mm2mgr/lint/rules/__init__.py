@@ -25,6 +25,7 @@ from mm2mgr.lint.rules import (
     topics,
     transforms,
     values,
+    versions,
     worker,
 )
 from mm2mgr.lint.subject import Estate, Spot, SubjectKind
@@ -47,6 +48,7 @@ RULES: tuple[Rule, ...] = rules_of(
     files,
     advice,
     other_tools,
+    versions,
 )
 BY_ID = {rule.id: rule for rule in RULES}
 
@@ -86,11 +88,9 @@ def _silenced(rule: str, spot: Spot, hit: Hit, estate: Estate) -> str | None:
 
 
 def _hits(rules: Sequence[Rule], estate: Estate) -> Iterator[tuple[Rule, Hit]]:
-    known = tuple(subject for subject in estate.subjects if subject.kind.of_known_line)
-    together = estate if len(known) == len(estate.subjects) else replace(estate, subjects=known, complete=False)
     for rule in rules:
         if rule.over:
-            yield from ((rule, hit) for hit in rule.over(together))
+            yield from ((rule, hit) for hit in rule.over(estate.judged))
     # Most rules have nothing to ask of most connectors: found out once a kind.
     worth: dict[SubjectKind, list[Rule]] = {}
     for subject in estate.subjects:
@@ -106,8 +106,8 @@ def _merged(findings: Iterable[Finding]) -> list[Finding]:
     first: dict[object, Finding] = {}
     for finding in findings:
         spot = finding.spot
-        # Connector and key, for a whole answer of Connect may stand on one line.
-        where = (finding.rule, spot, "" if spot.line else finding.message)
+        # Connector and key, for a whole answer of Connect may stand on one line; without a key a line may have several faults.
+        where = (finding.rule, spot, "" if spot.line and spot.key else finding.message)
         known = first.setdefault(where, finding)
         if known is not finding:
             first[where] = replace(known, more=known.more + 1)

@@ -13,10 +13,12 @@ from mm2mgr.lint.rules.security import configured, lacking_in_override
 from mm2mgr.lint.subject import Subject, SubjectKind, addresses
 from mm2mgr.spec.keys import SECURITY_KEYS
 from mm2mgr.truth.explain import PRINCIPAL_KEYS
+from mm2mgr.truth.keys import load
+from mm2mgr.truth.reach import numbers
 
 _SEEN = "tests/lint/test_seen_live_start.py::"
-_POLICY = "connector.client.config.override.policy"
-_ALLOWLIST = "connector.client.config.override.allowlist"
+POLICY = "connector.client.config.override.policy"
+ALLOWLIST = "connector.client.config.override.allowlist"
 _RECORDS = "producer.override."
 _ADDRESS = "bootstrap.servers"
 _PLACEHOLDER = re.compile(r"\$\{([^}:\s]+):[^}]*\}")
@@ -33,37 +35,48 @@ def policy_forbids(subject: Subject) -> Iterator[Hit]:
     """The override policy of the workers refuses keys that the connector needs.
 
     connector.client.config.override.policy of the workers decides which producer.override.*, consumer.override.* and
-    admin.override.* keys a connector may have: All (the default since 3.0) allows all, Principal only
+    admin.override.* keys a connector may have: All (the default since 3.0, None before) allows all, Principal only
     security.protocol, sasl.mechanism and sasl.jaas.config, Allowlist (since 4.2) the listed ones, None nothing. Connect
     refuses the config (400). producer.override.* is always checked, the two others only where Connect has such clients:
     exactly-once workers, offsets.storage.topic, and topic.creation.* for the admin client.
     """
-    refused = [key for key in _looked_at(subject.kind) if _is_refused(subject, key)]
+    refused = [key for key in checked_by_policy(subject.kind) if _is_refused(subject, key)]
     if refused:
         policy = _policy(subject)
         who = f"policy {policy}" if policy else "override policy"
         message = f"the workers' {who} refuses {', '.join(refused)}: Connect refuses the config (400)"
         yield Hit(message, _allowing(subject, refused), refused[0])
+    elif (keys := checked_by_policy(subject.kind)) and _refuses_by_default(subject):
+        message = f"workers of {subject.version} refuse {', '.join(keys)} (400) unless their policy allows it: the default before 3.0 is None"
+        yield Hit(message, _allowing(subject, keys), keys[0]).lowered("warning")
+
+
+def _refuses_by_default(subject: Subject) -> bool:
+    """Tell whether nobody knows the policy, and the line's default is None."""
+    version, worker = subject.known_version, subject.worker
+    unknown = worker.policy is None and worker.properties is None and not worker.allowed
+    return unknown and subject.form != "dedicated" and version is not None and numbers(version) < (3, 0)
 
 
 def _allowing(subject: Subject, refused: Sequence[str]) -> str:
     """Say how to allow these keys on the workers without refusing one that they allow now."""
-    new = _plain(refused)
-    kept = [key for key in _plain([*_looked_at(subject.kind), *subject.worker.allowed]) if key not in new]
+    new = plain_keys(refused)
+    kept = [key for key in plain_keys([*checked_by_policy(subject.kind), *subject.worker.allowed]) if key not in new]
     if _policy(subject) != "Allowlist":
-        return f"set {_POLICY}=All on the workers, or Allowlist with {_ALLOWLIST}={','.join(sorted([*kept, *new]))}"
+        return f"set {POLICY}=All on the workers, or Allowlist with {ALLOWLIST}={','.join(sorted([*kept, *new]))}"
     if subject.worker.properties is not None:
-        return f"set {_ALLOWLIST}={','.join([*_allowlist(subject), *new])} on the workers, or {_POLICY}=All"
+        return f"set {ALLOWLIST}={','.join([*_allowlist(subject), *new])} on the workers, or {POLICY}=All"
     among = f", including {', '.join(kept)}" if kept else ""
-    return f"add {','.join(new)} to {_ALLOWLIST} of the workers and keep its entries{among}; or set {_POLICY}=All"
+    return f"add {','.join(new)} to {ALLOWLIST} of the workers and keep its entries{among}; or set {POLICY}=All"
 
 
-def _plain(keys: Iterable[str]) -> list[str]:
+def plain_keys(keys: Iterable[str]) -> list[str]:
+    """Return the keys of clients that are overridden, each once."""
     return sorted({key.partition(".override.")[2] for key in keys})
 
 
 @lru_cache(maxsize=4096)
-def _looked_at(kind: SubjectKind) -> tuple[str, ...]:
+def checked_by_policy(kind: SubjectKind) -> tuple[str, ...]:
     """Return the keys that the policy checks."""
     consumer = ("consumer.override.",) if kind.setting.has("own offsets") else ()
     admin = ("admin.override.",) if kind.setting.has("framework admin") else ()
@@ -71,7 +84,11 @@ def _looked_at(kind: SubjectKind) -> tuple[str, ...]:
 
 
 def _policy(subject: Subject) -> str:
-    named = subject.worker.policy or subject.worker_property(_POLICY) or ""
+    """Return the short name of the policy: asked, configured, or the default of the workers' line where their properties are known."""
+    named = subject.worker.policy or subject.worker_property(POLICY) or ""
+    if not named and subject.worker.properties is not None and subject.known_version:
+        definition = load().find("worker", POLICY, subject.known_version)
+        named = (definition.default if definition else None) or ""
     return named.rpartition(".")[2].removesuffix("ConnectorClientConfigOverridePolicy")
 
 
@@ -87,7 +104,7 @@ def _is_refused(subject: Subject, key: str) -> bool:
 
 
 def _allowlist(subject: Subject) -> list[str]:
-    return [item.strip() for item in (subject.worker_property(_ALLOWLIST) or "").split(",") if item.strip()]
+    return [item.strip() for item in (subject.worker_property(ALLOWLIST) or "").split(",") if item.strip()]
 
 
 @rule("wrong-kafka", "error", source="KIP-458", seen=_SEEN)

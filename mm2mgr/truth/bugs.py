@@ -1,0 +1,390 @@
+"""Known bugs of Kafka that concern MirrorMaker's connectors: which releases have them, for which configs, what to do. Pure data.
+
+The releases are those whose git history lacks the fix, compared up to 3.9.0, and for newer ones what the jars and the issue say.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Literal, Protocol, get_args
+
+from mm2mgr.truth.reach import ConnectorType, numbers
+
+
+class Configured(Protocol):
+    """What a condition may ask of a connector."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def form(self) -> str: ...
+    @property
+    def config(self) -> Mapping[str, str]: ...
+    def get(self, key: str, default: str = "") -> str: ...
+    def flag(self, key: str, *, default: bool) -> bool: ...
+    def worker_property(self, key: str) -> str | None: ...
+
+
+Condition = Callable[[Configured], bool]
+_FIRST = "2.4.0"  # the first release with these connectors
+_OPEN = ""
+
+
+@dataclass(frozen=True)
+class Bug:
+    """A bug: `releases` are spans from the first to the last release that has it, an empty last one while it is not fixed.
+
+    `when` asks a connector's config, and `condition` says the same in words. `rule` is the rule of lint that reports it instead of
+    `known-bug`. `evidence` names the live test that showed it.
+    """
+
+    id: str
+    severity: Literal["warning", "info"]
+    effect: str
+    remedy: str
+    releases: tuple[tuple[str, str], ...]
+    types: tuple[ConnectorType, ...] = get_args(ConnectorType)
+    condition: str = ""
+    when: Condition = lambda connector: True
+    key: str = ""
+    rule: str = "known-bug"
+    evidence: str = "unverified"
+
+    def affects(self, version: str) -> bool:
+        """Tell whether a version has it; of a line without a patch (a vendor's own) only when no release of the line is fixed."""
+        asked = numbers(version)
+        asked = asked if len(asked) > 2 else (*asked, 999)
+        return any(numbers(first) <= asked and (not last or asked <= numbers(last)) for first, last in self.releases)
+
+    @property
+    def fixed(self) -> str:
+        """Return where it is fixed, in words: the last release that has it is known, not always the next one."""
+        ends = [last for _, last in self.releases]
+        return "not fixed yet" if _OPEN in ends else f"fixed after {' and '.join(ends)}"
+
+    @property
+    def span(self) -> str:
+        """Return the releases that have it, in words."""
+        return ", ".join(f"{first} to {last}" if last else f"{first} and newer" for first, last in self.releases)
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "bug": self.id,
+            "severity": self.severity,
+            "effect": self.effect,
+            "remedy": self.remedy,
+            "releases": [list(span) for span in self.releases],
+            "span": self.span,
+            "connectors": list(self.types),
+            "condition": self.condition or "every config",
+            "rule": self.rule,
+            "evidence": self.evidence,
+        }
+
+
+def _is_on(key: str, *, default: bool) -> Condition:
+    return lambda connector: connector.flag(key, default=default)
+
+
+def _tolerates(connector: Configured) -> bool:
+    return connector.get("errors.tolerance").lower() == "all"
+
+
+def _has_placeholder(connector: Configured) -> bool:
+    return any("${" in value for value in connector.config.values())
+
+
+def _is_dedicated(connector: Configured) -> bool:
+    return connector.form == "dedicated"
+
+
+def _no_rebalance_delay(connector: Configured) -> bool:
+    return connector.worker_property("scheduled.rebalance.max.delay.ms") == "0"
+
+
+def _odd_name(connector: Configured) -> bool:
+    return connector.form != "dedicated" and re.search(r"[^\w.~-]", connector.name) is not None
+
+
+def _excludes(connector: Configured) -> bool:
+    return any(connector.get(f"config.properties.{name}") for name in ("exclude", "blacklist"))
+
+
+def _writes_syncs(connector: Configured) -> bool:
+    off = connector.get("emit.offset-syncs.enabled").lower() == "false"
+    return not off and connector.get("offset.lag.max", "100") != "0"
+
+
+_SYNCS_GROUPS = _is_on("sync.group.offsets.enabled", default=False)
+_GROUPS_WORDS = "with sync.group.offsets.enabled=true"
+_SYNCS_CONFIGS = _is_on("sync.topic.configs.enabled", default=True)
+_FAILOVER: tuple[ConnectorType, ...] = ("checkpoint",)
+_SOURCE: tuple[ConnectorType, ...] = ("source",)
+
+BUGS: tuple[Bug, ...] = (
+    Bug(
+        "KAFKA-9747",
+        "warning",
+        "a worker that does not lead cannot hand over new task configs of a connector whose name needs escaping in a URL: it has no tasks, and keeps old ones",
+        "give the connector a name of letters, digits, dots and hyphens, or upgrade the workers",
+        ((_FIRST, "2.8.0"), ("3.0.0", "3.0.0")),
+        condition="with signs other than letters, digits, dots and hyphens in its name, such as A->B",
+        when=_odd_name,
+        key="name",
+    ),
+    Bug(
+        "KAFKA-9981",
+        "info",
+        "in a dedicated MirrorMaker of several nodes, nodes that do not lead drop changes of tasks: new topics and partitions are not mirrored",
+        "run one node, or upgrade to 3.5 with dedicated.mode.enable.internal.rest=true",
+        ((_FIRST, "3.4.1"),),
+        condition="in mm2.properties",
+        when=_is_dedicated,
+    ),
+    Bug(
+        "KAFKA-12226",
+        "info",
+        "the commit of source offsets waits until all records on their way are written: under load it times out again and again, and a restart mirrors the records since the last commit once more",
+        "lower producer.override.buffer.memory or raise offset.flush.timeout.ms of the workers, or upgrade them",
+        ((_FIRST, "3.0.0"),),
+        types=_SOURCE,
+    ),
+    Bug(
+        "KAFKA-12254",
+        "info",
+        "MirrorMaker creates topics with the defaults of the target and copies the source's settings minutes later: until then records of a compacted topic may be deleted",
+        "create the topics on the target beforehand, or upgrade the workers",
+        ((_FIRST, "2.7.2"),),
+        types=_SOURCE,
+    ),
+    Bug(
+        "KAFKA-12468",
+        "warning",
+        "translated offsets may be ahead of the records that consumers still need, or beyond the end of the topic: consumers that fail over skip records (KAFKA-13659: and go back after a restart)",
+        "let consumers start by timestamp after a failover, or upgrade the workers",
+        ((_FIRST, "3.4.0"),),
+        types=_FAILOVER,
+        condition="unless emit.checkpoints.enabled=false",
+        when=_is_on("emit.checkpoints.enabled", default=True),
+    ),
+    Bug(
+        "KAFKA-12495",
+        "info",
+        "after a rolling restart tasks may stay unevenly spread over the workers",
+        "restart the worker that has too many tasks, or upgrade the workers",
+        ((_FIRST, "3.3.2"),),
+        condition="with tasks.max above 1",
+        when=lambda connector: connector.get("tasks.max", "1") not in ("", "0", "1"),
+        key="tasks.max",
+    ),
+    Bug(
+        "KAFKA-12558",
+        "info",
+        "an offset sync that could not be written is counted as written: offsets of its partition are translated too late",
+        "upgrade the workers",
+        ((_FIRST, "3.4.0"),),
+        types=_SOURCE,
+    ),
+    Bug(
+        "KAFKA-12635",
+        "warning",
+        "group offsets are written for partitions without an offset sync, beyond the end of the target's partition: lag is negative, and consumers that fail over may reset",
+        "set sync.group.offsets.enabled=false until the workers are upgraded",
+        (("2.7.0", "3.2.3"),),
+        types=_FAILOVER,
+        condition=_GROUPS_WORDS,
+        when=_SYNCS_GROUPS,
+        key="sync.group.offsets.enabled",
+    ),
+    Bug(
+        "KAFKA-13255",
+        "warning",
+        "topics that MirrorMaker creates get settings that config.properties.exclude names",
+        "create the topics on the target beforehand, or upgrade the workers",
+        (("2.8.0", "3.1.0"),),
+        types=_SOURCE,
+        condition="with config.properties.exclude",
+        when=_excludes,
+        key="config.properties.exclude",
+    ),
+    Bug(
+        "KAFKA-13586",
+        "warning",
+        "an error of a config provider while a connector is updated ends the worker, with everything that runs there",
+        "make sure that every ${…} can be resolved on all workers, or upgrade them",
+        ((_FIRST, "3.3.1"),),
+        condition="with placeholders ${…}",
+        when=_has_placeholder,
+    ),
+    Bug(
+        "KAFKA-13988",
+        "warning",
+        "auto.offset.reset=latest is ignored: a task without stored offset reads its partitions from the beginning",
+        "write earliest, or upgrade the workers",
+        (("2.8.0", "3.6.1"),),
+        types=_SOURCE,
+        condition="with source.consumer.auto.offset.reset=latest",
+        when=lambda connector: connector.get("source.consumer.auto.offset.reset").lower() == "latest",
+        key="source.consumer.auto.offset.reset",
+        rule="reset-latest",
+    ),
+    Bug(
+        "KAFKA-14079",
+        "warning",
+        "the first record that cannot be written stops the commit of source offsets for good, and memory fills up: a restart mirrors everything since then once more",
+        "set errors.tolerance=none, or upgrade the workers",
+        (("3.2.0", "3.2.0"),),
+        condition="with errors.tolerance=all",
+        when=_tolerates,
+        key="errors.tolerance",
+    ),
+    Bug(
+        "KAFKA-14420",
+        "info",
+        "each sync of topic settings replaces all settings of the target's topics: those that config.properties.exclude names, or that were made on the target only, are lost",
+        "set sync.topic.configs.enabled=false, or upgrade the workers",
+        ((_FIRST, "3.4.1"),),
+        types=_SOURCE,
+        condition="unless sync.topic.configs.enabled=false",
+        when=_SYNCS_CONFIGS,
+    ),
+    Bug(
+        "KAFKA-14443",
+        "info",
+        "every start of a connector leaves an admin client open: connections and threads of the workers grow",
+        "restart the workers now and then, or upgrade them",
+        ((_FIRST, "3.3.2"),),
+    ),
+    Bug(
+        "KAFKA-14545",
+        "warning",
+        "a group that has no offset on one of its partitions fails the checkpoint task (NullPointerException)",
+        "exclude such groups with groups.exclude, or upgrade the workers",
+        ((_FIRST, "3.4.0"),),
+        types=_FAILOVER,
+        condition="unless emit.checkpoints.enabled=false",
+        when=_is_on("emit.checkpoints.enabled", default=True),
+    ),
+    Bug(
+        "KAFKA-14653",
+        "warning",
+        "the driver replaces ${…} before it passes the settings on: secrets are stored in clear in the configs topic of the target",
+        "restrict who may read mm2-configs.*.internal, or upgrade MirrorMaker",
+        ((_FIRST, "3.4.1"),),
+        condition="in mm2.properties with placeholders ${…}",
+        when=lambda connector: _is_dedicated(connector) and _has_placeholder(connector),
+    ),
+    Bug(
+        "KAFKA-15202",
+        "info",
+        "offsets of groups that are behind are translated to much older ones than necessary: consumers that fail over read many records again",
+        "upgrade the workers",
+        (("3.4.1", "3.5.1"),),
+        types=_FAILOVER,
+    ),
+    Bug(
+        "KAFKA-15372",
+        "warning",
+        "a dedicated MirrorMaker of several nodes may go on with the old configuration when another node leads after a restart",
+        "restart all nodes at the same time after a change, or upgrade MirrorMaker",
+        ((_FIRST, "3.6.1"),),
+        condition="in mm2.properties",
+        when=_is_dedicated,
+    ),
+    Bug(
+        "KAFKA-15607",
+        "info",
+        "a group whose offset on the target was reset to a negative one, as some clients do, stops the sync of its group offsets (NullPointerException)",
+        "upgrade the workers",
+        (("2.7.0", "3.5.1"), ("3.6.0", "3.6.0")),
+        types=_FAILOVER,
+        condition=_GROUPS_WORDS,
+        when=_SYNCS_GROUPS,
+        key="sync.group.offsets.enabled",
+    ),
+    Bug(
+        "KAFKA-15693",
+        "warning",
+        "connectors and tasks of a lost worker may stay unassigned",
+        "set scheduled.rebalance.max.delay.ms of the workers to 1 or more, or upgrade them",
+        ((_FIRST, "3.5.1"), ("3.6.0", "3.6.0")),
+        condition="with scheduled.rebalance.max.delay.ms=0 in the workers' properties",
+        when=_no_rebalance_delay,
+    ),
+    Bug(
+        "KAFKA-15905",
+        "info",
+        "a restart of the checkpoint task forgets the earlier offset syncs: groups that are behind get no checkpoints until they catch up",
+        "let groups catch up before a planned failover, or upgrade the workers",
+        (("3.4.1", "3.7.0"),),
+        types=_FAILOVER,
+    ),
+    Bug(
+        "KAFKA-15906",
+        "info",
+        "the last offset syncs of a partition without new records are never written: translated offsets stop short of its end, by up to offset.lag.max records",
+        "write offset.lag.max=0 for topics with few records, or upgrade the workers",
+        (("3.4.1", "3.6.2"),),
+        types=_SOURCE,
+        condition="unless offset.lag.max=0",
+        when=_writes_syncs,
+        key="offset.lag.max",
+    ),
+    Bug(
+        "KAFKA-16837",
+        "warning",
+        "an update fails or restarts tasks in vain when earlier task configs of the connector hold a ${…} that can no longer be resolved",
+        "keep earlier secrets until the update is through, or upgrade the workers",
+        ((_FIRST, "3.7.0"),),
+        condition="with placeholders ${…}",
+        when=lambda connector: not _is_dedicated(connector) and _has_placeholder(connector),
+    ),
+    Bug(
+        "KAFKA-17192",
+        "warning",
+        "the driver drops config.providers itself: ${…} stays as it is, and logins fail",
+        "upgrade MirrorMaker to 3.8.1 or newer",
+        (("3.5.0", "3.8.0"),),
+        condition="in mm2.properties with placeholders ${…}",
+        when=lambda connector: _is_dedicated(connector) and _has_placeholder(connector),
+    ),
+    Bug(
+        "KAFKA-17232",
+        "info",
+        "a checkpoint connector whose groups do not load within admin.timeout.ms at its start has no tasks until the next refresh, and its state is RUNNING",
+        "raise admin.timeout.ms where the source has many groups, or upgrade the workers",
+        ((_FIRST, "3.8.1"),),
+        types=_FAILOVER,
+    ),
+    Bug(
+        "KAFKA-19794",
+        "info",
+        "the sync of group offsets may move a group back that is active on the target, when it became active or could not be asked just then",
+        "leave groups that run on the target out of groups",
+        (("2.7.0", _OPEN),),
+        types=_FAILOVER,
+        condition=_GROUPS_WORDS,
+        when=_SYNCS_GROUPS,
+        key="sync.group.offsets.enabled",
+    ),
+    Bug(
+        "KAFKA-20017",
+        "info",
+        "the workers log the warning 'Could not alter configuration of topic' for every topic at every sync, also where it worked",
+        "do not alert on it, or upgrade the workers",
+        (("4.0.0", "4.2.0"),),
+        types=_SOURCE,
+        condition="unless sync.topic.configs.enabled=false",
+        when=_SYNCS_CONFIGS,
+    ),
+)
+BY_BUG: Mapping[str, Bug] = {bug.id: bug for bug in BUGS}
+
+
+@lru_cache
+def bugs_of(type_: ConnectorType, version: str) -> tuple[Bug, ...]:
+    """Return the bugs that connectors of a type may have in a version, whatever their config."""
+    return tuple(bug for bug in BUGS if type_ in bug.types and bug.affects(version))
