@@ -558,8 +558,8 @@ def test_workers_of_an_unknown_line_are_named_and_nothing_else_is_judged(mm2mgr:
 
 def test_an_upgrade_is_asked_for_with_the_one_line_that_the_workers_need(mm2mgr: Command) -> None:
     Path("orders.properties").write_text(
-        "name=orders\\nconnector.class=MirrorSourceConnector\\nsource.cluster.alias=a\\ntarget.cluster.alias=b\\n"
-        "producer.override.bootstrap.servers=b1:9092\\nproducer.override.linger.ms=20\\n"
+        "name=orders\nconnector.class=MirrorSourceConnector\nsource.cluster.alias=a\ntarget.cluster.alias=b\n"
+        "producer.override.bootstrap.servers=b1:9092\nproducer.override.linger.ms=20\n"
     )
     asked = ("lint", "orders.properties", "--kafka", "5.0", "-o", "json", "--fail-on", "never")
     fixes = {finding["rule"]: finding["fix"] for finding in mm2mgr(*asked).json["findings"]}
