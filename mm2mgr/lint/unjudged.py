@@ -76,12 +76,13 @@ _LOOPS = ("overlap", "loop", "identity-loop", "two-ways", "fan-in", "renamed")
 FACTS = (
     Fact(
         "Kafka version of the workers",
-        "which keys exist (those of the newest Kafka are taken)",
+        "which keys exist (those of the newest Kafka are taken), and known bugs",
         "--kafka, --connect, or `version` of the Connect cluster",
         (
             *("key-too-new", "key-removed", "key-deprecated", "kafka-unknown", "dead-key", "invalid-value"),
             *("exactly-once-unsupported", "include-excluded", "heartbeats-twice", "reset-latest"),
             *("alter-configs-replaces", "bad-address", "delivery-below-request"),
+            *("known-bug", "minor-bugs", "upgrade-override-policy", "upgrade-metric-names", "upgrade-deprecated"),
         ),
         _each(lambda subject: subject.known_version is None),
     ),
