@@ -25,7 +25,7 @@ RATES: Mapping[str, tuple[int, ...]] = {
     "audit.log": (5, 40),
 }
 GROUP = "billing"
-_TICK_SECONDS = 0.05
+_TICK_SECONDS = 0.2
 
 
 @dataclass
