@@ -207,7 +207,7 @@ def test_the_link_is_read_with_units(mm2mgr: Command) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("--rtt", "80"), "'80' is not a duration such as 80ms"),
+        (("--rtt", "80"), "'80' is not a duration with its unit, 80s or 80ms"),
         (("--bandwidth", "fast", "--rtt", "1s"), "'fast' is not a rate such as"),
         (("--bandwidth", "1Gbit/s"), "--bandwidth needs --rtt"),
         (("--brokers", "0"), "--brokers"),

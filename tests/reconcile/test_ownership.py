@@ -26,7 +26,7 @@ def declaration(names: set[str], tasks: int) -> str:
         f"  {name}: {{sources: [a], targets: [east], topics: {{include: [{name}]}}, tasks: {{max: {tasks}}}}}"
         for name in sorted(names)
     ]
-    return "\n".join(["flows:", *lines]) + "\n"
+    return "\n".join(["flows:", *lines]) + "\n" if lines else "flows: {}\n"
 
 
 def step(site: Site, names: set[str], tasks: int, *, prune: bool) -> None:
