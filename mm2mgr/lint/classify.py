@@ -228,10 +228,39 @@ _MEANT = ("source consumer", "record producer", "checkpoints consumer", "target 
 
 
 def instead(subject: Subject, key: str, message: str) -> Hit:
-    """Return a hit about a key that no client reads; its fix moves the value to a key that one does, or removes it."""
+    """Return a hit about a key that no client reads; its fix moves the value to a key that one does, or removes it.
+
+    It is an info where the clients that could be meant have this value anyway, a warning where they have another one by their
+    own keys or the key only names and measures a client.
+    """
     prefix, plain = parts(subject, key)
-    value, place = subject.get(key), written(subject, key)
-    wanted = dict.fromkeys(_ways(subject, prefix, plain, value))
+    wanted = dict.fromkeys(_ways(subject, prefix, plain, subject.get(key)))
+    hit = _instead(subject, key, message, list(wanted))
+    if wanted and all(_has(subject, way, plain, subject.get(key)) for way in wanted):
+        return hit.lowered("info")
+    decided = bool(wanted) and all(way in subject.config and way != key for way in wanted)
+    return hit.lowered("warning") if decided or plain.startswith(_NAMES_AND_MEASURES) else hit
+
+
+_NAMES_AND_MEASURES = ("client.id", "metric", "auto.include.jmx.reporter", "enable.metrics.push")
+
+
+def _has(subject: Subject, way: str, plain: str, value: str) -> bool:
+    """Tell whether the client that a key configures has a value already, by this key, its workers or Kafka's default."""
+    if way in subject.config:
+        return subject.get(way) == value
+    having = [client.name for client in subject.clients if any(seen.key == plain for seen in seen_by(client, way))]
+    return bool(having) and all(same_value(subject.value(name, plain), value) for name in having)
+
+
+def same_value(one: str | None, other: str) -> bool:
+    """Tell whether two values mean the same to Kafka."""
+    first, second = (each.strip().lower().replace("all", "-1") for each in (one or "", other))
+    return first == second
+
+
+def _instead(subject: Subject, key: str, message: str, wanted: list[str]) -> Hit:
+    value, place, plain = subject.get(key), written(subject, key), parts(subject, key)[1]
     ways = [way for way in wanted if way not in subject.config or way == key]
     if not wanted:
         return removal_hit(subject, key, message, f": a {subject.type} connector has no client that could use it")

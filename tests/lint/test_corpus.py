@@ -249,7 +249,7 @@ def test_a_rule_that_is_passed_over_would_find_nothing(case: Case, tmp_path: Pat
         assert lint(estate) == lint(estate, EVERYWHERE)
 
 
-BESIDE_ITS_DEFAULT = {"bare-security", "sync-acls", "partial-topic-creation", "security-incomplete"}
+BESIDE_ITS_DEFAULT = {"partial-topic-creation", "security-incomplete"}
 """What is wrong with a key whatever its value: nobody reads it, it is not asked for, or another one is missing."""
 
 

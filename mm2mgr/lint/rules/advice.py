@@ -118,10 +118,10 @@ def client_defaults(subject: Subject) -> Iterator[Hit]:
     is unavailable. mm2mgr gives every flow better values, each with its reason (docs/reference/defaults.md). A key that
     is set on the connector or its workers is not reported, whatever its value.
     """
-    found = [] if subject.off else list(_forgotten(subject))
-    if found:
-        edits = [Edit(config_key(subject, client.name, plain), value) for client, plain, value, _ in found]
-        reasons = "; ".join(f"{plain} of the {client.name} ({why})" for client, plain, _, why in found)
+    found = {config_key(subject, each[0].name, each[1]): each for each in _forgotten(subject)}
+    if found and not subject.off:
+        edits = [Edit(key, value) for key, (_, _, value, _) in found.items()]
+        reasons = "; ".join(f"{plain} of the {client.name} ({why})" for client, plain, _, why in found.values())
         yield edit_hit(subject, f"not set: {reasons}", edits, edits[0].key)
 
 

@@ -230,7 +230,8 @@ def lost_backslash(estate: Estate) -> Iterator[Hit]:
     java.util.Properties treats a backslash as the start of an escape and drops it before any other character:
     `foo\\.bar` reaches the connector as `foo.bar`, where the dot matches any character, `\\d+` as `d+`, a Windows path
     without its separators. Nothing is logged. JSON needs the doubled backslash too; YAML in single quotes or without
-    quotes does not. Write two backslashes for each literal one.
+    quotes does not. Write two backslashes for each literal one. A lost backslash before a dot is a warning: the name
+    still matches, and perhaps others.
     """
     for file in estate.files:
         for entry in file.entries if file.kind in _PROPERTIES else ():
@@ -239,8 +240,9 @@ def lost_backslash(estate: Estate) -> Iterator[Hit]:
                 value = _shown(entry.key, entry.value)
                 got = "" if value == "…" else f": the connector gets {value!r}"
                 message = f"the backslash in {entry.key} is dropped when the file is read{got}"
-                fix = f"double it: {entry.key} = {_shown(entry.key, doubled)}"
-                yield Hit(message, fix, spot=file.spot(entry))
+                hit = Hit(message, f"double it: {entry.key} = {_shown(entry.key, doubled)}", spot=file.spot(entry))
+                only_dots = doubled == entry.raw.replace("\\.", "\\\\.")
+                yield hit.lowered("warning") if only_dots else hit
 
 
 @estate_rule("comment-in-value", "error", source=_JAVA)
@@ -283,14 +285,14 @@ def duplicate_key(estate: Estate) -> Iterator[Hit]:
                 first[entry.key] = entry
 
 
-@estate_rule("blank-in-value", "warning", source="ConfigDef.parseType, Boolean.parseBoolean")
+@estate_rule("blank-in-value", "error", source="ConfigDef.parseType, Boolean.parseBoolean")
 def blank_in_value(estate: Estate) -> Iterator[Hit]:
     """A trailing blank becomes part of a value that Kafka does not trim.
 
     Properties and JSON keep trailing blanks. Kafka trims most values when it parses them, but not all: a connector
     class with a trailing blank is not found, a connector name has it in every URL, a separator adds it to topic names,
     which Kafka refuses, and `A->B.enabled` with a trailing blank is not true for the driver that decides which pairs to
-    start (where their heartbeats are disabled). Editors do not show it. Remove it.
+    start (where their heartbeats are disabled). Editors do not show it. Remove it. In a name it is a warning.
     """
     for file in estate.files:
         keys = set(_untrimmed(file))
@@ -298,7 +300,7 @@ def blank_in_value(estate: Estate) -> Iterator[Hit]:
             if entry.key in keys and entry.value != entry.value.rstrip() and not remark(entry):
                 message = f"{entry.key} ends with a blank, which Kafka does not trim"
                 fix = f"remove the blank: {entry.key} = {_shown(entry.key, entry.value.rstrip())}"
-                yield Hit(message, fix, spot=file.spot(entry))
+                yield Hit(message, fix, spot=file.spot(entry), severity="warning" if entry.key == "name" else None)
 
 
 def _untrimmed(file: SourceFile) -> Iterator[str]:

@@ -16,6 +16,7 @@ from mm2mgr.lint.classify import (
     near,
     of_cluster,
     parts,
+    same_value,
     since,
     what_is,
 )
@@ -50,7 +51,8 @@ def dead_key(subject: Subject) -> Iterator[Hit]:
     or the arrow of mm2.properties, is accepted, stored and never used: there is no error and no log line, and the
     client keeps its default. This holds for all lines from 2.7 to 4.3. Use a prefix that reaches a client.
     In mm2.properties the driver gives a cluster's lines to its clients and workers only: no connector reads
-    `A.tasks.max` or `A.topics`. A dead key that asks for what the connector does anyway is reported as info.
+    `A.tasks.max` or `A.topics`. A dead key that asks for what the connector or its client does anyway is reported as info,
+    one that another key decides as a warning.
     """
     for key in keys_under(subject, "dead-key"):
         line = of_cluster(subject, key)
@@ -147,7 +149,8 @@ def misdirected_key(subject: Subject) -> Iterator[Hit]:
                 f"{written(subject, key)} configures only the producer of offset syncs, not {plain} of the records"
             )
             right = client_edit(subject, RECORDS, plain, subject.get(key))
-            yield edit_hit(subject, message, [right, Edit(key, None)], key)
+            hit = edit_hit(subject, message, [right, Edit(key, None)], key)
+            yield hit.lowered("info") if same_value(subject.value(RECORDS, plain), subject.get(key)) else hit
 
 
 @rule("unscoped-address", "error", source="MirrorConnectorConfig", seen=REACH)
@@ -164,7 +167,8 @@ def unscoped_address(subject: Subject) -> Iterator[Hit]:
         reached = {f"{client.name} ({client.side})": None for client in subject.clients if seen_by(client, key)}
         names = ", ".join(reached) or "clients of both sides"
         message = f"{written(subject, key)} applies to {names} and overrides source.cluster.* and target.cluster.*"
-        yield instead(subject, key, message)
+        hit = instead(subject, key, message)
+        yield hit if hit.severity == "info" else replace(hit, severity=None)
 
 
 @rule("unknown-key", "warning", source="the definitions in Kafka's jars", seen=REACH)
@@ -224,14 +228,20 @@ def key_too_new(subject: Subject) -> Iterator[Hit]:
 
     Older workers and their connectors ignore the key without an error, as they ignore every unknown key. The version of
     the connector plugin decides, which is usually the version of the workers. A value that equals the behaviour of the
-    older line is not reported.
+    older line is not reported; settings of clients, heartbeats and metrics are a warning, since records are mirrored
+    without them.
     """
     for key in keys_under(subject, "key-too-new"):
         first, default = since(subject, key)
         if subject.get(key).lower() == default or (subject.form == "tree" and key not in subject.spots):
             continue
         message = f"{written(subject, key)} does nothing: workers of {subject.version} do not know it"
-        yield removal_hit(subject, key, message, f", or run workers of {first} or newer")
+        hit = removal_hit(subject, key, message, f", or run workers of {first} or newer")
+        own = bool(load().history(subject.type, key)) and not key.startswith(_BESIDE_RECORDS)
+        yield hit if own else hit.lowered("warning")
+
+
+_BESIDE_RECORDS = ("heartbeats.", "metric", "tasks.max.enforce", "errors.log.")
 
 
 @rule("key-removed", "error", source="KIP-629", seen=f"{START}test_removed_exclude")
@@ -241,7 +251,7 @@ def key_removed(subject: Subject) -> Iterator[Hit]:
     4.0 removed topics.blacklist, groups.blacklist and config.properties.blacklist (now .exclude),
     use.incremental.alter.configs and add.source.alias.to.metrics. A connector that still has them starts without an
     error: the filter uses Kafka's default list, and topics that were excluded are mirrored. Without known workers the
-    rule uses the newest Kafka line.
+    rule uses the newest Kafka line, and it is a warning; where the new name is there with the same value, a hint.
     """
     for key in keys_under(subject, "key-removed"):
         known, plain = load(), parts(subject, key)[1]
@@ -253,7 +263,16 @@ def key_removed(subject: Subject) -> Iterator[Hit]:
             else f"{subject.version}, the newest line (the workers' version is unknown)"
         )
         message = f"{written(subject, key)} does nothing in Kafka {judged_by}: removed after {last}"
-        yield _renamed(subject, key, message) if new else removal_hit(subject, key, message)
+        hit = _renamed(subject, key, message) if new else removal_hit(subject, key, message)
+        repeated = new is not None and new in subject.config and subject.get(new) == subject.get(key)
+        if repeated or (plain in _NOW_ALWAYS and subject.get(key) in _NOW_ALWAYS[plain]):
+            yield hit.lowered("info")
+        else:
+            yield hit if subject.known_version else hit.lowered("warning")
+
+
+# Values of removed keys that say what newer lines do anyway.
+_NOW_ALWAYS = {"use.incremental.alter.configs": ("requested", "required"), "add.source.alias.to.metrics": ("true",)}
 
 
 @rule("key-deprecated", "warning", source="KIP-629")
@@ -281,7 +300,8 @@ def other_connectors_key(subject: Subject) -> Iterator[Hit]:
 
     The three connectors share some keys and have others of their own. Groups and checkpoints belong to the checkpoint
     connector; topic settings, ACLs and topic refreshes to the source connector; heartbeats to the heartbeat connector.
-    Connect accepts all of them on any connector, where they have no effect.
+    Connect accepts all of them on any connector, where they have no effect. It is a hint where the value is Kafka's
+    default.
     """
     for key in keys_under(subject, "other-connectors-key"):
         owners = [type_ for type_ in CLIENTS if load().history(type_, key)]
@@ -292,7 +312,9 @@ def other_connectors_key(subject: Subject) -> Iterator[Hit]:
             value = shown(subject, key)
             ways = (spelled(replace(subject, type=owner), key, value) for owner in owners)
             place = f"write {' or '.join(dict.fromkeys(ways))} if it is wanted"
-        yield removal_hit(subject, key, message, f"; {place}")
+        hit = removal_hit(subject, key, message, f"; {place}")
+        found = load().find(owners[0], key, subject.version)
+        yield hit.lowered("info") if found and same_value(found.default, subject.get(key)) else hit
 
 
 @rule("shadowed-key", "warning", source="MirrorConnectorConfig", seen=REACH)

@@ -301,8 +301,8 @@ def alias_has_separator(subject: Subject) -> Iterator[Hit]:
     DefaultReplicationPolicy splits us.west.t at the separator and takes `us` for the cluster. It does not recognise its
     own topics: their settings are never synced, it tries to create them at every refresh, and in flows that lead back
     to a cluster, topics are mirrored repeatedly, with one more prefix each time. Use a hyphen in the alias, or another
-    separator everywhere. An empty separator, which splits names into letters, is contained in every alias. Source:
-    DefaultReplicationPolicy.topicSource.
+    separator everywhere. An empty separator, which splits names into letters, is contained in every alias. In the target's
+    alias it is a warning: it matters where flows lead back. Source: DefaultReplicationPolicy.topicSource.
     """
     separator = separator_of(subject)
     if policy_of(subject) != "default":
@@ -315,7 +315,8 @@ def alias_has_separator(subject: Subject) -> Iterator[Hit]:
         if separator in alias:
             parts = alias.split(separator)
             message = f"the alias '{alias}' contains the separator '{separator}': topic names are read as if they came from '{parts[0]}'"
-            yield connector_hit(subject, key, "-".join(parts), message)
+            hit = connector_hit(subject, key, "-".join(parts), message)
+            yield hit if key == _SOURCE else hit.lowered("warning")
 
 
 @estate_rule("separator-differs", "error", source="DefaultReplicationPolicy", seen=_SEEN)

@@ -126,7 +126,7 @@ def pattern_dot(subject: Subject) -> Iterator[Hit]:
     Items are Java expressions: `payments.orders` also takes payments-orders and payments_orders. These topics are
     mirrored too, and if another connector mirrors them as well, their records arrive twice. Write `payments\.orders`
     (in JSON and in properties files with a doubled backslash). Seen on 4.3.1. Where the source's topics are known, only
-    existing ones count.
+    existing ones count; where they are not, it is a hint.
     """
     key = "topics" if subject.type == "source" else "groups"
     names = [item for item in items_of(subject, key) if "." in item and item == plain_name(item)]
@@ -135,7 +135,8 @@ def pattern_dot(subject: Subject) -> Iterator[Hit]:
         which = ", ".join((others or [re.sub(r"\.", "-", names[0], count=1)])[:3])
         message = f"{written(subject, key)}: the dot in '{names[0]}' matches any character, so {which} is taken too"
         right = [item.replace(".", "\\.") if item in names else item for item in items_of(subject, key)]
-        yield connector_hit(subject, key, ",".join(right), message, "" if subject.form == "tree" else _DOUBLED)
+        hit = connector_hit(subject, key, ",".join(right), message, "" if subject.form == "tree" else _DOUBLED)
+        yield hit if others else hit.lowered("info")
 
 
 def _others(subject: Subject, names: list[str]) -> list[str] | None:

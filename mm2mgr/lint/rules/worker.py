@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 
 from mm2mgr.formats.connectors import CONVERTERS
-from mm2mgr.lint.findings import RECORDS, Edit, Hit, client_edit, connector_hit, edit_hit, rule, written, yaml
+from mm2mgr.lint.findings import RECORDS, Edit, Hit, Severity, client_edit, connector_hit, edit_hit, rule, written, yaml
 from mm2mgr.lint.hops import Point, point, same
 from mm2mgr.lint.rules.security import configured, lacking_in_override
 from mm2mgr.lint.subject import Subject, SubjectKind, addresses
@@ -197,17 +197,24 @@ def converter(subject: Subject) -> Iterator[Hit]:
     fails the task at the first record without a value. StringConverter writes the text of a Java object, and the data
     are lost. The default SimpleHeaderConverter turns every header into base64. There is no other error. A connector
     that does not set its converters uses those of the workers, so set all three. mm2.properties does that by itself.
+    Where only header.converter is left to unknown workers it is a warning; checkpoints and heartbeats have no headers.
     """
     found = {key: _converter(subject, key) for key in CONVERTERS}
     for key, value in found.items():
         name = (value or "").rpartition(".")[2]
         if value is not None and "${" not in value and name not in ("ByteArrayConverter", "ByteArray"):
             whose = "" if key in subject.config else "the workers' "
-            yield connector_hit(subject, key, CONVERTERS[key], f"{whose}{key} {name} changes the mirrored data")
+            hit = connector_hit(subject, key, CONVERTERS[key], f"{whose}{key} {name} changes the mirrored data")
+            yield hit.lowered("info") if key == _HEADERS and subject.type != "source" else hit
     unset = [key for key, value in found.items() if value is None]
     if unset and subject.form != "dedicated":
         message = f"{', '.join(unset)} not set: the workers' converters apply, and the defaults change keys, values and headers"
-        yield edit_hit(subject, message, [Edit(key, CONVERTERS[key]) for key in unset], unset[0])
+        hit = edit_hit(subject, message, [Edit(key, CONVERTERS[key]) for key in unset], unset[0])
+        of_headers: Severity = "warning" if subject.type == "source" else "info"
+        yield hit.lowered(of_headers) if unset == [_HEADERS] else hit
+
+
+_HEADERS = "header.converter"
 
 
 def _converter(subject: Subject, key: str) -> str | None:
