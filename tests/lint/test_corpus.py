@@ -293,7 +293,7 @@ def test_every_client_key_that_reaches_nobody_is_told(prefix: str) -> None:
 
 WITHOUT_KEY = {
     *("invalid-declaration", "kafka-unknown", "renamed", "silence-unexplained", "checkpoint-without-syncs"),
-    "replication-factor",
+    *("replication-factor", "known-bug"),
 }
 """What is about a whole connector, its workers, a declaration or a comment."""
 

@@ -27,7 +27,7 @@ def known_bug(subject: Subject) -> Iterator[Hit]:
     """
     for bug in _bugs(subject, "warning"):
         message = f"{bug.id} in Kafka {subject.version} ({bug.fixed}): {bug.effect}"
-        yield Hit(message, bug.remedy, bug.key if bug.key in subject.config else "")
+        yield Hit(message, bug.remedy, bug.key)
 
 
 @estate_rule("minor-bugs", "info", source="Apache Kafka's issues and history")
@@ -90,7 +90,8 @@ def upgrade_override_policy(estate: Estate) -> Iterator[Hit]:
         version = subjects[0].version
         message = f"Kafka {version} refuses client overrides that {who} do not allow: {number_of(len(subjects), 'connector')} would be refused (400): {few([each.name for each in subjects])}"
         fix = f"write {ALLOWLIST}={','.join(keys)} in the properties of {who}; or {POLICY}=All, which allows every key"
-        yield Hit(message, fix, subject=subjects[0], others=tuple(subjects[1:]))
+        first, *others = subjects
+        yield Hit(message, fix, checked_by_policy(first.kind)[0], subject=first, others=tuple(others))
 
 
 def _is_open(subject: Subject) -> bool:
