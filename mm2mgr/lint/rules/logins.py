@@ -12,24 +12,13 @@ from functools import lru_cache
 
 from mm2mgr.lint.findings import Edit, Hit, edit_hit, estate_rule, failing, rule, written
 from mm2mgr.lint.hops import clusters
-from mm2mgr.lint.rules.security import configured
+from mm2mgr.lint.rules.security import MODULES, PLAIN, SCRAM, configured
 from mm2mgr.lint.subject import Estate, Subject, SubjectKind
 from mm2mgr.text import nearest
 from mm2mgr.truth.reach import Client
 
 _JAAS, _MECHANISM = "sasl.jaas.config", "sasl.mechanism"
-_KAFKAS = "org.apache.kafka.common.security."
-_PLAIN, _SCRAM = f"{_KAFKAS}plain.PlainLoginModule", f"{_KAFKAS}scram.ScramLoginModule"
-# Login module → the mechanisms that work with it. Java has a client for PLAIN itself, so ScramLoginModule does for it, too.
-_MODULES = {
-    _PLAIN: ("PLAIN",),
-    _SCRAM: ("SCRAM-SHA-512", "SCRAM-SHA-256", "PLAIN"),
-    f"{_KAFKAS}oauthbearer.OAuthBearerLoginModule": ("OAUTHBEARER",),
-    "com.sun.security.auth.module.Krb5LoginModule": ("GSSAPI",),
-    "com.ibm.security.auth.module.Krb5LoginModule": ("GSSAPI",),
-    "software.amazon.msk.auth.iam.IAMLoginModule": ("AWS_MSK_IAM",),
-}
-_MECHANISMS = {"SCRAM-SHA-512": _SCRAM, "SCRAM-SHA-256": _SCRAM, "PLAIN": _PLAIN}
+_MECHANISMS = {"SCRAM-SHA-512": SCRAM, "SCRAM-SHA-256": SCRAM, "PLAIN": PLAIN}
 _FLAGS = ("required", "requisite", "sufficient", "optional")
 _HELD = "\ue000"  # stands for what a config provider inserts
 # java.io.StreamTokenizer as JaasConfig sets it up: `-`, `_` and `$` are letters, a bare slash starts a comment.
@@ -117,7 +106,7 @@ def jaas_syntax(subject: Subject) -> Iterator[Hit]:
 def _of_syntax(subject: Subject, key: str, found: _Jaas, message: str) -> Hit:
     text, module = subject.get(key), found.module
     # Only a word that cannot be a secret is repeated.
-    right = f'{module if module.endswith("LoginModule") else _PLAIN} required username="…" password="…";'
+    right = f'{module if module.endswith("LoginModule") else PLAIN} required username="…" password="…";'
     if found.wrong == _NO_END and (done := _read(f"{text};")) and not done.wrong:
         right = f"{text};"
     elif module and (done := _read(text.replace(module, f"{module} required", 1))) and not done.wrong:
@@ -158,11 +147,11 @@ def jaas_module(subject: Subject) -> Iterator[Hit]:
         if not found or found.wrong not in ("", _NO_END):
             continue
         mechanism = configured(subject, client.name, _MECHANISM)
-        if found.module.startswith("org.apache.kafka.") and found.module not in _MODULES:
-            right = nearest(found.module, _MODULES, 0.5)[0]
+        if found.module.startswith("org.apache.kafka.") and found.module not in MODULES:
+            right = nearest(found.module, MODULES, 0.5)[0]
             message = f"{written(subject, key)}: Kafka has no class {found.module}: {failing(client)}"
             yield edit_hit(subject, message, [_with_module(subject, key, found.module, right)], key)
-        elif mechanism and "${" not in mechanism and mechanism not in _MODULES.get(found.module, (mechanism,)):
+        elif mechanism and "${" not in mechanism and mechanism not in MODULES.get(found.module, (mechanism,)):
             yield _unfit(subject, key, client, found.module)
         elif missing := _missing(subject, client, found):
             message = f"{written(subject, key)} has no {' and no '.join(missing)}: no connection succeeds"
@@ -173,16 +162,16 @@ def jaas_module(subject: Subject) -> Iterator[Hit]:
 def _missing(subject: Subject, client: Client, found: _Jaas) -> list[str]:
     """Return the options that PLAIN and SCRAM need and this login lacks; a class of somebody else may provide them."""
     handlers = (f"sasl.{each}.callback.handler.class" for each in ("client", "login"))
-    if found.module not in (_PLAIN, _SCRAM) or any(configured(subject, client.name, each) for each in handlers):
+    if found.module not in (PLAIN, SCRAM) or any(configured(subject, client.name, each) for each in handlers):
         return []
     return [name for name in ("username", "password") if name not in found.options]
 
 
 def _unfit(subject: Subject, key: str, client: Client, module: str) -> Hit:
-    mechanism, works = configured(subject, client.name, _MECHANISM), _MODULES[module]
+    mechanism, works = configured(subject, client.name, _MECHANISM), MODULES[module]
     message = f"{module.rpartition('.')[2]} in {written(subject, key)} does not log in with {_MECHANISM}={mechanism}: no connection succeeds"
     by_mechanism = subject.written(client.name, _MECHANISM) or f"{key.removesuffix(_JAAS)}{_MECHANISM}"
-    if module == _PLAIN and mechanism in _MECHANISMS:
+    if module == PLAIN and mechanism in _MECHANISMS:
         edit = _with_module(subject, key, module, _MECHANISMS[mechanism])
         return edit_hit(subject, message, [edit], key, ", or the mechanism PLAIN, as the brokers' listener has it")
     right = next(iter(nearest(mechanism.upper(), works, 0.6)), works[0])

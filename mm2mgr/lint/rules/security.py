@@ -20,7 +20,6 @@ from mm2mgr.lint.findings import (
     written,
 )
 from mm2mgr.lint.subject import SENT_IN_CLEAR, Estate, Subject, SubjectKind, beyond, is_clear
-from mm2mgr.secrets import is_placeholder
 from mm2mgr.truth.reach import Client
 
 TRUST = ("ssl.truststore.certificates", "ssl.truststore.location", "ssl.engine.factory.class")
@@ -65,10 +64,16 @@ _PEM = {
     "ssl.keystore.key": "ssl.keystore.type",
 }
 _KERBEROS = "Krb5LoginModule"
-_MECHANISMS = {
-    "PlainLoginModule": "PLAIN",
-    "ScramLoginModule": "SCRAM-SHA-512",
-    "OAuthBearerLoginModule": "OAUTHBEARER",
+_KAFKAS = "org.apache.kafka.common.security."
+PLAIN, SCRAM = f"{_KAFKAS}plain.PlainLoginModule", f"{_KAFKAS}scram.ScramLoginModule"
+# Login module → the mechanisms that work with it. Java has a client for PLAIN itself, so ScramLoginModule does for it, too.
+MODULES = {
+    PLAIN: ("PLAIN",),
+    SCRAM: ("SCRAM-SHA-512", "SCRAM-SHA-256", "PLAIN"),
+    f"{_KAFKAS}oauthbearer.OAuthBearerLoginModule": ("OAUTHBEARER",),
+    f"com.sun.security.auth.module.{_KERBEROS}": ("GSSAPI",),
+    f"com.ibm.security.auth.module.{_KERBEROS}": ("GSSAPI",),
+    "software.amazon.msk.auth.iam.IAMLoginModule": ("AWS_MSK_IAM",),
 }
 
 
@@ -203,8 +208,7 @@ def _incomplete(subject: Subject, client: Client) -> tuple[str, str, Edit, str] 
     logs_in = protocol.startswith("SASL_") and key and "${" not in protocol
     jaas, mechanism = (configured(subject, client.name, f"sasl.{each}") for each in ("jaas.config", "mechanism"))
     if logs_in and not mechanism and _KERBEROS not in jaas:
-        modules = {} if is_placeholder(jaas) else _MECHANISMS
-        known = next((name for module, name in modules.items() if module in jaas), "…")
+        known = next((mechanisms[0] for module, mechanisms in MODULES.items() if module in jaas), "…")
         return key, "without sasl.mechanism it is Kerberos (GSSAPI)", beside("sasl.mechanism", known), ""
     if logs_in and not jaas and mechanism != "GSSAPI":
         login_file = beside("sasl.jaas.config", "${file:/path/on/the/workers:jaas}")

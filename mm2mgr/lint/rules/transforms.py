@@ -109,7 +109,6 @@ def _removal(subject: Subject, name: str, message: str, more: str = "") -> Hit:
 @rule(
     "transform-renames",
     "error",
-    types=("source",),
     needs=("transforms",),
     source="MirrorSourceConnector, KIP-382",
     seen=_SEEN,
@@ -120,11 +119,17 @@ def transform_renames(subject: Subject) -> Iterator[Hit]:
     MirrorMaker creates the topic that its replication policy names, gives it partitions, settings and ACLs, and
     translates offsets for it. A router such as RegexRouter changes the name after that: records go to a topic that the
     target creates with its own defaults or not at all, partitions may be missing (the task then blocks), the prepared
-    topic stays empty, and checkpoints point at it. Name topics with replication.policy.class instead.
+    topic stays empty, and checkpoints point at it. Checkpoints and heartbeats in a topic of another name are found by
+    nobody. Name topics with replication.policy.class instead.
     """
     for name in subject.items("transforms"):
         key = f"transforms.{name}.type"
         if any(_RENAMING.fullmatch(part) for part in re.split(r"[.$]", subject.get(key))):
-            message = f"{written(subject, key)}={subject.get(key)} writes records to another topic than the one that MirrorMaker creates, configures and translates offsets for"
+            effect = (
+                "records to another topic than the one that MirrorMaker creates, configures and translates offsets for"
+            )
+            if subject.type != "source":
+                effect = f"{subject.type}s to another topic than the one where they are looked for"
+            message = f"{written(subject, key)}={subject.get(key)} writes {effect}"
             policy = connector_key(subject, "replication.policy.class", POLICIES["identity"])
             yield _removal(subject, name, message, f"; to keep topic names use {policy}")
