@@ -76,7 +76,7 @@ _LOOPS = ("overlap", "loop", "identity-loop", "two-ways", "fan-in", "renamed")
 FACTS = (
     Fact(
         "Kafka version of the workers",
-        "which keys exist (those of the newest Kafka are taken), and known bugs",
+        "keys, defaults and known bugs (the newest Kafka's apply)",
         "--kafka, --connect, or `version` of the Connect cluster",
         (
             *("key-too-new", "key-removed", "key-deprecated", "kafka-unknown", "dead-key", "invalid-value"),

@@ -350,6 +350,21 @@ def test_everything_on_a_connect_cluster_is_looked_at_and_nothing_written(
     assert line.split()[:3] == [f"{url.removeprefix('http://')}/dead/batch.size", "error", "dead-key"]
 
 
+def test_brokers_that_only_the_workers_can_log_in_to_are_named_as_not_judged(mm2mgr: Command, closed_port: int) -> None:
+    made, login = FakeConnect(), {"security.protocol": "SASL_PLAINTEXT", "sasl.jaas.config": "${file:/b:jaas}"}
+    config = {**HEALTHY, **{f"target.cluster.{key}": value for key, value in login.items()}}
+    config["source.cluster.bootstrap.servers"] = f"localhost:{closed_port}"
+    made.add("c", {key: value for key, value in config.items() if not key.startswith("producer.")})
+    reasons = []
+    with serving(made) as url:
+        for more in ((), ("--no-ask-brokers",)):
+            open_ = mm2mgr("lint", "--connect", url, "-o", "json", "--fail-on", "never", *more).json["not_judged"]
+            reasons += [fact["reasons"] for fact in open_ if fact["fact"] == "cluster ids"]
+    (source, target), none = reasons
+    assert source.startswith(f"A: no broker of localhost:{closed_port} answered")
+    assert (target, none) == ("B: sasl.jaas.config is a placeholder of the workers", [])
+
+
 def test_a_live_connector_is_found_by_code_scanning(url: str, mm2mgr: Command) -> None:
     (run,) = mm2mgr("lint", "--connect", url, "-o", "sarif", code=1).json["runs"]
     (result,) = [each for each in run["results"] if each["ruleId"] == "dead-key"]
