@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import click
-
-from mm2mgr.cli.options import command, folder_option, option
+from mm2mgr.cli.options import Count, command, folder_option, option
 
 
 @command("First hour", 1)
 @option("--keep", is_flag=True, help="Leave everything running at the end, to play with.")
 @folder_option(".mm2mgr/demo", "Where the demo keeps its files.")
-@option("--seconds", type=click.IntRange(5, 600), default=15, help="How long to measure traffic.")
+@option("--seconds", type=Count(5, 600), default=15, help="How long to measure traffic.")
 def demo(keep: bool, directory: Path, seconds: int) -> int:
     """Run the whole workflow on this machine, with real Kafka.
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from mm2mgr.cli.options import (
+    Count,
     Duration,
     Number,
     command,
@@ -27,8 +28,8 @@ if TYPE_CHECKING:
 @command("Load", 5)
 @evidence_options
 @option("--lag", type=Duration(), default="1h", help="Lag to recover from, in traffic.")
-@option("--lag-records", type=click.IntRange(1), help="Lag to recover from, in records of each Connect cluster.")
-@option("--workers", type=click.IntRange(1), multiple=True, help="Worker count to estimate recovery for (repeatable).")
+@option("--lag-records", type=Count(1), help="Lag to recover from, in records of each Connect cluster.")
+@option("--workers", type=Count(1), multiple=True, help="Worker count to estimate recovery for (repeatable).")
 @option(
     "--session-timeout",
     type=Duration(),

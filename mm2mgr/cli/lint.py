@@ -10,6 +10,7 @@ import click
 
 from mm2mgr import operations
 from mm2mgr.cli.options import (
+    Count,
     Duration,
     Rate,
     Seconds,
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
     help="Round trip between source and target, where no link is declared.",
 )
 @option("--bandwidth", type=Rate(), metavar="1Gbit/s", help="Bandwidth of the same link; needs --rtt.")
-@option("--brokers", type=click.IntRange(1), help="Brokers per Kafka cluster, where unknown.")
+@option("--brokers", type=Count(1), help="Brokers per Kafka cluster, where unknown.")
 @option(
     "--fail-on",
     type=click.Choice(["error", "warning", "info", "never"]),

@@ -55,9 +55,28 @@ class Number(click.FloatRange):
     """A finite number in a range: click lets nan into every range, and infinity into open ones."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        number = float(super().convert(value, param, ctx))
+        try:
+            number = float(value)
+        except ValueError:
+            self.fail(f"{value!r} should be a number, such as 5 or 0.5", param, ctx)
+        super().convert(value, param, ctx)
         if not math.isfinite(number):
             self.fail(f"{value} is not a finite number", param, ctx)
+        return number
+
+
+class Count(click.IntRange):
+    """A whole number in a range."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        try:
+            number = int(value)
+        except ValueError:
+            self.fail(f"{value!r} should be a whole number", param, ctx)
+        if self.min is not None and number < self.min:
+            self.fail(f"{number} should be at least {self.min}", param, ctx)
+        if self.max is not None and number > self.max:
+            self.fail(f"{number} should be at most {self.max}", param, ctx)
         return number
 
 
@@ -86,7 +105,7 @@ class Duration(click.ParamType):  # type: ignore[type-arg]  # generic only from 
         try:
             seconds = value if isinstance(value, float) else float(getattr(scalars, self.parser)(value))
         except ValueError as error:
-            self.fail(f"{value!r} is not {error}", param, ctx)
+            self.fail(f"{value!r} should be {error}", param, ctx)
         if seconds < self.least_seconds:
             self.fail(f"{value!r} is less than {self.least_seconds * 1000:g}ms", param, ctx)
         return seconds
@@ -166,7 +185,7 @@ def change_options(command: Decorated) -> Decorated:
         ),
         option(
             "--allow-deletes",
-            type=click.IntRange(min=0),
+            type=Count(min=0),
             default=0,
             show_default=False,
             metavar="N",
@@ -181,7 +200,7 @@ def change_options(command: Decorated) -> Decorated:
         option("--off-peak", type=Hours(), help="Apply steps down of `size` only in these hours, UTC, such as 22-5."),
         option(
             "--move-budget",
-            type=click.IntRange(0),
+            type=Count(0),
             metavar="N",
             help="Apply steps down of `size` that move up to N partitions together; the others wait.",
         ),

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from mm2mgr import operations
-from mm2mgr.cli.options import folder_option, listed, option, output_option
+from mm2mgr.cli.options import Count, folder_option, listed, option, output_option
 from mm2mgr.text import number_of
 
 _directory = folder_option(".mm2mgr/sandbox", "Folder of the sandbox: data, logs and state.")
@@ -95,7 +95,7 @@ def sandbox_topic() -> None:
 @sandbox_topic.command("create")
 @click.argument("cluster")
 @click.argument("name")
-@option("--partitions", type=click.IntRange(1, 1000), default=1, help="Partitions of the new topic.")
+@option("--partitions", type=Count(1, 1000), default=1, help="Partitions of the new topic.")
 @_directory
 def topic_create(cluster: str, name: str, partitions: int, directory: Path) -> None:
     """Create topic NAME on CLUSTER; one that exists is left as it is.
@@ -132,8 +132,8 @@ def topic_list(cluster: str, directory: Path, output: str) -> None:
 @sandbox.command()
 @click.argument("cluster")
 @click.argument("topic")
-@option("--records", type=click.IntRange(1), help="Write this many random records instead of lines of stdin.")
-@option("--size", type=click.IntRange(1, 1_000_000), default=100, help="Bytes per record.")
+@option("--records", type=Count(1), help="Write this many random records instead of lines of stdin.")
+@option("--size", type=Count(1, 1_000_000), default=100, help="Bytes per record.")
 @_directory
 def produce(cluster: str, topic: str, records: int | None, size: int, directory: Path) -> None:
     """Write records to TOPIC of CLUSTER: a record per line of stdin.

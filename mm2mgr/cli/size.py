@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from mm2mgr.cli.options import (
+    Count,
     Duration,
     Hours,
     command,
@@ -33,7 +34,7 @@ TOO_SMALL = 2
 @option("--check", is_flag=True, help="Print only; exit code 2 when a flow has too few tasks today (for CI).")
 @option("--cool-down", type=Duration(), hidden=True)
 @option("--off-peak", type=Hours(), hidden=True)
-@option("--move-budget", type=click.IntRange(0), hidden=True)
+@option("--move-budget", type=Count(0), hidden=True)
 @page_option
 @output_option
 @click.pass_obj

@@ -9,6 +9,7 @@ from typing import Literal
 import click
 
 from mm2mgr.cli.options import (
+    Count,
     command,
     option,
     output_option,
@@ -32,7 +33,7 @@ By = Literal["partition", "topic", "flow", "hour"]
 )
 @option(
     "--top",
-    type=click.IntRange(0),
+    type=Count(0),
     default=20,
     help="Rows to print, busiest first; 0: no row as text, every row as JSON.",
 )

@@ -23,8 +23,33 @@ NodeKind = Literal["object", "list", "text", "number", "boolean", "null"]
 _DEPTH = 64  # a dump of connectors is seven deep
 _MOST_VALUES = 1_000_000
 _BLANK = re.compile(r"[ \t\r\n]*")
-_PLAIN = re.compile(r"true|false|null|-?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?")
+_PLAIN = re.compile(r"true|false|null|-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][-+]?\d+)?")
 _WRAPPERS = frozenset({"config", "info", "spec", "connectorConfiguration", "configs", "connector", "value"})
+# What stands where JSON has something else -> what to do about it.
+_SLIPS = (
+    (r"//|#|/\*", "it has no comments: remove this one"),
+    (r"[‘’“”„«»]", 'typographic quotes: write double quotes, "'),
+    (r"'", 'single quotes: write double quotes, "'),
+    (r"\{[{%]", "this is a template: render it first"),
+    (r"\$\{", 'a placeholder needs double quotes: "${…}"'),
+    (r"(True|TRUE)\b", "write true in small letters"),
+    (r"(False|FALSE)\b", "write false in small letters"),
+    (r"(None|nil|undefined|NULL)\b", "write null"),
+    (r"(NaN|Infinity|-Infinity|\+)", "not a number of JSON: write digits, or text in double quotes"),
+    (r",", "a comma too many, or a value is missing before it"),
+    (r"=", "a colon stands between key and value, not ="),
+    (r";", "a comma stands between entries, not ;"),
+    (r"(?<=[-: 0]0)\d", "a number does not begin with 0: remove it, or write text in double quotes"),
+    (r"[A-Za-z_]", "keys and text need double quotes"),
+)
+_IN_TEXT = (  # a part of the decoder's message -> what to do about it
+    (
+        "control character",
+        "a line break or tab inside a text, or a quote is missing: close the quote, or write \\n and \\t",
+    ),
+    ("escape", "a backslash in a text is written twice: \\\\"),
+    ("Unterminated", "this quote is never closed"),
+)
 _scan: Callable[[str, int, bool], tuple[str, int]] = scanstring
 
 
@@ -79,7 +104,8 @@ class _Scanner:
         node, end = self.value(self.skip(0), (0,))
         end = self.skip(end)
         if end != len(self.text):
-            raise self.wrong(end, "not JSON: something follows the end of the document")
+            after = "a second document: write one list of both, [{…}, {…}]" if self.text[end] in "{[" else "remove it"
+            raise self.wrong(end, f"not JSON: something follows the end of the document: {after}")
         return node
 
     def line(self, index: int) -> int:
@@ -88,6 +114,13 @@ class _Scanner:
     def wrong(self, index: int, message: str) -> SpecError:
         line = self.line(index)
         return SpecError([Problem(Place(self.file, line, index - self.starts[line - 1] + 1), message)])
+
+    def unexpected(self, index: int, wanted: str) -> SpecError:
+        """Return the error about what stands where something else should: what it probably is, and what to write."""
+        found = next(
+            (words for sign, words in _SLIPS if re.compile(sign).match(self.text, index)), f"expected {wanted}"
+        )
+        return self.wrong(index, f"not JSON: {found}")
 
     def skip(self, index: int) -> int:
         found = _BLANK.match(self.text, index)
@@ -111,7 +144,7 @@ class _Scanner:
             return Node("text", line, text, path=path), end
         found = _PLAIN.match(self.text, index)
         if not found:
-            raise self.wrong(index, "not JSON: a value is missing here, or not in double quotes")
+            raise self.unexpected(index, "a value, text in double quotes")
         word = found[0]
         kind: NodeKind = "null" if word == "null" else "boolean" if word in ("true", "false") else "number"
         return Node(kind, line, "" if kind == "null" else word, path=path), found.end()
@@ -120,24 +153,23 @@ class _Scanner:
         try:
             return _scan(self.text, index + 1, True)
         except JSONDecodeError as error:
-            raise self.wrong(
-                error.pos, f"not JSON: {error.msg[:1].lower()}{error.msg[1:].removesuffix(' at')}"
-            ) from error
+            words = next((words for part, words in _IN_TEXT if part in error.msg), "text that JSON does not have")
+            raise self.wrong(error.pos, f"not JSON: {words}") from error
 
     def object(self, index: int, path: PathKey) -> tuple[Node, int]:
         members: list[tuple[str, int, Node]] = []
         start, index = self.line(index), self.skip(index + 1)
         while self.text[index : index + 1] != "}":
             if self.text[index : index + 1] != '"':
-                raise self.wrong(index, 'not JSON: expected a key in double quotes or "}"')
+                raise self.unexpected(index, f"a key in double quotes, or }} for the {{ of line {start}")
             line = self.line(index)
             key, index = self.string(index)
             index = self.skip(index)
             if self.text[index : index + 1] != ":":
-                raise self.wrong(index, "not JSON: expected a colon after the key")
+                raise self.unexpected(index, "a colon after the key")
             node, index = self.value(self.skip(index + 1), (*path, key))
             members.append((key, line, node))
-            index = self.next(index, "}")
+            index = self.next(index, "}", start)
         return Node("object", start, members=tuple(members), path=path), index + 1
 
     def list(self, index: int, path: PathKey) -> tuple[Node, int]:
@@ -146,20 +178,22 @@ class _Scanner:
         while self.text[index : index + 1] != "]":
             node, index = self.value(index, (*path, len(items)))
             items.append(node)
-            index = self.next(index, "]")
+            index = self.next(index, "]", start)
         return Node("list", start, items=tuple(items), path=path), index + 1
 
-    def next(self, index: int, closing: str) -> int:
+    def next(self, index: int, closing: str, opened: int) -> int:
         """Skip a comma to the next member, or stay at the closing bracket."""
         index = self.skip(index)
         sign = self.text[index : index + 1]
         if sign == closing:
             return index
         if sign != ",":
-            raise self.wrong(index, f"not JSON: expected a comma or {closing}")
+            raise self.unexpected(
+                index, f"a comma, or {closing} for the {'{' if closing == '}' else '['} of line {opened}"
+            )
         comma, index = index, self.skip(index + 1)
         if self.text[index : index + 1] == closing:
-            raise self.wrong(comma, f"not JSON: a comma before {closing}; take it away")
+            raise self.wrong(comma, f"not JSON: a comma before {closing}: remove it")
         return index
 
 

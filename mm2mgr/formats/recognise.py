@@ -101,7 +101,29 @@ def _is_dedicated(file: mm2_properties.Dedicated, keys: Iterable[str]) -> bool:
     return any(key == "clusters" or _PAIR.match(key) for key in keys)
 
 
+def _why_none(root: Node) -> str:
+    """Return what a document without a connector is, and how to get the one that was meant; "" if it cannot be told."""
+    if root.get("error_code"):
+        return f"it is an error that Connect answered ({root.word('error_code')})"
+    if root.get("tasks") and root.at("connector", "state"):
+        return "it is a status; the configs are at GET /connectors?expand=info"
+    if root.items and all(item.kind == "text" for item in root.items):
+        return "it lists names only; the configs are at GET /connectors?expand=info"
+    kind, spec = root.word("kind"), root.get("spec") or root
+    if kind == "KafkaMirrorMaker2":
+        return strimzi.why_no_mirror(spec)
+    if kind == "KafkaConnector":
+        return "spec.class is missing: write the connector's class there"
+    return f"a {kind} has none; give a KafkaMirrorMaker2 or KafkaConnector" if kind and root.get("apiVersion") else ""
+
+
 def _not_a_connector(values: Mapping[str, str]) -> str:
+    if any(key.startswith("<") for key in values):
+        return "is HTML or XML, perhaps the page of a proxy: get the connector's JSON from Connect itself"
+    if "broker.id" in values or "process.roles" in values:
+        return "is the properties of a broker: give a connector's config or an mm2.properties"
+    if values.get("config") == "" or values.get("spec") == "":
+        return "looks like YAML: give it a name that ends in .yaml"
     if "bootstrap.servers" in values or "group.id" in values:
         return "has no connector.class: it looks like the properties of Connect workers, which --worker takes"
     return "is neither a connector's config (no connector.class) nor an mm2.properties (no clusters)"
@@ -131,5 +153,8 @@ def _wrapped(file: str, syntax: Literal["json", "yaml"], roots: Sequence[Node], 
         if not of_operator:
             found += documents.connectors(root, Path(file).stem)
     if not found and not workers:
-        raise wrong(file, "holds no connector: nothing in it has a connector.class")
+        raise wrong(
+            file,
+            f"holds no connector: {next(filter(None, map(_why_none, roots)), 'nothing in it has a connector.class')}",
+        )
     return ForeignFile(file, syntax, text, tuple(replace(each, workers=workers.get(each.owner)) for each in found))

@@ -124,6 +124,25 @@ def _mirror_maker(name: str, spec: Node) -> Resource:
     return Resource(tuple(found for pair in pairs for found in _of_pair(name, pair)), workers)
 
 
+def why_no_mirror(spec: Node) -> str:
+    """Return why a KafkaMirrorMaker2 has no connector."""
+    for name, wanted in (
+        ("clusters", "alias and bootstrapServers"),
+        ("mirrors", "sourceCluster, targetCluster and sourceConnector"),
+    ):
+        node = spec.get(name)
+        if name == "mirrors" and not (node and node.kind == "list" and node.items):
+            return f"spec.mirrors should be a list of entries with {wanted}"
+        if node and node.kind != "list":
+            return f"spec.{name} should be a list of entries with {wanted}"
+    known = ", ".join(_clusters(spec)) or "none"
+    for mirror in (spec.get("mirrors") or spec).items:
+        ends = [mirror.word(end) for end in ("sourceCluster", "targetCluster")]
+        if unknown := [end or "(none)" for end in ends if end not in _clusters(spec)]:
+            return f"line {mirror.line}: no cluster {unknown[0]} under spec.clusters, which has {known}"
+    return f"no mirror has {' or '.join(_PARTS)}, of which the operator starts those that are written"
+
+
 def _pairs(spec: Node) -> Iterator[_Mirror]:
     """Yield the mirrors of both API versions: clusters by alias (v1beta2), or written where they are used (v1)."""
     clusters = _clusters(spec)

@@ -19,6 +19,8 @@ from mm2mgr.formats.properties import BLANKS, LINE_END, as_typed, last, meant, r
 from mm2mgr.formats.recognise import TREE_KEYS, ForeignFile, read_file, read_text, wrong
 from mm2mgr.lint.subject import Estate, KafkaFacts, LinkFacts, Silence, SourceFile, Spot, Subject, WorkerFacts
 from mm2mgr.spec.places import read_yaml
+from mm2mgr.text import nearest
+from mm2mgr.truth.reach import CLASSES, PACKAGE
 
 SILENCE_KEY = "mm2mgr.silence."
 _SILENCE = re.compile(r"[#!]\s*mm2mgr:\s*silence\s+(?P<rule>[\w.-]+)[ \t]*(?P<reason>.*)")
@@ -128,6 +130,9 @@ def read_files(
         for each in found:
             classes = ", ".join(dict.fromkeys(other.class_name for other in each.connectors))
             held = f"it has {classes}" if classes else "no connector runs because of it"
+            simple = (other.class_name.strip("\"'").rpartition(".")[2] for other in each.connectors)
+            near = next((name for one in simple for name in nearest(one, CLASSES, 0.9)), "")
+            held += f"; write {PACKAGE}.{near}, without quotes" if near else ""
             problems.append(Problem(each.path, f"holds no MirrorMaker connector: {held}"))
     if problems:
         raise SpecError(problems, hint="give a connector's JSON or properties file, or an mm2.properties")

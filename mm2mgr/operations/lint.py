@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -23,6 +24,7 @@ from mm2mgr.lint.subject import Estate, KafkaFacts, LinkFacts, Subject, WorkerFa
 from mm2mgr.lint.unjudged import NotJudged, not_judged
 from mm2mgr.operations.workspace import Workspace, wait_for
 from mm2mgr.secrets import mask
+from mm2mgr.spec.scalars import check_url
 from mm2mgr.text import nearest
 from mm2mgr.truth.bugs import BY_BUG, Bug
 from mm2mgr.truth.client_values import configured_clients
@@ -138,7 +140,7 @@ def surroundings(  # noqa: PLR0913, PLR0917  one argument per option
     """Return what the options tell about files."""
     if bytes_per_second is not None and rtt_seconds is None:
         raise InvalidArgument("bytes_per_second", "needs rtt_seconds: the bytes in flight depend on both")
-    version = workers_version(kafka, report) if kafka else None
+    version = workers_version(kafka, report) if kafka is not None else None
     cluster = KafkaFacts(brokers=brokers)
     wire = None if rtt_seconds is None else LinkFacts(rtt_seconds, bytes_per_second)
     workers = read_worker(worker) if worker else WorkerFacts()
@@ -244,13 +246,23 @@ def _target(workspace: Workspace, name: str) -> ConnectTarget:
     from mm2mgr.endpoints import connect_target
 
     if "://" in name:
+        try:
+            check_url(name)
+        except ValueError as error:
+            words = str(error).replace("auth: {basic: {username: …, password: …}}", f"${USER} and ${PASSWORD}")
+            raise InvalidArgument("connect", f"{'should be ' * words.startswith('a ')}{words}") from error
         user, password = os.environ.get(USER), os.environ.get(PASSWORD)
         if bool(user) != bool(password):
             raise Mm2mgrError(f"only one of ${USER} and ${PASSWORD} is set", hint="set both, or none")
         return ConnectTarget(_host(name), (name,), BasicAuth(user, password) if user and password else None)
+    if re.search(r":/|:\d+(/|$)", name):
+        address = name.rpartition(":/")[2].lstrip("/")
+        raise InvalidArgument("connect", f"a URL begins with http:// or https://: write http://{address}")
     connects = workspace.topology.connects
     if name not in connects:
-        hint = f"there are: {', '.join(connects)}; or give a URL: http://…"
+        near = nearest(name, connects)
+        meant = f"did you mean {near[0]}? " if near else ""
+        hint = f"{meant}there are: {', '.join(connects)}; or give a URL: http://…"
         raise Mm2mgrError(f"the tree has no Connect cluster '{name}'", hint=hint)
     return connect_target(connects[name])
 
@@ -335,7 +347,7 @@ def _bug(name: str) -> Bug:
 def workers_version(kafka: str | None, report: Callable[[OtherLine], None]) -> str:
     """Return the Kafka release that is meant by a line (3.9), a vendor's version (7.9.0-ccs) or a release; None: the newest."""
     keys = load()
-    version = (kafka_version(kafka) or kafka) if kafka else keys.lines[-1]
+    version = (kafka_version(kafka) or kafka) if kafka is not None else keys.lines[-1]
     try:
         line = keys.line(version)
     except ValueError as error:

@@ -11,6 +11,8 @@ import re
 import warnings
 from collections.abc import Callable, Sequence
 from functools import lru_cache
+from ipaddress import ip_address
+from urllib.parse import urlsplit
 
 _MOST_CHARS = 1_000_000
 _ADDRESS = re.compile(r"(\[[0-9A-Fa-f:.%\w]+\]|[A-Za-z0-9._-]+):[0-9]{1,5}")
@@ -156,6 +158,43 @@ def check_address(text: object) -> object:
     if not found:
         raise ValueError("a host name or IP address and its port, such as dc1-k1:9092")
     return text
+
+
+def check_url(value: object) -> object:
+    """Return a URL of HTTP as it is; ValueError says what is wrong and what to write."""
+    if not isinstance(value, str):
+        return value
+    scheme, _, rest = value.partition("://")
+    if "@" in value:
+        raise ValueError(
+            "write the user and password under auth: {basic: {username: …, password: …}}, not into the URL"
+        )
+    if re.search(r"[,\s]", value):
+        raise ValueError("write one URL: several are a list, or the option once for each")
+    if scheme.lower() not in {"http", "https"} or not rest:
+        raise ValueError("a URL that begins with http:// or https://, such as http://connect-1:8083")
+    try:
+        parts = urlsplit(value)
+        usable = bool(parts.hostname) and value.isprintable() and " " not in value
+        if rest.startswith("["):
+            usable = usable and bool(ip_address(str(parts.hostname).partition("%")[0]))
+        else:
+            str(parts.hostname).encode("idna")
+    except ValueError:  # UnicodeError too
+        usable = False
+    if not usable:
+        raise ValueError("a URL with a host, such as http://connect-1:8083")
+    try:
+        has_port = parts.port != 0
+    except ValueError:
+        has_port = False
+    if not has_port:
+        raise ValueError("a URL with a port from 1 to 65535, such as http://connect-1:8083")
+    if parts.query or parts.fragment:
+        raise ValueError(f"write only {value.partition('?')[0].partition('#')[0]}, without what stands behind ? or #")
+    if (end := value.rfind("/connector")) > 0 and value[end:].rstrip("/") in {"/connectors", "/connector-plugins"}:
+        raise ValueError(f"write only {value[:end]}, without a path of Connect's REST API")
+    return value
 
 
 # --- quantities -------------------------------------------------------------------------------------------------------

@@ -6,14 +6,20 @@ A ValueError says what to write instead.
 from __future__ import annotations
 
 import re
-from ipaddress import ip_address
 from typing import Annotated
-from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema
 
 from mm2mgr.spec import keys
-from mm2mgr.spec.scalars import byte_size, bytes_per_second, check_address, check_pattern, duration_seconds, share
+from mm2mgr.spec.scalars import (
+    byte_size,
+    bytes_per_second,
+    check_address,
+    check_pattern,
+    check_url,
+    duration_seconds,
+    share,
+)
 from mm2mgr.text import nearest
 
 _NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]*$"
@@ -139,38 +145,6 @@ def _connector_key(key: str) -> str:
     return key
 
 
-def _url(value: object) -> object:
-    if not isinstance(value, str):
-        return value
-    scheme, _, rest = value.partition("://")
-    if "@" in value:
-        raise ValueError(
-            "write the user and password under auth: {basic: {username: …, password: …}}, not into the URL"
-        )
-    if scheme.lower() not in {"http", "https"} or not rest:
-        raise ValueError("a URL that begins with http:// or https://, such as http://connect-1:8083")
-    try:
-        parts = urlsplit(value)
-        usable = bool(parts.hostname) and value.isprintable() and " " not in value
-        if rest.startswith("["):
-            usable = usable and bool(ip_address(str(parts.hostname).partition("%")[0]))
-        else:
-            str(parts.hostname).encode("idna")
-    except ValueError:  # UnicodeError too
-        usable = False
-    if not usable:
-        raise ValueError("a URL with a host, such as http://connect-1:8083")
-    try:
-        has_port = parts.port != 0
-    except ValueError:
-        has_port = False
-    if not has_port:
-        raise ValueError("a URL with a port from 1 to 65535, such as http://connect-1:8083")
-    if parts.query or parts.fragment:
-        raise ValueError(f"write only {value.partition('?')[0].partition('#')[0]}, without what stands behind ? or #")
-    return value
-
-
 def _pair(value: object) -> object:
     """Say how a pair is written that is not `source->target`."""
     if not isinstance(value, str) or re.fullmatch(_PAIR, value):
@@ -206,7 +180,7 @@ Addresses = Annotated[
     _OneOrMany,
     Field(min_length=1, examples=[["dc1-k1:9092", "dc1-k2:9092"]]),
 ]
-Url = Annotated[str, Field(pattern=_URL, examples=["http://connect-1:8083"]), BeforeValidator(_url)]
+Url = Annotated[str, Field(pattern=_URL, examples=["http://connect-1:8083"]), BeforeValidator(check_url)]
 Urls = Annotated[
     list[Url], _OneOrMany, Field(min_length=1, examples=[["http://connect-1:8083", "http://connect-2:8083"]])
 ]

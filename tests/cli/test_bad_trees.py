@@ -106,8 +106,8 @@ def test_a_flow_that_is_not_declared_is_answered_with_those_that_are(
         ("plna", "No such command 'plna'"),
         ("plan --ful", "No such option"),
         ("plan -o yaml", "'yaml' is not one of 'text', 'json'"),
-        ("sample --interval soon", "'soon' is not a duration such as 80ms, 30s, 10min or 2h"),
-        ("throughput --top -1", "-1 is not in the range"),
+        ("sample --interval soon", "'soon' should be a duration such as 80ms, 30s, 10min or 2h"),
+        ("throughput --top -1", "-1 should be at least 0"),
     ],
 )
 def test_wrong_usage_is_exit_code_2(mm2mgr: Command, arguments: str, wanted: str) -> None:

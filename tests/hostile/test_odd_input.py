@@ -77,8 +77,8 @@ def test_what_is_no_address_is_refused_with_its_place(mm2mgr: Command, url: str)
         err = mm2mgr("plan", code=1).err
         assert "x.yaml:" in err
         assert "hunter2" not in err
-    err = mm2mgr("lint", "--connect", url, "--timeout", "1", code=1).err
-    assert "error: Connect cluster " in err or "error: clusters" in err
+    err = mm2mgr("lint", "--connect", url, "--timeout", "1", code=2).err
+    assert "Invalid value for --connect: " in err
     assert "hunter2" not in err
 
 

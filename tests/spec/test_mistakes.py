@@ -1,13 +1,12 @@
 """What people get wrong in YAML, and the whole message of each; `UPDATE_MISTAKES=1` writes the messages anew, for a person to read.
 
-A case of `mistakes/*.txt` is a title (`###`), a file of a tree as somebody wrote it, and what must be said about it (`=>`).
+A case of `mistakes/*.txt` is a file of a tree.
 The sections of the tree that it leaves out are in another file, and right; `# owner:` leaves one out of both.
 """
 
 from __future__ import annotations
 
 import copy
-import os
 import random
 import re
 from pathlib import Path
@@ -24,6 +23,7 @@ from mm2mgr.render import render
 from mm2mgr.spec.loader import load
 from mm2mgr.spec.schema import json_schema
 from mm2mgr.spec.values import SIGNS
+from tests.mistakes import cases, check
 
 FILES = Path(__file__).parent / "mistakes"
 CLUSTERS = {
@@ -38,19 +38,7 @@ GOOD = {
 }
 
 
-def cases() -> dict[str, tuple[str, list[str]]]:
-    """Return text and messages of each case by file and title."""
-    found = {}
-    for file in sorted(FILES.glob("*.txt")):
-        for case in re.split(r"^### ", file.read_text(encoding="utf-8"), flags=re.MULTILINE)[1:]:
-            title, _, body = case.partition("\n")
-            lines = body.splitlines(keepends=True)
-            text = "".join(line for line in lines if not line.startswith("=> "))
-            found[f"{file.stem}: {title}"] = text, [line[3:].rstrip() for line in lines if line.startswith("=> ")]
-    return found
-
-
-CASES = cases()
+CASES = cases(FILES)
 
 
 def said(folder: Path, text: str) -> list[str]:
@@ -75,16 +63,7 @@ def said(folder: Path, text: str) -> list[str]:
 
 @pytest.mark.parametrize("name", CASES)
 def test_a_mistake_is_answered_with_its_place_and_what_to_write(tmp_path: Path, name: str) -> None:
-    text, wanted = CASES[name]
-    found = said(tmp_path, text)
-    if os.environ.get("UPDATE_MISTAKES"):
-        file, _, title = name.partition(": ")
-        path = FILES / f"{file}.txt"
-        block = "".join(["### ", title, "\n", text, *(f"=> {line}\n" for line in found)])
-        old = re.compile(rf"^### {re.escape(title)}\n.*?(?=^### |\Z)", re.MULTILINE | re.DOTALL)
-        path.write_text(old.sub(lambda _: block, path.read_text(encoding="utf-8"), count=1), encoding="utf-8")
-    else:
-        assert found == wanted
+    check(FILES, name, said(tmp_path, CASES[name][0]))
 
 
 def test_every_mistake_has_an_answer_and_one_title() -> None:

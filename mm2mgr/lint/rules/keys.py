@@ -23,6 +23,7 @@ from mm2mgr.lint.classify import (
 from mm2mgr.lint.findings import RECORDS, Edit, Hit, client_edit, edit_hit, removal_hit, rule, shown, spelled, written
 from mm2mgr.lint.hops import items_of
 from mm2mgr.lint.subject import Subject, SubjectKind
+from mm2mgr.spec.keys import LIBRDKAFKA_KEYS
 from mm2mgr.topics.names import NameFilter
 from mm2mgr.truth.explain import GENERAL, RENAMED
 from mm2mgr.truth.keys import load, server_setting
@@ -178,7 +179,7 @@ def unknown_key(subject: Subject) -> Iterator[Hit]:
     Connect stores every key it receives and copies it into the tasks without a check, so a misspelt key has no effect
     and no error. The rule compares with the keys of 2.7 to 4.3. Where custom classes are configured (filters, policies,
     interceptors, transforms, reporters), it reports only names that are very similar to a known key, because those
-    classes may read keys of their own.
+    classes may read keys of their own. For keys of librdkafka it names what Java's clients have instead.
     """
     strange = keys_under(subject, "unknown-key")
     own = bool(strange) and has_own_classes(subject)
@@ -189,7 +190,12 @@ def unknown_key(subject: Subject) -> Iterator[Hit]:
         known = load()
         message = f"{written(subject, key)} does nothing: no Kafka from {known.lines[0]} to {known.lines[-1]} knows it"
         right = better(subject, key, name) if name else ""
-        if name and right not in subject.config:
+        other_tool = next(
+            (words for one, words in LIBRDKAFKA_KEYS.items() if "." in one and f".{key}".endswith(f".{one}")), ""
+        )
+        if other_tool:
+            yield removal_hit(subject, key, f"{message}: {other_tool}")
+        elif name and right not in subject.config:
             yield edit_hit(subject, message, [Edit(right, subject.get(key)), Edit(key, None)], key)
         else:
             more = f"; mm2mgr explain KEY shows what a {subject.type} connector reads"
