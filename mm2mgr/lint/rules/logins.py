@@ -17,7 +17,7 @@ from mm2mgr.lint.subject import Estate, Subject, SubjectKind
 from mm2mgr.text import nearest
 from mm2mgr.truth.reach import Client
 
-_JAAS, _MECHANISM = "sasl.jaas.config", "sasl.mechanism"
+_JAAS, _MECHANISM, _SERVICE = "sasl.jaas.config", "sasl.mechanism", "sasl.kerberos.service.name"
 _MECHANISMS = {"SCRAM-SHA-512": SCRAM, "SCRAM-SHA-256": SCRAM, "PLAIN": PLAIN}
 _FLAGS = ("required", "requisite", "sufficient", "optional")
 _HELD = "\ue000"  # stands for what a config provider inserts
@@ -140,7 +140,8 @@ def jaas_module(subject: Subject) -> Iterator[Hit]:
     Otherwise Kafka has no SASL client for the mechanism, whose name must be in capitals, and no connection succeeds: the
     connector is RUNNING without tasks as with a wrong password, or FAILED at once. With PlainLoginModule and SCRAM it may
     seem to work while another connector of the same worker uses ScramLoginModule. PLAIN and SCRAM need the options
-    username and password. Modules of others are not judged.
+    username and password, GSSAPI the option serviceName or the key sasl.kerberos.service.name. Modules of others are not
+    judged.
     """
     for key, client in _jaas_keys(subject.kind):
         found = _read(subject.get(key)) if _logs_in(subject, client) else None
@@ -153,10 +154,21 @@ def jaas_module(subject: Subject) -> Iterator[Hit]:
             yield edit_hit(subject, message, [_with_module(subject, key, found.module, right)], key)
         elif mechanism and "${" not in mechanism and mechanism not in MODULES.get(found.module, (mechanism,)):
             yield _unfit(subject, key, client, found.module)
+        elif re.search(r"=\s*[\u2018-\u201f]", subject.get(key)):
+            message = f"{written(subject, key)} has typographic quotes, which become part of the values: no connection succeeds"
+            right = re.sub(r"[\u2018-\u201f]", '"', subject.get(key))
+            yield edit_hit(subject, message, [Edit(key, right)], key)
+        elif found.module.endswith(".Krb5LoginModule") and not _has_service(subject, client, found):
+            message = f"{written(subject, key)} has no serviceName, and {_SERVICE} is not set: {failing(client)}"
+            yield edit_hit(subject, message, [Edit(f"{key.removesuffix(_JAAS)}{_SERVICE}", "kafka")], key)
         elif missing := _missing(subject, client, found):
             message = f"{written(subject, key)} has no {' and no '.join(missing)}: no connection succeeds"
             right = f'{found.module} required username="…" password="…";'
             yield edit_hit(subject, message, [Edit(key, right)], key)
+
+
+def _has_service(subject: Subject, client: Client, found: _Jaas) -> bool:
+    return "serviceName" in found.options or bool(configured(subject, client.name, _SERVICE))
 
 
 def _missing(subject: Subject, client: Client, found: _Jaas) -> list[str]:
