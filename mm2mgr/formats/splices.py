@@ -234,8 +234,8 @@ class StructuredText:
         found = [index for index in found if len(found) == 1 or not line or self._line(members[index][1]) == line]
         if not parent or not found:
             return
-        if len(parent.members) == len(found) and len(path) > 2 and not self.is_json:
-            self.remove(path[:-1])
+        if len(parent.members) == len(found):
+            self.pieces.change(parent.start, parent.end, "{}")
             return
         for index in found[:1] if line and len(found) > 1 else found:
             self._cut(parent, index)

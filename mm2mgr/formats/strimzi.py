@@ -186,13 +186,14 @@ def _places(pair: _Mirror, node: Node, reads: Sequence[str]) -> Iterator[tuple[s
         if key.partition(".")[0] in reads:
             yield key, (*pair.mirror.path, member)
     for side, cluster in (("source", pair.source), ("target", pair.target)):
-        yield f"{side}.cluster.alias", (*cluster.path, "alias")
+        yield f"{side}.cluster.alias", ()  # mirrors name their clusters by it
         yield f"{side}.cluster.bootstrap.servers", (*cluster.path, "bootstrapServers")
 
 
 def _cluster(cluster: Node, prefix: str) -> list[Entry]:
     """Return a cluster's entries for connectors, without those that configure the workers."""
-    entries = _scalars(cluster, {"alias": f"{prefix}alias", "bootstrapServers": f"{prefix}bootstrap.servers"})
+    entries = [replace(each, path=()) for each in _scalars(cluster, {"alias": f"{prefix}alias"})]
+    entries += _scalars(cluster, {"bootstrapServers": f"{prefix}bootstrap.servers"})
     for entry in _config(cluster):
         of_workers = entry.key.startswith(("producer.", "consumer.", "admin.", "config.providers"))
         of_workers = of_workers or bool(truth_keys.load().history("worker", entry.key))

@@ -380,8 +380,8 @@ def failing(client: Client) -> str:
 
 
 def client_edit(subject: Subject, client: str, plain: str, value: str) -> Edit:
-    """Return the edit that gives a client a plain key."""
-    return Edit(config_key(subject, client, plain), value)
+    """Return the edit that gives a client a plain key, where it is written now or behind the prefix of this client."""
+    return Edit(subject.written(client, plain) or config_key(subject, client, plain), value)
 
 
 def client_hit(subject: Subject, client: str, plain: str, value: str, message: str) -> Hit:

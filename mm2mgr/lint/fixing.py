@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +40,7 @@ def heal(
     A fix is given up if its finding stays, if it brings a finding as severe, or if the files can no longer be read.
     """
     now, fixed, refused = dict(contents), list[Finding](), dict[object, str]()
+    harmful: dict[object, Hit] = {}
     before = _loud(read(now), rules)
     size, rounds = len(before), 10 + 4 * len(before)  # a fix may bring up what another one was hidden behind
     while rounds and (
@@ -52,7 +53,7 @@ def heal(
         rounds -= 1
         batch, taken = _Batch(now), list[Found]()
         for each in waiting:
-            why = batch.refuse(each[1])
+            why = batch.refuse(harmful.get(_identity(each), each[1]))
             if not why:
                 taken.append(each)
             elif not taken:
@@ -65,6 +66,8 @@ def heal(
         why = "with it the file cannot be read" if after is None else _worse(taken, before, after)
         if after is not None and not why:
             now, before, fixed, size = batch.contents(), after, [*fixed, *(each for each, _ in taken)], 2 * size
+        elif len(taken) == 1 and _identity(taken[0]) not in harmful and (gone := _removal(taken[0][1])):
+            harmful[_identity(taken[0])] = gone  # with this value no client should read it
         elif len(taken) == 1:
             refused[_identity(taken[0])] = why
         else:
@@ -110,6 +113,12 @@ def _worse(taken: Sequence[Found], before: Sequence[Found], after: Sequence[Foun
     return ""
 
 
+def _removal(hit: Hit) -> Hit | None:
+    """Return the hit with nothing but the removal of its key, which nobody reads, None when its fix is no such move."""
+    gone = tuple(edit for edit in hit.edits if edit.value is None and edit.key == hit.key)
+    return replace(hit, edits=gone) if gone and len(gone) < len(hit.edits) else None
+
+
 class _Batch:
     """Fixes that do not touch each other, on the texts of files."""
 
@@ -151,6 +160,8 @@ class _Batch:
                 place = hit.spot or (hit.subject and hit.subject.spot)
                 assert place
                 self._line(place.file, edit, edit.at)
+            elif hit.spot and edit.value is not None:
+                self.source(hit.spot.file).set((edit.key,), edit.value)
             elif edit.value is not None:
                 self._set(edit, edit.of or hit.subject, removed.pop(0) if removed else None)
         for edit in removed:
@@ -196,13 +207,18 @@ class _Batch:
             return self._in_tree(subject, key, value)
         if not subject.home:
             return file, (key,), value
-        return file, subject.paths.get(key, (*subject.home, key)), value
+        if not (path := subject.paths.get(key, (*subject.home, key))):
+            raise NotEditable("other parts of the file name it")
+        return file, path, value
 
     def _in_tree(self, subject: Subject, key: str, value: str) -> tuple[str, PathKey, Value]:
         path, new = _flattened(spelled(subject, key, value))
         spot = subject.spots.get(key)
-        if spot and spot.file and (there := self._ending(spot.file, path, spot.line)):
-            return spot.file, there, new
+        for suffix in (
+            (path, path[:-1]) if spot and spot.file else ()
+        ):  # `offset_syncs: false` is short for {enabled: false}
+            if spot and suffix and (there := self._ending(spot.file, suffix, spot.line)):
+                return spot.file, (*there, *path[len(suffix) :]) if value else there, new
         whole = path if path[0] in ("clusters", "connect") else ("flows", subject.flows[0].partition(":")[0], *path)
         for file in self.before:
             source = self.source(file)
@@ -221,6 +237,8 @@ def _encoding(source: Editable) -> str:
 
 def _flattened(text: str) -> tuple[PathKey, Any]:
     """Return the path and the value of `block: {key: value}`."""
+    if "…" in text:
+        raise NotEditable("a person decides about its parts")
     try:
         [document] = read_yaml(Path("fix"), text.encode())
     except SpecError as error:

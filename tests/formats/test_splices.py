@@ -148,12 +148,8 @@ def test_yaml(path: PathKey, value: Value, instead_of: PathKey, old: str, new: s
     [
         ([(*MIRROR, "config", "acks")], "        acks: 1\n", ""),
         ([(*MIRROR, "source")], "source: a   # why\n      config", "config"),
-        (
-            [(*MIRROR, "config", "acks"), (*MIRROR, "config", "linger.ms")],
-            '        acks: 1\n        linger.ms: "5"  # five\n',
-            "",
-        ),
-        ([(0, "spec", "mirrors", 1, "config", "acks")], ", config: {acks: 1}", ""),
+        ([(0, "spec", "mirrors", 1, "config")], ", config: {acks: 1}", ""),
+        ([(0, "spec", "mirrors", 1, "config", "acks")], "config: {acks: 1}", "config: {}"),
         ([(0, "nothing")], "", ""),
     ],
 )

@@ -5,7 +5,7 @@ Hits never show a value that could be a secret.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from mm2mgr.formats.connectors import EXACTLY_ONCE_KEY
 from mm2mgr.formats.mm2_properties import (
@@ -17,8 +17,8 @@ from mm2mgr.formats.mm2_properties import (
     to_worker,
     whole,
 )
-from mm2mgr.formats.properties import Entry, lost_backslashes, remark
-from mm2mgr.lint.findings import Hit, estate_rule, rule_ids
+from mm2mgr.formats.properties import Entry, lost_backslashes, meant, remark
+from mm2mgr.lint.findings import Edit, Hit, estate_rule, rule_ids
 from mm2mgr.lint.subject import Estate, SourceFile, Spot
 from mm2mgr.secrets import is_jaas, is_secret, mask
 from mm2mgr.text import nearest
@@ -42,8 +42,20 @@ class _DriverFile:
         self.source, self.target = next(enabled, every[0] if every else ("A", "B"))
         self.pair = f"{self.source}->{self.target}"
 
-    def hit(self, entry: Entry, message: str, fix: str) -> Hit:
-        return Hit(message, fix, spot=self.file.spot(entry))
+    def hit(self, entry: Entry, message: str, fix: str, edits: tuple[Edit, ...] = ()) -> Hit:
+        return Hit(message, fix, spot=self.file.spot(entry), edits=edits)
+
+    def moved(self, entry: Entry, keys: Iterable[str], value: str | None = None) -> tuple[Edit, ...]:
+        """Return the edits that give a line's value to other keys, those that are there left alone."""
+        free = [key for key in dict.fromkeys(keys) if key not in self.driver.lines]
+        text = entry.value if value is None else value
+        if not free:
+            return (Edit(entry.key, None, at=entry),)
+        return (Edit(free[0], text, at=entry), *(Edit(key, text) for key in free[1:]))
+
+    def mirroring(self) -> list[tuple[str, str]]:
+        """Return the pairs that mirror; the pair of the examples where none does."""
+        return [pair for pair in self.driver.pairs() if self.driver.enabled(*pair)] or [(self.source, self.target)]
 
     def lines(self) -> Iterator[Line]:
         """Yield what counts of the file: the last line of each key, without pairs that another rule reports as misspelt."""
@@ -79,7 +91,9 @@ def top_level_client(estate: Estate) -> Iterator[Hit]:
                 message = (
                     f"{entry.key} reaches no client: the driver reads {kind} settings only for a cluster or a pair"
                 )
-                yield file.hit(entry, message, f"write it for a cluster: {alias}.{entry.key} = …")
+                end = 0 if kind == "consumer" else 1
+                edits = file.moved(entry, (f"{pair[end]}.{entry.key}" for pair in file.mirroring()))
+                yield file.hit(entry, message, f"write it for a cluster: {alias}.{entry.key} = …", edits)
 
 
 @estate_rule("top-level-ignored", "error", source=_DRIVER)
@@ -95,25 +109,41 @@ def top_level_ignored(estate: Estate) -> Iterator[Hit]:
     for file in _driver_files(estate):
         for entry in file.top_level():
             if is_ignored(entry.key):
-                yield file.hit(entry, f"{entry.key} at the top level is ignored by the driver", _below(file, entry.key))
+                fix, keys = _below(file, entry.key)
+                message = f"{entry.key} at the top level is ignored by the driver"
+                yield file.hit(entry, message, fix, file.moved(entry, keys) if keys is not None else ())
 
 
-def _below(file: _DriverFile, key: str) -> str:
-    """Return where to write a line that is ignored at the top level."""
-    known = truth_keys.load()
+def _below(file: _DriverFile, key: str) -> tuple[str, list[str] | None]:
+    """Return where to write a line that is ignored at the top level, and its keys there; None when only people know."""
+    pairs = [f"{source}->{target}" for source, target in file.mirroring()]
     if other := other_tool(key):
-        return f"write {file.pair}.{other.instead} = …" if other.instead else f"remove it: it is a key of {other.tool}"
+        if not other.instead:
+            return f"remove it: it is a key of {other.tool}", []
+        return f"write {file.pair}.{other.instead} = …", [f"{pair}.{other.instead}" for pair in pairs]
+    return _of_driver(file, key, pairs)
+
+
+def _of_driver(file: _DriverFile, key: str, pairs: list[str]) -> tuple[str, list[str] | None]:
+    """Return where to write a line of Kafka's own."""
+    known, targets = truth_keys.load(), [target for _, target in file.mirroring()]
+    if key.startswith("topic.creation."):
+        return "remove it: MirrorMaker creates its topics itself", []
     if any(known.history(scope, key) for scope in CLIENTS) or key.startswith(CONNECTOR_PREFIXES):
-        return f"write it under each pair: {file.pair}.{key} = …"
+        return f"write it under each pair: {file.pair}.{key} = …", [f"{pair}.{key}" for pair in pairs]
     if known.history("worker", key):
-        return f"write it under the target, whose workers read it: {file.target}.{key} = …"
+        fix = f"write it under the target, whose workers read it: {file.target}.{key} = …"
+        return fix, [f"{target}.{key}" for target in targets]
     for kind in KINDS:
         if known.history(kind, key):
-            return f"write it for a cluster's clients: {file.target}.{kind}.{key} = …"
+            fix = f"write it for a cluster's clients: {file.target}.{kind}.{key} = …"
+            return fix, [f"{target}.{kind}.{key}" for target in targets]
     names = [name for scope in CLIENTS for name in known.names(scope) if passed(name)]
     names += [name for name in known.names("worker") if to_worker(name)]
     near = nearest(key, [*names, "clusters"], 0.8)
-    return f"did you mean {near[0]}?" if near else f"write it under a pair or a cluster: {file.pair}.{key} = …"
+    if near:
+        return f"write {near[0]}", near[:1]
+    return f"write it under a pair or a cluster: {file.pair}.{key} = …", None
 
 
 @estate_rule("eos-key-misplaced", "warning", source="KIP-710, KIP-618")
@@ -128,9 +158,12 @@ def exactly_once_misplaced(estate: Estate) -> Iterator[Hit]:
         for entry in file.lines():
             if entry.plain != EXACTLY_ONCE_KEY or len(entry.aliases) == 1:
                 continue
-            target = entry.aliases[1] if entry.aliases else file.target
+            targets = [entry.aliases[1]] if entry.aliases else [target for _, target in file.mirroring()]
             message = f"{entry.key} reaches no worker, so records are mirrored at least once"
-            yield file.hit(entry, message, f"write it under the target: {target}.{EXACTLY_ONCE_KEY} = enabled")
+            edits = file.moved(entry, (f"{target}.{EXACTLY_ONCE_KEY}" for target in targets))
+            yield file.hit(
+                entry, message, f"write it under the target: {targets[0]}.{EXACTLY_ONCE_KEY} = enabled", edits
+            )
 
 
 # --- names of clusters and pairs --------------------------------------------------------------------------------------
@@ -154,7 +187,9 @@ def unknown_cluster(estate: Estate) -> Iterator[Hit]:
                 meant = next((name for name in near if sorted(name) == sorted(strange[0])), near[0] if near else None)
                 fix = f"write {meant}" if meant else f"write one of {named}, or add {strange[0]} to clusters"
                 message = f"{entry.key} is never read: clusters lists {named}, not {strange[0]}"
-                yield file.hit(entry, message, fix)
+                right = entry.key.replace(strange[0], meant or "", 1)
+                edits = file.moved(entry, [right]) if meant and right not in file.driver.lines else ()
+                yield file.hit(entry, message, fix, edits)
 
 
 @estate_rule("pair-key-spelling", "error", source=_DRIVER)
@@ -170,9 +205,13 @@ def pair_key_spelling(estate: Estate) -> Iterator[Hit]:
             wrong = file.driver.misspelt(entry)
             if wrong:
                 key = whole(entry).partition("=")[0].strip()
-                yield file.hit(
-                    entry, f"`{key}` is not a key that the driver reads: the line is ignored", f"write {wrong}"
-                )
+                right = wrong.partition(" = ")[0]
+                value = entry.value if whole(entry) == entry.key else entry.value.partition("=")[2].strip()
+                free = "pair of" not in wrong and bool(value) and right not in file.driver.lines
+                edits = file.moved(entry, [right], value) if free else ()
+                message = f"`{key}` is not a key that the driver reads: the line is ignored"
+                told = value if right.endswith(".enabled") and value else "…"
+                yield file.hit(entry, message, f"write {wrong.replace('…', told)}", edits)
 
 
 @estate_rule("no-flow-enabled", "error", source=_DRIVER)
@@ -196,7 +235,12 @@ def no_flow_enabled(estate: Estate) -> Iterator[Hit]:
             yield file.hit(entry, message, "write clusters = A, B")
         elif not any(_is_told(file, each) for each in file.driver.entries):
             message = f"none of the pairs of {', '.join(file.clusters)} is enabled, so no record is mirrored"
-            yield file.hit(entry, message, f"write {file.pair}.enabled = true for each direction to mirror")
+            begun = [pair for pair in file.pairs if any(each.key.startswith(f"{pair}.") for each in file.lines())]
+            edits = tuple(
+                Edit(f"{pair}.enabled", "true") for pair in begun if f"{pair}.enabled" not in file.driver.lines
+            )
+            fix = f"write {(begun or [file.pair])[0]}.enabled = true for each direction to mirror"
+            yield file.hit(entry, message, fix, edits)
 
 
 def _is_told(file: _DriverFile, entry: Entry) -> bool:
@@ -240,7 +284,11 @@ def lost_backslash(estate: Estate) -> Iterator[Hit]:
                 value = _shown(entry.key, entry.value)
                 got = "" if value == "…" else f": the connector gets {value!r}"
                 message = f"the backslash in {entry.key} is dropped when the file is read{got}"
-                hit = Hit(message, f"double it: {entry.key} = {_shown(entry.key, doubled)}", spot=file.spot(entry))
+                fix, edit = (
+                    f"double it: {entry.key} = {_shown(entry.key, doubled)}",
+                    Edit(entry.key, meant(entry), at=entry),
+                )
+                hit = Hit(message, fix, spot=file.spot(entry), edits=(edit,))
                 only_dots = doubled == entry.raw.replace("\\.", "\\\\.")
                 yield hit.lowered("warning") if only_dots else hit
 
@@ -260,7 +308,9 @@ def comment_in_value(estate: Estate) -> Iterator[Hit]:
             if after and not (is_secret(entry.key) and not is_jaas(entry.value)):
                 value = _shown(entry.key, entry.value.removesuffix(after))
                 fix = f"write it on the line above: {entry.key} = {value}"
-                yield Hit(f"the comment after {entry.key} is part of its value", fix, spot=file.spot(entry))
+                edit = Edit(entry.key, meant(entry), at=entry, comment=after.strip().lstrip("#/ "))
+                message = f"the comment after {entry.key} is part of its value"
+                yield Hit(message, fix, spot=file.spot(entry), edits=(edit,))
 
 
 @estate_rule("duplicate-key", "warning", source=_JAVA)
@@ -281,7 +331,8 @@ def duplicate_key(estate: Estate) -> Iterator[Hit]:
                 same = " (with the same value)" if equal else ""
                 message = f"{entry.key} is present twice, so line {before.line}{same} is ignored"
                 fix = f"keep one {entry.key} and remove the other"
-                yield Hit(message, fix, spot=file.spot(entry), severity="info" if equal else None)
+                edits = (Edit(before.key, None, at=before),)
+                yield Hit(message, fix, spot=file.spot(entry), severity="info" if equal else None, edits=edits)
                 first[entry.key] = entry
 
 
@@ -300,7 +351,11 @@ def blank_in_value(estate: Estate) -> Iterator[Hit]:
             if entry.key in keys and entry.value != entry.value.rstrip() and not remark(entry):
                 message = f"{entry.key} ends with a blank, which Kafka does not trim"
                 fix = f"remove the blank: {entry.key} = {_shown(entry.key, entry.value.rstrip())}"
-                yield Hit(message, fix, spot=file.spot(entry), severity="warning" if entry.key == "name" else None)
+                edits, less = (
+                    (Edit(entry.key, entry.value.rstrip(), at=entry),),
+                    "warning" if entry.key == "name" else None,
+                )
+                yield Hit(message, fix, spot=file.spot(entry), severity=less, edits=edits)
 
 
 def _untrimmed(file: SourceFile) -> Iterator[str]:
@@ -329,18 +384,21 @@ def null_value(estate: Estate) -> Iterator[Hit]:
     """
     for file in estate.files:
         for entry in file.entries if file.kind == "json" else ():
+            edits: tuple[Edit, ...] = ()
             if entry.raw == "null":
                 message, fix = "is null, which Connect refuses with 400", f"leave {entry.key} out to get its default"
+                edits = (Edit(entry.key, None, at=entry),)
             elif entry.raw.startswith("["):
                 message = "is a list, which Connect does not take"
                 fix = f'write one text with commas: "{entry.key}": "{_shown(entry.key, entry.value)}"'
+                edits = (Edit(entry.key, entry.value, at=entry),)
             elif entry.raw.startswith("{"):
                 message, fix = "is an object, which Connect does not accept", "write its members as keys joined by dots"
             elif entry.key == "name" and not entry.value.strip():
                 message, fix = "is empty, which Connect refuses with 400", "give the connector a permanent name"
             else:
                 continue
-            yield Hit(f"{entry.key} {message}", fix, spot=file.spot(entry))
+            yield Hit(f"{entry.key} {message}", fix, spot=file.spot(entry), edits=edits)
 
 
 @estate_rule("silence-unexplained", "warning")

@@ -9,7 +9,7 @@ from functools import lru_cache
 from itertools import combinations, islice, pairwise, product
 
 from mm2mgr.defaults import POLICIES
-from mm2mgr.lint.findings import Hit, Severity, connector_hit, connector_key, estate_rule, rule
+from mm2mgr.lint.findings import Edit, Hit, Severity, connector_hit, connector_key, estate_rule, rule, spelled
 from mm2mgr.lint.hops import (
     HEARTBEATS,
     SIDES,
@@ -53,8 +53,11 @@ def loop(estate: Estate) -> Iterator[Hit]:
     """
     for circle in default_circles(estate.subjects):
         last = circle.hops[-1].subject
-        key, why, fix = _cause(circle)
-        yield Hit(f"{_goes_round(circle)}: {why}", fix, key, last, others=_others(circle.hops, last))
+        key, right, why, fix = _cause(circle)
+        message, edit = f"{_goes_round(circle)}: {why}", Edit(key, right)
+        yield Hit(
+            message, f"{fix}{spelled(last, key, right)}", key, last, others=_others(circle.hops, last), edits=(edit,)
+        )
 
 
 @lru_cache(maxsize=4)
@@ -73,19 +76,19 @@ def _others(way: Sequence[Hop], subject: Subject) -> tuple[Subject, ...]:
     return tuple(hop.subject for hop in way if hop.subject is not subject)
 
 
-def _cause(circle: Circle) -> tuple[str, str, str]:
-    """Return the key that is wrong, why, and the fix."""
+def _cause(circle: Circle) -> tuple[str, str, str, str]:
+    """Return the key of the last connector that is wrong, its right value, why, and how the fix begins."""
     first, last = circle.hops[0].subject, circle.hops[-1].subject
     if _TARGET not in last.config:
         why = f"target.cluster.alias is not set, so {last.name} calls its target 'target', not '{first.source}'"
-        return _TARGET, why, f"write {connector_key(last, _TARGET, first.source)}"
+        return _TARGET, first.source, why, "write "
     if last.target != first.source:
         why = f"{first.name} calls the cluster '{first.source}' and {last.name} calls it '{last.target}'"
-        return _TARGET, why, f"use one alias everywhere: {connector_key(last, _TARGET, first.source)}"
+        return _TARGET, first.source, why, "use one alias everywhere: "
     usual = circle.hops[0].separator
     other = next((hop for hop in circle.hops if hop.separator != usual), circle.hops[-1])
     why = f"the separators '{usual}' and '{other.separator}' differ, so topics mirrored with one are not recognised with the other"
-    return _SEPARATOR, why, f"use one separator everywhere: {connector_key(last, _SEPARATOR, usual)}"
+    return _SEPARATOR, usual, why, "use one separator everywhere: "
 
 
 def _goes_round(circle: Circle) -> str:
@@ -315,7 +318,7 @@ def alias_has_separator(subject: Subject) -> Iterator[Hit]:
         if separator in alias:
             parts = alias.split(separator)
             message = f"the alias '{alias}' contains the separator '{separator}': topic names are read as if they came from '{parts[0]}'"
-            hit = connector_hit(subject, key, "-".join(parts), message)
+            hit = connector_hit(subject, key, ("_" if separator == "-" else "-").join(parts), message)
             yield hit if key == _SOURCE else hit.lowered("warning")
 
 

@@ -149,6 +149,10 @@ def heartbeats_twice(estate: Estate) -> Iterator[Hit]:
         if source in beaten and len(carrying) > 1:
             first, later, *more = carrying
             message = f"{first.name} and {later.name} both mirror the heartbeats of {first.source}: each heartbeat arrives {len(carrying)} times"
+            if numbers(later.version) < (4, 0):
+                fix = "mirror these topics with one connector, or upgrade the workers to 4.0 (heartbeats.replication.enabled)"
+                yield Hit(message, fix, _BEATS, later, others=(first, *more))
+                continue
             edits = [Edit(_BEATS, "false", each) for each in (later, *more)]
             hit = edit_hit(later, message, edits, _BEATS, " in all but one of them")
             yield replace(hit, fix=f"{phrase(later, edits[:1])} in all but one of them", others=(first, *more))

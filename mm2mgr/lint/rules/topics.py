@@ -178,10 +178,10 @@ def include_excluded(subject: Subject) -> Iterator[Hit]:
         name = plain_name(item)
         if name and found and (why := _kept_out(subject, what, name, found)):
             message = f"{written(subject, what)} includes '{name}', but {why}: it is never taken"
-            yield _let_in(subject, what, name, found, message)
+            yield _let_in(subject, what, item, found, message)
         elif what == "topics" and subject.target in item and _is_cycle(subject, item):
             message = f"{written(subject, what)} includes '{item}', but {_came_from(subject)}: nothing of it is taken"
-            yield Hit(message, "remove it, or give the target another alias in all its flows", what)
+            yield _left_out(subject, what, item, message, ", or give the target another alias in all its flows")
 
 
 def _came_from(subject: Subject) -> str:
@@ -211,11 +211,19 @@ def _kept_out(subject: Subject, what: str, name: str, found: NameFilter) -> str:
     return ""
 
 
-def _let_in(subject: Subject, what: str, name: str, found: NameFilter, message: str) -> Hit:
+def _left_out(subject: Subject, what: str, item: str, message: str, more: str) -> Hit:
+    """Return a hit whose fix removes an item of a list; a person decides about a list of nothing else."""
+    others = [each for each in items_of(subject, what) if each != item]
+    return Hit(message, f"remove '{item}'{more}", what, edits=(Edit(what, ",".join(others)),) if others else ())
+
+
+def _let_in(subject: Subject, what: str, item: str, found: NameFilter, message: str) -> Hit:
+    name, selection = plain_name(item) or item, selection_of(subject) if what == "topics" else None
     kept = [item for item in found.exclude if not NameFilter((item,), ()).takes(name)]
     ours = subject.form == "tree" and set(found.exclude) - set(kept) & set(default_of(subject, f"{what}.exclude"))
-    if len(kept) == len(found.exclude) or ours:  # a tree always excludes what Kafka does
-        return Hit(message, f"remove '{name}', or rename the topic", what)
+    internal = selection and (selection.is_internal(name) or selection.is_cycle(name))
+    if len(kept) == len(found.exclude) or ours or internal:  # a tree always excludes what Kafka does
+        return _left_out(subject, what, item, message, ", or rename the topic")
     edit = Edit(f"{what}.exclude", ",".join(kept))
     return edit_hit(subject, message, [edit], what, f", or remove '{name}' from {what}")
 
