@@ -23,7 +23,7 @@ from tests.lint.test_corpus import FAULTY, TREE, Case
 
 SETTINGS = set(FlowSettings.model_fields)
 STARTS = re.compile(r"(?<![\w{.])(?P<name>[a-z_]+): (?=(?P<first>\S))")
-PLACEHOLDERS = re.compile(r"\w{3}\|\w{3}|\[\.\.\.\]|: \.\.\.|\bunder clusters:|\bN\}")
+PLACEHOLDERS = re.compile(r"\b\w{3}\|\w{3}\b|\[\.\.\.\]|: \.\.\.|\bunder clusters:|\bN\}")
 FILES = [case for case in FAULTY if not case.data.get("tree") and not all(map(TREE.search, case.texts().values()))]
 
 
