@@ -28,6 +28,7 @@ BY_HAND = {
     "bad-pattern": "what the expression means",
     "bare-security": "which cluster the login is for: it must not go to the other one",
     "checkpoints-twice": "which connector has which groups",
+    "dead-key": "which cluster the login is for",
     "exactly-once-worker": "a setting of the workers",
     "fan-in": "which topics are mirrored; another policy names all of them anew",
     "heartbeats-never-cross": "in a Strimzi resource the clusters are those of the mirror",
@@ -38,8 +39,10 @@ BY_HAND = {
     "jaas-module": "the user's name",
     "jaas-syntax": "the user's name",
     "kafka-unknown": "a newer Kafka",
+    "known-bug": "a newer Kafka",
     "login-of-other-side": "which of two connectors is wrong",
     "login-unencrypted": "the brokers or the REST API need TLS first",
+    "minor-bugs": "a newer Kafka",
     "missing-required": "the value",
     "no-heartbeats": "a new connector",
     "null-value": "the connector's name, for good",
@@ -60,10 +63,13 @@ BY_HAND = {
     "two-ways": "which path keeps the topic",
     "unknown-cluster": "which cluster is meant",
     "unscoped-address": "which cluster the login is for",
+    "upgrade-deprecated": "what comes with the newer Kafka",
+    "upgrade-metric-names": "dashboards",
+    "upgrade-override-policy": "a setting of the workers",
     "worker-key": "a setting of the workers",
     "worker-keystore-clash": "a setting of the workers",
 }
-"""Rules with hits that no machine fixes, and what it does not know or cannot reach. Of these the case's `fixed` is the proof."""
+"""Rules with hits that no machine fixes (a new one of these gets a line), and what it does not know or cannot reach. Of these the case's `fixed` is the proof."""
 GIVEN_UP = {
     "estates-renamed-connector": ["enabled-false"],
     "public_more-local-and-remote": ["loop"],

@@ -235,7 +235,8 @@ def no_flow_enabled(estate: Estate) -> Iterator[Hit]:
             yield file.hit(entry, message, "write clusters = A, B")
         elif not any(_is_told(file, each) for each in file.driver.entries):
             message = f"none of the pairs of {', '.join(file.clusters)} is enabled, so no record is mirrored"
-            begun = [pair for pair in file.pairs if any(each.key.startswith(f"{pair}.") for each in file.lines())]
+            pairs = ["->".join(pair) for pair in file.driver.pairs()]
+            begun = [pair for pair in pairs if any(each.key.startswith(f"{pair}.") for each in file.lines())]
             edits = tuple(
                 Edit(f"{pair}.enabled", "true") for pair in begun if f"{pair}.enabled" not in file.driver.lines
             )
