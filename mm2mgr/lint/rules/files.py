@@ -352,11 +352,8 @@ def blank_in_value(estate: Estate) -> Iterator[Hit]:
             if entry.key in keys and entry.value != entry.value.rstrip() and not remark(entry):
                 message = f"{entry.key} ends with a blank, which Kafka does not trim"
                 fix = f"remove the blank: {entry.key} = {_shown(entry.key, entry.value.rstrip())}"
-                edits, less = (
-                    (Edit(entry.key, entry.value.rstrip(), at=entry),),
-                    "warning" if entry.key == "name" else None,
-                )
-                yield Hit(message, fix, spot=file.spot(entry), severity=less, edits=edits)
+                hit = Hit(message, fix, spot=file.spot(entry), edits=(Edit(entry.key, entry.value.rstrip(), at=entry),))
+                yield hit.lowered("warning") if entry.key == "name" else hit
 
 
 def _untrimmed(file: SourceFile) -> Iterator[str]:
