@@ -271,6 +271,12 @@ class Subject:
         return _placed(self.worker.version or "")
 
     @cached_property
+    def is_beyond(self) -> bool:
+        """Tell whether the workers' version is newer than all known lines; it is judged by the newest of them."""
+        newest = numbers(truth_keys.load().lines[-1])
+        return self.known_version is not None and numbers(self.known_version)[: len(newest)] > newest
+
+    @cached_property
     def exactly_once(self) -> bool:
         """Tell whether it runs transactionally: on exactly-once workers, or it requires such and the workers are unknown."""
         if self.worker.exactly_once is None:

@@ -172,6 +172,13 @@ FACTS = (
         (*_LOOPS, "checkpoint-without-syncs", "same-name"),
         lambda estate: () if estate.complete else estate.subjects,
     ),
+    Fact(
+        "Kafka newer than the newest known",
+        "what is new there (judged by the newest known Kafka)",
+        "a newer mm2mgr",
+        (),
+        _each(lambda subject: subject.is_beyond),
+    ),
 )
 
 

@@ -54,16 +54,10 @@ def minor_bugs(estate: Estate) -> Iterator[Hit]:
 
 def _bugs(subject: Subject, severity: Severity) -> Iterator[Bug]:
     version = subject.known_version
-    if version and not _is_beyond(subject):
+    if version and not subject.is_beyond:
         for bug in bugs_of(subject.type, version):
             if bug.severity == severity and bug.rule == "known-bug" and bug.when(subject):
                 yield bug
-
-
-def _is_beyond(subject: Subject) -> bool:
-    """Tell whether the workers' version is newer than all known lines."""
-    newest = numbers(load().lines[-1])
-    return subject.known_version is not None and numbers(subject.known_version)[: len(newest)] > newest
 
 
 def _is_next_major(subject: Subject) -> bool:
@@ -130,7 +124,7 @@ def upgrade_deprecated(subject: Subject) -> Iterator[Hit]:
     did with topics.blacklist in 4.0. The rule looks at versions newer than all that are known here, such as
     `--kafka 5.0`. Remove the key, or compare with the upgrade notes of that version.
     """
-    if not _is_beyond(subject):
+    if not subject.is_beyond:
         return
     newest = load().lines[-1]
     for key in subject.config:

@@ -1,0 +1,34 @@
+"""What lint finds during a check: with the version that the workers report."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from mm2mgr.check.run import findings
+from mm2mgr.expand import expand
+from mm2mgr.lint.subject import WorkerFacts
+from mm2mgr.render import render
+from mm2mgr.spec.loader import load
+from tests.spec.trees import write
+
+TREE = """\
+owner: tester
+clusters:
+  a: {bootstrap_servers: ["a:9092"]}
+  b: {bootstrap_servers: ["b:9092"]}
+connect:
+  w: {url: "http://localhost:1", kafka: b}
+flows:
+  f: {sources: [a], targets: [b], topics: {include: [orders]}}
+"""
+
+
+@pytest.mark.parametrize(("version", "bugs"), [("3.4.0", ["KAFKA-12468", "KAFKA-14545"]), ("3.4.1", []), ("4.3.1", [])])
+def test_a_check_names_the_known_bugs_of_the_workers_that_answer(version: str, bugs: list[str], tmp_path: Path) -> None:
+    spec = load([write(tmp_path, x=TREE)])
+    topology = expand(spec)
+    workers = {"w": WorkerFacts(version=version)}
+    found = findings(topology, render(topology), spec, facts={}, workers=workers, complete=True)
+    assert [each.message.partition(" ")[0] for each in found if each.rule == "known-bug"] == bugs
