@@ -276,7 +276,7 @@ def lost_backslash(estate: Estate) -> Iterator[Hit]:
     `foo\\.bar` reaches the connector as `foo.bar`, where the dot matches any character, `\\d+` as `d+`, a Windows path
     without its separators. Nothing is logged. JSON needs the doubled backslash too; YAML in single quotes or without
     quotes does not. Write two backslashes for each literal one. A lost backslash before a dot is a warning: the name
-    still matches, and perhaps others.
+    still matches, and perhaps others; in an exclude list it is a hint.
     """
     for file in estate.files:
         for entry in file.entries if file.kind in _PROPERTIES else ():
@@ -290,8 +290,9 @@ def lost_backslash(estate: Estate) -> Iterator[Hit]:
                     Edit(entry.key, meant(entry), at=entry),
                 )
                 hit = Hit(message, fix, spot=file.spot(entry), edits=(edit,))
-                only_dots = doubled == entry.raw.replace("\\.", "\\\\.")
-                yield hit.lowered("warning") if only_dots else hit
+                only_dots = doubled.replace("\\-", "-") == entry.raw.replace("\\-", "-").replace("\\.", "\\\\.")
+                excludes = entry.key.endswith((".exclude", ".blacklist"))
+                yield hit.lowered("info" if excludes else "warning") if only_dots else hit
 
 
 @estate_rule("comment-in-value", "error", source=_JAVA)

@@ -236,7 +236,7 @@ def exclude_replaced(subject: Subject) -> Iterator[Hit]:
     item no longer excludes the items of Kafka's list: min.insync.replicas, throttles and the timestamp type of the
     source are written to the target's topics, groups of console consumers are checkpointed, *.replica topics are
     mirrored. There is no error. Repeat the default entries in the list. Topics that start with __ stay excluded in any
-    case.
+    case. It is a warning for settings, a hint for topics and groups.
     """
     for key, probes in _PROBES.items():
         what = key.removesuffix(".exclude")
@@ -248,7 +248,8 @@ def exclude_replaced(subject: Subject) -> Iterator[Hit]:
         if let_in:
             more = f" and {len(let_in) - 2} more" if len(let_in) > 2 else ""
             message = f"{written(subject, key)} replaces Kafka's default list: {', '.join(let_in[:2])}{more}"
-            yield connector_hit(subject, key, ",".join([*items_of(subject, key), *missing]), message)
+            hit = connector_hit(subject, key, ",".join([*items_of(subject, key), *missing]), message)
+            yield hit if key == "config.properties.exclude" else hit.lowered("info")
 
 
 @lru_cache(maxsize=4096)
