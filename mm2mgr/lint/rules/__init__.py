@@ -108,7 +108,9 @@ def _merged(findings: Iterable[Finding]) -> list[Finding]:
         spot = finding.spot
         # Connector and key, for a whole answer of Connect may stand on one line; without a key a line may have several faults,
         # in a tree one that becomes several keys.
-        of_tree = finding.hit and finding.hit.subject and finding.hit.subject.form == "tree" and finding.rule != "known-bug"
+        of_tree = (
+            finding.hit and finding.hit.subject and finding.hit.subject.form == "tree" and finding.rule != "known-bug"
+        )
         where = (finding.rule, spot, "" if spot.line and (spot.key or of_tree) else finding.message)
         known = first.setdefault(where, finding)
         if known is not finding:
