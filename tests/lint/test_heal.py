@@ -49,6 +49,7 @@ BY_HAND = {
     "overlap": "which connector keeps the topic",
     "overlap-undecided": "what the expression means",
     "plugin-missing": "jars of the workers",
+    "policy-class": "a newer Kafka, before 3.0",
     "policy-forbids": "a setting of the workers",
     "provider-unknown": "a setting of the workers",
     "renamed": "offsets to copy",

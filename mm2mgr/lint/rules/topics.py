@@ -225,7 +225,9 @@ def _let_in(subject: Subject, what: str, item: str, found: NameFilter, message: 
     if len(kept) == len(found.exclude) or ours or internal:  # a tree always excludes what Kafka does
         return _left_out(subject, what, item, message, ", or rename the topic")
     edit = Edit(f"{what}.exclude", ",".join(kept))
-    return edit_hit(subject, message, [edit], what, f", or remove '{name}' from {what}")
+    hit = edit_hit(subject, message, [edit], what, f", or remove '{name}' from {what}")
+    only_this = all(plain_name(each) for each in found.exclude if each not in kept)
+    return hit if only_this else replace(hit, edits=())  # without an expression more would be taken than was asked for
 
 
 @rule("exclude-replaced", "warning", types=_BOTH, needs=(".exclude",), source="KIP-382", seen=_SEEN)

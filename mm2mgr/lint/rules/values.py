@@ -222,10 +222,14 @@ def policy_class(subject: Subject) -> Iterator[Hit]:
     key = "replication.policy.class"
     name = subject.get(key)
     fault = ""
-    if name == _GONE:
+    older = numbers(subject.version) < (3, 0)
+    if name == _GONE and not older:
         fault = "is Strimzi's class for Kafka before 3.0 and no longer shipped"
-    elif name == POLICIES["identity"] and numbers(subject.version) < (3, 0):
-        fault = f"exists in Kafka since 3.0, and the workers run {subject.version}"
+    elif name == POLICIES["identity"] and older:
+        message = (
+            f"{name} exists in Kafka since 3.0, and the workers run {subject.version}: the connector cannot be created"
+        )
+        yield Hit(message, "upgrade the workers, or install a class of that kind and name it", key)
     elif name.startswith(f"{PACKAGE}.") and name not in POLICIES.values():
         fault = "is not a class of Kafka"
     if fault:
