@@ -18,7 +18,7 @@ from tests.live.pair import Pair, serving_pair
 from tests.live.seen import DEADLINE_SECONDS, admin, until
 
 pytestmark = pytest.mark.live
-SETS, AT_ONCE = 32, 8
+SETS, AT_ONCE = 20, 8
 NAMES = ("orders.v{}", "dc1-logs-{}", "Metrics_{}", "team.{}.events", "c{}", "iot-device-readings-europe-west-{}")
 
 
