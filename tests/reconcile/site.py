@@ -34,6 +34,8 @@ flows:
 ON_EAST = [f"mm2.a.east.{name}" for name in ("heartbeat", "source.logs", "source.orders", "checkpoint")]
 ON_WEST = [f"mm2.a.west.{name}" for name in ("heartbeat", "source.logs", "checkpoint")]
 
+DEADLINE_SECONDS = 10.0  # a busy machine answers late; a test that waits for what never answers gives a shorter one
+
 
 @dataclass
 class Site:
@@ -85,19 +87,20 @@ class Site:
 
     def plan(self, flows: str = FLOWS, *, prune: bool = False, mirror_again: bool = False, **options: Any) -> Plan:
         wish = Wish(prune, mirror_again)
-        return asyncio.run(make_plan(*self.declare(flows), wish, **({"deadline_seconds": 2.0} | options)))
+        return asyncio.run(make_plan(*self.declare(flows), wish, **({"deadline_seconds": DEADLINE_SECONDS} | options)))
 
     def plan_as_written(self) -> Plan:
         """Plan the files of the tree as they are now."""
         topology = expand(load([self.folder]))
-        return asyncio.run(make_plan(topology, render(topology), deadline_seconds=2.0))
+        return asyncio.run(make_plan(topology, render(topology), deadline_seconds=DEADLINE_SECONDS))
 
     def apply(self, plan: Plan, flows: str = FLOWS, **options: Any) -> list[Result]:
         topology, _ = self.declare(flows)
+        seconds = options.pop("deadline_seconds", DEADLINE_SECONDS)
 
         async def both() -> list[Result]:
-            results = await apply_plan(topology, plan, **({"deadline_seconds": 2.0} | options))
-            found = {result.connector: result for result in await read_back(topology, results, deadline_seconds=2.0)}
+            results = await apply_plan(topology, plan, deadline_seconds=seconds, **options)
+            found = {each.connector: each for each in await read_back(topology, results, deadline_seconds=seconds)}
             return [found.get(result.connector, result) for result in results]
 
         return asyncio.run(both())

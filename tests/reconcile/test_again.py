@@ -11,7 +11,7 @@ from mm2mgr.endpoints import connect_target
 from mm2mgr.reconcile.apply import carry_out
 from mm2mgr.reconcile.facts import TopicListing
 from mm2mgr.reconcile.plan import Plan
-from tests.reconcile.site import Site, actions, errors
+from tests.reconcile.site import DEADLINE_SECONDS, Site, actions, errors
 
 ONE = "flows:\n  orders: {sources: [a], targets: [east], topics: {include: [orders, 'logs[.].*']}}\n"
 RENAMED = ONE.replace("orders:", "trade:", 1)
@@ -307,7 +307,9 @@ def test_dying_meanwhile_never_lets_it_run_unproved(site: Site, after: int) -> N
 
     async def die() -> None:
         topology, _ = site.declare(ONE)
-        async with ConnectClient(connect_target(topology.connects["east"]), deadline_seconds=2.0) as client:
+        async with ConnectClient(
+            connect_target(topology.connects["east"]), deadline_seconds=DEADLINE_SECONDS
+        ) as client:
             task = asyncio.create_task(carry_out(client, create, "team"))
             while not task.done() and len(site.east.requests) < before + after:
                 await asyncio.wait([task], timeout=0.001)
