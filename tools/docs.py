@@ -195,7 +195,7 @@ def yaml_page() -> str:
         for key, each in schema["properties"].items()
     ]
     blocks = [
-        "All files below `clusters/` are read together. Unknown keys are errors with file, line, column and the nearest known key. "
+        "All files below `clusters/` are read together. A mistake is an error with file, line, column and what to write instead. "
         "`NAME` stands for a key that you choose, `[]` for an entry of a list. `mm2mgr schema` prints the same as JSON Schema, for editors.",
         "The value that applies to a flow is the nearest one: pair (`flows.NAME.pairs`), flow, `defaults:`, `overrides/`, then the default here.",
         "## Top level",

@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
+from mm2mgr.spec import models
 from mm2mgr.spec.places import read_yaml
-from mm2mgr.spec.schema import json_schema
+from mm2mgr.spec.schema import example_of, json_schema
 from tests.spec.trees import ESTATE
 
 SCHEMA = json_schema()
@@ -37,6 +38,17 @@ def test_every_field_is_documented_and_unknown_keys_are_refused(name: str) -> No
 def test_any_file_of_the_tree_may_hold_any_part() -> None:
     assert "required" not in SCHEMA
     assert set(SCHEMA["properties"]) == {"owner", "defaults", "clusters", "connect", "links", "flows", "sizing"}
+
+
+@pytest.mark.parametrize("name", SCHEMA["$defs"])
+def test_every_block_of_settings_has_an_example_that_its_model_reads(name: str) -> None:
+    (example,) = SCHEMA["$defs"][name]["examples"]
+    assert example_of(name) == example
+    getattr(models, name).model_validate(example)
+
+
+def test_editors_show_words_where_a_value_does_not_match() -> None:
+    assert SCHEMA["properties"]["owner"]["patternErrorMessage"].startswith("should be a name of letters, digits")
 
 
 def refusals(value: Any, schema: dict[str, Any], path: str = "") -> Iterator[str]:
