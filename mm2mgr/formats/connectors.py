@@ -36,7 +36,7 @@ class FoundConnector:
     """A connector that a file declares or that runs.
 
     `lines` has the line that decides each key of `config`; `entries` is what the file says of it, in order, with duplicate
-    keys and nulls. `owner` is the Connect cluster it is meant for, where the file says so; `state` is Connect's.
+    keys and nulls; `unused` are entries of its config that decide nothing, since its file says the same elsewhere. `owner` is the Connect cluster it is meant for, where the file says so; `state` is Connect's.
     `home` is the path of its config in a JSON or YAML file; `places` are those of keys that belong elsewhere in it.
     """
 
@@ -46,6 +46,7 @@ class FoundConnector:
     lines: Mapping[str, Entry] = field(default_factory=dict, repr=False)
     line: int = 0
     entries: tuple[Entry, ...] = field(default=(), repr=False)
+    unused: tuple[Entry, ...] = field(default=(), repr=False)
     form: Form = "connect"
     state: str | None = None
     owner: str = ""

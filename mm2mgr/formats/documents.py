@@ -240,9 +240,22 @@ def connectors(root: Node, name: str) -> Iterator[FoundConnector]:
     state = root.word("status", "connector", "state") or root.word("state") or None
     for key, _, node in root.members:
         if node.kind in ("object", "list"):
-            inner = connectors(node, own or (name if key in _WRAPPERS else key))
+            inner = (
+                _named(each, root) if key == "config" else each
+                for each in connectors(node, own or (name if key in _WRAPPERS else key))
+            )
             names = {"name": (*root.path, "name")} if root.get("name") and key in _WRAPPERS else {}
             yield from (replace(each, state=each.state or state, places=names | {**each.places}) for each in inner)
+
+
+def _named(found: FoundConnector, wrapper: Node) -> FoundConnector:
+    """Return a connector with the name beside its config, which is what Connect calls it; another one within is unused."""
+    name, own = wrapper.word("name"), found.lines["name"]
+    if not name or not own.value.strip() or own.value == name:
+        return found
+    line = entry_of("name", wrapper.line, Node("text", wrapper.line, name, path=(*wrapper.path, "name")))
+    config, lines = {**found.config, "name": name}, {**found.lines, "name": line}
+    return replace(found, name=name, config=config, lines=lines, unused=(own,))
 
 
 def connector_of(name: str, class_name: str, entries: tuple[Entry, ...], line: int) -> FoundConnector:

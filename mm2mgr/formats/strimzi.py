@@ -28,6 +28,7 @@ _PATTERNS = {  # the operator writes these on connectors that read the key
     "groupsExcludePattern": "groups.exclude",
     "groupsBlacklistPattern": "groups.exclude",
 }
+_LEFT_OUT = ("name", "connector.class", "tasks.max")  # by the operator, which warns in its log
 _READS = {"sourceConnector": ("topics",), "checkpointConnector": ("topics", "groups")}
 
 
@@ -69,11 +70,23 @@ def read_resource(resource: Node) -> Resource:
 
 def _connector(name: str, resource: Node, spec: Node) -> FoundConnector:
     written = _scalars(spec, {"class": "connector.class", "tasksMax": "tasks.max"})
-    entries = (text_entry("name", resource.line, name), *written, *_config(spec))
+    entries = (text_entry("name", resource.line, name), *written)
     owner = resource.word("metadata", "labels", "strimzi.io/cluster")
-    found = connector_of(name, spec.word("class"), entries, spec.line)
+    found = _made(name, spec.word("class"), entries, spec)
     places = {"connector.class": (*spec.path, "class"), "tasks.max": (*spec.path, "tasksMax")}
     return replace(found, state=_state(spec), owner=owner, home=(*spec.path, "config"), places=places)
+
+
+def _made(name: str, class_name: str, entries: tuple[Entry, ...], spec: Node) -> FoundConnector:
+    """Return a connector of the operator's own entries and its `config`, of which the operator leaves out some keys.
+
+    A number of tasks that is there only is kept, as the one that was meant.
+    """
+    config, own = _config(spec), {entry.key for entry in entries}
+    unused = tuple(entry for entry in config if entry.key in _LEFT_OUT)
+    meant = tuple(replace(entry, path=()) for entry in unused if entry.key not in own)
+    used = tuple(entry for entry in config if entry.key not in _LEFT_OUT)
+    return replace(connector_of(name, class_name, (*entries, *meant, *used), spec.line), unused=unused)
 
 
 def _config(node: Node) -> tuple[Entry, ...]:
@@ -172,9 +185,8 @@ def _of_pair(owner: str, pair: _Mirror) -> Iterator[FoundConnector]:
             *_scalars(
                 pair.mirror, {key: to for key, to in _PATTERNS.items() if to.partition(".")[0] in _READS.get(part, ())}
             ),
-            *_config(node),
         )
-        found = connector_of(name, named["connector.class"], entries, node.line)
+        found = _made(name, named["connector.class"], entries, node)
         places = dict(_places(pair, node, _READS.get(part, ())))
         yield replace(found, state=_state(node), owner=owner, home=(*node.path, "config"), places=places)
 

@@ -154,7 +154,7 @@ class _Batch:
 
     def _apply(self, hit: Hit) -> None:
         edits = tuple(dict.fromkeys(hit.edits))
-        removed = [edit for edit in edits if edit.value is None]
+        removed = [edit for edit in edits if edit.value is None and not edit.at]
         for edit in edits:
             if edit.at:
                 place = hit.spot or (hit.subject and hit.subject.spot)
@@ -209,7 +209,7 @@ class _Batch:
             return file, (key,), value
         if not (path := subject.paths.get(key, (*subject.home, key))):
             raise NotEditable("other parts of the file name it")
-        return file, path, value
+        return file, path, int(value) if path[-1] == "tasksMax" and value.isdecimal() else value
 
     def _in_tree(self, subject: Subject, key: str, value: str) -> tuple[str, PathKey, Value]:
         path, new = _flattened(spelled(subject, key, value))

@@ -99,6 +99,7 @@ def subject_of(found: FoundConnector, place: Spot, worker: WorkerFacts | None = 
         scopes={key: line.aliases for key, line in found.lines.items() if isinstance(line, Line)},
         silences=tuple(silences),
         home=found.home,
+        unused=found.unused,
         paths={**found.places, **{key: line.path for key, line in found.lines.items() if line.path}},
     )
 

@@ -207,7 +207,8 @@ class Subject:
     `flows` and `connect` are the names of its flows and of its Connect cluster in a tree. `records_kafka` is the cluster at
     the addresses that its record producer has instead of the workers'. In mm2.properties `scopes` has the clusters at the
     start of each key's line: () for the top level, (A,) for a cluster, (A, B) for a pair.
-    In a JSON or YAML file `home` is the path of its config, and `paths` that of each key.
+    In a JSON or YAML file `home` is the path of its config, and `paths` that of each key;
+    `unused` are entries of the config that decide nothing, since the file says the same elsewhere.
     """
 
     name: str
@@ -227,6 +228,7 @@ class Subject:
     scopes: Mapping[str, tuple[str, ...]] = field(default_factory=dict, repr=False)
     silences: tuple[Silence, ...] = ()
     home: PathKey = ()
+    unused: tuple[Entry, ...] = field(default=(), repr=False)
     paths: Mapping[str, PathKey] = field(default_factory=dict, repr=False)
 
     def get(self, key: str, default: str = "") -> str:

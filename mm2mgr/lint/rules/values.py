@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from mm2mgr.defaults import POLICIES
+from mm2mgr.formats.properties import Entry
 from mm2mgr.lint.classify import Context, context_of, what
 from mm2mgr.lint.findings import (
     Edit,
@@ -30,6 +31,7 @@ from mm2mgr.truth.reach import PACKAGE, Client, numbers, seen_by
 _SEEN = "tests/lint/test_seen_live_start.py::"
 _GONE = "io.strimzi.kafka.connect.mirror.IdentityReplicationPolicy"
 _TARGET = "target.cluster.alias"
+_OPERATORS = {"tasks.max": "tasksMax", "connector.class": "class"}
 _CREATION = ("topic.creation.default.replication.factor", "topic.creation.default.partitions")
 
 
@@ -235,6 +237,48 @@ def policy_class(subject: Subject) -> Iterator[Hit]:
     if fault:
         right = next(iter(nearest(name, POLICIES.values(), 0.5)), POLICIES["identity"])
         yield connector_hit(subject, key, right, f"{name} {fault}: the connector cannot be created")
+
+
+@rule("name-differs", "error", source="ConnectorsResource of Kafka Connect")
+def name_differs(subject: Subject) -> Iterator[Hit]:
+    """The config holds another name than the one beside it.
+
+    Connect calls a connector by the name beside its config (`{"name": …, "config": {…}}`) or in the URL. If the config
+    holds a different name, Connect answers 400, `Connector name configuration (…) doesn't match connector name in the
+    URL (…)`, and the connector is not created or stays unchanged. Strimzi's operator takes the name of the resource;
+    its newer versions leave out a name in `config`, older ones send it. Write the name once.
+    """
+    for entry in subject.unused:
+        if entry.key == "name" and entry.value != subject.name:
+            message = f"the connector is called {subject.name}, and {entry.value} in its config: Connect answers 400"
+            yield _without(subject, entry, message, "remove the name from its config")
+
+
+@rule("operator-leaves-out", "warning", source="Strimzi's KafkaConnectorConfiguration")
+def operator_leaves_out(subject: Subject) -> Iterator[Hit]:
+    """Strimzi's operator does not take this key from `config`.
+
+    The number of tasks and the class of a connector are members of the resource, tasksMax and class. The operator warns
+    in its log when `config` holds tasks.max or connector.class, and leaves them out; older versions used such a
+    tasks.max where there was no tasksMax. Without tasksMax one task does all the work.
+    """
+    for entry in subject.unused:
+        if entry.key in _OPERATORS:
+            member, value = _OPERATORS[entry.key], subject.get(entry.key)
+            line = subject.spots[entry.key].line
+            if line == entry.line:
+                message = f"the operator leaves out {entry.key} in config, so one task does all the work"
+                hit = _without(subject, entry, message, f"write {member}: {value} beside config instead of {entry.key}")
+                yield replace(hit, edits=(Edit(entry.key, value), *hit.edits))
+            else:
+                message = f"the operator leaves out {entry.key} in config: it is {value}"
+                hit = _without(subject, entry, message, f"remove {entry.key} from config")
+                yield hit.lowered("info") if entry.value == value else hit
+
+
+def _without(subject: Subject, entry: Entry, message: str, fix: str) -> Hit:
+    spot = replace(subject.spot, line=entry.line, key=entry.key)
+    return Hit(message, fix, entry.key, subject, spot, edits=(Edit(entry.key, None, at=entry),))
 
 
 @rule("plugin-missing", "error", source="Connect REST API")
