@@ -423,7 +423,7 @@ def test_what_a_tree_or_a_file_declares_and_what_runs_of_it_are_one_connector(si
 
 def test_what_runs_with_another_config_than_declared_is_judged_too(site: Site, mm2mgr: Command) -> None:
     site.converge()
-    site.east.connectors["mm2.a.east.source.orders"].config["linger.ms"] = "5"
+    site.east.connectors["mm2.a.east.source.orders"].config["linger.ms"] = "50"
     found = mm2mgr("lint", "clusters", "--connect=east", "-o", "json", code=1).json
     assert [(each["rule"], each["place"]) for each in found["findings"]] == [
         ("dead-key", "east/mm2.a.east.source.orders/linger.ms")
