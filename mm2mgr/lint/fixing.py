@@ -18,6 +18,7 @@ from mm2mgr.spec.places import PathKey, read_yaml
 
 Found = tuple[Finding, Hit]
 Contents = Mapping[str, bytes]
+HINT = "a hint: applied with --fail-on info"
 
 
 @dataclass(frozen=True)
@@ -74,7 +75,10 @@ def heal(
             size = len(taken) // 2
     changed = {file: data for file, data in now.items() if data != contents[file]}
     left = {
-        (finding.rule, finding.spot, finding.message): (finding, refused.get(_identity((finding, hit)), ""))
+        (finding.rule, finding.spot, finding.message): (
+            finding,
+            HINT if hit.edits and finding.severity not in severities else refused.get(_identity((finding, hit)), ""),
+        )
         for finding, hit in before
     }
     return Healed(changed, tuple(fixed), tuple(left.values()))

@@ -7,17 +7,17 @@ from dataclasses import dataclass
 from mm2mgr.truth.reach import CLUSTER_KEYS
 
 _REPLICATOR, _MIRUS, _FIRST = "Confluent Replicator", "Mirus", "MirrorMaker 1"
-_BEFORE, _SINKS = "no release of MirrorMaker 2", "sink connectors of Kafka Connect"
+_NONE, _SINKS = "", "sink connectors of Kafka Connect"
 _TOPICS, _EXCLUDE = "topics", "topics.exclude"
 
 # Key → tools, and the connector's key of the same meaning ("" for none).
 _KEYS: dict[str, tuple[str, str]] = {
     "topics.whitelist": (_MIRUS, _TOPICS),
-    "topics.include": (_BEFORE, _TOPICS),
-    "topics.pattern": (_BEFORE, _TOPICS),
+    "topics.include": (_NONE, _TOPICS),
+    "topics.pattern": (_NONE, _TOPICS),
     "topics.regex": (f"{_MIRUS} and of {_SINKS}", _TOPICS),
-    "groups.whitelist": (_BEFORE, "groups"),
-    "groups.include": (_BEFORE, "groups"),
+    "groups.whitelist": (_NONE, "groups"),
+    "groups.include": (_NONE, "groups"),
     "destination.topic.name.prefix": (_MIRUS, ""),
     "destination.topic.name.suffix": (_MIRUS, ""),
     "topic.whitelist": (_REPLICATOR, _TOPICS),
@@ -68,7 +68,7 @@ _PREFIXES = {
 
 @dataclass(frozen=True)
 class OtherKey:
-    """A key of another tool; `instead` is the connector's key of the same meaning, "" for none."""
+    """A key of another tool ("" for a common guess); `instead` is the connector's key of the same meaning, "" for none."""
 
     tool: str
     instead: str

@@ -48,6 +48,19 @@ def test_what_is_left_says_why(mm2mgr: Command) -> None:
     assert (found["diff"], found["fixed"], found["written"]) == ([], [], False)
 
 
+def test_hints_are_applied_only_when_asked_for(mm2mgr: Command) -> None:
+    path = file(mm2mgr.folder, "a.properties", {})
+    text = path.read_text().replace("source.consumer.allow.auto.create.topics=false\n", "")
+    path.write_text(text)
+    found = mm2mgr("lint", "a.properties", "--fix", "--yes", "-o", "json").json
+    assert [(each["rule"], each["why"]) for each in found["left"]] == [
+        ("client-defaults", "a hint: applied with --fail-on info")
+    ]
+    assert path.read_text() == text
+    mm2mgr("lint", "a.properties", "--fix", "--yes", "--fail-on", "info")
+    assert "source.consumer.allow.auto.create.topics=false" in path.read_text()
+
+
 def test_no_secret_in_the_diff_or_in_the_patch(mm2mgr: Command) -> None:
     path = file(
         mm2mgr.folder, "a.json", {"source.sasl.jaas.config": JAAS, "source.cluster.security.protocol": "SASL_SSL"}

@@ -9,6 +9,7 @@ import pytest
 from mm2mgr.lint.findings import Hit, rules_of
 from mm2mgr.lint.reading import read_files
 from mm2mgr.lint.rules import files as dedicated_rules
+from mm2mgr.lint.rules import lint
 from mm2mgr.lint.subject import Estate
 
 HEAD = "clusters = us-west, us-east\nus-west.bootstrap.servers = w:9092\nus-east.bootstrap.servers = e:9092\n"
@@ -176,3 +177,9 @@ def test_every_rule_has_a_story(rule: object) -> None:
     first, _, rest = str(getattr(rule, "story", "")).partition("\n")
     assert first.endswith(".")
     assert len(rest.strip().splitlines()) >= 3
+
+
+def test_one_line_sizes_all_three_connectors(tmp_path: Path) -> None:
+    """tasks.max is meant for the records; that the heartbeats get it as well is no fault to mend."""
+    found = lint(estate(tmp_path, HEAD + ENABLED + "us-west->us-east.tasks.max = 8\n"))
+    assert "tasks-idle" not in {each.rule for each in found}

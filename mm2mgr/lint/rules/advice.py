@@ -49,7 +49,7 @@ def tasks_idle(subject: Subject) -> Iterator[Hit]:
     A heartbeat connector has one task, whatever tasks.max says. A checkpoint connector divides the consumer groups
     among its tasks, at most one task per group; each task reads the whole offset-syncs topic and, at its start, all
     checkpoints, so tasks beyond a few multiply that work instead of sharing it. Records are mirrored by the source
-    connector: its tasks.max is the one that matters. Source: MirrorCheckpointConnector, MirrorHeartbeatConnector.
+    connector: its tasks.max is the one that matters; in mm2.properties one line is for all three. Source: MirrorCheckpointConnector, MirrorHeartbeatConnector.
     """
     text = subject.get(_TASKS)
     wanted, useful, why = int(text) if text.isdecimal() else 1, 1, "a heartbeat connector has one task"
@@ -60,7 +60,7 @@ def tasks_idle(subject: Subject) -> Iterator[Hit]:
         else:
             wanted = wanted if wanted > _MANY_CHECKPOINT_TASKS else 1
             why = "each task reads all offset syncs and all checkpoints, so more tasks add work instead of sharing it"
-    if wanted > useful and not subject.off:
+    if wanted > useful and not subject.off and subject.form != "dedicated":
         yield connector_hit(subject, _TASKS, str(useful), f"{written(subject, _TASKS)}={text}: {why}")
 
 

@@ -39,10 +39,14 @@ def other_tools_key(subject: Subject) -> Iterator[Hit]:
         if other is None:
             continue
         ours, value = _ours(subject, key, other.instead)
-        lost = _INSTEAD_OF.get(ours, "") if ours not in subject.config else ""
-        reads = bool(ours) and ours not in subject.config and bool(load().history(subject.type, ours) or "." in ours)
+        own = bool(load().history(subject.type, ours))
+        lost = _INSTEAD_OF.get(ours, "") if own and ours not in subject.config else ""
+        reads = bool(ours) and ours not in subject.config and (own or ours.startswith(("source.", "target.")))
         edits = [Edit(ours, value), Edit(key, None)] if reads and value else [Edit(key, None)]
-        message = f"{written(subject, key)} is a key of {other.tool}, which MirrorMaker does not read{': ' if lost else ''}{lost}"
+        whose = f"is a key of {other.tool}, which MirrorMaker does not read"
+        if not other.tool:
+            whose = "was never a key of MirrorMaker 2 and does nothing"
+        message = f"{written(subject, key)} {whose}{': ' if lost else ''}{lost}"
         hit = edit_hit(subject, message, edits, key)
         yield hit if lost else hit.lowered("warning")
 
