@@ -32,7 +32,7 @@ PORT_ATTEMPTS = 4
 _PORTS = range(15000, 32000)
 _given_ports: set[int] = set()
 # The first compiler tier and the serial collector halve the start-up of short-lived servers.
-_JVM_FLAGS = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto", "-Xlog:cds=off", "-XX:-UsePerfData")
+JVM_FLAGS = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto", "-Xlog:cds=off", "-XX:-UsePerfData")
 # An archive of the classes that a server of this kind loads halves its start. The JVM ignores an archive that does not fit.
 _READ_CLASSES = "-XX:SharedArchiveFile="
 _WRITE_CLASSES = "-XX:ArchiveClassesAtExit="
@@ -227,7 +227,7 @@ class Server(ABC):
     def jvm_arguments(self) -> list[str]:
         """Return the flags of this server's JVM: small, quick to start, with a bounded log."""
         return [
-            *_JVM_FLAGS,
+            *JVM_FLAGS,
             *self._classes(),
             f"-Xmx{self.heap}",
             f"-XX:ErrorFile={self._crash_file}",

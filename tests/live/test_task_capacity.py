@@ -26,7 +26,7 @@ from mm2mgr.samples.follow import Reader, Round, Schedule, follow
 from mm2mgr.samples.offsets import KafkaReader, RecordSizes
 from mm2mgr.samples.store import SampleStore, TaskRow, TaskStore
 from mm2mgr.sandbox.broker import Broker
-from mm2mgr.sandbox.server import Runtime
+from mm2mgr.sandbox.server import JVM_FLAGS, Runtime
 from mm2mgr.sizing.capacity import Pace, Saturated, saturated
 
 from .command import Tree
@@ -35,7 +35,7 @@ from .seen import connector_url, create, rest, until
 
 pytestmark = pytest.mark.live
 QUOTA_BYTES_PER_SECOND = 1_500_000
-RECORD_BYTES, RECORDS = 10_000, 12_000  # 80 s at the quota
+RECORD_BYTES, RECORDS = 10_000, 8_000  # 53 s at the quota
 SUSTAINED_SECONDS, DEADLINE_SECONDS = 20.0, 150.0
 OVER_MS = 20_000  # without a lagging moment: what was there to carry is carried
 SLOW, QUICK = "mm2.src.tgt.source.slow", "mm2.src.tgt.source.quick"
@@ -61,7 +61,7 @@ def limit(runtime: Runtime, broker: Broker, client_id: str) -> None:
     """Let a client write only so many bytes a second to a broker (KIP-13)."""
     where = ["--bootstrap-server", broker.bootstrap_servers, "--entity-type", "clients", "--entity-name", client_id]
     what = ["--alter", "--add-config", f"producer_byte_rate={QUOTA_BYTES_PER_SECOND}"]
-    command = [str(runtime.java.java), "kafka.admin.ConfigCommand", *where, *what]
+    command = [str(runtime.java.java), *JVM_FLAGS, "kafka.admin.ConfigCommand", *where, *what]
     path = os.pathsep.join(str(jar) for jar in runtime.jars)
     done = subprocess.run(
         command, env={**os.environ, "CLASSPATH": path}, capture_output=True, text=True, timeout=90, check=False
