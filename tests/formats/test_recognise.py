@@ -1,0 +1,57 @@
+"""Files of every syntax become the same value: connectors with their type, config, workers, and the place of each key."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from mm2mgr.formats.mm2_properties import Line
+from mm2mgr.formats.recognise import read_file
+
+CLASS = "org.apache.kafka.connect.mirror.MirrorSourceConnector"
+DRIVEN = "clusters = A, B\nA->B.enabled = true\nA->B.topics = orders\nB.bootstrap.servers = b:9092\n"
+PROPERTIES = f"name = mine\nconnector.class = {CLASS}\ntopics = orders\nA->B.enabled = true\nclusters = A, B\n"
+WRAPPED = f'{{"name": "mine",\n"config": {{"connector.class": "{CLASS}",\n"topics": "orders", "name": "other"}}}}'
+OPERATOR = f"""\
+kind: KafkaConnector
+metadata: {{name: mine}}
+spec: {{class: {CLASS}, config: {{topics: orders, tasks.max: 3}}}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "syntax", "name", "line"),
+    [
+        ("a.properties", DRIVEN, "dedicated", "A->B MirrorSourceConnector", 3),
+        ("a.properties", PROPERTIES, "properties", "mine", 3),
+        ("a.json", WRAPPED, "json", "mine", 3),
+        ("a.yaml", OPERATOR, "yaml", "mine", 3),
+    ],
+)
+def test_one_value_for_every_syntax(tmp_path: Path, file: str, text: str, syntax: str, name: str, line: int) -> None:
+    path = tmp_path / file
+    path.write_text(text)
+    read = read_file(path)
+    found = read.connectors[0]
+    assert (read.syntax, found.name, found.type) == (syntax, name, "source")
+    assert (found.config["topics"], found.lines["topics"].line) == ("orders", line)
+    assert found.form == ("dedicated" if syntax == "dedicated" else "connect")
+    assert (found.workers is not None) == (syntax == "dedicated")
+
+
+def test_a_line_of_the_driver_says_whose_it_is(tmp_path: Path) -> None:
+    path = tmp_path / "mm2.properties"
+    path.write_text(DRIVEN)
+    lines = read_file(path).connectors[0].lines
+    aliases = {key: line.aliases for key, line in lines.items() if isinstance(line, Line)}
+    assert (aliases["topics"], aliases["target.cluster.bootstrap.servers"]) == (("A", "B"), ("B",))
+
+
+@pytest.mark.parametrize(("file", "text", "unused"), [("a.json", WRAPPED, "name"), ("a.yaml", OPERATOR, "tasks.max")])
+def test_what_the_file_says_elsewhere_is_unused(tmp_path: Path, file: str, text: str, unused: str) -> None:
+    path = tmp_path / file
+    path.write_text(text)
+    found = read_file(path).connectors[0]
+    assert [entry.key for entry in found.unused] == [unused]
+    assert found.config["name"] == "mine"
