@@ -11,19 +11,20 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from mm2mgr.lint.findings import Finding, Rule
-from mm2mgr.lint.rules import BY_ID, RULES, found, lint
+from mm2mgr.lint.rules import found, lint, of_connectors
 from mm2mgr.lint.subject import Estate, SourceFile, Subject, WorkerFacts
 from mm2mgr.reconcile.plan import WRITES, Change, ClusterPlan, Named, with_predecessors_kept
 from mm2mgr.truth.client_values import text_of
 from mm2mgr.truth.reach import CLUSTER_KEYS, numbers
 
 RECORDS = "producer.override."
-_ERRORS = tuple(rule for rule in RULES if rule.severity == "error")
+_ASKED = {rule.id: rule for rule in of_connectors()}
+_ERRORS = tuple(rule for rule in _ASKED.values() if rule.severity == "error")
 ALONE = tuple(rule for rule in _ERRORS if rule.check)
-TOGETHER = (*(rule for rule in _ERRORS if rule.over), BY_ID["overlap-undecided"])
+TOGETHER = (*(rule for rule in _ERRORS if rule.over), _ASKED["overlap-undecided"])
 _STATE_TOO_NEW = "state-too-new"
 # All that unchanged connectors are asked where nothing is written: it needs no probe of the workers.
-_UNCHANGED = (BY_ID["wrong-kafka"],)
+_UNCHANGED = (_ASKED["wrong-kafka"],)
 
 
 def writes_through_workers(config: Mapping[str, str]) -> bool:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
+import subprocess
+import sys
 
 import pytest
 
 from mm2mgr.expand import expand
 from mm2mgr.lint.subject import KafkaFacts, WorkerFacts
-from mm2mgr.reconcile.guards import ClusterFacts, Objection, objections
+from mm2mgr.reconcile.guards import ALONE, TOGETHER, ClusterFacts, Objection, objections
 from mm2mgr.reconcile.live import make_plan
 from mm2mgr.reconcile.plan import Change, Plan
 from mm2mgr.render import render
@@ -264,3 +266,14 @@ def test_what_is_not_known_of_a_worker_stays_as_declared() -> None:
     assert objections("x", made.estate(subject), ClusterFacts({"x": WorkerFacts(cluster_id="two")})).keys() == {
         subject.name
     }
+
+
+def test_plan_imports_only_the_rules_that_it_asks() -> None:
+    """Rules that only hint, and those about the text of other files, are left to lint."""
+    code = "import sys, mm2mgr.operations.plan, mm2mgr.reconcile.guards; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    names = {name.rpartition(".")[2] for name in done.stdout.split() if name.startswith("mm2mgr.lint.rules.")}
+    asked = {getattr(rule.check or rule.over, "__module__", "").rpartition(".")[2] for rule in (*ALONE, *TOGETHER)}
+    assert {"keys", "values", "pair"} <= asked
+    assert not {"files", "advice", "versions"} & names
+    assert names == asked

@@ -1,61 +1,54 @@
 """All rules of lint, and how they run over an estate: hits become findings with a place, equal findings of one line are merged, silences apply.
 
-A rule is a decorated function in one of these modules; a new module needs its name in the list here.
+A rule is a decorated function in one of these modules; a new module needs its name in one of the lists here. `RULES` and
+`BY_ID` import all of them when they are first asked for; plan and apply import only those that may block a write.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import cache
+from importlib import import_module
+from typing import Any
 
 from mm2mgr.lint.findings import SEVERITIES, Finding, Hit, Rule, line_key, rules_of
-from mm2mgr.lint.rules import (
-    addresses,
-    advice,
-    files,
-    keys,
-    logins,
-    loops,
-    other_tools,
-    pair,
-    records,
-    security,
-    sizes,
-    sync,
-    topics,
-    transforms,
-    values,
-    versions,
-    worker,
-)
 from mm2mgr.lint.subject import Estate, Spot, SubjectKind
 
 # In the order in which people read them.
-RULES: tuple[Rule, ...] = rules_of(
-    keys,
-    values,
-    addresses,
-    worker,
-    security,
-    logins,
-    records,
-    transforms,
-    sizes,
-    topics,
-    sync,
-    loops,
-    pair,
-    files,
-    advice,
-    other_tools,
-    versions,
+_OF_CONNECTORS = (
+    *("keys", "values", "addresses", "worker", "security", "logins", "records", "transforms"),
+    *("sizes", "topics", "sync", "loops", "pair", "other_tools"),
 )
-BY_ID = {rule.id: rule for rule in RULES}
+# No error of these is about a connector of a tree: hints, and the text of other files.
+_BESIDE = ("files", "advice", "versions")
+
+RULES: tuple[Rule, ...]
+BY_ID: Mapping[str, Rule]
 
 
-def lint(estate: Estate, rules: Sequence[Rule] = RULES) -> list[Finding]:
-    """Return every finding, silenced ones too (they carry the reason)."""
-    reported = _merged(finding for finding, _ in found(estate, rules))
+def __getattr__(name: str) -> Any:
+    if name == "RULES":
+        return _rules((*_OF_CONNECTORS, *_BESIDE))
+    if name == "BY_ID":
+        return {rule.id: rule for rule in _rules((*_OF_CONNECTORS, *_BESIDE))}
+    raise AttributeError(name)
+
+
+@cache
+def _rules(modules: tuple[str, ...]) -> tuple[Rule, ...]:
+    return rules_of(*(import_module(f"{__name__}.{module}") for module in modules))
+
+
+def of_connectors() -> tuple[Rule, ...]:
+    """Return the rules that plan and apply choose from: all that can report an error about a connector of a tree."""
+    return _rules(_OF_CONNECTORS)
+
+
+def lint(estate: Estate, rules: Sequence[Rule] | None = None) -> list[Finding]:
+    """Return every finding of all rules or of some, silenced ones too (they carry the reason)."""
+    every = _rules((*_OF_CONNECTORS, *_BESIDE)) if rules is None else rules
+    reported = _merged(finding for finding, _ in found(estate, every))
     return sorted(reported, key=lambda finding: (SEVERITIES.index(finding.severity), finding.spot, finding.rule))
 
 
