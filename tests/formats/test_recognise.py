@@ -21,21 +21,21 @@ spec: {{class: {CLASS}, config: {{topics: orders, tasks.max: 3}}}}
 
 
 @pytest.mark.parametrize(
-    ("file", "text", "syntax", "name", "line"),
+    ("file", "text", "syntax", "name"),
     [
-        ("a.properties", DRIVEN, "dedicated", "A->B MirrorSourceConnector", 3),
-        ("a.properties", PROPERTIES, "properties", "mine", 3),
-        ("a.json", WRAPPED, "json", "mine", 3),
-        ("a.yaml", OPERATOR, "yaml", "mine", 3),
+        ("a.properties", DRIVEN, "dedicated", "A->B MirrorSourceConnector"),
+        ("a.properties", PROPERTIES, "properties", "mine"),
+        ("a.json", WRAPPED, "json", "mine"),
+        ("a.yaml", OPERATOR, "yaml", "mine"),
     ],
 )
-def test_one_value_for_every_syntax(tmp_path: Path, file: str, text: str, syntax: str, name: str, line: int) -> None:
+def test_one_value_for_every_syntax(tmp_path: Path, file: str, text: str, syntax: str, name: str) -> None:
     path = tmp_path / file
     path.write_text(text)
     read = read_file(path)
     found = read.connectors[0]
     assert (read.syntax, found.name, found.type) == (syntax, name, "source")
-    assert (found.config["topics"], found.lines["topics"].line) == ("orders", line)
+    assert (found.config["topics"], found.lines["topics"].line) == ("orders", 3)
     assert found.form == ("dedicated" if syntax == "dedicated" else "connect")
     assert (found.workers is not None) == (syntax == "dedicated")
 
