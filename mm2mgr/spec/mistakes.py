@@ -103,7 +103,9 @@ def _predicate(path: PathKey, items: Sequence[Any], base: PathKey) -> str:  # no
         return f" is missing{_for_example(path[-1], node)}"
     if value is None:
         is_needed = is_required((*base, *path))
-        return f" is empty: write a value{'' if is_needed else ' or remove the key'}{_for_example(path[-1], node)}"
+        is_block = definition_of(node) or values_of(node) is not None
+        wanted = "write its keys indented below it" if is_block else "write a value"
+        return f" is empty: {wanted}{'' if is_needed else ' or remove the key'}{_for_example(path[-1], node)}"
     if said:
         shown = _shown(path, value)
         if said.startswith("a "):

@@ -12,6 +12,19 @@ from typing import Any
 Found = tuple[int, int, str]
 """Line and column from 0, and what to write."""
 _CONFLICT = re.compile(r"(<{7}|={7}|>{7})( |$)")
+_WORDS = (  # a part of the parser's message -> what to do about it
+    ("expected key", "something that is no key stands here: write key: value, or put text into quotes"),
+    ("alphabetic or numeric", "& and * begin an anchor: text that begins with them needs quotes"),
+    ("cannot start any token", "a sign that no value begins with: put the text into quotes"),
+    ("node content", "a value is missing here, or a comma or bracket is too many"),
+    ("'-' indicator", "the entries of a list begin with a dash and a blank, all in the same column"),
+    ("sequence entries", "a list begins on the line below its key, or stands in brackets"),
+    ("directive", "a value that begins with % needs quotes"),
+    (
+        "document start",
+        "something stands behind the end of the document: a line without indentation, or a bracket too many",
+    ),
+)
 _RESERVED = re.compile(r"(?:^|[\s\[{,])([@`%!*&])(?!\s)")
 _KEY = re.compile(r"(?<![\w.$\"'/])([A-Za-z_][\w-]*):(?=[\[{\"'])|^\s*([a-z_]+):(?=[A-Za-z])")
 
@@ -56,7 +69,8 @@ def explain(error: Any, text: str) -> Found:  # noqa: PLR0911 - one return a sli
         return last, indent, words
     if "expected ':'" in problem:
         return start.line, start.column, "a key ends with a colon and a blank: write key: value"
-    return mark.line, mark.column, problem or context
+    words = next((words for part, words in _WORDS if part in problem), "a key, a colon or quotes are missing")
+    return mark.line, mark.column, words
 
 
 def _of_text(lines: list[str], region: Iterable[int]) -> Iterator[Found]:
@@ -96,4 +110,6 @@ def _of_brackets(lines: list[str], last: int, mark: Any, start: Any) -> Found:
     column = start.column if start.line == number else max(lines[number].rfind("["), lines[number].rfind("{"), 0)
     comment = "; a blank and # begin a comment" if any(" #" in line for line in lines[number : last + 1]) else ""
     sign = lines[number][column : column + 1]
+    if sign not in "[{" or not sign:
+        return mark.line, mark.column, "a comma or bracket is missing before this, or text needs quotes"
     return number, column, f"this {sign} is never closed, or a comma is missing behind it{comment}"

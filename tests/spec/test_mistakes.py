@@ -182,6 +182,24 @@ def test_no_message_speaks_of_the_program_whatever_is_wrong(tmp_path: Path, seed
     assert refused > 20
 
 
+@pytest.mark.parametrize("seed", range(6))
+def test_signs_lost_or_added_anywhere_are_answered_in_words(tmp_path: Path, seed: int) -> None:
+    random_, refused = random.Random(seed), 0
+    good = yaml.safe_dump(TREE, sort_keys=False, default_flow_style=None if seed % 2 else False)
+    for _ in range(60):
+        text = list(good)
+        for _ in range(random_.randint(1, 3)):
+            text[random_.randrange(len(text))] = random_.choice(["", "<<: ", *"\t :[]{}'*&!@%#\n-\"\\"])
+        (tmp_path / "x.yaml").write_text("".join(text), encoding="utf-8")
+        try:
+            expand(load([tmp_path]))
+        except SpecError as error:
+            refused += 1
+            said = [problem.message for problem in error.problems]
+            assert not [one for one in said if FOREIGN.search(one) or "expected" in one], "".join(text)
+    assert refused > 20
+
+
 def test_every_pattern_of_the_schema_has_words() -> None:
     patterns = set(re.findall(r"'pattern': '((?:[^'\\]|\\.)*)'", str(json_schema())))
     assert patterns
