@@ -80,7 +80,7 @@ def regenerated(before: Mapping[str, Any], lines: Iterable[str] | None = None) -
 
 LOCKS = {path.stem.removeprefix("kafka-"): path for path in Path(__file__).with_name("locks").glob("*.lock")}
 _LIBRARIES = "3.6.2"  # whose libraries fit the older lines
-_SPLIT = "3.4"  # the first line in which each connector has a definition of its own (KAFKA-14420)
+_SPLIT = "3.4"  # the first line in which each connector has a definition of its own (KAFKA-14413)
 
 
 def releases() -> dict[str, str]:

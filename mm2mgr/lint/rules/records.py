@@ -23,6 +23,7 @@ from mm2mgr.lint.findings import (
 )
 from mm2mgr.lint.rules.security import NEEDED
 from mm2mgr.lint.subject import Subject, addresses
+from mm2mgr.truth.bugs import BY_BUG
 from mm2mgr.truth.reach import numbers
 
 _REFUSED = "tests/lint/test_seen_live_start.py::test_exactly_once_refused"
@@ -381,7 +382,7 @@ def reset_latest(subject: Subject) -> Iterator[Hit]:
     if _reset(subject) != "latest":
         return
     what = "records written before the first read of a topic or a new partition are never mirrored"
-    if subject.known_version and (3, 0) <= numbers(subject.known_version) < (3, 6, 2):
+    if subject.known_version and BY_BUG["KAFKA-13988"].affects(subject.known_version):
         what = f"Kafka {subject.known_version} ignores it and reads from the beginning (KAFKA-13988)"
     yield client_hit(subject, READER, _RESET, "earliest", f"{described(subject, READER, _RESET)}: {what}")
 
