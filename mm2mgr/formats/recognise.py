@@ -36,15 +36,23 @@ class ForeignFile:
 def read_file(path: Path, content: bytes | None = None) -> ForeignFile:
     """Read a file, or its future content; raise SpecError with the place of what cannot be read, and for a file of no known kind."""
     file, text = str(path), read_text(path, content)
-    if text.lstrip("ï»¿ \t\r\n")[:1] in ("{", "["):
+    syntax = syntax_of(file, text)
+    if syntax == "json":
         return _wrapped(file, "json", [documents.parse(_utf8(file, text), file)], "")
-    if file.lower().endswith((".yaml", ".yml")) or _YAML.match(text):
+    if syntax == "yaml":
         return _yaml(file, text)
     if text.startswith("ï»¿"):
         raise wrong(
             file, "starts with a byte order mark, which Java takes for a part of the first key: save it without"
         )
     return _properties(file, text)
+
+
+def syntax_of(file: str, text: str) -> Literal["json", "yaml", "properties"]:
+    """Return the syntax of a file by its first characters and its name; `text` is its bytes as ISO-8859-1."""
+    if text.lstrip("ï»¿ \t\r\n")[:1] in ("{", "["):
+        return "json"
+    return "yaml" if file.lower().endswith((".yaml", ".yml")) or _YAML.match(text) else "properties"
 
 
 def wrong(file: str, message: str, line: int = 0) -> SpecError:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from codecs import BOM_UTF8
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -10,7 +11,9 @@ from typing import Any
 
 from mm2mgr.errors import SpecError
 from mm2mgr.formats.properties import Entry
-from mm2mgr.formats.splices import Editable, NotEditable, PropertiesText, StructuredText, Value
+from mm2mgr.formats.recognise import syntax_of
+from mm2mgr.formats.splices import Editable, NotEditable, PropertiesText, Value
+from mm2mgr.formats.structured import StructuredText
 from mm2mgr.lint.findings import SEVERITIES, Edit, Finding, Hit, Rule, Severity, line_key, spelled
 from mm2mgr.lint.rules import RULES, found
 from mm2mgr.lint.subject import Estate, Subject
@@ -150,10 +153,11 @@ class _Batch:
             if file not in self.before:
                 raise NotEditable("it is not in a file that was given")
             data = self.before[file]
-            if file.endswith((".yaml", ".yml", ".json")) or data.lstrip()[:1] in (b"{", b"["):
-                self.sources[file] = StructuredText(data.decode())
-            else:
-                self.sources[file] = PropertiesText(data.decode("iso-8859-1"))
+            if data.startswith(BOM_UTF8):
+                raise NotEditable("the file begins with a byte order mark")
+            text = data.decode("iso-8859-1")
+            structured = syntax_of(file, text) != "properties"
+            self.sources[file] = StructuredText(data.decode()) if structured else PropertiesText(text)
         return self.sources[file]
 
     def _apply(self, hit: Hit) -> None:
@@ -164,7 +168,7 @@ class _Batch:
                 place = hit.spot or (hit.subject and hit.subject.spot)
                 assert place
                 self._line(place.file, edit, edit.at)
-            elif hit.spot and edit.value is not None:
+            elif hit.spot and not hit.subject and edit.value is not None:
                 self.source(hit.spot.file).set((edit.key,), edit.value)
             elif edit.value is not None:
                 self._set(edit, edit.of or hit.subject, removed.pop(0) if removed else None)

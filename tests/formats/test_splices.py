@@ -8,7 +8,8 @@ import pytest
 import yaml
 
 from mm2mgr.formats import properties
-from mm2mgr.formats.splices import NotEditable, PropertiesText, StructuredText, Value, escaped
+from mm2mgr.formats.splices import NotEditable, PropertiesText, Value, escaped
+from mm2mgr.formats.structured import StructuredText
 from mm2mgr.spec.places import PathKey
 
 PROPERTIES = """\
