@@ -37,6 +37,7 @@ def is_clear(key: str, value: str) -> bool:
     return any(is_secret(name) for name, _ in options)
 
 
+@lru_cache(maxsize=4096)
 def is_loopback(address: str) -> bool:
     """Tell whether a URL or a `host:port` stays on the machine."""
     try:

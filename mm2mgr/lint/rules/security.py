@@ -143,8 +143,9 @@ def login_unencrypted(subject: Subject) -> Iterator[Hit]:
     for client in _sides(subject):
         key = _key(subject, client, "security.protocol")
         sends = SENT_IN_CLEAR.get(configured(subject, client.name, "sasl.mechanism").upper(), "")
-        address = beyond(configured(subject, client.name, "bootstrap.servers"))
-        if key and sends and address and subject.get(key).upper() == "SASL_PLAINTEXT":
+        if not (key and sends and subject.get(key).upper() == "SASL_PLAINTEXT"):
+            continue
+        if address := beyond(configured(subject, client.name, "bootstrap.servers")):
             message = f"{written(subject, key)}: {sends} crosses the network unencrypted, to {address}"
             right = _beside(subject, client, key, "security.protocol", "SASL_SSL")
             fix = f"{phrase(subject, [right])}; without TLS on the brokers use SCRAM, which does not send the password"
