@@ -151,15 +151,20 @@ def exactly_once_misplaced(estate: Estate) -> Iterator[Hit]:
     """exactly.once.source.support is a setting of the target's workers.
 
     The driver starts separate Connect workers for each pair and configures them with the lines of the target: only
-    `B.exactly.once.source.support = enabled` applies to them. At the top level or under a pair the line is ignored, the
-    workers run without transactions, and records can be duplicated when a worker fails (KIP-710, KIP-618).
+    `B.exactly.once.source.support = enabled` applies to them. At the top level or under a pair the line is ignored, and
+    under a cluster that no pair mirrors to it serves heartbeats: the workers run without transactions, and records can
+    be duplicated when a worker fails (KIP-710, KIP-618).
     """
     for file in _driver_files(estate):
         for entry in file.lines():
-            if entry.plain != EXACTLY_ONCE_KEY or len(entry.aliases) == 1:
+            if entry.plain != EXACTLY_ONCE_KEY or not set(entry.aliases) <= set(file.clusters):
                 continue
-            targets = [entry.aliases[1]] if entry.aliases else [target for _, target in file.mirroring()]
-            message = f"{entry.key} reaches no worker, so records are mirrored at least once"
+            targets = list(entry.aliases[1:]) or [target for _, target in file.mirroring()]
+            lacking = [target for target in targets if f"{target}.{EXACTLY_ONCE_KEY}" not in file.driver.lines]
+            if len(entry.aliases) == 1 and (entry.aliases[0] in targets or not lacking):
+                continue
+            who = "no worker" if len(entry.aliases) != 1 else f"only workers that write to {entry.aliases[0]}"
+            message = f"{entry.key} reaches {who}, so records are mirrored at least once"
             edits = file.moved(entry, (f"{target}.{EXACTLY_ONCE_KEY}" for target in targets))
             yield file.hit(
                 entry, message, f"write it under the target: {targets[0]}.{EXACTLY_ONCE_KEY} = enabled", edits
