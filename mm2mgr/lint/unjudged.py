@@ -81,7 +81,7 @@ FACTS = (
         (
             *("key-too-new", "key-removed", "key-deprecated", "kafka-unknown", "dead-key", "invalid-value"),
             *("exactly-once-unsupported", "include-excluded", "heartbeats-twice", "reset-latest"),
-            *("alter-configs-replaces", "bad-address", "delivery-below-request"),
+            *("alter-configs-replaces", "bad-address", "delivery-below-request", "policy-class"),
             *("known-bug", "minor-bugs", "upgrade-override-policy", "upgrade-metric-names", "upgrade-deprecated"),
         ),
         _each(lambda subject: subject.known_version is None),
