@@ -151,7 +151,7 @@ def lint(
 @output_option
 @click.pass_obj
 def explain(workspace: Workspace, name: str, on: str | None, kafka: str | None, everything: bool, output: str) -> None:
-    """Explain a Kafka KEY, a lint RULE, a known BUG of Kafka, or the clients of a FLOW.
+    """Explain a KEY, a lint RULE, a known BUG, or the clients of a FLOW.
 
     For a KEY, however it is spelled: what it does, and what to write instead. For a FLOW: the settings of each client. Use
     the id of a flow whose name is also a key or a rule. Exit code 1 when none is known.
