@@ -18,6 +18,7 @@ from mm2mgr.lint.findings import SEVERITIES, Edit, Finding, Hit, Rule, Severity,
 from mm2mgr.lint.rules import RULES, found
 from mm2mgr.lint.subject import Estate, Subject
 from mm2mgr.spec.places import PathKey, read_yaml
+from mm2mgr.truth.reach import CLUSTER_KEYS
 
 Found = tuple[Finding, Hit]
 Contents = Mapping[str, bytes]
@@ -49,9 +50,7 @@ def heal(
     size, rounds = len(before), 10 + 4 * len(before)  # a fix may bring up what another one was hidden behind
     while rounds and (
         waiting := [
-            each
-            for each in before
-            if each[0].severity in severities and each[1].edits and _identity(each) not in refused
+            each for each in _decided(before) if each[0].severity in severities and _identity(each) not in refused
         ]
     ):
         rounds -= 1
@@ -120,8 +119,16 @@ def _worse(taken: Sequence[Found], before: Sequence[Found], after: Sequence[Foun
     return ""
 
 
+def _decided(every: Sequence[Found]) -> list[Found]:
+    """Return the findings that a machine can fix: of a line of mm2.properties, for several connectors, only when it can for all of them."""
+    open_ = {(finding.rule, finding.spot) for finding, hit in every if not hit.edits and finding.spot.key}
+    return [each for each in every if each[1].edits and (each[0].rule, each[0].spot) not in open_]
+
+
 def _removal(hit: Hit) -> Hit | None:
-    """Return the hit with nothing but the removal of its key, which nobody reads, None when its fix is no such move."""
+    """Return the hit with nothing but the removal of its key, which nobody reads; None when its fix is no such move, or moves a login."""
+    if hit.key.endswith(tuple(CLUSTER_KEYS)):
+        return None
     gone = tuple(edit for edit in hit.edits if edit.value is None and edit.key == hit.key)
     return replace(hit, edits=gone) if gone and len(gone) < len(hit.edits) else None
 

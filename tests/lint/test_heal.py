@@ -148,6 +148,16 @@ def test_a_tree_that_cannot_be_read_is_left_alone(tmp_path: Path) -> None:
         healed(case, files_of(case, tmp_path))
 
 
+def test_a_login_that_may_be_for_either_cluster_stays_where_it_is(tmp_path: Path) -> None:
+    """Of the three connectors of a pair one knows only the target; the line is for all of them."""
+    path = tmp_path / "mm2.properties"
+    lines = ["clusters=A,B", "A.bootstrap.servers=a1:9092", "B.bootstrap.servers=b1:9092", "A->B.enabled=true"]
+    path.write_text("\n".join([*lines, "A->B.sasl.jaas.config=${file:/p:jaas}", ""]), encoding="utf-8")
+    result = heal({str(path): path.read_bytes()}, lambda changed: read_files([path], contents=changed))
+    assert all(b"A->B.sasl.jaas.config=${file:/p:jaas}" in data for data in result.contents.values())
+    assert "bare-security" in {finding.rule for finding, _ in result.left}
+
+
 def test_no_fix_gives_the_records_the_address_of_the_source(tmp_path: Path) -> None:
     """KAFKA-9313: the address behind `producer.` was moved to the record producer, whoever's it was."""
     path = tmp_path / "orders.properties"
