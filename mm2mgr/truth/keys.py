@@ -218,6 +218,8 @@ def kafka_version(text: str) -> str | None:
 
 
 _RANGE = re.compile(r"\[(?P<low>[^,\]]+),\.\.\.(?:,(?P<high>[^\]]+))?\](?P<unset> or -1)?")
+_WHOLE = re.compile(r"[+-]?[0-9]{1,20}")
+_NUMBERS = {"short": "whole number", "int": "whole number", "long": "whole number", "double": "number"}
 _WIDTH = {"short": 16, "int": 32, "long": 64}
 
 
@@ -240,12 +242,27 @@ def problem(key: Key, value: str) -> str:
         return ""
     if key.type == "boolean":
         return "" if text.lower() in ("true", "false") else "neither true nor false"
-    if key.type in ("short", "int", "long", "double"):
+    if key.type in _NUMBERS:
         return _number_problem(key, text)
     if key.type == "list":
         found = (_choice_problem(key, item.strip()) for item in text.split(",") if text)
         return next(filter(None, found), _empty_problem(key, text))
     return _choice_problem(key, text) if key.type == "string" else ""
+
+
+def allowed(key: Key) -> str:
+    """Return the values that a key may have, in words that follow `write`."""
+    if key.choices:
+        return f"one of {', '.join(key.choices)}"
+    if key.type == "boolean":
+        return "true or false"
+    if key.type not in _NUMBERS:
+        return f"a value of type {key.type}{f' ({key.valid})' if key.valid else ''}"
+    found = _RANGE.search(key.valid)
+    if not found:
+        return f"a {_NUMBERS[key.type]}"
+    span = f"from {found['low']} to {found['high']}" if found["high"] else f"of at least {found['low']}"
+    return f"a {_NUMBERS[key.type]} {span}{', or -1' if found['unset'] else ''}"
 
 
 def _empty_problem(key: Key, text: str) -> str:
@@ -265,7 +282,7 @@ def _number_problem(key: Key, text: str) -> str:
         return ""
     number = _number_of(key.type, text)
     if number is None:
-        return f"no number of type {key.type}"
+        return f"too large for its type, {key.type}" if _WHOLE.fullmatch(text) else f"no {_NUMBERS[key.type]}"
     found = _RANGE.search(key.valid)
     if not found or (found["unset"] and number == -1):
         return ""
@@ -279,6 +296,6 @@ def _number_of(type_: str, text: str) -> float | None:
         if type_ == "double":
             return float(text.rstrip("dDfF"))
         limit = 2 ** (_WIDTH[type_] - 1)
-        return int(text) if re.fullmatch(r"[+-]?[0-9]{1,20}", text) and -limit <= int(text) < limit else None
+        return int(text) if _WHOLE.fullmatch(text) and -limit <= int(text) < limit else None
     except ValueError:
         return None

@@ -127,17 +127,17 @@ def replication_factor(subject: Subject) -> Iterator[Hit]:
     storage topics have a factor of 3 by default; where they cannot be created, the workers do not start. Source:
     MirrorSourceConnector, MirrorCheckpointConnector, MirrorHeartbeatConnector, DistributedConfig.
     """
-    for key, topic, where, default in _made(subject):
+    for key, cannot, where, default in _made(subject):
         brokers = (subject.target_kafka if where == "target" else subject.source_kafka).brokers
         text = subject.get(key, str(default))
         if not re.fullmatch(r"-?\d+", text) or int(text) == -1:
             continue
         setting = f"{written(subject, key)}={text}" if key in subject.config else f"{key} is {text} by default"
         if int(text) < 1:
-            message = f"{setting} is no number of replicas: {topic} cannot be created"
+            message = f"{setting} is no number of replicas: {cannot} be created"
             yield connector_hit(subject, key, str(default), message, ", or -1 for the brokers' default")
         elif brokers and int(text) > brokers:
-            message = f"{setting}, and {_so_many(where, brokers)}: {topic} cannot be created"
+            message = f"{setting}, and {_so_many(where, brokers)}: {cannot} be created"
             yield connector_hit(subject, key, str(min(brokers, 3)), message)
     yield from _storage(subject)
 
@@ -176,14 +176,14 @@ def _home(subject: Subject) -> str:
 
 
 def _made(subject: Subject) -> Iterator[tuple[str, str, str, int]]:
-    """Yield the topics a connector creates: the key of the replication factor, the topic, its cluster, Kafka's default."""
+    """Yield the topics a connector creates: the key of the replication factor, what cannot be created with a wrong one, its cluster, Kafka's default."""
     if subject.type != "source":
-        yield f"{subject.type}s.topic.replication.factor", f"its {subject.type}s topic", "target", 3
+        yield f"{subject.type}s.topic.replication.factor", f"its {subject.type}s topic cannot", "target", 3
         return
-    yield "replication.factor", "every mirrored topic", "target", 2
+    yield "replication.factor", "no mirrored topic can", "target", 2
     if subject.setting.offset_syncs:
         where = "target" if subject.setting.offset_syncs_location == "target" else "source"
-        yield "offset-syncs.topic.replication.factor", "its offset-syncs topic", where, 3
+        yield "offset-syncs.topic.replication.factor", "its offset-syncs topic cannot", where, 3
 
 
 @rule("interval-zero", "error", needs=(".interval.seconds",), source="MirrorMaker's Scheduler", seen=_SEEN)

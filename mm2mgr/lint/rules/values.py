@@ -25,7 +25,7 @@ from mm2mgr.lint.findings import (
 from mm2mgr.lint.hops import SIDES, ClusterSide
 from mm2mgr.lint.subject import Subject, SubjectKind
 from mm2mgr.text import nearest
-from mm2mgr.truth.keys import Key, fault, is_checked, load
+from mm2mgr.truth.keys import Key, allowed, fault, is_checked, load
 from mm2mgr.truth.reach import PACKAGE, Client, numbers, seen_by
 
 _SEEN = "tests/lint/test_seen_live_start.py::"
@@ -53,7 +53,7 @@ def invalid_value(subject: Subject) -> Iterator[Hit]:
         line = written(subject, check.key)
         consequence = failing(check.client) if check.client else "Connect refuses the config"
         message = f"{line}={shown(subject, check.key)} is {wrong}: {consequence}"
-        yield Hit(message, f"write {_right(check.definition)} for {line}", check.key)
+        yield Hit(message, f"write {allowed(check.definition)} for {line}", check.key)
 
 
 def _no_bytes(subject: Subject) -> Iterator[Hit]:
@@ -112,13 +112,6 @@ def _definition(context: Context, clients: tuple[Client, ...], key: str) -> tupl
             if hit.key not in client.forced and (found := known.find(client.kind, hit.key, version)):
                 return found, client
     return None, None
-
-
-def _right(definition: Key) -> str:
-    if definition.choices:
-        return f"one of {', '.join(definition.choices)}"
-    kind = "true or false" if definition.type == "boolean" else f"a value of type {definition.type}"
-    return f"{kind} ({definition.valid})" if definition.valid else kind
 
 
 @rule("missing-required", "error", source="MirrorClientConfig", seen=f"{_SEEN}test_missing_address")
