@@ -9,7 +9,6 @@ import signal
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
-from functools import partial
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -39,7 +38,13 @@ def handled(by: Callable[[], object]) -> Iterator[None]:
 
 def signals_interrupt() -> AbstractContextManager[None]:
     """Let these signals do what Ctrl-C does."""
-    return handled(partial(signal.default_int_handler, signal.SIGINT, None))
+    return handled(_interrupt)
+
+
+def _interrupt() -> None:
+    """Call what handles Ctrl-C now: while an event loop runs it cancels the work instead of raising in the middle of a callback."""
+    now = signal.getsignal(signal.SIGINT)
+    (now if callable(now) else signal.default_int_handler)(signal.SIGINT, None)
 
 
 @contextmanager

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
 import signal
 import subprocess
 
 import pytest
 
+from mm2mgr.cli.interrupts import ending_signals, signals_interrupt
 from tests.reconcile.site import ON_EAST, ON_WEST, Site
 
 from .command import Command, Said, finish, start, until
@@ -133,3 +136,25 @@ def test_ctrl_c_while_waiting_for_states_is_no_success(site: Site, mm2mgr: Comma
     assert said.code == 130
     assert said.json["left"] == []
     assert all(each["ok"] for each in said.json["results"])
+
+
+def test_sigterm_cancels_the_work_instead_of_raising_in_the_middle_of_it() -> None:
+    seen = []
+
+    async def busy() -> None:
+        for _ in range(10**9):
+            await asyncio.sleep(0)
+
+    async def work() -> None:
+        task = asyncio.create_task(busy())
+        os.kill(os.getpid(), signal.SIGTERM)
+        try:
+            await task
+        except asyncio.CancelledError:
+            seen.append("cancelled")
+            raise
+
+    assert signal.SIGTERM in ending_signals()
+    with signals_interrupt(), pytest.raises(KeyboardInterrupt):
+        asyncio.run(work())
+    assert seen == ["cancelled"]
