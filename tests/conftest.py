@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from subprocess import PIPE
 from tempfile import TemporaryDirectory
 
 import pytest
@@ -68,10 +69,14 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     with suppress(Mm2mgrError, OSError):  # a live test will say what is missing
         cache_folder().mkdir(parents=True, exist_ok=True)
         with locked(cache_folder() / "classes.lock", "first start of Java for the tests", 300):
-            if "live" in marks:
-                _archive_classes_of_kafka()
-            if "spark" in marks and not any(cache_folder().glob("spark-classes-*.jsa")):
-                subprocess.run([sys.executable, "-c", FIRST_SPARK], capture_output=True, check=False)
+            wanted = "spark" in marks and not any(cache_folder().glob("spark-classes-*.jsa"))
+            spark = subprocess.Popen([sys.executable, "-c", FIRST_SPARK], stdout=PIPE, stderr=PIPE) if wanted else None
+            try:
+                if "live" in marks:
+                    _archive_classes_of_kafka()
+            finally:
+                if spark:
+                    spark.communicate()
 
 
 # In a process of its own: the environment of Spark stays there.

@@ -270,12 +270,7 @@ def cluster_key(subject: Subject, side: Literal["source", "target"], plain: str,
     return spelled(subject, f"{side}.cluster.{plain}", value)
 
 
-def connector_key(subject: Subject, key: str, value: str = "…") -> str:
-    """Return how to set one of the connector's own keys."""
-    return spelled(subject, key, value)
-
-
-def spelled(subject: Subject, key: str, value: str) -> str:
+def spelled(subject: Subject, key: str, value: str = "…") -> str:
     """Return how to write a key of a connector's config in the syntax of its file, whichever client reads it."""
     if subject.form == "connect":
         return f"{key}={value}"

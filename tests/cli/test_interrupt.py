@@ -138,7 +138,9 @@ def test_ctrl_c_while_waiting_for_states_is_no_success(site: Site, mm2mgr: Comma
     assert all(each["ok"] for each in said.json["results"])
 
 
-def test_sigterm_cancels_the_work_instead_of_raising_in_the_middle_of_it() -> None:
+def test_sigterm_cancels_the_work_instead_of_raising_in_the_middle_of_it(request: pytest.FixtureRequest) -> None:
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # as in a process of its own
+    request.addfinalizer(lambda: signal.signal(signal.SIGINT, before))
     seen = []
 
     async def busy() -> None:

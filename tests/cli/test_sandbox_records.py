@@ -48,6 +48,6 @@ def test_lines_become_records(
     said = mm2mgr("sandbox", "produce", up, "logs.web", "--records", "4", "--size", "10")
     assert said.out == "4 records written to logs.web of here\n"
     assert mm2mgr("sandbox", "topic", "list", up, "-o", "json").json == {"logs.web": 4}
-    with Kafka(mock_cluster) as kafka:
+    with Kafka(mock_cluster, 10.0) as kafka:
         found = kafka.offsets([TopicPartition("logs.web", number) for number in range(4)])
     assert sorted(one.end for one in found.values()) == [1, 2, 2, 3], "partitions take turns"

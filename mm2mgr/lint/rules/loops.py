@@ -9,7 +9,7 @@ from functools import lru_cache
 from itertools import combinations, islice, pairwise, product
 
 from mm2mgr.defaults import POLICIES
-from mm2mgr.lint.findings import Edit, Hit, Severity, connector_hit, connector_key, estate_rule, rule, spelled
+from mm2mgr.lint.findings import Edit, Hit, Severity, connector_hit, estate_rule, rule, spelled
 from mm2mgr.lint.hops import (
     HEARTBEATS,
     SIDES,
@@ -113,7 +113,7 @@ def identity_loop(estate: Estate) -> Iterator[Hit]:
     for circle in identity_rounds(estate.subjects).circles:
         subject = circle.hops[0].subject
         message = f"{_goes_round(circle)}: {subject.name} keeps topic names, so the loop is not detected"
-        default = connector_key(subject, _POLICY, POLICIES["default"])
+        default = spelled(subject, _POLICY, POLICIES["default"])
         fix = f"mirror different topics in each direction, or write {default}"
         yield Hit(message, fix, _POLICY, subject, others=_others(circle.hops, subject))
 
@@ -227,7 +227,7 @@ def _hit(first: Sequence[Hop], second: Sequence[Hop], topic: str) -> Hit:
     target = first[-1].subject.target
     ways = " and ".join(" → ".join([source, *(hop.subject.target for hop in way)]) for way in (first, second))
     message = f"'{topic}' of {source} reaches {target} on two paths under one name ({ways}): its records arrive twice"
-    fix = f"remove it from one of the paths, or write {connector_key(last, _POLICY, POLICIES['default'])}"
+    fix = f"remove it from one of the paths, or write {spelled(last, _POLICY, POLICIES['default'])}"
     return Hit(message, fix, "topics", last, others=_others((*first, *second), last))
 
 
@@ -255,7 +255,7 @@ def alias_reused(estate: Estate) -> Iterator[Hit]:
             if other:
                 whose = "on its other side" if other is subject else f"for {other.name}"
                 message = f"'{alias}' is one cluster for {subject.name} and a different one {whose}: their topics, offsets and checkpoints are mixed"
-                fix = f"give each cluster its own alias: {connector_key(subject, key, f'{alias}2')}"
+                fix = f"give each cluster its own alias: {spelled(subject, key, f'{alias}2')}"
                 yield Hit(message, fix, key, subject, others=() if other is subject else (other,))
 
 
@@ -286,7 +286,7 @@ def cluster_two_aliases(estate: Estate) -> Iterator[Hit]:
                 message = f"the cluster that {subject.name} calls '{alias}' is '{usual}' for {first.name}: MirrorMaker treats them as two clusters"
                 hit = connector_hit(subject, key, usual, message)
                 if subject.form == "tree":
-                    fix = f"keep one entry for it, {connector_key(subject, key, usual)}, and use it in every flow"
+                    fix = f"keep one entry for it, {spelled(subject, key, usual)}, and use it in every flow"
                     hit = Hit(message, fix, key, subject)
                 yield replace(hit, others=(first,))
 

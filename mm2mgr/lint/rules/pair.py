@@ -9,7 +9,7 @@ from functools import lru_cache
 from itertools import product
 
 from mm2mgr.defaults import POLICIES
-from mm2mgr.lint.findings import Edit, Hit, connector_hit, connector_key, edit_hit, estate_rule, phrase, rule, written
+from mm2mgr.lint.findings import Edit, Hit, connector_hit, edit_hit, estate_rule, phrase, rule, spelled, written
 from mm2mgr.lint.hops import (
     Hop,
     by_pair,
@@ -266,7 +266,7 @@ def fan_in(estate: Estate) -> Iterator[Hit]:
             if shared.topic and places not in reported:
                 reported.add(places)
                 message = f"'{shared.topic}' of {first.source} and of {later.source} is written to one topic of {later.target}: records are mixed and topic settings overwrite each other"
-                fix = f"write {connector_key(later, _POLICY, POLICIES['default'])}, or mirror different topics"
+                fix = f"write {spelled(later, _POLICY, POLICIES['default'])}, or mirror different topics"
                 yield Hit(message, fix, "topics", later, others=(first,))
 
 
@@ -406,7 +406,7 @@ def checkpoints_twice(estate: Estate) -> Iterator[Hit]:
             if first:
                 topic = separator_of(subject).join((subject.source, "checkpoints", "internal"))
                 message = f"{first.name} and {subject.name} both write checkpoints of groups such as '{group}' into {topic}: the last record may be the older one"
-                fix = f"delete one of them, or give each different groups: {connector_key(subject, 'groups', '…')}"
+                fix = f"delete one of them, or give each different groups: {spelled(subject, 'groups', '…')}"
                 yield Hit(message, fix, "groups", subject, others=(first,))
 
 

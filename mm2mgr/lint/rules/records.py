@@ -12,12 +12,12 @@ from mm2mgr.lint.findings import (
     client_edit,
     client_hit,
     connector_hit,
-    connector_key,
     described,
     edit_hit,
     key_for,
     removal_hit,
     rule,
+    spelled,
     written,
     yaml,
 )
@@ -183,7 +183,7 @@ def exactly_once_slow(subject: Subject) -> Iterator[Hit]:
     polls = subject.get("transaction.boundary", "poll").lower() == "poll"
     if _is_required(subject) and polls and not subject.written(READER, "max.poll.records"):
         message = "each poll of 500 records is a transaction, which halves the throughput"
-        more = f", or {connector_key(subject, 'transaction.boundary', 'interval')}"
+        more = f", or {spelled(subject, 'transaction.boundary', 'interval')}"
         yield edit_hit(subject, message, [client_edit(subject, READER, "max.poll.records", "5000")], _KEY, more)
 
 

@@ -11,11 +11,11 @@ from mm2mgr.lint.findings import (
     Hit,
     client_hit,
     connector_hit,
-    connector_key,
     described,
     estate_rule,
     removal_hit,
     rule,
+    spelled,
     written,
 )
 from mm2mgr.lint.hops import SIDES, ClusterSide, Hop, hops
@@ -78,7 +78,7 @@ def sync_configs(subject: Subject) -> Iterator[Hit]:
     key, value = written(subject, _DEFAULTS_FROM), subject.get(_DEFAULTS_FROM)
     if value not in ("source", "target") and numbers(subject.version) >= (3, 5):  # older lines do not read it
         message = f"{key}={value} counts as target: only the word source has an effect"
-        more = f", or {connector_key(subject, _DEFAULTS_FROM, 'source')} to copy the source's defaults"
+        more = f", or {spelled(subject, _DEFAULTS_FROM, 'source')} to copy the source's defaults"
         yield connector_hit(subject, _DEFAULTS_FROM, "target", message, more)
 
 
@@ -203,7 +203,7 @@ def interval_zero(subject: Subject) -> Iterator[Hit]:
             effect = "the connector fails when it starts" if fails else "it is written without a pause"
             if value.startswith("-"):
                 effect = "the job never runs, although the state is RUNNING"
-            more = f", or {connector_key(subject, f'{job}.enabled', 'false')} to disable it"
+            more = f", or {spelled(subject, f'{job}.enabled', 'false')} to disable it"
             hit = connector_hit(subject, key, str(usual), f"{written(subject, key)}={value}: {effect}", more)
             yield replace(hit, severity=None if fails else "warning")
 

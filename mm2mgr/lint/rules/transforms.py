@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from mm2mgr.defaults import POLICIES
-from mm2mgr.lint.findings import Edit, Hit, connector_key, edit_hit, rule, written
+from mm2mgr.lint.findings import Edit, Hit, edit_hit, rule, spelled, written
 from mm2mgr.lint.subject import Subject
 from mm2mgr.text import nearest
 
@@ -131,5 +131,5 @@ def transform_renames(subject: Subject) -> Iterator[Hit]:
             if subject.type != "source":
                 effect = f"{subject.type}s to another topic than the one where they are looked for"
             message = f"{written(subject, key)}={subject.get(key)} writes {effect}"
-            policy = connector_key(subject, "replication.policy.class", POLICIES["identity"])
+            policy = spelled(subject, "replication.policy.class", POLICIES["identity"])
             yield _removal(subject, name, message, f"; to keep topic names use {policy}")

@@ -14,12 +14,12 @@ from mm2mgr.lint.findings import (
     Hit,
     cluster_key,
     connector_hit,
-    connector_key,
     edit_hit,
     failing,
     removal_hit,
     rule,
     shown,
+    spelled,
     written,
 )
 from mm2mgr.lint.hops import SIDES, ClusterSide
@@ -124,7 +124,7 @@ def missing_required(subject: Subject) -> Iterator[Hit]:
     """
     for key in ("connector.class", "source.cluster.alias"):
         if key not in subject.config:
-            yield Hit(f"{key} is missing: Connect refuses the config", f"write {connector_key(subject, key)}", key)
+            yield Hit(f"{key} is missing: Connect refuses the config", f"write {spelled(subject, key)}", key)
     for side in SIDES:
         if without := [name for name, key in _addressed(subject.kind, side) if not key or not subject.get(key)]:
             message = f"no bootstrap.servers for the {' and the '.join(without)}: FAILED at start"
@@ -151,7 +151,7 @@ def target_alias_missing(subject: Subject) -> Iterator[Hit]:
     """
     if _TARGET not in subject.config:
         message = f"{_TARGET} is not set: MirrorMaker calls the target `target` and does not detect loops through it"
-        fix = f"write {connector_key(subject, _TARGET, 'the alias that all flows use for it')}"
+        fix = f"write {spelled(subject, _TARGET, 'the alias that all flows use for it')}"
         yield Hit(message, fix, _TARGET)
 
 
@@ -184,7 +184,7 @@ def topic_creation_elsewhere(subject: Subject) -> Iterator[Hit]:
     if keys and all(key in subject.config for key in _CREATION):
         message = "topic.creation.* creates no remote topic: MirrorMaker creates them itself, with replication.factor"
         edits = [Edit(key, None) for key in keys]
-        yield edit_hit(subject, message, edits, keys[0], f"; use {connector_key(subject, 'replication.factor')}")
+        yield edit_hit(subject, message, edits, keys[0], f"; use {spelled(subject, 'replication.factor')}")
 
 
 def _creation_keys(subject: Subject) -> list[str]:
