@@ -376,7 +376,7 @@ def failing(client: Client) -> str:
 
 def client_edit(subject: Subject, client: str, plain: str, value: str) -> Edit:
     """Return the edit that gives a client a plain key, where it is written now or behind the prefix of this client."""
-    return Edit(subject.written(client, plain) or config_key(subject, client, plain), value)
+    return Edit(key_for(subject, client, plain), value)
 
 
 def client_hit(subject: Subject, client: str, plain: str, value: str, message: str) -> Hit:

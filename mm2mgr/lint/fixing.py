@@ -180,9 +180,8 @@ class _Batch:
             elif edit.value is not None:
                 self._set(edit, edit.of or hit.subject, removed.pop(0) if removed else None)
         for edit in removed:
-            if not edit.at:
-                file, path = self._there(edit.of or hit.subject, edit.key)
-                self.source(file).remove(path)
+            file, path = self._there(edit.of or hit.subject, edit.key)
+            self.source(file).remove(path)
 
     def _line(self, file: str, edit: Edit, entry: Entry) -> None:
         source = self.source(file)
