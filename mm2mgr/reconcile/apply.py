@@ -13,14 +13,13 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from mm2mgr.connect.client import ConnectClient
-from mm2mgr.connect.errors import AlreadyExists, ConnectError, ConnectUnreachable, NotFound
+from mm2mgr.connect.errors import ConnectError, ConnectUnreachable, NotFound
 from mm2mgr.connect.types import ConnectorInfo, ConnectorStatus, TaskConfig
 from mm2mgr.endpoints import connect_target
 from mm2mgr.errors import Mm2mgrError
-from mm2mgr.reconcile.offsets import THEN_KEY, create_with_offsets, is_moved, put_with_offsets
+from mm2mgr.reconcile.offsets import THEN_KEY
 from mm2mgr.reconcile.plan import Change, ClusterPlan, Named, Plan, diff
-from mm2mgr.render import OWNER_KEY
-from mm2mgr.text import few
+from mm2mgr.reconcile.stages import carry_out, differing, error_at, other_writer, stages
 from mm2mgr.topology import Topology
 
 # Heartbeats first (their topic must be there when the source connector looks), checkpoints after what they translate.
@@ -147,7 +146,8 @@ async def _cluster(work: _Work, part: ClusterPlan) -> list[Result]:
                 begun = time.monotonic()
                 try:
                     # Each write to dead workers would wait out a deadline of its own: 120 s for every eight connectors.
-                    error = _error(change, *_UNTRIED) if gone else await carry_out(client, change, work.topology.owner)
+                    todo = stages(change, work.topology.owner)
+                    error = _error(change, *_UNTRIED) if gone else await carry_out({part.connect: client}, todo)
                 except asyncio.CancelledError:
                     error = _error(change, "interrupted while it was written", "apply again to finish it")
             gone = gone or _no_worker_answers(error)
@@ -175,68 +175,6 @@ def _waves(writes: Sequence[Change]) -> Iterator[list[Change]]:
     rest = [change for change in writes if not change.needs_offsets]
     for type_, actions in _WAVES:
         yield [change for change in rest if change.action in actions and type_ in {"", change.type}]
-
-
-async def carry_out(client: ConnectClient, change: Change, owner: str) -> Mm2mgrError | None:
-    """Carry out one change; return what went wrong. Dying inside leaves what the next plan and change finish."""
-    try:
-        if change.action == "create" and change.needs_offsets:
-            then = change.state[1] if change.state else "RUNNING"
-            await create_with_offsets(client, change.connector, change.config or {}, then, change.needs_offsets)
-        elif change.action == "create":
-            await client.create(change.connector, dict(change.config or {}), change.state and change.state[1])
-        elif change.action == "update":
-            await _update(client, change, await _as_planned(client, change, owner))
-        else:
-            await _as_planned(client, change, owner)
-            await client.delete(change.connector)
-    except NotFound as missing:
-        return None if change.action == "delete" else missing
-    except AlreadyExists as taken:
-        taken.hint = "it appeared since the plan was made; plan again"
-        return taken
-    except Mm2mgrError as failed:
-        return failed
-    return None
-
-
-async def _update(client: ConnectClient, change: Change, live: Mapping[str, str]) -> None:
-    """Write config and state. A connector that will be paused or stopped is so before it can run a new config."""
-    name, wanted = change.connector, dict(change.config or {})
-    wished = change.state[1] if change.state else None
-    if change.type == "source" and is_moved(live, wanted):
-        await put_with_offsets(client, name, live, wanted, wished)
-    else:
-        if wished == "STOPPED":
-            await client.stop(name)
-        elif wished == "PAUSED":
-            await client.pause(name)
-        if change.keys:
-            await client.put_config(name, wanted)
-        if wished == "RUNNING":
-            await client.resume(name)
-
-
-async def _as_planned(client: ConnectClient, change: Change, owner: str) -> dict[str, str]:
-    """Check again right before a write: with another owner's mark, or a config that differs from the plan's, nothing is written."""
-    config = await client.config(change.connector)
-    holder = config.get(OWNER_KEY)
-    if holder != owner:
-        hint = "its owner changed after the plan was made; plan again"
-        raise _error(change, f"its owner mark is now {holder!r}", hint)
-    changed = _keys(change.before, config) if change.before is not None else ""
-    if changed:
-        raise _error(change, f"its config changed since the plan was made (keys: {changed})", _who(owner))
-    return config
-
-
-def _who(owner: str) -> str:
-    return f"another apply of owner '{owner}' changed it, or somebody changed it by hand; plan again"
-
-
-def _keys(before: Mapping[str, str], after: Mapping[str, str]) -> str:
-    """Name the keys that differ, never their values."""
-    return few([change.key for change in diff(before, after)], 5)
 
 
 async def read_back(topology: Topology, results: Iterable[Result], *, deadline_seconds: float = 30.0) -> list[Result]:
@@ -286,11 +224,11 @@ def _overwritten(result: Result, live: Mapping[str, str] | None, owner: str) -> 
         what = "it was deleted, but exists again"
     elif live is None:
         what = "it was written, but no longer exists"
-    elif keys := _keys(written, live):
+    elif keys := differing(written, live):
         what = f"it was written, but overwritten since (keys: {keys})"
     else:
         return None
-    error = _error(change, what, _who(owner))
+    error = _error(change, what, other_writer(owner))
     return replace(result, error=error.message, hint=error.hint)
 
 
@@ -304,8 +242,7 @@ _SERVES_NOTHING = "skipped: the flow that it serves was not created", "see the e
 
 
 def _error(change: Change, what: str, hint: str) -> ConnectError:
-    message = f"Connect cluster '{change.connect}', connector '{change.connector}': {what}"
-    return ConnectError(message, hint=hint, cluster=change.connect, connector=change.connector)
+    return error_at((change.connect, change.connector), what, hint)
 
 
 def _result(change: Change, error: Mm2mgrError | None, seconds: float) -> Result:

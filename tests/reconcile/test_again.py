@@ -8,9 +8,9 @@ import pytest
 
 from mm2mgr.connect.client import ConnectClient
 from mm2mgr.endpoints import connect_target
-from mm2mgr.reconcile.apply import carry_out
 from mm2mgr.reconcile.facts import TopicListing
 from mm2mgr.reconcile.plan import Plan
+from mm2mgr.reconcile.stages import carry_out, stages
 from tests.reconcile.site import DEADLINE_SECONDS, Site, actions, errors
 
 ONE = "flows:\n  orders: {sources: [a], targets: [east], topics: {include: [orders, 'logs[.].*']}}\n"
@@ -310,7 +310,7 @@ def test_dying_meanwhile_never_lets_it_run_unproved(site: Site, after: int) -> N
         async with ConnectClient(
             connect_target(topology.connects["east"]), deadline_seconds=DEADLINE_SECONDS
         ) as client:
-            task = asyncio.create_task(carry_out(client, create, "team"))
+            task = asyncio.create_task(carry_out({create.connect: client}, stages(create, "team")))
             while not task.done() and len(site.east.requests) < before + after:
                 await asyncio.wait([task], timeout=0.001)
             task.cancel()

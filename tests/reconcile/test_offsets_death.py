@@ -13,8 +13,8 @@ import pytest
 from mm2mgr.connect.client import ConnectClient
 from mm2mgr.connect.types import ConnectTarget
 from mm2mgr.errors import Mm2mgrError
-from mm2mgr.reconcile.apply import carry_out
 from mm2mgr.reconcile.plan import Change, plan_cluster
+from mm2mgr.reconcile.stages import carry_out, stages
 from mm2mgr.render import Connector
 from tests.fake_connect import FakeConnect
 from tests.reconcile.site import Site
@@ -67,7 +67,11 @@ class Workers(httpx.AsyncBaseTransport):
             target = ConnectTarget("west", ("http://west:8083",))
             async with ConnectClient(target, deadline_seconds=5, transport=self, first_backoff_seconds=0.001) as client:
                 change = planned(desired, await client.config(NAME))
-                return await carry_out(client, change, "team") if change.action == "update" else None
+                return (
+                    await carry_out({change.connect: client}, stages(change, "team"))
+                    if change.action == "update"
+                    else None
+                )
 
         return asyncio.run(main())
 
