@@ -51,6 +51,8 @@ class Site:
         }
     )
     """TopicListing of the Kafka clusters; None: no broker answers."""
+    brokers: dict[str, str] = field(default_factory=dict)
+    """Addresses of Kafka clusters by alias; those of the others lead nowhere."""
 
     def read_topics(
         self, access: KafkaAccess, wanted: Callable[[str], bool], known: TopicListing | None = None
@@ -78,7 +80,7 @@ class Site:
     def declare(self, flows: str = FLOWS) -> tuple[Topology, tuple[Connector, ...]]:
         lines = [f"owner: {self.owner}", "clusters:"]
         lines += [
-            f"  {alias}: {{bootstrap_servers: ['{alias}:9092'], cluster_id: {alias}}}"
+            f"  {alias}: {{bootstrap_servers: ['{self.brokers.get(alias, f'{alias}:9092')}'], cluster_id: {alias}}}"
             for alias in ("a", "east", "west")
         ]
         lines += ["connect:", *(f"  {name}: {{url: '{url}', kafka: {name}}}" for name, url in self.urls.items())]

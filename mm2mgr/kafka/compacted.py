@@ -1,0 +1,222 @@
+"""One compacted topic as a map of texts by key: written by a thread that nobody waits for, read as a whole.
+
+Where no broker listens, writing and reading end within about a second, with a KafkaError.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import confluent_kafka
+
+from mm2mgr.errors import KafkaError
+from mm2mgr.kafka.access import KafkaAccess
+from mm2mgr.kafka.client import Failures, Kafka, client_settings
+from mm2mgr.kafka.records import read
+from mm2mgr.partitions import TopicPartition
+
+_SECONDS = 5.0
+# A broker behind a firewall that drops packets is given up after this, and not after 30 s.
+_REACH = {"socket.connection.setup.timeout.ms": 3_000}
+_GLANCE_SECONDS = 0.5
+_LOOKER = {**_REACH, "group.id": "mm2mgr-reads-without-a-group", "allow.auto.create.topics": False}
+_PRODUCER = {
+    **_REACH,
+    "acks": "all",
+    # A record that is stored twice has the same key, so no right is needed for an idempotent producer.
+    "enable.idempotence": False,
+    "linger.ms": 5,
+    "compression.type": "gzip",
+    "message.timeout.ms": int(_SECONDS * 1000),
+}
+
+
+@dataclass(frozen=True)
+class CompactedTopic:
+    """A topic of one partition; `configs` and the number of copies are for when it does not exist yet."""
+
+    access: KafkaAccess
+    name: str
+    replication_factor: int
+    configs: Mapping[str, str]
+
+    def read(self) -> dict[str, str]:
+        """Return the newest text of each key, the newest last; nothing while the topic does not exist."""
+        if not self.exists():
+            return {}
+        found: dict[str, str] = {}
+        for record in read(self.access, [TopicPartition(self.name, 0)], timeout_seconds=_SECONDS):
+            key = (record.key or b"").decode("utf-8", "replace")
+            found.pop(key, None)
+            if record.value is not None:
+                found[key] = record.value.decode("utf-8", "replace")
+        return found
+
+    def create(self) -> None:
+        """Create the topic if it does not exist."""
+        if not self.exists():
+            with Kafka(self.access, _SECONDS) as kafka:
+                kafka.create_topics({self.name: (1, self.replication_factor, self.configs)})
+
+    def exists(self) -> bool:
+        """Tell whether the topic exists; KafkaError at once where no broker listens, and where the login may not see it."""
+        settings, failures = client_settings(self.access, _LOOKER)
+        doing = f"looking for topic {self.name}"
+        try:
+            consumer = confluent_kafka.Consumer(settings)  # asked by an admin client, brokers may create the topic
+        except (confluent_kafka.KafkaException, ValueError) as error:
+            raise failures.error(error, "the client's settings", 0) from error
+        began = time.monotonic()
+        try:
+            while True:
+                try:
+                    found = consumer.list_topics(self.name, timeout=_GLANCE_SECONDS).topics[self.name].error
+                except confluent_kafka.KafkaException as error:
+                    consumer.poll(0)  # delivers the background error that explains a time-out
+                    passed = time.monotonic() - began
+                    if failures.all_down or failures.is_refused or passed > _SECONDS:
+                        raise failures.error(error, doing, round(passed, 1)) from error
+                    continue
+                if found and found.code() == confluent_kafka.KafkaError.TOPIC_AUTHORIZATION_FAILED:
+                    raise failures.error(confluent_kafka.KafkaException(found), doing, _SECONDS)
+                return found is None or found.code() != confluent_kafka.KafkaError.UNKNOWN_TOPIC_OR_PART
+        finally:
+            consumer.close()
+
+
+class TextWriter:
+    """Writes to one compacted topic, which it creates; `put` never waits, `close` says what went wrong."""
+
+    def __init__(self, topic: CompactedTopic) -> None:
+        self._topic = topic
+        self._queue: queue.SimpleQueue[tuple[str, str | None] | None] = queue.SimpleQueue()
+        self._error: KafkaError | None = None
+        self._thread = threading.Thread(target=self._run, name=f"writes {topic.name}", daemon=True)
+        self._thread.start()
+
+    def put(self, key: str, value: str | None) -> None:
+        """Hand over a text; None deletes the key."""
+        self._queue.put((key, value))
+
+    def close(self) -> KafkaError | None:
+        """Wait until all is stored, or is known not to be; return why not."""
+        self._queue.put(None)
+        self._thread.join(3 * _SECONDS)
+        if self._thread.is_alive():
+            return KafkaError(f"{self._topic.access.alias}: topic {self._topic.name} could not be written in time")
+        return self._error
+
+    def _run(self) -> None:
+        try:
+            self._topic.create()
+            self._write()
+        except KafkaError as error:
+            self._error = error
+
+    def _write(self) -> None:
+        settings, failures = client_settings(self._topic.access, _PRODUCER)
+        lost: list[confluent_kafka.KafkaError] = []
+
+        def stored(error: confluent_kafka.KafkaError | None, _message: object) -> None:
+            if error is not None:
+                lost.append(error)
+
+        try:
+            producer = confluent_kafka.Producer(settings)
+            while (item := self._next(producer)) is not None:
+                key, value = item
+                producer.produce(
+                    self._topic.name, None if value is None else value.encode(), key.encode(), 0, on_delivery=stored
+                )
+            waiting = producer.flush(_SECONDS + 1)
+        except (confluent_kafka.KafkaException, BufferError, ValueError) as error:
+            raise failures.error(error, f"writing to {self._topic.name}", _SECONDS) from error
+        if lost or waiting:
+            raise _lost(failures, lost, self._topic.name)
+
+    def _next(self, producer: confluent_kafka.Producer) -> tuple[str, str | None] | None:
+        """Return what is to be written next, None at the end; what was stored meanwhile is acknowledged."""
+        while True:
+            producer.poll(0)
+            try:
+                return self._queue.get(timeout=0.5)
+            except queue.Empty:
+                continue
+
+
+def _lost(failures: Failures, lost: list[confluent_kafka.KafkaError], topic: str) -> KafkaError:
+    if not lost or lost[0].code() == confluent_kafka.KafkaError._MSG_TIMED_OUT:
+        return failures.no_answer(_SECONDS)
+    return failures.error(confluent_kafka.KafkaException(lost[0]), f"writing to {topic}", _SECONDS)
+
+
+_SESSION_MS = 10_000
+_HEARTBEAT_MS = 2_000
+_LONGEST_SILENCE_MS = 60_000
+
+
+class Lease:
+    """The right to be the only one that writes, as a membership of a consumer group: who has the topic's one partition holds it.
+
+    A holder that crashes loses it after the session time-out, which the brokers measure; no clocks are compared. `poll` has to be
+    called again and again: a process that hangs for a minute leaves the group, too.
+    """
+
+    def __init__(self, topic: CompactedTopic, group: str) -> None:
+        topic.create()
+        self._partition = confluent_kafka.TopicPartition(topic.name, 0)
+        self._assigned = False
+        extra = {
+            **_REACH,
+            "group.id": group,
+            "enable.auto.commit": False,
+            "session.timeout.ms": _SESSION_MS,
+            "heartbeat.interval.ms": _HEARTBEAT_MS,
+            "max.poll.interval.ms": _LONGEST_SILENCE_MS,
+            "partition.assignment.strategy": "cooperative-sticky",  # a newcomer takes nothing from the holder
+            "allow.auto.create.topics": False,
+        }
+        settings, self._failures = client_settings(topic.access, extra)
+        try:
+            self._consumer = confluent_kafka.Consumer(settings)
+            self._consumer.subscribe([topic.name], on_assign=self._assign, on_revoke=self._lose, on_lost=self._lose)
+        except (confluent_kafka.KafkaException, ValueError) as error:
+            raise self._failures.error(error, f"joining group {group}", _SECONDS) from error
+
+    def _assign(self, consumer: confluent_kafka.Consumer, partitions: list[confluent_kafka.TopicPartition]) -> None:
+        if partitions:
+            consumer.incremental_assign(partitions)
+            consumer.pause(partitions)  # membership is all that is wanted
+            self._assigned = True
+
+    def _lose(self, consumer: confluent_kafka.Consumer, partitions: list[confluent_kafka.TopicPartition]) -> None:
+        self._assigned = False
+
+    @property
+    def held(self) -> bool:
+        """Tell whether it is held, as far as the last `poll` knows."""
+        return self._assigned
+
+    def poll(self) -> bool:
+        """Take part in the group for a moment, without waiting; return whether the lease is held."""
+        self._consumer.poll(0)
+        return self._assigned
+
+    def confirmed(self) -> bool:
+        """Ask the brokers whether it is held now: a commit of a member that was replaced meanwhile is refused."""
+        if not self._assigned:
+            return False
+        at = confluent_kafka.TopicPartition(self._partition.topic, 0, int(time.time()))
+        try:
+            self._consumer.commit(offsets=[at], asynchronous=False)
+        except confluent_kafka.KafkaException:
+            return False
+        return self._assigned
+
+    def close(self) -> None:
+        """Leave the group: the next member has the lease at once."""
+        self._consumer.close()

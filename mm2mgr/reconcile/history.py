@@ -1,0 +1,280 @@
+"""What was changed, by whom and when, and the config that each connector was last given: kept in one compacted topic on the
+Kafka cluster that a Connect cluster runs on, so that whoever comes next finds it.
+
+Values are masked before they leave the process. The topic is created where it is missing; where it cannot be written, whoever
+records is told why, and nothing else fails. The name is one that MirrorMaker never mirrors. A Kafka client is loaded only when
+something is recorded or read.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import getpass
+import json
+import os
+import subprocess
+import uuid
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from mm2mgr.endpoints import kafka_access
+from mm2mgr.errors import Mm2mgrError
+from mm2mgr.reconcile.plan import Change, Named
+from mm2mgr.secrets import mask_text, masked
+from mm2mgr.text import visible
+from mm2mgr.topology import Topology
+
+if TYPE_CHECKING:
+    from mm2mgr.kafka.compacted import CompactedTopic, TextWriter
+
+TOPIC = "mm2mgr.history.internal"
+_A_YEAR_MS = 366 * 86_400_000
+_CONFIGS = {"cleanup.policy": "compact,delete", "retention.ms": str(_A_YEAR_MS)}
+_ENTRY, _CONFIG = "entry/", "config/"
+_GIT_SECONDS = 5.0
+
+
+@dataclass(frozen=True)
+class HistoryEntry:
+    """One change of one connector. `keys` and `state` are as plans show them: from what to what, secrets masked.
+
+    `outcome` is `begun` until it is known: an entry that stays so is of a command that was killed.
+    """
+
+    id: str
+    when: str
+    who: str
+    commit: str
+    command: str
+    owner: str
+    connect: str
+    connector: str
+    flows: tuple[str, ...] = ()
+    action: str = ""
+    reason: str = ""
+    keys: tuple[Mapping[str, Any], ...] = ()
+    state: Mapping[str, str] | None = None
+    outcome: str = "begun"
+    error: str | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        return {each.name: getattr(self, each.name) for each in fields(self)}
+
+    @classmethod
+    def parse(cls, text: str) -> HistoryEntry | None:
+        """Read what was written; None where it is something else."""
+        try:
+            read = json.loads(text)
+            known = {name: read[name] for name in (each.name for each in fields(cls)) if name in read}
+            return replace(cls(**known), flows=tuple(read["flows"]), keys=tuple(read["keys"]))
+        except (ValueError, TypeError, KeyError):
+            return None
+
+
+@dataclass(frozen=True)
+class History:
+    """What the topics hold of one owner: entries, newest last, and the config that each connector was last given, secrets masked.
+
+    `unread` has the Connect clusters whose history could not be read, with the reason.
+    """
+
+    entries: tuple[HistoryEntry, ...] = ()
+    applied: Mapping[Named, Mapping[str, str]] = field(default_factory=dict)
+    unread: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Author:
+    """Who changes something, and the commit of the tree that says so; `commit` is empty outside git."""
+
+    who: str
+    commit: str = ""
+
+
+def topic_of(topology: Topology, alias: str) -> CompactedTopic:
+    """Return the topic on one Kafka cluster."""
+    from mm2mgr.kafka.compacted import CompactedTopic
+
+    cluster = topology.clusters[alias]
+    return CompactedTopic(kafka_access(cluster), TOPIC, cluster.model.replication_factor, _CONFIGS)
+
+
+class Recorder:
+    """Records what one command does while it does it. Nothing waits for it until `close`."""
+
+    def __init__(self, topology: Topology, command: str, author: Author, reason: str = "") -> None:
+        self.topology = topology
+        self._common = {
+            "who": _safe(author.who),
+            "commit": author.commit,
+            "command": command,
+            "owner": str(topology.owner),
+            "reason": _safe(reason),
+        }
+        self._run = uuid.uuid4().hex[:12]
+        self._entries: dict[Named, HistoryEntry] = {}
+        self._writers: dict[str, TextWriter | Mm2mgrError] = {}
+        self._connects: set[str] = set()
+
+    def begin(self, change: Change) -> None:
+        """Record that a change begins; what stays of a command that is killed."""
+        shown = change.to_dict()
+        entry = HistoryEntry(
+            f"{self._run}-{len(self._entries)}",
+            datetime.now(UTC).isoformat(timespec="milliseconds"),
+            connect=change.connect,
+            connector=change.connector,
+            flows=change.flows,
+            action=change.action,
+            keys=tuple(shown["keys"]),
+            state=shown["state"],
+            **self._common,
+        )
+        self._entries[change.connect, change.connector] = entry
+        self.put(entry)
+
+    def end(self, change: Change, outcome: str, error: str | None = None) -> None:
+        """Record what became of a change that was begun; a later call for the same connector replaces it."""
+        named = change.connect, change.connector
+        if named not in self._entries:
+            self.begin(change)
+        found = replace(self._entries[named], outcome=outcome, error=error and _safe(error))
+        if found == self._entries[named]:
+            return
+        self._entries[named] = found
+        self.put(found)
+        if error is None:
+            self._keep(named, change)
+
+    def put(self, entry: HistoryEntry) -> None:
+        """Record an entry as it is."""
+        self._write(entry.connect, _ENTRY + entry.id, json.dumps(entry.to_dict()))
+
+    def _keep(self, named: Named, change: Change) -> None:
+        key = "/".join((_CONFIG.rstrip("/"), self.topology.owner, *named))
+        if change.action == "delete":
+            self._write(named[0], key, None)
+        elif change.config is not None:
+            self._write(named[0], key, json.dumps(masked({"name": named[1], **change.config})))
+
+    def _write(self, connect: str, key: str, value: str | None) -> None:
+        self._connects.add(connect)
+        alias = self.topology.connects[connect].kafka
+        if alias not in self._writers:
+            self._writers[alias] = self._writer(alias)
+        writer = self._writers[alias]
+        if not isinstance(writer, Mm2mgrError):
+            writer.put(key, value)
+
+    def _writer(self, alias: str) -> TextWriter | Mm2mgrError:
+        from mm2mgr.kafka.compacted import TextWriter
+
+        try:
+            return TextWriter(topic_of(self.topology, alias))
+        except Mm2mgrError as error:  # its credentials are not on this machine
+            return error
+
+    def close(self) -> dict[str, str]:
+        """Wait until all is stored, or known not to be; return why not for each Connect cluster concerned."""
+        from concurrent.futures import ThreadPoolExecutor
+
+        if not self._writers:
+            return {}
+        with ThreadPoolExecutor(len(self._writers)) as threads:
+            ends = dict(zip(self._writers, threads.map(_closed, self._writers.values()), strict=True))
+        self._writers = {}
+        why = {connect: ends[self.topology.connects[connect].kafka] for connect in sorted(self._connects)}
+        return {connect: error.one_line for connect, error in why.items() if error is not None}
+
+
+def _closed(writer: TextWriter | Mm2mgrError) -> Mm2mgrError | None:
+    return writer if isinstance(writer, Mm2mgrError) else writer.close()
+
+
+async def record(topology: Topology, entries: Sequence[HistoryEntry]) -> dict[str, str]:
+    """Record entries as they are; return why not for each Connect cluster whose Kafka could not be written."""
+    recorder = Recorder(topology, "", Author(""))
+    for entry in entries:
+        recorder.put(
+            replace(entry, who=_safe(entry.who), reason=_safe(entry.reason), error=entry.error and _safe(entry.error))
+        )
+    return await asyncio.to_thread(recorder.close)
+
+
+async def read(topology: Topology, connects: Iterable[str] | None = None) -> History:
+    """Read what is recorded of this tree's owner on some Connect clusters, or on all, from their Kafka clusters side by side."""
+    wanted = set(topology.connects if connects is None else connects)
+    aliases = sorted({topology.connects[connect].kafka for connect in wanted})
+
+    def one(alias: str) -> dict[str, str] | Mm2mgrError:
+        try:
+            return topic_of(topology, alias).read()
+        except Mm2mgrError as error:
+            return error
+
+    answers = dict(
+        zip(aliases, await asyncio.gather(*(asyncio.to_thread(one, alias) for alias in aliases)), strict=True)
+    )
+    entries, applied, unread = list[HistoryEntry](), dict[Named, Mapping[str, str]](), dict[str, str]()
+    for alias, answer in answers.items():
+        here = {connect for connect in wanted if topology.connects[connect].kafka == alias}
+        if isinstance(answer, Mm2mgrError):
+            unread.update(dict.fromkeys(sorted(here), answer.one_line))
+            continue
+        found = (HistoryEntry.parse(text) for key, text in answer.items() if key.startswith(_ENTRY))
+        entries += [one for one in found if one and one.owner == topology.owner and one.connect in here]
+        for connect in here:
+            start = f"{_CONFIG}{topology.owner}/{connect}/"
+            applied |= {
+                (connect, key.removeprefix(start)): config
+                for key, text in answer.items()
+                if key.startswith(start) and (config := _config(text))
+            }
+    return History(tuple(sorted(entries, key=lambda each: (each.when, each.id))), applied, unread)
+
+
+def _config(text: str) -> dict[str, str] | None:
+    try:
+        read = json.loads(text)
+    except ValueError:
+        return None
+    return {str(key): str(value) for key, value in read.items()} if isinstance(read, dict) else None
+
+
+def _safe(text: str) -> str:
+    return visible(mask_text(text))
+
+
+# --- who and which commit ---------------------------------------------------------------------------------------------
+
+_NAMES = ("MM2MGR_WHO", "GITHUB_ACTOR", "GITLAB_USER_LOGIN", "GIT_AUTHOR_NAME")
+
+
+def author(files: Sequence[Path]) -> Author:
+    """Return who runs this, from the environment, git or the system, and the commit of the tree, with `+dirty` where files differ from it."""
+    folder = next((file if file.is_dir() else file.parent for file in files if file.exists()), Path())
+    commit = _git(folder, "rev-parse", "--short=12", "HEAD")
+    if commit and _git(folder, "status", "--porcelain", "--", *(str(file.resolve()) for file in files)):
+        commit += "+dirty"
+    named = next((name for variable in _NAMES if (name := os.environ.get(variable, ""))), "")
+    return Author(named or _git(folder, "config", "user.name") or _system_user(), commit)
+
+
+def _system_user() -> str:
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError):  # a container runs as a number without a name
+        return f"uid {os.getuid()}" if hasattr(os, "getuid") else "unknown"
+
+
+def _git(folder: Path, *arguments: str) -> str:
+    """Return what git prints; nothing where there is no git, or no repository."""
+    line = ["git", "-C", str(folder), "-c", "core.fsmonitor=false", *arguments]
+    try:
+        done = subprocess.run(line, capture_output=True, text=True, timeout=_GIT_SECONDS, check=False, errors="replace")
+    except (OSError, subprocess.SubprocessError):
+        return ""
+    return done.stdout.strip() if done.returncode == 0 else ""
