@@ -37,7 +37,7 @@ with open(desired) as file:
     wanted = json.load(file)
 async def running(url):
     async with httpx.AsyncClient(verify=False, trust_env=False) as http:
-        root, infos = await asyncio.gather(http.get(url + "/"), http.get(url + "/connectors?expand=info"))
+        root, infos = await asyncio.gather(http.get(url + "/"), http.get(url + "/connectors?expand=info&expand=status"))
         assert json.loads(root.text)["version"]
         return {name: each["info"]["config"] for name, each in json.loads(infos.text).items()}
 async def main():

@@ -29,6 +29,7 @@ from mm2mgr.connect.types import (
     as_list,
     as_object,
     parse_config,
+    state_of,
 )
 from mm2mgr.connect.wire import Caller, Check, ConnectHttp, Deadline, parsed
 from mm2mgr.secrets import mask_text, remember
@@ -84,6 +85,14 @@ class ConnectClient:
         """Return the status of all connectors in one request; Connect leaves out those that have none yet."""
         call = self._call("GET", "/connectors?expand=status")
         return await self._read(call, lambda data: _expanded(data, "status", ConnectorStatus.parse))
+
+    async def infos_with_states(self) -> tuple[dict[str, ConnectorInfo], dict[str, str]]:
+        """Return config and state of all connectors in one request, without those that have no status yet (up to seconds after a write)."""
+
+        def parse(data: object) -> tuple[dict[str, ConnectorInfo], dict[str, str]]:
+            return _expanded(data, "info", ConnectorInfo.parse), _expanded(data, "status", state_of)
+
+        return await self._read(self._call("GET", "/connectors?expand=info&expand=status"), parse)
 
     async def plugins(self) -> tuple[Plugin, ...]:
         """Return the connector plugins of the worker that answers; others may differ during a rolling upgrade."""

@@ -182,7 +182,7 @@ class ConnectorStatus:
         connector = as_object(body.get("connector"), "the connector's own state")
         return cls(
             name=_text(body, "name"),
-            state=_text(connector, "state"),
+            state=state_of(body),
             worker_id=_text(connector, "worker_id", ""),
             trace=_optional(connector, "trace"),
             tasks=tuple(TaskStatus.parse(task) for task in as_list(body.get("tasks") or [], "the tasks")),
@@ -302,6 +302,12 @@ class Validation:
             if reasons := as_list(value.get("errors") or [], "the errors of a key"):
                 errors[_text(value, "name")] = tuple(str(reason) for reason in reasons)
         return cls(_text(body, "name", ""), _number(body, "error_count"), errors, frozenset(keys))
+
+
+def state_of(status: object) -> str:
+    """Return the connector's own state from a status, whose tasks are left alone."""
+    body = as_object(status, "a connector's status")
+    return _text(as_object(body.get("connector"), "the connector's own state"), "state")
 
 
 def parse_config(data: object) -> dict[str, str]:

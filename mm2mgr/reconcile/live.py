@@ -1,6 +1,6 @@
-"""Makes a plan: reads what Connect clusters run and, for writes, their workers, states, offsets and topics.
+"""Makes a plan: reads what Connect clusters run and, for writes, their workers, offsets and topics.
 
-A Connect cluster without changes is asked two questions only.
+A plan without changes costs two requests per Connect cluster, whatever else runs there.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Se
 from dataclasses import dataclass, field, replace
 
 from mm2mgr.connect.client import ConnectClient
-from mm2mgr.connect.types import WorkerInfo, parse_stored
+from mm2mgr.connect.types import ConnectorInfo, WorkerInfo, parse_stored
 from mm2mgr.endpoints import connect_target, kafka_access
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.lint.subject import Estate, WorkerFacts
@@ -26,7 +26,7 @@ from mm2mgr.reconcile.facts import (
     running,
     version_of,
 )
-from mm2mgr.reconcile.guards import ClusterFacts, Connectors, guarded, may_go_astray, together, writes_through_workers
+from mm2mgr.reconcile.guards import ClusterFacts, Connectors, guarded, may_go_astray, writes_through_workers
 from mm2mgr.reconcile.mirrored import MirroredState, MirrorVerdict, StartedTopics, Widening, judge, taken, widenings
 from mm2mgr.reconcile.plan import (
     RESTING,
@@ -49,13 +49,20 @@ _REQUESTS_AT_ONCE = 8
 
 @dataclass(frozen=True)
 class _Live:
-    """What a Connect cluster answered; `worker` and `states` in full, and `note`, only where something is to be written."""
+    """What a Connect cluster answered; `worker` in full, and `note`, only where something is to be written.
 
-    configs: Mapping[str, Mapping[str, str]]
-    root: WorkerInfo | None
+    A connector without a state has reported none yet. `infos` may lack it, until they are read alone before a write.
+    """
+
+    infos: Mapping[str, ConnectorInfo]
+    states: Mapping[str, str]
+    root: WorkerInfo
     worker: WorkerFacts
     note: str | None = None
-    states: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def configs(self) -> dict[str, Mapping[str, str]]:
+        return {name: info.config for name, info in self.infos.items()}
 
 
 async def make_plan(  # noqa: PLR0913  the tree in three forms, and what is wanted of it
@@ -94,6 +101,8 @@ class _Making:
     async def plan(self, as_lint_sees_it: Callable[[], Estate]) -> Plan:
         """Read, compare and judge; the tree as lint sees it has the connectors in the same order."""
         await self.ask(self.topology.connects, self.read)
+        if any(part.writes for part in self.compared()):
+            await self.ask(list(self.live), self.read_all)
         written = sorted({change.connect for change in self.writes()})
         ids, _ = await asyncio.gather(
             cluster_ids(self.topology, self.through_workers(), ask=bool(written)),
@@ -101,13 +110,7 @@ class _Making:
         )
         if self.is_as_declared(self.known(ids)):
             return self.made(self.compared(), ids, (), MirroredState())
-        tree = as_lint_sees_it()
-        if written:
-            await self.ask([name for name, live in self.live.items() if not live.states], self.read_states)
-        run = self.all_connectors(tree)
-        if not written and together(self.compared(), run):
-            await self.ask(list(self.live), self.read_states)  # what rests doubles nothing
-            run = self.all_connectors(tree)
+        run = self.all_connectors(as_lint_sees_it())
         found = widenings(self.writes(), run.desired, run.live)
         seen = await self.read_mirrored(found)
         verdicts = {each.named: judge(each, seen, run, self.version(each.named[0])) for each in found}
@@ -183,11 +186,6 @@ class _Making:
         live, owned = {}, set()
         for name, read in self.live.items():
             for connector, config in read.configs.items():
-                as_wanted = desired.get((name, connector))
-                if as_wanted and not read.states and as_wanted.config == config:
-                    live[name, connector] = as_wanted  # nothing is written: neither its state nor its place matters
-                    owned.add((name, connector))
-                    continue
                 subject = running(name, connector, config, read.states.get(connector), read.worker)
                 if subject:  # only the tree silences what concerns the tree
                     live[name, connector] = replace(subject, silences=())
@@ -213,14 +211,13 @@ class _Making:
         await asyncio.gather(*map(one, names))
 
     async def read(self, name: str, client: ConnectClient) -> None:
-        """Read what it runs, and who answers, or where states are wished for, which it shows."""
-        if any(connector.state for connector in self.wanted(name)):
-            infos, states = await asyncio.gather(client.infos(), self.states(client))
-            seen = _Live({}, None, WorkerFacts(), states=states)
-        else:
-            infos, root = await asyncio.gather(client.infos(), client.root())
-            seen = _Live({}, root, version_of(root))
-        self.live[name] = replace(seen, configs={connector: info.config for connector, info in infos.items()})
+        """Read what it runs, in which state, and who answers."""
+        (infos, states), root = await asyncio.gather(client.infos_with_states(), client.root())
+        self.live[name] = _Live(infos, states, root, version_of(root))
+
+    async def read_all(self, name: str, client: ConnectClient) -> None:
+        """Read what it runs, those without a status too: one that is missing from a list is never created, nor forgotten."""
+        self.live[name] = replace(self.live[name], infos=await client.infos())
 
     async def read_workers(self, name: str, client: ConnectClient) -> None:
         """Read plugins, override policy and exactly-once support."""
@@ -228,14 +225,6 @@ class _Making:
         worker, failed = await ask_worker(client, overrides, self.live[name].root)
         note = f"not verified: {failed.message}" if failed else None
         self.live[name] = replace(self.live[name], worker=worker, note=note)
-
-    async def read_states(self, name: str, client: ConnectClient) -> None:
-        """Read the states of its connectors."""
-        self.live[name] = replace(self.live[name], states=await self.states(client))
-
-    async def states(self, client: ConnectClient) -> dict[str, str]:
-        """Return the states that connectors show; one that is left out has reported none yet."""
-        return {name: status.state for name, status in (await client.statuses()).items()}
 
     async def read_mirrored(self, found: Sequence[Widening]) -> MirroredState:
         """Read the stored offsets of the connectors concerned, and the topics of their Kafka clusters."""

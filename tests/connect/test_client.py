@@ -175,12 +175,12 @@ def test_a_foreign_body_is_named(fake: FakeConnect, ask: Ask, body: bytes) -> No
         ask(lambda c: c.info("a"))
 
 
-def test_three_thousand_connectors_are_two_requests(fake: FakeConnect, ask: Ask) -> None:
+def test_three_thousand_connectors_are_one_request(fake: FakeConnect, ask: Ask) -> None:
     for number in range(3000):
         fake.add(f"flow.{number}", FLOW)
 
-    async def read(c: ConnectClient) -> tuple[int, int]:
-        return len(await c.infos()), len(await c.statuses())
+    async def read(c: ConnectClient) -> tuple[int, int, int, int]:
+        return len(await c.infos()), len(await c.statuses()), *map(len, await c.infos_with_states())
 
-    assert ask(read) == (3000, 3000)
-    assert len(fake.requests) == 2
+    assert ask(read) == (3000, 3000, 3000, 3000)
+    assert len(fake.requests) == 3

@@ -161,7 +161,7 @@ def test_a_stopped_connect_cluster_does_not_hold_up_the_other(world: World, tree
     tree.write(world.yaml("both", flow("there", "there") + back))
     world.spare.stop()
     said = tree.run("apply", "--yes", code=1)
-    assert "! not planned: Connect cluster 'spare': GET /connectors?expand=info: no URL answered" in said
+    assert "! not planned: Connect cluster 'spare': GET /connectors?expand=info&expand=status: no URL answered" in said
     assert world.spare.url in said
     assert "1 Connect cluster could not be read" in said
     assert "Applied: 1 of 1 changes" in said

@@ -11,17 +11,51 @@ from tests.reconcile.site import FLOWS, ON_EAST, ON_WEST, Site, actions
 VALIDATE = "/connector-plugins/org.apache.kafka.connect.mirror.MirrorSourceConnector/config/validate"
 
 
-def test_a_plan_without_changes_costs_two_requests_a_cluster_however_many_connectors(site: Site) -> None:
-    site.converge()
+TWO_REQUESTS = [("GET", "/", ""), ("GET", "/connectors", "expand=info&expand=status")]
+FOREIGN = {"connector.class": "org.apache.kafka.connect.mirror.MirrorSourceConnector", "topics": "orders"}
+FOREIGN |= {"source.cluster.alias": "a", "target.cluster.alias": "east", "name": "theirs"}
+
+
+@pytest.mark.parametrize("runs_too", ["nothing", "a foreign one", "one left over", "a wished state"])
+def test_a_plan_without_changes_costs_two_requests_a_cluster(site: Site, runs_too: str) -> None:
+    flows = FLOWS
+    if runs_too == "a wished state":
+        flows = FLOWS.replace("[orders]}", "[orders]}, state: paused")
+    site.converge(flows)
+    if runs_too == "a foreign one":
+        site.east.add("theirs", FOREIGN)
+    if runs_too == "one left over":
+        flows = flows.replace("sources: [a], targets: [east, west]", "sources: [a], targets: [east]")
     site.forget()
-    plan = site.plan()
+    plan = site.plan(flows)
     assert set(actions(plan).values()) == {"no-op"}
+    assert (plan.clusters[0].unowned, plan.left_over) == (
+        1 if runs_too == "a foreign one" else 0,
+        len(ON_WEST) if runs_too == "one left over" else 0,
+    )
     for fake in site.fakes.values():
-        assert sorted((request.method, request.path, request.query) for request in fake.requests) == [
-            ("GET", "/", ""),
-            ("GET", "/connectors", "expand=info"),
-        ]
+        assert sorted((request.method, request.path, request.query) for request in fake.requests) == TWO_REQUESTS
         assert fake.writes == []
+
+
+def test_a_connector_without_a_status_is_not_created_a_second_time(site: Site) -> None:
+    site.converge()
+    for connector in site.east.connectors.values():
+        connector.hidden_reads = 100
+    site.forget()
+    assert set(actions(site.plan()).values()) == {"no-op"}
+    assert [request.query for request in site.east.requests if request.path == "/connectors"] == [
+        "expand=info&expand=status",
+        "expand=info",
+    ]
+
+
+def test_what_another_cluster_mirrored_is_known_although_it_shows_no_status(site: Site) -> None:
+    site.converge()
+    for connector in site.west.connectors.values():
+        connector.hidden_reads = 100
+    plan = site.plan(FLOWS.replace("logs:", "renamed:"))
+    assert actions(plan)["mm2.a.west.source.renamed"] == "blocked"
 
 
 @pytest.mark.parametrize("path", ["/", "/connector-plugins"])
@@ -77,9 +111,9 @@ def test_only_limits_the_plan_to_connectors_that_serve_these_flows(site: Site) -
     plan = site.plan(only=["orders:a->east"])
     assert list(actions(plan)) == [name for name in ON_EAST if not name.endswith("logs")]
     assert {(r.path, r.query) for r in site.west.requests} == {  # read, lest its connectors mirror the same already
-        ("/connectors", "expand=info"),
         ("/", ""),
-        ("/connectors", "expand=status"),
+        ("/connectors", "expand=info&expand=status"),
+        ("/connectors", "expand=info"),
     }
     assert plan.clusters[0].left_over == ()
 
