@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import signal
 import subprocess
 import sys
@@ -18,7 +17,6 @@ from hypothesis import settings
 from mm2mgr import secrets
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.files import cache_folder, locked
-from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.sandbox.broker import Broker
 from mm2mgr.sandbox.server import kafka_runtime
 from mm2mgr.sandbox.worker import Worker
@@ -37,20 +35,6 @@ def _no_secrets_of_other_tests() -> Iterator[None]:
     secrets.forget()
     yield
     secrets.forget()
-
-
-@pytest.fixture
-def mock_cluster() -> Iterator[KafkaAccess]:
-    """Yield librdkafka's own mock brokers, real sockets without a JVM; they know produce, fetch, offsets, metadata, and create no topics."""
-    from confluent_kafka.admin import AdminClient
-
-    quiet = logging.getLogger("tests.mock_cluster")
-    quiet.propagate = False
-    quiet.addHandler(logging.NullHandler())
-    owner = AdminClient({"bootstrap.servers": "ignored", "test.mock.num.brokers": 2, "logger": quiet})
-    brokers = owner.list_topics(timeout=5).brokers.values()
-    yield KafkaAccess("mock", ",".join(f"{broker.host}:{broker.port}" for broker in brokers))
-    del owner
 
 
 # Modules that take minutes, longest first: begun late, one of them would run on alone.

@@ -18,8 +18,11 @@ from mm2mgr.reconcile.history import TOPIC, Author, HistoryEntry, Recorder, auth
 from mm2mgr.reconcile.plan import Change, Wish, plan_cluster
 from mm2mgr.secrets import MASK
 from mm2mgr.topology import Topology
+from tests.kafka.conftest import mock_cluster
 from tests.reconcile.site import Site
 from tests.reconcile.test_plan import live, wanted
+
+__all__ = ["mock_cluster"]
 
 
 @pytest.fixture

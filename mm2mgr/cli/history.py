@@ -1,0 +1,78 @@
+"""The commands `history` and `drift`."""
+
+from __future__ import annotations
+
+import click
+
+from mm2mgr import operations
+from mm2mgr.cli.options import Count, Duration, command, invalid_arguments, option, output_option
+from mm2mgr.operations.workspace import Workspace
+
+
+@command("Every day", 6)
+@click.argument("flows", nargs=-1)
+@option("--connect", "connects", multiple=True, help="Only this Connect cluster (repeatable).")
+@option("--since", type=Duration(), help="Only the last so long, such as 2d.")
+@option("--last", "-n", type=Count(1), metavar="N", help="Only the newest N changes.")
+@option("--full", is_flag=True, help="Show every key that changed.")
+@output_option
+@click.pass_obj
+def history(
+    workspace: Workspace,
+    flows: tuple[str, ...],
+    connects: tuple[str, ...],
+    since: float | None,
+    last: int | None,
+    full: bool,
+    output: str,
+) -> int:
+    """Show what was changed, by whom and when, newest last.
+
+    FLOWS may be flows of the tree, flows that it had once, or names of connectors; all by default. What `apply`,
+    `reconcile` and the verbs do is kept for a year in topic mm2mgr.history.internal, on the Kafka cluster that each Connect
+    cluster runs on, without secrets. A change that stays `begun` is one of a command that was killed. Exit code 1 when the
+    history of a Connect cluster could not be read.
+
+    \b
+    Example:
+      mm2mgr history orders --since 7d --full
+    """
+    from mm2mgr.output.console import say_json
+    from mm2mgr.output.history_text import say_history
+
+    with invalid_arguments():
+        found = operations.history(workspace, flows, connects=connects, since_seconds=since, last=last)
+    if output == "json":
+        say_json(found.to_dict())
+    else:
+        say_history(found.to_dict(), full=full)
+    return 1 if found.unread else 0
+
+
+@command("Every change", 7)
+@click.argument("flows", nargs=-1)
+@output_option
+@click.pass_obj
+def drift(workspace: Workspace, flows: tuple[str, ...], output: str) -> int:
+    """Show what people changed by hand since the last apply: keys, states, deleted connectors.
+
+    Live connectors are compared with what was applied last (see `history`), not with the tree: what is only edited there is
+    no drift, `plan` shows it. Where no history can be read the tree is compared, which the output says. A connector that was
+    paused or stopped by a command is no drift. Of secrets it is only known whether there is one. Connect does not record who
+    changed something. Exit code 2 when there is drift, 1 when a Connect cluster could not be read. Writes nothing.
+
+    \b
+    Example:
+      mm2mgr drift -o json
+    """
+    from mm2mgr.output.console import say_json
+    from mm2mgr.output.history_text import say_drift
+
+    found = operations.drift(workspace, flows)
+    if output == "json":
+        say_json(found.to_dict())
+    else:
+        say_drift(found.to_dict())
+    if found.failed:
+        return 1
+    return 2 if found.drifts else 0

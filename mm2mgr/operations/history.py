@@ -1,0 +1,155 @@
+"""`history`: what was changed, by whom and when. `drift`: what people changed by hand since. Both only read."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from mm2mgr.connect.client import ConnectClient
+from mm2mgr.endpoints import connect_target
+from mm2mgr.errors import InvalidArgument, Mm2mgrError
+from mm2mgr.operations.workspace import Workspace, wait_for
+from mm2mgr.reconcile.drift import Drift, LastApplied, LiveConnectors, drifts
+from mm2mgr.reconcile.history import History, HistoryEntry, read
+from mm2mgr.topology import ConnectCluster
+
+_DEADLINE_SECONDS = 30.0
+
+
+@dataclass(frozen=True)
+class HistoryReport:
+    """Recorded changes, newest last; `unread` has the Connect clusters whose history could not be read, with the reason."""
+
+    entries: tuple[HistoryEntry, ...]
+    unread: Mapping[str, str] = field(default_factory=dict)
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"entries": [entry.to_dict() for entry in self.entries], "unread": dict(self.unread)}
+
+
+def history(
+    workspace: Workspace,
+    flows: Sequence[str] = (),
+    *,
+    connects: Sequence[str] = (),
+    since_seconds: float | None = None,
+    last: int | None = None,
+) -> HistoryReport:
+    """Read what was changed, newest last. `flows` may be flows of the tree, flows that it had once, or names of connectors.
+
+    `connects` limits it to some Connect clusters, `since_seconds` to the last so many seconds, `last` to so many entries.
+    """
+    _check_connects(workspace, connects)
+    found = wait_for(read(workspace.topology, connects or None))
+    entries = _of(workspace, flows, found.entries)
+    if since_seconds is not None:
+        start = (datetime.now(UTC) - timedelta(seconds=since_seconds)).isoformat(timespec="milliseconds")
+        entries = tuple(entry for entry in entries if entry.when >= start)
+    return HistoryReport(entries if last is None else entries[max(0, len(entries) - last) :], found.unread)
+
+
+def _check_connects(workspace: Workspace, connects: Sequence[str]) -> None:
+    known = workspace.topology.connects
+    for name in connects:
+        if name not in known:
+            raise InvalidArgument(
+                "connect", f"no Connect cluster '{name}' in the tree; known: {', '.join(sorted(known))}"
+            )
+
+
+def _of(workspace: Workspace, names: Sequence[str], entries: tuple[HistoryEntry, ...]) -> tuple[HistoryEntry, ...]:
+    """Return the entries about these names; the tree's error about one that neither it nor an entry knows."""
+    chosen = set[str]()
+    for name in names:
+        here = {each.id for each in entries if _is_about(each, name)}
+        try:
+            ids = {flow.id for flow in workspace.flows((name,))}
+        except Mm2mgrError:
+            if not here:
+                raise
+            ids = set()
+        chosen |= here | {each.id for each in entries if ids.intersection(each.flows)}
+    return tuple(each for each in entries if each.id in chosen) if names else entries
+
+
+def _is_about(entry: HistoryEntry, name: str) -> bool:
+    flows = {name for flow in entry.flows for name in (flow, *flow.split(":", 1))}
+    return name in flows | {entry.connector, f"{entry.connect}/{entry.connector}"}
+
+
+@dataclass(frozen=True)
+class DriftReport:
+    """What was changed by hand. `failed`: Connect clusters that could not be read; `without_history`: those compared with the tree."""
+
+    drifts: tuple[Drift, ...]
+    failed: Mapping[str, str] = field(default_factory=dict)
+    without_history: Mapping[str, str] = field(default_factory=dict)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return JSON-ready values without secrets."""
+        found = [drift.to_dict() for drift in self.drifts]
+        return {"drift": found, "failed": dict(self.failed), "without_history": dict(self.without_history)}
+
+
+def drift(workspace: Workspace, flows: Sequence[str] = ()) -> DriftReport:
+    """Compare what runs with what was applied last, for all connectors of this owner or those that serve `flows`.
+
+    Where no history can be read, or it does not know a connector, the tree is compared: then a change of the tree that was not
+    applied yet counts as well, and a connector that was deleted by hand is not found.
+    """
+    return wait_for(_drift(workspace, flows))
+
+
+async def _drift(workspace: Workspace, flows: Sequence[str]) -> DriftReport:
+    topology, connectors = workspace.topology, workspace.connectors
+    chosen = workspace.connectors_of(workspace.flows(flows)) if flows else connectors
+    connects = sorted({each.connect for each in chosen}) if flows else list(topology.connects)
+    answers = asyncio.gather(*(_live(topology.connects[name]) for name in connects))
+    known, lives = await asyncio.gather(read(topology, connects), answers)
+    failed, found = dict[str, str](), list[Drift]()
+    for name, live in zip(connects, lives, strict=True):
+        if isinstance(live, Mm2mgrError):
+            failed[name] = live.one_line
+            continue
+        here = [connector for connector in chosen if connector.connect == name]
+        names = {connector.name for connector in here}
+        applied = {one: last for one, last in last_applied(known, name).items() if not flows or one in names}
+        found += drifts(name, topology.owner, here, applied, live)
+    return DriftReport(tuple(found), failed, known.unread)
+
+
+async def _live(connect: ConnectCluster) -> LiveConnectors | Mm2mgrError:
+    try:
+        async with ConnectClient(connect_target(connect), deadline_seconds=_DEADLINE_SECONDS) as client:
+            infos, statuses = await asyncio.gather(client.infos(), client.statuses())
+    except Mm2mgrError as error:
+        return error
+    configs = {name: info.config for name, info in infos.items()}
+    return LiveConnectors(configs, {name: status.state for name, status in statuses.items()})
+
+
+def last_applied(known: History, connect: str) -> dict[str, LastApplied]:
+    """Return what commands did last to each connector of a Connect cluster."""
+    newest, states = dict[str, HistoryEntry](), dict[str, str | None]()
+    for entry in known.entries:
+        if entry.connect == connect:
+            newest[entry.connector] = entry
+            chosen = str(entry.state["after"]) if entry.state else None
+            if chosen or entry.action in {"create", "delete"}:
+                states[entry.connector] = chosen
+    configs = {name: config for (where, name), config in known.applied.items() if where == connect}
+    found = {}
+    for name in configs.keys() | newest.keys():
+        last = newest.get(name)
+        is_unsure = last is not None and last.outcome in {"begun", "failed"}
+        keys = last.keys if last and is_unsure else ()
+        found[name] = LastApplied(
+            configs.get(name),
+            states.get(name),
+            {key["key"]: (key["before"], key["after"]) for key in keys},
+            is_unsure and last is not None and last.action in {"create", "delete"},
+        )
+    return found

@@ -1,0 +1,97 @@
+"""The history of changes, and what was changed by hand, as text from their `to_dict()`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import groupby
+from operator import itemgetter
+from typing import Any
+
+from mm2mgr.output.console import STYLES, say, say_table, talk
+from mm2mgr.output.tables import Table
+from mm2mgr.text import few, number_of, visible
+
+_OUTCOMES = {**STYLES, "begun": "yellow", "inconclusive": "yellow", "done": "green"}
+_LONGEST = 100
+
+
+def say_history(found: Mapping[str, Any], *, full: bool) -> None:
+    """Print a line per change, newest last; `full`: below it the keys from what to what, and the error."""
+    entries = found["entries"]
+    rows = [
+        (
+            entry["when"][:19].replace("T", " "),
+            visible(entry["who"]),
+            entry["commit"],
+            visible(entry["command"]),
+            f"{entry['connect']}/{entry['connector']}",
+            _what(entry),
+            entry["outcome"],
+            visible(entry["reason"]),
+        )
+        for entry in entries
+    ]
+    columns = ("time (UTC)", "who", "commit", "command", "connector", "change", "outcome", "reason")
+    below = [_details(entry) if full else [] for entry in entries]
+    if rows:
+        say_table(
+            Table(
+                columns,
+                rows,
+                drop=("commit", "command", "reason"),
+                wrap=("reason", "who"),
+                styles={"outcome": _OUTCOMES},
+                below=below,
+            )
+        )
+    else:
+        say("No change is recorded.")
+    _say_reasons("history not read for", found["unread"])
+
+
+def _what(entry: Mapping[str, Any]) -> str:
+    parts = [entry["action"]]
+    if entry["keys"]:
+        parts.append(f"({number_of(len(entry['keys']), 'key')})")
+    if entry["state"]:
+        parts.append(f"{entry['state'].get('before', '')} -> {entry['state']['after']}".strip())
+    return " ".join(part for part in parts if part)
+
+
+def _details(entry: Mapping[str, Any]) -> list[str]:
+    lines = [f"  {key['key']}: {_short(key['before'])} -> {_short(key['after'])}" for key in entry["keys"]]
+    return lines + ([f"  error: {entry['error']}"] if entry["error"] else [])
+
+
+def say_drift(found: Mapping[str, Any]) -> None:
+    """Print each connector that was changed by hand, with its keys from what was applied to what is there."""
+    for one in found["drift"]:
+        against = "" if one["compared_with"] == "history" else "  (compared with the tree)"
+        gone = "  deleted" if one["deleted"] else ""
+        unowned = "  its owner mark is gone: mm2mgr no longer touches it" if one["owner_mark"] == "gone" else ""
+        say(f"{one['connect']}/{one['connector']}{gone}{unowned}{against}", style="yellow")
+        if one["state"]:
+            say(f"  state: {one['state']['applied']} -> {one['state']['live']}")
+        for key in one["keys"]:
+            say(f"  {key['key']}: {_short(key['before'])} -> {_short(key['after'])}")
+    _say_reasons("compared with the tree, which finds no deleted connector, on", found["without_history"])
+    for connect, why in found["failed"].items():
+        say(f"! Connect cluster {connect}: {why}", style=STYLES["unknown"])
+    count = len(found["drift"])
+    say(f"Drift: {number_of(count, 'connector')} changed by hand" if count else "Drift: none", style="bold")
+
+
+def _short(value: str | None) -> str:
+    text = "(not set)" if value is None else visible(value)
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
+
+
+def _say_reasons(what: str, reasons: Mapping[str, str]) -> None:
+    by_reason = sorted(reasons.items(), key=itemgetter(1, 0))
+    for why, names in groupby(by_reason, key=itemgetter(1)):
+        talk(f"{what} Connect cluster {few([name for name, _ in names])}: {why}", style="yellow")
+
+
+def say_unrecorded(unrecorded: Mapping[str, str]) -> None:
+    """Say of which Connect clusters the history was not written, once for each reason."""
+    _say_reasons("history not written for", unrecorded)

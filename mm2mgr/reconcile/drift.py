@@ -1,0 +1,118 @@
+"""What people changed by hand: live connectors compared with what was applied last, key by key. Pure.
+
+What was applied comes from the history, secrets masked; for a connector that the history does not know, from the tree. A state
+that a command chose is no drift. Who did it cannot be known: Connect keeps no names.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from mm2mgr.reconcile.plan import RESTING, KeyChange
+from mm2mgr.render import OWNER_KEY, Connector
+from mm2mgr.secrets import MASK
+
+_OWN_KEYS = "mm2mgr."
+_KNOWN_STATES = RESTING | {"RUNNING"}
+
+
+@dataclass(frozen=True)
+class LiveConnectors:
+    """The configs and states that the connectors of one Connect cluster have now, by name."""
+
+    configs: Mapping[str, Mapping[str, str]]
+    states: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class LastApplied:
+    """What commands did last to one connector, as the history has it.
+
+    `config` is None where it does not know one. `state` is the one that a command chose, `unsure` the keys of a change whose
+    outcome is not known, each with the values that it may have now.
+    """
+
+    config: Mapping[str, str] | None = None
+    state: str | None = None
+    unsure: Mapping[str, tuple[str | None, ...]] | None = None
+    may_be_gone: bool = False
+
+
+@dataclass(frozen=True)
+class Drift:
+    """One connector that was changed by hand. `keys` are from applied to live; `state` likewise; `deleted` needs neither."""
+
+    connect: str
+    connector: str
+    flows: tuple[str, ...]
+    compared_with: Literal["history", "tree"]
+    keys: tuple[KeyChange, ...] = ()
+    state: tuple[str, str] | None = None
+    deleted: bool = False
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return JSON-ready values, secrets masked."""
+        return {
+            "connect": self.connect,
+            "connector": self.connector,
+            "flows": list(self.flows),
+            "compared_with": self.compared_with,
+            "deleted": self.deleted,
+            "owner_mark": "gone" if any(key.key == OWNER_KEY for key in self.keys) else "there",
+            "keys": [key.to_dict() for key in self.keys],
+            "state": self.state and {"applied": self.state[0], "live": self.state[1]},
+        }
+
+
+def drifts(
+    connect: str,
+    owner: str,
+    wanted: Iterable[Connector],
+    applied: Mapping[str, LastApplied],
+    live: LiveConnectors,
+) -> Iterator[Drift]:
+    """Yield what was changed by hand on one Connect cluster; connectors of others are passed over."""
+    declared = {connector.name: connector for connector in wanted}
+    for name in sorted(declared.keys() | applied.keys()):
+        tree, last, config = declared.get(name), applied.get(name, LastApplied()), live.configs.get(name)
+        flows = tree.flows if tree else ()
+        if config is None:
+            if last.config is not None and not last.may_be_gone:
+                yield Drift(connect, name, flows, "history", deleted=True)
+            continue
+        if last.config is not None:
+            keys = tuple(_changed(last.config, config, last.unsure or {}))
+        elif tree is not None and config.get(OWNER_KEY) == owner:
+            keys = tuple(_changed(tree.config, config, {}))
+        else:
+            continue
+        state = _state(live.states.get(name, ""), last.state, tree.state if tree else None)
+        if keys or state:
+            yield Drift(connect, name, flows, "tree" if last.config is None else "history", keys, state)
+
+
+def _changed(
+    applied: Mapping[str, str], live: Mapping[str, str], unsure: Mapping[str, tuple[str | None, ...]]
+) -> Iterator[KeyChange]:
+    for key in sorted(applied.keys() | live.keys()):
+        if key.startswith(_OWN_KEYS) and key != OWNER_KEY:
+            continue
+        now = live.get(key)
+        if not any(_is_same(each, now) for each in (applied.get(key), *unsure.get(key, ()))):
+            yield KeyChange(key, applied.get(key), now)
+
+
+def _is_same(applied: str | None, live: str | None) -> bool:
+    """Compare a value that may be masked: of what was masked, only that something stands there is known."""
+    if applied is None or live is None or MASK not in applied:
+        return applied == live
+    return re.fullmatch(".*".join(map(re.escape, applied.split(MASK))), live, re.DOTALL) is not None and live != ""
+
+
+def _state(live: str, chosen: str | None, declared: str | None) -> tuple[str, str] | None:
+    """Return the state that was applied and the live one, where somebody changed it by hand."""
+    expected = chosen or declared or "RUNNING"
+    return None if live not in _KNOWN_STATES or live in (expected, declared) else (expected, live)

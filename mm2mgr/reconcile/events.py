@@ -1,0 +1,105 @@
+"""The event log of `apply` and `reconcile`: what happens, as JSON lines that are appended to a file while it happens.
+
+Every line has `time`, `run` (the same for all lines of one command, or of one round of `reconcile`) and `event`; EVENTS has the rest.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import uuid
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from types import MappingProxyType
+from typing import IO, Any
+
+from mm2mgr.errors import Mm2mgrError
+from mm2mgr.secrets import mask_text
+
+EVENTS: Mapping[str, tuple[str, Mapping[str, str]]] = MappingProxyType(
+    {
+        "plan_made": (
+            "The plan is made; nothing is written yet.",
+            {
+                "owner": "the tree's owner",
+                "commit": "commit of the tree, with +dirty where files differ from it; empty outside git",
+                "counts": "number of connectors per action",
+                "unread": "Connect clusters that could not be read, each with its error",
+            },
+        ),
+        "change_begun": (
+            "The first write of a connector begins.",
+            {
+                "connect": "Connect cluster",
+                "connector": "name",
+                "action": "create, update or delete",
+                "flows": "ids of its flows",
+                "keys": "keys that change: key, kind, before and after; secrets masked",
+                "state": "states before and after, or null",
+            },
+        ),
+        "change_done": (
+            "A change ended, or what is known of it changed: the last line of a connector counts.",
+            {
+                "connect": "Connect cluster",
+                "connector": "name",
+                "action": "create, update or delete",
+                "ok": "whether it was written",
+                "error": "why not, or null",
+                "hint": "what to do about it, or null",
+                "doubt": "why a write could not be read back; mostly empty",
+            },
+        ),
+        "waiting": ("All is written; written connectors are waited for.", {"seconds": "how long at most"}),
+        "finished": (
+            "The end of the apply, or of one round.",
+            {
+                "outcome": "done, failed or inconclusive",
+                "interrupted": "whether a signal ended it",
+                "results": "one object per connector: connect, connector, action, ok, error, hint, doubt, state, verdict",
+                "left": "connectors whose change was not begun",
+                "unfinished": "connectors whose change was begun and has no result",
+                "unrecorded": "Connect clusters whose history was not written, each with the reason",
+            },
+        ),
+    }
+)
+"""Each kind of event: what it means, and its fields."""
+
+
+class EventLog:
+    """Appends events to a file, each line written at once; without a file it does nothing."""
+
+    def __init__(self, path: Path | None) -> None:
+        self._file: IO[str] | None = None
+        self.run = uuid.uuid4().hex[:12]
+        if path is None:
+            return
+        try:
+            self._file = path.open("a", encoding="utf-8")
+        except OSError as error:
+            raise Mm2mgrError(
+                f"--events {path}: cannot be written: {error.strerror}", hint="name another file"
+            ) from error
+
+    def write(self, event: str, fields: Mapping[str, Any]) -> None:
+        """Append one line; a disk that is full stops no work."""
+        if self._file is None:
+            return
+        now = datetime.now(UTC).isoformat(timespec="milliseconds")
+        line = json.dumps({"time": now, "run": self.run, "event": event, **fields}, default=str)
+        try:
+            self._file.write(mask_text(line) + "\n")
+            self._file.flush()
+        except OSError:
+            return
+
+    def take(self, event: Any) -> None:
+        """Append an event of `apply` under the name of its class."""
+        name = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", type(event).__name__).lower()
+        self.write("change_done" if name == "result" else name, event.to_dict())
+
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close()
