@@ -23,6 +23,17 @@ def _flows(workspace: Workspace) -> Iterable[str]:
     return [*(flow.name for flow in flows), *(flow.id for flow in flows)]
 
 
+def _connectors(workspace: Workspace) -> Iterable[str]:
+    yield from _flows(workspace)
+    yield from dict.fromkeys(flow.pair for flow in workspace.topology.flows)
+    yield from (f"{each.connect}/{each.name}" for each in workspace.connectors)
+
+
+def _labels(workspace: Workspace) -> Iterable[str]:
+    clusters = workspace.topology.clusters.values()
+    return sorted({f"{key}={value}" for each in clusters for key, value in each.model.labels.items()})
+
+
 def _clusters(workspace: Workspace) -> Iterable[str]:
     return sorted({end.alias for flow in workspace.topology.flows for end in (flow.source, flow.target)})
 
@@ -42,6 +53,8 @@ NAMES: dict[str, Callable[[Workspace], Iterable[str]]] = {
     "flows": _flows,
     "only_flows": _flows,
     "flow": _flows,
+    "names": _connectors,
+    "labels": _labels,
     "name": _explained,
     "connects": lambda workspace: workspace.topology.connects,
     "aliases": _clusters,

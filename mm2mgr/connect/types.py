@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,7 +17,7 @@ from urllib.parse import urlsplit
 
 from mm2mgr.connect.errors import ConnectError, WrongBody
 from mm2mgr.partitions import TopicPartition
-from mm2mgr.secrets import remember
+from mm2mgr.secrets import cut, mask_text, remember
 
 
 @dataclass(frozen=True)
@@ -308,6 +309,16 @@ def state_of(status: object) -> str:
     """Return the connector's own state from a status, whose tasks are left alone."""
     body = as_object(status, "a connector's status")
     return _text(as_object(body.get("connector"), "the connector's own state"), "state")
+
+
+def trace_summary(trace: str | None) -> str:
+    """Return the first line of a Java trace and its last `Caused by`, with secrets masked, cut."""
+    lines = [line.strip() for line in mask_text(trace or "").splitlines() if line.strip()]
+    if not lines:
+        return "no trace was reported"
+    causes = [line for line in lines[1:] if line.startswith("Caused by:")]
+    text = lines[0] + (f" … {causes[-1]}" if causes else "")
+    return cut(re.sub(r"\s+", " ", text))
 
 
 def parse_config(data: object) -> dict[str, str]:

@@ -6,17 +6,16 @@ From a case, that is what was read of one connector with how long things have la
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from mm2mgr import topology
+from mm2mgr.connect.types import trace_summary
 from mm2mgr.observe.memory import RESTING, FlowMemory, Mark, Memory
 from mm2mgr.observe.reading import Failure, FlowLag, LiveConnector, SeenKafka, Snapshot
 from mm2mgr.reconcile.offsets import THEN_KEY, unmarked
 from mm2mgr.reconcile.plan import diff, lowers_tasks
-from mm2mgr.secrets import cut, mask_text
 from mm2mgr.text import number_of
 from mm2mgr.topology import Flow
 from mm2mgr.truth.client_values import text_of
@@ -276,16 +275,6 @@ def connector_problems(case: ConnectorCase) -> tuple[str, ...]:
 def flow_problems(case: FlowCase) -> tuple[str, ...]:
     """Return the problems of a flow: of its source connector, and of what arrives."""
     return connector_problems(case) + tuple(sentence for rule in FLOW_RULES for sentence in rule(case))
-
-
-def trace_summary(trace: str | None) -> str:
-    """Return the first line of a Java trace and its last `Caused by`, with secrets masked, cut."""
-    lines = [line.strip() for line in mask_text(trace or "").splitlines() if line.strip()]
-    if not lines:
-        return "no trace was reported"
-    causes = [line for line in lines[1:] if line.startswith("Caused by:")]
-    text = lines[0] + (f" … {causes[-1]}" if causes else "")
-    return cut(re.sub(r"\s+", " ", text))
 
 
 def _moving_offsets(case: ConnectorCase) -> bool:

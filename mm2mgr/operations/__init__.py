@@ -44,6 +44,12 @@ if TYPE_CHECKING:
     from mm2mgr.operations.lint import explain as explain
     from mm2mgr.operations.lint import lint as lint
     from mm2mgr.operations.lint import rules as rules
+    from mm2mgr.operations.pause import Choice as Choice
+    from mm2mgr.operations.pause import Turned as Turned
+    from mm2mgr.operations.pause import pause as pause
+    from mm2mgr.operations.pause import restart as restart
+    from mm2mgr.operations.pause import resume as resume
+    from mm2mgr.operations.pause import stop as stop
     from mm2mgr.operations.plan import Applied as Applied
     from mm2mgr.operations.plan import Waiting as Waiting
     from mm2mgr.operations.plan import apply as apply
@@ -85,6 +91,7 @@ if TYPE_CHECKING:
     from mm2mgr.reconcile.plan import OffPeak as OffPeak
     from mm2mgr.reconcile.plan import Plan as Plan
     from mm2mgr.reconcile.plan import RestartRules as RestartRules
+    from mm2mgr.reconcile.verbs import Turn as Turn
     from mm2mgr.samples.follow import Round as Round
     from mm2mgr.samples.schema import is_remote as is_remote
     from mm2mgr.samples.schema import store_of as store_of

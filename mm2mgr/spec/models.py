@@ -191,6 +191,9 @@ class ConnectDefaults(Model, json_schema_extra=_example(tls={"ca": "/etc/mm2mgr/
     """Whether the workers run with `exactly.once.source.support=enabled`. Default: yes if a flow there has
     `delivery: exactly_once`. Write true before the workers are switched over: connectors whose records go to another Kafka
     then have the overrides that they need from that moment on; workers that are not exactly-once get along with them."""
+    flush_interval: TimeSpan = 60.0
+    """How often the workers store offsets (their `offset.flush.interval.ms`, which REST does not show): `mm2mgr pause` waits until
+    stored offsets stood still twice as long."""
     workers: Workers = Workers()
     """How many workers there are and what one carries. A Connect cluster's own `workers` replaces this one as a whole."""
 

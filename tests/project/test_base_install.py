@@ -43,6 +43,7 @@ ARGUMENTS = {
     "describe": "orders",
     "explain": "tasks.max",
     "init": "elsewhere",
+    **dict.fromkeys(("pause", "resume", "stop", "restart"), "orders"),
     "samples convert": ". converted",
     "sandbox produce": "here orders --records 1",
     "sandbox topic create": "here orders",
@@ -51,7 +52,7 @@ ARGUMENTS = {
 }
 NEED_AN_EXTRA = {"sample", "throughput", "samples convert", "size", "fleet", "simulate", "sandbox up", "demo"}
 FAIL_WITHOUT_WORKERS = {
-    *("plan", "apply", "status", "describe", "check"),
+    *("plan", "apply", "status", "describe", "check", "pause", "resume", "stop", "restart"),
     *("sandbox topic create", "sandbox topic list", "sandbox produce"),
 }
 REPOSITORY = Path(__file__).resolve().parents[2]

@@ -1,0 +1,166 @@
+"""The daily verbs `pause`, `resume`, `stop` and `restart`, on flows, pairs and single connectors."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from mm2mgr import operations
+from mm2mgr.cli.options import Decorated, Seconds, command, option, output_option
+from mm2mgr.errors import Mm2mgrError
+from mm2mgr.operations.workspace import Workspace
+
+if TYPE_CHECKING:
+    from mm2mgr.operations import Choice, Turn, Turned
+
+_CODES = {"done": 0, "failed": 1, "inconclusive": 3}
+
+
+class _Labels(click.ParamType):  # type: ignore[type-arg]  # generic only from click 8.4 on
+    """A label of a cluster, such as tier=local."""
+
+    name = "label"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, str]:
+        key, equals, wanted = str(value).partition("=")
+        if not (key and equals):
+            self.fail(f"{value!r} is not a label such as tier=local", param, ctx)
+        return key, wanted
+
+
+def _verb_options(command: Decorated) -> Decorated:
+    """Add what all verbs share: which connectors, why, and how long to wait."""
+    options = (
+        click.argument("names", nargs=-1),
+        option(
+            "--label",
+            "labels",
+            type=_Labels(),
+            multiple=True,
+            metavar="KEY=VALUE",
+            help="Flows whose source or target has this label (repeat it: all of them).",
+        ),
+        option("--all", "everything", is_flag=True, help="Every connector that the tree declares."),
+        option("--reason", default="", show_default=False, metavar="TEXT", help="Why; kept in the history."),
+        option("--yes", "-y", is_flag=True, help="Do not ask where several connectors are meant."),
+        option(
+            "--wait",
+            type=Seconds(0),
+            default=60.0,
+            help="Seconds that connectors have to get there; pause adds three flush intervals; 0: do not look.",
+        ),
+        output_option,
+    )
+    for add in reversed(options):
+        command = add(command)
+    return command
+
+
+@command("Every day", 3)
+@_verb_options
+@click.pass_obj
+def pause(workspace: Workspace, /, output: str, **options: Any) -> int:
+    """Pause flows, pairs or connectors until they are resumed.
+
+    NAMES are flows (their source connectors), pairs (every connector of the pair) or CONNECT/CONNECTOR. Returns when every task
+    is PAUSED and stored offsets stood still over two flushes (`flush_interval` of the Connect cluster). `plan` shows the pause and
+    changes nothing. A second call sends nothing. Connectors without this tree's owner mark are refused.
+    Exit code 1 if anything failed or was refused, else 3 if a connector was not seen PAUSED and still in time.
+
+    \b
+    Example:
+      mm2mgr pause logging --reason 'upgrade of agg-east'
+    """
+    return _turn(workspace, operations.pause, output, **options)
+
+
+@command("Every day", 4)
+@_verb_options
+@click.pass_obj
+def resume(workspace: Workspace, /, output: str, **options: Any) -> int:
+    """Let paused or stopped flows, pairs or connectors run.
+
+    NAMES as for `pause`. Returns when the connectors and their tasks are RUNNING; exit codes as for `pause`.
+
+    \b
+    Example:
+      mm2mgr resume logging
+    """
+    return _turn(workspace, operations.resume, output, **options)
+
+
+@command("Every day", 5)
+@_verb_options
+@click.pass_obj
+def stop(workspace: Workspace, /, output: str, **options: Any) -> int:
+    """Stop flows, pairs or connectors: they end their tasks.
+
+    NAMES as for `pause`. Returns when they are STOPPED without a task: stored offsets are exact then, and can be reset. Needs
+    Kafka 3.5. Exit codes as for `pause`.
+
+    \b
+    Example:
+      mm2mgr stop 'logging:dc1-logging->agg-east'
+    """
+    return _turn(workspace, operations.stop, output, **options)
+
+
+@command("Every day", 6)
+@option("--failed", "only_failed", is_flag=True, help="Only what FAILED: single tasks, or the connector itself.")
+@_verb_options
+@click.pass_obj
+def restart(workspace: Workspace, /, output: str, **options: Any) -> int:
+    """Restart flows, pairs or connectors with their tasks.
+
+    NAMES as for `pause`. Returns when all of it is seen RUNNING, or a task FAILED again (with its cause). What rests is left alone.
+    Exit codes as for `pause`.
+
+    \b
+    Example:
+      mm2mgr restart --failed --all
+    """
+    return _turn(workspace, operations.restart, output, **options)
+
+
+def _turn(
+    workspace: Workspace,
+    operation: Any,
+    output: str,
+    *,
+    names: tuple[str, ...],
+    labels: tuple[tuple[str, str], ...],
+    everything: bool,
+    yes: bool,
+    wait: float,
+    **more: Any,
+) -> int:
+    from mm2mgr.output.console import carrying_on, say_as
+    from mm2mgr.output.verbs_text import say_sent, say_turned, say_turns
+
+    choice: Choice = operations.Choice(names, dict(labels), everything)
+
+    def approve(turns: Sequence[Turn]) -> bool:
+        writes = [turn for turn in turns if turn.action == "write"]
+        say_turns(turns)
+        if len(writes) > 1 and not yes:
+            confirm(operation.__name__, f"{operation.__name__} these {len(writes)} connectors?", output)
+        return True
+
+    with carrying_on():
+        turned: Turned = operation(
+            workspace, choice, wait_seconds=wait, approve=approve, report=lambda turn: say_sent(turn, wait), **more
+        )
+        say_as(output, turned.to_dict(), say_turned)
+    return _CODES[turned.outcome]
+
+
+def confirm(name: str, question: str, output: str) -> None:
+    """Ask on a terminal; Mm2mgrError where nobody can answer."""
+    if output == "json":
+        raise Mm2mgrError(f"{name} -o json cannot ask", hint="add --yes")
+    if not sys.stdin.isatty():
+        raise Mm2mgrError(f"{name} asks first and there is no terminal", hint="add --yes")
+    click.confirm(question[0].upper() + question[1:], abort=True, err=True)

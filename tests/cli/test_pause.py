@@ -1,0 +1,240 @@
+"""pause, resume, stop and restart on two fake Connect clusters: what is requested, refused and waited for."""
+
+from __future__ import annotations
+
+import re
+import threading
+import time
+
+import pytest
+
+from mm2mgr.connect.types import ConnectorInfo, ConnectorStatus, TaskStatus
+from mm2mgr.reconcile import verbs
+from mm2mgr.reconcile.verbs import Order, Target, judge
+from tests.reconcile.site import FLOWS, Site
+
+from .command import Command
+
+FLUSH_SECONDS = 0.2
+QUICK = f"defaults: {{connect: {{flush_interval: {int(1000 * FLUSH_SECONDS)}ms}}}}\n"
+ORDERS = "mm2.a.east.source.orders"
+LOGS = "mm2.a.east.source.logs"
+
+
+@pytest.fixture
+def applied(site: Site, mm2mgr: Command) -> Site:
+    """Everything runs, on workers that flush five times a second."""
+    site.declare(FLOWS + QUICK)
+    mm2mgr("apply", "--yes", "--wait", "0")
+    site.forget()
+    return site
+
+
+def sent(site: Site) -> list[str]:
+    """Return the requests that change something."""
+    return [f"{one.method} {one.path.removeprefix('/connectors/')}" for one in (*site.east.writes, *site.west.writes)]
+
+
+def states(site: Site) -> dict[str, str]:
+    fakes = site.fakes.items()
+    return {f"{connect}/{name}": one.state for connect, fake in fakes for name, one in fake.connectors.items()}
+
+
+def test_a_flow_is_paused_and_a_second_call_sends_nothing(applied: Site, mm2mgr: Command) -> None:
+    said = mm2mgr("pause", "orders", "--reason", "upgrade")
+    assert said.lines == [f"~ east/{ORDERS}: PAUSED", "pause: 1 of 1 connector sent a request"]
+    assert sent(applied) == [f"PUT {ORDERS}/pause"]
+    applied.forget()
+    again = mm2mgr("pause", "orders")
+    assert again.lines[0] == f"= east/{ORDERS}: PAUSED; already PAUSED"
+    assert sent(applied) == []
+    assert "0 to create, 0 to update, 0 to delete, 7 unchanged" in mm2mgr("plan", "--detailed-exitcode").out
+    mm2mgr("apply")
+    assert applied.east.connectors[ORDERS].state == "PAUSED"
+    assert mm2mgr("resume", "orders").lines[0] == f"~ east/{ORDERS}: RUNNING"
+    assert sent(applied) == [f"PUT {ORDERS}/resume"]
+
+
+def test_stop_ends_when_no_task_is_left(applied: Site, mm2mgr: Command) -> None:
+    assert mm2mgr("stop", "orders").lines[0] == f"~ east/{ORDERS}: STOPPED"
+    assert applied.east.task_count(ORDERS) == 0
+
+
+def test_pause_waits_until_stored_offsets_stood_still_over_two_flushes(applied: Site, mm2mgr: Command) -> None:
+    last: list[float] = []
+
+    def flush() -> None:
+        for offset in range(4):  # what tasks had sent before they paused
+            applied.east.add_offsets(ORDERS, "orders", {0: offset}, "a")
+            last.append(time.monotonic())
+            time.sleep(FLUSH_SECONDS)
+
+    flushing = threading.Thread(target=flush)
+    flushing.start()
+    mm2mgr("pause", "orders")
+    ended = time.monotonic()
+    flushing.join()
+    assert ended - last[-1] >= 2 * FLUSH_SECONDS
+
+
+def test_offsets_that_go_on_moving_are_inconclusive(applied: Site, mm2mgr: Command) -> None:
+    over = threading.Event()
+
+    def move() -> None:
+        offset = 0
+        while not over.wait(FLUSH_SECONDS / 4):
+            offset += 1
+            applied.east.add_offsets(ORDERS, "orders", {0: offset}, "a")
+
+    moving = threading.Thread(target=move)
+    moving.start()
+    try:
+        said = mm2mgr("pause", "orders", "--wait", "0.5", code=3)
+    finally:
+        over.set()
+        moving.join()
+    assert re.match(rf"~ east/{ORDERS}: PAUSED, stored offsets stood still for 0 of 0\.4 s", said.lines[0])
+    assert "1 not seen there in time" in said.lines[-1]
+
+
+def test_a_flow_of_two_targets_is_asked_for_and_a_pair_means_all_its_connectors(applied: Site, mm2mgr: Command) -> None:
+    refused = mm2mgr("pause", "logs", code=1)
+    assert "error: pause asks first and there is no terminal" in refused.err
+    assert f"east/{LOGS}: RUNNING" in refused.err
+    assert "error: pause -o json cannot ask" in mm2mgr("pause", "logs", "-o", "json", code=1).err
+    assert sent(applied) == []
+    both = mm2mgr("pause", "logs", "--yes", "-o", "json").json
+    assert {(each["connect"], each["state"]) for each in both["connectors"]} == {("east", "PAUSED"), ("west", "PAUSED")}
+    mm2mgr("stop", "a->west", "--yes")
+    stopped = {name for name, state in states(applied).items() if state == "STOPPED"}
+    assert stopped == {f"west/mm2.a.west.{kind}" for kind in ("heartbeat", "checkpoint", "source.logs")}
+
+
+def test_labels_choose_flows_by_their_clusters(applied: Site, mm2mgr: Command) -> None:
+    applied.declare(FLOWS + QUICK)
+    tree = next(mm2mgr.tree.glob("*.yaml"))
+    tree.write_text(tree.read_text().replace("cluster_id: west", "cluster_id: west, labels: {dc: west}"))
+    mm2mgr("pause", "--label", "dc=west")
+    assert [name for name, state in states(applied).items() if state == "PAUSED"] == ["west/mm2.a.west.source.logs"]
+    none = mm2mgr("pause", "--label", "dc=nowhere", code=1)
+    assert none.err.splitlines()[-2:] == [
+        "error: no flow has clusters with the labels dc=nowhere",
+        "hint: labels here: dc=west",
+    ]
+    assert "'west' is not a label such as tier=local" in mm2mgr("pause", "--label", "west", code=2).err
+    assert "no connector is named" in mm2mgr("pause", code=1).err
+
+
+def test_foreign_and_missing_connectors_are_refused_by_name_and_stop_no_other(applied: Site, mm2mgr: Command) -> None:
+    applied.east.add("theirs", {"connector.class": "some.Other", "mm2mgr.owner": "others"})
+    applied.east.add("by-hand", {"connector.class": "some.Other"})
+    del applied.west.connectors["mm2.a.west.source.logs"]
+    names = ("orders", "logs:a->west", "east/theirs", "east/by-hand", "east/mm2.a.east.source.order")
+    said = mm2mgr("stop", *names, "--yes", code=1)
+    assert "! east/theirs: refused: belongs to owner 'others'; mm2mgr does not touch it" in said.out
+    assert "! east/by-hand: refused: carries no owner mark; mm2mgr does not touch it" in said.out
+    assert "! west/mm2.a.west.source.logs: refused: does not exist there\n    run mm2mgr apply" in said.out
+    assert f"does not exist there\n    did you mean {ORDERS}" in said.out
+    assert f"~ east/{ORDERS}: STOPPED" in said.out
+    assert "1 of 5 connectors sent a request; 4 failed or refused" in said.lines[-1]
+    assert sent(applied) == [f"PUT {ORDERS}/stop"]
+
+
+def test_a_cluster_that_is_down_stops_no_other(applied: Site, mm2mgr: Command) -> None:
+    applied.west.answer_only("/connectors", 500)
+    said = mm2mgr("pause", "--all", "--yes", code=1)
+    assert "! west/mm2.a.west.source.logs: failed: Connect cluster 'west'" in said.out
+    on_east = {name: state for name, state in states(applied).items() if name.startswith("east/")}
+    assert set(on_east.values()) == {"PAUSED"}
+
+
+def test_a_move_that_is_not_finished_is_left_alone(applied: Site, mm2mgr: Command) -> None:
+    applied.east.connectors[ORDERS].config["mm2mgr.offsets_then"] = "RUNNING"
+    said = mm2mgr("resume", "orders", code=1)
+    assert "refused: a move of its stored offsets is not finished" in said.out
+    assert sent(applied) == []
+
+
+def test_the_line_of_the_tree_that_says_otherwise_is_named(applied: Site, mm2mgr: Command) -> None:
+    applied.declare(FLOWS.replace("[orders]}}", "[orders]}, state: running}") + QUICK)
+    said = mm2mgr("pause", "orders")
+    assert re.search(
+        rf"warning: east/{ORDERS}: the tree declares state: running \(.*x\.yaml:\d+.*\), so the next apply", said.err
+    )
+    assert "warning" not in mm2mgr("resume", "orders").err
+
+
+def test_restart_failed_restarts_what_failed_and_nothing_else(
+    applied: Site, mm2mgr: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert mm2mgr("restart", "--failed", "--all").lines[-1] == "restart: 0 of 7 connectors sent a request"
+    assert sent(applied) == []
+    applied.east.connectors[ORDERS].failed_tasks[0] = "java.lang.IllegalStateException: no space"
+    applied.east.fail_next("POST", f"/connectors/{ORDERS}/restart", 409, "stale configuration", times=2)
+    said = mm2mgr("restart", "--failed", "--all")
+    assert f"~ east/{ORDERS}: RUNNING" in said.lines
+    assert f"east/{ORDERS}: RUNNING (FAILED: task 0)" in said.err
+    assert sent(applied) == [f"POST {ORDERS}/restart"] * 3
+    assert applied.east.writes[-1].query == "includeTasks=true&onlyFailed=true"
+
+
+def test_a_task_that_fails_again_is_told_with_its_cause(
+    applied: Site, mm2mgr: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    connector = applied.east.connectors[ORDERS]
+    connector.failed_tasks = _Again({0: "java.lang.IllegalStateException: the secret is pa55\nCaused by: why"})
+    said = mm2mgr("restart", "--failed", "orders", code=1)
+    assert "RUNNING, 1 of 1 task FAILED: java.lang.IllegalStateException" in said.lines[0]
+    assert "Caused by: why" in said.lines[0]
+
+
+class _Again(dict[int, str]):
+    def pop(self, *_: object) -> None:  # type: ignore[override]
+        """A restart does not help."""
+
+
+def test_a_plain_restart_whose_answer_is_lost_is_inconclusive(applied: Site, mm2mgr: Command) -> None:
+    applied.east.drop_next("POST", f"/connectors/{ORDERS}/restart")
+    said = mm2mgr("restart", "orders", code=3)
+    assert "the answer was lost, so it may not have been restarted" in said.lines[0]
+
+
+def test_what_rests_is_not_restarted(applied: Site, mm2mgr: Command) -> None:
+    mm2mgr("pause", "orders")
+    applied.forget()
+    assert mm2mgr("restart", "orders").lines[0] == f"= east/{ORDERS}: PAUSED: nothing of it runs"
+    assert sent(applied) == []
+
+
+INFO = ConnectorInfo("c", {}, (0, 1))
+
+
+def status(state: str, *tasks: str) -> ConnectorStatus:
+    return ConnectorStatus("c", state, tasks=tuple(TaskStatus(number, each) for number, each in enumerate(tasks)))
+
+
+@pytest.mark.parametrize(
+    ("goal", "seen", "verdict"),
+    [
+        ("PAUSED", status("PAUSED", "PAUSED", "PAUSED"), "ok"),
+        ("PAUSED", status("PAUSED", "PAUSED", "RUNNING"), "inconclusive"),
+        ("PAUSED", status("PAUSED", "PAUSED"), "inconclusive"),  # a status may miss tasks
+        ("PAUSED", status("PAUSED", "PAUSED", "PAUSED", "RUNNING"), "ok"),  # or hold removed ones
+        ("PAUSED", status("PAUSED", "PAUSED", "FAILED"), "ok"),  # which moves nothing
+        ("PAUSED", status("RUNNING", "PAUSED", "PAUSED"), "inconclusive"),
+        ("PAUSED", None, "inconclusive"),
+        ("PAUSED", status("FAILED"), "failed"),
+        ("RUNNING", status("RUNNING", "RUNNING", "RUNNING"), "ok"),
+        ("RUNNING", status("RUNNING", "RUNNING", "PAUSED"), "inconclusive"),
+        ("RUNNING", status("RUNNING", "RUNNING", "FAILED"), "failed"),
+        ("STOPPED", status("STOPPED", "RUNNING"), "inconclusive"),
+    ],
+)
+def test_every_task_has_to_show_the_state(goal: str, seen: ConnectorStatus | None, verdict: str) -> None:
+    assert judge(goal, INFO, seen, is_source=True).verdict == verdict
+
+
+def test_a_connector_that_was_deleted_meanwhile_failed() -> None:
+    assert judge("STOPPED", None, None, is_source=True).verdict == "failed"
+    assert judge("STOPPED", ConnectorInfo("c", {}), status("STOPPED"), is_source=True).verdict == "ok"
+    assert verbs.decide(Order("stop"), Target("east", "c"), "team", {}, None).action == "refused"
