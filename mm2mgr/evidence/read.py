@@ -15,11 +15,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
+from mm2mgr.assignment import Assignment, Listing, assignment_read_back, listing_of, predict
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.evidence.declared import buffers_of, current_tasks, rules_of
 from mm2mgr.evidence.measured import MeasuredRates, measured_capacities, read_rates, read_weeks
 from mm2mgr.partitions import TopicPartition
-from mm2mgr.sizing.assignment import Assignment, Listing, assignment_read_back, listing_of, predict
 from mm2mgr.sizing.capacity import MeasuredCapacity
 from mm2mgr.sizing.load import Statistic
 from mm2mgr.sizing.placement import ConnectorPlacement, TaskPlacement

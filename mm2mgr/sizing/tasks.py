@@ -12,8 +12,8 @@ from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from typing import Any, Literal
 
+from mm2mgr.assignment import Assignment
 from mm2mgr.partitions import TopicPartition
-from mm2mgr.sizing.assignment import Assignment
 from mm2mgr.sizing.load import Coverage, Hours, Load, Statistic, TopicGrowth, complete
 from mm2mgr.text import listed, number_of, rate_text
 

@@ -16,6 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mm2mgr.assignment import Assignment
 from mm2mgr.check.judge import Checked, CheckRow
 from mm2mgr.cli import main
 from mm2mgr.defaults import Origin, Text
@@ -31,7 +32,6 @@ from mm2mgr.output.tables import Table
 from mm2mgr.partitions import TopicPartition
 from mm2mgr.reconcile.plan import Plan
 from mm2mgr.render import render
-from mm2mgr.sizing.assignment import Assignment
 from mm2mgr.sizing.tasks import Bounds, Rules
 from mm2mgr.spec.loader import load
 from mm2mgr.text import cells

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from mm2mgr.assignment import Assignment
 from mm2mgr.defaults import Origin, Text
 from mm2mgr.observe.health import ConnectorState, FlowStatus, Status, TaskState
 from mm2mgr.observe.memory import Gap, RecordLoss
@@ -16,7 +17,6 @@ from mm2mgr.observe.reading import Failure, Orphan
 from mm2mgr.output.load_text import say_rates, say_sizings
 from mm2mgr.output.status_text import say_status
 from mm2mgr.partitions import TopicPartition
-from mm2mgr.sizing.assignment import Assignment
 from mm2mgr.sizing.tasks import Bounds, Rules
 from mm2mgr.throughput import PartitionRate
 from mm2mgr.topology import TaskMaximum

@@ -15,9 +15,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from mm2mgr.assignment import Assignment
 from mm2mgr.partitions import TopicPartition
 from mm2mgr.sizing import load as load_module
-from mm2mgr.sizing.assignment import Assignment
 from mm2mgr.sizing.load import Load, Statistic, filled, levelled
 from mm2mgr.sizing.tasks import Bounds, Capacity, CurrentTasks, Profile, Rules, Sizing, flow_load, size_load
 

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from mm2mgr.assignment import Assignment, assignment_read_back, listing_of, partitions_by_task, predict
 from mm2mgr.connect.client import ConnectClient
 from mm2mgr.connect.types import ConnectTarget
 from mm2mgr.evidence.measured import read_rates
@@ -20,7 +21,6 @@ from mm2mgr.partitions import TopicPartition
 from mm2mgr.samples.follow import Schedule, follow
 from mm2mgr.samples.offsets import KafkaReader, RecordSizes
 from mm2mgr.samples.store import SampleStore
-from mm2mgr.sizing.assignment import Assignment, assignment_read_back, listing_of, partitions_by_task, predict
 from mm2mgr.sizing.tasks import Bounds, Capacity, Rules, Sizing
 from mm2mgr.throughput.rollup_job import make, one_by_one
 from tests.live.pair import Pair, serving_pair
