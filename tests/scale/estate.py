@@ -206,6 +206,8 @@ def _mock_broker() -> tuple[Any, str]:
 
     producer = confluent_kafka.Producer({"test.mock.num.brokers": 1, "bootstrap.servers": "unused", "log_level": 0})
     servers = producer.list_topics(timeout=20).brokers
+    producer.produce("mm2mgr.history.internal", b"", b"created")  # it creates topics for producers only
+    producer.flush(20)
     return producer, next(f"{one.host}:{one.port}" for one in servers.values())
 
 

@@ -1,0 +1,98 @@
+"""500 and 1 000 connectors on 20 Connect clusters on a bad day: what can be reached converges in one apply, the rest is named.
+
+The clock jumps, so the seconds are those that a person would have waited. MM2MGR_SEEDS=N draws N days instead of the gate's.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+
+import pytest
+
+from tests.scale.conftest import Estate
+from tests.scale.estate import CLUSTERS, NONE, Faults
+
+SEEDS = range(int(os.environ.get("MM2MGR_SEEDS", "1")))
+DOWN, SLOW = "w3", "w11"
+GOOD = [name for number in range(CLUSTERS) if (name := f"w{number}") not in {DOWN, SLOW}]
+
+
+def bad_day(estate: Estate, faults: Faults = Faults()) -> None:  # noqa: B008  frozen
+    """Let all clusters fail now and then, one be down, and one take 10 s for each answer."""
+    for harsh in estate.clusters.values():
+        harsh.faults = faults
+    estate.clusters[DOWN].down, estate.clusters[SLOW].answer_seconds = True, 10.0
+
+
+def good_day(estate: Estate) -> None:
+    for harsh in estate.clusters.values():
+        harsh.faults, harsh.down, harsh.answer_seconds = NONE, False, 0.02
+
+
+def tally(estate: Estate) -> Counter[str]:
+    """Count what happened, to see that it was a bad day."""
+    return sum((harsh.tally for harsh in estate.clusters.values()), Counter())
+
+
+def assert_converged(estate: Estate, names: list[str]) -> None:
+    wanted, stored = estate.wanted(), estate.stored()
+    assert {name: stored[name] for name in names} == {name: wanted[name] for name in names}
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_eighteen_clusters_converge_beside_one_that_is_down_and_one_that_is_slow(estate: Estate, seed: int) -> None:
+    estate.declare(500, seed)
+    bad_day(estate)
+    said = estate.mm2mgr("apply", "--yes", code=1)
+    assert_converged(estate, GOOD)
+    assert min(tally(estate)[each] for each in ("conflict", "lost", "reset")) > 0
+    last = said.out.splitlines()[-2:]
+    assert last[0].startswith(f"{SLOW}: 25 connectors: ")
+    assert last[1].startswith("Applied: ")
+    assert last[1].endswith(f"Connect cluster '{DOWN}' could not be read, its changes are not in this number")
+
+    estate.forget()
+    estate.mm2mgr("apply", "--yes", code=1)
+    assert set(estate.writes()) <= {SLOW}
+    good_day(estate)
+    estate.mm2mgr("apply", "--yes")
+    assert_converged(estate, list(estate.clusters))
+    estate.forget()
+    estate.mm2mgr("apply", "--yes")
+    assert estate.writes() == {}
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_key_of_a_thousand_connectors_changes_on_a_bad_day(estate: Estate, seed: int) -> None:
+    estate.declare(1000, seed)
+    for name, configs in estate.wanted().items():
+        for connector, config in configs.items():
+            estate.clusters[name].fake.add(connector, config)
+    estate.write(estate.text().replace("refresh_interval: 10min", "refresh_interval: 7min"))
+    bad_day(estate)
+    said = estate.mm2mgr("apply", "--yes", code=1)
+    assert_converged(estate, GOOD)
+    assert min(tally(estate)[each] for each in ("conflict", "lost", "reset", "rebalance")) > 0
+    assert said.out.splitlines()[-1].endswith(f"'{DOWN}' could not be read, its changes are not in this number")
+
+    estate.forget()
+    estate.mm2mgr("apply", "--yes", code=1)
+    assert set(estate.writes()) <= {SLOW}
+
+
+def test_what_an_apply_asks_and_waits_for(estate: Estate) -> None:
+    """Requests are what it costs the workers; the seconds are those of answers alone, 20 ms each."""
+    estate.declare(1000, 0)
+    begun = estate.clock.now
+    estate.mm2mgr("apply", "--yes")
+    created, waited = tally(estate), estate.clock.now - begun
+    assert created["write"] == 1000
+    assert created["read"] <= 10 * CLUSTERS, created
+    assert waited < 3.0, "one after the other, 1 000 creates would take 20 s"
+    for harsh in estate.clusters.values():
+        harsh.tally.clear()
+    begun = estate.clock.now
+    estate.mm2mgr("plan", "--detailed-exitcode")
+    assert tally(estate) == {"read": 2 * CLUSTERS}
+    assert estate.clock.now - begun < 0.1
