@@ -14,7 +14,7 @@ from mm2mgr import topology
 from mm2mgr.connect.types import trace_summary
 from mm2mgr.observe.memory import RESTING, FlowMemory, Mark, Memory
 from mm2mgr.observe.reading import Failure, FlowLag, LiveConnector, SeenKafka, Snapshot
-from mm2mgr.reconcile.offsets import THEN_KEY, unmarked
+from mm2mgr.reconcile.offsets import Journal, unmarked
 from mm2mgr.reconcile.plan import diff, lowers_tasks
 from mm2mgr.text import number_of
 from mm2mgr.topology import Flow
@@ -92,11 +92,11 @@ def drifted(case: ConnectorCase) -> Iterator[str]:
 
 def offsets_on_the_way(case: ConnectorCase) -> Iterator[str]:
     """A move of stored offsets that is not finished: mm2mgr was killed, or is still working on it."""
-    then = case.seen.info.config.get(THEN_KEY) if case.seen.info else None
-    if then:
+    journal = Journal.of(case.seen.info.config) if case.seen.info else None
+    if journal:
         yield (
             f"the move of its stored offsets to another topic is not finished; do not resume it by hand, or it may mirror "
-            f"everything again; unless an apply is in progress, run mm2mgr apply, which finishes the move and leaves it {then}"
+            f"everything again; unless an apply is in progress, run mm2mgr apply, which finishes the move and leaves it {journal.then}"
         )
 
 
@@ -278,7 +278,7 @@ def flow_problems(case: FlowCase) -> tuple[str, ...]:
 
 
 def _moving_offsets(case: ConnectorCase) -> bool:
-    return case.seen.info is not None and THEN_KEY in case.seen.info.config
+    return case.seen.info is not None and Journal.of(case.seen.info.config) is not None
 
 
 def _runs_empty(case: ConnectorCase) -> bool:

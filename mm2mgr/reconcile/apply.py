@@ -17,7 +17,7 @@ from mm2mgr.connect.errors import ConnectError, ConnectUnreachable, NotFound
 from mm2mgr.connect.types import ConnectorInfo, ConnectorStatus, TaskConfig
 from mm2mgr.endpoints import connect_target
 from mm2mgr.errors import Mm2mgrError
-from mm2mgr.reconcile.offsets import THEN_KEY
+from mm2mgr.reconcile.offsets import JOURNAL_KEY
 from mm2mgr.reconcile.plan import Change, ClusterPlan, Named, Plan, diff
 from mm2mgr.reconcile.stages import carry_out, differing, error_at, other_writer, stages
 from mm2mgr.topology import Topology
@@ -326,7 +326,7 @@ class _Watched:
         # Where the tree has a placeholder, workers may show another text.
         telling = [key for key in self._keys if "${" not in f"{key.before}{key.after}"]
         self._tasks_have_it = bool(configs) and all(
-            THEN_KEY not in config and all(config.get(key.key) == key.after for key in telling) for config in configs
+            JOURNAL_KEY not in config and all(config.get(key.key) == key.after for key in telling) for config in configs
         )
 
     def look(self, info: ConnectorInfo | None, status: ConnectorStatus | None, now: float) -> tuple[Settled, bool]:

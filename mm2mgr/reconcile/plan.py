@@ -78,7 +78,7 @@ class Change:
     """What happens to one connector. `config` is what would be written; None for delete, no-op and blocked.
 
     `before` is the live config that the plan saw, of connectors of this owner; it is compared again before a write and is
-    never shown. `state` has the state that Connect showed (empty: none, or not read) and the wished one, where they differ.
+    never printed. `shown` is the state that Connect showed ("": none, or not read). `state` has the state that Connect showed (empty: none, or not read) and the wished one, where they differ.
     `remedy` says how to get a blocked one through, `warnings` what is wrong although nothing is held back for it, `takes`
     what a source connector will mirror that it does not mirror now (None: nothing more, or it could not be read).
     `waits` says why an update that only lowers the number of tasks is not written now.
@@ -98,6 +98,7 @@ class Change:
     takes: Taken | None = None
     needs_offsets: tuple[str, ...] = ()
     before: Mapping[str, str] | None = field(default=None, repr=False)
+    shown: str = ""
     state: tuple[str, str] | None = None
     waits: str = ""
 
@@ -312,7 +313,8 @@ def _compare(owner: str, connect: str, desired: Connector, live: Mapping[str, st
 
     def change(action: Action, keys: tuple[KeyChange, ...] = (), reason: str = "") -> Change:
         config, before = desired.config if action in WRITES else None, live if ours else None
-        return Change(connect, desired.name, desired.type, action, desired.flows, keys, reason, config, before=before)
+        flows, name = desired.flows, desired.name
+        return Change(connect, name, desired.type, action, flows, keys, reason, config, before=before, shown=state)
 
     if live is None:
         rests = ("", desired.state) if desired.state in RESTING else None

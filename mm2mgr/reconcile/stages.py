@@ -1,33 +1,41 @@
 """What `apply` does to a connector: an ordered list of small values that is decided when the plan is made.
 
 `stages` makes the list, `carry_out` executes it and `explain` describes it, so that the description cannot differ from what happens.
+A list that stops a connector writes a journal into its config first: whatever kills mm2mgr, the next plan makes the list of what is left.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Literal
+from functools import partial
 
 from mm2mgr.connect.client import ConnectClient
 from mm2mgr.connect.errors import AlreadyExists, ConnectError, NotFound
+from mm2mgr.connect.types import SourceOffset, parse_stored
 from mm2mgr.errors import Mm2mgrError
-from mm2mgr.reconcile.offsets import create_with_offsets, is_moved, move_text, put_with_offsets
-from mm2mgr.reconcile.plan import Change, Named, diff
+from mm2mgr.reconcile.offsets import Journal, at, is_moved, left_at, place, unmarked
+from mm2mgr.reconcile.plan import RESTING, Change, Named, diff
 from mm2mgr.render import OWNER_KEY
 from mm2mgr.text import few
 
 Config = Mapping[str, str]
-State = Literal["RUNNING", "PAUSED", "STOPPED"]
 
 
 @dataclass(frozen=True)
 class Compare:
-    """Read the connector again: with another owner's mark, or a config that differs from the plan's, nothing is written."""
+    """Read the connector again: with another owner's mark, or a config that differs from the plan's, nothing is written.
+
+    `rests`: the state that people chose for it (empty: none), where the list will bring it back to that; None: not compared.
+    """
 
     named: Named
     owner: str
     before: Config | None = field(repr=False)
+    rests: str | None = None
 
 
 @dataclass(frozen=True)
@@ -40,31 +48,16 @@ class Create:
 
 
 @dataclass(frozen=True)
-class CreateWithOffsets:
-    """Create it STOPPED, and let it come to `state` only if offsets of these topics are stored under its name; else delete it."""
-
-    named: Named
-    config: Config = field(repr=False)
-    state: str
-    topics: tuple[str, ...]
-
-
-@dataclass(frozen=True)
 class WriteConfig:
-    """Replace its config; a changed key restarts its tasks, unless it rests."""
+    """Replace its config; a changed key restarts its tasks, unless it rests. `why` says what for, where that is not the tree's wish.
+
+    `known`: wait until the worker that answers has it, since offsets are read by what that one knows.
+    """
 
     named: Named
     config: Config = field(repr=False)
-
-
-@dataclass(frozen=True)
-class SwitchOffsets:
-    """Replace a config that stores offsets elsewhere, and copy the offsets there; `state` None: the one that it has."""
-
-    named: Named
-    live: Config = field(repr=False)
-    config: Config = field(repr=False)
-    state: str | None = None
+    why: str = ""
+    known: bool = False
 
 
 @dataclass(frozen=True)
@@ -76,13 +69,57 @@ class SetState:
 
 
 @dataclass(frozen=True)
+class Stop:
+    """Stop it and wait until it has no tasks: only then all its offsets are stored (KIP-875)."""
+
+    named: Named
+
+
+@dataclass(frozen=True)
+class ReadOffsets:
+    """Read its stored offsets."""
+
+    named: Named
+
+
+@dataclass(frozen=True)
+class WriteOffsets:
+    """Store the offsets that were read for this connector; what else it has of these topics would hide records, and goes."""
+
+    named: Named
+
+
+@dataclass(frozen=True)
+class ReadBack:
+    """Wait until the offsets that it has are those that were written."""
+
+    named: Named
+
+
+@dataclass(frozen=True)
+class Prove:
+    """Delete it unless offsets of these topics are stored under its name: it must never run without them."""
+
+    named: Named
+    topics: tuple[str, ...]
+    alias: str
+
+
+@dataclass(frozen=True)
+class Undo:
+    """From here on, what fails is undone by these stages; without any, there is only the way forward."""
+
+    stages: tuple[Stage, ...] = ()
+
+
+@dataclass(frozen=True)
 class Delete:
     """Delete it; the offsets that it stored stay in Kafka under its name."""
 
     named: Named
 
 
-Stage = Compare | Create | CreateWithOffsets | WriteConfig | SwitchOffsets | SetState | Delete
+Stage = Compare | Create | WriteConfig | SetState | Stop | ReadOffsets | WriteOffsets | ReadBack | Prove | Undo | Delete
 
 
 def stages(change: Change, owner: str) -> tuple[Stage, ...]:  # noqa: PLR0911  one list for each kind of change
@@ -91,7 +128,8 @@ def stages(change: Change, owner: str) -> tuple[Stage, ...]:  # noqa: PLR0911  o
     before, wished = dict(change.before or {}), change.state[1] if change.state else None
     same = Compare(named, owner, change.before)
     if change.action == "create" and change.needs_offsets:
-        return (CreateWithOffsets(named, config, wished or "RUNNING", change.needs_offsets),)
+        journal = Journal(wished or "RUNNING", needs=change.needs_offsets)
+        return Create(named, journal.marked(config), "STOPPED"), *_proved(named, config, journal)
     if change.action == "create":
         return (Create(named, config, wished),)
     if change.action == "delete":
@@ -99,13 +137,55 @@ def stages(change: Change, owner: str) -> tuple[Stage, ...]:  # noqa: PLR0911  o
     if change.action != "update":
         return ()
     if change.type == "source" and is_moved(before, config):
-        return same, SwitchOffsets(named, before, config, wished)
+        return tuple(_switch(named, owner, change, wished))
     write = (WriteConfig(named, config),) if change.keys else ()
     if wished is None:
         return same, *write
     # A connector that will be paused or stopped is so before it can run a new config.
     turn = SetState(named, wished)
     return (same, *write, turn) if wished == "RUNNING" else (same, turn, *write)
+
+
+def _switch(named: Named, owner: str, change: Change, wished: str | None) -> Iterable[Stage]:
+    """Yield how a connector comes to store its offsets elsewhere, or how a journal that was found ends."""
+    live, wanted, journal = dict(change.before or {}), dict(change.config or {}), Journal.of(change.before or {})
+    rests = change.shown if change.shown in RESTING else ""
+    was = journal.then if journal else rests or "RUNNING"
+    then, behind = wished or was, left_at(live, wanted)
+    yield Compare(named, owner, live, None if journal else rests)
+    if journal and journal.needs:
+        yield from _proved(named, wanted, journal)[:-1]
+    if behind is None:
+        yield from _finished(named, wanted, then)
+        return
+    if journal is None:
+        yield Undo(_finished(named, live, was))
+        if then != "STOPPED":
+            # Before it is stopped: afterwards nobody could tell that it is to run again. Workers that are not exactly-once
+            # any more refuse `required`, which would bar the way to at_least_once.
+            lenient = {key: value for key, value in live.items() if key != "exactly.once.support"}
+            yield WriteConfig(named, Journal(then).marked(lenient), "the journal")
+    moving = Journal(then, behind).marked(wanted)
+    yield Stop(named)
+    if place(live) != behind:  # cut short before: only the config of then finds them
+        yield WriteConfig(named, at(behind, moving), "the place of its offsets", known=True)
+    yield ReadOffsets(named)
+    yield WriteConfig(named, moving, "the new place of its offsets", known=True)
+    yield from (WriteOffsets(named), ReadBack(named), Undo())
+    yield from _finished(named, wanted, then)
+
+
+def _proved(named: Named, config: Config, journal: Journal) -> tuple[Stage, ...]:
+    prove = Prove(named, journal.needs, config.get("source.cluster.alias", ""))
+    return prove, *_finished(named, config, journal.then)
+
+
+def _finished(named: Named, config: Config, then: str) -> tuple[Stage, ...]:
+    """Bring a connector back to its state before the journal goes, with a config that finds its offsets."""
+    last = WriteConfig(named, unmarked(config))
+    if then == "STOPPED":
+        return (last,)
+    return WriteConfig(named, Journal(then).marked(config), "its offsets are there"), SetState(named, then), last
 
 
 def explain(stage: Stage) -> str:  # noqa: PLR0911  one sentence for each kind
@@ -115,56 +195,110 @@ def explain(stage: Stage) -> str:  # noqa: PLR0911  one sentence for each kind
             return "compare its live config with the plan's; stop here if they differ"
         case Create(state=state):
             return f"create it{f' {state}' if state else ''}"
-        case CreateWithOffsets(state=state, topics=topics):
-            return f"create it STOPPED; {state} only if offsets of {few(list(topics))} are stored under its name, else delete it"
-        case WriteConfig():
-            return "write its config"
-        case SwitchOffsets(live=live, config=config):
-            return move_text(live, config)
+        case WriteConfig(why=why):
+            return f"write its config{f' ({why})' if why else ''}"
         case SetState(state=state):
             return {"RUNNING": "resume it", "PAUSED": "pause it", "STOPPED": "stop it"}[state]
+        case Stop():
+            return "stop it, and wait until it has no tasks: then its stored offsets are exact"
+        case ReadOffsets():
+            return "read its stored offsets"
+        case WriteOffsets():
+            return "store these offsets for it"
+        case ReadBack():
+            return "read them back"
+        case Prove(topics=topics):
+            return f"go on only if offsets of {few(list(topics))} are stored under its name, else delete it"
+        case Undo(stages=undo):
+            return f"from here on a failure is undone in {len(undo)} steps" if undo else "from here on only forward"
         case Delete():
             return "delete it; its stored offsets stay in Kafka"
 
 
 async def carry_out(clients: Mapping[str, ConnectClient], todo: Sequence[Stage]) -> Mm2mgrError | None:
     """Carry out stages with the clients of their Connect clusters; return what went wrong. Dying inside leaves what the next plan finishes."""
-    for stage in todo:
-        try:
-            await _carry_out(clients[stage.named[0]], stage)
-        except NotFound as missing:
-            if not any(isinstance(each, Delete) for each in todo):
-                return missing
+    run = _Run(clients)
+    try:
+        for stage in todo:
+            await run.carry_out(stage)
+    except NotFound as missing:
+        if todo and isinstance(todo[-1], Delete):
             return None  # somebody else deleted it
-        except AlreadyExists as taken:
-            taken.hint = "it appeared since the plan was made; plan again"
-            return taken
-        except Mm2mgrError as failed:
-            return failed
+        return await run.undone(missing)
+    except AlreadyExists as taken:
+        taken.hint = "it appeared since the plan was made; plan again"
+        return taken
+    except Mm2mgrError as failed:
+        return await run.undone(failed)
+    except BaseException:  # cancelled
+        await run.undone(None)
+        raise
     return None
 
 
-async def _carry_out(client: ConnectClient, stage: Stage) -> None:
-    _, name = stage.named
-    match stage:
-        case Compare():
-            _compare(stage, await client.config(name))
-        case Create(config=config, state=state):
-            await client.create(name, config, state)
-        case CreateWithOffsets(config=config, state=state, topics=topics):
-            await create_with_offsets(client, name, config, state, topics)
-        case WriteConfig(config=config):
-            await client.put_config(name, config)
-        case SwitchOffsets():
-            # What is there now is what the plan saw: Compare came before.
-            await put_with_offsets(client, name, stage.live, stage.config, stage.state)
-        case SetState(state=state):
-            await {"RUNNING": client.resume, "PAUSED": client.pause, "STOPPED": client.stop}[state](name)
-        case Delete():
-            await client.delete(name)
+_WAIT_SECONDS = 60.0
+_RESTORE_SECONDS = 30.0
+_POLL_SECONDS = 0.3
 
 
-def _compare(stage: Compare, live: Config) -> None:
+@dataclass
+class _Run:
+    """One list on its way: the offsets that were read, and what undoes it."""
+
+    clients: Mapping[str, ConnectClient]
+    read: dict[str, SourceOffset] = field(default_factory=dict)
+    undo: tuple[Stage, ...] = ()
+
+    async def undone(self, error: Mm2mgrError | None) -> Mm2mgrError | None:
+        """Undo what was begun, as far as that can be done in a short time; the journal stays when it cannot."""
+        undo, self.undo = self.undo, ()
+        with suppress(TimeoutError, Mm2mgrError):
+            async with asyncio.timeout(_RESTORE_SECONDS):
+                for stage in undo:
+                    await self.carry_out(stage)
+        return error
+
+    async def carry_out(self, stage: Stage) -> None:  # noqa: PLR0912  one case for each kind
+        if isinstance(stage, Undo):
+            self.undo = stage.stages
+            return
+        connect, name = stage.named
+        client = self.clients[connect]
+        match stage:
+            case Compare():
+                await _compare(client, stage)
+            case Create(config=config, state=state):
+                await client.create(name, config, state)
+            case WriteConfig(config=config, known=known):
+                await client.put_config(name, config)
+                if known:
+                    await _until(stage.named, "did not apply its config", partial(_has, client, name, config))
+            case SetState(state=state):
+                await {"RUNNING": client.resume, "PAUSED": client.pause, "STOPPED": client.stop}[state](name)
+            case Stop():
+                await client.stop(name)
+                await _until(stage.named, "did not stop", partial(_is_stopped, client, name))
+            case ReadOffsets():
+                self.read = await _stored(client, name)
+            case WriteOffsets():
+                gone = [one for key, one in (await _stored(client, name)).items() if key not in self.read]
+                if self.read or gone:
+                    nulls = (SourceOffset(one.partition, None) for one in gone)
+                    await client.patch_offsets(name, [*self.read.values(), *nulls])
+            case ReadBack():
+
+                async def same() -> bool:
+                    return await _stored(client, name) == self.read
+
+                await _until(stage.named, "did not store the offsets that were written", same)
+            case Prove():
+                await _prove(client, stage)
+            case Delete():
+                await client.delete(name)
+
+
+async def _compare(client: ConnectClient, stage: Compare) -> None:
+    live = await client.config(stage.named[1])
     holder = live.get(OWNER_KEY)
     if holder != stage.owner:
         raise error_at(
@@ -176,6 +310,61 @@ def _compare(stage: Compare, live: Config) -> None:
         raise error_at(
             stage.named, f"its config changed since the plan was made (keys: {changed})", other_writer(stage.owner)
         )
+    if stage.rests is not None and (shown := await _resting(client, stage.named[1])) != stage.rests:
+        now = f"it is {shown} now" if shown else f"it is no longer {stage.rests}"
+        raise error_at(stage.named, now, "somebody changed its state after the plan was made; plan again")
+
+
+async def _resting(client: ConnectClient, name: str) -> str:
+    """Return the state that people chose for it: PAUSED, STOPPED, or none."""
+    try:
+        state = (await client.status(name)).state
+    except NotFound:  # it has not reported yet
+        return ""
+    return state if state in RESTING else ""
+
+
+async def _prove(client: ConnectClient, stage: Prove) -> None:
+    name = stage.named[1]
+    await _until(stage.named, "did not stop", partial(_is_stopped, client, name))
+    stored = {one.topic for one in parse_stored(await client.offsets(name), stage.alias)}
+    if missing := [topic for topic in stage.topics if topic not in stored]:
+        await client.delete(name)
+        raise error_at(
+            stage.named,
+            f"the target has records of {few(missing)} already, and no offsets are stored under this name: "
+            "every record would be mirrored again, so the connector was deleted before it ran",
+            "give the flow the name, the alias and the Connect cluster that it had; or add --mirror-again",
+        )
+
+
+async def _is_stopped(client: ConnectClient, name: str) -> bool:
+    """Tell whether it and all its tasks have stopped: the tasks store their last offsets on the way out."""
+    try:
+        status = await client.status(name)
+    except NotFound:
+        return False
+    return status.state == "STOPPED" and not status.tasks
+
+
+async def _has(client: ConnectClient, name: str, config: Config) -> bool:
+    return await client.config(name) == {"name": name, **config}
+
+
+async def _stored(client: ConnectClient, name: str) -> dict[str, SourceOffset]:
+    return {entry.key: entry for entry in await client.offsets(name) if entry.offset is not None}
+
+
+async def _until(named: Named, otherwise: str, holds: Callable[[], Awaitable[bool]]) -> None:
+    end = time.monotonic() + _WAIT_SECONDS
+    while not await holds():
+        if time.monotonic() > end:
+            raise error_at(
+                named,
+                f"it {otherwise} within {_WAIT_SECONDS:.0f} s",
+                "check it with mm2mgr describe, then apply again: it continues where this apply stopped",
+            )
+        await asyncio.sleep(_POLL_SECONDS)
 
 
 def other_writer(owner: str) -> str:

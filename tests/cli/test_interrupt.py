@@ -110,7 +110,7 @@ def test_ctrl_c_in_offset_moves_leaves_none_stopped(site: Site, mm2mgr: Command,
     site.west.faults.clear()
     connectors = site.west.connectors
     assert {one.state for one in connectors.values()} == {"RUNNING"}
-    assert not any(key.startswith("mm2mgr.offsets_") for one in connectors.values() for key in one.config)
+    assert not any(key.startswith("mm2mgr.journal") for one in connectors.values() for key in one.config)
     moved = {name for name, one in connectors.items() if "offsets.storage.topic" in one.config}
     assert 0 < len(moved) < len(MANY)
     assert f"Applied: {len(moved)} of {len(MANY)} changes" in said.out

@@ -23,7 +23,7 @@ PROBE = {
     **{"producer.override.acks": "7", "producer.override.partitioner.class": "java.lang.Object"},
 }
 COMMITTED = {"source.consumer.isolation.level": "read_committed", "name": "v"}
-OWN_TOPIC = {"offsets.storage.topic": "own-offsets", "mm2mgr.offsets_from": ""}
+OWN_TOPIC = {"offsets.storage.topic": "own-offsets", "mm2mgr.journal": ""}
 STEPS: tuple[tuple[str, Callable[[ConnectClient, dict[str, str]], Awaitable[Any]]], ...] = (
     ("status of nobody", lambda c, _: c.status("x")),
     ("config of nobody", lambda c, _: c.config("x")),

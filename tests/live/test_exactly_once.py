@@ -18,7 +18,7 @@ from confluent_kafka.admin import ConfigResource, ResourceType  # type: ignore[a
 from mm2mgr.demo.records import GROUP, RATES, PartitionProof, Traffic, prove, read_ids
 from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.partitions import TopicPartition
-from mm2mgr.reconcile.offsets import marked, place
+from mm2mgr.reconcile.offsets import Journal, place
 from mm2mgr.sandbox.broker import Broker
 from mm2mgr.sandbox.server import Runtime, start_all
 from mm2mgr.sandbox.worker import Worker
@@ -247,7 +247,7 @@ def required(worker: Worker, name: str) -> bool:
 def cut_short(worker: Worker, tree: Tree, name: str) -> None:
     """Leave behind what is left when mm2mgr is killed with the new config written, but not the offsets."""
     wanted = next(one.config for one in tree.workspace().connectors if one.name == name)
-    left = marked(wanted, "RUNNING", place(config_of(worker.url, name)))
+    left = Journal("RUNNING", place(config_of(worker.url, name))).marked(wanted)
     rest("PUT", connector_url(worker.url, name, "/stop"))
     until(lambda: statuses(worker.url)[name], lambda one: (one["connector"]["state"], one["tasks"]) == ("STOPPED", []))
     rest("PUT", connector_url(worker.url, name, "/config"), left)

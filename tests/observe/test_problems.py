@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from mm2mgr.observe.health import FlowStatus
+from mm2mgr.reconcile.offsets import Journal
 from tests.observe.estate import Estate, estate
 
 TRACE = """org.apache.kafka.connect.errors.ConnectException: Unrecoverable exception from producer send callback
@@ -185,7 +186,7 @@ def test_fewer_tasks_that_only_save_are_no_drift_while_they_wait(small: Estate) 
 
 def test_a_move_of_offsets_that_was_cut_short(small: Estate) -> None:
     connector = small.connect.connectors[small.source]
-    connector.config |= {"mm2mgr.offsets_then": "RUNNING", "mm2mgr.offsets_from": ""}
+    connector.config = Journal("RUNNING", {}).marked(connector.config)
     connector.state = "STOPPED"
     sentence = only_problem(small.flow())
     assert "do not resume it by hand" in sentence

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mm2mgr.reconcile.offsets import marked
+from mm2mgr.reconcile.offsets import Journal
 from mm2mgr.reconcile.plan import diff
 from tests.reconcile.site import Site, actions, errors
 
@@ -79,7 +79,8 @@ def test_the_plan_says_that_it_stops(running: Site) -> None:
     assert said == {
         NAME: "stops the connector, copies its offsets from the workers' own topic to mm2mgr-offsets.west.internal, resumes it"
     }
-    running.west.connectors[NAME].config["mm2mgr.offsets_then"] = "PAUSED"
+    connector = running.west.connectors[NAME]
+    connector.config = Journal("PAUSED").marked(connector.config)
     assert [change.reason for change in running.plan(ONCE).changes if change.connector == NAME] == [
         "finishes moving its stored offsets, then PAUSED again"
     ]
@@ -96,7 +97,7 @@ def test_workers_that_are_not_exactly_once_any_more_do_not_bar_the_way_back(runn
 
 def test_overrides_of_the_former_place_are_hidden_like_any_secret() -> None:
     jaas = 'PlainLoginModule required username="u" password="pa55";'
-    marks = marked({}, "RUNNING", {"offsets.storage.topic": "", "consumer.override.sasl.jaas.config": jaas})
+    marks = Journal("RUNNING", {"offsets.storage.topic": "", "consumer.override.sasl.jaas.config": jaas}).marked({})
     assert "pa55" not in str([change.to_dict() for change in diff(marks, {})])
 
 

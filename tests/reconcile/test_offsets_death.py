@@ -66,7 +66,8 @@ class Workers(httpx.AsyncBaseTransport):
         async def main() -> Mm2mgrError | None:
             target = ConnectTarget("west", ("http://west:8083",))
             async with ConnectClient(target, deadline_seconds=5, transport=self, first_backoff_seconds=0.001) as client:
-                change = planned(desired, await client.config(NAME))
+                state = (await client.status(NAME)).state
+                change = planned(desired, await client.config(NAME), state)
                 return (
                     await carry_out({change.connect: client}, stages(change, "team"))
                     if change.action == "update"
@@ -76,8 +77,8 @@ class Workers(httpx.AsyncBaseTransport):
         return asyncio.run(main())
 
 
-def planned(desired: Connector, live: Mapping[str, str]) -> Change:
-    return plan_cluster("team", "west", [desired], {NAME: live}).changes[0]
+def planned(desired: Connector, live: Mapping[str, str], state: str) -> Change:
+    return plan_cluster("team", "west", [desired], {NAME: live}, states={NAME: state}).changes[0]
 
 
 @dataclass(frozen=True)
@@ -102,7 +103,7 @@ class Move:
 
 def converged(move: Move, workers: Workers, state: str) -> bool:
     connector = workers.fake.connectors[NAME]
-    assert planned(move.after, connector.config).action == "no-op"
+    assert planned(move.after, connector.config, connector.state).action == "no-op"
     assert (connector.state, connector.config) == (state, move.after.config)
     assert workers.fake.stores(NAME)[0].keys() == {PARTITION}
     assert workers.runs or workers.stored() == workers.position  # while it ran, each write saw to that
