@@ -54,9 +54,9 @@ def history(
 @output_option
 @click.pass_obj
 def drift(workspace: Workspace, flows: tuple[str, ...], output: str) -> int:
-    """Show what people changed by hand since the last apply: keys, states, deleted connectors.
+    """Show what people changed by hand since the last apply.
 
-    Live connectors are compared with what was applied last (see `history`), not with the tree: what is only edited there is
+    Keys, states and deleted connectors: what is live is compared with what was applied last (see `history`), not with the tree: what is only edited there is
     no drift, `plan` shows it. Where no history can be read the tree is compared, which the output says. A connector that was
     paused or stopped by a command is no drift. Of secrets it is only known whether there is one. Connect does not record who
     changed something. Exit code 2 when there is drift, 1 when a Connect cluster could not be read. Writes nothing.

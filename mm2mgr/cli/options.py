@@ -51,6 +51,20 @@ def output_option(command: Decorated) -> Decorated:
     return option("--output", "-o", type=click.Choice(["text", "json"]), default="text", help="Result format.")(command)
 
 
+def reason_option(command: Decorated) -> Decorated:
+    """Add `--reason TEXT`, which the history keeps."""
+    what = "Why; kept in the history (`mm2mgr history`)."
+    return option("--reason", default="", show_default=False, metavar="TEXT", help=what)(command)
+
+
+def events_option(command: Decorated) -> Decorated:
+    """Add `--events FILE`."""
+    file = click.Path(path_type=Path, dir_okay=False)
+    return option("--events", type=file, help="Append what happens to a file, as JSON lines, while it happens.")(
+        command
+    )
+
+
 class Number(click.FloatRange):
     """A finite number in a range: click lets nan into every range, and infinity into open ones."""
 

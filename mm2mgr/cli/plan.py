@@ -13,7 +13,16 @@ import click
 
 from mm2mgr import operations
 from mm2mgr.cli.interrupts import INTERRUPTED, halting
-from mm2mgr.cli.options import Seconds, change_options, command, option, output_option, restart_rules
+from mm2mgr.cli.options import (
+    Seconds,
+    change_options,
+    command,
+    events_option,
+    option,
+    output_option,
+    reason_option,
+    restart_rules,
+)
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.operations.workspace import Workspace
 
@@ -105,6 +114,8 @@ _CODES = {"done": 0, "failed": 1, "inconclusive": 3}
     default=30.0,
     help="Seconds to wait until written connectors are seen to run with their new config; 0: do not look.",
 )
+@reason_option
+@events_option
 @output_option
 @click.pass_obj
 def apply(
@@ -119,6 +130,8 @@ def apply(
     move_budget: int | None,
     yes: bool,
     wait: float,
+    reason: str,
+    events: Path | None,
     output: str,
 ) -> int:
     """Make the Connect clusters run what the tree declares.
@@ -160,6 +173,8 @@ def apply(
             approve=approve,
             report=say_event,
             interrupts=lambda so_far: _interrupts(so_far, output),
+            reason=reason,
+            events=events,
         )
         _say(applied, output)
     return INTERRUPTED if applied.interrupted else _CODES[applied.outcome]

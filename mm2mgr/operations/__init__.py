@@ -38,6 +38,10 @@ if TYPE_CHECKING:
     from mm2mgr.operations.fleet import SimulationReport as SimulationReport
     from mm2mgr.operations.fleet import fleet as fleet
     from mm2mgr.operations.fleet import simulate as simulate
+    from mm2mgr.operations.history import DriftReport as DriftReport
+    from mm2mgr.operations.history import HistoryReport as HistoryReport
+    from mm2mgr.operations.history import drift as drift
+    from mm2mgr.operations.history import history as history
     from mm2mgr.operations.lint import Explained as Explained
     from mm2mgr.operations.lint import LintReport as LintReport
     from mm2mgr.operations.lint import OtherLine as OtherLine

@@ -18,6 +18,8 @@ from mm2mgr.errors import Mm2mgrError
 from mm2mgr.files import check_free
 from mm2mgr.operations.workspace import Workspace, wait_for
 from mm2mgr.reconcile.apply import Result, Settled, States, apply_plan, read_back, settle
+from mm2mgr.reconcile.events import EventLog
+from mm2mgr.reconcile.history import Author, Recorder, author
 from mm2mgr.reconcile.live import make_plan
 from mm2mgr.reconcile.plan import Change, Named, Plan, RestartRules, Saving, Wish, waiting, with_waiting
 from mm2mgr.reconcile.planfile import PLAN, as_reviewed, read_plan, write_plan
@@ -83,6 +85,9 @@ class Waiting:
 
     seconds: float
 
+    def to_dict(self) -> dict[str, Any]:
+        return {"seconds": self.seconds}
+
 
 @dataclass(frozen=True)
 class Applied:
@@ -93,6 +98,8 @@ class Applied:
     states: Mapping[Named, Settled] = field(default_factory=dict)
     begun: frozenset[Named] = frozenset()
     interrupted: bool = False
+    unrecorded: Mapping[str, str] = field(default_factory=dict)
+    """Connect clusters whose history was not written, and why."""
 
     @property
     def done(self) -> list[Result]:
@@ -126,6 +133,12 @@ class Applied:
             return "failed"
         return "inconclusive" if "inconclusive" in verdicts or any(result.doubt for result in self.done) else "done"
 
+    def finished(self) -> dict[str, Any]:
+        """Return the end as the event log has it."""
+        found = self.to_dict()
+        kept = {name: found[name] for name in ("results", "left", "unfinished", "unrecorded")}
+        return {"outcome": self.outcome, "interrupted": self.interrupted, **kept}
+
     def to_dict(self) -> dict[str, Any]:
         """Return JSON-ready values without secrets."""
         results = []
@@ -140,6 +153,7 @@ class Applied:
             "failed_clusters": self.unread,
             "blocked": [change.to_dict() for change in self.plan.changes if change.action == "blocked"],
             "notes": [note for cluster in self.plan.clusters for note in cluster.notes],
+            "unrecorded": dict(self.unrecorded),
         }
 
 
@@ -167,13 +181,17 @@ def apply(  # noqa: PLR0913  one argument per option
     approve: Callable[[Plan], bool] = lambda plan: True,
     report: Callable[[Result | Waiting], None] = lambda event: None,
     interrupts: Interrupts = uninterrupted,
+    reason: str = "",
+    events: Path | None = None,
 ) -> Applied:
     """Make the Connect clusters run what the tree says, and return what became of each change; one that fails stops no other.
 
     A `planfile` names its own tree, flows and wishes; StalePlan when tree or live state changed since it was made. `approve`
     gets the plan before the first write; Mm2mgrError, with nothing written, when it returns False. `report` gets each result
     as it comes. `wait_seconds`: how long written connectors have to be seen running with their new config; 0: do not look.
+    `reason` is kept in the history; `events` is a file to which what happens is appended as JSON lines.
     """
+    log = EventLog(events)
     wish = Wish(prune, mirror_again, allow_deletes=allow_deletes)
     if planfile is None:
         made = with_restarts_held(workspace, planned(workspace, wish, workspace.only(flows)), restarts)
@@ -184,9 +202,20 @@ def apply(  # noqa: PLR0913  one argument per option
         made, workspace = _reviewed(workspace, planfile)
     if not approve(made):
         raise Mm2mgrError("the plan was not approved; nothing was written")
-    progress = _Progress(made, report)
+    by = author(workspace.files) if made.writes or events else Author("")
+    log.write("plan_made", plan_made(made, by.commit))
+    progress = _Progress(made, report, Recorder(workspace.topology, "apply", by, reason), log)
     interrupted = wait_for(_write(workspace, progress, wait_seconds, interrupts))
-    return progress.so_far(interrupted=interrupted)
+    applied = progress.so_far(interrupted=interrupted)
+    log.write("finished", applied.finished())
+    log.close()
+    return applied
+
+
+def plan_made(plan: Plan, commit: str) -> dict[str, Any]:
+    """Return a plan as the event log has it."""
+    unread = {part.connect: part.error for part in plan.clusters if part.error}
+    return {"owner": plan.owner, "commit": commit, "counts": plan.counts(), "unread": unread}
 
 
 def _reviewed(workspace: Workspace, planfile: Path) -> tuple[Plan, Workspace]:
@@ -211,7 +240,7 @@ async def _write(workspace: Workspace, progress: _Progress, wait_seconds: float,
         await apply_plan(topology, progress.plan, report=progress.take, begin=progress.begin, halt=halt)
         done = progress.so_far().done
         if wait_seconds > 0 and done and not halt.is_set():
-            progress.report(Waiting(wait_seconds))
+            progress.tell(Waiting(wait_seconds))
             waits = settle(topology, done, timeout_seconds=wait_seconds, states=progress.states)
             either = [asyncio.ensure_future(waits), asyncio.ensure_future(halt.wait())]
             ended, unfinished = await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
@@ -221,6 +250,7 @@ async def _write(workspace: Workspace, progress: _Progress, wait_seconds: float,
                 task.result()
         for result in await read_back(topology, progress.so_far().done):
             progress.take(result)
+        await progress.record()
         return halt.is_set()
 
 
@@ -230,21 +260,42 @@ class _Progress:
 
     plan: Plan
     report: Callable[[Result | Waiting], None]
+    recorder: Recorder
+    log: EventLog
     begun: set[Named] = field(default_factory=set)
     results: dict[Named, Result] = field(default_factory=dict)
     states: States = field(default_factory=dict)
+    unrecorded: Mapping[str, str] = field(default_factory=dict)
 
     def begin(self, change: Change) -> None:
         self.begun.add(_named(change))
+        self.recorder.begin(change)
+        shown = change.to_dict()
+        kept = {name: shown[name] for name in ("connector", "action", "flows", "keys", "state")}
+        self.log.write("change_begun", {"connect": change.connect, **kept})
 
     def take(self, result: Result) -> None:
         """Take in a result; a later one of the same connector replaces it."""
         self.results[result.connect, result.connector] = result
-        self.report(result)
+        if result.change:
+            self.recorder.end(result.change, "done" if result.error is None else "failed", result.error)
+        self.tell(result)
+
+    def tell(self, event: Result | Waiting) -> None:
+        self.report(event)
+        self.log.take(event)
+
+    async def record(self) -> None:
+        """Record what written connectors show, and wait until all is stored in the history."""
+        for named, result in self.results.items():
+            seen = self.states.get(named)
+            if result.change and result.error is None and seen and seen.verdict != "ok":
+                self.recorder.end(result.change, seen.verdict, seen.state)
+        self.unrecorded = await asyncio.to_thread(self.recorder.close)
 
     def so_far(self, *, interrupted: bool = True) -> Applied:
         results, states = tuple(self.results.values()), dict(self.states)
-        return Applied(self.plan, results, states, frozenset(self.begun), interrupted)
+        return Applied(self.plan, results, states, frozenset(self.begun), interrupted, self.unrecorded)
 
 
 def _named(change: Change) -> Named:

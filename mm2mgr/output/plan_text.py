@@ -9,6 +9,7 @@ from typing import Any
 
 from mm2mgr.operations.plan import Applied, Waiting
 from mm2mgr.output.console import STYLES, say, say_table, talk
+from mm2mgr.output.history_text import say_unrecorded
 from mm2mgr.output.tables import Table
 from mm2mgr.reconcile.apply import Result
 from mm2mgr.render import Connector
@@ -198,6 +199,7 @@ def say_applied(applied: Applied) -> None:
         say(f"left: {change.action} {change.connect}/{change.connector}", style="bold yellow")
     count = f"Applied: {len(applied.done)} of {len(applied.plan.writes)} changes"
     say("; ".join((count, *_not_in_count(applied))), style="bold")
+    say_unrecorded(applied.unrecorded)
     if applied.failed or applied.left or applied.unfinished:
         say("Apply again to converge; what is done already will not be written a second time.")
 

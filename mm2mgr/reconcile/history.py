@@ -161,6 +161,8 @@ class Recorder:
             self._write(named[0], key, json.dumps(masked({"name": named[1], **change.config})))
 
     def _write(self, connect: str, key: str, value: str | None) -> None:
+        if not self.topology.connects[connect].model.history:
+            return
         self._connects.add(connect)
         alias = self.topology.connects[connect].kafka
         if alias not in self._writers:
@@ -206,7 +208,8 @@ async def record(topology: Topology, entries: Sequence[HistoryEntry]) -> dict[st
 
 async def read(topology: Topology, connects: Iterable[str] | None = None) -> History:
     """Read what is recorded of this tree's owner on some Connect clusters, or on all, from their Kafka clusters side by side."""
-    wanted = set(topology.connects if connects is None else connects)
+    every = set(topology.connects if connects is None else connects)
+    wanted = {connect for connect in every if topology.connects[connect].model.history}
     aliases = sorted({topology.connects[connect].kafka for connect in wanted})
 
     def one(alias: str) -> dict[str, str] | Mm2mgrError:
@@ -218,7 +221,8 @@ async def read(topology: Topology, connects: Iterable[str] | None = None) -> His
     answers = dict(
         zip(aliases, await asyncio.gather(*(asyncio.to_thread(one, alias) for alias in aliases)), strict=True)
     )
-    entries, applied, unread = list[HistoryEntry](), dict[Named, Mapping[str, str]](), dict[str, str]()
+    entries, applied = list[HistoryEntry](), dict[Named, Mapping[str, str]]()
+    unread = dict.fromkeys(sorted(every - wanted), "the tree says history: false")
     for alias, answer in answers.items():
         here = {connect for connect in wanted if topology.connects[connect].kafka == alias}
         if isinstance(answer, Mm2mgrError):

@@ -194,6 +194,8 @@ class ConnectDefaults(Model, json_schema_extra=_example(tls={"ca": "/etc/mm2mgr/
     flush_interval: TimeSpan = 60.0
     """How often the workers store offsets (their `offset.flush.interval.ms`, which REST does not show): `mm2mgr pause` waits until
     stored offsets stood still twice as long."""
+    history: bool = True
+    """Whether what is changed is recorded on the Kafka cluster of the workers, in topic `mm2mgr.history.internal`, which `mm2mgr history`, `drift` and `reconcile` need. False where mm2mgr's login may not write there."""
     workers: Workers = Workers()
     """How many workers there are and what one carries. A Connect cluster's own `workers` replaces this one as a whole."""
 

@@ -10,12 +10,12 @@ import pytest
 from mm2mgr.kafka.client import Kafka
 from mm2mgr.observe import status as observing
 from mm2mgr.output import console
-from tests.kafka.conftest import closed_port
+from tests.kafka.conftest import closed_port, mock_cluster
 from tests.reconcile.site import Site, running
 
 from .command import Command, environment
 
-__all__ = ["closed_port"]
+__all__ = ["closed_port", "mock_cluster"]
 
 
 @pytest.fixture

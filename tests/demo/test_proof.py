@@ -11,6 +11,9 @@ from mm2mgr.demo.records import PartitionProof, RecordId, compare, prove, read_i
 from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.kafka.records import Producer
 from mm2mgr.partitions import TopicPartition
+from tests.kafka.conftest import mock_cluster
+
+__all__ = ["mock_cluster"]
 
 ZERO = TopicPartition("t", 0)
 CHECKSUMS = st.integers(0, 2**32 - 1)

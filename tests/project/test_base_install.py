@@ -52,7 +52,7 @@ ARGUMENTS = {
 }
 NEED_AN_EXTRA = {"sample", "throughput", "samples convert", "size", "fleet", "simulate", "sandbox up", "demo"}
 FAIL_WITHOUT_WORKERS = {
-    *("plan", "apply", "status", "describe", "check", "pause", "resume", "stop", "restart"),
+    *("plan", "apply", "status", "describe", "check", "pause", "resume", "stop", "restart", "history", "drift"),
     *("sandbox topic create", "sandbox topic list", "sandbox produce"),
 }
 REPOSITORY = Path(__file__).resolve().parents[2]

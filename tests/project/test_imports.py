@@ -202,6 +202,7 @@ PURE = (
     "check/needs",
     "kafka/acls",
     "reconcile/plan",
+    "reconcile/drift",
     "reconcile/guards",
     "reconcile/mirrored",
     "observe/health",

@@ -52,7 +52,7 @@ class Site:
     )
     """TopicListing of the Kafka clusters; None: no broker answers."""
     brokers: dict[str, str] = field(default_factory=dict)
-    """Addresses of Kafka clusters by alias; those of the others lead nowhere."""
+    """Addresses of Kafka clusters by alias, which then keep the history; those of the others lead nowhere."""
 
     def read_topics(
         self, access: KafkaAccess, wanted: Callable[[str], bool], known: TopicListing | None = None
@@ -83,7 +83,13 @@ class Site:
             f"  {alias}: {{bootstrap_servers: ['{self.brokers.get(alias, f'{alias}:9092')}'], cluster_id: {alias}}}"
             for alias in ("a", "east", "west")
         ]
-        lines += ["connect:", *(f"  {name}: {{url: '{url}', kafka: {name}}}" for name, url in self.urls.items())]
+        lines += [
+            "connect:",
+            *(
+                f"  {name}: {{url: '{url}', kafka: {name}, history: {str(name in self.brokers).lower()}}}"
+                for name, url in self.urls.items()
+            ),
+        ]
         topology = expand(load([write(self.folder, x="\n".join(lines) + "\n" + flows)]))
         return topology, render(topology)
 

@@ -30,7 +30,7 @@ def topology(site: Site, mock_cluster: KafkaAccess) -> Topology:
     """The site, whose `east` has brokers with the topic."""
     with Producer(mock_cluster, timeout_seconds=30) as producer:
         producer.send((TOPIC, 0), b"of another version", key=b"entry/x")
-    site.brokers["east"] = mock_cluster.bootstrap_servers.partition(",")[0]
+    site.brokers |= {"east": mock_cluster.bootstrap_servers.partition(",")[0], "west": "west:9092"}
     return site.declare()[0]
 
 
