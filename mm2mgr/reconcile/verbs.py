@@ -19,7 +19,7 @@ from mm2mgr.endpoints import connect_target
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.reconcile import apply
 from mm2mgr.reconcile.apply import Settled
-from mm2mgr.reconcile.offsets import THEN_KEY
+from mm2mgr.reconcile.offsets import JOURNAL_KEY
 from mm2mgr.render import CLASSES, OWNER_KEY
 from mm2mgr.text import few, nearest, number_of
 from mm2mgr.topology import Topology
@@ -128,7 +128,7 @@ def _untouchable(info: ConnectorInfo, owner: str) -> tuple[str, str | None] | No
     if holder != owner:
         whose = f"belongs to owner '{holder}'" if holder else "carries no owner mark"
         return f"{whose}; mm2mgr does not touch it", None
-    if THEN_KEY in info.config:
+    if JOURNAL_KEY in info.config:
         hint = "unless an apply is in progress, run mm2mgr apply, which finishes it"
         return "a move of its stored offsets is not finished", hint
     return None
