@@ -11,6 +11,7 @@ from typing import Any
 
 from mm2mgr.defaults import Origin, Text
 from mm2mgr.errors import Problem, SpecError
+from mm2mgr.handover import handed_over
 from mm2mgr.spec.loader import Spec, settled
 from mm2mgr.spec.models import Cluster, Connect, DeclaredFlow, FlowSettings, Link
 from mm2mgr.spec.places import PathKey
@@ -46,11 +47,22 @@ class _Expansion:
         flows = self._exactly_once([flow for name in self.tree.flows for flow in self._flows(name)])
         for path, message in clashes(flows):
             self.problem(path, message)
-        if self.problems:
-            raise SpecError(self.problems)
+        self._refuse()
+        marked = tuple(with_heartbeats_marked(flows))
+        lists = handed_over(self.spec, marked, self.problem, self.unknown)
+        self._refuse()
         owner = Text(self.tree.owner, self._origin(("owner",)))
         stale = tuple(sorted(self.tree.sizing.keys() - {flow.id for flow in flows}))
-        return Topology(owner, self.clusters, self.connects, tuple(with_heartbeats_marked(flows)), stale)
+        return Topology(
+            *(owner, self.clusters, self.connects, marked, stale),
+            adopted=lists.adopted,
+            moved=lists.moved,
+            released=lists.released,
+        )
+
+    def _refuse(self) -> None:
+        if self.problems:
+            raise SpecError(self.problems)
 
     def problem(self, path: PathKey, message: str) -> None:
         problem = Problem(self.spec.place(*path), message)

@@ -10,16 +10,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import groupby
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from mm2mgr import defaults
 from mm2mgr.defaults import Origin, Text, by_default
 from mm2mgr.errors import TemplateError
 from mm2mgr.spec.scalars import java_list, java_pattern
 from mm2mgr.templating.printer import Printer
-from mm2mgr.topology import Flow, KafkaCluster, Topology, config_text
-
-Type = Literal["source", "checkpoint", "heartbeat"]
+from mm2mgr.topology import Flow, KafkaCluster, Topology, Type, config_text
 
 CLASSES: dict[Type, str] = {
     "source": "org.apache.kafka.connect.mirror.MirrorSourceConnector",
@@ -43,16 +41,6 @@ class Connector:
     origins: Mapping[str, Origin] = field(repr=False)
     state: str | None = None
     """RUNNING, PAUSED or STOPPED if the tree declares it; None: not managed. Source connectors only."""
-
-
-def connector_name(pair_source: str, pair_target: str, type_: Type, flow: str = "") -> str:
-    """Return the connector's name. Offsets are stored under it: another name mirrors everything again."""
-    return ".".join(part for part in ("mm2", pair_source, pair_target, type_, flow) if part)
-
-
-def source_connector_name(flow: Flow) -> str:
-    """Return the name of the connector that mirrors a flow."""
-    return connector_name(flow.source.alias, flow.target.alias, "source", flow.name)
 
 
 def connectors_of(connectors: Iterable[Connector], flows: Iterable[Flow]) -> list[Connector]:
@@ -193,9 +181,9 @@ class _Renderer:
         return self.connector("heartbeat", flow, flows, context)
 
     def connector(self, type_: Type, flow: Flow, flows: tuple[Flow, ...], context: dict[str, Any]) -> Connector:
-        name = connector_name(flow.source.alias, flow.target.alias, type_, flow.name if type_ == "source" else "")
+        name = flow.connector_name(type_)
         context |= {
-            "name": by_default(name, "made from the aliases and the flow"),
+            "name": name,
             "connector_class": CLASSES[type_],
             "owner": self.owner,
             "flows": by_default(",".join(one.id for one in flows), "the flows it serves"),

@@ -5,6 +5,7 @@ Text from outside is shown as characters only: no terminal or browser obeys it.
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from collections.abc import Iterable, Sequence
 
@@ -12,6 +13,15 @@ from collections.abc import Iterable, Sequence
 _INVISIBLE = frozenset("\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0")
 _SHORT = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 _RIGHT_TO_LEFT = frozenset({"R", "AL", "AN"})
+
+
+# Jetty 12 (Kafka 4) answers 400 to %2F, %5C and %25; `.` and `..` are path segments; POST trims white space.
+_UNADDRESSABLE = re.compile(r"[/\\%]|^\.{0,2}\Z|^\s|\s\Z")
+
+
+def is_addressable(connector: str) -> bool:
+    """Tell whether every Connect version can be asked about a connector of this name."""
+    return _UNADDRESSABLE.search(connector) is None
 
 
 def visible(text: str) -> str:

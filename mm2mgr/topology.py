@@ -9,6 +9,7 @@ from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Se
 from dataclasses import dataclass, replace
 from functools import cached_property
 from operator import attrgetter
+from typing import Literal
 
 from mm2mgr import defaults
 from mm2mgr.defaults import Origin, Text, by_default
@@ -19,6 +20,7 @@ from mm2mgr.spec.scalars import java_pattern
 from mm2mgr.text import few, nearest, number_of
 from mm2mgr.topics.names import POLICIES, Items, NameFilter, Selection
 
+Type = Literal["source", "checkpoint", "heartbeat"]
 _BUILT_IN = Origin("default", "mm2mgr")
 
 
@@ -94,6 +96,15 @@ class Flow:
         """Whether the checkpoint connector of the pair serves it; checkpoints need offset syncs."""
         return self.settings.checkpoints.enabled and self.settings.offset_syncs.enabled
 
+    def connector_name(self, type_: Type) -> Text:
+        """Return the name of its connector of this type. Offsets are stored under it: another name mirrors everything again."""
+        path = ("connector_name",) if type_ == "source" else (f"{type_}s", "connector_name")
+        own: str | None = attrgetter(".".join(path))(self.settings)
+        if own:
+            return self.text(own, *path)
+        parts = ("mm2", self.source.alias, self.target.alias, type_, self.name if type_ == "source" else "")
+        return by_default(".".join(filter(None, parts)), "made from the aliases and the flow")
+
     def origin(self, *path: Key) -> Origin:
         """Return the origin of the setting at `path`: where it is written, or mm2mgr's default."""
         return self.written.get(path, _BUILT_IN)
@@ -142,6 +153,45 @@ class Flow:
 
 
 @dataclass(frozen=True)
+class Adopted:
+    """An entry of `adopt:`: a connector that this tree manages before it carries the owner mark. `place` is file and line."""
+
+    connect: str
+    connector: str
+    from_owner: str | None
+    place: str
+
+
+@dataclass(frozen=True)
+class Released:
+    """An entry of `release:`: a connector that this tree no longer manages although it carries the owner mark."""
+
+    connect: str
+    connector: str
+    place: str
+
+
+@dataclass(frozen=True)
+class Moved:
+    """An entry of `moved:`: the flow `to` goes on where another one, or a connector, stopped. One of the first three is set.
+
+    `topics`: only these move, and both flows stay; empty: the whole flow. `written` is `from:` as people wrote it.
+    """
+
+    flow: str | None
+    """Id of the flow that it was. With `topics` it is declared, else it no longer is."""
+    connector: tuple[str, str] | None
+    """Connect cluster and name of the connector that it was."""
+    dedicated: tuple[str, str] | None
+    """Source and target alias in the mm2.properties of a dedicated MirrorMaker."""
+    to: str
+    topics: tuple[str, ...]
+    from_owner: str | None
+    place: str
+    written: str
+
+
+@dataclass(frozen=True)
 class Topology:
     """The expanded estate."""
 
@@ -151,6 +201,9 @@ class Topology:
     flows: tuple[Flow, ...]
     stale_sizing: tuple[str, ...] = ()
     """Entries of overrides/ for flows that are no longer declared: they have no effect, and `size` removes them."""
+    adopted: tuple[Adopted, ...] = ()
+    moved: tuple[Moved, ...] = ()
+    released: tuple[Released, ...] = ()
 
     def flows_of(self, ids: Container[str]) -> list[Flow]:
         """Return the flows with these ids, such as those that a connector serves."""
@@ -176,6 +229,17 @@ def with_heartbeats_marked(flows: Iterable[Flow]) -> list[Flow]:
         pairs |= {flow.pair} if first else set()
         marked.append(replace(flow, with_heartbeats=first))
     return marked
+
+
+def connector_names(flows: Iterable[Flow]) -> Iterator[tuple[Flow, Type, str]]:
+    """Yield the connectors of flows whose heartbeats are marked, by pair as they are rendered: flow, type and name of each."""
+    pairs: dict[str, list[Flow]] = {}
+    for flow in flows:
+        pairs.setdefault(flow.pair, []).append(flow)
+    for group in pairs.values():
+        yield from ((flow, "heartbeat", flow.connector_name("heartbeat")) for flow in group if flow.with_heartbeats)
+        yield from ((flow, "source", flow.connector_name("source")) for flow in group)
+        yield from [(f, "checkpoint", f.connector_name("checkpoint")) for f in group if f.with_checkpoints][:1]
 
 
 def matches_nothing(flow: Flow, topics: Iterable[str]) -> str | None:
@@ -210,9 +274,9 @@ Clash = tuple[PathKey, str]
 SHARED_BY_PAIR = ("replication_policy", "separator", "offset_syncs")
 SHARED_BY_CHECKPOINTS = (
     *("checkpoint_connector", "target_consumer", "source_admin", "target_admin", "refresh_interval"),
-    *("checkpoints.group_offsets", "checkpoints.interval"),
+    *("checkpoints.group_offsets", "checkpoints.interval", "checkpoints.connector_name"),
 )
-SHARED_BY_HEARTBEATS = ("heartbeat_connector", "heartbeats.interval", "source_admin")
+SHARED_BY_HEARTBEATS = ("heartbeat_connector", "heartbeats.interval", "heartbeats.connector_name", "source_admin")
 
 
 def clashes(flows: Sequence[Flow]) -> Iterator[Clash]:
@@ -221,6 +285,7 @@ def clashes(flows: Sequence[Flow]) -> Iterator[Clash]:
     Conflicts between their topics are reported by lint's rules over the estate.
     """
     yield from _half_once(flows)
+    yield from _twins(flows)
     pairs: dict[str, list[Flow]] = {}
     for flow in flows:
         pairs.setdefault(flow.pair, []).append(flow)
@@ -244,6 +309,19 @@ def _unequal(group: Sequence[Flow], shared: str, settings: Iterable[str]) -> Ite
                 names = f"flows '{flow.name}' and '{group[0].name}' share {shared} and must have the same {setting}"
                 message = f"{names}: set it in both flows or under defaults:"
                 yield ("flows", flow.name, *setting.split(".")), message
+
+
+def _twins(flows: Iterable[Flow]) -> Iterator[Clash]:
+    """Find flows that name one connector (`connector_name`); names that are made from aliases are compared by render."""
+    seen: dict[tuple[str, str], Flow] = {}
+    for flow, type_, name in connector_names(with_heartbeats_marked(flows)):
+        other = seen.setdefault((flow.connect.name, str(name)), flow)
+        path: PathKey = ("connector_name",) if type_ == "source" else (f"{type_}s", "connector_name")
+        if other is not flow and flow.origin(*path) != _BUILT_IN:
+            both = f"'{other.id}' and '{flow.id}'"
+            each = "name the connector of each pair under pairs:" if other.name == flow.name else "write another name"
+            message = f"{both} would both be connector '{name}' on Connect cluster '{flow.connect.name}': {each}"
+            yield ("flows", flow.name, *path), message
 
 
 def _half_once(flows: Sequence[Flow]) -> Iterator[Clash]:

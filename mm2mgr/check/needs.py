@@ -14,9 +14,9 @@ from typing import Literal, get_args
 
 from mm2mgr import defaults
 from mm2mgr.kafka.acls import CLUSTER_NAME, ResourceKind, Right
-from mm2mgr.render import Connector, Type
+from mm2mgr.render import Connector
 from mm2mgr.spec.scalars import is_name
-from mm2mgr.topology import Flow, Topology
+from mm2mgr.topology import Flow, Topology, Type
 from mm2mgr.truth.client_values import settings
 from mm2mgr.truth.reach import CLUSTER_KEYS, Client, Setting, clients
 

@@ -6,7 +6,6 @@ before it is repeated.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from types import TracebackType
@@ -33,10 +32,9 @@ from mm2mgr.connect.types import (
 )
 from mm2mgr.connect.wire import Caller, Check, ConnectHttp, Deadline, parsed
 from mm2mgr.secrets import mask_text, remember
+from mm2mgr.text import is_addressable
 
 T = TypeVar("T")
-# Jetty 12 (Kafka 4) answers 400 to %2F, %5C and %25; `.` and `..` are path segments; POST trims white space.
-_UNADDRESSABLE = re.compile(r"[/\\%]|^\.{0,2}\Z|^\s|\s\Z")
 
 
 class ConnectClient:
@@ -239,7 +237,7 @@ class ConnectClient:
         async def stored(deadline: Deadline) -> bool:
             return await self._config_if_there(name, deadline) == wanted
 
-        if _UNADDRESSABLE.search(name):
+        if not is_addressable(name):
             hint = "Use a name without / \\ % and surrounding white space: a worker would create it, but could not find it again."
             raise call.error(Invalid, f"a connector named {name!r} cannot be addressed in a URL", hint=hint)
         answer = await self._caller.write(call, stored)

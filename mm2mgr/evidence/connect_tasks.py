@@ -21,7 +21,6 @@ from mm2mgr.errors import Mm2mgrError
 from mm2mgr.evidence.measured import settings_mark
 from mm2mgr.observe.reading import ASSIGNED_KEY, is_heartbeat, parse_assigned
 from mm2mgr.partitions import TopicPartition
-from mm2mgr.render import source_connector_name
 from mm2mgr.samples.batch import Batch, Whole
 from mm2mgr.samples.follow import Poll
 from mm2mgr.samples.schema import hour_of
@@ -181,7 +180,9 @@ class TaskReader:
     def __init__(self, connect: ConnectCluster, flows: Sequence[Flow], watch: TaskWatch) -> None:
         self.name = f"Connect cluster '{connect.name}'"
         self._connect, self._watch = connect, watch
-        self._watched = [_WatchedConnector(flow, source_connector_name(flow), Stretches(watch.pace)) for flow in flows]
+        self._watched = [
+            _WatchedConnector(flow, flow.connector_name("source"), Stretches(watch.pace)) for flow in flows
+        ]
         self._due = time.monotonic() + watch.pace.every_seconds
         self._tidied_hour = ""
         self._notes: tuple[str, ...] = ()

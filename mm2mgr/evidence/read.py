@@ -136,9 +136,8 @@ async def _state(connect: ConnectCluster, flows: Sequence[Flow]) -> ConnectState
 
 
 async def _running(client: ConnectClient, flow: Flow, known: Collection[str]) -> Assignment | str:
-    from mm2mgr.render import source_connector_name
 
-    name = source_connector_name(flow)
+    name = flow.connector_name("source")
     if name not in known:
         return "not created yet"
     tasks = sorted(await client.tasks(name), key=lambda task: task.id)

@@ -30,7 +30,8 @@ from mm2mgr.observe.memory import acknowledge as mark
 from mm2mgr.observe.problems import Patience
 from mm2mgr.observe.reading import Failure, FlowLag, LiveConnector, Orphan, SeenConnect, SeenKafka, Snapshot
 from mm2mgr.partitions import TopicPartition
-from mm2mgr.render import CLASSES, OWNER_KEY, Connector, connectors_of
+from mm2mgr.reconcile.ownership import Ownership
+from mm2mgr.render import CLASSES, Connector, connectors_of
 from mm2mgr.secrets import cut
 from mm2mgr.topology import ConnectCluster, Flow, Topology
 
@@ -83,9 +84,9 @@ async def read_estate(
         wanted = {name: [] for name in (*wanted, *topology.connects)}
     for connector in connectors_of(connectors, flows):
         wanted[connector.connect].append(connector)
-    owner = str(topology.owner) if whole else None
+    owners = Ownership.of(topology) if whole else None
     seen = await asyncio.gather(
-        *(_read_connect(topology.connects[name], group, owner, how.deadline_seconds) for name, group in wanted.items())
+        *(_read_connect(topology.connects[name], group, owners, how.deadline_seconds) for name, group in wanted.items())
     )
     reading = Snapshot(how.clock(), tuple(flows), {connect.name: connect for connect in seen}, {}, whole)
     return replace(reading, clusters=await _read_clusters(reading, how.kafka), taken_at=how.clock())
@@ -95,7 +96,7 @@ async def read_estate(
 
 
 async def _read_connect(
-    connect: ConnectCluster, wanted: Sequence[Connector], owner: str | None, deadline_seconds: float
+    connect: ConnectCluster, wanted: Sequence[Connector], owners: Ownership | None, deadline_seconds: float
 ) -> SeenConnect:
     try:
         async with ConnectClient(connect_target(connect), deadline_seconds=deadline_seconds) as client:
@@ -110,21 +111,21 @@ async def _read_connect(
         connect.name,
         {one.desired.name: one for one in seen},
         kafka_cluster_id="" if isinstance(root, Failure) else root.kafka_cluster_id,
-        orphans=tuple(_orphans(connect.name, {one.name for one in wanted}, owner, infos, statuses)) if owner else (),
+        orphans=tuple(_orphans(connect.name, {one.name for one in wanted}, owners, infos, statuses)) if owners else (),
     )
 
 
 def _orphans(
     connect: str,
     wanted: Collection[str],
-    owner: str,
+    owners: Ownership,
     infos: Mapping[str, ConnectorInfo],
     statuses: Mapping[str, ConnectorStatus],
 ) -> Iterator[Orphan]:
-    """Yield connectors that carry the owner's mark and are not declared, by name."""
+    """Yield connectors that are the owner's and not declared, by name."""
     types = {name: kind for kind, name in CLASSES.items()}
     for name, info in sorted(infos.items()):
-        if name in wanted or info.config.get(OWNER_KEY) != owner:
+        if name in wanted or not owners.is_ours((connect, name), info.config):
             continue
         config, status = info.config, statuses.get(name)
         pair = f"{config.get('source.cluster.alias', '?')}->{config.get('target.cluster.alias', '?')}"

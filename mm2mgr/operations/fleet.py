@@ -14,7 +14,6 @@ from mm2mgr.errors import Mm2mgrError
 from mm2mgr.evidence.declared import declared_workers
 from mm2mgr.evidence.read import Evidence, read
 from mm2mgr.operations.workspace import DEFAULT_STORE, Workspace
-from mm2mgr.render import source_connector_name
 from mm2mgr.sizing import scenario as what_if
 from mm2mgr.sizing.fleet import Failover, FlowRun, PairLayout, WorkerNeed, per_pair
 from mm2mgr.sizing.load import Statistic
@@ -115,7 +114,7 @@ def placements(evidence: Evidence, found: Outcome) -> dict[str, Placement]:
     runs = {run.flow_id: run for load in found.loads.values() for run in load.runs}
     flows: dict[str, dict[str, FlowRun]] = {}
     for flow in evidence.flows:
-        flows.setdefault(flow.connect.name, {})[source_connector_name(flow)] = runs[flow.id]
+        flows.setdefault(flow.connect.name, {})[flow.connector_name("source")] = runs[flow.id]
     return {
         name: Placement(note=state.note)
         if state.note

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 from mm2mgr.connect.client import ConnectClient
 from mm2mgr.connect.types import ConnectorInfo, WorkerInfo, parse_stored
@@ -28,6 +29,7 @@ from mm2mgr.reconcile.facts import (
 )
 from mm2mgr.reconcile.guards import ClusterFacts, Connectors, guarded, may_go_astray, writes_through_workers
 from mm2mgr.reconcile.mirrored import MirroredState, MirrorVerdict, StartedTopics, Widening, judge, taken, widenings
+from mm2mgr.reconcile.ownership import Ownership
 from mm2mgr.reconcile.plan import (
     RESTING,
     WRITES,
@@ -39,7 +41,7 @@ from mm2mgr.reconcile.plan import (
     plan_cluster,
     with_mass_deletes_held,
 )
-from mm2mgr.render import OWNER_KEY, Connector
+from mm2mgr.render import Connector
 from mm2mgr.spec.loader import Spec
 from mm2mgr.text import few
 from mm2mgr.topology import Topology, matches_nothing
@@ -97,6 +99,10 @@ class _Making:
     errors: dict[str, Mm2mgrError] = field(default_factory=dict)
     parts: dict[str, ClusterPlan] = field(default_factory=dict)
     """What was compared already, of what has not been asked again since."""
+
+    @cached_property
+    def owners(self) -> Ownership:
+        return Ownership.of(self.topology)
 
     async def plan(self, as_lint_sees_it: Callable[[], Estate]) -> Plan:
         """Read, compare and judge; the tree as lint sees it has the connectors in the same order."""
@@ -166,7 +172,7 @@ class _Making:
             names = {connector.name for connector in wanted}
             configs = {each: config for each, config in configs.items() if each in names}
             wish = replace(wish, prune=False)
-        return plan_cluster(self.topology.owner, name, wanted, configs, wish, states=self.live[name].states)
+        return plan_cluster(self.owners, name, wanted, configs, wish, states=self.live[name].states)
 
     def writes(self) -> list[Change]:
         return [change for part in self.compared() for change in part.changes if change.action in WRITES]
@@ -189,7 +195,7 @@ class _Making:
                 subject = running(name, connector, config, read.states.get(connector), read.worker)
                 if subject:  # only the tree silences what concerns the tree
                     live[name, connector] = replace(subject, silences=())
-                if config.get(OWNER_KEY) == self.topology.owner:
+                if self.owners.is_ours((name, connector), config):
                     owned.add((name, connector))
         return Connectors(desired, live, frozenset(owned), tuple(self.errors), tree.files)
 

@@ -11,7 +11,8 @@ from typing import Any, Literal
 
 from mm2mgr.partitions import moved_partitions
 from mm2mgr.reconcile.offsets import is_moved, move_text
-from mm2mgr.render import OWNER_KEY, Connector
+from mm2mgr.reconcile.ownership import Ownership
+from mm2mgr.render import Connector
 from mm2mgr.secrets import mask
 from mm2mgr.text import number_of
 
@@ -235,7 +236,7 @@ class Wish:
 
 
 def plan_cluster(  # noqa: PLR0913  both sides, and what is wanted of them
-    owner: str,
+    owners: Ownership,
     connect: str,
     desired: Iterable[Connector],
     live: LiveConfigs,
@@ -250,15 +251,15 @@ def plan_cluster(  # noqa: PLR0913  both sides, and what is wanted of them
     wish, states = wish or Wish(), states or {}
     wanted = sorted(desired, key=lambda connector: (connector.pair, _ORDER[connector.type], connector.name))
     changes = [
-        _compare(owner, connect, connector, live.get(connector.name), state=states.get(connector.name, ""))
+        _compare(owners, connect, connector, live.get(connector.name), state=states.get(connector.name, ""))
         for connector in wanted
     ]
     names = {connector.name for connector in wanted}
-    left_over = sorted(name for name, config in live.items() if config.get(OWNER_KEY) == owner and name not in names)
+    ours = {name for name, config in live.items() if owners.is_ours((connect, name), config)}
+    left_over = sorted(ours - names)
     if wish.prune:
         changes += [_delete(connect, name, live[name]) for name in left_over]
-    unowned = sum(1 for config in live.values() if config.get(OWNER_KEY) != owner)
-    return ClusterPlan(connect, tuple(changes), () if wish.prune else tuple(left_over), unowned)
+    return ClusterPlan(connect, tuple(changes), () if wish.prune else tuple(left_over), len(live) - len(ours))
 
 
 def with_predecessors_kept(
@@ -308,8 +309,11 @@ def with_mass_deletes_held(clusters: Iterable[ClusterPlan], allowed: int = 0) ->
     return tuple(cluster.each(held) for cluster in clusters)
 
 
-def _compare(owner: str, connect: str, desired: Connector, live: Mapping[str, str] | None, *, state: str) -> Change:
-    ours = live is not None and live.get(OWNER_KEY) == owner
+def _compare(
+    owners: Ownership, connect: str, desired: Connector, live: Mapping[str, str] | None, *, state: str
+) -> Change:
+    named = connect, desired.name
+    ours = live is not None and owners.is_ours(named, live)
 
     def change(action: Action, keys: tuple[KeyChange, ...] = (), reason: str = "") -> Change:
         config, before = desired.config if action in WRITES else None, live if ours else None
@@ -319,11 +323,11 @@ def _compare(owner: str, connect: str, desired: Connector, live: Mapping[str, st
     if live is None:
         rests = ("", desired.state) if desired.state in RESTING else None
         return replace(change("create", diff({}, desired.config)), state=rests)
-    holder = live.get(OWNER_KEY)
-    if holder != owner:
-        whose = f"belongs to owner '{holder}'" if holder else "carries no owner mark"
+    if not ours:
+        whose = owners.whose(named, live)
         taken = change("blocked", reason=f"a connector of this name exists and {whose}; mm2mgr does not touch it")
-        return replace(taken, remedy=_REMEDIES[desired.type].format(flow=desired.flows[0].partition(":")[0]))
+        without = _REMEDIES[desired.type].format(flow=desired.flows[0].partition(":")[0])
+        return replace(taken, remedy=f"{owners.remedy(named, live)}; else {without}")
     keys = diff(live, desired.config) if live != desired.config else ()
     moves = keys and desired.type == "source" and is_moved(live, desired.config)
     along = move_text(live, desired.config) if moves else ""

@@ -27,7 +27,7 @@ Config = Mapping[str, str]
 
 @dataclass(frozen=True)
 class Compare:
-    """Read the connector again: with another owner's mark, or a config that differs from the plan's, nothing is written.
+    """Read the connector again: with another owner mark than the plan saw, or another config, nothing is written.
 
     `rests`: the state that people chose for it (empty: none), where the list will bring it back to that; None: not compared.
     """
@@ -300,7 +300,7 @@ class _Run:
 async def _compare(client: ConnectClient, stage: Compare) -> None:
     live = await client.config(stage.named[1])
     holder = live.get(OWNER_KEY)
-    if holder != stage.owner:
+    if holder != (stage.owner if stage.before is None else stage.before.get(OWNER_KEY)):
         raise error_at(
             stage.named,
             f"its owner mark is now {holder!r}",

@@ -20,7 +20,8 @@ from mm2mgr.errors import Mm2mgrError
 from mm2mgr.reconcile import apply
 from mm2mgr.reconcile.apply import Settled
 from mm2mgr.reconcile.offsets import JOURNAL_KEY
-from mm2mgr.render import CLASSES, OWNER_KEY
+from mm2mgr.reconcile.ownership import Ownership
+from mm2mgr.render import CLASSES
 from mm2mgr.text import few, nearest, number_of
 from mm2mgr.topology import Topology
 
@@ -105,14 +106,14 @@ Report = Callable[[Turn], None]
 
 
 def decide(
-    order: Order, target: Target, owner: str, live: Mapping[str, ConnectorInfo], status: ConnectorStatus | None
+    order: Order, target: Target, owners: Ownership, live: Mapping[str, ConnectorInfo], status: ConnectorStatus | None
 ) -> Turn:
     """Decide what one connector needs, from what its Connect cluster shows of it."""
     info, before = live.get(target.connector), status.state if status else ""
     if info is None:
         return Turn(target, "refused", detail="does not exist there", hint=_instead(target, live))
     turn = Turn(target, "write", before, warning=_against(order, target), kind=_kind(info))
-    if why := _untouchable(info, owner):
+    if why := _untouchable(info, (target.connect, target.connector), owners):
         return replace(turn, action="refused", detail=why[0], hint=why[1])
     if order.verb == "restart":
         return _restart(order, turn, status)
@@ -122,12 +123,10 @@ def decide(
     return replace(turn, action="none", detail=f"already {before}") if before == order.goal else turn
 
 
-def _untouchable(info: ConnectorInfo, owner: str) -> tuple[str, str | None] | None:
+def _untouchable(info: ConnectorInfo, named: tuple[str, str], owners: Ownership) -> tuple[str, str | None] | None:
     """Return why nothing may be sent to a connector, and what to do."""
-    holder = info.config.get(OWNER_KEY)
-    if holder != owner:
-        whose = f"belongs to owner '{holder}'" if holder else "carries no owner mark"
-        return f"{whose}; mm2mgr does not touch it", None
+    if not owners.is_ours(named, info.config):
+        return f"{owners.whose(named, info.config)}; mm2mgr does not touch it", None
     if JOURNAL_KEY in info.config:
         hint = "unless an apply is in progress, run mm2mgr apply, which finishes it"
         return "a move of its stored offsets is not finished", hint
@@ -217,8 +216,8 @@ async def look(topology: Topology, order: Order, targets: Iterable[Target]) -> l
                 live, statuses = await asyncio.gather(client.infos(), client.statuses())
         except Mm2mgrError as error:
             return [Turn(each, "failed", detail=error.message, hint=error.hint) for each in wanted]
-        owner = str(topology.owner)
-        return [decide(order, each, owner, live, statuses.get(each.connector)) for each in wanted]
+        owners = Ownership.of(topology)
+        return [decide(order, each, owners, live, statuses.get(each.connector)) for each in wanted]
 
     by_cluster: dict[str, list[Target]] = {}
     for target in targets:

@@ -16,7 +16,9 @@ from mm2mgr.spec.values import (
     ByteSize,
     ClientSettings,
     ClusterId,
+    ConnectorName,
     ConnectorSettings,
+    FlowId,
     KafkaVersion,
     LabelName,
     Owner,
@@ -281,6 +283,8 @@ class Checkpoints(Model, json_schema_extra=_example(group_offsets=True)):
     """Whose offsets; default: all groups."""
     interval: TimeSpan = 60
     """How often checkpoints (and group offsets) are written."""
+    connector_name: ConnectorName | None = None
+    """Name of the checkpoint connector of the pair where it has one already; default: `mm2.SOURCE.TARGET.checkpoint`."""
 
 
 class Heartbeats(Model, json_schema_extra=_example(interval="1s")):
@@ -290,6 +294,8 @@ class Heartbeats(Model, json_schema_extra=_example(interval="1s")):
     """`heartbeats: false` is short for this."""
     interval: TimeSpan = 1
     """Time between two beats, in whole seconds: Kafka knows nothing finer."""
+    connector_name: ConnectorName | None = None
+    """Name of the heartbeat connector of the pair where it has one already; default: `mm2.SOURCE.TARGET.heartbeat`."""
 
 
 class OffsetSyncs(Model, json_schema_extra=_example(location="target")):
@@ -359,6 +365,9 @@ class FlowSettings(Model, json_schema_extra=_example(topics={"include": ["app.or
     """Any other key of MirrorCheckpointConnector."""
     heartbeat_connector: ConnectorSettings = Field(default_factory=dict)
     """Any other key of MirrorHeartbeatConnector."""
+    connector_name: ConnectorName | None = None
+    """Name of the source connector where it has one already (see `adopt`), since offsets are stored under it. Default:
+    `mm2.SOURCE.TARGET.source.FLOW`. A flow of several pairs names the connector of each under `pairs`."""
     state: Literal["running", "paused", "stopped"] | None = None
     """State that the flow's source connector is kept in. Default: not managed; `status` reports a paused or stopped flow whose lag grows."""
     silence: dict[str, Annotated[str, Field(min_length=1)]] = Field(
@@ -415,6 +424,55 @@ class Sized(Model, json_schema_extra=_example(tasks_max=8)):
     """Partitions of the flow, for `--move-budget` of `apply`."""
 
 
+# --- connectors that change hands -------------------------------------------------------------------------------------
+
+
+class Adopt(Model, json_schema_extra=_example(connect="agg", connector="legacy-orders")):
+    """A connector made by hand or by another tool that comes under management, under its own name. The flow that it is carries this name
+    (`connector_name`). Nothing is written until its config must change: the owner mark comes with the first change, and
+    until then this line is what makes it this tree's. `plan` says when the line can go."""
+
+    connect: Alias
+    """Connect cluster that it runs on."""
+    connector: ConnectorName
+    """Its name there."""
+    from_owner: Owner | None = None
+    """Owner of the tree that it comes from, where it carries that tree's mark; that tree gives it up with `release`."""
+
+
+class Release(Model, json_schema_extra=_example(connect="agg", connector="legacy-orders")):
+    """A connector that this tree forgets and leaves running: nothing is written there, and `--prune` never deletes it. Its owner mark
+    stays in its config, since removing it would restart its tasks, so this line is needed as long as it carries the mark."""
+
+    connect: Alias
+    """Connect cluster that it runs on."""
+    connector: ConnectorName
+    """Its name there."""
+
+
+class DedicatedPair(Model, json_schema_extra=_example(dedicated="dc1->agg")):
+    """A dedicated MirrorMaker (`connect-mirror-maker.sh`), which keeps its offsets in a topic of its own."""
+
+    dedicated: PairName
+    """The pair of aliases in its mm2.properties, as `source->target`."""
+
+
+class MovedFlow(Model, json_schema_extra=_example(**{"from": "orders:dc1->agg", "to": "payments:dc1->agg"})):
+    """A flow that goes on under another name, on another Connect cluster or under another owner, with its stored offsets."""
+
+    from_: Annotated[
+        str | DedicatedPair,
+        Field(alias="from", examples=["orders:dc1->agg", "agg/legacy-orders", {"dedicated": "dc1->agg"}]),
+    ]
+    """The flow that it was, by its id; or a connector, such as `agg/legacy-orders` (its Connect cluster first); or `{dedicated: source->target}`."""
+    to: FlowId
+    """The id of the flow that it becomes, as `mm2mgr plan` prints it."""
+    topics: Patterns = Field(default_factory=list)
+    """Only these topics move, between two flows that both stay. Default: the whole flow, whose connector is deleted afterwards."""
+    from_owner: Owner | None = None
+    """Owner of the tree that the connector comes from, where it carries that tree's mark."""
+
+
 class Tree(Model):
     """All files together."""
 
@@ -430,5 +488,11 @@ class Tree(Model):
     """What lies between clusters that are far apart."""
     flows: dict[Alias, DeclaredFlow] = {}
     """Which topics go from where to where, by name."""
+    adopt: list[Adopt] = []
+    """Connectors made elsewhere that come under management under their own names."""
+    moved: list[MovedFlow] = []
+    """Flows that go on under another name, Connect cluster or owner, with their stored offsets."""
+    release: list[Release] = []
+    """Connectors that this tree forgets without deleting them."""
     sizing: dict[str, Sized] = {}
     """Only in `overrides/`: written by `mm2mgr size`, reviewed like any change."""

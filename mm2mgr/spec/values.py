@@ -20,7 +20,7 @@ from mm2mgr.spec.scalars import (
     duration_seconds,
     share,
 )
-from mm2mgr.text import nearest
+from mm2mgr.text import is_addressable, nearest
 
 _NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]*$"
 _LABEL = r"^[A-Za-z_][A-Za-z0-9_]*$"
@@ -29,6 +29,7 @@ _CLUSTER_ID = r"^[A-Za-z0-9_-]{1,100}$"
 _VERSION = r"^\d+\.\d+"
 _SEPARATOR = r"^[A-Za-z0-9._-]+$"
 _PAIR = r"^\S+->\S+$"
+FLOW_ID = r"^[A-Za-z0-9][A-Za-z0-9._-]*:[A-Za-z0-9][A-Za-z0-9._-]*->[A-Za-z0-9][A-Za-z0-9._-]*$"
 _ADDRESS = r"^(\$\{.+\}(:[0-9]{1,5})?|\[?[A-Za-z0-9._:-]+\]?:[0-9]{1,5})$"
 _URL = r"^https?://[^\s@]+$"
 _POLICY = r"^(default|identity|.*[^.]\.[^.]+)$"
@@ -40,6 +41,7 @@ SIGNS = {
     _VERSION: "a Kafka version such as 3.9, in quotes",
     _SEPARATOR: "a separator of signs that topic names may have: letters, digits, '.', '_' and '-'",
     _PAIR: "a pair source->target, without blanks",
+    FLOW_ID: "a flow id as plan prints it, name:source->target",
     _ADDRESS: "a host and its port, host:port",
     _URL: "a URL that begins with http:// or https:// and has no user",
     _POLICY: "a known policy (default, identity) or the full name of a Java class",
@@ -145,6 +147,12 @@ def _connector_key(key: str) -> str:
     return key
 
 
+def _connector_name(name: str) -> str:
+    if not is_addressable(name):
+        raise ValueError("a name that Connect can be asked about: without / \\ % and without blanks at its ends")
+    return name
+
+
 def _pair(value: object) -> object:
     """Say how a pair is written that is not `source->target`."""
     if not isinstance(value, str) or re.fullmatch(_PAIR, value):
@@ -226,6 +234,8 @@ PairName = Annotated[str, Field(pattern=_PAIR, examples=["dc1->agg"]), BeforeVal
 Alias = Annotated[str, Field(pattern=_NAME, max_length=100)]
 Owner = Annotated[str, Field(pattern=_NAME, examples=["data-platform"])]
 LabelName = Annotated[str, Field(pattern=_LABEL)]
+ConnectorName = Annotated[str, AfterValidator(_connector_name), Field(min_length=1, examples=["legacy-orders"])]
+FlowId = Annotated[str, Field(pattern=FLOW_ID, examples=["orders:dc1->agg"])]
 TopicName = Annotated[str, Field(pattern=_TOPIC)]
 ClusterId = Annotated[str, Field(pattern=_CLUSTER_ID)]
 KafkaVersion = Annotated[str, Field(pattern=_VERSION, examples=["3.9"])]

@@ -10,6 +10,7 @@ import pytest
 
 from mm2mgr.connect.types import ConnectorInfo, ConnectorStatus, TaskStatus
 from mm2mgr.reconcile import verbs
+from mm2mgr.reconcile.ownership import Ownership
 from mm2mgr.reconcile.verbs import Order, Target, judge
 from tests.reconcile.site import FLOWS, Site
 
@@ -237,4 +238,4 @@ def test_every_task_has_to_show_the_state(goal: str, seen: ConnectorStatus | Non
 def test_a_connector_that_was_deleted_meanwhile_failed() -> None:
     assert judge("STOPPED", None, None, is_source=True).verdict == "failed"
     assert judge("STOPPED", ConnectorInfo("c", {}), status("STOPPED"), is_source=True).verdict == "ok"
-    assert verbs.decide(Order("stop"), Target("east", "c"), "team", {}, None).action == "refused"
+    assert verbs.decide(Order("stop"), Target("east", "c"), Ownership("team"), {}, None).action == "refused"

@@ -37,7 +37,8 @@ LAYERS: dict[str, set[str]] = {
     "truth": {"text", "errors", "defaults", "spec"},
     "topics": {"errors", "spec", "truth"},
     "topology": {"text", "errors", "defaults", "spec", "topics"},
-    "expand": {"text", "errors", "defaults", "spec", "topology"},
+    "handover": {"text", "spec", "topology"},
+    "expand": {"text", "errors", "defaults", "spec", "topology", "handover"},
     "templating": {"errors", "files", "defaults"},
     "render": {"errors", "defaults", "spec", "topology", "templating"},
     "formats": {"errors", "files", "secrets", "spec", "truth"},
@@ -54,7 +55,7 @@ LAYERS: dict[str, set[str]] = {
         "topology",
         "render",
     },
-    "connect": {"errors", "web", "secrets", "partitions"},
+    "connect": {"text", "errors", "web", "secrets", "partitions"},
     "kafka": {"errors", "secrets", "partitions", "formats"},  # placeholders of files are properties
     "endpoints": {"errors", "topology", "connect", "kafka"},
     "reconcile": {

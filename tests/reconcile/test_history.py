@@ -15,6 +15,7 @@ from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.kafka.records import Producer
 from mm2mgr.reconcile import history
 from mm2mgr.reconcile.history import TOPIC, Author, HistoryEntry, Recorder, author, read, record
+from mm2mgr.reconcile.ownership import Ownership
 from mm2mgr.reconcile.plan import Change, Wish, plan_cluster
 from mm2mgr.secrets import MASK
 from mm2mgr.topology import Topology
@@ -35,7 +36,7 @@ def topology(site: Site, mock_cluster: KafkaAccess) -> Topology:
 
 
 def change(connector: str = "n", connect: str = "east", **config: str) -> Change:
-    (found,) = plan_cluster("team", connect, [wanted(connector, **config)], {}).changes
+    (found,) = plan_cluster(Ownership("team"), connect, [wanted(connector, **config)], {}).changes
     return found
 
 
@@ -58,7 +59,7 @@ def test_what_a_command_did_is_read_back_with_the_config_that_it_wrote(topology:
 
 
 def test_a_deleted_connector_has_no_config_any_more(topology: Topology) -> None:
-    (gone,) = plan_cluster("team", "east", [], live("n"), Wish(prune=True)).changes
+    (gone,) = plan_cluster(Ownership("team"), "east", [], live("n"), Wish(prune=True)).changes
     for each in (change(), gone):
         recorder = Recorder(topology, "apply", Author("ann"))
         recorder.end(each, "done")

@@ -13,6 +13,7 @@ import pytest
 from mm2mgr.connect.client import ConnectClient
 from mm2mgr.connect.types import ConnectTarget
 from mm2mgr.errors import Mm2mgrError
+from mm2mgr.reconcile.ownership import Ownership
 from mm2mgr.reconcile.plan import Change, plan_cluster
 from mm2mgr.reconcile.stages import carry_out, stages
 from mm2mgr.render import Connector
@@ -78,7 +79,7 @@ class Workers(httpx.AsyncBaseTransport):
 
 
 def planned(desired: Connector, live: Mapping[str, str], state: str) -> Change:
-    return plan_cluster("team", "west", [desired], {NAME: live}, states={NAME: state}).changes[0]
+    return plan_cluster(Ownership("team"), "west", [desired], {NAME: live}, states={NAME: state}).changes[0]
 
 
 @dataclass(frozen=True)

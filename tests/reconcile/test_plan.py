@@ -10,8 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mm2mgr.defaults import Origin
+from mm2mgr.reconcile.ownership import Ownership
 from mm2mgr.reconcile.plan import ClusterPlan, KeyChange, Plan, Wish, diff, plan_cluster, with_mass_deletes_held
-from mm2mgr.render import CLASSES, OWNER_KEY, Connector, Type
+from mm2mgr.render import CLASSES, OWNER_KEY, Connector
+from mm2mgr.topology import Type
 
 OWNER = "team"
 
@@ -28,7 +30,7 @@ def live(name: str, owner: str | None = OWNER, **keys: str) -> dict[str, dict[st
 
 
 def planned(desired: list[Connector], found: Mapping[str, Mapping[str, str]], *, prune: bool = False) -> ClusterPlan:
-    return plan_cluster(OWNER, "w", desired, found, Wish(prune=prune))
+    return plan_cluster(Ownership(OWNER), "w", desired, found, Wish(prune=prune))
 
 
 def test_what_is_not_there_is_created_with_every_key() -> None:

@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from mm2mgr.errors import Mm2mgrError, StalePlan
+from mm2mgr.reconcile.ownership import Ownership
 from mm2mgr.reconcile.plan import ClusterPlan, Plan, Wish, plan_cluster
 from mm2mgr.reconcile.planfile import as_reviewed, read_plan, write_plan
 from tests.reconcile.site import FLOWS, Site
@@ -24,7 +25,7 @@ def plan_of(*parts: ClusterPlan, owner: str = "team", prune: bool = False) -> Pl
 
 
 def part(name: str = "w", linger: str = "5", found: dict[str, dict[str, str]] | None = None) -> ClusterPlan:
-    return plan_cluster("team", name, [wanted("n", linger=linger)], found or {})
+    return plan_cluster(Ownership("team"), name, [wanted("n", linger=linger)], found or {})
 
 
 def reviewed(folder: Path, plan: Plan) -> dict[str, Any]:
@@ -92,7 +93,7 @@ def test_what_was_never_reviewed_is_not_applied(tmp_path: Path) -> None:
 def test_a_state_is_part_of_what_was_reviewed(tmp_path: Path) -> None:
     def found(state: str, wished: str | None) -> ClusterPlan:
         connector = replace(wanted("n"), state=wished)
-        return plan_cluster("team", "w", [connector], live("n"), states={"n": state})
+        return plan_cluster(Ownership("team"), "w", [connector], live("n"), states={"n": state})
 
     saved = reviewed(tmp_path, plan_of(found("RUNNING", "PAUSED")))
     as_reviewed(saved, plan_of(found("RUNNING", "PAUSED")))
@@ -103,14 +104,14 @@ def test_a_state_is_part_of_what_was_reviewed(tmp_path: Path) -> None:
 def test_reviewed_deletes_need_no_other_word(tmp_path: Path) -> None:
     names = [f"n{number}" for number in range(50)]
     found = {name: config for name in names for config in live(name).values()}
-    plan = plan_of(plan_cluster("team", "w", [], found, Wish(prune=True)), prune=True)
+    plan = plan_of(plan_cluster(Ownership("team"), "w", [], found, Wish(prune=True)), prune=True)
     write_plan(tmp_path / "plan.json", plan, ["clusters"], None, None)
     assert read_plan(tmp_path / "plan.json").wish == Wish(prune=True, allow_deletes=50)
 
 
 def test_many_differences_are_counted(tmp_path: Path) -> None:
     names = [f"n{number}" for number in range(9)]
-    now = plan_of(plan_cluster("team", "w", [wanted(name) for name in names], {}))
+    now = plan_of(plan_cluster(Ownership("team"), "w", [wanted(name) for name in names], {}))
     with pytest.raises(StalePlan, match="and 4 more"):
         as_reviewed(reviewed(tmp_path, plan_of(ClusterPlan("w"))), now)
 

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from mm2mgr.reconcile.ownership import Ownership
 from mm2mgr.reconcile.plan import Plan, Wish, plan_cluster
 from mm2mgr.reconcile.planfile import write_plan
 from mm2mgr.secrets import MASK
@@ -43,7 +44,7 @@ def test_no_secret_is_in_the_plan_or_its_file(tmp_path: Path, key: str, jaas: st
     new, old, new_jaas, old_jaas = secrets
     desired = [wanted("n", **{key: new, jaas_key: jaas.format(new_jaas)}), wanted("c", **{key: new})]
     found = live("n", **{key: old, jaas_key: jaas.format(old_jaas)}) | live("gone", **{key: old})
-    plan = Plan("team", (plan_cluster("team", "w", desired, found, Wish(prune=True)),))
+    plan = Plan("team", (plan_cluster(Ownership("team"), "w", desired, found, Wish(prune=True)),))
     assert plan.counts() == {"create": 1, "update": 1, "delete": 1, "no-op": 0, "blocked": 0}
     write_plan(tmp_path / "plan.json", plan, ["clusters"], None, None)
     for text in (json.dumps(plan.to_dict()), repr(plan), repr(desired), (tmp_path / "plan.json").read_text()):
@@ -64,5 +65,5 @@ def test_no_secret_is_in_the_plan_or_its_file(tmp_path: Path, key: str, jaas: st
     ],
 )
 def test_what_is_no_secret_stays_readable(key: str, value: str, shown: str) -> None:
-    plan = plan_cluster("team", "w", [wanted("n", **{key: value})], {})
+    plan = plan_cluster(Ownership("team"), "w", [wanted("n", **{key: value})], {})
     assert {one["key"]: one["after"] for one in plan.to_dict()["changes"][0]["keys"]}[key] == shown

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from mm2mgr.errors import TemplateError
-from mm2mgr.render import Connector, connector_name, render, template_folders
+from mm2mgr.render import Connector, render, template_folders
 from mm2mgr.topology import Topology
 from tests.spec.trees import BASE, FLOW, expanded
 
@@ -167,7 +167,6 @@ def test_a_template_that_is_no_text(topology: Topology, own: Path) -> None:
 
 
 def test_names_that_would_collide_are_refused(tmp_path: Path) -> None:
-    assert connector_name("a", "b", "source", "f") == "mm2.a.b.source.f"
     text = """\
 owner: team
 clusters:

@@ -37,7 +37,18 @@ def test_every_field_is_documented_and_unknown_keys_are_refused(name: str) -> No
 
 def test_any_file_of_the_tree_may_hold_any_part() -> None:
     assert "required" not in SCHEMA
-    assert set(SCHEMA["properties"]) == {"owner", "defaults", "clusters", "connect", "links", "flows", "sizing"}
+    assert set(SCHEMA["properties"]) == {
+        "owner",
+        "defaults",
+        "clusters",
+        "connect",
+        "links",
+        "flows",
+        "adopt",
+        "moved",
+        "release",
+        "sizing",
+    }
 
 
 @pytest.mark.parametrize("name", SCHEMA["$defs"])

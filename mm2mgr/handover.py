@@ -1,0 +1,157 @@
+"""The lists of connectors that change hands (`adopt:`, `moved:`, `release:`) as values, checked against the flows. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from mm2mgr.spec.loader import Spec
+from mm2mgr.spec.models import DedicatedPair, MovedFlow
+from mm2mgr.spec.places import PathKey
+from mm2mgr.spec.values import FLOW_ID
+from mm2mgr.text import is_addressable, nearest
+from mm2mgr.topology import Adopted, Flow, Moved, Released, connector_names
+
+Problem = Callable[[PathKey, str], None]
+Unknown = Callable[[PathKey, str, str, Iterable[str]], None]
+
+
+@dataclass(frozen=True)
+class HandedOver:
+    """What the three lists say, in the order in which it was written."""
+
+    adopted: tuple[Adopted, ...]
+    moved: tuple[Moved, ...]
+    released: tuple[Released, ...]
+
+
+def handed_over(spec: Spec, flows: Sequence[Flow], problem: Problem, unknown: Unknown) -> HandedOver:
+    """Return the three lists; `problem` and `unknown` get what is wrong with them, and where."""
+    reading = _Reading(spec, flows, problem, unknown)
+    return HandedOver(tuple(reading.adopted()), tuple(reading.moved()), tuple(reading.released()))
+
+
+class _Reading:
+    def __init__(self, spec: Spec, flows: Sequence[Flow], problem: Problem, unknown: Unknown) -> None:
+        self.spec, self.tree, self.problem, self.unknown = spec, spec.tree, problem, unknown
+        self.flows: Mapping[str, Flow] = {flow.id: flow for flow in flows}
+        self.declared = {(flow.connect.name, str(name)): flow for flow, _, name in connector_names(flows)}
+
+    def place(self, *path: str | int) -> str:
+        place = self.spec.place(*path)
+        return f"{place.file}:{place.line}"
+
+    def known_once(self, path: PathKey, named: tuple[str, str], seen: dict[tuple[str, str], PathKey]) -> bool:
+        """Report a Connect cluster that nobody declares, and an entry that is there already."""
+        connect, connector = named
+        if connect not in self.tree.connect:
+            self.unknown((*path, "connect"), "Connect cluster", connect, self.tree.connect)
+            return False
+        if first := seen.get(named):
+            message = (
+                f"connector '{connector}' on Connect cluster '{connect}' is already at {self.place(*first)}: keep one"
+            )
+            self.problem(path, message)
+            return False
+        seen[named] = path
+        return True
+
+    def owner_elsewhere(self, path: PathKey, from_owner: str | None) -> None:
+        if from_owner == self.tree.owner:
+            self.problem((*path, "from_owner"), f"'{from_owner}' is the owner of this tree: remove from_owner")
+
+    def adopted(self) -> Iterable[Adopted]:
+        seen: dict[tuple[str, str], PathKey] = {}
+        for index, entry in enumerate(self.tree.adopt):
+            path: PathKey = ("adopt", index)
+            named = entry.connect, entry.connector
+            self.owner_elsewhere(path, entry.from_owner)
+            if not self.known_once(path, named, seen):
+                continue
+            if named not in self.declared:
+                near = nearest(entry.connector, [name for connect, name in self.declared if connect == entry.connect])
+                meant = f"did you mean '{near[0]}'? else " if near else ""
+                message = f"no flow is connector '{entry.connector}' on Connect cluster '{entry.connect}'"
+                wanted = f"{meant}write connector_name: {entry.connector} in the flow that it is, or remove this entry"
+                self.problem((*path, "connector"), f"{message}: {wanted}")
+            yield Adopted(*named, entry.from_owner, self.place(*path))
+
+    def released(self) -> Iterable[Released]:
+        seen: dict[tuple[str, str], PathKey] = {}
+        for index, entry in enumerate(self.tree.release):
+            path: PathKey = ("release", index)
+            named = entry.connect, entry.connector
+            if not self.known_once(path, named, seen):
+                continue
+            if flow := self.declared.get(named):
+                what = f"flow '{flow.id}' still declares connector '{entry.connector}' on Connect cluster '{entry.connect}'"
+                self.problem((*path, "connector"), f"{what}: remove the flow, or this entry")
+            yield Released(*named, self.place(*path))
+
+    # --- moved --------------------------------------------------------------------------------------------------------
+
+    def moved(self) -> Iterable[Moved]:
+        seen: dict[tuple[str, str | None], PathKey] = {}
+        gone = {entry.from_: entry for entry in self.tree.moved if isinstance(entry.from_, str) and not entry.topics}
+        for index, entry in enumerate(self.tree.moved):
+            path: PathKey = ("moved", index)
+            found = self.one_moved(entry, path)
+            if found is None:
+                continue
+            self.owner_elsewhere(path, found.from_owner)
+            self.check_from(found, path)
+            if entry.to not in self.flows and entry.to in gone:
+                last = gone[entry.to].to
+                message = f"'{entry.to}' itself moves on to '{last}': write one entry from: {found.written} to: {last}"
+                self.problem((*path, "to"), message)
+            elif entry.to not in self.flows:
+                self.unknown((*path, "to"), "flow", entry.to, self.flows)
+            for topic in found.topics or (None,):
+                first = seen.setdefault((found.written, topic), path)
+                if first != path:
+                    what = f"'{found.written}'" if topic is None else f"topic '{topic}' of '{found.written}'"
+                    self.problem(path, f"{what} already moves at {self.place(*first)}: keep one")
+            yield found
+
+    def one_moved(self, entry: MovedFlow, path: PathKey) -> Moved | None:
+        """Return an entry as a value; None, and a problem, when its `from` is neither flow nor connector."""
+        rest = entry.to, tuple(entry.topics), entry.from_owner, self.place(*path)
+        if isinstance(entry.from_, DedicatedPair):
+            source, _, target = entry.from_.dedicated.partition("->")
+            return Moved(None, None, (source, target), *rest, f"{{dedicated: {entry.from_.dedicated}}}")
+        connect, slash, name = entry.from_.partition("/")
+        if slash and is_addressable(name):
+            return Moved(None, (connect, name), None, *rest, entry.from_)
+        if not slash and re.fullmatch(FLOW_ID, entry.from_):
+            return Moved(entry.from_, None, None, *rest, entry.from_)
+        wanted = "the id of a flow (orders:dc1->agg), connect/connector, or {dedicated: source->target}"
+        self.problem((*path, "from"), f"'moved.from' should be {wanted}, not '{entry.from_}'")
+        return None
+
+    def check_from(self, moved: Moved, path: PathKey) -> None:
+        here: PathKey = (*path, "from")
+        declared = self.flows.get(moved.flow or "") or self.declared.get(moved.connector or ("", ""))
+        if moved.connector and moved.connector[0] not in self.tree.connect:
+            self.unknown(here, "Connect cluster", moved.connector[0], self.tree.connect)
+        elif moved.topics and moved.flow is None:
+            self.problem((*path, "topics"), "single topics move between two flows: write the id of a flow as from:")
+        elif moved.flow == moved.to or (declared and declared.id == moved.to):
+            self.problem(
+                path, f"'{moved.written}' and '{moved.to}' are the same: name another flow, or remove this entry"
+            )
+        elif moved.topics and declared is None:
+            self.unknown(here, "flow", moved.flow or "", self.flows)
+        elif moved.topics and declared and declared.pair != moved.to.partition(":")[2]:
+            self.problem(
+                path, f"single topics move between flows of one pair: '{moved.flow}' and '{moved.to}' have two"
+            )
+        elif declared and not moved.topics:
+            what = f"flow '{declared.id}' is still declared"
+            self.problem(here, f"{what}: remove it, or say with topics: which of its topics move to '{moved.to}'")
+        if moved.dedicated and moved.from_owner:
+            self.problem((*path, "from_owner"), "a dedicated MirrorMaker carries no owner mark: remove from_owner")
+        for index, entry in enumerate(self.tree.release):
+            if moved.connector == (entry.connect, entry.connector):
+                message = f"'{moved.written}' moves to '{moved.to}' and is released: remove this entry"
+                self.problem(("release", index), message)
