@@ -19,6 +19,7 @@ PATTERNS = ("t", "u", "eu.t", "us.t", "t-internal", "eu[.].*", "us[.].*", "[tu]"
 EXCLUDES = ("u", "us[.].*", "[a-d][.].*")
 SEPARATORS = (".", "_", "-")
 POLICIES = ("default", "identity")
+EDITS = ("edit", "pause", "delete", "give away", "unmark")
 
 
 @dataclass
@@ -250,9 +251,13 @@ def _hand_made(d: _Drawing, tree: Tree, number: int) -> ByHand:
     exclude = d.text(EXCLUDES) if d.chance(4) else None
     state = d.text(("RUNNING", "RUNNING", "RUNNING", "PAUSED", "STOPPED"))
     policy, separator = POLICIES[d.chance(3)], SEPARATORS[d.chance(6)]
-    return ByHand(
-        f"hand-{number}", source, target, topics, *aliases, d.text(d.connects), exclude, policy, separator, state
-    )
+    name, owner = f"hand-{number}", "others" if d.chance(3) else ""
+    if tree.flows and d.chance(4):  # a name that the tree wants, or will want
+        wanted = d.one(tree.flows)
+        assert isinstance(wanted, Flow)
+        name = f"mm2.{wanted.sources[0]}.{wanted.targets[0]}.source.{wanted.name}"
+    where = d.text(d.connects)
+    return ByHand(name, source, target, topics, *aliases, where, exclude, policy, separator, state, owner)
 
 
 @st.composite
@@ -271,7 +276,9 @@ def scenarios(draw: st.DrawFn) -> Scenario:
         made = tuple(_hand_made(d, tree, hand_made + n) for n in range(d.chance(3)))
         hand_made += len(made)
         unread = connects[0] if len(connects) > 1 and steps and d.chance(8) else None
-        steps.append(Step(tree, what, made, bool(draw(st.booleans())), unread))
+        edits = ((d.text(EDITS), draw(st.integers(0, 3))),) if steps and d.chance(3) else ()
+        bad_day = draw(st.integers(1, 999)) if d.chance(2) else 0
+        steps.append(Step(tree, what, made, bool(draw(st.booleans())), unread, edits, bad_day))
         tree, what = _changed(d, tree)
         if d.chance(3):
             tree, more = _changed(d, tree)

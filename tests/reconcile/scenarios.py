@@ -79,6 +79,8 @@ class ByHand:
     policy: str = "default"
     separator: str = "."
     state: str = "RUNNING"
+    owner: str = ""
+    """Another team's mark, if it has one."""
 
     def config(self, addresses: Mapping[str, str], worker_kafka: str) -> dict[str, str]:
         converters = (f"{kind}.converter" for kind in ("key", "value", "header"))
@@ -100,6 +102,8 @@ class ByHand:
         }
         if self.target != worker_kafka:
             config["producer.override.bootstrap.servers"] = addresses[self.target]
+        if self.owner:
+            config["mm2mgr.owner"] = self.owner
         if self.exclude is not None:
             config["topics.exclude"] = self.exclude
         if self.separator != ".":
@@ -109,7 +113,11 @@ class ByHand:
 
 @dataclass(frozen=True)
 class Step:
-    """One change: what appears by hand before it, the tree from now on, and how it is applied."""
+    """One change: what appears by hand before it, the tree from now on, and how it is applied.
+
+    `edits` are done by hand to connectors of the tree, by place in the order of names: edit, pause, delete, give away, unmark.
+    `bad_day` is a seed of what goes wrong while it is applied (0: nothing does).
+    """
 
     tree: Tree
     what: str = ""
@@ -117,6 +125,8 @@ class Step:
     prune: bool = False
     unread: str | None = None
     """The Connect cluster whose REST API does not answer while the plan is made; its connectors run on."""
+    edits: tuple[tuple[str, int], ...] = ()
+    bad_day: int = 0
 
     def numbered(self, number: int) -> Step:
         """Return the same under aliases and names that no other number has: stored offsets outlive their connector."""
