@@ -9,9 +9,11 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from mm2mgr.connect.errors import ConnectError
-from mm2mgr.connect.types import BasicAuth, BearerAuth, ConnectTarget, TlsFiles
+from mm2mgr.connect.types import BasicAuth, BearerAuth, ConnectTarget, ProxyServer, TlsFiles
 from mm2mgr.errors import KafkaError
 from mm2mgr.kafka.access import KafkaAccess, resolve
+from mm2mgr.secrets import remember
+from mm2mgr.spec.models import Basic
 from mm2mgr.topology import ConnectCluster, KafkaCluster
 
 
@@ -35,22 +37,55 @@ def connect_target(connect: ConnectCluster) -> ConnectTarget:
     model = connect.model
     auth: BasicAuth | BearerAuth | None = None
     if model.auth and model.auth.basic:
-        basic = model.auth.basic
-        auth = BasicAuth(_resolved(connect, basic.username), _resolved(connect, basic.password))
+        auth = _basic(connect, model.auth.basic, "auth")
     elif model.auth and model.auth.bearer:
-        auth = BearerAuth(_resolved(connect, model.auth.bearer))
-    return ConnectTarget(connect.name, tuple(model.url), auth, _tls(connect))
+        auth = BearerAuth(_resolved(connect, model.auth.bearer, "auth.bearer"))
+    return ConnectTarget(
+        connect.name,
+        tuple(model.url),
+        auth,
+        _tls(connect),
+        {name: _header(connect, name, value) for name, value in model.headers.items()},
+        _proxy(connect),
+        model.timeout,
+        lambda: connect_target(connect),
+    )
+
+
+def _basic(connect: ConnectCluster, basic: Basic, what: str) -> BasicAuth:
+    where = f"{what}.basic"
+    return BasicAuth(
+        _resolved(connect, basic.username, f"{where}.username"), _resolved(connect, basic.password, f"{where}.password")
+    )
 
 
 def _tls(connect: ConnectCluster) -> TlsFiles | None:
     model = connect.model.tls
     if model is None:
         return None
-    password = _resolved(connect, model.key_password, "tls") if model.key_password else None
+    password = _resolved(connect, model.key_password, "tls.key_password") if model.key_password else None
     return TlsFiles(_path(model.ca), _path(model.certificate), _path(model.key), password)
 
 
-def _resolved(connect: ConnectCluster, text: str, what: str = "auth") -> str:
+def _header(connect: ConnectCluster, name: str, written: str) -> str:
+    value = _resolved(connect, written, f"headers ({name})")
+    if value != written:
+        remember({"secret": value})  # whatever the name of the header
+    return value
+
+
+def _proxy(connect: ConnectCluster) -> ProxyServer | None:
+    model = connect.model.proxy
+    if model is None:
+        return None
+    url = _resolved(connect, model.url, "proxy")
+    try:
+        return ProxyServer(url, _basic(connect, model.basic, "proxy") if model.basic else None)
+    except ConnectError as error:
+        raise ConnectError(f"Connect cluster '{connect.name}': {error.message}", hint=error.hint) from error
+
+
+def _resolved(connect: ConnectCluster, text: str, what: str) -> str:
     try:
         return resolve(f"Connect cluster '{connect.name}', {what}", text)
     except KafkaError as error:

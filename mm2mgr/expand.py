@@ -97,7 +97,12 @@ class _Expansion:
         # Whole values, not key by key: half of one kind of credentials and half of another are none.
         shared = self.tree.defaults.connect
         inherited = shared.model_fields_set - model.model_fields_set
-        return model.model_copy(update={key: getattr(shared, key) for key in inherited})
+        whole = model.model_copy(update={key: getattr(shared, key) for key in inherited})
+        if whole.auth and (header := next((each for each in whole.headers if each.lower() == "authorization"), "")):
+            path: PathKey = ("defaults", "connect") if "headers" in inherited else ("connect", name)
+            message = f"Connect cluster '{name}' has `auth` and a header {header}, which are the same: keep one"
+            self.problem((*path, "headers", header), message)
+        return whole
 
     def _layers(self, paths: list[PathKey]) -> tuple[dict[str, Any], dict[PathKey, Origin]]:
         """Merge the written values at `paths`, nearest last; return them and the origin of each leaf."""

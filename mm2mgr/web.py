@@ -1,4 +1,4 @@
-"""HTTP as mm2mgr uses it everywhere: one exchange within a deadline, a bounded body, no proxy and no redirect.
+"""HTTP as mm2mgr uses it everywhere: one exchange within a deadline, a bounded body, no proxy but a declared one, and no redirect.
 
 `Body` unpacks, counts and judges an answer while it comes in, before anything is made of it.
 """
@@ -106,16 +106,19 @@ class Exchanged:
 
 
 def client(
-    headers: Mapping[str, str], verify: ssl.SSLContext | bool, transport: httpx.AsyncBaseTransport | None
+    headers: Mapping[str, str],
+    verify: ssl.SSLContext | bool,
+    transport: httpx.AsyncBaseTransport | None,
+    proxy: httpx.Proxy | None = None,
 ) -> httpx.AsyncClient:
     """Return an HTTP client that takes nothing from the environment and follows no redirect.
 
-    What the YAML tree says is all there is: no proxy, no certificates, no ~/.netrc. A redirect could carry the credentials
-    to another host.
+    What the YAML tree says is all there is: its proxy, no other certificates, no ~/.netrc. A redirect could carry the
+    credentials to another host.
     """
     wanted = {"Accept": "application/json", "Accept-Encoding": ACCEPTED_ENCODING, **headers}
     return httpx.AsyncClient(
-        headers=wanted, verify=verify, transport=transport, trust_env=False, follow_redirects=False
+        headers=wanted, verify=verify, transport=transport, proxy=proxy, trust_env=False, follow_redirects=False
     )
 
 

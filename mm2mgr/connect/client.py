@@ -40,7 +40,8 @@ T = TypeVar("T")
 class ConnectClient:
     """One Connect cluster: `async with ConnectClient(target) as connect: …`; safe to share between tasks of one event loop.
 
-    `deadline_seconds` bounds every call with all its retries; None means 60 s for reads and 120 s for writes. A cluster
+    `deadline_seconds` bounds every call with all its retries; None means the target's own (60 s for reads by default, and
+    twice that for writes). A cluster
     that no URL reaches fails at once, unless it was reached before by this client (then its workers may be restarting).
     """
 

@@ -152,9 +152,16 @@ _FRAME = ("Connector configuration is invalid and contains", "You can also find 
 def _refused(answer: Answer, call: Call, said: str) -> ConnectError:
     if "Topic tracking is disabled" in said:
         return _unsupported(answer, call, said)
-    hint = f"The request carried {call.credentials}. Check `auth` and `tls` of Connect cluster '{call.cluster}'"
+    hint = (
+        f"The request carried {call.credentials}. Check `auth`, `headers` and `tls` of Connect cluster '{call.cluster}'"
+    )
     hint += " and what that user may do." if answer.status == 403 else "."
     return call.error(ConnectAuthError, f"HTTP {answer.status}: access refused", hint=hint, status=answer.status)
+
+
+def _refused_by_proxy(answer: Answer, call: Call, said: str) -> ConnectError:
+    hint = f"Check `proxy: {{basic: …}}` of Connect cluster '{call.cluster}'."
+    return call.error(ConnectAuthError, "HTTP 407: the proxy refused access", hint=hint, status=407)
 
 
 def _missing(answer: Answer, call: Call, said: str) -> ConnectError:
@@ -211,7 +218,7 @@ def _other(answer: Answer, call: Call, said: str) -> ConnectError:
         # Following it could hand the credentials to another host.
         target = urlsplit(answer.location)
         what = f"HTTP {answer.status}: redirected to {target.scheme}://{target.hostname}, which is not followed"
-        hint = "Put the final URL into `url` of the Connect cluster, if you trust that host."
+        hint = "Put the final URL into `url` of the Connect cluster, if you trust that host; a login page wants `auth` or `headers`."
         return call.error(ConnectError, what, hint=hint, status=answer.status)
     return call.error(ConnectError, what, hint=PAGE_HINT, status=answer.status)
 
@@ -222,6 +229,7 @@ _BY_STATUS = {
     403: _refused,
     404: _missing,
     405: _unsupported,
+    407: _refused_by_proxy,
     409: _conflict,
     500: _failed,
 }

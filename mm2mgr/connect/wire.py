@@ -12,6 +12,7 @@ import time
 from collections import deque
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TypeVar
 
 import httpx
@@ -39,6 +40,8 @@ CONNECT_SECONDS = 5.0
 READ_SECONDS = 30.0
 # How long a URL has the read to itself before the next is asked too: most workers answer sooner, even on a slow link.
 HEAD_START_SECONDS = 1.0
+# How old what was read of credentials and certificates may be; refused ones are read again at once.
+RENEW_SECONDS = 5.0
 # A worker gives up after 90 s by itself (a constant in Kafka's HerderRequestHandler) and says so; hear it out.
 WRITE_SECONDS = 95.0
 # Of what is left of a write's deadline, the share kept for reading back when the answer is lost.
@@ -50,10 +53,12 @@ class Deadline:
     """The moment (of the monotonic clock) at which a call gives up, retries included."""
 
     ends_at: float
+    read_seconds: float = READ_SECONDS
 
     @classmethod
     def after(cls, seconds: float) -> Deadline:
-        return cls(time.monotonic() + seconds)
+        # More of a long time for one attempt: a long list over a slow link must be able to come whole.
+        return cls(time.monotonic() + seconds, max(READ_SECONDS, seconds / 4))
 
     def left(self) -> float:
         """Return the seconds that are left, never negative."""
@@ -61,7 +66,7 @@ class Deadline:
 
     def attempt_seconds(self, write: bool) -> float:
         """Return how long one attempt may wait for its answer."""
-        return min(self.left() * (1 - READ_BACK_SHARE), WRITE_SECONDS) if write else min(self.left(), READ_SECONDS)
+        return min(self.left() * (1 - READ_BACK_SHARE), WRITE_SECONDS) if write else min(self.left(), self.read_seconds)
 
 
 class ConnectHttp:
@@ -71,12 +76,42 @@ class ConnectHttp:
         self.target = target
         self.reached = False
         self._preferred = 0
-        headers = {"Authorization": target.auth.header()} if target.auth else {}
-        self._http = web.client(headers, _verify(target), transport)
+        self._transport = transport
+        self._retired: list[httpx.AsyncClient] = []
+        self._http, self._seen = self._client(), _stamps(target)
+        self._renew_at = time.monotonic() + RENEW_SECONDS
+
+    def _client(self) -> httpx.AsyncClient:
+        target = self.target
+        headers = dict(target.headers) | ({"Authorization": target.auth.header()} if target.auth else {})
+        return web.client(headers, _verify(target), self._transport, _proxy(target))
 
     async def close(self) -> None:
         """Close all connections."""
-        await self._http.aclose()
+        for client in (*self._retired, self._http):
+            await client.aclose()
+
+    def _renewed(self) -> bool:
+        """Take over credentials and certificates that changed on this machine; tell whether any did.
+
+        What cannot be read just now, such as a file that is being replaced, stays as it was.
+        """
+        self._renew_at = time.monotonic() + RENEW_SECONDS
+        if self.target.renewed is None:
+            return False
+        before = self.target, self._http
+        try:
+            fresh = self.target.renewed()
+            seen = _stamps(fresh)
+            if fresh == self.target and seen == self._seen:
+                return False
+            self.target = fresh
+            self._http, self._seen = self._client(), seen
+        except ConnectError:
+            self.target, self._http = before
+            return False
+        self._retired.append(before[1])  # calls on their way still use it
+        return True
 
     def turn_from(self, url: str) -> None:
         """Start the next call at the URL after this one."""
@@ -86,12 +121,18 @@ class ConnectHttp:
 
     async def send(self, call: Call, deadline: Deadline) -> Answer:
         """Return the first answer that any URL gives; each failure before it is kept for the error's list."""
-        failures: dict[str, Exception] = {}
+        if time.monotonic() >= self._renew_at:
+            self._renewed()
         ways = self._in_turn if call.write else self._side_by_side
-        answer = await ways(call, deadline, failures)
-        if answer is None:
-            raise _unreachable(call, failures) from list(failures.values())[-1]
-        return answer
+        while True:
+            failures: dict[str, Exception] = {}
+            answer = await ways(call, deadline, failures)
+            # Neither has been carried out, so that a write may be sent again too.
+            if (answer is None or answer.status in _REFUSED) and deadline.left() and self._renewed():
+                continue
+            if answer is None:
+                raise self._unreachable(call, failures) from list(failures.values())[-1]
+            return answer
 
     async def _in_turn(self, call: Call, deadline: Deadline, failures: dict[str, Exception]) -> Answer | None:
         """Write to the first URL that takes the connection; each URL has a share of the time for taking it."""
@@ -144,6 +185,18 @@ class ConnectHttp:
                 task.cancel()
             await asyncio.gather(*asked, return_exceptions=True)
 
+    def _unreachable(self, call: Call, failures: dict[str, Exception]) -> ConnectError:
+        proxy = self.target.proxy
+        way = f" through the proxy {proxy.url}" if proxy else ""
+        tried = "\n".join(f"  {url}{way}: {_reason(failure)}" for url, failure in failures.items())
+        keys = "`url`, `proxy` and `tls`" if proxy else "`url` and `tls`"
+        hint = f"Check that the workers run and that {keys} of Connect cluster '{call.cluster}' are right."
+        if any(isinstance(each, httpx.ProxyError) and str(each).startswith("407") for each in failures.values()):
+            hint = (
+                f"The proxy wants other credentials: check `proxy: {{basic: …}}` of Connect cluster '{call.cluster}'."
+            )
+        return call.error(ConnectUnreachable, f"no URL answered:\n{tried}", hint=hint)
+
     def _failed(self, url: str, failure: Exception, failures: dict[str, Exception]) -> None:
         failures[url] = failure
         self.turn_from(url)
@@ -168,14 +221,13 @@ class ConnectHttp:
         return Answer(found.status, found.text, url, found.headers.get("Location", ""))
 
 
-def _unreachable(call: Call, failures: dict[str, Exception]) -> ConnectError:
-    tried = "\n".join(f"  {url}: {_reason(failure)}" for url, failure in failures.items())
-    hint = f"Check that the workers run and that `url` and `tls` of Connect cluster '{call.cluster}' are right."
-    return call.error(ConnectUnreachable, f"no URL answered:\n{tried}", hint=hint)
+# 407 is that of a proxy before a plain `http:` URL.
+_REFUSED = (401, 403, 407)
 
 
 def _never_connected(failure: Exception) -> bool:
-    if isinstance(failure, httpx.ConnectError | httpx.ConnectTimeout | httpx.UnsupportedProtocol):
+    # A ProxyError is the answer of a proxy that did not make the connection.
+    if isinstance(failure, httpx.ConnectError | httpx.ConnectTimeout | httpx.UnsupportedProtocol | httpx.ProxyError):
         return True
     # In TLS 1.3 the server refuses a client certificate only after the handshake: an alert where the answer should be.
     return _tls_alert(failure) is not None
@@ -211,6 +263,31 @@ def _verify(target: ConnectTarget) -> ssl.SSLContext | bool:
         ) from cause
 
 
+def _stamps(target: ConnectTarget) -> tuple[object, ...]:
+    """Return what changes whenever one of the TLS files does."""
+    tls = target.tls or TlsFiles()
+    return tuple(_stamp(path) for path in (tls.ca_file, tls.certificate_file, tls.key_file))
+
+
+def _stamp(path: Path | None) -> object:
+    try:
+        found = path.stat() if path else None
+    except OSError:
+        return None
+    return found and (found.st_ino, found.st_size, found.st_mtime_ns)
+
+
+def _proxy(target: ConnectTarget) -> httpx.Proxy | None:
+    proxy = target.proxy
+    if proxy is None:
+        return None
+    # The client certificate is for the workers, not for the proxy.
+    authority = target.tls.ca_file if target.tls else None
+    context = web.tls_context(authority, None, None, None) if proxy.url.startswith("https:") else None
+    login = (proxy.basic.username, proxy.basic.password) if proxy.basic else None
+    return httpx.Proxy(proxy.url, auth=login, ssl_context=context)
+
+
 READ_DEADLINE_SECONDS = 60.0
 # A write must outlast the 90 s after which a worker gives up, and leave time to read back what became of it.
 WRITE_DEADLINE_SECONDS = 120.0
@@ -221,7 +298,7 @@ Check = Callable[[Deadline], Awaitable[bool]]
 
 
 class Caller:
-    """The calls of one client; a `deadline_seconds` of None means 60 s for reads and 120 s for writes."""
+    """The calls of one client; a `deadline_seconds` of None means the `timeout` declared for reads (60 s by default), and twice that for writes."""
 
     def __init__(self, wire: ConnectHttp, deadline_seconds: float | None, first_backoff_seconds: float) -> None:
         self._wire = wire
@@ -286,7 +363,12 @@ class Caller:
         raise error
 
     def _deadline(self, default_seconds: float) -> Deadline:
-        return Deadline.after(default_seconds if self._deadline_seconds is None else self._deadline_seconds)
+        if self._deadline_seconds is not None:
+            return Deadline.after(self._deadline_seconds)
+        declared = self._wire.target.timeout_seconds
+        return Deadline.after(
+            default_seconds if declared is None else declared * default_seconds / READ_DEADLINE_SECONDS
+        )
 
     def _retrying(self, deadline: Deadline) -> AsyncRetrying:
         def passes(error: BaseException) -> bool:

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from mm2mgr.defaults import Origin
     from mm2mgr.render import Connector
     from mm2mgr.spec.loader import Spec
-    from mm2mgr.spec.models import Access, Auth, Tls
+    from mm2mgr.spec.models import Access, Auth, Connect, Tls
     from mm2mgr.topology import ConnectCluster, Flow, Topology
 
 WRITTEN = ("spec", "override")
@@ -189,6 +189,7 @@ class _Logins:
         for name, connect in topology.connects.items():
             model, path = connect.model, ("connect", name)
             yield from self.rest(f"Connect cluster '{name}'", path, model.url, model.auth, model.tls)
+            yield from self.on_the_way(name, path, model)
         for alias, cluster in topology.clusters.items():
             metrics, path = cluster.model.metrics, ("clusters", alias)
             if metrics and (one := metrics.prometheus):
@@ -214,6 +215,22 @@ class _Logins:
         if secrets:
             where = self.spot(path, "auth" if auth else "tls")
             yield DeclaredLogin(whose, where, sends, exposed, self.clear(path, secrets))
+
+    def on_the_way(self, name: str, path: tuple[str, ...], model: Connect) -> Iterator[DeclaredLogin]:
+        """Yield what the headers of a Connect cluster and the login of its proxy may hold."""
+        secret = {key: value for key, value in model.headers.items() if is_secret(key)}
+        if secret:
+            exposed = next((url for url in model.url if url.startswith("http:") and not is_loopback(url)), "")
+            clear = {
+                f"headers.{key}": self.spot(path, "headers", key)
+                for key, value in secret.items()
+                if is_clear(key, value)
+            }
+            where = self.spot(path, "headers")
+            yield DeclaredLogin(f"Connect cluster '{name}'", where, "the login in its headers", exposed, clear)
+        if model.proxy and model.proxy.basic:
+            clear = self.clear(path, {"proxy.basic.password": model.proxy.basic.password})
+            yield DeclaredLogin(f"Connect cluster '{name}'", self.spot(path, "proxy"), "", "", clear)
 
     def kafka(self, alias: str, access: Access, servers: list[str]) -> Iterator[DeclaredLogin]:
         security = access.security or {}

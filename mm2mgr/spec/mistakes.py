@@ -151,7 +151,9 @@ def _shown(path: PathKey, value: object) -> str:
         return str(value).lower()
     # `user:password@host` in an address is refused, and must not be repeated while doing so.
     words = [*map(str, path), str(value)]
-    is_hidden = any(map(is_secret, words)) or "@" in str(value) or not {"auth", "security"}.isdisjoint(path)
+    is_hidden = (
+        any(map(is_secret, words)) or "@" in str(value) or not {"auth", "headers", "proxy", "security"}.isdisjoint(path)
+    )
     return repr(value) if isinstance(value, str | int | float) and not is_hidden and len(str(value)) < _SHOWN else ""
 
 
@@ -314,6 +316,10 @@ def _elsewhere(path: PathKey) -> str:
         for name, where in definition_paths().items()
         if path[-1] in properties_of(name) and not where.startswith("sizing")  # mm2mgr writes it
     }
+    for name in _definitions(node_at(path[:-1])):
+        for key, below in properties_of(name).items():
+            if any(path[-1] in properties_of(inner) for inner in _definitions(below)):
+                return f"write it under {key}:"
     here = [definition_paths()[name] for name in _definitions(node_at(path[:-1]))]
     for where in homes.values():
         if below := next((where.removeprefix(f"{one}.") for one in here if where.startswith(f"{one}.")), ""):

@@ -19,22 +19,26 @@ from mm2mgr.spec.values import (
     ConnectorName,
     ConnectorSettings,
     FlowId,
+    Headers,
     KafkaVersion,
     LabelName,
     Owner,
     PairName,
     Patterns,
     PolicyName,
+    ProxyUrl,
     Security,
     Selector,
     Separator,
     Share,
     TaskCount,
+    Timeout,
     TimeSpan,
     TopicName,
     Url,
     Urls,
     flag,
+    proxy_settings,
 )
 
 
@@ -72,7 +76,7 @@ class Auth(Model, json_schema_extra=_example(basic=_BASIC)):
     basic: Basic | None = None
     """User name and password."""
     bearer: str | None = None
-    """A token, as a placeholder such as `${env:CONNECT_TOKEN}`."""
+    """A token, as a placeholder such as `${env:CONNECT_TOKEN}` or `${dir:/run/secrets:connect-token}` (the file connect-token); a file is read again when it changes."""
 
     @model_validator(mode="after")
     def _exactly_one(self) -> Auth:
@@ -82,7 +86,7 @@ class Auth(Model, json_schema_extra=_example(basic=_BASIC)):
 
 
 class Tls(Model, json_schema_extra=_example(ca="/etc/mm2mgr/ca.pem")):
-    """TLS towards a REST API; files are PEM, relative to where mm2mgr runs."""
+    """TLS towards a REST API; files are PEM, relative to where mm2mgr runs. A long run reads them again when they change."""
 
     ca: str | None = None
     """Certificates to trust; default: the system's."""
@@ -92,6 +96,15 @@ class Tls(Model, json_schema_extra=_example(ca="/etc/mm2mgr/ca.pem")):
     """Private key of that certificate."""
     key_password: str | None = None
     """Password of an encrypted `key`, as a placeholder such as `${env:CONNECT_KEY_PASSWORD}`; resolved on mm2mgr's machine, never stored."""
+
+
+class Proxy(Model, json_schema_extra=_example(url="http://proxy:3128")):
+    """An HTTP proxy on the way to a REST API."""
+
+    url: ProxyUrl
+    """`http://host:port`, or `https://…` for TLS to the proxy itself; or a placeholder such as `${env:HTTPS_PROXY}`, whose value may hold user and password."""
+    basic: Basic | None = None
+    """User name and password for the proxy; default: none."""
 
 
 class MetricsEndpoint(Model, json_schema_extra=_example(url="http://cruise-control:9090/kafkacruisecontrol")):
@@ -185,6 +198,14 @@ class ConnectDefaults(Model, json_schema_extra=_example(tls={"ca": "/etc/mm2mgr/
     """Default: none. A Connect cluster's own `auth` replaces this one as a whole."""
     tls: Tls | None = None
     """For `https` URLs; default: the system's authorities, no client certificate."""
+    headers: Headers = Field(default_factory=dict)
+    """Sent with every request, such as `X-Api-Key: ${env:CONNECT_API_KEY}`: names, and values with placeholders, which are resolved on mm2mgr's machine and
+    never shown. Files are read again when they change. A Connect cluster's own `headers` replace these as a whole."""
+    proxy: Annotated[Proxy | None, BeforeValidator(proxy_settings, json_schema_input_type=Proxy | str | bool)] = None
+    """HTTP proxy to the workers: a URL, or settings. Default: none; proxies of the environment count only if written: `proxy: ${env:HTTPS_PROXY}`.
+    `false` drops the proxy of the defaults."""
+    timeout: Timeout | None = None
+    """How long one read may take, repeats included; a write has twice as long. Default: `60s`."""
     producer_security: Literal["worker", "connector"] = "worker"
     """Who brings the record producer's security when the target is the workers' own Kafka: `worker` when the workers have
     `producer.*` security settings, `connector` when they have only top-level ones, which Connect does not hand to producers.
@@ -206,7 +227,7 @@ class Connect(ConnectDefaults, json_schema_extra=_example(url="http://connect-1:
     """A Kafka Connect cluster: its key is the name used by `run_on`."""
 
     url: Urls
-    """REST URLs of the workers; the next one is tried when one does not answer."""
+    """REST URLs of the workers, or of a gateway before them, with its path if it has one (`https://gw/connect/east`); the next one is tried when one does not answer."""
     kafka: Annotated[str, Field(examples=["agg"])]
     """Alias of the Kafka cluster that the workers themselves use (their `bootstrap.servers`)."""
     version: KafkaVersion | None = None

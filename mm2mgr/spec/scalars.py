@@ -197,6 +197,48 @@ def check_url(value: object) -> object:
     return value
 
 
+def check_proxy(value: object) -> object:
+    """Return the URL of an HTTP proxy, or one placeholder for it; ValueError says what to write."""
+    if not isinstance(value, str) or re.fullmatch(r"\$\{[^}]+\}", value):
+        return value
+    scheme, separator, rest = value.partition("://")
+    if scheme.lower().startswith("socks"):
+        tunnel = "or the local end of an SSH tunnel (`ssh -L`) as the `url` of the Connect cluster"
+        raise ValueError(f"SOCKS is not supported: write an HTTP proxy such as http://proxy:3128, {tunnel}")
+    if not separator and re.fullmatch(r"[\w.-]+:\d+", value):
+        raise ValueError(f"write http://{value}")
+    if "@" in value:
+        raise ValueError("write the user and password as basic: {username: …, password: …}, beside url: under proxy:")
+    check_url(value)
+    if rest.strip("/").count("/"):
+        raise ValueError("write only the proxy's host and port, such as http://proxy:3128")
+    return value
+
+
+_HEADER = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
+_OWN_HEADERS = {
+    **dict.fromkeys(("accept", "accept-encoding", "content-length", "content-type", "host"), "mm2mgr writes it itself"),
+    **dict.fromkeys(("connection", "expect", "keep-alive", "te", "trailer"), "it belongs to the connection"),
+    **dict.fromkeys(("transfer-encoding", "upgrade", "proxy-connection"), "it belongs to the connection"),
+    "proxy-authorization": "the proxy's user and password are `basic` under `proxy`",
+}
+
+
+def check_headers(headers: dict[str, str]) -> dict[str, str]:
+    """Refuse names and values that no HTTP header has, and headers that mm2mgr writes itself; no value is repeated."""
+    seen: dict[str, str] = {}
+    for name, value in headers.items():
+        if not _HEADER.fullmatch(name):
+            raise ValueError(f"{name.rstrip(': ')!r} names a header: letters, digits and hyphens, without a colon")
+        if reason := _OWN_HEADERS.get(name.lower()):
+            raise ValueError(f"{name} cannot be set here: {reason}")
+        if (other := seen.setdefault(name.lower(), name)) != name:
+            raise ValueError(f"{other} and {name} are the same header: write only one")
+        if not value.strip() or not (value.isascii() and value.isprintable()):
+            raise ValueError(f"the value of {name} is empty or holds characters that no HTTP header can carry")
+    return headers
+
+
 # --- quantities -------------------------------------------------------------------------------------------------------
 
 
@@ -210,6 +252,14 @@ def duration_seconds(value: object) -> float:
     seconds = number * _SECONDS[unit]
     if seconds > _TEN_YEARS_SECONDS:
         raise ValueError("a duration of at most ten years")
+    return seconds
+
+
+def timeout_seconds(value: object) -> float:
+    """Parse a duration that a person waits for an answer."""
+    seconds = duration_seconds(value)
+    if not 1 <= seconds <= 3600:
+        raise ValueError("a duration from 1s to 1h")
     return seconds
 
 

@@ -15,10 +15,13 @@ from mm2mgr.spec.scalars import (
     byte_size,
     bytes_per_second,
     check_address,
+    check_headers,
     check_pattern,
+    check_proxy,
     check_url,
     duration_seconds,
     share,
+    timeout_seconds,
 )
 from mm2mgr.text import is_addressable, nearest
 
@@ -32,6 +35,7 @@ _PAIR = r"^\S+->\S+$"
 FLOW_ID = r"^[A-Za-z0-9][A-Za-z0-9._-]*:[A-Za-z0-9][A-Za-z0-9._-]*->[A-Za-z0-9][A-Za-z0-9._-]*$"
 _ADDRESS = r"^(\$\{.+\}(:[0-9]{1,5})?|\[?[A-Za-z0-9._:-]+\]?:[0-9]{1,5})$"
 _URL = r"^https?://[^\s@]+$"
+_PROXY = r"^(https?://[^\s@]+|\$\{[^}]+\})$"
 _POLICY = r"^(default|identity|.*[^.]\.[^.]+)$"
 SIGNS = {
     _NAME: "a name of letters, digits, '.', '_' and '-' that begins with a letter or digit",
@@ -44,6 +48,7 @@ SIGNS = {
     FLOW_ID: "a flow id as plan prints it, name:source->target",
     _ADDRESS: "a host and its port, host:port",
     _URL: "a URL that begins with http:// or https:// and has no user",
+    _PROXY: "a proxy such as http://proxy:3128, or a placeholder such as ${env:HTTPS_PROXY}",
     _POLICY: "a known policy (default, identity) or the full name of a Java class",
 }
 """What each pattern of the declaration means, in words: no message shows a regular expression that mm2mgr wrote."""
@@ -176,6 +181,15 @@ def flag(value: object) -> object:
     return {"enabled": value} if isinstance(value, bool) else value
 
 
+def proxy_settings(value: object) -> object:
+    """Read a URL as the short form of `{url: …}`; `false` is no proxy, whatever the defaults say."""
+    if isinstance(value, bool):
+        if value:
+            raise ValueError("write the URL of the proxy, such as http://proxy:3128, or false for none")
+        return None
+    return {"url": value} if isinstance(value, str) else value
+
+
 ConfigValue = Annotated[
     str,
     BeforeValidator(_config_value),
@@ -191,6 +205,12 @@ Addresses = Annotated[
 Url = Annotated[str, Field(pattern=_URL, examples=["http://connect-1:8083"]), BeforeValidator(check_url)]
 Urls = Annotated[
     list[Url], _OneOrMany, Field(min_length=1, examples=[["http://connect-1:8083", "http://connect-2:8083"]])
+]
+ProxyUrl = Annotated[str, Field(pattern=_PROXY, examples=["http://proxy:3128"]), BeforeValidator(check_proxy)]
+Headers = Annotated[
+    dict[str, ConfigValue],
+    AfterValidator(check_headers),
+    Field(examples=[{"X-Tenant": "${env:TENANT}"}]),
 ]
 _SecurityValue = Annotated[ConfigValue, WithJsonSchema({"type": ["string", "number", "boolean", "null"]})]
 Security = Annotated[
@@ -219,6 +239,9 @@ Labels = Annotated[
 Selector = Annotated[NameList | Labels, Field(union_mode="left_to_right", examples=[["dc1"]])]
 TimeSpan = Annotated[
     float, BeforeValidator(duration_seconds), WithJsonSchema({"type": "string", "examples": ["80ms", "10min"]})
+]
+Timeout = Annotated[
+    float, BeforeValidator(timeout_seconds), WithJsonSchema({"type": "string", "examples": ["60s", "5min"]})
 ]
 ByteRate = Annotated[
     float, BeforeValidator(bytes_per_second), WithJsonSchema({"type": "string", "examples": ["10 MB/s"]})

@@ -91,7 +91,10 @@ def test_connect_is_not_reached_without_the_password(
 def test_a_password_that_is_not_on_this_machine_is_named(mm2mgr: Command, files: Files, url: str) -> None:
     declared(mm2mgr, files, url, "${env:NO_SUCH_PASSWORD}")
     told = mm2mgr("plan", code=1)
-    assert "Connect cluster 'w', tls: ${env:NO_SUCH_PASSWORD} has no value on this machine" in told.out + told.err
+    assert (
+        "Connect cluster 'w', tls.key_password: ${env:NO_SUCH_PASSWORD} has no value on this machine"
+        in told.out + told.err
+    )
 
 
 def test_a_metric_source_is_asked_with_an_encrypted_key(files: Files, url: str) -> None:

@@ -24,11 +24,13 @@ import pytest
 from mm2mgr.cli import main
 from mm2mgr.reconcile import apply, live
 from tests.cli.command import Command
+from tests.connect.forward_proxy import proxying
 from tests.fake_connect import FakeConnect, serving
 
 NAMES = (
     *("basic", "bearer", "key_password", "jaas", "key_store", "key_line", "chain_line", "access", "access_key", "url"),
     *("prometheus", "cruise", "client", "misspelt", "underscored", "env_jaas", "pass_word", "live", "worker"),
+    *("header", "api_key", "proxy"),
 )
 # Signs that JSON, HTML and URLs write in their own way.
 CANARY = {name: f"cA{number}n4ry+/&<{name}>%{number * 7919:x}" for number, name in enumerate(NAMES)}
@@ -103,7 +105,13 @@ def tree(urls: Mapping[str, str], port: int) -> dict[str, Any]:
             "west": {"bootstrap_servers": [f"127.0.0.3:{port}"], "cluster_id": "west", "security": of_env},
         },
         "connect": {
-            "east": {"url": urls["east"], "kafka": "east", "auth": {"basic": basic}},
+            "east": {
+                "url": urls["east"],
+                "kafka": "east",
+                "auth": {"basic": basic},
+                "headers": {"X-Plain": "${env:CANARY_HEADER}", "X-Api-Key": CANARY["api_key"]},
+                "proxy": {"url": urls["proxy"], "basic": {"username": "p", "password": "${env:CANARY_PROXY}"}},
+            },
             "west": {
                 "url": urls["west"],
                 "kafka": "west",
@@ -155,7 +163,8 @@ class Echo(FakeConnect):
         return answer, late_seconds
 
     def told(self, body: str, headers: Mapping[str, str]) -> str:
-        sent = {key: value for key, value in headers.items() if key.lower() == "authorization"}
+        secret = ("authorization", "x-plain", "x-api-key", "proxy-authorization")
+        sent = {key: value for key, value in headers.items() if key.lower() in secret}
         lines = [f"{key}: {value}" for key, value in sent.items()]
         configs = [one.config for one in self.connectors.values()]
         java = "{" + ", ".join(f"{key}={value}" for config in configs for key, value in config.items()) + "}"
@@ -186,7 +195,19 @@ def seen() -> str:
     """Return what a worker may quote by itself: bare secrets, as they are and encoded."""
     known = [
         CANARY[name]
-        for name in ("bearer", "jaas", "key_store", "key_line", "client", "misspelt", "url", "live", "basic")
+        for name in (
+            "bearer",
+            "jaas",
+            "key_store",
+            "key_line",
+            "client",
+            "misspelt",
+            "url",
+            "live",
+            "basic",
+            "header",
+            "proxy",
+        )
     ]
     texts = [text for one in known for text in (one, quote(one, safe=""), base64.b64encode(one.encode()).decode())]
     return (
@@ -201,14 +222,14 @@ def hostile(
     mm2mgr: Command, closed_port: int, monkeypatch: pytest.MonkeyPatch, impatient: None
 ) -> Iterator[dict[str, Echo]]:
     """Two Connect clusters that echo, and a tree full of canaries."""
-    for name in ("basic", "env_jaas"):
-        monkeypatch.setenv({"basic": "CANARY_BASIC", "env_jaas": "CANARY_JAAS"}[name], CANARY[name])
+    for name in ("basic", "env_jaas", "header", "proxy"):
+        monkeypatch.setenv(f"CANARY_{name.removeprefix('env_').upper()}", CANARY[name])
     fakes = {name: Echo(cluster_id=name) for name in ("east", "west")}
     for fake in fakes.values():  # of nobody: what runs there beside ours
         fake.add("stranger", {"connector.class": "MirrorHeartbeatConnector", "x.password": CANARY["live"]})
-    with serving(fakes["east"]) as east, serving(fakes["west"]) as west:
+    with serving(fakes["east"]) as east, serving(fakes["west"]) as west, proxying(("p", CANARY["proxy"])) as proxy:
         mm2mgr.tree.mkdir()
-        declared = json.dumps(tree({"east": east, "west": west}, closed_port), indent=1)
+        declared = json.dumps(tree({"east": east, "west": west, "proxy": proxy.url}, closed_port), indent=1)
         (mm2mgr.tree / "tree.yaml").write_text(declared, encoding="utf-8")
         for name in ("_RACE_SECONDS", "_LONGEST_RACE_SECONDS"):
             monkeypatch.setattr(apply, name, 0.0)

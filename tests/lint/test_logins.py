@@ -56,6 +56,12 @@ def findings(folder: Path) -> list[Finding]:
         ('url: "http://127.0.0.1:1", auth: {basic: {username: u, password: hunter2}}', "auth.basic.password"),
         ('url: "https://w", auth: {bearer: hunter2}', "auth.bearer"),
         ('url: "https://w", tls: {certificate: c, key: k, key_password: hunter2}', "tls.key_password"),
+        ('url: "https://w", headers: {X-Team: a, X-Api-Key: hunter2}', "headers.X-Api-Key"),
+        ('url: "https://w", headers: {authorization: hunter2}', "headers.authorization"),
+        (
+            'url: "https://w", proxy: {url: "http://p:1", basic: {username: u, password: hunter2}}',
+            "proxy.basic.password",
+        ),
     ],
 )
 def test_a_secret_of_a_connect_cluster_in_the_tree(tmp_path: Path, connect: str, key: str) -> None:
@@ -105,10 +111,11 @@ def test_what_the_defaults_say_is_told_once_at_their_line(tmp_path: Path) -> Non
     [
         ("basic: {username: u, password: '${env:P}'}", "user name and password cross"),
         ("bearer: '${env:T}'", "the token crosses"),
+        ("headers: {X-Api-Key: '${env:T}'}", "the login in its headers crosses"),
     ],
 )
 def test_credentials_over_plain_http(tmp_path: Path, url: str, is_told: bool, auth: str, sends: str) -> None:
-    found = tree(tmp_path, connect=f"url: {url}, auth: {{{auth}}}")
+    found = tree(tmp_path, connect=f"url: {url}, {auth if 'headers' in auth else f'auth: {{{auth}}}'}")
     assert [(rule, line) for rule, line, _ in found] == ([("login-unencrypted", 6)] if is_told else [])
     assert not is_told or f"Connect cluster 'w': {sends} the network unencrypted to http://" in found[0][2]
     assert tree(tmp_path, connect=f"url: {url}") == []

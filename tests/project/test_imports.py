@@ -57,7 +57,7 @@ LAYERS: dict[str, set[str]] = {
     },
     "connect": {"text", "errors", "web", "secrets", "partitions"},
     "kafka": {"errors", "secrets", "partitions", "formats"},  # placeholders of files are properties
-    "endpoints": {"errors", "topology", "connect", "kafka"},
+    "endpoints": {"errors", "secrets", "spec", "topology", "connect", "kafka"},
     "reconcile": {
         "text",
         "errors",

@@ -103,7 +103,7 @@ def _secrets(kind: SubjectKind) -> tuple[str, ...]:
 def secret_in_tree(estate: Estate) -> Iterator[Hit]:
     """The YAML tree contains a secret of mm2mgr's own logins.
 
-    `auth` and `tls` of Connect clusters and metric sources, and `access` of Kafka clusters, are for mm2mgr itself; no
+    `auth`, `tls`, `headers` and `proxy` of Connect clusters, `auth` and `tls` of metric sources, and `access` of Kafka clusters, are for mm2mgr itself; no
     worker needs them. The tree is kept in version control, where everyone with a copy can read them, also after they
     were removed. A placeholder, ${env:NAME}, ${file:/path:key} or ${dir:/path:file}, is resolved on the machine that
     runs mm2mgr. Change a secret that was committed.
