@@ -224,6 +224,37 @@ def change_options(command: Decorated) -> Decorated:
     return command
 
 
+class Labels(click.ParamType):  # type: ignore[type-arg]  # generic only from click 8.4 on
+    """A label of a cluster, such as tier=local."""
+
+    name = "label"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, str]:
+        key, equals, wanted = str(value).partition("=")
+        if not (key and equals):
+            self.fail(f"{value!r} is not a label such as tier=local", param, ctx)
+        return key, wanted
+
+
+def connector_options(command: Decorated) -> Decorated:
+    """Add the ways to say which connectors are meant."""
+    options = (
+        click.argument("names", nargs=-1),
+        option(
+            "--label",
+            "labels",
+            type=Labels(),
+            multiple=True,
+            metavar="KEY=VALUE",
+            help="Flows whose source or target has this label (repeat it: all of them).",
+        ),
+        option("--all", "everything", is_flag=True, help="Every connector that the tree declares."),
+    )
+    for add in reversed(options):
+        command = add(command)
+    return command
+
+
 def restart_rules(cool_down: float, off_peak: tuple[int, int] | None, move_budget: int | None) -> RestartRules:
     """Return the rules that the options say."""
     from mm2mgr.operations import OffPeak, RestartRules

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mm2mgr import operations
-from mm2mgr.cli.options import Decorated, Seconds, command, option, output_option
+from mm2mgr.cli.options import Decorated, Seconds, command, connector_options, option, output_option
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.operations.workspace import Workspace
 
@@ -19,31 +19,10 @@ if TYPE_CHECKING:
 _CODES = {"done": 0, "failed": 1, "inconclusive": 3}
 
 
-class _Labels(click.ParamType):  # type: ignore[type-arg]  # generic only from click 8.4 on
-    """A label of a cluster, such as tier=local."""
-
-    name = "label"
-
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, str]:
-        key, equals, wanted = str(value).partition("=")
-        if not (key and equals):
-            self.fail(f"{value!r} is not a label such as tier=local", param, ctx)
-        return key, wanted
-
-
 def _verb_options(command: Decorated) -> Decorated:
     """Add what all verbs share: which connectors, why, and how long to wait."""
     options = (
-        click.argument("names", nargs=-1),
-        option(
-            "--label",
-            "labels",
-            type=_Labels(),
-            multiple=True,
-            metavar="KEY=VALUE",
-            help="Flows whose source or target has this label (repeat it: all of them).",
-        ),
-        option("--all", "everything", is_flag=True, help="Every connector that the tree declares."),
+        connector_options,
         option("--reason", default="", show_default=False, metavar="TEXT", help="Why; kept in the history."),
         option("--yes", "-y", is_flag=True, help="Do not ask where several connectors are meant."),
         option(

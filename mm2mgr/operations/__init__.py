@@ -48,6 +48,11 @@ if TYPE_CHECKING:
     from mm2mgr.operations.lint import explain as explain
     from mm2mgr.operations.lint import lint as lint
     from mm2mgr.operations.lint import rules as rules
+    from mm2mgr.operations.offsets import FlowOffsets as FlowOffsets
+    from mm2mgr.operations.offsets import FlowReset as FlowReset
+    from mm2mgr.operations.offsets import ResetOffsets as ResetOffsets
+    from mm2mgr.operations.offsets import offsets as offsets
+    from mm2mgr.operations.offsets import reset_offsets as reset_offsets
     from mm2mgr.operations.pause import Choice as Choice
     from mm2mgr.operations.pause import Turned as Turned
     from mm2mgr.operations.pause import pause as pause
@@ -95,6 +100,8 @@ if TYPE_CHECKING:
     from mm2mgr.reconcile.plan import OffPeak as OffPeak
     from mm2mgr.reconcile.plan import Plan as Plan
     from mm2mgr.reconcile.plan import RestartRules as RestartRules
+    from mm2mgr.reconcile.resets import Place as Place
+    from mm2mgr.reconcile.resets import ResetOrder as ResetOrder
     from mm2mgr.reconcile.verbs import Turn as Turn
     from mm2mgr.samples.follow import Round as Round
     from mm2mgr.samples.schema import is_remote as is_remote

@@ -1,11 +1,13 @@
-"""What `pause`, `resume`, `stop` and `restart` are going to do, send and have done, as text."""
+"""What `pause`, `resume`, `stop`, `restart` and `offsets` found, are going to do and have done, as text."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
-from mm2mgr.output.console import STYLES, say, talk
+from mm2mgr.output.console import STYLES, say, say_table, talk
+from mm2mgr.output.history_text import say_unrecorded
+from mm2mgr.output.tables import Table
 from mm2mgr.reconcile.verbs import Turn
 from mm2mgr.text import number_of, one_line
 
@@ -40,8 +42,7 @@ def say_turned(turned: dict[str, Any]) -> None:
             say(f"{sign} {name}: {'; '.join(filter(None, why))}", _VERDICTS.get(turn["verdict"]))
         if turn["hint"]:
             say(f"    {turn['hint']}")
-    for connect, why in turned["unrecorded"].items():
-        talk(f"history not written for Connect cluster {connect}: {why}", "yellow")
+    say_unrecorded(turned["unrecorded"])
     sent = sum(turn["written"] for turn in turned["connectors"])
     bad = sum(turn["action"] in {"refused", "failed"} or turn["verdict"] == "failed" for turn in turned["connectors"])
     unsure = sum(turn["verdict"] == "inconclusive" for turn in turned["connectors"])
@@ -49,3 +50,58 @@ def say_turned(turned: dict[str, Any]) -> None:
     parts += [f"{bad} failed or refused"] if bad else []
     parts += [f"{unsure} not seen there in time"] if unsure else []
     say("; ".join(parts), style="bold")
+
+
+# --- offsets ----------------------------------------------------------------------------------------------------------
+
+
+def say_offsets(found: dict[str, Any]) -> None:
+    """Print the partitions of each flow, and what is stored for partitions that its source does not have."""
+    for flow in found["flows"]:
+        lag = "unknown" if flow["lag_records"] is None else str(flow["lag_records"])
+        exact = "" if flow["exact"] else "; stored offsets are exact once it is STOPPED"
+        say(f"{flow['flow']}: {flow['state'] or 'unknown'}, lag {lag} records{exact}", "bold")
+        rows = [
+            (
+                f"{one['topic']}-{one['partition']}",
+                "-" if one["stored_offset"] is None else str(one["stored_offset"]),
+                str(one["log_start"]),
+                str(one["log_end"]),
+                str(one["lag_records"]),
+            )
+            for one in flow["partitions"]
+        ]
+        columns = ("partition", "stored offset", "log start", "log end", "lag (records)")
+        say_table(Table(columns, rows, right=columns[1:]))
+        for one in flow["not_in_the_source"]:
+            what = f"stored offset {one['stored_offset']} of a partition that the flow does not mirror, or that is gone"
+            say(f"  {one['topic']}-{one['partition']}: {what}")
+        if flow["unknown"]:
+            say(f"! {flow['flow']}: {one_line(flow['unknown'])}", STYLES["unknown"])
+
+
+def say_planned_resets(flows: Sequence[dict[str, Any]]) -> None:
+    """Print on stderr how many records come again or are skipped, by topic."""
+    for flow in flows:
+        talk(f"{flow['flow']} ({flow['connect']}/{flow['connector']}):", None)
+        for topic, counts in sorted(flow["topics"].items()):
+            moved = [f"{number_of(counts['again'], 'record')} come again"] if counts["again"] else []
+            moved += [f"{number_of(counts['skipped'], 'record')} are never mirrored"] if counts["skipped"] else []
+            where = f"{number_of(counts['partitions'], 'partition')} written" if counts["partitions"] else "unchanged"
+            talk(f"  {topic}: {', '.join([*moved, where])}", "yellow" if moved else None)
+
+
+def say_resets(done: dict[str, Any]) -> None:
+    """Print what was written, and what to do next."""
+    for flow in done["flows"]:
+        name = f"{flow['connect']}/{flow['connector']}"
+        if flow["error"]:
+            say(f"! {name}: {one_line(flow['error'])}", STYLES["failed"])
+            if flow["hint"]:
+                say(f"    {flow['hint']}")
+        elif flow["written"]:
+            count = number_of(sum(topic["partitions"] for topic in flow["topics"].values()), "partition")
+            say(f"~ {name}: offsets of {count} written and read back; mm2mgr resume '{flow['flow']}' lets it run")
+        else:
+            say(f"= {name}: nothing to write")
+    say_unrecorded(done["unrecorded"])

@@ -113,7 +113,7 @@ def decide(
     if info is None:
         return Turn(target, "refused", detail="does not exist there", hint=_instead(target, live))
     turn = Turn(target, "write", before, warning=_against(order, target), kind=_kind(info))
-    if why := _untouchable(info, (target.connect, target.connector), owners):
+    if why := untouchable(info, (target.connect, target.connector), owners):
         return replace(turn, action="refused", detail=why[0], hint=why[1])
     if order.verb == "restart":
         return _restart(order, turn, status)
@@ -123,7 +123,7 @@ def decide(
     return replace(turn, action="none", detail=f"already {before}") if before == order.goal else turn
 
 
-def _untouchable(info: ConnectorInfo, named: tuple[str, str], owners: Ownership) -> tuple[str, str | None] | None:
+def untouchable(info: ConnectorInfo, named: tuple[str, str], owners: Ownership) -> tuple[str, str | None] | None:
     """Return why nothing may be sent to a connector, and what to do."""
     if not owners.is_ours(named, info.config):
         return f"{owners.whose(named, info.config)}; mm2mgr does not touch it", None

@@ -150,7 +150,7 @@ def test_a_cluster_that_is_down_stops_no_other(applied: Site, mm2mgr: Command) -
 
 
 def test_a_move_that_is_not_finished_is_left_alone(applied: Site, mm2mgr: Command) -> None:
-    applied.east.connectors[ORDERS].config["mm2mgr.offsets_then"] = "RUNNING"
+    applied.east.connectors[ORDERS].config["mm2mgr.journal"] = '{"then": "RUNNING"}'
     said = mm2mgr("resume", "orders", code=1)
     assert "refused: a move of its stored offsets is not finished" in said.out
     assert sent(applied) == []

@@ -43,6 +43,8 @@ ARGUMENTS = {
     "describe": "orders",
     "explain": "tasks.max",
     "init": "elsewhere",
+    "offsets reset": "orders --to latest",
+    "offsets show": "orders",
     **dict.fromkeys(("pause", "resume", "stop", "restart"), "orders"),
     "samples convert": ". converted",
     "sandbox produce": "here orders --records 1",
@@ -54,6 +56,7 @@ NEED_AN_EXTRA = {"sample", "throughput", "samples convert", "size", "fleet", "si
 FAIL_WITHOUT_WORKERS = {
     *("plan", "apply", "status", "describe", "check", "pause", "resume", "stop", "restart", "history", "drift"),
     *("sandbox topic create", "sandbox topic list", "sandbox produce"),
+    *("offsets show", "offsets reset"),
 }
 REPOSITORY = Path(__file__).resolve().parents[2]
 Run = Callable[[str], subprocess.CompletedProcess[str]]

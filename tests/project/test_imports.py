@@ -118,6 +118,7 @@ LAYERS: dict[str, set[str]] = {
     "operations": {  # no output and no cli: what is said and how it ends is not theirs
         *("text", "secrets", "errors", "files", "endpoints", "spec", "truth", "topology", "expand", "render", "lint"),
         *(
+            "partitions",
             "connect",
             "kafka",
             "reconcile",
@@ -206,6 +207,7 @@ PURE = (
     "reconcile/drift",
     "reconcile/guards",
     "reconcile/mirrored",
+    "reconcile/resets",
     "observe/health",
     "observe/memory",
     "observe/problems",

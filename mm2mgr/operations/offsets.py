@@ -1,0 +1,277 @@
+"""The stored offsets of flows: `offsets` compares them with the source's log, `reset_offsets` changes those of stopped connectors."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+from mm2mgr.connect.client import ConnectClient
+from mm2mgr.connect.types import parse_stored
+from mm2mgr.endpoints import connect_target
+from mm2mgr.errors import Mm2mgrError
+from mm2mgr.observe.health import lags_of
+from mm2mgr.observe.reading import Failure, FlowLag, LiveConnector, Snapshot
+from mm2mgr.observe.status import ObserveOptions, read_estate
+from mm2mgr.operations.pause import Choice, chosen
+from mm2mgr.operations.workspace import Workspace, wait_for
+from mm2mgr.partitions import TopicPartition
+from mm2mgr.reconcile.history import Recorder, author
+from mm2mgr.reconcile.ownership import Ownership
+from mm2mgr.reconcile.plan import Change, KeyChange
+from mm2mgr.reconcile.resets import OffsetReset, ResetOrder, by_topic, resets
+from mm2mgr.reconcile.verbs import untouchable
+from mm2mgr.text import few
+from mm2mgr.topology import Flow, Topology
+from mm2mgr.truth.client_values import text_of
+
+_READ_BACK_SECONDS = 30.0
+_READ_BACK_PAUSE_SECONDS = 0.3
+
+
+@dataclass(frozen=True)
+class FlowOffsets:
+    """The stored offsets of one flow beside the source's log; `unknown` says why they are not known, `others` are of no log."""
+
+    flow: str
+    connect: str
+    connector: str
+    state: str
+    lag: FlowLag
+    others: Mapping[TopicPartition, int] = field(default_factory=dict)
+    unknown: str | None = None
+
+    @property
+    def exact(self) -> bool:
+        """Whether nothing more can be stored: while it runs or is paused, what arrived may be ahead by a flush."""
+        return self.state == "STOPPED"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return JSON-ready values; partitions as `describe` has them."""
+        return {
+            "flow": self.flow,
+            "connect": self.connect,
+            "connector": self.connector,
+            "state": self.state,
+            "exact": self.exact,
+            "lag_records": self.lag.total_records if self.unknown is None else None,
+            "unknown": self.unknown,
+            "partitions": [one.to_dict() for one in self.lag.partitions],
+            "not_in_the_source": [
+                {"topic": one.topic, "partition": one.partition, "stored_offset": stored}
+                for one, stored in sorted(self.others.items())
+            ],
+        }
+
+
+def offsets(workspace: Workspace, choice: Choice) -> tuple[FlowOffsets, ...]:
+    """Read the stored offsets of flows and the logs of their sources; what cannot be read is in the result."""
+    flows = _flows(workspace, choice)
+    reading = wait_for(read_estate(workspace.topology, workspace.connectors, flows, ObserveOptions()))
+    lags = lags_of(reading)
+    return tuple(_offsets(reading, flow, lags.get(flow.id, FlowLag())) for flow in flows)
+
+
+def _flows(workspace: Workspace, choice: Choice) -> list[Flow]:
+    """Return the flows whose source connectors are chosen; Mm2mgrError where a connector is of no flow."""
+    declared = {(each.connect, each.name): each for each in workspace.connectors if each.type == "source"}
+    targets = list(chosen(workspace, choice))
+    ids = [flow for each in targets if (each.connect, each.connector) in declared for flow in each.flows]
+    if not ids:
+        names = few([f"{each.connect}/{each.connector}" for each in targets])
+        raise Mm2mgrError(f"{names}: no source connector of a flow of this tree", hint="name a flow")
+    return workspace.topology.flows_of(ids)
+
+
+def _offsets(reading: Snapshot, flow: Flow, lag: FlowLag) -> FlowOffsets:
+    seen, failure = reading.source_connector(flow), reading.connects[flow.connect.name].failure
+    if failure or seen is None or seen.info is None:
+        why = failure.message if failure else "its connector does not exist: run mm2mgr apply"
+        return FlowOffsets(flow.id, flow.connect.name, seen.desired.name if seen else "", "", lag, unknown=why)
+    stored = {} if isinstance(seen.offsets, Failure) else seen.offsets
+    known = {one.partition for one in lag.partitions} | lag.unread.keys()
+    others = {one: offset for one, offset in stored.items() if one not in known}
+    unread = f"{few(list(map(str, lag.unread)))} could not be read" if lag.unread else None
+    state = seen.status.state if seen.status else "no status"
+    return FlowOffsets(flow.id, flow.connect.name, seen.desired.name, state, lag, others, lag.unknown or unread)
+
+
+@dataclass(frozen=True)
+class FlowReset:
+    """A reset of one flow; `error` says what went wrong when it was written."""
+
+    flow: Flow
+    connector: str
+    resets: tuple[OffsetReset, ...]
+    written: bool = False
+    error: Mm2mgrError | None = None
+
+    @property
+    def changes(self) -> tuple[OffsetReset, ...]:
+        return tuple(one for one in self.resets if one.is_change)
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "flow": self.flow.id,
+            "connect": self.flow.connect.name,
+            "connector": self.connector,
+            "written": self.written,
+            "error": self.error and self.error.message,
+            "hint": self.error and self.error.hint,
+            "topics": by_topic(self.resets),
+            "partitions": [one.to_dict() for one in self.resets],
+        }
+
+
+@dataclass(frozen=True)
+class ResetOffsets:
+    """What became of the resets."""
+
+    flows: tuple[FlowReset, ...]
+    unrecorded: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def outcome(self) -> Literal["done", "failed"]:
+        return "failed" if any(each.error for each in self.flows) else "done"
+
+    def to_dict(self) -> dict[str, Any]:
+        flows = [each.to_dict() for each in self.flows]
+        return {"outcome": self.outcome, "flows": flows, "unrecorded": dict(self.unrecorded)}
+
+
+def reset_offsets(
+    workspace: Workspace,
+    choice: Choice,
+    order: ResetOrder,
+    *,
+    reason: str = "",
+    approve: Callable[[Sequence[FlowReset]], bool] = lambda planned: True,
+) -> ResetOffsets:
+    """Store other offsets for STOPPED source connectors, and read them back; nothing is written unless all of it can be.
+
+    Mm2mgrError where a connector is not stopped or not this tree's, where a source cannot be read, or where an offset is not in a log. `approve` gets what will be written; Mm2mgrError when it returns False.
+    """
+    flows = _flows(workspace, choice)
+    reading = wait_for(read_estate(workspace.topology, workspace.connectors, flows, ObserveOptions()))
+    planned = [_planned(workspace.topology, reading, flow, order) for flow in flows]
+    if not approve(planned):
+        raise Mm2mgrError("the reset was not approved; nothing was written")
+    recorder = Recorder(workspace.topology, "offsets reset", author(workspace.files), reason)
+    try:
+        done = wait_for(_write_all(workspace.topology, planned, recorder))
+    finally:
+        unrecorded = recorder.close()
+    return ResetOffsets(tuple(done), unrecorded)
+
+
+def _planned(topology: Topology, reading: Snapshot, flow: Flow, order: ResetOrder) -> FlowReset:
+    seen = _stopped(topology, reading, flow)
+    source = reading.clusters[flow.source.alias]
+    if source.failure:
+        raise Mm2mgrError(
+            f"{flow.id}: {flow.source.alias} could not be read: {source.failure.message}", hint=source.failure.hint
+        )
+    taken = {topic: count for topic, count in source.topics.items() if flow.carries(topic)}
+    if strange := [topic for topic in order.topics if topic not in taken]:
+        there = "" if strange[0] in source.topics else f", and {flow.source.alias} has no such topic"
+        raise Mm2mgrError(
+            f"{flow.id} does not mirror {few(strange)}{there}", hint=f"it mirrors {few(sorted(taken), 5) or 'nothing'}"
+        )
+    every = (TopicPartition(topic, number) for topic, count in taken.items() for number in range(count))
+    wanted = [one for one in every if order.concerns(one)]
+    if not wanted:
+        raise Mm2mgrError(f"{flow.id} has no such partition", hint=f"it mirrors {few(sorted(taken), 5) or 'nothing'}")
+    if unread := [one for one in wanted if one not in source.offsets]:
+        raise Mm2mgrError(
+            f"{flow.id}: {few(list(map(str, unread)))} could not be read: {source.unread.get(unread[0], 'no answer')}"
+        )
+    assert seen.info is not None
+    assert not isinstance(seen.offsets, Failure)
+    begins_at = text_of("source", seen.info.config, "source consumer", "auto.offset.reset") or "earliest"
+    logs = {one: source.offsets[one] for one in wanted}
+    return FlowReset(flow, seen.desired.name, resets(order.to, logs, seen.offsets, begins_at))
+
+
+def _stopped(topology: Topology, reading: Snapshot, flow: Flow) -> LiveConnector:
+    """Return a flow's connector; Mm2mgrError unless it is this tree's, STOPPED without a task, and its offsets were read."""
+    failure = reading.connects[flow.connect.name].failure
+    if failure:
+        raise Mm2mgrError(f"{flow.id}: {failure.message}", hint=failure.hint)
+    seen = reading.source_connector(flow)
+    if seen is None or seen.info is None:
+        raise Mm2mgrError(f"{flow.id}: its connector does not exist", hint="run mm2mgr apply")
+    if refused := untouchable(seen.info, (flow.connect.name, seen.desired.name), Ownership.of(topology)):
+        raise Mm2mgrError(f"{seen.key}: {refused[0]}", hint=refused[1])
+    status = seen.status
+    if status is None or status.state != "STOPPED" or status.tasks or seen.info.tasks:
+        shown = (
+            "without a status"
+            if status is None
+            else status.state
+            if status.state != "STOPPED"
+            else "STOPPED, but its tasks have not ended"
+        )
+        what = f"{seen.key} is {shown}: offsets can only be changed while it is STOPPED without a task"
+        raise Mm2mgrError(what, hint=f"stop it first: mm2mgr stop '{flow.id}'")
+    if isinstance(seen.offsets, Failure):
+        raise Mm2mgrError(
+            f"{seen.key}: stored offsets could not be read: {seen.offsets.message}", hint=seen.offsets.hint
+        )
+    return seen
+
+
+async def _write_all(topology: Topology, planned: Iterable[FlowReset], recorder: Recorder) -> list[FlowReset]:
+    return list(await asyncio.gather(*(_write(topology, each, recorder) for each in planned)))
+
+
+async def _write(topology: Topology, planned: FlowReset, recorder: Recorder) -> FlowReset:
+    if not planned.changes:
+        return planned
+    change = _change(planned)
+    recorder.begin(change)
+    try:
+        async with ConnectClient(connect_target(planned.flow.connect), deadline_seconds=_READ_BACK_SECONDS) as client:
+            await _patch(client, planned, Ownership.of(topology))
+    except Mm2mgrError as error:
+        recorder.end(change, "failed", error.message)
+        return replace(planned, error=error)
+    recorder.end(change, "done")
+    return replace(planned, written=True)
+
+
+async def _patch(client: ConnectClient, planned: FlowReset, owners: Ownership) -> None:
+    """Write the entries, unless connector or offsets are no longer what was shown, and wait until they are read back."""
+    name, alias = planned.connector, planned.flow.source.alias
+    if refused := untouchable(await client.info(name), (planned.flow.connect.name, name), owners):
+        raise Mm2mgrError(refused[0], hint=refused[1])
+    stored = parse_stored(await client.offsets(name), alias)
+    if moved := [str(one.partition) for one in planned.resets if stored.get(one.partition) != one.stored]:
+        raise Mm2mgrError(
+            f"stored offsets of {few(moved)} changed since they were shown; nothing was written", hint="run it again"
+        )
+    await client.patch_offsets(name, [one.entry(alias) for one in planned.changes])
+    end = time.monotonic() + _READ_BACK_SECONDS
+    while True:
+        stored = parse_stored(await client.offsets(name), alias)
+        wrong = [str(one.partition) for one in planned.changes if stored.get(one.partition) != one.wanted]
+        if not wrong:
+            return
+        if time.monotonic() > end:
+            raise Mm2mgrError(
+                f"the offsets were written, but {few(wrong)} do not show it", hint="look with mm2mgr offsets show"
+            )
+        await asyncio.sleep(_READ_BACK_PAUSE_SECONDS)
+
+
+def _change(planned: FlowReset) -> Change:
+    """Return a reset as the history has it: one key for each partition that changes."""
+
+    def shown(offset: int | None) -> str | None:
+        return None if offset is None else str(offset)
+
+    keys = tuple(
+        KeyChange(f"offset of {one.partition}", shown(one.stored), shown(one.wanted)) for one in planned.changes
+    )
+    return Change(planned.flow.connect.name, planned.connector, "source", "update", (planned.flow.id,), keys)

@@ -1,0 +1,173 @@
+"""offsets show and reset: a fake Connect cluster, and brokers without a JVM that hold the records."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pytest
+
+from mm2mgr.errors import Mm2mgrError
+from mm2mgr.kafka.access import KafkaAccess
+from mm2mgr.partitions import Offsets, TopicPartition
+from mm2mgr.reconcile.resets import OffsetReset, by_topic, goes_on, resets
+from tests.fake_connect import FakeConnect, serving
+from tests.spec.trees import write
+
+from .command import Command
+from .load import addresses, produce
+
+pytestmark = pytest.mark.usefixtures("impatient")
+FLOW, SOURCE = "orders:a->b", "mm2.a.b.source.orders"
+TREE = """\
+owner: tester
+clusters:
+  a: {{bootstrap_servers: ["{a}"]}}
+  b: {{cluster_id: fake-kafka-cluster-id, bootstrap_servers: ["{b}"]}}
+connect:
+  w: {{url: "{url}", kafka: b}}
+flows:
+  orders: {{sources: [a], targets: [b], topics: {{include: [orders, gone]}}, checkpoints: false, heartbeats: false}}
+"""
+
+
+@dataclass
+class World:
+    """One flow whose topic has ten records in partition 0, of which six are mirrored."""
+
+    mm2mgr: Command
+    connect: FakeConnect
+
+    @property
+    def stored(self) -> dict[str, int]:
+        found = self.connect.offsets.get(SOURCE, {})
+        return {key: entry["offset"] for key, entry in found.items()}
+
+
+@pytest.fixture
+def world(mm2mgr: Command, mock_cluster: KafkaAccess) -> Iterator[World]:
+    connect = FakeConnect(source_topics={"orders": 4})
+    with serving(connect) as url:
+        a, b = addresses(mock_cluster)
+        write(mm2mgr.tree, x=TREE.format(a=a, b=b, url=url))
+        produce(mock_cluster, "orders", 10)
+        produce(mock_cluster, "mm2mgr.history.internal")  # these brokers cannot create it
+        mm2mgr("apply", "--yes", "--wait", "0")
+        connect.add_offsets(SOURCE, "orders", {0: 5}, alias="a")
+        connect.requests.clear()
+        yield World(mm2mgr, connect)
+
+
+def test_show_has_stored_offsets_beside_the_log(world: World) -> None:
+    world.connect.add_offsets(SOURCE, "gone", {0: 7}, alias="a")
+    said = world.mm2mgr("offsets", "show", "orders")
+    assert said.lines[0] == f"{FLOW}: RUNNING, lag 4 records; stored offsets are exact once it is STOPPED"
+    assert said.lines[2].split() == ["orders-0", "5", "0", "10", "4"]
+    assert said.lines[3].split() == ["orders-1", "-", "0", "0", "0"]
+    assert "gone-0: stored offset 7 of a partition that the flow does not mirror, or that is gone" in said.out
+    (flow,) = world.mm2mgr("offsets", "show", FLOW, "-o", "json").json["flows"]
+    assert (flow["lag_records"], flow["exact"], flow["partitions"][0]["stored_offset"]) == (4, False, 5)
+    assert world.connect.writes == []
+
+
+def test_reset_is_refused_while_it_runs(world: World) -> None:
+    said = world.mm2mgr("offsets", "reset", "orders", "--to", "earliest", "--yes", code=1)
+    assert f"error: w/{SOURCE} is RUNNING: offsets can only be changed while it is STOPPED" in said.err
+    assert f"hint: stop it first: mm2mgr stop '{FLOW}'" in said.err
+    world.mm2mgr("pause", "orders", "--wait", "0")
+    assert "is PAUSED" in world.mm2mgr("offsets", "reset", "orders", "--to", "latest", "--yes", code=1).err
+    assert [one.path for one in world.connect.writes] == [f"/connectors/{SOURCE}/pause"]
+
+
+@pytest.mark.parametrize(
+    ("to", "shown", "stored"),
+    [
+        ("earliest", "orders: 6 records come again, 1 partition written", None),
+        ("latest", "orders: 4 records are never mirrored, 1 partition written", 9),
+        ("4", "orders: 2 records come again, 1 partition written", 3),
+        ("8", "orders: 2 records are never mirrored, 1 partition written", 7),
+    ],
+)
+def test_reset_shows_what_comes_again_or_is_skipped_writes_and_reads_back(
+    world: World, to: str, shown: str, stored: int | None
+) -> None:
+    world.mm2mgr("stop", "orders")
+    line = ("offsets", "reset", "orders", "--topic", "orders", "--partition", "0", "--to", to)
+    unasked = world.mm2mgr(*line, code=1)
+    assert shown in unasked.err
+    assert "offsets reset asks first and there is no terminal" in unasked.err
+    assert list(world.stored.values()) == [5]
+    said = world.mm2mgr(*line, "--yes")
+    assert "offsets of 1 partition written and read back; mm2mgr resume 'orders:a->b' lets it run" in said.out
+    assert list(world.stored.values()) == ([] if stored is None else [stored])
+    world.connect.requests.clear()
+    assert "nothing to write" in world.mm2mgr(*line).out
+    assert world.connect.writes == []
+
+
+def test_what_connect_would_take_and_kafka_does_not_have_is_refused(world: World) -> None:
+    world.mm2mgr("stop", "orders")
+    world.connect.requests.clear()
+
+    def refused(*more: str) -> str:
+        return world.mm2mgr("offsets", "reset", "orders", *more, "--yes", code=1).err
+
+    assert "offset 11 is not in every log: orders-0 has 0 to 10" in refused("--to", "11", "--partition", "0")
+    assert f"{FLOW} does not mirror payments, and a has no such topic" in refused("--to", "0", "--topic", "payments")
+    assert f"{FLOW} has no such partition" in refused("--to", "latest", "--partition", "9")
+    assert "nowhere" in world.mm2mgr("offsets", "reset", "orders", "--to", "nowhere", code=2).err
+    assert world.connect.writes == []
+
+
+def test_the_connector_of_somebody_else_is_refused(world: World) -> None:
+    world.mm2mgr("stop", "orders")
+    world.connect.connectors[SOURCE].config["mm2mgr.owner"] = "others"
+    said = world.mm2mgr("offsets", "reset", "orders", "--to", "earliest", "--yes", code=1)
+    assert "belongs to owner 'others'; mm2mgr does not touch it" in said.err
+
+
+def test_a_source_that_cannot_be_read_is_no_reason_to_guess(world: World, closed_port: int) -> None:
+    world.mm2mgr("stop", "orders")
+    tree = next(world.mm2mgr.tree.glob("*.yaml"))
+    lines = tree.read_text().splitlines()
+    lines[2] = f"  a: {{bootstrap_servers: ['127.0.0.1:{closed_port}']}}"
+    tree.write_text("\n".join(lines))
+    assert "a could not be read" in world.mm2mgr("offsets", "reset", "orders", "--to", "latest", "--yes", code=1).err
+    shown = world.mm2mgr("offsets", "show", "orders", code=1)
+    assert "lag unknown" in shown.lines[0]
+
+
+# --- the arithmetic ---------------------------------------------------------------------------------------------------
+
+ONE = TopicPartition("t", 0)
+
+
+@pytest.mark.parametrize(
+    ("start", "stored", "begins_at", "at"),
+    [
+        (100, None, "earliest", 100),
+        (100, None, "latest", 200),
+        (100, 149, "earliest", 150),
+        (100, 199, "earliest", 200),
+        (100, 50, "earliest", 100),  # retention took what comes next
+        (100, 500, "earliest", 100),  # past the end: the consumer begins anew
+        (100, 500, "latest", 200),
+    ],
+)
+def test_where_a_task_goes_on(start: int, stored: int | None, begins_at: str, at: int) -> None:
+    assert goes_on(Offsets(start, 200), stored, begins_at) == at
+
+
+def test_earliest_is_the_start_of_the_log_and_needs_no_entry_only_at_offset_0() -> None:
+    (after_retention,) = resets("earliest", {ONE: Offsets(100, 200)}, {ONE: 149}, "latest")
+    assert after_retention == OffsetReset(ONE, Offsets(100, 200), 149, 99, again=50)
+    (from_zero,) = resets("earliest", {ONE: Offsets(0, 200)}, {ONE: 149}, "earliest")
+    assert (from_zero.wanted, from_zero.again) == (None, 150)
+    with pytest.raises(Mm2mgrError, match=r"auto\.offset\.reset=latest decides"):
+        resets("earliest", {ONE: Offsets(0, 200)}, {ONE: 149}, "latest")
+
+
+def test_counts_are_by_topic() -> None:
+    other = TopicPartition("t", 1)
+    found = resets("latest", {ONE: Offsets(0, 10), other: Offsets(0, 5)}, {ONE: 3, other: 4}, "earliest")
+    assert by_topic(found) == {"t": {"partitions": 1, "again": 0, "skipped": 6}}
