@@ -94,7 +94,7 @@ def nearest(name: str, known: Iterable[str], cutoff: float = 0.6, count: int = 1
     return [spelt[one] for one in get_close_matches(name.lower(), list(spelt), count, cutoff)]
 
 
-_UNITS = ((1e9, "GB/s"), (1e6, "MB/s"), (1e3, "kB/s"))
+_UNITS = ((1e12, "TB/s"), (1e9, "GB/s"), (1e6, "MB/s"), (1e3, "kB/s"))
 _NAMES_SHOWN = 5
 
 
@@ -104,6 +104,11 @@ def rate_text(bytes_per_second: float) -> str:
         if bytes_per_second >= 0.9995 * size:
             return f"{_three_digits(bytes_per_second / size)} {unit}"
     return f"{_three_digits(bytes_per_second)} B/s"
+
+
+def bytes_text(size_bytes: float) -> str:
+    """Write an amount of data in decimal units (kB = 10³, MB = 10⁶) with three digits, such as 314 MB."""
+    return rate_text(size_bytes).removesuffix("/s")
 
 
 def size_text(size_bytes: float) -> str:

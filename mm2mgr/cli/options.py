@@ -187,16 +187,32 @@ class Hours(click.ParamType):  # type: ignore[type-arg]  # generic only from cli
         return int(first), int(last) % 24
 
 
+class Kind(click.ParamType):  # type: ignore[type-arg]  # generic only from click 8.4 on
+    """A costly kind of change."""
+
+    name = "kind"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        from mm2mgr.operations import KINDS
+
+        if value not in KINDS:
+            self.fail(f"{value!r} is not one of {', '.join(KINDS)}", param, ctx)
+        return str(value)
+
+
 def change_options(command: Decorated) -> Decorated:
     """Add the options that `plan` and `apply` share: which flows, what may be deleted or mirrored again, and what waits."""
     options = (
         option("--flow", "only_flows", multiple=True, help="Only this flow: id, pair or name (repeatable)."),
         option("--prune", is_flag=True, help="Also delete owned connectors that are no longer declared."),
         option(
-            "--mirror-again",
-            is_flag=True,
-            help="Create connectors even if they mirror from the start what an older one has mirrored.",
+            "--allow",
+            multiple=True,
+            type=Kind(),
+            help="Write a costly kind of change (repeatable): mirror-again (records arrive a second time), target-names (topics "
+            "get other names on the target), deletes (any number). A flow may carry the first two as `allow: [KIND]`.",
         ),
+        option("--mirror-again", is_flag=True, help="Short for --allow mirror-again."),
         option(
             "--allow-deletes",
             type=Count(min=0),
@@ -204,6 +220,12 @@ def change_options(command: Decorated) -> Decorated:
             show_default=False,
             metavar="N",
             help="Let --prune delete up to N connectors, where that is more than 10 and more than 20 % of this owner's.",
+        ),
+        option(
+            "--max-changes",
+            type=Count(min=0),
+            metavar="N",
+            help="Write nothing where there are more changes than this.",
         ),
         option(
             "--cool-down",

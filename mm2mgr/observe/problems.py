@@ -15,7 +15,8 @@ from mm2mgr.connect.types import trace_summary
 from mm2mgr.observe.memory import RESTING, FlowMemory, Mark, Memory
 from mm2mgr.observe.reading import Failure, FlowLag, LiveConnector, SeenKafka, Snapshot
 from mm2mgr.reconcile.offsets import Journal, unmarked
-from mm2mgr.reconcile.plan import diff, lowers_tasks
+from mm2mgr.reconcile.plan import diff
+from mm2mgr.reconcile.restarts import lowers_tasks
 from mm2mgr.text import number_of
 from mm2mgr.topology import Flow
 from mm2mgr.truth.client_values import text_of

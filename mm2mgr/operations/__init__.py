@@ -97,11 +97,12 @@ if TYPE_CHECKING:
     from mm2mgr.operations.workspace import Workspace as Workspace
     from mm2mgr.reconcile.apply import FINISH_SECONDS as FINISH_SECONDS
     from mm2mgr.reconcile.apply import Result as Result
-    from mm2mgr.reconcile.plan import OffPeak as OffPeak
     from mm2mgr.reconcile.plan import Plan as Plan
-    from mm2mgr.reconcile.plan import RestartRules as RestartRules
+    from mm2mgr.reconcile.price import KINDS as KINDS
     from mm2mgr.reconcile.resets import Place as Place
     from mm2mgr.reconcile.resets import ResetOrder as ResetOrder
+    from mm2mgr.reconcile.restarts import OffPeak as OffPeak
+    from mm2mgr.reconcile.restarts import RestartRules as RestartRules
     from mm2mgr.reconcile.verbs import Turn as Turn
     from mm2mgr.samples.follow import Round as Round
     from mm2mgr.samples.schema import is_remote as is_remote

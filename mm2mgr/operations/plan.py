@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -21,8 +21,10 @@ from mm2mgr.reconcile.apply import Result, Settled, States, apply_plan, read_bac
 from mm2mgr.reconcile.events import EventLog
 from mm2mgr.reconcile.history import Author, Recorder, author
 from mm2mgr.reconcile.live import make_plan
-from mm2mgr.reconcile.plan import Change, Named, Plan, RestartRules, Saving, Wish, waiting, with_waiting
+from mm2mgr.reconcile.plan import Change, Named, Plan, Wish, with_many_changes_held
 from mm2mgr.reconcile.planfile import PLAN, as_reviewed, read_plan, write_plan
+from mm2mgr.reconcile.price import KINDS
+from mm2mgr.reconcile.restarts import RestartRules, Saving, waiting, with_waiting
 
 
 def plan(  # noqa: PLR0913  one argument per option
@@ -31,7 +33,9 @@ def plan(  # noqa: PLR0913  one argument per option
     *,
     prune: bool = False,
     mirror_again: bool = False,
+    allow: Sequence[str] = (),
     allow_deletes: int = 0,
+    max_changes: int | None = None,
     restarts: RestartRules | None = None,
     out: Path | None = None,
     report: Callable[[Plan], None] = lambda plan: None,
@@ -45,7 +49,7 @@ def plan(  # noqa: PLR0913  one argument per option
     only = workspace.only(flows)
     if out:
         check_free(out, PLAN)
-    wish = Wish(prune, mirror_again, allow_deletes=allow_deletes)
+    wish = wish_of(prune, mirror_again, allow, allow_deletes, max_changes)
     made = with_restarts_held(workspace, planned(workspace, wish, only), restarts)
     report(made)
     if out:
@@ -54,20 +58,28 @@ def plan(  # noqa: PLR0913  one argument per option
     return made
 
 
+def wish_of(prune: bool, mirror_again: bool, allow: Iterable[str], allow_deletes: int, max_changes: int | None) -> Wish:
+    """Return the wish that options say: `mirror_again` is a short way to allow that kind. Mm2mgrError for an unknown kind."""
+    kinds = frozenset(allow) | ({"mirror-again"} if mirror_again else set())
+    if unknown := sorted(kinds - KINDS.keys()):
+        raise Mm2mgrError(f"'{unknown[0]}' is no kind of change to allow", hint=f"allow one of {', '.join(KINDS)}")
+    return Wish(prune, kinds, allow_deletes, max_changes)
+
+
 def planned(workspace: Workspace, wish: Wish, only: Sequence[str] | None) -> Plan:
     """Return the plan for all flows, or `only` those with these ids, in which nothing waits yet."""
     return wait_for(make_plan(workspace.topology, workspace.connectors, wish, only=only, spec=workspace.spec))
 
 
 def with_restarts_held(workspace: Workspace, plan: Plan, rules: RestartRules | None) -> Plan:
-    """Return the plan in which updates that only save tasks wait, by the rules, until their time has come.
+    """Return the plan in which updates that only save tasks wait, by the rules, until their time has come; the others are counted.
 
     Those are of flows whose number in overrides/sizing.yaml only saves tasks, and is not outranked by the tree.
     """
     sizing = workspace.spec.tree.sizing
     reviewed = {flow.id: sizing[flow.id] for flow in workspace.topology.flows if flow.tasks.is_saving}
     savings = {name: Saving(one.tasks_max, seconds_of(one.changed), one.partitions) for name, one in reviewed.items()}
-    return with_waiting(plan, waiting(plan, rules or RestartRules(), savings, time.time()))
+    return with_many_changes_held(with_waiting(plan, waiting(plan, rules or RestartRules(), savings, time.time())))
 
 
 def seconds_of(text: str | None) -> int | None:
@@ -175,7 +187,9 @@ def apply(  # noqa: PLR0913  one argument per option
     flows: Sequence[str] = (),
     prune: bool = False,
     mirror_again: bool = False,
+    allow: Sequence[str] = (),
     allow_deletes: int = 0,
+    max_changes: int | None = None,
     restarts: RestartRules | None = None,
     wait_seconds: float = 30.0,
     approve: Callable[[Plan], bool] = lambda plan: True,
@@ -192,12 +206,12 @@ def apply(  # noqa: PLR0913  one argument per option
     `reason` is kept in the history; `events` is a file to which what happens is appended as JSON lines.
     """
     log = EventLog(events)
-    wish = Wish(prune, mirror_again, allow_deletes=allow_deletes)
+    wish = wish_of(prune, mirror_again, allow, allow_deletes, max_changes)
     if planfile is None:
         made = with_restarts_held(workspace, planned(workspace, wish, workspace.only(flows)), restarts)
     else:
         if flows or wish != Wish() or restarts not in (None, RestartRules()):
-            what = "its flows, whether to prune or mirror again, how many deletes are allowed, and what waits"
+            what = "its flows, whether to prune, which costly changes and how many are allowed, and what waits"
             raise Mm2mgrError(f"a PLANFILE already says {what}", hint="leave the options out")
         made, workspace = _reviewed(workspace, planfile)
     if not approve(made):

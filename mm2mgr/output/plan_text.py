@@ -13,7 +13,7 @@ from mm2mgr.output.history_text import say_unrecorded
 from mm2mgr.output.tables import Table
 from mm2mgr.reconcile.apply import Result
 from mm2mgr.render import Connector
-from mm2mgr.text import few, number_of, one_line, visible
+from mm2mgr.text import bytes_text, few, number_of, one_line, visible
 from mm2mgr.topology import Topology
 
 _SIGNS = {"create": "+", "update": "~", "delete": "-", "no-op": "=", "blocked": "!"}
@@ -62,6 +62,8 @@ def say_plan(plan: dict[str, Any], *, full: bool = False) -> None:
         f"{counts['no-op']} unchanged{blocked}{left_text}{unread_text}",
         style="bold",
     )
+    if plan["price"] and (costs := price_text(plan["price"])):
+        say(f"Price: {costs}", style="bold")
 
 
 def say_cluster(cluster: dict[str, Any], *, full: bool) -> None:
@@ -102,6 +104,8 @@ def _say_blocked(changes: Sequence[dict[str, Any]]) -> None:
     say(f"  ! blocked {len(names)} connectors: {few(names)}  {changes[0]['reason']}", style=STYLES["blocked"])
     if changes[0]["remedy"]:
         say(f"      fix: {changes[0]['remedy']}")
+    for change in changes:
+        _say_price(change["price"])
 
 
 def _say_warnings(changes: Iterable[dict[str, Any]]) -> None:
@@ -136,6 +140,7 @@ def _say_change(change: dict[str, Any], *, full: bool) -> None:
         say(f"      fix: {change['remedy']}")
     if change["takes"]:
         _say_taken(change["takes"])
+    _say_price(change["price"])
     if change["needs_offsets"]:
         say(
             f"      runs only if offsets of {few(change['needs_offsets'])} are stored under its name: "
@@ -143,10 +148,47 @@ def _say_change(change: dict[str, Any], *, full: bool) -> None:
         )
     if change["action"] == "update" or full:
         for key in keys:
-            say(f"      {_KEY_SIGNS[key['kind']]} {key['key']}: {_values(key)}")
+            say(f"      {_KEY_SIGNS[key['kind']]} {key['key']}: {_values(key)}{_origin(key)}")
     if change["state"]:
         before, after = change["state"]["before"], change["state"]["after"]
         say(f"      ~ state: {before} -> {after}" if before else f"      + state: {after}")
+
+
+def _origin(key: dict[str, Any]) -> str:
+    """Return the declared line that a value comes from; that of a default says nothing new in a change."""
+    kind, _, where = (key.get("origin") or "").partition(" ")
+    return f"  ({where})" if kind in {"spec", "override"} else ""
+
+
+def _say_price(price: dict[str, Any] | None) -> None:
+    if price:
+        if costs := price_text(price):
+            say(f"      price: {costs}", style="yellow" if price["again"] else None)
+        for step in price["irreversible"]:
+            say(f"      cannot be undone: {step}", style="yellow")
+
+
+def price_text(price: dict[str, Any]) -> str:
+    """Say what a change, or several, cost besides what cannot be undone."""
+    parts = []
+    if again := price["again"]:
+        parts.append(_again_text(again))
+    if price["restarts"]:
+        parts.append(f"restarts {number_of(price['restarts'], 'task')}")
+    if price["moved_partitions"]:
+        parts.append(f"{price['moved_partitions']} of {number_of(price['partitions'], 'partition')} get another task")
+    elif price["moved_partitions"] is None:
+        parts.append("how many partitions get another task is not known")
+    if price["groups"]:
+        parts.append(f"checkpoints of the groups {few(price['groups'])} start anew")
+    return ", ".join(parts)
+
+
+def _again_text(again: dict[str, Any]) -> str:
+    """Say what is mirrored a second time."""
+    measured = f"{number_of(again['records'], 'record')} ({bytes_text(again['bytes'])})" if again["records"] else ""
+    unknown = f"an unknown volume ({few(again['unmeasured'])})" if again["unmeasured"] else ""
+    return f"mirrors {' and '.join(filter(None, (measured, unknown))) or 'no record'} again"
 
 
 def _values(key: dict[str, Any]) -> str:

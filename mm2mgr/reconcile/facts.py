@@ -22,7 +22,8 @@ from mm2mgr.formats.connectors import FoundConnector
 from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.lint.reading import subject_of
 from mm2mgr.lint.subject import Estate, KafkaFacts, Spot, Subject, WorkerFacts, addresses
-from mm2mgr.partitions import TopicPartition
+from mm2mgr.partitions import Offsets, TopicPartition
+from mm2mgr.reconcile.price import TopicSizes
 from mm2mgr.topology import KafkaCluster, Topology
 from mm2mgr.truth import keys as truth_keys
 from mm2mgr.truth.client_values import settings
@@ -337,3 +338,32 @@ def read_topics(
             records[one.topic] += log.end - log.start
             written[one.topic] += log.end
     return TopicListing(partitions, records, written)
+
+
+_SAMPLED_PARTITIONS = 60
+_RECORDS_PER_WINDOW = 50
+
+
+def read_sizes(access: KafkaAccess, topics: Mapping[str, int], timeout_seconds: float = _TIMEOUT_SECONDS) -> TopicSizes:
+    """Return logs and record sizes of topics (name → partitions), sampled at the start, the middle and the end of large ones. Blocks; raises KafkaError."""
+    from mm2mgr.kafka.client import Kafka
+    from mm2mgr.kafka.records import ReadLimits, mean_record_bytes
+
+    with Kafka(access, timeout_seconds) as kafka:
+        logs = kafka.offsets(TopicPartition(name, number) for name, count in topics.items() for number in range(count))
+    by_size = sorted(
+        (one for one in logs if logs[one].end > logs[one].start), key=lambda one: logs[one].start - logs[one].end
+    )
+    first = {one.topic: one for one in reversed(by_size)}
+    sampled = list(dict.fromkeys((*first.values(), *by_size)))[:_SAMPLED_PARTITIONS]
+    found: dict[str, list[float]] = {}
+    for part in (0.0, 0.5, 1.0):
+        windows = {}
+        for one in sampled:
+            log = logs[one]
+            start = log.start + int(part * max(0, log.end - log.start - _RECORDS_PER_WINDOW))
+            windows[one] = Offsets(start, min(log.end, start + _RECORDS_PER_WINDOW))
+        limits = ReadLimits(_RECORDS_PER_WINDOW, limit_seconds=timeout_seconds)
+        for one, mean in mean_record_bytes(access, windows, limits).items():
+            found.setdefault(one.topic, []).append(mean)
+    return TopicSizes(logs, {topic: sum(means) / len(means) for topic, means in found.items()})

@@ -17,18 +17,36 @@ from mm2mgr.errors import Mm2mgrError
 from mm2mgr.lint.subject import Estate, WorkerFacts
 from mm2mgr.lint.tree import from_tree
 from mm2mgr.partitions import TopicPartition
+from mm2mgr.reconcile.estimate import Estimate
 from mm2mgr.reconcile.facts import (
     ClusterIds,
     TopicListing,
     ask_worker,
     cluster_ids,
     harmless,
+    read_sizes,
     read_topics,
     running,
     version_of,
 )
-from mm2mgr.reconcile.guards import ClusterFacts, Connectors, guarded, may_go_astray, writes_through_workers
-from mm2mgr.reconcile.mirrored import MirroredState, MirrorVerdict, StartedTopics, Widening, judge, taken, widenings
+from mm2mgr.reconcile.guards import (
+    ClusterFacts,
+    Connectors,
+    Objection,
+    guarded,
+    may_go_astray,
+    writes_through_workers,
+)
+from mm2mgr.reconcile.mirrored import (
+    ALLOWED_BY,
+    MirroredState,
+    MirrorVerdict,
+    StartedTopics,
+    Widening,
+    judge,
+    taken,
+    widenings,
+)
 from mm2mgr.reconcile.ownership import Ownership
 from mm2mgr.reconcile.plan import (
     RESTING,
@@ -41,6 +59,7 @@ from mm2mgr.reconcile.plan import (
     plan_cluster,
     with_mass_deletes_held,
 )
+from mm2mgr.reconcile.price import TopicSizes
 from mm2mgr.render import Connector
 from mm2mgr.spec.loader import Spec
 from mm2mgr.text import few
@@ -118,18 +137,14 @@ class _Making:
             return self.made(self.compared(), ids, (), MirroredState())
         run = self.all_connectors(as_lint_sees_it())
         found = widenings(self.writes(), run.desired, run.live)
-        seen = await self.read_mirrored(found)
+        seen = await self.read_mirrored(found, self.with_other_tasks(run))
         verdicts = {each.named: judge(each, seen, run, self.version(each.named[0])) for each in found}
-        against = {named: [one.objection] for named, one in verdicts.items() if one.objection}
+        sizes = await self.read_sizes(found, verdicts, seen)
+        against = {each.named: self.against(each, verdicts[each.named]) for each in found}
         successors = {named: [old.old for old in one.again] for named, one in verdicts.items() if one.again}
-        parts = [self.with_topics(part, found, seen, verdicts) for part in self.compared()]
-        judged = guarded(
-            with_mass_deletes_held(parts, self.wish.allow_deletes),
-            run,
-            self.known(ids),
-            {} if self.wish.mirror_again else against,
-            successors,
-        )
+        estimate = Estimate(run, seen, {each.named: each for each in found}, verdicts, sizes)
+        parts = [self.with_topics(part, found, seen, verdicts).each(estimate.priced) for part in self.compared()]
+        judged = guarded(with_mass_deletes_held(parts, self.wish), run, self.known(ids), against, successors)
         return self.made(judged, ids, found, seen)
 
     def made(
@@ -137,7 +152,7 @@ class _Making:
     ) -> Plan:
         """Return the plan, with what could not be verified."""
         noted = tuple(replace(part, notes=tuple(self.notes(part, ids, found, seen))) for part in parts)
-        return Plan(self.topology.owner, noted, self.wish.prune, self.wish.mirror_again, self.wish.allow_deletes)
+        return Plan(self.topology.owner, noted, self.wish)
 
     def known(self, ids: ClusterIds) -> ClusterFacts:
         shared = {name: connect.kafka for name, connect in self.topology.connects.items()}
@@ -172,7 +187,9 @@ class _Making:
             names = {connector.name for connector in wanted}
             configs = {each: config for each, config in configs.items() if each in names}
             wish = replace(wish, prune=False)
-        return plan_cluster(self.owners, name, wanted, configs, wish, states=self.live[name].states)
+        live = self.live[name]
+        tasks = {connector: len(info.tasks) for connector, info in live.infos.items()}
+        return plan_cluster(self.owners, name, wanted, configs, wish, states=live.states, tasks=tasks)
 
     def writes(self) -> list[Change]:
         return [change for part in self.compared() for change in part.changes if change.action in WRITES]
@@ -232,8 +249,8 @@ class _Making:
         note = f"not verified: {failed.message}" if failed else None
         self.live[name] = replace(self.live[name], worker=worker, note=note)
 
-    async def read_mirrored(self, found: Sequence[Widening]) -> MirroredState:
-        """Read the stored offsets of the connectors concerned, and the topics of their Kafka clusters."""
+    async def read_mirrored(self, found: Sequence[Widening], also: Iterable[str]) -> MirroredState:
+        """Read the stored offsets of the connectors concerned, and the topics of their Kafka clusters and of `also` others."""
         offsets: dict[Named, Mapping[TopicPartition, int] | None] = {}
         concerned = {old: hop.subject.source for each in found for old, hop in each.others.items()}
         concerned |= {each.named: each.before.subject.source for each in found if each.before}
@@ -261,7 +278,7 @@ class _Making:
             except Mm2mgrError as error:
                 topics[alias] = error.message
 
-        aliases = {each.source for each in found}
+        aliases = {each.source for each in found}.union(also)
         sources = {alias: StartedTopics(each for each in found if each.source == alias) for alias in aliases}
         await asyncio.gather(
             self.ask({connect for connect, _ in concerned}, of_connect),
@@ -278,6 +295,47 @@ class _Making:
             remote.setdefault(each.target, set()).update(each.renamed(topic) for topic in begun.get(each.named, ()))
         await asyncio.gather(*(of_kafka(alias, names.__contains__) for alias, names in sorted(remote.items())))
         return MirroredState(offsets, topics, begun)
+
+    async def read_sizes(
+        self, found: Sequence[Widening], verdicts: Mapping[Named, MirrorVerdict], seen: MirroredState
+    ) -> dict[str, TopicSizes]:
+        """Measure what would be mirrored a second time, by source; a source that does not answer is missing."""
+        wanted: dict[str, dict[str, int]] = {}
+        for each in found:
+            listed = seen.listed(each.source)
+            for topic in verdicts[each.named].topics if listed else ():
+                wanted.setdefault(each.source, {})[topic] = listed.partitions.get(topic, 0) if listed else 0
+
+        async def of_kafka(alias: str) -> TopicSizes | None:
+            try:
+                return await asyncio.to_thread(read_sizes, kafka_access(self.topology.clusters[alias]), wanted[alias])
+            except Mm2mgrError:
+                return None
+
+        sizes = await asyncio.gather(*map(of_kafka, wanted))
+        return {alias: each for alias, each in zip(wanted, sizes, strict=True) if each}
+
+    # --- what costs more than is written unasked ----------------------------------------------------------------------
+
+    def with_other_tasks(self, run: Connectors) -> set[str]:
+        """Return the sources of connectors whose number of tasks changes: their topics tell how many partitions move."""
+        writes = (change for change in self.writes() if change.action == "update" and change.type == "source")
+        changed = (
+            (each.connect, each.connector) for each in writes if any(key.key == "tasks.max" for key in each.keys)
+        )
+        return {run.desired[each].source for each in changed if each in run.desired} & self.topology.clusters.keys()
+
+    def allows(self, kind: str, connector: Named) -> bool:
+        """Tell whether the wish, or all flows that a connector serves, allow a costly kind of change."""
+        if kind in self.wish.allow:
+            return True
+        flows = {flow.id: flow.settings.allow for flow in self.topology.flows}
+        served = next((c.flows for c in self.connectors if (c.connect, c.name) == connector), ())
+        return bool(served) and all(kind in flows.get(flow, ()) for flow in served)
+
+    def against(self, widening: Widening, verdict: MirrorVerdict) -> list[Objection]:
+        """Return the objections to a write without those of an allowed kind."""
+        return [one for one in verdict.objections if not self.allows(ALLOWED_BY[one.rule], widening.named)]
 
     # --- what is said beside the changes ------------------------------------------------------------------------------
 
@@ -297,7 +355,7 @@ class _Making:
             if listed and takes and not takes.topics:
                 nothing = matches_nothing(flows[change.flows[0]], listed.partitions)
             change = replace(change, takes=takes, warnings=(*change.warnings, *([nothing] if nothing else [])))
-            if self.wish.mirror_again:
+            if self.allows("mirror-again", widening.named):
                 whose = [f"mirrors again what {each} already mirrored" for each in verdict.again]
                 return replace(change, reason="; ".join(filter(None, (change.reason, *whose))))
             return replace(change, needs_offsets=verdict.needs if change.action == "create" else ())

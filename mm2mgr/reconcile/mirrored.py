@@ -20,6 +20,8 @@ from mm2mgr.text import few
 from mm2mgr.topics.shared import meeting
 from mm2mgr.truth.reach import numbers
 
+ALLOWED_BY = {"mirrored-already": "mirror-again", "target-names": "target-names"}
+"""The costly kind of change (`price.KINDS`) that an objection is about."""
 Stored = Mapping[TopicPartition, int]
 """The last mirrored offset of each source partition, under the connector's own source alias."""
 
@@ -189,20 +191,77 @@ def taken(widening: Widening, seen: MirroredState) -> Taken | None:
 
 @dataclass(frozen=True)
 class MirrorVerdict:
-    """What is known of one write: what it mirrors a second time, the objection to it, and the offsets that it needs."""
+    """What is known of one write: what it mirrors a second time, the objections to it, and the offsets that it needs.
+
+    `topics` are those that it would mirror a second time, as far as they are known; `renamed` has names on the target
+    before and after.
+    """
 
     again: tuple[Again, ...]
-    objection: Objection | None
+    objections: tuple[Objection, ...]
     needs: tuple[str, ...]
+    topics: tuple[str, ...] = ()
+    renamed: tuple[tuple[str, str], ...] = ()
 
 
 def judge(widening: Widening, seen: MirroredState, connectors: Connectors, version: str | None) -> MirrorVerdict:
     """Judge a write that takes other topics than before; `version` is the workers' Kafka, None when it is not known."""
     found = tuple(again(widening, seen, connectors.is_abandoned))
-    topics = unstored(widening, seen)
-    objection = repeated(found, connectors.owned) or unproved(widening, seen, connectors.unread)
-    objection = objection or taken_up_again(widening, topics, version)
-    return MirrorVerdict(found, objection, () if objection else tuple(topics))
+    left = unstored(widening, seen)
+    late = taken_up_again(widening, left, version)
+    objection = repeated(found, connectors.owned) or unproved(widening, seen, connectors.unread) or late
+    topics = dict.fromkeys(topic for each in found for topic in each.topics)
+    other_names = tuple(renamed(widening, seen))
+    return MirrorVerdict(
+        found,
+        tuple(filter(None, (objection, under_other_names(widening, other_names)))),
+        () if objection else tuple(left),
+        tuple(topics if found else left if objection is late and late else ()),
+        (*other_names, *(pair for each in found for pair in _other_names(widening, each))),
+    )
+
+
+def renamed(widening: Widening, seen: MirroredState) -> Iterator[tuple[str, str]]:
+    """Yield names on the target, before and after, of topics that a running connector goes on to mirror under another name."""
+    before, after = widening.before and widening.before.selection, widening.new.selection
+    if not before or not after:
+        return
+    topics = seen.begun.get(widening.named)
+    if topics is None:  # the source was not read: any topic that both take tells
+        shared = meeting([before, after]).topic
+        topics = [shared] if shared else []
+    for topic in topics:
+        if before.takes(topic) and before.renamed(topic) != after.renamed(topic):
+            yield before.renamed(topic), after.renamed(topic)
+
+
+def _other_names(widening: Widening, found: Again) -> Iterator[tuple[str, str]]:
+    old = widening.others[found.old].selection
+    for topic in found.topics if old else ():
+        if old and old.renamed(topic) != widening.renamed(topic):
+            yield old.renamed(topic), widening.renamed(topic)
+
+
+def renamed_text(names: Sequence[tuple[str, str]], target: str) -> str:
+    """Say which topics get other names on the target."""
+    old, new = names[0]
+    many, such, each = (
+        (f"{len(names)} topics get other names", ", such as", "names")
+        if len(names) > 1
+        else ("a topic gets another name", ":", "name")
+    )
+    return f"{many} on '{target}'{such} {old} -> {new}; what was mirrored stays under the old {each}, and consumers must follow"
+
+
+def under_other_names(widening: Widening, names: Sequence[tuple[str, str]]) -> Objection | None:
+    """Return the objection to a running connector whose topics get other names on the target."""
+    if not names:
+        return None
+    return Objection(
+        "target-names",
+        renamed_text(names, widening.target),
+        "keep alias, replication_policy and separator; or add --allow target-names",
+    )
 
 
 def repeated(found: Sequence[Again], owned: Container[Named]) -> Objection | None:
@@ -216,9 +275,9 @@ def repeated(found: Sequence[Again], owned: Container[Named]) -> Objection | Non
         "mirrored-already",
         f"{who} {'has' if len(found) == 1 else 'have'} mirrored {what}, and offsets are stored by connector name: "
         "every record would be mirrored again",
-        "keep the flow's name, the cluster's alias, the Connect cluster, and each topic in its flow; or add --mirror-again"
+        "keep the flow's name, the cluster's alias, the Connect cluster, and each topic in its flow; or add --allow mirror-again"
         if all(each.old in owned for each in found)
-        else f"leave these topics to {who}; or delete it and add --mirror-again",
+        else f"leave these topics to {who}; or delete it and add --allow mirror-again",
     )
 
 
@@ -234,7 +293,7 @@ def unproved(widening: Widening, seen: MirroredState, unread: Sequence[str]) -> 
     return Objection(
         "mirrored-already",
         f"Connect cluster {who} could not be read, and {why}: if this flow has run there, every record would be mirrored again",
-        f"bring {who} back and plan again; or add --mirror-again if it never ran there",
+        f"bring {who} back and plan again; or add --allow mirror-again if it never ran there",
     )
 
 
@@ -262,7 +321,7 @@ def taken_up_again(widening: Widening, topics: Sequence[str], version: str | Non
         "mirrored-already",
         f"{remote} on '{widening.target}' already had records, and {why} under this connector's name: every "
         "record would be mirrored again",
-        "leave these topics to the flow that mirrored them; or add --mirror-again",
+        "leave these topics to the flow that mirrored them; or add --allow mirror-again",
     )
 
 

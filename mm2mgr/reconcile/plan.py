@@ -1,4 +1,4 @@
-"""The plan as a value: creates, updates and deletes, key by key, and the restarts for fewer tasks that wait. Pure.
+"""The plan as a value: creates, updates and deletes, key by key, with what they cost. Pure.
 
 A Connect cluster whose live state could not be read has an error and no changes: a failed read never becomes a create.
 """
@@ -9,12 +9,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from mm2mgr.partitions import moved_partitions
+from mm2mgr.defaults import Origin
 from mm2mgr.reconcile.offsets import is_moved, move_text
 from mm2mgr.reconcile.ownership import Ownership
+from mm2mgr.reconcile.price import Price, summed
 from mm2mgr.render import Connector
 from mm2mgr.secrets import mask
-from mm2mgr.text import number_of
 
 Action = Literal["create", "update", "delete", "no-op", "blocked"]
 WRITES = frozenset({"create", "update"})
@@ -41,11 +41,12 @@ DELETES_UNASKED_SHARE = 0.2
 
 @dataclass(frozen=True)
 class KeyChange:
-    """One key of one connector: None before means added, None after means removed."""
+    """One key of one connector: None before means added, None after means removed. `origin` is where the value after comes from."""
 
     key: str
     before: str | None = field(repr=False)  # may be secrets
     after: str | None = field(repr=False)
+    origin: str = ""
 
     @property
     def kind(self) -> Literal["add", "change", "remove"]:
@@ -59,7 +60,7 @@ class KeyChange:
             name: None if v is None else mask(self.key, v)
             for name, v in (("before", self.before), ("after", self.after))
         }
-        return {"key": self.key, "kind": self.kind, **shown}
+        return {"key": self.key, "kind": self.kind, **shown, "origin": self.origin or None}
 
 
 @dataclass(frozen=True)
@@ -79,7 +80,8 @@ class Change:
     """What happens to one connector. `config` is what would be written; None for delete, no-op and blocked.
 
     `before` is the live config that the plan saw, of connectors of this owner; it is compared again before a write and is
-    never printed. `shown` is the state that Connect showed ("": none, or not read). `state` has the state that Connect showed (empty: none, or not read) and the wished one, where they differ.
+    never printed. `shown` is the state that Connect showed then ("": none), and `tasks` how many tasks it had. `state` has that state and
+    the wished one, where they differ.
     `remedy` says how to get a blocked one through, `warnings` what is wrong although nothing is held back for it, `takes`
     what a source connector will mirror that it does not mirror now (None: nothing more, or it could not be read).
     `waits` says why an update that only lowers the number of tasks is not written now.
@@ -99,9 +101,11 @@ class Change:
     takes: Taken | None = None
     needs_offsets: tuple[str, ...] = ()
     before: Mapping[str, str] | None = field(default=None, repr=False)
+    tasks: int = 0
     shown: str = ""
     state: tuple[str, str] | None = None
     waits: str = ""
+    price: Price = field(default_factory=Price)
 
     @property
     def only_rests(self) -> bool:
@@ -110,7 +114,9 @@ class Change:
 
     def blocked(self, reason: str, remedy: str = "") -> Change:
         """Return the change as one that is not written."""
-        return replace(self, action="blocked", reason=reason, remedy=remedy, keys=(), config=None, state=None)
+        price = Price(again=self.price.again, irreversible=self.price.irreversible)
+        change = replace(self, action="blocked", reason=reason, remedy=remedy, keys=(), config=None, state=None)
+        return replace(change, price=price)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the change as JSON-ready values, secrets masked."""
@@ -127,6 +133,7 @@ class Change:
             "keys": [key.to_dict() for key in self.keys],
             "state": self.state and {"before": self.state[0], "after": self.state[1]},
             "waits": self.waits or None,
+            "price": self.price.to_dict(),
         }
 
 
@@ -166,14 +173,31 @@ class ClusterPlan:
 
 
 @dataclass(frozen=True)
+class Wish:
+    """How a plan is to be made: which costly kinds it may have (`price.KINDS`), how many deletes are meant where there are more than go
+    unasked, and how many changes it may have at most (None: any number)."""
+
+    prune: bool = False
+    allow: frozenset[str] = frozenset()
+    allow_deletes: int = 0
+    max_changes: int | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "prune": self.prune,
+            "allow": sorted(self.allow),
+            "allow_deletes": self.allow_deletes,
+            "max_changes": self.max_changes,
+        }
+
+
+@dataclass(frozen=True)
 class Plan:
     """The plan of the whole estate, one part per Connect cluster."""
 
     owner: str
     clusters: tuple[ClusterPlan, ...]
-    prune: bool = False
-    mirror_again: bool = False
-    allow_deletes: int = 0
+    wish: Wish = Wish()
 
     @property
     def changes(self) -> tuple[Change, ...]:
@@ -193,6 +217,19 @@ class Plan:
         """True when a cluster could not be read or a connector is held back."""
         return any(cluster.error for cluster in self.clusters) or any(c.action == "blocked" for c in self.changes)
 
+    @property
+    def price(self) -> Price:
+        """What all that is written costs."""
+        return summed(change.price for change in self.writes)
+
+    def flow_prices(self) -> dict[str, Price]:
+        """Return what is written for each flow costs; a connector that serves several flows counts for each of them."""
+        found: dict[str, Price] = {}
+        for change in self.writes:
+            for flow in change.flows if change.price != Price() else ():
+                found[flow] = found.get(flow, Price()) + change.price
+        return found
+
     def counts(self) -> dict[str, int]:
         """Return how many connectors each action concerns."""
         counts = {"create": 0, "update": 0, "delete": 0, "no-op": 0, "blocked": 0}
@@ -204,18 +241,21 @@ class Plan:
         """Return everything people and machines may see; text, JSON and plan files are made from this."""
         return {
             "owner": self.owner,
-            "prune": self.prune,
-            "mirror_again": self.mirror_again,
-            "allow_deletes": self.allow_deletes,
+            **self.wish.to_dict(),
             "counts": self.counts(),
+            "price": self.price.to_dict(),
+            "flow_prices": {flow: price.to_dict() for flow, price in self.flow_prices().items()},
             "clusters": [cluster.to_dict() for cluster in self.clusters],
         }
 
 
-def diff(before: Mapping[str, str], after: Mapping[str, str]) -> tuple[KeyChange, ...]:
+def diff(
+    before: Mapping[str, str], after: Mapping[str, str], origins: Mapping[str, Origin] | None = None
+) -> tuple[KeyChange, ...]:
     """Return the differing keys in order of their names. Values compare as strings, as Connect stores them."""
+    where = origins or {}
     return tuple(
-        KeyChange(key, before.get(key), after.get(key))
+        KeyChange(key, before.get(key), after.get(key), str(where.get(key, "")))
         for key in sorted(before.keys() | after.keys())
         if before.get(key) != after.get(key)
     )
@@ -226,15 +266,6 @@ Named = tuple[str, str]
 """A Connect cluster and a connector on it."""
 
 
-@dataclass(frozen=True)
-class Wish:
-    """How a plan is to be made. `allow_deletes` is how many deletes are meant, where there are more than go unasked."""
-
-    prune: bool = False
-    mirror_again: bool = False
-    allow_deletes: int = 0
-
-
 def plan_cluster(  # noqa: PLR0913  both sides, and what is wanted of them
     owners: Ownership,
     connect: str,
@@ -243,12 +274,14 @@ def plan_cluster(  # noqa: PLR0913  both sides, and what is wanted of them
     wish: Wish | None = None,
     *,
     states: Mapping[str, str] | None = None,
+    tasks: Mapping[str, int] | None = None,
 ) -> ClusterPlan:
     """Compare what one Connect cluster should run with the configs it has (name → config).
 
-    `states` has the states that connectors show, in Connect's words; one that is not there is unknown.
+    `states` has the states that connectors show, in Connect's words; one that is not there is unknown. `tasks` has how many tasks
+    they have.
     """
-    wish, states = wish or Wish(), states or {}
+    wish, states, tasks = wish or Wish(), states or {}, tasks or {}
     wanted = sorted(desired, key=lambda connector: (connector.pair, _ORDER[connector.type], connector.name))
     changes = [
         _compare(owners, connect, connector, live.get(connector.name), state=states.get(connector.name, ""))
@@ -259,7 +292,22 @@ def plan_cluster(  # noqa: PLR0913  both sides, and what is wanted of them
     left_over = sorted(ours - names)
     if wish.prune:
         changes += [_delete(connect, name, live[name]) for name in left_over]
-    return ClusterPlan(connect, tuple(changes), () if wish.prune else tuple(left_over), len(live) - len(ours))
+    seen = (
+        _priced(replace(each, shown=states.get(each.connector, ""), tasks=tasks.get(each.connector, 0)))
+        for each in changes
+    )
+    return ClusterPlan(connect, tuple(seen), () if wish.prune else tuple(left_over), len(live) - len(ours))
+
+
+def _priced(change: Change) -> Change:
+    """Return the change with what it costs on the Connect cluster."""
+    if change.action == "delete":
+        gone = f"{change.connector} is deleted; its stored offsets stay in Kafka under its name"
+        return replace(change, price=Price(irreversible=(gone,)))
+    if change.action != "update" or not change.keys or change.shown in RESTING:
+        return change
+    groups = (change.config or {}).get("groups", "") if change.type == "checkpoint" else ""
+    return replace(change, price=Price(change.tasks, groups=tuple(filter(None, groups.split(",")))))
 
 
 def with_predecessors_kept(
@@ -292,13 +340,15 @@ def _pair_of(change: Change) -> frozenset[str]:
     return frozenset(key.before or "" for key in change.keys if key.key in keys)
 
 
-def with_mass_deletes_held(clusters: Iterable[ClusterPlan], allowed: int = 0) -> tuple[ClusterPlan, ...]:
+def with_mass_deletes_held(clusters: Iterable[ClusterPlan], wish: Wish | None = None) -> tuple[ClusterPlan, ...]:
     """Block all deletes where they are too many to go unasked: the common accident is a tree that lost its flows."""
-    clusters = tuple(clusters)
+    clusters, wish = tuple(clusters), wish or Wish()
     changes = [change for cluster in clusters for change in cluster.changes]
     count = sum(change.action == "delete" for change in changes)
     owned = sum(change.before is not None for change in changes) + sum(len(each.left_over) for each in clusters)
-    if count <= max(allowed, DELETES_UNASKED) or count <= owned * DELETES_UNASKED_SHARE:
+    if "deletes" in wish.allow or count <= max(wish.allow_deletes, DELETES_UNASKED):
+        return clusters
+    if count <= owned * DELETES_UNASKED_SHARE:
         return clusters
     reason = f"one of {count} deletes, of {owned} connectors of this owner"
     remedy = f"if all of them are intended, add --allow-deletes {count}"
@@ -307,6 +357,20 @@ def with_mass_deletes_held(clusters: Iterable[ClusterPlan], allowed: int = 0) ->
         return change.blocked(reason, remedy) if change.action == "delete" else change
 
     return tuple(cluster.each(held) for cluster in clusters)
+
+
+def with_many_changes_held(plan: Plan) -> Plan:
+    """Block everything where there are more changes than the plan may have."""
+    count, most = len(plan.writes), plan.wish.max_changes
+    if most is None or count <= most:
+        return plan
+    reason = f"too many changes: {count}, and --max-changes allows {most}"
+    remedy = f"look at each of them; if they are intended, write --max-changes {count}, or plan fewer flows with --flow"
+
+    def held(change: Change) -> Change:
+        return change if change.action in {"no-op", "blocked"} else change.blocked(reason, remedy)
+
+    return replace(plan, clusters=tuple(cluster.each(held) for cluster in plan.clusters))
 
 
 def _compare(
@@ -322,13 +386,13 @@ def _compare(
 
     if live is None:
         rests = ("", desired.state) if desired.state in RESTING else None
-        return replace(change("create", diff({}, desired.config)), state=rests)
+        return replace(change("create", diff({}, desired.config, desired.origins)), state=rests)
     if not ours:
         whose = owners.whose(named, live)
         taken = change("blocked", reason=f"a connector of this name exists and {whose}; mm2mgr does not touch it")
         without = _REMEDIES[desired.type].format(flow=desired.flows[0].partition(":")[0])
         return replace(taken, remedy=f"{owners.remedy(named, live)}; else {without}")
-    keys = diff(live, desired.config) if live != desired.config else ()
+    keys = diff(live, desired.config, desired.origins) if live != desired.config else ()
     moves = keys and desired.type == "source" and is_moved(live, desired.config)
     along = move_text(live, desired.config) if moves else ""
     turn = _turn(state, desired.state)
@@ -363,114 +427,3 @@ _REMEDIES = {
 def _delete(connect: str, name: str, config: Mapping[str, str]) -> Change:
     kind = config.get("connector.class", "").rsplit(".Mirror", 1)[-1].removesuffix("Connector").lower()
     return Change(connect, name, kind, "delete", keys=diff(config, {}), reason="no longer declared", before=config)
-
-
-_TASKS = "tasks.max"
-
-
-@dataclass(frozen=True)
-class OffPeak:
-    """The hours (UTC) in which restarts do not hurt, from `start_hour` up to and without `end_hour`; may span midnight."""
-
-    start_hour: int
-    end_hour: int
-
-    def contains(self, when_seconds: float) -> bool:
-        """Tell whether a time (in seconds since 1970) is in these hours; equal hours mean the whole day."""
-        length = (self.end_hour - self.start_hour) % 24 or 24
-        return (int(when_seconds) // 3600 - self.start_hour) % 24 < length
-
-    def __str__(self) -> str:
-        return f"{self.start_hour:02d}-{self.end_hour:02d} h UTC"
-
-
-@dataclass(frozen=True)
-class RestartRules:
-    """When fewer tasks are applied: so long after the sizing changed, in these hours, and so many moved partitions in one apply."""
-
-    cool_down_seconds: float = 86_400.0
-    off_peak: OffPeak | None = None
-    moved_partitions: int | None = None
-
-
-@dataclass(frozen=True)
-class Saving:
-    """What the reviewed sizing says of a flow that gets fewer tasks although more would fit as well.
-
-    `changed_seconds`: since when (None: it does not say); `partitions`: how many the flow has (None: it does not say).
-    """
-
-    tasks: int
-    changed_seconds: int | None = None
-    partitions: int | None = None
-
-
-def waiting(plan: Plan, rules: RestartRules, savings: Mapping[str, Saving], now_seconds: float) -> dict[Named, str]:
-    """Return the connectors whose update waits, each with the reason; `savings` are by flow id.
-
-    Connectors share the budget of moved partitions in the order of the plan.
-    """
-    found, left = {}, rules.moved_partitions
-    for change in plan.changes:
-        saving = _saving(change, savings)
-        if saving is None:
-            continue
-        (key,) = change.keys
-        why = _too_early(saving, rules, now_seconds)
-        if why is None and left is not None:
-            every = saving.partitions
-            moved = None if every is None else moved_partitions(every, int(key.before or 0), saving.tasks)
-            if moved is None:
-                why = "the number of partitions that would move is unknown, run mm2mgr size (--move-budget)"
-            elif moved > left:
-                why = f"{number_of(moved, 'partition')} would move, {left} left of the budget (--move-budget)"
-            else:
-                left -= moved
-        if why:
-            found[change.connect, change.connector] = why
-    return found
-
-
-def with_waiting(plan: Plan, reasons: Mapping[Named, str]) -> Plan:
-    """Return the plan with these updates held: shown with their reason, and not written."""
-
-    def held(change: Change) -> Change:
-        why = reasons.get((change.connect, change.connector))
-        if not why or not _lowers_tasks(change):
-            return change
-        (key,) = change.keys
-        sentence = f"waiting with {key.after} instead of {key.before} tasks: {why}"
-        return replace(change, action="no-op", config=None, waits=why, warnings=(*change.warnings, sentence))
-
-    return replace(plan, clusters=tuple(part.each(held) for part in plan.clusters))
-
-
-def _saving(change: Change, savings: Mapping[str, Saving]) -> Saving | None:
-    """Return the saving that an update is for; None where it is for something else."""
-    if not _lowers_tasks(change):
-        return None
-    found = (savings[flow] for flow in change.flows if flow in savings)
-    return next((saving for saving in found if str(saving.tasks) == change.keys[0].after), None)
-
-
-def _lowers_tasks(change: Change) -> bool:
-    return change.action == "update" and change.state is None and lowers_tasks(change.keys)
-
-
-def lowers_tasks(keys: Sequence[KeyChange]) -> bool:
-    """Tell whether a change of keys lowers the number of tasks and does nothing else."""
-    if [key.key for key in keys] != [_TASKS]:
-        return False
-    before, after = keys[0].before or "", keys[0].after or ""
-    return before.isdecimal() and after.isdecimal() and 0 < int(after) < int(before)
-
-
-def _too_early(saving: Saving, rules: RestartRules, now_seconds: float) -> str | None:
-    changed = saving.changed_seconds
-    if changed is not None and now_seconds < changed + rules.cool_down_seconds:
-        hours = rules.cool_down_seconds / 3600
-        span = f"{hours / 24:g} d" if hours >= 24 else f"{hours:g} h"
-        return f"{span} after the last change of its sizing (--cool-down)"
-    if rules.off_peak is not None and not rules.off_peak.contains(now_seconds):
-        return f"for {rules.off_peak} (--off-peak)"
-    return None

@@ -45,11 +45,11 @@ class PlanFile:
 
     @property
     def wish(self) -> Wish:
-        """How the plan was made. The deletes in it were reviewed, so no number of them needs another word."""
+        """How the plan was made. All its changes and deletes were reviewed, so no number of them needs another word."""
         deletes = sum(change["action"] == "delete" for part in self.plan["clusters"] for change in part["changes"])
         return Wish(
             prune=bool(self.plan.get("prune")),
-            mirror_again=bool(self.plan.get("mirror_again")),
+            allow=frozenset(map(str, self.plan.get("allow") or ())),
             allow_deletes=max(deletes, int(self.plan.get("allow_deletes") or 0)),
         )
 
@@ -132,8 +132,8 @@ def as_reviewed(reviewed: dict[str, Any], now: Plan) -> Plan:
 
 
 def _differences(before: dict[str, Any], after: dict[str, Any]) -> Iterator[str]:
-    if any(before.get(key) != after[key] for key in ("owner", "prune", "mirror_again")):
-        yield "owner, --prune or --mirror-again differs from the saved plan"
+    if any(before.get(key) != after[key] for key in ("owner", "prune", "allow")):
+        yield "owner, --prune or --allow differs from the saved plan"
     old = {cluster["connect"]: cluster for cluster in before.get("clusters", [])}
     new = {cluster["connect"]: cluster for cluster in after["clusters"]}
     for name in sorted(old.keys() | new.keys()):
@@ -159,6 +159,9 @@ def _changed(name: str, old: dict[str, Any], new: dict[str, Any]) -> Iterator[st
 
 
 def _essence(change: dict[str, Any] | None) -> dict[str, Any] | None:
-    """Return what a change would do, without its remarks (which older plan files lack)."""
-    said = {"remedy", "warnings", "takes", "needs_offsets"}
-    return change and {name: value for name, value in change.items() if name not in said and value is not None}
+    """Return what a change would do, without its remarks and price, and the lines that its values come from."""
+    if change is None:
+        return None
+    said = {"remedy", "warnings", "takes", "needs_offsets", "price", "keys"}
+    keys = [{name: value for name, value in key.items() if name != "origin"} for key in change["keys"]]
+    return {"keys": keys} | {name: each for name, each in change.items() if name not in said and each is not None}

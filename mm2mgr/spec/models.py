@@ -391,6 +391,9 @@ class FlowSettings(Model, json_schema_extra=_example(topics={"include": ["app.or
     `mm2.SOURCE.TARGET.source.FLOW`. A flow of several pairs names the connector of each under `pairs`."""
     state: Literal["running", "paused", "stopped"] | None = None
     """State that the flow's source connector is kept in. Default: not managed; `status` reports a paused or stopped flow whose lag grows."""
+    allow: list[Literal["mirror-again", "target-names"]] = []
+    """Costly changes that this flow may make, as `--allow` does for a whole plan. `mirror-again`: records arrive a second time that another
+    connector has mirrored. `target-names`: its topics get other names on the target. `plan` says when the line can go."""
     silence: dict[str, Annotated[str, Field(min_length=1)]] = Field(
         default_factory=dict, examples=[{"wrong-kafka": "why it is fine here"}]
     )

@@ -66,6 +66,7 @@ LAYERS: dict[str, set[str]] = {
         "secrets",
         "partitions",
         "assignment",
+        "defaults",
         "spec",
         "truth",
         "topology",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,11 +14,13 @@ import pytest
 from mm2mgr.errors import KafkaError
 from mm2mgr.expand import expand
 from mm2mgr.kafka.access import KafkaAccess
+from mm2mgr.partitions import Offsets, TopicPartition
 from mm2mgr.reconcile import apply, live
 from mm2mgr.reconcile.apply import Result, apply_plan, read_back
 from mm2mgr.reconcile.facts import TopicListing
 from mm2mgr.reconcile.live import make_plan
 from mm2mgr.reconcile.plan import Plan, Wish
+from mm2mgr.reconcile.price import TopicSizes
 from mm2mgr.render import Connector, render
 from mm2mgr.spec.loader import load
 from mm2mgr.topology import Topology
@@ -69,6 +71,15 @@ class Site:
             {topic: found.written.get(topic, 0) for topic in chosen},
         )
 
+    def read_sizes(self, access: KafkaAccess, topics: Mapping[str, int]) -> TopicSizes:
+        """Answer as `reconcile.access.read_sizes` does, with one partition per topic and 100 bytes per record."""
+        if self.kafka is None:
+            raise KafkaError("no broker answered")
+        records, written = self.kafka[access.alias].records, self.kafka[access.alias].written
+        ends = {topic: written.get(topic, records.get(topic, 0)) for topic in topics}
+        logs = {TopicPartition(topic, 0): Offsets(end - records.get(topic, 0), end) for topic, end in ends.items()}
+        return TopicSizes(logs, dict.fromkeys(topics, 100.0))
+
     @property
     def east(self) -> FakeConnect:
         return self.fakes["east"]
@@ -94,7 +105,7 @@ class Site:
         return topology, render(topology)
 
     def plan(self, flows: str = FLOWS, *, prune: bool = False, mirror_again: bool = False, **options: Any) -> Plan:
-        wish = Wish(prune, mirror_again)
+        wish = Wish(prune, frozenset({*options.pop("allow", ()), *(["mirror-again"] if mirror_again else [])}))
         return asyncio.run(make_plan(*self.declare(flows), wish, **({"deadline_seconds": DEADLINE_SECONDS} | options)))
 
     def plan_as_written(self) -> Plan:
@@ -131,6 +142,7 @@ def running(folder: Path) -> Iterator[Site]:
     with serving(east) as east_url, serving(west) as west_url, pytest.MonkeyPatch.context() as patch:
         site = Site(folder, {"east": east_url, "west": west_url}, {"east": east, "west": west})
         patch.setattr(live, "read_topics", site.read_topics)
+        patch.setattr(live, "read_sizes", site.read_sizes)
         patch.setattr(apply, "_RACE_SECONDS", 0.0)  # nobody else writes here, unless a test has it so
         patch.setattr(apply, "_LONGEST_RACE_SECONDS", 0.0)
         patch.setattr(apply, "_READ_BACK_SECONDS", 0.5)

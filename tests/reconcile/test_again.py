@@ -48,7 +48,7 @@ def test_a_renamed_flow_is_blocked_and_the_old_connector_named(site: Site) -> No
     assert action(plan, NEW) == "blocked"
     said = f"mirrored-already: '{SOURCE}' on Connect cluster 'east' has mirrored these topics (logs.web, orders)"
     assert reason(plan, NEW).startswith(said)
-    assert "--mirror-again" in next(change.remedy for change in plan.changes if change.connector == NEW)
+    assert "--allow mirror-again" in next(change.remedy for change in plan.changes if change.connector == NEW)
     assert plan.failed
 
 

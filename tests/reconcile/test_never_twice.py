@@ -28,6 +28,7 @@ from mm2mgr.reconcile.apply import apply_plan
 from mm2mgr.reconcile.facts import TopicListing
 from mm2mgr.reconcile.live import make_plan
 from mm2mgr.reconcile.plan import Named, Plan, Wish
+from mm2mgr.reconcile.price import TopicSizes
 from mm2mgr.render import OWNER_KEY, render
 from mm2mgr.spec.loader import Spec, load
 from mm2mgr.topology import Topology
@@ -311,6 +312,7 @@ def estate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Estate]:
 
     monkeypatch.setattr(ConnectClient, "__init__", wired)  # the same requests and answers, without a socket each
     monkeypatch.setattr(live, "read_topics", made.read_topics)
+    monkeypatch.setattr(live, "read_sizes", lambda *_: TopicSizes({}, {}))
     with jumping():
         yield made
 

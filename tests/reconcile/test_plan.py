@@ -150,7 +150,7 @@ def pruned(doomed: int, staying: int) -> list[ClusterPlan]:
     ],
 )
 def test_many_deletes_need_a_word(doomed: int, staying: int, allowed: int, held: bool) -> None:
-    parts = with_mass_deletes_held(pruned(doomed, staying), allowed)
+    parts = with_mass_deletes_held(pruned(doomed, staying), Wish(allow_deletes=allowed))
     changes = parts[0].changes
     assert {change.action for change in changes} == {"blocked" if held else "delete"}
     assert {change.action for change in parts[1].changes} <= {"no-op"}

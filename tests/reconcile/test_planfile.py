@@ -21,7 +21,7 @@ from tests.reconcile.test_plan import live, wanted
 
 
 def plan_of(*parts: ClusterPlan, owner: str = "team", prune: bool = False) -> Plan:
-    return Plan(owner, parts, prune)
+    return Plan(owner, parts, Wish(prune))
 
 
 def part(name: str = "w", linger: str = "5", found: dict[str, dict[str, str]] | None = None) -> ClusterPlan:
@@ -61,11 +61,11 @@ def test_an_unchanged_plan_is_not_stale(tmp_path: Path) -> None:
         (plan_of(ClusterPlan("w")), plan_of(part()), "w/n: reviewed as absent, now create"),
         (plan_of(part()), plan_of(part("v")), "Connect cluster 'v' is in only one of the two plans"),
         (plan_of(part()), plan_of(part(), part("v")), "Connect cluster 'v' is in only one of the two plans"),
-        (plan_of(part()), plan_of(part(), prune=True), "owner, --prune or --mirror-again differs from the saved plan"),
+        (plan_of(part()), plan_of(part(), prune=True), "owner, --prune or --allow differs from the saved plan"),
         (
             plan_of(part()),
             plan_of(part(), owner="them"),
-            "owner, --prune or --mirror-again differs from the saved plan",
+            "owner, --prune or --allow differs from the saved plan",
         ),
     ],
 )

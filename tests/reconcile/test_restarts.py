@@ -7,17 +7,8 @@ from dataclasses import replace
 import pytest
 
 from mm2mgr.partitions import moved_partitions
-from mm2mgr.reconcile.plan import (
-    Change,
-    ClusterPlan,
-    KeyChange,
-    OffPeak,
-    Plan,
-    RestartRules,
-    Saving,
-    waiting,
-    with_waiting,
-)
+from mm2mgr.reconcile.plan import Change, ClusterPlan, KeyChange, Plan
+from mm2mgr.reconcile.restarts import OffPeak, RestartRules, Saving, waiting, with_waiting
 
 HOUR = 3600
 NOW = 500_000 * 24 * HOUR + 14 * HOUR

@@ -1,0 +1,185 @@
+"""What a plan says that a change costs, and that costly kinds are held until somebody allows them."""
+
+from __future__ import annotations
+
+from typing import get_args
+
+import pytest
+
+from mm2mgr.assignment import listing_of, predict
+from mm2mgr.partitions import Offsets, TopicPartition, moved_partitions
+from mm2mgr.reconcile.facts import TopicListing
+from mm2mgr.reconcile.plan import Change, Plan, with_many_changes_held
+from mm2mgr.reconcile.price import KINDS, Price, TopicSizes, Volume, log_bytes, moved, volume
+from mm2mgr.spec.models import FlowSettings
+from tests.reconcile.site import FLOWS, ON_EAST, ON_WEST, Site, actions
+
+ORDERS, LOGS = "mm2.a.east.source.orders", "mm2.a.east.source.logs"
+RENAMED = FLOWS.replace("orders: {", "trade: {")
+SEPARATOR = FLOWS + "defaults: {flows: {separator: '-'}}\n"
+NONE: list[str] = []
+
+
+def change(plan: Plan, connector: str) -> Change:
+    return next(each for each in plan.changes if each.connector == connector)
+
+
+@pytest.fixture
+def mirrored(site: Site) -> Site:
+    """A site whose orders have arrived: 300 000 records."""
+    site.converge()
+    site.east.add_offsets(ORDERS, "orders", {0: 299_999}, "a")
+    assert site.kafka
+    site.kafka["a"] = TopicListing({"orders": 1, "logs.web": 4}, {"orders": 300_000}, {"orders": 300_000})
+    site.kafka["east"] = TopicListing({"a.orders": 1}, {"a.orders": 300_000}, {"a.orders": 300_000})
+    return site
+
+
+# --- counting ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("before", "after"), [(1, 2), (4, 8), (8, 4), (3, 3), (10, 7), (2, 64)])
+def test_partitions_that_get_another_task_when_their_number_changes(before: int, after: int) -> None:
+    listed = {"orders": 12, "logs.web": 7, "other": 5, "__consumer_offsets": 50}
+    takes = {"orders", "logs.web"}.__contains__
+    assert moved(listed, takes, takes, (before, after)) == (moved_partitions(19, before, min(after, 19)), 19)
+
+
+def test_partitions_that_get_another_task_because_a_topic_comes_or_goes() -> None:
+    listed = {f"t{number}": 3 for number in range(20)}
+    before, after = (lambda topic: topic != "t7"), (lambda topic: True)
+    was, now = (predict(listing_of(listed), takes).order for takes in (before, after))
+    places = {one: number % 4 for number, one in enumerate(now)}
+    expected = sum(places[one] != number % 4 for number, one in enumerate(was))
+    assert 0 < expected < 57
+    assert moved(listed, before, after, (4, 4)) == (expected, 57)
+    assert moved(listed, before, after, (1, 1)) == (0, 57)
+    assert moved(listed, None, after, (4, 4)) is None
+
+
+def test_a_volume_counts_from_the_logs_start_or_the_connectors_own_offsets() -> None:
+    logs = {TopicPartition("t", 0): Offsets(100, 1100), TopicPartition("t", 1): Offsets(0, 500)}
+    sizes = TopicSizes({**logs, TopicPartition("u", 0): Offsets(0, 10)}, {"t": 1000.0})
+    assert volume(sizes, ["t"], {}) == Volume(1500, round(1500 * log_bytes(1000.0)))
+    assert volume(sizes, ["t"], {TopicPartition("t", 0): 1049}).records == 550
+    assert volume(sizes, ["t", "u", "v"], {}).unmeasured == ("u", "v")
+    assert 1010 < log_bytes(1000.0) < 1020
+
+
+def test_prices_add_up_and_what_is_unknown_stays_unknown() -> None:
+    one, other = Price(3, 2, 10, Volume(5, 50)), Price(1, None, 0, Volume(1, 10, ("x",)), irreversible=("gone",))
+    assert one + other == Price(4, None, 10, Volume(6, 60, ("x",)), irreversible=("gone",))
+    assert (Price(2) + Price()).to_dict() == Price(2).to_dict()
+    assert Price().to_dict() is None
+
+
+# --- in a plan --------------------------------------------------------------------------------------------------------
+
+
+def test_an_update_says_which_tasks_restart_and_where_its_values_come_from(mirrored: Site) -> None:
+    mirrored.east.connectors[LOGS].forced_tasks = 3
+    plan = mirrored.plan(FLOWS.replace('include: ["logs[.].*"]}', 'include: ["logs[.].*"]}, tasks: {max: 2}'))
+    found = change(plan, LOGS)
+    assert found.price == Price(3, moved_partitions(4, 3, 2), 4)
+    assert [(key["key"], str(key["origin"]).partition(" ")[0]) for key in found.to_dict()["keys"]] == [
+        ("tasks.max", "spec")
+    ]
+    assert "x.yaml:" in found.to_dict()["keys"][0]["origin"]
+    assert plan.flow_prices()["logs:a->east"].restarts == 3
+    assert plan.to_dict()["price"]["restarts"] == 3 + 1  # the same flow's connector on west
+
+
+@pytest.mark.parametrize(("state", "restarts"), [("RUNNING", 1), ("PAUSED", 0), ("STOPPED", 0)])
+def test_what_rests_does_not_restart(site: Site, state: str, restarts: int) -> None:
+    site.converge()
+    site.east.connectors[ORDERS].state = state
+    slower = site.plan(FLOWS.replace("[orders]}", "[orders]}, source_consumer: {max.poll.records: 400}"))
+    assert change(slower, ORDERS).price.restarts == restarts
+
+
+def test_a_plan_without_changes_has_no_price(site: Site) -> None:
+    site.converge()
+    plan = site.plan().to_dict()
+    assert (plan["price"], plan["flow_prices"]) == (None, {})
+
+
+def test_a_delete_cannot_be_undone(mirrored: Site) -> None:
+    plan = mirrored.plan(FLOWS.replace("targets: [east, west]", "targets: [east]"), prune=True)
+    assert [each.price.irreversible for each in plan.changes if each.action == "delete"] == [
+        (f"{name} is deleted; its stored offsets stay in Kafka under its name",) for name in sorted(ON_WEST)
+    ]
+
+
+# --- mirrored a second time -------------------------------------------------------------------------------------------
+
+
+def test_a_renamed_flow_is_blocked_with_the_records_and_bytes_that_would_come_again(mirrored: Site) -> None:
+    found = change(mirrored.plan(RENAMED, prune=True), "mm2.a.east.source.trade")
+    assert found.action == "blocked"
+    assert found.price.again == Volume(300_000, round(300_000 * log_bytes(100.0)))
+    assert "--allow mirror-again" in found.remedy
+
+
+def test_what_is_allowed_is_written_and_keeps_its_price(mirrored: Site) -> None:
+    in_tree = RENAMED.replace("[orders]}", "[orders]}, allow: [mirror-again]")
+    for flows, allow in ((RENAMED, ["mirror-again"]), (in_tree, NONE)):
+        plan = mirrored.plan(flows, prune=True, allow=allow)
+        assert actions(plan)["mm2.a.east.source.trade"] == "create"
+        assert actions(plan)[ORDERS] == "delete"
+        again = change(plan, "mm2.a.east.source.trade").price.again
+        assert again
+        assert again.records == 300_000
+        assert plan.price.again == again
+
+
+def test_what_one_flow_may_do_another_may_not(mirrored: Site) -> None:
+    other = RENAMED.replace('include: ["logs[.].*"]}', 'include: ["logs[.].*"]}, allow: [mirror-again]')
+    assert actions(mirrored.plan(other))["mm2.a.east.source.trade"] == "blocked"
+
+
+def test_a_source_that_does_not_answer_has_an_unknown_volume(mirrored: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    mirrored.kafka = None
+    found = change(mirrored.plan(RENAMED), "mm2.a.east.source.trade")
+    assert found.price.again == Volume(0, 0, ("topics of 'a'",))
+
+
+# --- other names on the target ----------------------------------------------------------------------------------------
+
+
+def test_other_names_on_the_target_need_a_word(mirrored: Site) -> None:
+    plan = mirrored.plan(SEPARATOR)
+    held = change(plan, ORDERS)
+    assert held.action == "blocked"
+    assert "a.orders -> a-orders" in held.reason
+    assert "--allow target-names" in held.remedy
+    allowed = change(mirrored.plan(SEPARATOR, allow=["target-names"]), ORDERS)
+    assert allowed.action == "update"
+    assert "a.orders -> a-orders" in allowed.price.irreversible[0]
+    in_tree = SEPARATOR.replace("separator:", "allow: [target-names], separator:")
+    assert actions(mirrored.plan(in_tree))[ORDERS] == "update"
+
+
+def test_other_names_where_the_source_does_not_answer_need_a_word_too(mirrored: Site) -> None:
+    mirrored.kafka = None
+    assert actions(mirrored.plan(SEPARATOR))[ORDERS] == "blocked"
+
+
+# --- limits -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("most", "written"), [(None, 7), (7, 7), (6, 0), (0, 0)])
+def test_more_changes_than_meant_are_none(site: Site, most: int | None, written: int) -> None:
+    from dataclasses import replace
+
+    plan = site.plan()
+    assert len(plan.changes) == len(ON_EAST) + len(ON_WEST) == 7
+    held = with_many_changes_held(replace(plan, wish=replace(plan.wish, max_changes=most)))
+    assert len(held.writes) == written
+    if not written:
+        assert held.changes[0].reason == f"too many changes: 7, and --max-changes allows {most}"
+
+
+def test_each_kind_that_a_flow_may_allow_is_explained() -> None:
+    (kinds,) = get_args(FlowSettings.model_fields["allow"].annotation)
+    assert set(get_args(kinds)) == KINDS.keys() - {"deletes"}
+    assert all(f"`{kind}`" in str(FlowSettings.model_fields["allow"].description) for kind in get_args(kinds))
