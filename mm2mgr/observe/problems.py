@@ -54,6 +54,11 @@ class ConnectorCase:
             return "not applied"
         return self.seen.status.state if self.seen.status else "no status"
 
+    @property
+    def argument(self) -> str:
+        """What names it on the command line."""
+        return self.seen.key
+
 
 @dataclass(frozen=True)
 class FlowCase(ConnectorCase):
@@ -63,6 +68,11 @@ class FlowCase(ConnectorCase):
     lag: FlowLag = field(kw_only=True)
     source: SeenKafka = field(kw_only=True)
     kept: FlowMemory = field(kw_only=True)
+
+    @property
+    def argument(self) -> str:
+        """The flow's id, in quotes for the shell."""
+        return f"'{self.flow.id}'"
 
     @property
     def marks(self) -> Mapping[str, Mark]:
@@ -117,7 +127,7 @@ def failed(case: ConnectorCase) -> Iterator[str]:
     if status and status.state == "FAILED":
         run_on = any(task.state == "RUNNING" for task in status.tasks)
         running = " (tasks still run with the previous config)" if run_on else ""
-        yield f"connector FAILED{running}: {trace_summary(status.trace)}; fix the cause, then restart the connector"
+        yield f"connector FAILED{running}: {trace_summary(status.trace)}; fix the cause, then run mm2mgr restart --failed {case.argument}"
 
 
 def failed_tasks(case: ConnectorCase) -> Iterator[str]:
@@ -127,7 +137,10 @@ def failed_tasks(case: ConnectorCase) -> Iterator[str]:
         if task.state == "FAILED":
             by_cause.setdefault(trace_summary(task.trace), []).append(str(task.id))
     for why, tasks in by_cause.items():
-        yield f"{_some(tasks, 'task')} FAILED: {why}; fix the cause, then restart the failed tasks; they do not recover by themselves"
+        yield (
+            f"{_some(tasks, 'task')} FAILED: {why}; fix the cause, then run mm2mgr restart --failed {case.argument}; "
+            "they do not recover by themselves"
+        )
 
 
 def unassigned(case: ConnectorCase) -> Iterator[str]:
@@ -146,7 +159,7 @@ def unassigned(case: ConnectorCase) -> Iterator[str]:
 def heartbeat_without_task(case: ConnectorCase) -> Iterator[str]:
     """A heartbeat connector always has one task."""
     if case.seen.desired.type == "heartbeat" and _runs_empty(case):
-        yield "RUNNING without a task: no heartbeats are sent; check the workers' log and restart the connector"
+        yield f"RUNNING without a task: no heartbeats are sent; check the workers' log and run mm2mgr restart {case.argument}"
 
 
 # --- source connectors ------------------------------------------------------------------------------------------------
@@ -193,7 +206,7 @@ def resting(case: FlowCase) -> Iterator[str]:
     if at_rest and case.lag.total_records and rest and rest.grown > 0:
         yield (
             f"{case.state} while its lag grows: {case.lag.total_records} records wait, {rest.grown} of them new in the last "
-            f"{rest.clock.seconds:.0f} s; resume it, or declare state: {case.state.lower()} on the flow if that is intended"
+            f"{rest.clock.seconds:.0f} s; run mm2mgr resume {case.argument}, or declare state: {case.state.lower()} on the flow if that is intended"
         )
 
 
@@ -358,7 +371,7 @@ def growth(flow: Flow, now: float, marks: Mapping[str, Mark], before: Mapping[st
 
 def _state_notes(case: ConnectorCase) -> list[str]:
     if case.state in RESTING:
-        return [f"{case.state}: it does nothing until it is resumed"]
+        return [f"{case.state}: it does nothing until mm2mgr resume"]
     if case.state == "no status" and case.without_status_seconds < case.patience.no_status_seconds:
         return [f"no status for {case.without_status_seconds:.0f} s: a new connector first waits for both clusters"]
     return []

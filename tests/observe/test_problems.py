@@ -57,7 +57,7 @@ def test_connector_failed(small: Estate) -> None:
     assert "Caused by: org.apache.kafka.common.errors.RecordTooLargeException: The message is 2000088" in sentence
     assert "ExecutionException" not in sentence
     assert "WorkerSourceTask" not in sentence
-    assert sentence.endswith("then restart the connector")
+    assert sentence.endswith("then run mm2mgr restart --failed 'orders:A->B'")
 
 
 def test_tasks_failed_for_the_same_reason_are_one_sentence(small: Estate) -> None:
@@ -65,7 +65,7 @@ def test_tasks_failed_for_the_same_reason_are_one_sentence(small: Estate) -> Non
     sentence = only_problem(small.flow())
     assert sentence.startswith("2 tasks (0, 1) FAILED: org.apache.kafka.connect.errors.ConnectException")
     assert "RecordTooLargeException" in sentence
-    assert "restart the failed tasks" in sentence
+    assert "then run mm2mgr restart --failed 'orders:A->B'" in sentence
 
 
 def test_secrets_in_a_trace_are_masked(small: Estate) -> None:

@@ -1,0 +1,192 @@
+"""pause, resume, restart --failed and offsets reset on real workers, with records that are counted by id."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+
+import pytest
+from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
+
+from mm2mgr.sandbox.server import Runtime
+
+from .command import Tree
+from .pair import Pair, flow, serving_pair
+from .seen import (
+    Message,
+    admin,
+    connector_url,
+    create,
+    end_offset,
+    messages,
+    rest,
+    statuses,
+    until,
+    values,
+    write,
+    write_values,
+)
+
+pytestmark = pytest.mark.live
+QUIET = "checkpoints: false, heartbeats: false, "
+FLUSH_SECONDS = 1.0  # of the workers, see conftest.WORKER
+STATUS_TOPIC = "connect-pair-status"
+CONFIG_TOPIC = "connect-pair-configs"
+
+
+@pytest.fixture(scope="module")
+def pair(tmp_path_factory: pytest.TempPathFactory, runtime: Runtime) -> Iterator[Pair]:
+    with serving_pair(tmp_path_factory.mktemp("verbs"), runtime) as served:
+        yield served
+
+
+@pytest.fixture(autouse=True)
+def _no_connectors_left(pair: Pair) -> Iterator[None]:
+    yield
+    pair.delete_connectors()
+
+
+def declared(pair: Pair, owner: str, flows: str) -> str:
+    return pair.yaml(owner, flows, QUIET, workers=f", flush_interval: {FLUSH_SECONDS:g}s")
+
+
+def source(name: str) -> str:
+    return f"mm2.src.tgt.source.{name}"
+
+
+def stored(pair: Pair, name: str) -> object:
+    return rest("GET", connector_url(pair.url, source(name), "/offsets"))["offsets"]
+
+
+class Traffic:
+    """Numbered records for some topics, until it is left."""
+
+    def __init__(self, pair: Pair, topics: list[str]) -> None:
+        self._pair, self._topics, self._over, self.written = pair, topics, threading.Event(), 0
+        self._thread = threading.Thread(target=self._write)
+
+    def _write(self) -> None:
+        while not self._over.is_set():
+            ids = [str(self.written + number).encode() for number in range(20)]
+            for topic in self._topics:
+                write_values(self._pair.source, topic, *ids)
+            self.written += len(ids)
+            time.sleep(0.05)
+
+    def __enter__(self) -> Traffic:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._thread.join()
+
+
+def test_one_flow_of_four_is_paused_under_traffic_and_loses_nothing(pair: Pair, tree: Tree) -> None:
+    names = ["one", "two", "three", "four"]
+    create(pair.source, names)
+    tree.write(declared(pair, "verbs", "".join(flow(name, name) for name in names)))
+    tree.run("apply", "--yes", "--wait", "90")
+    with Traffic(pair, names) as traffic:
+        for name in names:
+            until(lambda name=name: end_offset(pair.target, f"src.{name}"), bool, f"{name} does not move")
+        before = {name: end_offset(pair.target, f"src.{name}") for name in names}
+        said = tree.run("pause", "two", "--reason", "upgrade of the target")
+        assert f"~ pair/{source('two')}: PAUSED\n" in said
+        assert {task["state"] for task in statuses(pair.url)[source("two")]["tasks"]} == {"PAUSED"}
+        still = stored(pair, "two")
+        after = {name: end_offset(pair.target, f"src.{name}") for name in names}
+        assert all(after[name] > before[name] for name in names if name != "two"), "the others stood still"
+
+        config_end = end_offset(pair.target, CONFIG_TOPIC)
+        assert "already PAUSED" in tree.run("pause", "two", "--wait", "0")
+        planned = tree.run("plan", "--detailed-exitcode", code=0)
+        assert "0 to create, 0 to update, 0 to delete, 4 unchanged" in planned
+        tree.run("apply", "--yes")
+        assert end_offset(pair.target, CONFIG_TOPIC) == config_end, "the workers were told something"
+        assert stored(pair, "two") == still, "what is stored moved after the pause had returned"
+        assert end_offset(pair.target, "src.two") == after["two"]
+        assert f"~ pair/{source('two')}: RUNNING\n" in tree.run("resume", "two")
+    sent = Counter(str(number).encode() for number in range(traffic.written))
+    for name in names:
+        until(lambda name=name: end_offset(pair.target, f"src.{name}"), lambda end: end >= traffic.written, name)
+        assert Counter(values(pair.target, f"src.{name}")) == sent, f"{name}: lost or repeated"
+    history = tree.run("history", "two")
+    assert "upgrade of the target" in history
+
+
+def _limit(pair: Pair, topic: str, size: int) -> None:
+    entry = ConfigEntry("max.message.bytes", str(size), incremental_operation=AlterConfigOpType.SET)
+    client = admin(pair.target)
+    for future in client.incremental_alter_configs(
+        [ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])]
+    ).values():
+        future.result(30)
+
+
+def _task_states(pair: Pair, name: str) -> dict[int, str]:
+    return {task["id"]: task["state"] for task in statuses(pair.url)[source(name)]["tasks"]}
+
+
+def test_restart_failed_restarts_that_task_only(pair: Pair, tree: Tree) -> None:
+    create(pair.source, ["large"], partitions=2)
+    tree.write(declared(pair, "verbs", flow("large", "large", ", tasks: {max: 2}")))
+    tree.run("apply", "--yes", "--wait", "90")
+    write(pair.source, "large", [Message(0, None, b"0"), Message(1, None, b"1")])
+    until(lambda: values(pair.target, "src.large"), lambda found: len(found) == 2)
+    _limit(pair, "src.large", 1000)
+    large = b"x" * 5000
+    write(pair.source, "large", [Message(0, None, large)])
+    states = until(lambda: _task_states(pair, "large"), lambda found: "FAILED" in found.values())
+    (failed,) = [task for task, state in states.items() if state == "FAILED"]
+    assert "mm2mgr restart --failed 'large:src->tgt'" in tree.run("status", code=1)
+
+    again = tree.run("restart", "--failed", "large", code=1)
+    assert "1 of 2 tasks FAILED" in again
+    assert "RecordTooLargeException" in again
+
+    _limit(pair, "src.large", 1_000_000)
+    before = _status_records(pair)
+    tree.run("restart", "--failed", "--all", "--reason", "the limit is raised")
+    until(lambda: values(pair.target, "src.large"), lambda found: large in found)
+    touched = {key for key in _status_records(pair) - before if source("large") in key}
+    assert touched == {f"status-task-{source('large')}-{failed}"}
+    assert sorted(values(pair.target, "src.large"), key=str) == sorted([b"0", b"1", large], key=str)
+    assert "restart: 0 of 1 connector sent a request" in tree.run("restart", "--failed", "large")
+
+
+def _status_records(pair: Pair) -> Counter[str]:
+    """Return how often Connect wrote the status of each connector and task."""
+    return Counter((one.key or b"").decode() for one in messages(pair.target, STATUS_TOPIC))
+
+
+def test_offsets_reset_shows_and_does_what_comes_again_or_is_skipped(pair: Pair, tree: Tree) -> None:
+    create(pair.source, ["back"])
+    tree.write(declared(pair, "verbs", flow("back", "back")))
+    tree.run("apply", "--yes", "--wait", "90")
+    ids = [str(number).encode() for number in range(15)]
+    write_values(pair.source, "back", *ids[:10])
+    until(lambda: values(pair.target, "src.back"), lambda found: found == ids[:10])
+
+    assert "mm2mgr stop 'back:src->tgt'" in tree.run("offsets", "reset", "back", "--to", "4", "--yes", code=1)
+    tree.run("stop", "back")
+    shown = tree.json("offsets", "show", "back")["flows"][0]
+    assert (shown["exact"], shown["lag_records"], shown["partitions"][0]["stored_offset"]) == (True, 0, 9)
+    assert "offset 11 is not in every log" in tree.run("offsets", "reset", "back", "--to", "11", "--yes", code=1)
+    assert "back: 6 records come again" in tree.run("offsets", "reset", "back", "--to", "4", "--yes")
+    tree.run("resume", "back")
+    until(lambda: values(pair.target, "src.back"), lambda found: found == [*ids[:10], *ids[4:10]])
+
+    tree.run("stop", "back")
+    write_values(pair.source, "back", *ids[10:13])
+    assert "back: 3 records are never mirrored" in tree.run("offsets", "reset", "back", "--to", "latest", "--yes")
+    write_values(pair.source, "back", *ids[13:])
+    tree.run("resume", "back")
+    until(lambda: values(pair.target, "src.back"), lambda found: found[16:] == ids[13:])
+
+    tree.run("stop", "back")
+    assert "back: 15 records come again" in tree.run("offsets", "reset", "back", "--to", "earliest", "--yes")
+    tree.run("resume", "back")
+    until(lambda: values(pair.target, "src.back"), lambda found: found[18:] == ids)
