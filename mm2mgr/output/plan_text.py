@@ -86,8 +86,19 @@ def say_cluster(cluster: dict[str, Any], *, full: bool) -> None:
         say(f"  = {unchanged} unchanged")
     for name in cluster["left_over"]:
         say(f"  ? {name}: owned but no longer declared; --prune deletes it", style="yellow")
+    for entry in cluster["lists"]:
+        _say_entry(entry)
     if cluster["unowned"]:
         say(f"    {cluster['unowned']} connectors of other owners, not touched", style="dim")
+
+
+def _say_entry(entry: dict[str, Any]) -> None:
+    """Say what became of an entry of the tree's lists, and which keys come with the next change of what it adopts."""
+    can_go = ": this line can go" if entry["done"] else ""
+    say(f"    {entry['list']} {entry['connector']}: {entry['says']}{can_go} ({entry['place']})")
+    if entry["pending"]:
+        count = number_of(len(entry["pending"]), "key")
+        say(f"      {count} to be written with its next change: {few(entry['pending'], 6)}", style="dim")
 
 
 def _grouped(changes: Iterable[dict[str, Any]]) -> list[list[dict[str, Any]]]:

@@ -17,6 +17,7 @@ from mm2mgr.errors import Mm2mgrError
 from mm2mgr.lint.subject import Estate, WorkerFacts
 from mm2mgr.lint.tree import from_tree
 from mm2mgr.partitions import TopicPartition
+from mm2mgr.reconcile.effect import WorkerClients
 from mm2mgr.reconcile.estimate import Estimate
 from mm2mgr.reconcile.facts import (
     ClusterIds,
@@ -182,14 +183,16 @@ class _Making:
     def compared_on(self, name: str) -> ClusterPlan:
         if name in self.errors:
             return ClusterPlan(name, error=self.errors[name].message, hint=self.errors[name].hint)
-        wanted, configs, wish = self.wanted(name), self.live[name].configs, self.wish
+        wanted, configs, wish, owners = self.wanted(name), self.live[name].configs, self.wish, self.owners
         if self.only is not None:  # what is left over shows only in the plan of the whole tree
             names = {connector.name for connector in wanted}
             configs = {each: config for each, config in configs.items() if each in names}
-            wish = replace(wish, prune=False)
-        live = self.live[name]
+            wish, owners = replace(wish, prune=False), replace(owners, released={})
+        live, connect = self.live[name], self.topology.connects[name]
         tasks = {connector: len(info.tasks) for connector, info in live.infos.items()}
-        return plan_cluster(self.owners, name, wanted, configs, wish, states=live.states, tasks=tasks)
+        client = self.topology.clusters[connect.kafka].client
+        workers = WorkerClients(live.worker.version or connect.model.version or "", client)
+        return plan_cluster(owners, name, wanted, configs, wish, states=live.states, tasks=tasks, workers=workers)
 
     def writes(self) -> list[Change]:
         return [change for part in self.compared() for change in part.changes if change.action in WRITES]

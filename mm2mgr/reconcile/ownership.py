@@ -3,12 +3,38 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from mm2mgr.render import OWNER_KEY
 from mm2mgr.topology import Adopted, Released, Topology
 
 _Named = tuple[str, str]  # a Connect cluster and a connector on it
+
+
+@dataclass(frozen=True)
+class ListEntry:
+    """What became of one entry of `adopt:`, `moved:` or `release:`, as a plan shows it. `done`: its line can go.
+
+    `pending` are the keys that an adopted connector gets with its next change, and that are no reason for one.
+    """
+
+    list: str
+    connector: str
+    place: str
+    says: str = ""
+    done: bool = False
+    pending: tuple[str, ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "list": self.list,
+            "connector": self.connector,
+            "place": self.place,
+            "says": self.says,
+            "done": self.done,
+            "pending": list(self.pending),
+        }
 
 
 @dataclass(frozen=True)
@@ -55,3 +81,18 @@ class Ownership:
         if holder and named in self.adopted:
             return f"write from_owner: {holder} at {self.adopted[named].place} once that owner has released it"
         return f"to manage that connector, write {entry}{' once that owner has released it' if holder else ''}"
+
+    def released_entry(self, named: _Named, config: Mapping[str, str] | None) -> ListEntry:
+        """Return what became of an entry of `release:`; `config` is None when nothing of that name runs."""
+        entry = ListEntry("release", named[1], self.released[named].place)
+        if config is None:
+            return replace(entry, says="nothing of that name runs there", done=True)
+        holder = config.get(OWNER_KEY)
+        if holder != self.owner:
+            whose = f"it carries the mark of owner '{holder}'" if holder else "it carries no owner mark"
+            return replace(entry, says=whose, done=True)
+        says = (
+            "left running and not managed; it keeps its owner mark, so this line is needed until "
+            f"another tree has adopted it (from_owner: {self.owner}) and written its own"
+        )
+        return replace(entry, says=says)

@@ -10,11 +10,14 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from mm2mgr.defaults import Origin
+from mm2mgr.reconcile.effect import WorkerClients, another_connector, compare
 from mm2mgr.reconcile.offsets import is_moved, move_text
-from mm2mgr.reconcile.ownership import Ownership
+from mm2mgr.reconcile.ownership import ListEntry, Ownership
 from mm2mgr.reconcile.price import Price, summed
 from mm2mgr.render import Connector
 from mm2mgr.secrets import mask
+from mm2mgr.text import few, number_of
+from mm2mgr.topology import Adopted
 
 Action = Literal["create", "update", "delete", "no-op", "blocked"]
 WRITES = frozenset({"create", "update"})
@@ -141,7 +144,7 @@ class Change:
 class ClusterPlan:
     """The plan of one Connect cluster; `error` when its live state is unknown (then there are no changes).
 
-    `notes` name what could not be verified beforehand.
+    `notes` name what could not be verified beforehand; `lists` say of entries of the tree's lists what became of them.
     """
 
     connect: str
@@ -151,6 +154,7 @@ class ClusterPlan:
     error: str | None = None
     hint: str | None = None
     notes: tuple[str, ...] = ()
+    lists: tuple[ListEntry, ...] = ()
 
     @property
     def writes(self) -> tuple[Change, ...]:
@@ -169,6 +173,7 @@ class ClusterPlan:
             "left_over": list(self.left_over),
             "unowned": self.unowned,
             "notes": list(self.notes),
+            "lists": [entry.to_dict() for entry in self.lists],
         }
 
 
@@ -275,28 +280,38 @@ def plan_cluster(  # noqa: PLR0913  both sides, and what is wanted of them
     *,
     states: Mapping[str, str] | None = None,
     tasks: Mapping[str, int] | None = None,
+    workers: WorkerClients | None = None,
 ) -> ClusterPlan:
     """Compare what one Connect cluster should run with the configs it has (name → config).
 
     `states` has the states that connectors show, in Connect's words; one that is not there is unknown. `tasks` has how many tasks
     they have.
     """
-    wish, states, tasks = wish or Wish(), states or {}, tasks or {}
+    wish, states, tasks, workers = wish or Wish(), states or {}, tasks or {}, workers or WorkerClients()
     wanted = sorted(desired, key=lambda connector: (connector.pair, _ORDER[connector.type], connector.name))
-    changes = [
-        _compare(owners, connect, connector, live.get(connector.name), state=states.get(connector.name, ""))
-        for connector in wanted
-    ]
+    lists: list[ListEntry] = []
+    changes = []
+    for connector in wanted:
+        config, state = live.get(connector.name), states.get(connector.name, "")
+        entry = owners.adopted.get((connect, connector.name))
+        if entry:
+            change, listed = _adopt(owners, entry, connector, config, workers, state=state)
+            lists.append(listed)
+        else:
+            change = _compare(owners, connect, connector, config, state=state)
+        changes.append(change)
     names = {connector.name for connector in wanted}
     ours = {name for name, config in live.items() if owners.is_ours((connect, name), config)}
     left_over = sorted(ours - names)
     if wish.prune:
         changes += [_delete(connect, name, live[name]) for name in left_over]
+    lists += [owners.released_entry(named, live.get(named[1])) for named in owners.released if named[0] == connect]
     seen = (
         _priced(replace(each, shown=states.get(each.connector, ""), tasks=tasks.get(each.connector, 0)))
         for each in changes
     )
-    return ClusterPlan(connect, tuple(seen), () if wish.prune else tuple(left_over), len(live) - len(ours))
+    left = () if wish.prune else tuple(left_over)
+    return ClusterPlan(connect, tuple(seen), left, len(live) - len(ours), lists=tuple(lists))
 
 
 def _priced(change: Change) -> Change:
@@ -403,6 +418,44 @@ def _compare(
         return found
     unknown = f"whether it is {desired.state} could not be read (it shows {state or 'no status yet'}); plan again"
     return replace(found, warnings=(unknown,))
+
+
+def _adopt(  # noqa: PLR0913  both sides, and what is known of them
+    owners: Ownership,
+    entry: Adopted,
+    desired: Connector,
+    live: Mapping[str, str] | None,
+    workers: WorkerClients,
+    *,
+    state: str,
+) -> tuple[Change, ListEntry]:
+    """Return what happens to a connector that `adopt:` names, and what its line says."""
+    change = _compare(owners, entry.connect, desired, live, state=state)
+    listed = ListEntry("adopt", entry.connector, entry.place)
+    is_marked = live is not None and not owners.is_adopted((entry.connect, entry.connector), live)
+    if live is None:
+        why = "nothing of that name runs there, and a new connector would mirror everything from the start"
+        change = change.blocked(why, f"correct {entry.place}, or remove that entry")
+    elif not is_marked and (other := another_connector(desired, live)):
+        why = f"the connector to be adopted {other}"
+        change = change.blocked(why, f"correct {entry.place} or the flow")
+    if live is None or change.action == "blocked":
+        return change, replace(listed, says=f"not adopted: {change.reason}")
+    if is_marked:
+        return change, replace(listed, says="it carries the owner mark", done=True)
+    found = compare(desired, live, workers)
+    if found.differing:
+        rest = (
+            f"{number_of(len(found.pending), 'other key')} mark it, are defaults of mm2mgr, or say what holds already"
+        )
+        why = f"adopted: the tree differs in {few(found.differing)}; {rest}"
+        says = "its owner mark is written with this change; then this line can go"
+        return replace(change, reason="; ".join(filter(None, (change.reason, why)))), replace(listed, says=says)
+    # With the config that it has: what only pauses or stops it leaves that as it is.
+    rests = replace(change, action="update", keys=(), config=live) if change.state else None
+    says = "nothing is written until its config must change, and the owner mark then: this line is needed until then"
+    nothing = replace(change, action="no-op", keys=(), config=None, reason="")
+    return rests or nothing, replace(listed, says=f"adopted; {says}", pending=found.pending)
 
 
 def _turn(shown: str, wished: str | None) -> tuple[str, str] | None:
