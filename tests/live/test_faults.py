@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import random
+import threading
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -23,17 +26,22 @@ from .seen import (
     delete,
     rest,
     statuses,
+    task_configs,
     topics,
     until,
     values,
     write_values,
 )
+from .traffic import Traffic
 
 pytestmark = pytest.mark.live
 FLOODING_LOGGER = "org.apache.kafka.clients.admin.internals.AdminMetadataManager"
 QUIET_BYTES = 500_000  # seen: 50 kB in these 30 s, and more than 6 MB without the back-off
 WATCHED_SECONDS = 30.0
 FLOWS = 10
+MANY_FLOWS = 38  # and the pair's heartbeat and checkpoint connector
+KILLS = int(os.environ.get("MM2MGR_KILLS", "1"))
+LATEST_KILL_SECONDS = 8.0
 
 
 @pytest.fixture(scope="module")
@@ -212,3 +220,55 @@ def test_apply_says_what_is_left_when_no_worker_is_left(many: Many) -> None:
     said = many.tree.run("apply", "--yes")
     assert "pair: created mm2.src.tgt.checkpoint" in said
     many.assert_all_run_once(many.world.url)
+
+
+def test_an_apply_converges_whenever_a_worker_is_killed(world: Pair, tree: Tree) -> None:
+    """40 connectors change under traffic, and a worker dies with SIGKILL at a random moment; somebody starts it again.
+
+    MM2MGR_KILLS=20 does that twenty times (about ten minutes).
+    """
+    topics_ = [f"killed{number}" for number in range(MANY_FLOWS)]
+    create(world.source, topics_)
+    names = [f"mm2.src.tgt.source.{topic}" for topic in topics_]
+    dice = random.Random(os.environ.get("MM2MGR_SEED", "1"))
+
+    def declare(number: int) -> None:
+        marker = f", source_consumer: {{max.poll.records: {500 + number}}}"
+        tree.write(world.yaml("random", "".join(flow(topic, topic, marker) for topic in topics_)))
+
+    declare(0)
+    tree.run("apply", "--yes", "--wait", "120")
+    with Traffic(world.source, topics_) as traffic:
+        for number in range(1, KILLS + 1):
+            declare(number)
+            victim, moment = dice.choice(world.workers), dice.uniform(0.0, LATEST_KILL_SECONDS)
+            with tree.start("apply", "--yes", "--wait", "150") as running:
+                killer = threading.Thread(target=_kill_and_start, args=(victim, moment))
+                killer.start()
+                out, err = running.communicate(timeout=300)
+                killer.join()
+            how = f"round {number}: {victim.name} killed after {moment:.2f} s\n{out}{err}"
+            assert running.returncode == 0, how
+            again = tree.run("apply", "--yes")
+            assert "Applied: 0 of 0 changes" in again, how
+            until(lambda: _markers(world, names), lambda found, wanted=str(500 + number): found == {wanted}, how)  # type: ignore[misc]
+            until(lambda: _states(world), lambda found: found == (MANY_FLOWS + 2, {"RUNNING"}), how)
+    traffic.arrived(world.target, "src")
+
+
+def _kill_and_start(worker: Worker, seconds: float) -> None:
+    time.sleep(seconds)  # the moment is what the test draws
+    worker.kill()
+    worker.start()
+
+
+def _markers(world: Pair, names: Iterable[str]) -> set[str | None]:
+    """Return the values of the changed key in all tasks; None where a connector has no task."""
+    tasks = [task_configs(world.url, name) or [{}] for name in names]
+    return {task.get("source.consumer.max.poll.records") for each in tasks for task in each}
+
+
+def _states(world: Pair) -> tuple[int, set[str]]:
+    """Return how many connectors there are, and the states of connectors and tasks."""
+    found = statuses(world.url).values()
+    return len(found), {part["state"] for one in found for part in (one["connector"], *one["tasks"])}
