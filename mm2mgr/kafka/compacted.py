@@ -21,11 +21,11 @@ from mm2mgr.partitions import TopicPartition
 
 _SECONDS = 5.0
 # A broker behind a firewall that drops packets is given up after this, and not after 30 s.
-_REACH = {"socket.connection.setup.timeout.ms": 3_000}
+REACH = {"socket.connection.setup.timeout.ms": 3_000}
 _GLANCE_SECONDS = 0.5
-_LOOKER = {**_REACH, "group.id": "mm2mgr-reads-without-a-group", "allow.auto.create.topics": False}
+_LOOKER = {**REACH, "group.id": "mm2mgr-reads-without-a-group", "allow.auto.create.topics": False}
 _PRODUCER = {
-    **_REACH,
+    **REACH,
     "acks": "all",
     # A record that is stored twice has the same key, so no right is needed for an idempotent producer.
     "enable.idempotence": False,
@@ -152,71 +152,3 @@ def _lost(failures: Failures, lost: list[confluent_kafka.KafkaError], topic: str
     if not lost or lost[0].code() == confluent_kafka.KafkaError._MSG_TIMED_OUT:
         return failures.no_answer(_SECONDS)
     return failures.error(confluent_kafka.KafkaException(lost[0]), f"writing to {topic}", _SECONDS)
-
-
-_SESSION_MS = 10_000
-_HEARTBEAT_MS = 2_000
-_LONGEST_SILENCE_MS = 60_000
-
-
-class Lease:
-    """The right to be the only one that writes, as a membership of a consumer group: who has the topic's one partition holds it.
-
-    A holder that crashes loses it after the session time-out, which the brokers measure; no clocks are compared. `poll` has to be
-    called again and again: a process that hangs for a minute leaves the group, too.
-    """
-
-    def __init__(self, topic: CompactedTopic, group: str) -> None:
-        topic.create()
-        self._partition = confluent_kafka.TopicPartition(topic.name, 0)
-        self._assigned = False
-        extra = {
-            **_REACH,
-            "group.id": group,
-            "enable.auto.commit": False,
-            "session.timeout.ms": _SESSION_MS,
-            "heartbeat.interval.ms": _HEARTBEAT_MS,
-            "max.poll.interval.ms": _LONGEST_SILENCE_MS,
-            "partition.assignment.strategy": "cooperative-sticky",  # a newcomer takes nothing from the holder
-            "allow.auto.create.topics": False,
-        }
-        settings, self._failures = client_settings(topic.access, extra)
-        try:
-            self._consumer = confluent_kafka.Consumer(settings)
-            self._consumer.subscribe([topic.name], on_assign=self._assign, on_revoke=self._lose, on_lost=self._lose)
-        except (confluent_kafka.KafkaException, ValueError) as error:
-            raise self._failures.error(error, f"joining group {group}", _SECONDS) from error
-
-    def _assign(self, consumer: confluent_kafka.Consumer, partitions: list[confluent_kafka.TopicPartition]) -> None:
-        if partitions:
-            consumer.incremental_assign(partitions)
-            consumer.pause(partitions)  # membership is all that is wanted
-            self._assigned = True
-
-    def _lose(self, consumer: confluent_kafka.Consumer, partitions: list[confluent_kafka.TopicPartition]) -> None:
-        self._assigned = False
-
-    @property
-    def held(self) -> bool:
-        """Tell whether it is held, as far as the last `poll` knows."""
-        return self._assigned
-
-    def poll(self) -> bool:
-        """Take part in the group for a moment, without waiting; return whether the lease is held."""
-        self._consumer.poll(0)
-        return self._assigned
-
-    def confirmed(self) -> bool:
-        """Ask the brokers whether it is held now: a commit of a member that was replaced meanwhile is refused."""
-        if not self._assigned:
-            return False
-        at = confluent_kafka.TopicPartition(self._partition.topic, 0, int(time.time()))
-        try:
-            self._consumer.commit(offsets=[at], asynchronous=False)
-        except confluent_kafka.KafkaException:
-            return False
-        return self._assigned
-
-    def close(self) -> None:
-        """Leave the group: the next member has the lease at once."""
-        self._consumer.close()

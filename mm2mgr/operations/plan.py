@@ -12,6 +12,7 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Literal
 
 from mm2mgr.errors import Mm2mgrError
@@ -66,9 +67,15 @@ def wish_of(prune: bool, mirror_again: bool, allow: Iterable[str], allow_deletes
     return Wish(prune, kinds, allow_deletes, max_changes)
 
 
-def planned(workspace: Workspace, wish: Wish, only: Sequence[str] | None) -> Plan:
-    """Return the plan for all flows, or `only` those with these ids, in which nothing waits yet."""
-    return wait_for(make_plan(workspace.topology, workspace.connectors, wish, only=only, spec=workspace.spec))
+def planned(
+    workspace: Workspace,
+    wish: Wish,
+    only: Sequence[str] | None,
+    skip: Mapping[str, Mm2mgrError] = MappingProxyType({}),
+) -> Plan:
+    """Return the plan for all flows, or `only` those with these ids, in which nothing waits yet; `skip`: see `make_plan`."""
+    topology, connectors, spec = workspace.topology, workspace.connectors, workspace.spec
+    return wait_for(make_plan(topology, connectors, wish, only=only, spec=spec, skip=skip))
 
 
 def with_restarts_held(workspace: Workspace, plan: Plan, rules: RestartRules | None) -> Plan:

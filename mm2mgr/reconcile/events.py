@@ -19,6 +19,15 @@ from mm2mgr.secrets import mask_text
 
 EVENTS: Mapping[str, tuple[str, Mapping[str, str]]] = MappingProxyType(
     {
+        "standby": (
+            "Another process holds the lease of some Connect clusters, which are left to it (`reconcile`).",
+            {"connects": "their names"},
+        ),
+        "resting": (
+            "Connect clusters that failed before are left alone for a while (`reconcile`).",
+            {"connects": "seconds until each is asked again"},
+        ),
+        "failed": ("A round of `reconcile` could not be done; nothing was written.", {"error": "why not"}),
         "plan_made": (
             "The plan is made; nothing is written yet.",
             {
@@ -73,7 +82,7 @@ class EventLog:
 
     def __init__(self, path: Path | None) -> None:
         self._file: IO[str] | None = None
-        self.run = uuid.uuid4().hex[:12]
+        self.begin_run()
         if path is None:
             return
         try:
@@ -82,6 +91,10 @@ class EventLog:
             raise Mm2mgrError(
                 f"--events {path}: cannot be written: {error.strerror}", hint="name another file"
             ) from error
+
+    def begin_run(self) -> None:
+        """Let the lines from here on have a `run` of their own."""
+        self.run = uuid.uuid4().hex[:12]
 
     def write(self, event: str, fields: Mapping[str, Any]) -> None:
         """Append one line; a disk that is full stops no work."""

@@ -18,6 +18,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, datetime
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from mm2mgr.endpoints import kafka_access
@@ -105,8 +106,17 @@ def topic_of(topology: Topology, alias: str) -> CompactedTopic:
 class Recorder:
     """Records what one command does while it does it. Nothing waits for it until `close`."""
 
-    def __init__(self, topology: Topology, command: str, author: Author, reason: str = "") -> None:
-        self.topology = topology
+    def __init__(
+        self,
+        topology: Topology,
+        command: str,
+        author: Author,
+        reason: str = "",
+        failed_before: Mapping[Named, HistoryEntry] = MappingProxyType({}),
+    ) -> None:
+        """Begin; a change that is tried again, and is in `failed_before`, keeps its entry instead of getting one each time."""
+        self.topology, self.commit = topology, author.commit
+        self._failed_before = failed_before
         self._common = {
             "who": _safe(author.who),
             "commit": author.commit,
@@ -122,8 +132,11 @@ class Recorder:
     def begin(self, change: Change) -> None:
         """Record that a change begins; what stays of a command that is killed."""
         shown = change.to_dict()
+        named = change.connect, change.connector
+        before = self._failed_before.get(named)
+        again = before and (before.action, list(before.keys)) == (change.action, shown["keys"])
         entry = HistoryEntry(
-            f"{self._run}-{len(self._entries)}",
+            before.id if before and again else f"{self._run}-{len(self._entries)}",
             datetime.now(UTC).isoformat(timespec="milliseconds"),
             connect=change.connect,
             connector=change.connector,
@@ -133,7 +146,7 @@ class Recorder:
             state=shown["state"],
             **self._common,
         )
-        self._entries[change.connect, change.connector] = entry
+        self._entries[named] = entry
         self.put(entry)
 
     def end(self, change: Change, outcome: str, error: str | None = None) -> None:
@@ -178,6 +191,11 @@ class Recorder:
             return TextWriter(topic_of(self.topology, alias))
         except Mm2mgrError as error:  # its credentials are not on this machine
             return error
+
+    @property
+    def failed(self) -> dict[Named, HistoryEntry]:
+        """The changes that failed, to be given to the recorder of the next try."""
+        return {named: entry for named, entry in self._entries.items() if entry.outcome == "failed"}
 
     def close(self) -> dict[str, str]:
         """Wait until all is stored, or known not to be; return why not for each Connect cluster concerned."""

@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from types import MappingProxyType
 
 from mm2mgr.connect.client import ConnectClient
 from mm2mgr.connect.types import ConnectorInfo, WorkerInfo, parse_stored
@@ -95,14 +96,17 @@ async def make_plan(  # noqa: PLR0913  the tree in three forms, and what is want
     only: Iterable[str] | None = None,
     spec: Spec | None = None,
     deadline_seconds: float = 30.0,
+    skip: Mapping[str, Mm2mgrError] = MappingProxyType({}),
 ) -> Plan:
     """Read every Connect cluster concurrently and compare. `only` limits the plan to connectors that serve these flow ids.
 
     A cluster that cannot be read is in the plan with its error; the others are planned anyway. Guards have had
     their say: what must not be written is blocked, what could not be verified is noted. With `spec`, comments in the
-    tree's files silence guards as a flow's `silence:` does.
+    tree's files silence guards as a flow's `silence:` does. Connect clusters to `skip` are not asked: what runs there is
+    unknown, with this error.
     """
     making = _Making(topology, connectors, wish or Wish(), None if only is None else frozenset(only), deadline_seconds)
+    making.errors.update(skip)
     return await making.plan(lambda: from_tree(topology, connectors, spec))
 
 
@@ -126,7 +130,7 @@ class _Making:
 
     async def plan(self, as_lint_sees_it: Callable[[], Estate]) -> Plan:
         """Read, compare and judge; the tree as lint sees it has the connectors in the same order."""
-        await self.ask(self.topology.connects, self.read)
+        await self.ask([name for name in self.topology.connects if name not in self.errors], self.read)
         if any(part.writes for part in self.compared()):
             await self.ask(list(self.live), self.read_all)
         written = sorted({change.connect for change in self.writes()})

@@ -206,6 +206,7 @@ PURE = (
     "kafka/acls",
     "reconcile/plan",
     "reconcile/drift",
+    "reconcile/schedule",
     "reconcile/guards",
     "reconcile/mirrored",
     "reconcile/resets",

@@ -133,3 +133,15 @@ def test_without_git_the_author_is_the_system_user(tmp_path: Path, monkeypatch: 
     monkeypatch.setenv("PATH", "")
     monkeypatch.setenv("LOGNAME", "operator")
     assert author([tmp_path]) == Author("operator", "")
+
+
+def test_a_change_that_fails_again_and_again_has_one_entry(topology: Topology) -> None:
+    failed = {}
+    for _ in range(3):
+        recorder = Recorder(topology, "reconcile", Author("ann"), "", failed)
+        recorder.begin(change())
+        recorder.end(change(), "failed", "no answer")
+        failed = recorder.failed
+        assert recorder.close() == {}
+    (entry,) = asyncio.run(read(topology, ["east"])).entries
+    assert (entry.outcome, entry.error) == ("failed", "no answer")
