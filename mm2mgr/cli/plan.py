@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 @click.argument("flows", nargs=-1)
 @change_options
 @option("--full", is_flag=True, help="Show every key of connectors that are created or deleted.")
+@option("--explain", is_flag=True, help="Show the steps in which each change is made.")
 @option("--out", type=click.Path(path_type=Path, dir_okay=False), help="Write the plan to a file for review and apply.")
 @option(
     "--detailed-exitcode",
@@ -57,6 +58,7 @@ def plan(
     off_peak: tuple[int, int] | None,
     move_budget: int | None,
     full: bool,
+    explain: bool,
     out: Path | None,
     detailed_exitcode: bool,
     output: str,
@@ -82,7 +84,7 @@ def plan(
         else:
             if not flows:
                 say_topology(workspace.topology, workspace.connectors)
-            say_plan(made.to_dict(), full=full)
+            say_plan(made.to_dict(), full=full, explain=explain)
 
     for entry in workspace.topology.stale_sizing:
         talk(f"overrides: flow '{entry}' is no longer declared; its sizing is ignored, and mm2mgr size removes it")

@@ -44,10 +44,10 @@ def say_topology(topology: Topology, connectors: Sequence[Connector]) -> None:
     say(f"{number_of(flows, 'flow')}, {len(connectors)} connectors on {number_of(connects, 'Connect cluster')}")
 
 
-def say_plan(plan: dict[str, Any], *, full: bool = False) -> None:
+def say_plan(plan: dict[str, Any], *, full: bool = False, explain: bool = False) -> None:
     """Print what would change, key by key for updates; `full` shows every key of what is created or deleted too."""
     for cluster in plan["clusters"]:
-        say_cluster(cluster, full=full)
+        say_cluster(cluster, full=full, explain=explain)
     shown = [change for each in plan["clusters"] for change in each["changes"] if full or change["action"] == "update"]
     if any(len(value or "") > _LONGEST for each in shown for key in each["keys"] for value in key.values()):
         say("Values that end with … are cut; -o json shows them in full", style="dim")
@@ -66,7 +66,7 @@ def say_plan(plan: dict[str, Any], *, full: bool = False) -> None:
         say(f"Price: {costs}", style="bold")
 
 
-def say_cluster(cluster: dict[str, Any], *, full: bool) -> None:
+def say_cluster(cluster: dict[str, Any], *, full: bool, explain: bool) -> None:
     say(f"Connect cluster {cluster['connect']}", style="bold")
     if cluster["error"]:
         say(f"  ! not planned: {one_line(cluster['error'])}", style=STYLES["blocked"])
@@ -80,6 +80,7 @@ def say_cluster(cluster: dict[str, Any], *, full: bool) -> None:
             _say_blocked([change, *alike])
         elif change["action"] != "no-op":
             _say_change(change, full=full)
+            _say_steps(change["steps"] if explain else ())
     _say_warnings(cluster["changes"])
     unchanged = sum(1 for change in cluster["changes"] if change["action"] == "no-op")
     if unchanged:
@@ -200,6 +201,11 @@ def _again_text(again: dict[str, Any]) -> str:
     measured = f"{number_of(again['records'], 'record')} ({bytes_text(again['bytes'])})" if again["records"] else ""
     unknown = f"an unknown volume ({few(again['unmeasured'])})" if again["unmeasured"] else ""
     return f"mirrors {' and '.join(filter(None, (measured, unknown))) or 'no record'} again"
+
+
+def _say_steps(steps: Iterable[str]) -> None:
+    for number, step in enumerate(steps, 1):
+        say(f"      {number}. {step}")
 
 
 def _values(key: dict[str, Any]) -> str:

@@ -62,6 +62,7 @@ from mm2mgr.reconcile.plan import (
     with_mass_deletes_held,
 )
 from mm2mgr.reconcile.price import TopicSizes
+from mm2mgr.reconcile.stages import explain, stages
 from mm2mgr.render import Connector
 from mm2mgr.spec.loader import Spec
 from mm2mgr.text import few
@@ -155,9 +156,14 @@ class _Making:
     def made(
         self, parts: Iterable[ClusterPlan], ids: ClusterIds, found: Sequence[Widening], seen: MirroredState
     ) -> Plan:
-        """Return the plan, with what could not be verified."""
-        noted = tuple(replace(part, notes=tuple(self.notes(part, ids, found, seen))) for part in parts)
-        return Plan(self.topology.owner, noted, self.wish)
+        """Return the plan, with what apply will do and what could not be verified."""
+        owner = self.topology.owner
+
+        def with_steps(change: Change) -> Change:
+            return replace(change, steps=steps) if (steps := tuple(map(explain, stages(change, owner)))) else change
+
+        noted = (replace(part, notes=tuple(self.notes(part, ids, found, seen))) for part in parts)
+        return Plan(owner, tuple(part.each(with_steps) for part in noted), self.wish)
 
     def known(self, ids: ClusterIds) -> ClusterFacts:
         shared = {name: connect.kafka for name, connect in self.topology.connects.items()}

@@ -109,6 +109,8 @@ class Change:
     state: tuple[str, str] | None = None
     waits: str = ""
     price: Price = field(default_factory=Price)
+    steps: tuple[str, ...] = ()
+    """What apply will do, in order (`stages`)."""
 
     @property
     def only_rests(self) -> bool:
@@ -119,7 +121,7 @@ class Change:
         """Return the change as one that is not written."""
         price = Price(again=self.price.again, irreversible=self.price.irreversible)
         change = replace(self, action="blocked", reason=reason, remedy=remedy, keys=(), config=None, state=None)
-        return replace(change, price=price)
+        return replace(change, price=price, steps=())
 
     def to_dict(self) -> dict[str, Any]:
         """Return the change as JSON-ready values, secrets masked."""
@@ -137,6 +139,7 @@ class Change:
             "state": self.state and {"before": self.state[0], "after": self.state[1]},
             "waits": self.waits or None,
             "price": self.price.to_dict(),
+            "steps": list(self.steps),
         }
 
 

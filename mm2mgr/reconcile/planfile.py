@@ -1,19 +1,23 @@
 """A reviewed plan as a JSON file, and the check that it still matches what apply would do.
 
-The file holds no secret and is not executed: apply makes the plan anew from tree and live state, and refuses it if it differs.
+The file holds no secret and is not executed: apply makes the plan anew from tree and live state, and refuses it if it differs. What
+an earlier apply of the same file has done already, or has begun, is no difference.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from mm2mgr.errors import Mm2mgrError, StalePlan
 from mm2mgr.files import FileKind, Unreadable, read_bytes, write_whole
-from mm2mgr.reconcile.plan import ClusterPlan, Named, Plan, Wish
+from mm2mgr.reconcile.offsets import Journal
+from mm2mgr.reconcile.plan import WRITES, Change, ClusterPlan, Named, Plan, Wish
+from mm2mgr.secrets import mask
 from mm2mgr.text import few
 
 _MOST_BYTES = 1_000_000_000
@@ -58,12 +62,16 @@ def write_plan(
     path: Path, plan: Plan, clusters: Sequence[str], templates: str | None, only: Sequence[str] | None
 ) -> None:
     """Write the plan so that the file is either whole or not there; a file that is no plan is not overwritten."""
+    content = plan.to_dict()
+    for part, cluster in zip(content["clusters"], plan.clusters, strict=True):
+        for written, change in zip(part["changes"], cluster.changes, strict=True):
+            written["saw"] = _seen(change)
     document = {
         "mm2mgr-plan": FORMAT,
         "clusters": list(clusters),
         "templates": templates,
         "only": None if only is None else list(only),
-        "plan": plan.to_dict(),
+        "plan": content,
     }
     write_whole(path, json.dumps(document, indent=1) + "\n", PLAN)
 
@@ -111,12 +119,15 @@ def _parsed(document: dict[str, Any]) -> PlanFile:
 
 
 def as_reviewed(reviewed: dict[str, Any], now: Plan) -> Plan:
-    """Return what was reviewed and can be carried out now; raise StalePlan, naming the first differences, if `now` differs.
+    """Return what was reviewed and is still to be done; raise StalePlan, naming the first differences, if `now` differs.
 
     A Connect cluster that cannot be read holds up no other: now, it is in the plan with its error. Then, its changes were
     never reviewed, so they are left out, also with an error.
     """
-    differences = list(_differences(reviewed, now.to_dict()))
+    try:
+        differences = list(_differences(reviewed, now))
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise Mm2mgrError("the plan file is damaged", hint=_ANEW) from error
     if differences:
         shown = few(differences, 5, "; ")
         raise StalePlan(f"the plan is stale: {shown}", hint=_ANEW)
@@ -131,37 +142,71 @@ def as_reviewed(reviewed: dict[str, Any], now: Plan) -> Plan:
     )
 
 
-def _differences(before: dict[str, Any], after: dict[str, Any]) -> Iterator[str]:
+def _differences(before: dict[str, Any], now: Plan) -> Iterator[str]:
+    after = now.to_dict()
     if any(before.get(key) != after[key] for key in ("owner", "prune", "allow")):
         yield "owner, --prune or --allow differs from the saved plan"
     old = {cluster["connect"]: cluster for cluster in before.get("clusters", [])}
-    new = {cluster["connect"]: cluster for cluster in after["clusters"]}
+    new = {cluster.connect: cluster for cluster in now.clusters}
     for name in sorted(old.keys() | new.keys()):
         if name not in old or name not in new:
             yield f"Connect cluster '{name}' is in only one of the two plans"
-        elif not (new[name]["error"] or old[name]["error"]):
+        elif not (new[name].error or old[name]["error"]):
             yield from _changed(name, old[name], new[name])
 
 
-def _changed(name: str, old: dict[str, Any], new: dict[str, Any]) -> Iterator[str]:
+def _changed(name: str, old: dict[str, Any], new: ClusterPlan) -> Iterator[str]:
     before = {change["connector"]: change for change in old["changes"]}
-    after = {change["connector"]: change for change in new["changes"]}
+    after = {change.connector: change for change in new.changes}
     for connector in sorted(before.keys() | after.keys()):
-        was, now = before.get(connector), after.get(connector)
-        if _essence(was) == _essence(now):
+        was, change = before.get(connector), after.get(connector)
+        if was and _is_done(was, change):
             continue
+        now = change.to_dict() if change else None
         actions = f"{was['action'] if was else 'absent'}, now {now['action'] if now else 'absent'}"
-        yield (
-            f"{name}/{connector}: reviewed as {actions}"
-            if not (was and now and was["action"] == now["action"])
-            else f"{name}/{connector}: other keys would change than reviewed"
-        )
+        if not (was and change and now and was["action"] == now["action"]):
+            yield f"{name}/{connector}: reviewed as {actions}"
+        elif _essence(was) != _essence(now):
+            yield f"{name}/{connector}: other keys would change than reviewed"
+        elif was.get("saw") and was["saw"].get("config") != _seen(change)["config"]:
+            yield f"{name}/{connector}: its config was changed since the plan was made"
+
+
+def _is_done(was: dict[str, Any], now: Change | None) -> bool:
+    """Tell whether a reviewed change was carried out, or begun by an apply that did not come to its end."""
+    if was["action"] == "delete":
+        return now is None
+    saw = was.get("saw") or {}
+    if now is None or was["action"] not in WRITES or not saw.get("wanted"):
+        return False
+    if now.action == "no-op":
+        rests = was["state"] is None or was["state"]["after"] == now.shown
+        return rests and bool(_digest(now.before) == saw["wanted"])
+    return bool(now.action in WRITES and Journal.of(now.before or {}) and _digest(now.config) == saw["wanted"])
+
+
+def _seen(change: Change) -> dict[str, Any]:
+    """Return what the plan saw of a connector, and what it will be: configs as digests."""
+    return {
+        "config": _digest(change.before),
+        "wanted": _digest(change.config),
+        "state": change.shown,
+        "tasks": change.tasks,
+    }
+
+
+def _digest(config: Mapping[str, str] | None) -> str | None:
+    """Return a digest of a config without its secrets, since a short one could be guessed from it."""
+    if config is None:
+        return None
+    text = json.dumps({key: mask(key, value) for key, value in config.items() if key != "name"}, sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
 def _essence(change: dict[str, Any] | None) -> dict[str, Any] | None:
     """Return what a change would do, without its remarks and price, and the lines that its values come from."""
     if change is None:
         return None
-    said = {"remedy", "warnings", "takes", "needs_offsets", "price", "keys"}
+    said = {"remedy", "warnings", "takes", "needs_offsets", "price", "keys", "saw"}
     keys = [{name: value for name, value in key.items() if name != "origin"} for key in change["keys"]]
     return {"keys": keys} | {name: each for name, each in change.items() if name not in said and each is not None}

@@ -86,7 +86,7 @@ def with_waiting(plan: Plan, reasons: Mapping[Named, str]) -> Plan:
         (key,) = change.keys
         sentence = f"waiting with {key.after} instead of {key.before} tasks: {why}"
         warnings = (*change.warnings, sentence)
-        return replace(change, action="no-op", config=None, waits=why, warnings=warnings, price=Price())
+        return replace(change, action="no-op", config=None, waits=why, warnings=warnings, price=Price(), steps=())
 
     return replace(plan, clusters=tuple(part.each(held) for part in plan.clusters))
 

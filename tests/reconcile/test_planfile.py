@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -13,10 +14,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from mm2mgr.errors import Mm2mgrError, StalePlan
+from mm2mgr.reconcile.offsets import Journal
 from mm2mgr.reconcile.ownership import Ownership
 from mm2mgr.reconcile.plan import ClusterPlan, Plan, Wish, plan_cluster
 from mm2mgr.reconcile.planfile import as_reviewed, read_plan, write_plan
-from tests.reconcile.site import FLOWS, Site
+from mm2mgr.reconcile.stages import explain, stages
+from tests.reconcile.site import FLOWS, ON_WEST, Site, errors
 from tests.reconcile.test_plan import live, wanted
 
 
@@ -38,6 +41,13 @@ def test_a_plan_file_says_what_it_was_made_from(tmp_path: Path) -> None:
     write_plan(file, plan_of(part()), ["clusters", "more.yaml"], "templates", ["f:a->b"])
     back = read_plan(file)
     assert (back.clusters, back.templates, back.only) == (("clusters", "more.yaml"), "templates", ("f:a->b",))
+    saw = {
+        "config": None,
+        "wanted": back.plan["clusters"][0]["changes"][0].pop("saw")["wanted"],
+        "state": "",
+        "tasks": 0,
+    }
+    assert len(saw["wanted"]) == 32
     assert back.plan == plan_of(part()).to_dict()
     write_plan(file, plan_of(part()), ["clusters"], None, None)
     assert (read_plan(file).templates, read_plan(file).only) == (None, None)
@@ -54,7 +64,12 @@ def test_an_unchanged_plan_is_not_stale(tmp_path: Path) -> None:
     [
         (plan_of(part()), plan_of(part(linger="6")), "w/n: other keys would change than reviewed"),
         (plan_of(part()), plan_of(part(found=live("n"))), "w/n: reviewed as create, now update"),
-        (plan_of(part()), plan_of(part(found=live("n", linger="5"))), "w/n: reviewed as create, now no-op"),
+        (plan_of(part()), plan_of(part(linger="6", found=live("n", linger="6"))), "w/n: reviewed as create, now no-op"),
+        (
+            plan_of(part(found=live("n", linger="5"))),
+            plan_of(part(linger="6", found=live("n", linger="6"))),
+            "w/n: its config was changed since the plan was made",
+        ),
         (plan_of(part()), plan_of(part(found=live("n", "them"))), "w/n: reviewed as create, now blocked"),
         (plan_of(part(found=live("n"))), plan_of(part(found=live("n", x="1"))), "w/n: other keys would change"),
         (plan_of(part()), plan_of(ClusterPlan("w")), "w/n: reviewed as create, now absent"),
@@ -97,8 +112,10 @@ def test_a_state_is_part_of_what_was_reviewed(tmp_path: Path) -> None:
 
     saved = reviewed(tmp_path, plan_of(found("RUNNING", "PAUSED")))
     as_reviewed(saved, plan_of(found("RUNNING", "PAUSED")))
-    with pytest.raises(StalePlan, match="reviewed as update, now no-op"):
-        as_reviewed(saved, plan_of(found("PAUSED", "PAUSED")))
+    assert as_reviewed(saved, plan_of(found("PAUSED", "PAUSED"))).writes == ()
+    for other in (found("RUNNING", "STOPPED"), found("RUNNING", None)):
+        with pytest.raises(StalePlan):
+            as_reviewed(saved, plan_of(other))
 
 
 def test_reviewed_deletes_need_no_other_word(tmp_path: Path) -> None:
@@ -193,3 +210,65 @@ def test_a_damaged_file_is_an_error_for_people_or_the_same_plan(tmp_path: Path, 
     with suppress(Mm2mgrError):  # anything else is a crash
         as_reviewed(read_plan(file).plan, WHOLE)
         assert json.loads(file.read_text())["plan"].keys() >= {"owner", "clusters"}
+
+
+# --- a plan file that is applied again --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("before", "now"),
+    [
+        (plan_of(part()), plan_of(part(found=live("n", linger="5")))),  # created
+        (plan_of(part(found=live("n", linger="1"))), plan_of(part(found=live("n", linger="5")))),  # updated
+        (
+            plan_of(plan_cluster(Ownership("team"), "w", [], live("n"), Wish(prune=True)), prune=True),
+            plan_of(ClusterPlan("w"), prune=True),
+        ),  # deleted
+    ],
+)
+def test_what_an_earlier_apply_has_done_is_no_difference(tmp_path: Path, before: Plan, now: Plan) -> None:
+    assert as_reviewed(reviewed(tmp_path, before), now).writes == ()
+
+
+def test_what_an_earlier_apply_has_begun_goes_on(tmp_path: Path) -> None:
+    before = plan_of(part(found=live("n", linger="1")))
+    begun = {"n": Journal("RUNNING").marked(live("n", linger="1")["n"])}
+    (left,) = as_reviewed(reviewed(tmp_path, before), plan_of(part(found=begun))).writes
+    assert (left.connector, left.action) == ("n", "update")
+    other = plan_of(part(linger="6", found=begun))
+    with pytest.raises(StalePlan):
+        as_reviewed(reviewed(tmp_path, before), other)
+
+
+def test_an_interrupted_apply_is_finished_with_the_same_file(site: Site, tmp_path: Path) -> None:
+    saved = reviewed(tmp_path, site.plan())
+    site.east.fail_next("POST", "/connectors", 500, times=1000)
+    site.converge()
+    assert site.names("east") == []
+    site.east.faults.clear()
+    left = as_reviewed(saved, site.plan())
+    assert {change.connect for change in left.writes} == {"east"}
+    assert errors(site.apply(left)) == {}
+    assert as_reviewed(saved, site.plan()).writes == ()
+    site.west.connectors[ON_WEST[1]].config["x"] = "by hand"
+    with pytest.raises(StalePlan, match=re.escape(ON_WEST[1])):
+        as_reviewed(saved, site.plan())
+
+
+def test_no_secret_can_be_guessed_from_a_digest(tmp_path: Path) -> None:
+    before, other = (
+        live("n", **{"source.cluster.sasl.jaas.config": f"x password='{word}';"}) for word in ("one", "two")
+    )
+    saved = [reviewed(tmp_path, plan_of(part(found=found))) for found in (before, other)]
+    one, two = (each["clusters"][0]["changes"][0]["saw"]["config"] for each in saved)
+    assert one == two
+
+
+def test_a_plan_explains_the_steps_of_each_change(site: Site) -> None:
+    site.converge()
+    plan = site.plan(FLOWS.replace("[orders]}", "[orders]}, state: stopped, source_consumer: {max.poll.records: 400}"))
+    (change,) = plan.writes
+    assert change.steps == tuple(map(explain, stages(change, "team")))
+    assert len(change.steps) == 3
+    assert change.to_dict()["steps"] == list(change.steps)
+    assert all(not each.steps for each in plan.changes if each.action == "no-op")
