@@ -14,10 +14,12 @@ import click
 from mm2mgr import operations
 from mm2mgr.cli.interrupts import INTERRUPTED, halting
 from mm2mgr.cli.options import (
+    Count,
     Seconds,
     change_options,
     command,
     events_option,
+    invalid_arguments,
     option,
     output_option,
     reason_option,
@@ -118,7 +120,20 @@ _CODES = {"done": 0, "failed": 1, "inconclusive": 3}
     "--wait",
     type=Seconds(0),
     default=30.0,
-    help="Seconds to wait until written connectors are seen to run with their new config; 0: do not look.",
+    help="Seconds to wait after each wave until its connectors are seen to run with their new config; 0: do not look.",
+)
+@option(
+    "--canary",
+    multiple=True,
+    metavar="FLOW",
+    help="Write the connectors of this flow first; others only when it is good.",
+)
+@option(
+    "--at-once", type=Count(min=1), metavar="N", help="Write at most N connectors of a Connect cluster in one wave."
+)
+@option("--pause-between", type=Seconds(0), default=0.0, help="Seconds between two waves of a Connect cluster.")
+@option(
+    "--rollback", is_flag=True, help="Take back what was written on a Connect cluster where a wave breaks a connector."
 )
 @reason_option
 @events_option
@@ -138,6 +153,10 @@ def apply(
     move_budget: int | None,
     yes: bool,
     wait: float,
+    canary: tuple[str, ...],
+    at_once: int | None,
+    pause_between: float,
+    rollback: bool,
     reason: str,
     events: Path | None,
     output: str,
@@ -149,14 +168,16 @@ def apply(
     since (inline secrets aside: a plan file holds none, so it cannot tell). A Connect cluster that cannot be read holds up
     no other. Updates that only save tasks wait for --cool-down, --off-peak and --move-budget; those of a PLANFILE as it says.
     Connectors without this tree's owner mark are never touched, nor those whose config changed since the plan.
-    Exit code 1 if anything failed or is left, else 3 if a written connector was not seen to run within --wait.
+    Each Connect cluster is written in waves: heartbeats, sources, checkpoints, deletes. A wave that breaks a connector halts its
+    Connect cluster (exit code 1; --rollback takes back what was written there); one whose connectors are not seen to run within --wait
+    pauses it for a person (exit code 3; apply again goes on). The other Connect clusters go on.
 
     Ctrl-C (SIGTERM, SIGHUP) begins no new change, ends those that were begun, and says what is left; a second one stops at once.
 
     \b
     Example:
       mm2mgr plan --out plan.json
-      mm2mgr apply plan.json
+      mm2mgr apply plan.json --canary orders --rollback
     """
     from mm2mgr.output.console import carrying_on
     from mm2mgr.output.plan_text import say_event, say_plan
@@ -168,7 +189,7 @@ def apply(
             _confirm(output)
         return True
 
-    with carrying_on():
+    with carrying_on(), invalid_arguments():
         applied = operations.apply(
             workspace,
             planfile,
@@ -180,6 +201,10 @@ def apply(
             max_changes=max_changes,
             restarts=restart_rules(cool_down, off_peak, move_budget),
             wait_seconds=wait,
+            at_once=at_once,
+            canary=canary,
+            pause_seconds=pause_between,
+            rollback=rollback,
             approve=approve,
             report=say_event,
             interrupts=lambda so_far: _interrupts(so_far, output),

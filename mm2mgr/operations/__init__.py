@@ -60,7 +60,6 @@ if TYPE_CHECKING:
     from mm2mgr.operations.pause import resume as resume
     from mm2mgr.operations.pause import stop as stop
     from mm2mgr.operations.plan import Applied as Applied
-    from mm2mgr.operations.plan import Waiting as Waiting
     from mm2mgr.operations.plan import apply as apply
     from mm2mgr.operations.plan import plan as plan
     from mm2mgr.operations.render import Rendered as Rendered
@@ -96,7 +95,6 @@ if TYPE_CHECKING:
     from mm2mgr.operations.throughput import week as week
     from mm2mgr.operations.workspace import Workspace as Workspace
     from mm2mgr.reconcile.apply import FINISH_SECONDS as FINISH_SECONDS
-    from mm2mgr.reconcile.apply import Result as Result
     from mm2mgr.reconcile.plan import Plan as Plan
     from mm2mgr.reconcile.price import KINDS as KINDS
     from mm2mgr.reconcile.resets import Place as Place
@@ -104,6 +102,12 @@ if TYPE_CHECKING:
     from mm2mgr.reconcile.restarts import OffPeak as OffPeak
     from mm2mgr.reconcile.restarts import RestartRules as RestartRules
     from mm2mgr.reconcile.verbs import Turn as Turn
+    from mm2mgr.reconcile.waves import Halted as Halted
+    from mm2mgr.reconcile.waves import Result as Result
+    from mm2mgr.reconcile.waves import RolledBack as RolledBack
+    from mm2mgr.reconcile.waves import Waiting as Waiting
+    from mm2mgr.reconcile.waves import WaveBegun as WaveBegun
+    from mm2mgr.reconcile.waves import WaveVerified as WaveVerified
     from mm2mgr.samples.follow import Round as Round
     from mm2mgr.samples.schema import is_remote as is_remote
     from mm2mgr.samples.schema import store_of as store_of

@@ -15,10 +15,10 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal
 
-from mm2mgr.errors import Mm2mgrError
+from mm2mgr.errors import InvalidArgument, Mm2mgrError
 from mm2mgr.files import check_free
 from mm2mgr.operations.workspace import Workspace, wait_for
-from mm2mgr.reconcile.apply import Result, Settled, States, apply_plan, read_back, settle
+from mm2mgr.reconcile.apply import apply_plan, read_back
 from mm2mgr.reconcile.events import EventLog
 from mm2mgr.reconcile.history import Author, Recorder, author
 from mm2mgr.reconcile.live import make_plan
@@ -26,6 +26,9 @@ from mm2mgr.reconcile.plan import Change, Named, Plan, Wish, with_many_changes_h
 from mm2mgr.reconcile.planfile import PLAN, as_reviewed, read_plan, write_plan
 from mm2mgr.reconcile.price import KINDS
 from mm2mgr.reconcile.restarts import RestartRules, Saving, waiting, with_waiting
+from mm2mgr.reconcile.verify import Settled, States
+from mm2mgr.reconcile.waves import Event, Halted, Result, RolledBack, Rollout, WaveVerified
+from mm2mgr.text import few
 
 
 def plan(  # noqa: PLR0913  one argument per option
@@ -99,30 +102,29 @@ def seconds_of(text: str | None) -> int | None:
 
 
 @dataclass(frozen=True)
-class Waiting:
-    """All changes are written; now the written connectors get this long to run."""
-
-    seconds: float
-
-    def to_dict(self) -> dict[str, Any]:
-        return {"seconds": self.seconds}
-
-
-@dataclass(frozen=True)
 class Applied:
-    """What became of a plan. Each connector has one result, the latest; `begun` are the changes that were tried."""
+    """What became of a plan. Each connector has one result, the latest; `begun` are the changes that were tried.
+
+    `waves` are those that were verified, `halted` the Connect clusters on which a wave was not good: nothing more was begun there.
+    """
 
     plan: Plan
     results: tuple[Result, ...] = ()
     states: Mapping[Named, Settled] = field(default_factory=dict)
     begun: frozenset[Named] = frozenset()
     interrupted: bool = False
+    waves: tuple[WaveVerified, ...] = ()
+    halted: tuple[Halted, ...] = ()
     unrecorded: Mapping[str, str] = field(default_factory=dict)
     """Connect clusters whose history was not written, and why."""
 
     @property
     def done(self) -> list[Result]:
-        return [result for result in self.results if result.error is None]
+        return [result for result in self.results if result.is_done]
+
+    @property
+    def rolled_back(self) -> list[Result]:
+        return [result for result in self.results if result.rolled_back]
 
     @property
     def failed(self) -> list[Result]:
@@ -146,16 +148,18 @@ class Applied:
 
     @property
     def outcome(self) -> Literal["done", "failed", "inconclusive"]:
-        """`inconclusive`: all is written, but not all of it was seen to run, or could be read back."""
-        verdicts = {settled.verdict for settled in self.states.values()}
-        if self.failed or self.left or self.unfinished or self.plan.failed or "failed" in verdicts:
+        """`inconclusive`: nothing is known to be wrong, but a person has to look at what was not seen to run, or not read back."""
+        verdicts = {settled.verdict for settled in self.states.values()} | {each.verdict for each in self.halted}
+        waits = {each.connect for each in self.halted if each.verdict == "inconclusive"}
+        left = [change for change in self.left if change.connect not in waits]
+        if self.failed or left or self.unfinished or self.plan.failed or "failed" in verdicts:
             return "failed"
         return "inconclusive" if "inconclusive" in verdicts or any(result.doubt for result in self.done) else "done"
 
     def finished(self) -> dict[str, Any]:
         """Return the end as the event log has it."""
         found = self.to_dict()
-        kept = {name: found[name] for name in ("results", "left", "unfinished", "unrecorded")}
+        kept = {name: found[name] for name in ("results", "halted", "rolled_back", "left", "unfinished", "unrecorded")}
         return {"outcome": self.outcome, "interrupted": self.interrupted, **kept}
 
     def to_dict(self) -> dict[str, Any]:
@@ -167,6 +171,9 @@ class Applied:
             results.append({**result.to_dict(), **shown})
         return {
             "results": results,
+            "waves": [wave.to_dict() for wave in self.waves],
+            "halted": [each.to_dict() for each in self.halted],
+            "rolled_back": [result.connector for result in self.rolled_back],
             "left": [change.connector for change in self.left],
             "unfinished": [change.connector for change in self.unfinished],
             "failed_clusters": self.unread,
@@ -199,19 +206,27 @@ def apply(  # noqa: PLR0913  one argument per option
     max_changes: int | None = None,
     restarts: RestartRules | None = None,
     wait_seconds: float = 30.0,
+    at_once: int | None = None,
+    canary: Sequence[str] = (),
+    pause_seconds: float = 0.0,
+    rollback: bool = False,
     approve: Callable[[Plan], bool] = lambda plan: True,
-    report: Callable[[Result | Waiting], None] = lambda event: None,
+    report: Callable[[Event], None] = lambda event: None,
     interrupts: Interrupts = uninterrupted,
     reason: str = "",
     events: Path | None = None,
 ) -> Applied:
-    """Make the Connect clusters run what the tree says, and return what became of each change; one that fails stops no other.
+    """Make the Connect clusters run what the tree says, and return what became of each change; one that is refused stops no other.
 
     A `planfile` names its own tree, flows and wishes; StalePlan when tree or live state changed since it was made. `approve`
     gets the plan before the first write; Mm2mgrError, with nothing written, when it returns False. `report` gets each result
-    as it comes. `wait_seconds`: how long written connectors have to be seen running with their new config; 0: do not look.
+    and what becomes of each wave. The other arguments are those of `Rollout`: `canary` names flows as `flows` does.
     `reason` is kept in the history; `events` is a file to which what happens is appended as JSON lines.
     """
+    if wait_seconds == 0 and (canary or rollback):
+        raise InvalidArgument(
+            "wait", f"with 0 nothing is looked at, so {'a canary' if canary else 'a rollback'} has no verdict"
+        )
     log = EventLog(events)
     wish = wish_of(prune, mirror_again, allow, allow_deletes, max_changes)
     if planfile is None:
@@ -221,12 +236,14 @@ def apply(  # noqa: PLR0913  one argument per option
             what = "its flows, whether to prune, which costly changes and how many are allowed, and what waits"
             raise Mm2mgrError(f"a PLANFILE already says {what}", hint="leave the options out")
         made, workspace = _reviewed(workspace, planfile)
+    rollout = Rollout(wait_seconds, at_once, pause_seconds, frozenset(workspace.only(canary) or ()), rollback)
+    _check_canary(made, rollout)
     if not approve(made):
         raise Mm2mgrError("the plan was not approved; nothing was written")
     by = author(workspace.files) if made.writes or events else Author("")
     log.write("plan_made", plan_made(made, by.commit))
     progress = _Progress(made, report, Recorder(workspace.topology, "apply", by, reason), log)
-    interrupted = wait_for(_write(workspace, progress, wait_seconds, interrupts))
+    interrupted = wait_for(_write(workspace, progress, rollout, interrupts))
     applied = progress.so_far(interrupted=interrupted)
     log.write("finished", applied.finished())
     log.close()
@@ -254,21 +271,34 @@ def _reviewed(workspace: Workspace, planfile: Path) -> tuple[Plan, Workspace]:
     return as_reviewed(document.plan, made), workspace
 
 
-async def _write(workspace: Workspace, progress: _Progress, wait_seconds: float, interrupts: Interrupts) -> bool:
-    """Write, wait for states and read back; return whether an interrupt cut that short."""
+def _check_canary(plan: Plan, rollout: Rollout) -> None:
+    """Refuse a canary that could prove nothing."""
+    if not rollout.canary:
+        return
+    serving = [change for change in plan.changes if rollout.is_canary(change) and change.type == "source"]
+    unread = [f"Connect cluster '{part.connect}' could not be read" for part in plan.clusters if part.error]
+    blocked = [f"{change.connector} is blocked" for change in serving if change.action == "blocked"]
+    if missing := rollout.canary.difference(*(change.flows for change in serving)):
+        trouble = unread or [f"the plan has no connector of {few(sorted(missing))}"]
+    else:
+        trouble = blocked
+    if trouble:
+        raise Mm2mgrError(f"the canary cannot go first: {trouble[0]}", hint="nothing was written; name another flow")
+
+
+async def _write(workspace: Workspace, progress: _Progress, rollout: Rollout, interrupts: Interrupts) -> bool:
+    """Write and verify wave by wave, then read back; return whether an interrupt cut that short."""
     topology = workspace.topology
     with interrupts(progress.so_far) as halt:
-        await apply_plan(topology, progress.plan, report=progress.take, begin=progress.begin, halt=halt)
-        done = progress.so_far().done
-        if wait_seconds > 0 and done and not halt.is_set():
-            progress.tell(Waiting(wait_seconds))
-            waits = settle(topology, done, timeout_seconds=wait_seconds, states=progress.states)
-            either = [asyncio.ensure_future(waits), asyncio.ensure_future(halt.wait())]
-            ended, unfinished = await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
-            for task in unfinished:
-                task.cancel()
-            for task in ended:
-                task.result()
+        await apply_plan(
+            topology,
+            progress.plan,
+            rollout=rollout,
+            report=progress.take,
+            begin=progress.begin,
+            halt=halt,
+            states=progress.states,
+        )
         for result in await read_back(topology, progress.so_far().done):
             progress.take(result)
         await progress.record()
@@ -280,12 +310,14 @@ class _Progress:
     """An apply on its way. `so_far` is true at any moment, also when the work is stopped in the middle."""
 
     plan: Plan
-    report: Callable[[Result | Waiting], None]
+    report: Callable[[Event], None]
     recorder: Recorder
     log: EventLog
     begun: set[Named] = field(default_factory=set)
     results: dict[Named, Result] = field(default_factory=dict)
     states: States = field(default_factory=dict)
+    waves: list[WaveVerified] = field(default_factory=list)
+    halted: list[Halted] = field(default_factory=list)
     unrecorded: Mapping[str, str] = field(default_factory=dict)
 
     def begin(self, change: Change) -> None:
@@ -295,28 +327,48 @@ class _Progress:
         kept = {name: shown[name] for name in ("connector", "action", "flows", "keys", "state")}
         self.log.write("change_begun", {"connect": change.connect, **kept})
 
-    def take(self, result: Result) -> None:
-        """Take in a result; a later one of the same connector replaces it."""
-        self.results[result.connect, result.connector] = result
-        if result.change:
-            self.recorder.end(result.change, "done" if result.error is None else "failed", result.error)
-        self.tell(result)
-
-    def tell(self, event: Result | Waiting) -> None:
+    def take(self, event: Event) -> None:
+        """Take in what happened; a later result of the same connector replaces an earlier one."""
+        match event:
+            case Result():
+                self._take_result(event)
+            case RolledBack():
+                for result in event.results:
+                    self._take_result(result)
+            case WaveVerified():
+                self.waves.append(event)
+            case Halted():
+                self.halted.append(event)
         self.report(event)
         self.log.take(event)
+
+    def _take_result(self, result: Result) -> None:
+        self.results[result.connect, result.connector] = result
+        if result.change and result.rolled_back:
+            self.recorder.take_back(result.change)
+        elif result.change:
+            self.recorder.end(result.change, "done" if result.error is None else "failed", result.error)
 
     async def record(self) -> None:
         """Record what written connectors show, and wait until all is stored in the history."""
         for named, result in self.results.items():
             seen = self.states.get(named)
-            if result.change and result.error is None and seen and seen.verdict != "ok":
+            if result.change and result.is_done and seen and seen.verdict != "ok":
                 self.recorder.end(result.change, seen.verdict, seen.state)
         self.unrecorded = await asyncio.to_thread(self.recorder.close)
 
     def so_far(self, *, interrupted: bool = True) -> Applied:
         results, states = tuple(self.results.values()), dict(self.states)
-        return Applied(self.plan, results, states, frozenset(self.begun), interrupted, self.unrecorded)
+        return Applied(
+            self.plan,
+            results,
+            states,
+            frozenset(self.begun),
+            interrupted,
+            tuple(self.waves),
+            tuple(self.halted),
+            self.unrecorded,
+        )
 
 
 def _named(change: Change) -> Named:

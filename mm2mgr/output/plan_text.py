@@ -7,11 +7,11 @@ from itertools import takewhile
 from operator import eq
 from typing import Any
 
-from mm2mgr.operations.plan import Applied, Waiting
+from mm2mgr.operations.plan import Applied
 from mm2mgr.output.console import STYLES, say, say_table, talk
 from mm2mgr.output.history_text import say_unrecorded
 from mm2mgr.output.tables import Table
-from mm2mgr.reconcile.apply import Result
+from mm2mgr.reconcile.waves import Event, Halted, Result, RolledBack, Waiting, WaveVerified
 from mm2mgr.render import Connector
 from mm2mgr.text import bytes_text, few, number_of, one_line, visible
 from mm2mgr.topology import Topology
@@ -230,21 +230,52 @@ _ALIKE = 5
 """More connectors than this in the same state share a line."""
 
 
-def say_event(event: Result | Waiting) -> None:
-    """Print one result, or that connectors are waited for."""
-    if isinstance(event, Waiting):
-        talk(f"waiting up to {event.seconds:.0f} s for the written connectors to run")
-    elif event.doubt:
-        talk(f"{event.connect}: {event.connector}: {event.doubt}", style="yellow")
-    elif event.error is None:
-        talk(f"{event.connect}: {_DONE[event.action]} {event.connector} ({event.seconds:.1f} s)")
+def say_event(event: Event) -> None:
+    """Print one result, or what becomes of a wave."""
+    match event:
+        case Result():
+            _say_result(event)
+        case Waiting(connect, connectors, seconds):
+            talk(f"{connect}: waiting up to {seconds:.0f} s for {few(list(connectors))} to run")
+        case WaveVerified(wave, "ok") if wave.of > 1:
+            talk(
+                f"{wave.connect}: wave {wave.number} of {wave.of} is good ({number_of(len(wave.connectors), 'connector')})"
+            )
+        case Halted():
+            talk(_halt_text(event), style=_HALT_STYLES[event.verdict])
+        case RolledBack(connect, results):
+            back = [result.connector for result in results if result.rolled_back]
+            talk(
+                f"{connect}: rolled back {number_of(len(back), 'change')}" + (f": {few(back)}" if back else ""),
+                style="bold yellow",
+            )
+
+
+def _say_result(result: Result) -> None:
+    if result.doubt:
+        talk(f"{result.connect}: {result.connector}: {result.doubt}", style="yellow")
+    elif result.error is None:
+        talk(f"{result.connect}: {_DONE[result.action]} {result.connector} ({result.seconds:.1f} s)")
     else:
-        talk(f"{event.connect}: {event.action} of {event.connector} failed: {event.error}", style="bold red")
+        talk(f"{result.connect}: {result.action} of {result.connector} failed: {result.error}", style="bold red")
+
+
+_HALT_STYLES = {"failed": "bold red", "inconclusive": "bold yellow"}
+
+
+def _halt_text(halted: Halted) -> str:
+    how = "halted" if halted.verdict == "failed" else "paused for a person to look"
+    left = f"; not begun: {number_of(len(halted.left), 'change')}" if halted.left else ""
+    return f"{halted.connect}: {how}: {halted.why}{left}"
 
 
 def say_applied(applied: Applied) -> None:
-    """Print what does not run, what failed, what is unfinished or left, and the count of changes."""
+    """Print what does not run, what failed, what was rolled back, what is unfinished or left, and the count of changes."""
     _say_states(applied)
+    for halted in applied.halted:
+        say(_halt_text(halted), style=_HALT_STYLES[halted.verdict])
+    for result in applied.rolled_back:
+        say(f"rolled back: {result.action} {result.connect}/{result.connector}", style="bold yellow")
     for result in applied.done:
         if result.doubt:
             say(f"{result.connect}/{result.connector}: {result.doubt}", style="yellow")
@@ -259,7 +290,9 @@ def say_applied(applied: Applied) -> None:
     count = f"Applied: {len(applied.done)} of {len(applied.plan.writes)} changes"
     say("; ".join((count, *_not_in_count(applied))), style="bold")
     say_unrecorded(applied.unrecorded)
-    if applied.failed or applied.left or applied.unfinished:
+    if applied.rolled_back:
+        say("What was rolled back runs as before; correct the tree, then apply again.")
+    elif applied.failed or applied.left or applied.unfinished:
         say("Apply again to converge; what is done already will not be written a second time.")
 
 

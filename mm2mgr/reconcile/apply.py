@@ -1,34 +1,41 @@
-"""Carries out a plan: Connect clusters at the same time, connectors of one cluster in waves by type.
+"""Carries out a plan: Connect clusters at the same time, the changes of one cluster in waves, each verified before the next begins.
 
 Connectors are created by POST, which cannot overwrite. Before an update or a delete, the live config is compared with the one in
-the plan; afterwards `read_back` reports what was overwritten, and `settle` what the connectors show.
+the plan. A wave that breaks a connector halts its Connect cluster, and its changes are taken back where that is asked for; one
+that is not seen to run in time waits for a person. Afterwards `read_back` reports what was overwritten.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
 
 from mm2mgr.connect.client import ConnectClient
-from mm2mgr.connect.errors import ConnectError, ConnectUnreachable, NotFound
-from mm2mgr.connect.types import ConnectorInfo, ConnectorStatus, TaskConfig
+from mm2mgr.connect.errors import ConnectError, ConnectUnreachable
 from mm2mgr.endpoints import connect_target
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.reconcile.offsets import JOURNAL_KEY
-from mm2mgr.reconcile.plan import Change, ClusterPlan, Named, Plan, diff
+from mm2mgr.reconcile.plan import RESTING, Change, ClusterPlan, Plan, diff
 from mm2mgr.reconcile.stages import carry_out, differing, error_at, other_writer, stages
+from mm2mgr.reconcile.verify import LOOK_SECONDS, States, Verdict, Verification, paused
+from mm2mgr.reconcile.waves import (
+    Halted,
+    Report,
+    Result,
+    RolledBack,
+    Rollout,
+    Trouble,
+    Waiting,
+    Wave,
+    WaveBegun,
+    WaveVerified,
+    waves,
+)
+from mm2mgr.text import few
 from mm2mgr.topology import Topology
 
-# Heartbeats first (their topic must be there when the source connector looks), checkpoints after what they translate.
-_WAVES: tuple[tuple[str, tuple[str, ...]], ...] = (
-    ("heartbeat", ("create", "update")),
-    ("source", ("create", "update")),
-    ("checkpoint", ("create", "update")),
-    ("", ("delete",)),
-)
 # Concurrent writes share one rebalance; one after the other each waits for the last (seen: 25 s against 3 s).
 _AT_ONCE = 8
 FINISH_SECONDS = 60.0
@@ -42,68 +49,72 @@ _READ_BACK_SECONDS = 5.0
 _READ_BACK_PAUSE_SECONDS = 0.3
 
 
-@dataclass(frozen=True)
-class Result:
-    """The result of one change. `error` is None on success, `doubt` says why the write could not be read back."""
-
-    connect: str
-    connector: str
-    action: str
-    type: str = ""
-    error: str | None = None
-    hint: str | None = None
-    seconds: float = 0.0
-    doubt: str = ""
-    change: Change | None = field(default=None, repr=False, compare=False)
-    ended: float = field(default=0.0, repr=False, compare=False)  # of the monotonic clock
-
-    def to_dict(self) -> dict[str, Any]:
-        return {
-            "connect": self.connect,
-            "connector": self.connector,
-            "action": self.action,
-            "ok": self.error is None,
-            "error": self.error,
-            "hint": self.hint,
-            "doubt": self.doubt,
-        }
-
-
-Report = Callable[[Result], None]
-
-
 async def apply_plan(  # noqa: PLR0913  what to do, whom to tell, and when to end
     topology: Topology,
     plan: Plan,
     *,
-    report: Report = lambda result: None,
+    rollout: Rollout | None = None,
+    report: Report = lambda event: None,
     begin: Callable[[Change], None] = lambda change: None,
     deadline_seconds: float = 120.0,
     halt: asyncio.Event | None = None,
+    states: States | None = None,
 ) -> list[Result]:
-    """Write every change of the plan; one that fails does not stop the others.
+    """Write the changes of a plan wave by wave; a write that fails does not stop the others, a connector that breaks does.
 
-    `deadline_seconds` bounds each write, retries included. Results are reported as they come and returned in all; what
+    `deadline_seconds` bounds each write, retries included. Events are reported as they come, and the results returned in all; what
     `read_back` says is to be asked for afterwards. When no worker of a Connect cluster answers until a deadline, the rest
     of its changes are not tried and say so. Once `halt` is set no write is begun (`begin` is called for each), and
-    those that were begun have FINISH_SECONDS to end: then a change without a result was not begun.
+    those that were begun have FINISH_SECONDS to end: then a change without a result was not begun. `states` is filled on the way.
     """
-    halt = halt or asyncio.Event()
+    halt, rollout = halt or asyncio.Event(), rollout or Rollout()
+    work = _Work(topology, rollout, report, begin, deadline_seconds, halt, {} if states is None else states)
+    clusters = [cluster for part in plan.clusters if (cluster := _Cluster(work, part)).waves]
+    work.canary.awaited.update(each.connect for each in clusters if any(map(rollout.is_canary, each.part.changes)))
     async with asyncio.TaskGroup() as group:
-        work = _Work(topology, report, begin, deadline_seconds, halt)
-        parts = [group.create_task(_cluster(work, part)) for part in plan.clusters]
+        parts = [group.create_task(each.run()) for each in clusters]
         watch = group.create_task(_cut_short(halt, parts))
         if parts:
             await asyncio.wait(parts)
         watch.cancel()
-    return [result for part in parts for result in part.result()]
+    return [result for each in clusters for result in each.results.values()]
 
 
-async def _cut_short(halt: asyncio.Event, parts: Iterable[asyncio.Task[list[Result]]]) -> None:
+async def _cut_short(halt: asyncio.Event, parts: Iterable[asyncio.Task[None]]) -> None:
     await halt.wait()
     await asyncio.sleep(FINISH_SECONDS)
     for part in parts:
         part.cancel()
+
+
+class _Canary:
+    """What goes first: the Connect clusters whose verdict is awaited, and why the others may not begin, if so."""
+
+    def __init__(self) -> None:
+        self.awaited: set[str] = set()
+        self._trouble: tuple[Trouble, str] | None = None
+        self._known = asyncio.Event()
+
+    def tell(self, connect: str, verdict: Verdict, why: str = "") -> None:
+        """Take in the verdict of a Connect cluster; a second one changes nothing."""
+        if connect in self.awaited:
+            self.awaited.discard(connect)
+            if verdict != "ok":
+                self._trouble = self._trouble or (
+                    verdict,
+                    f"the canary on Connect cluster '{connect}' is not good: {why}",
+                )
+        if self._trouble or not self.awaited:
+            self._known.set()
+
+    async def trouble(self, halt: asyncio.Event) -> tuple[Trouble, str] | None:
+        """Wait until all are good, and return what keeps the others from beginning."""
+        if self.awaited and not self._known.is_set():
+            waits = [asyncio.ensure_future(each.wait()) for each in (self._known, halt)]
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+            for each in waits:
+                each.cancel()
+        return self._trouble
 
 
 @dataclass(frozen=True)
@@ -111,70 +122,183 @@ class _Work:
     """What all Connect clusters of one apply have in common."""
 
     topology: Topology
+    rollout: Rollout
     report: Report
     begin: Callable[[Change], None]
     deadline_seconds: float
     halt: asyncio.Event
+    states: States
+    canary: _Canary = field(default_factory=_Canary)
 
 
-async def _cluster(work: _Work, part: ClusterPlan) -> list[Result]:
-    results: dict[str, Result] = {}
+class _Cluster:
+    """The waves of one Connect cluster, and what became of its changes."""
 
-    def tell(result: Result) -> None:
-        results[result.connector] = result
-        work.report(result)
+    def __init__(self, work: _Work, part: ClusterPlan) -> None:
+        self.work, self.part, self.connect = work, part, part.connect
+        self.waves = list(waves(part, work.rollout))
+        self.results: dict[str, Result] = {}
+        self.clients: dict[str, ConnectClient] = {}
+        self.is_gone = False
+        self.gate = asyncio.Semaphore(_AT_ONCE)
 
-    if not part.writes:
-        return []
-    try:
-        target = connect_target(work.topology.connects[part.connect])
-        connect = ConnectClient(target, deadline_seconds=work.deadline_seconds)
-    except Mm2mgrError as error:  # its credentials or certificates are not there any more
-        for change in part.writes:
-            tell(_result(change, error, 0.0))
-        return list(results.values())
-    async with connect as client:
-        gate = asyncio.Semaphore(_AT_ONCE)
-        gone = False
+    def tell(self, result: Result) -> None:
+        self.results[result.connector] = result
+        self.work.report(result)
 
-        async def write(change: Change) -> None:
-            nonlocal gone
-            async with gate:
-                if work.halt.is_set():
-                    return
-                work.begin(change)
-                begun = time.monotonic()
-                try:
-                    # Each write to dead workers would wait out a deadline of its own: 120 s for every eight connectors.
-                    todo = stages(change, work.topology.owner)
-                    error = _error(change, *_UNTRIED) if gone else await carry_out({part.connect: client}, todo)
-                except asyncio.CancelledError:
-                    error = _error(change, "interrupted while it was written", "apply again to finish it")
-            gone = gone or _no_worker_answers(error)
-            tell(_result(change, error, time.monotonic() - begun))
-
+    async def run(self) -> None:
         try:
-            for wave in _waves(part.writes):
-                proved = [each for each in part.writes if each.needs_offsets and each.connector in results]
-                refused = {flow for each in proved if results[each.connector].error is not None for flow in each.flows}
-                async with asyncio.TaskGroup() as group:
-                    for change in wave:
-                        if change.type != "source" and change.flows and refused.issuperset(change.flows):
-                            work.begin(change)
-                            tell(_result(change, _error(change, *_SERVES_NOTHING), 0.0))
-                        else:
-                            group.create_task(write(change))
+            target = connect_target(self.work.topology.connects[self.connect])
+            writer = ConnectClient(target, deadline_seconds=self.work.deadline_seconds)
+            looks = ConnectClient(target, deadline_seconds=LOOK_SECONDS)
+        except Mm2mgrError as error:  # its credentials or certificates are not there any more
+            for change in self.part.writes:
+                self.tell(_result(change, error, 0.0))
+            self.work.canary.tell(self.connect, "failed", error.one_line)
+            return
+        try:
+            async with writer, looks:
+                self.clients[self.connect] = writer
+                await self._run(looks)
         except asyncio.CancelledError:
             pass  # cut short: what was begun has told
-    return list(results.values())
+        finally:
+            self.work.canary.tell(self.connect, "inconclusive", "it was not looked at")
+
+    async def _run(self, client: ConnectClient) -> None:
+        work, rollout = self.work, self.work.rollout
+        verification = Verification(
+            client,
+            wait_seconds=rollout.wait_seconds,
+            states=work.states,
+            halt=work.halt,
+            waits=lambda names: work.report(Waiting(self.connect, tuple(names), rollout.wait_seconds)),
+        )
+        if rollout.wait_seconds and any(change.action != "create" for change in self.part.writes):
+            await verification.remember()
+        for number, changes in enumerate(self.waves, 1):
+            if not rollout.is_canary(changes[0]):
+                work.canary.tell(self.connect, "ok")
+                trouble = await work.canary.trouble(work.halt)
+                if trouble and not work.halt.is_set():
+                    return self._halted(*trouble)
+            if number > 1:
+                await paused(rollout.pause_seconds, work.halt)
+            if work.halt.is_set():
+                return None
+            wave = Wave(self.connect, number, len(self.waves), tuple(change.connector for change in changes))
+            work.report(WaveBegun(wave))
+            await self._write(changes)
+            verdict, why = await self._verified(verification, wave, changes)
+            if verdict != "ok":
+                if verdict == "failed" and rollout.rollback:
+                    await self._roll_back(client, verification)
+                return self._halted(verdict, why)
+        work.canary.tell(self.connect, "ok")
+        return None
+
+    async def _write(self, changes: Sequence[Change]) -> None:
+        proved = [each for each in self.part.writes if each.needs_offsets and each.connector in self.results]
+        refused = {flow for each in proved if self.results[each.connector].error is not None for flow in each.flows}
+        async with asyncio.TaskGroup() as group:
+            for change in changes:
+                if change.action == "no-op":
+                    continue
+                if change.type != "source" and change.flows and refused.issuperset(change.flows):
+                    self.work.begin(change)
+                    self.tell(_result(change, _error(change, *_SERVES_NOTHING), 0.0))
+                else:
+                    group.create_task(self._write_one(change))
+
+    async def _write_one(self, change: Change) -> None:
+        async with self.gate:
+            if self.work.halt.is_set():
+                return
+            self.work.begin(change)
+            begun = time.monotonic()
+            try:
+                # Each write to dead workers would wait out a deadline of its own: 120 s for every eight connectors.
+                error = _error(change, *_UNTRIED) if self.is_gone else await self._carried_out(change)
+            except asyncio.CancelledError:
+                error = _error(change, "interrupted while it was written", "apply again to finish it")
+        self.is_gone = self.is_gone or _no_worker_answers(error)
+        self.tell(_result(change, error, time.monotonic() - begun))
+
+    async def _carried_out(self, change: Change) -> Mm2mgrError | None:
+        return await carry_out(self.clients, stages(change, self.work.topology.owner))
+
+    async def _verified(self, verification: Verification, wave: Wave, changes: Sequence[Change]) -> tuple[Verdict, str]:
+        """Return the verdict on a wave, and what is wrong; a write that was refused broke nothing, unless it goes first."""
+        results = [self.results[each.connector] for each in changes if each.connector in self.results]
+        refused = [each for each in results if each.error is not None]
+        if refused and self.work.rollout.is_canary(changes[0]):
+            return "failed", f"{refused[0].connector}: {refused[0].error}"
+        if self.work.halt.is_set() or self.is_gone or not self.work.rollout.wait_seconds:
+            return "ok", ""
+        failed = {each.connector for each in refused}
+        verdict = await verification.check(each for each in changes if each.connector not in failed)
+        if self.work.halt.is_set():
+            return "ok", ""
+        self.work.report(WaveVerified(wave, verdict))
+        found = [
+            f"{name}: {seen.state}"
+            for (connect, name), seen in self.work.states.items()
+            if connect == self.connect and seen.verdict == verdict
+        ]
+        return verdict, few(found, 1) if verdict != "ok" else ""
+
+    def _halted(self, verdict: Trouble, why: str) -> None:
+        left = tuple(each.connector for each in self.part.writes if each.connector not in self.results)
+        self.work.canary.tell(self.connect, verdict, why)
+        self.work.report(Halted(self.connect, verdict, why, left))
+
+    async def _roll_back(self, client: ConnectClient, verification: Verification) -> None:
+        """Take back what this apply wrote here, except what somebody else changed since, and wait until that runs again."""
+        done = {name: result.change for name, result in self.results.items() if result.error is None and result.change}
+        try:
+            live = {name: info.config for name, info in (await client.infos()).items()}
+            kept = {name: "it was changed since" for name in done if not _is_as_written(done[name], live.get(name))}
+            kept |= {name: "it finished a move of offsets" for name in done if JOURNAL_KEY in (done[name].before or {})}
+        except Mm2mgrError as error:
+            kept = dict.fromkeys(done, error.one_line)
+        inverses = [_inverse(done[name], verification.state_before(name)) for name in done if name not in kept]
+
+        async def undo(inverse: Change) -> None:
+            async with self.gate:
+                if error := await self._carried_out(inverse):
+                    kept[inverse.connector] = error.one_line
+
+        for action in ("delete", "update", "create"):  # what is new goes before what it replaced comes back
+            await asyncio.gather(*(undo(each) for each in inverses if each.action == action))
+        for name in done:
+            verification.forget(name)
+            hint = "look at it with mm2mgr describe, then apply the tree as it was"
+            failed = (
+                {"error": f"not rolled back: {kept[name]}", "hint": hint} if name in kept else {"rolled_back": True}
+            )
+            self.results[name] = replace(self.results[name], **failed)
+        undone = [each for each in inverses if each.connector not in kept]
+        self.work.report(RolledBack(self.connect, tuple(self.results[name] for name in done)))
+        await verification.check(undone)
 
 
-def _waves(writes: Sequence[Change]) -> Iterator[list[Change]]:
-    """Yield what may be written at once: first what may turn out not to run, so that nothing is written beside it."""
-    yield [change for change in writes if change.needs_offsets]
-    rest = [change for change in writes if not change.needs_offsets]
-    for type_, actions in _WAVES:
-        yield [change for change in rest if change.action in actions and type_ in {"", change.type}]
+def _is_as_written(change: Change, live: Mapping[str, str] | None) -> bool:
+    if change.action == "delete":
+        return live is None
+    return live == {"name": change.connector, **(change.config or {})}
+
+
+def _inverse(change: Change, state_before: str | None) -> Change:
+    """Return the change that takes back another one which was written."""
+    written = {"name": change.connector, **(change.config or {})}
+    if change.action == "create":
+        return replace(change, action="delete", keys=diff(written, {}), config=None, before=written, state=None)
+    before = dict(change.before or {})
+    if change.action == "delete":
+        rests = ("", state_before) if state_before in RESTING else None
+        return replace(change, action="create", keys=diff({}, before), config=before, before=None, state=rests)
+    state = change.state and (change.state[1], change.state[0] if change.state[0] in RESTING else "RUNNING")
+    return replace(change, keys=diff(written, before), config=before, before=written, state=state)
 
 
 async def read_back(topology: Topology, results: Iterable[Result], *, deadline_seconds: float = 30.0) -> list[Result]:
@@ -184,7 +308,7 @@ async def read_back(topology: Topology, results: Iterable[Result], *, deadline_s
     """
     by_cluster: dict[str, list[Result]] = {}
     for result in results:
-        if result.error is None and result.change:
+        if result.is_done and result.change:
             by_cluster.setdefault(result.connect, []).append(result)
 
     async def one(connect: str, done: list[Result]) -> list[Result]:
@@ -257,168 +381,3 @@ def _result(change: Change, error: Mm2mgrError | None, seconds: float) -> Result
         change=change,
         ended=time.monotonic(),
     )
-
-
-Verdict = Literal["ok", "failed", "inconclusive"]
-# How long a state must be shown once the tasks have the new config, before it is taken for theirs. The old one was seen for
-# up to 0.45 s, with 40 connectors written at once; a task that is stuck goes on for task.shutdown.graceful.timeout.ms (5 s).
-HOLD_SECONDS = 6.0
-_FIRST_PAUSE_SECONDS = 0.3
-_LONGEST_PAUSE_SECONDS = 2.0
-
-
-@dataclass(frozen=True)
-class Settled:
-    """What a written connector shows: `state` for people, and whether that is right, certainly wrong, or not known."""
-
-    state: str
-    verdict: Verdict
-
-
-States = dict[Named, Settled]
-
-
-async def settle(
-    topology: Topology,
-    results: Iterable[Result],
-    *,
-    timeout_seconds: float,
-    hold_seconds: float | None = None,
-    states: States | None = None,
-) -> States:
-    """Wait until every connector that was created or updated shows a state of its own config, or the time is over.
-
-    `states` is filled on the way, so that a caller that is interrupted has what was seen.
-    """
-    states = {} if states is None else states
-    by_cluster: dict[str, list[_Watched]] = {}
-    hold = min(HOLD_SECONDS if hold_seconds is None else hold_seconds, timeout_seconds / 2)
-    for result in results:
-        if result.error is None and result.change and result.action != "delete":
-            by_cluster.setdefault(result.connect, []).append(_Watched(result.change, hold))
-    async with asyncio.TaskGroup() as group:
-        for connect, watched in by_cluster.items():
-            group.create_task(_watch(topology, connect, watched, timeout_seconds, states))
-    return states
-
-
-class _Watched:
-    """One written connector: whether its tasks have the config, and what is seen of it since when."""
-
-    def __init__(self, change: Change, hold_seconds: float) -> None:
-        self.change = change
-        self.name = change.connector
-        self.written = {"name": self.name, **(change.config or {})}
-        self._is_new = change.action == "create"
-        self._hold_seconds = hold_seconds
-        self._keys = () if self._is_new else diff(change.before or {}, self.written)
-        self._tasks_have_it = not self._keys
-        self._seen: tuple[Settled, bool] | None = None
-        self._since = 0.0
-
-    @property
-    def asks_tasks(self) -> bool:
-        return not self._tasks_have_it
-
-    def take(self, tasks: Iterable[TaskConfig]) -> None:
-        """Compare the tasks' configs, each of which holds the connector's, by the keys that the write changed."""
-        configs = [task.config for task in tasks]
-        # Where the tree has a placeholder, workers may show another text.
-        telling = [key for key in self._keys if "${" not in f"{key.before}{key.after}"]
-        self._tasks_have_it = bool(configs) and all(
-            JOURNAL_KEY not in config and all(config.get(key.key) == key.after for key in telling) for config in configs
-        )
-
-    def look(self, info: ConnectorInfo | None, status: ConnectorStatus | None, now: float) -> tuple[Settled, bool]:
-        """Return its state in this reading, and whether it is reliable."""
-        seen = self._judged(info, status)
-        # Tasks of a connector that rests take the config when it runs again; one that failed gives them none.
-        alone = status is not None and status.state not in {"RUNNING", "UNASSIGNED"}
-        lost = info is None or info.config != self.written
-        belongs = self._tasks_have_it or alone or lost or (info is not None and not info.tasks)
-        if self._seen != (seen, belongs):
-            self._seen, self._since = (seen, belongs), now
-        if seen.verdict == "inconclusive":
-            return seen, False
-        if not belongs:
-            return Settled(f"{seen.state}, but its tasks still have the previous config", "inconclusive"), False
-        at_once = self._is_new and info is not None and bool(info.tasks)
-        if at_once or now - self._since >= self._hold_seconds:
-            return seen, True
-        return Settled(f"{seen.state}, possibly from before the write", "inconclusive"), False
-
-    def _judged(self, info: ConnectorInfo | None, status: ConnectorStatus | None) -> Settled:
-        if info is None:
-            return Settled("deleted since it was written", "failed")
-        if info.config != self.written:
-            return Settled("its config was overwritten since it was written", "failed")
-        if status is None:
-            return Settled("no status yet", "inconclusive")
-        shown = {task.id: task.state for task in status.tasks}
-        tasks = [shown.get(task, "") for task in info.tasks]  # a status may miss tasks, or still hold removed ones
-        if failed := tasks.count("FAILED"):
-            return Settled(f"{status.state}, {failed} of {len(tasks)} tasks FAILED", "failed")
-        wished = self.change.state[1] if self.change.state else None
-        if wished and status.state not in {wished, "FAILED"}:
-            return Settled(f"{status.state}, not {wished} yet", "inconclusive")
-        return _state(status.state, tasks, is_source=self.change.type == "source")
-
-
-def _state(state: str, tasks: list[str], *, is_source: bool) -> Settled:
-    """Judge a connector without failed tasks by its own state and those of its tasks."""
-    running = tasks.count("RUNNING")
-    if state == "FAILED":
-        return Settled(state, "failed")
-    if state in {"PAUSED", "STOPPED"}:
-        return Settled(f"{state}, {running} tasks still RUNNING", "inconclusive") if running else Settled(state, "ok")
-    if state == "RUNNING" and is_source and not tasks:
-        why = "no topic matches, or the source cluster does not answer"
-        return Settled(f"RUNNING, no tasks yet ({why})", "inconclusive")
-    if state == "RUNNING" and running == len(tasks):
-        return Settled(state, "ok")  # a checkpoint connector without consumer groups has no tasks
-    return Settled(f"{state}, {running} of {len(tasks)} tasks RUNNING", "inconclusive")
-
-
-async def _watch(
-    topology: Topology,
-    connect: str,
-    watched: list[_Watched],
-    timeout_seconds: float,
-    states: States,
-) -> None:
-    end, pause = time.monotonic() + timeout_seconds, _FIRST_PAUSE_SECONDS
-    async with ConnectClient(connect_target(topology.connects[connect]), deadline_seconds=10) as client:
-        while True:
-            try:
-                watched = await _look(client, connect, watched, states)
-            except Mm2mgrError as error:
-                unknown = Settled(f"unknown: {error.one_line}", "inconclusive")
-                states.update({(connect, each.name): unknown for each in watched})
-            if not watched or time.monotonic() >= end:
-                return
-            await asyncio.sleep(max(0.0, min(pause, end - time.monotonic())))
-            pause = min(pause * 1.5, _LONGEST_PAUSE_SECONDS)
-
-
-async def _look(client: ConnectClient, connect: str, watched: list[_Watched], states: States) -> list[_Watched]:
-    """Read all of them once and return those to read again: two requests, and one for each connector whose tasks are read.
-
-    Tasks first: a status that is read after they had the config is at least not older than that.
-    """
-    gate = asyncio.Semaphore(_AT_ONCE)
-
-    async def ask(each: _Watched) -> None:
-        async with gate:
-            try:
-                each.take(await client.tasks(each.name))
-            except NotFound:  # deleted: the infos tell
-                return
-
-    await asyncio.gather(*(ask(each) for each in watched if each.asks_tasks))
-    infos, statuses = await asyncio.gather(client.infos(), client.statuses())
-    now, again = time.monotonic(), []
-    for each in watched:
-        states[connect, each.name], relied = each.look(infos.get(each.name), statuses.get(each.name), now)
-        if not relied:
-            again.append(each)
-    return again

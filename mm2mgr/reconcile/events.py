@@ -58,15 +58,48 @@ EVENTS: Mapping[str, tuple[str, Mapping[str, str]]] = MappingProxyType(
                 "error": "why not, or null",
                 "hint": "what to do about it, or null",
                 "doubt": "why a write could not be read back; mostly empty",
+                "rolled_back": "whether it was written and taken back",
             },
         ),
-        "waiting": ("All is written; written connectors are waited for.", {"seconds": "how long at most"}),
+        "wave_begun": (
+            "The changes of one wave of a Connect cluster are written now.",
+            {"connect": "Connect cluster", "number": "of the wave", "of": "so many waves", "connectors": "their names"},
+        ),
+        "waiting": (
+            "A wave is written; some of its connectors do not show a state of their new config yet.",
+            {"connect": "Connect cluster", "connectors": "their names", "seconds": "how long they get"},
+        ),
+        "wave_verified": (
+            "What the connectors of a wave, and of those before it, show.",
+            {
+                "connect": "Connect cluster",
+                "number": "of the wave",
+                "of": "so many waves",
+                "connectors": "their names",
+                "verdict": "ok, failed or inconclusive",
+            },
+        ),
+        "rolled_back": (
+            "What was written on a Connect cluster was taken back.",
+            {"connect": "Connect cluster", "results": "as in change_done; an error says why it was not taken back"},
+        ),
+        "halted": (
+            "No further change of a Connect cluster is begun.",
+            {
+                "connect": "Connect cluster",
+                "verdict": "failed: a connector is broken; inconclusive: a person has to look",
+                "why": "which connector, and what it shows",
+                "left": "connectors whose change was not begun",
+            },
+        ),
         "finished": (
             "The end of the apply, or of one round.",
             {
                 "outcome": "done, failed or inconclusive",
                 "interrupted": "whether a signal ended it",
-                "results": "one object per connector: connect, connector, action, ok, error, hint, doubt, state, verdict",
+                "results": "one object per connector: connect, connector, action, ok, error, hint, doubt, rolled_back, state, verdict",
+                "halted": "as in the event of this name",
+                "rolled_back": "connectors whose change was taken back",
                 "left": "connectors whose change was not begun",
                 "unfinished": "connectors whose change was begun and has no result",
                 "unrecorded": "Connect clusters whose history was not written, each with the reason",

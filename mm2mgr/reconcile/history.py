@@ -162,6 +162,13 @@ class Recorder:
         if error is None:
             self._keep(named, change)
 
+    def take_back(self, change: Change) -> None:
+        """Record that a change was rolled back: the config before it is the one that was applied last."""
+        self.end(change, "rolled back", "its wave, or a later one, was not good")
+        self._keep((change.connect, change.connector), replace(change, action="update", config=change.before))
+        if change.action == "create":
+            self._keep((change.connect, change.connector), replace(change, action="delete"))
+
     def put(self, entry: HistoryEntry) -> None:
         """Record an entry as it is."""
         self._write(entry.connect, _ENTRY + entry.id, json.dumps(entry.to_dict()))

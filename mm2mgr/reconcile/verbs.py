@@ -17,10 +17,10 @@ from mm2mgr.connect.errors import OutcomeUnknown, Unsupported
 from mm2mgr.connect.types import ConnectorInfo, ConnectorStatus, trace_summary
 from mm2mgr.endpoints import connect_target
 from mm2mgr.errors import Mm2mgrError
-from mm2mgr.reconcile import apply
-from mm2mgr.reconcile.apply import Settled
+from mm2mgr.reconcile import verify
 from mm2mgr.reconcile.offsets import JOURNAL_KEY
 from mm2mgr.reconcile.ownership import Ownership
+from mm2mgr.reconcile.verify import Settled
 from mm2mgr.render import CLASSES
 from mm2mgr.text import few, nearest, number_of
 from mm2mgr.topology import Topology
@@ -331,7 +331,7 @@ class _Watched:
         self.stands = False
         self._goal = order.goal
         # Right after a restart Connect shows the states from before for a moment, and a failure only when it repeats.
-        self._hold_seconds = apply.HOLD_SECONDS if order.verb == "restart" else 0.0
+        self._hold_seconds = verify.HOLD_SECONDS if order.verb == "restart" else 0.0
         self._since = time.monotonic()
         self._offsets: object = None
         self._offsets_since = 0.0
@@ -342,7 +342,7 @@ class _Watched:
         seen = judge(self._goal, info, status, is_source=self.turn.kind == "source")
         if seen != self.settled:
             self.settled, self._since = seen, now
-        hold = apply.HOLD_SECONDS if seen.verdict == "failed" else self._hold_seconds
+        hold = verify.HOLD_SECONDS if seen.verdict == "failed" else self._hold_seconds
         self.is_settled = seen.verdict != "inconclusive" and now - self._since >= hold
         self.stands = self.must_stand_still and seen.verdict == "ok"
         if not self.stands:

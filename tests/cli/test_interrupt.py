@@ -134,8 +134,8 @@ def test_ctrl_c_while_waiting_for_states_is_no_success(site: Site, mm2mgr: Comma
     finally:
         said = finish(running)
     assert said.code == 130
-    assert said.json["left"] == []
     assert all(each["ok"] for each in said.json["results"])
+    assert set(said.json["left"]) >= set(ON_EAST[1:]), "the wave that is waited for is the first one"
 
 
 def test_sigterm_cancels_the_work_instead_of_raising_in_the_middle_of_it(request: pytest.FixtureRequest) -> None:

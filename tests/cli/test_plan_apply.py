@@ -281,9 +281,19 @@ def test_what_is_not_seen_to_run_is_inconclusive(site: Site, mm2mgr: Command) ->
     site.west.status_after_reads = 10_000
     said = mm2mgr("apply", "--yes", "--wait", "1", code=3)
     assert "west/mm2.a.west.heartbeat: no status yet" in said.out
-    assert f"Applied: {ALL} of {ALL} changes; {len(ON_WEST)} of them not seen to run yet" in said.out
-    verdicts = {each["connector"]: each["verdict"] for each in site_json(mm2mgr, site)["results"]}
-    assert verdicts == dict.fromkeys(ON_WEST, "inconclusive")
+    assert f"Applied: {len(ON_EAST) + 1} of {ALL} changes; 1 of them not seen to run yet" in said.out
+    assert "west: paused for a person to look: mm2.a.west.heartbeat: no status yet; not begun: 2 changes" in said.out
+    assert site.names("west") == ON_WEST[:1]
+    shown = site_json(mm2mgr, site)
+    assert {each["connector"]: each["verdict"] for each in shown["results"]} == {ON_WEST[0]: "inconclusive"}
+    assert [(each["connect"], each["verdict"], each["left"]) for each in shown["halted"]] == [
+        ("west", "inconclusive", ON_WEST[1:])
+    ]
+    site.west.status_after_reads = 0
+    site.west.connectors[ON_WEST[0]].hidden_reads = 0
+    assert "Applied: 2 of 2 changes" in mm2mgr("apply", "--yes").out  # goes on where it paused
+    site.west.status_after_reads = 10_000
+    site.west.connectors.clear()
     site.east.connectors.clear()
     site.declare(INVALID)
     mm2mgr("apply", "--yes", "--wait", "1", code=1)  # failed wins

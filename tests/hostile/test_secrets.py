@@ -22,7 +22,7 @@ from urllib.parse import quote, quote_plus
 import pytest
 
 from mm2mgr.cli import main
-from mm2mgr.reconcile import apply, live
+from mm2mgr.reconcile import apply, live, verify
 from tests.cli.command import Command
 from tests.connect.forward_proxy import proxying
 from tests.fake_connect import FakeConnect, serving
@@ -234,7 +234,7 @@ def hostile(
         for name in ("_RACE_SECONDS", "_LONGEST_RACE_SECONDS"):
             monkeypatch.setattr(apply, name, 0.0)
         monkeypatch.setattr(apply, "_READ_BACK_SECONDS", 0.3)
-        monkeypatch.setattr(apply, "HOLD_SECONDS", 0.2)
+        monkeypatch.setattr(verify, "HOLD_SECONDS", 0.2)
         monkeypatch.setattr(live, "read_topics", _no_topics)
         yield fakes
 

@@ -12,8 +12,9 @@ from dataclasses import dataclass
 
 import pytest
 
-from mm2mgr.reconcile.apply import Result, apply_plan
+from mm2mgr.reconcile.apply import apply_plan
 from mm2mgr.reconcile.live import make_plan
+from mm2mgr.reconcile.waves import Event, Result
 from mm2mgr.sandbox.server import Runtime, start_all
 from mm2mgr.sandbox.worker import Worker
 
@@ -151,8 +152,10 @@ class Many:
         """Apply, and kill workers with SIGKILL as soon as three results are there."""
         estate, seen = self.tree.workspace(), list[Result]()
 
-        def report(result: Result) -> None:
-            seen.append(result)
+        def report(event: Event) -> None:
+            if not isinstance(event, Result):
+                return
+            seen.append(event)
             if len(seen) == 3:
                 for worker in victims:
                     worker.kill()

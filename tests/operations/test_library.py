@@ -20,8 +20,8 @@ from mm2mgr import operations
 from mm2mgr.errors import InvalidArgument, Mm2mgrError, StalePlan
 from mm2mgr.kafka.client import Kafka
 from mm2mgr.observe import status as observing
-from mm2mgr.operations import Applied, Waiting, Workspace
-from mm2mgr.reconcile.apply import Result
+from mm2mgr.operations import Applied, Result, WaveBegun, WaveVerified, Workspace
+from mm2mgr.reconcile.waves import Event
 from tests.reconcile.site import ON_EAST, ON_WEST, Site
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -102,9 +102,13 @@ def test_it_works_where_an_event_loop_runs_as_in_a_notebook(site: Site) -> None:
 
 
 def test_events_are_values(site: Site) -> None:
-    events: list[Result | Waiting] = []
+    events: list[Event] = []
     applied = operations.apply(Workspace(), wait_seconds=5, report=events.append)
-    assert events.count(Waiting(5)) == 1
+    waves = [event.wave for event in events if isinstance(event, WaveBegun)]
+    assert [(wave.connect, wave.number, wave.of) for wave in waves if wave.connect == "west"] == [
+        *(("west", number, 3) for number in (1, 2, 3))
+    ]
+    assert [event.verdict for event in events if isinstance(event, WaveVerified)] == ["ok"] * len(waves)
     assert {event.connector for event in events if isinstance(event, Result)} == {*ON_EAST, *ON_WEST}
     assert {settled.verdict for settled in applied.states.values()} == {"ok"}
 

@@ -15,12 +15,13 @@ from mm2mgr.errors import KafkaError
 from mm2mgr.expand import expand
 from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.partitions import Offsets, TopicPartition
-from mm2mgr.reconcile import apply, live
-from mm2mgr.reconcile.apply import Result, apply_plan, read_back
+from mm2mgr.reconcile import apply, live, verify
+from mm2mgr.reconcile.apply import apply_plan, read_back
 from mm2mgr.reconcile.facts import TopicListing
 from mm2mgr.reconcile.live import make_plan
 from mm2mgr.reconcile.plan import Plan, Wish
 from mm2mgr.reconcile.price import TopicSizes
+from mm2mgr.reconcile.waves import Result
 from mm2mgr.render import Connector, render
 from mm2mgr.spec.loader import load
 from mm2mgr.topology import Topology
@@ -146,7 +147,7 @@ def running(folder: Path) -> Iterator[Site]:
         patch.setattr(apply, "_RACE_SECONDS", 0.0)  # nobody else writes here, unless a test has it so
         patch.setattr(apply, "_LONGEST_RACE_SECONDS", 0.0)
         patch.setattr(apply, "_READ_BACK_SECONDS", 0.5)
-        patch.setattr(apply, "HOLD_SECONDS", 0.5)
+        patch.setattr(verify, "HOLD_SECONDS", 0.5)
         yield site
 
 

@@ -7,8 +7,9 @@ import asyncio
 import pytest
 
 from mm2mgr.reconcile import apply
-from mm2mgr.reconcile.apply import Result, apply_plan, read_back
+from mm2mgr.reconcile.apply import apply_plan, read_back
 from mm2mgr.reconcile.plan import Plan
+from mm2mgr.reconcile.waves import Event, Result
 from mm2mgr.render import OWNER_KEY
 from tests.reconcile.site import FLOWS, ON_EAST, ON_WEST, Site, actions, errors
 
@@ -107,8 +108,9 @@ def test_a_connector_that_is_refused_does_not_stop_the_others(site: Site) -> Non
 
 
 def test_results_are_reported_as_they_come(site: Site) -> None:
-    seen: list[Result] = []
-    results = site.apply(site.plan(), report=seen.append)
+    events: list[Event] = []
+    results = site.apply(site.plan(), report=events.append)
+    seen = [event for event in events if isinstance(event, Result)]
     assert sorted(map(id, seen)) == sorted(map(id, results))
     assert {one.to_dict()["ok"] for one in seen} == {True}
 
@@ -172,9 +174,10 @@ def test_what_is_overwritten_at_once_is_no_success(site: Site) -> None:
     site.converge()
     plan, seen = site.plan(LINGER), list[Result]()
 
-    def report(result: Result) -> None:
-        seen.append(result)
-        site.east.connectors[result.connector].config["tasks.max"] = "9"
+    def report(event: Event) -> None:
+        if isinstance(event, Result):
+            seen.append(event)
+            site.east.connectors[event.connector].config["tasks.max"] = "9"
 
     [result] = site.apply(plan, report=report)
     assert [one.error for one in seen] == [None]
@@ -186,11 +189,20 @@ def test_what_is_overwritten_at_once_is_no_success(site: Site) -> None:
 
 def test_a_deleted_connector_that_is_there_again_and_a_created_one_that_is_gone(site: Site) -> None:
     name = "mm2.a.east.source.orders"
-    gone = site.apply(site.plan(), report=lambda result: site.east.connectors.pop(result.connector, None))
+
+    def lose(event: Event) -> None:
+        if isinstance(event, Result):
+            site.east.connectors.pop(event.connector, None)
+
+    def bring_back(event: Event) -> None:
+        if isinstance(event, Result):
+            site.east.add(name, config)
+
+    gone = site.apply(site.plan(), report=lose)
     assert "it was written, but no longer exists" in errors(gone)[name]
     site.converge()
     config = dict(site.east.connectors[name].config)
-    back = site.apply(site.plan("flows: {}\n", prune=True), report=lambda result: site.east.add(name, config) and None)
+    back = site.apply(site.plan("flows: {}\n", prune=True), report=bring_back)
     assert list(errors(back)) == [name]
     assert "it was deleted, but exists again" in errors(back)[name]
 

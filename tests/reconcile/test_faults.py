@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from mm2mgr.reconcile.apply import Result
+from mm2mgr.reconcile.waves import Event, Result
 from tests.fake_connect import NO_LEADER, REBALANCE, STALE
 from tests.reconcile.site import ON_EAST, ON_WEST, Site, actions, errors
 
@@ -31,8 +31,8 @@ def test_an_answer_that_is_lost_is_read_back(site: Site, happened: bool) -> None
 
 @pytest.mark.parametrize("survived", [1, 3])
 def test_a_worker_that_dies_half_way(site: Site, survived: int) -> None:
-    def die(result: Result) -> None:
-        if result.connect == "east" and len(site.east.connectors) >= survived:
+    def die(event: Event) -> None:
+        if isinstance(event, Result) and event.connect == "east" and len(site.east.connectors) >= survived:
             site.east.drop_next("*", "/", times=10**6)
 
     results = site.apply(site.plan(), report=die, deadline_seconds=2.0)

@@ -1,0 +1,170 @@
+"""How carefully a plan is carried out, which of its changes are written at the same time, and what is reported on the way. Values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from itertools import groupby
+from typing import Any, Literal
+
+from mm2mgr.reconcile.plan import Change, ClusterPlan
+from mm2mgr.reconcile.verify import Verdict
+
+
+@dataclass(frozen=True)
+class Rollout:
+    """How carefully changes are written.
+
+    `wait_seconds`: how long the connectors of a wave have to be seen running with their new config; 0: do not look, go on.
+    `at_once`: the most changes in a wave (None: all of a type). `pause_seconds`: between waves. `canary`: ids of flows whose
+    connectors are written first; nothing else is until they are good. `rollback`: take back what was written where a wave is bad.
+    """
+
+    wait_seconds: float = 0.0
+    at_once: int | None = None
+    pause_seconds: float = 0.0
+    canary: frozenset[str] = frozenset()
+    rollback: bool = False
+
+    def is_canary(self, change: Change) -> bool:
+        """Tell whether a connector serves a flow that goes first."""
+        return bool(self.canary.intersection(change.flows))
+
+
+@dataclass(frozen=True)
+class Result:
+    """The result of one change. `error` is None on success, `doubt` says why the write could not be read back.
+
+    `rolled_back`: it was written, and taken back, since its wave or a later one was bad.
+    """
+
+    connect: str
+    connector: str
+    action: str
+    type: str = ""
+    error: str | None = None
+    hint: str | None = None
+    seconds: float = 0.0
+    doubt: str = ""
+    rolled_back: bool = False
+    change: Change | None = field(default=None, repr=False, compare=False)
+    ended: float = field(default=0.0, repr=False, compare=False)  # of the monotonic clock
+
+    @property
+    def is_done(self) -> bool:
+        """Tell whether the change was written and is there."""
+        return self.error is None and not self.rolled_back
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "connect": self.connect,
+            "connector": self.connector,
+            "action": self.action,
+            "ok": self.is_done,
+            "error": self.error,
+            "hint": self.hint,
+            "doubt": self.doubt,
+            "rolled_back": self.rolled_back,
+        }
+
+
+@dataclass(frozen=True)
+class Wave:
+    """Changes of one Connect cluster that are written at the same time: number `number` of `of`."""
+
+    connect: str
+    number: int
+    of: int
+    connectors: tuple[str, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"connect": self.connect, "number": self.number, "of": self.of, "connectors": list(self.connectors)}
+
+
+@dataclass(frozen=True)
+class WaveBegun:
+    """The changes of a wave are written now."""
+
+    wave: Wave
+
+    def to_dict(self) -> dict[str, Any]:
+        return self.wave.to_dict()
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """A wave is written; these connectors do not show a state of their new config yet, and get this long."""
+
+    connect: str
+    connectors: tuple[str, ...]
+    seconds: float
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"connect": self.connect, "connectors": list(self.connectors), "seconds": self.seconds}
+
+
+@dataclass(frozen=True)
+class WaveVerified:
+    """What the connectors of a wave, and of those before it, were seen to do."""
+
+    wave: Wave
+    verdict: Verdict
+
+    def to_dict(self) -> dict[str, Any]:
+        return {**self.wave.to_dict(), "verdict": self.verdict}
+
+
+Trouble = Literal["failed", "inconclusive"]
+
+
+@dataclass(frozen=True)
+class Halted:
+    """No further change of a Connect cluster is begun: it is broken (`failed`), or a person has to look (`inconclusive`)."""
+
+    connect: str
+    verdict: Trouble
+    why: str
+    left: tuple[str, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"connect": self.connect, "verdict": self.verdict, "why": self.why, "left": list(self.left)}
+
+
+@dataclass(frozen=True)
+class RolledBack:
+    """What was written on a Connect cluster was taken back; a result with an error says why it was not."""
+
+    connect: str
+    results: tuple[Result, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"connect": self.connect, "results": [result.to_dict() for result in self.results]}
+
+
+Event = Result | WaveBegun | Waiting | WaveVerified | Halted | RolledBack
+Report = Callable[[Event], None]
+
+
+_RANKS = {"heartbeat": 0, "source": 1, "checkpoint": 2}
+
+
+def waves(part: ClusterPlan, rollout: Rollout) -> Iterator[list[Change]]:
+    """Yield what is written at the same time; connectors of a canary that stay as they are belong to its waves.
+
+    First what may turn out not to run, so that nothing is written beside it; then heartbeats (their topic must be there when the
+    source connector looks), sources, checkpoints after what they translate, deletes.
+    """
+
+    def rank(change: Change) -> tuple[bool, bool, bool, int]:
+        return (
+            not rollout.is_canary(change),
+            change.action == "delete",
+            not change.needs_offsets,
+            0 if change.action == "delete" else _RANKS[change.type],
+        )
+
+    canary = [each for each in part.changes if each.action == "no-op" and rollout.is_canary(each)]
+    for _, alike in groupby(sorted((*part.writes, *canary), key=rank), key=rank):
+        changes = list(alike)
+        size = rollout.at_once or len(changes)
+        yield from (changes[first : first + size] for first in range(0, len(changes), size))

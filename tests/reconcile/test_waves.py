@@ -1,0 +1,379 @@
+"""Waves that stop: a bad one halts its Connect cluster and can be taken back, one that is not known waits, the others go on."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from mm2mgr.reconcile.apply import apply_plan
+from mm2mgr.reconcile.plan import Plan
+from mm2mgr.reconcile.verify import States
+from mm2mgr.reconcile.waves import Event, Halted, Result, RolledBack, Rollout, WaveBegun, WaveVerified
+from mm2mgr.render import OWNER_KEY
+from tests.reconcile.site import FLOWS, ON_EAST, ON_WEST, Site, actions, errors
+
+HEARTBEAT, LOGS, ORDERS, CHECKPOINT = ON_EAST
+SLOWLY = FLOWS.replace("targets: [", "refresh_interval: 7s, targets: [")
+"""Changes a key of each source and checkpoint connector."""
+INVALID = FLOWS.replace(
+    "[orders]}", "[orders]}, silence: {invalid-value: a test}, source_consumer: {fetch.max.bytes: -5}"
+)
+"""The tasks of `orders` fail."""
+
+
+@dataclass
+class Seen:
+    results: list[Result]
+    events: list[Event] = field(default_factory=list)
+    states: States = field(default_factory=dict)
+
+    @property
+    def halted(self) -> dict[str, Halted]:
+        return {event.connect: event for event in self.events if isinstance(event, Halted)}
+
+    @property
+    def waves(self) -> dict[str, list[tuple[str, ...]]]:
+        found: dict[str, list[tuple[str, ...]]] = {}
+        for event in self.events:
+            if isinstance(event, WaveBegun):
+                found.setdefault(event.wave.connect, []).append(event.wave.connectors)
+        return found
+
+
+def applied(site: Site, plan: Plan, flows: str = FLOWS, wait_seconds: float = 1.0, **rollout: Any) -> Seen:
+    seen = Seen([])
+    options = {"rollout": Rollout(wait_seconds, **rollout), "report": seen.events.append, "states": seen.states}
+    topology, _ = site.declare(flows)
+    seen.results = asyncio.run(apply_plan(topology, plan, deadline_seconds=10.0, **options))
+    return seen
+
+
+def live(site: Site) -> dict[str, tuple[dict[str, str], str]]:
+    """Return configs and states of all connectors, by Connect cluster and name."""
+    return {
+        f"{cluster}/{name}": (dict(one.config), one.state)
+        for cluster, fake in site.fakes.items()
+        for name, one in fake.connectors.items()
+    }
+
+
+def with_tasks_lost(site: Site, connector: str) -> None:
+    """Let a connector that is there have no tasks from its next write on, as with a wrong password."""
+    put = site.east._config
+
+    def config(method: str, name: str, sent: Any) -> Any:
+        answer = put(method, name, sent)
+        if method == "PUT" and name == connector:
+            site.east.connectors[name].forced_tasks = 0
+        return answer
+
+    site.east._config = config  # type: ignore[method-assign]
+
+
+def test_each_wave_is_verified_before_the_next(site: Site) -> None:
+    seen = applied(site, site.plan())
+    assert errors(seen.results) == {}
+    assert seen.waves == {
+        "east": [(HEARTBEAT,), (LOGS, ORDERS), (CHECKPOINT,)],
+        "west": [(ON_WEST[0],), (ON_WEST[1],), (ON_WEST[2],)],
+    }
+    east = [
+        event for event in seen.events if isinstance(event, WaveBegun | WaveVerified) and event.wave.connect == "east"
+    ]
+    assert [type(event) for event in east] == [WaveBegun, WaveVerified] * 3
+    asked = [one.query for one in site.east.requests if not one.writes and one.query == "expand=status"]
+    assert len(asked) == 3, "one look for each wave"
+
+
+def test_a_wave_that_fails_halts_its_cluster_and_no_other(site: Site) -> None:
+    plan = site.plan(INVALID)
+    seen = applied(site, plan, INVALID)
+    assert site.names("east") == sorted([HEARTBEAT, LOGS, ORDERS])
+    assert site.names("west") == sorted(ON_WEST)
+    halted = seen.halted["east"]
+    assert (halted.verdict, halted.left) == ("failed", (CHECKPOINT,))
+    assert halted.why == f"{ORDERS}: RUNNING, 1 of 1 tasks FAILED"
+    assert list(seen.halted) == ["east"]
+
+
+def test_tasks_that_vanish_from_what_ran_are_bad_at_the_deadline(site: Site) -> None:
+    site.converge()
+    with_tasks_lost(site, LOGS)
+    before = live(site)
+    seen = applied(site, site.plan(SLOWLY), SLOWLY, rollback=True)
+    assert seen.halted["east"].verdict == "failed"
+    assert f"{LOGS}: RUNNING, no tasks" in seen.halted["east"].why
+    assert {name: each for name, each in live(site).items() if "east/" in name} == {
+        name: each for name, each in before.items() if "east/" in name
+    }
+
+
+def test_tasks_that_keep_the_config_before_are_bad_if_they_ran(site: Site) -> None:
+    site.converge()
+    site.east.restart_reads = (1000, 0)
+    seen = applied(site, site.plan(SLOWLY), SLOWLY)
+    assert seen.halted["east"].verdict == "failed"
+    assert "its tasks still have the previous config" in seen.halted["east"].why
+    assert seen.halted["east"].left == (CHECKPOINT,)
+    assert "west" not in seen.halted
+
+
+def test_a_new_connector_without_tasks_is_bad_if_its_topics_exist(site: Site) -> None:
+    site.east.source_topics = {}
+    seen = applied(site, site.plan())
+    assert seen.halted["east"].verdict == "failed"
+    assert "no tasks although topics match" in seen.halted["east"].why
+
+
+def test_a_new_connector_whose_topics_do_not_exist_yet_is_good(site: Site) -> None:
+    assert site.kafka is not None
+    site.kafka["a"] = type(site.kafka["a"])({"others": 1})
+    site.east.source_topics = site.west.source_topics = {}
+    seen = applied(site, site.plan())
+    assert seen.halted == {}
+    assert seen.states["east", LOGS].state == "RUNNING, no topic matches yet"
+    assert site.names("east") == sorted(ON_EAST)
+
+
+def test_what_has_records_to_copy_is_good_when_the_first_has_arrived(site: Site) -> None:
+    assert site.kafka is not None
+    site.kafka["a"] = type(site.kafka["a"])({"orders": 1, "logs.web": 1}, {"orders": 3000})
+    plan = site.plan()
+    seen = applied(site, plan)
+    assert seen.halted["east"].why == f"{ORDERS}: RUNNING, no record has arrived yet (a right may be missing)"
+    assert seen.halted["east"].verdict == "failed"
+    assert site.names("west") == sorted(ON_WEST), "nothing is to be copied there"
+
+    site.east.connectors.clear()
+    site.east.add_offsets(ORDERS, "orders", {0: 5}, alias="a")
+    assert applied(site, plan).halted == {}
+    site.east.connectors.clear()
+    site.east.offsets.clear()
+    plan, stop = site.plan(), asyncio.Event()
+    create = site.east._create
+
+    def created(sent: dict[str, Any]) -> Any:
+        answer = create(sent)
+        site.east.connectors[sent["name"]].topics = ["a.orders"]
+        return answer
+
+    site.east._create = created  # type: ignore[method-assign]
+    assert applied(site, plan).halted == {}
+    assert not stop.is_set()
+
+
+def test_what_is_not_seen_to_run_pauses_for_a_person(site: Site) -> None:
+    site.east.status_after_reads = 10_000
+    seen = applied(site, site.plan(), rollback=True)
+    assert (seen.halted["east"].verdict, seen.halted["east"].left) == ("inconclusive", tuple(ON_EAST[1:]))
+    assert site.names("east") == [HEARTBEAT], "what is not known to be wrong is not taken back"
+    assert site.names("west") == sorted(ON_WEST)
+
+
+def test_a_cluster_that_does_not_answer_any_more_pauses(site: Site) -> None:
+    def silence(event: Event) -> None:
+        seen.events.append(event)
+        if isinstance(event, Result) and event.connect == "east":
+            site.east.fail_next("GET", "/connectors", 401, times=1000)
+
+    seen = Seen([])
+    topology, _ = site.declare()
+    plan = site.plan()
+    asyncio.run(apply_plan(topology, plan, rollout=Rollout(1.0, rollback=True), report=silence, deadline_seconds=5.0))
+    assert seen.halted["east"].verdict == "inconclusive"
+    assert "unknown: Connect cluster 'east'" in seen.halted["east"].why
+
+
+def test_a_connector_that_fails_later_halts_too(site: Site) -> None:
+    """It was good when its own wave was looked at."""
+
+    def fail_the_heartbeat(event: Event) -> None:
+        seen.events.append(event)
+        if isinstance(event, WaveVerified) and event.wave.number == 1 and event.wave.connect == "east":
+            site.east.connectors[HEARTBEAT].failed_tasks = {0: "trace"}
+
+    seen = Seen([])
+    topology, _ = site.declare()
+    plan = site.plan()
+    asyncio.run(apply_plan(topology, plan, rollout=Rollout(1.0), report=fail_the_heartbeat, deadline_seconds=5.0))
+    assert seen.halted["east"].left == (CHECKPOINT,)
+    assert HEARTBEAT in seen.halted["east"].why
+
+
+def test_a_write_that_is_refused_halts_nobody(site: Site) -> None:
+    site.east.fail_next("POST", "/connectors", 400, "refused", times=1)
+    seen = applied(site, site.plan())
+    assert list(errors(seen.results)) == [HEARTBEAT]
+    assert seen.halted == {}
+    assert site.names("east") == sorted(ON_EAST[1:])
+
+
+def test_without_a_wait_nothing_is_looked_at_and_all_is_written(site: Site) -> None:
+    seen = applied(site, site.plan(INVALID), INVALID, wait_seconds=0.0)
+    assert (seen.halted, seen.states) == ({}, {})
+    assert site.names("east") == sorted(ON_EAST)
+
+
+def test_a_wave_has_at_most_so_many_connectors(site: Site) -> None:
+    seen = applied(site, site.plan(), at_once=1)
+    assert seen.waves["east"] == [(name,) for name in ON_EAST]
+
+
+# --- the canary -------------------------------------------------------------------------------------------------------
+
+
+def test_the_canary_is_good_before_anything_else_begins(site: Site) -> None:
+    seen = applied(site, site.plan(), canary=frozenset({"orders:a->east"}))
+    begun = [event.wave for event in seen.events if isinstance(event, WaveBegun)]
+    assert [wave.connectors for wave in begun[:3]] == [(HEARTBEAT,), (ORDERS,), (CHECKPOINT,)]
+    assert {wave.connect for wave in begun[:3]} == {"east"}
+    assert (site.names("east"), site.names("west")) == (sorted(ON_EAST), sorted(ON_WEST))
+
+
+def test_a_bad_canary_keeps_every_cluster_as_it_is(site: Site) -> None:
+    seen = applied(site, site.plan(INVALID), INVALID, canary=frozenset({"orders:a->east"}), rollback=True)
+    assert (site.names("east"), site.names("west")) == ([], [])
+    assert {halted.verdict for halted in seen.halted.values()} == {"failed"}
+    assert seen.halted["west"].why.startswith("the canary on Connect cluster 'east' is not good: ")
+    assert seen.halted["west"].left == tuple(ON_WEST)
+
+
+def test_a_canary_that_was_refused_is_not_good(site: Site) -> None:
+    site.east.fail_next("POST", "/connectors", 400, "refused", times=1)
+    seen = applied(site, site.plan(), canary=frozenset({"orders:a->east"}))
+    assert site.names("west") == []
+    assert "refused" in seen.halted["east"].why
+
+
+def test_a_canary_without_changes_is_looked_at(site: Site) -> None:
+    """The second apply after a bad canary must not go on as if it had never been bad."""
+    site.converge()
+    del site.west.connectors[ON_WEST[0]]
+    site.east.connectors[ORDERS].failed_tasks = {0: "trace"}
+    plan = site.plan()
+    seen = applied(site, plan, canary=frozenset({"orders:a->east"}))
+    assert seen.halted["west"].left == (ON_WEST[0],)
+    site.east.connectors[ORDERS].failed_tasks = {}
+    assert applied(site, plan, canary=frozenset({"orders:a->east"})).halted == {}
+    assert site.names("west") == sorted(ON_WEST)
+
+
+# --- taking back ------------------------------------------------------------------------------------------------------
+
+
+def test_what_was_created_is_deleted_again(site: Site) -> None:
+    seen = applied(site, site.plan(INVALID), INVALID, rollback=True)
+    assert site.names("east") == []
+    assert site.names("west") == sorted(ON_WEST)
+    assert {result.connector for result in seen.results if result.rolled_back} == {HEARTBEAT, LOGS, ORDERS}
+    assert not any(result.is_done for result in seen.results if result.connect == "east")
+    assert not [name for _, name in seen.states if name in ON_EAST]
+
+
+def test_configs_and_states_are_as_before(site: Site) -> None:
+    site.converge()
+    site.east.connectors[LOGS].state = "PAUSED"
+    before = live(site)
+    both = INVALID.replace('["logs[.].*"]}', '["logs[.].*"]}, state: running, source_consumer: {max.poll.records: 7}')
+    seen = applied(site, site.plan(both), both, rollback=True)
+    after = live(site)
+    assert seen.halted["east"].verdict == "failed"
+    assert {name: after[name] for name in after if "east/" in name} == {
+        name: before[name] for name in before if "east/" in name
+    }
+    assert seen.states["east", ORDERS].state == "RUNNING"
+    assert seen.states["east", LOGS].state == "PAUSED"
+
+
+def test_what_somebody_else_changed_meanwhile_is_left_alone(site: Site) -> None:
+    site.converge()
+    broken = INVALID.replace("targets: [", "refresh_interval: 7s, targets: [")
+
+    def meddle(event: Event) -> None:
+        seen.events.append(event)
+        if isinstance(event, Result) and event.connector == LOGS and event.connect == "east":
+            site.east.connectors[LOGS].config[OWNER_KEY] = "them"
+
+    seen = Seen([])
+    topology, _ = site.declare(broken)
+    plan = site.plan(broken)
+    rollout = Rollout(1.0, rollback=True)
+    results = asyncio.run(apply_plan(topology, plan, rollout=rollout, report=meddle, deadline_seconds=5.0))
+    kept = {result.connector: result.error for result in results if result.error}
+    assert kept == {LOGS: "not rolled back: it was changed since"}
+    assert site.east.connectors[LOGS].config[OWNER_KEY] == "them"
+    assert site.east.connectors[ORDERS].config["source.consumer.fetch.max.bytes"] != "-5"
+
+
+def test_a_deleted_connector_comes_back_with_its_state(site: Site) -> None:
+    """Deletes are the last wave; it is looked at too."""
+    site.converge()
+    site.east.connectors[LOGS].state = "STOPPED"
+    fewer = FLOWS.replace("targets: [east, west]", "targets: [west]").replace("[orders]}", "[orders, more]}")
+    before = live(site)
+
+    def break_at_the_end(event: Event) -> None:
+        seen.events.append(event)
+        if isinstance(event, Result) and event.action == "delete":
+            site.east.connectors[ORDERS].failed_tasks = {0: "trace"}
+        if isinstance(event, Halted | RolledBack):
+            site.east.connectors[ORDERS].failed_tasks = {}
+
+    seen = Seen([])
+    plan = site.plan(fewer, prune=True)
+    topology, _ = site.declare(fewer)
+    rollout = Rollout(1.0, rollback=True)
+    asyncio.run(apply_plan(topology, plan, rollout=rollout, report=break_at_the_end, deadline_seconds=5.0))
+    assert seen.halted["east"].verdict == "failed"
+    assert live(site) == before
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_after_a_rollback_live_is_what_it_was(site: Site, seed: int) -> None:
+    """Random states, changes and breaks; what is rolled back is equal, and what is not was somebody else's."""
+    dice = random.Random(seed)
+    flows = "flows:\n"
+    for number in range(5):
+        flows += f"  f{number}: {{sources: [a], targets: [east], topics: {{include: [t{number}]}}}}\n"
+    site.kafka = None
+    site.converge(flows)
+    for connector in site.east.connectors.values():
+        if dice.random() < 0.3:
+            connector.state = dice.choice(["PAUSED", "STOPPED"])
+    lines = flows.splitlines(keepends=True)
+    chosen = [line for line in lines[1:] if dice.random() < 0.8]
+    states = ["", ", state: running", ", state: paused", ", state: stopped"]
+    changed = [
+        line.replace(
+            "]}}", "]}" + dice.choice(["", ", source_consumer: {max.poll.records: 7}"]) + dice.choice(states) + "}"
+        )
+        for line in chosen
+    ]
+    new = "  new: {sources: [a], targets: [west], topics: {include: [new]}, run_on: east}\n"
+    wanted = lines[0] + "".join(changed) + (new if dice.random() < 0.5 else "")
+    wanted = wanted if chosen else flows.replace("[t0]}", "[t0]}, source_consumer: {max.poll.records: 9}")
+    plan = site.plan(wanted, prune=True)
+    broken = dice.choice([change.connector for change in plan.writes if change.action != "delete"] or [""])
+    before = live(site)
+
+    def break_one(event: Event) -> None:
+        seen.events.append(event)
+        if isinstance(event, Result) and event.connector == broken and event.error is None:
+            site.east.connectors[broken].shown_state = "FAILED"
+        if isinstance(event, RolledBack) and broken in site.east.connectors:
+            site.east.connectors[broken].shown_state = None
+
+    seen = Seen([])
+    topology, _ = site.declare(wanted)
+    rollout = Rollout(1.0, dice.choice([None, 1, 2]), rollback=True)
+    results = asyncio.run(apply_plan(topology, plan, rollout=rollout, report=break_one, deadline_seconds=5.0))
+    assert errors(results) == {}
+    if broken:
+        assert seen.halted["east"].verdict == "failed"
+        assert live(site) == before
+        again = actions(site.plan(wanted, prune=True))
+        assert again == actions(plan), "nothing is left of it"
