@@ -9,7 +9,7 @@ import asyncio
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from types import MappingProxyType
@@ -20,7 +20,7 @@ from mm2mgr.files import check_free
 from mm2mgr.operations.workspace import Workspace, wait_for
 from mm2mgr.reconcile.apply import apply_plan, read_back
 from mm2mgr.reconcile.events import EventLog
-from mm2mgr.reconcile.history import Author, Recorder, author
+from mm2mgr.reconcile.history import Author, HistoryEntry, Recorder, author, read
 from mm2mgr.reconcile.live import make_plan
 from mm2mgr.reconcile.plan import Change, Named, Plan, Wish, with_many_changes_held
 from mm2mgr.reconcile.planfile import PLAN, as_reviewed, read_plan, write_plan
@@ -54,12 +54,33 @@ def plan(  # noqa: PLR0913  one argument per option
     if out:
         check_free(out, PLAN)
     wish = wish_of(prune, mirror_again, allow, allow_deletes, max_changes)
-    made = with_restarts_held(workspace, planned(workspace, wish, only), restarts)
+    made = _with_choices_explained(workspace, with_restarts_held(workspace, planned(workspace, wish, only), restarts))
     report(made)
     if out:
         templates = str(workspace.templates) if workspace.templates else None
         write_plan(out, made, [str(file) for file in workspace.files], templates, only)
     return made
+
+
+def _with_choices_explained(workspace: Workspace, plan: Plan) -> Plan:
+    """Return the plan that says of connectors that somebody paused or stopped who it was and why, as far as the history has it."""
+    connects = {change.connect for change in plan.changes if change.rests}
+    if not connects:
+        return plan
+    told: dict[Named, HistoryEntry] = {}
+    for entry in wait_for(read(workspace.topology, connects)).entries:
+        if entry.state and entry.outcome != "failed":
+            told[entry.connect, entry.connector] = entry
+
+    def explained(change: Change) -> Change:
+        entry = told.get(_named(change))
+        if not change.rests or entry is None or not entry.state or entry.state["after"] != change.rests:
+            return change
+        since = entry.when[:16].replace("T", " ")
+        why = f": {entry.reason}" if entry.reason else ""
+        return replace(change, rests=f"{change.rests} by {entry.who} since {since} UTC{why}")
+
+    return replace(plan, clusters=tuple(part.each(explained) for part in plan.clusters))
 
 
 def wish_of(prune: bool, mirror_again: bool, allow: Iterable[str], allow_deletes: int, max_changes: int | None) -> Wish:

@@ -85,6 +85,7 @@ def say_cluster(cluster: dict[str, Any], *, full: bool, explain: bool) -> None:
     unchanged = sum(1 for change in cluster["changes"] if change["action"] == "no-op")
     if unchanged:
         say(f"  = {unchanged} unchanged")
+    _say_resting(cluster["changes"])
     for name in cluster["left_over"]:
         say(f"  ? {name}: owned but no longer declared; --prune deletes it", style="yellow")
     for entry in cluster["lists"]:
@@ -129,6 +130,16 @@ def _say_warnings(changes: Iterable[dict[str, Any]]) -> None:
     for warning, connectors in names.items():
         count = f"{len(connectors)} connectors: " if len(connectors) > 1 else ""
         say(f"  ! warning {count}{few(connectors)}  {warning}", style="yellow")
+
+
+def _say_resting(changes: Iterable[dict[str, Any]]) -> None:
+    """Print what somebody paused or stopped, which no apply changes, the connectors of one choice in one line."""
+    names: dict[str, list[str]] = {}
+    for change in changes:
+        if change["rests"]:
+            names.setdefault(change["rests"], []).append(change["connector"])
+    for rests, connectors in names.items():
+        say(f"  = {few(connectors)}: {rests}; it stays so until mm2mgr resume")
 
 
 def _say_taken(taken: dict[str, Any]) -> None:

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from mm2mgr.defaults import Origin
 from mm2mgr.reconcile.effect import WorkerClients, another_connector, compare
-from mm2mgr.reconcile.offsets import is_moved, move_text
+from mm2mgr.reconcile.offsets import JOURNAL_KEY, is_moved, move_text
 from mm2mgr.reconcile.ownership import ListEntry, Ownership
 from mm2mgr.reconcile.price import Price, summed
 from mm2mgr.render import Connector
@@ -89,6 +89,7 @@ class Change:
     what a source connector will mirror that it does not mirror now (None: nothing more, or it could not be read).
     `waits` says why an update that only lowers the number of tasks is not written now.
     `needs_offsets` are topics that have arrived already: it is created to run only if their offsets are stored under its name.
+    `rests` says that somebody paused or stopped it, which stays so, where the tree declares no state: PAUSED, with who and why if known.
     """
 
     connect: str
@@ -108,6 +109,7 @@ class Change:
     shown: str = ""
     state: tuple[str, str] | None = None
     waits: str = ""
+    rests: str = ""
     price: Price = field(default_factory=Price)
     steps: tuple[str, ...] = ()
     """What apply will do, in order (`stages`)."""
@@ -138,6 +140,7 @@ class Change:
             "keys": [key.to_dict() for key in self.keys],
             "state": self.state and {"before": self.state[0], "after": self.state[1]},
             "waits": self.waits or None,
+            "rests": self.rests or None,
             "price": self.price.to_dict(),
             "steps": list(self.steps),
         }
@@ -417,6 +420,8 @@ def _compare(
     found = change("update", keys, along) if keys or turn else change("no-op")
     if turn:
         found = replace(found, state=turn)
+    if desired.state is None and state in RESTING and JOURNAL_KEY not in live:
+        return replace(found, rests=state)
     if desired.state is None or state in _SETTLED:
         return found
     unknown = f"whether it is {desired.state} could not be read (it shows {state or 'no status yet'}); plan again"

@@ -207,6 +207,6 @@ def _essence(change: dict[str, Any] | None) -> dict[str, Any] | None:
     """Return what a change would do, without its remarks and price, and the lines that its values come from."""
     if change is None:
         return None
-    said = {"remedy", "warnings", "takes", "needs_offsets", "price", "keys", "saw"}
+    said = {"remedy", "warnings", "takes", "needs_offsets", "rests", "price", "keys", "saw"}
     keys = [{name: value for name, value in key.items() if name != "origin"} for key in change["keys"]]
     return {"keys": keys} | {name: each for name, each in change.items() if name not in said and each is not None}

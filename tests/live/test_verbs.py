@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 import time
 from collections import Counter
@@ -104,6 +105,7 @@ def test_one_flow_of_four_is_paused_under_traffic_and_loses_nothing(pair: Pair, 
         assert "already PAUSED" in tree.run("pause", "two", "--wait", "0")
         planned = tree.run("plan", "--detailed-exitcode", code=0)
         assert "0 to create, 0 to update, 0 to delete, 4 unchanged" in planned
+        assert re.search(rf"= {source('two')}: PAUSED by .+ since .+ UTC: upgrade of the target; it stays so", planned)
         tree.run("apply", "--yes")
         assert end_offset(pair.target, CONFIG_TOPIC) == config_end, "the workers were told something"
         assert stored(pair, "two") == still, "what is stored moved after the pause had returned"
