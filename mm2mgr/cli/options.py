@@ -46,9 +46,14 @@ def option(*names: str, **settings: Any) -> Callable[[Decorated], Decorated]:
     return click.option(*names, **{"show_default": not settings.get("is_flag"), **settings})
 
 
+def output_in(*formats: str) -> Callable[[Decorated], Decorated]:
+    """Return `-o` with these formats, the first by default."""
+    return option("--output", "-o", type=click.Choice(formats), default=formats[0], help="Result format.")
+
+
 def output_option(command: Decorated) -> Decorated:
     """Add `-o text|json`."""
-    return option("--output", "-o", type=click.Choice(["text", "json"]), default="text", help="Result format.")(command)
+    return output_in("text", "json")(command)
 
 
 def reason_option(command: Decorated) -> Decorated:

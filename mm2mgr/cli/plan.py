@@ -21,6 +21,7 @@ from mm2mgr.cli.options import (
     events_option,
     invalid_arguments,
     option,
+    output_in,
     output_option,
     reason_option,
     restart_rules,
@@ -45,7 +46,7 @@ if TYPE_CHECKING:
     is_flag=True,
     help="Exit 2 when there are changes, or connectors that are no longer declared (0: none, 1: failed).",
 )
-@output_option
+@output_in("text", "json", "markdown")
 @click.pass_obj
 def plan(
     workspace: Workspace,
@@ -71,11 +72,14 @@ def plan(
     something is blocked: a flow that its workers would refuse or write to another Kafka, or more deletes than --prune may
     make. Updates that only save tasks (`size` found fewer to be enough) wait for --cool-down, --off-peak and --move-budget.
 
+    Costly kinds of change are blocked, with what they cost, until --allow or the flow's `allow` permits them. `-o markdown` is meant for a
+    pull request: less than 60 kB, without secrets.
+
     \b
     Example:
       mm2mgr plan --out plan.json --detailed-exitcode
     """
-    from mm2mgr.output.console import say_json, talk
+    from mm2mgr.output.console import say_json, say_lines, talk
     from mm2mgr.output.plan_text import say_plan, say_topology
 
     flows = (*flows, *only_flows)
@@ -83,6 +87,10 @@ def plan(
     def show(made: Plan) -> None:
         if output == "json":
             say_json(made.to_dict())
+        elif output == "markdown":
+            from mm2mgr.output.plan_markdown import plan_markdown
+
+            say_lines(plan_markdown(made.to_dict()))
         else:
             if not flows:
                 say_topology(workspace.topology, workspace.connectors)

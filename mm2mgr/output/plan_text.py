@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import takewhile
 from operator import eq
 from typing import Any
@@ -51,19 +51,23 @@ def say_plan(plan: dict[str, Any], *, full: bool = False, explain: bool = False)
     shown = [change for each in plan["clusters"] for change in each["changes"] if full or change["action"] == "update"]
     if any(len(value or "") > _LONGEST for each in shown for key in each["keys"] for value in key.values()):
         say("Values that end with … are cut; -o json shows them in full", style="dim")
+    say(f"Plan: {counts_text(plan)}", style="bold")
+    if plan["price"] and (costs := price_text(plan["price"])):
+        say(f"Price: {costs}", style="bold")
+
+
+def counts_text(plan: Mapping[str, Any]) -> str:
+    """Say how many changes of each kind a plan has, and what it could not plan."""
     counts = plan["counts"]
     blocked = f", {counts['blocked']} blocked" if counts["blocked"] else ""
     unread = sum(1 for cluster in plan["clusters"] if cluster["error"])
     unread_text = f"; {number_of(unread, 'Connect cluster')} could not be read" if unread else ""
     left_over = sum(len(cluster["left_over"]) for cluster in plan["clusters"])
     left_text = f"; {left_over} no longer declared and still there (--prune deletes)" if left_over else ""
-    say(
-        f"Plan: {counts['create']} to create, {counts['update']} to update, {counts['delete']} to delete, "
-        f"{counts['no-op']} unchanged{blocked}{left_text}{unread_text}",
-        style="bold",
+    return (
+        f"{counts['create']} to create, {counts['update']} to update, {counts['delete']} to delete, "
+        f"{counts['no-op']} unchanged{blocked}{left_text}{unread_text}"
     )
-    if plan["price"] and (costs := price_text(plan["price"])):
-        say(f"Price: {costs}", style="bold")
 
 
 def say_cluster(cluster: dict[str, Any], *, full: bool, explain: bool) -> None:
@@ -191,7 +195,7 @@ def _say_price(price: dict[str, Any] | None) -> None:
             say(f"      cannot be undone: {step}", style="yellow")
 
 
-def price_text(price: dict[str, Any]) -> str:
+def price_text(price: Mapping[str, Any]) -> str:
     """Say what a change, or several, cost besides what cannot be undone."""
     parts = []
     if again := price["again"]:
@@ -222,17 +226,18 @@ def _say_steps(steps: Iterable[str]) -> None:
 def _values(key: dict[str, Any]) -> str:
     before, after = (visible(key[side] or "") for side in ("before", "after"))
     if key["kind"] == "add":
-        return _short(after)
+        return short(after)
     if key["kind"] == "remove":
-        return f"{_short(before)} (removed)"
+        return f"{short(before)} (removed)"
     if max(len(before), len(after)) > _LONGEST:  # two long values must not be cut to the same beginning
         alike = sum(1 for _ in takewhile(bool, map(eq, before, after)))
         skipped = alike - _CONTEXT
         before, after = (f"…{value[skipped:]}" if skipped > 0 else value for value in (before, after))
-    return f"{_short(before)} -> {_short(after)}"
+    return f"{short(before)} -> {short(after)}"
 
 
-def _short(text: str) -> str:
+def short(text: str) -> str:
+    """Cut a long value."""
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
 
 

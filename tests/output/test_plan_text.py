@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pytest
 from mm2mgr.expand import expand
 from mm2mgr.output.plan_text import say_plan, say_topology
 from mm2mgr.reconcile.plan import Change, ClusterPlan, KeyChange, Plan
+from mm2mgr.reconcile.price import Price, Volume
 from mm2mgr.render import render
 from mm2mgr.spec.loader import load
 from tests.spec.trees import ESTATE, write
@@ -32,8 +34,10 @@ EAST = ClusterPlan(
                 KeyChange("source.cluster.sasl.jaas.config", None, JAAS),
                 KeyChange("source.cluster.ssl.key.password", "old-word", "${file:/etc/a.properties:key}"),
                 KeyChange("source.cluster.ssl.truststore.certificates", "-----BEGIN\nabc\nEND-----", None),
-                KeyChange("tasks.max", "1", "4"),
+                KeyChange("tasks.max", "1", "4", "spec clusters/flows.yaml:12"),
             ),
+            price=Price(1, 18, 24, irreversible=("3 topics get other names on 'b', such as a.x -> a-x",)),
+            steps=("compare its live config with the plan's; stop here if they differ", "write its config"),
         ),
         Change(
             "east",
@@ -60,6 +64,16 @@ EAST = ClusterPlan(
             ("logs:a->b",),
             reason="a connector of this name exists and belongs to owner 'them'; mm2mgr does not touch it",
         ),
+        Change(
+            "east",
+            "mm2.a.b.source.trade",
+            "source",
+            "blocked",
+            ("trade:a->b",),
+            reason="mirrored-already: 'mm2.a.b.source.orders' on Connect cluster 'east' has mirrored these topics (orders)",
+            remedy="keep the flow's name; or add --allow mirror-again",
+            price=Price(again=Volume(300_000, 314_200_000, ("logs",))),
+        ),
     ),
     unowned=3,
 )
@@ -74,8 +88,10 @@ def golden(name: str) -> list[str]:
 @pytest.mark.parametrize("full", [False, True])
 def test_a_plan_is_shown_as_reviewed(printed: Callable[[], list[str]], full: bool) -> None:
     say_plan(Plan("team", (EAST, WEST, NORTH)).to_dict(), full=full)
-    lines = printed()
-    assert lines == golden("plan_full.txt" if full else "plan.txt")
+    lines, name = printed(), "plan_full.txt" if full else "plan.txt"
+    if os.environ.get("UPDATE_SCREENS"):
+        (GOLDEN / name).write_text("\n".join(lines) + "\n", encoding="utf-8")
+    assert lines == golden(name)
     assert not any(secret in "\n".join(lines) for secret in ("pa55", "old-word"))
 
 

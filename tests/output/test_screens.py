@@ -55,7 +55,7 @@ def value(name: str) -> Any:
 def plan() -> None:
     topology = expand(load([ESTATE]))
     say_topology(topology, render(topology))
-    say_plan(Plan("team", (EAST, WEST, NORTH)).to_dict())
+    say_plan(Plan("team", (EAST, WEST, NORTH)).to_dict(), explain=True)
 
 
 def status() -> None:
