@@ -181,9 +181,9 @@ class _Renderer:
         return self.connector("heartbeat", flow, flows, context)
 
     def connector(self, type_: Type, flow: Flow, flows: tuple[Flow, ...], context: dict[str, Any]) -> Connector:
-        name = flow.connector_name(type_)
+        name = str(flow.connector_name(type_))
         context |= {
-            "name": name,
+            "name": flow.connector_name(type_),
             "connector_class": CLASSES[type_],
             "owner": self.owner,
             "flows": by_default(",".join(one.id for one in flows), "the flows it serves"),

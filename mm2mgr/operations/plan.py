@@ -19,6 +19,7 @@ from mm2mgr.errors import InvalidArgument, Mm2mgrError
 from mm2mgr.files import check_free
 from mm2mgr.operations.workspace import Workspace, wait_for
 from mm2mgr.reconcile.apply import apply_plan, read_back
+from mm2mgr.reconcile.claims import settle_claims
 from mm2mgr.reconcile.events import EventLog
 from mm2mgr.reconcile.history import Author, HistoryEntry, Recorder, author, read
 from mm2mgr.reconcile.live import make_plan
@@ -261,9 +262,12 @@ def apply(  # noqa: PLR0913  one argument per option
     _check_canary(made, rollout)
     if not approve(made):
         raise Mm2mgrError("the plan was not approved; nothing was written")
-    by = author(workspace.files) if made.writes or events else Author("")
+    topology = workspace.topology
+    by = author(workspace.files) if made.writes or topology.adopted or events else Author("")
     log.write("plan_made", plan_made(made, by.commit))
-    progress = _Progress(made, report, Recorder(workspace.topology, "apply", by, reason), log)
+    progress = _Progress(made, report, Recorder(topology, "apply", by, reason), log)
+    if topology.adopted or topology.released:
+        wait_for(settle_claims(topology, made.clusters, progress.recorder))
     interrupted = wait_for(_write(workspace, progress, rollout, interrupts))
     applied = progress.so_far(interrupted=interrupted)
     log.write("finished", applied.finished())

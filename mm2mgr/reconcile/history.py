@@ -115,7 +115,7 @@ class Recorder:
         failed_before: Mapping[Named, HistoryEntry] = MappingProxyType({}),
     ) -> None:
         """Begin; a change that is tried again, and is in `failed_before`, keeps its entry instead of getting one each time."""
-        self.topology, self.commit = topology, author.commit
+        self.topology, self.author = topology, Author(_safe(author.who), author.commit)
         self._failed_before = failed_before
         self._common = {
             "who": _safe(author.who),
@@ -171,16 +171,17 @@ class Recorder:
 
     def put(self, entry: HistoryEntry) -> None:
         """Record an entry as it is."""
-        self._write(entry.connect, _ENTRY + entry.id, json.dumps(entry.to_dict()))
+        self.write(entry.connect, _ENTRY + entry.id, json.dumps(entry.to_dict()))
 
     def _keep(self, named: Named, change: Change) -> None:
         key = "/".join((_CONFIG.rstrip("/"), self.topology.owner, *named))
         if change.action == "delete":
-            self._write(named[0], key, None)
+            self.write(named[0], key, None)
         elif change.config is not None:
-            self._write(named[0], key, json.dumps(masked({"name": named[1], **change.config})))
+            self.write(named[0], key, json.dumps(masked({"name": named[1], **change.config})))
 
-    def _write(self, connect: str, key: str, value: str | None) -> None:
+    def write(self, connect: str, key: str, value: str | None) -> None:
+        """Record a text under a key on the Kafka cluster of a Connect cluster; None deletes it."""
         if not self.topology.connects[connect].model.history:
             return
         self._connects.add(connect)

@@ -18,6 +18,7 @@ from mm2mgr.errors import Mm2mgrError
 from mm2mgr.lint.subject import Estate, WorkerFacts
 from mm2mgr.lint.tree import from_tree
 from mm2mgr.partitions import TopicPartition
+from mm2mgr.reconcile.claims import Claims, adopting, read_claims, refused
 from mm2mgr.reconcile.effect import WorkerClients
 from mm2mgr.reconcile.estimate import Estimate
 from mm2mgr.reconcile.facts import (
@@ -124,6 +125,7 @@ class _Making:
     errors: dict[str, Mm2mgrError] = field(default_factory=dict)
     parts: dict[str, ClusterPlan] = field(default_factory=dict)
     """What was compared already, of what has not been asked again since."""
+    claims: Claims = field(default_factory=Claims)
 
     @cached_property
     def owners(self) -> Ownership:
@@ -135,8 +137,10 @@ class _Making:
         if any(part.writes for part in self.compared()):
             await self.ask(list(self.live), self.read_all)
         written = sorted({change.connect for change in self.writes()})
-        ids, _ = await asyncio.gather(
+        wanted = adopting(self.owners, self.compared())
+        ids, self.claims, _ = await asyncio.gather(
             cluster_ids(self.topology, self.through_workers(), ask=bool(written)),
+            read_claims(self.topology, wanted),
             self.ask(written, self.read_workers),
         )
         if self.is_as_declared(self.known(ids)):
@@ -163,7 +167,7 @@ class _Making:
             return replace(change, steps=steps) if (steps := tuple(map(explain, stages(change, owner)))) else change
 
         noted = (replace(part, notes=tuple(self.notes(part, ids, found, seen))) for part in parts)
-        return Plan(owner, tuple(part.each(with_steps) for part in noted), self.wish)
+        return Plan(owner, tuple(refused(part, self.claims).each(with_steps) for part in noted), self.wish)
 
     def known(self, ids: ClusterIds) -> ClusterFacts:
         shared = {name: connect.kafka for name, connect in self.topology.connects.items()}

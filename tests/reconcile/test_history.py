@@ -90,7 +90,7 @@ TEXT = st.text("abcXYZ0123456789!#%&()*+,-./:;<=>?@[]^_|~", min_size=10, max_siz
 @given(st.lists(TEXT, min_size=3, max_size=3, unique=True))
 def test_no_secret_is_stored(monkeypatch: pytest.MonkeyPatch, site: Site, secrets: list[str]) -> None:
     stored: list[str] = []
-    monkeypatch.setattr(Recorder, "_write", lambda self, connect, key, value: stored.append(f"{key} {value}"))
+    monkeypatch.setattr(Recorder, "write", lambda self, connect, key, value: stored.append(f"{key} {value}"))
     key, jaas = "producer.override.ssl.key.password", 'x.PlainLoginModule required username="u" password="{}";'
     config = {key: secrets[0], "producer.override.sasl.jaas.config": jaas.format(secrets[1])}
     recorder = Recorder(site.declare()[0], "apply", Author("ann"), f"password={secrets[2]}")

@@ -1,0 +1,157 @@
+"""What several trees adopt: each leaves a claim beside the history, since it writes nothing to the connector, and sees those of the others.
+
+A claim lasts until its connector carries the owner mark or its tree releases it. A tree that finds another owner's claim leaves its own
+all the same: so both refuse, and both name the other, until one of them gives way.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from datetime import UTC, datetime
+
+from mm2mgr.errors import Mm2mgrError
+from mm2mgr.reconcile.history import Recorder, topic_of
+from mm2mgr.reconcile.ownership import Ownership
+from mm2mgr.reconcile.plan import ClusterPlan, Named
+from mm2mgr.secrets import mask_text
+from mm2mgr.text import visible
+from mm2mgr.topology import Topology
+
+_CLAIM = "claim/"
+Pair = tuple[str, str]
+"""Source and target alias in a connector's config, which are the same for every tree."""
+
+
+@dataclass(frozen=True)
+class Claim:
+    """One owner's claim on a connector; `connect` and `urls` are how its tree calls and reaches the Connect cluster."""
+
+    owner: str
+    connect: str
+    connector: str
+    pair: Pair
+    urls: tuple[str, ...]
+    who: str
+    commit: str
+    when: str
+
+    @property
+    def key(self) -> str:
+        return f"{_CLAIM}{self.connect}/{self.connector}/{self.owner}"
+
+    def __str__(self) -> str:
+        tree = f", commit {self.commit}" if self.commit else ""
+        where = (
+            f"Connect cluster '{self.connect}' at {self.urls[0]}" if self.urls else f"Connect cluster '{self.connect}'"
+        )
+        return f"owner '{self.owner}' adopts it too ({where}; by {self.who}, {self.when}{tree})"
+
+    @classmethod
+    def parse(cls, text: str) -> Claim | None:
+        """Read what was written; None where it is something else."""
+        try:
+            read = json.loads(text)
+            words = {
+                name: visible(str(read[name])) for name in ("owner", "connect", "connector", "who", "commit", "when")
+            }
+            source, target = read["pair"]
+            return cls(**words, pair=(str(source), str(target)), urls=tuple(visible(str(url)) for url in read["urls"]))
+        except (ValueError, TypeError, KeyError):
+            return None
+
+
+@dataclass(frozen=True)
+class Claims:
+    """What is claimed of some connectors: by others, and by this tree. `unread` has Connect clusters where that is not known, and why."""
+
+    others: Mapping[Named, Claim] = field(default_factory=dict)
+    own: tuple[Claim, ...] = ()
+    unread: Mapping[str, str] = field(default_factory=dict)
+
+
+def adopting(owners: Ownership, parts: Iterable[ClusterPlan]) -> dict[Named, Pair]:
+    """Return the connectors that are this tree's by its list alone, as a plan saw them."""
+    changes = {(change.connect, change.connector): change.before for part in parts for change in part.changes}
+    return {
+        named: (config.get("source.cluster.alias", ""), config.get("target.cluster.alias", ""))
+        for named, config in changes.items()
+        if config is not None and owners.is_adopted(named, config)
+    }
+
+
+async def read_claims(topology: Topology, wanted: Mapping[Named, Pair], also: Iterable[str] = ()) -> Claims:
+    """Read the claims on these connectors, and this tree's own on their Connect clusters and on those in `also`."""
+    names = {connect for connect, _ in wanted} | set(also)
+    kept = {name for name in names if topology.connects[name].model.history}
+    unread = dict.fromkeys(names - kept, "the tree says history: false")
+    aliases = sorted({topology.connects[name].kafka for name in kept})
+
+    def one(alias: str) -> list[Claim] | str:
+        try:
+            texts = topic_of(topology, alias).read()
+        except Mm2mgrError as error:
+            return error.one_line
+        claims = (Claim.parse(text) for key, text in texts.items() if key.startswith(_CLAIM))
+        return [claim for claim in claims if claim]
+
+    answers = await asyncio.gather(*(asyncio.to_thread(one, alias) for alias in aliases))
+    by_alias = dict(zip(aliases, answers, strict=True))
+    others, own = dict[Named, Claim](), list[Claim]()
+    for name in sorted(kept):
+        found = by_alias[topology.connects[name].kafka]
+        if isinstance(found, str):
+            unread[name] = found
+            continue
+        own += [claim for claim in found if (claim.owner, claim.connect) == (topology.owner, name)]
+        others |= {
+            (name, claim.connector): claim
+            for claim in found
+            if claim.owner != topology.owner and wanted.get((name, claim.connector)) == claim.pair
+        }
+    return Claims(others, tuple(own), unread)
+
+
+def refused(part: ClusterPlan, claims: Claims) -> ClusterPlan:
+    """Return the plan in which nothing is adopted that another owner claims, and which says where that is not known."""
+    found = {connector: claim for (connect, connector), claim in claims.others.items() if connect == part.connect}
+    remedy = "agree on one owner: the other tree writes the connector under release: instead of adopt:, and applies"
+    lists = (
+        replace(entry, says=f"not adopted: {claim}", done=False, pending=())
+        if entry.list == "adopt" and (claim := found.get(entry.connector))
+        else entry
+        for entry in part.lists
+    )
+    held = part.each(
+        lambda change: change.blocked(str(found[change.connector]), remedy) if change.connector in found else change
+    )
+    why = claims.unread.get(part.connect)
+    note = f"not verified: whether another owner adopts the same connectors ({why})" if why else None
+    return replace(held, lists=tuple(lists), notes=(*held.notes, *filter(None, [note])))
+
+
+async def settle_claims(topology: Topology, parts: Iterable[ClusterPlan], recorder: Recorder) -> None:
+    """Leave a claim on what is adopted, or would be if nobody else claimed it, and withdraw those that are over."""
+    parts, owners = tuple(parts), Ownership.of(topology)
+    readable = {part.connect for part in parts if not part.error}
+    concerned = {named[0] for named in (*owners.adopted, *owners.released)} & readable
+    wanted = adopting(owners, parts)
+    claims = await read_claims(topology, wanted, concerned)
+    stopped = {(c.connect, c.connector) for part in parts for c in part.changes if c.action == "blocked"}
+    mine = {(claim.connect, claim.connector): claim for claim in claims.own}
+    for named, pair in wanted.items():
+        is_held = named not in stopped or named in claims.others
+        if is_held and named not in mine and named[0] not in claims.unread:
+            urls = tuple(mask_text(url) for url in topology.connects[named[0]].model.url)
+            when = datetime.now(UTC).isoformat(timespec="seconds")
+            by = recorder.author
+            claim = Claim(str(topology.owner), *named, pair, urls, by.who, by.commit, when)
+            recorder.write(claim.connect, claim.key, json.dumps(asdict(claim)))
+    declared = owners.adopted.keys()
+    seen = {(c.connect, c.connector) for part in parts for c in part.changes}
+    for named, claim in mine.items():
+        is_marked = named in seen and named not in wanted
+        if named not in declared or is_marked:
+            recorder.write(claim.connect, claim.key, None)

@@ -1,0 +1,91 @@
+"""Two trees that adopt one connector: each leaves a claim beside the history, both refuse, and one gives way."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from mm2mgr.kafka.access import KafkaAccess
+from mm2mgr.kafka.records import Producer
+from mm2mgr.reconcile.claims import settle_claims
+from mm2mgr.reconcile.history import TOPIC, Author, Recorder
+from mm2mgr.reconcile.plan import Plan
+from mm2mgr.render import OWNER_KEY
+from tests.kafka.conftest import mock_cluster
+from tests.reconcile.site import Site, actions
+from tests.reconcile.test_adopt import BY_HAND, NONE, ORDERS, RELEASE, adopt, entry
+
+__all__ = ["mock_cluster"]
+TREE = ORDERS + adopt()
+
+
+@pytest.fixture
+def shared(site: Site, mock_cluster: KafkaAccess) -> Site:
+    """The site, whose `east` keeps a history and runs a connector made by hand."""
+    with Producer(mock_cluster, timeout_seconds=30) as producer:
+        producer.send((TOPIC, 0), b"not a claim", key=b"claim/east/legacy/nobody")
+    site.brokers |= {"east": mock_cluster.bootstrap_servers.partition(",")[0]}
+    site.east.add("legacy", BY_HAND | {"target.cluster.bootstrap.servers": site.brokers["east"]})
+    return site
+
+
+def apply_as(site: Site, owner: str, tree: str) -> Plan:
+    """Plan as this owner, and do with the claims what apply does."""
+    site.owner = owner
+    plan = site.plan(tree)
+    topology, _ = site.declare(tree)
+    recorder = Recorder(topology, "apply", Author("ann", "abc123"))
+    asyncio.run(settle_claims(topology, plan.clusters, recorder))
+    assert recorder.close() == {}
+    return plan
+
+
+def test_both_plans_refuse_and_name_the_other_until_one_releases(shared: Site) -> None:
+    assert actions(apply_as(shared, "team", TREE)) == {"legacy": "no-op"}
+    (change,) = apply_as(shared, "others", TREE).changes
+    assert change.action == "blocked"
+    assert "owner 'team' adopts it too (Connect cluster 'east' at http://" in change.reason
+    assert "by ann" in change.reason
+    assert "commit abc123" in change.reason
+    plan = apply_as(shared, "team", TREE)
+    (change,) = plan.changes
+    assert (change.action, "owner 'others' adopts it too" in change.reason) == ("blocked", True)
+    assert entry(plan)["says"].startswith("not adopted: owner 'others'")
+
+    assert entry(apply_as(shared, "others", NONE + RELEASE))["done"]
+    assert actions(apply_as(shared, "team", TREE)) == {"legacy": "no-op"}
+    assert not shared.east.writes
+
+
+def test_once_it_carries_the_mark_the_claim_is_over(shared: Site) -> None:
+    apply_as(shared, "team", TREE)
+    shared.east.connectors["legacy"].config[OWNER_KEY] = "team"
+    apply_as(shared, "team", TREE)
+    shared.east.connectors["legacy"].config.pop(OWNER_KEY)
+    assert actions(apply_as(shared, "others", TREE)) == {"legacy": "no-op"}
+
+
+def test_a_connector_of_that_name_between_other_clusters_is_another_one(shared: Site) -> None:
+    apply_as(shared, "team", TREE)
+    shared.east.connectors["legacy"].config["source.cluster.alias"] = "west"
+    shared.east.connectors["legacy"].config["source.cluster.bootstrap.servers"] = "west:9092"
+    tree = TREE.replace("sources: [a]", "sources: [west]")
+    assert actions(apply_as(shared, "others", tree)) == {"legacy": "no-op"}
+
+
+def test_claims_that_cannot_be_read_are_noted_and_the_mark_still_counts(site: Site) -> None:
+    site.brokers |= {"east": "127.0.0.1:1"}
+    site.east.add("legacy", BY_HAND | {"target.cluster.bootstrap.servers": site.brokers["east"]})
+    plan = site.plan(TREE)
+    (note,) = [note for part in plan.clusters for note in part.notes]
+    assert note.startswith("not verified: whether another owner adopts the same connectors (")
+    assert actions(plan) == {"legacy": "no-op"}
+    site.east.connectors["legacy"].config[OWNER_KEY] = "others"
+    assert actions(site.plan(TREE)) == {"legacy": "blocked"}
+
+
+def test_a_tree_that_adopts_nothing_reads_no_claims(site: Site) -> None:
+    site.brokers |= {"east": "127.0.0.1:1"}
+    site.converge()
+    assert [note for part in site.plan().clusters for note in part.notes if "adopts" in note] == []
