@@ -11,6 +11,10 @@ from dataclasses import dataclass, replace
 CLUSTERS = ("a", "b", "c", "d")
 CONNECTS = ("x", "y")
 MIRROR = "org.apache.kafka.connect.mirror."
+CANARY = "canary4711"
+"""Every secret has this in it."""
+_LOGIN = f'org.apache.kafka.common.security.plain.PlainLoginModule required username="u" password="{CANARY}-ours";'
+SECURITY = f"security.protocol: SASL_PLAINTEXT, sasl.mechanism: PLAIN, sasl.jaas.config: '{_LOGIN}'"
 
 
 @dataclass(frozen=True)
@@ -35,9 +39,17 @@ class Tree:
     separator: str = "."
 
     def yaml(
-        self, connects: Mapping[str, tuple[str, str]], addresses: Mapping[str, str], ids: Mapping[str, str]
+        self,
+        connects: Mapping[str, tuple[str, str]],
+        addresses: Mapping[str, str],
+        ids: Mapping[str, str],
+        *,
+        security: bool = False,
     ) -> str:
-        """Return the tree's text; `connects`: name → URL and the cluster that its workers live on."""
+        """Return the tree's text; `connects`: name → URL and the cluster that its workers live on.
+
+        With `security`, clients have a password, which is a canary.
+        """
         alias_of = {cluster: alias for alias, cluster in self.aliases}
         lines = ["owner: team", "defaults:", "  clusters: {replication_factor: 1}"]
         lines += [
@@ -45,7 +57,8 @@ class Tree:
         ]
         lines += ["clusters:"]
         for alias, cluster in self.aliases:
-            lines += [f"  {alias}: {{bootstrap_servers: ['{addresses[cluster]}'], cluster_id: {ids[cluster]}}}"]
+            access = f", security: {{{SECURITY}}}" if security else ""
+            lines += [f"  {alias}: {{bootstrap_servers: ['{addresses[cluster]}'], cluster_id: {ids[cluster]}{access}}}"]
         lines += ["connect:"]
         lines += [f"  {name}: {{url: '{url}', kafka: {alias_of[on]}}}" for name, (url, on) in connects.items()]
         lines += ["flows:" if self.flows else "flows: {}"]
@@ -102,6 +115,7 @@ class ByHand:
         }
         if self.target != worker_kafka:
             config["producer.override.bootstrap.servers"] = addresses[self.target]
+        config["source.admin.ssl.key.password"] = f"{CANARY}-theirs"
         if self.owner:
             config["mm2mgr.owner"] = self.owner
         if self.exclude is not None:

@@ -1,5 +1,6 @@
 """Whatever tree follows on whatever runs, and whatever fails meanwhile: no topic grows by itself, no record arrives twice, nothing
-starts over; no connector of others is written or deleted; no failed read becomes a create or a delete; a plan after an apply is empty.
+starts over; no connector of others is written or deleted; no failed read becomes a create or a delete; a plan after an apply
+is empty; no secret is shown, kept in the history or in a journal.
 
 A simulation of MirrorMaker that knows nothing of mm2mgr judges the records; plans are really made and applied, on a clock that
 jumps. The same days are drawn each time; with MM2MGR_EXAMPLES=N it is N new ones (10 000 take about 20 minutes).
@@ -26,6 +27,7 @@ from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.reconcile import live
 from mm2mgr.reconcile.apply import apply_plan
 from mm2mgr.reconcile.facts import TopicListing
+from mm2mgr.reconcile.history import Author, Recorder
 from mm2mgr.reconcile.live import make_plan
 from mm2mgr.reconcile.plan import Named, Plan, Wish
 from mm2mgr.reconcile.price import TopicSizes
@@ -34,10 +36,11 @@ from mm2mgr.spec.loader import Spec, load
 from mm2mgr.topology import Topology
 from tests.fake_connect import STARTING_PAGE, FakeConnect, Fault
 from tests.reconcile.drawn import scenarios
-from tests.reconcile.scenarios import CLUSTERS, CONNECTS, HARMLESS, KNOWN, Scenario, Step
+from tests.reconcile.scenarios import CANARY, CLUSTERS, CONNECTS, HARMLESS, KNOWN, Scenario, Step
 from tests.reconcile.simulated import Connector, Harm, Told, World, Write, harms, run
 from tests.scale.clock import jumping
 from tests.scale.estate import Faults, Harsh
+from tests.scale.kept import Kept, keeping
 from tests.spec.trees import write
 
 EXAMPLES = int(os.environ.get("MM2MGR_EXAMPLES", "120"))
@@ -49,6 +52,7 @@ FAILED_READS: tuple[tuple[int, object], ...] = (
     (401, "no"),
     (403, "no"),
     (500, "java.lang.NullPointerException"),
+    (500, f"ConfigException: Invalid value in {{source.admin.ssl.key.password={CANARY}-echoed, topics=t}}"),
     (503, "starting"),
     (404, STARTING_PAGE),
     *((200, body) for body in ("<html>", b"", b'{"name": {"info"', b"[]", b"null")),
@@ -59,8 +63,8 @@ Live = dict[Named, tuple[dict[str, str], str]]
 class Estate:
     """The Kafka clusters of a scenario, simulated, and the Connect clusters beside them, which mm2mgr speaks to."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    def __init__(self, folder: Path, kept: Kept) -> None:
+        self.folder, self.kept = folder, kept
         self.fakes = {name: FakeConnect() for name in CONNECTS}
         self.harsh = {name: Harsh(fake) for name, fake in self.fakes.items()}
         self.world = World({}, {})
@@ -73,6 +77,7 @@ class Estate:
         """Forget everything: one estate serves all examples, which is faster than a new one each."""
         self.scenario, self.lives = scenario, dict(scenario.connects)
         for name, fake in self.fakes.items():
+            self.kept.clear()
             for kept in (fake.connectors, fake.offsets, fake.own_offsets, fake.faults, fake.requests):
                 kept.clear()
             self.harsh[name] = Harsh(fake)
@@ -173,7 +178,7 @@ class Estate:
     def apply(self, step: Step) -> Plan | None:
         """Plan and apply as the commands do; None when the tree itself is refused."""
         connects = {name: (f"http://{name}:8083", cluster) for name, cluster in self.scenario.connects}
-        text = step.tree.yaml(connects, ADDRESSES, IDS)
+        text = step.tree.yaml(connects, ADDRESSES, IDS, security=True)
         try:
             spec = load([write(self.folder, x=text)])
             topology = expand(spec)
@@ -212,8 +217,18 @@ class Estate:
 
         async def both() -> Plan:
             plan = await self.plan(topology, spec, step)
-            results = await apply_plan(topology, plan)
+            recorder = Recorder(topology, "apply", Author("a person"))
+            results = await apply_plan(topology, plan, begin=recorder.begin)
+            for one in results:
+                assert one.change
+                recorder.end(one.change, "failed" if one.error else "done", one.error)
             self.refused = {(one.connect, one.connector) for one in results if one.error is not None}
+            journals = [one.get("mm2mgr.journal") for one, _ in self.live().values()]
+            shown = [
+                json.dumps([plan.to_dict(), [one.to_dict() for one in results], self.kept, journals]),
+                repr((plan, results)),
+            ]
+            assert not [text for text in shown if CANARY in text], "a secret is shown"
             return plan
 
         plan = asyncio.run(both())
@@ -310,7 +325,7 @@ class Estate:
 
 @pytest.fixture
 def estate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Estate]:
-    made = Estate(tmp_path)
+    made = Estate(tmp_path, keeping(monkeypatch))
     init = ConnectClient.__init__
 
     def wired(self: ConnectClient, target: Any, **options: Any) -> None:

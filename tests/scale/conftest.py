@@ -9,9 +9,7 @@ from typing import Any
 import pytest
 
 from mm2mgr.connect.client import ConnectClient
-from mm2mgr.kafka import compacted
 from mm2mgr.kafka.access import KafkaAccess
-from mm2mgr.kafka.compacted import CompactedTopic
 from mm2mgr.operations.workspace import Workspace
 from mm2mgr.reconcile import live
 from mm2mgr.reconcile.facts import TopicListing
@@ -20,6 +18,7 @@ from tests.cli.conftest import mm2mgr
 from tests.fake_connect import FakeConnect, Request
 from tests.scale.clock import Clock, jumping
 from tests.scale.estate import CLUSTERS, Harsh, tree_lines
+from tests.scale.kept import Kept, keeping
 
 __all__ = ["mm2mgr"]
 Configs = dict[str, dict[str, str]]
@@ -31,9 +30,8 @@ class Estate:
 
     mm2mgr: Command
     clock: Clock
+    kept: Kept
     clusters: dict[str, Harsh] = field(default_factory=dict)
-    kept: dict[str, dict[str, str]] = field(default_factory=dict)
-    """The topics that mm2mgr writes, by alias of the Kafka cluster."""
 
     def declare(self, connectors: int, seed: int) -> None:
         """Write a tree of so many connectors, and start its clusters empty and in good order."""
@@ -75,7 +73,7 @@ class Estate:
 @pytest.fixture
 def estate(mm2mgr: Command, monkeypatch: pytest.MonkeyPatch) -> Iterator[Estate]:
     with jumping() as clock:
-        made = Estate(mm2mgr, clock)
+        made = Estate(mm2mgr, clock, kept=keeping(monkeypatch))
         init = ConnectClient.__init__
 
         def wired(self: ConnectClient, target: Any, **options: Any) -> None:
@@ -86,24 +84,6 @@ def estate(mm2mgr: Command, monkeypatch: pytest.MonkeyPatch) -> Iterator[Estate]
         ) -> TopicListing:
             return TopicListing({})
 
-        class Writer:
-            """Stores at once what TextWriter hands to a thread."""
-
-            def __init__(self, topic: CompactedTopic) -> None:
-                self._kept = made.kept.setdefault(topic.access.alias, {})
-
-            def put(self, key: str, value: str | None) -> None:
-                if value is None:
-                    self._kept.pop(key, None)
-                else:
-                    self._kept[key] = value
-
-            def close(self) -> None:
-                return None
-
-        monkeypatch.setattr(compacted, "TextWriter", Writer)
-        monkeypatch.setattr(CompactedTopic, "exists", lambda topic: topic.access.alias in made.kept)
-        monkeypatch.setattr(CompactedTopic, "read", lambda topic: dict(made.kept.get(topic.access.alias, {})))
         monkeypatch.setattr(ConnectClient, "__init__", wired)
         monkeypatch.setattr(live, "read_topics", no_topics)
         yield made

@@ -49,6 +49,7 @@ class Harsh:
     answer_seconds: float = ANSWER_SECONDS
     down: bool = False
     tally: Counter[str] = field(default_factory=Counter)
+    written_at: float = 0.0
 
     def __post_init__(self) -> None:
         self._dice = random.Random(f"{self.seed} {self.fake.cluster_id}")
@@ -63,6 +64,8 @@ class Harsh:
         url, faults = urlsplit(target), self.faults
         writes = method != "GET" and not url.path.endswith("/validate")
         self.tally["write" if writes else "read"] += 1
+        if writes:
+            self.written_at = now
 
         def answer() -> Answer:
             return self.fake.handle(method, url.path, url.query, body, headers)[0]

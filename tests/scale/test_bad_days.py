@@ -10,6 +10,7 @@ from collections import Counter
 
 import pytest
 
+from tests.cli.command import Said
 from tests.scale.conftest import Estate
 from tests.scale.estate import CLUSTERS, NONE, Faults
 
@@ -40,6 +41,16 @@ def assert_converged(estate: Estate, names: list[str]) -> None:
     assert {name: stored[name] for name in names} == {name: wanted[name] for name in names}
 
 
+def assert_named(said: Said, estate: Estate) -> None:
+    """Hold the last lines to naming what did not converge."""
+    last = said.out[said.out.rindex("Plan: ") :].splitlines()[1:]
+    assert any(
+        f"Connect cluster '{DOWN}' could not be read, its changes are not in this number" in line for line in last
+    )
+    if estate.stored()[SLOW] != estate.wanted()[SLOW]:
+        assert any(SLOW in line for line in last[-8:]), last
+
+
 @pytest.mark.parametrize("seed", SEEDS)
 def test_eighteen_clusters_converge_beside_one_that_is_down_and_one_that_is_slow(estate: Estate, seed: int) -> None:
     estate.declare(500, seed)
@@ -47,10 +58,9 @@ def test_eighteen_clusters_converge_beside_one_that_is_down_and_one_that_is_slow
     said = estate.mm2mgr("apply", "--yes", code=1)
     assert_converged(estate, GOOD)
     assert min(tally(estate)[each] for each in ("conflict", "lost", "reset")) > 0
-    last = said.out.splitlines()[-2:]
-    assert last[0].startswith(f"{SLOW}: 25 connectors: ")
-    assert last[1].startswith("Applied: ")
-    assert last[1].endswith(f"Connect cluster '{DOWN}' could not be read, its changes are not in this number")
+    assert_named(said, estate)
+    ends = {name: harsh.written_at for name, harsh in estate.clusters.items()}
+    assert max(ends[name] for name in GOOD) < ends[SLOW] - 30, "the slow one held the others"
 
     estate.forget()
     estate.mm2mgr("apply", "--yes", code=1)
@@ -74,7 +84,7 @@ def test_a_key_of_a_thousand_connectors_changes_on_a_bad_day(estate: Estate, see
     said = estate.mm2mgr("apply", "--yes", code=1)
     assert_converged(estate, GOOD)
     assert min(tally(estate)[each] for each in ("conflict", "lost", "reset", "rebalance")) > 0
-    assert said.out.splitlines()[-1].endswith(f"'{DOWN}' could not be read, its changes are not in this number")
+    assert_named(said, estate)
 
     estate.forget()
     estate.mm2mgr("apply", "--yes", code=1)
@@ -88,7 +98,7 @@ def test_what_an_apply_asks_and_waits_for(estate: Estate) -> None:
     estate.mm2mgr("apply", "--yes")
     created, waited = tally(estate), estate.clock.now - begun
     assert created["write"] == 1000
-    assert created["read"] <= 10 * CLUSTERS, created
+    assert created["read"] <= 15 * CLUSTERS, created
     assert waited < 3.0, "one after the other, 1 000 creates would take 20 s"
     for harsh in estate.clusters.values():
         harsh.tally.clear()
