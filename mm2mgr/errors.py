@@ -30,11 +30,13 @@ EXIT_CODES: Mapping[int, str] = {
     1: "failed; or `status`, `describe`: a problem, something unknown, a loss that is not acknowledged, or a connector that runs and "
     "is no longer declared; or `lint`: a finding from `--fail-on` on; or `check`: a right that is missing or a check that failed; or "
     "`plan`, `apply`: a Connect cluster could not be read, or a connector is blocked or left as it was; or `apply`: a wave broke a "
-    "connector and halted its Connect cluster, rolled back or not",
+    "connector and halted its Connect cluster, rolled back or not; or `pause`, `resume`, `stop`, `restart`: a connector was refused, could "
+    "not be asked, or FAILED; or `offsets`: something could not be read or written",
     2: "`plan --detailed-exitcode`: changes, or connectors that are no longer declared; `size --check`: a flow has too few tasks; or "
     "wrong usage of a command",
     3: "`apply`: a connector was not seen to run with its new config within `--wait` (`--wait 0` does not look), so that its Connect cluster "
-    "waits for a person; or a write could not be read back",
+    "waits for a person; or a write could not be read back; or `pause`, `resume`, `stop`, `restart`: a connector was not seen there "
+    "within `--wait`, or its stored offsets did not stand still",
     70: "an unexpected error; `MM2MGR_TRACEBACK=1` prints where it happened",
     130: "interrupted by Ctrl-C, SIGTERM or SIGHUP. `status --watch` then ends with the code of its last result (130 before the first), "
     "`sample --follow` after its round",

@@ -49,6 +49,7 @@ LONGEST = (
     "live/test_faults.py",
     "live/test_security.py",
     "live/test_task_capacity.py",
+    "live/test_verbs.py",
     "throughput/test_job.py",
 )
 

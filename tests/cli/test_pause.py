@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import signal
 import threading
 import time
 
@@ -14,7 +15,7 @@ from mm2mgr.reconcile.ownership import Ownership
 from mm2mgr.reconcile.verbs import Order, Target, judge
 from tests.reconcile.site import FLOWS, Site
 
-from .command import Command
+from .command import Command, finish, start, until
 
 FLUSH_SECONDS = 0.2
 QUICK = f"defaults: {{connect: {{flush_interval: {int(1000 * FLUSH_SECONDS)}ms}}}}\n"
@@ -98,6 +99,20 @@ def test_offsets_that_go_on_moving_are_inconclusive(applied: Site, mm2mgr: Comma
         moving.join()
     assert re.match(rf"~ east/{ORDERS}: PAUSED, stored offsets stood still for 0 of 0\.4 s", said.lines[0])
     assert "1 not seen there in time" in said.lines[-1]
+
+
+def test_ctrl_c_ends_the_waiting_and_the_pause_stays(site: Site, mm2mgr: Command) -> None:
+    mm2mgr("apply", "--yes", "--wait", "0")
+    running = start(mm2mgr.folder, "pause", "orders")  # on workers that flush once a minute, for all it knows
+    try:
+        until(lambda: any(one.path.endswith("/offsets") for one in site.east.requests), "offsets are looked at")
+        running.send_signal(signal.SIGINT)
+    finally:
+        said = finish(running)
+    assert said.code == 130
+    assert f"east/{ORDERS}: sent, waiting" in said.err
+    assert said.err.splitlines()[-1] == "interrupted"
+    assert site.east.connectors[ORDERS].state == "PAUSED"
 
 
 def test_a_flow_of_two_targets_is_asked_for_and_a_pair_means_all_its_connectors(applied: Site, mm2mgr: Command) -> None:
