@@ -290,7 +290,13 @@ async def watch(topology: Topology, order: Order, turns: Sequence[Turn], wait_se
         flush = topology.connects[name].model.flush_interval
         watched = [_Watched(order, turn, 2 * flush) for turn in mine]
         end = time.monotonic() + wait_seconds + (3 * flush if any(each.must_stand_still for each in watched) else 0.0)
-        async with ConnectClient(connect_target(topology.connects[name]), deadline_seconds=10) as client:
+        try:
+            target = connect_target(topology.connects[name])
+        except Mm2mgrError as error:  # its credentials are gone since the request was sent
+            for each in watched:
+                each.unknown(error)
+            return watched
+        async with ConnectClient(target, deadline_seconds=_READ_SECONDS) as client:
             await _until_settled(client, watched, end)
         return watched
 
@@ -301,13 +307,13 @@ async def watch(topology: Topology, order: Order, turns: Sequence[Turn], wait_se
 
 
 async def _until_settled(client: ConnectClient, watched: Sequence[_Watched], end: float) -> None:
-    pause, unsettled = _FIRST_PAUSE_SECONDS, list(watched)
+    pause, unsettled, gate = _FIRST_PAUSE_SECONDS, list(watched), asyncio.Semaphore(_AT_ONCE)
     while True:
         try:
             infos, statuses = await asyncio.gather(client.infos(), client.statuses())
             for each in unsettled:
                 each.look(infos.get(each.connector), statuses.get(each.connector), time.monotonic())
-            await asyncio.gather(*(each.look_at_offsets(client) for each in unsettled if each.stands))
+            await asyncio.gather(*(each.look_at_offsets(client, gate) for each in unsettled if each.stands))
         except Mm2mgrError as error:
             for each in unsettled:
                 each.unknown(error)
@@ -350,22 +356,23 @@ class _Watched:
         elif self.is_settled:
             self.is_settled = False  # its offsets decide
 
-    async def look_at_offsets(self, client: ConnectClient) -> None:
+    async def look_at_offsets(self, client: ConnectClient, gate: asyncio.Semaphore) -> None:
         """Read its stored offsets, and settle it once they have stood still for long enough."""
         try:
-            found = {entry.key: entry.offset for entry in await client.offsets(self.connector)}
+            async with gate:
+                asked = time.monotonic()
+                found = {entry.key: entry.offset for entry in await client.offsets(self.connector)}
         except Unsupported:
             why = "whether its stored offsets stand still is unknown: its workers do not show them (Kafka 3.5 does)"
-            self.settled, self.is_settled, self.stands = (
-                Settled(f"{self.settled.state}; {why}", "inconclusive"),
-                True,
-                False,
-            )
+            self.settled = Settled(f"{self.settled.state}; {why}", "inconclusive")
+            self.is_settled, self.stands = True, False
             return
-        now = time.monotonic()
+        except Mm2mgrError as error:
+            self.unknown(error)
+            return
         if self._offsets != found:
-            self._offsets, self._offsets_since = found, now
-        still = now - self._offsets_since
+            self._offsets, self._offsets_since = found, time.monotonic()
+        still = max(0.0, asked - self._offsets_since)  # from the end of the first answer to the newest question
         if still >= self.still_seconds:
             self.is_settled = True
         else:

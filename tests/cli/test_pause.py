@@ -256,3 +256,14 @@ def test_a_connector_that_was_deleted_meanwhile_failed() -> None:
     assert judge("STOPPED", None, None, is_source=True).verdict == "failed"
     assert judge("STOPPED", ConnectorInfo("c", {}), status("STOPPED"), is_source=True).verdict == "ok"
     assert verbs.decide(Order("stop"), Target("east", "c"), Ownership("team"), {}, None).action == "refused"
+
+
+def test_offsets_that_workers_do_not_show_are_inconclusive(applied: Site, mm2mgr: Command) -> None:
+    applied.east.version = "3.4.1"
+    said = mm2mgr("pause", "orders", code=3)
+    assert "PAUSED; whether its stored offsets stand still is unknown" in said.lines[0]
+
+
+def test_offsets_that_cannot_be_read_for_a_moment_are_read_again(applied: Site, mm2mgr: Command) -> None:
+    applied.east.fail_next("GET", f"/connectors/{ORDERS}/offsets", 500, "no", times=2)
+    assert mm2mgr("pause", "orders").lines[0] == f"~ east/{ORDERS}: PAUSED"
