@@ -1,0 +1,111 @@
+"""`apply --reason --events`, `history` and `drift` as people meet them: fake Connect clusters, and brokers that keep the history of one."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from mm2mgr.kafka.access import KafkaAccess
+from mm2mgr.kafka.records import Producer
+from mm2mgr.reconcile.events import EVENTS
+from mm2mgr.reconcile.history import TOPIC
+from tests.reconcile.site import FLOWS, ON_EAST, ON_WEST, Site
+
+from .command import Command
+
+SOURCE = "mm2.a.east.source.orders"
+
+
+@pytest.fixture
+def kept(site: Site, mock_cluster: KafkaAccess, monkeypatch: pytest.MonkeyPatch) -> Site:
+    """The site, whose `east` has brokers with the topic; nobody answers for `west`."""
+    with Producer(mock_cluster, timeout_seconds=30) as producer:
+        producer.send((TOPIC, 0), b"", key=b"first")
+    site.brokers |= {"east": mock_cluster.bootstrap_servers.partition(",")[0], "west": "west:9092"}
+    site.declare()
+    monkeypatch.setenv("MM2MGR_WHO", "ann")
+    return site
+
+
+def test_apply_is_recorded_and_says_where_it_could_not_be(mm2mgr: Command, kept: Site) -> None:
+    said = mm2mgr("apply", "--yes", "--reason", "first day")
+    (line,) = [line for line in said.err.splitlines() if "history" in line]
+    assert line.startswith("history not written for Connect cluster west: west: no broker of west:9092 answered")
+
+    said = mm2mgr("history", "orders", "--full", code=1)
+    assert "history not read for Connect cluster west" in said.err
+    row = next(line for line in said.lines if SOURCE in line)
+    assert "ann" in row
+    assert "create (" in row
+    assert row.endswith("done      first day")
+    assert any(line.strip() == "topics: (not set) -> orders" for line in said.lines)
+    entries = mm2mgr("history", "-o", "json", code=1).json["entries"]
+    assert sorted(each["connector"] for each in entries) == sorted(ON_EAST)
+    assert {each["outcome"] for each in entries} == {"done"}
+
+
+def test_history_is_limited_by_flow_cluster_time_and_number(mm2mgr: Command, kept: Site) -> None:
+    mm2mgr("apply", "--yes")
+
+    def names(*options: str) -> list[str]:
+        return [
+            each["connector"] for each in mm2mgr("history", "-o", "json", "--connect", "east", *options).json["entries"]
+        ]
+
+    assert SOURCE in names("orders")
+    assert names(SOURCE) == [SOURCE]
+    assert len(names("-n", "2")) == 2
+    assert len(names("--since", "1h")) == len(ON_EAST)
+    assert "known: east, west" in mm2mgr("history", "--connect", "nowhere", code=2).err
+    assert "no flow 'nothing'" in mm2mgr("history", "nothing", code=1).err.replace("is ", "")
+
+
+def test_drift_names_what_was_changed_by_hand(mm2mgr: Command, kept: Site) -> None:
+    mm2mgr("apply", "--yes")
+    said = mm2mgr("drift")
+    assert said.lines == ["Drift: none"]
+    assert "compared with the tree" in said.err
+    kept.east.connectors[SOURCE].config["tasks.max"] = "9"
+    del kept.east.connectors[ON_EAST[0]]
+    said = mm2mgr("drift", code=2)
+    assert said.lines == [
+        f"east/{ON_EAST[0]}  deleted",
+        f"east/{SOURCE}",
+        "  tasks.max: 1 -> 9",
+        "Drift: 2 connectors changed by hand",
+    ]
+    assert [each["connector"] for each in mm2mgr("drift", "orders", "-o", "json", code=2).json["drift"]] == [
+        ON_EAST[0],
+        SOURCE,
+    ]
+
+
+def test_every_event_has_the_documented_fields_and_no_secret(mm2mgr: Command, kept: Site) -> None:
+    file = mm2mgr.folder / "events.jsonl"
+    kept.declare(
+        FLOWS.replace(
+            "topics: {include: [orders]}", "topics: {include: [orders]}, source_connector: {my.api.key: hunter2hunter2}"
+        )
+    )
+    mm2mgr("apply", "--yes", "--events", file)
+    mm2mgr("apply", "--yes", "--events", file)
+    assert "hunter2" not in file.read_text()
+    events = [json.loads(line) for line in file.read_text().splitlines()]
+    assert len({each["run"] for each in events}) == 2
+    for each in events:
+        assert each.keys() - {"time", "run", "event"} == EVENTS[each["event"]][1].keys(), each["event"]
+    kinds = [each["event"] for each in events]
+    assert (kinds[0], kinds[-2:]) == ("plan_made", ["plan_made", "finished"])
+    for kind in ("change_begun", "change_done"):
+        assert kinds.count(kind) == len(ON_EAST + ON_WEST)
+
+
+def test_an_event_file_that_cannot_be_written_is_named_before_anything_is_done(
+    mm2mgr: Command, kept: Site, tmp_path: Path
+) -> None:
+    said = mm2mgr("apply", "--yes", "--events", tmp_path / "none" / "x.jsonl", code=1)
+    assert "--events" in said.err
+    assert "cannot be written" in said.err
+    assert kept.names("east") == []
