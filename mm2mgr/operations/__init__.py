@@ -62,6 +62,9 @@ if TYPE_CHECKING:
     from mm2mgr.operations.plan import Applied as Applied
     from mm2mgr.operations.plan import apply as apply
     from mm2mgr.operations.plan import plan as plan
+    from mm2mgr.operations.reconcile import ReconcileOrder as ReconcileOrder
+    from mm2mgr.operations.reconcile import ReconcileRound as ReconcileRound
+    from mm2mgr.operations.reconcile import reconcile as reconcile
     from mm2mgr.operations.render import Rendered as Rendered
     from mm2mgr.operations.render import init as init
     from mm2mgr.operations.render import render as render

@@ -262,16 +262,22 @@ def apply(  # noqa: PLR0913  one argument per option
     _check_canary(made, rollout)
     if not approve(made):
         raise Mm2mgrError("the plan was not approved; nothing was written")
+    by = author(workspace.files) if made.writes or workspace.topology.adopted or events else Author("")
+    progress = Progress(made, report, Recorder(workspace.topology, "apply", by, reason), log)
+    applied = carried_out(workspace, progress, rollout, interrupts)
+    log.close()
+    return applied
+
+
+def carried_out(workspace: Workspace, progress: Progress, rollout: Rollout, interrupts: Interrupts) -> Applied:
+    """Write a plan that is approved, and return what became of it."""
     topology = workspace.topology
-    by = author(workspace.files) if made.writes or topology.adopted or events else Author("")
-    log.write("plan_made", plan_made(made, by.commit))
-    progress = _Progress(made, report, Recorder(topology, "apply", by, reason), log)
+    progress.log.write("plan_made", plan_made(progress.plan, progress.recorder.author.commit))
     if topology.adopted or topology.released:
-        wait_for(settle_claims(topology, made.clusters, progress.recorder))
+        wait_for(settle_claims(topology, progress.plan.clusters, progress.recorder))
     interrupted = wait_for(_write(workspace, progress, rollout, interrupts))
     applied = progress.so_far(interrupted=interrupted)
-    log.write("finished", applied.finished())
-    log.close()
+    progress.log.write("finished", applied.finished())
     return applied
 
 
@@ -311,7 +317,7 @@ def _check_canary(plan: Plan, rollout: Rollout) -> None:
         raise Mm2mgrError(f"the canary cannot go first: {trouble[0]}", hint="nothing was written; name another flow")
 
 
-async def _write(workspace: Workspace, progress: _Progress, rollout: Rollout, interrupts: Interrupts) -> bool:
+async def _write(workspace: Workspace, progress: Progress, rollout: Rollout, interrupts: Interrupts) -> bool:
     """Write and verify wave by wave, then read back; return whether an interrupt cut that short."""
     topology = workspace.topology
     with interrupts(progress.so_far) as halt:
@@ -331,7 +337,7 @@ async def _write(workspace: Workspace, progress: _Progress, rollout: Rollout, in
 
 
 @dataclass
-class _Progress:
+class Progress:
     """An apply on its way. `so_far` is true at any moment, also when the work is stopped in the middle."""
 
     plan: Plan

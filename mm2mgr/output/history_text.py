@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from itertools import groupby
 from operator import itemgetter
@@ -90,6 +91,38 @@ def _say_reasons(what: str, reasons: Mapping[str, str]) -> None:
     by_reason = sorted(reasons.items(), key=itemgetter(1, 0))
     for why, names in groupby(by_reason, key=itemgetter(1)):
         talk(f"{what} Connect cluster {few([name for name, _ in names])}: {why}", style="yellow")
+
+
+def say_round(done: Mapping[str, Any], said: str) -> str:
+    """Print what a round of `reconcile` did, in one line, and below it what went wrong; nothing where that is what was `said` before.
+
+    Returns what is said.
+    """
+    applied, counts = done["applied"], done["counts"] or {}
+    lines = [done["error"]] if done["error"] else []
+    lines += [f"Connect cluster {name}: {why}" for name, why in {**done["unread"], **done["without_lease"]}.items()]
+    if applied:
+        failed = [each for each in applied["results"] if each["error"]]
+        lines += [f"{each['connect']}/{each['connector']}: {each['error']}" for each in failed]
+        lines += [f"{each['connect']} halted: {each['why']}" for each in applied["halted"]]
+    else:
+        lines += [f"{each['connect']}: {each['action']} {each['connector']}" for each in done["changes"]]
+    parts = [done["outcome"]]
+    if done["standby"]:
+        parts.append(f"another process holds the lease for {few(done['standby'])}")
+    if done["resting"]:
+        parts.append(f"left alone after failures: {few(list(done['resting']))}")
+    parts += [f"{counts[action]} to {action}" for action in ("create", "update", "delete") if counts.get(action)]
+    if counts.get("blocked"):
+        parts.append(f"{counts['blocked']} blocked")
+    text = "\n".join(["; ".join(parts), *lines])
+    if text != said or (applied and applied["results"]):
+        say(f"{time.strftime('%Y-%m-%d %H:%M:%S')} round {done['round']}: {'; '.join(parts)}", _OUTCOMES.get(parts[0]))
+        for line in lines:
+            say(f"  {line}")
+        if applied:
+            say_unrecorded(applied["unrecorded"])
+    return text
 
 
 def say_unrecorded(unrecorded: Mapping[str, str]) -> None:

@@ -39,6 +39,7 @@ flows:
 ARGUMENTS = {
     "apply": "--yes",
     "check": "--timeout 3",
+    "reconcile": "--once",
     "completion": "bash",
     "describe": "orders",
     "explain": "tasks.max",
@@ -54,7 +55,20 @@ ARGUMENTS = {
 }
 NEED_AN_EXTRA = {"sample", "throughput", "samples convert", "size", "fleet", "simulate", "sandbox up", "demo"}
 FAIL_WITHOUT_WORKERS = {
-    *("plan", "apply", "status", "describe", "check", "pause", "resume", "stop", "restart", "history", "drift"),
+    *(
+        "plan",
+        "apply",
+        "status",
+        "describe",
+        "check",
+        "pause",
+        "resume",
+        "stop",
+        "restart",
+        "history",
+        "drift",
+        "reconcile",
+    ),
     *("sandbox topic create", "sandbox topic list", "sandbox produce"),
     *("offsets show", "offsets reset"),
 }

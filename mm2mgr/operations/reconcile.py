@@ -1,0 +1,307 @@
+"""`reconcile`: plan and apply in a loop, one writer at a time.
+
+The tree is read anew each round; one that has mistakes is reported, and nothing is written. The lease is held per Kafka cluster
+that Connect clusters run on: what another process holds is left to it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import threading
+import time
+from collections.abc import Callable, Generator, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from mm2mgr.errors import KafkaError, Mm2mgrError
+from mm2mgr.operations.plan import (
+    Applied,
+    Interrupts,
+    Progress,
+    carried_out,
+    plan_made,
+    planned,
+    uninterrupted,
+    wish_of,
+    with_restarts_held,
+)
+from mm2mgr.operations.workspace import Workspace
+from mm2mgr.reconcile.events import EventLog
+from mm2mgr.reconcile.history import HistoryEntry, Recorder, author, topic_of
+from mm2mgr.reconcile.plan import Named, Plan, Wish
+from mm2mgr.reconcile.restarts import RestartRules
+from mm2mgr.reconcile.schedule import RoundSchedule
+from mm2mgr.reconcile.waves import Event, Rollout
+from mm2mgr.topology import Topology
+
+if TYPE_CHECKING:
+    from mm2mgr.kafka.access import KafkaAccess
+    from mm2mgr.kafka.lease import Lease
+
+_NAP_SECONDS = 1.0
+"""A signal that comes just before Python falls asleep is handled only when it wakes up."""
+_JOIN_SECONDS = 20.0
+_CHANCE = random.SystemRandom()
+
+
+@dataclass(frozen=True)
+class ReconcileRound:
+    """One round. `plan` and `applied` are None where there was none; `error` is why.
+
+    `standby`: Connect clusters that another process writes. `without_lease`: those that were not written since the lease could not
+    be had, with the reason. `resting`: those that failed before, with the seconds until they are asked again.
+    """
+
+    number: int
+    plan: Plan | None = None
+    applied: Applied | None = None
+    standby: tuple[str, ...] = ()
+    without_lease: Mapping[str, str] = field(default_factory=dict)
+    resting: Mapping[str, float] = field(default_factory=dict)
+    error: str | None = None
+
+    @property
+    def outcome(self) -> str:
+        """Return done, failed, inconclusive, standby, or changes: there are some, and they are only reported."""
+        if self.error is not None or self.without_lease:
+            return "failed"
+        if self.applied is not None:
+            return self.applied.outcome
+        if self.plan is None:
+            return "standby"
+        return "failed" if self.plan.failed else "changes" if self.plan.writes else "done"
+
+    @property
+    def failed(self) -> set[str]:
+        """The Connect clusters that could not be read, or where a change was not written or broke a connector."""
+        found = {part.connect for part in self.plan.clusters if part.error} if self.plan else set()
+        if self.applied is not None:
+            found |= {each.connect for each in self.applied.failed} | {each.connect for each in self.applied.halted}
+            found |= {connect for (connect, _), seen in self.applied.states.items() if seen.verdict == "failed"}
+        return found
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return JSON-ready values without secrets."""
+        return {
+            "round": self.number,
+            "outcome": self.outcome,
+            "error": self.error,
+            "counts": self.plan.counts() if self.plan else None,
+            "changes": _changes(self.plan) if self.plan else [],
+            "unread": {part.connect: part.error for part in self.plan.clusters if part.error} if self.plan else {},
+            "applied": self.applied.to_dict() if self.applied else None,
+            "standby": list(self.standby),
+            "without_lease": dict(self.without_lease),
+            "resting": {name: round(seconds) for name, seconds in self.resting.items()},
+        }
+
+
+def _changes(plan: Plan) -> list[dict[str, Any]]:
+    return [{"connect": change.connect, **change.to_dict()} for change in plan.writes]
+
+
+@dataclass(frozen=True)
+class ReconcileOrder:
+    """What every round does: which flows, what may be deleted, how carefully it writes, or that it only reports."""
+
+    flows: tuple[str, ...] = ()
+    prune: bool = False
+    allow: tuple[str, ...] = ()
+    allow_deletes: int = 0
+    max_changes: int | None = None
+    restarts: RestartRules | None = None
+    wait_seconds: float = 30.0
+    rollback: bool = False
+    report_only: bool = False
+    reason: str = ""
+
+    @property
+    def wish(self) -> Wish:
+        return wish_of(self.prune, "mirror-again" in self.allow, self.allow, self.allow_deletes, self.max_changes)
+
+    @property
+    def rollout(self) -> Rollout:
+        return Rollout(self.wait_seconds, rollback=self.rollback)
+
+
+def reconcile(  # noqa: PLR0913  one argument per option
+    workspace: Workspace,
+    order: ReconcileOrder | None = None,
+    *,
+    every_seconds: float = 60.0,
+    events: Path | None = None,
+    report: Callable[[Event], None] = lambda event: None,
+    interrupts: Interrupts = uninterrupted,
+) -> Generator[ReconcileRound]:
+    """Yield round after round, with a pause between them, until the caller stops or an interrupt ended a round's writes.
+
+    The first pause begins when the next round is asked for. A Connect cluster that fails rests longer each time.
+    """
+    log, loop = EventLog(events), _Loop(workspace, order or ReconcileOrder(), RoundSchedule(every_seconds), interrupts)
+    try:
+        while True:
+            done = loop.round(log, report)
+            yield done
+            if done.applied and done.applied.interrupted and not loop.leases.lost:
+                return
+            loop.sleep()
+    finally:
+        loop.leases.close()
+        log.close()
+
+
+@dataclass
+class _Loop:
+    workspace: Workspace
+    order: ReconcileOrder
+    schedule: RoundSchedule
+    interrupts: Interrupts
+    number: int = 0
+    failed: Mapping[Named, HistoryEntry] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.leases = _Leases()
+
+    def sleep(self) -> None:
+        """Wait for the next round, or until a lease is won or lost."""
+        end = time.monotonic() + self.schedule.pause(_CHANCE.random())
+        while (left := end - time.monotonic()) > 0 and not self.leases.changed.wait(min(left, _NAP_SECONDS)):
+            pass
+
+    def round(self, log: EventLog, report: Callable[[Event], None]) -> ReconcileRound:
+        """Do one round; no failure raises."""
+        self.number += 1
+        log.begin_run()
+        try:
+            done = self._round(replace(self.workspace), log, report)
+        except Mm2mgrError as error:
+            done = ReconcileRound(self.number, error=f"{error.message}; {error.hint}" if error.hint else error.message)
+        if done.error is not None:
+            log.write("failed", {"error": done.error})
+        return done
+
+    def _round(self, workspace: Workspace, log: EventLog, report: Callable[[Event], None]) -> ReconcileRound:
+        only, topology, order = workspace.only(self.order.flows), workspace.topology, self.order
+        workspace.connectors  # noqa: B018  mistakes of the tree show before anything is asked
+        standby, without = ((), {}) if order.report_only else self.leases.missing(topology)
+        resting = self.schedule.resting(time.monotonic())
+        if standby:
+            log.write("standby", {"connects": list(standby)})
+        if resting:
+            log.write("resting", {"connects": {name: round(seconds) for name, seconds in resting.items()}})
+        left_out = {**dict.fromkeys((*standby, *resting), "not asked in this round"), **without}
+        if left_out.keys() >= topology.connects.keys():
+            return ReconcileRound(self.number, None, None, standby, without, resting)
+        skip = {name: KafkaError(why) for name, why in left_out.items()}
+        made = with_restarts_held(workspace, planned(workspace, order.wish, only, skip), order.restarts)
+        made = replace(made, clusters=tuple(part for part in made.clusters if part.connect not in skip))
+        applied = None
+        if order.report_only:
+            log.write("plan_made", plan_made(made, author(workspace.files).commit))
+        else:
+            applied = self._apply(workspace, made, log, report)
+        done = ReconcileRound(self.number, made, applied, standby, without, resting)
+        asked = [part.connect for part in made.clusters]
+        self.schedule = self.schedule.after(time.monotonic(), asked, done.failed, _CHANCE.random())
+        return done
+
+    def _apply(self, workspace: Workspace, made: Plan, log: EventLog, report: Callable[[Event], None]) -> Applied:
+        by = author(workspace.files)
+        recorder = Recorder(workspace.topology, "reconcile", by, self.order.reason, self.failed)
+        with self.leases.watched():
+            progress = Progress(made, report, recorder, log)
+            applied = carried_out(workspace, progress, self.order.rollout, self._halting)
+        self.failed = recorder.failed
+        return applied
+
+    @contextmanager
+    def _halting(self, so_far: Callable[[], Applied]) -> Iterator[asyncio.Event]:
+        """Let a lost lease end the writes as an interrupt does."""
+        with self.interrupts(so_far) as halt:
+            running = asyncio.get_running_loop()
+            self.leases.when_lost = lambda: running.call_soon_threadsafe(halt.set)
+            if self.leases.lost:
+                halt.set()
+            try:
+                yield halt
+            finally:
+                self.leases.when_lost = lambda: None
+
+
+class _Leases:
+    """The leases of this process, one per Kafka cluster that Connect clusters run on."""
+
+    def __init__(self) -> None:
+        self.changed = threading.Event()
+        """Set when a lease was won or lost since the round before began."""
+        self.lost = False
+        """A lease that this round began with was lost."""
+        self.when_lost: Callable[[], object] = lambda: None
+        self._held: dict[str, tuple[KafkaAccess, Lease]] = {}
+        self._watched: tuple[Lease, ...] = ()
+
+    def missing(self, topology: Topology) -> tuple[tuple[str, ...], dict[str, str]]:
+        """Return the Connect clusters that another process writes, and those for which the lease could not be had, with the reason."""
+        self.changed.clear()
+        aliases = {connect.kafka for connect in topology.connects.values() if connect.model.history}
+        errors = self._join(topology, aliases)
+        standby, without = [], {}
+        for name, connect in topology.connects.items():
+            if not connect.model.history:
+                without[name] = "no lease: the tree says history: false, so another writer could not be seen"
+            elif connect.kafka in errors:
+                without[name] = f"no lease: {errors[connect.kafka]}"
+            elif not self._held[connect.kafka][1].held:
+                standby.append(name)
+            elif not self._held[connect.kafka][1].confirmed():
+                without[name] = f"no lease: Kafka '{connect.kafka}' did not confirm it"
+        return tuple(standby), without
+
+    def _join(self, topology: Topology, aliases: set[str]) -> dict[str, str]:
+        """Take part in the groups of these Kafka clusters and in no other; return why not."""
+        from mm2mgr.kafka.lease import Lease  # a Kafka client, which `--help` does without
+
+        errors, joined = dict[str, str](), list[Lease]()
+        topics = {alias: topic_of(topology, alias) for alias in sorted(aliases)}
+        for alias, (access, lease) in list(self._held.items()):
+            if alias not in topics or topics[alias].access != access:
+                del self._held[alias]
+                lease.close()
+        for alias in topics.keys() - self._held.keys():
+            try:
+                lease = Lease(topics[alias], f"mm2mgr-{topology.owner}", self._tell)
+            except Mm2mgrError as error:
+                errors[alias] = error.one_line
+                continue
+            self._held[alias] = topics[alias].access, lease
+            joined.append(lease)
+        end = time.monotonic() + _JOIN_SECONDS
+        for lease in joined:
+            while not lease.answered.wait(_NAP_SECONDS) and time.monotonic() < end:
+                pass
+        return errors
+
+    def _tell(self) -> None:
+        self.changed.set()
+        if not all(lease.held for lease in self._watched):
+            self.lost = True
+            self.when_lost()
+
+    @contextmanager
+    def watched(self) -> Iterator[None]:
+        """Within the block, a lease that is held at its begin and lost ends the writes."""
+        self.lost = False
+        self._watched = tuple(lease for _, lease in self._held.values() if lease.held)
+        try:
+            yield
+        finally:
+            self._watched = ()
+
+    def close(self) -> None:
+        """Give all of them up; the next process has them at once."""
+        for _, lease in self._held.values():
+            lease.close()
+        self._held = {}
