@@ -28,6 +28,7 @@ def plan_markdown(plan: Mapping[str, Any]) -> str:
         *_costly([(connect, change) for connect, change in changes if change["action"] != "blocked"]),
         *_blocked([(connect, change) for connect, change in changes if change["action"] == "blocked"]),
         *_warnings(changes),
+        *_lists(plan["clusters"]),
     ]
     left = MOST_BYTES - 1_000 - sum(len(part.encode()) + 2 for part in parts)
     return "\n\n".join((*parts, *_details(plan["clusters"], left))) + "\n"
@@ -50,6 +51,22 @@ def _clusters(clusters: Sequence[Mapping[str, Any]]) -> Iterator[str]:
         rows.append([_code(cluster["connect"]), *map(str, numbers), _text("; ".join(notes))])
     titles = ("Connect cluster", "create", "update", "delete", "unchanged", "blocked", "notes")
     yield _table(titles, rows)
+
+
+def _lists(clusters: Iterable[Mapping[str, Any]]) -> Iterator[str]:
+    """Yield what became of the entries of the tree's lists, alike ones together."""
+    alike: dict[tuple[str, str, bool], list[str]] = {}
+    for cluster in clusters:
+        for entry in cluster["lists"]:
+            key = (entry["list"], entry["says"], entry["done"])
+            alike.setdefault(key, []).append(f"{entry['connector']} ({entry['place']})")
+    if alike:
+        rows = [
+            [_code(list_), _text(few(names)), _text(says), "can go" if done else "needed"]
+            for (list_, says, done), names in alike.items()
+        ]
+        yield "#### Connectors that change hands"
+        yield _table(("list", "connectors", "what happens", "line"), rows)
 
 
 def _costly(changes: Sequence[tuple[str, Mapping[str, Any]]]) -> Iterator[str]:

@@ -92,19 +92,27 @@ def say_cluster(cluster: dict[str, Any], *, full: bool, explain: bool) -> None:
     _say_resting(cluster["changes"])
     for name in cluster["left_over"]:
         say(f"  ? {name}: owned but no longer declared; --prune deletes it", style="yellow")
-    for entry in cluster["lists"]:
-        _say_entry(entry)
+    _say_lists(cluster["lists"])
     if cluster["unowned"]:
         say(f"    {cluster['unowned']} connectors of other owners, not touched", style="dim")
 
 
-def _say_entry(entry: dict[str, Any]) -> None:
-    """Say what became of an entry of the tree's lists, and which keys come with the next change of what it adopts."""
-    can_go = ": this line can go" if entry["done"] else ""
-    say(f"    {entry['list']} {entry['connector']}: {entry['says']}{can_go} ({entry['place']})")
-    if entry["pending"]:
-        count = number_of(len(entry["pending"]), "key")
-        say(f"      {count} to be written with its next change: {few(entry['pending'], 6)}", style="dim")
+def _say_lists(entries: Iterable[dict[str, Any]]) -> None:
+    """Say what became of the entries of the tree's lists; many alike ones share a line."""
+    groups: dict[tuple[str, str, bool], list[dict[str, Any]]] = {}
+    for entry in entries:
+        groups.setdefault((entry["list"], entry["says"], entry["done"]), []).append(entry)
+    for (list_, what, done), alike in groups.items():
+        says = f"{what}: this line can go" if done else what
+        if len(alike) > _ALIKE:
+            names, places = (few([each[key] for each in alike]) for key in ("connector", "place"))
+            say(f"    {list_} {len(alike)} connectors: {says}: {names} ({places})")
+            continue
+        for entry in alike:
+            say(f"    {list_} {entry['connector']}: {says} ({entry['place']})")
+            if entry["pending"]:
+                count = number_of(len(entry["pending"]), "key")
+                say(f"      {count} to be written with its next change: {few(entry['pending'], 6)}", style="dim")
 
 
 def _grouped(changes: Iterable[dict[str, Any]]) -> list[list[dict[str, Any]]]:

@@ -8,7 +8,8 @@ from __future__ import annotations
 import re
 import signal
 import socket
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,6 +35,7 @@ from .seen import (
     values,
     write_values,
 )
+from .traffic import Traffic
 
 pytestmark = pytest.mark.live
 CONFIG_TOPIC = "connect-pair-configs"
@@ -277,3 +279,115 @@ def test_a_second_owner_on_a_pair_is_told_what_to_write(world: World, tree: Tree
     assert "write checkpoints: false in flow 'theirs'" in said
     tree.write(world.yaml("theirs", flow("theirs", "theirs")))
     assert "Applied: 1 of 1 changes" in tree.run("apply", "--yes")
+
+
+# --- connectors made by hand ------------------------------------------------------------------------------------------
+
+
+def by_hand(world: World, number: int) -> dict[str, str]:
+    """Return a config as people write it; of every third, the clusters' addresses and booleans are spelled otherwise."""
+    odd = number % 3 == 0
+    return {
+        "name": f"legacy {number}",
+        "connector.class": "MirrorSourceConnector" if odd else "org.apache.kafka.connect.mirror.MirrorSourceConnector",
+        "source.cluster.alias": "src",
+        "target.cluster.alias": "tgt",
+        "source.cluster.bootstrap.servers": world.src.bootstrap_servers,
+        "target.cluster.bootstrap.servers": f" {world.tgt.bootstrap_servers}" if odd else world.tgt.bootstrap_servers,
+        "topics": f"hand.{number}",
+        "replication.factor": "1",
+        "offset-syncs.topic.replication.factor": "1",
+        "refresh.topics.interval.seconds": "2",
+        "heartbeats.replication.enabled": "FALSE" if odd else "false",
+        "key.converter": "org.apache.kafka.connect.converters.ByteArrayConverter",
+        "value.converter": "org.apache.kafka.connect.converters.ByteArrayConverter",
+        **({"producer.override.bootstrap.servers": world.tgt.bootstrap_servers} if odd else {}),
+    }
+
+
+def adopting(world: World, owner: str, numbers: Iterable[int], of_first: str = "") -> str:
+    """Return a tree that adopts these connectors; `of_first` is more of the flow of number 0."""
+    flows, entries = "", ""
+    for number in numbers:
+        more = f', connector_name: "legacy {number}"{of_first if number == 0 else ""}'
+        flows += flow(f"f{number}", f"hand.{number}", more)
+        entries += f'  - {{connect: pair, connector: "legacy {number}"}}\n'
+    return world.yaml(owner, flows) + f"adopt:\n{entries}"
+
+
+def released(world: World, owner: str, number: int) -> str:
+    entry = f'release:\n  - {{connect: pair, connector: "legacy {number}"}}\n'
+    return world.yaml(owner, "").replace("flows:\n", "flows: {}\n") + entry
+
+
+def writes(world: World) -> list[str]:
+    """Return the lines of the workers' request logs that are of a write about connectors."""
+    lines = [line for worker in world.workers for line in worker.log_file.read_text(errors="replace").splitlines()]
+    return [line for line in lines if re.search(r'"(PUT|POST|PATCH|DELETE) /connectors', line)]
+
+
+def test_connectors_made_by_hand_are_adopted_without_a_restart(world: World, tree: Tree, tmp_path: Path) -> None:
+    """Nine of twelve, with traffic; then one changes, one is released, and another tree wants one too."""
+    numbers = range(12)
+    created = [f"hand.{number}" for number in numbers]
+    create(world.source, created)
+    names = {f"legacy {number}" for number in numbers}
+    marks = {11: {"mm2mgr.owner": "other-team"}}  # the last three are another team's, with and without a mark
+    with Traffic(world.source, created) as traffic:
+        with ThreadPoolExecutor(8) as threads:
+            bodies = [{"name": f"legacy {n}", "config": by_hand(world, n) | marks.get(n, {})} for n in numbers]
+            list(threads.map(lambda body: rest("POST", f"{world.url}/connectors", body), bodies))
+        # Each worker notes a connector's topic once, when its first record is there: then nothing more is written.
+        until(lambda: [topics(world.target).get(f"src.{name}", 0) for name in created], all, "nothing crossed")
+        until(lambda: [end_offset(world.target, f"src.{name}") for name in created], all, "nothing crossed")
+        before = {name: config_of(world.url, name) for name in names}
+        quiet = until(lambda: (shown(world), shown(world)), lambda twice: twice[0] == twice[1])
+        sent = writes(world)
+        assert len(sent) >= len(numbers)
+
+        tree.write(adopting(world, "adopters", range(9)))
+        said = tree.run("apply", "--yes")
+        assert "Applied: 0 of 0 changes" in said
+        assert "adopt 9 connectors: adopted; nothing is written until its config must change" in said
+        assert "3 connectors of other owners, not touched" in said
+        assert "0 to create, 0 to update, 0 to delete, 9 unchanged" in tree.run("plan", "--detailed-exitcode", code=0)
+        assert writes(world) == sent
+        assert shown(world) == quiet[0], "Connect's status or config topic has a new record"
+        assert {name: config_of(world.url, name) for name in names} == before
+        rounds = traffic.rounds
+        until(lambda: traffic.rounds, lambda now: now > rounds + 20)
+
+        tree.write(adopting(world, "adopters", range(9), ", source_consumer: {max.poll.records: 777}"))
+        said = tree.run("apply", "--yes")
+        assert "pair: updated legacy 0" in said
+        assert "Applied: 1 of 1 changes" in said
+        assert config_of(world.url, "legacy 0")["mm2mgr.owner"] == "adopters"
+        assert {name: config_of(world.url, name) for name in names - {"legacy 0"}} == {
+            name: config for name, config in before.items() if name != "legacy 0"
+        }
+        said = tree.run("plan", "--detailed-exitcode", code=0)
+        assert "adopt legacy 0: it carries the owner mark: this line can go" in said
+
+        rivals = Tree(tmp_path / "rivals")
+        rivals.write(adopting(world, "rivals", [2]))
+        assert "owner 'adopters' adopts it too" in rivals.run("apply", "--yes", code=1)
+        assert "owner 'rivals' adopts it too" in tree.run("plan", code=1)
+        rivals.write(released(world, "rivals", 2))
+        assert "release legacy 2: it carries no owner mark: this line can go" in rivals.run("apply", "--yes")
+        tree.run("plan", code=0)
+
+        marked = config_of(world.url, "legacy 0")
+        tree.write(released(world, "adopters", 0))
+        assert "release legacy 0: left running and not managed" in tree.run("apply", "--yes", "--prune")
+        assert config_of(world.url, "legacy 0") == marked
+        assert names <= statuses(world.url).keys()
+    counts = traffic.arrived(world.target, "src")
+    assert {topic: +(found - Counter(dict.fromkeys(found, 1))) for topic, found in counts.items()} == {
+        topic: Counter() for topic in created
+    }, "records came twice"
+    world.delete_connectors("legacy")
+
+
+def shown(world: World) -> tuple[int, int]:
+    """Return how much the workers have told each other: the ends of the group's status and config topics."""
+    return end_offset(world.target, "connect-pair-status"), end_offset(world.target, CONFIG_TOPIC)

@@ -11,6 +11,7 @@ import pytest
 
 from mm2mgr.expand import expand
 from mm2mgr.output.plan_text import say_plan, say_topology
+from mm2mgr.reconcile.ownership import ListEntry
 from mm2mgr.reconcile.plan import Change, ClusterPlan, KeyChange, Plan
 from mm2mgr.reconcile.price import Price, Volume
 from mm2mgr.render import render
@@ -77,7 +78,20 @@ EAST = ClusterPlan(
     ),
     unowned=3,
 )
-WEST = ClusterPlan("west", (Change("west", "mm2.a.c.heartbeat", "heartbeat", "no-op"),), ("mm2.a.c.source.gone",))
+ADOPTED = ListEntry(
+    "adopt", "legacy", "x.yaml:7", "adopted; nothing is written", pending=("mm2mgr.owner", "errors.tolerance")
+)
+LISTS = (
+    ADOPTED,
+    *(
+        ListEntry("adopt", f"old-{number}", f"x.yaml:{number}", "it carries the owner mark", done=True)
+        for number in range(9)
+    ),
+    ListEntry("release", "left", "y.yaml:1", "left running"),
+)
+WEST = ClusterPlan(
+    "west", (Change("west", "mm2.a.c.heartbeat", "heartbeat", "no-op"),), ("mm2.a.c.source.gone",), lists=LISTS
+)
 NORTH = ClusterPlan("north", error="Connect cluster 'north': no URL answered", hint="Check `url` [of the cluster].")
 
 
