@@ -87,9 +87,15 @@ class ConnectClient:
 
     async def infos_with_states(self) -> tuple[dict[str, ConnectorInfo], dict[str, str]]:
         """Return config and state of all connectors in one request, without those that have no status yet (up to seconds after a write)."""
+        return await self._infos_with(state_of)
 
-        def parse(data: object) -> tuple[dict[str, ConnectorInfo], dict[str, str]]:
-            return _expanded(data, "info", ConnectorInfo.parse), _expanded(data, "status", state_of)
+    async def infos_with_statuses(self) -> tuple[dict[str, ConnectorInfo], dict[str, ConnectorStatus]]:
+        """As `infos_with_states`, with the states of tasks."""
+        return await self._infos_with(ConnectorStatus.parse)
+
+    async def _infos_with(self, of_status: Callable[[object], T]) -> tuple[dict[str, ConnectorInfo], dict[str, T]]:
+        def parse(data: object) -> tuple[dict[str, ConnectorInfo], dict[str, T]]:
+            return _expanded(data, "info", ConnectorInfo.parse), _expanded(data, "status", of_status)
 
         return await self._read(self._call("GET", "/connectors?expand=info&expand=status"), parse)
 

@@ -1,7 +1,7 @@
 """Whether written connectors run with their new config: looks at one Connect cluster until each shows it, or the time is over.
 
-A look is two requests, and one for each connector whose tasks may still have the previous config, or of which the first record
-is awaited. Nothing is concluded from a cluster that does not answer.
+A look is one request, a second one while a connector has no status, and one for each connector whose tasks may still have the
+previous config, or of which the first record is awaited. Nothing is concluded from a cluster that does not answer.
 """
 
 from __future__ import annotations
@@ -251,7 +251,9 @@ class Verification:
     async def _looked(self, watched: list[Watched]) -> list[Watched]:
         # Tasks first: a status that is read after they had the config is at least not older than that.
         await asyncio.gather(*(self._ask_tasks(each) for each in watched if each.asks_tasks))
-        infos, statuses = await asyncio.gather(self._client.infos(), self._client.statuses())
+        infos, statuses = await self._client.infos_with_statuses()
+        if any(name not in infos for name in (*self._good, *(each.name for each in watched))):
+            infos |= await self._client.infos()  # that list leaves out what has no status yet
         now, reliable = time.monotonic(), []
         for each in self._good.values():
             seen = each.judged(infos.get(each.name), statuses.get(each.name))
