@@ -89,12 +89,13 @@ def serving_pair(
     *,
     workers: Sequence[str] = ("first", "second"),
     brokers: Mapping[str, str] | None = None,
+    listeners: Mapping[str, str] | None = None,
     settings: Mapping[str, str] = WORKER,
     heap: str = Worker.heap,
 ) -> Iterator[Pair]:
     """Start both clusters and then the workers; on the way out all of them are ended."""
     runtime = runtime or kafka_runtime()
-    src, tgt = (Broker(name, folder / name, brokers, runtime=runtime) for name in ("src", "tgt"))
+    src, tgt = (Broker(name, folder / name, brokers, listeners=listeners, runtime=runtime) for name in ("src", "tgt"))
     with serving([src, tgt]):
         group = [
             Worker(name, folder / name, tgt.bootstrap_servers, settings, group_id="pair", runtime=runtime)

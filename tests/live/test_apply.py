@@ -1,10 +1,13 @@
 """Plan and apply against real workers: two of one group on the target, and a second Connect cluster on the source.
 
+The brokers have a second listener, for a login whose rights a test takes away.
+
 Each test has flows, and an owner, of its own; heartbeats and checkpoints, which a pair has once, belong to the first.
 """
 
 from __future__ import annotations
 
+import json
 import re
 import signal
 import socket
@@ -15,14 +18,18 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from confluent_kafka.admin import AclPermissionType  # type: ignore[attr-defined]
 
+from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.sandbox.server import Runtime
 from mm2mgr.sandbox.worker import Worker
+from tests.check.brokers import Allowed
 
 from .command import Tree
 from .conftest import WORKER, serving
 from .pair import Pair, flow, serving_pair
 from .seen import (
+    admin,
     config_of,
     connector_url,
     create,
@@ -41,6 +48,14 @@ pytestmark = pytest.mark.live
 CONFIG_TOPIC = "connect-pair-configs"
 
 
+PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule required"
+LOGIN = {
+    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "super.users": "User:ANONYMOUS",
+    "sasl.enabled.mechanisms": "PLAIN",
+    "listener.name.secure.plain.sasl.jaas.config": f'{PLAIN} user_mirror="right-one";',
+}
+
 QUIET = "checkpoints: false, heartbeats: false, "
 
 
@@ -58,7 +73,8 @@ class World(Pair):
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory, runtime: Runtime) -> Iterator[World]:
     folder = tmp_path_factory.mktemp("apply")
-    with serving_pair(folder, runtime) as pair:
+    listeners = {"PLAINTEXT": "PLAINTEXT", "SECURE": "SASL_PLAINTEXT"}
+    with serving_pair(folder, runtime, brokers=LOGIN, listeners=listeners) as pair:
         spare = Worker("spare", folder / "spare", pair.src.bootstrap_servers, WORKER, runtime=runtime)
         with serving([spare]):
             yield World(pair.src, pair.tgt, pair.workers, spare)
@@ -258,6 +274,91 @@ def test_ctrl_c_says_what_is_done_and_mass_deletes_need_a_word(world: World, tre
     assert "12 no longer declared and still there" in tree.run("plan", "--detailed-exitcode", code=2)
     tree.run("apply", "--yes", "--prune", "--allow-deletes", "12")
     assert names.isdisjoint(statuses(world.url))
+
+
+def jaas(password: str = "right-one") -> str:
+    return f'{PLAIN} username="mirror" password="{password}";'
+
+
+def with_login(world: World, owner: str, flows: str) -> str:
+    """Return a tree whose flows read from the source with a login."""
+    plain = f'src: {{bootstrap_servers: ["{world.src.bootstrap_servers}"]}}'
+    security = {"protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN", "sasl.jaas.config": jaas()}
+    secure = {"bootstrap_servers": [world.src.bootstrap("SECURE")], "security": security}
+    text = world.yaml(owner, flows)
+    assert plain in text
+    return text.replace(plain, f"src: {json.dumps(secure)}")
+
+
+def as_it_is(world: World) -> dict[str, tuple[dict[str, str], str]]:
+    """Return config and state of each connector of both Connect clusters."""
+    shown = {
+        (url, name): (config_of(url, name), status["connector"]["state"])
+        for url in (world.url, world.spare.url)
+        for name, status in statuses(url).items()
+    }
+    return {f"{url}/{name}": found for (url, name), found in shown.items()}
+
+
+def test_a_wave_that_breaks_a_flow_is_rolled_back_and_the_other_cluster_converges(world: World, tree: Tree) -> None:
+    """First by a wrong password in a flow that runs, then by a topic that a new flow may not read."""
+    names = ["wave.a", "wave.b", "wave.c", "wave.locked"]
+    create(world.source, names)
+    for name in names:
+        write_values(world.source, name, b"1")
+    create(world.target, ["wave.d"])
+    for each in ("topic", "group"):
+        allow(world.source, Allowed("src", "mirror", "All", each, "*"))
+    allow(world.source, Allowed("src", "mirror", "All", "cluster"))
+    allow(world.source, Allowed("src", "mirror", "Read", "topic", "wave.locked", permission=AclPermissionType.DENY))
+
+    def flows(polled: int, b: str = "", new: str = "") -> str:
+        more = f", source_consumer: {{max.poll.records: {polled}}}"
+        here = {"a": more, "b": more + b, "c": more}
+        lines = [flow(name, f"wave.{name}", each) for name, each in here.items()]
+        back = f"  d: {{sources: [tgt], targets: [src], topics: {{include: [wave.d]}}{more}}}\n"
+        return "".join((*lines, back, new))
+
+    tree.write(with_login(world, "waves", flows(100)))
+    tree.run("apply", "--yes")
+    before, spare = as_it_is(world), f"{world.spare.url}/mm2.tgt.src.source.d"
+    careful = ("apply", "--yes", "--at-once", "1", "--wait", "12", "--rollback")
+
+    wrong = f", source_admin: {{sasl.jaas.config: {json.dumps(jaas('wrong-one'))}}}"
+    tree.write(with_login(world, "waves", flows(200, wrong)))
+    said = tree.run(*careful, code=1)
+    assert "pair: halted: mm2.src.tgt.source.b: RUNNING, no tasks" in said
+    assert "rolled back: update pair/mm2.src.tgt.source.a" in said
+    assert "left: update pair/mm2.src.tgt.source.c" in said
+    assert "wrong-one" not in said
+    after = as_it_is(world)
+    assert {name for name in before if before[name] != after[name]} == {spare}
+    assert after[spare][0]["source.consumer.max.poll.records"] == "200"
+
+    tree.write(with_login(world, "waves", flows(300, new=flow("b-locked", "wave.locked"))))
+    said = tree.run(*careful, code=1)
+    assert (
+        "pair: halted: mm2.src.tgt.source.b-locked: RUNNING, no record has arrived yet (a right may be missing)" in said
+    )
+    assert "left: update pair/mm2.src.tgt.source.c" in said
+    final = as_it_is(world)
+    assert final.keys() == before.keys()
+    assert {name for name in before if before[name] != final[name]} == {spare}
+    until(
+        lambda: {task["state"] for name in "abc" for task in running(world, name)}, lambda states: states == {"RUNNING"}
+    )
+
+
+def running(world: World, flow_name: str) -> list[dict[str, str]]:
+    """Return the tasks of a flow's connector on `pair`, at least one."""
+    tasks: list[dict[str, str]] = statuses(world.url)[f"mm2.src.tgt.source.{flow_name}"]["tasks"]
+    assert tasks
+    return tasks
+
+
+def allow(access: KafkaAccess, acl: Allowed) -> None:
+    for future in admin(access).create_acls([acl.binding()]).values():
+        future.result(20)
 
 
 def test_a_url_that_never_answers_does_not_hide_its_connect_cluster(world: World, tree: Tree) -> None:
