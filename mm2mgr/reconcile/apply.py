@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
 
 from mm2mgr.connect.client import ConnectClient
@@ -17,8 +18,8 @@ from mm2mgr.connect.errors import ConnectError, ConnectUnreachable
 from mm2mgr.endpoints import connect_target
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.reconcile.offsets import JOURNAL_KEY
-from mm2mgr.reconcile.plan import RESTING, Change, ClusterPlan, Plan, diff
-from mm2mgr.reconcile.stages import carry_out, differing, error_at, other_writer, stages
+from mm2mgr.reconcile.plan import RESTING, Change, ClusterPlan, Named, Plan, diff
+from mm2mgr.reconcile.stages import Undo, carry_out, differing, error_at, other_writer, stages
 from mm2mgr.reconcile.verify import LOOK_SECONDS, States, Verdict, Verification, paused
 from mm2mgr.reconcile.waves import (
     Halted,
@@ -68,7 +69,11 @@ async def apply_plan(  # noqa: PLR0913  what to do, whom to tell, and when to en
     those that were begun have FINISH_SECONDS to end: then a change without a result was not begun. `states` is filled on the way.
     """
     halt, rollout = halt or asyncio.Event(), rollout or Rollout()
-    work = _Work(topology, rollout, report, begin, deadline_seconds, halt, {} if states is None else states)
+    given: dict[Named, list[Change]] = {}
+    for change in plan.writes:
+        if change.moves_to:
+            given.setdefault(change.moves_to, []).append(change)
+    work = _Work(topology, rollout, report, begin, deadline_seconds, halt, {} if states is None else states, given)
     clusters = [cluster for part in plan.clusters if (cluster := _Cluster(work, part)).waves]
     work.canary.awaited.update(each.connect for each in clusters if any(map(rollout.is_canary, each.part.changes)))
     async with asyncio.TaskGroup() as group:
@@ -77,7 +82,7 @@ async def apply_plan(  # noqa: PLR0913  what to do, whom to tell, and when to en
         if parts:
             await asyncio.wait(parts)
         watch.cancel()
-    return [result for each in clusters for result in each.results.values()]
+    return [result for each in clusters for result in (*each.results.values(), *each.given)]
 
 
 async def _cut_short(halt: asyncio.Event, parts: Iterable[asyncio.Task[None]]) -> None:
@@ -128,6 +133,8 @@ class _Work:
     deadline_seconds: float
     halt: asyncio.Event
     states: States
+    given: Mapping[Named, Sequence[Change]]
+    """The changes that are written by the list of another one, which takes over from them."""
     canary: _Canary = field(default_factory=_Canary)
 
 
@@ -138,6 +145,7 @@ class _Cluster:
         self.work, self.part, self.connect = work, part, part.connect
         self.waves = list(waves(part, work.rollout))
         self.results: dict[str, Result] = {}
+        self.given: list[Result] = []
         self.clients: dict[str, ConnectClient] = {}
         self.is_gone = False
         self.gate = asyncio.Semaphore(_AT_ONCE)
@@ -152,7 +160,7 @@ class _Cluster:
             writer = ConnectClient(target, deadline_seconds=self.work.deadline_seconds)
             looks = ConnectClient(target, deadline_seconds=LOOK_SECONDS)
         except Mm2mgrError as error:  # its credentials or certificates are not there any more
-            for change in self.part.writes:
+            for change in (each for wave in self.waves for each in wave if each.action != "no-op"):
                 self.tell(_result(change, error, 0.0))
             self.work.canary.tell(self.connect, "failed", error.one_line)
             return
@@ -214,18 +222,34 @@ class _Cluster:
         async with self.gate:
             if self.work.halt.is_set():
                 return
-            self.work.begin(change)
+            given = self.work.given.get((self.connect, change.connector), ())
+            for each in (change, *given):
+                self.work.begin(each)
             begun = time.monotonic()
             try:
                 # Each write to dead workers would wait out a deadline of its own: 120 s for every eight connectors.
                 error = _error(change, *_UNTRIED) if self.is_gone else await self._carried_out(change)
             except asyncio.CancelledError:
                 error = _error(change, "interrupted while it was written", "apply again to finish it")
-        self.is_gone = self.is_gone or _no_worker_answers(error)
+        if not change.takes_over:  # else it may be the other Connect cluster
+            self.is_gone = self.is_gone or _no_worker_answers(error)
         self.tell(_result(change, error, time.monotonic() - begun))
+        for each in given:
+            self.given.append(_result(each, error, time.monotonic() - begun))
+            self.work.report(self.given[-1])
 
     async def _carried_out(self, change: Change) -> Mm2mgrError | None:
-        return await carry_out(self.clients, stages(change, self.work.topology.owner))
+        todo = stages(change, self.work.topology.owner)
+        try:
+            async with AsyncExitStack() as opened:
+                clients = dict(self.clients)
+                for connect in {stage.named[0] for stage in todo if not isinstance(stage, Undo)} - clients.keys():
+                    target = connect_target(self.work.topology.connects[connect])
+                    other = ConnectClient(target, deadline_seconds=self.work.deadline_seconds)
+                    clients[connect] = await opened.enter_async_context(other)
+                return await carry_out(clients, todo)
+        except Mm2mgrError as error:  # credentials of the other side are not there any more
+            return error
 
     async def _verified(self, verification: Verification, wave: Wave, changes: Sequence[Change]) -> tuple[Verdict, str]:
         """Return the verdict on a wave, and what is wrong; a write that was refused broke nothing, unless it goes first."""
@@ -248,7 +272,7 @@ class _Cluster:
         return verdict, few(found, 1) if verdict != "ok" else ""
 
     def _halted(self, verdict: Trouble, why: str) -> None:
-        left = tuple(each.connector for each in self.part.writes if each.connector not in self.results)
+        left = tuple(c.connector for c in self.part.writes if c.connector not in self.results and not c.moves_to)
         self.work.canary.tell(self.connect, verdict, why)
         self.work.report(Halted(self.connect, verdict, why, left))
 
@@ -259,6 +283,7 @@ class _Cluster:
             live = {name: info.config for name, info in (await client.infos()).items()}
             kept = {name: "it was changed since" for name in done if not _is_as_written(done[name], live.get(name))}
             kept |= {name: "it finished a move of offsets" for name in done if JOURNAL_KEY in (done[name].before or {})}
+            kept |= {name: "offsets moved, so the way back is a move, too" for name in done if done[name].takes_over}
         except Mm2mgrError as error:
             kept = dict.fromkeys(done, error.one_line)
         inverses = [_inverse(done[name], verification.state_before(name)) for name in done if name not in kept]

@@ -13,6 +13,7 @@ from functools import partial
 from mm2mgr.lint.findings import Finding, Rule
 from mm2mgr.lint.rules import found, lint, of_connectors
 from mm2mgr.lint.subject import Estate, SourceFile, Subject, WorkerFacts
+from mm2mgr.reconcile.moves import with_units_held
 from mm2mgr.reconcile.plan import WRITES, Change, ClusterPlan, Named, with_predecessors_kept
 from mm2mgr.truth.client_values import text_of
 from mm2mgr.truth.reach import CLUSTER_KEYS, numbers
@@ -111,7 +112,7 @@ def guarded(
     while True:
         said = _joined(alone, together(parts, connectors))
         held = (_with_their_flows(part.each(partial(_held, said=said))) for part in parts)
-        now = with_predecessors_kept(held, again)
+        now = with_units_held(with_predecessors_kept(held, again))
         if now == tuple(parts):
             return tuple(part.each(partial(_warned, said=said)) for part in now)
         parts = now

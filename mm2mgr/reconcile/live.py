@@ -50,6 +50,7 @@ from mm2mgr.reconcile.mirrored import (
     taken,
     widenings,
 )
+from mm2mgr.reconcile.moves import BothSides, with_moves, with_other_sides
 from mm2mgr.reconcile.ownership import Ownership
 from mm2mgr.reconcile.plan import (
     RESTING,
@@ -63,7 +64,7 @@ from mm2mgr.reconcile.plan import (
     with_mass_deletes_held,
 )
 from mm2mgr.reconcile.price import TopicSizes
-from mm2mgr.reconcile.stages import explain, stages
+from mm2mgr.reconcile.stages import steps_of
 from mm2mgr.render import Connector
 from mm2mgr.spec.loader import Spec
 from mm2mgr.text import few
@@ -107,7 +108,8 @@ async def make_plan(  # noqa: PLR0913  the tree in three forms, and what is want
     tree's files silence guards as a flow's `silence:` does. Connect clusters to `skip` are not asked: what runs there is
     unknown, with this error.
     """
-    making = _Making(topology, connectors, wish or Wish(), None if only is None else frozenset(only), deadline_seconds)
+    chosen = None if only is None else with_other_sides(only, topology.moved)
+    making = _Making(topology, connectors, wish or Wish(), chosen, deadline_seconds)
     making.errors.update(skip)
     return await making.plan(lambda: from_tree(topology, connectors, spec))
 
@@ -148,7 +150,10 @@ class _Making:
         run = self.all_connectors(as_lint_sees_it())
         found = widenings(self.writes(), run.desired, run.live)
         seen = await self.read_mirrored(found, self.with_other_tasks(run))
-        verdicts = {each.named: judge(each, seen, run, self.version(each.named[0])) for each in found}
+        givers = {(c.connect, c.connector): c.takes_over.giver for c in self.writes() if c.takes_over}
+        verdicts = {
+            each.named: judge(each, seen, run, self.version(each.named[0]), givers.get(each.named)) for each in found
+        }
         sizes = await self.read_sizes(found, verdicts, seen)
         against = {each.named: self.against(each, verdicts[each.named]) for each in found}
         successors = {named: [old.old for old in one.again] for named, one in verdicts.items() if one.again}
@@ -164,9 +169,9 @@ class _Making:
         owner = self.topology.owner
 
         def with_steps(change: Change) -> Change:
-            return replace(change, steps=steps) if (steps := tuple(map(explain, stages(change, owner)))) else change
+            return replace(change, steps=steps) if (steps := steps_of(change, owner)) else change
 
-        noted = (replace(part, notes=tuple(self.notes(part, ids, found, seen))) for part in parts)
+        noted = (replace(part, notes=(*part.notes, *self.notes(part, ids, found, seen))) for part in parts)
         return Plan(owner, tuple(refused(part, self.claims).each(with_steps) for part in noted), self.wish)
 
     def known(self, ids: ClusterIds) -> ClusterFacts:
@@ -192,7 +197,19 @@ class _Making:
         for name in names:
             if name not in self.parts:
                 self.parts[name] = self.compared_on(name)
-        return [self.parts[name] for name in names]
+        return with_moves([self.parts[name] for name in names], self.topology.moved, self.both_sides())
+
+    def both_sides(self) -> BothSides:
+        """Return what runs and what is wanted, for moves, whose two sides may be on different Connect clusters."""
+        live = {(name, each): config for name, read in self.live.items() for each, config in read.configs.items()}
+        return BothSides(
+            live,
+            {(name, each): state for name, read in self.live.items() for each, state in read.states.items()},
+            {name: read.worker for name, read in self.live.items()},
+            frozenset(self.errors),
+            frozenset(named for named, config in live.items() if self.owners.is_ours(named, config)),
+            {(c.connect, c.name): c for c in self.connectors},
+        )
 
     def compared_on(self, name: str) -> ClusterPlan:
         if name in self.errors:

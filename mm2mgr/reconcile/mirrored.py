@@ -16,6 +16,7 @@ from mm2mgr.partitions import TopicPartition
 from mm2mgr.reconcile.facts import TopicListing
 from mm2mgr.reconcile.guards import Connectors, Objection
 from mm2mgr.reconcile.plan import SELECTING, Change, Named, Taken
+from mm2mgr.render import FLOW_KEY
 from mm2mgr.text import few
 from mm2mgr.topics.shared import meeting
 from mm2mgr.truth.reach import numbers
@@ -133,13 +134,17 @@ def widenings(
     )
 
 
-def again(widening: Widening, seen: MirroredState, is_abandoned: Callable[[Named], bool]) -> Iterator[Again]:
+def again(
+    widening: Widening, seen: MirroredState, is_abandoned: Callable[[Named], bool], giver: Named | None = None
+) -> Iterator[Again]:
     """Yield what a write would mirror a second time, by the connector that mirrored it.
 
-    `is_abandoned` tells which connectors are owned and no longer declared.
+    `is_abandoned` tells which connectors are owned and no longer declared; the offsets of its `giver` come along.
     """
-    own = seen.offsets.get(widening.named) or {}
+    own = {**(seen.offsets.get(widening.named) or {}), **((giver and seen.offsets.get(giver)) or {})}
     for other, hop in widening.others.items():
+        if other == giver:
+            continue
         abandoned = is_abandoned(other)
         found = [
             topic
@@ -204,12 +209,20 @@ class MirrorVerdict:
     renamed: tuple[tuple[str, str], ...] = ()
 
 
-def judge(widening: Widening, seen: MirroredState, connectors: Connectors, version: str | None) -> MirrorVerdict:
-    """Judge a write that takes other topics than before; `version` is the workers' Kafka, None when it is not known."""
-    found = tuple(again(widening, seen, connectors.is_abandoned))
+def judge(
+    widening: Widening, seen: MirroredState, connectors: Connectors, version: str | None, giver: Named | None = None
+) -> MirrorVerdict:
+    """Judge a write that takes other topics than before; `version` is the workers' Kafka, None when it is not known.
+
+    From its `giver` it takes over the stored offsets, too.
+    """
+    found = tuple(again(widening, seen, connectors.is_abandoned, giver))
     left = unstored(widening, seen)
+    if giver is not None and giver in widening.others:
+        had = widening.others[giver].selection
+        left, version = [topic for topic in left if had and not had.takes(topic)], "0"
     late = taken_up_again(widening, left, version)
-    objection = repeated(found, connectors.owned) or unproved(widening, seen, connectors.unread) or late
+    objection = repeated(found, connectors.owned, widening) or unproved(widening, seen, connectors.unread) or late
     topics = dict.fromkeys(topic for each in found for topic in each.topics)
     other_names = tuple(renamed(widening, seen))
     return MirrorVerdict(
@@ -264,8 +277,8 @@ def under_other_names(widening: Widening, names: Sequence[tuple[str, str]]) -> O
     )
 
 
-def repeated(found: Sequence[Again], owned: Container[Named]) -> Objection | None:
-    """Return the objection to a write that mirrors topics a second time; `owned` connectors carry this tree's mark."""
+def repeated(found: Sequence[Again], owned: Container[Named], widening: Widening) -> Objection | None:
+    """Return the objection to a write that mirrors topics a second time; `owned` connectors are this tree's."""
     if not found:
         return None
     who = " and ".join(map(str, found))
@@ -275,10 +288,19 @@ def repeated(found: Sequence[Again], owned: Container[Named]) -> Objection | Non
         "mirrored-already",
         f"{who} {'has' if len(found) == 1 else 'have'} mirrored {what}, and offsets are stored by connector name: "
         "every record would be mirrored again",
-        "keep the flow's name, the cluster's alias, the Connect cluster, and each topic in its flow; or add --allow mirror-again"
+        "keep the flow's name, the cluster's alias, the Connect cluster, and each topic in its flow; or "
+        f"{_entry(found[0], widening)} to carry the stored offsets along; or add --allow mirror-again"
         if all(each.old in owned for each in found)
         else f"leave these topics to {who}; or delete it and add --allow mirror-again",
     )
+
+
+def _entry(again: Again, widening: Widening) -> str:
+    """Return the entry of the tree that carries offsets along; flows that both stay give each other topics."""
+    old, stays = again.old, again.old in widening.wanted
+    flow = widening.others[old].subject.config.get(FLOW_KEY, "/".join(old)) if stays else "/".join(old)
+    topics = f", topics: [{', '.join(again.topics) or '…'}]" if stays else ""
+    return f"write moved: [{{from: '{flow}', to: '{widening.new.subject.config.get(FLOW_KEY, '…')}'{topics}}}]"
 
 
 def unproved(widening: Widening, seen: MirroredState, unread: Sequence[str]) -> Objection | None:

@@ -7,9 +7,12 @@ the nulls of the connector's empty topic (ConnectorOffsetBackingStore.get, KIP-6
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
+
+from mm2mgr.connect.types import SourceOffset
+from mm2mgr.topics.names import NameFilter, Selection
 
 Config = Mapping[str, str]
 
@@ -25,25 +28,26 @@ _OVERRIDES = ("producer.override.", "consumer.override.", "admin.override.")
 class Move:
     """Offsets that come from another connector: `giver` (empty Connect cluster: a dedicated MirrorMaker), and how both were.
 
-    `created`: the receiver did not exist before. `carried`: its offsets are stored, so there is no way back.
+    `created`: the receiver did not exist before. `partial`: the giver stays, with fewer topics. `carried`: the offsets are stored, so there
+    is no way back.
     """
 
     giver: tuple[str, str]
     pair: tuple[str, str]
     giver_then: str
     created: bool
+    partial: bool = False
     carried: bool = False
 
     def to_dict(self) -> dict[str, Any]:
         own: dict[str, Any] = {"from": list(self.giver), "pair": list(self.pair), "from_then": self.giver_then}
-        return own | {"created": self.created, "carried": self.carried}
+        return own | {"created": self.created, "partial": self.partial, "carried": self.carried}
 
     @classmethod
     def parse(cls, data: dict[str, Any]) -> Move:
         (connect, name), (source, target) = data["from"], data["pair"]
-        return cls(
-            (connect, name), (source, target), data["from_then"], bool(data["created"]), carried=bool(data["carried"])
-        )
+        flags = {key: bool(data[key]) for key in ("created", "partial", "carried")}
+        return cls((connect, name), (source, target), str(data["from_then"]), **flags)
 
 
 @dataclass(frozen=True)
@@ -130,3 +134,61 @@ def storage_topic(config: Config) -> str:
 
 def _named(config: Config) -> str:
     return storage_topic(config) or "the workers' own topic"
+
+
+@dataclass(frozen=True)
+class Picks:
+    """Which stored offsets move: those under the alias `before` ("": all there are) of topics that each of `takes` takes and none of `leaves`.
+
+    They are stored under the alias `after`: MirrorMaker reads no others.
+    """
+
+    before: str = ""
+    after: str = ""
+    takes: tuple[Selection | NameFilter, ...] = ()
+    leaves: tuple[Selection, ...] = ()
+
+    def covers(self, entry: SourceOffset, alias: str) -> bool:
+        """Tell whether an entry under an alias is one of them."""
+        if not self.before:
+            return True
+        topic = str(entry.partition.get("topic"))
+        chosen = all(one.takes(topic) for one in self.takes) and not any(one.takes(topic) for one in self.leaves)
+        return chosen and entry.partition.get("cluster") == alias
+
+    def moved(self, entries: Iterable[SourceOffset]) -> list[SourceOffset]:
+        """Return those that move, as the receiver stores them."""
+        chosen = [entry for entry in entries if self.covers(entry, self.before)]
+        if self.before == self.after:
+            return chosen
+        return [SourceOffset({**entry.partition, "cluster": self.after}, entry.offset) for entry in chosen]
+
+    def staying(self) -> Picks:
+        """Return the same choice for the connector that gives them."""
+        return replace(self, after=self.before)
+
+
+EVERY = Picks()
+
+
+@dataclass(frozen=True)
+class TakeOver:
+    """What a connector takes over from another one: `giver`, its config as the plan saw it (None: gone), and the one that it keeps (None: deleted).
+
+    `journal` is the one that the receiver has or gets, `beside` what served the giver alone and is deleted with it. `back`: the tree
+    no longer wants it, so what was begun is undone.
+    """
+
+    giver: tuple[str, str]
+    before: Config | None = field(repr=False)
+    keeps: Config | None = field(repr=False)
+    journal: Journal
+    picks: Picks = field(repr=False)
+    beside: tuple[tuple[tuple[str, str], Config], ...] = field(default=(), repr=False)
+    back: bool = False
+
+    @property
+    def move(self) -> Move:
+        """How it was begun."""
+        assert self.journal.move is not None
+        return self.journal.move

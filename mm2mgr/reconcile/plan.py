@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from mm2mgr.defaults import Origin
 from mm2mgr.reconcile.effect import WorkerClients, another_connector, compare
-from mm2mgr.reconcile.offsets import JOURNAL_KEY, is_moved, move_text
+from mm2mgr.reconcile.offsets import JOURNAL_KEY, TakeOver, is_moved, move_text
 from mm2mgr.reconcile.ownership import ListEntry, Ownership
 from mm2mgr.reconcile.price import Price, summed
 from mm2mgr.render import Connector
@@ -90,6 +90,7 @@ class Change:
     `waits` says why an update that only lowers the number of tasks is not written now.
     `needs_offsets` are topics that have arrived already: it is created to run only if their offsets are stored under its name.
     `rests` says that somebody paused or stopped it, which stays so, where the tree declares no state: PAUSED, with who and why if known.
+    `takes_over` is what it takes over from another connector, which has it in `moves_to` and is written by the same list of stages.
     """
 
     connect: str
@@ -113,6 +114,8 @@ class Change:
     price: Price = field(default_factory=Price)
     steps: tuple[str, ...] = ()
     """What apply will do, in order (`stages`)."""
+    takes_over: TakeOver | None = None
+    moves_to: tuple[str, str] | None = None
 
     @property
     def only_rests(self) -> bool:
@@ -143,6 +146,8 @@ class Change:
             "rests": self.rests or None,
             "price": self.price.to_dict(),
             "steps": list(self.steps),
+            "takes_over": self.takes_over and list(self.takes_over.giver),
+            "moves_to": self.moves_to and list(self.moves_to),
         }
 
 
@@ -365,7 +370,7 @@ def with_mass_deletes_held(clusters: Iterable[ClusterPlan], wish: Wish | None = 
     """Block all deletes where they are too many to go unasked: the common accident is a tree that lost its flows."""
     clusters, wish = tuple(clusters), wish or Wish()
     changes = [change for cluster in clusters for change in cluster.changes]
-    count = sum(change.action == "delete" for change in changes)
+    count = sum(change.action == "delete" and not change.moves_to for change in changes)
     owned = sum(change.before is not None for change in changes) + sum(len(each.left_over) for each in clusters)
     if "deletes" in wish.allow or count <= max(wish.allow_deletes, DELETES_UNASKED):
         return clusters
@@ -375,7 +380,7 @@ def with_mass_deletes_held(clusters: Iterable[ClusterPlan], wish: Wish | None = 
     remedy = f"if all of them are intended, add --allow-deletes {count}"
 
     def held(change: Change) -> Change:
-        return change.blocked(reason, remedy) if change.action == "delete" else change
+        return change.blocked(reason, remedy) if change.action == "delete" and not change.moves_to else change
 
     return tuple(cluster.each(held) for cluster in clusters)
 
@@ -485,6 +490,11 @@ _REMEDIES = {
 }
 
 
+def type_of(config: Mapping[str, str]) -> str:
+    """Return source, checkpoint or heartbeat; of any other class its name."""
+    return config.get("connector.class", "").rsplit(".Mirror", 1)[-1].removesuffix("Connector").lower()
+
+
 def _delete(connect: str, name: str, config: Mapping[str, str]) -> Change:
-    kind = config.get("connector.class", "").rsplit(".Mirror", 1)[-1].removesuffix("Connector").lower()
-    return Change(connect, name, kind, "delete", keys=diff(config, {}), reason="no longer declared", before=config)
+    type_, keys = type_of(config), diff(config, {})
+    return Change(connect, name, type_, "delete", keys=keys, reason="no longer declared", before=config)

@@ -10,14 +10,25 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from mm2mgr.connect.client import ConnectClient
 from mm2mgr.connect.errors import AlreadyExists, ConnectError, NotFound
 from mm2mgr.connect.types import SourceOffset, parse_stored
 from mm2mgr.errors import Mm2mgrError
-from mm2mgr.reconcile.offsets import Journal, at, is_moved, left_at, place, unmarked
+from mm2mgr.reconcile.offsets import (
+    EVERY,
+    JOURNAL_KEY,
+    Journal,
+    Picks,
+    TakeOver,
+    at,
+    is_moved,
+    left_at,
+    place,
+    unmarked,
+)
 from mm2mgr.reconcile.plan import RESTING, Change, Named, diff
 from mm2mgr.render import OWNER_KEY
 from mm2mgr.text import few
@@ -80,6 +91,7 @@ class ReadOffsets:
     """Read its stored offsets."""
 
     named: Named
+    picks: Picks = field(default=EVERY, repr=False)
 
 
 @dataclass(frozen=True)
@@ -87,6 +99,7 @@ class WriteOffsets:
     """Store the offsets that were read for this connector; what else it has of these topics would hide records, and goes."""
 
     named: Named
+    picks: Picks = field(default=EVERY, repr=False)
 
 
 @dataclass(frozen=True)
@@ -94,6 +107,25 @@ class ReadBack:
     """Wait until the offsets that it has are those that were written."""
 
     named: Named
+    picks: Picks = field(default=EVERY, repr=False)
+
+
+@dataclass(frozen=True)
+class DropOffsets:
+    """Remove its stored offsets of the partitions that `like` gives (None: all that it has)."""
+
+    named: Named
+    picks: Picks = field(default=EVERY, repr=False)
+    like: Named | None = None
+
+
+@dataclass(frozen=True)
+class Verify:
+    """Wait until it is in `state`, and where that is RUNNING, its tasks are with this config."""
+
+    named: Named
+    config: Config = field(repr=False)
+    state: str = "RUNNING"
 
 
 @dataclass(frozen=True)
@@ -119,7 +151,21 @@ class Delete:
     named: Named
 
 
-Stage = Compare | Create | WriteConfig | SetState | Stop | ReadOffsets | WriteOffsets | ReadBack | Prove | Undo | Delete
+Stage = (
+    Compare
+    | Create
+    | WriteConfig
+    | SetState
+    | Stop
+    | ReadOffsets
+    | WriteOffsets
+    | ReadBack
+    | DropOffsets
+    | Verify
+    | Prove
+    | Undo
+    | Delete
+)
 
 
 def stages(change: Change, owner: str) -> tuple[Stage, ...]:  # noqa: PLR0911  one list for each kind of change
@@ -127,6 +173,10 @@ def stages(change: Change, owner: str) -> tuple[Stage, ...]:  # noqa: PLR0911  o
     named, config = (change.connect, change.connector), dict(change.config or {})
     before, wished = dict(change.before or {}), change.state[1] if change.state else None
     same = Compare(named, owner, change.before)
+    if change.moves_to or change.action not in {"create", "update", "delete"}:
+        return ()  # one that is given up is part of the list of the one that takes over
+    if change.takes_over:
+        return tuple(_moved(named, owner, change, change.takes_over))
     if change.action == "create" and change.needs_offsets:
         journal = Journal(wished or "RUNNING", needs=change.needs_offsets)
         return Create(named, journal.marked(config), "STOPPED"), *_proved(named, config, journal)
@@ -134,8 +184,6 @@ def stages(change: Change, owner: str) -> tuple[Stage, ...]:  # noqa: PLR0911  o
         return (Create(named, config, wished),)
     if change.action == "delete":
         return same, Delete(named)
-    if change.action != "update":
-        return ()
     if change.type == "source" and is_moved(before, config):
         return tuple(_switch(named, owner, change, wished))
     write = (WriteConfig(named, config),) if change.keys else ()
@@ -188,7 +236,70 @@ def _finished(named: Named, config: Config, then: str) -> tuple[Stage, ...]:
     return WriteConfig(named, Journal(then).marked(config), "its offsets are there"), SetState(named, then), last
 
 
-def explain(stage: Stage) -> str:  # noqa: PLR0911  one sentence for each kind
+def _moved(named: Named, owner: str, change: Change, over: TakeOver) -> Iterable[Stage]:
+    """Yield how a connector goes on where another one stops; what is done already is left out.
+
+    The giver is not written before the receiver has its offsets, so until then everything can be taken back.
+    """
+    move, giver, live, wanted = over.move, over.giver, change.before, dict(change.config or {})
+    began = live is not None and Journal.of(live) is not None
+    kept = wanted if move.created else dict(unmarked(live or {}))
+    rests = (change.shown if change.shown in RESTING else "") if live is not None and not began else None
+    if live is not None:
+        yield Compare(named, owner, live, rests)
+    if over.before is not None:
+        yield Compare(giver, owner, over.before, None if began or move.giver_then == "RUNNING" else move.giver_then)
+    undo = _taken_back(named, kept, over)
+    if over.back:
+        yield from undo
+        return
+    carried = replace(over.journal, move=replace(move, carried=True)).marked(wanted)
+    if not move.carried:
+        marked = over.journal.marked(kept)
+        if live is None:
+            yield Create(named, marked, "STOPPED")
+        elif not began:
+            yield WriteConfig(named, marked, "the journal")
+        yield from (Undo(undo), Stop(named), Stop(giver), ReadOffsets(giver, over.picks))
+        yield from (WriteOffsets(named, over.picks), ReadBack(named, over.picks))
+        yield from (Undo(), WriteConfig(named, carried, "the journal: its offsets are there"))
+    elif live != {"name": named[1], **carried}:
+        yield WriteConfig(named, carried, "as the tree wants it now")
+    if over.before is not None and over.keeps is None:
+        yield Delete(giver)
+    elif over.before is not None and over.keeps is not None and unmarked(over.before) != dict(over.keeps):
+        yield from (Stop(giver), DropOffsets(giver, over.picks.staying(), giver), WriteConfig(giver, over.keeps))
+    then: list[tuple[Named, Config, str]] = [(named, carried, over.journal.then)]
+    if over.before is not None and over.keeps is not None:
+        then.append((giver, over.keeps, move.giver_then))
+    yield from (SetState(each, state) for each, _, state in then if state != "STOPPED")
+    yield from (Verify(each, config, state) for each, config, state in then)
+    for each, config in over.beside:
+        yield from (Compare(each, owner, config), Delete(each))
+    yield WriteConfig(named, wanted, "without the journal")
+
+
+def _taken_back(named: Named, config: Config, over: TakeOver) -> tuple[Stage, ...]:
+    """Let the giver go on first; then the receiver is as it was."""
+    first: list[Stage] = []
+    if over.before is not None and over.move.giver_then != "STOPPED":
+        first.append(SetState(over.giver, over.move.giver_then))
+    stop = Stop(named)
+    if over.move.created:
+        return *first, stop, DropOffsets(named), Delete(named)
+    drop = (DropOffsets(named, over.picks, over.giver),) if over.before is not None else ()
+    return *first, stop, *drop, *_finished(named, config, over.journal.then)
+
+
+def steps_of(change: Change, owner: str) -> tuple[str, ...]:
+    """Describe what is done for a change; of a list for two connectors each step names its connector."""
+    todo = stages(change, owner)
+    several = len({each.named for each in todo if not isinstance(each, Undo)}) > 1
+    named = ("" if isinstance(each, Undo) or not several else f"{'/'.join(each.named)}: " for each in todo)
+    return tuple(f"{name}{explain(each)}" for name, each in zip(named, todo, strict=True))
+
+
+def explain(stage: Stage) -> str:  # noqa: PLR0911, PLR0912  one sentence for each kind
     """Describe a stage in words."""
     match stage:
         case Compare():
@@ -207,6 +318,10 @@ def explain(stage: Stage) -> str:  # noqa: PLR0911  one sentence for each kind
             return "store these offsets for it"
         case ReadBack():
             return "read them back"
+        case DropOffsets():
+            return "remove the stored offsets of what moves"
+        case Verify(state=state):
+            return f"wait until it is {state} with this config"
         case Prove(topics=topics):
             return f"go on only if offsets of {few(list(topics))} are stored under its name, else delete it"
         case Undo(stages=undo):
@@ -222,7 +337,7 @@ async def carry_out(clients: Mapping[str, ConnectClient], todo: Sequence[Stage])
         for stage in todo:
             await run.carry_out(stage)
     except NotFound as missing:
-        if todo and isinstance(todo[-1], Delete):
+        if [type(stage) for stage in todo] == [Compare, Delete]:
             return None  # somebody else deleted it
         return await run.undone(missing)
     except AlreadyExists as taken:
@@ -279,22 +394,69 @@ class _Run:
                 await client.stop(name)
                 await _until(stage.named, "did not stop", partial(_is_stopped, client, name))
             case ReadOffsets():
-                self.read = await _stored(client, name)
+                self.read = {each.key: each for each in stage.picks.moved((await _stored(client, name)).values())}
             case WriteOffsets():
-                gone = [one for key, one in (await _stored(client, name)).items() if key not in self.read]
-                if self.read or gone:
-                    nulls = (SourceOffset(one.partition, None) for one in gone)
-                    await client.patch_offsets(name, [*self.read.values(), *nulls])
+                gone = [one for key, one in (await _covered(client, stage)).items() if key not in self.read]
+                await _patch(client, name, [*self.read.values(), *_nulls(gone)])
             case ReadBack():
 
                 async def same() -> bool:
-                    return await _stored(client, name) == self.read
+                    return await _covered(client, stage) == self.read
 
                 await _until(stage.named, "did not store the offsets that were written", same)
+            case DropOffsets(picks=picks, like=like):
+                has = await _stored(client, name)
+                if like:
+                    given = picks.moved((await _stored(self.clients[like[0]], like[1])).values())
+                    has = {each.key: each for each in given if each.key in has}
+                await _patch(client, name, _nulls(has.values()))
+            case Verify():
+                await self.verified(client, stage)
             case Prove():
                 await _prove(client, stage)
             case Delete():
                 await client.delete(name)
+
+    async def verified(self, client: ConnectClient, stage: Verify) -> None:
+        """Wait for what `Verify` says; a failed task ends it at once."""
+        name = stage.named[1]
+        values = {key: stage.config.get(key) for key in (JOURNAL_KEY, "topics")}
+        telling = {
+            key: value for key, value in values.items() if "${" not in (value or "")
+        }  # workers show another text
+
+        async def there() -> bool:
+            try:
+                status = await client.status(name)
+            except NotFound:
+                return False
+            if any(task.state == "FAILED" for task in status.tasks):
+                hint = "see mm2mgr describe; when its cause is gone, restart the task and apply again: the move goes on from here"
+                raise error_at(stage.named, "it has its offsets, but a task of it FAILED", hint)
+            if stage.state != "RUNNING":
+                return status.state == stage.state
+            tasks = await client.tasks(name)
+            has = all(task.config.get(key) == value for task in tasks for key, value in telling.items())
+            runs = status.state == "RUNNING" and all(task.state == "RUNNING" for task in status.tasks)
+            # Tasks come with the first topic: without offsets there may be none yet.
+            return runs and has and (len(status.tasks) == len(tasks) > 0 or not self.read)
+
+        await _until(stage.named, f"was not {stage.state} with its new config", there)
+
+
+async def _covered(client: ConnectClient, stage: WriteOffsets | ReadBack) -> dict[str, SourceOffset]:
+    """Return what a receiver has stored of what moves."""
+    stored = (await _stored(client, stage.named[1])).items()
+    return {key: each for key, each in stored if stage.picks.covers(each, stage.picks.after)}
+
+
+def _nulls(entries: Iterable[SourceOffset]) -> list[SourceOffset]:
+    return [SourceOffset(each.partition, None) for each in entries]
+
+
+async def _patch(client: ConnectClient, name: str, entries: Sequence[SourceOffset]) -> None:
+    if entries:  # an empty list is refused
+        await client.patch_offsets(name, entries)
 
 
 async def _compare(client: ConnectClient, stage: Compare) -> None:

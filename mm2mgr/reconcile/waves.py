@@ -164,7 +164,10 @@ def waves(part: ClusterPlan, rollout: Rollout) -> Iterator[list[Change]]:
         )
 
     canary = [each for each in part.changes if each.action == "no-op" and rollout.is_canary(each)]
-    for _, alike in groupby(sorted((*part.writes, *canary), key=rank), key=rank):
+    writes = [
+        each for each in part.writes if not each.moves_to
+    ]  # the others are written with what takes over from them
+    for _, alike in groupby(sorted((*writes, *canary), key=rank), key=rank):
         changes = list(alike)
         size = rollout.at_once or len(changes)
         yield from (changes[first : first + size] for first in range(0, len(changes), size))

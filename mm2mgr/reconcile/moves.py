@@ -1,0 +1,371 @@
+"""Moves of topics from one connector to another (`moved:` in the tree), with their stored offsets, as part of a plan. Pure.
+
+Offsets are stored by connector name on a Connect cluster (KIP-875), so a renamed flow, another Connect cluster and another flow for a topic
+need them carried along. The receiver's config holds the journal: every plan reads that config in any case, whatever machine it runs on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from mm2mgr.lint.hops import selection_of
+from mm2mgr.lint.subject import WorkerFacts
+from mm2mgr.reconcile.facts import running
+from mm2mgr.reconcile.offsets import JOURNAL_KEY, Journal, Move, Picks, TakeOver, storage_topic, unmarked
+from mm2mgr.reconcile.plan import RESTING, SELECTING, Change, ClusterPlan, Named, diff, type_of
+from mm2mgr.render import FLOW_KEY, OWNER_KEY, Connector
+from mm2mgr.spec.scalars import java_pattern
+from mm2mgr.text import few
+from mm2mgr.topics.names import NameFilter, Selection
+from mm2mgr.topology import Moved
+from mm2mgr.truth.reach import numbers
+
+Config = Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class BothSides:
+    """What runs and what the tree wants, as far as moves ask for it: both sides of one may be on different Connect clusters."""
+
+    live: Mapping[Named, Config] = field(repr=False)
+    states: Mapping[Named, str]
+    workers: Mapping[str, WorkerFacts]
+    unread: Collection[str]
+    owned: Collection[Named]
+    desired: Mapping[Named, Connector] = field(repr=False)
+
+    def rests(self, named: Named) -> str:
+        """Return the state that a connector goes back to: the declared one, else what people chose, else RUNNING."""
+        declared = self.desired[named].state if named in self.desired else None
+        shown = self.states.get(named, "")
+        return declared or (shown if shown in RESTING else "RUNNING")
+
+    def selection(self, named: Named, config: Config) -> Selection | None:
+        """Return which topics a config takes; None when that is unknown."""
+        subject = running(*named, config, None, self.workers.get(named[0], WorkerFacts()))
+        return selection_of(subject) if subject else None
+
+
+def with_moves(parts: Iterable[ClusterPlan], moved: Sequence[Moved], estate: BothSides) -> list[ClusterPlan]:
+    """Return the plans with the moves that the tree asks for, and with those that were begun and are not finished."""
+    parts = list(parts)
+    begun = [named for named in estate.owned if JOURNAL_KEY in estate.live[named]]
+    if not moved and not begun:
+        return parts
+    planning = _Planning(estate, {(each.connect, each.connector): each for part in parts for each in part.changes})
+    for entry in moved:
+        planning.take(entry)
+    for named in begun:
+        planning.take_back(named)
+    known = {part.connect for part in parts}
+    more = {connect: ClusterPlan(connect) for connect, _ in planning.changes if connect not in known}
+    return [planning.part(part) for part in (*parts, *more.values())]
+
+
+def with_other_sides(flows: Iterable[str], moved: Iterable[Moved]) -> frozenset[str]:
+    """Return the ids of chosen flows with those that take over from them, or that they take over from: both change, or none."""
+    chosen, moved = set(flows), tuple(moved)
+    while more := {each for m in moved for each in (m.flow, m.to) if each and {m.flow, m.to} & chosen} - chosen:
+        chosen |= more
+    return frozenset(chosen)
+
+
+@dataclass
+class _Planning:
+    """The changes of a plan while moves are put into it."""
+
+    estate: BothSides
+    changes: dict[Named, Change]
+    notes: dict[str, list[str]] = field(default_factory=dict)
+    concerned: set[Named] = field(default_factory=set)
+
+    def part(self, part: ClusterPlan) -> ClusterPlan:
+        """Return the plan of a Connect cluster as it is now; what gives its topics away is no longer left over."""
+        if part.error:
+            return part
+        known = {change.connector for change in part.changes}
+        added = [c for (connect, name), c in self.changes.items() if connect == part.connect and name not in known]
+        left = tuple(name for name in part.left_over if (part.connect, name) not in self.changes)
+        changes = (*(self.changes[part.connect, name] for name in (c.connector for c in part.changes)), *added)
+        notes = (*part.notes, *self.notes.get(part.connect, ()))
+        return replace(part, changes=changes, left_over=left, notes=notes)
+
+    def take(self, entry: Moved) -> None:
+        """Plan one entry of the tree: the move, what of it is left, why it cannot be done, or that its line can go."""
+        estate = self.estate
+        receiver = next(
+            (each for each, c in estate.desired.items() if c.type == "source" and c.flows[0] == entry.to), None
+        )
+        if receiver is None:
+            return
+        found = self.givers(entry, receiver)
+        change = self.changes.get(receiver)
+        if change is None:  # its Connect cluster could not be read: what it takes over stays as it is
+            for giver in found if receiver[0] in estate.unread else ():
+                self.hold(
+                    giver,
+                    f"its topics move to '{receiver[1]}' on Connect cluster '{receiver[0]}', which could not be read",
+                )
+            return
+        journal = Journal.of(estate.live.get(receiver, {}))
+        if journal and journal.move:
+            if not found or journal.move.giver in found:
+                self.arrange(change, journal.move.giver, entry, journal)
+            return
+        if len(found) > 1:
+            names = few([f"{connect}/{name}" for connect, name in found])
+            self.block(
+                change, f"'{entry.written}' may be any of {names}", f"write one of them as from: at {entry.place}"
+            )
+        elif found and self.is_due(change, found[0], entry):
+            self.arrange(change, found[0], entry, None)
+        elif entry.connector and entry.connector[0] in estate.unread and change.action == "create":
+            self.block(
+                change,
+                f"Connect cluster '{entry.connector[0]}', on which '{entry.connector[1]}' runs, could not be read",
+                "",
+            )
+        elif estate.unread and entry.flow and not found and change.action == "create":
+            unread = few([f"'{each}'" for each in estate.unread])
+            self.block(change, f"flow '{entry.flow}' was not found, and Connect cluster {unread} could not be read", "")
+        elif change.action != "create" and (entry.topics or not found):
+            self.notes.setdefault(receiver[0], []).append(
+                f"moved: '{entry.written}' is '{entry.to}' now; the line at {entry.place} can go"
+            )
+
+    def givers(self, entry: Moved, receiver: Named) -> list[Named]:
+        """Return the connectors that an entry may mean."""
+        live, desired = self.estate.live, self.estate.desired
+        if entry.connector:
+            return [entry.connector] if entry.connector in live else []
+        declared = [each for each, c in desired.items() if c.type == "source" and c.flows[0] == entry.flow]
+        if entry.topics:
+            return [each for each in declared if each in live]
+        return [
+            each
+            for each in live
+            if each != receiver
+            and each not in desired
+            and type_of(live[each]) == "source"
+            and live[each].get(FLOW_KEY) == entry.flow
+        ]
+
+    def is_due(self, change: Change, giver: Named, entry: Moved) -> bool:
+        """Tell whether the receiver begins to take what the giver gives up."""
+        takes = change.action == "create" or (
+            change.action == "update" and any(key.key in SELECTING for key in change.keys)
+        )
+        gives = self.changes.get(giver)
+        narrowed = gives is not None and gives.action == "update" and any(key.key in SELECTING for key in gives.keys)
+        return takes and (narrowed if entry.topics else True)
+
+    def take_back(self, receiver: Named) -> None:
+        """Plan the end of a move that was begun and that no entry of the tree asks for any more."""
+        journal = Journal.of(self.estate.live[receiver])
+        if not journal or not journal.move or receiver in self.concerned:
+            return
+        change = self.changes.get(receiver)
+        if change is None or change.action == "delete":
+            config, shown = self.estate.live[receiver], self.estate.states.get(receiver, "")
+            kept = unmarked(config)
+            change = Change(
+                *receiver, "source", "update", keys=diff(config, kept), config=kept, before=config, shown=shown
+            )
+        self.arrange(change, journal.move.giver, None, journal)
+
+    def arrange(self, change: Change, giver: Named, entry: Moved | None, journal: Journal | None) -> None:
+        """Make both changes one unit."""
+        estate, receiver = self.estate, (change.connect, change.connector)
+        reason = next(self.refusals(change, giver, entry, journal), None)
+        if change.action == "blocked" or reason:
+            if reason and change.action != "blocked":
+                self.block(change, *reason)
+            self.hold(
+                giver, f"'{receiver[1]}' on Connect cluster '{receiver[0]}', which takes over its topics, is blocked"
+            )
+            self.concerned |= {receiver, giver}
+            return
+        live = estate.live.get(giver)
+        over = self.taken_over(change, giver, entry, journal)
+        where = f"'{giver[1]}' on Connect cluster '{giver[0]}'"
+        verb = (
+            "takes back what it had begun to take over"
+            if over.back
+            else "finishes taking over"
+            if journal
+            else "takes over"
+        )
+        said = f"{verb} from {where}, with its stored offsets; both stand still meanwhile"
+        warnings = (*change.warnings, *self.renamed(receiver, giver, change.config or {}, live))
+        if over.back and over.move.created:
+            change = replace(change, action="delete", keys=diff(estate.live[receiver], {}), config=None, state=None)
+        self.changes[receiver] = replace(change, takes_over=over, reason=said, warnings=warnings)
+        beside = [each for each, _ in over.beside]
+        self.concerned |= {receiver, giver, *beside}
+        to = f"its topics move to '{receiver[1]}' on Connect cluster '{receiver[0]}'"
+        if over.before is not None and not over.back and over.keeps is None:
+            self.changes[giver] = self.deleted(giver, receiver, to)
+        elif giver in self.changes:
+            gives = replace(self.changes[giver], moves_to=receiver, reason="it goes on as before" if over.back else to)
+            if over.back:
+                gives = replace(gives, action="update", config=over.before, keys=(), state=None)
+            self.changes[giver] = gives
+        for each in beside:
+            self.changes[each] = self.deleted(each, receiver, f"it served only '{giver[1]}', whose topics move")
+
+    def taken_over(self, change: Change, giver: Named, entry: Moved | None, journal: Journal | None) -> TakeOver:
+        """Return what a receiver takes over, and how far that is already."""
+        estate, receiver = self.estate, (change.connect, change.connector)
+        live = estate.live.get(giver)
+        move = journal.move if journal else None
+        if move is None:
+            created, source = change.action == "create", _pair(live or {})
+            partial = entry is not None and bool(entry.topics)
+            move = Move(giver, source, estate.rests(giver), created=created, partial=partial)
+            then = move.giver_then if created else estate.rests(receiver)
+        else:
+            then = journal.then if journal else ""
+        declared = estate.desired[receiver].state if receiver in estate.desired else None
+        back = entry is None and not move.carried
+        keeps = estate.desired[giver].config if move.partial and giver in estate.desired else None
+        alias = (estate.live[receiver] if back else change.config or {}).get("source.cluster.alias", "")
+        picks = Picks(move.pair[0], alias, *self.chosen(receiver, giver, entry, None if back else keeps, move))
+        gone = (
+            () if move.partial or back else tuple((each, estate.live[each]) for each in self.beside(giver, move.pair))
+        )
+        return TakeOver(giver, live, keeps, Journal(declared or then, move=move), picks, gone, back=back)
+
+    def deleted(self, named: Named, receiver: Named, reason: str) -> Change:
+        config = self.estate.live[named]
+        own = {"keys": diff(config, {}), "reason": reason, "before": config}
+        return Change(*named, type_of(config), "delete", moves_to=receiver, **own)  # type: ignore[arg-type]
+
+    def chosen(
+        self, receiver: Named, giver: Named, entry: Moved | None, keeps: Config | None, move: Move
+    ) -> tuple[tuple[Selection | NameFilter, ...], tuple[Selection, ...]]:
+        """Return what must take a topic that moves, and what must not: stale offsets of other topics are never carried."""
+        estate = self.estate
+        if not move.partial and move.created:
+            return (), ()
+        had, has = estate.live.get(giver), estate.live.get(receiver)
+        wanted = estate.desired[receiver].config if receiver in estate.desired and entry else None
+        takes: list[Selection | NameFilter | None] = [estate.selection(giver, had) if had else None]
+        takes += [estate.selection(receiver, wanted) if wanted else None]
+        if entry and entry.topics:
+            takes.append(NameFilter(tuple(java_pattern(each) for each in entry.topics), ()))
+        leaves = [estate.selection(giver, keeps) if keeps is not None else None]
+        if has and not move.created and not move.carried:
+            leaves.append(estate.selection(receiver, unmarked(has)))
+        return tuple(each for each in takes if each), tuple(each for each in leaves if each)
+
+    def beside(self, giver: Named, pair: tuple[str, str]) -> Iterator[Named]:
+        """Yield the connectors of the giver's pair, there, that nothing else needs: heartbeats and checkpoints."""
+        live, desired = self.estate.live, self.estate.desired
+        of_pair = [each for each in self.estate.owned if each[0] == giver[0] and each not in desired and each != giver]
+        of_pair = [each for each in of_pair if set(_pair(live[each])) == set(pair)]
+        if not any(type_of(live[each]) == "source" and each not in self.concerned for each in of_pair):
+            yield from (each for each in of_pair if type_of(live[each]) != "source" and each not in self.concerned)
+
+    def refusals(
+        self, change: Change, giver: Named, entry: Moved | None, journal: Journal | None
+    ) -> Iterator[tuple[str, str]]:
+        """Yield why a move cannot be done, with what to do about it."""
+        estate, receiver = self.estate, (change.connect, change.connector)
+        live, had, config = estate.live.get(receiver), estate.live.get(giver), change.config
+        other = f"'{giver[1]}' on Connect cluster '{giver[0]}'"
+        if giver[0] in estate.unread:
+            yield (
+                f"Connect cluster '{giver[0]}', from which it takes over '{giver[1]}', could not be read",
+                "plan again when it answers",
+            )
+        if {giver, receiver} & self.concerned:
+            yield (
+                "one of its two connectors is part of another move",
+                "apply one move after the other: keep one entry of moved: for now",
+            )
+        if had and giver not in estate.owned and had.get(OWNER_KEY) not in {None, entry.from_owner if entry else None}:
+            owner = had[OWNER_KEY]
+            yield (
+                f"{other} belongs to owner '{owner}'",
+                f"write from_owner: {owner} in the entry of moved:, once that owner agrees",
+            )
+        if journal and journal.move:
+            yield from self.stuck(change, journal.move, had, entry)
+        least = (3, 7) if change.action == "create" else (3, 6)
+        why = {
+            giver: "offsets are exact only of a STOPPED connector (KIP-875)",
+            receiver: "it is created STOPPED and given offsets (KIP-980)",
+        }
+        for named, lowest in ((giver, (3, 6)), (receiver, least)):
+            version = estate.workers.get(named[0], WorkerFacts()).version
+            if version and numbers(version) < lowest:
+                needs = f"{why[named]}, which needs {lowest[0]}.{lowest[1]}"
+                yield (
+                    f"the workers of Connect cluster '{named[0]}' run Kafka {version}: {needs}",
+                    "upgrade them; or add --allow mirror-again",
+                )
+        keeps = estate.desired[giver].config if giver in estate.desired else None
+        for whose, before, after in (("it", live, config), (other, had, keeps)):
+            if before and after and storage_topic(before) != storage_topic(after):
+                yield f"where {whose} stores offsets changes at the same time", "apply that change first, then the move"
+        configs = [(giver, had), (giver, keeps), (receiver, live and unmarked(live)), (receiver, config)]
+        unknown = any(each and estate.selection(named, each) is None for named, each in configs)
+        if entry and (entry.topics or live) and unknown:
+            yield (
+                "which topics its connectors take is unknown (their topic.filter.class is not Kafka's)",
+                "move the whole flow to a new one",
+            )
+
+    def stuck(self, change: Change, move: Move, had: Config | None, entry: Moved | None) -> Iterator[tuple[str, str]]:
+        """Yield why a move that was begun cannot go on by the tree of now."""
+        if not move.carried and had is None and entry:
+            yield (
+                f"'{move.giver[1]}' on Connect cluster '{move.giver[0]}' was deleted before its offsets were carried",
+                "remove the entry of moved: to take the move back",
+            )
+        live = self.estate.live[change.connect, change.connector]
+        otherwise = any(live.get(key) != (change.config or {}).get(key) for key in SELECTING)
+        if move.carried and (move.partial or not move.created) and (otherwise or (move.partial and entry is None)):
+            yield (
+                "its move was begun with other topics, and its offsets are carried already",
+                "bring the tree back to what it was, apply to finish the move, then change the topics",
+            )
+
+    def renamed(self, receiver: Named, giver: Named, wanted: Config, had: Config | None) -> Iterator[str]:
+        """Yield what consumers see where topics get other names on the target."""
+        old, new = (c and self.estate.selection(n, c) for n, c in ((giver, had), (receiver, wanted)))
+        if old and new and old.renamed("orders") != new.renamed("orders"):
+            yield (
+                f"topics of the target change their names: 'orders' was {old.renamed('orders')} and goes on as {new.renamed('orders')}; "
+                "records that arrived stay under the old name, so consumers read that one to its end and then change over"
+            )
+
+    def block(self, change: Change, reason: str, remedy: str) -> None:
+        self.changes[change.connect, change.connector] = change.blocked(f"moved: {reason}", remedy)
+
+    def hold(self, giver: Named, reason: str) -> None:
+        """Keep what gives its topics away as it is."""
+        gives = self.changes.get(giver)
+        if gives and gives.action in {"update", "delete"}:
+            self.changes[giver] = gives.blocked(reason)
+
+
+def _pair(config: Config) -> tuple[str, str]:
+    return config.get("source.cluster.alias", ""), config.get("target.cluster.alias", "")
+
+
+def with_units_held(parts: Iterable[ClusterPlan]) -> tuple[ClusterPlan, ...]:
+    """Block the whole of a move of which something is blocked."""
+    parts = tuple(parts)
+    blocked = {(c.connect, c.connector): c for part in parts for c in part.changes if c.action == "blocked"}
+    units = {c.moves_to: (c.connect, c.connector) for part in parts for c in part.changes if c.moves_to}
+
+    def held(change: Change) -> Change:
+        named = change.connect, change.connector
+        other = change.moves_to or (change.takes_over and change.takes_over.giver) or units.get(named)
+        if change.action in {"blocked", "no-op"} or not other or other not in blocked:
+            return change
+        return change.blocked(f"'{other[1]}' on Connect cluster '{other[0]}', the other side of the move, is blocked")
+
+    return tuple(part.each(held) for part in parts)

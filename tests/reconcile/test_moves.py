@@ -1,0 +1,359 @@
+"""Topics move between connectors with their offsets: whatever dies on the way, one more apply finishes, and every record arrives exactly once."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import httpx
+import pytest
+
+from mm2mgr.connect.client import ConnectClient
+from mm2mgr.connect.types import ConnectTarget
+from mm2mgr.expand import expand
+from mm2mgr.kafka.access import KafkaAccess
+from mm2mgr.reconcile import live
+from mm2mgr.reconcile.facts import TopicListing
+from mm2mgr.reconcile.live import make_plan
+from mm2mgr.reconcile.offsets import JOURNAL_KEY
+from mm2mgr.reconcile.plan import Plan
+from mm2mgr.reconcile.stages import carry_out, stages
+from mm2mgr.render import render
+from mm2mgr.spec.loader import load
+from tests.fake_connect import FakeConnect
+from tests.reconcile import simulated
+from tests.spec.trees import write
+
+SITES = ("east", "west")
+TOPICS = ("orders", "logs.a", "logs.b")
+FOREIGN = "of-another-team"
+ORDERS = "orders: {sources: [a], targets: [east], topics: {include: [orders]}}"
+LOGS = "logs: {sources: [a], targets: [east], topics: {include: [logs.a, logs.b]}}"
+FEWER_LOGS = LOGS.replace(", logs.b", "")
+
+
+def tree(*flows: str, moved: str = "", alias: str = "a") -> str:
+    lines = ["owner: team", "clusters:"]
+    lines += [f"  {alias}: {{bootstrap_servers: ['a:9092'], cluster_id: a}}"]
+    lines += [f"  {name}: {{bootstrap_servers: ['{name}:9092'], cluster_id: {name}}}" for name in SITES]
+    lines += ["connect:", *(f"  {name}: {{url: 'http://{name}:8083', kafka: {name}}}" for name in SITES)]
+    lines += ["flows:", *(f"  {flow}" for flow in flows), *([f"moved: [{moved}]"] if moved else [])]
+    return "\n".join(lines).replace("sources: [a]", f"sources: [{alias}]")
+
+
+@dataclass(frozen=True)
+class Kind:
+    """From one tree to another."""
+
+    before: str
+    after: str
+
+
+KINDS = {
+    "renamed": Kind(
+        tree(ORDERS, LOGS),
+        tree(ORDERS.replace("orders:", "sales:", 1), LOGS, moved="{from: 'orders:a->east', to: 'sales:a->east'}"),
+    ),
+    "to another Connect cluster": Kind(
+        tree(ORDERS),
+        tree(
+            ORDERS.replace("}}", "}, run_on: west}"),
+            moved="{from: east/mm2.a.east.source.orders, to: 'orders:a->east'}",
+        ),
+    ),
+    "a topic to another flow": Kind(
+        tree(ORDERS, LOGS),
+        tree(
+            ORDERS.replace("[orders]", "[orders, logs.b]"),
+            FEWER_LOGS,
+            moved="{from: 'logs:a->east', to: 'orders:a->east', topics: [logs.b]}",
+        ),
+    ),
+    "a topic to a new flow": Kind(
+        tree(LOGS),
+        tree(
+            FEWER_LOGS,
+            "more: {sources: [a], targets: [east], topics: {include: [logs.b]}}",
+            moved="{from: 'logs:a->east', to: 'more:a->east', topics: [logs.b]}",
+        ),
+    ),
+    "one flow into another": Kind(
+        tree(ORDERS, LOGS),
+        tree(
+            ORDERS.replace("[orders]", "[orders, logs.a, logs.b]"),
+            moved="{from: 'logs:a->east', to: 'orders:a->east'}",
+        ),
+    ),
+    "two flows to another Connect cluster": Kind(
+        tree(ORDERS, LOGS),
+        tree(
+            ORDERS.replace("}}", "}, run_on: west}"),
+            LOGS.replace("}}", "}, run_on: west}"),
+            moved="{from: east/mm2.a.east.source.orders, to: 'orders:a->east'}, "
+            "{from: east/mm2.a.east.source.logs, to: 'logs:a->east'}",
+        ),
+    ),
+    "another alias": Kind(
+        tree(ORDERS),
+        tree(ORDERS, moved="{from: 'orders:a->east', to: 'orders:b->east'}", alias="b"),
+    ),
+}
+
+
+class Killed(BaseException):
+    """kill -9: not even what stands in `finally` reaches a worker any more."""
+
+
+@dataclass
+class Workers:
+    """Two fake Connect clusters whose connectors mirror a record of each topic per request, and store offsets only on their way out."""
+
+    folder: Path
+    fakes: dict[str, FakeConnect] = field(default_factory=dict)
+    world: simulated.World = field(
+        default_factory=lambda: simulated.World(
+            {name: {} for name in ("a", *SITES)}, {f"{name}:9092": name for name in ("a", *SITES)}
+        )
+    )
+    requests_left: int = 10**6
+    produced: int = 0
+    loaded: set[tuple[str, str]] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        self.fakes = {name: FakeConnect(cluster_id=name) for name in SITES}
+
+    # What the connectors do
+
+    def tick(self) -> None:
+        """Produce a record to each topic and let what runs mirror all there is, from its stored offsets if it just began to run."""
+        self.produced += 1
+        for topic in TOPICS:
+            self.world.produce("a", topic, f"{topic}-{self.produced}")
+        runs = []
+        for connect, fake in self.fakes.items():
+            for name, connector in fake.connectors.items():
+                if not connector.config["connector.class"].endswith("SourceConnector"):
+                    continue
+                named = connect, name
+                if connector.state != "RUNNING":
+                    self.loaded.discard(named)
+                    continue
+                if named not in self.loaded:
+                    self.load(named)
+                runs.append(simulated.Connector(connect, name, connector.config, kafka=connect))
+        simulated.run(self.world, runs)
+
+    def load(self, named: tuple[str, str]) -> None:
+        self.loaded.add(named)
+        for key in [key for key in self.world.offsets if key[:2] == named]:
+            del self.world.offsets[key]
+        for partition, offset in self.stored(named).items():
+            self.world.offsets[(*named, *partition)] = offset
+
+    def stored(self, named: tuple[str, str]) -> dict[tuple[str, str, int], int]:
+        connect, name = named
+        return {simulated_key(key): entry["offset"] for key, entry in self.fakes[connect].stores(name)[0].items()}
+
+    def flush(self, connect: str, path: str) -> None:
+        """Store the positions of a connector that a write concerns: its tasks do so on their way out."""
+        name = path.split("/")[2] if path.startswith("/connectors/") else ""
+        if (connect, name) in self.loaded:
+            for (*named, alias, topic, number), offset in list(self.world.offsets.items()):
+                if tuple(named) == (connect, name):
+                    self.fakes[connect].add_offsets(name, topic, {number: offset}, alias=alias)
+            self.loaded.discard((connect, name))
+
+    # What mm2mgr does
+
+    def client(self, name: str) -> ConnectClient:
+        class Wire(httpx.AsyncBaseTransport):
+            async def handle_async_request(_, request: httpx.Request) -> httpx.Response:
+                if self.requests_left <= 0:
+                    raise Killed
+                self.requests_left -= 1
+                self.tick()
+                if request.method != "GET":
+                    self.flush(name, request.url.path)
+                return await self.fakes[name].transport().handle_async_request(request)
+
+        target = ConnectTarget(name, (f"http://{name}:8083",))
+        return ConnectClient(target, deadline_seconds=5, transport=Wire(), first_backoff_seconds=0.001)
+
+    def plan(self, text: str) -> Plan:
+        """Make a plan as `mm2mgr plan` does, from what the fakes answer and the simulated Kafka clusters hold."""
+        topology = expand(load([write(self.folder, x=text)]))
+
+        def asked(target: ConnectTarget, **_: object) -> ConnectClient:
+            return ConnectClient(target, deadline_seconds=5, transport=self.fakes[target.name].transport())
+
+        def listed(access: KafkaAccess, *_: object) -> TopicListing:
+            held = {
+                topic: sum(map(len, logs))
+                for topic, logs in self.world.clusters[self.world.at(access.bootstrap_servers)].items()
+            }
+            return TopicListing(dict.fromkeys(held, 1), held, held)
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(live, "ConnectClient", asked)
+            patch.setattr(live, "read_topics", listed)
+            return asyncio.run(make_plan(topology, render(topology)))
+
+    def apply(self, text: str, requests: int = 10**6) -> list[str]:
+        """Plan and carry out, in a process that is killed after so many requests; return what failed."""
+        changes = self.plan(text).writes
+        self.requests_left = requests
+
+        async def main() -> list[str]:
+            async with self.client("east") as east, self.client("west") as west:
+                found = [await carry_out({"east": east, "west": west}, stages(each, "team")) for each in changes]
+            return [str(each) for each in found if each]
+
+        return asyncio.run(main())
+
+    def writes(self, text: str) -> dict[str, str]:
+        return {f"{c.connect}/{c.connector}": c.action for c in self.plan(text).changes if c.action != "no-op"}
+
+    # What people see
+
+    def every_record_once(self) -> None:
+        for _ in range(2):
+            self.tick()
+        arrived = Counter(record for topic in self.world.clusters["east"].values() for log in topic for record in log)
+        twice = {record: count for record, count in arrived.items() if count > 1}
+        assert not twice
+        taken = {record.rpartition("-")[0] for record in arrived}
+        every = {f"{topic}-{number}" for topic in taken for number in range(1, self.produced + 1)}
+        assert not every - arrived.keys()
+
+
+def simulated_key(key: str) -> tuple[str, str, int]:
+    partition = json.loads(key)
+    return partition["cluster"], partition["topic"], partition["partition"]
+
+
+def begin(kind: Kind, folder: Path, state: str = "RUNNING") -> Workers:
+    workers = Workers(folder)
+    assert workers.apply(kind.before) == []
+    theirs = dict(next(iter(workers.fakes["east"].connectors.values())).config)
+    theirs |= {"mm2mgr.owner": "them", "topics": "nothing", "connector.class": theirs["connector.class"]}
+    for fake in workers.fakes.values():
+        fake.add(FOREIGN, theirs)
+    for _ in range(3):
+        workers.tick()
+    for connect, fake in workers.fakes.items():
+        for name, connector in fake.connectors.items():
+            if ".source." in name and state != "RUNNING":
+                workers.flush(connect, f"/connectors/{name}/x")
+                connector.state = state
+    # What a former time left under the names of receivers: it neither hides nor repeats anything.
+    for change in [change for change in workers.plan(kind.after).changes if change.takes_over and change.config]:
+        taken = (change.before or {}).get("topics", "").replace("\\", "")
+        stale = workers.fakes[change.connect].offsets.setdefault(change.connector, {})
+        for topic in [topic for topic in TOPICS if topic not in taken]:
+            for number in (0, 7):
+                key = {"cluster": change.config["source.cluster.alias"], "partition": number, "topic": topic}
+                stale[json.dumps(key)] = {"offset": 1}
+    return workers
+
+
+def converged(kind: Kind, workers: Workers, state: str = "RUNNING") -> None:
+    assert workers.writes(kind.after) == {}
+    for fake in workers.fakes.values():
+        for name, connector in fake.connectors.items():
+            assert JOURNAL_KEY not in connector.config
+            if ".source." in name:
+                assert connector.state == state, name
+            if name == FOREIGN:
+                assert connector.config["mm2mgr.owner"] == "them"
+        assert not [each for each in fake.writes if FOREIGN in each.path]
+    for fake in workers.fakes.values():
+        for connector in fake.connectors.values():
+            connector.state = "RUNNING"
+    workers.every_record_once()
+
+
+@pytest.fixture(params=KINDS)
+def kind(request: pytest.FixtureRequest) -> Kind:
+    return KINDS[request.param]
+
+
+def requests_of(kind: Kind, folder: Path, state: str = "RUNNING") -> int:
+    """How many requests a whole move takes."""
+    workers = begin(kind, folder, state)
+    assert workers.apply(kind.after) == []
+    count = 10**6 - workers.requests_left
+    converged(kind, workers, state)
+    return count
+
+
+@pytest.mark.parametrize("state", ["RUNNING", "PAUSED", "STOPPED"])
+def test_every_record_arrives_exactly_once(kind: Kind, tmp_path: Path, state: str) -> None:
+    assert requests_of(kind, tmp_path, state) > 10
+
+
+def test_one_more_apply_finishes_whatever_a_kill_left(kind: Kind, tmp_path: Path) -> None:
+    for last in range(1, requests_of(kind, tmp_path)):
+        workers = begin(kind, tmp_path)
+        with pytest.raises(Killed):
+            workers.apply(kind.after, last)
+        assert workers.apply(kind.after) == [], last
+        converged(kind, workers)
+
+
+def test_killed_twice(kind: Kind, tmp_path: Path) -> None:
+    for first in range(1, requests_of(kind, tmp_path), 3):
+        for second in range(first % 4 + 1, 40, 4):
+            workers = begin(kind, tmp_path)
+            with pytest.raises(Killed):
+                workers.apply(kind.after, first)
+            try:
+                workers.apply(kind.after, second)
+            except Killed:
+                assert workers.apply(kind.after) == [], (first, second)
+                converged(kind, workers)
+            else:
+                break
+
+
+def test_killed_and_taken_back(kind: Kind, tmp_path: Path) -> None:
+    """The tree says the old again: what was begun is undone; what is past that point is finished, and no record comes twice."""
+    undone = 0
+    for last in range(1, requests_of(kind, tmp_path)):
+        workers = begin(kind, tmp_path)
+        with pytest.raises(Killed):
+            workers.apply(kind.after, last)
+        workers.apply(kind.before)
+        if any(change.action == "blocked" for change in workers.plan(kind.before).changes):
+            assert workers.apply(kind.after) == [], last
+        receivers = [c for fake in workers.fakes.values() for c in fake.connectors.values()]
+        assert not any(JOURNAL_KEY in each.config for each in receivers), last
+        undone += workers.writes(kind.before) == {}
+        assert all(each.state == "RUNNING" for each in receivers), last
+        workers.every_record_once()
+    assert undone > 3
+
+
+@pytest.mark.parametrize("verb", ["GET", "PATCH"])
+def test_offsets_that_are_refused_leave_both_as_they_were(kind: Kind, tmp_path: Path, verb: str) -> None:
+    workers = begin(kind, tmp_path)
+    before = {
+        n: {k: (dict(c.config), c.state) for k, c in f.connectors.items() if ".source." in k}
+        for n, f in workers.fakes.items()
+    }
+    for change in [change for change in workers.plan(kind.after).changes if change.takes_over]:
+        connect, name = (
+            change.takes_over.giver if verb == "GET" and change.takes_over else (change.connect, change.connector)
+        )
+        workers.fakes[connect].fail_next(
+            verb, f"/connectors/{name}/offsets", 400, "no", times=2 if verb == "GET" else 1
+        )
+    assert workers.apply(kind.after)
+    after = {
+        n: {k: (dict(c.config), c.state) for k, c in f.connectors.items() if ".source." in k}
+        for n, f in workers.fakes.items()
+    }
+    assert after == before
+    workers.every_record_once()
