@@ -106,3 +106,21 @@ def test_what_an_apply_asks_and_waits_for(estate: Estate) -> None:
     estate.mm2mgr("plan", "--detailed-exitcode")
     assert tally(estate) == {"read": 2 * CLUSTERS}
     assert estate.clock.now - begun < 0.1
+
+
+def test_a_pause_of_everything_holds_on_18_clusters_and_names_the_others(estate: Estate) -> None:
+    estate.declare(100, 0)
+    estate.mm2mgr("apply", "--yes", "--wait", "0")
+    estate.forget()
+    bad_day(estate)
+    said = estate.mm2mgr("pause", "--all", "--yes", code=1)
+    states = {name: {one.state for one in harsh.fake.connectors.values()} for name, harsh in estate.clusters.items()}
+    assert {name: states[name] for name in GOOD} == {name: {"PAUSED"} for name in GOOD}
+    unsure = {line.split("/")[0][2:] for line in said.lines if line.startswith(("! ", "~ ")) and ": PAUSED" not in line}
+    assert DOWN in unsure
+    assert unsure <= {DOWN, SLOW}
+    for name in GOOD:
+        estate.clusters[name].faults = NONE
+    estate.forget()
+    estate.mm2mgr("pause", "--all", "--yes", "--wait", "0", code=1)
+    assert set(estate.writes()) <= {SLOW}
