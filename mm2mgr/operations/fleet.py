@@ -138,7 +138,7 @@ class Changes:
         topics = ", ".join(topic for topic, _ in self.moves)
         note = (
             f"a flow that takes a topic over from another one mirrors it from the start: plan blocks such a move of {topics} "
-            "(mirrored-already) where records have been mirrored, unless --mirror-again"
+            "(mirrored-already) where records have been mirrored, unless --allow mirror-again"
         )
         return [note] if topics else []
 

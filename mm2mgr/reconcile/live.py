@@ -68,7 +68,7 @@ from mm2mgr.reconcile.stages import steps_of
 from mm2mgr.render import Connector
 from mm2mgr.spec.loader import Spec
 from mm2mgr.text import few
-from mm2mgr.topology import Topology, matches_nothing
+from mm2mgr.topology import Flow, Topology, matches_nothing
 
 _REQUESTS_AT_ONCE = 8
 
@@ -128,6 +128,12 @@ class _Making:
     parts: dict[str, ClusterPlan] = field(default_factory=dict)
     """What was compared already, of what has not been asked again since."""
     claims: Claims = field(default_factory=Claims)
+    needed: set[tuple[Named, str]] = field(default_factory=set)
+    """Connectors with the costly kinds of change that they need."""
+
+    @cached_property
+    def flows(self) -> dict[str, Flow]:
+        return {flow.id: flow for flow in self.topology.flows}
 
     @cached_property
     def owners(self) -> Ownership:
@@ -363,13 +369,24 @@ class _Making:
         """Tell whether the wish, or all flows that a connector serves, allow a costly kind of change."""
         if kind in self.wish.allow:
             return True
-        flows = {flow.id: flow.settings.allow for flow in self.topology.flows}
         served = next((c.flows for c in self.connectors if (c.connect, c.name) == connector), ())
-        return bool(served) and all(kind in flows.get(flow, ()) for flow in served)
+        return bool(served) and all(kind in self.flows[flow].settings.allow for flow in served)
 
     def against(self, widening: Widening, verdict: MirrorVerdict) -> list[Objection]:
         """Return the objections to a write without those of an allowed kind."""
-        return [one for one in verdict.objections if not self.allows(ALLOWED_BY[one.rule], widening.named)]
+        kinds = [(one, ALLOWED_BY[one.rule]) for one in verdict.objections]
+        self.needed.update((widening.named, kind) for _, kind in kinds)
+        return [one for one, kind in kinds if not self.allows(kind, widening.named)]
+
+    def idle_permits(self, connect: str) -> Iterator[str]:
+        """Yield what flows allow although nothing needs it: a line that stays would let the next accident through."""
+        idle: dict[str, list[str]] = {}
+        for c in self.wanted(connect):
+            for kind in self.flows[c.flows[0]].settings.allow if c.type == "source" else ():
+                if ((c.connect, c.name), kind) not in self.needed:
+                    idle.setdefault(kind, []).append(c.flows[0])
+        for permit, flows in idle.items():
+            yield f"`allow: [{permit}]` of {few(flows)} is not needed (any more): the line can go"
 
     # --- what is said beside the changes ------------------------------------------------------------------------------
 
@@ -377,7 +394,7 @@ class _Making:
         self, part: ClusterPlan, found: Sequence[Widening], seen: MirroredState, verdicts: Mapping[Named, MirrorVerdict]
     ) -> ClusterPlan:
         """Add to source connectors which topics they will mirror, which they mirror again on request, and what must be proved first."""
-        chosen, flows = {each.named: each for each in found}, {flow.id: flow for flow in self.topology.flows}
+        chosen = {each.named: each for each in found}
 
         def with_topics_of(change: Change) -> Change:
             widening = chosen.get((change.connect, change.connector))
@@ -387,7 +404,7 @@ class _Making:
             takes = taken(widening, seen)
             nothing = None
             if listed and takes and not takes.topics:
-                nothing = matches_nothing(flows[change.flows[0]], listed.partitions)
+                nothing = matches_nothing(self.flows[change.flows[0]], listed.partitions)
             change = replace(change, takes=takes, warnings=(*change.warnings, *([nothing] if nothing else [])))
             if self.allows("mirror-again", widening.named):
                 whose = [f"mirrors again what {each} already mirrored" for each in verdict.again]
@@ -409,6 +426,7 @@ class _Making:
             return
         if live.note:
             yield live.note
+        yield from self.idle_permits(part.connect)
         through = {
             c.config.get("target.cluster.alias") for c in self.wanted(part.connect) if writes_through_workers(c.config)
         }

@@ -496,7 +496,7 @@ async def _prove(client: ConnectClient, stage: Prove) -> None:
             stage.named,
             f"the target has records of {few(missing)} already, and no offsets are stored under this name: "
             "every record would be mirrored again, so the connector was deleted before it ran",
-            "give the flow the name, the alias and the Connect cluster that it had; or add --mirror-again",
+            "give the flow the name, the alias and the Connect cluster that it had; or add --allow mirror-again",
         )
 
 

@@ -8,9 +8,12 @@ Each test has flows, and an owner, of its own; heartbeats and checkpoints, which
 from __future__ import annotations
 
 import json
+import os
+import random
 import re
 import signal
 import socket
+import time
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -21,6 +24,8 @@ import pytest
 from confluent_kafka.admin import AclPermissionType  # type: ignore[attr-defined]
 
 from mm2mgr.kafka.access import KafkaAccess
+from mm2mgr.kafka.client import Kafka
+from mm2mgr.partitions import TopicPartition
 from mm2mgr.sandbox.server import Runtime
 from mm2mgr.sandbox.worker import Worker
 from tests.check.brokers import Allowed
@@ -29,23 +34,27 @@ from .command import Tree
 from .conftest import WORKER, serving
 from .pair import Pair, flow, serving_pair
 from .seen import (
+    Message,
     admin,
     config_of,
     connector_url,
     create,
     end_offset,
+    messages,
     rest,
     statuses,
     task_configs,
     topics,
     until,
     values,
+    write,
     write_values,
 )
 from .traffic import Traffic
 
 pytestmark = pytest.mark.live
 CONFIG_TOPIC = "connect-pair-configs"
+STATUS_TOPIC = "connect-pair-status"
 
 
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule required"
@@ -492,3 +501,66 @@ def test_connectors_made_by_hand_are_adopted_without_a_restart(world: World, tre
 def shown(world: World) -> tuple[int, int]:
     """Return how much the workers have told each other: the ends of the group's status and config topics."""
     return end_offset(world.target, "connect-pair-status"), end_offset(world.target, CONFIG_TOPIC)
+
+
+# --- prices -----------------------------------------------------------------------------------------------------------
+
+
+def log_bytes(world: World, topic: str) -> int:
+    """Return what the records of a topic take on the target's disk."""
+    logs = (world.tgt.directory / "data").glob(f"{topic}-[0-9]*/*.log")
+    return sum(log.stat().st_size for log in logs)
+
+
+def test_a_plan_says_which_tasks_restart_and_how_much_comes_again(world: World, tree: Tree) -> None:
+    """A flow of 30 MB, or of as many as the environment variable MM2MGR_PRICE_MB says (300 shown once), is changed and then renamed."""
+    total, old = int(os.environ.get("MM2MGR_PRICE_MB", "30")) * 10**6, "mm2.src.tgt.source.bulk"
+    create(world.source, ["bulk"], 6)
+    drawn = random.Random(7)
+    sizes = [drawn.choice((200, 900, 2500, 6000)) for _ in range(total // 2400)]
+    for start in range(0, len(sizes), 5000):
+        part = enumerate(sizes[start : start + 5000], start)
+        write(world.source, "bulk", [Message(n % 6, str(n).encode(), b"x" * size) for n, size in part])
+
+    def there() -> int:
+        with Kafka(world.target) as kafka:
+            return sum(log.end for log in kafka.offsets(TopicPartition("src.bulk", n) for n in range(6)).values())
+
+    def arrived(times: int) -> None:
+        until(there, lambda count: count == times * len(sizes), "not all arrived", 240)
+
+    bulk = flow("bulk", "bulk", ", tasks: {max: 3}")
+    tree.write(world.yaml("prices", bulk))
+    tree.run("apply", "--yes", "--wait", "90")
+    arrived(1)
+
+    tree.write(world.yaml("prices", bulk.replace("{max: 3}", "{max: 3}, source_consumer: {max.poll.records: 777}")))
+    assert "price: restarts 3 tasks" in tree.run("plan")
+    began_ms = time.time() * 1000
+    tree.run("apply", "--yes", "--wait", "90")
+
+    def restarted() -> set[bytes | None]:
+        new = (one for one in messages(world.target, STATUS_TOPIC) if one.timestamp_ms >= began_ms)
+        task = f"status-task-{old}-".encode()
+        return {one.key for one in new if task in (one.key or b"") and b'"RUNNING"' in (one.value or b"")}
+
+    assert len(until(restarted, lambda keys: len(keys) >= 3, "fewer restarts")) == 3
+
+    before = log_bytes(world, "src.bulk")
+    tree.write(world.yaml("prices", bulk.replace("bulk:", "other:", 1)))
+    blocked = tree.json("plan", "--prune")
+    planned = tree.json("plan", "--prune", "--allow", "mirror-again")
+    prices = {
+        change["connector"]: change["price"]["again"]
+        for plan in (blocked, planned)
+        for change in plan["clusters"][0]["changes"]
+        if change["price"] and change["price"]["again"]
+    }
+    assert prices == {old.replace("bulk", "other"): planned["price"]["again"]}
+    again = planned["price"]["again"]
+    assert (again["records"], again["unmeasured"]) == (len(sizes), [])
+    tree.run("apply", "--yes", "--prune", "--allow", "mirror-again", "--wait", "90")
+    arrived(2)
+    added = log_bytes(world, "src.bulk") - before
+    print(f"{again['bytes']} bytes planned, {added} added: {again['bytes'] / added - 1:+.1%}")
+    assert abs(again["bytes"] / added - 1) < 0.1

@@ -164,6 +164,14 @@ def test_other_names_where_the_source_does_not_answer_need_a_word_too(mirrored: 
     assert actions(mirrored.plan(SEPARATOR))[ORDERS] == "blocked"
 
 
+def test_a_permit_that_nothing_needs_is_named(mirrored: Site) -> None:
+    permits = "defaults: {flows: {allow: [mirror-again]}}\n"
+    idle = "`allow: [mirror-again]` of logs:a->east, orders:a->east is not needed (any more): the line can go"
+    assert idle in mirrored.plan(FLOWS + permits).clusters[0].notes
+    notes = mirrored.plan(RENAMED + permits, prune=True).clusters[0].notes
+    assert [note for note in notes if "allow" in note] == [idle.replace(", orders:a->east", "")]
+
+
 # --- limits -----------------------------------------------------------------------------------------------------------
 
 
