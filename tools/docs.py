@@ -348,6 +348,14 @@ def rights_page() -> str:
             f"## {kind.capitalize()} connector",
             table(["client", "operation", "on", "without it", "only"], cells),
         ]
+    from mm2mgr.reconcile.history import RIGHTS
+
+    blocks += [
+        "## mm2mgr itself",
+        "On the Kafka cluster that each Connect cluster runs on, for the login of `access:`, else of the cluster. `history: false` on a Connect cluster "
+        "does without them, and without `history`, `drift` against what was applied, and `reconcile`.",
+        table(["for", "operation", "on", "without it"], RIGHTS),
+    ]
     return page("Rights", *blocks)
 
 
@@ -380,6 +388,19 @@ def defaults_page() -> str:
     return page("Defaults of mm2mgr", *blocks)
 
 
+def events_page() -> str:
+    from mm2mgr.reconcile.events import EVENTS
+
+    blocks = [
+        "What `--events FILE` of `apply` and `reconcile` appends: one JSON object per line, written at once. Each has `time` (UTC), `run` (the same for "
+        "all lines of one apply, or of one round) and `event`. Secrets are masked.",
+    ]
+    for name, (meaning, keys) in EVENTS.items():
+        rows = [(code(key), prose(what)) for key, what in keys.items()]
+        blocks += [f"## {name}", prose(meaning), table(["field", "meaning"], rows)]
+    return page("Events", *blocks)
+
+
 def exit_codes_page() -> str:
     from mm2mgr.errors import EXIT_CODES
 
@@ -402,6 +423,7 @@ def pages() -> dict[str, str]:
         "metrics.md": metrics_page(),
         "rights.md": rights_page(),
         "defaults.md": defaults_page(),
+        "events.md": events_page(),
         "exit-codes.md": exit_codes_page(),
         "known-bugs.md": bugs_page(),
         "rules/README.md": rules_index(rules),

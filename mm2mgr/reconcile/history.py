@@ -34,6 +34,23 @@ if TYPE_CHECKING:
 TOPIC = "mm2mgr.history.internal"
 _A_YEAR_MS = 366 * 86_400_000
 _CONFIGS = {"cleanup.policy": "compact,delete", "retention.ms": str(_A_YEAR_MS)}
+RIGHTS = (
+    (
+        "history",
+        "Describe, Write",
+        f"topic {TOPIC}",
+        "apply and the verbs do their work and say that the history was not written",
+    ),
+    (
+        "history",
+        "Create",
+        f"topic {TOPIC}",
+        "as before, until somebody creates the topic: one partition, cleanup.policy=compact,delete",
+    ),
+    ("`history`, `drift`", "Read", f"topic {TOPIC}", "no history; drift compares with the tree"),
+    ("`reconcile`", "Read", f"group mm2mgr-OWNER, and topic {TOPIC}", "no lease: nothing is written there"),
+)
+"""What mm2mgr itself needs, for which command, and what happens without it."""
 _ENTRY, _CONFIG = "entry/", "config/"
 _GIT_SECONDS = 5.0
 

@@ -13,7 +13,7 @@ from mm2mgr.reconcile.events import EVENTS
 from mm2mgr.reconcile.history import TOPIC
 from tests.reconcile.site import FLOWS, ON_EAST, ON_WEST, Site
 
-from .command import Command
+from .command import Command, start, until
 
 SOURCE = "mm2.a.east.source.orders"
 
@@ -109,3 +109,19 @@ def test_an_event_file_that_cannot_be_written_is_named_before_anything_is_done(
     assert "--events" in said.err
     assert "cannot be written" in said.err
     assert kept.names("east") == []
+
+
+def test_an_apply_that_is_killed_leaves_a_trace(mm2mgr: Command, kept: Site) -> None:
+    kept.east.delay_next("POST", "/connectors", 60.0, times=100)
+    running = start(mm2mgr.folder, "apply", "--yes")
+    try:
+        until(lambda: kept.east.writes, "the apply writes")
+        until(
+            lambda: mm2mgr("history", "--connect", "east", "-o", "json").json["entries"], "the first change is recorded"
+        )
+    finally:
+        running.kill()
+        running.communicate()
+    (entry,) = mm2mgr("history", "--connect", "east", "-o", "json").json["entries"]
+    assert (entry["connector"], entry["outcome"]) == (ON_EAST[0], "begun")
+    assert "begun" in mm2mgr("history", "--connect", "east").out
