@@ -104,6 +104,12 @@ def _split(text: str) -> Items:
     return tuple(item for part in text.split(",") if (item := part.strip()))
 
 
+def carries_heartbeats(subject: Subject) -> bool:
+    """Tell whether a source connector mirrors heartbeats whatever its topics are: before 4.0 each one does (KIP-1089)."""
+    old = subject.known_version is not None and numbers(subject.known_version) < (4, 0)
+    return old or subject.flag("heartbeats.replication.enabled", default=True)
+
+
 def plain_name(item: str) -> str | None:
     """Return the one name an item is meant for, None for a real expression (unescaped dots of a name count as dots)."""
     return item if is_name(item) else literal(item) or None

@@ -96,6 +96,10 @@ if TYPE_CHECKING:
     from mm2mgr.operations.throughput import read_throughput as read_throughput
     from mm2mgr.operations.throughput import roll_up as roll_up
     from mm2mgr.operations.throughput import week as week
+    from mm2mgr.operations.who import FlowTopics as FlowTopics
+    from mm2mgr.operations.who import TopicRoutes as TopicRoutes
+    from mm2mgr.operations.who import topics as topics
+    from mm2mgr.operations.who import who as who
     from mm2mgr.operations.workspace import Workspace as Workspace
     from mm2mgr.reconcile.apply import FINISH_SECONDS as FINISH_SECONDS
     from mm2mgr.reconcile.plan import Plan as Plan

@@ -232,6 +232,18 @@ class Selection:
         """Tell whether a topic of the source is mirrored (MirrorSourceConnector.shouldReplicateTopic)."""
         return self.names.takes(topic) and not self.is_internal(topic) and not self.is_cycle(topic)
 
+    def refusal(self, topic: str) -> str:
+        """Return why a topic is not mirrored although the include list names it; "" where it is mirrored, or not named."""
+        if not self.names.wanted(topic) or self.takes(topic):
+            return ""
+        if item := next((each for each in self.names.exclude if NameFilter((each,), ()).matches(topic)), ""):
+            return f"excluded by {item}"
+        if self.is_internal(topic):
+            return "internal topics are never mirrored"
+        if self.is_cycle(topic):
+            return f"it has been on '{self.target}' before, by its name"
+        return f"no topic has a name of more than {LONGEST_NAME} characters"
+
     def is_internal(self, topic: str) -> bool:
         """Tell whether the policy excludes a topic whatever the filter says (ReplicationPolicy.isInternalTopic)."""
         if topic.startswith(("__", ".")):

@@ -13,6 +13,7 @@ from mm2mgr.lint.findings import Edit, Hit, connector_hit, edit_hit, estate_rule
 from mm2mgr.lint.hops import (
     Hop,
     by_pair,
+    carries_heartbeats,
     clusters,
     filter_of,
     hops,
@@ -145,7 +146,7 @@ def heartbeats_twice(estate: Estate) -> Iterator[Hit]:
     known = clusters(estate.subjects)
     beaten = {known[subject][1] for subject in _beating(estate)}
     for (source, _), pair in pairs(estate.subjects).items():
-        carrying = [hop.subject for hop in pair.sources if not hop.subject.off and _carries(hop.subject)]
+        carrying = [hop.subject for hop in pair.sources if not hop.subject.off and carries_heartbeats(hop.subject)]
         if source in beaten and len(carrying) > 1:
             first, later, *more = carrying
             message = f"{first.name} and {later.name} both mirror the heartbeats of {first.source}: each heartbeat arrives {len(carrying)} times"
@@ -156,11 +157,6 @@ def heartbeats_twice(estate: Estate) -> Iterator[Hit]:
             edits = [Edit(_BEATS, "false", each) for each in (later, *more)]
             hit = edit_hit(later, message, edits, _BEATS, " in all but one of them")
             yield replace(hit, fix=f"{phrase(later, edits[:1])} in all but one of them", others=(first, *more))
-
-
-def _carries(subject: Subject) -> bool:
-    old = subject.known_version is not None and numbers(subject.known_version) < (4, 0)
-    return old or subject.flag(_BEATS, default=True)
 
 
 def _beating(estate: Estate) -> list[Subject]:

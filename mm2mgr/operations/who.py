@@ -1,0 +1,326 @@
+"""`who`: which connectors mirror a topic, and where it ends up. `topics`: what flows take of their sources now. Both only read."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from operator import itemgetter
+from typing import Any
+
+from mm2mgr.endpoints import connect_target, kafka_access
+from mm2mgr.errors import InvalidArgument, Mm2mgrError
+from mm2mgr.lint.routes import LONGEST, Leg, Routes
+from mm2mgr.lint.subject import Estate, Subject
+from mm2mgr.lint.tree import from_tree
+from mm2mgr.operations.workspace import Workspace, wait_for
+from mm2mgr.reconcile.facts import TopicListing, read_live, read_topics
+from mm2mgr.reconcile.ownership import Ownership
+from mm2mgr.render import OWNER_KEY
+from mm2mgr.text import nearest
+from mm2mgr.topology import ConnectCluster, Flow, KafkaCluster
+
+_DEADLINE_SECONDS = 20.0
+
+
+@dataclass(frozen=True)
+class Mirroring:
+    """What one source connector does with the topic. `becomes` is None where it is not mirrored, or under an unknown name.
+
+    `state` is Connect's, "not applied" for what only the tree says, "declared" where Connect was not asked.
+    """
+
+    source: str
+    topic: str
+    target: str
+    becomes: str | None
+    partitions: int | None
+    """Of the name on the target: 0 if it is not there, None where that is not known."""
+    takes: bool | None
+    why: str
+    connect: str
+    connector: str
+    state: str
+    owner: str | None
+    is_ours: bool
+    flows: tuple[str, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "from": {"cluster": self.source, "topic": self.topic},
+            "to": {"cluster": self.target, "topic": self.becomes, "partitions": self.partitions},
+            "takes": self.takes,
+            "why": self.why,
+            "connect": self.connect,
+            "connector": self.connector,
+            "state": self.state,
+            "owner": self.owner,
+            "ours": self.is_ours,
+            "flows": list(self.flows),
+        }
+
+
+@dataclass(frozen=True)
+class TopicRoutes:
+    """The routes of a topic, whole: each from where it was written first to an end, and all that its connectors do with it.
+
+    `unread` has the Connect clusters that could not be read: of what runs there only this tree's connectors are known. `unlisted`
+    has the Kafka clusters whose topics could not be listed: it is not known whether the topic is there.
+    """
+
+    topic: str
+    routes: tuple[tuple[Mirroring, ...], ...]
+    connectors: tuple[Mirroring, ...]
+    unread: Mapping[str, str] = field(default_factory=dict)
+    unlisted: Mapping[str, str] = field(default_factory=dict)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return JSON-ready values without secrets."""
+        return {
+            "topic": self.topic,
+            "routes": [[_named(way[0].source, way[0].topic), *map(_arriving, way)] for way in self.routes],
+            "endless": any(len(way) >= LONGEST for way in self.routes),
+            "connectors": [each.to_dict() for each in self.connectors],
+            "unread": dict(self.unread),
+            "unlisted": dict(self.unlisted),
+        }
+
+
+def _named(cluster: str, topic: str | None) -> dict[str, Any]:
+    return {"cluster": cluster, "topic": topic}
+
+
+def _arriving(one: Mirroring) -> dict[str, Any]:
+    at = {**_named(one.target, one.becomes), "partitions": one.partitions}
+    return {**at, "connector": f"{one.connect}/{one.connector}", "state": one.state}
+
+
+def who(workspace: Workspace, topic: str, *, cluster: str | None = None, offline: bool = False) -> TopicRoutes:
+    """Find who mirrors a topic, owned or not, over all hops: from where it is written to every name that it ends up under.
+
+    `topic` is its name on `cluster`; else wherever it is, or, if brokers do not tell, wherever a connector may take it or writes it.
+    `offline`: only what the tree declares.
+    """
+    topology = workspace.topology
+    declared = from_tree(topology, workspace.connectors).subjects
+    live, unread = ((), {}) if offline else wait_for(_read(workspace))
+    if not offline:
+        declared = _not_running(declared, live, unread)
+    routes = Routes.of((*live, *declared), topology.clusters.values())
+    if cluster is not None and cluster not in {*routes.names.values(), *topology.clusters}:
+        known = sorted({*routes.names.values(), *topology.clusters})
+        near = nearest(cluster, known)
+        hint = f"did you mean '{near[0]}'?" if near else f"known: {', '.join(known)}"
+        raise InvalidArgument("cluster", f"no Kafka cluster '{cluster}'; {hint}")
+    stops = [each for each in routes.stops(topic) if cluster in {None, routes.names[each.cluster]}]
+    there = _Listed({})
+    if not offline:
+        passed = {each for stop in stops for way in routes.through(stop) for leg in way for each in leg.hop.pair}
+        aliases = {routes.names[each] for each in (*passed, *(stop.cluster for stop in stops))}
+        there = _Listed(
+            wait_for(_listings({name: topology.clusters[name] for name in aliases & topology.clusters.keys()}))
+        )
+    # Patterns such as .* would also take the name elsewhere: what counts is where the topic is, if that is known.
+    present = [each for each in stops if there.partitions(routes.names[each.cluster], topic)]
+    stops = [each for each in stops if not present or there.partitions(routes.names[each.cluster], topic) != 0]
+    found = list(dict.fromkeys(way for stop in stops for way in routes.through(stop)))
+    states = dict.fromkeys(declared, "declared" if offline else "not applied")
+    states |= {each: "unknown" for each in declared if each.connect in unread}
+    shown = _Shown(routes, Ownership.of(topology), states, there)
+    # Of what is not mirrored only that which concerns a name that the topic has somewhere on its way.
+    names = dict.fromkeys([*stops, *(stop for way in found for each in way for stop in (each.start, each.end) if stop)])
+    legs = dict.fromkeys(
+        [*(each for way in found for each in way), *(each for one in names for each in routes.legs(one))]
+    )
+    ways = dict.fromkeys(tuple(map(shown.leg, way)) for way in found if way)
+    return TopicRoutes(topic, tuple(ways), tuple(dict.fromkeys(map(shown.leg, legs))), unread, there.unlisted)
+
+
+@dataclass(frozen=True)
+class _Listed:
+    """The topics of Kafka clusters by alias, or why they could not be listed."""
+
+    found: Mapping[str, TopicListing | str]
+
+    def partitions(self, alias: str, topic: str) -> int | None:
+        listing = self.found.get(alias)
+        return listing.partitions.get(topic, 0) if isinstance(listing, TopicListing) else None
+
+    @property
+    def unlisted(self) -> dict[str, str]:
+        return {alias: why for alias, why in sorted(self.found.items(), key=itemgetter(0)) if isinstance(why, str)}
+
+
+@dataclass(frozen=True)
+class _Shown:
+    """Puts legs into the words of the tree; `states` are those of connectors that only the tree is known to have."""
+
+    routes: Routes
+    owners: Ownership
+    states: Mapping[Subject, str]
+    there: _Listed
+    _known: dict[tuple[object, ...], Mirroring] = field(default_factory=dict)
+
+    def leg(self, one: Leg) -> Mirroring:
+        """Return a leg in words: of a connector that runs, and is declared to do the same, as it runs."""
+        subject, names = one.hop.subject, self.routes.names
+        connect = subject.connect
+        state = self.states.get(subject) or subject.state or "no status yet"
+        made = Mirroring(
+            names[one.hop.source],
+            one.start.topic,
+            names[one.hop.target],
+            one.end.topic if one.end else None,
+            self.there.partitions(names[one.hop.target], one.end.topic) if one.end else None,
+            one.takes,
+            one.why,
+            connect,
+            subject.name,
+            state if subject.flag("enabled", default=True) else f"{state}, enabled=false",
+            subject.config.get(OWNER_KEY),
+            subject in self.states or self.owners.is_ours((connect, subject.name), subject.config),
+            subject.flows,
+        )
+        return self._known.setdefault((connect, subject.name, one.start, one.end, one.takes), made)
+
+
+async def _read(workspace: Workspace) -> tuple[tuple[Subject, ...], dict[str, str]]:
+    """Read what all Connect clusters run, and why those could not be read that could not; flows of the tree are named."""
+    connects = workspace.topology.connects
+    flows = {(each.connect, each.name): each.flows for each in workspace.connectors}
+
+    async def one(connect: ConnectCluster) -> Estate | Mm2mgrError:
+        try:
+            return await read_live(connect_target(connect), _DEADLINE_SECONDS)
+        except Mm2mgrError as error:
+            return error
+
+    answers = dict(zip(connects, await asyncio.gather(*map(one, connects.values())), strict=True))
+    live = tuple(
+        replace(each, connect=name, flows=flows.get((name, each.name), ()))
+        for name, answer in answers.items()
+        if isinstance(answer, Estate)
+        for each in answer.subjects
+    )
+    return live, {name: answer.one_line for name, answer in answers.items() if isinstance(answer, Mm2mgrError)}
+
+
+def _not_running(
+    declared: Sequence[Subject], live: Sequence[Subject], unread: Mapping[str, str]
+) -> tuple[Subject, ...]:
+    """Return the declared connectors that do not run as declared: new ones, and those whose selection or names an apply would change."""
+    running = {(each.connect, each.name): each for each in live}
+
+    def same(one: Subject, other: Subject | None) -> bool:
+        return other is not None and all(one.get(key) == other.get(key) for key in _DECIDE)
+
+    return tuple(each for each in declared if not same(each, running.get((each.connect, each.name))))
+
+
+# What decides which topics a connector takes, from where to where, and under which names.
+_DECIDE = (
+    *("topics", "topics.exclude", "topic.filter.class", "replication.policy.class", "replication.policy.separator"),
+    *("source.cluster.alias", "target.cluster.alias", "enabled", "transforms", "heartbeats.replication.enabled"),
+    *("source.cluster.bootstrap.servers", "target.cluster.bootstrap.servers"),
+)
+
+
+# --- what flows take --------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class TakenTopic:
+    """A topic of a flow's source. `why`: for one that is not taken. `arrived`: partitions on the target, 0: not there, None: not known."""
+
+    topic: str
+    partitions: int
+    becomes: str
+    arrived: int | None
+    why: str = ""
+
+    @property
+    def is_taken(self) -> bool:
+        return not self.why
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "topic": self.topic,
+            "partitions": self.partitions,
+            "taken": self.is_taken,
+            "why": self.why,
+            "becomes": self.becomes if self.is_taken else None,
+            "partitions_on_target": self.arrived,
+        }
+
+
+@dataclass(frozen=True)
+class FlowTopics:
+    """The topics of a flow's source that it takes, and with `every` those that it does not; `notes` is what could not be read."""
+
+    flow: str
+    source: str
+    target: str
+    topics: tuple[TakenTopic, ...]
+    error: str = ""
+    notes: tuple[str, ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return JSON-ready values."""
+        return {
+            "flow": self.flow,
+            "source": self.source,
+            "target": self.target,
+            "topics": [each.to_dict() for each in self.topics],
+            "error": self.error,
+            "notes": list(self.notes),
+        }
+
+
+def topics(workspace: Workspace, flows: Sequence[str], *, every: bool = False) -> list[FlowTopics]:
+    """List what flows take of their sources now, with its name and partitions on the target.
+
+    `every`: also what they do not take, with the reason. A source that cannot be read is the error of its flows.
+    """
+    chosen = workspace.flows(flows)
+    clusters = {cluster.alias: cluster for flow in chosen for cluster in (flow.source, flow.target)}
+    listings = wait_for(_listings(clusters))
+    return [_of_flow(flow, listings[flow.source.alias], listings[flow.target.alias], every) for flow in chosen]
+
+
+async def _listings(clusters: Mapping[str, KafkaCluster]) -> dict[str, TopicListing | str]:
+    """Return the topics of Kafka clusters, asked side by side; for those that do not answer the reason."""
+
+    def listed(cluster: KafkaCluster) -> TopicListing | str:
+        try:
+            return read_topics(kafka_access(cluster), lambda topic: False)
+        except Mm2mgrError as error:
+            return error.one_line
+
+    found = await asyncio.gather(*(asyncio.to_thread(listed, cluster) for cluster in clusters.values()))
+    return dict(zip(clusters, found, strict=True))
+
+
+def _of_flow(flow: Flow, source: TopicListing | str, target: TopicListing | str, every: bool) -> FlowTopics:
+    ends = flow.id, flow.source.alias, flow.target.alias
+    if isinstance(source, str):
+        return FlowTopics(*ends, (), f"the topics of '{flow.source.alias}' could not be listed: {source}")
+    notes = (
+        ()
+        if isinstance(target, TopicListing)
+        else (f"the topics of '{flow.target.alias}' could not be listed: {target}",)
+    )
+    there = target.partitions if isinstance(target, TopicListing) else None
+    found = tuple(_taken(flow, source.partitions, there, every))
+    return FlowTopics(*ends, found, notes=notes)
+
+
+def _taken(flow: Flow, source: Mapping[str, int], there: Mapping[str, int] | None, every: bool) -> Iterator[TakenTopic]:
+    selection = flow.selection
+    for topic, partitions in sorted(source.items()):
+        beats = flow.with_heartbeats and selection.is_heartbeats(topic) and not selection.is_cycle(topic)
+        why = "" if flow.carries(topic) or beats else selection.refusal(topic) or "no pattern of the flow names it"
+        if every or not why:
+            becomes = selection.renamed(topic)
+            yield TakenTopic(
+                topic, partitions, becomes, there.get(becomes, 0) if there is not None and not why else None, why
+            )
