@@ -14,6 +14,7 @@ from mm2mgr.errors import InvalidArgument, Mm2mgrError
 from mm2mgr.operations.workspace import Workspace, wait_for
 from mm2mgr.reconcile.drift import Drift, LastApplied, LiveConnectors, drifts
 from mm2mgr.reconcile.history import History, HistoryEntry, read
+from mm2mgr.reconcile.ownership import Ownership
 from mm2mgr.topology import ConnectCluster
 
 _DEADLINE_SECONDS = 30.0
@@ -117,7 +118,7 @@ async def _drift(workspace: Workspace, flows: Sequence[str]) -> DriftReport:
         here = [connector for connector in chosen if connector.connect == name]
         names = {connector.name for connector in here}
         applied = {one: last for one, last in last_applied(known, name).items() if not flows or one in names}
-        found += drifts(name, topology.owner, here, applied, live)
+        found += drifts(name, Ownership.of(topology), here, applied, live)
     return DriftReport(tuple(found), failed, known.unread)
 
 

@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.reconcile.history import Recorder, topic_of
 from mm2mgr.reconcile.ownership import Ownership
-from mm2mgr.reconcile.plan import ClusterPlan, Named
+from mm2mgr.reconcile.plan import Change, ClusterPlan, Named
 from mm2mgr.secrets import mask_text
 from mm2mgr.text import visible
 from mm2mgr.topology import Topology
@@ -74,12 +74,19 @@ class Claims:
 
 def adopting(owners: Ownership, parts: Iterable[ClusterPlan]) -> dict[Named, Pair]:
     """Return the connectors that are this tree's by its list alone, as a plan saw them."""
-    changes = {(change.connect, change.connector): change.before for part in parts for change in part.changes}
-    return {
-        named: (config.get("source.cluster.alias", ""), config.get("target.cluster.alias", ""))
-        for named, config in changes.items()
-        if config is not None and owners.is_adopted(named, config)
-    }
+    changes = (change for part in parts for change in part.changes)
+    return dict(_pair(c) for c in changes if c.before is not None and owners.is_adopted(_pair(c)[0], c.before))
+
+
+def deleting(parts: Iterable[ClusterPlan]) -> dict[Named, Pair]:
+    """Return the connectors that a plan deletes: another tree may have adopted them, and not have written its mark yet."""
+    return dict(_pair(change) for part in parts for change in part.changes if change.action == "delete")
+
+
+def _pair(change: Change) -> tuple[Named, Pair]:
+    config = change.before or {}
+    pair = config.get("source.cluster.alias", ""), config.get("target.cluster.alias", "")
+    return (change.connect, change.connector), pair
 
 
 async def read_claims(topology: Topology, wanted: Mapping[Named, Pair], also: Iterable[str] = ()) -> Claims:
@@ -117,7 +124,7 @@ async def read_claims(topology: Topology, wanted: Mapping[Named, Pair], also: It
 def refused(part: ClusterPlan, claims: Claims) -> ClusterPlan:
     """Return the plan in which nothing is adopted that another owner claims, and which says where that is not known."""
     found = {connector: claim for (connect, connector), claim in claims.others.items() if connect == part.connect}
-    remedy = "agree on one owner: the other tree writes the connector under release: instead of adopt:, and applies"
+    remedy = "agree on one owner: the tree that gives it up writes the connector under release: and applies"
     lists = (
         replace(entry, says=f"not adopted: {claim}", done=False, pending=())
         if entry.list == "adopt" and (claim := found.get(entry.connector))
@@ -127,7 +134,7 @@ def refused(part: ClusterPlan, claims: Claims) -> ClusterPlan:
     held = part.each(
         lambda change: change.blocked(str(found[change.connector]), remedy) if change.connector in found else change
     )
-    why = claims.unread.get(part.connect)
+    why = claims.unread.get(part.connect) if any(entry.list == "adopt" for entry in part.lists) else None
     note = f"not verified: whether another owner adopts the same connectors ({why})" if why else None
     return replace(held, lists=tuple(lists), notes=(*held.notes, *filter(None, [note])))
 

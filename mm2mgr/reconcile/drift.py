@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from mm2mgr.reconcile.ownership import Ownership
 from mm2mgr.reconcile.plan import RESTING, KeyChange
 from mm2mgr.render import OWNER_KEY, Connector
 from mm2mgr.secrets import MASK
@@ -69,23 +70,25 @@ class Drift:
 
 def drifts(
     connect: str,
-    owner: str,
+    owners: Ownership,
     wanted: Iterable[Connector],
     applied: Mapping[str, LastApplied],
     live: LiveConnectors,
 ) -> Iterator[Drift]:
-    """Yield what was changed by hand on one Connect cluster; connectors of others are passed over."""
+    """Yield what was changed by hand on one Connect cluster; connectors of others, and released ones, are passed over."""
     declared = {connector.name: connector for connector in wanted}
     for name in sorted(declared.keys() | applied.keys()):
         tree, last, config = declared.get(name), applied.get(name, LastApplied()), live.configs.get(name)
         flows = tree.flows if tree else ()
+        if (connect, name) in owners.released:
+            continue
         if config is None:
             if last.config is not None and not last.may_be_gone:
                 yield Drift(connect, name, flows, "history", deleted=True)
             continue
         if last.config is not None:
             keys = tuple(_changed(last.config, config, last.unsure or {}))
-        elif tree is not None and config.get(OWNER_KEY) == owner:
+        elif tree is not None and config.get(OWNER_KEY) == owners.owner:
             keys = tuple(_changed(tree.config, config, {}))
         else:
             continue

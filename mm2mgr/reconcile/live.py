@@ -18,7 +18,7 @@ from mm2mgr.errors import Mm2mgrError
 from mm2mgr.lint.subject import Estate, WorkerFacts
 from mm2mgr.lint.tree import from_tree
 from mm2mgr.partitions import TopicPartition
-from mm2mgr.reconcile.claims import Claims, adopting, read_claims, refused
+from mm2mgr.reconcile.claims import Claims, adopting, deleting, read_claims, refused
 from mm2mgr.reconcile.effect import WorkerClients
 from mm2mgr.reconcile.estimate import Estimate
 from mm2mgr.reconcile.facts import (
@@ -145,10 +145,10 @@ class _Making:
         if any(part.writes for part in self.compared()):
             await self.ask(list(self.live), self.read_all)
         written = sorted({change.connect for change in self.writes()})
-        wanted = adopting(self.owners, self.compared())
+        contested = adopting(self.owners, self.compared()) | deleting(self.compared())
         ids, self.claims, _ = await asyncio.gather(
             cluster_ids(self.topology, self.through_workers(), ask=bool(written)),
-            read_claims(self.topology, wanted),
+            read_claims(self.topology, contested),
             self.ask(written, self.read_workers),
         )
         if self.is_as_declared(self.known(ids)):

@@ -6,6 +6,8 @@ import re
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from mm2mgr.output.plan_text import say_plan
 from mm2mgr.reconcile.plan import Plan
@@ -156,3 +158,43 @@ def test_text_shows_the_lists(site: Site, capsys: pytest.CaptureFixture[str]) ->
     shown = capsys.readouterr().out
     assert re.search(r"adopt legacy: adopted; nothing is written until .* \(.*x\.yaml:\d+\)", shown)
     assert re.search(r"\d+ keys to be written with its next change: ", shown)
+
+
+LIVE = st.fixed_dictionaries(
+    {},
+    optional={
+        "tasks.max": st.sampled_from(["1", "2"]),
+        "topics": st.sampled_from(["orders", "orders, more", "orders,orders"]),
+        "replication.factor": st.sampled_from(["2", "3"]),
+        "sync.topic.acls.enabled": st.sampled_from(["true", "FALSE"]),
+        "consumer.fetch.min.bytes": st.sampled_from(["1", "2"]),
+        "x.of.a.plugin": st.just("1"),
+    },
+)
+SAID = st.sampled_from(
+    ["", ", tasks: {max: 2}", ", source_consumer: {fetch.min.bytes: 2}", ", sync: {topic_acls: true}"]
+)
+
+
+@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(LIVE, SAID, st.booleans())
+def test_an_adopted_connector_gets_nothing_that_the_plan_did_not_show(
+    site: Site, by_hand: dict[str, str], said: str, pruned: bool
+) -> None:
+    """Whatever runs and is declared: what is written is what was shown, others stay, and the plan after it is empty."""
+    site.east.connectors.clear()
+    site.east.add("legacy", BY_HAND | by_hand)
+    site.east.add("theirs", BY_HAND | by_hand | {"topics": "theirs"})
+    before = {name: dict(one.config) for name, one in site.east.connectors.items()}
+    tree = ORDERS.replace(", connector_name", f"{said}, connector_name") + adopt()
+    plan = site.plan(tree, prune=pruned)
+    (change,) = plan.changes
+    site.forget()
+    assert not errors(site.apply(plan, tree))
+    after = {name: dict(one.config) for name, one in site.east.connectors.items()}
+    assert after["theirs"] == before["theirs"]
+    shown = {key.key: key.after for key in change.keys}
+    expected = {key: value for key, value in (before["legacy"] | shown).items() if value is not None}
+    assert after["legacy"] == expected
+    assert bool(site.east.writes) == (change.action == "update")
+    assert [each.action for each in site.plan(tree, prune=pruned).changes] == ["no-op"]

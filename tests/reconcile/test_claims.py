@@ -89,3 +89,12 @@ def test_a_tree_that_adopts_nothing_reads_no_claims(site: Site) -> None:
     site.brokers |= {"east": "127.0.0.1:1"}
     site.converge()
     assert [note for part in site.plan().clusters for note in part.notes if "adopts" in note] == []
+
+
+def test_what_another_tree_adopted_is_not_pruned_by_the_one_whose_mark_it_still_carries(shared: Site) -> None:
+    shared.east.connectors["legacy"].config[OWNER_KEY] = "team"
+    apply_as(shared, "others", ORDERS + adopt(", from_owner: team"))
+    shared.owner = "team"
+    (change,) = shared.plan(NONE, prune=True).changes
+    assert (change.action, "owner 'others' adopts it too" in change.reason) == ("blocked", True)
+    assert "release:" in change.remedy

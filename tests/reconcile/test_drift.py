@@ -10,6 +10,7 @@ import pytest
 from mm2mgr.operations.history import last_applied
 from mm2mgr.reconcile.drift import Drift, LastApplied, LiveConnectors, drifts
 from mm2mgr.reconcile.history import History, HistoryEntry
+from mm2mgr.reconcile.ownership import Ownership
 from mm2mgr.secrets import MASK, masked
 from tests.reconcile.test_plan import live, wanted
 
@@ -19,7 +20,7 @@ SECRET = "source.cluster.ssl.key.password"
 def found(config: Mapping[str, str] | None, last: LastApplied, state: str = "RUNNING", **keys: Any) -> Drift | None:
     """Return the drift of the connector `n` of owner `team`, whose tree has `keys`."""
     here = LiveConnectors({} if config is None else {"n": config}, {"n": state})
-    return next(drifts("w", "team", [wanted("n", **keys)], {"n": last}, here), None)
+    return next(drifts("w", Ownership("team"), [wanted("n", **keys)], {"n": last}, here), None)
 
 
 def applied(**keys: str) -> LastApplied:
