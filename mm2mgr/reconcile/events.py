@@ -125,6 +125,11 @@ class EventLog:
                 f"--events {path}: cannot be written: {error.strerror}", hint="name another file"
             ) from error
 
+    @property
+    def is_open(self) -> bool:
+        """Tell whether anybody wants the events."""
+        return self._file is not None
+
     def begin_run(self) -> None:
         """Let the lines from here on have a `run` of their own."""
         self.run = uuid.uuid4().hex[:12]

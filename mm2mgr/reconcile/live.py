@@ -262,7 +262,7 @@ class _Making:
         """Ask Connect clusters side by side; one that does not answer has an error from then on."""
 
         async def one(name: str) -> None:
-            self.parts.pop(name, None)
+            before = self.live.get(name)
             try:
                 target = connect_target(self.topology.connects[name])
                 async with ConnectClient(target, deadline_seconds=self.deadline_seconds) as client:
@@ -270,6 +270,9 @@ class _Making:
             except Mm2mgrError as error:
                 self.errors[name] = error
                 self.live.pop(name, None)
+            now = self.live.get(name)
+            if before is None or now is None or now.infos is not before.infos:  # else what was compared holds
+                self.parts.pop(name, None)
 
         await asyncio.gather(*map(one, names))
 
@@ -367,10 +370,18 @@ class _Making:
 
     def allows(self, kind: str, connector: Named) -> bool:
         """Tell whether the wish, or all flows that a connector serves, allow a costly kind of change."""
-        if kind in self.wish.allow:
-            return True
-        served = next((c.flows for c in self.connectors if (c.connect, c.name) == connector), ())
-        return bool(served) and all(kind in self.flows[flow].settings.allow for flow in served)
+        return kind in self.wish.allow or kind in self.allowed_by_flows.get(connector, ())
+
+    @cached_property
+    def allowed_by_flows(self) -> dict[Named, frozenset[str]]:
+        """The kinds that all flows of a connector allow, by connector."""
+        return {
+            (c.connect, c.name): frozenset.intersection(
+                *(frozenset(self.flows[flow].settings.allow) for flow in c.flows)
+            )
+            for c in self.connectors
+            if c.flows
+        }
 
     def against(self, widening: Widening, verdict: MirrorVerdict) -> list[Objection]:
         """Return the objections to a write without those of an allowed kind."""
