@@ -23,8 +23,9 @@ from mm2mgr.partitions import Offsets, TopicPartition
 UNKNOWN = -1
 _PARTITIONS_PER_CALL = 500  # librdkafka 2.16 searches its list for every answer: 5 000 at once cost four times as much
 _BATCH = 1_000
+_NO_RIGHT_ON_GROUP = confluent_kafka.KafkaError.GROUP_AUTHORIZATION_FAILED
 _NO_GROUP = {
-    "group.id": "mm2mgr-reads-without-a-group",  # demanded by the client, never sent: partitions are assigned by hand
+    "group.id": "mm2mgr-reads-without-a-group",  # demanded by the client, never joined: partitions are assigned by hand
     "enable.auto.commit": False,
 }
 _OF_ENDS = {
@@ -201,12 +202,20 @@ def _consumer(
         raise failures.error(error, "the client's settings", 0) from error
     try:
         consumer.assign([confluent_kafka.TopicPartition(*partition, offset) for partition, offset in starts.items()])
-        yield (
-            lambda seconds: consumer.consume(_BATCH, timeout=min(seconds, 0.2)) or consumer.consume(1, seconds),
-            failures,
-        )
+        yield lambda seconds: _consume(consumer, seconds), failures
     finally:
         consumer.close()
+
+
+def _consume(consumer: Any, seconds: float) -> list[Any]:
+    """Return what arrives within the time; the client asks for the coordinator of the group that is not used, which may be refused."""
+    end = time.monotonic() + seconds
+    while True:
+        left = max(0.0, end - time.monotonic())
+        messages = consumer.consume(_BATCH, timeout=min(left, 0.2)) or consumer.consume(1, left)
+        found = [each for each in messages if not each.error() or each.error().code() != _NO_RIGHT_ON_GROUP]
+        if found or left == 0.0:
+            return found
 
 
 def _fault(message: Any) -> confluent_kafka.KafkaError | None:

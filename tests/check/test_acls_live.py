@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 import pytest
@@ -11,8 +11,13 @@ import trustme
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AclPermissionType, ResourcePatternType  # type: ignore[attr-defined]
 
+from mm2mgr.errors import KafkaError
+from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.kafka.client import Kafka
-from tests.live.seen import commit, create, topics, write_values
+from mm2mgr.kafka.compacted import CompactedTopic, TextWriter
+from mm2mgr.kafka.lease import Lease
+from mm2mgr.reconcile.history import TOPIC
+from tests.live.seen import commit, create, topics, until, write_values
 
 from .brokers import (
     ALL,
@@ -251,3 +256,46 @@ def test_no_check_ever_told_a_password(world: World) -> None:
     assert "User:tprod" in said
     assert not [user for user in ("smain", "sadmin", "tprod", "tadmin") if password(user) in said]
     assert "not-it" not in said
+
+
+def test_history_and_lease_need_the_rights_of_the_page_and_no_more(world: World) -> None:
+    security = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN", "sasl.jaas.config": jaas("scons")}
+    access = KafkaAccess("B", world.brokers["B"].bootstrap("SECURE"), security)
+    topic = CompactedTopic(access, TOPIC, 1, {"cleanup.policy": "compact,delete"})
+    group = "mm2mgr-rights"
+
+    def write() -> str:
+        writer = TextWriter(topic)
+        writer.put("a", "1")
+        return str(writer.close())
+
+    def leases() -> bool:
+        lease = Lease(topic, group)
+        try:
+            return lease.answered.wait(20) and lease.confirmed()
+        finally:
+            lease.close()
+
+    assert "Topic authorization failed" in write()
+    granted: list[Allowed] = []
+    steps: list[tuple[str, Callable[[], bool]]] = [
+        (f"scons Create topic {TOPIC}", lambda: True),
+        (f"scons Write topic {TOPIC}", lambda: write() == "None"),
+        (f"scons Read topic {TOPIC}", lambda: topic.read() == {"a": "1"}),
+        (f"scons Read group {group}", leases),
+    ]
+    try:
+        for line, works in steps:
+            granted += allowed("B", line)
+            world.add(granted[-1:])
+            until(lambda: answered(works), bool, f"still refused after: {line}", 30)  # noqa: B023  used at once
+    finally:
+        world.remove(granted)
+
+
+def answered(works: Callable[[], bool]) -> bool:
+    """Tell whether it works; brokers apply a changed ACL a moment after they acknowledge it."""
+    try:
+        return works()
+    except KafkaError:
+        return False
