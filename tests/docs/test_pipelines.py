@@ -85,14 +85,13 @@ def test_a_change_goes_through_the_jobs(mm2mgr: Command, site: Site, pipeline: s
     assert site.east.connectors["mm2.a.east.source.orders"].config["topics"] == "orders,by-hand"
 
 
-def test_an_apply_by_hand_needs_no_plan_file(mm2mgr: Command, site: Site) -> None:
+def test_an_apply_by_hand_needs_no_plan_file_and_is_bounded(mm2mgr: Command, site: Site) -> None:
     (line,) = lines_of("github apply-anew")
+    flow = "  f{0}: {{sources: [a], targets: [east], topics: {{include: [t{0}]}}}}\n"
+    site.declare("flows:\n" + "".join(map(flow.format, range(21))))
+    said = mm2mgr(*line, code=1)
+    assert "--max-changes" in said.out, said.out
+    assert site.east.writes == []
+    site.declare()
     mm2mgr(*line)
     assert "mm2.a.east.source.orders" in site.east.connectors
-    site.declare(
-        "flows:\n"
-        + "".join(f"  f{n}: {{sources: [a], targets: [east], topics: {{include: [t{n}]}}}}\n" for n in range(21))
-    )
-    site.forget()
-    assert "max-changes" in mm2mgr(*line, code=1).err
-    assert site.east.writes == []
