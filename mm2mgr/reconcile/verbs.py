@@ -126,7 +126,8 @@ def decide(
 def untouchable(info: ConnectorInfo, named: tuple[str, str], owners: Ownership) -> tuple[str, str | None] | None:
     """Return why nothing may be sent to a connector, and what to do."""
     if not owners.is_ours(named, info.config):
-        return f"{owners.whose(named, info.config)}; mm2mgr does not touch it", None
+        remedy = None if named in owners.released else owners.remedy(named, info.config)
+        return f"{owners.whose(named, info.config)}; mm2mgr does not touch it", remedy
     if JOURNAL_KEY in info.config:
         hint = "unless an apply is in progress, run mm2mgr apply, which finishes it"
         return "a move of its stored offsets is not finished", hint

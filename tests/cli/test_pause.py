@@ -13,6 +13,7 @@ from mm2mgr.connect.types import ConnectorInfo, ConnectorStatus, TaskStatus
 from mm2mgr.reconcile import verbs
 from mm2mgr.reconcile.ownership import Ownership
 from mm2mgr.reconcile.verbs import Order, Target, judge
+from tests.fake_connect import CLASSES
 from tests.reconcile.site import FLOWS, Site
 
 from .command import Command, finish, start, until
@@ -151,11 +152,26 @@ def test_foreign_and_missing_connectors_are_refused_by_name_and_stop_no_other(ap
     said = mm2mgr("stop", *names, "--yes", code=1)
     assert "! east/theirs: refused: belongs to owner 'others'; mm2mgr does not touch it" in said.out
     assert "! east/by-hand: refused: carries no owner mark; mm2mgr does not touch it" in said.out
+    assert "to manage that connector, write adopt: [{connect: east, connector: by-hand}]" in said.out
     assert "! west/mm2.a.west.source.logs: refused: does not exist there\n    run mm2mgr apply" in said.out
     assert f"does not exist there\n    did you mean {ORDERS}" in said.out
     assert f"~ east/{ORDERS}: STOPPED" in said.out
     assert "1 of 5 connectors sent a request; 4 failed or refused" in said.lines[-1]
     assert sent(applied) == [f"PUT {ORDERS}/stop"]
+
+
+def test_adopted_connectors_obey_and_released_ones_are_refused(site: Site, mm2mgr: Command) -> None:
+    config = {"connector.class": CLASSES[0], "source.cluster.alias": "a", "target.cluster.alias": "east"}
+    for name in ("legacy", "gone"):
+        site.east.add(name, config | {"topics": "orders"})
+    off = "checkpoints: false, heartbeats: false, connector_name: legacy"
+    flow = f"flows:\n  old: {{sources: [a], targets: [east], topics: {{include: [orders]}}, {off}}}\n"
+    lists = "adopt: [{connect: east, connector: legacy}]\nrelease: [{connect: east, connector: gone}]\n"
+    site.declare(flow + lists + QUICK)
+    said = mm2mgr("pause", "old", "east/gone", "--yes", code=1)
+    assert "~ east/legacy: PAUSED" in said.lines
+    assert "! east/gone: refused: is released" in said.out
+    assert sent(site) == ["PUT legacy/pause"]
 
 
 def test_a_cluster_that_is_down_stops_no_other(applied: Site, mm2mgr: Command) -> None:
