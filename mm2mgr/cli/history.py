@@ -9,7 +9,7 @@ from mm2mgr.cli.options import Count, Duration, command, invalid_arguments, opti
 from mm2mgr.operations.workspace import Workspace
 
 
-@command("Every day", 8)
+@command("Every day", 10)
 @click.argument("flows", nargs=-1)
 @option("--connect", "connects", multiple=True, help="Only this Connect cluster (repeatable).")
 @option("--since", type=Duration(), help="Only the last so long, such as 2d.")

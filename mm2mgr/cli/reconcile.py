@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 _CODES = {"done": 0, "standby": 0, "failed": 1, "changes": 2, "inconclusive": 3}
 
 
-@command("Every day", 9)
+@command("Every day", 11)
 @change_options
 @option("--every", type=Duration(1), default="60s", help="Time between two rounds, 10 % more or less.")
 @option("--once", is_flag=True, help="End after one round, with its exit code.")

@@ -1,4 +1,4 @@
-"""Pauses, resumes, stops and restarts connectors, and watches them until they and all their tasks are there.
+"""Pauses, resumes, stops and restarts connectors; `wait` watches them until they and all their tasks are there.
 
 What a connector shows decides whether a request is needed; one of another owner gets none. A failed read ends in an error for the
 connectors of that Connect cluster and never holds up another one.
@@ -7,32 +7,28 @@ connectors of that Connect cluster and never holds up another one.
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from mm2mgr.connect.client import ConnectClient
-from mm2mgr.connect.errors import OutcomeUnknown, Unsupported
-from mm2mgr.connect.types import ConnectorInfo, ConnectorStatus, trace_summary
+from mm2mgr.connect.errors import OutcomeUnknown
+from mm2mgr.connect.types import ConnectorInfo, ConnectorStatus
 from mm2mgr.endpoints import connect_target
 from mm2mgr.errors import Mm2mgrError
-from mm2mgr.reconcile import verify
-from mm2mgr.reconcile.offsets import JOURNAL_KEY
+from mm2mgr.reconcile.offsets import JOURNAL_KEY, Journal
 from mm2mgr.reconcile.ownership import Ownership
 from mm2mgr.reconcile.verify import Settled
 from mm2mgr.render import CLASSES
-from mm2mgr.text import few, nearest, number_of
+from mm2mgr.text import few, nearest
 from mm2mgr.topology import Topology
 
 Verb = Literal["pause", "resume", "stop", "restart"]
 GOAL: Mapping[Verb, str] = {"pause": "PAUSED", "resume": "RUNNING", "stop": "STOPPED", "restart": "RUNNING"}
+_FINISH = "unless an apply is in progress, run mm2mgr apply, which finishes it"
 _AT_ONCE = 8
 _READ_SECONDS = 30.0
 _WRITE_SECONDS = 60.0
-_FIRST_PAUSE_SECONDS = 0.3
-_LONGEST_PAUSE_SECONDS = 2.0
-_LONGEST_FLUSH_PAUSE_SECONDS = 10.0
 
 
 @dataclass(frozen=True)
@@ -129,8 +125,7 @@ def untouchable(info: ConnectorInfo, named: tuple[str, str], owners: Ownership) 
         remedy = None if named in owners.released else owners.remedy(named, info.config)
         return f"{owners.whose(named, info.config)}; mm2mgr does not touch it", remedy
     if JOURNAL_KEY in info.config:
-        hint = "unless an apply is in progress, run mm2mgr apply, which finishes it"
-        return "a move of its stored offsets is not finished", hint
+        return "a move of its stored offsets is not finished", _FINISH
     return None
 
 
@@ -170,40 +165,6 @@ def _kind(info: ConnectorInfo) -> str:
     return next((kind for kind, name in CLASSES.items() if name.endswith(f".{found}")), "")
 
 
-def judge(goal: str, info: ConnectorInfo | None, status: ConnectorStatus | None, *, is_source: bool) -> Settled:
-    """Tell whether a connector and every one of its tasks show the state."""
-    if info is None:
-        return Settled("deleted meanwhile", "failed")
-    if status is None:
-        return Settled("no status yet", "inconclusive")
-    if status.state == "FAILED":
-        return Settled(f"FAILED: {trace_summary(status.trace)}", "failed")
-    if status.state != goal:
-        return Settled(f"{status.state}, not {goal} yet", "inconclusive")
-    if goal == "STOPPED":
-        left = number_of(max(len(info.tasks), len(status.tasks)), "task")
-        ended = not (info.tasks or status.tasks)
-        return Settled(goal, "ok") if ended else Settled(f"STOPPED, {left} not ended yet", "inconclusive")
-    return _judge_tasks(goal, info, status, is_source=is_source)
-
-
-def _judge_tasks(goal: str, info: ConnectorInfo, status: ConnectorStatus, *, is_source: bool) -> Settled:
-    shown = {task.id: task for task in status.tasks}
-    tasks = [shown.get(task) for task in info.tasks]  # a status may miss tasks, or hold removed ones
-    failed = [task for task in tasks if task and task.state == "FAILED"]
-    count, there = number_of(len(tasks), "task"), sum(task is not None and task.state == goal for task in tasks)
-    if failed and goal == "RUNNING":
-        return Settled(f"RUNNING, {len(failed)} of {count} FAILED: {trace_summary(failed[0].trace)}", "failed")
-    if there + len(failed) < len(tasks):
-        return Settled(f"{goal}, {there} of {count} {goal}", "inconclusive")
-    if goal == "RUNNING" and is_source and not tasks:
-        return Settled(
-            "RUNNING, no tasks yet (no topic matches, or the source cluster does not answer)", "inconclusive"
-        )
-    # A FAILED task moves nothing and never becomes PAUSED.
-    return Settled(f"{goal}, {number_of(len(failed), 'task')} FAILED" if failed else goal, "ok")
-
-
 # --- reading and writing ----------------------------------------------------------------------------------------------
 
 
@@ -220,11 +181,41 @@ async def look(topology: Topology, order: Order, targets: Iterable[Target]) -> l
         owners = Ownership.of(topology)
         return [decide(order, each, owners, live, statuses.get(each.connector)) for each in wanted]
 
-    by_cluster: dict[str, list[Target]] = {}
+    wanted: dict[str, list[Target]] = {}
     for target in targets:
-        by_cluster.setdefault(target.connect, []).append(target)
-    found = await asyncio.gather(*(one(name, wanted) for name, wanted in by_cluster.items()))
-    return [turn for turns in found for turn in turns]
+        wanted.setdefault(target.connect, []).append(target)
+    found = await asyncio.gather(*(one(name, mine) for name, mine in wanted.items()))
+    turns = [turn for turns in found for turn in turns]
+    stopped = any(turn.action == "write" and turn.before == "STOPPED" for turn in turns)
+    return await _with_givers_held(topology, turns) if stopped else turns
+
+
+async def _with_givers_held(topology: Topology, turns: Iterable[Turn]) -> list[Turn]:
+    """Refuse stopped connectors whose topics another one is taking over: the move's journal is in that one's config, on any cluster."""
+    unread: list[str] = []
+
+    async def receivers(name: str) -> dict[tuple[str, str], str]:
+        try:
+            async with ConnectClient(connect_target(topology.connects[name]), deadline_seconds=_READ_SECONDS) as client:
+                infos = await client.infos()
+        except Mm2mgrError:
+            unread.append(name)
+            return {}
+        journals = ((each.name, Journal.of(each.config)) for each in infos.values())
+        return {journal.move.giver: f"{name}/{by}" for by, journal in journals if journal and journal.move}
+
+    parts = await asyncio.gather(*map(receivers, topology.connects))
+    takes_over = {giver: by for part in parts for giver, by in part.items()}
+
+    def held(turn: Turn) -> Turn:
+        if turn.action != "write" or turn.before != "STOPPED":
+            return turn
+        if by := takes_over.get((turn.target.connect, turn.target.connector)):
+            return replace(turn, action="refused", detail=f"{by} is taking over its topics", hint=_FINISH)
+        blind = f"whether a move to {few(sorted(unread))} takes over its topics could not be read" if unread else ""
+        return replace(turn, warning="; ".join(filter(None, (turn.warning, blind))))
+
+    return list(map(held, turns))
 
 
 async def carry_out(topology: Topology, order: Order, turns: Sequence[Turn], report: Report) -> list[Turn]:
@@ -247,7 +238,7 @@ async def carry_out(topology: Topology, order: Order, turns: Sequence[Turn], rep
             return list(await asyncio.gather(*map(send, mine)))
 
     writes = [turn for turn in turns if turn.action == "write"]
-    parts = await asyncio.gather(*(one(name, mine) for name, mine in _by_cluster(writes).items()))
+    parts = await asyncio.gather(*(one(name, mine) for name, mine in by_cluster(writes).items()))
     sent = {turn.name: turn for part in parts for turn in part}
     return [sent.get(turn.name, turn) for turn in turns]
 
@@ -270,122 +261,8 @@ async def _sent(client: ConnectClient, order: Order, turn: Turn) -> Turn:
     return replace(turn, written=True)
 
 
-def _by_cluster(turns: Iterable[Turn]) -> dict[str, list[Turn]]:
+def by_cluster(turns: Iterable[Turn]) -> dict[str, list[Turn]]:
     found: dict[str, list[Turn]] = {}
     for turn in turns:
         found.setdefault(turn.target.connect, []).append(turn)
     return found
-
-
-# --- until they are there ---------------------------------------------------------------------------------------------
-
-
-async def watch(topology: Topology, order: Order, turns: Sequence[Turn], wait_seconds: float) -> list[Turn]:
-    """Return the turns with what their connectors showed: until all are as wanted, or the time is over.
-
-    A pause is over when every task is PAUSED and the stored offsets of a source connector stood still over two flushes, for which
-    three flush intervals are added to `wait_seconds`: Connect goes on to flush what tasks had sent before they paused.
-    """
-
-    async def one(name: str, mine: Sequence[Turn]) -> list[_Watched]:
-        flush = topology.connects[name].model.flush_interval
-        watched = [_Watched(order, turn, 2 * flush) for turn in mine]
-        end = time.monotonic() + wait_seconds + (3 * flush if any(each.must_stand_still for each in watched) else 0.0)
-        try:
-            target = connect_target(topology.connects[name])
-        except Mm2mgrError as error:  # its credentials are gone since the request was sent
-            for each in watched:
-                each.unknown(error)
-            return watched
-        async with ConnectClient(target, deadline_seconds=_READ_SECONDS) as client:
-            await _until_settled(client, watched, end)
-        return watched
-
-    mine = [turn for turn in turns if turn.written or (turn.action == "none" and turn.before == order.goal)]
-    parts = await asyncio.gather(*(one(name, group) for name, group in _by_cluster(mine).items()))
-    settled = {each.turn.name: each.result() for part in parts for each in part}
-    return [replace(turn, settled=settled.get(turn.name)) for turn in turns]
-
-
-async def _until_settled(client: ConnectClient, watched: Sequence[_Watched], end: float) -> None:
-    pause, unsettled, gate = _FIRST_PAUSE_SECONDS, list(watched), asyncio.Semaphore(_AT_ONCE)
-    while True:
-        try:
-            infos, statuses = await asyncio.gather(client.infos(), client.statuses())
-            for each in unsettled:
-                each.look(infos.get(each.connector), statuses.get(each.connector), time.monotonic())
-            await asyncio.gather(*(each.look_at_offsets(client, gate) for each in unsettled if each.stands))
-        except Mm2mgrError as error:
-            for each in unsettled:
-                each.unknown(error)
-        unsettled = [each for each in unsettled if not each.is_settled]
-        if not unsettled or time.monotonic() >= end:
-            return
-        pause = min(pause * 1.5, _LONGEST_PAUSE_SECONDS)
-        if all(each.stands for each in unsettled):
-            pause = min(max(unsettled[0].still_seconds / 12, _FIRST_PAUSE_SECONDS), _LONGEST_FLUSH_PAUSE_SECONDS)
-        await asyncio.sleep(max(0.0, min(pause, end - time.monotonic())))
-
-
-class _Watched:
-    """One connector, and since when it shows what it shows."""
-
-    def __init__(self, order: Order, turn: Turn, still_seconds: float) -> None:
-        self.turn, self.connector, self.still_seconds = turn, turn.target.connector, still_seconds
-        self.settled = Settled("not looked at yet", "inconclusive")
-        self.is_settled = False
-        self.must_stand_still = order.verb == "pause" and turn.kind == "source"
-        self.stands = False
-        self._goal = order.goal
-        # Right after a restart Connect shows the states from before for a moment, and a failure only when it repeats.
-        self._hold_seconds = verify.HOLD_SECONDS if order.verb == "restart" else 0.0
-        self._since = time.monotonic()
-        self._offsets: object = None
-        self._offsets_since = 0.0
-        self._pending = ""
-
-    def look(self, info: ConnectorInfo | None, status: ConnectorStatus | None, now: float) -> None:
-        """Take in one reading of its state."""
-        seen = judge(self._goal, info, status, is_source=self.turn.kind == "source")
-        if seen != self.settled:
-            self.settled, self._since = seen, now
-        hold = verify.HOLD_SECONDS if seen.verdict == "failed" else self._hold_seconds
-        self.is_settled = seen.verdict != "inconclusive" and now - self._since >= hold
-        self.stands = self.must_stand_still and seen.verdict == "ok"
-        if not self.stands:
-            self._offsets = None
-        elif self.is_settled:
-            self.is_settled = False  # its offsets decide
-
-    async def look_at_offsets(self, client: ConnectClient, gate: asyncio.Semaphore) -> None:
-        """Read its stored offsets, and settle it once they have stood still for long enough."""
-        try:
-            async with gate:
-                asked = time.monotonic()
-                found = {entry.key: entry.offset for entry in await client.offsets(self.connector)}
-        except Unsupported:
-            why = "whether its stored offsets stand still is unknown: its workers do not show them (Kafka 3.5 does)"
-            self.settled = Settled(f"{self.settled.state}; {why}", "inconclusive")
-            self.is_settled, self.stands = True, False
-            return
-        except Mm2mgrError as error:
-            self.unknown(error)
-            return
-        if self._offsets != found:
-            self._offsets, self._offsets_since = found, time.monotonic()
-        still = max(0.0, asked - self._offsets_since)  # from the end of the first answer to the newest question
-        if still >= self.still_seconds:
-            self.is_settled = True
-        else:
-            self._pending = f"stored offsets stood still for {still:.0f} of {self.still_seconds:g} s"
-
-    def result(self) -> Settled:
-        """Return what it shows, with what is still missing."""
-        if not self.stands or self.is_settled:
-            return self.settled
-        return Settled(f"{self.settled.state}, {self._pending}", "inconclusive")
-
-    def unknown(self, error: Mm2mgrError) -> None:
-        """Note that it could not be read; what was seen before no longer counts."""
-        self.settled, self._since = Settled(f"unknown: {error.one_line}", "inconclusive"), time.monotonic()
-        self.stands, self.is_settled, self._offsets = False, False, None

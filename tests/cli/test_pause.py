@@ -11,8 +11,10 @@ import pytest
 
 from mm2mgr.connect.types import ConnectorInfo, ConnectorStatus, TaskStatus
 from mm2mgr.reconcile import verbs
+from mm2mgr.reconcile.offsets import Journal, Move
 from mm2mgr.reconcile.ownership import Ownership
-from mm2mgr.reconcile.verbs import Order, Target, judge
+from mm2mgr.reconcile.verbs import Order, Target
+from mm2mgr.reconcile.wait import judge
 from tests.fake_connect import CLASSES
 from tests.reconcile.site import FLOWS, Site
 
@@ -187,6 +189,20 @@ def test_a_move_that_is_not_finished_is_left_alone(applied: Site, mm2mgr: Comman
     said = mm2mgr("resume", "orders", code=1)
     assert "refused: a move of its stored offsets is not finished" in said.out
     assert sent(applied) == []
+
+
+def test_a_connector_whose_topics_another_one_takes_over_is_not_resumed(applied: Site, mm2mgr: Command) -> None:
+    mm2mgr("stop", "orders", "--wait", "0")
+    applied.forget()
+    move = Move(("east", ORDERS), ("a", "east"), "RUNNING", created=True)
+    receiver = applied.west.connectors["mm2.a.west.source.logs"]
+    receiver.config = Journal("RUNNING", move=move).marked(receiver.config)
+    said = mm2mgr("resume", "orders", code=1)
+    assert f"! east/{ORDERS}: refused: west/mm2.a.west.source.logs is taking over its topics" in said.out
+    assert sent(applied) == []
+    applied.west.answer_only("/connectors", 500)
+    unread = mm2mgr("resume", "orders")
+    assert "whether a move to west takes over its topics could not be read" in unread.err
 
 
 def test_the_line_of_the_tree_that_says_otherwise_is_named(applied: Site, mm2mgr: Command) -> None:
