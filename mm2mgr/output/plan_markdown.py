@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from mm2mgr.output.plan_text import counts_text, price_text, short
+from mm2mgr.output.plan_text import counts_text, price_text, resting, short
 from mm2mgr.text import few, number_of, one_line, visible
 
 MOST_BYTES = 60_000
@@ -46,6 +46,7 @@ def _clusters(clusters: Sequence[Mapping[str, Any]]) -> Iterator[str]:
         actions = [change["action"] for change in cluster["changes"]]
         numbers = [actions.count(each) or "" for each in ("create", "update", "delete", "no-op", "blocked")]
         notes = [f"not planned: {cluster['error']}"] if cluster["error"] else list(cluster["notes"])
+        notes += resting(cluster["changes"])
         if cluster["left_over"]:
             notes.append(f"no longer declared: {few(cluster['left_over'])}")
         rows.append([_code(cluster["connect"]), *map(str, numbers), _text("; ".join(notes))])

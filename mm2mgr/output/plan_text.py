@@ -89,7 +89,8 @@ def say_cluster(cluster: dict[str, Any], *, full: bool, explain: bool) -> None:
     unchanged = sum(1 for change in cluster["changes"] if change["action"] == "no-op")
     if unchanged:
         say(f"  = {unchanged} unchanged")
-    _say_resting(cluster["changes"])
+    for line in resting(cluster["changes"]):
+        say(f"  = {line}")
     for name in cluster["left_over"]:
         say(f"  ? {name}: owned but no longer declared; --prune deletes it", style="yellow")
     _say_lists(cluster["lists"])
@@ -144,14 +145,13 @@ def _say_warnings(changes: Iterable[dict[str, Any]]) -> None:
         say(f"  ! warning {count}{few(connectors)}  {warning}", style="yellow")
 
 
-def _say_resting(changes: Iterable[dict[str, Any]]) -> None:
-    """Print what somebody paused or stopped, which no apply changes, the connectors of one choice in one line."""
+def resting(changes: Iterable[dict[str, Any]]) -> list[str]:
+    """Return what somebody paused or stopped, which no apply changes, the connectors of one choice together."""
     names: dict[str, list[str]] = {}
     for change in changes:
         if change["rests"]:
             names.setdefault(change["rests"], []).append(change["connector"])
-    for rests, connectors in names.items():
-        say(f"  = {few(connectors)}: {rests}; it stays so until mm2mgr resume")
+    return [f"{few(connectors)}: {rests}; it stays so until mm2mgr resume" for rests, connectors in names.items()]
 
 
 def _say_taken(taken: dict[str, Any]) -> None:

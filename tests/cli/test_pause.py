@@ -56,6 +56,9 @@ def test_a_flow_is_paused_and_a_second_call_sends_nothing(applied: Site, mm2mgr:
     planned = mm2mgr("plan", "--detailed-exitcode").out
     assert "0 to create, 0 to update, 0 to delete, 7 unchanged" in planned
     assert f"  = {ORDERS}: PAUSED; it stays so until mm2mgr resume\n" in planned
+    assert f"{ORDERS}: PAUSED; it stays so until mm2mgr resume" in mm2mgr("plan", "-o", "markdown").out.replace(
+        "\\", ""
+    )
     mm2mgr("apply")
     assert applied.east.connectors[ORDERS].state == "PAUSED"
     assert mm2mgr("resume", "orders").lines[0] == f"~ east/{ORDERS}: RUNNING"
