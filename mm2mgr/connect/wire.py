@@ -126,9 +126,12 @@ class ConnectHttp:
         ways = self._in_turn if call.write else self._side_by_side
         while True:
             failures: dict[str, Exception] = {}
+            used = self._http
             answer = await ways(call, deadline, failures)
             # Neither has been carried out, so that a write may be sent again too.
-            if (answer is None or answer.status in _REFUSED) and deadline.left() and self._renewed():
+            is_refused = answer is None or answer.status in _REFUSED
+            # Another call may have read them again meanwhile.
+            if is_refused and deadline.left() and (self._http is not used or self._renewed()):
                 continue
             if answer is None:
                 raise self._unreachable(call, failures) from list(failures.values())[-1]

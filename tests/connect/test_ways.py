@@ -292,6 +292,21 @@ def test_a_token_that_rotates_is_read_again(
         assert len(refused) == (1 if asked_before else 2)
 
 
+def test_calls_that_are_refused_together_all_go_on_with_the_new_token(ask: Ask, tmp_path: Path) -> None:
+    gateway = Gateway()
+    rotating(tmp_path, "token", "first-t0ken")
+    with serving(gateway) as url:
+        target = target_of(tmp_path, url=url, headers={"X-Token": f"${{dir:{tmp_path}:token}}"})
+        rotating(tmp_path, "token", "second-t0ken")
+        gateway.token = "second-t0ken"
+
+        async def together(c: ConnectClient) -> None:
+            await asyncio.gather(*(c.put_config(f"f{number}", FLOW) for number in range(20)))
+
+        ask(together, target=target, deadline=20)
+    assert len(gateway.connectors) == 20
+
+
 def test_certificates_that_rotate_are_read_again(ask: Ask, authority: trustme.CA, tmp_path: Path) -> None:
     fake, other = FakeConnect(), trustme.CA()
 

@@ -218,6 +218,14 @@ def test_a_connector_by_hand_takes_the_same_topics(world: World, day: Day) -> No
     day.held_back(flow("sharing", "shared"), says=["overlap", "by-hand"])
     said = day.apply(flow("sharing", "shared"), flow("own", "ours"), code=1)
     assert "blocked" in said
+    asked = day.tree.json("who", "shared")
+    shown = {
+        each["connector"]: (each["state"], each["owner"], each["to"]["partitions"]) for each in asked["connectors"]
+    }
+    assert shown["by-hand"] == ("RUNNING", None, 2)
+    assert [[stop["topic"] for stop in way] for way in asked["routes"]] == [["shared", "dc1.shared"]] * 2
+    (own,) = day.tree.json("topics", "own")
+    assert [(each["topic"], each["partitions"]) for each in own["topics"]] == [("ours", 2)]
     for topic in ("shared", "ours"):
         world.produce("dc1", topic)
     day.once("shared", "ours")
