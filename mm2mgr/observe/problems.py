@@ -14,6 +14,7 @@ from mm2mgr import topology
 from mm2mgr.connect.types import trace_summary
 from mm2mgr.observe.memory import RESTING, FlowMemory, Mark, Memory
 from mm2mgr.observe.reading import Failure, FlowLag, LiveConnector, SeenKafka, Snapshot
+from mm2mgr.reconcile.effect import compare
 from mm2mgr.reconcile.offsets import Journal, unmarked
 from mm2mgr.reconcile.plan import diff
 from mm2mgr.reconcile.restarts import lowers_tasks
@@ -92,6 +93,11 @@ def not_applied(case: ConnectorCase) -> Iterator[str]:
 def drifted(case: ConnectorCase) -> Iterator[str]:
     """A config that was changed elsewhere, or a tree that is not applied. Names keys only: values may be secrets."""
     if case.seen.info is None:
+        return
+    if case.seen.adopted:
+        differing = [*compare(case.seen.desired, case.seen.info.config, case.seen.adopted).differing]
+        if differing:
+            yield f"it is adopted, and differs from the tree in {_some(differing, 'key')}: run mm2mgr plan"
         return
     changes = diff(unmarked(case.seen.info.config), case.seen.desired.config)
     if lowers_tasks(changes) and isinstance(case, FlowCase) and case.flow.tasks.is_saving:

@@ -13,6 +13,7 @@ from typing import Any
 from mm2mgr.connect.types import ConnectorInfo, ConnectorStatus, TaskConfig
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.partitions import Offsets, TopicPartition
+from mm2mgr.reconcile.effect import WorkerClients
 from mm2mgr.render import Connector
 from mm2mgr.topology import Flow
 from mm2mgr.truth.client_values import text_of
@@ -40,6 +41,7 @@ class LiveConnector:
     """One declared connector as its Connect cluster shows it.
 
     `info` None: not applied. `status` None: it has none (yet). Tasks and offsets are read for source connectors only.
+    `adopted`: what its workers bring, where the tree adopts it and has not written it yet.
     """
 
     desired: Connector
@@ -47,6 +49,7 @@ class LiveConnector:
     status: ConnectorStatus | None = None
     tasks: tuple[TaskConfig, ...] | Failure = ()
     offsets: Mapping[TopicPartition, int] | Failure = field(default_factory=dict)
+    adopted: WorkerClients | None = None
 
     @property
     def key(self) -> str:

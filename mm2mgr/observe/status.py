@@ -30,10 +30,11 @@ from mm2mgr.observe.memory import acknowledge as mark
 from mm2mgr.observe.problems import Patience
 from mm2mgr.observe.reading import Failure, FlowLag, LiveConnector, Orphan, SeenConnect, SeenKafka, Snapshot
 from mm2mgr.partitions import TopicPartition
+from mm2mgr.reconcile.effect import WorkerClients
 from mm2mgr.reconcile.ownership import Ownership
 from mm2mgr.render import CLASSES, Connector, connectors_of
 from mm2mgr.secrets import cut
-from mm2mgr.topology import ConnectCluster, Flow, Topology
+from mm2mgr.topology import Flow, Topology
 
 T = TypeVar("T")
 Choose = Callable[[Mapping[str, int]], list[TopicPartition]]
@@ -84,9 +85,8 @@ async def read_estate(
         wanted = {name: [] for name in (*wanted, *topology.connects)}
     for connector in connectors_of(connectors, flows):
         wanted[connector.connect].append(connector)
-    owners = Ownership.of(topology) if whole else None
     seen = await asyncio.gather(
-        *(_read_connect(topology.connects[name], group, owners, how.deadline_seconds) for name, group in wanted.items())
+        *(_read_connect(topology, name, group, how.deadline_seconds, orphans=whole) for name, group in wanted.items())
     )
     reading = Snapshot(how.clock(), tuple(flows), {connect.name: connect for connect in seen}, {}, whole)
     return replace(reading, clusters=await _read_clusters(reading, how.kafka), taken_at=how.clock())
@@ -96,8 +96,9 @@ async def read_estate(
 
 
 async def _read_connect(
-    connect: ConnectCluster, wanted: Sequence[Connector], owners: Ownership | None, deadline_seconds: float
+    topology: Topology, name: str, wanted: Sequence[Connector], deadline_seconds: float, *, orphans: bool
 ) -> SeenConnect:
+    connect, owners = topology.connects[name], Ownership.of(topology)
     try:
         async with ConnectClient(connect_target(connect), deadline_seconds=deadline_seconds) as client:
             infos, statuses = await client.infos(), await client.statuses()
@@ -106,12 +107,15 @@ async def _read_connect(
             shown = (LiveConnector(one, infos.get(one.name), statuses.get(one.name)) for one in wanted)
             seen = await asyncio.gather(*(_more(client, gate, one) for one in shown))
     except Mm2mgrError as error:
-        return SeenConnect(connect.name, failure=Failure.of(error))
+        return SeenConnect(name, failure=Failure.of(error))
+    version = "" if isinstance(root, Failure) else root.version
+    workers = WorkerClients(version or connect.model.version or "", topology.clusters[connect.kafka].client)
+    adopted = {one for one, info in infos.items() if owners.is_adopted((name, one), info.config)}
     return SeenConnect(
-        connect.name,
-        {one.desired.name: one for one in seen},
+        name,
+        {one.desired.name: replace(one, adopted=workers if one.desired.name in adopted else None) for one in seen},
         kafka_cluster_id="" if isinstance(root, Failure) else root.kafka_cluster_id,
-        orphans=tuple(_orphans(connect.name, {one.name for one in wanted}, owners, infos, statuses)) if owners else (),
+        orphans=tuple(_orphans(name, {one.name for one in wanted}, owners, infos, statuses)) if orphans else (),
     )
 
 

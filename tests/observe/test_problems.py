@@ -9,6 +9,7 @@ import pytest
 
 from mm2mgr.observe.health import FlowStatus
 from mm2mgr.reconcile.offsets import Journal
+from mm2mgr.topology import Adopted
 from tests.observe.estate import Estate, estate
 
 TRACE = """org.apache.kafka.connect.errors.ConnectException: Unrecoverable exception from producer send callback
@@ -172,6 +173,16 @@ def test_drift_names_keys_and_no_values(small: Estate) -> None:
     assert "differs from the tree in 2 keys (source.cluster.ssl.key.password, tasks.max)" in sentence
     assert sentence.endswith("run mm2mgr plan")
     assert "s3cr3t" not in sentence
+
+
+def test_what_is_adopted_drifts_by_effect_only(small: Estate) -> None:
+    live = small.connect.connectors[small.source]
+    live.config = {key: value for key, value in live.config.items() if not key.startswith(("mm2mgr.", "header."))}
+    assert "differs from the tree in 3 keys" in only_problem(small.flow())
+    small.topology = replace(small.topology, adopted=(Adopted("cb", small.source, None, "x.yaml:1"),))
+    assert small.flow().problems == ()
+    live.config["tasks.max"] = "7"
+    assert "it is adopted, and differs from the tree in key tasks.max" in only_problem(small.flow())
 
 
 def test_fewer_tasks_that_only_save_are_no_drift_while_they_wait(small: Estate) -> None:
