@@ -341,7 +341,7 @@ def read_topics(
 
 
 _SAMPLED_PARTITIONS = 60
-_RECORDS_PER_WINDOW = 50
+_RECORDS_PER_WINDOW = 200
 
 
 def read_sizes(access: KafkaAccess, topics: Mapping[str, int], timeout_seconds: float = _TIMEOUT_SECONDS) -> TopicSizes:

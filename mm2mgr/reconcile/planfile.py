@@ -168,7 +168,10 @@ def _changed(name: str, old: dict[str, Any], new: ClusterPlan) -> Iterator[str]:
             yield f"{name}/{connector}: reviewed as {actions}"
         elif _essence(was) != _essence(now):
             yield f"{name}/{connector}: other keys would change than reviewed"
-        elif was.get("saw") and was["saw"].get("config") != _seen(change)["config"]:
+        elif was.get("saw") and (was["saw"].get("config"), was["saw"].get("wanted")) != (
+            _digest(change.before),
+            _digest(change.config),
+        ):
             yield f"{name}/{connector}: its config was changed since the plan was made"
 
 
@@ -204,7 +207,9 @@ def _digest(config: Mapping[str, str] | None) -> str | None:
 
 
 def _essence(change: dict[str, Any] | None) -> dict[str, Any] | None:
-    """Return what a change would do, without its remarks and price, and the lines that its values come from."""
+    """Return what a change would do, without what is said of it, and the lines that its values come from.
+
+    Words and steps follow from the rest; where a move of two connectors was cut short, they are other ones."""
     if change is None:
         return None
     said = {"remedy", "warnings", "takes", "needs_offsets", "rests", "price", "keys", "saw"}

@@ -20,6 +20,7 @@ from mm2mgr.reconcile.plan import ClusterPlan, Plan, Wish, plan_cluster
 from mm2mgr.reconcile.planfile import as_reviewed, read_plan, write_plan
 from mm2mgr.reconcile.stages import explain, stages
 from tests.reconcile.site import FLOWS, ON_WEST, Site, errors
+from tests.reconcile.test_moves import KINDS, Killed, begin
 from tests.reconcile.test_plan import live, wanted
 
 
@@ -253,6 +254,23 @@ def test_an_interrupted_apply_is_finished_with_the_same_file(site: Site, tmp_pat
     site.west.connectors[ON_WEST[1]].config["x"] = "by hand"
     with pytest.raises(StalePlan, match=re.escape(ON_WEST[1])):
         as_reviewed(saved, site.plan())
+
+
+@pytest.mark.parametrize("kind", ["renamed", "a topic to another flow"])
+def test_a_move_that_was_killed_is_finished_with_the_same_file(tmp_path: Path, kind: str) -> None:
+    """Killed after every sixth request of the move."""
+    after = KINDS[kind].after
+    for requests in range(1, 60, 6):
+        workers = begin(KINDS[kind], tmp_path)
+        saved = reviewed(tmp_path, workers.plan(after))
+        (tmp_path / "plan.json").unlink()
+        with suppress(Killed):
+            workers.apply(after, requests)
+        as_reviewed(saved, workers.plan(after))
+        if workers.requests_left > 0:
+            break
+        workers.apply(after)
+        assert as_reviewed(saved, workers.plan(after)).writes == ()
 
 
 def test_no_secret_can_be_guessed_from_a_digest(tmp_path: Path) -> None:
