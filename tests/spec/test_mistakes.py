@@ -103,8 +103,16 @@ TREE: dict[str, Any] = {
             "separator": ".",
             "pairs": {"dc1->agg": {"refresh_interval": "10min"}},
             "silence": {"wrong-kafka": "seen"},
+            "connector_name": "legacy-orders",
         }
     },
+    "adopt": [{"connect": "main", "connector": "legacy-orders", "from_owner": "others"}],
+    "moved": [
+        {"from": "clicks:dc1->agg", "to": "orders:dc1->agg"},
+        {"from": {"dedicated": "dc1->agg"}, "to": "orders:dc1->agg"},
+        {"from": "main/legacy", "to": "orders:dc1->agg"},
+    ],
+    "release": [{"connect": "main", "connector": "gone"}],
 }
 OTHER = [
     None,
