@@ -129,7 +129,8 @@ class ByHand:
 class Step:
     """One change: what appears by hand before it, the tree from now on, and how it is applied.
 
-    `edits` are done by hand to connectors of the tree, by place in the order of names: edit, pause, delete, give away, unmark.
+    `edits` are done by hand to connectors of the tree, by place in the order of names: edit, pause, delete, give away,
+    unmark; or release, in the tree.
     `bad_day` is a seed of what goes wrong while it is applied (0: nothing does).
     """
 

@@ -34,6 +34,8 @@ class Faults:
     resets: float = 0.02
     rebalances: float = 0.05
     rebalance_seconds: float = 1.5
+    breaks: float = 0.0
+    """The share of written connectors whose first task fails."""
 
 
 NONE = Faults(0.0, 0.0, 0.0, 0.0)
@@ -85,7 +87,12 @@ class Harsh:
                 self.tally["lost"] += 1
                 raise Dropped
             return self._failed("lost", 500, self._dice.choice((TIMED_OUT, FORWARD_CUT)))
-        return answer()
+        reply = answer()
+        if writes and self._dice.random() < faults.breaks:
+            for name, one in self.fake.connectors.items():
+                if name in url.path or name.encode() in body:
+                    one.failed_tasks = {0: "java.lang.IllegalStateException"}
+        return reply
 
     def _failed(self, what: str, status: int, message: str) -> Answer:
         self.tally[what] += 1
