@@ -54,6 +54,28 @@ def test_a_second_apply_writes_nothing(site: Site, mm2mgr: Command) -> None:
     assert site.east.writes == site.west.writes == []
 
 
+def test_more_changes_than_meant_are_not_written(site: Site, mm2mgr: Command) -> None:
+    said = mm2mgr("apply", "--yes", "--max-changes", str(ALL - 1), code=1)
+    assert f"blocked {len(ON_EAST)} connectors" in said.out
+    assert f"too many changes: {ALL}, and --max-changes allows {ALL - 1}" in said.out
+    assert site.east.writes == site.west.writes == []
+    mm2mgr("apply", "--yes", "--max-changes", str(ALL))
+
+
+def test_a_costly_kind_has_to_be_a_known_one(mm2mgr: Command, site: Site) -> None:
+    said = mm2mgr("plan", "--allow", "everything", code=2)
+    assert "'everything' is not one of mirror-again, target-names, deletes" in said.err
+    assert site.east.requests == []
+
+
+def test_a_plan_explains_its_steps_and_fits_a_pull_request(site: Site, mm2mgr: Command) -> None:
+    assert "      1. create it\n" in mm2mgr("plan", "--explain").out
+    assert "1. create it" not in mm2mgr("plan").out
+    markdown = mm2mgr("plan", "-o", "markdown").out
+    assert markdown.startswith(f"### mm2mgr plan: {ALL} to create")
+    assert "<details>" in markdown
+
+
 def test_apply_without_a_terminal_refuses_unless_told_yes(site: Site, mm2mgr: Command) -> None:
     said = mm2mgr("apply", code=1)
     assert "to create" in said.out  # what it would have done
