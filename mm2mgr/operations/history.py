@@ -139,7 +139,7 @@ def last_applied(known: History, connect: str) -> dict[str, LastApplied]:
         if entry.connect == connect:
             newest[entry.connector] = entry
             chosen = str(entry.state["after"]) if entry.state else None
-            if entry.outcome != "failed" and (chosen or entry.action in {"create", "delete"}):
+            if entry.outcome not in {"failed", "rolled back"} and (chosen or entry.action in {"create", "delete"}):
                 states[entry.connector] = chosen
     configs = {name: config for (where, name), config in known.applied.items() if where == connect}
     found = {}

@@ -182,9 +182,8 @@ class Recorder:
     def take_back(self, change: Change) -> None:
         """Record that a change was rolled back: the config before it is the one that was applied last."""
         self.end(change, "rolled back", "its wave, or a later one, was not good")
-        self._keep((change.connect, change.connector), replace(change, action="update", config=change.before))
-        if change.action == "create":
-            self._keep((change.connect, change.connector), replace(change, action="delete"))
+        again = "delete" if change.before is None else "create"
+        self._keep((change.connect, change.connector), replace(change, action=again, config=change.before))
 
     def put(self, entry: HistoryEntry) -> None:
         """Record an entry as it is."""

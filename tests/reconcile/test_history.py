@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 
 from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.kafka.records import Producer
+from mm2mgr.operations.history import last_applied
 from mm2mgr.reconcile import history
 from mm2mgr.reconcile.history import TOPIC, Author, HistoryEntry, Recorder, author, read, record
 from mm2mgr.reconcile.ownership import Ownership
@@ -67,6 +69,22 @@ def test_a_deleted_connector_has_no_config_any_more(topology: Topology) -> None:
     found = asyncio.run(read(topology, ["east"]))
     assert found.applied == {}
     assert found.entries[-1].action == "delete"
+
+
+def test_what_was_rolled_back_leaves_the_config_before_it(topology: Topology) -> None:
+    recorder = Recorder(topology, "apply", Author("ann"))
+    new, updated = (
+        change("new"),
+        replace(change("old", **{"tasks.max": "2"}), action="update", before=live("old")["old"]),
+    )
+    for each in (new, updated):
+        recorder.end(each, "done")
+        recorder.take_back(each)
+    assert recorder.close() == {}
+    found = asyncio.run(read(topology, ["east"]))
+    assert found.applied == {("east", "old"): live("old")["old"]}
+    assert {entry.outcome for entry in found.entries} == {"rolled back"}
+    assert last_applied(found, "east")["new"].config is None
 
 
 def test_other_owners_and_other_connect_clusters_are_left_out(topology: Topology) -> None:
