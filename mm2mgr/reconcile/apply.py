@@ -18,7 +18,7 @@ from mm2mgr.connect.errors import ConnectError, ConnectUnreachable
 from mm2mgr.endpoints import connect_target
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.reconcile.offsets import JOURNAL_KEY
-from mm2mgr.reconcile.plan import RESTING, Change, ClusterPlan, Named, Plan, diff
+from mm2mgr.reconcile.plan import Change, ClusterPlan, Named, Plan
 from mm2mgr.reconcile.stages import Undo, carry_out, differing, error_at, other_writer, stages
 from mm2mgr.reconcile.verify import LOOK_SECONDS, States, Verdict, Verification, paused
 from mm2mgr.reconcile.waves import (
@@ -32,6 +32,8 @@ from mm2mgr.reconcile.waves import (
     Wave,
     WaveBegun,
     WaveVerified,
+    inverse_of,
+    is_as_written,
     waves,
 )
 from mm2mgr.text import few
@@ -281,12 +283,12 @@ class _Cluster:
         done = {name: result.change for name, result in self.results.items() if result.error is None and result.change}
         try:
             live = {name: info.config for name, info in (await client.infos()).items()}
-            kept = {name: "it was changed since" for name in done if not _is_as_written(done[name], live.get(name))}
+            kept = {name: "it was changed since" for name in done if not is_as_written(done[name], live.get(name))}
             kept |= {name: "it finished a move of offsets" for name in done if JOURNAL_KEY in (done[name].before or {})}
             kept |= {name: "offsets moved, so the way back is a move, too" for name in done if done[name].takes_over}
         except Mm2mgrError as error:
             kept = dict.fromkeys(done, error.one_line)
-        inverses = [_inverse(done[name], verification.state_before(name)) for name in done if name not in kept]
+        inverses = [inverse_of(done[name], verification.state_before(name)) for name in done if name not in kept]
 
         async def undo(inverse: Change) -> None:
             async with self.gate:
@@ -305,25 +307,6 @@ class _Cluster:
         undone = [each for each in inverses if each.connector not in kept]
         self.work.report(RolledBack(self.connect, tuple(self.results[name] for name in done)))
         await verification.check(undone)
-
-
-def _is_as_written(change: Change, live: Mapping[str, str] | None) -> bool:
-    if change.action == "delete":
-        return live is None
-    return live == {"name": change.connector, **(change.config or {})}
-
-
-def _inverse(change: Change, state_before: str | None) -> Change:
-    """Return the change that takes back another one which was written."""
-    written = {"name": change.connector, **(change.config or {})}
-    if change.action == "create":
-        return replace(change, action="delete", keys=diff(written, {}), config=None, before=written, state=None)
-    before = dict(change.before or {})
-    if change.action == "delete":
-        rests = ("", state_before) if state_before in RESTING else None
-        return replace(change, action="create", keys=diff({}, before), config=before, before=None, state=rests)
-    state = change.state and (change.state[1], change.state[0] if change.state[0] in RESTING else "RUNNING")
-    return replace(change, keys=diff(written, before), config=before, before=written, state=state)
 
 
 async def read_back(topology: Topology, results: Iterable[Result], *, deadline_seconds: float = 30.0) -> list[Result]:

@@ -182,8 +182,8 @@ class Recorder:
     def take_back(self, change: Change) -> None:
         """Record that a change was rolled back: the config before it is the one that was applied last."""
         self.end(change, "rolled back", "its wave, or a later one, was not good")
-        again = "delete" if change.before is None else "create"
-        self._keep((change.connect, change.connector), replace(change, action=again, config=change.before))
+        kept = replace(change, action="create", config=change.before)
+        self._keep((change.connect, change.connector), kept if change.before else replace(change, action="delete"))
 
     def put(self, entry: HistoryEntry) -> None:
         """Record an entry as it is."""

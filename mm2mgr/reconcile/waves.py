@@ -1,13 +1,14 @@
-"""How carefully a plan is carried out, which of its changes are written at the same time, and what is reported on the way. Values."""
+"""How carefully a plan is carried out, which of its changes are written at the same time, how one is taken back, and what is
+reported on the way. Values."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from itertools import groupby
 from typing import Any, Literal
 
-from mm2mgr.reconcile.plan import Change, ClusterPlan
+from mm2mgr.reconcile.plan import RESTING, Change, ClusterPlan, diff
 from mm2mgr.reconcile.verify import Verdict
 
 
@@ -171,3 +172,23 @@ def waves(part: ClusterPlan, rollout: Rollout) -> Iterator[list[Change]]:
         changes = list(alike)
         size = rollout.at_once or len(changes)
         yield from (changes[first : first + size] for first in range(0, len(changes), size))
+
+
+def is_as_written(change: Change, live: Mapping[str, str] | None) -> bool:
+    """Tell whether what runs is what a change wrote: then nobody has changed it since."""
+    if change.action == "delete":
+        return live is None
+    return live == {"name": change.connector, **(change.config or {})}
+
+
+def inverse_of(change: Change, state_before: str | None) -> Change:
+    """Return the change that takes back another one which was written."""
+    written = {"name": change.connector, **(change.config or {})}
+    if change.action == "create":
+        return replace(change, action="delete", keys=diff(written, {}), config=None, before=written, state=None)
+    before = dict(change.before or {})
+    if change.action == "delete":
+        rests = ("", state_before) if state_before in RESTING else None
+        return replace(change, action="create", keys=diff({}, before), config=before, before=None, state=rests)
+    state = change.state and (change.state[1], change.state[0] if change.state[0] in RESTING else "RUNNING")
+    return replace(change, keys=diff(written, before), config=before, before=written, state=state)

@@ -88,8 +88,8 @@ def test_a_source_that_is_down_is_told_and_comes_in_by_itself(world: Pair, tree:
     world.src.stop()
     set_level(world, "INFO")  # the sandbox silences the logger that floods; here it shall speak
     said = tree.run("apply", "--yes", "--wait", "3", code=3)
-    assert "Applied: 3 of 3 changes" in said
-    assert "pair/mm2.src.tgt.source.sleeper: no status yet" in said
+    assert "pair: paused for a person to look: mm2.src.tgt.heartbeat: no status yet; not begun: 2 changes" in said
+    assert "Applied: 2 of 2 changes" in tree.run("apply", "--yes", "--wait", "0")
     quiet = watch_log(world, WATCHED_SECONDS, QUIET_BYTES)
     assert quiet < QUIET_BYTES
     status = tree.run("status")
