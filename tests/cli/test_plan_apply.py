@@ -305,7 +305,7 @@ def test_breaking_a_running_task_fails_and_mending_it_succeeds(site: Site, mm2mg
 
 def test_what_is_not_seen_to_run_is_inconclusive(site: Site, mm2mgr: Command) -> None:
     site.west.status_after_reads = 10_000
-    said = mm2mgr("apply", "--yes", "--wait", "1", code=3)
+    said = mm2mgr("apply", "--yes", "--wait", "3", code=3)
     assert "west/mm2.a.west.heartbeat: no status yet" in said.out
     assert f"Applied: {len(ON_EAST) + 1} of {ALL} changes; 1 of them not seen to run yet" in said.out
     assert "west: paused for a person to look: mm2.a.west.heartbeat: no status yet; not begun: 2 changes" in said.out
@@ -322,12 +322,12 @@ def test_what_is_not_seen_to_run_is_inconclusive(site: Site, mm2mgr: Command) ->
     site.west.connectors.clear()
     site.east.connectors.clear()
     site.declare(INVALID)
-    mm2mgr("apply", "--yes", "--wait", "1", code=1)  # failed wins
+    mm2mgr("apply", "--yes", "--wait", "3", code=1)  # failed wins
 
 
 def site_json(mm2mgr: Command, site: Site) -> Any:
     site.west.connectors.clear()
-    return mm2mgr("apply", "--yes", "--wait", "1", "-o", "json", code=3).json
+    return mm2mgr("apply", "--yes", "--wait", "3", "-o", "json", code=3).json
 
 
 def test_without_a_wait_no_state_is_asked_for(site: Site, mm2mgr: Command) -> None:

@@ -44,7 +44,7 @@ class Seen:
         return found
 
 
-def applied(site: Site, plan: Plan, flows: str = FLOWS, wait_seconds: float = 1.0, **rollout: Any) -> Seen:
+def applied(site: Site, plan: Plan, flows: str = FLOWS, wait_seconds: float = 20.0, **rollout: Any) -> Seen:
     seen = Seen([])
     options = {"rollout": Rollout(wait_seconds, **rollout), "report": seen.events.append, "states": seen.states}
     topology, _ = site.declare(flows)
@@ -105,7 +105,7 @@ def test_tasks_that_vanish_from_what_ran_are_bad_at_the_deadline(site: Site) -> 
     site.converge()
     with_tasks_lost(site, LOGS)
     before = live(site)
-    seen = applied(site, site.plan(SLOWLY), SLOWLY, rollback=True)
+    seen = applied(site, site.plan(SLOWLY), SLOWLY, wait_seconds=3.0, rollback=True)
     assert seen.halted["east"].verdict == "failed"
     assert f"{LOGS}: RUNNING, no tasks" in seen.halted["east"].why
     assert {name: each for name, each in live(site).items() if "east/" in name} == {
@@ -116,7 +116,7 @@ def test_tasks_that_vanish_from_what_ran_are_bad_at_the_deadline(site: Site) -> 
 def test_tasks_that_keep_the_config_before_are_bad_if_they_ran(site: Site) -> None:
     site.converge()
     site.east.restart_reads = (1000, 0)
-    seen = applied(site, site.plan(SLOWLY), SLOWLY)
+    seen = applied(site, site.plan(SLOWLY), SLOWLY, wait_seconds=3.0)
     assert seen.halted["east"].verdict == "failed"
     assert "its tasks still have the previous config" in seen.halted["east"].why
     assert seen.halted["east"].left == (CHECKPOINT,)
@@ -125,7 +125,7 @@ def test_tasks_that_keep_the_config_before_are_bad_if_they_ran(site: Site) -> No
 
 def test_a_new_connector_without_tasks_is_bad_if_its_topics_exist(site: Site) -> None:
     site.east.source_topics = {}
-    seen = applied(site, site.plan())
+    seen = applied(site, site.plan(), wait_seconds=3.0)
     assert seen.halted["east"].verdict == "failed"
     assert "no tasks although topics match" in seen.halted["east"].why
 
@@ -144,14 +144,14 @@ def test_what_has_records_to_copy_is_good_when_the_first_has_arrived(site: Site)
     assert site.kafka is not None
     site.kafka["a"] = type(site.kafka["a"])({"orders": 1, "logs.web": 1}, {"orders": 3000})
     plan = site.plan()
-    seen = applied(site, plan)
+    seen = applied(site, plan, wait_seconds=3.0)
     assert seen.halted["east"].why == f"{ORDERS}: RUNNING, no record has arrived yet (a right may be missing)"
     assert seen.halted["east"].verdict == "failed"
     assert site.names("west") == sorted(ON_WEST), "nothing is to be copied there"
 
     site.east.connectors.clear()
     site.east.add_offsets(ORDERS, "orders", {0: 5}, alias="a")
-    assert applied(site, plan).halted == {}
+    assert applied(site, plan, wait_seconds=3.0).halted == {}
     site.east.connectors.clear()
     site.east.offsets.clear()
     plan, stop = site.plan(), asyncio.Event()
@@ -163,13 +163,13 @@ def test_what_has_records_to_copy_is_good_when_the_first_has_arrived(site: Site)
         return answer
 
     site.east._create = created  # type: ignore[method-assign]
-    assert applied(site, plan).halted == {}
+    assert applied(site, plan, wait_seconds=3.0).halted == {}
     assert not stop.is_set()
 
 
 def test_what_is_not_seen_to_run_pauses_for_a_person(site: Site) -> None:
     site.east.status_after_reads = 10_000
-    seen = applied(site, site.plan(), rollback=True)
+    seen = applied(site, site.plan(), wait_seconds=3.0, rollback=True)
     assert (seen.halted["east"].verdict, seen.halted["east"].left) == ("inconclusive", tuple(ON_EAST[1:]))
     assert site.names("east") == [HEARTBEAT], "what is not known to be wrong is not taken back"
     assert site.names("west") == sorted(ON_WEST)
@@ -184,7 +184,7 @@ def test_a_cluster_that_does_not_answer_any_more_pauses(site: Site) -> None:
     seen = Seen([])
     topology, _ = site.declare()
     plan = site.plan()
-    asyncio.run(apply_plan(topology, plan, rollout=Rollout(1.0, rollback=True), report=silence, deadline_seconds=5.0))
+    asyncio.run(apply_plan(topology, plan, rollout=Rollout(3.0, rollback=True), report=silence, deadline_seconds=20.0))
     assert seen.halted["east"].verdict == "inconclusive"
     assert "unknown: Connect cluster 'east'" in seen.halted["east"].why
 
@@ -200,7 +200,7 @@ def test_a_connector_that_fails_later_halts_too(site: Site) -> None:
     seen = Seen([])
     topology, _ = site.declare()
     plan = site.plan()
-    asyncio.run(apply_plan(topology, plan, rollout=Rollout(1.0), report=fail_the_heartbeat, deadline_seconds=5.0))
+    asyncio.run(apply_plan(topology, plan, rollout=Rollout(20.0), report=fail_the_heartbeat, deadline_seconds=20.0))
     assert seen.halted["east"].left == (CHECKPOINT,)
     assert HEARTBEAT in seen.halted["east"].why
 
@@ -302,8 +302,8 @@ def test_what_somebody_else_changed_meanwhile_is_left_alone(site: Site) -> None:
     seen = Seen([])
     topology, _ = site.declare(broken)
     plan = site.plan(broken)
-    rollout = Rollout(1.0, rollback=True)
-    results = asyncio.run(apply_plan(topology, plan, rollout=rollout, report=meddle, deadline_seconds=5.0))
+    rollout = Rollout(20.0, rollback=True)
+    results = asyncio.run(apply_plan(topology, plan, rollout=rollout, report=meddle, deadline_seconds=20.0))
     kept = {result.connector: result.error for result in results if result.error}
     assert kept == {LOGS: "not rolled back: it was changed since"}
     assert site.east.connectors[LOGS].config[OWNER_KEY] == "them"
@@ -327,8 +327,8 @@ def test_a_deleted_connector_comes_back_with_its_state(site: Site) -> None:
     seen = Seen([])
     plan = site.plan(fewer, prune=True)
     topology, _ = site.declare(fewer)
-    rollout = Rollout(1.0, rollback=True)
-    asyncio.run(apply_plan(topology, plan, rollout=rollout, report=break_at_the_end, deadline_seconds=5.0))
+    rollout = Rollout(20.0, rollback=True)
+    asyncio.run(apply_plan(topology, plan, rollout=rollout, report=break_at_the_end, deadline_seconds=20.0))
     assert seen.halted["east"].verdict == "failed"
     assert live(site) == before
 
@@ -370,8 +370,8 @@ def test_after_a_rollback_live_is_what_it_was(site: Site, seed: int) -> None:
 
     seen = Seen([])
     topology, _ = site.declare(wanted)
-    rollout = Rollout(1.0, dice.choice([None, 1, 2]), rollback=True)
-    results = asyncio.run(apply_plan(topology, plan, rollout=rollout, report=break_one, deadline_seconds=5.0))
+    rollout = Rollout(20.0, dice.choice([None, 1, 2]), rollback=True)
+    results = asyncio.run(apply_plan(topology, plan, rollout=rollout, report=break_one, deadline_seconds=20.0))
     assert errors(results) == {}
     if broken:
         assert seen.halted["east"].verdict == "failed"
