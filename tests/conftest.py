@@ -50,6 +50,7 @@ LONGEST = (
     "live/test_security.py",
     "live/test_task_capacity.py",
     "live/test_verbs.py",
+    "live/test_history.py",
     "throughput/test_job.py",
 )
 

@@ -86,6 +86,8 @@ def drifts(
             if last.config is not None and not last.may_be_gone:
                 yield Drift(connect, name, flows, "history", deleted=True)
             continue
+        if tree is None and config.get(OWNER_KEY, owners.owner) != owners.owner:
+            continue  # handed over to another owner
         if last.config is not None:
             keys = tuple(_changed(last.config, config, last.unsure or {}))
         elif tree is not None and config.get(OWNER_KEY) == owners.owner:

@@ -72,6 +72,13 @@ def test_a_lost_owner_mark_a_deleted_connector_and_one_of_others() -> None:
     assert found(mark, LastApplied()) is None, "it was never ours"
 
 
+def test_a_connector_that_another_owner_took_over_is_no_drift_unless_the_tree_still_has_it() -> None:
+    theirs = config(**{"mm2mgr.owner": "others"})
+    here = LiveConnectors({"n": theirs}, {"n": "RUNNING"})
+    assert list(drifts("w", Ownership("team"), [], {"n": applied()}, here)) == []
+    assert found(theirs, applied()) is not None
+
+
 def test_without_history_the_tree_is_compared() -> None:
     drift = found(config(a="2"), LastApplied(), a="1")
     assert drift is not None
