@@ -228,7 +228,7 @@ def test_apply_says_what_is_left_when_no_worker_is_left(many: Many) -> None:
 def test_an_apply_converges_whenever_a_worker_is_killed(world: Pair, tree: Tree) -> None:
     """40 connectors change under traffic, and a worker dies with SIGKILL at a random moment; somebody starts it again.
 
-    MM2MGR_KILLS=20 does that twenty times (about ten minutes).
+    MM2MGR_KILLS=20 does that twenty times (half an hour on two busy cores).
     """
     topics_ = [f"killed{number}" for number in range(MANY_FLOWS)]
     create(world.source, topics_)
