@@ -13,7 +13,7 @@ from mm2mgr.render import Connector
 from mm2mgr.spec.keys import PREFIX_BLOCKS
 from mm2mgr.spec.scalars import java_pattern
 from mm2mgr.truth.client_values import ConfiguredClient, configured_clients
-from mm2mgr.truth.keys import load
+from mm2mgr.truth.keys import Key, load
 from mm2mgr.truth.reach import CLASSES, ConnectorType, Setting, type_of
 
 Config = Mapping[str, str]
@@ -95,9 +95,20 @@ class _Sides:
         definition = known[self.type]
         if definition is None:  # nothing reads a client's key in vain, or one of another connector of MirrorMaker
             return key.startswith(tuple(PREFIX_BLOCKS)) or any(known.values())
+        one, other = self._both(key, definition)
+        return one == other or self._is_off(key)
+
+    def _both(self, key: str, definition: Key) -> tuple[object, object]:
+        """Return what a key of the connector says on either side."""
         sides = (config.get(key, definition.default) for config in (self.live, self.desired))
         one, other = (None if value is None else _meaning(key, value, definition.type) for value in sides)
-        return one == other
+        return one, other
+
+    def _is_off(self, key: str) -> bool:
+        """Tell whether a key is the interval of a job that runs on neither side."""
+        switch = key.replace(".interval.seconds", ".enabled")
+        definition = load().find(self.type, switch, self.version or Setting().version) if switch != key else None
+        return definition is not None and self._both(switch, definition) == ("false", "false")
 
     def only_escapes(self, key: str) -> bool:
         """Tell whether a list of names and patterns differs only in the dots of names, which match any character without a backslash."""

@@ -108,6 +108,19 @@ def test_another_connector_of_that_name_is_not_adopted(desired: Connector, more:
     assert another_connector(desired, BY_HAND | more)
 
 
+def test_checkpoint_connectors_are_adopted_likewise(tmp_path: Path) -> None:
+    flow = FLOW.replace("tasks: {max: 2}", "checkpoints: {connector_name: cp, interval: 30s}")
+    wanted = {each.name: each for each in render(expanded(tmp_path, base=BASE, flow=flow))}["cp"]
+    live = {key: value for key, value in BY_HAND.items() if key != "tasks.max"}
+    live |= {"name": "cp", "connector.class": "MirrorCheckpointConnector", "emit.checkpoints.interval.seconds": "30"}
+    assert another_connector(wanted, live) is None
+    assert compare(wanted, live, WORKERS).differing == ()
+    asked = compare(wanted, live | {"sync.group.offsets.enabled": "true"}, WORKERS)
+    assert asked.differing == ("sync.group.offsets.enabled", "sync.group.offsets.interval.seconds")  # now it counts
+    never = {key: value for key, value in live.items() if not key.startswith("emit.")}
+    assert compare(wanted, never, WORKERS).differing == ("emit.checkpoints.interval.seconds",)
+
+
 KEYS = st.sampled_from(
     [f"{prefix}{key}" for prefix in ("", "source.consumer.", "consumer.", "producer.override.", "source.cluster.", "target.admin.", "admin.")
      for key in ("max.poll.records", "fetch.max.bytes", "linger.ms", "acks", "retry.backoff.ms", "bootstrap.servers", "security.protocol")]
