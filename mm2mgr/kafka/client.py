@@ -261,6 +261,19 @@ class Kafka:
             raise self.failures.no_answer(self.timeout_seconds)
         return read
 
+    def offsets_since(self, since_ms: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        """Return for each partition the first offset of this time or later (milliseconds since 1970), -1 where there is none."""
+        by_time: dict[int, list[TopicPartition]] = {}
+        for partition, time_ms in since_ms.items():
+            by_time.setdefault(time_ms, []).append(partition)
+        read, found = OffsetsRead({}, {}), {}
+        with self.doing("looking up offsets by time"):
+            for time_ms, partitions in by_time.items():
+                for batch in batches(partitions, _PARTITIONS_PER_REQUEST):
+                    spec = OffsetSpec.for_timestamp(time_ms)
+                    found.update(self._list_offsets(batch, spec, read))
+        return found
+
     def create_topics(self, wanted: Mapping[str, tuple[int, int, Mapping[str, str]]]) -> list[str]:
         """Create topics given as name: (partitions, replication factor, configs); return the names that were new.
 

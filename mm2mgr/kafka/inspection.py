@@ -6,6 +6,7 @@ validate.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
@@ -29,6 +30,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.kafka.acls import Acl, Permission, ResourceKind, Right
 from mm2mgr.kafka.client import Kafka, batches
+from mm2mgr.partitions import TopicPartition
 
 _KINDS: dict[Any, ResourceKind] = {
     ResourceType.TOPIC: "topic",
@@ -100,6 +102,13 @@ def view_cluster(kafka: Kafka) -> ClusterView:
     )
 
 
+def group_members(kafka: Kafka, group: str) -> int:
+    """Return how many members a group of any kind has now; 0 for one that does not exist."""
+    with kafka.doing(f"describing group {group}"):
+        # describe_consumer_groups refuses groups of Connect workers: "is not a consumer group (connect)".
+        return sum(len(each.members) for each in kafka.admin.list_groups(group=group, timeout=kafka.left()))
+
+
 def committed_topics(kafka: Kafka, groups: Sequence[str]) -> dict[str, frozenset[str]]:
     """Return the topics that each group has committed offsets for; groups that this login may not read are left out."""
     with kafka.doing("reading group offsets"):
@@ -151,6 +160,23 @@ def compacted(access: KafkaAccess, topics: Collection[str], timeout_seconds: flo
     return frozenset(
         name for name, configs in found.items() if configs and "compact" in configs["cleanup.policy"].value
     )
+
+
+def expiring(access: KafkaAccess, next_offsets: Mapping[TopicPartition, int], seconds: float) -> list[TopicPartition]:
+    """Return the partitions whose records from these offsets on are deleted by retention.ms within so many seconds, or are so already."""
+    with Kafka(access) as kafka, kafka.doing("reading retention"):
+        asked = _describe_configs(kafka.admin, sorted({one.topic for one in next_offsets}), kafka.left())
+        configs = {name: kafka.unless_refused(future, absent={}) or {} for name, future in asked.items()}
+        kept_ms = {
+            name: int(each["retention.ms"].value)
+            for name, each in configs.items()
+            if "retention.ms" in each and "delete" in each["cleanup.policy"].value
+        }
+        until_ms = int((time.time() + seconds) * 1000)
+        since = {p: until_ms - kept_ms[p.topic] for p in next_offsets if kept_ms.get(p.topic, -1) >= 0}
+        ends, kept = kafka.offsets(since), kafka.offsets_since(since)
+    left = {one: kept[one] if kept[one] >= 0 else ends[one].end for one in kept if one in ends}
+    return sorted(one for one, offset in left.items() if next_offsets[one] < offset)
 
 
 def read_acls(kafka: Kafka, view: ClusterView) -> tuple[Acl, ...] | None:

@@ -19,7 +19,7 @@ from mm2mgr.endpoints import connect_target
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.reconcile.offsets import JOURNAL_KEY
 from mm2mgr.reconcile.plan import Change, ClusterPlan, Named, Plan
-from mm2mgr.reconcile.stages import Undo, carry_out, differing, error_at, other_writer, stages
+from mm2mgr.reconcile.stages import ReadDedicated, Undo, carry_out, differing, error_at, other_writer, stages
 from mm2mgr.reconcile.verify import LOOK_SECONDS, States, Verdict, Verification, paused
 from mm2mgr.reconcile.waves import (
     Halted,
@@ -245,7 +245,9 @@ class _Cluster:
         try:
             async with AsyncExitStack() as opened:
                 clients = dict(self.clients)
-                for connect in {stage.named[0] for stage in todo if not isinstance(stage, Undo)} - clients.keys():
+                for connect in {
+                    stage.named[0] for stage in todo if not isinstance(stage, (Undo, ReadDedicated))
+                } - clients.keys():
                     target = connect_target(self.work.topology.connects[connect])
                     other = ConnectClient(target, deadline_seconds=self.work.deadline_seconds)
                     clients[connect] = await opened.enter_async_context(other)

@@ -313,6 +313,15 @@ class TopicListing:
     written: Mapping[str, int] = field(default_factory=dict)
 
 
+def read_expiring(
+    access: KafkaAccess, next_offsets: Mapping[TopicPartition, int], seconds: float
+) -> list[TopicPartition]:
+    """Return the partitions whose records from these offsets on will be deleted within so many seconds. Blocks; raises KafkaError."""
+    from mm2mgr.kafka.inspection import expiring
+
+    return expiring(access, next_offsets, seconds)
+
+
 def read_topics(
     access: KafkaAccess,
     wanted: Callable[[str], bool],

@@ -19,6 +19,7 @@ from mm2mgr.lint.subject import Estate, WorkerFacts
 from mm2mgr.lint.tree import from_tree
 from mm2mgr.partitions import TopicPartition
 from mm2mgr.reconcile.claims import Claims, adopting, deleting, read_claims, refused
+from mm2mgr.reconcile.dedicated import read_dedicated
 from mm2mgr.reconcile.effect import WorkerClients
 from mm2mgr.reconcile.estimate import Estimate
 from mm2mgr.reconcile.facts import (
@@ -27,6 +28,7 @@ from mm2mgr.reconcile.facts import (
     ask_worker,
     cluster_ids,
     harmless,
+    read_expiring,
     read_sizes,
     read_topics,
     running,
@@ -71,6 +73,8 @@ from mm2mgr.text import few
 from mm2mgr.topology import Flow, Topology, matches_nothing
 
 _REQUESTS_AT_ONCE = 8
+# Stages of a move wait up to a minute each; a person who finishes an interrupted one needs longer.
+LONGEST_PAUSE_SECONDS = 900.0
 
 
 @dataclass(frozen=True)
@@ -127,6 +131,7 @@ class _Making:
     errors: dict[str, Mm2mgrError] = field(default_factory=dict)
     parts: dict[str, ClusterPlan] = field(default_factory=dict)
     """What was compared already, of what has not been asked again since."""
+    unverified: dict[str, str] = field(default_factory=dict)
     claims: Claims = field(default_factory=Claims)
     needed: set[tuple[Named, str]] = field(default_factory=set)
     """Connectors with the costly kinds of change that they need."""
@@ -162,6 +167,8 @@ class _Making:
         }
         sizes = await self.read_sizes(found, verdicts, seen)
         against = {each.named: self.against(each, verdicts[each.named]) for each in found}
+        for named, objection in (*await self.ask_dedicated(), *await self.ask_retention(seen)):
+            against.setdefault(named, []).append(objection)
         successors = {named: [old.old for old in one.again] for named, one in verdicts.items() if one.again}
         estimate = Estimate(run, seen, {each.named: each for each in found}, verdicts, sizes)
         parts = [self.with_topics(part, found, seen, verdicts).each(estimate.priced) for part in self.compared()]
@@ -215,6 +222,7 @@ class _Making:
             frozenset(self.errors),
             frozenset(named for named, config in live.items() if self.owners.is_ours(named, config)),
             {(c.connect, c.name): c for c in self.connectors},
+            self.topology.clusters,
         )
 
     def compared_on(self, name: str) -> ClusterPlan:
@@ -383,6 +391,43 @@ class _Making:
             if c.flows
         }
 
+    async def ask_dedicated(self) -> list[tuple[Named, Objection]]:
+        """Return why dedicated MirrorMakers cannot be taken over now."""
+        found = []
+        for change in self.writes():
+            over = change.takes_over
+            if over and over.dedicated and not over.move.carried:
+                try:
+                    await asyncio.to_thread(read_dedicated, kafka_access(over.dedicated), over.picks.before)
+                except Mm2mgrError as error:
+                    objection = Objection("moved", error.message, error.hint or "plan again when it can be read")
+                    found.append(((change.connect, change.connector), objection))
+        return found
+
+    async def ask_retention(self, seen: MirroredState) -> list[tuple[Named, Objection]]:
+        """Return the moves whose pause would outlast records that have yet to be mirrored; what cannot be read is noted."""
+        found = []
+        for change in self.writes():
+            over, alias = change.takes_over, (change.config or {}).get("source.cluster.alias", "")
+            stored = seen.offsets.get(over.giver) if over and not over.move.carried else None
+            if over is None or not stored or not isinstance(seen.topics.get(alias), TopicListing):
+                continue
+            named, position = (change.connect, change.connector), {one: last + 1 for one, last in stored.items()}
+            try:
+                access = kafka_access(self.topology.clusters[alias])
+                late = await asyncio.to_thread(read_expiring, access, position, LONGEST_PAUSE_SECONDS)
+            except Mm2mgrError as error:
+                self.unverified[change.connect] = (
+                    f"not verified: retention of what moves to '{named[1]}' ({error.one_line})"
+                )
+                continue
+            if late:
+                minutes = f"{LONGEST_PAUSE_SECONDS / 60:.0f} min"
+                why = f"retention deletes records of {few([str(one) for one in late])} within {minutes}, before they are mirrored"
+                how = "wait until the flow has caught up, or raise retention.ms of the topic for the time of the move"
+                found.append((named, Objection("moved", why, how)))
+        return found
+
     def against(self, widening: Widening, verdict: MirrorVerdict) -> list[Objection]:
         """Return the objections to a write without those of an allowed kind."""
         kinds = [(one, ALLOWED_BY[one.rule]) for one in verdict.objections]
@@ -437,6 +482,8 @@ class _Making:
             return
         if live.note:
             yield live.note
+        if part.connect in self.unverified:
+            yield self.unverified[part.connect]
         yield from self.idle_permits(part.connect)
         through = {
             c.config.get("target.cluster.alias") for c in self.wanted(part.connect) if writes_through_workers(c.config)

@@ -18,7 +18,7 @@ from mm2mgr.render import FLOW_KEY, OWNER_KEY, Connector
 from mm2mgr.spec.scalars import java_pattern
 from mm2mgr.text import few
 from mm2mgr.topics.names import NameFilter, Selection
-from mm2mgr.topology import Moved
+from mm2mgr.topology import KafkaCluster, Moved
 from mm2mgr.truth.reach import numbers
 
 Config = Mapping[str, str]
@@ -34,6 +34,7 @@ class BothSides:
     unread: Collection[str]
     owned: Collection[Named]
     desired: Mapping[Named, Connector] = field(repr=False)
+    clusters: Mapping[str, KafkaCluster] = field(repr=False)
 
     def rests(self, named: Named) -> str:
         """Return the state that a connector goes back to: the declared one, else what people chose, else RUNNING."""
@@ -129,7 +130,7 @@ class _Planning:
         elif estate.unread and entry.flow and not found and change.action == "create":
             unread = few([f"'{each}'" for each in estate.unread])
             self.block(change, f"flow '{entry.flow}' was not found, and Connect cluster {unread} could not be read", "")
-        elif change.action != "create" and (entry.topics or not found):
+        elif change.action != "create" and (entry.topics or entry.dedicated or not found):
             self.notes.setdefault(receiver[0], []).append(
                 f"moved: '{entry.written}' is '{entry.to}' now; the line at {entry.place} can go"
             )
@@ -137,6 +138,8 @@ class _Planning:
     def givers(self, entry: Moved, receiver: Named) -> list[Named]:
         """Return the connectors that an entry may mean."""
         live, desired = self.estate.live, self.estate.desired
+        if entry.dedicated:
+            return [("", "->".join(entry.dedicated))]
         if entry.connector:
             return [entry.connector] if entry.connector in live else []
         declared = [each for each, c in desired.items() if c.type == "source" and c.flows[0] == entry.flow]
@@ -158,6 +161,8 @@ class _Planning:
         )
         gives = self.changes.get(giver)
         narrowed = gives is not None and gives.action == "update" and any(key.key in SELECTING for key in gives.keys)
+        if entry.dedicated:  # nothing tells afterwards whether it was taken over
+            return change.action == "create"
         return takes and (narrowed if entry.topics else True)
 
     def take_back(self, receiver: Named) -> None:
@@ -188,7 +193,7 @@ class _Planning:
             return
         live = estate.live.get(giver)
         over = self.taken_over(change, giver, entry, journal)
-        where = f"'{giver[1]}' on Connect cluster '{giver[0]}'"
+        where = f"'{giver[1]}' on Connect cluster '{giver[0]}'" if giver[0] else f"the dedicated MirrorMaker {giver[1]}"
         verb = (
             "takes back what it had begun to take over"
             if over.back
@@ -220,7 +225,8 @@ class _Planning:
         live = estate.live.get(giver)
         move = journal.move if journal else None
         if move is None:
-            created, source = change.action == "create", _pair(live or {})
+            created = change.action == "create"
+            source = entry.dedicated if entry and entry.dedicated else _pair(live or {})
             partial = entry is not None and bool(entry.topics)
             move = Move(giver, source, estate.rests(giver), created=created, partial=partial)
             then = move.giver_then if created else estate.rests(receiver)
@@ -234,7 +240,9 @@ class _Planning:
         gone = (
             () if move.partial or back else tuple((each, estate.live[each]) for each in self.beside(giver, move.pair))
         )
-        return TakeOver(giver, live, keeps, Journal(declared or then, move=move), picks, gone, back=back)
+        now = Journal(declared or then, needs=journal.needs if journal else (), move=move)
+        kafka = estate.clusters[(change.config or {})["target.cluster.alias"]] if not giver[0] and not back else None
+        return TakeOver(giver, live, keeps, now, picks, gone, back=back, dedicated=kafka)
 
     def deleted(self, named: Named, receiver: Named, reason: str) -> Change:
         config = self.estate.live[named]
@@ -319,7 +327,7 @@ class _Planning:
 
     def stuck(self, change: Change, move: Move, had: Config | None, entry: Moved | None) -> Iterator[tuple[str, str]]:
         """Yield why a move that was begun cannot go on by the tree of now."""
-        if not move.carried and had is None and entry:
+        if not move.carried and had is None and entry and not entry.dedicated:
             yield (
                 f"'{move.giver[1]}' on Connect cluster '{move.giver[0]}' was deleted before its offsets were carried",
                 "remove the entry of moved: to take the move back",
@@ -334,6 +342,11 @@ class _Planning:
 
     def renamed(self, receiver: Named, giver: Named, wanted: Config, had: Config | None) -> Iterator[str]:
         """Yield what consumers see where topics get other names on the target."""
+        if not giver[0] and giver[1].partition("->")[0] != wanted.get("source.cluster.alias"):
+            yield (
+                f"the dedicated MirrorMaker has the alias '{giver[1].partition('->')[0]}': unless names are kept (identity), topics of the "
+                "target go on under other names, and consumers read the old ones to their end and then change over"
+            )
         old, new = (c and self.estate.selection(n, c) for n, c in ((giver, had), (receiver, wanted)))
         if old and new and old.renamed("orders") != new.renamed("orders"):
             yield (

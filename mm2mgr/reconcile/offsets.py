@@ -13,6 +13,7 @@ from typing import Any
 
 from mm2mgr.connect.types import SourceOffset
 from mm2mgr.topics.names import NameFilter, Selection
+from mm2mgr.topology import KafkaCluster
 
 Config = Mapping[str, str]
 
@@ -186,6 +187,8 @@ class TakeOver:
     picks: Picks = field(repr=False)
     beside: tuple[tuple[tuple[str, str], Config], ...] = field(default=(), repr=False)
     back: bool = False
+    dedicated: KafkaCluster | None = field(default=None, repr=False)
+    """Where the giver keeps its offsets, if it is a dedicated MirrorMaker."""
 
     @property
     def move(self) -> Move:

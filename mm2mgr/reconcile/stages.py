@@ -16,7 +16,9 @@ from functools import partial
 from mm2mgr.connect.client import ConnectClient
 from mm2mgr.connect.errors import AlreadyExists, ConnectError, NotFound
 from mm2mgr.connect.types import SourceOffset, parse_stored
+from mm2mgr.endpoints import kafka_access
 from mm2mgr.errors import Mm2mgrError
+from mm2mgr.reconcile.dedicated import read_dedicated
 from mm2mgr.reconcile.offsets import (
     EVERY,
     JOURNAL_KEY,
@@ -32,6 +34,7 @@ from mm2mgr.reconcile.offsets import (
 from mm2mgr.reconcile.plan import RESTING, Change, Named, diff
 from mm2mgr.render import OWNER_KEY
 from mm2mgr.text import few
+from mm2mgr.topology import KafkaCluster
 
 Config = Mapping[str, str]
 
@@ -91,6 +94,15 @@ class ReadOffsets:
     """Read its stored offsets."""
 
     named: Named
+    picks: Picks = field(default=EVERY, repr=False)
+
+
+@dataclass(frozen=True)
+class ReadDedicated:
+    """Read the offsets that a dedicated MirrorMaker stored on its target; refused unless it was shut down cleanly."""
+
+    named: Named
+    kafka: KafkaCluster = field(repr=False)
     picks: Picks = field(default=EVERY, repr=False)
 
 
@@ -158,6 +170,7 @@ Stage = (
     | SetState
     | Stop
     | ReadOffsets
+    | ReadDedicated
     | WriteOffsets
     | ReadBack
     | DropOffsets
@@ -236,7 +249,7 @@ def _finished(named: Named, config: Config, then: str) -> tuple[Stage, ...]:
     return WriteConfig(named, Journal(then).marked(config), "its offsets are there"), SetState(named, then), last
 
 
-def _moved(named: Named, owner: str, change: Change, over: TakeOver) -> Iterable[Stage]:
+def _moved(named: Named, owner: str, change: Change, over: TakeOver) -> Iterable[Stage]:  # noqa: PLR0912  in one piece it can be read
     """Yield how a connector goes on where another one stops; what is done already is left out.
 
     The giver is not written before the receiver has its offsets, so until then everything can be taken back.
@@ -253,15 +266,22 @@ def _moved(named: Named, owner: str, change: Change, over: TakeOver) -> Iterable
     if over.back:
         yield from undo
         return
-    carried = replace(over.journal, move=replace(move, carried=True)).marked(wanted)
+    carried = replace(over.journal, needs=(), move=replace(move, carried=True)).marked(wanted)
     if not move.carried:
-        marked = over.journal.marked(kept)
+        needs = over.journal.needs or change.needs_offsets
+        marked = replace(over.journal, needs=needs).marked(kept)
         if live is None:
             yield Create(named, marked, "STOPPED")
         elif not began:
             yield WriteConfig(named, marked, "the journal")
-        yield from (Undo(undo), Stop(named), Stop(giver), ReadOffsets(giver, over.picks))
+        yield from (Undo(undo), Stop(named))
+        if over.dedicated:
+            yield ReadDedicated(giver, over.dedicated, over.picks)
+        else:
+            yield from (Stop(giver), ReadOffsets(giver, over.picks))
         yield from (WriteOffsets(named, over.picks), ReadBack(named, over.picks))
+        if needs:
+            yield Prove(named, needs, over.picks.after)
         yield from (Undo(), WriteConfig(named, carried, "the journal: its offsets are there"))
     elif live != {"name": named[1], **carried}:
         yield WriteConfig(named, carried, "as the tree wants it now")
@@ -314,6 +334,8 @@ def explain(stage: Stage) -> str:  # noqa: PLR0911, PLR0912  one sentence for ea
             return "stop it, and wait until it has no tasks: then its stored offsets are exact"
         case ReadOffsets():
             return "read its stored offsets"
+        case ReadDedicated():
+            return "read the offsets that the dedicated MirrorMaker stored; stop here unless it was shut down cleanly"
         case WriteOffsets():
             return "store these offsets for it"
         case ReadBack():
@@ -378,6 +400,11 @@ class _Run:
             self.undo = stage.stages
             return
         connect, name = stage.named
+        if isinstance(stage, ReadDedicated):
+            source = stage.picks.before
+            found = await asyncio.to_thread(read_dedicated, kafka_access(stage.kafka), source)
+            self.read = {each.key: each for each in stage.picks.moved(found)}
+            return
         client = self.clients[connect]
         match stage:
             case Compare():

@@ -6,18 +6,26 @@ run when this was written), with MM2MGR_MOVE_SEED to repeat them.
 
 from __future__ import annotations
 
+import itertools
 import os
 import random
+import shlex
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
+import confluent_kafka
 import pytest
 
+from mm2mgr.kafka.access import librdkafka_config
+from mm2mgr.kafka.client import Kafka
+from mm2mgr.kafka.inspection import expiring
+from mm2mgr.partitions import TopicPartition
 from mm2mgr.reconcile.offsets import JOURNAL_KEY
 from mm2mgr.sandbox.broker import Broker
-from mm2mgr.sandbox.server import Runtime
+from mm2mgr.sandbox.server import Runtime, Server, exec_java
 from mm2mgr.sandbox.worker import Worker
 
 from .command import Tree
@@ -135,3 +143,81 @@ def test_fifty_partitions_move_and_mm2mgr_is_killed_at_random_moments(world: Wor
             assert not any(JOURNAL_KEY in config for config in world.configs().values())
     day.once("wide")
     print(f"{begun} of {KILLS} kills left a journal")
+
+
+class Dedicated(Server):
+    """A dedicated MirrorMaker, as connect-mirror-maker.sh starts one."""
+
+    kind = "mirrormaker"
+    heap = "384m"
+
+    @property
+    def port_names(self) -> tuple[str, ...]:
+        return ()
+
+    def server_properties(self) -> dict[str, str]:
+        return self.properties
+
+    @property
+    def address(self) -> str:
+        return self.name
+
+    def shell_command(self, java: str, properties_file: Path) -> str:
+        main = "org.apache.kafka.connect.mirror.MirrorMaker"
+        return shlex.join(exec_java(java, [*self.jvm_arguments(), main, str(properties_file)]))
+
+    def ready(self) -> bool:
+        return self.log_has("Kafka MirrorMaker")
+
+
+def test_a_dedicated_mirrormaker_is_taken_over_under_traffic(
+    world: World, day: Day, tmp_path: Path, runtime: Runtime
+) -> None:
+    """Refused while it runs; after SIGTERM its offsets are exact, and the flow goes on from them."""
+    world.create("dc1", "legacy", partitions=4)
+    servers = {alias: access.bootstrap_servers for alias, access in world.kafkas.items()}
+    properties = {
+        "clusters": "dc1, agg",
+        **{f"{alias}.bootstrap.servers": each for alias, each in servers.items()},
+        "dc1->agg.enabled": "true",
+        "dc1->agg.topics": "legacy",
+        "replication.factor": "1",
+        "refresh.topics.interval.seconds": "2",
+        "offset.flush.interval.ms": "5000",
+        "emit.heartbeats.enabled": "false",
+        "emit.checkpoints.enabled": "false",
+        **{
+            f"{topic}.replication.factor": "1"
+            for topic in ("offset-syncs.topic", "heartbeats.topic", "checkpoints.topic")
+        },
+        **{f"{topic}.storage.replication.factor": "1" for topic in ("offset", "status", "config")},
+    }
+    write(day, "moved: [{from: {dedicated: dc1->agg}, to: 'taken:dc1->agg'}]\n", flow("taken", "legacy"))
+    with traffic(world, "legacy", partitions=4):
+        with Dedicated("legacy", tmp_path / "legacy", properties, runtime=runtime):
+            until(lambda: sum(world.held("agg", "dc1.legacy").values()), lambda count: count > 100, "no traffic", 180)
+            assert "still runs" in day.written_is_held_back(says=["SIGTERM"])
+        until(
+            lambda: "still runs" in day.tree.json("plan")["clusters"][0]["changes"][0]["reason"], lambda runs: not runs
+        )
+        day.apply_written()
+        assert sources(world) == {("main", "taken")}
+    day.once("legacy")
+    assert "can go" in day.tree.run("plan")
+
+
+def test_records_that_retention_is_about_to_delete_are_found(world: World, day: Day) -> None:
+    """The log of each partition: two records of 55 minutes ago and two of now, kept for an hour."""
+    access = world.kafkas["dc1"]
+    hour = {"retention.ms": "3600000"}
+    with Kafka(access) as kafka:
+        kafka.create_topics({"short": (2, 1, hour), "long": (2, 1, {"retention.ms": "-1"})})
+    producer = confluent_kafka.Producer(librdkafka_config(access))
+    for topic, number in itertools.product(("short", "long"), (0, 1)):
+        for minutes_ago in (55, 55, 0, 0):
+            when = int((time.time() - 60 * minutes_ago) * 1000)
+            producer.produce(topic, b"x", partition=number, timestamp=when)
+    assert producer.flush(60) == 0
+    behind = {TopicPartition(topic, number): 2 * number for topic in ("short", "long") for number in (0, 1)}
+    assert expiring(access, behind, 900) == [("short", 0)]
+    assert expiring(access, behind, 60) == []

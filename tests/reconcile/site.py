@@ -54,6 +54,8 @@ class Site:
         }
     )
     """TopicListing of the Kafka clusters; None: no broker answers."""
+    expiring: list[TopicPartition] = field(default_factory=list)
+    """Partitions whose records retention is about to delete."""
     brokers: dict[str, str] = field(default_factory=dict)
     """Addresses of Kafka clusters by alias, which then keep the history; those of the others lead nowhere."""
 
@@ -143,6 +145,7 @@ def running(folder: Path) -> Iterator[Site]:
     with serving(east) as east_url, serving(west) as west_url, pytest.MonkeyPatch.context() as patch:
         site = Site(folder, {"east": east_url, "west": west_url}, {"east": east, "west": west})
         patch.setattr(live, "read_topics", site.read_topics)
+        patch.setattr(live, "read_expiring", lambda *_: site.expiring)
         patch.setattr(live, "read_sizes", site.read_sizes)
         patch.setattr(apply, "_RACE_SECONDS", 0.0)  # nobody else writes here, unless a test has it so
         patch.setattr(apply, "_LONGEST_RACE_SECONDS", 0.0)

@@ -199,6 +199,7 @@ class Workers:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(live, "ConnectClient", asked)
             patch.setattr(live, "read_topics", listed)
+            patch.setattr(live, "read_expiring", lambda *_: [])
             return asyncio.run(make_plan(topology, render(topology)))
 
     def apply(self, text: str, requests: int = 10**6) -> list[str]:

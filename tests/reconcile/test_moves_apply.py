@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from mm2mgr.partitions import TopicPartition
 from tests.reconcile.site import Site, actions, errors
 
 ORDERS = "flows:\n  orders: {sources: [a], targets: [east], topics: {include: [orders]}}\n"
@@ -93,3 +94,11 @@ def test_workers_that_cannot_create_it_stopped_are_named(site: Site) -> None:
     assert {name: c.action for name, c in changes.items()} == {NEW: "blocked"}
     assert "run Kafka 3.6.2" in changes[NEW].reason
     assert "3.7" in changes[NEW].reason
+
+
+def test_records_that_retention_would_delete_meanwhile_keep_the_flow_where_it_is(site: Site) -> None:
+    begin(site)
+    site.expiring = [TopicPartition("orders", 0)]
+    changes = {c.connector: c for c in site.plan(SALES).changes if c.type == "source"}
+    assert {name: c.action for name, c in changes.items()} == {NEW: "blocked", OLD: "blocked"}
+    assert "retention deletes records of orders-0 within 15 min" in changes[NEW].reason
