@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from mm2mgr.connect.errors import ConnectError
-from mm2mgr.connect.types import BasicAuth, BearerAuth, ConnectTarget, ProxyServer, TlsFiles
+from mm2mgr.connect.target import BasicAuth, BearerAuth, ConnectTarget, ProxyServer, TlsFiles
 from mm2mgr.errors import KafkaError
 from mm2mgr.kafka.access import KafkaAccess, resolve
 from mm2mgr.secrets import remember

@@ -15,10 +15,10 @@ from urllib.parse import quote, urlencode
 import httpx
 
 from mm2mgr.connect.errors import Call, Invalid, NotFound
+from mm2mgr.connect.target import ConnectTarget
 from mm2mgr.connect.types import (
     ConnectorInfo,
     ConnectorStatus,
-    ConnectTarget,
     Plugin,
     PluginKey,
     SourceOffset,

@@ -33,7 +33,7 @@ from mm2mgr.connect.errors import (
     error_of,
     lost,
 )
-from mm2mgr.connect.types import ConnectTarget, TlsFiles
+from mm2mgr.connect.target import ConnectTarget, TlsFiles
 from mm2mgr.secrets import cut
 
 CONNECT_SECONDS = 5.0

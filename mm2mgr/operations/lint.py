@@ -33,7 +33,7 @@ from mm2mgr.truth.keys import Keys, kafka_version, load
 from mm2mgr.truth.reach import ConnectorType, Setting
 
 if TYPE_CHECKING:
-    from mm2mgr.connect.types import ConnectTarget
+    from mm2mgr.connect.target import ConnectTarget
     from mm2mgr.render import Connector
 
 USER, PASSWORD = "MM2MGR_CONNECT_USER", "MM2MGR_CONNECT_PASSWORD"
@@ -242,7 +242,7 @@ def _targets(workspace: Workspace, names: Sequence[str]) -> dict[str, ConnectTar
 
 
 def _target(workspace: Workspace, name: str) -> ConnectTarget:
-    from mm2mgr.connect.types import BasicAuth, ConnectTarget
+    from mm2mgr.connect.target import BasicAuth, ConnectTarget
     from mm2mgr.endpoints import connect_target
 
     if "://" in name:

@@ -15,7 +15,8 @@ from dataclasses import dataclass, field, replace
 
 from mm2mgr.connect.client import ConnectClient
 from mm2mgr.connect.errors import ConnectError, WrongBody
-from mm2mgr.connect.types import ConnectTarget, Validation, WorkerInfo
+from mm2mgr.connect.target import ConnectTarget
+from mm2mgr.connect.types import Validation, WorkerInfo
 from mm2mgr.endpoints import kafka_access
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.formats.connectors import FoundConnector

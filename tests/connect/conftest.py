@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from mm2mgr.connect.client import ConnectClient
-from mm2mgr.connect.types import ConnectTarget
+from mm2mgr.connect.target import ConnectTarget
 from tests.fake_connect import FakeConnect
 
 Ask = Callable[..., Any]

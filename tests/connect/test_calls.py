@@ -17,7 +17,8 @@ from mm2mgr.connect.errors import (
     ConnectUnreachable,
     OutcomeUnknown,
 )
-from mm2mgr.connect.types import ConnectTarget, SourceOffset
+from mm2mgr.connect.target import ConnectTarget
+from mm2mgr.connect.types import SourceOffset
 from tests.fake_connect import (
     FORWARD_CUT,
     FORWARDING,

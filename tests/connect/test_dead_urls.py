@@ -12,7 +12,7 @@ import pytest
 
 from mm2mgr.connect.client import ConnectClient
 from mm2mgr.connect.errors import ConnectUnreachable, OutcomeUnknown
-from mm2mgr.connect.types import ConnectTarget
+from mm2mgr.connect.target import ConnectTarget
 from tests.connect.dead_ends import DEAD_ENDS, NEVER_CONNECTED, black_hole_url, dead_url, silent_url, trickling_url
 from tests.fake_connect import REBALANCE, FakeConnect, serving
 

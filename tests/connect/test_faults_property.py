@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from mm2mgr.connect.client import ConnectClient
 from mm2mgr.connect.errors import ConnectError, OutcomeUnknown
-from mm2mgr.connect.types import ConnectTarget
+from mm2mgr.connect.target import ConnectTarget
 from tests.fake_connect import FORWARD_CUT, FORWARDING, REBALANCE, STALE, STARTING_PAGE, TIMED_OUT, FakeConnect
 
 OLD = {"name": "a", "connector.class": "MirrorSourceConnector", "topics": "old"}

@@ -11,7 +11,8 @@ import pytest
 
 from mm2mgr.connect.client import ConnectClient
 from mm2mgr.connect.errors import ConnectError, NotFound
-from mm2mgr.connect.types import ConnectTarget, SourceOffset
+from mm2mgr.connect.target import ConnectTarget
+from mm2mgr.connect.types import SourceOffset
 from mm2mgr.reconcile.facts import probe
 from tests.fake_connect import FakeConnect
 

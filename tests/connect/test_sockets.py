@@ -13,7 +13,7 @@ import trustme
 
 from mm2mgr.connect.client import ConnectClient
 from mm2mgr.connect.errors import ConnectAuthError, ConnectError, ConnectUnreachable
-from mm2mgr.connect.types import BasicAuth, BearerAuth, ConnectTarget, TlsFiles
+from mm2mgr.connect.target import BasicAuth, BearerAuth, ConnectTarget, TlsFiles
 from tests.connect.dead_ends import dead_url, silent_url
 from tests.fake_connect import FakeConnect, serving
 

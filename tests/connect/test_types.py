@@ -8,17 +8,14 @@ from typing import Any
 import pytest
 
 from mm2mgr.connect.errors import ConnectError, WrongBody
+from mm2mgr.connect.target import BasicAuth, BearerAuth, ConnectTarget, TlsFiles
 from mm2mgr.connect.types import (
-    BasicAuth,
-    BearerAuth,
     ConnectorInfo,
     ConnectorStatus,
-    ConnectTarget,
     Plugin,
     PluginKey,
     SourceOffset,
     TaskConfig,
-    TlsFiles,
     Validation,
     WorkerInfo,
 )

@@ -18,7 +18,7 @@ import pytest
 from mm2mgr import web
 from mm2mgr.connect.client import ConnectClient
 from mm2mgr.connect.errors import ConnectError, OutcomeUnknown
-from mm2mgr.connect.types import ConnectTarget
+from mm2mgr.connect.target import ConnectTarget
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.kafka.client import TopicInfo
 from mm2mgr.samples.batch import Inventory

@@ -52,6 +52,8 @@ ARGUMENTS = {
     "sandbox topic create": "here orders",
     "sandbox topic list": "here",
     "simulate": "--traffic 2",
+    "topics": "orders",
+    "who": "orders",
 }
 NEED_AN_EXTRA = {"sample", "throughput", "samples convert", "size", "fleet", "simulate", "sandbox up", "demo"}
 FAIL_WITHOUT_WORKERS = {
@@ -68,6 +70,8 @@ FAIL_WITHOUT_WORKERS = {
         "history",
         "drift",
         "reconcile",
+        "who",
+        "topics",
     ),
     *("sandbox topic create", "sandbox topic list", "sandbox produce"),
     *("offsets show", "offsets reset"),

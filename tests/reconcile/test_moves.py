@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 from mm2mgr.connect.client import ConnectClient
-from mm2mgr.connect.types import ConnectTarget
+from mm2mgr.connect.target import ConnectTarget
 from mm2mgr.expand import expand
 from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.reconcile import live

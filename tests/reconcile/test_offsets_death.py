@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from mm2mgr.connect.client import ConnectClient
-from mm2mgr.connect.types import ConnectTarget
+from mm2mgr.connect.target import ConnectTarget
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.reconcile.ownership import Ownership
 from mm2mgr.reconcile.plan import Change, plan_cluster

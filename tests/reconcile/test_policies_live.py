@@ -11,7 +11,7 @@ import pytest
 
 from mm2mgr.connect.client import ConnectClient
 from mm2mgr.connect.errors import ConnectError
-from mm2mgr.connect.types import ConnectTarget
+from mm2mgr.connect.target import ConnectTarget
 from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.lint.subject import WorkerFacts
 from mm2mgr.reconcile.facts import PREFIXES, ask_worker, harmless, probe, read_live

@@ -9,7 +9,7 @@ import pytest
 
 from mm2mgr.connect.client import ConnectClient
 from mm2mgr.connect.errors import ConnectError
-from mm2mgr.connect.types import ConnectTarget
+from mm2mgr.connect.target import ConnectTarget
 from mm2mgr.expand import expand
 from mm2mgr.lint.subject import Estate, KafkaFacts, WorkerFacts
 from mm2mgr.reconcile.facts import ask_brokers, ask_worker, harmless, read_live

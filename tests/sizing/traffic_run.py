@@ -14,7 +14,7 @@ from pathlib import Path
 
 from mm2mgr.assignment import Assignment, assignment_read_back, listing_of, partitions_by_task, predict
 from mm2mgr.connect.client import ConnectClient
-from mm2mgr.connect.types import ConnectTarget
+from mm2mgr.connect.target import ConnectTarget
 from mm2mgr.evidence.measured import read_rates
 from mm2mgr.kafka.client import Kafka
 from mm2mgr.partitions import TopicPartition
