@@ -151,7 +151,8 @@ class Estate:
         busy = run(self.world, after)
         there = {each.key for each in (*before, *after)}
         ours = (each for each in before if each.config.get(OWNER_KEY) == OWNER)
-        known = {each.key for each in ours if each.connect not in self.unread}
+        # One that is released goes on for somebody else: a second copy under another name may be meant.
+        known = {each.key for each in ours if each.connect not in self.unread and each.key not in self.released}
         told = Told(
             [write for write in self.written if write.by in known],
             [write for write in self.written if write.by not in there],
