@@ -6,6 +6,7 @@ import click
 
 from mm2mgr import operations
 from mm2mgr.cli.options import Count, Duration, command, invalid_arguments, option, output_option
+from mm2mgr.errors import InvalidArgument
 from mm2mgr.operations.workspace import Workspace
 
 
@@ -15,6 +16,7 @@ from mm2mgr.operations.workspace import Workspace
 @option("--since", type=Duration(), help="Only the last so long, such as 2d.")
 @option("--last", "-n", type=Count(1), metavar="N", help="Only the newest N changes.")
 @option("--full", is_flag=True, help="Show every key that changed.")
+@option("--forget", type=Duration(), metavar="AGE", help="Delete changes that are older, such as 400d, and show them.")
 @output_option
 @click.pass_obj
 def history(
@@ -24,24 +26,32 @@ def history(
     since: float | None,
     last: int | None,
     full: bool,
+    forget: float | None,
     output: str,
 ) -> int:
     """Show what was changed, by whom and when, newest last.
 
     FLOWS may be flows of the tree, flows that it had once, or names of connectors; all by default. What `apply`,
-    `reconcile` and the verbs do is kept for a year in topic mm2mgr.history.internal, on the Kafka cluster that each Connect
+    `reconcile` and the verbs do is kept in topic mm2mgr.history.internal, on the Kafka cluster that each Connect
     cluster runs on, without secrets. A change that stays `begun` is one of a command that was killed. Exit code 1 when the
     history of a Connect cluster could not be read.
 
     \b
     Example:
       mm2mgr history orders --since 7d --full
+      mm2mgr history --forget 400d
     """
     from mm2mgr.output.console import say_json
     from mm2mgr.output.history_text import say_history
 
     with invalid_arguments():
-        found = operations.history(workspace, flows, connects=connects, since_seconds=since, last=last)
+        if forget is not None and (flows or since is not None or last is not None):
+            raise InvalidArgument("forget", "deletes all that is older, so leave FLOWS, --since and --last out")
+        found = (
+            operations.history(workspace, flows, connects=connects, since_seconds=since, last=last)
+            if forget is None
+            else operations.forget_history(workspace, forget, connects=connects)
+        )
     if output == "json":
         say_json(found.to_dict())
     else:

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from mm2mgr.operations.history import DriftReport as DriftReport
     from mm2mgr.operations.history import HistoryReport as HistoryReport
     from mm2mgr.operations.history import drift as drift
+    from mm2mgr.operations.history import forget_history as forget_history
     from mm2mgr.operations.history import history as history
     from mm2mgr.operations.lint import Explained as Explained
     from mm2mgr.operations.lint import LintReport as LintReport

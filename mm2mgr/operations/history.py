@@ -1,4 +1,4 @@
-"""`history`: what was changed, by whom and when. `drift`: what people changed by hand since. Both only read."""
+"""`history`: what was changed, by whom and when. `drift`: what people changed by hand since. Both only read; `forget_history` deletes old changes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from mm2mgr.endpoints import connect_target
 from mm2mgr.errors import InvalidArgument, Mm2mgrError
 from mm2mgr.operations.workspace import Workspace, wait_for
 from mm2mgr.reconcile.drift import Drift, LastApplied, LiveConnectors, drifts
-from mm2mgr.reconcile.history import History, HistoryEntry, read
+from mm2mgr.reconcile.history import History, HistoryEntry, forget, read
 from mm2mgr.reconcile.ownership import Ownership
 from mm2mgr.topology import ConnectCluster
 
@@ -47,9 +47,24 @@ def history(
     found = wait_for(read(workspace.topology, connects or None))
     entries = _of(workspace, flows, found.entries)
     if since_seconds is not None:
-        start = (datetime.now(UTC) - timedelta(seconds=since_seconds)).isoformat(timespec="milliseconds")
+        start = _seconds_ago(since_seconds)
         entries = tuple(entry for entry in entries if entry.when >= start)
     return HistoryReport(entries if last is None else entries[max(0, len(entries) - last) :], found.unread)
+
+
+def forget_history(workspace: Workspace, older_seconds: float, *, connects: Sequence[str] = ()) -> HistoryReport:
+    """Delete the entries that are older than so many seconds, and return them; the configs that were last applied stay.
+
+    `unread` has the Connect clusters whose history could not be read or written, with the reason.
+    """
+    found = history(workspace, connects=connects)
+    end = _seconds_ago(older_seconds)
+    old = tuple(entry for entry in found.entries if entry.when < end)
+    return HistoryReport(old, {**found.unread, **wait_for(forget(workspace.topology, old))})
+
+
+def _seconds_ago(seconds: float) -> str:
+    return (datetime.now(UTC) - timedelta(seconds=seconds)).isoformat(timespec="milliseconds")
 
 
 def _check_connects(workspace: Workspace, connects: Sequence[str]) -> None:

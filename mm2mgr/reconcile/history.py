@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from mm2mgr.kafka.compacted import CompactedTopic, TextWriter
 
 TOPIC = "mm2mgr.history.internal"
-_A_YEAR_MS = 366 * 86_400_000
-_CONFIGS = {"cleanup.policy": "compact,delete", "retention.ms": str(_A_YEAR_MS)}
+# No retention by time: the config that a connector was last given, and a claim, are needed however old they are.
+_CONFIGS = {"cleanup.policy": "compact"}
 RIGHTS = (
     (
         "history",
@@ -45,7 +45,7 @@ RIGHTS = (
         "history",
         "Create",
         f"topic {TOPIC}",
-        "as before, until somebody creates the topic: one partition, cleanup.policy=compact,delete",
+        "as before, until somebody creates the topic: one partition, cleanup.policy=compact",
     ),
     ("`history`, `drift`", "Read", f"topic {TOPIC}", "no history; drift compares with the tree"),
     ("`reconcile`", "Read", f"group mm2mgr-OWNER, and topic {TOPIC}", "no lease: nothing is written there"),
@@ -189,6 +189,10 @@ class Recorder:
         """Record an entry as it is."""
         self.write(entry.connect, _ENTRY + entry.id, json.dumps(entry.to_dict()))
 
+    def drop(self, entry: HistoryEntry) -> None:
+        """Delete an entry."""
+        self.write(entry.connect, _ENTRY + entry.id, None)
+
     def _keep(self, named: Named, change: Change) -> None:
         key = "/".join((_CONFIG.rstrip("/"), self.topology.owner, *named))
         if change.action == "delete":
@@ -280,6 +284,14 @@ async def read(topology: Topology, connects: Iterable[str] | None = None) -> His
                 if key.startswith(start) and (config := _config(text))
             }
     return History(tuple(sorted(entries, key=lambda each: (each.when, each.id))), applied, unread)
+
+
+async def forget(topology: Topology, entries: Iterable[HistoryEntry]) -> dict[str, str]:
+    """Delete entries; return why not for each Connect cluster whose Kafka could not be written."""
+    recorder = Recorder(topology, "", Author(""))
+    for entry in entries:
+        recorder.drop(entry)
+    return await asyncio.to_thread(recorder.close)
 
 
 def _config(text: str) -> dict[str, str] | None:

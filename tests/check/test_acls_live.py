@@ -261,7 +261,7 @@ def test_no_check_ever_told_a_password(world: World) -> None:
 def test_history_and_lease_need_the_rights_of_the_page_and_no_more(world: World) -> None:
     security = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN", "sasl.jaas.config": jaas("scons")}
     access = KafkaAccess("B", world.brokers["B"].bootstrap("SECURE"), security)
-    topic = CompactedTopic(access, TOPIC, 1, {"cleanup.policy": "compact,delete"})
+    topic = CompactedTopic(access, TOPIC, 1, {"cleanup.policy": "compact"})
     group = "mm2mgr-rights"
 
     def write() -> str:

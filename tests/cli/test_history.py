@@ -62,6 +62,18 @@ def test_history_is_limited_by_flow_cluster_time_and_number(mm2mgr: Command, kep
     assert "no flow 'nothing'" in mm2mgr("history", "nothing", code=1).err.replace("is ", "")
 
 
+def test_old_changes_are_forgotten_and_what_was_applied_last_is_not(mm2mgr: Command, kept: Site) -> None:
+    mm2mgr("apply", "--yes")
+    said = mm2mgr("history", "orders", "--forget", "1d", code=2)
+    assert "leave FLOWS, --since and --last out" in said.err
+    assert mm2mgr("history", "--connect", "east", "--forget", "1d", "-o", "json").json["entries"] == []
+    gone = mm2mgr("history", "--connect", "east", "--forget", "0s", "-o", "json").json["entries"]
+    assert sorted(each["connector"] for each in gone) == sorted(ON_EAST)
+    assert mm2mgr("history", "--connect", "east", "-o", "json").json["entries"] == []
+    kept.east.connectors[SOURCE].config["tasks.max"] = "9"
+    assert "  tasks.max: 1 -> 9" in mm2mgr("drift", code=2).lines
+
+
 def test_drift_names_what_was_changed_by_hand(mm2mgr: Command, kept: Site) -> None:
     mm2mgr("apply", "--yes")
     said = mm2mgr("drift")
