@@ -254,9 +254,9 @@ def begin(kind: Kind, folder: Path, state: str = "RUNNING") -> Workers:
                 connector.state = state
     # What a former time left under the names of receivers: it neither hides nor repeats anything.
     for change in [change for change in workers.plan(kind.after).changes if change.takes_over and change.config]:
-        taken = (change.before or {}).get("topics", "").replace("\\", "")
+        taken, takes = ((c or {}).get("topics", "").replace("\\", "") for c in (change.before, change.config))
         stale = workers.fakes[change.connect].offsets.setdefault(change.connector, {})
-        for topic in [topic for topic in TOPICS if topic not in taken]:
+        for topic in [topic for topic in TOPICS if topic in takes and topic not in taken]:
             for number in (0, 7):
                 key = {"cluster": change.config["source.cluster.alias"], "partition": number, "topic": topic}
                 stale[json.dumps(key)] = {"offset": 1}
