@@ -303,7 +303,7 @@ class _Making:
     async def read_mirrored(self, found: Sequence[Widening], also: Iterable[str]) -> MirroredState:
         """Read the stored offsets of the connectors concerned, and the topics of their Kafka clusters and of `also` others."""
         offsets: dict[Named, Mapping[TopicPartition, int] | None] = {}
-        concerned = {old: hop.subject.source for each in found for old, hop in each.others.items()}
+        concerned = {old: hop.subject.source for each in found for old, hop in each.neighbours()}
         concerned |= {each.named: each.before.subject.source for each in found if each.before}
         gate = asyncio.Semaphore(_REQUESTS_AT_ONCE)
 

@@ -1,8 +1,8 @@
 """Finds topics that a source connector would mirror a second time, because another connector has mirrored them. Pure.
 
 Offsets are stored by connector name on a Connect cluster (KIP-875). So a renamed flow, a flow that moves to another Connect
-cluster, and a topic that moves to another flow all start from the beginning. Each write that takes other topics than before
-gets a `MirrorVerdict`.
+cluster, and a topic that moves to another flow all start from the beginning. A flow that is turned round, names kept, sends records
+back to where they came from. Each write that takes other topics than before gets a `MirrorVerdict`.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from mm2mgr.lint.subject import Subject
 from mm2mgr.partitions import TopicPartition
 from mm2mgr.reconcile.facts import TopicListing
 from mm2mgr.reconcile.guards import Connectors, Objection
+from mm2mgr.reconcile.offsets import Journal
 from mm2mgr.reconcile.plan import SELECTING, Change, Named, Taken
 from mm2mgr.render import FLOW_KEY
 from mm2mgr.text import few
@@ -62,7 +63,25 @@ class Widening:
     before: Hop | None
     others: Mapping[Named, Hop]
     wanted: Mapping[Named, Hop]
-    """The connectors of `others` as the tree wants them; those without an owner are not in it."""
+    """The connectors of `others` and `opposite` as the tree wants them; those without an owner are not in it."""
+    opposite: Mapping[Named, Hop] = field(default_factory=dict)
+    """The connectors from its target to its source."""
+
+    def neighbours(self) -> Iterator[tuple[Named, Hop]]:
+        """Yield the other connectors between its two clusters, either way."""
+        yield from (*self.others.items(), *self.opposite.items())
+
+    def sends_back(self, other: Named, topic: str, *, is_abandoned: bool) -> str | None:
+        """Return the name at the source of a topic of the target that it would mirror back to where `other` had it from.
+
+        While `other` goes on with it that is a loop, which lint finds.
+        """
+        hop, wanted = self.opposite[other], self.wanted.get(other)
+        stays = not is_abandoned and hop.subject.state == "RUNNING" and ((wanted or hop).selection or hop.selection)
+        if stays and stays.takes(topic):
+            return None
+        name = hop.selection.renamed(topic) if hop.selection else topic
+        return name if self.newly(name) and self.renamed(name) == topic else None
 
     def repeats(self, other: Named, topic: str, *, is_abandoned: bool) -> bool:
         """Tell whether it would mirror a topic again that another connector has mirrored.
@@ -128,6 +147,7 @@ def widenings(
             old.get(named),
             {other: each for other, each in by_pair.get(hop.pair, {}).items() if other != named},
             wanted,
+            {other: each for other, each in by_pair.get(hop.pair[::-1], {}).items() if other != named},
         )
         for named, hop in new.items()
         if named not in old or not hop.selection or old[named].selection != hop.selection
@@ -160,12 +180,27 @@ def again(
                 yield Again(other, ())
 
 
+def returned(widening: Widening, seen: MirroredState, is_abandoned: Callable[[Named], bool]) -> Iterator[Again]:
+    """Yield what a write would mirror back to where it came from, by the connector that brought it."""
+    for other, hop in widening.opposite.items():
+        topics = list(_mirrored_by(other, hop, seen))
+        known = _is_known(other, hop, seen)
+        if not known and hop.selection and widening.new.selection:
+            shared = meeting([hop.selection, widening.new.selection], ["", hop.selection.prefix]).topic
+            topics += [shared] if shared else []
+        back = {widening.sends_back(other, topic, is_abandoned=is_abandoned(other)) for topic in topics}
+        if found := sorted(filter(None, back)):
+            yield Again(other, tuple(found) if known else ())
+
+
 _NOT_STORED_YET = 2**63  # what runs may have mirrored more than its workers have stored
 
 
 def _mirrored_by(named: Named, hop: Hop, seen: MirroredState) -> dict[str, dict[TopicPartition, int]]:
     """Return topic → partition → last offset that a connector mirrored; unstored ones of a running connector count as the newest."""
     found: dict[str, dict[TopicPartition, int]] = {}
+    if _is_half_made(hop):
+        return found
     for partition, offset in (seen.offsets.get(named) or {}).items():
         found.setdefault(partition.topic, {})[partition] = offset
     listed = seen.listed(hop.subject.source)
@@ -178,7 +213,14 @@ def _mirrored_by(named: Named, hop: Hop, seen: MirroredState) -> dict[str, dict[
 
 def _is_known(named: Named, hop: Hop, seen: MirroredState) -> bool:
     """Tell whether all that a connector has mirrored is known: its offsets, and the topics whose offsets are not stored yet."""
-    return seen.offsets.get(named) is not None and (_has_stored_all(hop) or seen.listed(hop.subject.source) is not None)
+    stored = seen.offsets.get(named) is not None
+    return _is_half_made(hop) or (stored and (_has_stored_all(hop) or seen.listed(hop.subject.source) is not None))
+
+
+def _is_half_made(hop: Hop) -> bool:
+    """Tell whether a connector never ran yet: it waits for offsets to be carried to it, and has what a former one left, if any."""
+    journal = Journal.of(hop.subject.config)
+    return bool(journal and journal.move and journal.move.created and not journal.move.carried)
 
 
 def _has_stored_all(hop: Hop) -> bool:
@@ -222,14 +264,16 @@ def judge(
         had = widening.others[giver].selection
         left, version = [topic for topic in left if had and not had.takes(topic)], "0"
     late = taken_up_again(widening, left, version)
-    objection = repeated(found, connectors.owned, widening) or unproved(widening, seen, connectors.unread) or late
-    topics = dict.fromkeys(topic for each in found for topic in each.topics)
+    back = tuple(returned(widening, seen, connectors.is_abandoned))
+    objection = repeated(found, connectors.owned, widening) or sent_back(back, widening)
+    objection = objection or unproved(widening, seen, connectors.unread) or late
+    topics = dict.fromkeys(topic for each in (*found, *back) for topic in each.topics)
     other_names = tuple(renamed(widening, seen))
     return MirrorVerdict(
-        found,
+        (*found, *back),
         tuple(filter(None, (objection, under_other_names(widening, other_names)))),
         () if objection else tuple(left),
-        tuple(topics if found else left if objection is late and late else ()),
+        tuple(topics if found or back else left if objection is late and late else ()),
         (*other_names, *(pair for each in found for pair in _other_names(widening, each))),
     )
 
@@ -292,6 +336,22 @@ def repeated(found: Sequence[Again], owned: Container[Named], widening: Widening
         f"{_entry(found[0], widening)} to carry the stored offsets along; or add --allow mirror-again"
         if all(each.old in owned for each in found)
         else f"leave these topics to {who}; or delete it and add --allow mirror-again",
+    )
+
+
+def sent_back(found: Sequence[Again], widening: Widening) -> Objection | None:
+    """Return the objection to a write that mirrors topics back to where they came from."""
+    if not found:
+        return None
+    topics = dict.fromkeys(topic for each in found for topic in each.topics)
+    what = f"these topics ({few(list(topics))})" if topics else "these topics"
+    who = " and ".join(map(str, found))
+    return Objection(
+        "mirrored-already",
+        f"{who} {'has' if len(found) == 1 else 'have'} mirrored {what} from '{widening.target}' to '{widening.source}' under the names "
+        f"that they would get there: every record would return to the topic it came from, and be in '{widening.target}' twice",
+        "write replication_policy: default for the way back, or give it other topics; or, where consumers bear each record twice, "
+        "add --allow mirror-again",
     )
 
 

@@ -270,17 +270,33 @@ KNOWN: dict[str, Scenario] = {
         clusters="abc",
     ),
     "a diamond that keeps names": day(Step(tree(*_DIAMOND, clusters="abcd")), clusters="abcd"),
-}
-
-OPEN: dict[str, Scenario] = {
-    # The connector of the way back is deleted by the same plan, so no guard sees that its records return to where they came from.
     "a flow that is turned round, names kept, with pruning": day(
         Step(tree(flow("f", "ba", "t", policy="identity"))),
         Step(tree(flow("g", "ab", "t", policy="identity")), prune=True),
     ),
+    "a topic that is turned round, names kept": day(
+        Step(tree(flow("f", "ba", "t", "u", policy="identity"))),
+        Step(tree(flow("f", "ba", "u", policy="identity"), flow("g", "ab", "t", policy="identity"))),
+        topics="t u",
+    ),
+    "a stopped way back by hand that keeps names": day(
+        Step(tree(), by_hand=(by_hand("ba", "t", policy="identity"),)),
+        Step(
+            tree(flow("g", "ab", "t", policy="identity")),
+            by_hand=(by_hand("ba", "t", policy="identity", state="STOPPED"),),
+        ),
+    ),
 }
 
 HARMLESS: dict[str, Scenario] = {
+    "a flow that is turned round, aliases in the names": day(
+        Step(tree(flow("f", "ba", "t"))), Step(tree(flow("g", "ab", "t")), prune=True)
+    ),
+    "a flow that is turned round with another topic, names kept": day(
+        Step(tree(flow("f", "ba", "u", policy="identity"))),
+        Step(tree(flow("g", "ab", "t", policy="identity")), prune=True),
+        topics="t u",
+    ),
     "both ways, each with topics of its own": day(
         Step(tree(flow("f", "ab", "eu[.].*"), flow("g", "ba", "us[.].*"))), topics="eu.t us.t t"
     ),

@@ -256,7 +256,7 @@ def begin(kind: Kind, folder: Path, state: str = "RUNNING") -> Workers:
     for change in [change for change in workers.plan(kind.after).changes if change.takes_over and change.config]:
         taken, takes = ((c or {}).get("topics", "").replace("\\", "") for c in (change.before, change.config))
         stale = workers.fakes[change.connect].offsets.setdefault(change.connector, {})
-        for topic in [topic for topic in TOPICS if topic in takes and topic not in taken]:
+        for topic in [t for t in TOPICS if t not in taken and (t in takes or change.action == "create")]:
             for number in (0, 7):
                 key = {"cluster": change.config["source.cluster.alias"], "partition": number, "topic": topic}
                 stale[json.dumps(key)] = {"offset": 1}
