@@ -288,6 +288,18 @@ KNOWN: dict[str, Scenario] = {
     ),
 }
 
+OPEN: dict[str, Scenario] = {
+    # What is stored under its name is of another source than its own now, and offsets of other sources are not looked at.
+    "a connector replaced by hand by one that goes the other way, and a flow renamed": day(
+        Step(tree(flow("f", "ba", "t", policy="identity"))),
+        Step(
+            tree(flow("f", "ba", "t", policy="identity")),
+            by_hand=(ByHand("mm2.b.a.source.f", "a", "b", "u", "a", "b"),),
+        ),
+        Step(tree(flow("g", "ba", "t", policy="identity"))),
+    ),
+}
+
 HARMLESS: dict[str, Scenario] = {
     "a flow that is turned round, aliases in the names": day(
         Step(tree(flow("f", "ba", "t"))), Step(tree(flow("g", "ab", "t")), prune=True)
