@@ -52,10 +52,15 @@ class ConnectClient:
         deadline_seconds: float | None = None,
         transport: httpx.AsyncBaseTransport | None = None,
         first_backoff_seconds: float = 0.2,
+        wire: ConnectHttp | None = None,
     ) -> None:
         self.target = target
-        self._wire = ConnectHttp(target, transport)
+        self._wire = wire or ConnectHttp(target, transport)
         self._caller = Caller(self._wire, deadline_seconds, first_backoff_seconds)
+
+    def within(self, deadline_seconds: float) -> ConnectClient:
+        """Return a client that uses the connections of this one, as long as it is open, and bounds its calls otherwise."""
+        return ConnectClient(self.target, deadline_seconds=deadline_seconds, wire=self._wire)
 
     async def __aenter__(self) -> Self:
         return self

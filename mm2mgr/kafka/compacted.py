@@ -30,7 +30,7 @@ _PRODUCER = {
     # A record that is stored twice has the same key, so no right is needed for an idempotent producer.
     "enable.idempotence": False,
     "linger.ms": 5,
-    "compression.type": "gzip",
+    "compression.type": "lz4",
     "message.timeout.ms": int(_SECONDS * 1000),
 }
 

@@ -160,8 +160,8 @@ class Applied:
     @property
     def unfinished(self) -> list[Change]:
         """Changes that were begun and have no result: an interrupt cut them short."""
-        known = {(result.connect, result.connector) for result in self.results}
-        return [change for change in self.plan.writes if _named(change) in self.begun - known]
+        unknown = self.begun - {(result.connect, result.connector) for result in self.results}
+        return [change for change in self.plan.writes if _named(change) in unknown]
 
     @property
     def unread(self) -> list[str]:

@@ -85,9 +85,16 @@ def wait_for(coroutine: Coroutine[Any, Any, Answer]) -> Answer:
     import asyncio  # not at the top: --help needs neither
     from concurrent.futures import ThreadPoolExecutor
 
+    answer: list[Answer] = []
+
+    async def kept() -> None:  # asyncio prints the result of its main task on the way out: of a large plan, 50 ms for nobody
+        answer.append(await coroutine)
+
     try:
         asyncio.get_running_loop()
     except RuntimeError:
-        return asyncio.run(coroutine)
-    with ThreadPoolExecutor(1) as thread:
-        return thread.submit(asyncio.run, coroutine).result()
+        asyncio.run(kept())
+    else:
+        with ThreadPoolExecutor(1) as thread:
+            thread.submit(asyncio.run, kept()).result()
+    return answer[0]

@@ -45,6 +45,7 @@ class _Voice:
         self.behind: Any = None  # the real stream, while `guarded` has another in its place
         self.lost: OSError | None = None
         self.carries_on = name == "stderr"
+        self._asked: tuple[Any, bool] = (None, False)
 
     @property
     def stream(self) -> Any:
@@ -55,7 +56,11 @@ class _Voice:
         return getattr(self.stream, "encoding", None) or "utf-8"
 
     def isatty(self) -> bool:
-        return bool(self.stream) and bool(self.stream.isatty())
+        """Tell whether lines go to a terminal; a stream is asked once, because each line needs to know."""
+        stream = self.stream
+        if stream is not self._asked[0]:
+            self._asked = stream, bool(stream) and bool(stream.isatty())
+        return self._asked[1]
 
     def fileno(self) -> int:
         return int(self.stream.fileno())

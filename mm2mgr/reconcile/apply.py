@@ -160,16 +160,15 @@ class _Cluster:
         try:
             target = connect_target(self.work.topology.connects[self.connect])
             writer = ConnectClient(target, deadline_seconds=self.work.deadline_seconds)
-            looks = ConnectClient(target, deadline_seconds=LOOK_SECONDS)
         except Mm2mgrError as error:  # its credentials or certificates are not there any more
             for change in (each for wave in self.waves for each in wave if each.action != "no-op"):
                 self.tell(_result(change, error, 0.0))
             self.work.canary.tell(self.connect, "failed", error.one_line)
             return
         try:
-            async with writer, looks:
+            async with writer:
                 self.clients[self.connect] = writer
-                await self._run(looks)
+                await self._run(writer.within(LOOK_SECONDS))
         except asyncio.CancelledError:
             pass  # cut short: what was begun has told
         finally:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from mm2mgr.lint.findings import Finding, Rule
-from mm2mgr.lint.rules import found, lint, of_connectors
+from mm2mgr.lint.rules import found, of_connectors, reported
 from mm2mgr.lint.subject import Estate, SourceFile, Subject, WorkerFacts
 from mm2mgr.reconcile.moves import with_units_held
 from mm2mgr.reconcile.plan import WRITES, Change, ClusterPlan, Named, with_predecessors_kept
@@ -192,17 +192,20 @@ def objections(
     """Return the objections to each connector by name."""
     subjects = [informed(subject, known.workers.get(connect), known.cluster_ids) for subject in estate.subjects]
     beating = {subject.pair for subject in subjects if subject.type == "source" and _carries_heartbeats(subject)}
-    found = {}
+    hits: dict[Subject, list[Finding]] = {}
+    for finding, hit in found(Estate(tuple(subjects), estate.files), rules):
+        if hit.subject:
+            hits.setdefault(hit.subject, []).append(finding)
+    against = {}
     for subject in subjects:
-        alone = Estate((subject,), estate.files)
         said = [
-            *(_objection(each, _remedy(connect, subject, each, known)) for each in lint(alone, rules)),
+            *(_objection(each, _remedy(connect, subject, each, known)) for each in reported(hits.get(subject, ()))),
             *_unknown_to_the_worker(subject, beating),
             *_disputed(subject, connect, known),
         ]
         if said:
-            found[subject.name] = tuple(said)
-    return found
+            against[subject.name] = tuple(said)
+    return against
 
 
 def informed(subject: Subject, worker: WorkerFacts | None, ids: Mapping[str, str]) -> Subject:

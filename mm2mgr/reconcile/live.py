@@ -279,7 +279,7 @@ class _Making:
                 self.errors[name] = error
                 self.live.pop(name, None)
             now = self.live.get(name)
-            if before is None or now is None or now.infos is not before.infos:  # else what was compared holds
+            if before is None or now is None or now.infos != before.infos:  # else what was compared holds
                 self.parts.pop(name, None)
 
         await asyncio.gather(*map(one, names))

@@ -59,11 +59,13 @@ class KeyChange:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the change with secrets masked."""
-        shown = {
-            name: None if v is None else mask(self.key, v)
-            for name, v in (("before", self.before), ("after", self.after))
+        return {
+            "key": self.key,
+            "kind": self.kind,
+            "before": None if self.before is None else mask(self.key, self.before),
+            "after": None if self.after is None else mask(self.key, self.after),
+            "origin": self.origin or None,
         }
-        return {"key": self.key, "kind": self.kind, **shown, "origin": self.origin or None}
 
 
 @dataclass(frozen=True)

@@ -48,8 +48,14 @@ def of_connectors() -> tuple[Rule, ...]:
 def lint(estate: Estate, rules: Sequence[Rule] | None = None) -> list[Finding]:
     """Return every finding of all rules or of some, silenced ones too (they carry the reason)."""
     every = _rules((*_OF_CONNECTORS, *_BESIDE)) if rules is None else rules
-    reported = _merged(finding for finding, _ in found(estate, every))
-    return sorted(reported, key=lambda finding: (SEVERITIES.index(finding.severity), finding.spot, finding.rule))
+    return reported(finding for finding, _ in found(estate, every))
+
+
+def reported(findings: Iterable[Finding]) -> list[Finding]:
+    """Return findings as people read them: equal ones of one line merged, the worst first."""
+    return sorted(
+        _merged(findings), key=lambda finding: (SEVERITIES.index(finding.severity), finding.spot, finding.rule)
+    )
 
 
 def found(estate: Estate, rules: Sequence[Rule]) -> Iterator[tuple[Finding, Hit]]:
