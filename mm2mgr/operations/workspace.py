@@ -87,7 +87,9 @@ def wait_for(coroutine: Coroutine[Any, Any, Answer]) -> Answer:
 
     answer: list[Answer] = []
 
-    async def kept() -> None:  # asyncio prints the result of its main task on the way out: of a large plan, 50 ms for nobody
+    async def kept() -> (
+        None
+    ):  # asyncio prints the result of its main task on the way out: of a large plan, 50 ms for nobody
         answer.append(await coroutine)
 
     try:
