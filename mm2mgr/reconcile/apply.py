@@ -17,9 +17,10 @@ from mm2mgr.connect.client import ConnectClient
 from mm2mgr.connect.errors import ConnectError, ConnectUnreachable
 from mm2mgr.endpoints import connect_target
 from mm2mgr.errors import Mm2mgrError
+from mm2mgr.reconcile.carry_out import carry_out, differing, error_at, other_writer
 from mm2mgr.reconcile.offsets import JOURNAL_KEY
 from mm2mgr.reconcile.plan import Change, ClusterPlan, Named, Plan
-from mm2mgr.reconcile.stages import ReadDedicated, Undo, carry_out, differing, error_at, other_writer, stages
+from mm2mgr.reconcile.stages import ReadDedicated, Undo, stages
 from mm2mgr.reconcile.verify import LOOK_SECONDS, States, Verdict, Verification, paused
 from mm2mgr.reconcile.waves import (
     Halted,

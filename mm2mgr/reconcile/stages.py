@@ -1,27 +1,16 @@
 """What `apply` does to a connector: an ordered list of small values that is decided when the plan is made.
 
-`stages` makes the list, `carry_out` executes it and `explain` describes it, so that the description cannot differ from what happens.
+`stages` makes the list and `explain` describes it; `carry_out` executes just that list, so that the description cannot differ from what happens. Pure.
 A list that stops a connector writes a journal into its config first: whatever kills mm2mgr, the next plan makes the list of what is left.
 """
 
 from __future__ import annotations
 
-import asyncio
-import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import partial
 
-from mm2mgr.connect.client import ConnectClient
-from mm2mgr.connect.errors import AlreadyExists, ConnectError, NotFound
-from mm2mgr.connect.types import SourceOffset, parse_stored
-from mm2mgr.endpoints import kafka_access
-from mm2mgr.errors import Mm2mgrError
-from mm2mgr.reconcile.dedicated import read_dedicated
 from mm2mgr.reconcile.offsets import (
     EVERY,
-    JOURNAL_KEY,
     Journal,
     Picks,
     TakeOver,
@@ -31,8 +20,7 @@ from mm2mgr.reconcile.offsets import (
     place,
     unmarked,
 )
-from mm2mgr.reconcile.plan import RESTING, Change, Named, diff
-from mm2mgr.render import OWNER_KEY
+from mm2mgr.reconcile.plan import RESTING, Change, Named
 from mm2mgr.text import few
 from mm2mgr.topology import KafkaCluster
 
@@ -350,224 +338,3 @@ def explain(stage: Stage) -> str:  # noqa: PLR0911, PLR0912  one sentence for ea
             return f"from here on a failure is undone in {len(undo)} steps" if undo else "from here on only forward"
         case Delete():
             return "delete it; its stored offsets stay in Kafka"
-
-
-async def carry_out(clients: Mapping[str, ConnectClient], todo: Sequence[Stage]) -> Mm2mgrError | None:
-    """Carry out stages with the clients of their Connect clusters; return what went wrong. Dying inside leaves what the next plan finishes."""
-    run = _Run(clients)
-    try:
-        for stage in todo:
-            await run.carry_out(stage)
-    except NotFound as missing:
-        if [type(stage) for stage in todo] == [Compare, Delete]:
-            return None  # somebody else deleted it
-        return await run.undone(missing)
-    except AlreadyExists as taken:
-        taken.hint = "it appeared since the plan was made; plan again"
-        return taken
-    except Mm2mgrError as failed:
-        return await run.undone(failed)
-    except BaseException:  # cancelled
-        await run.undone(None)
-        raise
-    return None
-
-
-_WAIT_SECONDS = 60.0
-_RESTORE_SECONDS = 30.0
-_POLL_SECONDS = 0.3
-
-
-@dataclass
-class _Run:
-    """One list on its way: the offsets that were read, and what undoes it."""
-
-    clients: Mapping[str, ConnectClient]
-    read: dict[str, SourceOffset] = field(default_factory=dict)
-    undo: tuple[Stage, ...] = ()
-
-    async def undone(self, error: Mm2mgrError | None) -> Mm2mgrError | None:
-        """Undo what was begun, as far as that can be done in a short time; the journal stays when it cannot."""
-        undo, self.undo = self.undo, ()
-        with suppress(TimeoutError, Mm2mgrError):
-            async with asyncio.timeout(_RESTORE_SECONDS):
-                for stage in undo:
-                    await self.carry_out(stage)
-        return error
-
-    async def carry_out(self, stage: Stage) -> None:  # noqa: PLR0912  one case for each kind
-        if isinstance(stage, Undo):
-            self.undo = stage.stages
-            return
-        connect, name = stage.named
-        if isinstance(stage, ReadDedicated):
-            source = stage.picks.before
-            found = await asyncio.to_thread(read_dedicated, kafka_access(stage.kafka), source)
-            self.read = {each.key: each for each in stage.picks.moved(found)}
-            return
-        client = self.clients[connect]
-        match stage:
-            case Compare():
-                await _compare(client, stage)
-            case Create(config=config, state=state):
-                await client.create(name, config, state)
-            case WriteConfig(config=config, known=known):
-                await client.put_config(name, config)
-                if known:
-                    await _until(stage.named, "did not apply its config", partial(_has, client, name, config))
-            case SetState(state=state):
-                await {"RUNNING": client.resume, "PAUSED": client.pause, "STOPPED": client.stop}[state](name)
-            case Stop():
-                await client.stop(name)
-                await _until(stage.named, "did not stop", partial(_is_stopped, client, name))
-            case ReadOffsets():
-                self.read = {each.key: each for each in stage.picks.moved((await _stored(client, name)).values())}
-            case WriteOffsets():
-                gone = [one for key, one in (await _covered(client, stage)).items() if key not in self.read]
-                await _patch(client, name, [*self.read.values(), *_nulls(gone)])
-            case ReadBack():
-
-                async def same() -> bool:
-                    return await _covered(client, stage) == self.read
-
-                await _until(stage.named, "did not store the offsets that were written", same)
-            case DropOffsets(picks=picks, like=like):
-                has = await _stored(client, name)
-                if like:
-                    given = picks.moved((await _stored(self.clients[like[0]], like[1])).values())
-                    has = {each.key: each for each in given if each.key in has}
-                await _patch(client, name, _nulls(has.values()))
-            case Verify():
-                await self.verified(client, stage)
-            case Prove():
-                await _prove(client, stage)
-            case Delete():
-                await client.delete(name)
-
-    async def verified(self, client: ConnectClient, stage: Verify) -> None:
-        """Wait for what `Verify` says; a failed task ends it at once."""
-        name = stage.named[1]
-        values = {key: stage.config.get(key) for key in (JOURNAL_KEY, "topics")}
-        telling = {
-            key: value for key, value in values.items() if "${" not in (value or "")
-        }  # workers show another text
-
-        async def there() -> bool:
-            try:
-                status = await client.status(name)
-            except NotFound:
-                return False
-            if any(task.state == "FAILED" for task in status.tasks):
-                hint = "see mm2mgr describe; when its cause is gone, restart the task and apply again: the move goes on from here"
-                raise error_at(stage.named, "it has its offsets, but a task of it FAILED", hint)
-            if stage.state != "RUNNING":
-                return status.state == stage.state
-            tasks = await client.tasks(name)
-            has = all(task.config.get(key) == value for task in tasks for key, value in telling.items())
-            runs = status.state == "RUNNING" and all(task.state == "RUNNING" for task in status.tasks)
-            # Tasks come with the first topic: without offsets there may be none yet.
-            return runs and has and (len(status.tasks) == len(tasks) > 0 or not self.read)
-
-        await _until(stage.named, f"was not {stage.state} with its new config", there)
-
-
-async def _covered(client: ConnectClient, stage: WriteOffsets | ReadBack) -> dict[str, SourceOffset]:
-    """Return what a receiver has stored of what moves."""
-    stored = (await _stored(client, stage.named[1])).items()
-    return {key: each for key, each in stored if stage.picks.covers(each, stage.picks.after)}
-
-
-def _nulls(entries: Iterable[SourceOffset]) -> list[SourceOffset]:
-    return [SourceOffset(each.partition, None) for each in entries]
-
-
-async def _patch(client: ConnectClient, name: str, entries: Sequence[SourceOffset]) -> None:
-    if entries:  # an empty list is refused
-        await client.patch_offsets(name, entries)
-
-
-async def _compare(client: ConnectClient, stage: Compare) -> None:
-    live = await client.config(stage.named[1])
-    holder = live.get(OWNER_KEY)
-    if holder != (stage.owner if stage.before is None else stage.before.get(OWNER_KEY)):
-        raise error_at(
-            stage.named,
-            f"its owner mark is now {holder!r}",
-            "its owner changed after the plan was made; plan again",
-        )
-    if stage.before is not None and (changed := differing(stage.before, live)):
-        raise error_at(
-            stage.named, f"its config changed since the plan was made (keys: {changed})", other_writer(stage.owner)
-        )
-    if stage.rests is not None and (shown := await _resting(client, stage.named[1])) != stage.rests:
-        now = f"it is {shown} now" if shown else f"it is no longer {stage.rests}"
-        raise error_at(stage.named, now, "somebody changed its state after the plan was made; plan again")
-
-
-async def _resting(client: ConnectClient, name: str) -> str:
-    """Return the state that people chose for it: PAUSED, STOPPED, or none."""
-    try:
-        state = (await client.status(name)).state
-    except NotFound:  # it has not reported yet
-        return ""
-    return state if state in RESTING else ""
-
-
-async def _prove(client: ConnectClient, stage: Prove) -> None:
-    name = stage.named[1]
-    await _until(stage.named, "did not stop", partial(_is_stopped, client, name))
-    stored = {one.topic for one in parse_stored(await client.offsets(name), stage.alias)}
-    if missing := [topic for topic in stage.topics if topic not in stored]:
-        await client.delete(name)
-        raise error_at(
-            stage.named,
-            f"the target has records of {few(missing)} already, and no offsets are stored under this name: "
-            "every record would be mirrored again, so the connector was deleted before it ran",
-            "give the flow the name, the alias and the Connect cluster that it had; or add --allow mirror-again",
-        )
-
-
-async def _is_stopped(client: ConnectClient, name: str) -> bool:
-    """Tell whether it and all its tasks have stopped: the tasks store their last offsets on the way out."""
-    try:
-        status = await client.status(name)
-    except NotFound:
-        return False
-    return status.state == "STOPPED" and not status.tasks
-
-
-async def _has(client: ConnectClient, name: str, config: Config) -> bool:
-    return await client.config(name) == {"name": name, **config}
-
-
-async def _stored(client: ConnectClient, name: str) -> dict[str, SourceOffset]:
-    return {entry.key: entry for entry in await client.offsets(name) if entry.offset is not None}
-
-
-async def _until(named: Named, otherwise: str, holds: Callable[[], Awaitable[bool]]) -> None:
-    end = time.monotonic() + _WAIT_SECONDS
-    while not await holds():
-        if time.monotonic() > end:
-            raise error_at(
-                named,
-                f"it {otherwise} within {_WAIT_SECONDS:.0f} s",
-                "check it with mm2mgr describe, then apply again: it continues where this apply stopped",
-            )
-        await asyncio.sleep(_POLL_SECONDS)
-
-
-def other_writer(owner: str) -> str:
-    """Return the hint where somebody else wrote meanwhile."""
-    return f"another apply of owner '{owner}' changed it, or somebody changed it by hand; plan again"
-
-
-def differing(before: Config, after: Config) -> str:
-    """Name the keys that differ, never their values."""
-    return few([change.key for change in diff(before, after)], 5)
-
-
-def error_at(named: Named, what: str, hint: str) -> ConnectError:
-    """Return an error about one connector."""
-    connect, connector = named
-    message = f"Connect cluster '{connect}', connector '{connector}': {what}"
-    return ConnectError(message, hint=hint, cluster=connect, connector=connector)

@@ -8,9 +8,10 @@ import pytest
 
 from mm2mgr.connect.client import ConnectClient
 from mm2mgr.endpoints import connect_target
+from mm2mgr.reconcile.carry_out import carry_out
 from mm2mgr.reconcile.facts import TopicListing
 from mm2mgr.reconcile.plan import Plan
-from mm2mgr.reconcile.stages import carry_out, stages
+from mm2mgr.reconcile.stages import stages
 from tests.reconcile.site import DEADLINE_SECONDS, Site, actions, errors
 
 ONE = "flows:\n  orders: {sources: [a], targets: [east], topics: {include: [orders, 'logs[.].*']}}\n"

@@ -13,9 +13,10 @@ import pytest
 from mm2mgr.connect.client import ConnectClient
 from mm2mgr.connect.target import ConnectTarget
 from mm2mgr.errors import Mm2mgrError
+from mm2mgr.reconcile.carry_out import carry_out
 from mm2mgr.reconcile.ownership import Ownership
 from mm2mgr.reconcile.plan import Change, plan_cluster
-from mm2mgr.reconcile.stages import carry_out, stages
+from mm2mgr.reconcile.stages import stages
 from mm2mgr.render import Connector
 from tests.fake_connect import FakeConnect
 from tests.reconcile.site import Site
