@@ -16,12 +16,13 @@ import statistics
 import subprocess
 import sys
 import tempfile
-import urllib.request
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+
+from httpx import Client
 
 try:
     from benchmarks.cold_start import REPOSITORY, Run, timed
@@ -50,10 +51,11 @@ async def main():
 asyncio.run(main())
 """
 SERIAL = """
-import json, sys, httpx
+import json, sys
+from httpx import Client
 with open(sys.argv[1]) as file:
     wanted = json.load(file)
-with httpx.Client(verify=False, trust_env=False, timeout=60) as http:
+with Client(verify=False, trust_env=False, timeout=60) as http:
     for url, wish in wanted.items():
         for name, config in wish.items():
             answer = http.put(f"{url}/connectors/{name}/config", json=config)
@@ -156,9 +158,9 @@ class Estate:
     def _visit(self, what: str) -> Counter[str]:
         """Have all clusters forget their connectors, or look; return how many requests there were since the last time."""
         found: Counter[str] = Counter()
-        for url in self.urls:
-            with urllib.request.urlopen(f"{url}/estate/{what}") as answer:
-                found.update(json.load(answer))
+        with Client(trust_env=False, timeout=60) as http:
+            for url in self.urls:
+                found.update(http.get(f"{url}/estate/{what}").json())
         return found
 
 

@@ -32,6 +32,10 @@ class Text(str):
         text.origin = origin
         return text
 
+    def __reduce__(self) -> tuple[type[Text], tuple[str, Origin]]:
+        """Let it be copied and pickled with its origin."""
+        return Text, (str(self), self.origin)
+
 
 def by_default(value: str, why: str) -> Text:
     """Return a value that mm2mgr itself decides, with the reason."""

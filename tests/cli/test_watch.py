@@ -27,7 +27,7 @@ clusters:
   a: {{bootstrap_servers: ["{a}"]}}
   b: {{cluster_id: fake-kafka-cluster-id, bootstrap_servers: ["{b}"]}}
 connect:
-  w: {{url: "{url}", kafka: b}}
+  w: {{url: "{url}", kafka: b, history: false}}
 flows:
   orders: {{sources: [a], targets: [b], topics: {{include: [orders]}}, tasks: {{max: 2}}}}
 """
@@ -173,7 +173,7 @@ def test_losses_outlive_the_cache_and_are_kept_in_the_state_folder(watched: Watc
 def test_an_orphan_is_a_line_of_its_own(watched: Watched) -> None:
     write(watched.mm2mgr.tree, x=_TREE.format(**watched.servers).replace("  orders:", "  renamed:"))
     config = dict(watched.connect.connectors[SOURCE].config)
-    watched.mm2mgr("apply", "--yes", "--mirror-again", "--prune")
+    watched.mm2mgr("apply", "--yes", "--mirror-again", "--prune", "--wait", "0")  # the fake mirrors nothing
     watched.connect.add(SOURCE, config)
     watched.connect.add_offsets("mm2.a.b.source.renamed", "orders", {0: 2}, alias="a")
     said = watched.mm2mgr("status", code=1)

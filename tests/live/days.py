@@ -103,9 +103,11 @@ class World:
         return {where: ids for where, ids in held.items() if ids}
 
     def own_topics(self, cluster: str) -> list[str]:
-        """Return the topics that are not Kafka's, Connect's or MirrorMaker's own."""
+        """Return the topics that are not Kafka's, Connect's, MirrorMaker's or mm2mgr's own."""
         return sorted(
-            name for name in topics(self.kafkas[cluster]) if not name.startswith(("__", "connect-", "mm2-offset-syncs"))
+            name
+            for name in topics(self.kafkas[cluster])
+            if not name.startswith(("__", "connect-", "mm2-offset-syncs", "mm2mgr."))
         )
 
     # Connect

@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -27,6 +28,7 @@ from mm2mgr.render import render
 from mm2mgr.spec.loader import load
 from tests.fake_connect import FakeConnect
 from tests.reconcile import simulated
+from tests.scale.clock import jumping
 from tests.spec.trees import write
 
 EVERY = int(os.environ.get("MM2MGR_MOVE_DEATHS_EVERY", "4"))
@@ -43,9 +45,19 @@ def tree(*flows: str, moved: str = "", alias: str = "a") -> str:
     lines = ["owner: team", "clusters:"]
     lines += [f"  {alias}: {{bootstrap_servers: ['a:9092'], cluster_id: a}}"]
     lines += [f"  {name}: {{bootstrap_servers: ['{name}:9092'], cluster_id: {name}}}" for name in SITES]
-    lines += ["connect:", *(f"  {name}: {{url: 'http://{name}:8083', kafka: {name}}}" for name in SITES)]
+    lines += [
+        "connect:",
+        *(f"  {name}: {{url: 'http://{name}:8083', kafka: {name}, history: false}}" for name in SITES),
+    ]
     lines += ["flows:", *(f"  {flow}" for flow in flows), *([f"moved: [{moved}]"] if moved else [])]
     return "\n".join(lines).replace("sources: [a]", f"sources: [{alias}]")
+
+
+@pytest.fixture(autouse=True)
+def _no_waiting() -> Iterator[None]:
+    """Waits take no time: the clock jumps."""
+    with jumping():
+        yield
 
 
 @dataclass(frozen=True)

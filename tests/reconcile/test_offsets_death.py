@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -20,6 +20,7 @@ from mm2mgr.reconcile.stages import stages
 from mm2mgr.render import Connector
 from tests.fake_connect import FakeConnect
 from tests.reconcile.site import Site
+from tests.scale.clock import jumping
 
 NAME = "mm2.a.east.source.orders"
 PARTITION = '{"cluster": "a", "partition": 0, "topic": "orders"}'
@@ -31,6 +32,13 @@ STATES = ("RUNNING", "PAUSED", "STOPPED")
 
 class Killed(BaseException):
     """kill -9: not even what stands in `finally` reaches a worker any more."""
+
+
+@pytest.fixture(autouse=True)
+def _no_waiting() -> Iterator[None]:
+    """Waits take no time: the clock jumps."""
+    with jumping():
+        yield
 
 
 @dataclass
