@@ -34,5 +34,6 @@ def test_where_no_broker_listens_writing_says_so(closed_port: int) -> None:
     writer.put("a", "1")
     error = writer.close()
     assert error is not None
-    assert error.message.startswith(f"dc1: no broker of 127.0.0.1:{closed_port} answered within 0.")
-    assert "refused" in error.message
+    assert error.message.startswith(f"dc1: no broker of 127.0.0.1:{closed_port} answered within ")
+    # The client learns the reason in a thread of its own, and may not know it yet.
+    assert "refused" in error.message or "1/1 brokers are down" in error.message
