@@ -181,7 +181,7 @@ class TaskReader:
         self.name = f"Connect cluster '{connect.name}'"
         self._connect, self._watch = connect, watch
         self._watched = [
-            _WatchedConnector(flow, str(flow.connector_name("source")), Stretches(watch.pace)) for flow in flows
+            _WatchedConnector(flow, flow.connector_name("source"), Stretches(watch.pace)) for flow in flows
         ]
         self._due = time.monotonic() + watch.pace.every_seconds
         self._tidied_hour = ""

@@ -137,7 +137,7 @@ async def _state(connect: ConnectCluster, flows: Sequence[Flow]) -> ConnectState
 
 async def _running(client: ConnectClient, flow: Flow, known: Collection[str]) -> Assignment | str:
 
-    name = str(flow.connector_name("source"))
+    name = flow.connector_name("source")
     if name not in known:
         return "not created yet"
     tasks = sorted(await client.tasks(name), key=lambda task: task.id)

@@ -353,7 +353,7 @@ def _overwritten(result: Result, live: Mapping[str, str] | None, owner: str) -> 
     change = result.change
     if change is None or (change.action == "delete" and live is None):
         return None
-    written = {"name": change.connector, **(change.config or {})}
+    written = change.written
     if change.action == "delete":
         what = "it was deleted, but exists again"
     elif live is None:

@@ -198,7 +198,7 @@ class Recorder:
         if change.action == "delete":
             self.write(named[0], key, None)
         elif change.config is not None:
-            self.write(named[0], key, json.dumps(masked({"name": named[1], **change.config})))
+            self.write(named[0], key, json.dumps(masked(change.written)))
 
     def write(self, connect: str, key: str, value: str | None) -> None:
         """Record a text under a key on the Kafka cluster of a Connect cluster; None deletes it."""

@@ -34,7 +34,8 @@ SELECTING = (
     "enabled",
 )
 """The keys that decide what a source connector takes, and what it is called on the target."""
-_ORDER: dict[str, int] = {"heartbeat": 0, "source": 1, "checkpoint": 2}
+ORDER: Mapping[str, int] = {"heartbeat": 0, "source": 1, "checkpoint": 2}
+"""Heartbeats first: their topic must be there when the source connector looks; checkpoints after what they translate."""
 RESTING = frozenset({"PAUSED", "STOPPED"})
 _SETTLED = frozenset({"RUNNING", "FAILED"}) | RESTING
 # More deletes than both the number and the share of the owner's connectors need a word.
@@ -123,6 +124,11 @@ class Change:
     def only_rests(self) -> bool:
         """Tell whether nothing is written but that it pauses or stops."""
         return not self.keys and self.state is not None and self.state[1] != "RUNNING"
+
+    @property
+    def written(self) -> dict[str, str]:
+        """The config as Connect shows it once it is written: with the connector's name."""
+        return {"name": self.connector, **(self.config or {})}
 
     def blocked(self, reason: str, remedy: str = "") -> Change:
         """Return the change as one that is not written."""
@@ -301,7 +307,7 @@ def plan_cluster(  # noqa: PLR0913  both sides, and what is wanted of them
     they have.
     """
     wish, states, tasks, workers = wish or Wish(), states or {}, tasks or {}, workers or WorkerClients()
-    wanted = sorted(desired, key=lambda connector: (connector.pair, _ORDER[connector.type], connector.name))
+    wanted = sorted(desired, key=lambda connector: (connector.pair, ORDER[connector.type], connector.name))
     lists: list[ListEntry] = []
     changes = []
     for connector in wanted:

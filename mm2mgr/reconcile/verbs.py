@@ -19,9 +19,9 @@ from mm2mgr.errors import Mm2mgrError
 from mm2mgr.reconcile.offsets import JOURNAL_KEY, Journal
 from mm2mgr.reconcile.ownership import Ownership
 from mm2mgr.reconcile.verify import Settled
-from mm2mgr.render import CLASSES
 from mm2mgr.text import few, nearest
 from mm2mgr.topology import Topology
+from mm2mgr.truth.reach import type_of
 
 Verb = Literal["pause", "resume", "stop", "restart"]
 GOAL: Mapping[Verb, str] = {"pause": "PAUSED", "resume": "RUNNING", "stop": "STOPPED", "restart": "RUNNING"}
@@ -108,7 +108,13 @@ def decide(
     info, before = live.get(target.connector), status.state if status else ""
     if info is None:
         return Turn(target, "refused", detail="does not exist there", hint=_instead(target, live))
-    turn = Turn(target, "write", before, warning=_against(order, target), kind=_kind(info))
+    turn = Turn(
+        target,
+        "write",
+        before,
+        warning=_against(order, target),
+        kind=type_of(info.config.get("connector.class", "")) or "",
+    )
     if why := untouchable(info, (target.connect, target.connector), owners):
         return replace(turn, action="refused", detail=why[0], hint=why[1])
     if order.verb == "restart":
@@ -157,12 +163,6 @@ def _instead(target: Target, live: Mapping[str, ConnectorInfo]) -> str:
         return "run mm2mgr apply, which creates it"
     near = nearest(target.connector, live, 0.4, count=3)
     return f"did you mean {', '.join(near)}?" if near else f"connectors there: {few(sorted(live), 5) or 'none'}"
-
-
-def _kind(info: ConnectorInfo) -> str:
-    """Return source, checkpoint or heartbeat; nothing for what is not MirrorMaker's."""
-    found = info.config.get("connector.class", "").rpartition(".")[2]
-    return next((kind for kind, name in CLASSES.items() if name.endswith(f".{found}")), "")
 
 
 # --- reading and writing ----------------------------------------------------------------------------------------------

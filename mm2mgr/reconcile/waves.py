@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from itertools import groupby
 from typing import Any, Literal
 
-from mm2mgr.reconcile.plan import RESTING, Change, ClusterPlan, diff
+from mm2mgr.reconcile.plan import ORDER, RESTING, Change, ClusterPlan, diff
 from mm2mgr.reconcile.verify import Verdict
 
 
@@ -146,9 +146,6 @@ Event = Result | WaveBegun | Waiting | WaveVerified | Halted | RolledBack
 Report = Callable[[Event], None]
 
 
-_RANKS = {"heartbeat": 0, "source": 1, "checkpoint": 2}
-
-
 def waves(part: ClusterPlan, rollout: Rollout) -> Iterator[list[Change]]:
     """Yield what is written at the same time; connectors of a canary that stay as they are belong to its waves.
 
@@ -161,7 +158,7 @@ def waves(part: ClusterPlan, rollout: Rollout) -> Iterator[list[Change]]:
             not rollout.is_canary(change),
             change.action == "delete",
             not change.needs_offsets,
-            0 if change.action == "delete" else _RANKS[change.type],
+            0 if change.action == "delete" else ORDER[change.type],
         )
 
     canary = [each for each in part.changes if each.action == "no-op" and rollout.is_canary(each)]
@@ -178,12 +175,12 @@ def is_as_written(change: Change, live: Mapping[str, str] | None) -> bool:
     """Tell whether what runs is what a change wrote: then nobody has changed it since."""
     if change.action == "delete":
         return live is None
-    return live == {"name": change.connector, **(change.config or {})}
+    return live == change.written
 
 
 def inverse_of(change: Change, state_before: str | None) -> Change:
     """Return the change that takes back another one which was written."""
-    written = {"name": change.connector, **(change.config or {})}
+    written = change.written
     if change.action == "create":
         return replace(change, action="delete", keys=diff(written, {}), config=None, before=written, state=None)
     before = dict(change.before or {})
