@@ -62,8 +62,8 @@ def test_read_yields_everything_up_to_the_end_and_not_more(mock_cluster: KafkaAc
 
 def test_read_says_when_the_end_is_not_reached(mock_cluster: KafkaAccess) -> None:
     write(mock_cluster, ZERO, [b"a"])
-    with pytest.raises(KafkaError, match=r"mock: no record for 1 s.*t-0 before offset 5"):
-        list(read(mock_cluster, [ZERO], until={ZERO: 5}, timeout_seconds=1))
+    with pytest.raises(KafkaError, match=r"mock: no record for 4 s.*t-0 before offset 5"):
+        list(read(mock_cluster, [ZERO], until={ZERO: 5}, timeout_seconds=4))
 
 
 def test_read_of_a_missing_topic_names_it(mock_cluster: KafkaAccess) -> None:
