@@ -98,8 +98,9 @@ class Watched:
             return seen, False
         if not belongs:
             return Settled(f"{seen.state}, but its tasks still have the previous config", "inconclusive"), False
+        # Each worker answers from its own copy of Connect's config topic, and a busy one may not have read the write yet.
         is_known_at_once = self.change.action == "no-op" or (
-            self.change.action == "create" and (not without_tasks or self._takes_topics is False)
+            self.change.action == "create" and not lost and (not without_tasks or self._takes_topics is False)
         )
         if is_known_at_once or now - self._since >= self._hold_seconds:
             return seen, True

@@ -47,6 +47,11 @@ class Tree:
         assert done.returncode == code, f"mm2mgr {' '.join(arguments)}\n{done.stdout}{done.stderr}"
         return done.stdout + done.stderr
 
+    def attempt(self, *arguments: str) -> str:
+        """Run `mm2mgr ARGUMENTS` and return stdout and stderr in one text, whatever the exit code."""
+        done = self._run(arguments)
+        return done.stdout + done.stderr
+
     def json(self, *arguments: str) -> Any:
         """Run `mm2mgr ARGUMENTS -o json` and return the result, whatever the exit code."""
         done = self._run((*arguments, "-o", "json"))

@@ -8,8 +8,9 @@ from dataclasses import replace
 import pytest
 
 from mm2mgr.connect.client import ConnectClient
+from mm2mgr.connect.types import ConnectorInfo, ConnectorStatus
 from mm2mgr.endpoints import connect_target
-from mm2mgr.reconcile.verify import Settled, States, Verification
+from mm2mgr.reconcile.verify import Settled, States, Verification, Watched
 from mm2mgr.reconcile.waves import Result
 from tests.reconcile.site import FLOWS, ON_EAST, ON_WEST, Site
 
@@ -138,6 +139,22 @@ def test_what_somebody_does_while_it_is_waited_for_is_a_failure(site: Site, what
         site.east.connectors[ORDERS].config["tasks.max"] = "9"
     found = settled(site, [result])[ORDERS]
     assert (found.verdict, what in found.state) == ("failed", True)
+
+
+def test_a_created_connector_counts_as_deleted_only_when_workers_go_on_not_to_show_it(site: Site) -> None:
+    [created] = [each.change for each in site.converge() if each.change and each.change.connector == ORDERS]
+
+    async def read() -> tuple[ConnectorInfo, ConnectorStatus]:
+        async with ConnectClient(connect_target(site.declare()[0].connects["east"]), deadline_seconds=10) as client:
+            infos, statuses = await client.infos_with_statuses()
+            return infos[ORDERS], statuses[ORDERS]
+
+    info, status = asyncio.run(read())
+    late, gone = Watched(created, 6.0), Watched(created, 6.0)
+    assert late.look(None, None, 0.0)[1] is False, "another worker has read the write, this one has not yet"
+    assert late.look(info, status, 1.0) == (RUNNING, True)
+    assert gone.look(None, None, 0.0)[1] is False
+    assert gone.look(None, None, 7.0) == (Settled("deleted since it was written", "failed"), True)
 
 
 def test_many_connectors_are_looked_at_in_bulk(site: Site) -> None:
