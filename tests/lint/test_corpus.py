@@ -111,7 +111,7 @@ def cases(kind: str) -> list[Case]:
     return [
         Case(file.stem, data)
         for file in sorted((HERE / kind).glob("*.yaml"))
-        for data in yaml.safe_load_all(file.read_text(encoding="utf-8"))
+        for data in yaml.load_all(file.read_text(encoding="utf-8"), yaml.CSafeLoader)
         if data
     ]
 
