@@ -326,13 +326,22 @@ def metrics_page() -> str:
 
 def rights_page() -> str:
     from mm2mgr.check.needs import ROWS
+    from mm2mgr.reconcile.dedicated import dedicated_names
+    from mm2mgr.reconcile.history import TOPIC
 
+    offsets, status, group = dedicated_names("SOURCE")
+    named = {
+        **{"history": f"topic {TOPIC}", "lease": "group mm2mgr-OWNER", "dedicated offsets": f"topic {offsets}"},
+        **{"dedicated status": f"topic {status}", "dedicated group": f"group {group}"},
+    }
+    own = [(row.operation, named[row.on], row.effect) for row in ROWS if row.type == "mm2mgr"]
+    of_clients = [row for row in ROWS if row.type != "mm2mgr"]
     blocks = [
         "One row per right that a client of a connector needs, and what happens without it. `mm2mgr check` asks for each of them "
         "and prints the missing ones as `kafka-acls.sh` commands.",
     ]
     for kind, rows in groupby(
-        sorted(ROWS, key=lambda row: ("source", "checkpoint", "heartbeat").index(row.type)), lambda row: row.type
+        sorted(of_clients, key=lambda row: ("source", "checkpoint", "heartbeat").index(row.type)), lambda row: row.type
     ):
         cells = [
             (
@@ -348,13 +357,12 @@ def rights_page() -> str:
             f"## {kind.capitalize()} connector",
             table(["client", "operation", "on", "without it", "only"], cells),
         ]
-    from mm2mgr.reconcile.history import RIGHTS
-
     blocks += [
         "## mm2mgr itself",
-        "On the Kafka cluster that each Connect cluster runs on, for the login of `access:`, else of the cluster. `history: false` on a Connect cluster "
-        "does without them, and without `history`, `drift` against what was applied, and `reconcile`.",
-        table(["for", "operation", "on", "without it"], RIGHTS),
+        "For the login of `access:`, else of the cluster. The history and the lease are on the Kafka cluster that each Connect cluster runs on; "
+        "`history: false` on a Connect cluster does without both. The offsets of a dedicated MirrorMaker from SOURCE are on its target; "
+        "only a `moved:` entry that takes over from it needs them.",
+        table(["operation", "on", "without it"], own),
     ]
     return page("Rights", *blocks)
 

@@ -247,7 +247,7 @@ def _row(group: Sequence[RequiredRight], answers: LoginAnswers, verdict: _Verdic
         str(first.right),
         answers.principal.name,
         tuple(dict.fromkeys(need.client for need in group)),
-        tuple(dict.fromkeys(need.connector for need in group)),
+        tuple(dict.fromkeys(need.connector for need in group if need.connector)),
         numbers,
         "; ".join(dict.fromkeys(EFFECTS[number] for number in numbers)),
         fix,

@@ -1,35 +1,42 @@
 """The rights that MirrorMaker's clients need, with the effect of a missing one, and the needs and principals of given connectors. Pure.
 
 For rows 1 to 24, each right was removed from brokers of Kafka 4.3.1 that deny by default (tests/check/test_acls_live.py checks
-each); rows 25 to 27 apply to connectors with an offsets topic of their own (KIP-618).
+each); rows 25 to 27 apply to connectors with an offsets topic of their own (KIP-618); those from 28 on are rights of mm2mgr itself.
 """
 
 from __future__ import annotations
 
 import base64
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, get_args
 
 from mm2mgr import defaults
 from mm2mgr.kafka.acls import CLUSTER_NAME, ResourceKind, Right
+from mm2mgr.reconcile.dedicated import dedicated_names
+from mm2mgr.reconcile.history import TOPIC, lease_group
 from mm2mgr.render import Connector
 from mm2mgr.spec.scalars import is_name
 from mm2mgr.topology import Flow, Topology, Type
 from mm2mgr.truth.client_values import settings
 from mm2mgr.truth.reach import CLUSTER_KEYS, Client, Setting, clients
 
-On = Literal["topic", "remote topic", "offset syncs", "checkpoints", "heartbeats", "offsets", "group", "cluster"]
-_KINDS: dict[On, ResourceKind] = {"cluster": "cluster", "group": "group"}  # all others are topics
+OWN = "mm2mgr itself"
+On = Literal[
+    "topic", "remote topic", "offset syncs", "checkpoints", "heartbeats", "offsets", "group", "cluster",
+    "history", "lease", "dedicated offsets", "dedicated status", "dedicated group",
+]  # fmt: skip
+_GROUPS_OF: tuple[On, ...] = ("group", "lease", "dedicated group")
+_KINDS: dict[On, ResourceKind] = {"cluster": "cluster", **dict.fromkeys(_GROUPS_OF, "group")}  # all others are topics
 
 
 @dataclass(frozen=True)
 class RightRule:
-    """One right that a type of connector needs. `key`: only when this config key is true; `beside`: only with that client."""
+    """One right that a type of connector, or mm2mgr, needs. `key`: only when this config key is true; `beside`: only with that client."""
 
     number: int
-    type: Type
+    type: Type | Literal["mm2mgr"]
     client: str
     operation: str
     on: On
@@ -43,6 +50,8 @@ _CREATED_BY_PRODUCER = (
 )
 _NO_SYNCS = "records flow, but no offset is ever translated for consumer groups"
 _NO_CHECKPOINTS = "everything is RUNNING and no checkpoint is written; the log says so once"
+_NO_LEASE = "`reconcile` gets no lease and writes nothing there"
+_NOT_TAKEN = "`moved:` cannot take over from the dedicated MirrorMaker"
 _ACLS, _CONFIGS, _GROUPS = "sync.topic.acls.enabled", "sync.topic.configs.enabled", "sync.group.offsets.enabled"
 
 _TYPES = get_args(Type)
@@ -75,13 +84,20 @@ ROWS: tuple[RightRule, ...] = (
     *(RightRule(25, each, "record producer", "Write", "offsets", "the task fails when it stores offsets") for each in _TYPES),
     *(RightRule(26, each, "framework offsets consumer", "Read", "offsets", "the task cannot read where it left off") for each in _TYPES),
     *(RightRule(27, each, "framework admin", "Create", "offsets", "the offsets topic does not exist, and the task fails") for each in _TYPES),
+    RightRule(28, "mm2mgr", OWN, "Write", "history", "apply and the verbs do their work and say that the history was not written"),
+    RightRule(29, "mm2mgr", OWN, "Create", "history", "the history is not written until somebody creates the topic: one partition, cleanup.policy=compact"),
+    RightRule(30, "mm2mgr", OWN, "Read", "history", f"no `history`; `drift` compares with the tree; {_NO_LEASE}"),
+    RightRule(31, "mm2mgr", OWN, "Read", "lease", _NO_LEASE),
+    RightRule(32, "mm2mgr", OWN, "Read", "dedicated offsets", _NOT_TAKEN),
+    RightRule(33, "mm2mgr", OWN, "Read", "dedicated status", _NOT_TAKEN),
+    RightRule(34, "mm2mgr", OWN, "Describe", "dedicated group", _NOT_TAKEN),
 )  # fmt: skip
 EFFECTS = {row.number: row.effect for row in ROWS}
 
 
 @dataclass(frozen=True)
 class RequiredRight:
-    """A right that one client of a connector needs; `number` is its row, `connector` is `connect/name`."""
+    """A right that one client of a connector needs; `number` is its row, `connector` is `connect/name`, or empty for what mm2mgr needs."""
 
     number: int
     connector: str
@@ -115,6 +131,29 @@ def needs(
             for name in named[row.on]:
                 right = Right(row.operation, _KINDS.get(row.on, "topic"), name)
                 yield RequiredRight(row.number, f"{connector.connect}/{connector.name}", row.client, login, right)
+
+
+def own_needs(
+    topology: Topology, connectors: Iterable[Connector], logins: Mapping[str, ClientLogin]
+) -> Iterator[RequiredRight]:
+    """Yield what mm2mgr itself needs for the history, the lease and what these connectors take over; `logins` are its own by alias."""
+    connectors = list(connectors)
+    kept = [each for each in map(topology.connects.get, {one.connect for one in connectors}) if each]
+    for alias in sorted({each.kafka for each in kept if each.model.history}):
+        yield from _own(logins[alias], {"history": TOPIC, "lease": lease_group(topology)})
+    chosen = {flow for one in connectors for flow in one.flows}
+    for entry in topology.moved:
+        if entry.dedicated and entry.to in chosen:
+            (flow,) = topology.flows_of({entry.to})
+            on: tuple[On, ...] = ("dedicated offsets", "dedicated status", "dedicated group")
+            yield from _own(logins[flow.target.alias], dict(zip(on, dedicated_names(entry.dedicated[0]), strict=True)))
+
+
+def _own(login: ClientLogin, named: Mapping[On, str]) -> Iterator[RequiredRight]:
+    for row in ROWS:
+        if row.on in named:
+            right = Right(row.operation, _KINDS.get(row.on, "topic"), named[row.on])
+            yield RequiredRight(row.number, "", row.client, login, right)
 
 
 def present(connector: Connector, version: str | None = None) -> dict[str, Client]:

@@ -33,6 +33,7 @@ from mm2mgr.check.needs import (
     ANONYMOUS,
     BY_CERTIFICATE,
     BY_LOGIN,
+    OWN,
     ClientLogin,
     ExistingNames,
     Principal,
@@ -40,6 +41,7 @@ from mm2mgr.check.needs import (
     login_of,
     mirrored,
     needs,
+    own_needs,
     present,
     subject_of,
 )
@@ -297,6 +299,7 @@ def check(
         answered = {name: answer[0] for name, answer in answers.items() if not isinstance(answer, Failure)}
         known = survey(sessions, topology, chosen)
         wanted = list(needs(topology, chosen, known, {name: worker.version for name, worker in answered.items()}))
+        wanted += own_needs(topology, chosen, {alias: own_login(topology, alias)[0] for alias in topology.clusters})
         _ask(sessions, wanted, _with_groups(sessions, topology, flows, answered))
         facts = kafkas(sessions, topology, chosen, known)
         rows = [*worker_rows(answers), *access_rows(sessions, wanted), *identity_rows(sessions, topology)]
@@ -315,14 +318,19 @@ def check(
 def _log_in(sessions: Sessions, topology: Topology, connectors: Sequence[Connector]) -> None:
     """Open a session for each login; mm2mgr's own come first, so that they are preferred for facts."""
     logins = [login_of(client, one, topology) for one in connectors for client in present(one).values()]
-    accesses = {}
-    for alias in dict.fromkeys(login.cluster for login in logins):
-        own = kafka_access(topology.clusters[alias])
-        accesses[ClientLogin.of(alias, {"bootstrap.servers": own.bootstrap_servers, **own.security})] = own
+    with_history = (topology.connects[one.connect] for one in connectors)
+    aliases = (*(login.cluster for login in logins), *(each.kafka for each in with_history if each.model.history))
+    accesses = dict(own_login(topology, alias) for alias in dict.fromkeys(aliases))
     for login in logins:
         cluster = topology.clusters[login.cluster]
         accesses.setdefault(login, access_as(cluster, login.servers, dict(login.security)))
     sessions.log_in(accesses)
+
+
+def own_login(topology: Topology, alias: str) -> tuple[ClientLogin, KafkaAccess]:
+    """Return the login of mm2mgr itself on a cluster, and how to use it."""
+    own = kafka_access(topology.clusters[alias])
+    return ClientLogin.of(alias, {"bootstrap.servers": own.bootstrap_servers, **own.security}), own
 
 
 def _with_groups(sessions: Sessions, topology: Topology, flows: Sequence[Flow], answered: Collection[str]) -> set[str]:
@@ -424,8 +432,8 @@ async def _ask_cluster(connect: ConnectCluster, connectors: Sequence[Connector],
 def access_rows(sessions: Sessions, wanted: Sequence[RequiredRight]) -> Iterator[CheckRow]:
     """Yield a row for each login that got in, or why it did not and what could therefore not be asked."""
     for login, session in sessions.by_login.items():
-        clients = tuple(dict.fromkeys(need.client for need in wanted if need.login == login)) or ("mm2mgr itself",)
-        connectors = tuple(dict.fromkeys(need.connector for need in wanted if need.login == login))
+        clients = tuple(dict.fromkeys(need.client for need in wanted if need.login == login)) or (OWN,)
+        connectors = tuple(dict.fromkeys(need.connector for need in wanted if need.login == login and need.connector))
         row = CheckRow("ok", login.cluster, "log in", session.principal.name, clients, connectors)
         if session.failure is None:
             yield row
@@ -436,7 +444,7 @@ def access_rows(sessions: Sessions, wanted: Sequence[RequiredRight]) -> Iterator
 
 
 def _unusable(clients: Sequence[str]) -> str:
-    if clients == ("mm2mgr itself",):
+    if clients == (OWN,):
         return "give the cluster an `access:` block with settings that this machine can use"
     return (
         "rights are seen only by logging in with this client's own settings (an `access:` block is for mm2mgr's reads): put the "

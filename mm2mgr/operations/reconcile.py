@@ -30,7 +30,7 @@ from mm2mgr.operations.plan import (
 )
 from mm2mgr.operations.workspace import Workspace
 from mm2mgr.reconcile.events import EventLog
-from mm2mgr.reconcile.history import HistoryEntry, Recorder, author, topic_of
+from mm2mgr.reconcile.history import HistoryEntry, Recorder, author, lease_group, topic_of
 from mm2mgr.reconcile.plan import Named, Plan, Wish
 from mm2mgr.reconcile.restarts import RestartRules
 from mm2mgr.reconcile.schedule import RoundSchedule
@@ -272,7 +272,7 @@ class _Leases:
                 lease.close()
         for alias in topics.keys() - self._held.keys():
             try:
-                lease = Lease(topics[alias], f"mm2mgr-{topology.owner}", self._tell)
+                lease = Lease(topics[alias], lease_group(topology), self._tell)
             except Mm2mgrError as error:
                 errors[alias] = error.one_line
                 continue

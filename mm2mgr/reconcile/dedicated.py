@@ -18,6 +18,11 @@ _SOURCE = "MirrorSourceConnector"
 _TASK = f"status-task-{_SOURCE}-"
 
 
+def dedicated_names(source: str) -> tuple[str, str, str]:
+    """Return the topics of its offsets and states, and its group, of a dedicated MirrorMaker that mirrors from an alias."""
+    return f"mm2-offsets.{source}.internal", f"mm2-status.{source}.internal", f"{source}-mm2"
+
+
 def read_dedicated(access: KafkaAccess, source: str) -> list[SourceOffset]:
     """Return the offsets that a dedicated MirrorMaker from this source alias stored on the target; Mm2mgrError unless it was shut down cleanly.
 
@@ -26,7 +31,7 @@ def read_dedicated(access: KafkaAccess, source: str) -> list[SourceOffset]:
     from mm2mgr.kafka.client import Kafka
     from mm2mgr.kafka.inspection import group_members
 
-    topic, group = f"mm2-offsets.{source}.internal", f"{source}-mm2"
+    topic, status, group = dedicated_names(source)
     with Kafka(access) as kafka:
         counts = kafka.partition_counts()
         members = group_members(kafka, group)
@@ -40,7 +45,7 @@ def read_dedicated(access: KafkaAccess, source: str) -> list[SourceOffset]:
             f"the dedicated MirrorMaker still runs: group {group} on '{access.alias}' has {members} members",
             hint="stop its processes with SIGTERM, and apply then",
         )
-    statuses = _newest(access, f"mm2-status.{source}.internal", counts)
+    statuses = _newest(access, status, counts)
     tasks = {
         key.removeprefix("status-task-"): json.loads(text)["state"] for key, text in statuses if key.startswith(_TASK)
     }

@@ -34,23 +34,6 @@ if TYPE_CHECKING:
 TOPIC = "mm2mgr.history.internal"
 # No retention by time: the config that a connector was last given, and a claim, are needed however old they are.
 _CONFIGS = {"cleanup.policy": "compact"}
-RIGHTS = (
-    (
-        "history",
-        "Describe, Write",
-        f"topic {TOPIC}",
-        "apply and the verbs do their work and say that the history was not written",
-    ),
-    (
-        "history",
-        "Create",
-        f"topic {TOPIC}",
-        "as before, until somebody creates the topic: one partition, cleanup.policy=compact",
-    ),
-    ("`history`, `drift`", "Read", f"topic {TOPIC}", "no history; drift compares with the tree"),
-    ("`reconcile`", "Read", f"group mm2mgr-OWNER, and topic {TOPIC}", "no lease: nothing is written there"),
-)
-"""What mm2mgr itself needs, for which command, and what happens without it."""
 _ENTRY, _CONFIG = "entry/", "config/"
 _GIT_SECONDS = 5.0
 
@@ -110,6 +93,11 @@ class Author:
 
     who: str
     commit: str = ""
+
+
+def lease_group(topology: Topology) -> str:
+    """Return the group whose one member may write: the lease of `reconcile`."""
+    return f"mm2mgr-{topology.owner}"
 
 
 def topic_of(topology: Topology, alias: str) -> CompactedTopic:

@@ -160,8 +160,8 @@ class World:
         every = AclBindingFilter(ResourceType.ANY, None, ResourcePatternType.ANY, None, None, AclOperation.ANY, any_)  # type: ignore[arg-type]
         return {str(binding) for binding in self.super_user(cluster).describe_acls(every).result(20)}
 
-    def tree(self, **clusters: dict[str, object]) -> None:
-        """Write the tree; `clusters` overlays entries of its Kafka clusters."""
+    def tree(self, kafka: str = "", more: str = "", **clusters: dict[str, object]) -> None:
+        """Write the tree; `clusters` overlays entries of its Kafka clusters; with `kafka`, that is the workers' and has the history."""
 
         def cluster(alias: str, user: str) -> dict[str, object]:
             security = {"protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN", "sasl.jaas.config": jaas(user)}
@@ -189,11 +189,13 @@ class World:
                 "B": cluster("B", "tmain"),
                 "W": {"bootstrap_servers": ["nowhere:1"]},
             },
-            "connect": {"c": {"url": [self.connect], "kafka": "W"}},
+            "connect": {"c": {"url": [self.connect], "kafka": kafka or "W", "history": bool(kafka)}},
             "flows": {"f": flow},
         }
         self.folder.mkdir(exist_ok=True)
-        (self.folder / "tree.yaml").write_text("".join(f"{key}: {json.dumps(part)}\n" for key, part in parts.items()))
+        (self.folder / "tree.yaml").write_text(
+            "".join(f"{key}: {json.dumps(part)}\n" for key, part in parts.items()) + more
+        )
 
     def check(self, timeout_seconds: float = 15.0) -> Checked:
         spec = load([self.folder])

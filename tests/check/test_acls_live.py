@@ -242,6 +242,70 @@ def test_a_placeholder_that_this_machine_lacks(restored: World) -> None:
     assert found.good
 
 
+# What mm2mgr itself needs, in the order in which it is given, and the rows that each one fills.
+OWN = {
+    f"scons Create topic {TOPIC}": {29},
+    f"scons Write topic {TOPIC}": {28},
+    f"scons Read topic {TOPIC}": {30},
+    "scons Read group mm2mgr-rights": {31},
+    "scons Read topic mm2-offsets.old.internal": {32},
+    "scons Read topic mm2-status.old.internal": {33},
+    "scons Describe group old-mm2": {34},
+}
+
+
+def test_mm2mgr_itself_needs_the_rights_of_the_page_and_no_more(restored: World) -> None:
+    world, group = restored, "mm2mgr-rights"
+    security = {"protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN", "sasl.jaas.config": jaas("scons")}
+    moved = "moved: [{from: {dedicated: old->B}, to: 'f:A->B'}]\n"
+    world.tree("B", moved, B={"access": {"security": security}})
+    access = KafkaAccess(
+        "B", world.brokers["B"].bootstrap("SECURE"), {"security.protocol": security.pop("protocol"), **security}
+    )
+    topic = CompactedTopic(access, TOPIC, 1, {"cleanup.policy": "compact"})
+
+    def write() -> str:
+        writer = TextWriter(topic)
+        writer.put("a", "1")
+        return str(writer.close())
+
+    def leases() -> bool:
+        lease = Lease(topic, group)
+        try:
+            return lease.answered.wait(20) and lease.confirmed()
+        finally:
+            lease.close()
+
+    works: dict[int, Callable[[], bool]] = {
+        28: lambda: write() == "None",
+        30: lambda: topic.read() == {"a": "1"},
+        31: leases,
+    }
+    assert "Topic authorization failed" in write()
+    missing = set().union(*OWN.values())
+    commands = until_missing(world, missing).commands
+    assert {acl for command in commands for acl in world.read(command)} == set(allowed("B", *OWN))
+    granted: list[Allowed] = []
+    try:
+        for line, (row,) in OWN.items():
+            granted += allowed("B", line)
+            world.add(granted[-1:])
+            missing -= {row}
+            until_missing(world, missing)
+            if row in works:
+                until(lambda: answered(works[row]), bool, f"still refused after: {line}", 30)  # noqa: B023  used at once
+    finally:
+        world.remove(granted)
+
+
+def answered(works: Callable[[], bool]) -> bool:
+    """Tell whether it works; brokers apply a changed ACL a moment after they acknowledge it."""
+    try:
+        return works()
+    except KafkaError:
+        return False
+
+
 def test_a_broker_that_is_down_hides_nothing_else(world: World) -> None:
     world.brokers["A"].kill()
     found = world.check(timeout_seconds=8)
@@ -256,46 +320,3 @@ def test_no_check_ever_told_a_password(world: World) -> None:
     assert "User:tprod" in said
     assert not [user for user in ("smain", "sadmin", "tprod", "tadmin") if password(user) in said]
     assert "not-it" not in said
-
-
-def test_history_and_lease_need_the_rights_of_the_page_and_no_more(world: World) -> None:
-    security = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN", "sasl.jaas.config": jaas("scons")}
-    access = KafkaAccess("B", world.brokers["B"].bootstrap("SECURE"), security)
-    topic = CompactedTopic(access, TOPIC, 1, {"cleanup.policy": "compact"})
-    group = "mm2mgr-rights"
-
-    def write() -> str:
-        writer = TextWriter(topic)
-        writer.put("a", "1")
-        return str(writer.close())
-
-    def leases() -> bool:
-        lease = Lease(topic, group)
-        try:
-            return lease.answered.wait(20) and lease.confirmed()
-        finally:
-            lease.close()
-
-    assert "Topic authorization failed" in write()
-    granted: list[Allowed] = []
-    steps: list[tuple[str, Callable[[], bool]]] = [
-        (f"scons Create topic {TOPIC}", lambda: True),
-        (f"scons Write topic {TOPIC}", lambda: write() == "None"),
-        (f"scons Read topic {TOPIC}", lambda: topic.read() == {"a": "1"}),
-        (f"scons Read group {group}", leases),
-    ]
-    try:
-        for line, works in steps:
-            granted += allowed("B", line)
-            world.add(granted[-1:])
-            until(lambda: answered(works), bool, f"still refused after: {line}", 30)  # noqa: B023  used at once
-    finally:
-        world.remove(granted)
-
-
-def answered(works: Callable[[], bool]) -> bool:
-    """Tell whether it works; brokers apply a changed ACL a moment after they acknowledge it."""
-    try:
-        return works()
-    except KafkaError:
-        return False

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from mm2mgr.check.judge import unmatched_rows
-from mm2mgr.check.needs import EFFECTS, ROWS, ExistingNames, RequiredRight, needs
+from mm2mgr.check.needs import EFFECTS, ROWS, ExistingNames, RequiredRight, needs, own_needs
+from mm2mgr.check.run import own_login
 from mm2mgr.expand import expand
 from mm2mgr.render import render
 from mm2mgr.spec.loader import load
@@ -39,7 +40,7 @@ def names(wanted: list[RequiredRight], number: int) -> list[str]:
 
 
 def test_every_row_has_an_effect_and_the_table_its_24_rows() -> None:
-    assert sorted(EFFECTS) == list(range(1, 28))
+    assert sorted(EFFECTS) == list(range(1, 35))
     assert all(EFFECTS.values())
     assert len([row for row in ROWS if row.number <= 24]) == 24
 
@@ -131,6 +132,32 @@ def test_a_topic_of_offsets_needs_its_own_rights(tmp_path: Path) -> None:
     }
     assert {need.login.cluster for need in wanted if "source" in need.connector} == {"b"}
     assert {need.login.cluster for need in wanted if "heartbeat" in need.connector} == {"a"}
+
+
+@pytest.mark.parametrize(
+    ("history", "moved", "expected"),
+    [
+        (True, "", {"b": {"mm2mgr.history.internal", "mm2mgr-tester"}}),
+        (False, "", {}),
+        (
+            False,
+            "moved: [{from: {dedicated: old->b}, to: 'f:a->b'}]\n",
+            {"b": {"mm2-offsets.old.internal", "mm2-status.old.internal", "old-mm2"}},
+        ),
+    ],
+)
+def test_mm2mgr_itself_needs_its_history_its_lease_and_what_it_takes_over(
+    tmp_path: Path, history: bool, moved: str, expected: dict[str, set[str]]
+) -> None:
+    text = _CLUSTERS if history else _CLUSTERS.replace("kafka: b}", "kafka: b, history: false}")
+    text = text.replace('["b:9092"]', '["b:9092"], access: {bootstrap_servers: ["outside:9092"]}')
+    text += f"flows:\n  f: {{sources: [a], targets: [b], topics: {{include: [orders]}}}}\n{moved}"
+    topology = expand(load([write(tmp_path, x=text)]))
+    logins = {alias: own_login(topology, alias)[0] for alias in topology.clusters}
+    wanted = list(own_needs(topology, render(topology), logins))
+    found = {alias: {need.right.name for need in wanted if need.login.cluster == alias} for alias in expected}
+    assert found == expected
+    assert {need.login.servers for need in wanted} <= {"outside:9092"}
 
 
 def test_a_flow_that_takes_no_topic_of_its_source_gets_a_row(tmp_path: Path) -> None:
