@@ -1,0 +1,174 @@
+"""How fast MirrorMaker mirrors over a long link, with Kafka's defaults, a published recipe and other settings, in one run.
+
+    python benchmarks/long_link.py [--quick] [-o json] [--rtt MS …] [--mbit N] [--shapes PARTITIONSxTASKS …] [--recipes …] [--repeat N]
+
+Two network namespaces joined by an emulated link, a real broker and a real Connect worker in each, topics loaded before. A line a row:
+MB/s of record values that reached the target's log, the share of the link, the ratio to Kafka's defaults of the same run, and how busy
+the machine was (idle share of all cores while it measured: near 0 the figure is a lower bound). Needs root, a C compiler, `ip` and TUN.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import signal
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+REPOSITORY = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(REPOSITORY))
+
+from benchmarks.emulated_link import emulated_link, missing, tcp_of_this_machine  # noqa: E402  # the repository must be on the path first
+from benchmarks.long_link_run import Bench, Outcome  # noqa: E402
+from benchmarks.long_link_settings import KAFKA, RECIPES, Case  # noqa: E402
+from mm2mgr.errors import Mm2mgrError  # noqa: E402
+from mm2mgr.sandbox.folder import claim  # noqa: E402
+from mm2mgr.sandbox.server import kafka_runtime  # noqa: E402
+
+FOLDER = Path(tempfile.gettempdir()) / "mm2mgr-long-link"
+_COLUMNS = "{:<15} {:>5} {:>6} {:>6} {:<17} {:>7} {:>8} {:>6} {:>8} {:>7} {:>6} {:>5} {:>5}  {}"
+_HEADS = (
+    "RTT",
+    "parts",
+    "tasks",
+    "settings",
+    "brokers",
+    "MB/s",
+    "of link",
+    "ratio",
+    "wire",
+    "drops",
+    "load",
+    "idle",
+    "",
+)
+
+
+def cases(given: argparse.Namespace) -> Iterator[Case]:
+    """List the rows: by brokers, since these restart for it, and Kafka's defaults first, which the others are compared with."""
+    for brokers in given.brokers:
+        for rtt in given.rtt:
+            for placement in given.placements:
+                for partitions, tasks in given.shapes:
+                    for recipe in given.recipes:
+                        if brokers == "stock" or recipe not in given.stock_only:
+                            yield Case(
+                                placement, rtt, given.mbit, partitions, tasks, recipe, brokers, given.record_bytes
+                            )
+
+
+def run(rows: Sequence[Case], given: argparse.Namespace) -> Iterator[Outcome]:
+    """Measure the rows one after the other; of repeated ones the fastest counts."""
+    runtime = kafka_runtime()
+    claim(FOLDER, "long-link benchmark", lambda _: False)
+    work = FOLDER / "run"
+    try:
+        shutil.rmtree(work, ignore_errors=True)  # of a run that was killed
+        work.mkdir()
+        with emulated_link(work) as link:
+            bench = Bench(link, work, runtime, given.heap)
+            for brokers in dict.fromkeys(case.brokers for case in rows):
+                link.set(0.0002, 125e6)
+                with bench.serving(brokers):
+                    for partitions in sorted({case.partitions for case in rows}):
+                        bench.preload(f"p{partitions}", partitions, given.megabytes, given.record_bytes)
+                    for case in (case for case in rows if case.brokers == brokers):
+                        times = [bench.measure(case, f"p{case.partitions}", given.seconds) for _ in range(given.repeat)]
+                        yield max(times, key=lambda one: one.megabytes_per_second)
+                    link.set(0.0002, 125e6)
+    finally:
+        shutil.rmtree(FOLDER, ignore_errors=True)
+
+
+def line(one: Outcome, defaults: float | None) -> str:
+    """Say what became of one row."""
+    case, rate = one.case, one.megabytes_per_second
+    said = one.error or ("nothing arrived" if one.stalled else "")
+    return _COLUMNS.format(
+        case.placement,
+        f"{case.rtt_ms}",
+        case.partitions,
+        case.tasks,
+        case.recipe,
+        case.brokers,
+        f"{rate:.2f}",
+        f"{rate * 1e6 / case.link_bytes_per_second:.0%}",
+        f"x{rate / defaults:.1f}" if defaults else "-",
+        f"{one.wire_megabytes_per_second:.1f}",
+        one.drops,
+        f"{one.load:.0f}",
+        f"{one.idle_share:.0%}",
+        said,
+    )
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """Measure, print a line a row and at the end with `-o json` all of them; return 1 when the machine lacks something."""
+    given = _options(words)
+    if lacks := missing():
+        print(f"{Path(__file__).name} needs {'; '.join(lacks)}", file=sys.stderr)
+        return 1
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends in order, as Ctrl-C does
+    signal.signal(signal.SIGHUP, signal.default_int_handler)
+    rows, said = list(cases(given)), sys.stderr if given.output == "json" else sys.stdout
+    print(
+        f"{given.mbit} Mbit/s = {given.mbit / 8:g} MB/s on the wire, records of {given.record_bytes} B, workers -Xmx{given.heap}, "
+        f"congestion control {tcp_of_this_machine()}",
+        file=said,
+    )
+    print(_COLUMNS.format("placement", *_HEADS), file=said)
+    outcomes: list[Outcome] = []
+    base: dict[tuple[object, ...], float] = {}
+    try:
+        for one in run(rows, given):
+            key = (one.case.placement, one.case.rtt_ms, one.case.partitions, one.case.tasks)
+            if one.case.recipe == KAFKA:
+                base.setdefault(key, one.megabytes_per_second)
+            outcomes.append(one)
+            print(line(one, base.get(key)), file=said, flush=True)
+    except Mm2mgrError as error:
+        print(f"error: {error}" + (f"\n{error.hint}" if error.hint else ""), file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("interrupted; namespaces, processes and folders are gone", file=sys.stderr)
+        return 130
+    finally:
+        if given.output == "json":
+            print(json.dumps([one.to_dict() for one in outcomes], indent=1))
+    return 0
+
+
+def _options(words: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description="MirrorMaker over an emulated long link.")
+    parser.add_argument("-o", "--output", choices=("text", "json"), default="text")
+    parser.add_argument("--quick", action="store_true", help="100 ms only")
+    parser.add_argument("--rtt", type=int, nargs="+", default=[20, 100, 200], metavar="MS")
+    parser.add_argument("--mbit", type=int, default=200)
+    parser.add_argument("--shapes", type=_shape, nargs="+", default=[(1, 1), (12, 4)], metavar="PARTITIONSxTASKS")
+    parser.add_argument("--placements", nargs="+", default=["remote consume", "remote produce"])
+    parser.add_argument("--recipes", nargs="+", default=list(RECIPES), choices=RECIPES)
+    parser.add_argument("--brokers", nargs="+", default=["stock", "-1"], choices=("stock", "-1"), help="socket buffers")
+    parser.add_argument(
+        "--stock-only", nargs="*", default=list(RECIPES[:2]), help="recipes without a row for tuned brokers"
+    )
+    parser.add_argument("--record-bytes", type=int, default=1024)
+    parser.add_argument("--megabytes", type=int, default=600, help="backlog of each topic")
+    parser.add_argument("--seconds", type=float, default=12.0, help="measured after the first records")
+    parser.add_argument("--repeat", type=int, default=1, help="the fastest counts")
+    parser.add_argument("--heap", default="2g", help="of each worker; 2g is what Kafka's own script gives")
+    given = parser.parse_args(words)
+    if given.quick:
+        given.rtt = [100]
+    return given
+
+
+def _shape(text: str) -> tuple[int, int]:
+    partitions, tasks = (int(word) for word in text.split("x"))
+    return partitions, tasks
+
+
+if __name__ == "__main__":
+    sys.exit(main())
