@@ -23,13 +23,13 @@ sys.path.insert(0, str(REPOSITORY))
 
 from benchmarks.emulated_link import emulated_link, missing, tcp_of_this_machine  # noqa: E402  # the repository must be on the path first
 from benchmarks.long_link_run import Bench, Outcome  # noqa: E402
-from benchmarks.long_link_settings import KAFKA, RECIPES, Case  # noqa: E402
+from benchmarks.long_link_settings import ARTICLE, COMPILED, KAFKA, PLACEMENTS, RECIPES, Case, corners  # noqa: E402
 from mm2mgr.errors import Mm2mgrError  # noqa: E402
 from mm2mgr.sandbox.folder import claim  # noqa: E402
 from mm2mgr.sandbox.server import kafka_runtime  # noqa: E402
 
 FOLDER = Path(tempfile.gettempdir()) / "mm2mgr-long-link"
-_COLUMNS = "{:<15} {:>5} {:>6} {:>6} {:<17} {:>7} {:>8} {:>6} {:>8} {:>7} {:>6} {:>5} {:>5}  {}"
+_COLUMNS = "{:<15} {:>5} {:>6} {:>13} {:>6} {:>6} {:<17} {:>7} {:>8} {:>6} {:>8} {:>7} {:>6} {:>5} {:>5} {:>5}  {}"
 _HEADS = (
     "RTT",
     "parts",
@@ -73,10 +73,10 @@ def run(rows: Sequence[Case], given: argparse.Namespace) -> Iterator[Outcome]:
             for brokers in dict.fromkeys(case.brokers for case in rows):
                 link.set(0.0002, 125e6)
                 with bench.serving(brokers):
-                    for partitions in sorted({case.partitions for case in rows}):
-                        bench.preload(f"p{partitions}", partitions, given.megabytes, given.record_bytes)
+                    for case in rows:
+                        bench.preload(case, int(min(given.megabytes, max(60, 30 * case.link_bytes_per_second / 1e6))))
                     for case in (case for case in rows if case.brokers == brokers):
-                        times = [bench.measure(case, f"p{case.partitions}", given.seconds) for _ in range(given.repeat)]
+                        times = [bench.measure(case, given.seconds) for _ in range(given.repeat)]
                         yield max(times, key=lambda one: one.megabytes_per_second)
                     link.set(0.0002, 125e6)
     finally:
@@ -90,6 +90,8 @@ def line(one: Outcome, defaults: float | None) -> str:
     return _COLUMNS.format(
         case.placement,
         f"{case.rtt_ms}",
+        case.mbit,
+        f"{case.record_bytes}" + (f" {case.compression}" if case.compression != "none" else ""),
         case.partitions,
         case.tasks,
         case.recipe,
@@ -101,19 +103,23 @@ def line(one: Outcome, defaults: float | None) -> str:
         one.drops,
         f"{one.load:.0f}",
         f"{one.idle_share:.0%}",
+        one.worker_rss_mib,
         said,
     )
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    """Measure, print a line a row and at the end with `-o json` all of them; return 1 when the machine lacks something."""
+    """Measure, print a line a row and at the end with `-o json` all of them; return 1 when the machine lacks something or a corner stalls."""
     given = _options(words)
     if lacks := missing():
         print(f"{Path(__file__).name} needs {'; '.join(lacks)}", file=sys.stderr)
         return 1
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends in order, as Ctrl-C does
     signal.signal(signal.SIGHUP, signal.default_int_handler)
-    rows, said = list(cases(given)), sys.stderr if given.output == "json" else sys.stdout
+    rows, said = (
+        corners() if given.corners else list(cases(given)),
+        sys.stderr if given.output == "json" else sys.stdout,
+    )
     print(
         f"{given.mbit} Mbit/s = {given.mbit / 8:g} MB/s on the wire, records of {given.record_bytes} B, workers -Xmx{given.heap}, "
         f"congestion control {tcp_of_this_machine()}",
@@ -138,30 +144,32 @@ def main(words: Sequence[str] | None = None) -> int:
     finally:
         if given.output == "json":
             print(json.dumps([one.to_dict() for one in outcomes], indent=1))
-    return 0
+    return 1 if given.corners and any(one.stalled or one.error for one in outcomes) else 0
 
 
 def _options(words: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="MirrorMaker over an emulated long link.")
     parser.add_argument("-o", "--output", choices=("text", "json"), default="text")
     parser.add_argument("--quick", action="store_true", help="100 ms only")
+    parser.add_argument("--corners", action="store_true", help="extreme links, topics and records, with 512 MB workers")
     parser.add_argument("--rtt", type=int, nargs="+", default=[20, 100, 200], metavar="MS")
     parser.add_argument("--mbit", type=int, default=200)
     parser.add_argument("--shapes", type=_shape, nargs="+", default=[(1, 1), (12, 4)], metavar="PARTITIONSxTASKS")
-    parser.add_argument("--placements", nargs="+", default=["remote consume", "remote produce"])
-    parser.add_argument("--recipes", nargs="+", default=list(RECIPES), choices=RECIPES)
+    parser.add_argument("--placements", nargs="+", default=PLACEMENTS, choices=PLACEMENTS)
+    parser.add_argument("--recipes", nargs="+", default=[KAFKA, ARTICLE, COMPILED], choices=RECIPES)
     parser.add_argument("--brokers", nargs="+", default=["stock", "-1"], choices=("stock", "-1"), help="socket buffers")
     parser.add_argument(
-        "--stock-only", nargs="*", default=list(RECIPES[:2]), help="recipes without a row for tuned brokers"
+        "--stock-only", nargs="*", default=[KAFKA, ARTICLE], help="recipes without a row for tuned brokers"
     )
     parser.add_argument("--record-bytes", type=int, default=1024)
     parser.add_argument("--megabytes", type=int, default=600, help="backlog of each topic")
     parser.add_argument("--seconds", type=float, default=12.0, help="measured after the first records")
     parser.add_argument("--repeat", type=int, default=1, help="the fastest counts")
-    parser.add_argument("--heap", default="2g", help="of each worker; 2g is what Kafka's own script gives")
+    parser.add_argument("--heap", help="of each worker; 2g, what Kafka's own script gives, with --corners 512m")
     given = parser.parse_args(words)
     if given.quick:
         given.rtt = [100]
+    given.heap = given.heap or ("512m" if given.corners else "2g")
     return given
 
 

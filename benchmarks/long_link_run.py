@@ -141,16 +141,15 @@ class Bench:
     def access(self, side: Side) -> KafkaAccess:
         return KafkaAccess(side, self.brokers[side].bootstrap_servers)
 
-    def preload(
-        self, topic: str, partitions: int, megabytes: int, record_bytes: int, compression: str = "none"
-    ) -> None:
-        """Write a backlog that no network can compress, spread evenly, once for each topic; zstd: of records that can be."""
+    def preload(self, case: Case, megabytes: int) -> None:
+        """Write the row's backlog once, spread evenly: records of random bytes, with compression ones that it halves."""
+        topic, partitions, record_bytes, compression = case.topic, case.partitions, case.record_bytes, case.compression
         if topic in self._written:
             return
         count = megabytes * 1_000_000 // record_bytes
         material = os.urandom(4_000_000 + record_bytes)
         if compression != "none":
-            material = (material[:600] + b" a field that every record has, with a value " * 9) * (len(material) // 1000)
+            material = bytes(byte & 15 for byte in material)
         largest = max(1_048_588, 2 * record_bytes)
         configs = {"max.message.bytes": str(largest), "retention.ms": "-1", "segment.bytes": str(64 << 20)}
         with self.link.inside("source"):
@@ -174,7 +173,7 @@ class Bench:
                 raise Mm2mgrError(f"{topic}: the backlog could not be written")
         self._written[topic] = count
 
-    def measure(self, case: Case, topic: str, seconds: float) -> Outcome:
+    def measure(self, case: Case, seconds: float) -> Outcome:
         """Run the row's connector until its rate is known, then take away what it made."""
         self._rows += 1
         side: Side = "target" if case.placement == "remote consume" else "source"
@@ -187,8 +186,8 @@ class Bench:
         Path(f"/proc/{worker.process.pid}/clear_refs").write_text("5")  # its largest memory counts from here
         name = f"r{self._rows}"
         source, target = (self.brokers[end].bootstrap_servers for end in ADDRESSES)
-        ends = Ends(name, source, target, topic, worker.url)
-        mirror = _Mirror(case, ends, config(case, ends), side)
+        ends = Ends(name, source, target, case.topic, worker.url)
+        mirror = _Mirror(case, ends, config(case, ends, self._folder / f"tree-{name}"), side)
         self.link.set(case.rtt_ms / 1000, case.link_bytes_per_second)
         self._rest(side, "PUT", f"{mirror.url}/config", mirror.config)
         try:

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
 
+from mm2mgr.operations.workspace import Workspace
+
 Placement = Literal["remote consume", "remote produce"]
+PLACEMENTS: tuple[Placement, ...] = ("remote consume", "remote produce")
 Buffers = Literal["stock", "-1"]
-KAFKA, ARTICLE, BY_HAND = "Kafka's defaults", "article", "by hand"
-RECIPES = (KAFKA, ARTICLE, BY_HAND)
+KAFKA, ARTICLE, BY_HAND, COMPILED = "Kafka's defaults", "article", "by hand", "mm2mgr"
+RECIPES = (KAFKA, ARTICLE, BY_HAND, COMPILED)
 _MIB = 1 << 20
 
 
@@ -25,10 +29,39 @@ class Case:
     recipe: str
     brokers: Buffers
     record_bytes: int = 1024
+    compression: str = "none"
 
     @property
     def link_bytes_per_second(self) -> float:
         return self.mbit * 1e6 / 8
+
+    @property
+    def topic(self) -> str:
+        """The topic that holds its backlog."""
+        return f"p{self.partitions}-{self.record_bytes}-{self.compression}"
+
+
+# The ends of what links, topics and records can be: round trip in ms, Mbit/s, partitions, tasks, bytes of a record, its compression.
+_CORNERS: tuple[tuple[int, int, int, int, int, str], ...] = (
+    (1, 1000, 12, 4, 1024, "none"),
+    (1, 10, 100, 1, 1024, "none"),
+    (300, 10, 1, 1, 1024, "none"),
+    (300, 10, 100, 1, 1024, "none"),
+    (300, 200, 100, 10, 1024, "none"),
+    (100, 200, 12, 4, 100, "none"),
+    (100, 200, 12, 4, 1024, "zstd"),
+    (100, 200, 1, 1, 10_000_000, "none"),
+    (300, 10, 4, 2, 10_000_000, "zstd"),
+)
+
+
+def corners() -> list[Case]:
+    """Return the corners with the settings that mm2mgr compiles, in both placements."""
+    return [
+        Case(placement, rtt, mbit, partitions, tasks, COMPILED, "stock", record, compression)
+        for rtt, mbit, partitions, tasks, record, compression in _CORNERS
+        for placement in PLACEMENTS
+    ]
 
 
 # "Tuning Kafka for high latency" advice as published: 50 MiB for a partition's fetch and for a batch. Buffers and the topic's limit are
@@ -74,6 +107,35 @@ class Ends:
     connect_url: str
 
 
+_TREE = """\
+owner: benchmark
+defaults: {{clusters: {{replication_factor: 1}}}}
+clusters:
+  {ends.alias}: {{bootstrap_servers: ["{ends.source}"]}}
+  tgt: {{bootstrap_servers: ["{ends.target}"]}}
+connect:
+  bench: {{url: "{ends.connect_url}", kafka: {kafka}}}
+links:
+  - {{between: [{ends.alias}, tgt], rtt: {case.rtt_ms}ms, bandwidth: {rate:.0f}B/s}}
+flows:
+  bench: {{sources: [{ends.alias}], targets: [tgt], topics: {{include: [{ends.topic}]}}, run_on: {{tgt: bench}}, tasks: {{max: {case.tasks}}}}}
+"""
+_BROKERS = """\
+# Written by `mm2mgr link read` from the brokers: review it like any change, then commit.
+brokers:
+"""
+
+
+def compiled(case: Case, ends: Ends, folder: Path) -> dict[str, str]:
+    """Return the config that mm2mgr renders for the row's source connector, from a tree with its link and what its brokers allow."""
+    kafka = "tgt" if case.placement == "remote consume" else ends.alias
+    folder.mkdir(parents=True)
+    tree = _TREE.format(ends=ends, case=case, kafka=kafka, rate=case.link_bytes_per_second)
+    (folder / "tree.yaml").write_text(tree)
+    source = next(one for one in Workspace((folder,)).connectors if one.type == "source")
+    return {**source.config, "name": ends.alias}
+
+
 def settings(case: Case) -> dict[str, str]:
     """Return the client settings in which a hand-written recipe differs from Kafka's defaults."""
     recipes: Mapping[str, Mapping[str, object]] = {KAFKA: {}, ARTICLE: _ARTICLE, BY_HAND: _BY_HAND[case.placement]}
@@ -81,8 +143,10 @@ def settings(case: Case) -> dict[str, str]:
     return {key: str(value) for key, value in chosen.items()}
 
 
-def config(case: Case, ends: Ends) -> dict[str, str]:
-    """Return the whole config of the row's MirrorSourceConnector."""
+def config(case: Case, ends: Ends, folder: Path) -> dict[str, str]:
+    """Return the whole config of the row's MirrorSourceConnector; `folder` is new, for the tree of mm2mgr."""
+    if case.recipe == COMPILED:
+        return compiled(case, ends, folder)
     result = {
         "connector.class": "org.apache.kafka.connect.mirror.MirrorSourceConnector",
         "source.cluster.alias": ends.alias,

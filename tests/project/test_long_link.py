@@ -16,7 +16,7 @@ import pytest
 
 from benchmarks import emulated_link, long_link
 from benchmarks.emulated_link import ADDRESSES
-from benchmarks.long_link_settings import KAFKA
+from benchmarks.long_link_settings import COMPILED, KAFKA, Case, Ends, Placement, config
 from mm2mgr.sandbox.process import started_at
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -63,6 +63,16 @@ def test_kafkas_defaults_are_measured_before_what_is_compared_with_them() -> Non
     for at, row in enumerate(rows):
         same = [one for one in rows[:at] if (one.placement, one.partitions) == (row.placement, row.partitions)]
         assert row.recipe == KAFKA or KAFKA in [one.recipe for one in same]
+
+
+@pytest.mark.parametrize("placement", ["remote consume", "remote produce"])
+def test_the_settings_of_mm2mgr_are_what_it_renders(placement: Placement, tmp_path: Path) -> None:
+    case = Case(placement, 100, 200, 12, 4, COMPILED, "-1")
+    ends = Ends("r1", "10.99.0.1:9092", "10.99.0.2:9092", case.topic, "http://127.0.0.1:8083")
+    made = config(case, ends, tmp_path / "tree")
+    assert made["topics"] == case.topic
+    assert made["tasks.max"] == "4"
+    assert made.get("producer.override.bootstrap.servers") == (ends.target if placement == "remote produce" else None)
 
 
 @pytest.mark.skipif(emulated_link._compiler() is None, reason="no C compiler here")
