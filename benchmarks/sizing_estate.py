@@ -125,7 +125,7 @@ def size(folder: Path, only_read: bool) -> int:
     from mm2mgr.operations.workspace import Workspace
     from mm2mgr.sizing.scenario import sized
     from mm2mgr.sizing.stability import Policy, decide, overrides_document, settled
-    from mm2mgr.spec.writer import sizing_path, write_sizing
+    from mm2mgr.spec.writer import SIZING
 
     if only_read:
         with stage("reading the rates and nothing else"):
@@ -155,7 +155,7 @@ def size(folder: Path, only_read: bool) -> int:
         decisions = decide(found, {}, Policy(), 0)
         sizings = [settled(each, decisions[flow_id]) for flow_id, each in found.items()]
         document = overrides_document(sizings, measured.window, "p95")
-        write_sizing(sizing_path(workspace.files), document["sizing"], {flow.id for flow in flows}, {})
+        SIZING.write(SIZING.path(workspace.files), document["sizing"], {flow.id for flow in flows}, {})
     spent, began = time.process_time() - spent, time.perf_counter() - began
     partitions, topics = sum(len(one.order) for one in found.values()), sum(map(len, answers.values()))
     print(f"{len(sizings)} flows, {topics} topics, {partitions} partitions: {spent:.1f} s CPU in {began:.1f} s", end="")

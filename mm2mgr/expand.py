@@ -12,6 +12,7 @@ from typing import Any
 from mm2mgr.defaults import Origin, Text
 from mm2mgr.errors import Problem, SpecError
 from mm2mgr.handover import handed_over
+from mm2mgr.link import BrokerLimits
 from mm2mgr.spec.loader import Spec, settled
 from mm2mgr.spec.models import Cluster, Connect, DeclaredFlow, FlowSettings, Link
 from mm2mgr.spec.places import PathKey
@@ -58,6 +59,7 @@ class _Expansion:
             adopted=lists.adopted,
             moved=lists.moved,
             released=lists.released,
+            stale_brokers=tuple(sorted(self.tree.brokers.keys() - self.clusters.keys())),
         )
 
     def _refuse(self) -> None:
@@ -89,7 +91,15 @@ class _Expansion:
         client = {"bootstrap.servers": Text(",".join(model.bootstrap_servers), written["bootstrap_servers",])}
         for key, value in model.security.items():
             client[key] = Text(value, written["security", key])
-        return KafkaCluster(alias, client, factor, model)
+        return KafkaCluster(alias, client, factor, model, *self._limits(alias))
+
+    def _limits(self, alias: str) -> tuple[BrokerLimits, dict[str, int]]:
+        """Return what `link read` wrote about the brokers of a cluster, Kafka's defaults where it did not."""
+        found = self.tree.brokers.get(alias)
+        if found is None:
+            return BrokerLimits(), {}
+        sizes = (found.send_buffer, found.receive_buffer, found.request, found.message)
+        return BrokerLimits(*sizes, found.count, found.version or "", read=True), found.flows
 
     def _connect_model(self, name: str, model: Connect) -> Connect:
         if model.kafka not in self.tree.clusters:

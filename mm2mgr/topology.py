@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from operator import attrgetter
 from typing import Literal
@@ -14,6 +14,7 @@ from typing import Literal
 from mm2mgr import defaults
 from mm2mgr.defaults import Origin, Text, by_default
 from mm2mgr.errors import Mm2mgrError
+from mm2mgr.link import BrokerLimits
 from mm2mgr.spec.models import Cluster, Connect, FlowSettings, Link
 from mm2mgr.spec.places import Key, PathKey
 from mm2mgr.spec.scalars import java_pattern
@@ -26,12 +27,17 @@ _BUILT_IN = Origin("default", "mm2mgr")
 
 @dataclass(frozen=True)
 class KafkaCluster:
-    """A Kafka cluster of the estate. `client` is what a client needs to reach it: bootstrap.servers and security keys."""
+    """A Kafka cluster of the estate. `client` is what a client needs to reach it: bootstrap.servers and security keys.
+
+    `limits`: what its brokers allow; `flow_message_bytes`: by flow that writes here, what its topics accept where that is known.
+    """
 
     alias: str
     client: Mapping[str, Text]
     replication_factor: Text
     model: Cluster
+    limits: BrokerLimits = field(default_factory=BrokerLimits)
+    flow_message_bytes: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -85,6 +91,12 @@ class Flow:
     def policy(self) -> str:
         """The Java class of its replication policy."""
         return defaults.POLICIES.get(self.settings.replication_policy, self.settings.replication_policy)
+
+    @property
+    def target_limits(self) -> BrokerLimits:
+        """What the target's brokers allow, and the largest batch that the topics of this flow there accept."""
+        limits = self.target.limits
+        return replace(limits, message_bytes=self.target.flow_message_bytes.get(self.id, limits.message_bytes))
 
     @property
     def exactly_once(self) -> bool:
@@ -204,6 +216,8 @@ class Topology:
     adopted: tuple[Adopted, ...] = ()
     moved: tuple[Moved, ...] = ()
     released: tuple[Released, ...] = ()
+    stale_brokers: tuple[str, ...] = ()
+    """The same for Kafka clusters: `link read` removes them."""
 
     def flows_of(self, ids: Container[str]) -> list[Flow]:
         """Return the flows with these ids, such as those that a connector serves."""

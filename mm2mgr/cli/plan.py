@@ -98,6 +98,10 @@ def plan(
 
     for entry in workspace.topology.stale_sizing:
         talk(f"overrides: flow '{entry}' is no longer declared; its sizing is ignored, and mm2mgr size removes it")
+    for entry in workspace.topology.stale_brokers:
+        talk(
+            f"overrides: cluster '{entry}' is no longer declared; its limits are ignored, and mm2mgr link read removes them"
+        )
     made = operations.plan(
         workspace,
         flows,

@@ -27,7 +27,7 @@ from mm2mgr.partitions import TopicPartition
 from mm2mgr.samples.schema import PARTITIONED_BY
 from mm2mgr.sandbox.folder import as_written, claim, is_claimed, only_one, write_tree, writing
 from mm2mgr.sandbox.layout import Sandbox
-from mm2mgr.spec.writer import is_written_by_size
+from mm2mgr.spec.writer import SIZING
 from mm2mgr.text import few, number_of
 from mm2mgr.topology import Flow
 
@@ -253,7 +253,7 @@ def _strange_in_tree(tree: Path) -> list[Path]:
     def is_ours(path: Path) -> bool:
         name = path.relative_to(tree).as_posix()
         if name == "overrides/sizing.yaml":
-            return is_written_by_size(path)
+            return SIZING.wrote(path)
         return name in {"clusters.yaml", "flows.yaml"} and as_written(path)
 
     return sorted(path for path in tree.rglob("*") if path.is_file() and not is_ours(path))

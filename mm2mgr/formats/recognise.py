@@ -16,7 +16,7 @@ from mm2mgr.formats.documents import Node
 from mm2mgr.formats.properties import Entry
 from mm2mgr.spec.places import MOST_BYTES, Place, read_yaml
 
-TREE_KEYS = frozenset({"owner", "defaults", "clusters", "connect", "links", "flows", "sizing"})
+TREE_KEYS = frozenset({"owner", "defaults", "clusters", "connect", "links", "flows", "sizing", "brokers"})
 _UTF16 = (b"\xff\xfe", b"\xfe\xff")
 _YAML = re.compile(r"\A(\s*#.*\n|\s*\n)*(---|apiVersion\s*:\s|kind\s*:\s)")
 _PAIR = re.compile(r"[^\s.>-][^\s>]*->[^\s]+\.")

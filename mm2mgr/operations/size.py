@@ -16,7 +16,7 @@ from mm2mgr.sizing.load import Statistic
 from mm2mgr.sizing.scenario import FlowView, flow_view, sized
 from mm2mgr.sizing.stability import Decision, EarlierSizing, Policy, decide, overrides_document, settled
 from mm2mgr.sizing.tasks import OVERLOADED, Sizing
-from mm2mgr.spec.writer import read_sizing, sizing_path, sizing_target, write_sizing
+from mm2mgr.spec.writer import SIZING, override_target
 
 
 @dataclass(frozen=True)
@@ -77,10 +77,10 @@ def size(  # noqa: PLR0913  one argument per option
     warnings about the store and the file.
     """
     chosen = workspace.flows(flows)
-    path = sizing_path(workspace.files)
-    before = read_sizing(path)
+    path = SIZING.path(workspace.files)
+    before = SIZING.read(path)
     if write:
-        sizing_target(path)  # refused now, not after minutes of work
+        override_target(path)  # refused now, not after minutes of work
     evidence = read(
         workspace, chosen, store=store, window_seconds=window_seconds, statistic=statistic, weeks=views, warn=notify
     )
@@ -92,7 +92,7 @@ def size(  # noqa: PLR0913  one argument per option
     changed = {flow_id: utc_text(seconds) for flow_id, seconds in since.items() if seconds is not None}
     source = f"{statistic} of {store}"
     document = overrides_document(found.sizings, evidence.rates.window, source, changed, found.savings)
-    written = write_sizing(path, document["sizing"], {flow.id for flow in workspace.topology.flows}, before, notify)
+    written = SIZING.write(path, document["sizing"], {flow.id for flow in workspace.topology.flows}, before, notify)
     return replace(found, path=path, is_changed=written.changed, refused=written.refused)
 
 

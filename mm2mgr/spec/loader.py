@@ -19,7 +19,7 @@ from pydantic import ValidationError
 from mm2mgr.errors import Mm2mgrError, Problem, SpecError
 from mm2mgr.files import resolved_within
 from mm2mgr.secrets import remember
-from mm2mgr.spec.models import FlowSettings, Tree
+from mm2mgr.spec.models import OVERRIDE_KEYS, FlowSettings, Tree
 from mm2mgr.spec.places import Document, Key, PathKey, Place, nearest_place, read_yaml
 
 OVERRIDES = "overrides"
@@ -62,7 +62,7 @@ def load(sources: Sequence[Path], contents: Mapping[str, bytes] = MappingProxyTy
             problems.append(Problem(document.places["kind",], what))
             continue
         _remember(document.values)
-        merged.add(document, sizing_only=document.file in overrides)
+        merged.add(document, is_override=document.file in overrides)
     problems += merged.problems
     if problems:
         raise SpecError(problems)
@@ -110,12 +110,13 @@ class _Merged:
         self.places: dict[PathKey, Place] = {}
         self.problems: list[Problem] = []
 
-    def add(self, document: Document, *, sizing_only: bool) -> None:
+    def add(self, document: Document, *, is_override: bool) -> None:
         lengths = {key: len(value) for key, value in self.values.items() if isinstance(value, list)}
         for key, value in document.values.items():
             before = self.values.get(key)
-            if (key == "sizing") != sizing_only:
-                rule = f"only files in an {OVERRIDES}/ folder contain sizing: and nothing else"
+            if (key in OVERRIDE_KEYS) != is_override:
+                names = " and ".join(f"{each}:" for each in OVERRIDE_KEYS)
+                rule = f"only files in an {OVERRIDES}/ folder contain {names}, and nothing else"
                 self.problems.append(Problem(document.places[key,], f"'{key}' does not belong in this file: {rule}"))
             elif value is None:
                 continue  # `flows:` with every entry below it commented out

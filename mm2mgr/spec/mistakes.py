@@ -285,6 +285,8 @@ def _unknown(path: PathKey) -> tuple[str, str]:  # noqa: PLR0911 - one return a 
     """Return the key that was meant ("" where none is likely) and what to write instead of an unknown one."""
     key, above = str(path[-1]), node_at(path[:-1])
     known = sorted({name for choice in choices(above) for name in choice.get("properties", ())})
+    if len(path) == 1:
+        known = [name for name in known if name not in models.OVERRIDE_KEYS]  # nobody writes them by hand
     same = next((name for name in known if _bare(name) == _bare(key)), _ALSO_CALLED.get(key))
     if same in known:
         return str(same), f"write '{same}'"
@@ -314,7 +316,7 @@ def _elsewhere(path: PathKey) -> str:
     homes = {
         name: where
         for name, where in definition_paths().items()
-        if path[-1] in properties_of(name) and not where.startswith("sizing")  # mm2mgr writes it
+        if path[-1] in properties_of(name) and not where.startswith(models.OVERRIDE_KEYS)  # mm2mgr writes it
     }
     for name in _definitions(node_at(path[:-1])):
         for key, below in properties_of(name).items():

@@ -448,6 +448,31 @@ class Sized(Model, json_schema_extra=_example(tasks_max=8)):
     """Partitions of the flow, for `--move-budget` of `apply`."""
 
 
+_SocketBuffer = Annotated[int, Field(ge=-1, le=2**31 - 1)]
+_Limit = Annotated[int, Field(ge=1, le=2**31 - 1)]
+
+
+class BrokersRead(Model, json_schema_extra=_example(**{"count": 3, "socket.send.buffer.bytes": 102400})):
+    """What the brokers of one cluster answered to `mm2mgr link read`; where they differ, the smallest value."""
+
+    count: Annotated[int, Field(ge=1)] = 1
+    """How many brokers there are."""
+    version: KafkaVersion | None = None
+    """At least this Kafka; brokers from 4.0 on do not say more."""
+    send_buffer: Annotated[_SocketBuffer, Field(alias="socket.send.buffer.bytes")] = 102_400
+    """Caps how fast one connection reads from these brokers over a long link; -1: the operating system sizes it."""
+    receive_buffer: Annotated[_SocketBuffer, Field(alias="socket.receive.buffer.bytes")] = 102_400
+    """Caps how fast one connection writes to these brokers over a long link; -1: the operating system sizes it."""
+    request: Annotated[_Limit, Field(alias="socket.request.max.bytes")] = 104_857_600
+    """Largest request."""
+    message: Annotated[_Limit, Field(alias="message.max.bytes")] = 1_048_588
+    """Largest batch, where a topic says nothing else."""
+    flows: dict[FlowId, _Limit] = {}
+    """By flow that writes here, the smallest `max.message.bytes` of its topics that exist."""
+    since: str | None = None
+    """Day (UTC) on which these values were first read."""
+
+
 # --- connectors that change hands -------------------------------------------------------------------------------------
 
 
@@ -520,3 +545,9 @@ class Tree(Model):
     """Connectors that this tree forgets without deleting them."""
     sizing: dict[str, Sized] = {}
     """Only in `overrides/`: written by `mm2mgr size`, reviewed like any change."""
+    brokers: dict[Alias, BrokersRead] = {}
+    """Only in `overrides/`: what the brokers of each Kafka cluster allow, written by `mm2mgr link read`, reviewed like any change."""
+
+
+OVERRIDE_KEYS = ("sizing", "brokers")
+"""What mm2mgr writes into files of an overrides/ folder; these contain nothing else."""

@@ -1,7 +1,7 @@
-"""Writes the files of a tree: `overrides/sizing.yaml`, the only one that mm2mgr changes later, for people to review, and a starter.
+"""Writes the files of a tree: those in `overrides/` that mm2mgr changes later, for people to review, and a starter.
 
-sizing.yaml changes as a whole or not at all. Entries of flows that were not sized this time stay, and so do entries that
-somebody else changed in the meantime.
+Such a file changes as a whole or not at all. Entries without a new value stay, and so do entries that somebody else changed
+in the meantime.
 """
 
 from __future__ import annotations
@@ -20,93 +20,150 @@ from mm2mgr.files import locked, replace_file, resolved_within
 from mm2mgr.spec.loader import OVERRIDES
 from mm2mgr.spec.places import read_yaml
 
-FILE = "sizing.yaml"
-_HEADER = """\
-# Written by `mm2mgr size` from measured throughput: review it like any change, then commit.
-# A number in the flow itself (tasks: {max: N}) overrides the number here.
-"""
 _LOCK_SECONDS = 30.0  # it is held for milliseconds
 _ATTEMPTS = 10
 Entries = Mapping[str, Mapping[str, Any]]
-"""The content of the file, by flow."""
+"""The content of such a file: by flow or by cluster."""
 
 
 @dataclass(frozen=True)
-class SizingUpdate:
-    """Whether the file changed, and the flows whose new numbers were not written because somebody else changed the entries."""
+class Update:
+    """Whether the file changed, and the entries that were not written because somebody else changed them."""
 
     changed: bool
     refused: tuple[str, ...] = ()
 
 
-def sizing_path(sources: Collection[Path]) -> Path:
-    """Return where the file belongs: the overrides folder of the tree's first folder."""
-    folder = next((source for source in sources if source.is_dir()), None)
-    if folder is None:
-        what = "the tree consists of single files, so there is no folder for overrides"
-        raise Mm2mgrError(what, hint="use its folder: mm2mgr --clusters FOLDER size")
-    return folder / OVERRIDES / FILE
+@dataclass(frozen=True)
+class OverrideFile:
+    """A file of the overrides folder: its only key in YAML, the command that writes it, from what, and what else its head says.
+
+    `decisive`: the value of an entry that matters where somebody else changed it meanwhile; "": all.
+    """
+
+    key: str
+    command: str
+    source: str
+    note: str
+    decisive: str = ""
+
+    @property
+    def first_line(self) -> str:
+        """The line that tells files of the command from files of people."""
+        return f"# Written by `mm2mgr {self.command}` from {self.source}: review it like any change, then commit.\n"
+
+    def path(self, sources: Collection[Path]) -> Path:
+        """Return where the file belongs: the overrides folder of the tree's first folder."""
+        folder = next((source for source in sources if source.is_dir()), None)
+        if folder is None:
+            what = "the tree consists of single files, so there is no folder for overrides"
+            raise Mm2mgrError(what, hint=f"use its folder: mm2mgr --clusters FOLDER {self.command}")
+        return folder / OVERRIDES / f"{self.key}.yaml"
+
+    def read(self, path: Path) -> Entries:
+        """Return the content of the file; empty if it cannot be read, which loading or writing reports."""
+        try:
+            return self._entries(path)
+        except Mm2mgrError:
+            return {}
+
+    def write(
+        self,
+        path: Path,
+        entries: Entries,
+        known: Collection[str],
+        before: Entries,
+        say: Callable[[str], None] = lambda _: None,
+    ) -> Update:
+        """Update the entries of `path`; drop those that are no longer `known`.
+
+        `before` is the content when the entries were decided: entries that differ from it now stay. `say` reports waiting.
+        """
+        target = override_target(path)
+        try:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            with ExitStack() as held:
+                with suppress(OSError):  # NFS locks no folders; then the comparison before the replacement has to do
+                    # The folder, as a lock file would show up in git.
+                    held.enter_context(locked(target.parent, f"writing {path}", _LOCK_SECONDS, say))
+                for _ in range(_ATTEMPTS):
+                    content, now = _content(target), self._entries(target)
+                    theirs = {one for one in entries if now.get(one) not in (before.get(one), entries[one])}
+                    mine = {one: entry for one, entry in entries.items() if one not in theirs}
+                    merged = merge(now, mine, known, before)
+                    if merged == now or _replaced(target, self.text(merged), content):
+                        refused = (one for one in theirs if self._value(now, one) != self._value(entries, one))
+                        return Update(merged != now, tuple(sorted(refused)))
+        except OSError as error:
+            raise Mm2mgrError(f"{path}: cannot be written: {error.strerror}") from error
+        hint = f"find the process that writes it, then run {self.command} again"
+        raise Mm2mgrError(f"{path}: not written: another process keeps changing it", hint=hint)
+
+    def text(self, entries: Entries) -> str:
+        """Return the file with these entries, in a stable order."""
+        body = {self.key: {one: dict(entries[one]) for one in sorted(entries)}}
+        return f"{self.first_line}{self.note}" + yaml.safe_dump(body, sort_keys=False, width=110, allow_unicode=True)
+
+    def wrote(self, path: Path) -> bool:
+        """Tell whether the command wrote this file: it starts with the same line."""
+        with path.open(encoding="utf-8", errors="replace") as file:
+            return file.readline(200) == self.first_line
+
+    def _value(self, entries: Entries, one: str) -> object:
+        entry = entries.get(one, {})
+        return entry.get(self.decisive) if self.decisive else entry
+
+    def _entries(self, path: Path) -> dict[str, dict[str, Any]]:
+        if not path.exists():
+            return {}
+        documents = read_yaml(path)
+        if documents and not self.wrote(path):
+            raise self._not_ours(path, f"it does not start with the line that `{self.command}` writes")
+        entries: dict[str, dict[str, Any]] = {}
+        for document in documents:
+            if other := sorted(document.values.keys() - {self.key}):
+                raise self._not_ours(path, f"it also contains '{other[0]}'")
+            found = document.values.get(self.key)
+            entries |= found if isinstance(found, dict) else {}
+        return entries
+
+    def _not_ours(self, path: Path, why: str) -> Mm2mgrError:
+        hint = f"move your content to another file of the tree, delete this file, and run {self.command} again"
+        return Mm2mgrError(f"{path} would be overwritten, but {why}; it was not changed", hint=hint)
 
 
-def sizing_target(path: Path) -> Path:
+SIZING = OverrideFile(
+    "sizing",
+    "size",
+    "measured throughput",
+    "# A number in the flow itself (tasks: {max: N}) overrides the number here.\n",
+    decisive="tasks_max",
+)
+BROKERS = OverrideFile(
+    "brokers",
+    "link read",
+    "the brokers",
+    "# Where brokers differ, their smallest value. -1: the operating system sizes the buffer.\n",
+)
+OVERRIDE_FILES = (SIZING, BROKERS)
+
+
+def merge(now: Entries, entries: Entries, known: Collection[str], before: Entries) -> dict[str, Mapping[str, Any]]:
+    """Return the content with these entries instead of the ones there; what is no longer known is left out, unless it is new."""
+    stay = {one: entry for one, entry in now.items() if one in known or one not in before}
+    return stay | dict(entries)
+
+
+def override_target(path: Path) -> Path:
     """Return the file that a link at `path` leads to, else `path`; Mm2mgrError when that is outside of the tree."""
     try:
         target = resolved_within(path, path.parent.parent)
     except (OSError, RuntimeError) as error:  # a link to itself
         raise Mm2mgrError(f"{path}: cannot be written: it is a broken link", hint="remove it") from error
     if target is None:
-        hint = "replace the link by the file or folder itself, or print only: --dry-run"
+        hint = "replace the link by the file or folder itself, or print only"
         raise Mm2mgrError(f"{path}: not written: a link leads out of the tree, to {path.resolve()}", hint=hint)
     return target
-
-
-def read_sizing(path: Path) -> Entries:
-    """Return the content of the file; empty if it cannot be read, which loading or writing reports."""
-    try:
-        return _entries(path)
-    except Mm2mgrError:
-        return {}
-
-
-def write_sizing(
-    path: Path,
-    entries: Entries,
-    known_flows: Collection[str],
-    before: Entries,
-    say: Callable[[str], None] = lambda _: None,
-) -> SizingUpdate:
-    """Update the entries of `path`; drop those of flows that no longer exist.
-
-    `before` is the content when the entries were decided: entries that differ from it now stay. `say` reports waiting.
-    """
-    target = sizing_target(path)
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        with ExitStack() as held:
-            with suppress(OSError):  # NFS locks no folders; then the comparison before the replacement has to do
-                # The folder, as a lock file would show up in git.
-                held.enter_context(locked(target.parent, f"writing {path}", _LOCK_SECONDS, say))
-            for _ in range(_ATTEMPTS):
-                content, now = _content(target), _entries(target)
-                theirs = {flow for flow in entries if now.get(flow) not in (before.get(flow), entries[flow])}
-                stay = {flow: entry for flow, entry in now.items() if flow in known_flows or flow not in before}
-                merged = stay | {flow: entry for flow, entry in entries.items() if flow not in theirs}
-                if merged == now or _replaced(target, _text(merged), content):
-                    refused = (flow for flow in theirs if _number(now, flow) != _number(entries, flow))
-                    return SizingUpdate(merged != now, tuple(sorted(refused)))
-    except OSError as error:
-        raise Mm2mgrError(f"{path}: cannot be written: {error.strerror}") from error
-    hint = "find the process that writes it, then run size again"
-    raise Mm2mgrError(f"{path}: not written: another process keeps changing it", hint=hint)
-
-
-def _text(entries: Entries) -> str:
-    body = {"sizing": {flow: dict(entries[flow]) for flow in sorted(entries)}}
-    return _HEADER + yaml.safe_dump(body, sort_keys=False, width=110, allow_unicode=True)
-
-
-def _number(entries: Entries, flow: str) -> object:
-    return entries.get(flow, {}).get("tasks_max")
 
 
 def _replaced(target: Path, text: str, content: bytes | None) -> bool:
@@ -120,32 +177,6 @@ def _content(path: Path) -> bytes | None:
         return path.read_bytes()
     except FileNotFoundError:
         return None
-
-
-def is_written_by_size(path: Path) -> bool:
-    """Tell whether `write_sizing` wrote this file: it starts with the same line."""
-    with path.open(encoding="utf-8", errors="replace") as file:
-        return file.readline(200) == _HEADER.splitlines(keepends=True)[0]
-
-
-def _entries(path: Path) -> dict[str, dict[str, Any]]:
-    if not path.exists():
-        return {}
-    documents = read_yaml(path)
-    if documents and not is_written_by_size(path):
-        raise _not_ours(path, "it does not start with the line that `size` writes")
-    entries: dict[str, dict[str, Any]] = {}
-    for document in documents:
-        if other := sorted(document.values.keys() - {"sizing"}):
-            raise _not_ours(path, f"it also contains '{other[0]}'")
-        sizing = document.values.get("sizing")
-        entries |= sizing if isinstance(sizing, dict) else {}
-    return entries
-
-
-def _not_ours(path: Path, why: str) -> Mm2mgrError:
-    hint = "move your content to another file of the tree, delete this file, and run size again"
-    return Mm2mgrError(f"{path} would be overwritten, but {why}; it was not changed", hint=hint)
 
 
 # --- the starter of init ----------------------------------------------------------------------------------------------

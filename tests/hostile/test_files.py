@@ -27,7 +27,7 @@ from mm2mgr.sandbox import layout
 from mm2mgr.sandbox.folder import MARKER, Endpoints, only_one, write_tree
 from mm2mgr.sandbox.layout import Layout, Sandbox, ServerRecord, State, read_state, write_state
 from mm2mgr.sandbox.process import ProcessId, started_at
-from mm2mgr.spec.writer import write_sizing
+from mm2mgr.spec.writer import SIZING
 from tests.cli.command import Command, until
 from tests.cli.conftest import mm2mgr, site
 from tests.reconcile.site import Site
@@ -338,7 +338,7 @@ def test_up_looks_at_the_tree_before_it_starts_anything(mm2mgr: Command) -> None
 def demo_files(folder: Path, hours: int = 2) -> None:
     """Leave what a demo leaves."""
     write_tree(folder / "clusters", ENDPOINTS)
-    write_sizing(folder / "clusters" / "overrides" / "sizing.yaml", {"f": {"tasks_max": 2}}, ["f"], {})
+    SIZING.write(folder / "clusters" / "overrides" / "sizing.yaml", {"f": {"tasks_max": 2}}, ["f"], {})
     for hour in range(hours):
         batch = Batch("here", "kafka-offsets", 1_795_255_200_000 + hour * 3_600_000, ["t"], [0], end_offset=[1])
         SampleStore(folder / "samples").append(batch)
@@ -458,15 +458,15 @@ def test_a_page_does_not_replace_another_file(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("text", ["sizing: {f: {tasks_max: 3}}\n", "flows: {}\n", "{header}flows: {{}}\n"])
 def test_size_does_not_overwrite_a_file_that_people_wrote(tmp_path: Path, text: str) -> None:
-    write_sizing(tmp_path / "made.yaml", {"f": {"tasks_max": 2}}, ["f"], {})
+    SIZING.write(tmp_path / "made.yaml", {"f": {"tasks_max": 2}}, ["f"], {})
     header = (tmp_path / "made.yaml").read_text().partition("sizing:")[0]
     mine = tmp_path / "sizing.yaml"
     mine.write_text(text.format(header=header) if "{header}" in text else text)
     before = mine.read_bytes()
     with pytest.raises(Mm2mgrError, match="would be overwritten, but"):
-        write_sizing(mine, {"f": {"tasks_max": 2}}, ["f"], {})
+        SIZING.write(mine, {"f": {"tasks_max": 2}}, ["f"], {})
     assert mine.read_bytes() == before
-    write_sizing(tmp_path / "made.yaml", {"f": {"tasks_max": 4}}, ["f"], {})
+    SIZING.write(tmp_path / "made.yaml", {"f": {"tasks_max": 4}}, ["f"], {})
 
 
 def test_a_folder_with_files_of_somebody_else_is_no_table(tmp_path: Path) -> None:

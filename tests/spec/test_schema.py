@@ -48,6 +48,7 @@ def test_any_file_of_the_tree_may_hold_any_part() -> None:
         "moved",
         "release",
         "sizing",
+        "brokers",
     }
 
 

@@ -1,4 +1,4 @@
-"""The one feedback edge: overrides/ holds sizing and nothing else does; hand-written beats override beats default."""
+"""The one feedback edge: overrides/ holds what mm2mgr writes and nothing else does; hand-written beats override beats default."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ SIZED = 'sizing:\n  "f:a->b": {tasks_max: 6, reason: "38 MB/s", bytes_per_second
 
 
 def test_sizing_outside_overrides_is_refused(tmp_path: Path) -> None:
-    rule = "only files in an overrides/ folder contain sizing: and nothing else"
+    rule = "only files in an overrides/ folder contain sizing: and brokers:, and nothing else"
     assert complaint(tmp_path, x=BASE + FLOW, y=SIZED) == f"y.yaml:1:1: 'sizing' does not belong in this file: {rule}"
 
 

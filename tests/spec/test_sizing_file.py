@@ -14,7 +14,7 @@ import yaml
 
 from mm2mgr.errors import Mm2mgrError, SpecError
 from mm2mgr.spec import writer
-from mm2mgr.spec.writer import SizingUpdate, read_sizing, sizing_path, write_sizing
+from mm2mgr.spec.writer import SIZING, Update
 
 Entries = dict[str, dict[str, Any]]
 
@@ -33,7 +33,7 @@ def text(entries: Entries) -> str:
 
 def path_in(folder: Path, entries: Entries | None = None) -> Path:
     (folder / "overrides").mkdir(parents=True)
-    path = sizing_path([folder])
+    path = SIZING.path([folder])
     if entries is not None:
         path.write_text(text(entries))
     return path
@@ -43,21 +43,21 @@ def content(path: Path) -> Entries:
     return dict(yaml.safe_load(path.read_text())["sizing"])
 
 
-def write(path: Path, entries: Entries, known: set[str], before: Mapping[str, Any] | None = None) -> SizingUpdate:
-    return write_sizing(path, entries, known, read_sizing(path) if before is None else before)
+def write(path: Path, entries: Entries, known: set[str], before: Mapping[str, Any] | None = None) -> Update:
+    return SIZING.write(path, entries, known, SIZING.read(path) if before is None else before)
 
 
 def just_before_the_replacement(monkeypatch: pytest.MonkeyPatch, do: Callable[[], object]) -> None:
     """Let somebody else come in between, once, at the last moment that can be noticed."""
-    real, done = writer._text, list[int]()
+    real, done = writer.merge, list[int]()
 
-    def late(entries: Any) -> str:
+    def late(*arguments: Any) -> dict[str, Any]:
         if not done:
             done.append(1)
             do()
-        return real(entries)
+        return real(*arguments)
 
-    monkeypatch.setattr(writer, "_text", late)
+    monkeypatch.setattr(writer, "merge", late)
 
 
 def test_writers_at_the_same_time_lose_no_entry(tmp_path: Path) -> None:
@@ -77,15 +77,15 @@ def test_writers_at_the_same_time_lose_no_entry(tmp_path: Path) -> None:
 def _own_flows(path: Path, name: str, count: int) -> None:
     for number in range(count):
         mine = {f"{name}{one}" for one in range(count)}
-        before = {flow: each for flow, each in read_sizing(path).items() if flow in mine}
-        write_sizing(path, {f"{name}{number}": entry(number + 1)}, mine, before)
+        before = {flow: each for flow, each in SIZING.read(path).items() if flow in mine}
+        SIZING.write(path, {f"{name}{number}": entry(number + 1)}, mine, before)
 
 
 def test_what_an_editor_saves_in_between_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = path_in(tmp_path / "tree", {"a": entry(1), "b": entry(2)})
     edited = {"a": entry(1), "b": entry(9, "by hand, for Black Friday"), "c": entry(3)}
     just_before_the_replacement(monkeypatch, lambda: path.write_text(text(edited)))
-    assert write(path, {"a": entry(5)}, {"a", "b", "c"}) == SizingUpdate(True)
+    assert write(path, {"a": entry(5)}, {"a", "b", "c"}) == Update(True)
     assert content(path) == {**edited, "a": entry(5)}
 
 
@@ -94,7 +94,7 @@ def test_an_entry_that_others_changed_since_it_was_read_is_theirs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, late: bool
 ) -> None:
     path = path_in(tmp_path / "tree", {"a": entry(1), "b": entry(2)})
-    before = read_sizing(path)
+    before = SIZING.read(path)
     edited = {"a": entry(9, "by hand"), "b": entry(2)}
 
     def edit() -> None:
@@ -104,29 +104,29 @@ def test_an_entry_that_others_changed_since_it_was_read_is_theirs(
         just_before_the_replacement(monkeypatch, edit)
     else:
         edit()
-    assert write(path, {"a": entry(5), "b": entry(6)}, {"a", "b"}, before) == SizingUpdate(True, ("a",))
+    assert write(path, {"a": entry(5), "b": entry(6)}, {"a", "b"}, before) == Update(True, ("a",))
     assert content(path) == {"a": entry(9, "by hand"), "b": entry(6)}
 
 
 def test_an_entry_that_others_removed_meanwhile_stays_removed(tmp_path: Path) -> None:
     path = path_in(tmp_path / "tree", {"a": entry(1), "b": entry(2)})
-    before = read_sizing(path)
+    before = SIZING.read(path)
     path.write_text(text({"b": entry(2)}))
-    assert write(path, {"a": entry(5)}, {"a", "b"}, before) == SizingUpdate(False, ("a",))
+    assert write(path, {"a": entry(5)}, {"a", "b"}, before) == Update(False, ("a",))
     assert content(path) == {"b": entry(2)}
 
 
 def test_the_same_number_by_two_runs_is_no_trouble(tmp_path: Path) -> None:
     path = path_in(tmp_path / "tree", {"a": entry(1)})
-    before = read_sizing(path)
-    assert write(path, {"a": entry(4, "first")}, {"a"}, before) == SizingUpdate(True)
-    assert write(path, {"a": entry(4, "second")}, {"a"}, before) == SizingUpdate(False)
+    before = SIZING.read(path)
+    assert write(path, {"a": entry(4, "first")}, {"a"}, before) == Update(True)
+    assert write(path, {"a": entry(4, "second")}, {"a"}, before) == Update(False)
     assert content(path) == {"a": entry(4, "first")}
 
 
 def test_flows_that_are_gone_are_dropped_and_those_that_somebody_added_meanwhile_stay(tmp_path: Path) -> None:
     path = path_in(tmp_path / "tree", {"a": entry(1), "gone": entry(2)})
-    before = read_sizing(path)
+    before = SIZING.read(path)
     path.write_text(text({**content(path), "new": entry(3)}))
     write(path, {"a": entry(1)}, {"a"}, before)
     assert content(path) == {"a": entry(1), "new": entry(3)}
@@ -141,13 +141,13 @@ def test_a_file_that_somebody_is_half_way_through_is_left_alone(tmp_path: Path) 
 
 
 def test_a_file_that_changes_all_the_time_is_not_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path, real, edits = path_in(tmp_path / "tree", {"a": entry(1)}), writer._text, iter(range(100))
+    path, real, edits = path_in(tmp_path / "tree", {"a": entry(1)}), writer.merge, iter(range(100))
 
-    def late(entries: Any) -> str:
+    def late(*arguments: Any) -> dict[str, Any]:
         path.write_text(text({"a": entry(1), "b": entry(next(edits) + 1)}))
-        return real(entries)
+        return real(*arguments)
 
-    monkeypatch.setattr(writer, "_text", late)
+    monkeypatch.setattr(writer, "merge", late)
     with pytest.raises(Mm2mgrError, match="another process keeps changing it"):
         write(path, {"a": entry(5)}, {"a", "b"})
     assert content(path)["a"] == entry(1)
@@ -185,11 +185,11 @@ def test_no_link_leads_the_writer_out_of_the_tree(tmp_path: Path, what: str) -> 
     victim = outside / "sizing.yaml"
     if what != "new file":
         victim.write_text(text({"a": {"tasks_max": 1}}))
-    (tree / "overrides" if what == "folder" else sizing_path([tree])).symlink_to(
+    (tree / "overrides" if what == "folder" else SIZING.path([tree])).symlink_to(
         outside if what == "folder" else victim
     )
     with pytest.raises(Mm2mgrError, match=r"not written: a link leads out of the tree, to .*outside"):
-        write(sizing_path([tree]), {"a": entry(5)}, {"a"})
+        write(SIZING.path([tree]), {"a": entry(5)}, {"a"})
     assert sorted(each.name for each in outside.iterdir()) == ([] if what == "new file" else ["sizing.yaml"])
     assert what == "new file" or victim.read_text() == text({"a": {"tasks_max": 1}})
 
