@@ -131,6 +131,7 @@ class FakeConnect:
         bearer: str | None = None,
         status_after_reads: int = 0,
         restart_reads: tuple[int, int] = (0, 0),
+        busy_after_writes: int = 0,
     ) -> None:
         self.version, self.cluster_id, self.source_topics = version, cluster_id, source_topics
         self.reported_version: str | None = None  # what a vendor's workers say instead
@@ -139,6 +140,8 @@ class FakeConnect:
         self.status_after_reads = status_after_reads
         # How long tasks show the config before, and then the status their state under it. Seen: 0.1 to 9 s, and up to 0.45 s.
         self.restart_reads = restart_reads
+        # How many questions a rebalance refuses that a write has begun. Seen: 409 to PATCH offsets, 500 to GET config and tasks, and no others.
+        self.busy_after_writes, self.busy = busy_after_writes, 0
         self.connectors: dict[str, Connector] = {}
         self.offsets: dict[str, dict[str, dict[str, Any]]] = {}  # outlive their connector, as in Kafka
         # In a topic of the connector's own (KIP-618): by connector, topic, and the Kafka it is read from ("": the workers').
@@ -231,6 +234,7 @@ class FakeConnect:
                 b"<html><body><h2>HTTP ERROR 400 Ambiguous URI</h2></body></html>",
             )
         try:
+            self._rebalance(method, segments)
             status, body = self._route(method, segments, parse_qs(query), sent)
         except Refusal as refusal:
             status, body = refusal.status, {"error_code": refusal.status, "message": str(refusal)}
@@ -285,6 +289,18 @@ class FakeConnect:
             case ("PUT", "connector-plugins", _, "config", "validate"):
                 return 200, self._validate(sent)
         raise Refusal(404, "HTTP 404 Not Found")
+
+    def _rebalance(self, method: str, path: list[str]) -> None:
+        """Refuse what a rebalance refuses, and begin one with each write of a config or a state."""
+        match (method, *path):
+            case ("PATCH" | "DELETE", "connectors", _, "offsets") if self.busy:
+                self.busy -= 1
+                raise Refusal(409, STALE)
+            case ("GET", "connectors", _, "config" | "tasks") if self.busy:
+                self.busy -= 1
+                raise Refusal(500, REBALANCE)
+            case ("POST", "connectors") | ("PUT", "connectors", _, "config" | "stop" | "resume" | "pause"):
+                self.busy = self.busy_after_writes
 
     # Endpoints
 

@@ -55,10 +55,14 @@ def with_moves(parts: Iterable[ClusterPlan], moved: Sequence[Moved], estate: Bot
     if not moved and not begun:
         return parts
     planning = _Planning(estate, {(each.connect, each.connector): each for part in parts for each in part.changes})
-    for entry in moved:
+    continued = [entry for entry in moved if planning.receiver(entry) in begun]
+    for entry in continued:
         planning.take(entry)
     for named in begun:
         planning.take_back(named)
+    for entry in moved:
+        if entry not in continued:  # what was begun comes first: its connectors stand still until it ends
+            planning.take(entry)
     known = {part.connect for part in parts}
     more = {connect: ClusterPlan(connect) for connect, _ in planning.changes if connect not in known}
     return [planning.part(part) for part in (*parts, *more.values())]
@@ -80,6 +84,8 @@ class _Planning:
     changes: dict[Named, Change]
     notes: dict[str, list[str]] = field(default_factory=dict)
     concerned: set[Named] = field(default_factory=set)
+    ending: set[Named] = field(default_factory=set)
+    """Those of `concerned` whose move was begun by an earlier apply."""
 
     def part(self, part: ClusterPlan) -> ClusterPlan:
         """Return the plan of a Connect cluster as it is now; what gives its topics away is no longer left over."""
@@ -94,10 +100,7 @@ class _Planning:
 
     def take(self, entry: Moved) -> None:
         """Plan one entry of the tree: the move, what of it is left, why it cannot be done, or that its line can go."""
-        estate = self.estate
-        receiver = next(
-            (each for each, c in estate.desired.items() if c.type == "source" and c.flows[0] == entry.to), None
-        )
+        estate, receiver = self.estate, self.receiver(entry)
         if receiver is None:
             return
         found = self.givers(entry, receiver)
@@ -134,6 +137,11 @@ class _Planning:
             self.notes.setdefault(receiver[0], []).append(
                 f"moved: '{entry.written}' is '{entry.to}' now; the line at {entry.place} can go"
             )
+
+    def receiver(self, entry: Moved) -> Named | None:
+        """Return the connector that an entry moves topics to."""
+        desired = self.estate.desired.items()
+        return next((each for each, c in desired if c.type == "source" and c.flows[0] == entry.to), None)
 
     def givers(self, entry: Moved, receiver: Named) -> list[Named]:
         """Return the connectors that an entry may mean."""
@@ -186,11 +194,15 @@ class _Planning:
         if change.action == "blocked" or reason:
             if reason and change.action != "blocked":
                 self.block(change, *reason)
-            self.hold(
-                giver, f"'{receiver[1]}' on Connect cluster '{receiver[0]}', which takes over its topics, is blocked"
-            )
+            if giver not in self.ending:
+                self.hold(
+                    giver,
+                    f"'{receiver[1]}' on Connect cluster '{receiver[0]}', which takes over its topics, is blocked",
+                )
             self.concerned |= {receiver, giver}
             return
+        if journal:
+            self.ending |= {receiver, giver}
         live = estate.live.get(giver)
         over = self.taken_over(change, giver, entry, journal)
         where = f"'{giver[1]}' on Connect cluster '{giver[0]}'" if giver[0] else f"the dedicated MirrorMaker {giver[1]}"
@@ -287,7 +299,12 @@ class _Planning:
                 f"Connect cluster '{giver[0]}', from which it takes over '{giver[1]}', could not be read",
                 "plan again when it answers",
             )
-        if {giver, receiver} & self.concerned:
+        if {giver, receiver} & self.ending:
+            yield (
+                "one of its two connectors is part of a move that was begun and is not finished",
+                "apply, which ends that one; then apply again",
+            )
+        elif {giver, receiver} & self.concerned:
             yield (
                 "one of its two connectors is part of another move",
                 "apply one move after the other: keep one entry of moved: for now",

@@ -6,7 +6,7 @@ import asyncio
 import json
 import os
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -137,6 +137,8 @@ class Workers:
     requests_left: int = 10**6
     produced: int = 0
     loaded: set[tuple[str, str]] = field(default_factory=set)
+    meanwhile: Callable[[httpx.Request], None] = lambda _: None
+    """What others do just before a request arrives."""
 
     def __post_init__(self) -> None:
         self.fakes = {name: FakeConnect(cluster_id=name) for name in SITES}
@@ -191,6 +193,7 @@ class Workers:
                     raise Killed
                 self.requests_left -= 1
                 self.tick()
+                self.meanwhile(request)
                 if request.method != "GET":
                     self.flush(name, request.url.path)
                 return await self.fakes[name].transport().handle_async_request(request)
@@ -351,6 +354,75 @@ def test_killed_and_taken_back(kind: Kind, tmp_path: Path) -> None:
         assert all(each.state == "RUNNING" for each in receivers), last
         workers.every_record_once()
     assert undone > 0
+
+
+def test_rebalances_refuse_for_a_while_and_nothing_is_lost(kind: Kind, tmp_path: Path) -> None:
+    """Workers answer 409 to offsets, and 500 to configs, for a moment after each write."""
+    workers = begin(kind, tmp_path)
+    for fake in workers.fakes.values():
+        fake.busy_after_writes = 3
+    assert workers.apply(kind.after) == []
+    for fake in workers.fakes.values():
+        fake.busy_after_writes = fake.busy = 0
+    converged(kind, workers)
+
+
+def test_somebody_resumes_what_is_about_to_get_offsets(tmp_path: Path) -> None:
+    """Workers refuse it, and the words say why; the connector that gives its topics goes on where it was."""
+    kind = KINDS["a topic to another flow"]
+    workers = begin(kind, tmp_path)
+    receiver = workers.fakes["east"].connectors["mm2.a.east.source.orders"]
+
+    def resume(request: httpx.Request) -> None:
+        if request.method == "PATCH":
+            receiver.state, workers.meanwhile = "RUNNING", lambda _: None
+
+    workers.meanwhile = resume
+    (error,) = workers.apply(kind.after)
+    assert "must be in the STOPPED state before their offsets can be modified" in error
+    assert JOURNAL_KEY not in receiver.config
+    workers.every_record_once()
+    assert workers.apply(kind.after) == []
+    converged(kind, workers)
+
+
+OTHER_TREES = {
+    "its line is gone": tree(ORDERS.replace("[orders]", "[orders, logs.b]"), FEWER_LOGS),
+    "to a third flow instead": tree(
+        ORDERS,
+        FEWER_LOGS,
+        "more: {sources: [a], targets: [east], topics: {include: [logs.b]}}",
+        moved="{from: 'logs:a->east', to: 'more:a->east', topics: [logs.b]}",
+    ),
+    "the other topic too, and the line is gone": tree(
+        ORDERS.replace("[orders]", "[orders, logs.a]"),
+        LOGS.replace("logs.a, ", ""),
+        moved="{from: 'logs:a->east', to: 'orders:a->east', topics: [logs.a]}",
+    ),
+}
+
+
+@pytest.mark.parametrize("other", OTHER_TREES)
+def test_killed_and_the_tree_says_something_else(other: str, tmp_path: Path) -> None:
+    """Past the point of no return the plan says what to do; whatever was done by then, no record is lost and none comes twice."""
+    kind, refused = KINDS["a topic to another flow"], 0
+    for last in range(1, requests_of(kind, tmp_path), EVERY):
+        workers = begin(kind, tmp_path)
+        with pytest.raises(Killed):
+            workers.apply(kind.after, last)
+        blocked = [c for c in workers.plan(OTHER_TREES[other]).changes if c.action == "blocked" and "begun" in c.reason]
+        workers.apply(OTHER_TREES[other])
+        if blocked:
+            refused += 1
+            assert "its offsets are carried already" in blocked[0].reason
+            assert "bring the tree back to what it was, apply to finish the move" in blocked[0].remedy
+            assert workers.apply(kind.after) == [], last
+            converged(kind, workers)
+            workers.apply(OTHER_TREES[other])
+        while workers.plan(OTHER_TREES[other]).writes:
+            assert workers.apply(OTHER_TREES[other]) == [], last
+        workers.every_record_once()
+    assert refused > 0
 
 
 @pytest.mark.parametrize("verb", ["GET", "PATCH"])

@@ -96,6 +96,22 @@ def test_workers_that_cannot_create_it_stopped_are_named(site: Site) -> None:
     assert "3.7" in changes[NEW].reason
 
 
+def test_a_connector_of_another_owner_is_taken_over_when_the_line_says_from_whom(site: Site) -> None:
+    begin(site)
+    site.east.connectors[OLD].config["mm2mgr.owner"] = "them"
+    tree = SALES.replace("'orders:a->east'", f"east/{OLD}")
+    for text in (tree, tree.replace("}]", ", from_owner: others}]")):
+        [change] = [c for c in site.plan(text).changes if c.connector == NEW]
+        assert (change.action, "belongs to owner 'them'" in change.reason) == ("blocked", True)
+        assert "write from_owner: them" in change.remedy
+        assert errors(site.converge(text)) == {}
+        assert site.east.connectors[OLD].state == "RUNNING"
+    assert errors(site.converge(tree.replace("}]", ", from_owner: them}]"))) == {}
+    assert OLD not in site.east.connectors
+    assert site.east.connectors[NEW].config["mm2mgr.owner"] == "team"
+    assert [entry["offset"] for entry in site.east.stores(NEW)[0].values()] == [41]
+
+
 def test_records_that_retention_would_delete_meanwhile_keep_the_flow_where_it_is(site: Site) -> None:
     begin(site)
     site.expiring = [TopicPartition("orders", 0)]
