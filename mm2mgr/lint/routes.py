@@ -26,7 +26,7 @@ class TopicPlace:
 
 
 @dataclass(frozen=True)
-class Leg:
+class TopicHop:
     """What one source connector does with a topic of its source: `end` is None where it is not mirrored, or under an unknown name.
 
     `why` says why it is not mirrored although its list names it, or why that, or the name, is not known.
@@ -39,7 +39,7 @@ class Leg:
     why: str = ""
 
 
-Route = tuple[Leg, ...]
+Route = tuple[TopicHop, ...]
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class Routes:
 
     every: tuple[Hop, ...]
     names: Mapping[int, str]
-    _legs: dict[TopicPlace, tuple[Leg, ...]] = field(default_factory=dict, repr=False)
+    _legs: dict[TopicPlace, tuple[TopicHop, ...]] = field(default_factory=dict, repr=False)
 
     @classmethod
     def of(cls, subjects: tuple[Subject, ...], declared: Iterable[KafkaCluster]) -> Routes:
@@ -56,7 +56,7 @@ class Routes:
         found = tuple(hop for hop in hops(subjects) if hop.source != hop.target)
         return cls(found, dict(_names(subjects, tuple(declared))))
 
-    def legs(self, start: TopicPlace) -> tuple[Leg, ...]:
+    def legs(self, start: TopicPlace) -> tuple[TopicHop, ...]:
         """Return what the connectors that read this cluster do with the topic, those that have nothing to do with it left out."""
         if start not in self._legs:
             found = (leg(hop, start.topic) for hop in self.every if hop.source == start.cluster)
@@ -86,7 +86,7 @@ class Routes:
         for each in before:
             yield from self.back(each.start, (each, *way))
 
-    def into(self, end: TopicPlace) -> Iterator[Leg]:
+    def into(self, end: TopicPlace) -> Iterator[TopicHop]:
         """Yield the connectors that mirror a topic to this name."""
         for hop in self.every:
             upstream = hop.selection.upstream(end.topic) if hop.selection and hop.target == end.cluster else None
@@ -113,22 +113,22 @@ class Routes:
         return list(found)
 
 
-def leg(hop: Hop, topic: str) -> Leg | None:
+def leg(hop: Hop, topic: str) -> TopicHop | None:
     """Return what a connector does with a topic of its source; None where its lists do not name it."""
     start, selection = TopicPlace(hop.source, topic), hop.selection
     if selection is None:
-        return Leg(
+        return TopicHop(
             hop, start, takes=None, why="which topics it takes is not known: a filter class of its own, or placeholders"
         )
     if why := selection.refusal(topic):
-        return Leg(hop, start, takes=False, why=why)
+        return TopicHop(hop, start, takes=False, why=why)
     beats = selection.is_heartbeats(topic) and carries_heartbeats(hop.subject) and not selection.is_cycle(topic)
     if not (selection.takes(topic) or beats):
         return None
     if not hop.plain:
         by = "its transformations" if hop.policy else "a replication policy of its own"
-        return Leg(hop, start, why=f"the name on the target is not known: {by}")
-    return Leg(hop, start, TopicPlace(hop.target, selection.renamed(topic)))
+        return TopicHop(hop, start, why=f"the name on the target is not known: {by}")
+    return TopicHop(hop, start, TopicPlace(hop.target, selection.renamed(topic)))
 
 
 def _names(subjects: tuple[Subject, ...], declared: Sequence[KafkaCluster]) -> Iterator[tuple[int, str]]:

@@ -10,7 +10,7 @@ from typing import Any
 
 from mm2mgr.endpoints import connect_target, kafka_access
 from mm2mgr.errors import InvalidArgument, Mm2mgrError
-from mm2mgr.lint.routes import LONGEST, Leg, Routes
+from mm2mgr.lint.routes import LONGEST, Routes, TopicHop
 from mm2mgr.lint.subject import Estate, Subject
 from mm2mgr.lint.tree import from_tree
 from mm2mgr.operations.workspace import Workspace, wait_for
@@ -161,7 +161,7 @@ class _Shown:
     there: _Listed
     _known: dict[tuple[object, ...], Mirroring] = field(default_factory=dict)
 
-    def leg(self, one: Leg) -> Mirroring:
+    def leg(self, one: TopicHop) -> Mirroring:
         """Return a leg in words: of a connector that runs, and is declared to do the same, as it runs."""
         subject, names = one.hop.subject, self.routes.names
         connect = subject.connect

@@ -32,7 +32,7 @@ LAYERS: dict[str, set[str]] = {
     "files": {"errors"},
     "partitions": set(),
     "assignment": {"partitions"},
-    "link": set(),
+    "link": {"text"},
     "defaults": set(),
     "spec": {"text", "errors", "files", "secrets"},
     "truth": {"text", "errors", "defaults", "spec"},
