@@ -23,6 +23,7 @@ from mm2mgr.reconcile.facts import TopicListing
 from mm2mgr.reconcile.live import make_plan
 from mm2mgr.reconcile.offsets import JOURNAL_KEY
 from mm2mgr.reconcile.plan import Plan
+from mm2mgr.reconcile.price import TopicSizes
 from mm2mgr.reconcile.stages import stages
 from mm2mgr.render import render
 from mm2mgr.spec.loader import load
@@ -219,6 +220,7 @@ class Workers:
             patch.setattr(live, "ConnectClient", asked)
             patch.setattr(live, "read_topics", listed)
             patch.setattr(live, "read_expiring", lambda *_: [])
+            patch.setattr(live, "read_sizes", lambda *_: TopicSizes({}, {}))
             return asyncio.run(make_plan(topology, render(topology)))
 
     def apply(self, text: str, requests: int = 10**6) -> list[str]:
