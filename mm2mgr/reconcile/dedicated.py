@@ -49,8 +49,9 @@ def read_dedicated(access: KafkaAccess, source: str) -> list[SourceOffset]:
     tasks = {
         key.removeprefix("status-task-"): json.loads(text)["state"] for key, text in statuses if key.startswith(_TASK)
     }
-    if not tasks or set(tasks.values()) != {"UNASSIGNED"}:
-        shown = few([f"{task} is {state}" for task, state in sorted(tasks.items())]) or "no task left its state"
+    ended_badly = [f"{task} is {state}" for task, state in sorted(tasks.items()) if state != "UNASSIGNED"]
+    if not tasks or ended_badly:
+        shown = few(ended_badly) or "no task left its state"
         raise Mm2mgrError(
             f"the dedicated MirrorMaker was not shut down cleanly ({shown}), so it has mirrored more than it stored",
             hint="start it again, wait until it runs, stop it with SIGTERM, and apply then",

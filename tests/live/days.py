@@ -9,21 +9,24 @@ import itertools
 import time
 import urllib.error
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import confluent_kafka
 
 from mm2mgr.kafka.access import KafkaAccess, librdkafka_config
 from mm2mgr.sandbox.broker import Broker
+from mm2mgr.sandbox.server import Runtime
 from mm2mgr.sandbox.worker import Worker
 from tests.reconcile.simulated import Connector
 
 from .command import Tree
+from .conftest import WORKER, serving
 from .seen import Message, connector_url, create, delete, rest, statuses, task_configs, topics, until, write
 
 PARTITIONS = 2
@@ -198,6 +201,21 @@ class World:
     def _all(self, method: str, urls: list[str]) -> None:
         with ThreadPoolExecutor(8) as threads:  # one after the other, each would wait for a rebalance of its own
             list(threads.map(rest, [method] * len(urls), urls))
+
+
+@contextmanager
+def estate(folder: Path, runtime: Runtime, clusters: Iterable[str], settings: Mapping[str, str]) -> Iterator[World]:
+    """Run these Kafka clusters, and the two workers with these settings."""
+    brokers = {name: Broker(name, folder / name, runtime=runtime) for name in clusters}
+    with serving(list(brokers.values())):
+        main, spare = (
+            Worker(name, folder / name, brokers[kafka].bootstrap_servers, WORKER | settings, runtime=runtime)
+            for name, kafka in (("main", "agg"), ("spare", "dc1"))
+        )
+        with serving([main, spare]):
+            made = World(brokers, main, spare)
+            yield made
+            made.close()
 
 
 def _stopped(url: str) -> bool:

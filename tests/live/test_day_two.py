@@ -12,37 +12,25 @@ from dataclasses import replace
 
 import pytest
 
-from mm2mgr.sandbox.broker import Broker
 from mm2mgr.sandbox.server import Runtime
-from mm2mgr.sandbox.worker import Worker
 from tests.reconcile.scenarios import HARMLESS, KNOWN, ByHand, Scenario, Step, by_hand
 from tests.reconcile.scenarios import day as one_day
 from tests.reconcile.scenarios import tree as declared
 
 from .command import Tree
-from .conftest import WORKER, serving
-from .days import Day, World, flow
+from .days import Day, World, estate, flow
 from .seen import connector_url, rest, until
 from .twin import Twin
 
 pytestmark = pytest.mark.live
-QUICK = WORKER | {"offset.flush.interval.ms": "300"}  # to be seen at the end soon
+QUICK = {"offset.flush.interval.ms": "300"}  # to be seen at the end soon
 NAMES_KEPT = ", replication_policy: identity"
 
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory, runtime: Runtime) -> Iterator[World]:
-    folder = tmp_path_factory.mktemp("days")
-    brokers = {name: Broker(name, folder / name, runtime=runtime) for name in ("dc1", "dc2", "agg")}
-    with serving(list(brokers.values())):
-        main, spare = (
-            Worker(name, folder / name, brokers[kafka].bootstrap_servers, QUICK, runtime=runtime)
-            for name, kafka in (("main", "agg"), ("spare", "dc1"))
-        )
-        with serving([main, spare]):
-            made = World(brokers, main, spare)
-            yield made
-            made.close()
+    with estate(tmp_path_factory.mktemp("day_two"), runtime, ("dc1", "dc2", "agg"), QUICK) as world:
+        yield world
 
 
 @pytest.fixture

@@ -7,6 +7,7 @@ run when this was written), with MM2MGR_MOVE_SEED to repeat them.
 from __future__ import annotations
 
 import itertools
+import json
 import os
 import random
 import shlex
@@ -22,38 +23,28 @@ import pytest
 from mm2mgr.kafka.access import librdkafka_config
 from mm2mgr.kafka.client import Kafka
 from mm2mgr.kafka.inspection import expiring
+from mm2mgr.kafka.records import Producer
 from mm2mgr.partitions import TopicPartition
+from mm2mgr.reconcile.dedicated import dedicated_names
 from mm2mgr.reconcile.offsets import JOURNAL_KEY
-from mm2mgr.sandbox.broker import Broker
 from mm2mgr.sandbox.server import Runtime, Server, exec_java
-from mm2mgr.sandbox.worker import Worker
 
 from .command import Tree
-from .conftest import WORKER, serving
-from .days import Day, World, flow
-from .seen import until
+from .days import Day, World, estate, flow
+from .seen import connector_url, rest, until
 
 pytestmark = pytest.mark.live
 KILLS = int(os.environ.get("MM2MGR_MOVE_KILLS", "2"))
 SEED = int(os.environ.get("MM2MGR_MOVE_SEED", "14"))
 PARTITIONS = 50
 # Long enough that offsets which are read too early are old: they are exact only after a stop.
-SLOW_FLUSH = WORKER | {"offset.flush.interval.ms": "5000"}
+SLOW_FLUSH = {"offset.flush.interval.ms": "5000"}
 
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory, runtime: Runtime) -> Iterator[World]:
-    folder = tmp_path_factory.mktemp("moves")
-    brokers = {name: Broker(name, folder / name, runtime=runtime) for name in ("dc1", "agg")}
-    with serving(list(brokers.values())):
-        main, spare = (
-            Worker(name, folder / name, brokers[kafka].bootstrap_servers, SLOW_FLUSH, runtime=runtime)
-            for name, kafka in (("main", "agg"), ("spare", "dc1"))
-        )
-        with serving([main, spare]):
-            made = World(brokers, main, spare)
-            yield made
-            made.close()
+    with estate(tmp_path_factory.mktemp("moves"), runtime, ("dc1", "agg"), SLOW_FLUSH) as world:
+        yield world
 
 
 @pytest.fixture
@@ -204,6 +195,41 @@ def test_a_dedicated_mirrormaker_is_taken_over_under_traffic(
         assert sources(world) == {("main", "taken")}
     day.once("legacy")
     assert "can go" in day.tree.run("plan")
+
+
+# As MirrorMaker 4.3.1 left it after SIGKILL; the group lost its member 10 s later.
+LEFT_BY_SIGKILL = {
+    "status-connector-MirrorSourceConnector": {"state": "RUNNING", "generation": 4},
+    "status-topic-dc1.legacy:connector-MirrorSourceConnector": {"topic": {"name": "dc1.legacy", "task": 0}},
+    "status-task-MirrorSourceConnector-0": {"state": "RUNNING", "generation": 5},
+    "status-task-MirrorSourceConnector-1": {"state": "UNASSIGNED", "generation": 5},
+}
+
+
+def test_a_dedicated_mirrormaker_that_was_killed_is_not_taken_over(world: World, day: Day) -> None:
+    """It has mirrored more than it stored: nothing is created until it was stopped cleanly."""
+    world.create("dc1", "legacy", partitions=1)
+    world.produce("dc1", "legacy", 4, partitions=1)
+    entry = "moved: [{from: {dedicated: dc1->agg}, to: 'taken:dc1->agg'}]\n"
+    offsets, status, _ = dedicated_names("dc1")
+    world.create("agg", offsets, status, partitions=1)
+    with Producer(world.kafkas["agg"], timeout_seconds=30) as producer:
+        for key, value in LEFT_BY_SIGKILL.items():
+            producer.send((status, 0), json.dumps(value).encode(), key=key.encode())
+        partition = {"cluster": "dc1", "partition": 0, "topic": "legacy"}
+        key = json.dumps(["MirrorSourceConnector", partition])
+        producer.send((offsets, 0), b'{"offset":3}', key=key.encode())
+    write(day, entry, flow("taken", "legacy"))
+    day.written_is_held_back(
+        says=["not shut down cleanly (MirrorSourceConnector-0 is RUNNING)", "stop it with SIGTERM"]
+    )
+    with Producer(world.kafkas["agg"], timeout_seconds=30) as producer:
+        cleanly = json.dumps({"state": "UNASSIGNED", "generation": 6}).encode()
+        producer.send((status, 0), cleanly, key=b"status-task-MirrorSourceConnector-0")
+    day.apply_written()
+    ((connect, name),) = world.configs()
+    (stored,) = rest("GET", connector_url(world.workers[connect].url, name, "/offsets"))["offsets"]
+    assert (stored["partition"], stored["offset"]) == (partition, {"offset": 3})
 
 
 def test_records_that_retention_is_about_to_delete_are_found(world: World, day: Day) -> None:
