@@ -126,25 +126,60 @@ def committed_topics(kafka: Kafka, groups: Sequence[str]) -> dict[str, frozenset
     }
 
 
-def message_limits(kafka: Kafka, brokers: Sequence[int], topics: Iterable[str]) -> tuple[int | None, dict[str, int]]:
-    """Return the smallest message.max.bytes of the brokers and max.message.bytes per topic; None and absent: not readable."""
-    with kafka.doing("reading size limits"):
+@dataclass(frozen=True)
+class BrokerAddress:
+    """One broker, as its cluster says that it is reached."""
+
+    id: int
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{host}:{self.port}"
+
+
+def broker_addresses(kafka: Kafka) -> tuple[BrokerAddress, ...]:
+    """Return the brokers of a cluster by id, which any login may ask for; the first call to make, as it notices a refused login."""
+    with kafka.doing("listing brokers"):
+        asked = kafka.admin.describe_cluster(request_timeout=kafka.left())
+        nodes = kafka.first_answer(asked, while_down=False).nodes
+    return tuple(BrokerAddress(each.id, each.host, each.port) for each in sorted(nodes, key=lambda node: node.id))
+
+
+def broker_configs(kafka: Kafka, brokers: Iterable[int]) -> dict[int, dict[str, str]]:
+    """Return the settings that brokers run with, by broker; absent: this login may not read them."""
+    with kafka.doing("reading the brokers' settings"):
         # Each broker is asked in person, so one request cannot hold two of them.
-        asked = [
-            kafka.admin.describe_configs(
+        asked = {
+            one: kafka.admin.describe_configs(
                 [ConfigResource(ConfigResource.Type.BROKER, str(one))], request_timeout=kafka.left()
             )
             for one in brokers
-        ]
-        answers = [kafka.unless_refused(future) for each in asked for future in each.values()]
-        limits = [int(found["message.max.bytes"].value) for found in answers if found]
+        }
+        answers = {one: kafka.unless_refused(future) for one, each in asked.items() for future in each.values()}
+    return {
+        one: {key: entry.value for key, entry in found.items() if entry.value is not None}
+        for one, found in answers.items()
+        if found
+    }
+
+
+def topic_limits(kafka: Kafka, topics: Iterable[str]) -> dict[str, int]:
+    """Return max.message.bytes per topic; absent: there is no such topic, or this login may not read its settings."""
+    with kafka.doing("reading size limits"):
         configs = {
             name: kafka.unless_refused(future)
             for batch in batches(list(topics))
             for name, future in _describe_configs(kafka.admin, batch, kafka.left()).items()
         }
-    per_topic = {name: int(found["max.message.bytes"].value) for name, found in configs.items() if found}
-    return min(limits) if limits else None, per_topic
+    return {name: int(found["max.message.bytes"].value) for name, found in configs.items() if found}
+
+
+def message_limits(kafka: Kafka, brokers: Sequence[int], topics: Iterable[str]) -> tuple[int | None, dict[str, int]]:
+    """Return the smallest message.max.bytes of the brokers and max.message.bytes per topic; None and absent: not readable."""
+    limits = [int(each["message.max.bytes"]) for each in broker_configs(kafka, brokers).values()]
+    return min(limits, default=None), topic_limits(kafka, topics)
 
 
 def compacted(access: KafkaAccess, topics: Collection[str], timeout_seconds: float = 10.0) -> frozenset[str] | None:

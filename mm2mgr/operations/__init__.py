@@ -43,6 +43,8 @@ if TYPE_CHECKING:
     from mm2mgr.operations.history import drift as drift
     from mm2mgr.operations.history import forget_history as forget_history
     from mm2mgr.operations.history import history as history
+    from mm2mgr.operations.link import BrokersReport as BrokersReport
+    from mm2mgr.operations.link import link_read as link_read
     from mm2mgr.operations.lint import Explained as Explained
     from mm2mgr.operations.lint import LintReport as LintReport
     from mm2mgr.operations.lint import OtherLine as OtherLine

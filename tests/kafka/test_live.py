@@ -15,10 +15,15 @@ from mm2mgr.errors import KafkaError
 from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.kafka.client import Kafka
 from mm2mgr.kafka.records import Producer, mean_record_bytes, read
+from mm2mgr.link import BrokerLimits
+from mm2mgr.operations.workspace import Workspace
 from mm2mgr.partitions import Offsets, TopicPartition
 from mm2mgr.samples.offsets import KafkaReader
 from mm2mgr.sandbox.broker import Broker
+from tests.cli.command import Command
+from tests.cli.conftest import mm2mgr
 
+__all__ = ["mm2mgr"]
 pytestmark = pytest.mark.live
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
 
@@ -168,3 +173,56 @@ def test_mutual_tls_works_and_an_unknown_authority_is_told(broker: Broker, certi
     ):
         kafka.topics()
     assert "certificate verify failed" in caught.value.message
+
+
+# --- what brokers allow, and how far away they are --------------------------------------------------------------------
+
+
+@pytest.fixture
+def link(mm2mgr: Command, broker: Broker, certificates: Path) -> Command:
+    """The command in a tree whose three clusters are the listeners of the broker: open, mutual TLS, and one that refuses the login."""
+    security = ", ".join(f"{key}: {value}" for key, value in tls(broker, certificates, "ca.pem").security.items())
+    refused = login(broker, "wrong").security
+    jaas = refused["sasl.jaas.config"]
+    mm2mgr.tree.mkdir()
+    (mm2mgr.tree / "tree.yaml").write_text(f"""\
+owner: live
+clusters:
+  open: {{bootstrap_servers: ["{broker.bootstrap_servers}"]}}
+  tls: {{bootstrap_servers: ["{broker.bootstrap("TLS")}"], security: {{{security}}}}}
+  locked:
+    bootstrap_servers: ["{broker.bootstrap("PASSWORD")}"]
+    security: {{protocol: SASL_PLAINTEXT, sasl.mechanism: PLAIN, sasl.jaas.config: '{jaas}'}}
+connect:
+  w: {{url: "http://localhost:8083", kafka: tls}}
+flows:
+  f: {{sources: [open], targets: [tls], topics: {{include: [limited]}}}}
+""")
+    return mm2mgr
+
+
+def test_link_read_writes_what_brokers_and_topics_allow_and_a_refused_login_keeps_its_entry(
+    link: Command, access: KafkaAccess
+) -> None:
+    with Kafka(access) as kafka:
+        kafka.create_topics({"limited": (1, 1, {}), "open.limited": (1, 1, {"max.message.bytes": "500000"})})
+    file = link.tree / "overrides" / "brokers.yaml"
+    assert (
+        link("link", "read", "open", "tls", "--check", code=2).out.count("+    socket.send.buffer.bytes: 102400") == 2
+    )
+    assert not file.exists()
+    link("link", "read", "open", "tls")
+    written = file.read_text()
+    found = Workspace((link.tree,)).topology
+    assert found.clusters["open"].limits == BrokerLimits(version="4.0", read=True)
+    assert found.flows[0].target_limits.message_bytes == 500_000
+
+    said = link("link", "read", "--timeout", "20", code=1)  # the login of `locked` is wrong
+    assert "locked: " in said.err
+    assert "its entry stays as it is" in said.err
+    assert "wrong" not in said.out + said.err
+    assert file.read_text() == written
+    file.write_text(written.replace("socket.send.buffer.bytes: 102400", "socket.send.buffer.bytes: -1"))
+    said = link("link", "read", "open", "--check", code=2)
+    assert "-    socket.send.buffer.bytes: -1" in said.lines
+    assert "+    socket.send.buffer.bytes: 102400" in said.lines

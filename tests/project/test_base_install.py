@@ -44,6 +44,7 @@ ARGUMENTS = {
     "describe": "orders",
     "explain": "tasks.max",
     "init": "elsewhere",
+    "link read": "--timeout 3",
     "offsets reset": "orders --to latest",
     "offsets show": "orders",
     **dict.fromkeys(("pause", "resume", "stop", "restart"), "orders"),
@@ -74,7 +75,7 @@ FAIL_WITHOUT_WORKERS = {
         "topics",
     ),
     *("sandbox topic create", "sandbox topic list", "sandbox produce"),
-    *("offsets show", "offsets reset"),
+    *("offsets show", "offsets reset", "link read"),
 }
 REPOSITORY = Path(__file__).resolve().parents[2]
 Run = Callable[[str], subprocess.CompletedProcess[str]]

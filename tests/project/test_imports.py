@@ -121,6 +121,7 @@ LAYERS: dict[str, set[str]] = {
         *("text", "secrets", "errors", "files", "endpoints", "spec", "truth", "topology", "expand", "render", "lint"),
         *(
             "partitions",
+            "link",
             "connect",
             "kafka",
             "reconcile",
