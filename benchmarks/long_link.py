@@ -29,7 +29,7 @@ from mm2mgr.sandbox.folder import claim  # noqa: E402
 from mm2mgr.sandbox.server import kafka_runtime  # noqa: E402
 
 FOLDER = Path(tempfile.gettempdir()) / "mm2mgr-long-link"
-_COLUMNS = "{:<15} {:>5} {:>6} {:>13} {:>6} {:>6} {:<17} {:>7} {:>8} {:>6} {:>8} {:>7} {:>6} {:>5} {:>5} {:>5}  {}"
+_COLUMNS = "{:<15} {:>5} {:>6} {:>13} {:>6} {:>6} {:<17} {:>7} {:>9} {:>8} {:>6} {:>6} {:>6} {:>5} {:>5} {:>5}  {}"
 _HEADS = (
     "RTT",
     "parts",
@@ -97,6 +97,7 @@ def line(one: Outcome, defaults: float | None) -> str:
         case.recipe,
         case.brokers,
         f"{rate:.2f}",
+        f"{one.forecast.flow / 1e6:.2f}",
         f"{rate * 1e6 / case.link_bytes_per_second:.0%}",
         f"x{rate / defaults:.1f}" if defaults else "-",
         f"{one.wire_megabytes_per_second:.1f}",

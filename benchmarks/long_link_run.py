@@ -16,11 +16,12 @@ from typing import Any
 import confluent_kafka
 
 from benchmarks.emulated_link import ADDRESSES, EmulatedLink, Side
-from benchmarks.long_link_settings import Buffers, Case, Ends, config
+from benchmarks.long_link_settings import Buffers, Case, Ends, config, forecast
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.kafka.access import KafkaAccess, librdkafka_config
 from mm2mgr.kafka.client import Kafka
 from mm2mgr.kafka.records import LogEnds
+from mm2mgr.link import Forecast
 from mm2mgr.partitions import TopicPartition
 from mm2mgr.sandbox.broker import Broker
 from mm2mgr.sandbox.server import Runtime, Server
@@ -59,6 +60,7 @@ class Outcome:
     case: Case
     settings: dict[str, str]
     megabytes_per_second: float
+    forecast: Forecast
     wire_megabytes_per_second: float
     drops: int
     first_record_seconds: float | None
@@ -77,6 +79,8 @@ class Outcome:
             **case,
             "settings": self.settings,
             "measured_mb_s": round(self.megabytes_per_second, 2),
+            "predicted_mb_s": round(self.forecast.flow / 1e6, 2),
+            "verdict": self.forecast.verdict,
             "stalled": self.stalled,
             "wire_mb_s": round(self.wire_megabytes_per_second, 2),
             "drops": self.drops,
@@ -150,13 +154,12 @@ class Bench:
         material = os.urandom(4_000_000 + record_bytes)
         if compression != "none":
             material = bytes(byte & 15 for byte in material)
-        largest = max(1_048_588, 2 * record_bytes)
-        configs = {"max.message.bytes": str(largest), "retention.ms": "-1", "segment.bytes": str(64 << 20)}
+        configs = {"max.message.bytes": str(case.message_bytes), "retention.ms": "-1", "segment.bytes": str(64 << 20)}
         with self.link.inside("source"):
             with Kafka(self.access("source"), 30) as kafka:
                 kafka.create_topics({topic: (partitions, 1, configs)})
             more: dict[str, Any] = {"batch.size": max(_WRITERS_BATCH_BYTES, 2 * record_bytes), "linger.ms": 20}
-            more |= {"message.max.bytes": largest, "compression.type": compression}
+            more |= {"message.max.bytes": case.message_bytes, "compression.type": compression}
             producer = confluent_kafka.Producer({**librdkafka_config(self.access("source")), **more})
             span = len(material) - record_bytes
             for number in range(count):
@@ -178,7 +181,7 @@ class Bench:
         self._rows += 1
         side: Side = "target" if case.placement == "remote consume" else "source"
         worker = self.workers[side]
-        if not worker.running:  # the row before was too much for it, and would come back with it
+        if not worker.running:  # after a row that failed, which would come back with it
             self._start({side: worker})
             for left in self._rest(side, "GET", f"{worker.url}/connectors"):
                 self._rest(side, "DELETE", f"{worker.url}/connectors/{left}")
@@ -191,9 +194,12 @@ class Bench:
         self.link.set(case.rtt_ms / 1000, case.link_bytes_per_second)
         self._rest(side, "PUT", f"{mirror.url}/config", mirror.config)
         try:
-            return self._watch(mirror, seconds)
+            outcome = self._watch(mirror, seconds)
         finally:
             self._take_away(mirror)
+        if outcome.stalled or outcome.error:  # what is left of it would disturb the next row
+            worker.kill()
+        return outcome
 
     def _watch(self, mirror: _Mirror, seconds: float) -> Outcome:
         case, worker = mirror.case, self.workers[mirror.side]
@@ -220,6 +226,7 @@ class Bench:
             case=case,
             settings={key: value for key, value in mirror.config.items() if key.startswith(_CLIENTS)},
             megabytes_per_second=(high - low) * case.record_bytes / (to - from_) / 1e6 if to > from_ else 0.0,
+            forecast=forecast(case, mirror.config),
             wire_megabytes_per_second=(after.bytes - before.bytes) / (after.at - before.at) / 1e6,
             drops=after.drops - before.drops,
             first_record_seconds=None if first is None else round(first - began, 1),

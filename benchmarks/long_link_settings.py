@@ -7,7 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from mm2mgr.link import BY_SYSTEM, BrokerLimits, Clients, FlowTraffic, Forecast, Leg, Route, predict
 from mm2mgr.operations.workspace import Workspace
+from mm2mgr.spec.writer import BROKERS
+from mm2mgr.truth.client_values import text_of
 
 Placement = Literal["remote consume", "remote produce"]
 PLACEMENTS: tuple[Placement, ...] = ("remote consume", "remote produce")
@@ -15,6 +18,8 @@ Buffers = Literal["stock", "-1"]
 KAFKA, ARTICLE, BY_HAND, COMPILED = "Kafka's defaults", "article", "by hand", "mm2mgr"
 RECIPES = (KAFKA, ARTICLE, BY_HAND, COMPILED)
 _MIB = 1 << 20
+COMPRESSION_RATIO = 2.0
+"""Of records of random half bytes, about; what zstd makes of them."""
 
 
 @dataclass(frozen=True)
@@ -39,6 +44,11 @@ class Case:
     def topic(self) -> str:
         """The topic that holds its backlog."""
         return f"p{self.partitions}-{self.record_bytes}-{self.compression}"
+
+    @property
+    def message_bytes(self) -> int:
+        """Largest batch that its topics accept: Kafka's default, more where a record would not fit."""
+        return max(BrokerLimits().message_bytes, 2 * self.record_bytes)
 
 
 # The ends of what links, topics and records can be: round trip in ms, Mbit/s, partitions, tasks, bytes of a record, its compression.
@@ -120,10 +130,36 @@ links:
 flows:
   bench: {{sources: [{ends.alias}], targets: [tgt], topics: {{include: [{ends.topic}]}}, run_on: {{tgt: bench}}, tasks: {{max: {case.tasks}}}}}
 """
-_BROKERS = """\
-# Written by `mm2mgr link read` from the brokers: review it like any change, then commit.
-brokers:
-"""
+
+
+def limits(case: Case) -> BrokerLimits:
+    """Return what the brokers of a row allow."""
+    buffer = BrokerLimits().send_buffer_bytes if case.brokers == "stock" else BY_SYSTEM
+    return BrokerLimits(buffer, buffer, message_bytes=case.message_bytes, version="4.0", read=True)
+
+
+def brokers_entry(case: Case) -> dict[str, object]:
+    """Return the same as `mm2mgr link read` writes it, and a person reviews it."""
+    found = limits(case)
+    return {
+        "count": found.brokers,
+        "version": found.version,
+        "socket.send.buffer.bytes": found.send_buffer_bytes,
+        "socket.receive.buffer.bytes": found.receive_buffer_bytes,
+        "socket.request.max.bytes": found.socket_request_bytes,
+        "message.max.bytes": found.message_bytes,
+    }
+
+
+def forecast(case: Case, config: Mapping[str, str]) -> Forecast:
+    """Return what the link model says of a row with this config."""
+    clients = Clients.of(lambda client, key: int(text_of("source", config, client, key)))
+    assert clients
+    leg = Leg(case.rtt_ms / 1000, case.link_bytes_per_second)
+    route = Route.over(leg, "target" if case.placement == "remote consume" else "source")
+    ratio = 1.0 if case.compression == "none" else COMPRESSION_RATIO
+    traffic = FlowTraffic(case.partitions, case.tasks, case.record_bytes, ratio)
+    return predict(route, clients, traffic, limits(case), limits(case))
 
 
 def compiled(case: Case, ends: Ends, folder: Path) -> dict[str, str]:
@@ -132,6 +168,9 @@ def compiled(case: Case, ends: Ends, folder: Path) -> dict[str, str]:
     folder.mkdir(parents=True)
     tree = _TREE.format(ends=ends, case=case, kafka=kafka, rate=case.link_bytes_per_second)
     (folder / "tree.yaml").write_text(tree)
+    path = BROKERS.path([folder])
+    path.parent.mkdir()
+    path.write_text(BROKERS.text({ends.alias: brokers_entry(case), "tgt": brokers_entry(case)}))
     source = next(one for one in Workspace((folder,)).connectors if one.type == "source")
     return {**source.config, "name": ends.alias}
 
