@@ -19,7 +19,7 @@ from mm2mgr.errors import InvalidArgument, Mm2mgrError
 from mm2mgr.files import check_free
 from mm2mgr.operations.workspace import Workspace, wait_for
 from mm2mgr.reconcile.apply import apply_plan, read_back
-from mm2mgr.reconcile.claims import settle_claims
+from mm2mgr.reconcile.claims import settle_claims, withdraw_undeclared
 from mm2mgr.reconcile.events import EventLog
 from mm2mgr.reconcile.history import Author, HistoryEntry, Recorder, author, read
 from mm2mgr.reconcile.live import make_plan
@@ -333,6 +333,8 @@ async def _write(workspace: Workspace, progress: Progress, rollout: Rollout, int
         for result in await read_back(topology, progress.so_far().done):
             progress.take(result)
         await progress.record()
+        recorded = {change.connect for change in progress.plan.writes} - progress.unrecorded.keys()
+        await withdraw_undeclared(topology, recorded, progress.recorder)
         return halt.is_set()
 
 

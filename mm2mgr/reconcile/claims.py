@@ -162,3 +162,12 @@ async def settle_claims(topology: Topology, parts: Iterable[ClusterPlan], record
         is_marked = named in seen and named not in wanted
         if named not in declared or is_marked:
             recorder.write(claim.connect, claim.key, None)
+
+
+async def withdraw_undeclared(topology: Topology, connects: Iterable[str], recorder: Recorder) -> None:
+    """Withdraw this tree's claims on connectors that it adopts no more: the line of `adopt:` may go without one of `release:`."""
+    declared = Ownership.of(topology).adopted
+    for claim in (await read_claims(topology, {}, connects)).own:
+        if (claim.connect, claim.connector) not in declared:
+            recorder.write(claim.connect, claim.key, None)
+    await asyncio.to_thread(recorder.close)

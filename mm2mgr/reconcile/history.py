@@ -221,8 +221,8 @@ class Recorder:
             return {}
         with ThreadPoolExecutor(len(self._writers)) as threads:
             ends = dict(zip(self._writers, threads.map(_closed, self._writers.values()), strict=True))
-        self._writers = {}
-        why = {connect: ends[self.topology.connects[connect].kafka] for connect in sorted(self._connects)}
+        connects, self._connects, self._writers = sorted(self._connects), set(), {}
+        why = {connect: ends[self.topology.connects[connect].kafka] for connect in connects}
         return {connect: error.one_line for connect, error in why.items() if error is not None}
 
 

@@ -11,7 +11,8 @@ from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.kafka.records import Producer
 from mm2mgr.reconcile.events import EVENTS
 from mm2mgr.reconcile.history import TOPIC
-from tests.reconcile.site import FLOWS, ON_EAST, ON_WEST, Site
+from tests.reconcile.site import FLOWS, ON_EAST, ON_WEST, Site, actions
+from tests.reconcile.test_adopt import BY_HAND, ORDERS, adopt
 
 from .command import Command, start, until
 
@@ -60,6 +61,20 @@ def test_history_is_limited_by_flow_cluster_time_and_number(mm2mgr: Command, kep
     assert len(names("--since", "1h")) == len(ON_EAST)
     assert "known: east, west" in mm2mgr("history", "--connect", "nowhere", code=2).err
     assert "no flow 'nothing'" in mm2mgr("history", "nothing", code=1).err.replace("is ", "")
+
+
+def test_a_line_of_adopt_that_is_gone_leaves_no_claim(mm2mgr: Command, kept: Site) -> None:
+    """Its tree writes nothing under `release:`; the next apply that writes there withdraws the claim, and another tree may adopt."""
+    kept.east.add("legacy", BY_HAND | {"target.cluster.bootstrap.servers": kept.brokers["east"]})
+    kept.declare(ORDERS + adopt())
+    mm2mgr("apply", "--yes")
+    kept.owner = "others"
+    assert actions(kept.plan(ORDERS + adopt())) == {"legacy": "blocked"}
+    kept.owner = "team"
+    kept.declare(FLOWS)
+    mm2mgr("apply", "--yes", code=1)
+    kept.owner = "others"
+    assert actions(kept.plan(ORDERS + adopt())) == {"legacy": "no-op"}
 
 
 def test_old_changes_are_forgotten_and_what_was_applied_last_is_not(mm2mgr: Command, kept: Site) -> None:
