@@ -29,22 +29,7 @@ from mm2mgr.sandbox.folder import claim  # noqa: E402
 from mm2mgr.sandbox.server import kafka_runtime  # noqa: E402
 
 FOLDER = Path(tempfile.gettempdir()) / "mm2mgr-long-link"
-_COLUMNS = "{:<15} {:>5} {:>6} {:>13} {:>6} {:>6} {:<17} {:>7} {:>9} {:>8} {:>6} {:>6} {:>6} {:>5} {:>5} {:>5}  {}"
-_HEADS = (
-    "RTT",
-    "parts",
-    "tasks",
-    "settings",
-    "brokers",
-    "MB/s",
-    "of link",
-    "ratio",
-    "wire",
-    "drops",
-    "load",
-    "idle",
-    "",
-)
+_NARROWEST = 6
 
 
 def cases(given: argparse.Namespace) -> Iterator[Case]:
@@ -83,30 +68,35 @@ def run(rows: Sequence[Case], given: argparse.Namespace) -> Iterator[Outcome]:
         shutil.rmtree(FOLDER, ignore_errors=True)
 
 
-def line(one: Outcome, defaults: float | None) -> str:
-    """Say what became of one row."""
+def cells(one: Outcome, defaults: float | None) -> dict[str, str]:
+    """Return what became of one row, by column."""
     case, rate = one.case, one.megabytes_per_second
-    said = one.error or ("nothing arrived" if one.stalled else "")
-    return _COLUMNS.format(
-        case.placement,
-        f"{case.rtt_ms}",
-        case.mbit,
-        f"{case.record_bytes}" + (f" {case.compression}" if case.compression != "none" else ""),
-        case.partitions,
-        case.tasks,
-        case.recipe,
-        case.brokers,
-        f"{rate:.2f}",
-        f"{one.forecast.flow / 1e6:.2f}",
-        f"{rate * 1e6 / case.link_bytes_per_second:.0%}",
-        f"x{rate / defaults:.1f}" if defaults else "-",
-        f"{one.wire_megabytes_per_second:.1f}",
-        one.drops,
-        f"{one.load:.0f}",
-        f"{one.idle_share:.0%}",
-        one.worker_rss_mib,
-        said,
-    )
+    return {
+        "placement": f"{case.placement:<14}",
+        "RTT": f"{case.rtt_ms} ms",
+        "Mbit/s": f"{case.mbit}",
+        "record": f"{case.record_bytes}" + (f" {case.compression}" if case.compression != "none" else ""),
+        "topic": f"{case.partitions}p {case.tasks}t",
+        "settings": f"{case.recipe:<16}",
+        "brokers": f"{case.brokers}",
+        "MB/s": f"{rate:.2f}",
+        "forecast": f"{one.forecast.flow / 1e6:.2f}",
+        "of link": f"{rate * 1e6 / case.link_bytes_per_second:.0%}",
+        "ratio": f"x{rate / defaults:.1f}" if defaults else "-",
+        "wire": f"{one.wire_megabytes_per_second:.1f}",
+        "drops": f"{one.drops}",
+        "load": f"{one.load:.0f}",
+        "idle": f"{one.idle_share:.0%}",
+        "RSS MiB": f"{one.worker_rss_mib}",
+        "": one.error or ("nothing arrived" if one.stalled else ""),
+    }
+
+
+def row(texts: Sequence[str], heads: Sequence[str]) -> str:
+    """Return one line of the table; a column is as wide as its head or its padded text."""
+    wide = {"placement": 14, "settings": 16, "record": 13, "topic": 8}
+    pairs = zip(texts, heads, strict=True)
+    return "  ".join(f"{text:>{max(len(head), wide.get(head, _NARROWEST))}}" for text, head in pairs).rstrip()
 
 
 def main(words: Sequence[str] | None = None) -> int:
@@ -126,7 +116,6 @@ def main(words: Sequence[str] | None = None) -> int:
         f"congestion control {tcp_of_this_machine()}",
         file=said,
     )
-    print(_COLUMNS.format("placement", *_HEADS), file=said)
     outcomes: list[Outcome] = []
     base: dict[tuple[object, ...], float] = {}
     try:
@@ -135,7 +124,10 @@ def main(words: Sequence[str] | None = None) -> int:
             if one.case.recipe == KAFKA:
                 base.setdefault(key, one.megabytes_per_second)
             outcomes.append(one)
-            print(line(one, base.get(key)), file=said, flush=True)
+            shown = cells(one, base.get(key))
+            if len(outcomes) == 1:
+                print(row(list(shown), list(shown)), file=said)
+            print(row(list(shown.values()), list(shown)), file=said, flush=True)
     except Mm2mgrError as error:
         print(f"error: {error}" + (f"\n{error.hint}" if error.hint else ""), file=sys.stderr)
         return 1

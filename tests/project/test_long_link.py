@@ -16,7 +16,8 @@ import pytest
 
 from benchmarks import emulated_link, long_link
 from benchmarks.emulated_link import ADDRESSES
-from benchmarks.long_link_settings import COMPILED, KAFKA, Case, Ends, Placement, config
+from benchmarks.long_link_run import Outcome
+from benchmarks.long_link_settings import COMPILED, KAFKA, Case, Ends, Placement, config, forecast, settings
 from mm2mgr.sandbox.process import started_at
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -63,6 +64,15 @@ def test_kafkas_defaults_are_measured_before_what_is_compared_with_them() -> Non
     for at, row in enumerate(rows):
         same = [one for one in rows[:at] if (one.placement, one.partitions) == (row.placement, row.partitions)]
         assert row.recipe == KAFKA or KAFKA in [one.recipe for one in same]
+
+
+def test_a_row_says_rate_forecast_and_ratio() -> None:
+    case = Case("remote consume", 100, 200, 12, 4, KAFKA, "stock")
+    model = forecast(case, settings(case))
+    assert round(model.flow / 1e6, 1) == 3.0, "Kafka's own buffers allow 80 kB per round trip and task"
+    shown = long_link.cells(Outcome(case, {}, 3.2, model, 3.4, 0, 1.5, "", 1.0, 0.5, 300), 1.6)
+    said = long_link.row(list(shown.values()), list(shown)).split()
+    assert [said[said.index("stock") + at] for at in (1, 2, 3, 4)] == ["3.20", "3.04", "13%", "x2.0"]
 
 
 @pytest.mark.parametrize("placement", ["remote consume", "remote produce"])
