@@ -274,6 +274,21 @@ class Kafka:
                     found.update(self._list_offsets(batch, spec, read))
         return found
 
+    def wait_for_controller(self, timeout_seconds: float) -> None:
+        """Wait until the controller, without which no topic can be created, is one of the brokers; KafkaError if it is none in time."""
+        end = time.monotonic() + timeout_seconds
+        with self.doing("looking for the controller"):
+            while True:
+                listed = self.admin.list_topics(timeout=self.left())
+                if listed.controller_id in listed.brokers:
+                    return
+                if time.monotonic() > end:
+                    raise KafkaError(
+                        f"{self.access.alias}: none of its brokers is its controller, so no topic can be created",
+                        hint="bring the controller back, then try again",
+                    )
+                self.admin.poll(0.1)
+
     def create_topics(self, wanted: Mapping[str, tuple[int, int, Mapping[str, str]]]) -> list[str]:
         """Create topics given as name: (partitions, replication factor, configs); return the names that were new.
 

@@ -23,6 +23,7 @@ _SECONDS = 5.0
 # A broker behind a firewall that drops packets is given up after this, and not after 30 s.
 REACH = {"socket.connection.setup.timeout.ms": 3_000}
 _GLANCE_SECONDS = 0.5
+_CONTROLLER_SECONDS = 1.0
 _LOOKER = {**REACH, "group.id": "mm2mgr-reads-without-a-group", "allow.auto.create.topics": False}
 _PRODUCER = {
     **REACH,
@@ -60,6 +61,7 @@ class CompactedTopic:
         """Create the topic if it does not exist."""
         if not self.exists():
             with Kafka(self.access, _SECONDS) as kafka:
+                kafka.wait_for_controller(_CONTROLLER_SECONDS)
                 kafka.create_topics({self.name: (1, self.replication_factor, self.configs)})
 
     def exists(self) -> bool:

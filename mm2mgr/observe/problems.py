@@ -18,7 +18,7 @@ from mm2mgr.reconcile.effect import compare
 from mm2mgr.reconcile.offsets import Journal, unmarked
 from mm2mgr.reconcile.plan import diff
 from mm2mgr.reconcile.restarts import lowers_tasks
-from mm2mgr.text import number_of
+from mm2mgr.text import few, number_of
 from mm2mgr.topology import Flow
 from mm2mgr.truth.client_values import text_of
 
@@ -352,7 +352,7 @@ def offsets_note(case: FlowCase, target: SeenKafka, grown: str) -> str:
     elif lag.total_records and not case.flow.exactly_once:
         every = "every offset.flush.interval.ms (60 s by default)"
         parts.append(f"workers store offsets {every}, so the true lag may be lower")
-    parts += [part for part in (grown, _nothing_stored(case), _marker(case), _unread(case)) if part]
+    parts += [part for part in (grown, _nothing_stored(case), _past_end(case), _marker(case), _unread(case)) if part]
     if target.failure:
         parts.append(f"the target could not be read: {target.failure.message}")
     return "; ".join(parts)
@@ -388,6 +388,14 @@ def _nothing_stored(case: FlowCase) -> str:
     arrived = sum(one.arrived or 0 for one in empty)
     already = f", but their remote topics hold {_at_most(case.flow, arrived)} already" if arrived else ""
     return f"nothing stored yet for {len(empty)} partitions{already}" if empty else ""
+
+
+def _past_end(case: FlowCase) -> str:
+    past = [str(one.partition) for one in case.lag.counted if one.past_end]
+    if not past:
+        return ""
+    why = "the topic was deleted and created again, or truncated"
+    return f"the stored offset is past the end of {few(past)} ({why}), so all that the log has counts as lag"
 
 
 def _at_most(flow: Flow, end_offsets: int) -> str:

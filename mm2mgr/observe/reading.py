@@ -14,6 +14,7 @@ from mm2mgr.connect.types import ConnectorInfo, ConnectorStatus, TaskConfig
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.partitions import Offsets, TopicPartition
 from mm2mgr.reconcile.effect import WorkerClients
+from mm2mgr.reconcile.resets import goes_on
 from mm2mgr.render import Connector
 from mm2mgr.topology import Flow
 from mm2mgr.truth.client_values import text_of
@@ -197,7 +198,11 @@ class PartitionLag:
             "log_start": self.log.start,
             "log_end": self.log.end,
             "target_end": self.arrived,
-            "note": "nothing stored yet" if self.stored is None else "",
+            "note": "nothing stored yet"
+            if self.stored is None
+            else "stored offset is past the end"
+            if self.past_end
+            else "",
         }
 
 
@@ -249,8 +254,8 @@ def measure(flow: Flow, seen: LiveConnector, source: SeenKafka, target: SeenKafk
     unknown, stored = None, seen.offsets
     if isinstance(stored, Failure):
         unknown, stored = f"stored offsets could not be read: {stored.message}", {}
-    # With `latest` a task begins at the end of a log, so what lies before its first stored offset is not mirrored.
-    from_end = text_of("source", seen.desired.config, "source consumer", "auto.offset.reset") == "latest"
+    # Without an entry that is in the log, a task begins where this says: with `latest` at its end, so that nothing waits.
+    begins_at = text_of("source", seen.desired.config, "source consumer", "auto.offset.reset")
 
     def one(partition: TopicPartition, log: Offsets) -> PartitionLag:
         offset = stored.get(partition)
@@ -259,7 +264,7 @@ def measure(flow: Flow, seen: LiveConnector, source: SeenKafka, target: SeenKafk
             partition,
             log,
             offset,
-            _behind(log, offset, from_end),
+            log.end - goes_on(log, offset, begins_at),
             tasks.get(partition),
             remote.end if remote else None,
             is_heartbeat(flow, partition.topic),
@@ -273,10 +278,3 @@ def measure(flow: Flow, seen: LiveConnector, source: SeenKafka, target: SeenKafk
         unread={one: source.unread.get(one, "no answer") for one in every if one not in source.offsets},
         unknown=unknown,
     )
-
-
-def _behind(log: Offsets, stored: int | None, from_end: bool) -> int:
-    """Return end - (stored + 1), never negative; records that left the log already are lost, not behind."""
-    if stored is None:
-        return 0 if from_end else max(0, log.end - log.start)
-    return max(0, log.end - max(stored + 1, log.start))

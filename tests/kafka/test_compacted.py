@@ -37,3 +37,12 @@ def test_where_no_broker_listens_writing_says_so(closed_port: int) -> None:
     assert error.message.startswith(f"dc1: no broker of 127.0.0.1:{closed_port} answered within ")
     # The client learns the reason in a thread of its own, and may not know it yet.
     assert "refused" in error.message or "1/1 brokers are down" in error.message
+
+
+def test_where_no_broker_is_the_controller_writing_gives_up_and_says_so(mock_cluster: KafkaAccess) -> None:
+    """These brokers name one that is none of them; a request to create a topic would wait for it until its time is over."""
+    writer = TextWriter(topic(mock_cluster, exists=False))
+    writer.put("a", "1")
+    error = writer.close()
+    assert error is not None
+    assert error.message == "mock: none of its brokers is its controller, so no topic can be created"

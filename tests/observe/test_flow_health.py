@@ -160,6 +160,22 @@ def test_auto_offset_reset_latest_does_not_owe_old_records(tmp_path: Path) -> No
         assert latest.flow().lag_records == 0
 
 
+@pytest.mark.parametrize(("begins_at", "lag"), [("earliest", 40), ("latest", 0)])
+def test_an_offset_past_the_end_of_a_topic_that_was_created_again_is_no_lag_of_zero(
+    tmp_path: Path, begins_at: str, lag: int
+) -> None:
+    """A task that finds no such offset begins where its consumer's auto.offset.reset says."""
+    with estate(tmp_path, more=f"source_consumer: {{auto.offset.reset: {begins_at}}}") as small:
+        small.log(0, 1000)
+        small.stored(999)
+        assert small.flow().lag_records == 0
+        small.log(0, 40)
+        flow = small.flow()
+    assert flow.lag_records == lag
+    assert "the stored offset is past the end of orders-0" in flow.offsets_note
+    assert [one.to_dict()["note"] for one in flow.lag_partitions] == ["stored offset is past the end"] * (lag > 0)
+
+
 def test_the_status_is_json_and_says_it_once(small: Estate) -> None:
     small.log(0, 10)
     data = json.loads(json.dumps(small.status().to_dict()))
