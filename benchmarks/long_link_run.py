@@ -22,6 +22,8 @@ from mm2mgr.kafka.access import KafkaAccess, librdkafka_config
 from mm2mgr.kafka.client import Kafka
 from mm2mgr.kafka.records import LogEnds
 from mm2mgr.link import Forecast
+from mm2mgr.operations.link import link_read
+from mm2mgr.operations.workspace import Workspace
 from mm2mgr.partitions import TopicPartition
 from mm2mgr.sandbox.broker import Broker
 from mm2mgr.sandbox.server import Runtime, Server
@@ -190,8 +192,9 @@ class Bench:
         name = f"r{self._rows}"
         source, target = (self.brokers[end].bootstrap_servers for end in ADDRESSES)
         ends = Ends(name, source, target, case.topic, worker.url)
-        mirror = _Mirror(case, ends, config(case, ends, self._folder / f"tree-{name}"), side)
         self.link.set(case.rtt_ms / 1000, case.link_bytes_per_second)
+        with self.link.inside(side):
+            mirror = _Mirror(case, ends, config(case, ends, self._folder / f"tree-{name}", _read_brokers), side)
         self._rest(side, "PUT", f"{mirror.url}/config", mirror.config)
         try:
             outcome = self._watch(mirror, seconds)
@@ -288,6 +291,12 @@ class Bench:
         for side, server in servers.items():
             with self.link.inside(side):
                 server.wait_ready(180)
+
+
+def _read_brokers(workspace: Workspace) -> None:
+    """Do what `mm2mgr link read` does."""
+    if failures := link_read(workspace).failures:
+        raise Mm2mgrError(f"brokers could not be read: {dict(failures)}")
 
 
 def _failure(status: Any) -> str:

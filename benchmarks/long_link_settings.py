@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 from mm2mgr.link import BY_SYSTEM, BrokerLimits, Clients, FlowTraffic, Forecast, Leg, Route, predict
 from mm2mgr.operations.workspace import Workspace
-from mm2mgr.spec.writer import BROKERS
 from mm2mgr.truth.client_values import text_of
 
 Placement = Literal["remote consume", "remote produce"]
 PLACEMENTS: tuple[Placement, ...] = ("remote consume", "remote produce")
+ReadBrokers = Callable[[Workspace], object]
 Buffers = Literal["stock", "-1"]
 KAFKA, ARTICLE, BY_HAND, COMPILED = "Kafka's defaults", "article", "by hand", "mm2mgr"
 RECIPES = (KAFKA, ARTICLE, BY_HAND, COMPILED)
@@ -138,19 +138,6 @@ def limits(case: Case) -> BrokerLimits:
     return BrokerLimits(buffer, buffer, message_bytes=case.message_bytes, version="4.0", read=True)
 
 
-def brokers_entry(case: Case) -> dict[str, object]:
-    """Return the same as `mm2mgr link read` writes it, and a person reviews it."""
-    found = limits(case)
-    return {
-        "count": found.brokers,
-        "version": found.version,
-        "socket.send.buffer.bytes": found.send_buffer_bytes,
-        "socket.receive.buffer.bytes": found.receive_buffer_bytes,
-        "socket.request.max.bytes": found.socket_request_bytes,
-        "message.max.bytes": found.message_bytes,
-    }
-
-
 def forecast(case: Case, config: Mapping[str, str]) -> Forecast:
     """Return what the link model says of a row with this config."""
     clients = Clients.of(lambda client, key: int(text_of("source", config, client, key)))
@@ -162,15 +149,13 @@ def forecast(case: Case, config: Mapping[str, str]) -> Forecast:
     return predict(route, clients, traffic, limits(case), limits(case))
 
 
-def compiled(case: Case, ends: Ends, folder: Path) -> dict[str, str]:
+def compiled(case: Case, ends: Ends, folder: Path, read_brokers: ReadBrokers) -> dict[str, str]:
     """Return the config that mm2mgr renders for the row's source connector, from a tree with its link and what its brokers allow."""
     kafka = "tgt" if case.placement == "remote consume" else ends.alias
     folder.mkdir(parents=True)
     tree = _TREE.format(ends=ends, case=case, kafka=kafka, rate=case.link_bytes_per_second)
     (folder / "tree.yaml").write_text(tree)
-    path = BROKERS.path([folder])
-    path.parent.mkdir()
-    path.write_text(BROKERS.text({ends.alias: brokers_entry(case), "tgt": brokers_entry(case)}))
+    read_brokers(Workspace((folder,)))
     source = next(one for one in Workspace((folder,)).connectors if one.type == "source")
     return {**source.config, "name": ends.alias}
 
@@ -182,10 +167,10 @@ def settings(case: Case) -> dict[str, str]:
     return {key: str(value) for key, value in chosen.items()}
 
 
-def config(case: Case, ends: Ends, folder: Path) -> dict[str, str]:
-    """Return the whole config of the row's MirrorSourceConnector; `folder` is new, for the tree of mm2mgr."""
+def config(case: Case, ends: Ends, folder: Path, read_brokers: ReadBrokers) -> dict[str, str]:
+    """Return the whole config of the row's MirrorSourceConnector; `folder` is new, for the tree of mm2mgr, whose brokers are read into it."""
     if case.recipe == COMPILED:
-        return compiled(case, ends, folder)
+        return compiled(case, ends, folder, read_brokers)
     result = {
         "connector.class": "org.apache.kafka.connect.mirror.MirrorSourceConnector",
         "source.cluster.alias": ends.alias,

@@ -79,7 +79,7 @@ def test_a_row_says_rate_forecast_and_ratio() -> None:
 def test_the_settings_of_mm2mgr_are_what_it_renders(placement: Placement, tmp_path: Path) -> None:
     case = Case(placement, 100, 200, 12, 4, COMPILED, "-1")
     ends = Ends("r1", "10.99.0.1:9092", "10.99.0.2:9092", case.topic, "http://127.0.0.1:8083")
-    made = config(case, ends, tmp_path / "tree")
+    made = config(case, ends, tmp_path / "tree", lambda _: None)
     assert made["topics"] == case.topic
     assert made["tasks.max"] == "4"
     assert made.get("producer.override.bootstrap.servers") == (ends.target if placement == "remote produce" else None)
