@@ -271,20 +271,10 @@ class FakeConnect:
                 return self._set_state(name, verb)
             case ("POST", "connectors", name, "restart"):
                 return self._restart(name, query)
-            case ("POST", "connectors", name, "tasks", task, "restart"):
-                if int(task) >= self.task_count(name):
-                    raise Refusal(404, f"Unknown task: {name}-{task}")
-                self._found(name).failed_tasks.pop(int(task), None)
-                return 204, None
             case ("GET", "connector-plugins"):
                 return 200, [
                     {"class": name, "type": "source", "version": version or self.reported_version or self.version}
                     for name, version in self.plugins.items()
-                ]
-            case ("GET", "connector-plugins", _, "config"):
-                return 200, [
-                    {"name": name, "type": kind, "required": False, "default_value": value}
-                    for name, kind, value in KEYS
                 ]
             case ("PUT", "connector-plugins", _, "config", "validate"):
                 return 200, self._validate(sent)

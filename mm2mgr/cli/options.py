@@ -5,9 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar, get_args
 
 import click
 
@@ -205,8 +207,26 @@ class Kind(click.ParamType):  # type: ignore[type-arg]  # generic only from clic
         return str(value)
 
 
-def change_options(command: Decorated) -> Decorated:
-    """Add the options that `plan` and `apply` share: which flows, what may be deleted or mirrored again, and what waits."""
+class Wishes(TypedDict):
+    """What may be changed, under the names that the operations have for it."""
+
+    prune: bool
+    allow: tuple[str, ...]
+    allow_deletes: int
+    max_changes: int | None
+    restarts: RestartRules
+
+
+@dataclass(frozen=True)
+class ChangeOptions:
+    """What the options of `change_options` say."""
+
+    flows: tuple[str, ...]
+    wishes: Wishes
+
+
+def change_options(function: Callable[..., object]) -> Callable[..., object]:
+    """Give a command the options that `plan`, `apply` and `reconcile` share, as its argument `change`."""
     options = (
         option("--flow", "only_flows", multiple=True, help="Only this flow: id, pair or name (repeatable)."),
         option("--prune", is_flag=True, help="Also delete owned connectors that are no longer declared."),
@@ -246,6 +266,32 @@ def change_options(command: Decorated) -> Decorated:
             help="Apply steps down of `size` that move up to N partitions together; the others wait.",
         ),
     )
+
+    @wraps(function)
+    def command(
+        *given: object,
+        only_flows: tuple[str, ...],
+        prune: bool,
+        allow: tuple[str, ...],
+        mirror_again: bool,
+        allow_deletes: int,
+        max_changes: int | None,
+        cool_down: float,
+        off_peak: tuple[int, int] | None,
+        move_budget: int | None,
+        **more: object,
+    ) -> object:
+        from mm2mgr.operations import OffPeak, RestartRules
+
+        wishes: Wishes = {
+            "prune": prune,
+            "allow": (*allow, *(["mirror-again"] if mirror_again else [])),
+            "allow_deletes": allow_deletes,
+            "max_changes": max_changes,
+            "restarts": RestartRules(cool_down, OffPeak(*off_peak) if off_peak else None, move_budget),
+        }
+        return function(*given, change=ChangeOptions(only_flows, wishes), **more)
+
     for add in reversed(options):
         command = add(command)
     return command
@@ -280,13 +326,6 @@ def connector_options(command: Decorated) -> Decorated:
     for add in reversed(options):
         command = add(command)
     return command
-
-
-def restart_rules(cool_down: float, off_peak: tuple[int, int] | None, move_budget: int | None) -> RestartRules:
-    """Return the rules that the options say."""
-    from mm2mgr.operations import OffPeak, RestartRules
-
-    return RestartRules(cool_down, OffPeak(*off_peak) if off_peak else None, move_budget)
 
 
 @contextmanager

@@ -14,6 +14,7 @@ import click
 from mm2mgr import operations
 from mm2mgr.cli.interrupts import INTERRUPTED, halting
 from mm2mgr.cli.options import (
+    ChangeOptions,
     Count,
     Seconds,
     change_options,
@@ -24,7 +25,6 @@ from mm2mgr.cli.options import (
     output_in,
     output_option,
     reason_option,
-    restart_rules,
 )
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.operations.workspace import Workspace
@@ -51,15 +51,7 @@ if TYPE_CHECKING:
 def plan(
     workspace: Workspace,
     flows: tuple[str, ...],
-    only_flows: tuple[str, ...],
-    prune: bool,
-    mirror_again: bool,
-    allow: tuple[str, ...],
-    allow_deletes: int,
-    max_changes: int | None,
-    cool_down: float,
-    off_peak: tuple[int, int] | None,
-    move_budget: int | None,
+    change: ChangeOptions,
     full: bool,
     explain: bool,
     out: Path | None,
@@ -82,7 +74,7 @@ def plan(
     from mm2mgr.output.console import say_json, say_lines, talk
     from mm2mgr.output.plan_text import say_plan, say_topology
 
-    flows = (*flows, *only_flows)
+    flows = (*flows, *change.flows)
 
     def show(made: Plan) -> None:
         if output == "json":
@@ -105,12 +97,7 @@ def plan(
     made = operations.plan(
         workspace,
         flows,
-        prune=prune,
-        mirror_again=mirror_again,
-        allow=allow,
-        allow_deletes=allow_deletes,
-        max_changes=max_changes,
-        restarts=restart_rules(cool_down, off_peak, move_budget),
+        **change.wishes,
         out=out,
         report=show,
     )
@@ -154,15 +141,7 @@ _CODES = {"done": 0, "failed": 1, "inconclusive": 3}
 def apply(
     workspace: Workspace,
     planfile: Path | None,
-    only_flows: tuple[str, ...],
-    prune: bool,
-    mirror_again: bool,
-    allow: tuple[str, ...],
-    allow_deletes: int,
-    max_changes: int | None,
-    cool_down: float,
-    off_peak: tuple[int, int] | None,
-    move_budget: int | None,
+    change: ChangeOptions,
     yes: bool,
     wait: float,
     canary: tuple[str, ...],
@@ -205,13 +184,8 @@ def apply(
         applied = operations.apply(
             workspace,
             planfile,
-            flows=only_flows,
-            prune=prune,
-            mirror_again=mirror_again,
-            allow=allow,
-            allow_deletes=allow_deletes,
-            max_changes=max_changes,
-            restarts=restart_rules(cool_down, off_peak, move_budget),
+            flows=change.flows,
+            **change.wishes,
             wait_seconds=wait,
             at_once=at_once,
             canary=canary,

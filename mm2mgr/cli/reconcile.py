@@ -12,6 +12,7 @@ import click
 from mm2mgr import operations
 from mm2mgr.cli.interrupts import INTERRUPTED, halting
 from mm2mgr.cli.options import (
+    ChangeOptions,
     Duration,
     Seconds,
     change_options,
@@ -20,7 +21,6 @@ from mm2mgr.cli.options import (
     option,
     output_option,
     reason_option,
-    restart_rules,
 )
 from mm2mgr.operations.workspace import Workspace
 
@@ -45,15 +45,7 @@ _CODES = {"done": 0, "standby": 0, "failed": 1, "changes": 2, "inconclusive": 3}
 @click.pass_obj
 def reconcile(
     workspace: Workspace,
-    only_flows: tuple[str, ...],
-    prune: bool,
-    mirror_again: bool,
-    allow: tuple[str, ...],
-    allow_deletes: int,
-    max_changes: int | None,
-    cool_down: float,
-    off_peak: tuple[int, int] | None,
-    move_budget: int | None,
+    change: ChangeOptions,
     every: float,
     once: bool,
     report_only: bool,
@@ -83,16 +75,12 @@ def reconcile(
     from mm2mgr.output.plan_text import say_event
 
     order = operations.ReconcileOrder(
-        only_flows,
-        prune,
-        (*allow, *(["mirror-again"] if mirror_again else [])),
-        allow_deletes,
-        max_changes,
-        restart_rules(cool_down, off_peak, move_budget),
-        wait,
-        rollback,
-        report_only,
-        reason,
+        change.flows,
+        **change.wishes,
+        wait_seconds=wait,
+        rollback=rollback,
+        report_only=report_only,
+        reason=reason,
     )
     rounds = operations.reconcile(
         workspace, order, every_seconds=every, events=events, report=say_event, interrupts=_ending

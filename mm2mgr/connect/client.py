@@ -20,7 +20,6 @@ from mm2mgr.connect.types import (
     ConnectorInfo,
     ConnectorStatus,
     Plugin,
-    PluginKey,
     SourceOffset,
     TaskConfig,
     Validation,
@@ -107,11 +106,6 @@ class ConnectClient:
     async def plugins(self) -> tuple[Plugin, ...]:
         """Return the connector plugins of the worker that answers; others may differ during a rolling upgrade."""
         return await self._read(self._call("GET", "/connector-plugins"), lambda data: _each(data, Plugin.parse))
-
-    async def plugin_config(self, plugin: str) -> tuple[PluginKey, ...]:
-        """Return the config keys that a plugin defines (KIP-769, Kafka 3.2)."""
-        call = self._call("GET", f"/connector-plugins/{_quoted(plugin)}/config")
-        return await self._read(call, lambda data: _each(data, PluginKey.parse))
 
     async def validate(self, plugin: str, config: Mapping[str, str]) -> Validation:
         """Return what the worker thinks of a config, without writing anything; secrets of the config are masked."""
@@ -206,10 +200,6 @@ class ConnectClient:
         call = self._about(name, "POST", f"/restart?{query}" if any(chosen.values()) else "/restart")
         answer = await self._caller.write(call, None)
         return parsed(answer, call, ConnectorStatus.parse) if answer and answer.text.strip() else None
-
-    async def restart_task(self, name: str, task: int) -> None:
-        """Restart one task; OutcomeUnknown as for `restart`."""
-        await self._caller.write(self._about(name, "POST", f"/tasks/{task}/restart"), None)
 
     async def patch_offsets(self, name: str, offsets: Iterable[SourceOffset]) -> None:
         """Alter stored source offsets of a STOPPED connector (Kafka 3.6); offset None removes an entry, others stay."""

@@ -157,30 +157,6 @@ class Plugin:
 
 
 @dataclass(frozen=True)
-class PluginKey:
-    """One config key that a plugin defines, as its own code documents it."""
-
-    name: str
-    type: str
-    required: bool = False
-    default_value: str | None = None
-    importance: str = ""
-    documentation: str = field(default="", repr=False)
-
-    @classmethod
-    def parse(cls, data: object) -> PluginKey:
-        body = as_object(data, "a plugin's config key")
-        return cls(
-            name=_text(body, "name"),
-            type=_text(body, "type", "STRING"),
-            required=bool(body.get("required")),
-            default_value=_optional(body, "default_value"),
-            importance=_text(body, "importance", ""),
-            documentation=_text(body, "documentation", ""),
-        )
-
-
-@dataclass(frozen=True)
 class Validation:
     """What a dry validation found: for each refused key the worker's reasons, with the sent secrets masked.
 

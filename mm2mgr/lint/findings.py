@@ -249,11 +249,6 @@ _DEDICATED = {
 }
 
 
-def client_key(subject: Subject, client: str, plain: str, value: str = "…") -> str:
-    """Return how to give a client a plain key: `producer.override.acks=all`, `record_producer: {acks: all}` or `B.producer.acks = all`."""
-    return spelled(subject, config_key(subject, client, plain), value)
-
-
 def config_key(subject: Subject, client: str, plain: str) -> str:
     """Return the key of the connector's config that gives a client a plain key."""
     found = subject.client(client) or next(each for each in CLIENTS[subject.type] if each.name == client)

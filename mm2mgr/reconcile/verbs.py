@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from mm2mgr.connect.client import ConnectClient
 from mm2mgr.connect.errors import OutcomeUnknown
@@ -181,10 +181,7 @@ async def look(topology: Topology, order: Order, targets: Iterable[Target]) -> l
         owners = Ownership.of(topology)
         return [decide(order, each, owners, live, statuses.get(each.connector)) for each in wanted]
 
-    wanted: dict[str, list[Target]] = {}
-    for target in targets:
-        wanted.setdefault(target.connect, []).append(target)
-    found = await asyncio.gather(*(one(name, mine) for name, mine in wanted.items()))
+    found = await asyncio.gather(*(one(name, mine) for name, mine in by_cluster(targets).items()))
     turns = [turn for turns in found for turn in turns]
     stopped = any(turn.action == "write" and turn.before == "STOPPED" for turn in turns)
     return await _with_givers_held(topology, turns) if stopped else turns
@@ -261,8 +258,11 @@ async def _sent(client: ConnectClient, order: Order, turn: Turn) -> Turn:
     return replace(turn, written=True)
 
 
-def by_cluster(turns: Iterable[Turn]) -> dict[str, list[Turn]]:
-    found: dict[str, list[Turn]] = {}
-    for turn in turns:
-        found.setdefault(turn.target.connect, []).append(turn)
+One = TypeVar("One", Target, Turn)
+
+
+def by_cluster(each: Iterable[One]) -> dict[str, list[One]]:
+    found: dict[str, list[One]] = {}
+    for one in each:
+        found.setdefault((one.target if isinstance(one, Turn) else one).connect, []).append(one)
     return found

@@ -15,7 +15,7 @@ from typing import Literal
 
 from mm2mgr.connect.client import ConnectClient
 from mm2mgr.connect.errors import NotFound, Unsupported
-from mm2mgr.connect.types import ConnectorInfo, ConnectorStatus, TaskConfig
+from mm2mgr.connect.types import ConnectorInfo, ConnectorStatus, TaskConfig, TaskStatus
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.reconcile.offsets import JOURNAL_KEY
 from mm2mgr.reconcile.plan import RESTING, Change, Named, diff
@@ -119,8 +119,7 @@ class Watched:
             return Settled("its config was overwritten since it was written", "failed")
         if status is None:
             return Settled("no status yet", "inconclusive")
-        shown = {task.id: task.state for task in status.tasks}
-        tasks = [shown.get(task, "") for task in info.tasks]  # a status may miss tasks, or still hold removed ones
+        tasks = [task.state if task else "" for task in tasks_of(info, status)]
         if failed := tasks.count("FAILED"):
             return Settled(f"{status.state}, {failed} of {len(tasks)} tasks FAILED", "failed")
         wished = self.change.state[1] if self.change.state else None
@@ -137,11 +136,17 @@ class Watched:
             return Settled(
                 "RUNNING, no tasks although topics match (wrong credentials, or a right is missing)", "inconclusive"
             )
-        why = "its source cluster does not answer or refuses it" if self._ran else _WHY_NO_TASKS
+        why = "its source cluster does not answer or refuses it" if self._ran else WHY_NO_TASKS
         return Settled(f"RUNNING, no tasks yet ({why})", "inconclusive")
 
 
-_WHY_NO_TASKS = "no topic matches, or the source cluster does not answer"
+def tasks_of(info: ConnectorInfo, status: ConnectorStatus) -> list[TaskStatus | None]:
+    """Return the status of each task that a connector has: one may miss tasks (None), or still hold removed ones."""
+    shown = {task.id: task for task in status.tasks}
+    return [shown.get(task) for task in info.tasks]
+
+
+WHY_NO_TASKS = "no topic matches, or the source cluster does not answer"
 
 
 def _has_records_to_copy(change: Change) -> bool:

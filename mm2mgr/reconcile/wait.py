@@ -43,8 +43,7 @@ def judge(goal: str, info: ConnectorInfo | None, status: ConnectorStatus | None,
 
 
 def _judge_tasks(goal: str, info: ConnectorInfo, status: ConnectorStatus, *, is_source: bool) -> Settled:
-    shown = {task.id: task for task in status.tasks}
-    tasks = [shown.get(task) for task in info.tasks]  # a status may miss tasks, or hold removed ones
+    tasks = verify.tasks_of(info, status)
     failed = [task for task in tasks if task and task.state == "FAILED"]
     count, there = number_of(len(tasks), "task"), sum(task is not None and task.state == goal for task in tasks)
     if failed and goal == "RUNNING":
@@ -52,9 +51,7 @@ def _judge_tasks(goal: str, info: ConnectorInfo, status: ConnectorStatus, *, is_
     if there + len(failed) < len(tasks):
         return Settled(f"{goal}, {there} of {count} {goal}", "inconclusive")
     if goal == "RUNNING" and is_source and not tasks:
-        return Settled(
-            "RUNNING, no tasks yet (no topic matches, or the source cluster does not answer)", "inconclusive"
-        )
+        return Settled(f"RUNNING, no tasks yet ({verify.WHY_NO_TASKS})", "inconclusive")
     # A FAILED task moves nothing and never becomes PAUSED.
     return Settled(f"{goal}, {number_of(len(failed), 'task')} FAILED" if failed else goal, "ok")
 

@@ -64,7 +64,6 @@ STEPS: tuple[tuple[str, Callable[[ConnectClient, dict[str, str]], Awaitable[Any]
     ("pause", lambda c, _: c.pause(NAME)),
     ("status PAUSED", lambda c, _: shown(c, "PAUSED", 2)),
     ("update", lambda c, flow: c.put_config(NAME, flow | {"tasks.max": "1"})),
-    ("restart task nobody", lambda c, _: c.restart_task(NAME, 7)),
     ("stop", lambda c, _: c.stop(NAME)),
     ("stopped again", lambda c, _: shown(c, "STOPPED", 0)),
     ("delete", lambda c, _: c.delete(NAME)),

@@ -13,14 +13,13 @@ from mm2mgr.connect.types import (
     ConnectorInfo,
     ConnectorStatus,
     Plugin,
-    PluginKey,
     SourceOffset,
     TaskConfig,
     Validation,
     WorkerInfo,
 )
 
-PARSERS = (ConnectorInfo, ConnectorStatus, Plugin, PluginKey, SourceOffset, TaskConfig, Validation, WorkerInfo)
+PARSERS = (ConnectorInfo, ConnectorStatus, Plugin, SourceOffset, TaskConfig, Validation, WorkerInfo)
 
 
 @pytest.mark.parametrize("kind", PARSERS)
