@@ -12,25 +12,10 @@ from mm2mgr.lint.rules import lint
 from mm2mgr.lint.tree import from_tree
 from mm2mgr.render import render
 from tests.spec.trees import loaded
+from tests.topology.test_clashes import BASE, flow
 
-BASE = """\
-owner: team
-clusters:
-  a: {bootstrap_servers: [a1:9092]}
-  b: {bootstrap_servers: [b1:9092]}
-  c: {bootstrap_servers: [c1:9092]}
-connect:
-  on-a: {url: "http://a:8083", kafka: a}
-  on-b: {url: "http://b:8083", kafka: b}
-"""
 IDENTITY = ", replication_policy: identity"
 BY_CLASS = ", replication_policy: org.apache.kafka.connect.mirror.IdentityReplicationPolicy"
-
-
-def flow(name: str, ends: str, include: str, more: str = "") -> str:
-    """One flow on one line; `more` starts with a comma."""
-    source, target = ends.split("->")
-    return f"flows: {{{name}: {{sources: [{source}], targets: [{target}], topics: {{include: [{include}]}}{more}}}}}\n"
 
 
 def errors(folder: Path, **files: str) -> list[Finding]:
