@@ -305,12 +305,16 @@ class _Making:
         offsets: dict[Named, Mapping[TopicPartition, int] | None] = {}
         concerned = {old: hop.subject.source for each in found for old, hop in each.neighbours()}
         concerned |= {each.named: each.before.subject.source for each in found if each.before}
+        former: dict[tuple[Named, str], Mapping[TopicPartition, int]] = {}
+        turned = {(old, each.source) for each in found for old in each.opposite}
         gate = asyncio.Semaphore(_REQUESTS_AT_ONCE)
 
         async def stored(connector: Named, client: ConnectClient) -> None:
             try:
                 async with gate:
-                    offsets[connector] = parse_stored(await client.offsets(connector[1]), concerned[connector])
+                    entries = await client.offsets(connector[1])
+                offsets[connector] = parse_stored(entries, concerned[connector])
+                former.update({(old, alias): parse_stored(entries, alias) for old, alias in turned if old == connector})
             except Mm2mgrError:
                 offsets[connector] = None
 
@@ -345,7 +349,7 @@ class _Making:
         for each in found:
             remote.setdefault(each.target, set()).update(each.renamed(topic) for topic in begun.get(each.named, ()))
         await asyncio.gather(*(of_kafka(alias, names.__contains__) for alias, names in sorted(remote.items())))
-        return MirroredState(offsets, topics, begun)
+        return MirroredState(offsets, topics, begun, former)
 
     async def read_sizes(
         self, found: Sequence[Widening], verdicts: Mapping[Named, MirrorVerdict], seen: MirroredState

@@ -36,6 +36,8 @@ class MirroredState:
     topics: Mapping[str, TopicListing | str] = field(default_factory=dict)
     begun: Mapping[Named, Collection[str]] = field(default_factory=dict)
     """The topics of the source that a write begins to take; a write whose source was not read is not in it."""
+    former: Mapping[tuple[Named, str], Stored] = field(default_factory=dict)
+    """What a connector that goes the other way now has stored for another source alias than its own, by that alias."""
 
     def listed(self, alias: str) -> TopicListing | None:
         """Return the topics of a Kafka cluster, None when they were not read."""
@@ -180,6 +182,19 @@ def again(
                 yield Again(other, ())
 
 
+def turned(widening: Widening, seen: MirroredState) -> Iterator[Again]:
+    """Yield what a write would mirror a second time because a connector did under its former config; it goes the other way now.
+
+    Stored offsets do not name their target: what has no records there was mirrored to another one.
+    """
+    own, there = seen.offsets.get(widening.named) or {}, arrived(widening, seen)
+    for other in widening.opposite:
+        stored = seen.former.get((other, widening.source), {})
+        topics = {partition.topic for partition, offset in stored.items() if offset > own.get(partition, -1)}
+        if found := sorted(t for t in topics if widening.newly(t) and (there is None or t in there)):
+            yield Again(other, tuple(found))
+
+
 def returned(widening: Widening, seen: MirroredState, is_abandoned: Callable[[Named], bool]) -> Iterator[Again]:
     """Yield what a write would mirror back to where it came from, by the connector that brought it."""
     for other, hop in widening.opposite.items():
@@ -258,7 +273,7 @@ def judge(
 
     From its `giver` it takes over the stored offsets, too.
     """
-    found = tuple(again(widening, seen, connectors.is_abandoned, giver))
+    found = (*again(widening, seen, connectors.is_abandoned, giver), *turned(widening, seen))
     left = unstored(widening, seen)
     if giver is not None and giver in widening.others:
         had = widening.others[giver].selection
@@ -293,7 +308,8 @@ def renamed(widening: Widening, seen: MirroredState) -> Iterator[tuple[str, str]
 
 
 def _other_names(widening: Widening, found: Again) -> Iterator[tuple[str, str]]:
-    old = widening.others[found.old].selection
+    hop = widening.others.get(found.old)
+    old = hop and hop.selection
     for topic in found.topics if old else ():
         if old and old.renamed(topic) != widening.renamed(topic):
             yield old.renamed(topic), widening.renamed(topic)
@@ -334,7 +350,7 @@ def repeated(found: Sequence[Again], owned: Container[Named], widening: Widening
         "every record would be mirrored again",
         "keep the flow's name, the cluster's alias, the Connect cluster, and each topic in its flow; or "
         f"{_entry(found[0], widening)} to carry the stored offsets along; or add --allow mirror-again"
-        if all(each.old in owned for each in found)
+        if all(each.old in owned and each.old in widening.others for each in found)
         else f"leave these topics to {who}; or delete it and add --allow mirror-again",
     )
 

@@ -286,10 +286,6 @@ KNOWN: dict[str, Scenario] = {
             by_hand=(by_hand("ba", "t", policy="identity", state="STOPPED"),),
         ),
     ),
-}
-
-OPEN: dict[str, Scenario] = {
-    # What is stored under its name is of another source than its own now, and offsets of other sources are not looked at.
     "a connector replaced by hand by one that goes the other way, and a flow renamed": day(
         Step(tree(flow("f", "ba", "t", policy="identity"))),
         Step(

@@ -37,7 +37,7 @@ from mm2mgr.spec.loader import Spec, load
 from mm2mgr.topology import Topology
 from tests.fake_connect import STARTING_PAGE, FakeConnect, Fault
 from tests.reconcile.drawn import scenarios
-from tests.reconcile.scenarios import CANARY, CLUSTERS, CONNECTS, HARMLESS, KNOWN, OPEN, Scenario, Step
+from tests.reconcile.scenarios import CANARY, CLUSTERS, CONNECTS, HARMLESS, KNOWN, Scenario, Step
 from tests.reconcile.simulated import Connector, Harm, Told, World, Write, harms, run
 from tests.scale.clock import jumping
 from tests.scale.estate import Faults, Harsh
@@ -412,13 +412,6 @@ def test_no_plan_makes_records_grow_arrive_twice_or_start_over(estate: Estate) -
 def test_what_is_known_to_go_wrong_is_held_back(estate: Estate, name: str) -> None:
     plans = live_through(estate, KNOWN[name])
     assert any(plan is None or plan.failed for plan in plans)
-
-
-@pytest.mark.parametrize("name", OPEN)
-def test_what_is_not_held_back_yet(estate: Estate, name: str) -> None:
-    """Once a guard holds it back, it moves to KNOWN."""
-    with pytest.raises(ArrivesTwice):
-        live_through(estate, OPEN[name])
 
 
 @pytest.mark.parametrize("name", HARMLESS)
