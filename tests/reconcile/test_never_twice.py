@@ -9,11 +9,13 @@ jumps. The same days are drawn each time; with MM2MGR_EXAMPLES=N it is N new one
 from __future__ import annotations
 
 import asyncio
+import io
 import json
 import os
 import random
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
 
@@ -24,12 +26,16 @@ from mm2mgr.connect.client import ConnectClient
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.expand import expand
 from mm2mgr.kafka.access import KafkaAccess
+from mm2mgr.output.plan_markdown import plan_markdown
+from mm2mgr.output.plan_text import say_plan
 from mm2mgr.reconcile import live
 from mm2mgr.reconcile.apply import apply_plan
+from mm2mgr.reconcile.events import EventLog
 from mm2mgr.reconcile.facts import TopicListing
 from mm2mgr.reconcile.history import Author, Recorder
 from mm2mgr.reconcile.live import make_plan
 from mm2mgr.reconcile.plan import Named, Plan, Wish
+from mm2mgr.reconcile.planfile import write_plan
 from mm2mgr.reconcile.price import TopicSizes
 from mm2mgr.reconcile.waves import Rollout
 from mm2mgr.render import OWNER_KEY, render
@@ -226,7 +232,9 @@ class Estate:
         async def both() -> Plan:
             plan = await self.plan(topology, spec, step)
             recorder = Recorder(topology, "apply", Author("a person"))
-            results = await apply_plan(topology, plan, rollout=rollout, begin=recorder.begin)
+            events = EventLog(self.folder / "events")
+            results = await apply_plan(topology, plan, rollout=rollout, report=events.take, begin=recorder.begin)
+            events.close()
             for one in results:
                 assert one.change
                 recorder.end(one.change, "failed" if one.error else "done", one.error)
@@ -235,6 +243,7 @@ class Estate:
             shown = [
                 json.dumps([plan.to_dict(), [one.to_dict() for one in results], self.kept, journals]),
                 repr((plan, results)),
+                *self.written_down(plan),
             ]
             assert not [text for text in shown if CANARY in text], "a secret is shown"
             return plan
@@ -243,6 +252,18 @@ class Estate:
         for change in plan.changes:
             self.diary.append(f"{step.what}: {change.action} {change.connect}/{change.connector} {change.reason}")
         return plan
+
+    def written_down(self, plan: Plan) -> Iterator[str]:
+        """Yield what people and machines get of a plan and its apply: text, Markdown, the plan file and the event log."""
+        shown, out = plan.to_dict(), io.StringIO()
+        with redirect_stdout(out):
+            say_plan(shown, full=True, explain=True)
+        write_plan(self.folder / "plan.json", plan, ["x"], None, None)
+        yield from (out.getvalue(), plan_markdown(shown), (self.folder / "plan.json").read_text())
+        events = self.folder / "events"
+        yield events.read_text()
+        events.unlink()
+        assert shown["clusters"] == [] or out.getvalue(), "nothing was shown"
 
     def rollout(self, step: Step) -> Rollout | None:
         """Return how carefully it is applied on a bad day."""
