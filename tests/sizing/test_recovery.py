@@ -99,7 +99,7 @@ def test_the_simulation_is_no_faster_where_every_worker_is_as_full() -> None:
     assert simulated(load, 2, 600.0, 1.0, 2000.0) == pytest.approx(told, abs=2)
 
 
-def test_a_table_of_our_own_for_a_billion_records() -> None:
+def test_a_lag_in_records_on_workers_that_tasks_share() -> None:
     """1.15 billion records of 1 kB, 240 MB/s coming in, 90 tasks of 10 MB/s, of which a worker carries three."""
     flow = run("metrics", [240 * MB / 90] * 90, records=240_000.0)
     load = connect(flow, worker=WorkerLimits(3))
