@@ -102,6 +102,20 @@ class TaskConfig:
         body = as_object(data, "a task's config")
         return cls(_number(as_object(body.get("id"), "a task id"), "task"), parse_config(body.get("config")))
 
+    @property
+    def assigned(self) -> tuple[TopicPartition, ...]:
+        """The source partitions of a MirrorSourceConnector's task."""
+        return parse_assigned(self.config.get(ASSIGNED_KEY, ""))
+
+
+ASSIGNED_KEY = "task.assigned.partitions"
+
+
+def parse_assigned(text: str) -> tuple[TopicPartition, ...]:
+    """Read `task.assigned.partitions`: `topic-partition` joined by commas; topics may hold dashes, never commas."""
+    parts = (part.strip().rpartition("-") for part in text.split(",") if part.strip())
+    return tuple(TopicPartition(topic, int(number)) for topic, _, number in parts if topic and number.isdecimal())
+
 
 @dataclass(frozen=True)
 class SourceOffset:

@@ -19,7 +19,7 @@ from mm2mgr.connect.types import parse_stored
 from mm2mgr.endpoints import connect_target
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.evidence.measured import settings_mark
-from mm2mgr.observe.reading import ASSIGNED_KEY, is_heartbeat, parse_assigned
+from mm2mgr.observe.reading import is_heartbeat
 from mm2mgr.partitions import TopicPartition
 from mm2mgr.samples.batch import Batch, Whole
 from mm2mgr.samples.follow import Poll
@@ -329,9 +329,7 @@ async def _assignments(client: ConnectClient, name: str) -> Mapping[int, TaskAss
     tasks, status = await client.tasks(name), await client.status(name)
     workers = {task.id: task.worker_id for task in status.tasks if task.state == _RUNNING}
     return {
-        task.id: TaskAssignment(
-            frozenset(parse_assigned(task.config.get(ASSIGNED_KEY, ""))), workers[task.id], settings_mark(task.config)
-        )
+        task.id: TaskAssignment(frozenset(task.assigned), workers[task.id], settings_mark(task.config))
         for task in tasks
         if task.id in workers
     }

@@ -19,8 +19,6 @@ from mm2mgr.render import Connector
 from mm2mgr.topology import Flow
 from mm2mgr.truth.client_values import text_of
 
-ASSIGNED_KEY = "task.assigned.partitions"
-
 
 @dataclass(frozen=True)
 class Failure:
@@ -61,7 +59,7 @@ class LiveConnector:
         """Return the partitions of each task; empty when the tasks could not be read."""
         if isinstance(self.tasks, Failure):
             return {}
-        return {task.id: parse_assigned(task.config.get(ASSIGNED_KEY, "")) for task in self.tasks}
+        return {task.id: task.assigned for task in self.tasks}
 
 
 @dataclass(frozen=True)
@@ -150,12 +148,6 @@ class Snapshot:
         connects = {f"connect {name}": seen.failure for name, seen in self.connects.items()}
         clusters = {f"kafka {alias}": seen.failure for alias, seen in self.clusters.items()}
         return {where: failure for where, failure in (connects | clusters).items() if failure}
-
-
-def parse_assigned(text: str) -> tuple[TopicPartition, ...]:
-    """Read `task.assigned.partitions`: `topic-partition` joined by commas; topics may hold dashes, never commas."""
-    parts = (part.strip().rpartition("-") for part in text.split(",") if part.strip())
-    return tuple(TopicPartition(topic, int(number)) for topic, _, number in parts if topic and number.isdecimal())
 
 
 # --- lag --------------------------------------------------------------------------------------------------------------

@@ -17,6 +17,7 @@ from mm2mgr.connect.client import ConnectClient
 from mm2mgr.connect.errors import ConnectError, ConnectUnreachable
 from mm2mgr.endpoints import connect_target
 from mm2mgr.errors import Mm2mgrError
+from mm2mgr.reconcile.arrivals import LogReader
 from mm2mgr.reconcile.carry_out import carry_out, differing, error_at, other_writer
 from mm2mgr.reconcile.offsets import JOURNAL_KEY
 from mm2mgr.reconcile.plan import Change, ClusterPlan, Named, Plan
@@ -183,6 +184,7 @@ class _Cluster:
             states=work.states,
             halt=work.halt,
             waits=lambda names: work.report(Waiting(self.connect, tuple(names), rollout.wait_seconds)),
+            logs=LogReader(work.topology),
         )
         if rollout.wait_seconds and any(change.action != "create" for change in self.part.writes):
             await verification.remember()

@@ -350,6 +350,20 @@ def read_topics(
     return TopicListing(partitions, records, written)
 
 
+def read_ends(
+    access: KafkaAccess, partitions: Iterable[TopicPartition], timeout_seconds: float = 5.0
+) -> dict[TopicPartition, int]:
+    """Return the log ends of partitions, 0 of those that do not exist (yet). Blocks; raises KafkaError."""
+    from mm2mgr.kafka.client import Kafka
+
+    wanted = list(partitions)
+    with Kafka(access, timeout_seconds) as kafka:
+        counts = kafka.partition_counts()  # ends early where no broker listens
+        there = [one for one in wanted if one.partition < counts.get(one.topic, 0)]
+        ends = {one: log.end for one, log in kafka.offsets(there).items()}
+    return dict.fromkeys(set(wanted) - set(there), 0) | ends
+
+
 _SAMPLED_PARTITIONS = 60
 _RECORDS_PER_WINDOW = 200
 

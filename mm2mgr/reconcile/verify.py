@@ -17,6 +17,7 @@ from mm2mgr.connect.client import ConnectClient
 from mm2mgr.connect.errors import NotFound, Unsupported
 from mm2mgr.connect.types import ConnectorInfo, ConnectorStatus, TaskConfig, TaskStatus
 from mm2mgr.errors import Mm2mgrError
+from mm2mgr.reconcile.arrivals import Arrivals, LogReader, said
 from mm2mgr.reconcile.offsets import JOURNAL_KEY
 from mm2mgr.reconcile.plan import RESTING, Change, Named, diff
 
@@ -54,7 +55,9 @@ class Watched:
     `ran`: its tasks were RUNNING before the write, so that at the end of the wait it is broken when they are not.
     """
 
-    def __init__(self, change: Change, hold_seconds: float, *, ran: bool = False) -> None:
+    def __init__(
+        self, change: Change, hold_seconds: float, *, ran: bool = False, arrivals: Arrivals | None = None
+    ) -> None:
         self.change = change
         self.name = change.connector
         self.written = {"name": self.name, **(change.config or change.before or {})}
@@ -64,6 +67,7 @@ class Watched:
         self._keys = diff(change.before or {}, self.written) if change.action == "update" else ()
         self._tasks_have_it = not self._keys
         self._ran = ran
+        self.arrivals = arrivals if ran else None
         self.is_broken_if_late = False
         self._seen: tuple[Settled, bool] | None = None
         self._since = 0.0
@@ -74,7 +78,10 @@ class Watched:
 
     def take(self, tasks: Iterable[TaskConfig]) -> None:
         """Compare the tasks' configs, each of which holds the connector's, by the keys that the write changed."""
-        configs = [task.config for task in tasks]
+        found = list(tasks)
+        configs = [task.config for task in found]
+        if self.arrivals:
+            self.arrivals.add(one for task in found for one in task.assigned)
         # Where the tree has a placeholder, workers may show another text.
         telling = [key for key in self._keys if "${" not in f"{key.before}{key.after}"]
         self._tasks_have_it = bool(configs) and all(
@@ -110,6 +117,14 @@ class Watched:
         """Return its state while it runs without having written any of the records that it has to copy."""
         self.is_broken_if_late = True
         return Settled("RUNNING, no record has arrived yet (a right may be missing)", "inconclusive")
+
+    def judges_arrivals(self) -> Settled:
+        """Return its state while it runs, by whether what its source gets since the update arrives at the target."""
+        if self.arrivals is None or self.arrivals.base is None:
+            return Settled("RUNNING", "ok")
+        what = said(self.arrivals)
+        self.is_broken_if_late = self.arrivals.is_broken
+        return Settled(f"RUNNING, {what}" if what else "RUNNING", "inconclusive" if self.arrivals.waiting else "ok")
 
     def judged(self, info: ConnectorInfo | None, status: ConnectorStatus | None) -> Settled:  # noqa: PLR0911
         """Return what a reading shows, whether or not it belongs to the new config."""
@@ -183,6 +198,7 @@ class Verification:
         states: States | None = None,
         halt: asyncio.Event | None = None,
         waits: Callable[[Sequence[str]], None] = lambda connectors: None,
+        logs: LogReader | None = None,
     ) -> None:
         self.states = {} if states is None else states
         self._client = client
@@ -190,6 +206,7 @@ class Verification:
         self._hold_seconds = min(HOLD_SECONDS if hold_seconds is None else hold_seconds, wait_seconds / 2)
         self._halt = halt or asyncio.Event()
         self._waits = waits
+        self._logs = logs
         self._before: Mapping[str, ConnectorStatus] = {}
         self._good: dict[str, Watched] = {}
         self._gate = asyncio.Semaphore(_REQUESTS_AT_ONCE)
@@ -209,7 +226,7 @@ class Verification:
         What was good in an earlier wave and failed since counts too.
         """
         chosen = [change for change in changes if change.action != "delete"]
-        watched = [Watched(each, self._hold_seconds, ran=self._ran(each.connector)) for each in chosen]
+        watched = [self._watched(each) for each in chosen]
         for each in watched:
             self._good.pop(each.name, None)
         concerned = [(self._client.target.name, name) for name in (*self._good, *(each.name for each in watched))]
@@ -239,6 +256,10 @@ class Verification:
 
     def _set(self, each: Watched, seen: Settled) -> None:
         self.states[self._named(each)] = seen
+
+    def _watched(self, change: Change) -> Watched:
+        arrivals = self._logs.watching(change) if self._logs else None
+        return Watched(change, self._hold_seconds, ran=self._ran(change.connector), arrivals=arrivals)
 
     def _ran(self, name: str) -> bool:
         status = self._before.get(name)
@@ -272,12 +293,26 @@ class Verification:
                 reliable.append(each)
         running = [each for each in reliable if not each.arrived and self.states[self._named(each)].verdict == "ok"]
         await asyncio.gather(*map(self._ask_record, running))
+        await self._read_logs(watched, reliable)
         for each in reliable:
             if each in running and not each.arrived:
                 self._set(each, each.awaits_record())
-            elif self.states[self._named(each)].verdict == "ok":
-                self._good[each.name] = each
-        return [each for each in watched if each not in reliable or (each in running and not each.arrived)]
+            elif self.states[self._named(each)] == Settled("RUNNING", "ok"):
+                self._set(each, each.judges_arrivals())
+        good = [each for each in reliable if self.states[self._named(each)].verdict == "ok"]
+        self._good |= {each.name: each for each in good}
+        ended = [each for each in reliable if self.states[self._named(each)].verdict != "inconclusive"]
+        return [each for each in watched if each not in ended]
+
+    async def _read_logs(self, watched: Iterable[Watched], reliable: Sequence[Watched]) -> None:
+        """Read log ends of what was updated: once at first, and then from when its tasks are seen to run."""
+        asked = {
+            id(each.arrivals): each for each in watched if each.arrivals and (each in reliable or not each.arrivals.now)
+        }
+        for arrivals, ends in (
+            await self._logs.read(e.arrivals for e in asked.values() if e.arrivals) if self._logs else ()
+        ):
+            arrivals.take(ends, runs=asked[id(arrivals)] in reliable)
 
     async def _ask_tasks(self, each: Watched) -> None:
         async with self._gate:

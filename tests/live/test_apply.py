@@ -62,9 +62,10 @@ LOGIN = {
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
     "super.users": "User:ANONYMOUS",
     "sasl.enabled.mechanisms": "PLAIN",
-    "listener.name.secure.plain.sasl.jaas.config": f'{PLAIN} user_mirror="right-one";',
+    "listener.name.secure.plain.sasl.jaas.config": f'{PLAIN} user_mirror="right-one" user_blind="right-one";',
 }
 
+POLLED_400 = ", source_consumer: {max.poll.records: 400}"
 QUIET = "checkpoints: false, heartbeats: false, "
 
 
@@ -285,8 +286,8 @@ def test_ctrl_c_says_what_is_done_and_mass_deletes_need_a_word(world: World, tre
     assert names.isdisjoint(statuses(world.url))
 
 
-def jaas(password: str = "right-one") -> str:
-    return f'{PLAIN} username="mirror" password="{password}";'
+def jaas(password: str = "right-one", user: str = "mirror") -> str:
+    return f'{PLAIN} username="{user}" password="{password}";'
 
 
 def with_login(world: World, owner: str, flows: str) -> str:
@@ -310,7 +311,7 @@ def as_it_is(world: World) -> dict[str, tuple[dict[str, str], str]]:
 
 
 def test_a_wave_that_breaks_a_flow_is_rolled_back_and_the_other_cluster_converges(world: World, tree: Tree) -> None:
-    """First by a wrong password in a flow that runs, then by a topic that a new flow may not read."""
+    """By a wrong password in a flow that runs, by a topic that a new flow may not read, by a login that may not read what it gets."""
     names = ["wave.a", "wave.b", "wave.c", "wave.locked"]
     create(world.source, names)
     for name in names:
@@ -319,6 +320,7 @@ def test_a_wave_that_breaks_a_flow_is_rolled_back_and_the_other_cluster_converge
     for each in ("topic", "group"):
         allow(world.source, Allowed("src", "mirror", "All", each, "*"))
     allow(world.source, Allowed("src", "mirror", "All", "cluster"))
+    allow(world.source, Allowed("src", "blind", "Describe", "topic", "*"))
     allow(world.source, Allowed("src", "mirror", "Read", "topic", "wave.locked", permission=AclPermissionType.DENY))
 
     def flows(polled: int, b: str = "", new: str = "") -> str:
@@ -350,6 +352,18 @@ def test_a_wave_that_breaks_a_flow_is_rolled_back_and_the_other_cluster_converge
         "pair: halted: mm2.src.tgt.source.b-locked: RUNNING, no record has arrived yet (a right may be missing)" in said
     )
     assert "left: update pair/mm2.src.tgt.source.c" in said
+
+    blind = f", source_consumer: {{max.poll.records: 400, sasl.jaas.config: {json.dumps(jaas(user='blind'))}}}"
+    only_b = with_login(world, "waves", flows(400).replace(*(flow("b", "wave.b", one) for one in (POLLED_400, blind))))
+    tree.write(only_b)
+    with Traffic(world.source, ["wave.a", "wave.b"], 20):
+        said = tree.run(*careful, code=1)
+    assert (
+        "pair: halted: mm2.src.tgt.source.b: RUNNING, no record of wave.b arrives, although the source has new" in said
+    )
+    assert "rolled back: update pair/mm2.src.tgt.source.a" in said
+    assert "left: update pair/mm2.src.tgt.source.c" in said
+
     final = as_it_is(world)
     assert final.keys() == before.keys()
     assert {name for name in before if before[name] != final[name]} == {spare}

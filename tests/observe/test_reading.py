@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from mm2mgr.connect.types import SourceOffset, parse_stored
+from mm2mgr.connect.types import SourceOffset, parse_assigned, parse_stored
 from mm2mgr.endpoints import kafka_access
-from mm2mgr.observe.reading import parse_assigned
 from mm2mgr.partitions import TopicPartition
 from tests.fake_connect import FakeConnect, serving
 from tests.observe.estate import TREE, Estate, flow_of, topology_of

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,7 +15,7 @@ from mm2mgr.errors import KafkaError
 from mm2mgr.expand import expand
 from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.partitions import Offsets, TopicPartition
-from mm2mgr.reconcile import apply, live, verify
+from mm2mgr.reconcile import apply, arrivals, live, verify
 from mm2mgr.reconcile.apply import apply_plan, read_back
 from mm2mgr.reconcile.facts import TopicListing
 from mm2mgr.reconcile.live import make_plan
@@ -54,6 +54,8 @@ class Site:
         }
     )
     """TopicListing of the Kafka clusters; None: no broker answers."""
+    ends: Callable[[str, TopicPartition], int] | None = None
+    """Log ends of the Kafka clusters, by alias and partition; None: no broker answers."""
     expiring: list[TopicPartition] = field(default_factory=list)
     """Partitions whose records retention is about to delete."""
     brokers: dict[str, str] = field(default_factory=dict)
@@ -82,6 +84,12 @@ class Site:
         ends = {topic: written.get(topic, records.get(topic, 0)) for topic in topics}
         logs = {TopicPartition(topic, 0): Offsets(end - records.get(topic, 0), end) for topic, end in ends.items()}
         return TopicSizes(logs, dict.fromkeys(topics, 100.0))
+
+    def read_ends(self, access: KafkaAccess, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """Answer as `reconcile.facts.read_ends` does."""
+        if self.ends is None:
+            raise KafkaError("no broker answered")
+        return {one: self.ends(access.alias, one) for one in partitions}
 
     @property
     def east(self) -> FakeConnect:
@@ -147,6 +155,7 @@ def running(folder: Path) -> Iterator[Site]:
         patch.setattr(live, "read_topics", site.read_topics)
         patch.setattr(live, "read_expiring", lambda *_: site.expiring)
         patch.setattr(live, "read_sizes", site.read_sizes)
+        patch.setattr(arrivals, "read_ends", site.read_ends)
         patch.setattr(apply, "_RACE_SECONDS", 0.0)  # nobody else writes here, unless a test has it so
         patch.setattr(apply, "_LONGEST_RACE_SECONDS", 0.0)
         patch.setattr(apply, "_READ_BACK_SECONDS", 0.5)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
 
+from mm2mgr.partitions import TopicPartition
 from mm2mgr.reconcile.apply import apply_plan
 from mm2mgr.reconcile.plan import Plan
 from mm2mgr.reconcile.verify import States
@@ -165,6 +167,65 @@ def test_what_has_records_to_copy_is_good_when_the_first_has_arrived(site: Site)
     site.east._create = created  # type: ignore[method-assign]
     assert applied(site, plan, wait_seconds=3.0).halted == {}
     assert not stop.is_set()
+
+
+@dataclass
+class Traffic:
+    """Log ends that grow with each reading: of `logs.web` and `orders` at the source, and of what arrives of them on east."""
+
+    moves: tuple[str, ...] = ()
+    arrives: tuple[str, ...] = ()
+    looks: int = 0
+
+    def __call__(self, alias: str, one: TopicPartition) -> int:
+        self.looks += 1
+        topic = one.topic.removeprefix("a.")
+        return 100 + self.looks * (topic in (self.moves if alias == "a" else self.arrives))
+
+
+@pytest.mark.parametrize(
+    ("traffic", "verdict", "says"),
+    [
+        (Traffic(("orders", "logs.web"), ("orders", "logs.web")), None, "RUNNING"),
+        (Traffic(("orders", "logs.web"), ("logs.web",)), "failed", "no record of orders arrives"),
+        (Traffic(), None, "RUNNING, no new records to judge by"),
+        (None, None, "RUNNING"),
+    ],
+)
+def test_an_update_is_good_when_what_its_source_gets_arrives(
+    site: Site, traffic: Traffic | None, verdict: str | None, says: str
+) -> None:
+    """A lost right to read leaves all tasks RUNNING, and nothing is logged that Connect would show."""
+    site.east.source_topics = {"orders": 1, "logs.web": 1}
+    site.converge()
+    before = live(site)
+    site.ends = traffic
+    seen = applied(site, site.plan(SLOWLY), SLOWLY, wait_seconds=3.0, rollback=True)
+    if verdict is None:
+        assert seen.halted == {}
+        assert seen.states["east", ORDERS].state == says
+        return
+    assert (seen.halted["east"].verdict, seen.halted["east"].left) == (verdict, (CHECKPOINT,))
+    assert seen.halted["east"].why.startswith(f"{ORDERS}: RUNNING, {says}, although the source has new ones")
+    assert {name: each for name, each in live(site).items() if "east/" in name} == {
+        name: each for name, each in before.items() if "east/" in name
+    }
+
+
+def test_records_that_came_only_before_the_tasks_ran_are_for_a_person_to_judge(site: Site) -> None:
+    """Whether the former tasks had a part in it is not known, so nothing is taken back."""
+    site.east.source_topics = {"orders": 1, "logs.web": 1}
+    site.converge()
+    seen = Counter[TopicPartition]()
+
+    def ends(alias: str, one: TopicPartition) -> int:
+        seen[one] += 1
+        return 101 if alias == "a" and seen[one] > 1 else 100
+
+    site.ends = ends
+    halted = applied(site, site.plan(SLOWLY), SLOWLY, wait_seconds=3.0, rollback=True).halted["east"]
+    assert halted.verdict == "inconclusive"
+    assert "no record of" in halted.why
 
 
 def test_what_is_not_seen_to_run_pauses_for_a_person(site: Site) -> None:
