@@ -5,7 +5,6 @@ Each default proved necessary on real workers. A plain key (or null) in the same
 
 from __future__ import annotations
 
-import math
 from typing import Literal, NamedTuple
 
 OriginKind = Literal["spec", "override", "default", "template"]
@@ -130,47 +129,3 @@ POLICIES = {
     "default": "org.apache.kafka.connect.mirror.DefaultReplicationPolicy",
     "identity": "org.apache.kafka.connect.mirror.IdentityReplicationPolicy",
 }
-
-# --- links between data centers ---------------------------------------------------------------------------------------
-
-# Rates are bytes per second, round trips seconds; a bandwidth of None is no limit.
-# A fetch may take this share of request.timeout.ms (30 s): the rule D <= r x 20 s.
-FETCH_SECONDS = 20.0
-# What max.block.ms of the offset-syncs producer must leave time for on a long link: metadata of the offset-syncs topic, which
-# takes one round trip on an open connection and three on a new one (TLS and SASL go on in the background). A sync that
-# finds no metadata in time is dropped, and the partition's next record makes another one (OffsetSyncWriter), so only a
-# partition that gets no further record would miss its last sync.
-SYNC_ROUND_TRIPS = 5
-# Bytes in flight that stock brokers allow: socket.send.buffer.bytes=102400 gave about 240 kB usable on real links.
-BROKER_WINDOW_BYTES = 240_000
-# A worker hands the records of one fetch on at this rate before it sends the next fetch; fitted to 64 measured runs.
-_HAND_ON_BYTES_PER_SECOND = 60e6
-
-
-def link_defaults(block: str, rtt: float, bandwidth: float | None, tasks: int) -> dict[str, Text]:
-    """Return the settings of a client that are other ones on a long link."""
-    link = f"link of {rtt * 1000:.0f} ms"
-    result = {}
-    if block == "source_consumer":  # a fetch is kept within D <= min(W / RTT, B / tasks) x 20 s
-        rate = connection_rate(max(rtt, 1e-3), bandwidth, BROKER_WINDOW_BYTES, tasks)
-        why = f"{link}: {rate / 1e6:.2f} MB/s per connection, so a fetch ends within {FETCH_SECONDS:.0f} s"
-        for key in ("fetch.max.bytes", "max.partition.fetch.bytes"):
-            if (limit := int(rate * FETCH_SECONDS)) < int(CLIENT_DEFAULTS[block][key][0]):
-                result[key] = by_default(str(max(limit, 65536)), why)
-    if block == "offset_syncs_producer":
-        wait_ms = round(SYNC_ROUND_TRIPS * rtt * 1000)
-        if wait_ms > int(CLIENT_DEFAULTS[block]["max.block.ms"][0]):
-            why = f"{link}: {SYNC_ROUND_TRIPS} round trips for the metadata of an offset sync"
-            result["max.block.ms"] = by_default(str(wait_ms), why)
-    return result
-
-
-def connection_rate(rtt: float, bandwidth: float | None, window_bytes: float, connections: int = 1) -> float:
-    """Return what one TCP connection carries: its window per round trip, at most its share of the bandwidth (infinity: no limit)."""
-    by_window = window_bytes / rtt if rtt > 0 else math.inf
-    return min(by_window, bandwidth / max(connections, 1)) if bandwidth else by_window
-
-
-def fetching_rate(rtt: float, connection: float, fetch_bytes: float) -> float:
-    """Return what a task carries with one fetch D in flight over a connection of rate r: D / (RTT + D/r + D/P)."""
-    return fetch_bytes / (rtt + fetch_bytes / connection + fetch_bytes / _HAND_ON_BYTES_PER_SECOND)

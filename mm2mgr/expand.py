@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from math import ceil
 from typing import Any
 
 from mm2mgr.defaults import Origin, Text
 from mm2mgr.errors import Problem, SpecError
 from mm2mgr.handover import handed_over
-from mm2mgr.link import BrokerLimits
+from mm2mgr.link import BrokerLimits, Leg, Route
 from mm2mgr.spec.loader import Spec, settled
 from mm2mgr.spec.models import Cluster, Connect, DeclaredFlow, FlowSettings, Link
 from mm2mgr.spec.places import PathKey
@@ -49,6 +50,7 @@ class _Expansion:
         for path, message in clashes(flows):
             self.problem(path, message)
         self._refuse()
+        flows = _sharing_workers(flows)
         marked = tuple(with_heartbeats_marked(flows))
         lists = handed_over(self.spec, marked, self.problem, self.unknown)
         self._refuse()
@@ -227,7 +229,7 @@ class _Expansion:
             settings,
             written,
             self._tasks(f"{name}:{source}->{target}", settings, written),
-            self._link(source, target),
+            *self._links(source, target, connect.kafka),
         )
 
     def _exactly_once(self, flows: list[Flow]) -> list[Flow]:
@@ -276,8 +278,20 @@ class _Expansion:
         is_saving = sized.saves_tasks and bounded == sized.tasks_max
         return TaskMaximum(Text(str(bounded), Origin("override", origin.where)), True, is_saving)
 
-    def _link(self, source: str, target: str) -> Link | None:
-        return next((link for link in self.tree.links if set(link.between) == {source, target}), None)
+    def _links(self, source: str, target: str, near: str) -> tuple[Link | None, Route | None]:
+        """Return the link between both ends, and the route of a worker whose Kafka is `near`."""
+        link = self._link(source, target)
+        if near not in {source, target}:
+            reading, writing = _leg(self._link(near, source)), _leg(self._link(near, target))
+            if reading or writing:
+                return link, Route("elsewhere", reading, writing)
+        leg = _leg(link)
+        return link, Route.over(
+            leg, "source" if near == source else "target" if near == target else "elsewhere"
+        ) if leg else None
+
+    def _link(self, one: str, other: str) -> Link | None:
+        return next((link for link in self.tree.links if set(link.between) == {one, other}), None)
 
     # --- checks over the whole estate ---------------------------------------------------------------------------------
 
@@ -313,3 +327,21 @@ class _Expansion:
                 if other != alias:
                     message = f"'{alias}' and '{other}' share the address {address}: one cluster must have one alias, else records loop"
                     self.problem(("clusters", alias, "bootstrap_servers"), message)
+
+
+def _leg(link: Link | None) -> Leg | None:
+    return Leg(link.rtt, link.bandwidth) if link else None
+
+
+def _sharing_workers(flows: list[Flow]) -> list[Flow]:
+    """Give flows with a link the tasks that share a worker's heap with theirs: a power of two, so that few changes change them."""
+    tasks: dict[str, int] = {}
+    for flow in flows:
+        tasks[flow.connect.name] = tasks.get(flow.connect.name, 0) + int(flow.tasks.maximum)
+    found = []
+    for flow in flows:
+        workers = flow.connect.model.workers
+        shared = 1 << (ceil(tasks[flow.connect.name] / (workers.count or 1)) - 1).bit_length()
+        most = shared if workers.count else min(shared, workers.tasks_per_worker)
+        found.append(replace(flow, worker_tasks=most) if flow.route else flow)
+    return found

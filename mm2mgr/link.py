@@ -105,6 +105,14 @@ class Route:
         """Return the route over one link: a worker elsewhere counts as one that reads over it."""
         return cls(placement, writing=link) if placement == "source" else cls(placement, reading=link)
 
+    @property
+    def words(self) -> str:
+        """Such as `100 ms, 25 MB/s`; of two legs both."""
+        if self.reading and self.writing:
+            return f"{self.reading.words} to the source and {self.writing.words} to the target"
+        leg = self.reading or self.writing
+        return leg.words if leg else "no long link"
+
 
 @dataclass(frozen=True)
 class Clients:
@@ -164,6 +172,7 @@ class Forecast:
     fetch_seconds: float
     request_seconds: float
     task_heap_bytes: float
+    fetch_bytes: float = 0.0
     stall: str = ""
 
     def fits(self, heap_bytes: float = USUAL_HEAP_BYTES, tasks: int = 1) -> bool:
@@ -251,14 +260,13 @@ class _Model:
         elif traffic.tasks > traffic.partitions:
             limit = "partitions"
         fetch, request = self.fetch_seconds(most, tasks), self.request_seconds(most, tasks)
-        heap = task_heap(
-            clients.fetch_bytes, clients.partition_fetch_bytes, clients.buffer_bytes, self.source.brokers, most
-        )
-        heap += 2 * max(0.0, traffic.record_bytes - min(clients.fetch_bytes, clients.partition_fetch_bytes))
+        record = math.ceil(traffic.record_bytes)
+        fetch_bytes, of_partition = max(clients.fetch_bytes, record), max(clients.partition_fetch_bytes, record)
+        heap = task_heap(fetch_bytes, of_partition, clients.buffer_bytes, self.source.brokers, most)
         if stall := self.stall(fetch, request):
-            return Forecast(0.0, 0.0, 0.0, "stall", "stall", fetch, request, heap, stall)
+            return Forecast(0.0, 0.0, 0.0, "stall", "stall", fetch, request, heap, self.fetch_bytes(most), stall)
         rates = min(single.value, whole), min(busiest.value, whole), _shared(wanted, whole, tasks)
-        return Forecast(*rates, limit, busiest.limit, fetch, request, heap)
+        return Forecast(*rates, limit, busiest.limit, fetch, request, heap, self.fetch_bytes(most))
 
     def whole(self) -> float:
         """Return what the lines carry, in bytes of records."""

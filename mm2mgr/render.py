@@ -91,7 +91,7 @@ class _Renderer:
 
     def client(self, flow: Flow, block: str) -> Mapping[str, Text]:
         """Return the settings of a flow's client; settings without declarations are equal for all flows, and made once."""
-        if getattr(flow.settings, block) or flow.link or flow.exactly_once:
+        if getattr(flow.settings, block) or flow.route or flow.exactly_once:
             return flow.client(block)
         if block not in self.usual:
             self.usual[block] = flow.client(block)

@@ -14,7 +14,8 @@ from typing import Literal
 from mm2mgr import defaults
 from mm2mgr.defaults import Origin, Text, by_default
 from mm2mgr.errors import Mm2mgrError
-from mm2mgr.link import BrokerLimits
+from mm2mgr.link import BY_SYSTEM, USUAL_HEAP_BYTES, BrokerLimits, Clients, Route
+from mm2mgr.link_settings import Crossing, compiled, may_pipeline
 from mm2mgr.spec.models import Cluster, Connect, FlowSettings, Link
 from mm2mgr.spec.places import Key, PathKey
 from mm2mgr.spec.scalars import java_pattern
@@ -74,6 +75,10 @@ class Flow:
     written: Mapping[PathKey, Origin]
     tasks: TaskMaximum
     link: Link | None = None
+    route: Route | None = None
+    """How its worker reaches both ends, where a link is declared on the way."""
+    worker_tasks: int = 1
+    """How many tasks of all flows one worker of its Connect cluster may run, which share its heap."""
     with_heartbeats: bool = False
     """Whether its source connector mirrors the heartbeats of the pair: the first flow of the pair with heartbeats enabled."""
 
@@ -131,14 +136,38 @@ class Flow:
         if self.exactly_once:
             base = base | defaults.EXACTLY_ONCE_DEFAULTS.get(block, {})
         result = {key: by_default(value, why) for key, (value, why) in base.items()}
-        if self.link:
-            result |= defaults.link_defaults(block, self.link.rtt, self.link.bandwidth, int(self.tasks.maximum))
+        if self.crossing:
+            result |= compiled(block, self.crossing)
         written: Mapping[str, str | None] = getattr(self.settings, block)
         for key, value in written.items():
             result.pop(key, None)
             if value is not None:
                 result[key] = self.text(value, block, key)
         return result
+
+    @cached_property
+    def crossing(self) -> Crossing | None:
+        """What its link asks of its clients, None without a declared link."""
+        if self.route is None:
+            return None
+        producer, once = self.settings.record_producer, self.connect.exactly_once
+        return Crossing(
+            self.route,
+            int(self.tasks.maximum),
+            self.link.profile if self.link else "balanced",
+            self.source.limits,
+            self.target_limits,
+            self.connect.model.workers.memory or USUAL_HEAP_BYTES,
+            self.worker_tasks,
+            idempotent=may_pipeline(self.target_limits, producer, secured=bool(self.target.model.security)),
+            exactly_once=once,
+            receive_buffer_bytes=_buffer(
+                self.settings.source_consumer, "receive.buffer.bytes", Clients.receive_buffer_bytes
+            ),
+            send_buffer_bytes=_buffer(producer, "send.buffer.bytes", Clients.send_buffer_bytes),
+            request_bytes=max(_number(producer, "max.request.size"), _number(producer, "batch.size")),
+            buffer_bytes=_number(producer, "buffer.memory"),
+        )
 
     @cached_property
     def selection(self) -> Selection:
@@ -268,6 +297,15 @@ def matches_nothing(flow: Flow, topics: Iterable[str]) -> str | None:
 
 def _java(patterns: Iterable[str]) -> Items:
     return tuple(map(java_pattern, patterns))
+
+
+def _number(written: Mapping[str, str | None], key: str, otherwise: int = 0) -> int:
+    text = written.get(key) or ""
+    return int(text) if text.isdecimal() else otherwise
+
+
+def _buffer(written: Mapping[str, str | None], key: str, kafkas: int) -> int:
+    return kafkas if written.get(key, "") is None else _number(written, key, BY_SYSTEM)
 
 
 def config_text(value: object) -> str:

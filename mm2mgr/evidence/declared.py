@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from math import inf
 
-from mm2mgr import defaults
-from mm2mgr.sizing.capacity import LinkLimits, MeasuredCapacity, by_evidence, by_hand, by_link
+from mm2mgr.link import Clients, FlowTraffic, Forecast, Route, predict
+from mm2mgr.sizing.capacity import MeasuredCapacity, by_evidence, by_hand, by_link
 from mm2mgr.sizing.fleet import Buffers, Failover, WorkerLimits
 from mm2mgr.sizing.load import Statistic
 from mm2mgr.sizing.scenario import ConnectWorkers
@@ -37,19 +37,25 @@ def capacity_of(flow: Flow, measured: MeasuredCapacity | None = None) -> Capacit
     declared = Capacity(tasks.capacity, tasks.threshold)
     if flow.origin("tasks", "capacity").kind != "default":
         return by_hand(declared, measured)
-    if flow.link is not None:
-        fetch = client_number(flow, "source consumer", "fetch.max.bytes")
-        limits = LinkLimits(flow.link.rtt, flow.link.bandwidth, defaults.BROKER_WINDOW_BYTES, fetch)
-        declared = by_link(limits, declared)
+    if flow.route is not None:  # of one partition: with more, a task may carry more, but not for a hot one
+        declared = by_link(forecast_of(flow, flow.route, FlowTraffic()), flow.route, declared)
     return by_evidence(measured, declared)
 
 
+def forecast_of(flow: Flow, route: Route, traffic: FlowTraffic) -> Forecast:
+    """Return what the flow carries over a route with its settings and the limits of its brokers."""
+    clients = Clients.of(lambda client, key: client_number(flow, client, key)) or Clients()
+    return predict(route, clients, traffic, flow.source.limits, flow.target_limits)
+
+
 def buffers_of(flow: Flow) -> Buffers:
-    """Return the buffer sizes of the flow's clients; a source is taken to have as many brokers as addresses are declared."""
+    """Return the buffer sizes of the flow's clients; a source whose brokers were not read is taken to have as many as addresses are declared."""
     fetch = client_number(flow, "source consumer", "fetch.max.bytes")
     of_partition = client_number(flow, "source consumer", "max.partition.fetch.bytes")
     waiting = client_number(flow, "record producer", "buffer.memory")
-    return Buffers(fetch, of_partition, waiting, len(flow.source.model.bootstrap_servers))
+    limits = flow.source.limits
+    brokers = limits.brokers if limits.read else len(flow.source.model.bootstrap_servers)
+    return Buffers(fetch, of_partition, waiting, brokers)
 
 
 def current_tasks(flow: Flow) -> CurrentTasks:
@@ -61,7 +67,7 @@ def client_number(flow: Flow, client: str, key: str) -> int:
     """Return a setting of a client as a number: Kafka's default where the tree unsets mm2mgr's or writes a placeholder."""
     (found,) = (each for each in CLIENTS["source"] if each.name == client)
     written = flow.client(found.block or "").get(key, "")
-    config = {found.layers[-1].prefix + key: written} if written.isdecimal() else {}
+    config = {found.layers[-1].prefix + key: written} if written.removeprefix("-").isdecimal() else {}
     return int(text_of("source", config, client, key))
 
 

@@ -14,6 +14,7 @@ from typing import Literal
 from urllib.parse import urlsplit
 
 from mm2mgr.formats.properties import Entry
+from mm2mgr.link import BrokerLimits, Route
 from mm2mgr.secrets import is_placeholder, is_secret, mask
 from mm2mgr.spec.places import PathKey
 from mm2mgr.truth import keys as truth_keys
@@ -114,10 +115,18 @@ class KafkaFacts:
 
 @dataclass(frozen=True)
 class LinkFacts:
-    """The link between source and target: round trip in seconds, bandwidth in bytes per second (None: no known limit)."""
+    """The link between source and target: round trip in seconds, bandwidth in bytes per second (None: no known limit).
+
+    A tree also tells the `route` of its workers, what brokers allow, and the heap of a worker that so many tasks share.
+    """
 
     rtt_seconds: float
     bytes_per_second: float | None = None
+    route: Route | None = None
+    source: BrokerLimits = field(default_factory=BrokerLimits)
+    target: BrokerLimits = field(default_factory=BrokerLimits)
+    heap_bytes: float | None = None
+    worker_tasks: int = 1
 
 
 @dataclass(frozen=True)

@@ -96,7 +96,6 @@ class _TreeSubjects:
 
     def subject(self, connector: Connector) -> Subject:
         flows = [self.flows[flow] for flow in connector.flows]
-        link = flows[0].link
         return Subject(
             name=connector.name,
             type=connector.type,
@@ -111,7 +110,7 @@ class _TreeSubjects:
             records_kafka=self.kafka(
                 self.aliases.get(connector.config.get("producer.override.bootstrap.servers", ""), "")
             ),
-            wire=LinkFacts(link.rtt, link.bandwidth) if link else None,
+            wire=_link_facts(flows[0]),
             flows=connector.flows,
             connect=connector.connect,
             silences=tuple(dict.fromkeys(silence for flow in flows for silence in self.silences(flow))),
@@ -254,3 +253,14 @@ class _Logins:
         own = self.spec.place(*whole)
         place = self.spec.place(*shared) if whole not in self.spec.places and shared in self.spec.places else own
         return Spot(place.file, place.line, key=".".join(rest))
+
+
+def _link_facts(flow: Flow) -> LinkFacts | None:
+    route = flow.route
+    leg = route and (route.reading or route.writing)
+    if not route or not leg:
+        return None
+    line = leg.rtt_seconds, leg.bandwidth_bytes_per_second
+    return LinkFacts(
+        *line, route, flow.source.limits, flow.target_limits, flow.connect.model.workers.memory, flow.worker_tasks
+    )

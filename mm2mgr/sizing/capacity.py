@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import accumulate, groupby, pairwise
 
-from mm2mgr.defaults import connection_rate, fetching_rate
+from mm2mgr.link import LIMITS, Forecast, Route
 from mm2mgr.partitions import TopicPartition
 from mm2mgr.sizing.tasks import Capacity
 from mm2mgr.text import rate_text
@@ -55,16 +55,6 @@ class Saturated:
     bytes_per_second: float
     seconds: float
     ended_ms: int
-
-
-@dataclass(frozen=True)
-class LinkLimits:
-    """A link as TCP sees it: round trip, what it carries at most (None: not a limit), and bytes in flight per connection."""
-
-    rtt_seconds: float
-    bandwidth_bytes_per_second: float | None
-    window_bytes: int
-    fetch_bytes: int
 
 
 def saturated(
@@ -130,21 +120,15 @@ def by_hand(declared: Capacity, measured: MeasuredCapacity | None) -> Capacity:
     return replace(declared, why=f"set by hand; {rate_text(found.bytes_per_second)} {found.why}")
 
 
-def by_link(line: LinkLimits, default: Capacity) -> Capacity:
-    """Return what the link lets one task carry, or the default where that is less: the model knows no slow brokers."""
-    rate = link_rate(line)
-    if rate >= default.bytes_per_second:
+def by_link(forecast: Forecast, route: Route, default: Capacity) -> Capacity:
+    """Return what the link lets one task carry, or the default where that is less: the model knows no slow brokers.
+
+    Nor does it size what its settings stall: `lint` reports that, and no number of tasks helps.
+    """
+    if forecast.stall or forecast.task >= default.bytes_per_second:
         return default
-    why = f"by the link: {line.rtt_seconds * 1000:g} ms"
-    if line.bandwidth_bytes_per_second:
-        why += f", {rate_text(line.bandwidth_bytes_per_second)}"
-    return Capacity(rate, default.threshold, why)
-
-
-def link_rate(line: LinkLimits) -> float:
-    """Return bytes per second of one task that fetches over the link."""
-    rate = connection_rate(line.rtt_seconds, line.bandwidth_bytes_per_second, line.window_bytes)
-    return fetching_rate(line.rtt_seconds, rate, line.fetch_bytes)
+    why = f"by the link: {route.words}, limited by {LIMITS[forecast.task_limit]}"
+    return Capacity(forecast.task, default.threshold, why)
 
 
 def _spans(stretch: list[TaskMeasurement], sustained_seconds: float) -> Iterator[Saturated]:

@@ -15,15 +15,12 @@ from functools import cached_property
 from itertools import chain, repeat
 from typing import Any, Literal, get_args
 
+from mm2mgr.link import HEAP_SHARE, MIB, WORKER_HEAP_BYTES, task_heap
 from mm2mgr.sizing.load import Load
 from mm2mgr.text import number_of, rate_text, size_text
 
 Limit = Literal["tasks", "memory", "network"]
-MIB = 2.0**20
-# Fitted to one measured worker: 4 tasks of 3 partitions (fetches of 12 MiB, buffers of 32 MiB) left 355 MiB after collections.
-WORKER_HEAP_BYTES = 128 * MIB
 SIDE_TASK_HEAP_BYTES = 8 * MIB  # checkpoints and heartbeats: clients with next to nothing in their buffers
-HEAP_SHARE = 0.7  # of -Xmx for what stays alive; the same worker did its full rate with 355 of 512 MiB
 
 
 @dataclass(frozen=True)
@@ -66,9 +63,8 @@ class Buffers:
     brokers: int = 1
 
     def heap_bytes(self, partitions: int) -> float:
-        """Return the heap of a task with so many partitions: fetched data twice (arriving, and as records), and what waits to be sent."""
-        fetched = min(self.brokers * self.fetch_bytes, partitions * self.partition_fetch_bytes)
-        return 2.0 * fetched + self.producer_bytes
+        """Return the heap of a task with so many partitions."""
+        return task_heap(self.fetch_bytes, self.partition_fetch_bytes, self.producer_bytes, self.brokers, partitions)
 
 
 @dataclass(frozen=True)

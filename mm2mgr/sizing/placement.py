@@ -11,9 +11,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from mm2mgr.link import WORKER_HEAP_BYTES
 from mm2mgr.sizing.fleet import (
     SIDE_TASK_HEAP_BYTES,
-    WORKER_HEAP_BYTES,
     FlowRun,
     Fullest,
     Limit,

@@ -179,14 +179,14 @@ class Cluster(ClusterDefaults, json_schema_extra=_example(bootstrap_servers=["dc
 
 
 class Workers(Model, json_schema_extra=_example(count=3)):
-    """The machines of a Connect cluster, for `mm2mgr fleet` and `simulate` only: nothing is started or stopped."""
+    """The machines of a Connect cluster, for `mm2mgr fleet`, `simulate` and the memory of clients over links: nothing is started or stopped."""
 
     count: Annotated[int, Field(ge=1, le=10_000)] | None = None
     """How many run today; default: those in use, else the number needed plus one spare."""
     tasks_per_worker: TaskCount = 10
     """How many busy tasks one worker carries. Connect itself knows no such limit; published numbers go from 8 to 20, and ten at 7 MB/s fill half of a 1 Gbit/s card."""
     memory: Annotated[ByteSize, Field(gt=0)] | None = None
-    """Java heap of one worker (its -Xmx); default: no limit."""
+    """Java heap of one worker (its -Xmx), which also bounds the fetches over a link; default: no limit, and 512 MiB for links."""
     network: Annotated[ByteRate, Field(gt=0)] | None = None
     """What one worker receives, and as much again sends; default: no limit."""
 
@@ -235,7 +235,7 @@ class Connect(ConnectDefaults, json_schema_extra=_example(url="http://connect-1:
 
 
 class Link(Model, json_schema_extra=_example(between=["dc1", "agg"], rtt="80ms")):
-    """What lies between two clusters; feeds the size of fetches."""
+    """What lies between two clusters; client settings and tasks follow from it (docs/explanation/links.md)."""
 
     between: Annotated[list[str], Field(min_length=2, max_length=2, examples=[["dc1", "agg"]])]
     """Two aliases, order does not matter."""
@@ -243,6 +243,8 @@ class Link(Model, json_schema_extra=_example(between=["dc1", "agg"], rtt="80ms")
     """Round-trip time."""
     bandwidth: ByteRate | None = None
     """Default: no limit."""
+    profile: Literal["latency", "balanced", "throughput"] = "balanced"
+    """What its client settings favour: small fetches and batches, which arrive sooner, or large ones. `throughput` takes more memory for the last tenth."""
 
 
 # --- flows ------------------------------------------------------------------------------------------------------------

@@ -32,7 +32,7 @@ REPOSITORY = Path(__file__).parents[2]
 SECRET = "s3cr3t"  # every made-up secret of the corpus holds this mark
 CONVERTERS = tuple(f"{part}.converter" for part in ("key", "value", "header"))
 MACRO = re.compile(r"@(?P<type>source|checkpoint|heartbeat) (?P<from>\S+) (?P<to>\S+)(?: without (?P<without>.+))?")
-TREE = re.compile(r"^(owner|flows):", re.MULTILINE)
+TREE = re.compile(r"^(owner|flows|brokers):", re.MULTILINE)
 
 
 Look = Callable[["Case"], list[Finding]]
@@ -135,6 +135,7 @@ def findings(case: Case, folder: Path, *, fixed: bool = False) -> list[Finding]:
     paths = []
     for name, text in case.texts(fixed=fixed).items():
         paths.append(folder / name)
+        paths[-1].parent.mkdir(exist_ok=True)
         paths[-1].write_text(text, encoding="utf-8")
     if all(TREE.search(path.read_text(encoding="utf-8")) for path in paths):
         found = of_tree(paths)
@@ -243,6 +244,7 @@ def test_a_rule_that_is_passed_over_would_find_nothing(case: Case, tmp_path: Pat
     """The keys that rules name to be quick hide no finding."""
     paths = [tmp_path / name for name in case.texts()]
     for path, text in zip(paths, case.texts().values(), strict=True):
+        path.parent.mkdir(exist_ok=True)
         path.write_text(text, encoding="utf-8")
     if paths and not all(TREE.search(path.read_text(encoding="utf-8")) for path in paths):
         estate = read_files(paths, case.surroundings())

@@ -31,6 +31,8 @@ BY_HAND = {
     "dead-key": "which cluster the login is for",
     "exactly-once-worker": "a setting of the workers",
     "fan-in": "which topics are mirrored; another policy names all of them anew",
+    "link-memory": "smaller fetches or more memory",
+    "link-placement": "where workers run",
     "heartbeats-never-cross": "in a Strimzi resource the clusters are those of the mirror",
     "heartbeats-twice": "a newer Kafka, before 4.0",
     "identity-loop": "which topics are mirrored in which direction",
@@ -98,6 +100,7 @@ def files_of(case: Case, folder: Path) -> list[Path]:
     paths = []
     for name, text in case.texts().items():
         paths.append(folder / name)
+        paths[-1].parent.mkdir(exist_ok=True)
         paths[-1].write_text(text, encoding="utf-8")
     return paths
 

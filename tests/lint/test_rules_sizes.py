@@ -6,8 +6,8 @@ import pytest
 
 from mm2mgr.lint.findings import rules_of
 from mm2mgr.lint.rules import sizes
-from mm2mgr.lint.rules.sizes import bytes_per_second, fetch_of_task, known_limit, largest_at_source, size, tasks
-from mm2mgr.lint.subject import KafkaFacts, LinkFacts
+from mm2mgr.lint.rules.sizes import known_limit, largest_at_source, size, tasks
+from mm2mgr.lint.subject import KafkaFacts
 from tests.lint import made
 
 OWN = rules_of(sizes)
@@ -26,7 +26,6 @@ PARTITION, FETCH, WINDOW = (
         ("batch-above-topic", {BATCH: str(2 * MIB)}),
         ("batch-above-topic", {BATCH: "1048588"}),
         ("size-one-sided", {PARTITION: str(10 * MIB)}),
-        ("window-small", {PARTITION: str(50 * MIB), REQUEST: str(20 * MIB)}),
         ("buffer-below-request", {REQUEST: str(64 * MIB)}),
         (
             "fetch-min-waits",
@@ -96,30 +95,14 @@ def test_larger_requests_than_the_target_takes() -> None:
     assert made.hits("request-above-target", made.source({REQUEST: str(8 * MIB)})) == []
 
 
-def test_a_fetch_that_outlasts_its_timeout_over_the_link() -> None:
-    """Measured: 50 MiB over 100 ms with the default window never ended; Kafka's defaults at 200 ms and 17 partitions neither."""
-    long = LinkFacts(0.1)
-    (hit,) = made.hits("fetch-stalls", made.source({PARTITION: str(50 * MIB)}, wire=long))
-    assert hit.key == PARTITION
-    assert "receive.buffer.bytes=-1" in hit.fix
-    many = KafkaFacts(partitions={"orders": 17})
-    assert made.hits("fetch-stalls", made.source(wire=LinkFacts(0.2), source_kafka=many))
-    assert made.hits("fetch-stalls", made.source({FETCH: str(4 * MIB)}, wire=LinkFacts(0.2), source_kafka=many)) == []
-    assert made.hits("fetch-stalls", made.source(wire=long)) == []
-    assert made.hits("fetch-stalls", made.source({PARTITION: str(50 * MIB)})) == []
-
-
 def test_numbers() -> None:
     kafka = KafkaFacts(
         brokers=3, partitions={"orders": 24, "other": 100}, topic_max_message_bytes={"orders": 5, "other": 9}
     )
-    subject = made.source({"tasks.max": "40"}, source_kafka=kafka, target_kafka=kafka, wire=LinkFacts(0.1, 1e6))
+    subject = made.source({"tasks.max": "40"}, source_kafka=kafka, target_kafka=kafka)
     assert tasks(subject) == 24
-    assert fetch_of_task(subject) == MIB
     assert largest_at_source(subject) == 5
     assert known_limit(subject) is None
-    assert bytes_per_second(subject) == pytest.approx(1e6 / 24)
-    assert bytes_per_second(made.source(wire=LinkFacts(0.1))) == pytest.approx(786_432)
     assert [size(512), size(64 * 1024), size(50 * MIB), size(3 * 1024 * MIB)] == [
         "512 bytes",
         "64 KiB",

@@ -8,15 +8,14 @@ from dataclasses import replace
 
 import pytest
 
+from mm2mgr.link import BrokerLimits, Clients, FlowTraffic, Leg, Route, predict
 from mm2mgr.sizing.capacity import (
-    LinkLimits,
     MeasuredCapacity,
     TaskMeasurement,
     by_evidence,
     by_hand,
     by_history,
     by_link,
-    link_rate,
     saturated,
 )
 from mm2mgr.sizing.tasks import Capacity
@@ -143,18 +142,22 @@ def test_a_measured_capacity_tells_its_age(hours: int, age: str) -> None:
 
 
 def test_a_far_link_bounds_a_task_and_a_near_one_does_not() -> None:
-    far = LinkLimits(0.160, 25 * MB, 240_000, 30_000_000)
-    assert link_rate(far) == pytest.approx(30e6 / (0.16 + 30e6 / 1.5e6 + 0.5))
-    capacity = by_link(far, Capacity())
-    assert capacity.bytes_per_second < 1.5 * MB
-    assert capacity.why == "by the link: 160 ms, 25 MB/s"
-    assert by_link(LinkLimits(0.001, None, 240_000, 50_000_000), Capacity()) == Capacity()
+    clients = Clients(receive_buffer_bytes=-1, fetch_bytes=30_000_000, partition_fetch_bytes=30_000_000)
+    far, near = Route.over(Leg(0.160, 25 * MB)), Route.over(Leg(0.001))
+    capacity = by_link(predict(far, clients, FlowTraffic()), far, Capacity())
+    assert capacity.bytes_per_second == pytest.approx(30e6 / (0.16 + 30e6 / 1.5e6 + 0.5))
+    assert capacity.why == "by the link: 160 ms, 25 MB/s, limited by the brokers' socket buffers"
+    assert by_link(predict(near, clients, FlowTraffic()), near, Capacity()) == Capacity()
 
 
-def test_a_link_without_round_trip_or_bandwidth_is_bounded_by_the_worker() -> None:
-    assert link_rate(LinkLimits(0, None, 240_000, 1_000_000)) == pytest.approx(60 * MB)
+def test_beside_the_source_the_producer_decides() -> None:
+    """Kafka's defaults: 16 KiB per round trip, a fifth of what reading over the same link gives."""
+    reading, writing = Route.over(Leg(0.1, 25 * MB)), Route.over(Leg(0.1, 25 * MB), "source")
+    far, near = (by_link(predict(way, Clients(), FlowTraffic()), way, Capacity()) for way in (writing, reading))
+    assert far.bytes_per_second == pytest.approx(0.15 * MB, rel=0.15)
+    assert near.bytes_per_second == pytest.approx(0.76 * MB, rel=0.1)
 
 
-@pytest.mark.parametrize(("window", "bandwidth", "rate"), [(120_000, None, 1.2), (240_000, 1 * MB, 1.0)])
-def test_the_smaller_of_window_and_bandwidth_decides(window: int, bandwidth: float | None, rate: float) -> None:
-    assert link_rate(LinkLimits(0.1, bandwidth, window, 50_000_000)) == pytest.approx(rate * MB, rel=0.05)
+def test_settings_that_stall_are_no_capacity() -> None:
+    route, article = Route.over(Leg(0.1)), Clients(partition_fetch_bytes=50 << 20)
+    assert by_link(predict(route, article, FlowTraffic(), BrokerLimits()), route, Capacity()) == Capacity()

@@ -9,10 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mm2mgr.link import HEAP_SHARE, WORKER_HEAP_BYTES
 from mm2mgr.sizing.fleet import (
-    HEAP_SHARE,
     SIDE_TASK_HEAP_BYTES,
-    WORKER_HEAP_BYTES,
     Buffers,
     ConnectLoad,
     WorkerLimits,

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mm2mgr.sizing.fleet import WORKER_HEAP_BYTES, ConnectLoad, Failover, WorkerLimits
+from mm2mgr.link import WORKER_HEAP_BYTES
+from mm2mgr.sizing.fleet import ConnectLoad, Failover, WorkerLimits
 from mm2mgr.sizing.recovery import CatchUp, Lag, behind_seconds, catch_up_seconds, loss, outlook, recovery
 
 from .assignor import Group

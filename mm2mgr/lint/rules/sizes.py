@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from dataclasses import replace
-from math import ceil
 
-from mm2mgr.defaults import BROKER_WINDOW_BYTES
 from mm2mgr.lint.findings import READER, RECORDS, Hit, client_edit, client_hit, described, edit_hit, key_for, rule
 from mm2mgr.lint.hops import selection_of
 from mm2mgr.lint.subject import Subject
@@ -24,7 +21,6 @@ def size(number: float) -> str:
 
 FETCH, PARTITION = "fetch.max.bytes", "max.partition.fetch.bytes"
 TOPIC_BYTES = 1_048_588  # Kafka's default of message.max.bytes, twelve bytes above the producer's max.request.size
-_WINDOW_SHARE = 1.2  # a consumer's receive.buffer.bytes of 65536 was seen to let 79 000 bytes be on their way
 
 
 def number(subject: Subject, plain: str, client: str = RECORDS) -> int:
@@ -62,22 +58,6 @@ def fetch_of_one(subject: Subject) -> int:
     return min(number(subject, PARTITION, READER), number(subject, FETCH, READER) or 50 * MIB)
 
 
-def fetch_of_task(subject: Subject) -> int:
-    """Return the bytes of one fetch from one broker; of a single partition when the partitions per task are unknown."""
-    each = ceil(partitions(subject) / tasks(subject) / (subject.source_kafka.brokers or 1))
-    return min(number(subject, FETCH, READER), max(each, 1) * number(subject, PARTITION, READER))
-
-
-def bytes_per_second(subject: Subject) -> float:
-    """Return the rate of one connection: its window per round trip, at most its share of the link; 0 without a known link."""
-    wire, buffer = subject.wire, number(subject, "receive.buffer.bytes", READER)
-    if wire is None:
-        return 0
-    window = BROKER_WINDOW_BYTES if buffer == -1 else min(buffer * _WINDOW_SHARE, BROKER_WINDOW_BYTES)
-    rate = window / max(wire.rtt_seconds, 1e-3)
-    return min(rate, wire.bytes_per_second / tasks(subject)) if wire.bytes_per_second else rate
-
-
 def largest_at_source(subject: Subject) -> int:
     """Return the largest record that the mirrored topics accept, 0 when unknown."""
     kafka = subject.source_kafka
@@ -98,9 +78,6 @@ def known_limit(subject: Subject) -> int | None:
 
 _SEEN = "tests/lint/test_seen_live_records.py::"
 _LARGE_RECORDS = 5 * MIB
-_LONG_FETCH = 16 * MIB  # one fetch of it takes 30 s at 150 ms when the window is 64 KiB
-_LONG_LINK = 0.05  # seconds of round trip; below, a window of 64 KiB still carries 1.5 MB/s
-_WINDOW = "receive.buffer.bytes"
 _TOO_MUCH_MEMORY = 8 * 1024 * MIB
 
 
@@ -193,56 +170,6 @@ def request_above_target(subject: Subject) -> Iterator[Hit]:
         message = f"{described(subject, RECORDS, 'max.request.size')}, but the target accepts {known} bytes: it refuses larger records, which fails the task"
         fix = f"set max.message.bytes={request} for the target's topics (or message.max.bytes of its brokers)"
         yield Hit(message, fix, key_for(subject, RECORDS, "max.request.size"))
-
-
-@rule("fetch-stalls", "error", types=("source",), source="measured over an emulated link, Kafka 4.3.1")
-def fetch_stalls(subject: Subject) -> Iterator[Hit]:
-    """A fetch takes longer over this link than the consumer waits for it.
-
-    One connection carries its bytes in flight divided by the round trip: 0.8 MB/s at 100 ms with the default
-    receive.buffer.bytes of 64 KiB, about 2.4 MB/s where the operating system sizes the window and the source's brokers
-    have their default socket.send.buffer.bytes. If fetch.max.bytes at that rate takes more than request.timeout.ms (30
-    s), the consumer disconnects and repeats the same fetch in an endless loop: RUNNING, no records, one INFO line
-    "Disconnecting from node". Seen with a 50 MiB fetch, and with Kafka's defaults at 200 ms and 17 partitions per task.
-    Measured on 4.3.1.
-    """
-    wire = subject.wire
-    timeout_ms = subject.number(READER, "request.timeout.ms") if wire else None
-    if wire is None or timeout_ms is None:
-        return
-    fetch, rate = fetch_of_task(subject), bytes_per_second(subject)
-    if not rate or fetch / rate * 1000 <= timeout_ms:
-        return
-    limit = max(int(rate * timeout_ms / 1000 * 2 / 3), 65536)
-    message = f"a fetch of {size(fetch)} takes {fetch / rate:.0f} s at {rate / 1e6:.2f} MB/s per connection (round trip {wire.rtt_seconds * 1000:.0f} ms), longer than request.timeout.ms ({timeout_ms / 1000:.0f} s): no record arrives"
-    edits, more = [client_edit(subject, READER, FETCH, str(limit))], ""
-    if number(subject, "receive.buffer.bytes", READER) == -1:
-        more = ", or set socket.send.buffer.bytes=-1 on the source's brokers and silence this rule"
-    else:
-        edits.append(client_edit(subject, READER, "receive.buffer.bytes", "-1"))
-    key = subject.written(READER, FETCH) or subject.written(READER, PARTITION)
-    yield edit_hit(subject, message, edits, key or key_for(subject, READER, "receive.buffer.bytes"), more)
-
-
-@rule("window-small", "warning", types=("source",), source="measured over an emulated link, Kafka 4.3.1")
-def window_small(subject: Subject) -> Iterator[Hit]:
-    """The receive window limits the rate of a long link.
-
-    receive.buffer.bytes (64 KiB by default) limits a connection to that much per round trip: 0.8 MB/s at 100 ms. A
-    fetch of 16 MiB then takes 20 s, one of 50 MiB over a minute, which exceeds request.timeout.ms: the consumer
-    disconnects and starts again, and nothing is mirrored while the state is RUNNING. On a link that is known to
-    be long, without such fetches, it is a hint. Set -1, so that the operating system sizes the window. Source: measured over an emulated link, 4.3.1.
-    """
-    wire, fetch = subject.wire, fetch_of_one(subject)
-    if (wire.rtt_seconds < _LONG_LINK if wire else fetch < _LONG_FETCH) or subject.number(READER, _WINDOW) != 65536:
-        return
-    if wire is None:
-        message = f"{described(subject, READER, PARTITION)} is read through a window of 64 KiB ({_WINDOW}): from about 150 ms of round trip a fetch exceeds request.timeout.ms and nothing arrives"
-        yield replace(client_hit(subject, READER, _WINDOW, "-1", message), key=key_for(subject, READER, PARTITION))
-    elif not any(fetch_stalls(subject)):
-        rate, trip = bytes_per_second(subject) / 1e6, wire.rtt_seconds * 1000
-        message = f"{described(subject, READER, _WINDOW)}: one connection carries at most {rate:.2f} MB/s at a round trip of {trip:.0f} ms"
-        yield client_hit(subject, READER, _WINDOW, "-1", message).lowered("info")
 
 
 @rule("buffer-below-request", "warning", source="KafkaProducer.ensureValidRecordSize", seen=_SEEN)

@@ -1,0 +1,245 @@
+"""The client settings that a declared link asks for, each with its reason: enough for the link, within time-outs and memory. Pure.
+
+What people write outranks them. Where the brokers' buffers were not read, sizes do for open ones and time-outs for Kafka's defaults.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from mm2mgr.defaults import Text, by_default
+from mm2mgr.link import (
+    BY_SYSTEM,
+    FETCH_SECONDS,
+    HAND_ON_BYTES_PER_SECOND,
+    HEAP_SHARE,
+    MIB,
+    USUAL_HEAP_BYTES,
+    WORKER_HEAP_BYTES,
+    BrokerLimits,
+    Leg,
+    Route,
+    connection,
+    window,
+)
+
+Profile = Literal["latency", "balanced", "throughput"]
+KIB = 1024
+_LARGEST_FETCH = 50 * MIB  # brokers answer with 55 MiB at most (their fetch.max.bytes)
+_NEAR_FETCH = 8 * MIB
+_USUAL_RECORD = MIB  # max.request.size of Kafka
+_USUAL_BUFFER = 32 * MIB  # buffer.memory of Kafka
+_USUAL_BATCH = 16 * KIB
+_TIMEOUT_SECONDS = 30.0  # request.timeout.ms of Kafka
+_PIPELINE = 5  # requests in flight that an idempotent producer keeps in order
+_IDEMPOTENT_SINCE = (2, 8)  # from here on the right to write a topic is enough (KIP-679)
+# What max.block.ms of the offset-syncs producer must leave time for on a long link: metadata of the offset-syncs topic, which
+# takes one round trip on an open connection and three on a new one (TLS and SASL go on in the background). A sync that
+# finds no metadata in time is dropped, and the partition's next record makes another one (OffsetSyncWriter), so only a
+# partition that gets no further record would miss its last sync.
+_SYNC_ROUND_TRIPS = 5
+_USUAL_SYNC_BLOCK_MS = 500
+
+
+@dataclass(frozen=True)
+class _Aim:
+    """What a profile wants: the least bytes of a fetch, the share of a fetch's time that the round trip may take, batches per round trip, and linger.ms."""
+
+    fetch: int
+    waiting: float
+    batches: float
+    linger_ms: int
+    buffer: int = _USUAL_BUFFER
+
+
+_AIMS: dict[Profile, _Aim] = {
+    "latency": _Aim(MIB, 0.25, 1.0, 5),
+    "balanced": _Aim(4 * MIB, 0.05, 2.0, 20),
+    "throughput": _Aim(4 * MIB, 0.03, math.inf, 100, 64 * MIB),
+}
+
+
+@dataclass(frozen=True)
+class Crossing:
+    """A flow's way over its link and what bounds its settings. `idempotent`: its producer may have several requests in flight.
+
+    The last four are what people wrote: socket buffers, max.request.size or batch.size, and buffer.memory (0: nothing).
+    """
+
+    route: Route
+    tasks: int = 1
+    profile: Profile = "balanced"
+    source: BrokerLimits = field(default_factory=BrokerLimits)
+    target: BrokerLimits = field(default_factory=BrokerLimits)
+    heap_bytes: float = USUAL_HEAP_BYTES
+    worker_tasks: int = 1
+    idempotent: bool = False
+    exactly_once: bool = False
+    receive_buffer_bytes: int = BY_SYSTEM
+    send_buffer_bytes: int = BY_SYSTEM
+    request_bytes: int = 0
+    buffer_bytes: int = 0
+
+    @property
+    def task_bytes(self) -> float:
+        """The heap that one task may use."""
+        return max(HEAP_SHARE * self.heap_bytes - WORKER_HEAP_BYTES, 0.0) / max(self.worker_tasks, 1)
+
+    @property
+    def largest_record(self) -> int:
+        """What both ends accept, at least Kafka's usual limit."""
+        return max(_USUAL_RECORD, min(self.source.message_bytes, self.target.message_bytes), self.request_bytes)
+
+
+def compiled(block: str, crossing: Crossing) -> dict[str, Text]:
+    """Return the settings of one client block of a flow; those that Kafka or mm2mgr has anyway are left out."""
+    if block == "source_consumer":
+        return _reader(crossing)
+    if block == "record_producer":
+        return _writer(crossing)
+    return _offset_syncs(crossing.route) if block == "offset_syncs_producer" else {}
+
+
+def may_pipeline(target: BrokerLimits, written: Mapping[str, str | None], *, secured: bool) -> bool:
+    """Tell whether an idempotent producer is allowed: by the target's version (KIP-679) or for lack of any ACL, and by what is written.
+
+    With acks, retries or more in flight than it accepts, it would refuse to start; switched off, requests could overtake each other.
+    """
+    numbers = [int(part) for part in target.version.split(".")[:2] if part.isdecimal()]
+    allowed = tuple(numbers) >= _IDEMPOTENT_SINCE if len(numbers) == 2 else not secured
+    flying = written.get("max.in.flight.requests.per.connection") or ""
+    return (
+        allowed
+        and (written.get("acks") or "all") in {"all", "-1"}
+        and written.get("enable.idempotence", "true") == "true"
+        and written.get("retries") != "0"
+        and (not flying or (flying.isdecimal() and int(flying) <= _PIPELINE))
+    )
+
+
+# --- the consumer at the source ---------------------------------------------------------------------------------------
+
+
+def _reader(crossing: Crossing) -> dict[str, Text]:
+    leg, brokers = crossing.route.reading, max(crossing.source.brokers, 1)
+    room = (crossing.task_bytes - _buffer(crossing)) / 2 / brokers
+    if leg is None:
+        limit = _even(max(min(_NEAR_FETCH, room), 64 * KIB))
+        why = "the source is near: a larger fetch fills only memory, while the producer waits for the link"
+        return {"fetch.max.bytes": _text(limit, why), "max.partition.fetch.bytes": _text(min(limit, MIB), why)}
+    share, words = _share(leg, crossing)
+    aim = _AIMS[crossing.profile]
+    rate = _open(leg, crossing.source.read and window("source", crossing.source.send_buffer_bytes))
+    wish = leg.rtt_seconds * (1 - aim.waiting) / aim.waiting / (1 / rate + 1 / HAND_ON_BYTES_PER_SECOND)
+    bounds: dict[str, float] = {
+        f"{aim.waiting:.0%} of its time is the round trip": max(wish, aim.fetch),
+        f"{words}, and a fetch has to end within {FETCH_SECONDS:.0f} s": share * FETCH_SECONDS,
+        f"the heap of a worker with {crossing.worker_tasks} tasks": room,
+        "brokers answer with little more": _LARGEST_FETCH,
+    }
+    why, most = min(bounds.items(), key=lambda each: each[1])
+    fetch = _even(max(most, 64 * KIB))
+    why = f"link of {leg.words}: {why}"
+    result = {"fetch.max.bytes": _text(fetch, why), "max.partition.fetch.bytes": _text(fetch, why)}
+    return result | _timeout(leg, max(fetch, crossing.largest_record) / share, "a fetch", words)
+
+
+def _share(leg: Leg, crossing: Crossing) -> tuple[float, str]:
+    """Return what one connection carries at least while all of them are busy, and that in words."""
+    source = crossing.source
+    rate = connection(
+        leg, window("consumer", crossing.receive_buffer_bytes), window("source", source.send_buffer_bytes)
+    )[0]
+    return _least(leg, rate, crossing.tasks * max(source.brokers, 1))
+
+
+def _least(leg: Leg, rate: float, connections: int) -> tuple[float, str]:
+    least = min(rate, leg.payload / connections)
+    return least, f"{least / 1e6:.2f} MB/s per connection"
+
+
+# --- the producer at the target ---------------------------------------------------------------------------------------
+
+
+def _writer(crossing: Crossing) -> dict[str, Text]:
+    leg, target = crossing.route.writing, crossing.target
+    result: dict[str, Text] = {}
+    if crossing.largest_record > _USUAL_RECORD + 12:  # brokers' default is 12 bytes above the producer's
+        why = f"both ends accept records of {crossing.largest_record} bytes; compared before compression"
+        result["max.request.size"] = _text(crossing.largest_record, why)
+    if (buffer := _buffer(crossing)) != _USUAL_BUFFER:
+        why = f"its share of the heap of a worker with {crossing.worker_tasks} tasks"
+        result["buffer.memory"] = _text(buffer, why)
+    if leg is None:
+        return result
+    aim, link = _AIMS[crossing.profile], f"link of {leg.words}"
+    pipelined = crossing.idempotent or crossing.exactly_once
+    flying = _PIPELINE if pipelined else 1
+    rate = _open(leg, target.read and window("target", target.receive_buffer_bytes))
+    wish = aim.batches * rate * leg.rtt_seconds / _PIPELINE if pipelined else math.inf
+    accepted = target.message_bytes * 0.88
+    bounds: dict[str, float] = {
+        f"{link}: {_PIPELINE} of them in flight fill {rate / 1e6:.1f} MB/s for one partition": max(wish, _USUAL_BATCH),
+        f"{link}: as large as the target's topics accept ({target.message_bytes} bytes; larger ones are refused and split)": accepted,
+        f"{link}: an eighth of buffer.memory": buffer / 8,
+    }
+    why, batch_bytes = min(bounds.items(), key=lambda each: each[1])
+    result["batch.size"] = _text(_even(batch_bytes), why)
+    result["linger.ms"] = _text(aim.linger_ms, f"{link}: a batch may wait a moment to be filled")
+    if pipelined:
+        why = f"{link}: with one request in flight (Connect's default) a partition sends one batch per round trip"
+        result["max.in.flight.requests.per.connection"] = _text(flying, why)
+    if pipelined and not crossing.exactly_once:  # exactly-once workers decide these two themselves
+        why = f"keeps order and drops repeated records with {flying} requests in flight"
+        result |= {"enable.idempotence": _text("true", why), "acks": _text("all", "an idempotent producer needs it")}
+    carried = connection(
+        leg, window("producer", crossing.send_buffer_bytes), window("target", target.receive_buffer_bytes)
+    )[0]
+    share, words = _least(leg, carried, crossing.tasks * max(target.brokers, 1))
+    return result | _timeout(leg, 2 * leg.rtt_seconds + crossing.largest_record / share, "a request", words)
+
+
+def _buffer(crossing: Crossing) -> int:
+    """Return buffer.memory: half of what a task may use, at most the profile's, never below two of the largest requests."""
+    if crossing.buffer_bytes:
+        return crossing.buffer_bytes
+    most = _AIMS[crossing.profile].buffer if crossing.route.writing else _USUAL_BUFFER
+    return max(_even(min(most, crossing.task_bytes / 2)), 2 * crossing.largest_record)
+
+
+# --- both -------------------------------------------------------------------------------------------------------------
+
+
+def _offset_syncs(route: Route) -> dict[str, Text]:
+    trip = max(leg.rtt_seconds for leg in (route.reading, route.writing) if leg)
+    wait_ms = round(_SYNC_ROUND_TRIPS * trip * 1000)
+    if wait_ms <= _USUAL_SYNC_BLOCK_MS:
+        return {}
+    why = f"link of {trip * 1000:.0f} ms: {_SYNC_ROUND_TRIPS} round trips for the metadata of an offset sync"
+    return {"max.block.ms": by_default(str(wait_ms), why)}
+
+
+def _open(leg: Leg, broker_window: float) -> float:
+    """Return what a connection can carry; 0 for a window that was not read: it may be open, and sizes must not be the limit then."""
+    return connection(leg, window("producer", BY_SYSTEM), broker_window or window("target", BY_SYSTEM))[0]
+
+
+def _timeout(leg: Leg, seconds: float, what: str, words: str) -> dict[str, Text]:
+    if seconds + leg.rtt_seconds <= FETCH_SECONDS:
+        return {}
+    limit = math.ceil(max(1.5 * (seconds + leg.rtt_seconds), _TIMEOUT_SECONDS))
+    why = f"{what} may take {seconds:.0f} s at {words}"
+    return {"request.timeout.ms": _text(limit * 1000, why)}
+
+
+def _even(number: float) -> int:
+    """Round a number of bytes down, to MiB from 1 MiB on, else to KiB."""
+    unit = MIB if number >= MIB else KIB
+    return int(number // unit) * unit or int(number)
+
+
+def _text(value: int | str, why: str) -> Text:
+    return by_default(str(value), why)

@@ -1,0 +1,314 @@
+"""Rules about a known long link: what stalls on it, and what leaves it unfilled. All of them ask the one model, `mm2mgr.link`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import NamedTuple
+
+from mm2mgr.link import (
+    BY_SYSTEM,
+    FETCH_SECONDS,
+    LIMITS,
+    USUAL_HEAP_BYTES,
+    Clients,
+    FlowTraffic,
+    Forecast,
+    Leg,
+    Placement,
+    Route,
+    predict,
+    window,
+)
+from mm2mgr.lint.findings import (
+    READER,
+    RECORDS,
+    Edit,
+    Hit,
+    client_edit,
+    client_hit,
+    described,
+    edit_hit,
+    key_for,
+    phrase,
+    rule,
+)
+from mm2mgr.lint.rules.sizes import FETCH, MIB, PARTITION, fetch_of_one, known_limit, number, partitions, size, tasks
+from mm2mgr.lint.subject import LinkFacts, Subject
+from mm2mgr.text import rate_text
+
+_MEASURED = "measured over an emulated link, Kafka 4.3.1"
+_LONG_FETCH = 16 * MIB  # one fetch of it takes 30 s at 150 ms when the window is 64 KiB
+_LONG_LINK = 0.05  # seconds of round trip; below, a window of 64 KiB still carries 1.5 MB/s
+_KAFKAS_WINDOW = 65_536
+_LINGER_MS = 20
+_PLACEMENT_GAIN = 1.5
+_GAIN = 1.3  # a setting that would carry less more than that is not worth a finding
+_WINDOW, _SENT, _BATCH, _FLYING = (
+    "receive.buffer.bytes",
+    "send.buffer.bytes",
+    "batch.size",
+    "max.in.flight.requests.per.connection",
+)
+
+
+class LinkedConnector(NamedTuple):
+    """A connector on its link: the route of its workers, its settings, and what the model says of them."""
+
+    wire: LinkFacts
+    route: Route
+    clients: Clients
+    traffic: FlowTraffic
+    forecast: Forecast
+
+    def with_(self, **changes: int) -> Forecast:
+        """Return what the model says of one task with one partition after changes of the settings."""
+        return predict(self.route, replace(self.clients, **changes), FlowTraffic(), self.wire.source, self.wire.target)
+
+    def gain(self, **changes: int) -> tuple[float, float] | None:
+        """Return what one partition carries now and after changes; None where they are not worth it, or it stalls."""
+        now, then = self.with_().partition, self.with_(**changes).partition
+        return (now, then) if now and then > _GAIN * now else None
+
+
+def on_link(subject: Subject) -> LinkedConnector | None:
+    """Return a source connector on its link; None where no link or no number is known."""
+    wire = subject.wire
+    clients = Clients.of(subject.number) if wire else None
+    if wire is None or clients is None:
+        return None
+    route = wire.route or Route.over(Leg(wire.rtt_seconds, wire.bytes_per_second), _placement(subject))
+    known = wire.source
+    if not known.read and subject.source_kafka.brokers:
+        known = replace(known, brokers=subject.source_kafka.brokers)
+    accepted = replace(wire.target, message_bytes=known_limit(subject) or wire.target.message_bytes)
+    wire = replace(wire, source=known, target=accepted)
+    traffic = FlowTraffic(partitions(subject) or tasks(subject), tasks(subject))
+    return LinkedConnector(wire, route, clients, traffic, predict(route, clients, traffic, known, accepted))
+
+
+def _placement(subject: Subject) -> Placement:
+    """Return where its workers are: beside the target unless their own Kafka is known to be another one."""
+    own = _addresses(subject.worker_property("bootstrap.servers") or "")
+    records = _addresses(subject.get("producer.override.bootstrap.servers"))
+    return "source" if own and records and not own & records else "target"
+
+
+def _addresses(text: str) -> set[str]:
+    return {each.strip() for each in text.split(",") if each.strip()}
+
+
+@rule("fetch-stalls", "error", types=("source",), source="measured over an emulated link, Kafka 4.3.1")
+def fetch_stalls(subject: Subject) -> Iterator[Hit]:
+    """A fetch takes longer over this link than the consumer waits for it.
+
+    One connection carries its bytes in flight divided by the round trip: 0.8 MB/s at 100 ms with the default
+    receive.buffer.bytes of 64 KiB, about 2.4 MB/s where the operating system sizes the window and the source's brokers
+    have their default socket.send.buffer.bytes. If fetch.max.bytes at that rate takes more than request.timeout.ms (30
+    s), the consumer disconnects and repeats the same fetch in an endless loop: RUNNING, no records, one INFO line
+    "Disconnecting from node". Seen with a 50 MiB fetch, and with Kafka's defaults at 200 ms and 17 partitions per task.
+    Measured on 4.3.1.
+    """
+    found = on_link(subject)
+    if found is None or (leg := found.route.reading) is None:
+        return
+    timeout, seconds, fetch = (
+        found.clients.fetch_timeout_ms / 1000,
+        found.forecast.fetch_seconds,
+        found.forecast.fetch_bytes,
+    )
+    if seconds <= timeout:
+        return
+    rate = fetch / (seconds - leg.rtt_seconds)
+    limit = max(int(rate * timeout * FETCH_SECONDS / 30), 65536)
+    message = f"a fetch of {size(fetch)} takes {seconds:.0f} s at {rate / 1e6:.2f} MB/s per connection (round trip {leg.rtt_seconds * 1000:.0f} ms), longer than request.timeout.ms ({timeout:.0f} s): no record arrives"
+    edits, more = [client_edit(subject, READER, FETCH, str(limit))], ""
+    if found.clients.receive_buffer_bytes == BY_SYSTEM:
+        more = ", or set socket.send.buffer.bytes=-1 on the source's brokers and silence this rule"
+    else:
+        edits.append(client_edit(subject, READER, _WINDOW, "-1"))
+    key = subject.written(READER, FETCH) or subject.written(READER, PARTITION)
+    yield edit_hit(subject, message, edits, key or key_for(subject, READER, _WINDOW), more)
+
+
+@rule("window-small", "warning", types=("source",), source="measured over an emulated link, Kafka 4.3.1")
+def window_small(subject: Subject) -> Iterator[Hit]:
+    """The receive window limits the rate of a long link.
+
+    receive.buffer.bytes (64 KiB by default) limits a connection to that much per round trip: 0.8 MB/s at 100 ms. A
+    fetch of 16 MiB then takes 20 s, one of 50 MiB over a minute, which exceeds request.timeout.ms: the consumer
+    disconnects and starts again, and nothing is mirrored while the state is RUNNING. On a link that is known to
+    be long, without such fetches, it is a hint. Set -1, so that the operating system sizes the window. Source: measured over an emulated link, 4.3.1.
+    """
+    if subject.wire is None:
+        if fetch_of_one(subject) < _LONG_FETCH or subject.number(READER, _WINDOW) != _KAFKAS_WINDOW:
+            return
+        message = f"{described(subject, READER, PARTITION)} is read through a window of 64 KiB ({_WINDOW}): from about 150 ms of round trip a fetch exceeds request.timeout.ms and nothing arrives"
+        yield replace(client_hit(subject, READER, _WINDOW, "-1", message), key=key_for(subject, READER, PARTITION))
+        return
+    found = on_link(subject)
+    leg = found.route.reading if found else None
+    if found and leg and leg.rtt_seconds >= _LONG_LINK and (gain := found.gain(receive_buffer_bytes=BY_SYSTEM)):
+        rate = window("consumer", found.clients.receive_buffer_bytes) / leg.rtt_seconds / 1e6
+        trip = leg.rtt_seconds * 1000
+        message = f"{described(subject, READER, _WINDOW)}: one connection carries at most {rate:.2f} MB/s at a round trip of {trip:.0f} ms, and {gain[1] / 1e6:.2f} MB/s without that limit"
+        yield client_hit(subject, READER, _WINDOW, "-1", message).lowered("info")
+
+
+@rule("fetch-small", "info", types=("source",), source=_MEASURED)
+def fetch_small(subject: Subject) -> Iterator[Hit]:
+    """One fetch per round trip is too small for a long link.
+
+    A partition is never fetched again before its last fetch was handed on, so one partition carries one
+    max.partition.fetch.bytes per round trip, plus the time to transfer it: with 1 MiB 6.5 MB/s at 100 ms and 200
+    Mbit/s, with 16 MiB 15 MB/s. Each task may hold a fetch twice, so raise it only as far as the heap allows. Reported
+    where receive.buffer.bytes is not the limit, and not for values that mm2mgr itself chose for the link.
+    """
+    found = on_link(subject)
+    if found is None or (leg := found.route.reading) is None or _by_mm2mgr(subject, READER, PARTITION):
+        return
+    share = found.forecast.fetch_bytes / max(found.forecast.fetch_seconds - leg.rtt_seconds, 1e-9)
+    wanted = min(16 * MIB, int(share * FETCH_SECONDS))
+    larger = {"partition_fetch_bytes": wanted, "fetch_bytes": max(wanted, found.clients.fetch_bytes)}
+    if found.with_().limit == "request/response" and (gain := found.gain(**larger)):
+        message = f"{described(subject, READER, PARTITION)}: one partition carries {rate_text(gain[0])} at {leg.words}, {LIMITS['request/response']}; {rate_text(gain[1])} with {size(wanted)}"
+        edits = [client_edit(subject, READER, PARTITION, str(wanted))]
+        if wanted > found.clients.fetch_bytes:
+            edits.append(client_edit(subject, READER, FETCH, str(wanted)))
+        yield edit_hit(subject, message, edits, key_for(subject, READER, PARTITION))
+
+
+@rule("request-stalls", "error", types=("source",), source="NetworkClient, KIP-91")
+def request_stalls(subject: Subject) -> Iterator[Hit]:
+    """A request of the producer takes longer over this link than the producer waits for it.
+
+    Where the workers are not beside the target, the records cross the link in produce requests of up to
+    max.request.size. A request that takes longer than request.timeout.ms (30 s by default) is given up and sent again,
+    although its records may have arrived: the link carries the same records over and over. Fewer tasks, smaller batches
+    or a longer time-out end it.
+    """
+    found = on_link(subject)
+    if found is None or (leg := found.route.writing) is None:
+        return
+    timeout, seconds = found.clients.request_timeout_ms / 1000, found.forecast.request_seconds
+    if seconds > timeout:
+        message = f"a produce request takes {seconds:.0f} s over {leg.words} shared by {tasks(subject)} tasks, longer than request.timeout.ms ({timeout:.0f} s): it is sent again and again"
+        yield client_hit(subject, RECORDS, "request.timeout.ms", str(int(seconds * 1.5) * 1000), message)
+
+
+@rule("batch-small", "warning", types=("source",), source=_MEASURED)
+def batch_small(subject: Subject) -> Iterator[Hit]:
+    """Batches are too small for a long link between the workers and the target.
+
+    Where the workers are beside the source, a partition sends one batch per request in flight and round trip: with
+    batch.size of 16 KiB and one request in flight (the defaults) 0.15 MB/s at 100 ms, whatever the bandwidth. Batches
+    just below the max.message.bytes of the target's topics (900 KiB fit the default), with five requests in flight and
+    idempotence, fill the link with one partition: 23.6 MB/s measured over 200 Mbit/s. Compression does not help: a
+    batch is full before it is compressed. Not reported for values that mm2mgr itself chose for the link.
+    """
+    found = on_link(subject)
+    if found is None or (leg := found.route.writing) is None or _by_mm2mgr(subject, RECORDS, _BATCH):
+        return
+    right = int(found.wire.target.message_bytes * 0.88) // 1024 * 1024
+    if right > found.clients.batch_bytes and (gain := found.gain(batch_bytes=right)):
+        message = f"{described(subject, RECORDS, _BATCH)}: one partition sends {rate_text(gain[0])} over {leg.words}; {rate_text(gain[1])} with {size(right)}"
+        edits = [client_edit(subject, RECORDS, _BATCH, str(right))]
+        if (number(subject, "linger.ms") or 0) < _LINGER_MS:
+            edits.append(client_edit(subject, RECORDS, "linger.ms", str(_LINGER_MS)))
+        yield edit_hit(subject, message, edits, key_for(subject, RECORDS, _BATCH))
+
+
+@rule("one-in-flight", "info", types=("source",), source=_MEASURED)
+def one_in_flight(subject: Subject) -> Iterator[Hit]:
+    """The producer waits a round trip for each answer before it sends the next request.
+
+    Connect gives its producers one request in flight and no idempotence, so that records keep their order. Over a long
+    link that is one request per round trip. An idempotent producer keeps the order with up to five in flight:
+    enable.idempotence=true, acks=all, max.in.flight.requests.per.connection=5. Brokers from 2.8 on allow it to all who
+    may write the topic (KIP-679); older ones ask for IdempotentWrite on the cluster. mm2mgr sets it for flows that
+    write over a link where the target's version is known (`mm2mgr link read`) or the target has no security.
+    """
+    found = on_link(subject)
+    if found is None or (leg := found.route.writing) is None or found.clients.in_flight > 1:
+        return
+    if gain := found.gain(in_flight=5):
+        message = f"{described(subject, RECORDS, _FLYING)}: one partition sends {rate_text(gain[0])} over {leg.words}; {rate_text(gain[1])} with five requests in flight"
+        edits = [client_edit(subject, RECORDS, _FLYING, "5")]
+        if not subject.exactly_once:
+            edits += [
+                client_edit(subject, RECORDS, *each) for each in (("enable.idempotence", "true"), ("acks", "all"))
+            ]
+        more = " if the target's brokers are 2.8 or newer, or allow IdempotentWrite"
+        yield edit_hit(subject, message, edits, key_for(subject, RECORDS, _FLYING), more)
+
+
+@rule("send-window-small", "info", types=("source",), source=_MEASURED)
+def send_window_small(subject: Subject) -> Iterator[Hit]:
+    """The producer's socket buffer limits the rate of a long link.
+
+    send.buffer.bytes (128 KiB by default) limits what a producer has on its way to a broker: about 345 kB, 3.5 MB/s at
+    100 ms. Set -1, so that the operating system sizes it. Reported where the target's brokers are known to allow more.
+    """
+    found = on_link(subject)
+    if found is None or (leg := found.route.writing) is None:
+        return
+    if found.forecast.task_limit == "client window" and (gain := found.gain(send_buffer_bytes=BY_SYSTEM)):
+        message = f"{described(subject, RECORDS, _SENT)}: one connection carries {rate_text(gain[0])} over {leg.words}, {rate_text(gain[1])} without that limit"
+        yield client_hit(subject, RECORDS, _SENT, "-1", message)
+
+
+@rule("link-memory", "warning", types=("source",), source="measured: a heap of 512 MiB, fetches of 12 and 50 MiB")
+def link_memory(subject: Subject) -> Iterator[Hit]:
+    """Fetches and buffers written by hand for a link need more heap than its workers have.
+
+    A task holds its fetches twice (arriving, and as records) and buffer.memory. After an outage every task has a
+    backlog, and the workers fail with OutOfMemoryError one after the other. The heap is `workers: {memory: …}` of the
+    Connect cluster, 512 MiB where that is not declared. Without the key mm2mgr chooses sizes that fit.
+    """
+    found = on_link(subject)
+    if found is None or found.wire.route is None:
+        return
+    heap, sharing = found.wire.heap_bytes or USUAL_HEAP_BYTES, found.wire.worker_tasks
+    by_hand = [
+        (client, plain)
+        for client, plain in ((READER, FETCH), (READER, PARTITION), (RECORDS, "buffer.memory"))
+        if subject.written(client, plain) and not _by_mm2mgr(subject, client, plain)
+    ]
+    if by_hand and not found.forecast.fits(heap, sharing):
+        need = found.forecast.task_heap_bytes * sharing
+        client, plain = by_hand[0]
+        message = f"{described(subject, client, plain)}: {sharing} tasks on a worker may need {size(need)} beside what it needs itself, and its heap is {size(heap)}"
+        more = f", so that mm2mgr chooses sizes that fit, or declare more memory (connect: {subject.connect}: workers: memory)"
+        fix = f"{phrase(subject, [Edit(key_for(subject, *each), None) for each in by_hand])}{more}"
+        yield Hit(message, fix, key_for(subject, *by_hand[0]))
+
+
+@rule("link-placement", "info", types=("source",), source=_MEASURED)
+def link_placement(subject: Subject) -> Iterator[Hit]:
+    """One partition would carry more over this link if the workers were beside the source.
+
+    A consumer asks for a partition again only when the last fetch was handed on, so one partition is request and
+    response over the link. A producer with five requests in flight is not: one partition fills the link. Reported
+    where both kinds of brokers let it (`mm2mgr link read`), for flows whose workers read over the link. With many
+    partitions more tasks do the same.
+    """
+    found = on_link(subject)
+    if found is None or found.wire.route is None or (leg := found.route.reading) is None or found.route.writing:
+        return
+    batch = int(found.wire.target.message_bytes * 0.88) // 1024 * 1024
+    sent = Clients(send_buffer_bytes=BY_SYSTEM, batch_bytes=batch, in_flight=5)
+    there = predict(Route.over(leg, "source"), sent, FlowTraffic(), found.wire.source, found.wire.target).partition
+    here = found.with_().partition
+    if here and there > _PLACEMENT_GAIN * here:
+        message = f"one partition cannot exceed {rate_text(here)} on this link ({leg.words}) while the workers read over it; beside {subject.source}, they can send {rate_text(there)}"
+        yield Hit(
+            message,
+            f"run the flow on a Connect cluster beside {subject.source} (run_on) if a single partition needs more",
+            "",
+        )
+
+
+def _by_mm2mgr(subject: Subject, client: str, plain: str) -> bool:
+    """Tell whether a value was chosen for the link by mm2mgr, and not by people."""
+    key = subject.written(client, plain)
+    return subject.form == "tree" and bool(key) and key not in subject.spots
