@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -211,24 +212,25 @@ class Bench:
         seen: list[tuple[float, int]] = []
         for at, records in self._arrivals(mirror.topic, case.partitions):
             if records and first is None:
-                first, before, idle_before = at, self.link.read(), _cpu()
+                first = at
             if first is None and at - began > STALLED_SECONDS:
                 break
-            if first is not None and at >= first + WARM_UP_SECONDS and (not seen or records != seen[-1][1]):
+            if first is not None and at >= first + WARM_UP_SECONDS:
+                if not seen:
+                    before, idle_before = self.link.read(), _cpu()
                 seen.append((at, records))
             if first is not None and (
                 at > first + WARM_UP_SECONDS + seconds or records >= self._written[mirror.ends.topic]
             ):
                 break
         after, idle_after = self.link.read(), _cpu()
-        (from_, low), (to, high) = (seen[0], seen[-1]) if seen else ((0.0, 0), (0.0, 0))
         status = None
         with suppress(OSError):
             status = self._rest(mirror.side, "GET", f"{mirror.url}/status")
         return Outcome(
             case=case,
             settings={key: value for key, value in mirror.config.items() if key.startswith(_CLIENTS)},
-            megabytes_per_second=(high - low) * case.record_bytes / (to - from_) / 1e6 if to > from_ else 0.0,
+            megabytes_per_second=slope(seen) * case.record_bytes / 1e6,
             forecast=forecast(case, mirror.config),
             wire_megabytes_per_second=(after.bytes - before.bytes) / (after.at - before.at) / 1e6,
             drops=after.drops - before.drops,
@@ -291,6 +293,15 @@ class Bench:
         for side, server in servers.items():
             with self.link.inside(side):
                 server.wait_ready(180)
+
+
+def slope(seen: Sequence[tuple[float, int]]) -> float:
+    """Return records per second by least squares: a large fetch arrives as a step, and end against end would count one too much or too few."""
+    if len(seen) < 2 or seen[0][1] == seen[-1][1]:
+        return 0.0
+    middle, mean = (math.fsum(column) / len(seen) for column in zip(*seen, strict=True))
+    above = math.fsum((at - middle) * (records - mean) for at, records in seen)
+    return above / math.fsum((at - middle) ** 2 for at, _ in seen)
 
 
 def _read_brokers(workspace: Workspace) -> None:

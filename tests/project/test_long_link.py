@@ -16,7 +16,7 @@ import pytest
 
 from benchmarks import emulated_link, long_link
 from benchmarks.emulated_link import ADDRESSES
-from benchmarks.long_link_run import Outcome
+from benchmarks.long_link_run import Outcome, slope
 from benchmarks.long_link_settings import COMPILED, KAFKA, Case, Ends, Placement, config, forecast, settings
 from mm2mgr.sandbox.process import started_at
 
@@ -73,6 +73,12 @@ def test_a_row_says_rate_forecast_and_ratio() -> None:
     shown = long_link.cells(Outcome(case, {}, 3.2, model, 3.4, 0, 1.5, "", 1.0, 0.5, 300), 1.6)
     said = long_link.row(list(shown.values()), list(shown)).split()
     assert [said[said.index("stock") + at] for at in (1, 2, 3, 4)] == ["3.20", "3.04", "13%", "x2.0"]
+
+
+def test_records_that_arrive_in_steps_are_counted_at_their_rate() -> None:
+    steps = [(tenth / 10, int(tenth / 10 / 3.8 + 0.3) * 32_000) for tenth in range(150)]
+    assert slope(steps) == pytest.approx(32_000 / 3.8, rel=0.1)
+    assert slope(steps[:1]) == slope([(0.0, 5), (1.0, 5)]) == 0
 
 
 @pytest.mark.parametrize("placement", ["remote consume", "remote produce"])
