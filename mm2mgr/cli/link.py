@@ -1,4 +1,4 @@
-"""The commands of links between clusters: read."""
+"""The commands of links between clusters: read, probe."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING
 import click
 
 from mm2mgr import operations
-from mm2mgr.cli.options import Seconds, listed, option, output_option
+from mm2mgr.cli.options import Count, Seconds, Size, listed, option, output_option
 from mm2mgr.operations.workspace import Workspace
 
 if TYPE_CHECKING:
     from mm2mgr.operations.link import BrokersReport
 
 DIFFERS = 2
+INCONCLUSIVE = 3
 
 
 @listed("Load", 7)
@@ -24,6 +25,7 @@ def link() -> None:
     \b
     Example:
       mm2mgr link read
+      mm2mgr link probe dc1 agg-east
     """
 
 
@@ -68,3 +70,79 @@ def _ended(report: BrokersReport, *, check: bool) -> int:
     if report.failures or report.refused:
         return 1
     return DIFFERS if check and report.diff else 0
+
+
+@link.command()
+@click.argument("first", metavar="A")
+@click.argument("second", metavar="B")
+@option(
+    "--bandwidth",
+    is_flag=True,
+    help="Also measure the bandwidth to the farther one, with --topic or --temporary-topic.",
+)
+@option(
+    "--topic",
+    default="",
+    show_default=False,
+    metavar="NAME",
+    help="With --bandwidth: read this topic, which must have records.",
+)
+@option("--temporary-topic", is_flag=True, help="With --bandwidth: create a topic, write to it, and delete it.")
+@option("--bytes", "limit_bytes", type=Size(1e6), default="200 MB", help="With --bandwidth: end after so much.")
+@option("--seconds", type=Seconds(1), default=15.0, help="With --bandwidth: end after so many seconds.")
+@option(
+    "--connections", type=Count(1, 64), default=16, help="With --bandwidth: one connection rarely fills a long link."
+)
+@option("--write", is_flag=True, help="Put the entry into the tree; all other lines stay as they are.")
+@option(
+    "--timeout", type=Seconds(0, min_open=True), default=10.0, help="Time limit for the answer of a broker, in seconds."
+)
+@output_option
+@click.pass_obj
+def probe(
+    workspace: Workspace,
+    first: str,
+    second: str,
+    bandwidth: bool,
+    topic: str,
+    temporary_topic: bool,
+    limit_bytes: float,
+    seconds: float,
+    connections: int,
+    write: bool,
+    timeout: float,
+    output: str,
+) -> int:
+    """Measure the link between clusters A and B.
+
+    Times TCP connects and requests from this machine to every broker of both, which needs no rights, and prints the entry of
+    `links:` that follows. Run it beside one of the two: if it is beside neither, the round trip between them is not known, and the
+    exit code is 3. With --bandwidth it loads the link: a topic is read from the farther cluster, or a temporary one written there.
+
+    \b
+    Example:
+      mm2mgr link probe dc1 agg-east
+      mm2mgr link probe dc1 agg-east --bandwidth --topic app.orders --seconds 20 --write
+    """
+    from mm2mgr.output.console import say_as, talk
+    from mm2mgr.output.link_text import say_probe
+
+    if bandwidth != bool(topic or temporary_topic) or (topic and temporary_topic):
+        raise click.UsageError("--bandwidth needs one of --topic NAME and --temporary-topic, and they need --bandwidth")
+    found = operations.link_probe(
+        workspace,
+        first,
+        second,
+        topic=topic,
+        temporary_topic=temporary_topic,
+        limits=operations.TransferLimits(limit_bytes, seconds, connections),
+        write=write,
+        timeout_seconds=timeout,
+        notify=talk,
+    )
+    say_as(output, found.to_dict(), say_probe)
+    if found.entry is None:
+        return INCONCLUSIVE
+    if write:
+        talk("written: review it, then plan" if found.written else "the tree has this entry already")
+    return 0

@@ -139,6 +139,13 @@ class Rate(Duration):
     parser = "bytes_per_second"
 
 
+class Size(Duration):
+    """An amount of data such as 200 MB, in bytes."""
+
+    name = "size"
+    parser = "byte_size"
+
+
 class StoreLocation(click.Path):
     """A folder, or a URI of object storage without credentials in it."""
 

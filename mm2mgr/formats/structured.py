@@ -75,6 +75,20 @@ class StructuredText:
             return
         self._add(span, str(path[depth]), value)
 
+    def append(self, path: PathKey, value: Value) -> None:
+        """Add an item to a list, on a line of its own where the others have one; NotEditable where there is none."""
+        span, text = self._find(path), self.pieces.text
+        if span is None or span.kind != "list":
+            raise NotEditable("it is not a list")
+        if not span.block:
+            at = span.items[-1].end if span.items else span.start + 1
+            self.pieces.change(at, at, f"{', ' if span.items else ''}{self._text(value)}")
+            return
+        last = span.items[-1]
+        begin, at = text.rfind("\n", 0, last.start) + 1, _line_end(text, last.end)
+        dash = text.rindex("-", begin, last.start)
+        self.pieces.change(at, at, f"{newline_of(text)}{text[begin:dash]}- {self._text(value)}")
+
     def remove(self, path: PathKey, line: int = 0) -> None:
         parent = self._find(path[:-1])
         members = parent.members if parent else ()

@@ -229,17 +229,19 @@ class Kafka:
 
     def partition_counts(self) -> dict[str, int]:
         """Return the partitions of every topic that this login may see; fails early when all brokers refuse."""
+        return {name: len(topic.partitions) for name, topic in self.listing().topics.items() if topic.partitions}
+
+    def listing(self) -> Any:
+        """Return the client's metadata of all topics and brokers; fails early when all brokers refuse."""
         deadline = time.monotonic() + self.timeout_seconds
         while True:
             seconds = min(_FIRST_LISTING_SECONDS, max(0.0, deadline - time.monotonic()))
             try:
-                listed = self.admin.list_topics(timeout=seconds).topics
+                return self.admin.list_topics(timeout=seconds)
             except confluent_kafka.KafkaException as error:
                 self.admin.poll(0)  # delivers the background error that explains a time-out
                 if self.failures.all_down or self.failures.is_refused or time.monotonic() >= deadline:
                     raise self.failures.error(error, "listing topics", self.timeout_seconds) from error
-            else:
-                return {name: len(topic.partitions) for name, topic in listed.items() if topic.partitions}
 
     def offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Offsets]:
         """Return log start and end per partition; partitions that cannot be read are absent (see `read_offsets`)."""
@@ -306,6 +308,12 @@ class Kafka:
                         raise
         self._wait_until_readable({name: count for name, (count, _, _) in wanted.items()})
         return created
+
+    def delete_topic(self, topic: str) -> None:
+        """Delete a topic that mm2mgr created for a moment."""
+        with self.doing(f"deleting topic {topic}"):
+            (future,) = self.admin.delete_topics([topic], request_timeout=self.left()).values()
+            self.result(future)
 
     def _wait_until_readable(self, counts: Mapping[str, int]) -> None:
         """Wait for metadata and then for the leaders: they are named a moment before they know their partition."""

@@ -141,10 +141,8 @@ class BrokerAddress:
 
 def broker_addresses(kafka: Kafka) -> tuple[BrokerAddress, ...]:
     """Return the brokers of a cluster by id, which any login may ask for; the first call to make, as it notices a refused login."""
-    with kafka.doing("listing brokers"):
-        asked = kafka.admin.describe_cluster(request_timeout=kafka.left())
-        nodes = kafka.first_answer(asked, while_down=False).nodes
-    return tuple(BrokerAddress(each.id, each.host, each.port) for each in sorted(nodes, key=lambda node: node.id))
+    found = sorted(kafka.listing().brokers.values(), key=lambda broker: int(broker.id))
+    return tuple(BrokerAddress(each.id, each.host, each.port) for each in found)
 
 
 def broker_configs(kafka: Kafka, brokers: Iterable[int]) -> dict[int, dict[str, str]]:

@@ -1,34 +1,37 @@
-"""`link read`: what the brokers of each cluster allow, written to overrides/brokers.yaml for review."""
+"""`link read`: what the brokers of each cluster allow, written to overrides/brokers.yaml for review.
+
+`link probe`: round trip and bandwidth between two clusters, as measured from this machine, as an entry of `links:`.
+"""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from difflib import unified_diff
 from functools import partial
 from pathlib import Path
+from statistics import median
 from typing import Any
 
-from mm2mgr.check.needs import knows_names, mirrored
+from mm2mgr.check.brokers import Entry, ask_brokers
 from mm2mgr.endpoints import kafka_access
-from mm2mgr.errors import KafkaError, Mm2mgrError
+from mm2mgr.errors import KafkaError, Mm2mgrError, SpecError
+from mm2mgr.formats.splices import NotEditable
+from mm2mgr.formats.structured import StructuredText
+from mm2mgr.kafka.bandwidth import Transfer, TransferLimits, read_rate, write_rate
 from mm2mgr.kafka.client import Kafka
-from mm2mgr.kafka.inspection import broker_addresses, broker_configs, topic_limits
-from mm2mgr.link import BY_SYSTEM
+from mm2mgr.kafka.inspection import broker_addresses
+from mm2mgr.kafka.round_trip import RoundTrip, round_trips
+from mm2mgr.link import PAYLOAD_SHARE, BrokerLimits, window
+from mm2mgr.operations.fix import Fixes
 from mm2mgr.operations.workspace import Workspace
-from mm2mgr.spec.models import BrokersRead
+from mm2mgr.spec.models import Link
+from mm2mgr.spec.places import PathKey
 from mm2mgr.spec.writer import BROKERS, merge, override_target
-from mm2mgr.text import nearest
-from mm2mgr.topology import Flow, KafkaCluster, Topology
-
-_AT_ONCE = 16
-_VERSION = "inter.broker.protocol.version"  # the only setting that names a version; Kafka 4.0 removed it
-_OLDEST_WITHOUT = "4.0"
-_SIZES = tuple(each.alias for each in BrokersRead.model_fields.values() if each.alias)
-Entry = dict[str, Any]
+from mm2mgr.text import nearest, rate_text
+from mm2mgr.topology import KafkaCluster, Topology
 
 
 @dataclass(frozen=True)
@@ -74,7 +77,7 @@ def link_read(
     if write:
         override_target(path)
     before = BROKERS.read(path)
-    found = _read(topology, chosen, timeout_seconds)
+    found = ask_brokers(topology, chosen, timeout_seconds)
     entries = {alias: _dated(entry, before.get(alias, {})) for alias, entry in found.entries(topology, before).items()}
     known = topology.clusters.keys()
     after = merge(before, entries, known, before)
@@ -103,111 +106,184 @@ def _dated(entry: Entry, before: Mapping[str, Any]) -> Entry:
     return {**entry, "since": since or datetime.now(UTC).date().isoformat()}
 
 
-@dataclass
-class _Found:
-    """Answers by cluster, while they come in from several threads."""
+# --- probe ------------------------------------------------------------------------------------------------------------
 
-    brokers: dict[str, Entry] = field(default_factory=dict)
-    topics: dict[str, Collection[str]] = field(default_factory=dict)
-    limits: dict[str, Mapping[str, int]] = field(default_factory=dict)
-    failures: dict[str, str] = field(default_factory=dict)
-    remarks: list[str] = field(default_factory=list)
-
-    def entries(self, topology: Topology, before: Mapping[str, Mapping[str, Any]]) -> dict[str, Entry]:
-        """Return the entries of the clusters that answered, with the limits of the flows that write to each."""
-        result = {}
-        for alias, entry in self.brokers.items():
-            if alias in self.failures:
-                continue
-            earlier = before.get(alias, {}).get("flows") or {}
-            flows: dict[str, int] = {}
-            limits = self.limits.get(alias, {})
-            for flow in sorted(topology.flows, key=lambda each: each.id):
-                if flow.target.alias != alias:
-                    continue
-                written = self.written(flow)
-                sizes = [limits[each] for each in written if each in limits]
-                if flow.source.alias not in self.topics or len(sizes) < len(written):  # not all could be read
-                    sizes += [earlier[flow.id]] if flow.id in earlier else []
-                if sizes:
-                    flows[flow.id] = min(sizes)
-            # What the brokers' own limit says as well needs no line.
-            own = {one: size for one, size in flows.items() if size != entry["message.max.bytes"]}
-            result[alias] = entry | ({"flows": own} if own else {})
-        return result
-
-    def written(self, flow: Flow) -> list[str]:
-        """Return the topics on the target that a flow writes to and that exist."""
-        names = mirrored(flow, self.topics.get(flow.source.alias, ())) if knows_names(flow) else []
-        return [name for name in map(flow.remote_topic, names) if name in self.topics.get(flow.target.alias, ())]
+_BESIDE_SHARE, _BESIDE_SECONDS = (
+    0.2,
+    0.002,
+)  # this machine is beside a cluster whose round trip is a small part of the other's
+_WINDOW_SHARE = 0.7  # so much of what brokers' buffers let through means that these, not the link, were the limit
 
 
-def _read(topology: Topology, chosen: Iterable[KafkaCluster], timeout_seconds: float) -> _Found:
-    found = _Found()
-    targets = list(chosen)
-    aliases = {each.alias for each in targets}
-    sources = {flow.source.alias for flow in topology.flows if flow.target.alias in aliases}
+@dataclass(frozen=True)
+class ProbedEnd:
+    """The brokers of one cluster as this machine reaches them."""
 
-    def ask(cluster: KafkaCluster, do: Callable[[KafkaCluster, Kafka], None]) -> None:
-        try:
-            with Kafka(kafka_access(cluster), timeout_seconds) as kafka:
-                kafka.within(timeout_seconds)
-                do(cluster, kafka)
-        except Mm2mgrError as error:
-            if cluster.alias in aliases:
-                found.failures[cluster.alias] = error.message + (f" ({error.hint})" if error.hint else "")
-            else:
-                found.remarks.append(
-                    f"{error.message}; limits of topics that flows from there write to stay as they are"
-                )
+    cluster: str
+    brokers: tuple[RoundTrip, ...]
 
-    def brokers(cluster: KafkaCluster, kafka: Kafka) -> None:
-        if cluster.alias in aliases:
-            _brokers(cluster.alias, kafka, found)
-        found.topics[cluster.alias] = kafka.partition_counts().keys()
+    @property
+    def measured(self) -> list[float]:
+        """The round trip to each broker that could be measured."""
+        return sorted(each.seconds for each in self.brokers if each.seconds is not None)
 
-    def limits(cluster: KafkaCluster, kafka: Kafka) -> None:
-        alias = cluster.alias
-        wanted = {name for flow in topology.flows if flow.target.alias == alias for name in found.written(flow)}
-        found.limits[alias] = topic_limits(kafka, sorted(wanted)) if wanted else {}
-        if refused := sorted(wanted - found.limits[alias].keys()):
-            what = f"{alias}: max.message.bytes of {len(refused)} topics cannot be read, such as {refused[0]}"
-            found.remarks.append(f"{what}: this login needs DescribeConfigs on them")
+    @property
+    def seconds(self) -> float:
+        """The median over its brokers."""
+        return median(self.measured)
 
-    with ThreadPoolExecutor(_AT_ONCE) as threads:
-        asked = [each for alias, each in topology.clusters.items() if alias in aliases | sources]
-        list(threads.map(partial(ask, do=brokers), asked))
-        list(threads.map(partial(ask, do=limits), [each for each in targets if each.alias in found.topics]))
-    found.remarks.sort()
+    def to_dict(self) -> dict[str, Any]:
+        brokers = [{**asdict(each), "seconds": each.seconds} for each in self.brokers]
+        return {"cluster": self.cluster, "seconds": self.seconds, "brokers": brokers}
+
+
+@dataclass(frozen=True)
+class LinkProbe:
+    """What was measured from this machine to both ends. `verdict`: what that says about the link between them.
+
+    `entry`: the entry of `links:`, None where this machine is beside neither end. `diff`: how the tree changes with it.
+    """
+
+    ends: tuple[ProbedEnd, ProbedEnd]
+    verdict: str
+    entry: Mapping[str, Any] | None = None
+    transfer: Transfer | None = None
+    remarks: tuple[str, ...] = ()
+    diff: tuple[str, ...] = ()
+    written: bool = False
+
+    @property
+    def far(self) -> ProbedEnd:
+        """The end that is farther away."""
+        return max(self.ends, key=lambda end: end.seconds)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON values."""
+        return {
+            **{"ends": [end.to_dict() for end in self.ends], "verdict": self.verdict, "remarks": list(self.remarks)},
+            **{"transfer": asdict(self.transfer) if self.transfer else None},
+            **{"entry": dict(self.entry) if self.entry else None, "diff": list(self.diff), "written": self.written},
+        }
+
+
+def link_probe(  # noqa: PLR0913  one argument per option
+    workspace: Workspace,
+    first: str,
+    second: str,
+    *,
+    topic: str = "",
+    temporary_topic: bool = False,
+    limits: TransferLimits | None = None,
+    write: bool = False,
+    timeout_seconds: float = 10.0,
+    notify: Callable[[str], None] = lambda _: None,
+) -> LinkProbe:
+    """Measure the round trip to every broker of two clusters, and the bandwidth to the far one where a topic says how.
+
+    `topic`: read it; `temporary_topic`: write to one that is deleted afterwards. `write` puts the entry into the tree. KafkaError
+    when an end does not answer.
+    """
+    topology = workspace.topology
+    clusters = [known_cluster(topology, alias) for alias in (first, second)]
+    if first == second:
+        raise Mm2mgrError(f"a link from '{first}' to itself", hint="name two clusters")
+    with ThreadPoolExecutor(2) as threads:
+        near, far = threads.map(partial(_probed, timeout_seconds=timeout_seconds), clusters)
+    found = judged(near, far)
+    if found.entry is not None and (topic or temporary_topic):
+        notify(f"measuring the bandwidth between this machine and {found.far.cluster}")
+        bounds, end = limits or TransferLimits(), topology.clusters[found.far.cluster]
+        access = kafka_access(end)
+        moved = read_rate(access, topic, bounds) if topic else write_rate(access, str(topology.owner), bounds)
+        found = with_bandwidth(found, moved, end.limits, reading=bool(topic))
+    if found.entry is None:
+        return found
+    changed = declared(workspace, found.entry)
+    if write and changed.new:
+        changed.write()
+    return replace(found, diff=tuple(changed.diff()), written=write and bool(changed.new))
+
+
+def _probed(cluster: KafkaCluster, timeout_seconds: float) -> ProbedEnd:
+    access = kafka_access(cluster)
+    with Kafka(access, timeout_seconds) as kafka:
+        kafka.within(timeout_seconds)
+        brokers = broker_addresses(kafka)
+    found = ProbedEnd(cluster.alias, round_trips(access, brokers, timeout_seconds))
+    if not found.measured:
+        why = "; ".join(f"{each.broker}: {each.why}" for each in found.brokers)
+        raise KafkaError(f"{cluster.alias}: no broker took a connection: {why}")
     return found
 
 
-def _brokers(alias: str, kafka: Kafka, found: _Found) -> None:
-    ids = [each.id for each in broker_addresses(kafka)]
-    configs = broker_configs(kafka, ids)
-    if not configs:
-        hint = "it needs DescribeConfigs on the cluster"
-        raise KafkaError(f"{alias}: this login may not read the brokers' settings", hint=hint)
-    found.brokers[alias], remarks = smallest(alias, configs)
-    found.remarks += remarks
+def judged(first: ProbedEnd, second: ProbedEnd) -> LinkProbe:
+    """Return what round trips from here to both ends say about the link between them."""
+    near, far = sorted((first, second), key=lambda end: end.seconds)
+    ends = (first, second)
+    remarks = tuple(f"{end.cluster}, {each.broker}: {each.why}" for end in ends for each in end.brokers if each.why)
+    if near.seconds > max(_BESIDE_SHARE * far.seconds, _BESIDE_SECONDS):
+        least, most = milliseconds(far.seconds - near.seconds), milliseconds(far.seconds + near.seconds)
+        verdict = f"the link is between {least} and {most}: this machine is beside neither end, so run the probe beside {near.cluster} or {far.cluster}"
+        return LinkProbe(ends, verdict, remarks=remarks)
+    verdict = f"the link is about {milliseconds(far.seconds)}: this machine is beside {near.cluster}"
+    if far.seconds <= _BESIDE_SECONDS:
+        verdict += f" and {far.cluster}, and so short a link needs no entry"
+    rtt = milliseconds(far.seconds).replace(" ", "")
+    return LinkProbe(ends, verdict, {"between": [first.cluster, second.cluster], "rtt": rtt}, remarks=remarks)
 
 
-def smallest(alias: str, configs: Mapping[int, Mapping[str, str]]) -> tuple[Entry, list[str]]:
-    """Return the entry of a cluster from the settings of its brokers, and a remark for each setting in which they differ."""
-    entry: Entry = {"count": len(configs), "version": min((_version(each) for each in configs.values()), key=_order)}
-    remarks = []
-    for key in _SIZES:
-        by_broker = {one: int(each[key]) for one, each in configs.items()}
-        entry[key] = min(by_broker.values(), key=lambda size: math.inf if size == BY_SYSTEM else size)
-        if len(set(by_broker.values())) > 1:
-            each = ", ".join(f"{size} on broker {one}" for one, size in sorted(by_broker.items()))
-            remarks.append(f"{alias}: brokers differ in {key} ({each}); the smallest counts")
-    return entry, remarks
+def with_bandwidth(found: LinkProbe, moved: Transfer, limits: BrokerLimits, *, reading: bool) -> LinkProbe:
+    """Add a measured bandwidth to the entry, unless the brokers' socket buffers were the limit."""
+    entry = dict(found.entry or {})
+    if moved.rewinds > moved.connections:
+        remark = f"the topic is small and was read {moved.rewinds / moved.connections:.0f} times; a larger one loads the link better"
+        found = replace(found, remarks=(*found.remarks, remark))
+    carried = f"{rate_text(moved.bytes_per_second)} over {moved.connections} connections"
+    key = "socket.send.buffer.bytes" if reading else "socket.receive.buffer.bytes"
+    buffer = limits.send_buffer_bytes if reading else limits.receive_buffer_bytes
+    let_through = moved.connections * window("source" if reading else "target", buffer) / found.far.seconds
+    if moved.bytes_per_second >= _WINDOW_SHARE * let_through:
+        remark = f"{carried} is what {key} of {found.far.cluster} lets through, so the link may carry more: measure with more --connections"
+        return replace(found, transfer=moved, remarks=(*found.remarks, remark))
+    bandwidth = f"{float(f'{moved.bytes_per_second * 8 / PAYLOAD_SHARE / 1e6:.2g}'):g}Mbit/s"
+    return replace(found, transfer=moved, entry=entry | {"bandwidth": bandwidth})
 
 
-def _version(configs: Mapping[str, str]) -> str:
-    return configs[_VERSION].partition("-")[0] if _VERSION in configs else _OLDEST_WITHOUT
+def milliseconds(seconds: float) -> str:
+    """Write a round trip as the tree has it, with a blank before the unit: whole milliseconds from 10 on, else with one digit."""
+    value = seconds * 1000
+    return f"{value:.0f} ms" if value >= 10 else f"{max(value, 0.1):.1f} ms"
 
 
-def _order(version: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in version.split(".") if part.isdecimal())
+def declared(workspace: Workspace, entry: Mapping[str, Any]) -> Fixes:
+    """Return how the files of the tree change when `links:` has this entry; all other lines stay as they are."""
+    spec, pair = workspace.spec, set(entry["between"])
+    index = next((number for number, link in enumerate(spec.tree.links) if set(link.between) == pair), None)
+    old: dict[str, bytes] = {}
+    new: dict[str, bytes] = {}
+    by_hand = f"write it by hand: links: [{{between: [{', '.join(entry['between'])}], rtt: {entry['rtt']}}}]"
+    try:
+        path: PathKey = ("clusters",) if index is None and ("links",) not in spec.places else ("links",)
+        place = spec.place(*path) if index is None else spec.place("links", index, "rtt")
+        old[place.file] = Path(place.file).read_bytes()
+        text = StructuredText(old[place.file].decode())
+        if index is not None:
+            at = text.ending(("rtt",), place.line)
+            there = spec.raw["links"][index]
+            for key in entry.keys() - {"between"} if at else ():
+                if there.get(key) != entry[key]:
+                    text.set((*at[:-1], key), entry[key])
+        elif path == ("links",):
+            text.append((text.document(path) or 0, "links"), dict(entry))
+        else:
+            text.set((text.document(path) or 0, "links"), [dict(entry)])
+        new[place.file] = text.result().encode()
+        links = replace(workspace, contents=new).spec.tree.links
+    except (OSError, UnicodeDecodeError, NotEditable, SpecError) as error:
+        raise Mm2mgrError(f"the tree cannot be edited: {error}", hint=by_hand) from error
+    wanted = Link.model_validate(dict(entry))
+    others = [link for link in spec.tree.links if set(link.between) != pair]
+    mine = [link for link in links if set(link.between) == pair]
+    if [link for link in links if set(link.between) != pair] != others or [each.rtt for each in mine] != [wanted.rtt]:
+        raise Mm2mgrError(f"{place.file}: the entry cannot be put in without changing others", hint=by_hand)
+    return Fixes(old, {} if new == old else new, (), ())

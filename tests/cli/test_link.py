@@ -1,4 +1,4 @@
-"""`link read` where brokers do not answer or differ. Answers of real brokers: tests/kafka/test_live.py."""
+"""`link read` and `link probe` where brokers do not answer, differ, or are mocks. Real brokers: tests/kafka/test_live.py."""
 
 from __future__ import annotations
 
@@ -6,7 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from mm2mgr.operations.link import smallest
+from mm2mgr.check.brokers import smallest
+from mm2mgr.errors import Mm2mgrError
+from mm2mgr.kafka.access import KafkaAccess
+from mm2mgr.kafka.bandwidth import Transfer
+from mm2mgr.kafka.round_trip import RoundTrip
+from mm2mgr.link import BrokerLimits
+from mm2mgr.operations.link import ProbedEnd, declared, judged, with_bandwidth
+from mm2mgr.operations.workspace import Workspace
 
 from .command import Command
 
@@ -85,3 +92,108 @@ def test_the_smallest_value_counts_and_the_system_is_the_largest() -> None:
 @pytest.mark.parametrize("arguments", [("link", "read", "--timeout", "0"), ("link", "read", "--timeout", "nan")])
 def test_bad_values_are_wrong_usage(mm2mgr: Command, arguments: tuple[str, ...]) -> None:
     mm2mgr(*arguments, code=2)
+
+
+# --- probe ------------------------------------------------------------------------------------------------------------
+
+
+def end(cluster: str, *seconds: float) -> ProbedEnd:
+    return ProbedEnd(cluster, tuple(RoundTrip(f"{cluster}{number}:1", each) for number, each in enumerate(seconds)))
+
+
+def test_a_probe_measures_both_ends_and_prints_the_entry(mm2mgr: Command, mock_cluster: KafkaAccess) -> None:
+    one, other = (address.rpartition(":")[2] for address in mock_cluster.bootstrap_servers.split(","))
+    mm2mgr.tree.mkdir()
+    text = TREE.format(port=one).replace(f"localhost:{one}", f"localhost:{other}")
+    (mm2mgr.tree / "tree.yaml").write_text(text)
+    said = mm2mgr("link", "probe", "a", "b")
+    assert "this machine -> a" in said.lines[0]
+    assert "(2 brokers, " in said.lines[0]
+    assert "this machine is beside" in said.out
+    assert "links:" in said.lines
+    assert (mm2mgr.tree / "tree.yaml").read_text() == text
+    mm2mgr("link", "probe", "b", "a", "--write")
+    written = (mm2mgr.tree / "tree.yaml").read_text()
+    assert written.startswith(text)
+    (link,) = Workspace((mm2mgr.tree,)).spec.tree.links
+    assert (link.between, link.bandwidth) == (["b", "a"], None)
+    found = mm2mgr("link", "probe", "a", "b", "-o", "json").json
+    assert [len(each["brokers"]) for each in found["ends"]] == [2, 2]
+    assert found["entry"]["between"] == ["a", "b"]
+
+
+def test_a_probe_of_clusters_that_do_not_answer_or_are_not_two(mm2mgr: Command, closed_port: int) -> None:
+    declare(mm2mgr.tree, closed_port)
+    said = mm2mgr("link", "probe", "a", "b", "--timeout", "5", code=1)
+    assert "a: no broker of 127.0.0.1" in said.err
+    assert "a link from 'a' to itself" in mm2mgr("link", "probe", "a", "a", code=1).err
+    assert "no cluster 'x'" in mm2mgr("link", "probe", "a", "x", code=1).err
+
+
+@pytest.mark.parametrize(
+    "options",
+    [["--bandwidth"], ["--topic", "t"], ["--temporary-topic"], ["--bandwidth", "--topic", "t", "--temporary-topic"]],
+)
+def test_a_bandwidth_is_measured_only_when_asked_for_and_with_one_topic(mm2mgr: Command, options: list[str]) -> None:
+    assert "--bandwidth needs one of" in mm2mgr("link", "probe", "a", "b", *options, code=2).err
+
+
+def test_the_link_is_the_far_round_trip_where_this_machine_is_beside_the_other_end() -> None:
+    found = judged(end("dc1", 0.0179, 0.0183, 0.0186), end("agg", 0.0003))
+    assert found.verdict == "the link is about 18 ms: this machine is beside agg"
+    assert found.entry == {"between": ["dc1", "agg"], "rtt": "18ms"}
+    assert found.far.cluster == "dc1"
+
+
+def test_beside_neither_end_the_link_is_not_known() -> None:
+    found = judged(end("dc1", 0.080), end("agg", 0.050))
+    assert found.entry is None
+    assert found.verdict.startswith("the link is between 30 ms and 130 ms: this machine is beside neither end")
+
+
+def test_a_short_link_is_called_short() -> None:
+    found = judged(end("dc1", 0.0004), end("agg", 0.0003))
+    assert found.verdict.endswith("so short a link needs no entry")
+    assert found.entry == {"between": ["dc1", "agg"], "rtt": "0.4ms"}
+
+
+def test_a_bandwidth_that_the_brokers_buffers_decide_is_not_written() -> None:
+    probe = judged(end("dc1", 0.1), end("agg", 0.0003))
+    moved = Transfer(200_000_000, 10.0, 24.1e6, 8)
+    assert (with_bandwidth(probe, moved, BrokerLimits(-1, -1), reading=True).entry or {})["bandwidth"] == "200Mbit/s"
+    limited = with_bandwidth(probe, moved, BrokerLimits(), reading=True)
+    assert "bandwidth" not in (limited.entry or {})
+    assert "socket.send.buffer.bytes of dc1 lets through" in limited.remarks[-1]
+    assert "socket.receive.buffer.bytes" in with_bandwidth(probe, moved, BrokerLimits(), reading=False).remarks[-1]
+    again = with_bandwidth(probe, Transfer(200_000_000, 10.0, 24.1e6, 8, rewinds=80), BrokerLimits(-1), reading=True)
+    assert again.remarks == ("the topic is small and was read 10 times; a larger one loads the link better",)
+
+
+LINKS = {
+    "block": ("links:  # far\n  - between: [x, a]\n    rtt: 1ms  # near\n", "  - {between: [a, b], rtt: '18ms'}\n"),
+    "flow": ("links: [{between: [x, a], rtt: 1ms}]\n", ", {between: [a, b], rtt: '18ms'}]\n"),
+    "there": ("links:\n  - {between: [b, a], rtt: 90ms}  # measured by hand\n", "rtt: '18ms'}  # measured by hand\n"),
+    "none": ("", "links: [{between: [a, b], rtt: '18ms'}]\n"),
+}
+
+
+@pytest.mark.parametrize("form", LINKS)
+def test_the_entry_is_put_into_the_tree_and_all_other_lines_stay(tmp_path: Path, form: str) -> None:
+    before, after = LINKS[form]
+    file = tmp_path / "tree.yaml"
+    text = before + TREE.format(port=1).replace("clusters:\n", "clusters:\n  x: {bootstrap_servers: [x:1]}\n")
+    file.write_text(text)
+    changed = declared(Workspace((tmp_path,)), {"between": ["a", "b"], "rtt": "18ms"})
+    changed.write()
+    lines = file.read_text().splitlines(keepends=True)
+    assert [line for line in lines if line.endswith(after)]
+    assert len(set(text.splitlines(keepends=True)) - set(lines)) == (1 if form in ("flow", "there") else 0)
+    assert pytest.approx(0.018) in [link.rtt for link in Workspace((tmp_path,)).spec.tree.links]
+    assert not declared(Workspace((tmp_path,)), {"between": ["a", "b"], "rtt": "18ms"}).new
+
+
+def test_a_tree_that_cannot_be_edited_says_what_to_write(tmp_path: Path) -> None:
+    (tmp_path / "tree.yaml").write_text("links:\n" + TREE.format(port=1))
+    with pytest.raises(Mm2mgrError) as caught:
+        declared(Workspace((tmp_path,)), {"between": ["a", "b"], "rtt": "18ms"})
+    assert caught.value.hint == "write it by hand: links: [{between: [a, b], rtt: 18ms}]"

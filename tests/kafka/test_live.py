@@ -226,3 +226,44 @@ def test_link_read_writes_what_brokers_and_topics_allow_and_a_refused_login_keep
     said = link("link", "read", "open", "--check", code=2)
     assert "-    socket.send.buffer.bytes: -1" in said.lines
     assert "+    socket.send.buffer.bytes: 102400" in said.lines
+
+
+def test_link_probe_times_brokers_behind_tls_and_says_why_it_cannot(link: Command) -> None:
+    said = link("link", "probe", "open", "tls", "--timeout", "20", "-o", "json")
+    ends = said.json["ends"]
+    assert [len(end["brokers"]) for end in ends] == [1, 1]
+    assert all(each["request_seconds"] and not each["why"] for end in ends for each in end["brokers"])
+    assert said.json["entry"]["between"] == ["open", "tls"]
+    refused = link("link", "probe", "open", "locked", "--timeout", "20", code=1).err
+    assert "locked: " in refused
+    assert "check security.protocol, the login" in refused
+    assert "wrong" not in refused
+
+
+@pytest.mark.parametrize("way", [("--topic", "probed"), ("--temporary-topic",)])
+def test_link_probe_measures_a_bandwidth_and_leaves_nothing_behind(
+    link: Command, access: KafkaAccess, way: tuple[str, ...]
+) -> None:
+    with Kafka(access) as kafka:
+        kafka.create_topics({"probed": (2, 1, {})})
+        before = {name for name, topic in kafka.topics().items() if not topic.internal}
+    with Producer(access) as producer:
+        for number in range(100):
+            producer.send(("probed", number % 2), bytes(10_000))
+    bounds = ("--bytes", "20 MB", "--seconds", "20", "--connections", "3")
+    found = link("link", "probe", "open", "tls", "--bandwidth", *way, *bounds, "-o", "json").json
+    moved = found["transfer"]
+    assert moved["connections"] == 3
+    assert moved["bytes"] >= 20_000_000 or moved["seconds"] >= 15
+    assert moved["bytes_per_second"] > 0
+    assert any("the topic is small" in remark for remark in found["remarks"]) == ("--topic" in way)
+    with Kafka(access) as kafka:
+        assert {name for name, topic in kafka.topics().items() if not topic.internal} == before
+
+
+def test_link_probe_reads_only_topics_with_records(link: Command, access: KafkaAccess) -> None:
+    with Kafka(access) as kafka:
+        kafka.create_topics({"hollow": (1, 1, {})})
+    probe = ("link", "probe", "open", "tls", "--bandwidth", "--topic")
+    assert "topic 'hollow' has no records" in link(*probe, "hollow", code=1).err
+    assert "no topic 'absent'" in link(*probe, "absent", code=1).err

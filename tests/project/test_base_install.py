@@ -45,6 +45,7 @@ ARGUMENTS = {
     "explain": "tasks.max",
     "init": "elsewhere",
     "link read": "--timeout 3",
+    "link probe": "east west --timeout 3",
     "offsets reset": "orders --to latest",
     "offsets show": "orders",
     **dict.fromkeys(("pause", "resume", "stop", "restart"), "orders"),
@@ -75,7 +76,7 @@ FAIL_WITHOUT_WORKERS = {
         "topics",
     ),
     *("sandbox topic create", "sandbox topic list", "sandbox produce"),
-    *("offsets show", "offsets reset", "link read"),
+    *("offsets show", "offsets reset", "link read", "link probe"),
 }
 REPOSITORY = Path(__file__).resolve().parents[2]
 Run = Callable[[str], subprocess.CompletedProcess[str]]

@@ -115,7 +115,7 @@ LAYERS: dict[str, set[str]] = {
         *("samples", "throughput", "sizing"),
     },
     "check": {
-        *("errors", "defaults", "spec", "truth", "topics", "topology", "render", "lint"),
+        *("errors", "link", "defaults", "spec", "truth", "topics", "topology", "render", "lint"),
         *("connect", "kafka", "endpoints", "reconcile", "observe"),
     },
     "sandbox": {"text", "errors", "files", "kafka"},
@@ -124,6 +124,7 @@ LAYERS: dict[str, set[str]] = {
         *(
             "partitions",
             "link",
+            "formats",
             "connect",
             "kafka",
             "reconcile",

@@ -1,0 +1,220 @@
+"""What several connections to a cluster carry at once, measured by reading a topic, or by writing to a temporary one.
+
+Bytes are those on the wire, as the client counts them. The start, while connections speed up, is left out.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import confluent_kafka
+
+from mm2mgr.errors import KafkaError
+from mm2mgr.kafka.access import KafkaAccess
+from mm2mgr.kafka.client import Failures, Kafka, client_settings
+from mm2mgr.partitions import TopicPartition
+
+_STATISTICS_MS = 200
+_WARM_UP_SHARE = 1 / 3  # of the time, while TCP finds the rate
+_TICK_SECONDS = 0.1
+_RECORD_BYTES = 100_000
+_FIRST_ANSWER_SECONDS = 15.0
+_READING = {
+    "group.id": "mm2mgr-reads-without-a-group",  # demanded by the client, never joined
+    "enable.auto.commit": False,
+    "enable.auto.offset.store": False,
+    "auto.offset.reset": "earliest",
+    "fetch.message.max.bytes": 4 << 20,
+    "fetch.max.bytes": 16 << 20,
+    "receive.message.max.bytes": 64 << 20,
+    "queued.max.messages.kbytes": 32 << 10,
+    "fetch.queue.backoff.ms": 5,
+    "fetch.wait.max.ms": 10,  # at the end of a partition, where reading begins again
+    "enable.partition.eof": True,
+}
+_WRITING = {"acks": 1, "batch.size": 900_000, "linger.ms": 20, "queue.buffering.max.kbytes": 8 << 10}
+
+
+@dataclass(frozen=True)
+class TransferLimits:
+    """When a measurement ends, and over how many connections it goes."""
+
+    limit_bytes: float = 200e6
+    limit_seconds: float = 15.0
+    connections: int = 16
+
+
+@dataclass(frozen=True)
+class Transfer:
+    """What was carried: bytes on the wire in all, and per second once the connections were warm.
+
+    `rewinds`: how often a partition was read to its end and begun again.
+    """
+
+    bytes: int
+    seconds: float
+    bytes_per_second: float
+    connections: int
+    rewinds: int = 0
+
+
+@dataclass
+class _Meter:
+    """Bytes of each connection as its client last reported them, and their sum over time."""
+
+    key: str
+    limits: TransferLimits
+    counts: dict[int, int] = field(default_factory=dict)
+    series: list[tuple[float, int]] = field(default_factory=list)
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    began: float = field(default_factory=time.monotonic)
+    stopped: threading.Event = field(default_factory=threading.Event)
+    fault: confluent_kafka.KafkaError | None = None
+    rewinds: int = 0
+
+    def callback(self, number: int) -> Callable[[str], None]:
+        def note(statistics: str) -> None:
+            with self.lock:
+                self.counts[number] = int(json.loads(statistics)[self.key])
+                self.series.append((time.monotonic(), sum(self.counts.values())))
+
+        return note
+
+    @property
+    def total(self) -> int:
+        return self.series[-1][1] if self.series else 0
+
+    def is_over(self) -> bool:
+        spent = time.monotonic() - self.began
+        return self.stopped.is_set() or self.total >= self.limits.limit_bytes or spent >= self.limits.limit_seconds
+
+    def transfer(self) -> Transfer:
+        first, last = self.began, self.series[-1][0]
+        warm = first + (last - first) * _WARM_UP_SHARE
+        at, carried = next((each for each in self.series if each[0] >= warm), self.series[0])
+        rate = (self.total - carried) / (last - at) if last > at else self.total / max(last - first, 1e-3)
+        return Transfer(self.total, last - first, rate, self.limits.connections, self.rewinds)
+
+
+def read_rate(access: KafkaAccess, topic: str, limits: TransferLimits) -> Transfer:
+    """Measure how fast an existing topic is read from its start, again and again; KafkaError for one without records."""
+    with Kafka(access) as kafka:
+        count = kafka.partition_counts().get(topic)
+        if not count:
+            raise KafkaError(
+                f"{access.alias}: no topic '{topic}' that this login may see", hint="name one with records"
+            )
+        found = kafka.read_offsets([TopicPartition(topic, number) for number in range(count)]).found
+    ends = {one: offsets for one, offsets in found.items() if offsets.end > offsets.start}
+    if not ends:
+        raise KafkaError(f"{access.alias}: topic '{topic}' has no records to read", hint="name one with records")
+
+    def read(number: int, meter: _Meter) -> None:
+        # More connections than partitions share them, each from another place.
+        mine = list(ends)[number % len(ends) :: limits.connections] or [list(ends)[number % len(ends)]]
+        share = number // len(ends) / max(-(-limits.connections // len(ends)), 1)
+        with _client(access, meter, number, _READING, confluent_kafka.Consumer) as client:
+            starts = [
+                confluent_kafka.TopicPartition(*one, ends[one].start + int((ends[one].end - ends[one].start) * share))
+                for one in mine
+            ]
+            client.assign(starts)
+            while not meter.is_over():
+                for message in client.consume(2_000, timeout=_TICK_SECONDS):
+                    error = message.error()
+                    if error is not None and error.code() == confluent_kafka.KafkaError._PARTITION_EOF:
+                        one = TopicPartition(message.topic(), message.partition())
+                        meter.rewinds += 1
+                        client.seek(confluent_kafka.TopicPartition(*one, ends[one].start))
+                    elif error is not None and error.code() != confluent_kafka.KafkaError.GROUP_AUTHORIZATION_FAILED:
+                        meter.fault = error
+                        meter.stopped.set()
+
+    return _measured(access, "rx_bytes", limits, read, f"reading topic {topic}")
+
+
+def write_rate(access: KafkaAccess, owner: str, limits: TransferLimits) -> Transfer:
+    """Measure how fast a temporary topic is written, which is deleted afterwards; its name ends so that no flow mirrors it."""
+    topic = f"mm2mgr.probe.{owner}.{uuid.uuid4().hex[:8]}.internal"
+    payload = os.urandom(_RECORD_BYTES)
+
+    def write(number: int, meter: _Meter) -> None:
+        with _client(access, meter, number, _WRITING, confluent_kafka.Producer) as client:
+            while not meter.is_over():
+                try:
+                    client.produce(topic, payload, partition=number)
+                    client.poll(0)
+                except BufferError:
+                    client.poll(_TICK_SECONDS)
+            client.purge()
+            client.flush(1)
+
+    with Kafka(access) as kafka:
+        kafka.create_topics({topic: (limits.connections, 1, {"retention.ms": "3600000"})})
+        try:
+            return _measured(access, "tx_bytes", limits, write, f"writing topic {topic}")
+        finally:
+            kafka.delete_topic(topic)
+
+
+@contextmanager
+def _client(access: KafkaAccess, meter: _Meter, number: int, settings: Any, kind: Any) -> Iterator[Any]:
+    extra = {"statistics.interval.ms": _STATISTICS_MS, "stats_cb": meter.callback(number), **settings}
+    config, failures = client_settings(access, extra)
+    try:
+        client = kind(config)
+    except (confluent_kafka.KafkaException, ValueError) as error:
+        raise failures.error(error, "the client's settings", 0) from error
+    try:
+        yield client
+    finally:
+        if hasattr(client, "close"):
+            client.close()
+
+
+def _measured(
+    access: KafkaAccess, key: str, limits: TransferLimits, job: Callable[[int, _Meter], None], doing: str
+) -> Transfer:
+    """Run one job per connection until a limit is reached; KafkaError when nothing was carried."""
+    meter = _Meter(key, limits)
+    errors: list[Exception] = []
+
+    def run(number: int) -> None:
+        try:
+            job(number, meter)
+        except Exception as error:  # of a thread: raised below
+            errors.append(error)
+            meter.stopped.set()
+
+    threads: Sequence[threading.Thread] = [
+        threading.Thread(target=run, args=(number,), daemon=True) for number in range(limits.connections)
+    ]
+    for each in threads:
+        each.start()
+    try:
+        for each in threads:
+            each.join()
+    except KeyboardInterrupt:
+        meter.stopped.set()
+        for each in threads:
+            each.join(_FIRST_ANSWER_SECONDS)
+        raise
+    for error in errors:
+        if isinstance(error, KafkaError):
+            raise error
+        raise Failures(access).error(error, doing, limits.limit_seconds) from error
+    if meter.fault is not None:
+        raise Failures(access).error(confluent_kafka.KafkaException(meter.fault), doing, limits.limit_seconds)
+    if not meter.total:
+        raise KafkaError(
+            f"{access.alias}: {doing} carried nothing within {limits.limit_seconds:g} s", hint="raise --seconds"
+        )
+    return meter.transfer()

@@ -1,0 +1,129 @@
+"""Round trips to brokers from this machine: TCP connects, and ApiVersions requests, which need no login and no right."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+import struct
+import time
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from statistics import median
+
+from mm2mgr.kafka.access import KafkaAccess, librdkafka_config
+from mm2mgr.kafka.inspection import BrokerAddress
+
+# Size, API key 18, version 0, correlation id, client id. Each connection sends one: before a SASL login brokers take no second.
+_CLIENT = b"mm2mgr"
+_BODY = struct.pack(f">hhih{len(_CLIENT)}s", 18, 0, 1, len(_CLIENT), _CLIENT)
+_REQUEST = struct.pack(">i", len(_BODY)) + _BODY
+_MOST_ANSWER_BYTES = 1 << 20
+_AT_ONCE = 16
+# A request that takes so much longer than a connect was answered farther away: something between accepts connections.
+_BETWEEN_FACTOR, _BETWEEN_SECONDS = 2.0, 0.01
+
+
+@dataclass(frozen=True)
+class RoundTrip:
+    """What one broker took: the median of TCP connects, and the shortest request (a busy broker only adds); None: not measured, with `why`."""
+
+    broker: str
+    connect_seconds: float | None = None
+    request_seconds: float | None = None
+    why: str = ""
+
+    @property
+    def seconds(self) -> float | None:
+        """The round trip: that of a connect, which no busy broker delays, unless something on the way answers connects itself."""
+        connect, request = self.connect_seconds, self.request_seconds
+        if connect is None or request is None or request <= _BETWEEN_FACTOR * connect + _BETWEEN_SECONDS:
+            return connect
+        return request
+
+
+def round_trips(
+    access: KafkaAccess, brokers: Sequence[BrokerAddress], timeout_seconds: float, samples: int = 10
+) -> tuple[RoundTrip, ...]:
+    """Measure every broker, several at a time; one broker's failure is a value with the reason."""
+    config = librdkafka_config(access)
+    measure = partial(round_trip, config=config, timeout_seconds=timeout_seconds, samples=samples)
+    with ThreadPoolExecutor(_AT_ONCE) as threads:
+        return tuple(threads.map(measure, brokers))
+
+
+def round_trip(
+    broker: BrokerAddress, *, config: Mapping[str, str], timeout_seconds: float, samples: int = 10
+) -> RoundTrip:
+    """Measure one broker with the TLS settings of a client's configuration."""
+    tls, why = None, ""
+    if config["security.protocol"].endswith("SSL"):
+        try:
+            tls = _tls(config)
+        except (OSError, ValueError) as error:
+            why = f"only connects were timed: {_words(error)}"
+    connects, requests = list[float](), list[float]()
+    ask = not why
+    for _ in range(samples):
+        try:
+            began = time.perf_counter()
+            with socket.create_connection((broker.host, broker.port), timeout_seconds) as line:
+                connects.append(time.perf_counter() - began)
+                if ask:
+                    try:
+                        requests.append(_request(line, broker.host, tls))
+                    except (OSError, ValueError) as error:
+                        ask, why = False, f"only connects were timed: {_words(error)}"
+        except OSError as error:
+            if not connects:
+                return RoundTrip(str(broker), why=f"no connection: {_words(error)}")
+            break
+    return RoundTrip(str(broker), median(connects), min(requests, default=None), why)
+
+
+def _request(line: socket.socket, host: str, tls: ssl.SSLContext | None) -> float:
+    """Return how long the broker took to answer one request."""
+    if tls is None:
+        return _asked(line)
+    with tls.wrap_socket(line, server_hostname=host) as wrapped:
+        return _asked(wrapped)
+
+
+def _asked(line: socket.socket) -> float:
+    began = time.perf_counter()
+    line.sendall(_REQUEST)
+    (size,) = struct.unpack(">i", _received(line, 4))
+    took = time.perf_counter() - began
+    if not 4 <= size <= _MOST_ANSWER_BYTES:
+        raise ValueError("the answer is not Kafka's")
+    _received(line, size)
+    return took
+
+
+def _received(line: socket.socket, count: int) -> bytes:
+    found = b""
+    while len(found) < count:
+        data = line.recv(count - len(found))
+        if not data:
+            raise ConnectionResetError("the broker closed the connection")
+        found += data
+    return found
+
+
+def _tls(config: Mapping[str, str]) -> ssl.SSLContext:
+    """Return the TLS of the client: who is trusted, and its certificate where that is in a PEM file."""
+    if "ssl.keystore.location" in config or "ssl.certificate.pem" in config:
+        raise ValueError("the client certificate is not in a PEM file")
+    context = ssl.create_default_context(cafile=config.get("ssl.ca.location"), cadata=config.get("ssl.ca.pem"))
+    context.check_hostname = config["ssl.endpoint.identification.algorithm"] != "none"
+    if "ssl.certificate.location" in config:
+        own = config["ssl.certificate.location"], config["ssl.key.location"]
+        context.load_cert_chain(*own, password=config.get("ssl.key.password", ""))
+    return context
+
+
+def _words(error: Exception) -> str:
+    if isinstance(error, TimeoutError):
+        return "no answer in time"
+    return (error.strerror if isinstance(error, OSError) else None) or str(error) or type(error).__name__
