@@ -5,8 +5,9 @@ Problems of the whole estate are collected and raised together as one SpecError,
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
+from itertools import combinations
 from math import ceil
 from typing import Any
 
@@ -62,6 +63,7 @@ class _Expansion:
             moved=lists.moved,
             released=lists.released,
             stale_brokers=tuple(sorted(self.tree.brokers.keys() - self.clusters.keys())),
+            unused_links=tuple(self._unused_links(flows)),
         )
 
     def _refuse(self) -> None:
@@ -292,6 +294,13 @@ class _Expansion:
 
     def _link(self, one: str, other: str) -> Link | None:
         return next((link for link in self.tree.links if set(link.between) == {one, other}), None)
+
+    def _unused_links(self, flows: list[Flow]) -> Iterator[tuple[str, str]]:
+        ends = ((flow.source.alias, flow.target.alias, flow.connect.kafka) for flow in flows)
+        used = {frozenset(pair) for each in ends for pair in combinations(each, 2)}
+        for index, link in enumerate(self.tree.links):
+            if frozenset(link.between) not in used:
+                yield str(self._origin(("links", index)).where), " and ".join(link.between)
 
     # --- checks over the whole estate ---------------------------------------------------------------------------------
 

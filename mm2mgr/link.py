@@ -43,6 +43,7 @@ HEAP_SHARE = 0.7
 USUAL_HEAP_BYTES = 512.0 * MIB
 """Taken for a worker whose heap is not declared."""
 _SHARING = 4
+_FILLED = 0.9
 # Bytes in flight that a socket buffer of one byte was seen to allow: the kernel doubles it and keeps a part for itself.
 _IN_FLIGHT = {
     "consumer": 79_000 / 65_536,
@@ -194,7 +195,7 @@ LIMITS: dict[Limit, str] = {
     "client window": "the client's socket buffer",
     "broker window": "the brokers' socket buffers",
     "system window": "what the operating system keeps in flight on one connection",
-    "request/response": "one fetch per round trip",
+    "request/response": "one fetch at a time, whose round trip, transfer and hand-on follow each other",
     "batch": "the batches of one round trip",
     "bandwidth": "the link's bandwidth",
     "worker": "what a worker hands on",
@@ -298,7 +299,10 @@ class _Model:
             "worker": brokers * fetch * ratio / handed_on,
         }
         carried = brokers * fetch * ratio / math.fsum(parts.values())
-        return _Rate(min(carried, leg.payload * ratio), max(parts, key=lambda each: parts[each]))
+        longest = max(parts, key=lambda each: parts[each])
+        if longest == "bandwidth" and carried < _FILLED * leg.payload * ratio:
+            longest = "request/response"
+        return _Rate(min(carried, leg.payload * ratio), longest)
 
     def writing(self, leg: Leg, partitions: int) -> _Rate:
         """One request R in flight: R / (RTT + R/r); k of them: min(r, k R / RTT); per broker."""

@@ -20,6 +20,7 @@ from mm2mgr.link import (
     USUAL_HEAP_BYTES,
     WORKER_HEAP_BYTES,
     BrokerLimits,
+    Clients,
     Leg,
     Route,
     connection,
@@ -42,6 +43,17 @@ _IDEMPOTENT_SINCE = (2, 8)  # from here on the right to write a topic is enough 
 # partition that gets no further record would miss its last sync.
 _SYNC_ROUND_TRIPS = 5
 _USUAL_SYNC_BLOCK_MS = 500
+
+
+_KAFKAS = {
+    "fetch.max.bytes": Clients.fetch_bytes,
+    "max.partition.fetch.bytes": Clients.partition_fetch_bytes,
+    "request.timeout.ms": Clients.fetch_timeout_ms,
+    "batch.size": Clients.batch_bytes,
+    "max.in.flight.requests.per.connection": Clients.in_flight,
+    "max.request.size": Clients.request_bytes,
+    "buffer.memory": Clients.buffer_bytes,
+}
 
 
 @dataclass(frozen=True)
@@ -103,6 +115,20 @@ def compiled(block: str, crossing: Crossing) -> dict[str, Text]:
     return _offset_syncs(crossing.route) if block == "offset_syncs_producer" else {}
 
 
+def compiled_clients(crossing: Crossing) -> Clients:
+    """Return what both clients get where people wrote nothing, with the defaults of Kafka and Connect for the rest."""
+    found = {
+        "source consumer": compiled("source_consumer", crossing),
+        "record producer": compiled("record_producer", crossing),
+    }
+    usual = dict.fromkeys(("receive.buffer.bytes", "send.buffer.bytes"), str(BY_SYSTEM))
+
+    def number(client: str, key: str) -> int:
+        return int(found[client].get(key) or usual.get(key) or _KAFKAS[key])
+
+    return Clients.of(number) or Clients()
+
+
 def may_pipeline(target: BrokerLimits, written: Mapping[str, str | None], *, secured: bool) -> bool:
     """Tell whether an idempotent producer is allowed: by the target's version (KIP-679) or for lack of any ACL, and by what is written.
 
@@ -135,7 +161,7 @@ def _reader(crossing: Crossing) -> dict[str, Text]:
     rate = _open(leg, crossing.source.read and window("source", crossing.source.send_buffer_bytes))
     wish = leg.rtt_seconds * (1 - aim.waiting) / aim.waiting / (1 / rate + 1 / HAND_ON_BYTES_PER_SECOND)
     bounds: dict[str, float] = {
-        f"{aim.waiting:.0%} of its time is the round trip": max(wish, aim.fetch),
+        f"so large that the round trip is {aim.waiting:.0%} of its time": max(wish, aim.fetch),
         f"{words}, and a fetch has to end within {FETCH_SECONDS:.0f} s": share * FETCH_SECONDS,
         f"the heap of a worker with {crossing.worker_tasks} tasks": room,
         "brokers answer with little more": _LARGEST_FETCH,

@@ -247,6 +247,8 @@ class Topology:
     released: tuple[Released, ...] = ()
     stale_brokers: tuple[str, ...] = ()
     """The same for Kafka clusters: `link read` removes them."""
+    unused_links: tuple[tuple[str, str], ...] = ()
+    """Links that no flow uses: place, and both ends."""
 
     def flows_of(self, ids: Container[str]) -> list[Flow]:
         """Return the flows with these ids, such as those that a connector serves."""

@@ -394,6 +394,8 @@ class Estate:
     files: tuple[SourceFile, ...] = ()
     complete: bool = False
     logins: tuple[DeclaredLogin, ...] = ()
+    unused_links: tuple[tuple[Spot, str], ...] = ()
+    """Of a tree: the links that no flow uses, and their ends."""
 
     @cached_property
     def judged(self) -> Estate:

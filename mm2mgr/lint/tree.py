@@ -63,7 +63,9 @@ def from_tree(
     subjects = tuple(tree.subject(connector) for connector in connectors)
     if spec is None:
         return Estate(subjects, complete=True)
-    return Estate(subjects, _files(spec.files, contents), complete=True, logins=logins(topology, spec))
+    unused = tuple((tree.spot(where), ends) for where, ends in topology.unused_links)
+    files = _files(spec.files, contents)
+    return Estate(subjects, files, complete=True, logins=logins(topology, spec), unused_links=unused)
 
 
 def _files(paths: Sequence[str], contents: Mapping[str, bytes]) -> tuple[SourceFile, ...]:

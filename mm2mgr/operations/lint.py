@@ -323,9 +323,14 @@ def explain(  # noqa: PLR0913  one argument per option
             if not (near := nearest(name, BY_ID, 0.75)):
                 raise
             raise Mm2mgrError(unknown.message, hint=f"nearest rule of lint: {near[0]}") from None
+    from mm2mgr.evidence.declared import outlook  # only flows have one
+
     once = {name for name, connect in workspace.topology.connects.items() if connect.exactly_once}
+    flows = {flow.id: flow for flow in workspace.topology.flows}
+    views = {each.name: outlook(flows[each.flows[0]]) for each in connectors if each.type == "source"}
     found = [
         _settings(each, version, keys, exactly_once=each.connect in once, everything=everything)
+        | ({"link": view.to_dict()} if (view := views.get(each.name)) else {})
         for each in connectors
         if each.type in types
     ]

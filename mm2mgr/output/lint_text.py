@@ -154,6 +154,8 @@ def say_client_settings(found: Sequence[Mapping[str, Any]]) -> None:
     """Print the settings of each client of a flow, each with its origin."""
     for connector in found:
         say(f"{connector['connector']} on Connect cluster {connector['connect']} (Kafka {connector['kafka']})", "bold")
+        for sentence in connector["link"]["verdict"] if "link" in connector else ():
+            say(f"  {sentence}")
         for client in connector["clients"]:
             say()
             say(f"{client['client']} ({client['kind']} towards {client['side']})")

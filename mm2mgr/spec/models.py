@@ -239,9 +239,9 @@ class Link(Model, json_schema_extra=_example(between=["dc1", "agg"], rtt="80ms")
 
     between: Annotated[list[str], Field(min_length=2, max_length=2, examples=[["dc1", "agg"]])]
     """Two aliases, order does not matter."""
-    rtt: TimeSpan
+    rtt: Annotated[TimeSpan, Field(gt=0)]
     """Round-trip time."""
-    bandwidth: ByteRate | None = None
+    bandwidth: Annotated[ByteRate, Field(gt=0)] | None = None
     """Default: no limit."""
     profile: Literal["latency", "balanced", "throughput"] = "balanced"
     """What its client settings favour: small fetches and batches, which arrive sooner, or large ones. `throughput` takes more memory for the last tenth."""

@@ -295,7 +295,7 @@ def test_every_client_key_that_reaches_nobody_is_told(prefix: str) -> None:
 
 WITHOUT_KEY = {
     *("invalid-declaration", "kafka-unknown", "renamed", "silence-unexplained", "checkpoint-without-syncs"),
-    *("replication-factor", "known-bug"),
+    *("replication-factor", "known-bug", "link-unused"),
 }
 """What is about a whole connector, its workers, a declaration or a comment."""
 

@@ -33,6 +33,7 @@ BY_HAND = {
     "fan-in": "which topics are mirrored; another policy names all of them anew",
     "link-memory": "smaller fetches or more memory",
     "link-placement": "where workers run",
+    "link-unused": "which clusters are meant",
     "heartbeats-never-cross": "in a Strimzi resource the clusters are those of the mirror",
     "heartbeats-twice": "a newer Kafka, before 4.0",
     "identity-loop": "which topics are mirrored in which direction",

@@ -99,11 +99,13 @@ LAYERS: dict[str, set[str]] = {
     },
     "evidence": {
         *(
+            "text",
             "errors",
             "secrets",
             "partitions",
             "assignment",
             "link",
+            "link_settings",
             "truth",
             "topology",
             "render",

@@ -29,12 +29,13 @@ from mm2mgr.lint.findings import (
     client_hit,
     described,
     edit_hit,
+    estate_rule,
     key_for,
     phrase,
     rule,
 )
 from mm2mgr.lint.rules.sizes import FETCH, MIB, PARTITION, fetch_of_one, known_limit, number, partitions, size, tasks
-from mm2mgr.lint.subject import LinkFacts, Subject
+from mm2mgr.lint.subject import Estate, LinkFacts, Subject
 from mm2mgr.text import rate_text
 
 _MEASURED = "measured over an emulated link, Kafka 4.3.1"
@@ -306,6 +307,17 @@ def link_placement(subject: Subject) -> Iterator[Hit]:
             f"run the flow on a Connect cluster beside {subject.source} (run_on) if a single partition needs more",
             "",
         )
+
+
+@estate_rule("link-unused", "warning", source="mm2mgr's own declarations")
+def link_unused(estate: Estate) -> Iterator[Hit]:
+    """A declared link is between two clusters that no flow connects.
+
+    A link counts for the flows between its two clusters, in either direction, and for those whose workers stand beside
+    one of them. One that no flow uses has no effect: a wrong alias, or a flow that is gone.
+    """
+    for spot, ends in estate.unused_links:
+        yield Hit(f"no flow uses the link between {ends}", "correct its aliases, or remove it", spot=spot)
 
 
 def _by_mm2mgr(subject: Subject, client: str, plain: str) -> bool:
