@@ -174,6 +174,15 @@ def topic_limits(kafka: Kafka, topics: Iterable[str]) -> dict[str, int]:
     return {name: int(found["max.message.bytes"].value) for name, found in configs.items() if found}
 
 
+def translated_groups(kafka: Kafka, wanted: Callable[[str], bool], carried: Callable[[str], bool]) -> tuple[str, ...]:
+    """Return the wanted groups that committed offsets on a topic that is carried, by name."""
+    with kafka.doing("listing consumer groups"):
+        asked = kafka.admin.list_consumer_groups(request_timeout=kafka.left())
+        listed = kafka.first_answer(asked, while_down=False).valid
+    topics = committed_topics(kafka, sorted(each.group_id for each in listed if wanted(each.group_id)))
+    return tuple(group for group, found in topics.items() if any(map(carried, found)))
+
+
 def message_limits(kafka: Kafka, brokers: Sequence[int], topics: Iterable[str]) -> tuple[int | None, dict[str, int]]:
     """Return the smallest message.max.bytes of the brokers and max.message.bytes per topic; None and absent: not readable."""
     limits = [int(each["message.max.bytes"]) for each in broker_configs(kafka, brokers).values()]

@@ -215,7 +215,11 @@ def price_text(price: Mapping[str, Any]) -> str:
     elif price["moved_partitions"] is None:
         parts.append("how many partitions get another task is not known")
     if price["groups"]:
-        parts.append(f"checkpoints of the groups {few(price['groups'])} start anew")
+        parts.append(f"checkpoints of {number_of(len(price['groups']), 'group')} start anew ({few(price['groups'])})")
+    if price["group_patterns"]:
+        parts.append(
+            f"checkpoints of the groups {few(price['group_patterns'])} start anew (how many could not be read)"
+        )
     return ", ".join(parts)
 
 

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 
 from mm2mgr.endpoints import kafka_access
 from mm2mgr.errors import Mm2mgrError
+from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.partitions import TopicPartition
-from mm2mgr.reconcile.facts import read_ends
 from mm2mgr.reconcile.plan import Change
 from mm2mgr.text import few
 from mm2mgr.topology import Flow, Topology
@@ -126,3 +126,17 @@ def _remote(flow: Flow, one: TopicPartition) -> TopicPartition:
 
 def _aliases(flow: Flow) -> set[str]:
     return {flow.source.alias, flow.target.alias}
+
+
+def read_ends(
+    access: KafkaAccess, partitions: Iterable[TopicPartition], timeout_seconds: float = 5.0
+) -> dict[TopicPartition, int]:
+    """Return the log ends of partitions, 0 of those that do not exist (yet). Blocks; raises KafkaError."""
+    from mm2mgr.kafka.client import Kafka
+
+    wanted = list(partitions)
+    with Kafka(access, timeout_seconds) as kafka:
+        counts = kafka.partition_counts()  # ends early where no broker listens
+        there = [one for one in wanted if one.partition < counts.get(one.topic, 0)]
+        ends = {one: log.end for one, log in kafka.offsets(there).items()}
+    return dict.fromkeys(set(wanted) - set(there), 0) | ends

@@ -24,6 +24,8 @@ class Estimate:
     widenings: Mapping[Named, Widening]
     verdicts: Mapping[Named, MirrorVerdict]
     sizes: Mapping[str, TopicSizes]
+    groups: Mapping[Named, tuple[str, ...]]
+    """What checkpoint connectors translate, where it could be read."""
 
     def priced(self, change: Change) -> Change:
         """Return the change with what it costs."""
@@ -31,7 +33,10 @@ class Estimate:
         more = self.moves(change)
         if named in self.verdicts:
             more += self.mirrors(change, self.widenings[named], self.verdicts[named])
-        return replace(change, price=change.price + more)
+        price = change.price
+        if price.group_patterns and named in self.groups:
+            price = replace(price, groups=self.groups[named], group_patterns=())
+        return replace(change, price=price + more)
 
     def moves(self, change: Change) -> Price:
         """Return how many partitions get another task."""

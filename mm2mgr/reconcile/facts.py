@@ -350,18 +350,19 @@ def read_topics(
     return TopicListing(partitions, records, written)
 
 
-def read_ends(
-    access: KafkaAccess, partitions: Iterable[TopicPartition], timeout_seconds: float = 5.0
-) -> dict[TopicPartition, int]:
-    """Return the log ends of partitions, 0 of those that do not exist (yet). Blocks; raises KafkaError."""
+def read_groups(
+    access: KafkaAccess,
+    wanted: Callable[[str], bool],
+    carried: Callable[[str], bool],
+    timeout_seconds: float = _TIMEOUT_SECONDS,
+) -> tuple[str, ...]:
+    """Return the wanted consumer groups that committed offsets on a topic that is carried. Blocks; raises KafkaError."""
     from mm2mgr.kafka.client import Kafka
+    from mm2mgr.kafka.inspection import translated_groups
 
-    wanted = list(partitions)
     with Kafka(access, timeout_seconds) as kafka:
-        counts = kafka.partition_counts()  # ends early where no broker listens
-        there = [one for one in wanted if one.partition < counts.get(one.topic, 0)]
-        ends = {one: log.end for one, log in kafka.offsets(there).items()}
-    return dict.fromkeys(set(wanted) - set(there), 0) | ends
+        kafka.within(timeout_seconds)
+        return translated_groups(kafka, wanted, carried)
 
 
 _SAMPLED_PARTITIONS = 60

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from types import MappingProxyType
@@ -15,6 +16,7 @@ from mm2mgr.connect.client import ConnectClient
 from mm2mgr.connect.types import ConnectorInfo, WorkerInfo, parse_stored
 from mm2mgr.endpoints import connect_target, kafka_access
 from mm2mgr.errors import Mm2mgrError
+from mm2mgr.lint.hops import filter_of
 from mm2mgr.lint.subject import Estate, WorkerFacts
 from mm2mgr.lint.tree import from_tree
 from mm2mgr.partitions import TopicPartition
@@ -29,6 +31,7 @@ from mm2mgr.reconcile.facts import (
     cluster_ids,
     harmless,
     read_expiring,
+    read_groups,
     read_sizes,
     read_topics,
     running,
@@ -170,7 +173,8 @@ class _Making:
         for named, objection in (*await self.ask_dedicated(), *await self.ask_retention(seen)):
             against.setdefault(named, []).append(objection)
         successors = {named: [old.old for old in one.again] for named, one in verdicts.items() if one.again}
-        estimate = Estimate(run, seen, {each.named: each for each in found}, verdicts, sizes)
+        by_name = {each.named: each for each in found}
+        estimate = Estimate(run, seen, by_name, verdicts, sizes, await self.read_groups(run))
         parts = [self.with_topics(part, found, seen, verdicts).each(estimate.priced) for part in self.compared()]
         judged = guarded(with_mass_deletes_held(parts, self.wish), run, self.known(ids), against, successors)
         return self.made(judged, ids, found, seen)
@@ -369,6 +373,23 @@ class _Making:
 
         sizes = await asyncio.gather(*map(of_kafka, wanted))
         return {alias: each for alias, each in zip(wanted, sizes, strict=True) if each}
+
+    async def read_groups(self, run: Connectors) -> dict[Named, tuple[str, ...]]:
+        """Read which consumer groups the checkpoint connectors translate that start anew; those of a source that does not answer are missing."""
+        found: dict[Named, tuple[str, ...]] = {}
+
+        async def of(named: Named) -> None:
+            subject = run.desired[named]
+            groups, topics = filter_of(subject, "groups"), filter_of(subject)
+            if groups is None or topics is None or subject.source not in self.topology.clusters:
+                return
+            access = kafka_access(self.topology.clusters[subject.source])
+            with suppress(Mm2mgrError):
+                found[named] = await asyncio.to_thread(read_groups, access, groups.matches, topics.takes)
+
+        priced = ((each.connect, each.connector) for each in self.writes() if each.price.group_patterns)
+        await asyncio.gather(*(of(named) for named in priced if named in run.desired))
+        return found
 
     # --- what costs more than is written unasked ----------------------------------------------------------------------
 

@@ -341,7 +341,7 @@ def _priced(change: Change) -> Change:
     if change.action != "update" or not change.keys or change.shown in RESTING:
         return change
     groups = (change.config or {}).get("groups", "") if change.type == "checkpoint" else ""
-    return replace(change, price=Price(change.tasks, groups=tuple(filter(None, groups.split(",")))))
+    return replace(change, price=Price(change.tasks, group_patterns=tuple(filter(None, groups.split(",")))))
 
 
 def with_predecessors_kept(

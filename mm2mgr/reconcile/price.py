@@ -47,8 +47,8 @@ class Price:
     """What one change costs, or several together.
 
     `restarts` are tasks that run now and start anew; `moved` of `partitions` get another task, None where they could not be
-    counted; `again` is what is mirrored a second time; `groups` are patterns of consumer groups whose checkpoints
-    start anew; `irreversible` says what no later plan undoes.
+    counted; `again` is what is mirrored a second time; `groups` are consumer groups whose checkpoints start anew, `group_patterns`
+    what they match where they could not be read; `irreversible` says what no later plan undoes.
     """
 
     restarts: int = 0
@@ -56,6 +56,7 @@ class Price:
     partitions: int = 0
     again: Volume | None = None
     groups: tuple[str, ...] = ()
+    group_patterns: tuple[str, ...] = ()
     irreversible: tuple[str, ...] = ()
 
     def __add__(self, other: Price) -> Price:
@@ -66,6 +67,7 @@ class Price:
             self.partitions + other.partitions,
             self.again + other.again if self.again and other.again else both or self.again or other.again,
             tuple(dict.fromkeys((*self.groups, *other.groups))),
+            tuple(dict.fromkeys((*self.group_patterns, *other.group_patterns))),
             tuple(dict.fromkeys((*self.irreversible, *other.irreversible))),
         )
 
@@ -79,6 +81,7 @@ class Price:
             "partitions": self.partitions,
             "again": self.again and self.again.to_dict(),
             "groups": list(self.groups),
+            "group_patterns": list(self.group_patterns),
             "irreversible": list(self.irreversible),
         }
 

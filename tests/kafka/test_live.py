@@ -14,10 +14,11 @@ from cryptography.hazmat.primitives import serialization
 from mm2mgr.errors import KafkaError
 from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.kafka.client import Kafka
-from mm2mgr.kafka.records import Producer, mean_record_bytes, read
+from mm2mgr.kafka.records import Producer, commit_group, mean_record_bytes, read
 from mm2mgr.link import BrokerLimits
 from mm2mgr.operations.workspace import Workspace
 from mm2mgr.partitions import Offsets, TopicPartition
+from mm2mgr.reconcile.facts import read_groups
 from mm2mgr.samples.offsets import KafkaReader
 from mm2mgr.sandbox.broker import Broker
 from tests.cli.command import Command
@@ -176,6 +177,14 @@ def test_mutual_tls_works_and_an_unknown_authority_is_told(broker: Broker, certi
 
 
 # --- what brokers allow, and how far away they are --------------------------------------------------------------------
+
+
+def test_groups_are_those_that_are_wanted_and_read_what_is_carried(access: KafkaAccess) -> None:
+    with Kafka(access) as kafka:
+        kafka.create_topics({"taken": (1, 1, {}), "other": (1, 1, {})})
+    for group, topic in (("billing", "taken"), ("search", "other"), ("tmp-1", "taken")):
+        commit_group(access, group, {TopicPartition(topic, 0): 0})
+    assert read_groups(access, {"billing", "search", "idle"}.__contains__, {"taken"}.__contains__) == ("billing",)
 
 
 @pytest.fixture

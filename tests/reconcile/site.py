@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -56,6 +56,8 @@ class Site:
     """TopicListing of the Kafka clusters; None: no broker answers."""
     ends: Callable[[str, TopicPartition], int] | None = None
     """Log ends of the Kafka clusters, by alias and partition; None: no broker answers."""
+    groups: dict[str, Collection[str]] | None = None
+    """Consumer groups of the sources, with the topics that they read; None: no broker answers."""
     expiring: list[TopicPartition] = field(default_factory=list)
     """Partitions whose records retention is about to delete."""
     brokers: dict[str, str] = field(default_factory=dict)
@@ -85,8 +87,16 @@ class Site:
         logs = {TopicPartition(topic, 0): Offsets(end - records.get(topic, 0), end) for topic, end in ends.items()}
         return TopicSizes(logs, dict.fromkeys(topics, 100.0))
 
+    def read_groups(
+        self, _access: KafkaAccess, wanted: Callable[[str], bool], carried: Callable[[str], bool]
+    ) -> tuple[str, ...]:
+        """Answer as `reconcile.facts.read_groups` does."""
+        if self.groups is None:
+            raise KafkaError("no broker answered")
+        return tuple(group for group, topics in self.groups.items() if wanted(group) and any(map(carried, topics)))
+
     def read_ends(self, access: KafkaAccess, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """Answer as `reconcile.facts.read_ends` does."""
+        """Answer as `reconcile.arrivals.read_ends` does."""
         if self.ends is None:
             raise KafkaError("no broker answered")
         return {one: self.ends(access.alias, one) for one in partitions}
@@ -155,6 +165,7 @@ def running(folder: Path) -> Iterator[Site]:
         patch.setattr(live, "read_topics", site.read_topics)
         patch.setattr(live, "read_expiring", lambda *_: site.expiring)
         patch.setattr(live, "read_sizes", site.read_sizes)
+        patch.setattr(live, "read_groups", site.read_groups)
         patch.setattr(arrivals, "read_ends", site.read_ends)
         patch.setattr(apply, "_RACE_SECONDS", 0.0)  # nobody else writes here, unless a test has it so
         patch.setattr(apply, "_LONGEST_RACE_SECONDS", 0.0)

@@ -7,6 +7,7 @@ from typing import get_args
 import pytest
 
 from mm2mgr.assignment import listing_of, predict
+from mm2mgr.output.plan_text import price_text
 from mm2mgr.partitions import Offsets, TopicPartition, moved_partitions
 from mm2mgr.reconcile.facts import TopicListing
 from mm2mgr.reconcile.plan import Change, Plan, with_many_changes_held
@@ -15,6 +16,7 @@ from mm2mgr.spec.models import FlowSettings
 from tests.reconcile.site import FLOWS, ON_EAST, ON_WEST, Site, actions
 
 ORDERS, LOGS = "mm2.a.east.source.orders", "mm2.a.east.source.logs"
+CHECKPOINT = ON_EAST[-1]
 RENAMED = FLOWS.replace("orders: {", "trade: {")
 SEPARATOR = FLOWS + "defaults: {flows: {separator: '-'}}\n"
 NONE: list[str] = []
@@ -108,6 +110,28 @@ def test_a_delete_cannot_be_undone(mirrored: Site) -> None:
     assert [each.price.irreversible for each in plan.changes if each.action == "delete"] == [
         (f"{name} is deleted; its stored offsets stay in Kafka under its name",) for name in sorted(ON_WEST)
     ]
+
+
+def test_the_groups_whose_checkpoints_start_anew_are_counted(site: Site) -> None:
+    """Those that read what the pair mirrors; where the source does not answer, their patterns are shown, and that they are not counted."""
+    site.converge()
+    slower = FLOWS.replace("[orders]}", "[orders]}, checkpoints: {interval: 7s}")
+    slower = slower.replace('["logs[.].*"]}', '["logs[.].*"]}, checkpoints: {interval: 7s}')
+    site.groups = {
+        "billing": ["orders"],
+        "search": ["logs.web", "x"],
+        "elsewhere": ["x"],
+        "idle": [],
+        "console-consumer-7": ["orders"],
+    }
+    plan = site.plan(slower)
+    assert change(plan, CHECKPOINT).price == Price(1, groups=("billing", "search"))
+    said = price_text(change(plan, CHECKPOINT).price.to_dict() or {})
+    assert said == "restarts 1 task, checkpoints of 2 groups start anew (billing, search)"
+    site.groups = None
+    found = change(site.plan(slower), CHECKPOINT).price
+    assert found == Price(1, group_patterns=(".*",))
+    assert price_text(found.to_dict() or {}).endswith("groups .* start anew (how many could not be read)")
 
 
 # --- mirrored a second time -------------------------------------------------------------------------------------------
