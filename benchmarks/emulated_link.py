@@ -16,6 +16,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Literal
 
 from mm2mgr.errors import Mm2mgrError
@@ -80,7 +81,8 @@ def compile_program(folder: Path) -> Path:
 class EmulatedLink:
     """The link while it is up; `set` changes it under open connections."""
 
-    def __init__(self, process: subprocess.Popen[str], spaces: dict[Side, str]) -> None:
+    def __init__(self, process: subprocess.Popen[str], spaces: dict[Side, str], congestion: str) -> None:
+        self.congestion = congestion
         self._process = process
         self._spaces = spaces
         self._home = os.open("/proc/thread-self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
@@ -120,40 +122,47 @@ class EmulatedLink:
 
 
 @contextmanager
-def emulated_link(folder: Path, name: str = NAME) -> Iterator[EmulatedLink]:
+def emulated_link(name: str = NAME, congestion: str = "cubic") -> Iterator[EmulatedLink]:
     """Compile, make the namespaces and join them; on the way out end all that runs in them and take them away.
 
+    `congestion` is the algorithm of TCP; where the kernel does not permit it in a namespace, it is reno, which every one does.
     One run at a time: Locked (an Mm2mgrError) while another one has the namespaces of this name.
     """
     with locked(_LOCKS / f"{name}.lock", "another run has the network namespaces of this benchmark", 0):
-        program = compile_program(folder)
         spaces: dict[Side, str] = {side: f"{name}-{side}" for side in ADDRESSES}
         _remove(spaces.values())
         try:
             for space in spaces.values():
                 _ip("netns", "add", space)
-            command = [str(program), *spaces.values()]
-            # Out of the terminal's group, so that Ctrl-C does not end it before the servers; it ends with its input.
-            with subprocess.Popen(
-                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True
-            ) as process:
-                os.setpriority(os.PRIO_PROCESS, process.pid, -15)  # late packets would be a longer link
-                assert process.stdout
-                if process.stdout.readline().strip() != "up":
-                    raise Mm2mgrError("the emulated link did not come up; its error is above")
+            with _emulator(spaces.values()) as process:
                 _address(spaces["source"], "source", "target")
                 _address(spaces["target"], "target", "source")
-                try:
-                    yield EmulatedLink(process, spaces)
-                finally:
-                    process.kill()
+                used = [_use(congestion, space) for space in spaces.values()]
+                yield EmulatedLink(process, spaces, used[0])
         finally:
             _remove(spaces.values())
 
 
-def tcp_of_this_machine() -> str:
-    """Say which congestion control new namespaces inherit."""
-    return Path("/proc/sys/net/ipv4/tcp_congestion_control").read_text().strip()
+@contextmanager
+def _emulator(spaces: Iterable[str]) -> Iterator[subprocess.Popen[str]]:
+    with TemporaryDirectory(prefix="mm2mgr-link-") as folder:
+        # Out of the terminal's group, so that Ctrl-C does not end it before the servers; it ends with its input.
+        process = subprocess.Popen(
+            [str(compile_program(Path(folder))), *spaces],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+        with process:
+            try:
+                os.setpriority(os.PRIO_PROCESS, process.pid, -15)  # late packets would be a longer link
+                assert process.stdout
+                if process.stdout.readline().strip() != "up":
+                    raise Mm2mgrError("the emulated link did not come up; its error is above")
+                yield process
+            finally:
+                process.kill()
 
 
 def _address(space: str, here: Side, there: Side) -> None:
@@ -162,8 +171,21 @@ def _address(space: str, here: Side, there: Side) -> None:
     _ip("-n", space, "link", "set", "link0", "gso_max_size", "16000")  # small enough to be dropped like a burst
     _ip("-n", space, "link", "set", "lo", "mtu", str(_LOOPBACK_MTU), "up")
     for key, value in _SYSCTL.items():
-        write = f"echo '{value}' > /proc/sys/net/ipv4/{key}"
-        _ip("netns", "exec", space, "sh", "-c", write)
+        _write(space, key, value)
+
+
+def _use(congestion: str, space: str) -> str:
+    """Set the congestion control of a namespace and return what it got."""
+    try:
+        _write(space, "tcp_congestion_control", congestion)
+    except Mm2mgrError:  # it would be the machine's own, maybe a tuned one
+        congestion = "reno"
+        _write(space, "tcp_congestion_control", congestion)
+    return congestion
+
+
+def _write(space: str, key: str, value: str) -> None:
+    _ip("netns", "exec", space, "sh", "-c", f"echo '{value}' > /proc/sys/net/ipv4/{key}")
 
 
 def _remove(spaces: Iterable[str]) -> None:

@@ -21,7 +21,7 @@ from pathlib import Path
 REPOSITORY = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(REPOSITORY))
 
-from benchmarks.emulated_link import emulated_link, missing, tcp_of_this_machine  # noqa: E402  # the repository must be on the path first
+from benchmarks.emulated_link import emulated_link, missing  # noqa: E402  # the repository must be on the path first
 from benchmarks.long_link_run import Bench, Outcome  # noqa: E402
 from benchmarks.long_link_settings import ARTICLE, COMPILED, KAFKA, PLACEMENTS, RECIPES, Case, corners  # noqa: E402
 from mm2mgr.errors import Mm2mgrError  # noqa: E402
@@ -48,12 +48,13 @@ def cases(given: argparse.Namespace) -> Iterator[Case]:
 def run(rows: Sequence[Case], given: argparse.Namespace) -> Iterator[Outcome]:
     """Measure the rows one after the other; of repeated ones the fastest counts."""
     runtime = kafka_runtime()
-    claim(FOLDER, "long-link benchmark", lambda _: False)
-    work = FOLDER / "run"
-    try:
-        shutil.rmtree(work, ignore_errors=True)  # of a run that was killed
-        work.mkdir()
-        with emulated_link(work) as link:
+    with emulated_link(congestion=given.congestion) as link:  # and with it the folder: one run at a time
+        claim(FOLDER, "long-link benchmark", lambda _: False)
+        print(f"workers -Xmx{given.heap}, congestion control {link.congestion}; MB/s of record values", file=sys.stderr)
+        work = FOLDER / "run"
+        try:
+            shutil.rmtree(work, ignore_errors=True)  # of a run that was killed
+            work.mkdir()
             bench = Bench(link, work, runtime, given.heap)
             for brokers in dict.fromkeys(case.brokers for case in rows):
                 link.set(0.0002, 125e6)
@@ -64,8 +65,8 @@ def run(rows: Sequence[Case], given: argparse.Namespace) -> Iterator[Outcome]:
                         times = [bench.measure(case, given.seconds) for _ in range(given.repeat)]
                         yield max(times, key=lambda one: one.megabytes_per_second)
                     link.set(0.0002, 125e6)
-    finally:
-        shutil.rmtree(FOLDER, ignore_errors=True)
+        finally:
+            shutil.rmtree(FOLDER, ignore_errors=True)
 
 
 def cells(one: Outcome, defaults: float | None) -> dict[str, str]:
@@ -111,11 +112,6 @@ def main(words: Sequence[str] | None = None) -> int:
         corners() if given.corners else list(cases(given)),
         sys.stderr if given.output == "json" else sys.stdout,
     )
-    print(
-        f"{given.mbit} Mbit/s = {given.mbit / 8:g} MB/s on the wire, records of {given.record_bytes} B, workers -Xmx{given.heap}, "
-        f"congestion control {tcp_of_this_machine()}",
-        file=said,
-    )
     outcomes: list[Outcome] = []
     base: dict[tuple[object, ...], float] = {}
     try:
@@ -158,6 +154,7 @@ def _options(words: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--megabytes", type=int, default=600, help="backlog of each topic")
     parser.add_argument("--seconds", type=float, default=12.0, help="measured after the first records")
     parser.add_argument("--repeat", type=int, default=1, help="the fastest counts")
+    parser.add_argument("--congestion", default="cubic", help="of TCP; reno where the kernel does not permit it")
     parser.add_argument("--heap", help="of each worker; 2g, what Kafka's own script gives, with --corners 512m")
     given = parser.parse_args(words)
     if given.quick:

@@ -27,9 +27,8 @@ RTT = 0.15
 # A run that is killed leaves its namespaces and what runs in them.
 KILLED_RUN = """
 import subprocess, sys, time
-from pathlib import Path
 from benchmarks.emulated_link import emulated_link
-with emulated_link(Path(sys.argv[1]), sys.argv[2]) as link:
+with emulated_link(sys.argv[1]) as link:
     with link.inside("source"):
         child = subprocess.Popen(["sleep", "600"], start_new_session=True)
     print(child.pid, flush=True)
@@ -100,8 +99,8 @@ def test_the_emulator_compiles_and_says_how_it_is_called(tmp_path: Path) -> None
 
 
 @CAN_EMULATE
-def test_the_link_has_the_round_trip_and_the_rate_that_were_asked_for(tmp_path: Path, name: str) -> None:
-    with emulated_link.emulated_link(tmp_path, name) as link:
+def test_the_link_has_the_round_trip_and_the_rate_that_were_asked_for(name: str) -> None:
+    with emulated_link.emulated_link(name) as link:
         link.set(RTT, 2_000_000)
         with link.inside("target"):
             server = socket.create_server((ADDRESSES["target"], 5001))
@@ -129,13 +128,13 @@ def test_the_link_has_the_round_trip_and_the_rate_that_were_asked_for(tmp_path: 
 
 
 @CAN_EMULATE
-def test_what_a_killed_run_left_is_gone_at_the_next_start(tmp_path: Path, name: str) -> None:
-    command = [sys.executable, "-c", KILLED_RUN, str(tmp_path), name]
+def test_what_a_killed_run_left_is_gone_at_the_next_start(name: str) -> None:
+    command = [sys.executable, "-c", KILLED_RUN, name]
     environment = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as run:
         assert run.stdout
         child = int(run.stdout.readline())
         run.send_signal(signal.SIGKILL)
     assert started_at(child)
-    with emulated_link.emulated_link(tmp_path, name):
+    with emulated_link.emulated_link(name):
         assert started_at(child) is None
