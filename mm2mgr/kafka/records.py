@@ -5,12 +5,14 @@ Reading never commits, joins a group, or goes on without a bound. Writing is ide
 
 from __future__ import annotations
 
+import json
 import time
 from array import array
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 import confluent_kafka
@@ -160,6 +162,46 @@ def mean_record_bytes(
     return {partition: total / count for partition, (count, total) in sums.items()}
 
 
+_STORED_BYTES_WANTED = 8_000_000  # before compression
+_STORED_BYTES_LEAST = 100_000  # below, answers that hold no records weigh too much
+_STORED_PARTITIONS = 8  # of each, half a batch is received in vain
+
+
+def stored_record_bytes(
+    access: KafkaAccess, logs: Mapping[TopicPartition, Offsets], record_bytes: float, timeout_seconds: float = 10.0
+) -> float | None:
+    """Return what a record takes in these logs as they are stored, compression and batch headers included.
+
+    `record_bytes` is its size before compression. Brokers send batches as they store them, so that is the bytes received by the
+    records in them: within 3 % of the files on disk, with any codec. The newest records are read. None where too little is
+    there, or comes in time.
+    """
+    last, received, records, snapshots = 0, 0, 0, 0
+
+    def take(text: str) -> None:
+        nonlocal received, records, snapshots
+        found = json.loads(text)
+        of = (one for topic in found["topics"].values() for one in topic["partitions"].values())
+        received, records = sum(each["rxbytes"] for each in found["brokers"].values()), sum(one["rxmsgs"] for one in of)
+        snapshots += 1
+
+    chosen = sorted(logs, key=lambda one: (logs[one].start - logs[one].end, one))[:_STORED_PARTITIONS]
+    window = max(1, int(_STORED_BYTES_WANTED / max(1.0, record_bytes) / max(1, len(chosen))))
+    starts = {one: max(logs[one].start, logs[one].end - window) for one in chosen if logs[one].end > logs[one].start}
+    more = {"statistics.interval.ms": 50, "stats_cb": take, "fetch.message.max.bytes": _STORED_BYTES_WANTED}
+    open_ends, deadline = {one: logs[one].end for one in starts}, time.monotonic() + timeout_seconds
+    with _consumer(access, starts, more) as (consume, _):
+        # A count is of use once all ends are reached: then nothing is received whose records are not counted yet.
+        while (open_ends or snapshots <= last) and time.monotonic() < deadline:
+            for message in consume(0.1):
+                if _fault(message):
+                    return None
+                _close_reached(message, open_ends)
+            last = snapshots if open_ends else last or snapshots
+    is_known = not open_ends and records and received >= _STORED_BYTES_LEAST
+    return received / records if is_known else None
+
+
 def read(
     access: KafkaAccess,
     partitions: Iterable[TopicPartition],
@@ -193,9 +235,9 @@ def read(
 
 @contextmanager
 def _consumer(
-    access: KafkaAccess, starts: Mapping[TopicPartition, int]
+    access: KafkaAccess, starts: Mapping[TopicPartition, int], more: Mapping[str, Any] = MappingProxyType({})
 ) -> Iterator[tuple[Callable[[float], list[Any]], Failures]]:
-    settings, failures = client_settings(access, _OF_RECORDS)
+    settings, failures = client_settings(access, {**_OF_RECORDS, **more})
     try:
         consumer = confluent_kafka.Consumer(settings)
     except (confluent_kafka.KafkaException, ValueError) as error:

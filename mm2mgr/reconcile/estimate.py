@@ -24,6 +24,8 @@ class Estimate:
     widenings: Mapping[Named, Widening]
     verdicts: Mapping[Named, MirrorVerdict]
     sizes: Mapping[str, TopicSizes]
+    stored: Mapping[tuple[str, str], float]
+    """What a record takes in topics of targets, by alias and name, where it was measured."""
     groups: Mapping[Named, tuple[str, ...]]
     """What checkpoint connectors translate, where it could be read."""
 
@@ -65,7 +67,9 @@ class Estimate:
         sizes = self.sizes.get(widening.source)
         if sizes is None or not verdict.topics:
             return Volume(unmeasured=(f"topics of '{widening.source}'",))
-        return volume(sizes, verdict.topics, self.seen.offsets.get(widening.named) or {})
+        found = {topic: self.stored.get((widening.target, widening.renamed(topic))) for topic in verdict.topics}
+        stored = {topic: size for topic, size in found.items() if size}
+        return volume(sizes, verdict.topics, self.seen.offsets.get(widening.named) or {}, stored)
 
 
 def _assigned(subject: Subject) -> Assigned | None:

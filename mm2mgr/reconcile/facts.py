@@ -12,6 +12,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from mm2mgr.connect.client import ConnectClient
 from mm2mgr.connect.errors import ConnectError, WrongBody
@@ -392,3 +393,22 @@ def read_sizes(access: KafkaAccess, topics: Mapping[str, int], timeout_seconds: 
         for one, mean in mean_record_bytes(access, windows, limits).items():
             found.setdefault(one.topic, []).append(mean)
     return TopicSizes(logs, {topic: sum(means) / len(means) for topic, means in found.items()})
+
+
+def read_stored(
+    access: KafkaAccess, topics: Mapping[str, tuple[int, float]], timeout_seconds: float = 10.0
+) -> dict[str, float]:
+    """Return what a record takes in the logs of topics (name → partitions, and the size of a record before compression).
+
+    Too small ones are left out. Blocks; raises KafkaError.
+    """
+    from mm2mgr.kafka.client import Kafka
+    from mm2mgr.kafka.records import stored_record_bytes
+
+    with Kafka(access, timeout_seconds) as kafka:
+        every = (TopicPartition(name, number) for name, (count, _) in topics.items() for number in range(count))
+        logs = kafka.offsets(every)
+    of = ({one: log for one, log in logs.items() if one.topic == name} for name in topics)
+    with ThreadPoolExecutor(_AT_ONCE) as threads:
+        found = threads.map(partial(stored_record_bytes, access), of, (size for _, size in topics.values()))
+        return {name: size for name, size in zip(topics, found, strict=True) if size is not None}

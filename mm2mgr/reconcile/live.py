@@ -33,6 +33,7 @@ from mm2mgr.reconcile.facts import (
     read_expiring,
     read_groups,
     read_sizes,
+    read_stored,
     read_topics,
     running,
     version_of,
@@ -76,6 +77,7 @@ from mm2mgr.text import few
 from mm2mgr.topology import Flow, Topology, matches_nothing
 
 _REQUESTS_AT_ONCE = 8
+_MEASURED_TOPICS = 40
 # Stages of a move wait up to a minute each; a person who finishes an interrupted one needs longer.
 LONGEST_PAUSE_SECONDS = 900.0
 
@@ -174,7 +176,8 @@ class _Making:
             against.setdefault(named, []).append(objection)
         successors = {named: [old.old for old in one.again] for named, one in verdicts.items() if one.again}
         by_name = {each.named: each for each in found}
-        estimate = Estimate(run, seen, by_name, verdicts, sizes, await self.read_groups(run))
+        stored, groups = await asyncio.gather(self.read_stored(found, verdicts, seen, sizes), self.read_groups(run))
+        estimate = Estimate(run, seen, by_name, verdicts, sizes, stored, groups)
         parts = [self.with_topics(part, found, seen, verdicts).each(estimate.priced) for part in self.compared()]
         judged = guarded(with_mass_deletes_held(parts, self.wish), run, self.known(ids), against, successors)
         return self.made(judged, ids, found, seen)
@@ -373,6 +376,34 @@ class _Making:
 
         sizes = await asyncio.gather(*map(of_kafka, wanted))
         return {alias: each for alias, each in zip(wanted, sizes, strict=True) if each}
+
+    async def read_stored(
+        self,
+        found: Sequence[Widening],
+        verdicts: Mapping[Named, MirrorVerdict],
+        seen: MirroredState,
+        sizes: Mapping[str, TopicSizes],
+    ) -> dict[tuple[str, str], float]:
+        """Measure what records take where they were mirrored to, by alias and topic, on the largest; what cannot be measured is missing."""
+        sampled: dict[str, dict[str, tuple[int, float]]] = {}
+        for each in found:
+            listed, known = seen.listed(each.target), sizes.get(each.source)
+            for topic in verdicts[each.named].topics if listed and known else ():
+                name, mean = each.renamed(topic), known.record_bytes.get(topic) if known else None
+                if listed and mean is not None and listed.written.get(name, 0):
+                    sampled.setdefault(each.target, {})[name] = listed.partitions[name], mean
+        stored: dict[tuple[str, str], float] = {}
+
+        async def of_kafka(alias: str) -> None:
+            listed = seen.listed(alias)
+            largest = sorted(sampled[alias], key=lambda name: -listed.written[name] if listed else 0)
+            topics = {name: sampled[alias][name] for name in largest[:_MEASURED_TOPICS]}
+            with suppress(Mm2mgrError):
+                read = await asyncio.to_thread(read_stored, kafka_access(self.topology.clusters[alias]), topics)
+                stored.update({(alias, name): size for name, size in read.items()})
+
+        await asyncio.gather(*map(of_kafka, sampled))
+        return stored
 
     async def read_groups(self, run: Connectors) -> dict[Named, tuple[str, ...]]:
         """Read which consumer groups the checkpoint connectors translate that start anew; those of a source that does not answer are missing."""

@@ -28,7 +28,7 @@ _BATCH_BYTES, _BATCH_HEADER_BYTES = 16_384, 61  # Kafka's default batch.size, an
 
 @dataclass(frozen=True)
 class Volume:
-    """Records, and bytes of them in an uncompressed log; `unmeasured` names what could not be measured, and is not in them."""
+    """Records, and bytes of them in the target's log; `unmeasured` names what could not be measured, and is not in them."""
 
     records: int = 0
     size_bytes: int = 0
@@ -88,14 +88,22 @@ class Price:
 
 @dataclass(frozen=True)
 class TopicSizes:
-    """Logs of the partitions of some topics, and the mean size of their records (key, value and headers) by topic, where measured."""
+    """Logs of the partitions of some topics, and the mean size of their records (key, value and headers) by topic, where measured.
+
+    Sizes are before compression.
+    """
 
     logs: Mapping[TopicPartition, Offsets]
     record_bytes: Mapping[str, float]
 
 
-def volume(sizes: TopicSizes, topics: Iterable[str], own: Mapping[TopicPartition, int]) -> Volume:
-    """Return what is mirrored of these topics, from the log's start or the offsets that a connector has of its `own`."""
+def volume(
+    sizes: TopicSizes, topics: Iterable[str], own: Mapping[TopicPartition, int], stored: Mapping[str, float]
+) -> Volume:
+    """Return what is mirrored of these topics, from the log's start or the offsets that a connector has of its `own`.
+
+    `stored` has what a record takes on the target, where it was measured on what is there; else its log counts as uncompressed.
+    """
     records, size, unmeasured = 0, 0.0, []
     for topic in sorted(topics):
         logs = {one: log for one, log in sizes.logs.items() if one.topic == topic}
@@ -104,7 +112,7 @@ def volume(sizes: TopicSizes, topics: Iterable[str], own: Mapping[TopicPartition
         if not logs or (count and mean is None):
             unmeasured.append(topic)
         records += count
-        size += count * log_bytes(mean) if mean is not None else 0
+        size += count * (stored.get(topic) or log_bytes(mean)) if mean is not None else 0
     return Volume(records, round(size), tuple(unmeasured))
 
 

@@ -56,6 +56,8 @@ class Site:
     """TopicListing of the Kafka clusters; None: no broker answers."""
     ends: Callable[[str, TopicPartition], int] | None = None
     """Log ends of the Kafka clusters, by alias and partition; None: no broker answers."""
+    stored: dict[str, float] = field(default_factory=dict)
+    """What a record takes in topics of the targets."""
     groups: dict[str, Collection[str]] | None = None
     """Consumer groups of the sources, with the topics that they read; None: no broker answers."""
     expiring: list[TopicPartition] = field(default_factory=list)
@@ -86,6 +88,10 @@ class Site:
         ends = {topic: written.get(topic, records.get(topic, 0)) for topic in topics}
         logs = {TopicPartition(topic, 0): Offsets(end - records.get(topic, 0), end) for topic, end in ends.items()}
         return TopicSizes(logs, dict.fromkeys(topics, 100.0))
+
+    def read_stored(self, _access: KafkaAccess, topics: Mapping[str, tuple[int, float]]) -> dict[str, float]:
+        """Answer as `reconcile.facts.read_stored` does."""
+        return {topic: size for topic, size in self.stored.items() if topic in topics}
 
     def read_groups(
         self, _access: KafkaAccess, wanted: Callable[[str], bool], carried: Callable[[str], bool]
@@ -165,6 +171,7 @@ def running(folder: Path) -> Iterator[Site]:
         patch.setattr(live, "read_topics", site.read_topics)
         patch.setattr(live, "read_expiring", lambda *_: site.expiring)
         patch.setattr(live, "read_sizes", site.read_sizes)
+        patch.setattr(live, "read_stored", site.read_stored)
         patch.setattr(live, "read_groups", site.read_groups)
         patch.setattr(arrivals, "read_ends", site.read_ends)
         patch.setattr(apply, "_RACE_SECONDS", 0.0)  # nobody else writes here, unless a test has it so

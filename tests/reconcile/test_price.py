@@ -62,9 +62,9 @@ def test_partitions_that_get_another_task_because_a_topic_comes_or_goes() -> Non
 def test_a_volume_counts_from_the_logs_start_or_the_connectors_own_offsets() -> None:
     logs = {TopicPartition("t", 0): Offsets(100, 1100), TopicPartition("t", 1): Offsets(0, 500)}
     sizes = TopicSizes({**logs, TopicPartition("u", 0): Offsets(0, 10)}, {"t": 1000.0})
-    assert volume(sizes, ["t"], {}) == Volume(1500, round(1500 * log_bytes(1000.0)))
-    assert volume(sizes, ["t"], {TopicPartition("t", 0): 1049}).records == 550
-    assert volume(sizes, ["t", "u", "v"], {}).unmeasured == ("u", "v")
+    assert volume(sizes, ["t"], {}, {}) == Volume(1500, round(1500 * log_bytes(1000.0)))
+    assert volume(sizes, ["t"], {TopicPartition("t", 0): 1049}, {}).records == 550
+    assert volume(sizes, ["t", "u", "v"], {}, {}).unmeasured == ("u", "v")
     assert 1010 < log_bytes(1000.0) < 1020
 
 
@@ -142,6 +142,12 @@ def test_a_renamed_flow_is_blocked_with_the_records_and_bytes_that_would_come_ag
     assert found.action == "blocked"
     assert found.price.again == Volume(300_000, round(300_000 * log_bytes(100.0)))
     assert "--allow mirror-again" in found.remedy
+
+
+def test_what_is_stored_compressed_counts_as_it_is_stored_where_it_was_mirrored_to(mirrored: Site) -> None:
+    mirrored.stored = {"a.orders": 25.0}
+    found = change(mirrored.plan(RENAMED, prune=True), "mm2.a.east.source.trade")
+    assert found.price.again == Volume(300_000, 300_000 * 25)
 
 
 def test_what_is_allowed_is_written_and_keeps_its_price(mirrored: Site) -> None:
