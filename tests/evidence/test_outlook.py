@@ -60,7 +60,7 @@ def test_without_a_link_there_is_none(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("run_on", "brokers", "settings", "rate"),
     [
-        ("w", "{}", "", 1.92),
+        ("w", "{}", "", 1.64),
         ("near", "{}", "", 1.26),  # the target's brokers
         ("near", "{}", "    record_producer: {batch.size: 16384, max.in.flight.requests.per.connection: 1}\n", 0.14),
         ("w", f"\n{OPEN}", "", 10),  # the default: the model knows no slow brokers

@@ -41,6 +41,12 @@ class Tree:
         self.folder.mkdir(parents=True, exist_ok=True)
         (self.folder / "tree.yaml").write_text(text, encoding="utf-8")
 
+    def write_more(self, name: str, text: str) -> None:
+        """Write another file beside the tree."""
+        path = self.folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+
     def run(self, *arguments: str, code: int = 0) -> str:
         """Run `mm2mgr ARGUMENTS`, hold it to its exit code, and return stdout and stderr in one text."""
         done = self._run(arguments)

@@ -10,7 +10,7 @@ import threading
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 from urllib.parse import quote
@@ -82,9 +82,11 @@ def topics(access: KafkaAccess) -> dict[str, int]:
     return {name: len(topic.partitions) for name, topic in listed.items()}
 
 
-def create(access: KafkaAccess, names: Iterable[str], partitions: int = 1) -> None:
+def create(
+    access: KafkaAccess, names: Iterable[str], partitions: int = 1, config: Mapping[str, str] | None = None
+) -> None:
     client = admin(access)  # must outlive its futures
-    new = [NewTopic(name, partitions, 1, config={"retention.ms": "-1"}) for name in names]
+    new = [NewTopic(name, partitions, 1, config={"retention.ms": "-1", **(config or {})}) for name in names]
     for future in client.create_topics(new).values():
         future.result(30)
 
@@ -95,9 +97,9 @@ def delete(access: KafkaAccess, names: list[str]) -> None:
         future.result(30)
 
 
-def write(access: KafkaAccess, topic: str, messages: Iterable[Message]) -> None:
+def write(access: KafkaAccess, topic: str, messages: Iterable[Message], **more: int) -> None:
     lost: list[object] = []
-    settings = {**librdkafka_config(access), "message.timeout.ms": 30_000}
+    settings = {**librdkafka_config(access), "message.timeout.ms": 30_000, **more}
     producer = confluent_kafka.Producer(settings)
     for one in messages:
         producer.produce(

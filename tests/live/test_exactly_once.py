@@ -87,6 +87,7 @@ clusters:
 {clusters}connect:
   near: {{url: "{near.url}", kafka: b{connect}}}
   third: {{url: "{third.url}", kafka: c{connect}}}
+links: [{{between: [a, b], rtt: 100ms}}, {{between: [a, c], rtt: 100ms}}, {{between: [b, c], rtt: 80ms}}]
 flows:
 {flows}"""
 

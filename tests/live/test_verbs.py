@@ -1,7 +1,8 @@
-"""pause, resume, restart --failed and offsets reset on real workers, with records that are counted by id."""
+"""pause, resume, restart --failed and offsets reset on real workers, and records of all sizes over a declared link: counted by id."""
 
 from __future__ import annotations
 
+import random
 import re
 import threading
 import time
@@ -11,6 +12,7 @@ from collections.abc import Iterator
 import pytest
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
+from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.sandbox.server import Runtime
 
 from .command import Tree
@@ -18,6 +20,7 @@ from .pair import Pair, flow, serving_pair
 from .seen import (
     Message,
     admin,
+    config_of,
     connector_url,
     create,
     end_offset,
@@ -194,3 +197,51 @@ def test_offsets_reset_shows_and_does_what_comes_again_or_is_skipped(pair: Pair,
     assert "back: 15 records come again" in tree.run("offsets", "reset", "back", "--to", "earliest", "--yes")
     tree.run("resume", "back")
     until(lambda: values(pair.target, "src.back"), lambda found: found[18:] == ids)
+
+
+HUGE = 10_000_000
+LIMIT = 11_000_000
+
+
+def _kinds() -> dict[str, list[bytes]]:
+    """Return tiny records, records that compress, and one of 10 MB between small ones: each begins with its number."""
+    noise = random.Random(7)
+    sizes = [100, HUGE, 100, HUGE, 100]
+    return {
+        "tiny": [b"%08d" % number + b"x" * 92 for number in range(20_000)],
+        "packed": [b"%08d" % number + b"the same words over and over " * 70 for number in range(4_000)],
+        "huge": [b"%08d" % number + noise.randbytes(size) for number, size in enumerate(sizes)],
+    }
+
+
+@pytest.mark.parametrize("source_alias", ["src", "tgt"])
+def test_tiny_compressed_and_huge_records_cross_a_link_in_order(pair: Pair, tree: Tree, source_alias: str) -> None:
+    """The workers are beside tgt: from there they send over the link, with five requests in flight, else they fetch over it."""
+    here, there = (pair.source, pair.target) if source_alias == "src" else (pair.target, pair.source)
+    target_alias = "tgt" if source_alias == "src" else "src"
+    for kind, records in _kinds().items():
+        topic = f"{kind}-{source_alias}"
+        config = {"max.message.bytes": str(LIMIT), "compression.type": "zstd" if kind == "packed" else "producer"}
+        create(here, [topic], config=config)
+        write(here, topic, [Message(0, None, each) for each in records], **{"message.max.bytes": LIMIT})
+    tree.write(
+        declared(pair, f"kinds-{source_alias}", "").replace(
+            "flows:\n",
+            "links: [{between: [src, tgt], rtt: 100ms, bandwidth: 200Mbit/s}]\n"
+            f"flows:\n  kinds: {{sources: [{source_alias}], targets: [{target_alias}], run_on: pair, "
+            f'topics: {{include: ["(tiny|packed|huge)-{source_alias}"]}}}}\n',
+        )
+    )
+    limits = "".join(f"  {alias}: {{version: '4.0', message.max.bytes: {LIMIT}}}\n" for alias in ("src", "tgt"))
+    tree.write_more("overrides/brokers.yaml", f"brokers:\n{limits}")
+    tree.run("apply", "--yes", "--wait", "90")
+    config = config_of(pair.url, f"mm2.{source_alias}.{target_alias}.source.kinds")
+    assert config["producer.override.max.request.size"] == str(LIMIT)
+    assert (config.get("producer.override.enable.idempotence") == "true") is (source_alias == "tgt")
+    for kind, records in _kinds().items():
+        _arrive(there, f"{source_alias}.{kind}-{source_alias}", records)
+
+
+def _arrive(there: KafkaAccess, topic: str, records: list[bytes]) -> None:
+    until(lambda: end_offset(there, topic), lambda end: end >= len(records), f"{topic} is not complete")
+    assert values(there, topic) == records, topic

@@ -145,7 +145,7 @@ def test_a_far_link_bounds_a_task_and_a_near_one_does_not() -> None:
     clients = Clients(receive_buffer_bytes=-1, fetch_bytes=30_000_000, partition_fetch_bytes=30_000_000)
     far, near = Route.over(Leg(0.160, 25 * MB)), Route.over(Leg(0.001))
     capacity = by_link(predict(far, clients, FlowTraffic()), far, Capacity())
-    assert capacity.bytes_per_second == pytest.approx(30e6 / (0.16 + 30e6 / 1.25e6 + 0.5))
+    assert capacity.bytes_per_second == pytest.approx(30e6 / (0.16 + 30e6 / 1.0625e6 + 0.5))
     assert capacity.why == "by the link: 160 ms, 25 MB/s, limited by the brokers' socket buffers"
     assert by_link(predict(near, clients, FlowTraffic()), near, Capacity()) == Capacity()
 

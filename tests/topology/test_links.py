@@ -71,7 +71,7 @@ LEG = Leg(0.1, 25 * MB)
         ("source", 12, 4, AUTO, 0.9),
         ("source", 1, 1, AUTO, 0.9),
         ("target", 1, 1, AUTO, 0.6),
-        ("target", 12, 12, STOCK, 0.75),
+        ("target", 12, 12, STOCK, 0.65),
     ],
 )
 def test_compiled_settings_fill_the_link(

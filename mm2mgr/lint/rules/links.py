@@ -104,7 +104,7 @@ def fetch_stalls(subject: Subject) -> Iterator[Hit]:
     """A fetch takes longer over this link than the consumer waits for it.
 
     One connection carries its bytes in flight divided by the round trip: 0.8 MB/s at 100 ms with the default
-    receive.buffer.bytes of 64 KiB, about 2 MB/s where the operating system sizes the window and the source's brokers
+    receive.buffer.bytes of 64 KiB, about 1.7 MB/s where the operating system sizes the window and the source's brokers
     have their default socket.send.buffer.bytes. If fetch.max.bytes at that rate takes more than request.timeout.ms (30
     s), the consumer disconnects and repeats the same fetch in an endless loop: RUNNING, no records, one INFO line
     "Disconnecting from node". Seen with a 50 MiB fetch, and with Kafka's defaults at 200 ms and 17 partitions per task.
