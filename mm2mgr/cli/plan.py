@@ -94,6 +94,9 @@ def plan(
         talk(
             f"overrides: cluster '{entry}' is no longer declared; its limits are ignored, and mm2mgr link read removes them"
         )
+    if any(cluster.limits.read for cluster in workspace.topology.clusters.values()):
+        for line in operations.capped(workspace.flows(flows)):
+            talk(f"link: {line}")
     made = operations.plan(
         workspace,
         flows,

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from math import inf
 from typing import Any
 
+from mm2mgr.ceilings import ENOUGH_PARTITIONS, Ceiling, ceilings
 from mm2mgr.link import Clients, FlowTraffic, Forecast, Placement, Route, predict
 from mm2mgr.link_settings import compiled_clients, may_pipeline
 from mm2mgr.sizing.capacity import MeasuredCapacity, by_evidence, by_hand, by_link
@@ -14,7 +15,7 @@ from mm2mgr.sizing.fleet import Buffers, Failover, WorkerLimits
 from mm2mgr.sizing.load import Statistic
 from mm2mgr.sizing.scenario import ConnectWorkers
 from mm2mgr.sizing.tasks import Bounds, Capacity, CurrentTasks, Rules
-from mm2mgr.text import rate_text
+from mm2mgr.text import number_of, rate_text
 from mm2mgr.topology import ConnectCluster, Flow
 from mm2mgr.truth.client_values import text_of
 from mm2mgr.truth.reach import CLIENTS
@@ -47,8 +48,12 @@ def capacity_of(flow: Flow, measured: MeasuredCapacity | None = None) -> Capacit
 
 def forecast_of(flow: Flow, route: Route, traffic: FlowTraffic) -> Forecast:
     """Return what the flow carries over a route with its settings and the limits of its brokers."""
-    clients = Clients.of(lambda client, key: client_number(flow, client, key)) or Clients()
-    return predict(route, clients, traffic, flow.source.limits, flow.target_limits)
+    return predict(route, clients_of(flow), traffic, flow.source.limits, flow.target_limits)
+
+
+def clients_of(flow: Flow) -> Clients:
+    """Return the settings of the flow's clients that decide its rate; Kafka's own where one of them is no number."""
+    return Clients.of(lambda client, key: client_number(flow, client, key)) or Clients()
 
 
 @dataclass(frozen=True)
@@ -110,6 +115,26 @@ def outlook(flow: Flow) -> LinkForecast | None:
         )
     unread = tuple(end.alias for end in (flow.source, flow.target) if not end.limits.read)
     return LinkForecast(route, forecast_of(flow, route, FlowTraffic(tasks, tasks)), other, unread)
+
+
+def capped(flows: Iterable[Flow]) -> list[str]:
+    """Return a sentence for each buffer of brokers that caps flows whose tasks do not make up for it: what to set, and the gain."""
+    found: dict[tuple[str, str], list[tuple[Ceiling, Flow]]] = {}
+    for flow in flows:
+        if flow.route is None:
+            continue
+        tasks = int(flow.tasks.maximum)
+        traffic = FlowTraffic(max(ENOUGH_PARTITIONS, tasks), tasks)
+        for each in ceilings(flow.route, clients_of(flow), traffic, flow.source.limits, flow.target_limits):
+            if each.tasks > tasks:
+                cluster = flow.source if each.end == "source" else flow.target
+                found.setdefault((cluster.alias, each.key), []).append((each, flow))
+    lines = []
+    for (alias, _), capping in sorted(found.items()):
+        each, flow = max(capping, key=lambda pair: pair[0].lifted / pair[0].now)
+        more = f" and {number_of(len(capping) - 1, 'other flow')}" if len(capping) > 1 else ""
+        lines.append(f"{flow.id}{more}: {each.advice(alias)}; {each.meanwhile(int(flow.tasks.maximum))}")
+    return lines
 
 
 def buffers_of(flow: Flow) -> Buffers:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING
@@ -158,7 +158,10 @@ class _TreeSubjects:
     def kafka(self, alias: str) -> KafkaFacts:
         if alias not in self.kafkas:
             cluster = self.topology.clusters.get(alias)
-            self.kafkas[alias] = KafkaFacts(cluster_id=cluster.model.cluster_id if cluster else None)
+            found = KafkaFacts(cluster_id=cluster.model.cluster_id if cluster else None)
+            if cluster and cluster.limits.read:
+                found = replace(found, message_max_bytes=cluster.limits.message_bytes)
+            self.kafkas[alias] = found
         return self.kafkas[alias]
 
 

@@ -71,6 +71,15 @@ def _of_unknown_delivery(subject: Subject) -> bool:
     return not known and any(subject.get(key) for key in _OF_EXACTLY_ONCE)
 
 
+def _of_unread_brokers(subject: Subject) -> bool:
+    wire = subject.wire
+    if wire is None:
+        return False
+    writes = bool(wire.route and wire.route.writing)
+    reads = not wire.route or bool(wire.route.reading)
+    return (reads and not wire.source.read) or (writes and not wire.target.read)
+
+
 _LOOPS = ("overlap", "loop", "identity-loop", "two-ways", "fan-in", "renamed")
 
 FACTS = (
@@ -153,10 +162,17 @@ FACTS = (
     ),
     Fact(
         "round trip",
-        "whether fetches are too large for the link",
+        "whether fetches, batches and windows fit the link",
         "--rtt, or `links` of a tree",
-        ("fetch-stalls",),
+        ("fetch-stalls", "fetch-small", "request-stalls", "batch-small", "one-in-flight", "send-window-small"),
         _each(lambda subject: subject.wire is None, "source"),
+    ),
+    Fact(
+        "what brokers allow",
+        "whether their socket buffers cap the link",
+        "mm2mgr link read, for a tree",
+        ("broker-window",),
+        _each(_of_unread_brokers, "source"),
     ),
     Fact(
         "what classes of one's own do",

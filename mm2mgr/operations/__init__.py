@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from mm2mgr.check.judge import Checked as Checked
+    from mm2mgr.evidence.declared import capped as capped
     from mm2mgr.kafka.bandwidth import TransferLimits as TransferLimits
     from mm2mgr.lint.findings import Finding as Finding
     from mm2mgr.lint.findings import Rule as Rule

@@ -71,6 +71,20 @@ def test_a_cluster_that_is_not_declared_is_an_error_and_one_that_no_longer_is_is
     assert "cluster 'gone' is no longer declared" in said.err
 
 
+@pytest.mark.parametrize(("tasks", "said"), [(1, True), (60, False)])
+def test_a_plan_names_the_buffer_of_brokers_that_tasks_do_not_make_up_for(
+    mm2mgr: Command, closed_port: int, tasks: int, said: bool
+) -> None:
+    declare(mm2mgr.tree, closed_port, "brokers: {a: {count: 1, socket.send.buffer.bytes: 102400}}\n")
+    tree = mm2mgr.tree / "tree.yaml"
+    text = tree.read_text().replace("include: [t]}", f"include: [t]}}, tasks: {{max: {tasks}}}")
+    tree.write_text(text + "links: [{between: [a, b], rtt: 100ms, bandwidth: 200Mbit/s}]\n")
+    found = mm2mgr("plan", code=1).err
+    advice = "link: f:a->b: set socket.send.buffer.bytes=-1 on the brokers of a, with a rolling restart: "
+    assert (advice in found) == said
+    assert ("without it use" in found) == said
+
+
 def test_a_file_of_people_is_not_overwritten(mm2mgr: Command, closed_port: int) -> None:
     declare(mm2mgr.tree, closed_port, "brokers: {a: {count: 0}}\n")
     said = mm2mgr("link", "read", code=1)

@@ -28,6 +28,7 @@ BY_HAND = {
     "bad-pattern": "what the expression means",
     "bare-security": "which cluster the login is for: it must not go to the other one",
     "checkpoints-twice": "which connector has which groups",
+    "broker-window": "a setting of the brokers",
     "dead-key": "which cluster the login is for",
     "exactly-once-worker": "a setting of the workers",
     "fan-in": "which topics are mirrored; another policy names all of them anew",

@@ -137,3 +137,48 @@ def test_a_fetch_that_outlasts_its_timeout_over_the_link() -> None:
 def test_a_window_that_no_link_is_known_for() -> None:
     (hit,) = made.hits("window-small", made.source({PARTITION: str(50 * MIB)}))
     assert hit.key == PARTITION
+
+
+@pytest.mark.parametrize(
+    ("wire", "tasks", "partitions", "said"),
+    [
+        (READING, 1, 1, ()),
+        (replace(READING, source=BrokerLimits()), 1, 1, ()),  # assumed, not read
+        (
+            replace(READING, source=BrokerLimits(read=True)),
+            *(4, 24),
+            ("socket.send.buffer.bytes=-1 on the brokers of A, with a rolling restart: ", "without it use 1"),
+        ),
+        (
+            replace(READING, source=BrokerLimits(read=True)),
+            *(24, 24),
+            ("socket.send.buffer.bytes=-1", "its 24 tasks make up for it"),
+        ),
+        (
+            replace(READING, source=BrokerLimits(read=True)),
+            *(1, 1),
+            ("socket.send.buffer.bytes=-1", "without it 1 task carries "),
+        ),
+        (
+            replace(WRITING, target=BrokerLimits(read=True)),
+            *(1, 1),
+            (
+                "socket.receive.buffer.bytes=-1 on the brokers of B, with a rolling restart: ",
+                "without it 1 task carries ",
+            ),
+        ),
+    ],
+)
+def test_a_buffer_of_the_brokers_that_caps_the_link_is_named_with_its_gain(
+    wire: LinkFacts, tasks: int, partitions: int, said: tuple[str, ...]
+) -> None:
+    changes = {**BEST, WINDOW: "-1", PARTITION: str(16 * MIB), "tasks.max": str(tasks)}
+    kafka = KafkaFacts(partitions={"orders": partitions})
+    found = [
+        each
+        for each in lint(made.estate(made.source(changes, wire=wire, source_kafka=kafka)))
+        if each.rule == "broker-window"
+    ]
+    assert len(found) == bool(said)
+    for each in found:
+        assert all(words in each.fix for words in said), each.fix

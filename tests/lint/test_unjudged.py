@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from mm2mgr.link import BrokerLimits
 from mm2mgr.lint.reading import read_files
 from mm2mgr.lint.rules import BY_ID, lint
 from mm2mgr.lint.subject import Estate, KafkaFacts, LinkFacts, Subject, WorkerFacts
@@ -19,7 +20,7 @@ KNOWN = {
     "worker": WORKER,
     "source_kafka": KafkaFacts("A-id", 3, 1_048_588),
     "target_kafka": KafkaFacts("B-id", 3, 1_048_588),
-    "wire": LinkFacts(0.08),
+    "wire": LinkFacts(0.08, source=BrokerLimits(read=True)),
 }
 
 
@@ -62,6 +63,7 @@ def test_all_that_a_single_file_leaves_open() -> None:
         ),
         ({"target_kafka": KafkaFacts("B-id", None, 9)}, "number of brokers"),
         ({"wire": None}, "round trip"),
+        ({"wire": LinkFacts(0.08)}, "what brokers allow"),
     ],
 )
 def test_a_fact_that_is_missing_is_named(changes: dict[str, object], fact: str) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import NamedTuple
 
+from mm2mgr.ceilings import ENOUGH_PARTITIONS, ceilings
 from mm2mgr.link import (
     BY_SYSTEM,
     FETCH_SECONDS,
@@ -256,6 +257,27 @@ def send_window_small(subject: Subject) -> Iterator[Hit]:
     if found.forecast.task_limit == "client window" and (gain := found.gain(send_buffer_bytes=BY_SYSTEM)):
         message = f"{described(subject, RECORDS, _SENT)}: one connection carries {rate_text(gain[0])} over {leg.words}, {rate_text(gain[1])} without that limit"
         yield client_hit(subject, RECORDS, _SENT, "-1", message)
+
+
+@rule("broker-window", "info", types=("source",), source=_MEASURED)
+def broker_window(subject: Subject) -> Iterator[Hit]:
+    """The socket buffers of the brokers cap a long link.
+
+    What is on its way on one connection is the smaller of what the two ends allow, and the client's end is not the only
+    one: the source's brokers send with socket.send.buffer.bytes (102400 by default: about 2.4 MB/s at 100 ms), the
+    target's receive with socket.receive.buffer.bytes (102400: about 1.3 MB/s). -1 lets the operating system size them.
+    Both are static: every broker needs a restart, one after the other. Until then more tasks make up for it, each with
+    connections of its own; one partition cannot. Reported where `mm2mgr link read` has read the brokers.
+    """
+    found = on_link(subject)
+    if found is None:
+        return
+    known, count = partitions(subject), tasks(subject)
+    traffic = FlowTraffic(known or max(ENOUGH_PARTITIONS, count), count)
+    for each in ceilings(found.route, found.clients, traffic, found.wire.source, found.wire.target):
+        cluster = (subject.source if each.end == "source" else subject.target) or f"the {each.end}"
+        message = f"{each.key} of the brokers of {cluster} caps the link ({each.leg.words}): {rate_text(each.now)} per partition, {rate_text(each.lifted)} without that limit"
+        yield Hit(message, f"{each.advice(cluster)}; {each.meanwhile(count)}", "")
 
 
 @rule("link-memory", "warning", types=("source",), source="measured: a heap of 512 MiB, fetches of 12 and 50 MiB")
