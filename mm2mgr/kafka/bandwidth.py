@@ -147,10 +147,15 @@ def write_rate(access: KafkaAccess, owner: str, limits: TransferLimits) -> Trans
     payload = os.urandom(_RECORD_BYTES)
 
     def write(number: int, meter: _Meter) -> None:
+        def delivered(error: confluent_kafka.KafkaError | None, _: Any) -> None:
+            if error is not None and not meter.is_over():  # at the end, what waits is given up
+                meter.fault = error
+                meter.stopped.set()
+
         with _client(access, meter, number, _WRITING, confluent_kafka.Producer) as client:
             while not meter.is_over():
                 try:
-                    client.produce(topic, payload, partition=number)
+                    client.produce(topic, payload, partition=number, on_delivery=delivered)
                     client.poll(0)
                 except BufferError:
                     client.poll(_TICK_SECONDS)

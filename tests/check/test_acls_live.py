@@ -13,6 +13,7 @@ from confluent_kafka.admin import AclPermissionType, ResourcePatternType  # type
 
 from mm2mgr.errors import KafkaError
 from mm2mgr.kafka.access import KafkaAccess
+from mm2mgr.kafka.bandwidth import TransferLimits, write_rate
 from mm2mgr.kafka.client import Kafka
 from mm2mgr.kafka.compacted import CompactedTopic, TextWriter
 from mm2mgr.kafka.lease import Lease
@@ -320,3 +321,20 @@ def test_no_check_ever_told_a_password(world: World) -> None:
     assert "User:tprod" in said
     assert not [user for user in ("smain", "sadmin", "tprod", "tadmin") if password(user) in said]
     assert "not-it" not in said
+
+
+def test_a_bandwidth_is_not_made_of_writes_that_brokers_refuse(world: World) -> None:
+    rights_ = ("Create", "Describe", "Delete")
+    acls = [
+        Allowed("A", "smain", each, "topic", "mm2mgr.probe.", pattern=ResourcePatternType.PREFIXED) for each in rights_
+    ]
+    world.add(acls)
+    security = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN", "sasl.jaas.config": jaas("smain")}
+    access = KafkaAccess("A", world.brokers["A"].bootstrap("SECURE"), security)
+    try:
+        with pytest.raises(KafkaError, match=r"A: writing topic mm2mgr\.probe\.team\..* failed: .*[Aa]uthorization"):
+            write_rate(access, "team", TransferLimits(5e6, 20.0, 2))
+        with Kafka(world.inside("A")) as kafka:
+            assert not [name for name in kafka.partition_counts() if name.startswith("mm2mgr.probe.")]
+    finally:
+        world.remove(acls)

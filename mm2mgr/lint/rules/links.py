@@ -264,7 +264,7 @@ def broker_window(subject: Subject) -> Iterator[Hit]:
     """The socket buffers of the brokers cap a long link.
 
     What is on its way on one connection is the smaller of what the two ends allow, and the client's end is not the only
-    one: the source's brokers send with socket.send.buffer.bytes (102400 by default: about 2.4 MB/s at 100 ms), the
+    one: the source's brokers send with socket.send.buffer.bytes (102400 by default: about 2 MB/s at 100 ms), the
     target's receive with socket.receive.buffer.bytes (102400: about 1.3 MB/s). -1 lets the operating system size them.
     Both are static: every broker needs a restart, one after the other. Until then more tasks make up for it, each with
     connections of its own; one partition cannot. Reported where `mm2mgr link read` has read the brokers.
