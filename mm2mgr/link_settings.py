@@ -89,7 +89,6 @@ class Crossing:
     heap_bytes: float = USUAL_HEAP_BYTES
     worker_tasks: int = 1
     idempotent: bool = False
-    exactly_once: bool = False
     receive_buffer_bytes: int = BY_SYSTEM
     send_buffer_bytes: int = BY_SYSTEM
     request_bytes: int = 0
@@ -202,10 +201,8 @@ def _writer(crossing: Crossing) -> dict[str, Text]:
     if leg is None:
         return result
     aim, link = _AIMS[crossing.profile], f"link of {leg.words}"
-    pipelined = crossing.idempotent or crossing.exactly_once
-    flying = _PIPELINE if pipelined else 1
     rate = _open(leg, target.read and window("target", target.receive_buffer_bytes))
-    wish = aim.batches * rate * leg.rtt_seconds / _PIPELINE if pipelined else math.inf
+    wish = aim.batches * rate * leg.rtt_seconds / _PIPELINE if crossing.idempotent else math.inf
     accepted = target.message_bytes * 0.88
     bounds: dict[str, float] = {
         f"{link}: {_PIPELINE} of them in flight fill {rate / 1e6:.1f} MB/s for one partition": max(wish, _USUAL_BATCH),
@@ -215,11 +212,10 @@ def _writer(crossing: Crossing) -> dict[str, Text]:
     why, batch_bytes = min(bounds.items(), key=lambda each: each[1])
     result["batch.size"] = _text(_even(batch_bytes), why)
     result["linger.ms"] = _text(aim.linger_ms, f"{link}: a batch may wait a moment to be filled")
-    if pipelined:
+    if crossing.idempotent:
         why = f"{link}: with one request in flight (Connect's default) a partition sends one batch per round trip"
-        result["max.in.flight.requests.per.connection"] = _text(flying, why)
-    if pipelined and not crossing.exactly_once:  # exactly-once workers decide these two themselves
-        why = f"keeps order and drops repeated records with {flying} requests in flight"
+        result["max.in.flight.requests.per.connection"] = _text(_PIPELINE, why)
+        why = f"keeps order and drops repeated records with {_PIPELINE} requests in flight"
         result |= {"enable.idempotence": _text("true", why), "acks": _text("all", "an idempotent producer needs it")}
     carried = connection(
         leg, window("producer", crossing.send_buffer_bytes), window("target", target.receive_buffer_bytes)

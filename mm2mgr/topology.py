@@ -150,7 +150,8 @@ class Flow:
         """What its link asks of its clients, None without a declared link."""
         if self.route is None:
             return None
-        producer, once = self.settings.record_producer, self.connect.exactly_once
+        producer = self.settings.record_producer
+        allowed = may_pipeline(self.target_limits, producer, secured=bool(self.target.model.security))
         return Crossing(
             self.route,
             int(self.tasks.maximum),
@@ -159,8 +160,7 @@ class Flow:
             self.target_limits,
             self.connect.model.workers.memory or USUAL_HEAP_BYTES,
             self.worker_tasks,
-            idempotent=may_pipeline(self.target_limits, producer, secured=bool(self.target.model.security)),
-            exactly_once=once,
+            idempotent=allowed or self.exactly_once,  # its workers have idempotent producers anyway
             receive_buffer_bytes=_buffer(
                 self.settings.source_consumer, "receive.buffer.bytes", Clients.receive_buffer_bytes
             ),

@@ -198,12 +198,12 @@ def test_several_requests_in_flight_only_where_order_and_rights_allow(
         assert "max.in.flight.requests.per.connection" not in writer
 
 
-def test_exactly_once_workers_decide_idempotence_themselves(tmp_path: Path) -> None:
-    flow = _flow(tmp_path, LINK, "    run_on: near\n    delivery: exactly_once\n", PLACES)
-    writer = flow.client("record_producer")
+@pytest.mark.parametrize("delivery", ["exactly_once", "at_least_once"])
+def test_on_exactly_once_workers_order_holds_also_before_they_are_switched_over(tmp_path: Path, delivery: str) -> None:
+    base = PLACES.replace("kafka: a}", "kafka: a, exactly_once: true}")
+    writer = _flow(tmp_path, LINK, f"    run_on: near\n    delivery: {delivery}\n", base).client("record_producer")
     assert writer["max.in.flight.requests.per.connection"] == "5"
-    assert not {"enable.idempotence", "acks"} & set(writer)
-    assert flow.client("source_consumer")["isolation.level"] == "read_committed"
+    assert (writer["enable.idempotence"], writer["acks"]) == ("true", "all")
 
 
 def test_may_pipeline_knows_versions() -> None:
