@@ -1,13 +1,14 @@
-"""The commands of links between clusters: read, probe."""
+"""The commands of links between clusters: read, probe, explain."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from mm2mgr import operations
-from mm2mgr.cli.options import Count, Seconds, Size, listed, option, output_option
+from mm2mgr.cli.options import Count, Seconds, Size, listed, option, output_option, page_option, write_html
 from mm2mgr.operations.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ def link() -> None:
     Example:
       mm2mgr link read
       mm2mgr link probe dc1 agg-east
+      mm2mgr link explain orders
     """
 
 
@@ -145,4 +147,38 @@ def probe(
         return INCONCLUSIVE
     if write:
         talk("written: review it, then plan" if found.written else "the tree has this entry already")
+    return 0
+
+
+@link.command()
+@click.argument("flow", metavar="FLOW|A->B")
+@option("--partitions", type=Count(1), help="Partitions of the flow; default: one for each task.")
+@option("--record-size", type=Size(1), default="1 kB", help="Mean size of a record, before compression.")
+@page_option
+@output_option
+@click.pass_obj
+def explain(
+    workspace: Workspace, flow: str, partitions: int | None, record_size: float, page: Path | None, output: str
+) -> int:
+    """Forecast what a flow carries over its link, and why not more.
+
+    Beside the settings of the tree: Kafka's defaults and the published recipe of 50 MiB for fetches and batches, with the workers
+    beside the target and beside the source; then the rate over the round trip, over tasks, and over the size of a fetch or batch,
+    with the heap of a task. Asks no cluster: brokers allow what `link read` wrote, else Kafka's defaults. The model is fitted to
+    measured runs; `benchmarks/long_link.py` measures.
+
+    \b
+    Example:
+      mm2mgr link explain orders --partitions 12
+      mm2mgr link explain 'dc1->agg' --page link.html
+    """
+    from mm2mgr.output.console import say_as
+    from mm2mgr.output.link_text import say_forecasts
+
+    report = operations.link_explain(workspace, flow, partitions=partitions, record_bytes=record_size)
+    say_as(output, report.to_dict(), say_forecasts)
+    if page:
+        from mm2mgr.output.page import LINK_TITLE, link_page
+
+        write_html(page, LINK_TITLE, lambda origin: link_page(report.to_dict(), origin))
     return 0

@@ -360,15 +360,22 @@ page_option = option(
 def write_page(
     path: Path, views: Sequence[FlowView], report: Mapping[str, Any] | None = None, measured: str = ""
 ) -> None:
-    """Write the page; Mm2mgrError where it cannot be written, or another file is there. `measured`: which rates it plans with."""
-    from mm2mgr.files import FileKind, write_whole
-    from mm2mgr.output.console import talk
+    """Write the page of loads and sizing. `measured`: which rates it plans with."""
     from mm2mgr.output.page import TITLE, page
 
-    written = f"Written {datetime.now(UTC):%Y-%m-%d %H:%M} UTC" + (f"; rates: {measured}." if measured else ".")
+    rates = f"; rates: {measured}" if measured else ""
+    write_html(path, TITLE, lambda origin: page(views, report, f"{origin}{rates}."))
+
+
+def write_html(path: Path, title: str, render: Callable[[str], str]) -> None:
+    """Write a page; Mm2mgrError where it cannot be written, or another file is there. `render` gets when it was written."""
+    from mm2mgr.files import FileKind, write_whole
+    from mm2mgr.output.console import talk
+
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise Mm2mgrError(f"{path}: cannot be written: {error.strerror}", hint="name another file") from error
-    write_whole(path, page(views, report, written), FileKind("a page", lambda head: f"<title>{TITLE}</title>" in head))
+    text = render(f"Written {datetime.now(UTC):%Y-%m-%d %H:%M} UTC")
+    write_whole(path, text, FileKind("a page", lambda head: f"<title>{title}</title>" in head))
     talk(f"page in {path}")

@@ -26,8 +26,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from mm2mgr.check.judge import Checked as Checked
-    from mm2mgr.evidence.declared import capped as capped
     from mm2mgr.kafka.bandwidth import TransferLimits as TransferLimits
+    from mm2mgr.link_forecast import capped as capped
     from mm2mgr.lint.findings import Finding as Finding
     from mm2mgr.lint.findings import Rule as Rule
     from mm2mgr.lint.findings import Severity as Severity
@@ -47,6 +47,8 @@ if TYPE_CHECKING:
     from mm2mgr.operations.history import history as history
     from mm2mgr.operations.link import BrokersReport as BrokersReport
     from mm2mgr.operations.link import LinkProbe as LinkProbe
+    from mm2mgr.operations.link import LinkReport as LinkReport
+    from mm2mgr.operations.link import link_explain as link_explain
     from mm2mgr.operations.link import link_probe as link_probe
     from mm2mgr.operations.link import link_read as link_read
     from mm2mgr.operations.lint import Explained as Explained

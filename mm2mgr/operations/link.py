@@ -1,6 +1,8 @@
 """`link read`: what the brokers of each cluster allow, written to overrides/brokers.yaml for review.
 
 `link probe`: round trip and bandwidth between two clusters, as measured from this machine, as an entry of `links:`.
+
+`link explain`: what flows carry over their links, by the model.
 """
 
 from __future__ import annotations
@@ -24,7 +26,8 @@ from mm2mgr.kafka.bandwidth import Transfer, TransferLimits, read_rate, write_ra
 from mm2mgr.kafka.client import Kafka
 from mm2mgr.kafka.inspection import broker_addresses
 from mm2mgr.kafka.round_trip import RoundTrip, round_trips
-from mm2mgr.link import PAYLOAD_SHARE, BrokerLimits, window
+from mm2mgr.link import PAYLOAD_SHARE, BrokerLimits, FlowTraffic, window
+from mm2mgr.link_forecast import LinkComparison, compare
 from mm2mgr.operations.fix import Fixes
 from mm2mgr.operations.workspace import Workspace
 from mm2mgr.spec.models import Link
@@ -287,3 +290,39 @@ def declared(workspace: Workspace, entry: Mapping[str, Any]) -> Fixes:
     if [link for link in links if set(link.between) != pair] != others or [each.rtt for each in mine] != [wanted.rtt]:
         raise Mm2mgrError(f"{place.file}: the entry cannot be put in without changing others", hint=by_hand)
     return Fixes(old, {} if new == old else new, (), ())
+
+
+def _order(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in version.split(".") if part.isdecimal())
+
+
+@dataclass(frozen=True)
+class LinkReport:
+    """What `link explain` says: a forecast for each flow that crosses a declared link."""
+
+    flows: tuple[LinkComparison, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON values."""
+        return {"flows": [one.to_dict() for one in self.flows]}
+
+
+def link_explain(
+    workspace: Workspace, name: str, *, partitions: int | None = None, record_bytes: float = 1024.0
+) -> LinkReport:
+    """Forecast the flows of a pair `A->B`, or those of a name or id, over their link; no cluster is asked.
+
+    `partitions`: of each flow, by default one for each of its tasks. Mm2mgrError where no flow of that name crosses a link.
+    """
+    chosen = [(flow, flow.route) for flow in workspace.topology.select(name)]
+    crossing = [(flow, route) for flow, route in chosen if route is not None]
+    if not crossing:
+        pair = chosen[0][0].pair
+        hint = f"declare its round trip: links: - {{between: [{pair.replace('->', ', ')}], rtt: 80ms}}; `mm2mgr link probe` measures it"
+        raise Mm2mgrError(f"no link is declared for {pair}", hint=hint)
+    found = []
+    for flow, route in crossing:
+        tasks = int(flow.tasks.maximum)
+        traffic = FlowTraffic(partitions or tasks, min(tasks, partitions or tasks), record_bytes)
+        found.append(compare(flow, route, traffic))
+    return LinkReport(tuple(found))

@@ -323,7 +323,7 @@ def explain(  # noqa: PLR0913  one argument per option
             if not (near := nearest(name, BY_ID, 0.75)):
                 raise
             raise Mm2mgrError(unknown.message, hint=f"nearest rule of lint: {near[0]}") from None
-    from mm2mgr.evidence.declared import outlook  # only flows have one
+    from mm2mgr.link_forecast import outlook  # only flows have one
 
     once = {name for name, connect in workspace.topology.connects.items() if connect.exactly_once}
     flows = {flow.id: flow for flow in workspace.topology.flows}

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from mm2mgr.link import LIMITS
 from mm2mgr.output.console import STYLES, say, say_table
 from mm2mgr.output.tables import Table
-from mm2mgr.text import bytes_text, number_of, rate_text, visible
+from mm2mgr.text import bytes_text, number_of, rate_text, size_text, visible
 
 _COLUMNS = {
     "send buffer": "socket.send.buffer.bytes",
@@ -70,3 +71,83 @@ def _range(brokers: Sequence[Mapping[str, Any]]) -> str:
     trips = [each["seconds"] for each in brokers if each["seconds"] is not None]
     count = number_of(len(trips), "broker")
     return f"({count}, {_trip(min(trips))} to {_trip(max(trips))})" if len(trips) > 1 else f"({count})"
+
+
+_BAR_CELLS = 24
+SETTINGS = ("Kafka's defaults", "published recipe", "this tree")
+OVER = {
+    "round trip": "round trip",
+    "tasks": "tasks",
+    "fetch": "max.partition.fetch.bytes",
+    "batch": "batch.size",
+}
+
+
+def say_forecasts(found: Mapping[str, Any]) -> None:
+    """Print what the model says of each flow: a table of settings and placements, and how the rate changes."""
+    for number, one in enumerate(found["flows"]):
+        if number:
+            say()
+        say(f"{visible(one['flow'])}: {forecast_heading(one)}")
+        say(f"{one['verdict']}.")
+        say()
+        say_table(forecast_table(one))
+        for curve in one["curves"]:
+            say()
+            say_table(curve_table(curve))
+
+
+def forecast_heading(one: Mapping[str, Any]) -> str:
+    """Say what the forecast is for."""
+    traffic = one["traffic"]
+    many = f"{number_of(traffic['partitions'], 'partition')} on {number_of(traffic['tasks'], 'task')}"
+    known = (
+        "brokers as read" if one["brokers_read"] else "Kafka's defaults for the brokers (mm2mgr link read reads them)"
+    )
+    return f"{visible(one['route'])}; {many}, records of {size_text(traffic['record_bytes'])}; {known}"
+
+
+def forecast_table(one: Mapping[str, Any]) -> Table:
+    """Return the placements and settings with what the flow carries under each."""
+    rows, below, muted = [], [], set[int]()
+    for number, row in enumerate(one["rows"]):
+        forecast = row["forecast"]
+        limit = "nothing arrives" if forecast["stall"] else LIMITS[forecast["limit"]]
+        heap = size_text(row["heap_bytes"]) + ("" if row["fits"] else " !")
+        rates = [_rate(forecast[name]) for name in ("flow", "task", "partition")]
+        where = f"beside the {row['placement']}" if row["placement"] != "elsewhere" else "elsewhere"
+        name = f"{row['settings']}{' (now)' if row['is_current'] else ''}"
+        rows.append((where, name, *rates, heap, limit))
+        below.append([f"{forecast['stall']}."] if forecast["stall"] else [])
+        if not row["is_current"]:
+            muted.add(number)
+    columns = ("workers", "settings", "MB/s", "per task", "per partition", "worker heap", "limited by")
+    right = {"MB/s", "per task", "per partition", "worker heap"}
+    return Table(columns, rows, right=right, wrap={"limited by"}, below=below, muted=muted, drop=("per task",))
+
+
+def curve_table(curve: Mapping[str, Any], *, drawn: bool = True) -> Table:
+    """Return a curve as a plot of bars: the tree's settings drawn, all of them in MB/s, and what lies where."""
+    top = max((rate for point in curve["points"] for rate in point["rates"].values()), default=0.0) or 1.0
+    with_heap = any(point["task_heap_bytes"] is not None for point in curve["points"])
+    rows = []
+    for point in curve["points"]:
+        bar = "█" * round(point["rates"]["this tree"] / top * _BAR_CELLS)
+        marks = ", ".join("now" if mark in {"here", "this tree"} else mark for mark in point["marks"])
+        rates = [_rate(point["rates"][each]) for each in SETTINGS]
+        heap = [size_text(point["task_heap_bytes"])] if with_heap else []
+        rows.append((value_text(curve["over"], point["value"]), *rates, *heap, *([bar] if drawn else []), marks))
+    name, heaps = OVER[curve["over"]], ["heap per task"] if with_heap else []
+    columns = (name, *SETTINGS, *heaps, *(["plot"] if drawn else []), "where")
+    return Table(columns, rows, right={name, *SETTINGS, *heaps}, drop=("plot", "published recipe", "heap per task"))
+
+
+def value_text(over: str, value: float) -> str:
+    """Return a value of a curve with its unit."""
+    if over == "round trip":
+        return f"{value * 1000:g} ms"
+    return f"{value:g}" if over == "tasks" else size_text(value)
+
+
+def _rate(rate: float) -> str:
+    return f"{rate / 1e6:.2f}"

@@ -1,4 +1,4 @@
-"""The page of `size --page` and `fleet --page`: values for `page.html.j2`, one HTML file without script or network.
+"""The pages of `size`, `fleet` and `link explain`: values for templates, each one HTML file without script or network.
 
 Names reach the markup through Jinja's autoescape, with characters that reorder or hide text made visible; the charts, inline
 SVG styled by the page, escape their own text. Every figure has a label and its numbers as a table, for readers who see no picture.
@@ -6,6 +6,7 @@ SVG styled by the page, escape their own text. Every figure has a label and its 
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from functools import cache
@@ -15,7 +16,9 @@ from typing import Any, NamedTuple
 
 import jinja2
 
+from mm2mgr.output.link_text import OVER, SETTINGS, curve_table, forecast_heading, forecast_table, value_text
 from mm2mgr.output.load_text import DAYS, RECOVERY_COLUMNS, RUNNING_COLUMNS, never_text, recovery_rows, running_rows
+from mm2mgr.output.tables import Table
 from mm2mgr.sizing.scenario import FlowView
 from mm2mgr.text import number_of, rate_text, visible
 
@@ -23,7 +26,8 @@ _IN_FULL = 100  # flows drawn; the table has all of them
 _OPEN = 20  # of those drawn, how many are open where there are more: the others open by a click
 _PAIRS = 60  # drawn between sources and targets
 TITLE = "mm2mgr: load and sizing"
-"""What a page of mm2mgr is known by."""
+LINK_TITLE = "mm2mgr: long links"
+"""What the pages of mm2mgr are known by."""
 _NUMBERS = frozenset({"workers", "tasks", "time", "raised to", "time then", "of flows", "load"})
 
 Values = Mapping[str, Any]
@@ -33,7 +37,7 @@ def page(views: Sequence[FlowView], report: Values | None = None, origin: str = 
     """Return the page, busiest flows first; only the first hundred are drawn. `origin`: when it was written, and from what."""
     ordered = sorted(views, key=lambda view: (-view.sizing["bytes_per_second"], view.sizing["flow_id"]))
     connects = [_connect(name, one) for name, one in report["connect"].items()] if report else []
-    return _template().render(
+    return _template("page.html.j2").render(
         title=TITLE,
         origin=origin,
         summary=_summary(ordered),
@@ -46,8 +50,42 @@ def page(views: Sequence[FlowView], report: Values | None = None, origin: str = 
     )
 
 
+def link_page(report: Values, origin: str = "") -> str:
+    """Return the page of `link explain`."""
+    return _template("link.html.j2").render(
+        title=LINK_TITLE, origin=origin, flows=list(map(_over_link, report["flows"]))
+    )
+
+
+def _over_link(one: Values) -> dict[str, Any]:
+    stalls = [
+        f"With {row['settings']} beside the {row['placement']}: {row['forecast']['verdict']}."
+        for row in one["rows"]
+        if row["forecast"]["stall"]
+    ]
+    return {
+        "id": one["flow"],
+        "heading": forecast_heading(one),
+        "verdict": one["verdict"],
+        "table": _as_values(forecast_table(one)),
+        "stalls": stalls,
+        "curves": [
+            {
+                "title": f"Rate over {OVER[curve['over']]}",
+                "drawn": curves(curve),
+                "table": _as_values(curve_table(curve, drawn=False)),
+            }
+            for curve in one["curves"]
+        ],
+    }
+
+
+def _as_values(table: Table) -> dict[str, Any]:
+    return _table(table.columns, table.rows, right=table.right)
+
+
 @cache
-def _template() -> jinja2.Template:
+def _template(name: str) -> jinja2.Template:
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("mm2mgr", "output"),
         autoescape=True,
@@ -55,7 +93,7 @@ def _template() -> jinja2.Template:
         finalize=lambda value: visible(value) if type(value) is str else value,
         trim_blocks=True,
     )
-    return environment.get_template("page.html.j2")
+    return environment.get_template(name)
 
 
 def _table(
@@ -204,6 +242,38 @@ def links(pairs: Sequence[ClusterLink]) -> str:
         for name, top in places[side].items()
     )
     return _figure(height, f"{len(sides[0])} source clusters, {len(sides[1])} target clusters", lines + names)
+
+
+def curves(curve: Values) -> str:
+    """Draw a line per settings over a logarithmic scale, the tree's drawn full, and mark the value that the flow has now."""
+    points = curve["points"]
+    values = [math.log(point["value"]) for point in points]
+    span, top = (values[-1] - values[0]) or 1.0, max(max(point["rates"].values()) for point in points) or 1.0
+
+    def left(value: float) -> float:
+        return _AXIS + (value - values[0]) / span * (_WIDTH - _AXIS - 90)
+
+    def height(rate: float) -> float:
+        return _BASE - (_BASE - _TOP) * rate / top
+
+    drawn = []
+    for settings in SETTINGS:
+        path = " ".join(
+            f"{left(value):.1f},{height(point['rates'][settings]):.1f}"
+            for value, point in zip(values, points, strict=True)
+        )
+        style = "" if settings == SETTINGS[-1] else ' stroke-dasharray="6 4"'
+        drawn.append(f'<polyline class="curve" points="{path}"{style}><title>{escape(settings)}</title></polyline>')
+        drawn.append(_text(_WIDTH - 86, height(points[-1]["rates"][settings]) + 4, escape(settings)))
+    for value, point in zip(values, points, strict=True):
+        if set(point["marks"]) & {"here", SETTINGS[-1]}:
+            drawn.append(f'<line x1="{left(value):.1f}" x2="{left(value):.1f}" y1="{_TOP:g}" y2="{_BASE:g}"/>')
+    drawn += [_text(_AXIS - 6, _TOP + 4, rate_text(top), "end"), _text(_AXIS - 6, _BASE, "0", "end")]
+    for number in (0, -1):
+        drawn.append(
+            _text(left(values[number]), _BASE + 14, value_text(curve["over"], points[number]["value"]), "middle")
+        )
+    return _figure(_BASE + 20, f"rate over {OVER[curve['over']]}; the numbers are in the table below", "".join(drawn))
 
 
 def _fitting(name: str) -> str:

@@ -1,4 +1,4 @@
-"""`link read` and `link probe` where brokers do not answer, differ, or are mocks. Real brokers: tests/kafka/test_live.py."""
+"""`link explain`; `link read` and `link probe` where brokers do not answer, differ, or are mocks. Real brokers: tests/kafka/test_live.py."""
 
 from __future__ import annotations
 
@@ -211,3 +211,63 @@ def test_a_tree_that_cannot_be_edited_says_what_to_write(tmp_path: Path) -> None
     with pytest.raises(Mm2mgrError) as caught:
         declared(Workspace((tmp_path,)), {"between": ["a", "b"], "rtt": "18ms"})
     assert caught.value.hint == "write it by hand: links: [{between: [a, b], rtt: 18ms}]"
+
+
+LINKED = """\
+owner: team
+clusters:
+  a: {bootstrap_servers: ["a1:9092"]}
+  b: {bootstrap_servers: ["b1:9092"]}
+  c: {bootstrap_servers: ["c1:9092"]}
+connect:
+  w: {url: "http://localhost:8083", kafka: b}
+  beside-a: {url: "http://localhost:8084", kafka: a}
+links:
+  - {between: [a, b], rtt: 100ms, bandwidth: 200Mbit/s}
+flows:
+  orders: {sources: [a], targets: [b], topics: {include: [t]}, run_on: w, tasks: {max: 4}}
+  clicks: {sources: [c], targets: [b], topics: {include: [u]}, run_on: w}
+"""
+
+
+def test_explain_compares_settings_and_placements(mm2mgr: Command) -> None:
+    mm2mgr.tree.mkdir(exist_ok=True)
+    (mm2mgr.tree / "tree.yaml").write_text(LINKED)
+    (found,) = mm2mgr("link", "explain", "orders", "--partitions", "12", "-o", "json").json["flows"]
+    rows = {(row["placement"], row["settings"]): row for row in found["rows"]}
+    assert len(rows) == 6
+    assert [key for key, row in rows.items() if row["is_current"]] == [("target", "this tree")]
+    kafkas, ours = (rows["target", settings]["forecast"] for settings in ("Kafka's defaults", "this tree"))
+    assert kafkas["limit"] == "client window"
+    assert ours["limit"] == "broker window"
+    assert ours["flow"] > 2 * kafkas["flow"]
+    assert "batches are refused and split" in rows["source", "published recipe"]["forecast"]["stall"]
+    trips, tasks, sizes = found["curves"]
+    assert [point["value"] for point in trips["points"] if point["marks"]] == [0.1]
+    rates = [point["rates"]["this tree"] for point in trips["points"]]
+    assert rates == sorted(rates, reverse=True), "a longer round trip carries no more"
+    assert [point["value"] for point in tasks["points"]] == [1, 2, 4, 8, 12]
+    assert {mark: point["value"] for point in sizes["points"] for mark in point["marks"]} == {
+        "Kafka's defaults": 1 << 20,
+        "published recipe": 50 << 20,
+        "this tree": 7 << 20,  # bounded by the heap that the tasks of both flows share
+    }
+
+
+def test_explain_draws_beside_the_source_over_the_batch(mm2mgr: Command) -> None:
+    mm2mgr.tree.mkdir(exist_ok=True)
+    (mm2mgr.tree / "tree.yaml").write_text(LINKED.replace("run_on: w, tasks", "run_on: beside-a, tasks"))
+    said = mm2mgr("link", "explain", "a->b", "--page", "link.html")
+    assert "beside the source   this tree (now)" in said.out
+    assert "batch.size" in said.out
+    page = Path("link.html").read_text()
+    assert page.count("<polyline") == 9
+    assert "Rate over batch.size" in page
+
+
+def test_explain_of_a_flow_without_link_says_what_to_declare(mm2mgr: Command) -> None:
+    mm2mgr.tree.mkdir(exist_ok=True)
+    (mm2mgr.tree / "tree.yaml").write_text(LINKED)
+    said = mm2mgr("link", "explain", "clicks", code=1)
+    assert "no link is declared for c->b" in said.err
+    assert "links: - {between: [c, b], rtt: 80ms}" in said.err

@@ -32,6 +32,7 @@ clusters:
   west: {bootstrap_servers: ["127.0.0.1:2"]}
 connect:
   west: {url: "http://127.0.0.1:1", kafka: west}
+links: [{between: [east, west], rtt: 80ms}]
 flows:
   orders: {sources: [east], targets: [west], topics: {include: [orders]}}
 """
@@ -44,6 +45,7 @@ ARGUMENTS = {
     "describe": "orders",
     "explain": "tasks.max",
     "init": "elsewhere",
+    "link explain": "orders",
     "link read": "--timeout 3",
     "link probe": "east west --timeout 3",
     "offsets reset": "orders --to latest",

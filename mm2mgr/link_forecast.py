@@ -1,0 +1,283 @@
+"""What the link model says of a flow, with the settings of the tree and with two others beside them, in both placements. No I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Literal
+
+from mm2mgr.ceilings import ENOUGH_PARTITIONS, Ceiling, ceilings
+from mm2mgr.defaults import Text, by_default
+from mm2mgr.link import (
+    MIB,
+    USUAL_HEAP_BYTES,
+    WORKER_HEAP_BYTES,
+    Clients,
+    FlowTraffic,
+    Forecast,
+    Leg,
+    Placement,
+    Route,
+    predict,
+)
+from mm2mgr.link_settings import compiled_clients, may_pipeline
+from mm2mgr.text import number_of, rate_text
+from mm2mgr.topology import Flow
+from mm2mgr.truth.client_values import text_of
+from mm2mgr.truth.reach import CLIENTS
+
+Settings = Literal["Kafka's defaults", "published recipe", "this tree"]
+Quantity = Literal["round trip", "tasks", "fetch", "batch"]
+_OTHERS: dict[Settings, Clients] = {
+    "Kafka's defaults": Clients(),
+    # 50 MiB for a partition's fetch and for a batch, as often published for long links, with what lets a producer start with it.
+    "published recipe": Clients(
+        fetch_bytes=50 * MIB,
+        partition_fetch_bytes=50 * MIB,
+        batch_bytes=50 * MIB,
+        request_bytes=60 * MIB,
+        buffer_bytes=128 * MIB,
+    ),
+}
+_TREE: Settings = "this tree"
+_ROUND_TRIPS_MS = (1, 5, 10, 20, 50, 100, 150, 200, 300)
+_TASKS = (1, 2, 4, 8, 16, 32, 64)
+_SIZES = (*(16 * 1024 * 4**power for power in range(6)), 50 * MIB)
+
+
+@dataclass(frozen=True)
+class Row:
+    """One placement with one set of client settings. `heap_bytes`: of a worker that runs `worker_tasks` such tasks."""
+
+    placement: str
+    settings: Settings
+    is_current: bool
+    forecast: Forecast
+    heap_bytes: float
+    fits: bool
+
+    def to_dict(self) -> dict[str, Any]:
+        return {**asdict(self), "forecast": self.forecast.to_dict()}
+
+
+@dataclass(frozen=True)
+class CurvePoint:
+    """Bytes per second of the flow by settings at one value. `marks`: the settings, or `here`, that have this value."""
+
+    value: float
+    rates: Mapping[Settings, float]
+    marks: tuple[str, ...] = ()
+    task_heap_bytes: float | None = None
+
+
+@dataclass(frozen=True)
+class Curve:
+    """The flow's rate over one quantity: round trip in seconds, tasks, or bytes of a fetch or batch, all else as it is."""
+
+    over: Quantity
+    points: tuple[CurvePoint, ...]
+
+
+@dataclass(frozen=True)
+class LinkComparison:
+    """A flow over its link: what decides, what other settings and the other placement would give, and how it changes."""
+
+    flow: str
+    route: str
+    placement: str
+    traffic: FlowTraffic
+    brokers_read: bool
+    rows: tuple[Row, ...]
+    curves: tuple[Curve, ...]
+
+    @property
+    def verdict(self) -> str:
+        """What the flow carries now, and what decides it."""
+        (now,) = (row for row in self.rows if row.is_current)
+        return now.forecast.verdict
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON values; rates are bytes per second."""
+        own = {"rows": [row.to_dict() for row in self.rows], "verdict": self.verdict}
+        return {**asdict(self), **own}
+
+
+def forecast_of(flow: Flow, route: Route, traffic: FlowTraffic, clients: Clients | None = None) -> Forecast:
+    """Return what the flow carries over a route with its own settings or others, and the limits of its brokers."""
+    return predict(route, clients or clients_of(flow), traffic, flow.source.limits, flow.target_limits)
+
+
+def clients_of(flow: Flow) -> Clients:
+    """Return the settings of the flow's clients that decide its rate; Kafka's own where one of them is no number."""
+    return Clients.of(lambda client, key: client_number(flow, client, key)) or Clients()
+
+
+def client_number(flow: Flow, client: str, key: str) -> int:
+    """Return a setting of a client as a number: Kafka's default where the tree unsets mm2mgr's or writes a placeholder."""
+    (found,) = (each for each in CLIENTS["source"] if each.name == client)
+    written = flow.client(found.block or "").get(key, "")
+    config = {found.layers[-1].prefix + key: written} if written.removeprefix("-").isdecimal() else {}
+    return int(text_of("source", config, client, key))
+
+
+def compare(flow: Flow, route: Route, traffic: FlowTraffic) -> LinkComparison:
+    """Return what the model says of a flow over a route that crosses a declared link."""
+    leg = route.reading or route.writing
+    assert leg is not None, "a route exists only where a link is declared"
+    placements = {"target": Route.over(leg, "target"), "source": Route.over(leg, "source"), route.placement: route}
+    rows = [
+        _row(flow, there, settings, traffic, is_current=there == route and settings == _TREE)
+        for there in placements.values()
+        for settings in (*_OTHERS, _TREE)
+    ]
+    curves = _over_round_trip(flow, route, traffic), _over_tasks(flow, route, traffic), _over_size(flow, route, traffic)
+    limits = flow.source.limits if route.reading else flow.target_limits
+    return LinkComparison(flow.id, route.words, route.placement, traffic, limits.read, tuple(rows), curves)
+
+
+def _clients(flow: Flow, route: Route, settings: Settings) -> Clients:
+    """Return the client settings: those of the tree as they would be compiled for this route."""
+    return _OTHERS.get(settings) or clients_of(replace(flow, route=route))
+
+
+def _row(flow: Flow, route: Route, settings: Settings, traffic: FlowTraffic, *, is_current: bool) -> Row:
+    forecast = forecast_of(flow, route, traffic, _clients(flow, route, settings))
+    heap = WORKER_HEAP_BYTES + flow.worker_tasks * forecast.task_heap_bytes
+    fits = forecast.fits(flow.connect.model.workers.memory or USUAL_HEAP_BYTES, flow.worker_tasks)
+    return Row(route.placement, settings, is_current, forecast, heap, fits)
+
+
+def _rates(find: Callable[[Settings], Forecast]) -> dict[Settings, float]:
+    return {settings: find(settings).flow for settings in (*_OTHERS, _TREE)}
+
+
+def _values(usual: Iterable[float], *own: float) -> list[float]:
+    return sorted({*usual, *own})
+
+
+def _over_round_trip(flow: Flow, route: Route, traffic: FlowTraffic) -> Curve:
+    def at(leg: Leg | None, seconds: float) -> Leg | None:
+        return replace(leg, rtt_seconds=seconds) if leg else None
+
+    def point(seconds: float) -> CurvePoint:
+        there = replace(route, reading=at(route.reading, seconds), writing=at(route.writing, seconds))
+        rates = _rates(lambda settings: forecast_of(flow, there, traffic, _clients(flow, there, settings)))
+        return CurvePoint(seconds, rates, ("here",) if seconds == here else ())
+
+    here = max(leg.rtt_seconds for leg in (route.reading, route.writing) if leg)
+    return Curve("round trip", tuple(map(point, _values((each / 1000 for each in _ROUND_TRIPS_MS), here))))
+
+
+def _over_tasks(flow: Flow, route: Route, traffic: FlowTraffic) -> Curve:
+    def point(value: float) -> CurvePoint:
+        count = int(value)
+        maximum: Text = by_default(str(count), "asked")
+        with_tasks = replace(flow, tasks=replace(flow.tasks, maximum=maximum))
+        now = replace(traffic, tasks=count)
+        rates = _rates(lambda settings: forecast_of(flow, route, now, _clients(with_tasks, route, settings)))
+        return CurvePoint(value, rates, ("here",) if count == traffic.tasks else ())
+
+    usual = [count for count in _TASKS if count < traffic.partitions]
+    return Curve("tasks", tuple(map(point, _values(usual, traffic.partitions, traffic.tasks))))
+
+
+def _over_size(flow: Flow, route: Route, traffic: FlowTraffic) -> Curve:
+    """Change the size of a partition's fetch, or of a batch where the records are sent over the link."""
+    by_settings = {settings: _clients(flow, route, settings) for settings in (*_OTHERS, _TREE)}
+    own = {name: one.partition_fetch_bytes if route.reading else one.batch_bytes for name, one in by_settings.items()}
+
+    def sized(clients: Clients, size: int) -> Clients:
+        if route.reading:
+            return replace(clients, partition_fetch_bytes=size, fetch_bytes=max(size, clients.fetch_bytes))
+        return replace(clients, batch_bytes=size)
+
+    def point(value: float) -> CurvePoint:
+        found = {name: forecast_of(flow, route, traffic, sized(one, int(value))) for name, one in by_settings.items()}
+        marks = tuple(name for name, size in own.items() if size == value)
+        return CurvePoint(value, {name: one.flow for name, one in found.items()}, marks, found[_TREE].task_heap_bytes)
+
+    return Curve("fetch" if route.reading else "batch", tuple(map(point, _values(_SIZES, *own.values()))))
+
+
+# --- in two sentences, for `explain FLOW` ------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class LinkForecast:
+    """What a flow carries over its link as it is set, with one partition for each task; `other`: with workers beside the other end."""
+
+    route: Route
+    here: Forecast
+    other: Forecast | None
+    unread: tuple[str, ...] = ()
+    """Clusters whose brokers' limits were not read."""
+
+    @property
+    def sentences(self) -> list[str]:
+        found = [f"workers {_PLACES[self.route.placement]}, over {self.route.words}: {self.here.verdict}"]
+        if self.other and not self.here.stall and not self.other.stall:
+            way, end = ("produce", "source") if self.route.reading else ("consume", "target")
+            words = "cannot exceed" if self.other.partition > self.here.partition else "can carry"
+            then = f"with workers beside the {end} (remote {way}) {rate_text(self.other.partition)}"
+            found.append(f"one partition {words} {rate_text(self.here.partition)} here; {then}")
+        if self.unread:
+            found.append(
+                f"the limits of {' and '.join(self.unread)} were not read, so Kafka's defaults count: mm2mgr link read"
+            )
+        return found
+
+    def to_dict(self) -> dict[str, Any]:
+        other = self.other.to_dict() if self.other else None
+        placement, route = self.route.placement, self.route.words
+        return {
+            "placement": placement,
+            "route": route,
+            "forecast": self.here.to_dict(),
+            "other_end": other,
+            "verdict": self.sentences,
+        }
+
+
+_PLACES: dict[Placement, str] = {
+    "target": "beside the target (remote consume)",
+    "source": "beside the source (remote produce)",
+    "elsewhere": "elsewhere",
+}
+
+
+def outlook(flow: Flow) -> LinkForecast | None:
+    """Return what a flow carries over its link, None where none is declared."""
+    route, crossing = flow.route, flow.crossing
+    if route is None or crossing is None:
+        return None
+    tasks, leg = int(flow.tasks.maximum), route.reading or route.writing
+    other = None
+    if leg and not (route.reading and route.writing):
+        there = Route.over(leg, "source" if route.reading else "target")
+        secured = bool(flow.target.model.security)
+        moved = replace(crossing, route=there, idempotent=may_pipeline(flow.target_limits, {}, secured=secured))
+        other = predict(
+            there, compiled_clients(moved), FlowTraffic(tasks, tasks), flow.source.limits, flow.target_limits
+        )
+    unread = tuple(end.alias for end in (flow.source, flow.target) if not end.limits.read)
+    return LinkForecast(route, forecast_of(flow, route, FlowTraffic(tasks, tasks)), other, unread)
+
+
+def capped(flows: Iterable[Flow]) -> list[str]:
+    """Return a sentence for each buffer of brokers that caps flows whose tasks do not make up for it: what to set, and the gain."""
+    found: dict[tuple[str, str], list[tuple[Ceiling, Flow]]] = {}
+    for flow in flows:
+        if flow.route is None:
+            continue
+        tasks = int(flow.tasks.maximum)
+        traffic = FlowTraffic(max(ENOUGH_PARTITIONS, tasks), tasks)
+        for each in ceilings(flow.route, clients_of(flow), traffic, flow.source.limits, flow.target_limits):
+            if each.tasks > tasks:
+                cluster = flow.source if each.end == "source" else flow.target
+                found.setdefault((cluster.alias, each.key), []).append((each, flow))
+    lines = []
+    for (alias, _), capping in sorted(found.items()):
+        each, flow = max(capping, key=lambda pair: pair[0].lifted / pair[0].now)
+        more = f" and {number_of(len(capping) - 1, 'other flow')}" if len(capping) > 1 else ""
+        lines.append(f"{flow.id}{more}: {each.advice(alias)}; {each.meanwhile(int(flow.tasks.maximum))}")
+    return lines
