@@ -141,7 +141,7 @@ def may_go_astray(config: Mapping[str, str], worker: WorkerFacts | None, known: 
     if worker is None or worker.version is None or numbers(worker.version) < (4, 0):
         return True
     target = config.get("target.cluster.alias", "")
-    return writes_through_workers(config) and known.cluster_ids.get(target) != worker.cluster_id
+    return known.cluster_ids.get(target) != worker.cluster_id and writes_through_workers(config)
 
 
 def together(parts: Iterable[ClusterPlan], connectors: Connectors) -> Objections:

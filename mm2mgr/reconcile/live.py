@@ -541,11 +541,9 @@ class _Making:
         if part.connect in self.unverified:
             yield self.unverified[part.connect]
         yield from self.idle_permits(part.connect)
-        through = {
-            c.config.get("target.cluster.alias") for c in self.wanted(part.connect) if writes_through_workers(c.config)
-        }
         for alias, why in ids.unknown.items():
-            if alias in through:
+            to = (c for c in self.wanted(part.connect) if c.config.get("target.cluster.alias") == alias)
+            if any(writes_through_workers(c.config) for c in to):
                 spared = f"declare clusters: {{{alias}: {{cluster_id: …}}}} to compare it without a request"
                 yield f"not verified: that these workers write to Kafka '{alias}', whose id could not be read ({why}); {spared}"
         sources = sorted({each.source for each in found if each.named[0] == part.connect})

@@ -124,6 +124,7 @@ def configured_clients(
 
 def text_of(type_: ConnectorType, config: Mapping[str, str], client: str, plain: str) -> str:
     """Return what a client of a connector gets as far as the config alone tells, "" for nothing or no such client."""
-    found = configured_clients(type_, config).get(client)
-    value = found.value(plain) if found else None
+    setting = Setting.of(config)
+    own = next((each for each in clients(type_, setting) if each.name == client), None)
+    value = ConfiguredClient(own, setting, config, {}, winners(own, config)).value(plain) if own else None
     return value.value if value else ""
