@@ -103,3 +103,46 @@ RUNS = (
     Run("source", 1, 1, 0.0, Clients(batch_bytes=50 * MIB)),
     Run("source", 12, 4, 0.08, replace(ARTICLE, buffer_bytes=128 * MIB), AUTO),
 )
+
+
+def _compiled(fetch: int = 0, batch: int = 0) -> Clients:
+    """What mm2mgr compiles for a link: a fetch over it, or a batch and a small fetch on the near side."""
+    if fetch:
+        return Clients(receive_buffer_bytes=-1, send_buffer_bytes=-1, fetch_bytes=fetch, partition_fetch_bytes=fetch)
+    return Clients(receive_buffer_bytes=-1, send_buffer_bytes=-1, fetch_bytes=8 * MIB, batch_bytes=batch, in_flight=5)
+
+
+# Another emulator on another day (`benchmarks/long_link.py`), with a load of up to 11 on two cores: of these only the window
+# of the source's brokers was fitted, so runs that it decides are `used_to_fit`.
+LATER_RUNS = (
+    Run("target", 1, 1, 1.5, _compiled(fetch=4 * MIB), used_to_fit=True),
+    Run("target", 12, 4, 6.07, _compiled(fetch=4 * MIB), used_to_fit=True),
+    Run("target", 12, 12, 17.65, _compiled(fetch=4 * MIB), used_to_fit=True),
+    Run("target", 1, 1, 0.5, _compiled(fetch=4 * MIB), rtt=0.3, mbit=10, used_to_fit=True),
+    Run("target", 1, 1, 0.79),
+    Run("target", 1, 1, 0.81, brokers=AUTO),
+    Run("target", 12, 4, 3.13),
+    Run("target", 12, 4, 4.21, brokers=AUTO),
+    Run("target", 12, 12, 8.21),
+    Run("target", 1, 1, 13.03, TUNED, AUTO),
+    Run("target", 12, 4, 22.38, TUNED, AUTO),
+    Run("target", 1, 1, 7.88, TUNED, AUTO, rtt=0.2),
+    Run("target", 1, 1, 8.58, _compiled(fetch=31 * MIB), AUTO),
+    Run("target", 12, 4, 21.76, _compiled(fetch=14 * MIB), AUTO),
+    Run("target", 12, 12, 23.77, _compiled(fetch=6 * MIB), AUTO),
+    Run("target", 100, 1, 1.19, _compiled(fetch=4 * MIB), rtt=0.001, mbit=10),
+    Run("source", 1, 1, 0.15),
+    Run("source", 12, 4, 1.58),
+    Run("source", 12, 12, 1.65),
+    Run("source", 1, 1, 1.27, BEST),
+    Run("source", 12, 4, 5.29, BEST),
+    Run("source", 1, 1, 1.25, _compiled(batch=50_176)),
+    Run("source", 12, 12, 11.62, _compiled(batch=50_176)),
+    Run("source", 1, 1, 19.39, _compiled(batch=922_624), AUTO),
+    Run("source", 12, 4, 22.86, _compiled(batch=922_624), AUTO),
+    Run("source", 12, 12, 22.99, _compiled(batch=922_624), AUTO),
+    Run("source", 100, 1, 1.12, _compiled(batch=16_384), rtt=0.001, mbit=10),
+    Run("source", 1, 1, 0.38, _compiled(batch=50_176), rtt=0.3, mbit=10),
+    Run("target", 12, 4, 0.0, ARTICLE),
+    Run("source", 12, 4, 0.0, ARTICLE),
+)

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from mm2mgr.link import MIB, BrokerLimits, Clients, FlowTraffic, Leg, Route, predict
-from tests.topology.link_runs import AUTO, BEST, LARGE_TOPIC, RUNS, STOCK, TUNED, Run
+from tests.topology.link_runs import AUTO, BEST, LARGE_TOPIC, LATER_RUNS, RUNS, STOCK, TUNED, Run
 
 LINK = Leg(0.1, 25e6)
 MB = 1e6
@@ -19,15 +19,16 @@ def _forecast(run: Run) -> float:
     return found.flow / MB
 
 
-def test_the_model_against_runs_not_used_to_fit_it() -> None:
-    errors = [abs(_forecast(run) / run.measured - 1) for run in RUNS if run.measured > 0.1 and not run.used_to_fit]
-    assert len(errors) > 30
-    assert statistics.median(errors) <= 0.15
-    assert max(errors) < 0.65
+@pytest.mark.parametrize("runs", [RUNS, LATER_RUNS], ids=["first", "later"])
+def test_the_model_against_runs_not_used_to_fit_it(runs: tuple[Run, ...]) -> None:
+    blind = [run for run in runs if run.measured > 0.1 and not run.used_to_fit]
+    errors = [abs(_forecast(run) / run.measured - 1) for run in blind]
+    assert len(errors) >= 24
+    assert statistics.median(errors) <= 0.1
 
 
 def test_a_run_that_stalled_is_never_said_to_work() -> None:
-    for run in RUNS:
+    for run in (*RUNS, *LATER_RUNS):
         assert (_forecast(run) == 0) is (run.measured <= 0.1), run
 
 
