@@ -39,18 +39,24 @@ def _no_secrets_of_other_tests() -> Iterator[None]:
 
 # Modules that take minutes, longest first: begun late, one of them would run on alone.
 LONGEST = (
-    "live/test_day_two.py",
-    "throughput/test_executors_live.py",
     "live/test_apply.py",
-    "live/test_exactly_once.py",
-    "demo/test_demo_live.py",
-    "live/test_cruise_topic.py",
-    "check/test_acls_live.py",
     "live/test_faults.py",
-    "live/test_security.py",
-    "live/test_task_capacity.py",
+    "live/test_day_two.py",
+    "live/test_exactly_once.py",
+    "live/test_cruise_topic.py",
+    "demo/test_demo_live.py",
+    "sandbox/test_sandbox_live.py",
     "live/test_verbs.py",
+    "live/test_task_capacity.py",
+    "live/test_moves.py",
+    "throughput/test_executors_live.py",
+    "sizing/test_assignment_live.py",
+    "live/test_fleet.py",
+    "sizing/test_rates_live.py",
+    "live/test_dead_source.py",
     "live/test_history.py",
+    "live/test_security.py",
+    "check/test_acls_live.py",
     "throughput/test_job.py",
 )
 

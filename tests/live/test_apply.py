@@ -187,7 +187,7 @@ def test_a_stopped_connect_cluster_does_not_hold_up_the_other(world: World, tree
     create(world.target, ["back"])
     back = "  back: {sources: [tgt], targets: [src], topics: {include: [back]}}\n"
     tree.write(world.yaml("both", flow("there", "there") + back))
-    world.spare.stop()
+    world.spare.kill()
     said = tree.run("apply", "--yes", code=1)
     assert "! not planned: Connect cluster 'spare': GET /connectors?expand=info&expand=status: no URL answered" in said
     assert world.spare.url in said
