@@ -48,6 +48,7 @@ from mm2mgr.reconcile.guards import (
 )
 from mm2mgr.reconcile.mirrored import (
     ALLOWED_BY,
+    ArrivedTopics,
     MirroredState,
     MirrorVerdict,
     StartedTopics,
@@ -352,11 +353,12 @@ class _Making:
             if isinstance(topics[alias], TopicListing)
             for named, taken in one.topics.items()
         }
-        remote: dict[str, set[str]] = {}
-        for each in found:
-            remote.setdefault(each.target, set()).update(each.renamed(topic) for topic in begun.get(each.named, ()))
-        await asyncio.gather(*(of_kafka(alias, names.__contains__) for alias, names in sorted(remote.items())))
-        return MirroredState(offsets, topics, begun, former)
+        targets = {
+            alias: ArrivedTopics((each for each in found if each.target == alias), begun, unread=bool(self.errors))
+            for alias in {each.target for each in found}
+        }
+        await asyncio.gather(*(of_kafka(alias, arrived) for alias, arrived in sorted(targets.items())))
+        return MirroredState(offsets, topics, begun, former, self.topology.clusters)
 
     async def read_sizes(
         self, found: Sequence[Widening], verdicts: Mapping[Named, MirrorVerdict], seen: MirroredState

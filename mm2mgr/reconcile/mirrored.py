@@ -38,6 +38,8 @@ class MirroredState:
     """The topics of the source that a write begins to take; a write whose source was not read is not in it."""
     former: Mapping[tuple[Named, str], Stored] = field(default_factory=dict)
     """What a connector that goes the other way now has stored for another source alias than its own, by that alias."""
+    aliases: Collection[str] = ()
+    """All declared Kafka clusters."""
 
     def listed(self, alias: str) -> TopicListing | None:
         """Return the topics of a Kafka cluster, None when they were not read."""
@@ -381,13 +383,22 @@ def _entry(again: Again, widening: Widening) -> str:
 
 def unproved(widening: Widening, seen: MirroredState, unread: Sequence[str]) -> Objection | None:
     """Return the objection to a write while a Connect cluster cannot be read: its connectors may have mirrored the topics."""
-    there = arrived(widening, seen)
-    if not unread or there == []:
+    if not unread:
         return None
-    who = " and ".join(f"'{name}'" for name in unread)
+    there, target = arrived(widening, seen), seen.listed(widening.target)
     why = f"topics of '{widening.source}' or '{widening.target}' could not be listed"
-    if there:
-        why = f"{few([widening.renamed(topic) for topic in there])} on '{widening.target}' already had records"
+    if there is not None and target is not None:
+        topics = set(seen.begun.get(widening.named, ()))
+        names = {widening.renamed(topic): None for topic in there}
+        names |= {
+            name: None
+            for name, end in target.written.items()
+            if end and _formerly(name, topics, widening, seen.aliases)
+        }
+        if not names:
+            return None
+        why = f"{few(list(names))} on '{widening.target}' already had records"
+    who = " and ".join(f"'{name}'" for name in unread)
     return Objection(
         "mirrored-already",
         f"Connect cluster {who} could not be read, and {why}: if this flow has run there, every record would be mirrored again",
@@ -431,6 +442,24 @@ def arrived(widening: Widening, seen: MirroredState) -> list[str] | None:
     return sorted(topic for topic in begun if target.written.get(widening.renamed(topic), 0))
 
 
+def _ends(name: str) -> Iterator[tuple[str, str]]:
+    """Yield the ways to read a name as prefix with separator and topic."""
+    return ((name[: at + 1], name[at + 1 :]) for at, char in enumerate(name) if char in "._-")
+
+
+def _formerly(name: str, topics: Container[str], widening: Widening, aliases: Container[str]) -> bool:
+    """Tell whether a topic of the target may be one of `topics` that was mirrored under another separator, policy or source alias.
+
+    Names that are kept do not tell; what begins with the alias of another declared cluster is that one's.
+    """
+    before = widening.before and widening.before.selection
+    for prefix, topic in _ends(name):
+        alias, own = prefix.rstrip("._-"), before and before.takes(topic) and before.renamed(topic) == name
+        if alias and topic in topics and not own and (alias == widening.source or alias not in aliases):
+            return True
+    return False
+
+
 class StartedTopics:
     """A predicate on the topics of one source that remembers which of its writes begin to take each."""
 
@@ -443,3 +472,16 @@ class StartedTopics:
         for named in taking:
             self.topics[named][topic] = None
         return bool(taking)
+
+
+class ArrivedTopics:
+    """A predicate on the topics of one target: the names that writes give to what they begin to take, and, where a Connect
+    cluster could not be read, the names that it may have had before."""
+
+    def __init__(self, writes: Iterable[Widening], begun: Mapping[Named, Collection[str]], *, unread: bool) -> None:
+        taken = [(each, topic) for each in writes for topic in begun.get(each.named, ())]
+        self.names = {each.renamed(topic) for each, topic in taken}
+        self.topics = {topic for _, topic in taken} if unread else ()
+
+    def __call__(self, name: str) -> bool:
+        return name in self.names or bool(self.topics and any(topic in self.topics for _, topic in _ends(name)))

@@ -19,7 +19,7 @@ PATTERNS = ("t", "u", "eu.t", "us.t", "t-internal", "eu[.].*", "us[.].*", "[tu]"
 EXCLUDES = ("u", "us[.].*", "[a-d][.].*")
 SEPARATORS = (".", "_", "-")
 POLICIES = ("default", "identity")
-EDITS = ("edit", "pause", "delete", "give away", "unmark", "release")
+EDITS = ("edit", "pause", "delete", "give away", "unmark", "release", "adopt", "move")
 
 
 @dataclass

@@ -130,7 +130,7 @@ class Step:
     """One change: what appears by hand before it, the tree from now on, and how it is applied.
 
     `edits` are done by hand to connectors of the tree, by place in the order of names: edit, pause, delete, give away,
-    unmark; or release, in the tree.
+    unmark; or in the tree: release, adopt, move.
     `bad_day` is a seed of what goes wrong while it is applied (0: nothing does).
     """
 
@@ -204,6 +204,7 @@ def by_hand(pair: str, topics: str, aliases: str = "", **more: str) -> ByHand:
 _RING = tuple(flow(pair, pair, "t", policy="identity") for pair in ("ab", "bc", "ca"))
 _DIAMOND = tuple(flow(pair, pair, "t", policy="identity") for pair in ("ab", "ac", "bd", "cd"))
 _ONE = tree(flow("f", "ab", "t", "u"))
+_FAN_IN = (flow("f", "ba", "t"), flow("g", "ca", "t", run_on="y"))
 
 KNOWN: dict[str, Scenario] = {
     "a ring that keeps names": day(Step(tree(*_RING, clusters="abc")), clusters="abc"),
@@ -250,6 +251,14 @@ KNOWN: dict[str, Scenario] = {
     "another Connect cluster": day(Step(_ONE), Step(tree(replace(_ONE.flows[0], run_on="y"))), topics="t u", spare="a"),
     "another Connect cluster while the old one is down": day(
         Step(_ONE), Step(tree(replace(_ONE.flows[0], run_on="y")), unread="x"), topics="t u", spare="a"
+    ),
+    "another Connect cluster and separator on a day when the old one is hardly read": Scenario(
+        tuple((cluster, (("t", 1),)) for cluster in "abc"),
+        (("x", "a"), ("y", "a")),
+        (
+            Step(tree(replace(_FAN_IN[0], run_on="y"), _FAN_IN[1], clusters="abc")),
+            Step(tree(*_FAN_IN, clusters="abc", separator="_"), bad_day=7),
+        ),
     ),
     "an alias that is renamed": day(
         Step(_ONE),

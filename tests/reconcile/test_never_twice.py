@@ -77,6 +77,9 @@ class Estate:
         self.world = World({}, {})
         self.unread: set[str] = set()
         self.released: set[Named] = set()
+        self.adopted: set[Named] = set()
+        self.moved: set[Named] = set()
+        """What the tree adopts, and what it lets another flow take over."""
         self.refused: set[Named] = set()
         """What the last apply said that it could not do."""
         self.tally: Counter[str] = Counter()
@@ -198,10 +201,16 @@ class Estate:
         wanted = {(connector.connect, connector.name) for connector in render(topology)}
         before = self.live()
         self.released = {named for named in self.to_release(step) if named not in wanted}
-        if self.released:
-            lines = (f"  - {{connect: {connect}, connector: {name}}}" for connect, name in sorted(self.released))
-            spec = load([write(self.folder, x="\n".join([text, "release:", *lines, ""]))])
-            topology = expand(spec)
+        lists = self.lists(step, wanted, topology)
+        if lists:
+            text = "\n".join([text, *lists, ""])
+            try:
+                spec = load([write(self.folder, x=text)])
+                topology = expand(spec)
+            except Mm2mgrError as refused:
+                self.diary.append(f"{step.what}: the lists are refused: {refused.message}")
+                self.tally["refused"] += 1
+                return None
         self.spoil(step)
         plan = self.converge(topology, spec, step, self.rollout(step))
         self.count(plan)
@@ -276,6 +285,30 @@ class Estate:
         ours = sorted(named for named, (config, _) in self.live().items() if config.get(OWNER_KEY) == OWNER)
         return [ours[place % len(ours)] for kind, place in step.edits if kind == "release" and ours]
 
+    def lists(self, step: Step, wanted: set[Named], topology: Topology) -> list[str]:
+        """Return the lines of `adopt:`, `moved:` and `release:`, as the step draws them."""
+        live = self.live()
+        lines = ["release:"] if self.released else []
+        lines += [f"  - {{connect: {connect}, connector: {name}}}" for connect, name in sorted(self.released)]
+        others = sorted(each for each in wanted & live.keys() if live[each][0].get(OWNER_KEY) != OWNER)
+        gone = sorted(each for each in live.keys() - wanted if live[each][0].get(OWNER_KEY) == OWNER)
+        self.adopted, self.moved = set(), set()
+        for kind, place in step.edits:
+            if kind == "adopt" and others and not self.adopted:
+                connect, name = others[place % len(others)]
+                whose = live[connect, name][0].get(OWNER_KEY)
+                more = f", from_owner: {whose}" if whose else ""
+                self.tally["adopts"] += 1
+                lines += ["adopt:", f"  - {{connect: {connect}, connector: {name}{more}}}"]
+                self.adopted.add((connect, name))
+            if kind == "move" and gone and topology.flows and not self.moved:
+                giver, to = gone[place % len(gone)], topology.flows[place % len(topology.flows)]
+                self.tally["moves"] += 1
+                if giver not in self.released:
+                    lines += ["moved:", f"  - {{from: '{giver[0]}/{giver[1]}', to: '{to.id}'}}"]
+                    self.moved.add(giver)
+        return lines
+
     # What goes wrong, and what must not come of it
 
     def spoil(self, step: Step) -> None:
@@ -314,7 +347,8 @@ class Estate:
     def hold_to_promises(self, step: Step, before: Live, wanted: set[Named], *, quiet: bool = False) -> None:
         """Fail if anything was written that must not be."""
         after = self.live()
-        foreign = {named for named, (config, _) in before.items() if config.get(OWNER_KEY) != OWNER} | self.released
+        foreign = {named for named, (config, _) in before.items() if config.get(OWNER_KEY) != OWNER} - self.adopted
+        foreign |= self.released
         deleted: set[Named] = set()
         said = [step.what, *self.diary]
         assert {named: after.get(named) for named in foreign} == {named: before[named] for named in foreign}, said
@@ -336,7 +370,7 @@ class Estate:
                     assert named in wanted, ("created, but not declared", request, said)
                     assert quiet or named not in before, ("created, but it was there", request, said)
                 if request.method == "DELETE" and named in before and not request.path.endswith("/offsets"):
-                    assert step.prune, ("deleted without --prune", request, said)
+                    assert step.prune or named in self.moved, ("deleted without --prune", request, said)
                     assert named not in wanted, ("deleted, but declared", request, said)
                     deleted.add(named)
 
@@ -377,6 +411,7 @@ def estate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Estate]:
 
     monkeypatch.setattr(ConnectClient, "__init__", wired)  # the same requests and answers, without a socket each
     monkeypatch.setattr(live, "read_topics", made.read_topics)
+    monkeypatch.setattr(live, "read_expiring", lambda *_: [])
     monkeypatch.setattr(live, "read_sizes", lambda *_: TopicSizes({}, {}))
     with jumping():
         yield made
