@@ -24,7 +24,7 @@ FOLDERS = {path.name for root in (REPOSITORY, PACKAGE) for path in root.iterdir(
     "tests",
     "tools",
 }
-LINES_OF_README = 131
+LINES_OF_README = 120
 GLOBAL_OPTIONS_WITH_A_VALUE = {"--clusters", "-f", "--templates"}
 FENCE = re.compile(r"^(?P<indent> *)```(?P<kind>\w*)\n(?P<body>.*?)^(?P=indent)```", re.MULTILINE | re.DOTALL)
 CODE = re.compile(r"`([^`\n]+)`")
