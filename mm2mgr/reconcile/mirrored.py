@@ -450,13 +450,14 @@ def _ends(name: str) -> Iterator[tuple[str, str]]:
 def _formerly(name: str, topics: Container[str], widening: Widening, aliases: Container[str]) -> bool:
     """Tell whether a topic of the target may be one of `topics` that was mirrored under another separator, policy or source alias.
 
-    Names that are kept do not tell; what begins with the alias of another declared cluster is that one's.
+    Names that are kept do not tell. What begins with the alias of another declared cluster is that one's; what a connector
+    that could be read brings is judged by its offsets.
     """
-    before = widening.before and widening.before.selection
+    known = [hop.selection for hop in (widening.before, *widening.others.values()) if hop and hop.selection]
     for prefix, topic in _ends(name):
-        alias, own = prefix.rstrip("._-"), before and before.takes(topic) and before.renamed(topic) == name
-        if alias and topic in topics and not own and (alias == widening.source or alias not in aliases):
-            return True
+        alias = prefix.rstrip("._-")
+        if alias and topic in topics and (alias == widening.source or alias not in aliases):
+            return not any(each.takes(topic) and each.renamed(topic) == name for each in known)
     return False
 
 

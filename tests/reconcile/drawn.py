@@ -260,6 +260,20 @@ def _hand_made(d: _Drawing, tree: Tree, number: int) -> ByHand:
     return ByHand(name, source, target, topics, *aliases, where, exclude, policy, separator, state, owner)
 
 
+def _wanted_by_hand(d: _Drawing, tree: Tree) -> ByHand:
+    """Return a connector that does nearly what a flow of the tree wants, under its name."""
+    f, cluster_of = d.one(tree.flows), dict(tree.aliases)
+    assert isinstance(f, Flow)
+    source, target = d.text(f.sources), d.text(f.targets)
+    topics = d.few(PATTERNS, 2) if d.chance(4) else _tidied(f.include)
+    name, state = f"mm2.{source}.{target}.source.{f.name}", "STOPPED" if d.chance(5) else "RUNNING"
+    ends, owner = (cluster_of[source], cluster_of[target]), "others" if d.chance(3) else ""
+    exclude = ",".join(f.exclude) or None
+    return ByHand(
+        name, *ends, ",".join(topics), source, target, f.run_on, exclude, f.policy, tree.separator, state, owner
+    )
+
+
 @st.composite
 def scenarios(draw: st.DrawFn) -> Scenario:
     """Draw clusters with topics, Connect clusters, a first tree, and changes of it."""
@@ -277,6 +291,16 @@ def scenarios(draw: st.DrawFn) -> Scenario:
         hand_made += len(made)
         unread = connects[0] if len(connects) > 1 and steps and d.chance(8) else None
         edits = ((d.text(EDITS), draw(st.integers(0, 3))),) if steps and d.chance(3) else ()
+        if tree.flows and d.chance(4):  # somebody made what the tree wants, and it is adopted
+            made, edits = (*made, _wanted_by_hand(d, tree)), (*edits, ("adopt", draw(st.integers(0, 3))))
+        elif steps and d.chance(4):
+            edits = ((d.text(("give away", "unmark")), place := draw(st.integers(0, 3))), ("adopt", place))
+        if steps and tree.flows and d.chance(4):  # a flow is renamed or moves, and takes its offsets along
+            change = (rename_flow, change_run_on)[d.chance(3)]
+            moved, flow = steps[-1].tree, d.one(steps[-1].tree.flows or (None,))
+            if isinstance(flow, Flow):
+                tree, what = change(d, moved, flow), f"{change.__name__}, moved"
+                edits = (*edits, ("move", draw(st.integers(0, 3))))
         bad_day = draw(st.integers(1, 999)) if d.chance(2) else 0
         steps.append(Step(tree, what, made, bool(draw(st.booleans())), unread, edits, bad_day))
         tree, what = _changed(d, tree)
