@@ -161,6 +161,14 @@ def test_two_separators() -> None:
     assert told(flow("A>B", changes=line), flow("B>A", changes=line)) == set()
 
 
+def test_another_separator_concerns_every_connector_of_the_pair() -> None:
+    """One finding for all of them: a plan that held back only one would let it through once the other one runs."""
+    line, one_way = {"replication.policy.separator": "_"}, {"target.cluster.alias": None}
+    flows = [flow("A>B", "t"), flow("B>A", "u", line | one_way), flow("A>B", "v", line)]
+    (hit,) = made.hits("separator-differs", *flows)
+    assert set(hit.subjects) == set(flows)
+
+
 def test_one_cluster_on_both_sides() -> None:
     same = {"target.cluster.bootstrap.servers": "a-kafka:9092"}
     assert "in an endless loop" in made.hits("self-mirror", flow("A>B", changes={**same, **IDENTITY}))[0].message

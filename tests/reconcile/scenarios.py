@@ -303,6 +303,20 @@ KNOWN: dict[str, Scenario] = {
         ),
         Step(tree(flow("g", "ba", "t", policy="identity"))),
     ),
+    "a hand-made connector with another separator, and flows both ways": Scenario(
+        (("a", (("t", 1),)), ("b", (("t", 1),))),
+        (("x", "b"), ("y", "b")),
+        (
+            Step(
+                tree(flow("f", "ba", "t"), flow("g", "ab", "t", run_on="y"), separator="_"),
+                by_hand=(
+                    ByHand("hand", "a", "b", "t", "a", "b"),
+                    ByHand("mm2.a.b.source.g", "a", "b", "(?:t)", "a", "b", connect="y", separator="_"),
+                ),
+                edits=(("adopt", 0),),
+            ),
+        ),
+    ),
 }
 
 HARMLESS: dict[str, Scenario] = {

@@ -334,12 +334,15 @@ def separator_differs(estate: Estate) -> Iterator[Hit]:
     reported = {frozenset(hop.pair) for circle in default_circles(estate.subjects) for hop in circle.hops}
     every = [hop for hop in hops(estate.subjects) if hop.policy == "default" and hop.source != hop.target]
     first: dict[int, Hop] = {}
+    differing: dict[frozenset[int], list[tuple[Hop, Hop]]] = {}
     for hop in sorted(every, key=lambda hop: hop.separator != "."):
         other = next((first[end] for end in hop.pair if end in first and first[end].separator != hop.separator), None)
         for end in hop.pair:
             first.setdefault(end, hop)
         if other and frozenset(hop.pair) not in reported:
-            reported.add(frozenset(hop.pair))
-            message = f"{hop.subject.name} has the separator '{hop.separator}' and {other.subject.name}, which shares a cluster with it, '{other.separator}': neither recognises the other's topics as mirrored"
-            hit = connector_hit(hop.subject, _SEPARATOR, other.separator, message)
-            yield replace(hit, others=(other.subject,))
+            differing.setdefault(frozenset(hop.pair), []).append((hop, other))
+    for (hop, other), *more in differing.values():  # one finding per pair, which concerns all its connectors
+        message = f"{hop.subject.name} has the separator '{hop.separator}' and {other.subject.name}, which shares a cluster with it, '{other.separator}': neither recognises the other's topics as mirrored"
+        hit = connector_hit(hop.subject, _SEPARATOR, other.separator, message)
+        concerned = (other.subject, *(subject for pair in more for subject in (pair[0].subject, pair[1].subject)))
+        yield replace(hit, others=tuple(dict.fromkeys(concerned)))
