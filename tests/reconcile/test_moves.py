@@ -221,6 +221,7 @@ class Workers:
             patch.setattr(live, "read_topics", listed)
             patch.setattr(live, "read_expiring", lambda *_: [])
             patch.setattr(live, "read_sizes", lambda *_: TopicSizes({}, {}))
+            patch.setattr(live, "read_groups", lambda *_: ())
             return asyncio.run(make_plan(topology, render(topology)))
 
     def apply(self, text: str, requests: int = 10**6) -> list[str]:
