@@ -148,17 +148,17 @@ class World:
     def add(self, acls: Iterable[Allowed]) -> None:
         for cluster, group in _by_cluster(acls).items():
             for future in self.super_user(cluster).create_acls([each.binding() for each in group]).values():
-                future.result(60)
+                future.result(20)
 
     def remove(self, acls: Iterable[Allowed]) -> None:
         for cluster, group in _by_cluster(acls).items():
             for future in self.super_user(cluster).delete_acls([each.filter() for each in group]).values():
-                assert future.result(60), "it was not there"
+                assert future.result(20), "it was not there"
 
     def acls(self, cluster: str) -> set[str]:
         any_ = AclPermissionType.ANY
         every = AclBindingFilter(ResourceType.ANY, None, ResourcePatternType.ANY, None, None, AclOperation.ANY, any_)  # type: ignore[arg-type]
-        return {str(binding) for binding in self.super_user(cluster).describe_acls(every).result(60)}
+        return {str(binding) for binding in self.super_user(cluster).describe_acls(every).result(20)}
 
     def tree(self, kafka: str = "", more: str = "", **clusters: dict[str, object]) -> None:
         """Write the tree; `clusters` overlays entries of its Kafka clusters; with `kafka`, that is the workers' and has the history."""

@@ -307,22 +307,6 @@ def answered(works: Callable[[], bool]) -> bool:
         return False
 
 
-def test_a_broker_that_is_down_hides_nothing_else(world: World) -> None:
-    world.brokers["A"].kill()
-    found = world.check(timeout_seconds=8)
-    assert found.seconds < 12
-    assert {row.where for row in found.rows if row.status == "failed"} == {"A"}
-    assert {row.where for row in rights(found)} == {"B"}
-    assert not found.good
-
-
-def test_no_check_ever_told_a_password(world: World) -> None:
-    said = "\n".join(world.said)
-    assert "User:tprod" in said
-    assert not [user for user in ("smain", "sadmin", "tprod", "tadmin") if password(user) in said]
-    assert "not-it" not in said
-
-
 def test_a_bandwidth_is_not_made_of_writes_that_brokers_refuse(world: World) -> None:
     rights_ = ("Create", "Describe", "Delete")
     acls = [
@@ -338,3 +322,19 @@ def test_a_bandwidth_is_not_made_of_writes_that_brokers_refuse(world: World) -> 
             assert not [name for name in kafka.partition_counts() if name.startswith("mm2mgr.probe.")]
     finally:
         world.remove(acls)
+
+
+def test_a_broker_that_is_down_hides_nothing_else(world: World) -> None:
+    world.brokers["A"].kill()
+    found = world.check(timeout_seconds=8)
+    assert found.seconds < 12
+    assert {row.where for row in found.rows if row.status == "failed"} == {"A"}
+    assert {row.where for row in rights(found)} == {"B"}
+    assert not found.good
+
+
+def test_no_check_ever_told_a_password(world: World) -> None:
+    said = "\n".join(world.said)
+    assert "User:tprod" in said
+    assert not [user for user in ("smain", "sadmin", "tprod", "tadmin") if password(user) in said]
+    assert "not-it" not in said
