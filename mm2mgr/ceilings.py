@@ -7,12 +7,11 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Literal
 
-from mm2mgr.link import BY_SYSTEM, BrokerLimits, Clients, FlowTraffic, Leg, Route, predict
+from mm2mgr.link import BY_SYSTEM, GAIN_WORTH_SAYING, BrokerLimits, Clients, FlowTraffic, Leg, Route, predict
 from mm2mgr.text import number_of, rate_text
 
 ENOUGH_PARTITIONS = 64
 """Taken where the number of partitions is not known: more tasks than that make up for no buffer."""
-_GAIN = 1.3
 _AS_MUCH = 0.9
 
 
@@ -70,7 +69,7 @@ def _ceiling(  # noqa: PLR0913, PLR0917  the arguments of the model, twice
 ) -> Iterator[Ceiling]:
     one = replace(traffic, partitions=1, tasks=1)
     now, lifted = (predict(route, clients, one, *way).partition for way in ways)
-    if not lifted or lifted <= _GAIN * now:
+    if not lifted or lifted <= GAIN_WORTH_SAYING * now:
         return
     whole = predict(route, clients, traffic, *ways[1]).flow
     flows = {

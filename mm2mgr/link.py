@@ -33,6 +33,10 @@ SYSTEM_WINDOW = 2_800_000
 """Bytes in flight of one connection where both ends leave it to the operating system: stock Linux (tcp_rmem, tcp_wmem)."""
 PAYLOAD_SHARE = 0.965
 """Of a link's bandwidth, what headers leave."""
+BATCH_SHARE = 0.88
+"""Of what a topic accepts (max.message.bytes), what a batch may have by batch.size: 900 KiB fit the default."""
+GAIN_WORTH_SAYING = 1.3
+"""A change that would carry less more than that is not advised."""
 HAND_ON_BYTES_PER_SECOND = 60e6
 """A worker hands the records of one fetch on at this rate before it sends the next fetch."""
 HAND_ON_RECORDS_PER_SECOND = 100_000
@@ -108,12 +112,21 @@ class Route:
         return cls(placement, writing=link) if placement == "source" else cls(placement, reading=link)
 
     @property
+    def legs(self) -> tuple[Leg, ...]:
+        """The legs that are long: one or both."""
+        return tuple(leg for leg in (self.reading, self.writing) if leg)
+
+    @property
+    def rtt_seconds(self) -> float:
+        """The round trip of its longest leg."""
+        return max(leg.rtt_seconds for leg in self.legs)
+
+    @property
     def words(self) -> str:
         """Such as `100 ms, 25 MB/s`; of two legs both."""
         if self.reading and self.writing:
             return f"{self.reading.words} to the source and {self.writing.words} to the target"
-        leg = self.reading or self.writing
-        return leg.words if leg else "no long link"
+        return self.legs[0].words if self.legs else "no long link"
 
 
 @dataclass(frozen=True)

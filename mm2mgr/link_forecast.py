@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from mm2mgr.ceilings import ENOUGH_PARTITIONS, Ceiling, ceilings
 from mm2mgr.defaults import Text, by_default
@@ -27,6 +27,7 @@ from mm2mgr.truth.client_values import text_of
 from mm2mgr.truth.reach import CLIENTS
 
 Settings = Literal["Kafka's defaults", "published recipe", "this tree"]
+SETTINGS: tuple[Settings, ...] = get_args(Settings)
 Quantity = Literal["round trip", "tasks", "fetch", "batch"]
 _OTHERS: dict[Settings, Clients] = {
     "Kafka's defaults": Clients(),
@@ -122,13 +123,12 @@ def client_number(flow: Flow, client: str, key: str) -> int:
 
 def compare(flow: Flow, route: Route, traffic: FlowTraffic) -> LinkComparison:
     """Return what the model says of a flow over a route that crosses a declared link."""
-    leg = route.reading or route.writing
-    assert leg is not None, "a route exists only where a link is declared"
+    leg = route.legs[0]
     placements = {"target": Route.over(leg, "target"), "source": Route.over(leg, "source"), route.placement: route}
     rows = [
         _row(flow, there, settings, traffic, is_current=there == route and settings == _TREE)
         for there in placements.values()
-        for settings in (*_OTHERS, _TREE)
+        for settings in SETTINGS
     ]
     curves = _over_round_trip(flow, route, traffic), _over_tasks(flow, route, traffic), _over_size(flow, route, traffic)
     limits = flow.source.limits if route.reading else flow.target_limits
@@ -148,7 +148,7 @@ def _row(flow: Flow, route: Route, settings: Settings, traffic: FlowTraffic, *, 
 
 
 def _rates(find: Callable[[Settings], Forecast]) -> dict[Settings, float]:
-    return {settings: find(settings).flow for settings in (*_OTHERS, _TREE)}
+    return {settings: find(settings).flow for settings in SETTINGS}
 
 
 def _values(usual: Iterable[float], *own: float) -> list[float]:
@@ -164,7 +164,7 @@ def _over_round_trip(flow: Flow, route: Route, traffic: FlowTraffic) -> Curve:
         rates = _rates(lambda settings: forecast_of(flow, there, traffic, _clients(flow, there, settings)))
         return CurvePoint(seconds, rates, ("here",) if seconds == here else ())
 
-    here = max(leg.rtt_seconds for leg in (route.reading, route.writing) if leg)
+    here = route.rtt_seconds
     return Curve("round trip", tuple(map(point, _values((each / 1000 for each in _ROUND_TRIPS_MS), here))))
 
 
@@ -183,7 +183,7 @@ def _over_tasks(flow: Flow, route: Route, traffic: FlowTraffic) -> Curve:
 
 def _over_size(flow: Flow, route: Route, traffic: FlowTraffic) -> Curve:
     """Change the size of a partition's fetch, or of a batch where the records are sent over the link."""
-    by_settings = {settings: _clients(flow, route, settings) for settings in (*_OTHERS, _TREE)}
+    by_settings = {settings: _clients(flow, route, settings) for settings in SETTINGS}
     own = {name: one.partition_fetch_bytes if route.reading else one.batch_bytes for name, one in by_settings.items()}
 
     def sized(clients: Clients, size: int) -> Clients:
@@ -250,10 +250,9 @@ def outlook(flow: Flow) -> LinkForecast | None:
     route, crossing = flow.route, flow.crossing
     if route is None or crossing is None:
         return None
-    tasks, leg = int(flow.tasks.maximum), route.reading or route.writing
-    other = None
-    if leg and not (route.reading and route.writing):
-        there = Route.over(leg, "source" if route.reading else "target")
+    tasks, other = int(flow.tasks.maximum), None
+    if len(route.legs) == 1:
+        there = Route.over(route.legs[0], "source" if route.reading else "target")
         secured = bool(flow.target.model.security)
         moved = replace(crossing, route=there, idempotent=may_pipeline(flow.target_limits, {}, secured=secured))
         other = predict(

@@ -12,6 +12,7 @@ from typing import Literal
 
 from mm2mgr.defaults import Text, by_default
 from mm2mgr.link import (
+    BATCH_SHARE,
     BY_SYSTEM,
     FETCH_SECONDS,
     HAND_ON_BYTES_PER_SECOND,
@@ -203,7 +204,7 @@ def _writer(crossing: Crossing) -> dict[str, Text]:
     aim, link = _AIMS[crossing.profile], f"link of {leg.words}"
     rate = _open(leg, target.read and window("target", target.receive_buffer_bytes))
     wish = aim.batches * rate * leg.rtt_seconds / _PIPELINE if crossing.idempotent else math.inf
-    accepted = target.message_bytes * 0.88
+    accepted = target.message_bytes * BATCH_SHARE
     bounds: dict[str, float] = {
         f"{link}: {_PIPELINE} of them in flight fill {rate / 1e6:.1f} MB/s for one partition": max(wish, _USUAL_BATCH),
         f"{link}: as large as the target's topics accept ({target.message_bytes} bytes; larger ones are refused and split)": accepted,
@@ -236,7 +237,7 @@ def _buffer(crossing: Crossing) -> int:
 
 
 def _offset_syncs(route: Route) -> dict[str, Text]:
-    trip = max(leg.rtt_seconds for leg in (route.reading, route.writing) if leg)
+    trip = route.rtt_seconds
     wait_ms = round(_SYNC_ROUND_TRIPS * trip * 1000)
     if wait_ms <= _USUAL_SYNC_BLOCK_MS:
         return {}

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import base64
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, get_args
 
@@ -134,19 +134,21 @@ def needs(
 
 
 def own_needs(
-    topology: Topology, connectors: Iterable[Connector], logins: Mapping[str, ClientLogin]
+    topology: Topology, connectors: Iterable[Connector], login_on: Callable[[str], ClientLogin]
 ) -> Iterator[RequiredRight]:
-    """Yield what mm2mgr itself needs for the history, the lease and what these connectors take over; `logins` are its own by alias."""
+    """Yield what mm2mgr itself needs for the history, the lease and what these connectors take over; `login_on` returns its own by alias."""
     connectors = list(connectors)
     kept = [each for each in map(topology.connects.get, {one.connect for one in connectors}) if each]
     for alias in sorted({each.kafka for each in kept if each.model.history}):
-        yield from _own(logins[alias], {"history": TOPIC, "lease": lease_group(topology)})
+        yield from _own(login_on(alias), {"history": TOPIC, "lease": lease_group(topology)})
     chosen = {flow for one in connectors for flow in one.flows}
     for entry in topology.moved:
         if entry.dedicated and entry.to in chosen:
             (flow,) = topology.flows_of({entry.to})
             on: tuple[On, ...] = ("dedicated offsets", "dedicated status", "dedicated group")
-            yield from _own(logins[flow.target.alias], dict(zip(on, dedicated_names(entry.dedicated[0]), strict=True)))
+            yield from _own(
+                login_on(flow.target.alias), dict(zip(on, dedicated_names(entry.dedicated[0]), strict=True))
+            )
 
 
 def _own(login: ClientLogin, named: Mapping[On, str]) -> Iterator[RequiredRight]:

@@ -299,7 +299,7 @@ def check(
         answered = {name: answer[0] for name, answer in answers.items() if not isinstance(answer, Failure)}
         known = survey(sessions, topology, chosen)
         wanted = list(needs(topology, chosen, known, {name: worker.version for name, worker in answered.items()}))
-        wanted += own_needs(topology, chosen, {alias: own_login(topology, alias)[0] for alias in topology.clusters})
+        wanted += own_needs(topology, chosen, lambda alias: own_login(topology, alias)[0])
         _ask(sessions, wanted, _with_groups(sessions, topology, flows, answered))
         facts = kafkas(sessions, topology, chosen, known)
         rows = [*worker_rows(answers), *access_rows(sessions, wanted), *identity_rows(sessions, topology)]

@@ -19,7 +19,7 @@ import confluent_kafka
 
 from mm2mgr.errors import KafkaError
 from mm2mgr.kafka.access import KafkaAccess
-from mm2mgr.kafka.client import Failures, Kafka, client_settings
+from mm2mgr.kafka.client import Failures, Kafka, open_client
 from mm2mgr.partitions import TopicPartition
 
 _STATISTICS_MS = 200
@@ -173,11 +173,7 @@ def write_rate(access: KafkaAccess, owner: str, limits: TransferLimits) -> Trans
 @contextmanager
 def _client(access: KafkaAccess, meter: _Meter, number: int, settings: Any, kind: Any) -> Iterator[Any]:
     extra = {"statistics.interval.ms": _STATISTICS_MS, "stats_cb": meter.callback(number), **settings}
-    config, failures = client_settings(access, extra)
-    try:
-        client = kind(config)
-    except (confluent_kafka.KafkaException, ValueError) as error:
-        raise failures.error(error, "the client's settings", 0) from error
+    client, _ = open_client(kind, access, extra)
     try:
         yield client
     finally:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -95,6 +95,17 @@ def client_settings(access: KafkaAccess, extra: Mapping[str, Any]) -> tuple[dict
     failures = Failures(access)
     quiet = {"logger": _silent, "log_level": 0, "error_cb": failures.note, "client.id": "mm2mgr"}
     return {**config, **quiet, **extra}, failures
+
+
+def open_client(
+    kind: Callable[[dict[str, Any]], T], access: KafkaAccess, extra: Mapping[str, Any]
+) -> tuple[T, Failures]:
+    """Return a silent client, and where its background errors are kept; KafkaError where it does not take its settings."""
+    settings, failures = client_settings(access, extra)
+    try:
+        return kind(settings), failures
+    except (confluent_kafka.KafkaException, ValueError) as error:
+        raise failures.error(error, "the client's settings", 0) from error
 
 
 def is_silence(error: confluent_kafka.KafkaError) -> bool:

@@ -15,7 +15,7 @@ import confluent_kafka
 
 from mm2mgr.errors import KafkaError
 from mm2mgr.kafka.access import KafkaAccess
-from mm2mgr.kafka.client import Failures, Kafka, client_settings
+from mm2mgr.kafka.client import Failures, Kafka, client_settings, open_client
 from mm2mgr.kafka.records import read
 from mm2mgr.partitions import TopicPartition
 
@@ -66,12 +66,9 @@ class CompactedTopic:
 
     def exists(self) -> bool:
         """Tell whether the topic exists; KafkaError at once where no broker listens, and where the login may not see it."""
-        settings, failures = client_settings(self.access, _LOOKER)
         doing = f"looking for topic {self.name}"
-        try:
-            consumer = confluent_kafka.Consumer(settings)  # asked by an admin client, brokers may create the topic
-        except (confluent_kafka.KafkaException, ValueError) as error:
-            raise failures.error(error, "the client's settings", 0) from error
+        # Asked by an admin client, brokers may create the topic.
+        consumer, failures = open_client(confluent_kafka.Consumer, self.access, _LOOKER)
         began = time.monotonic()
         try:
             while True:

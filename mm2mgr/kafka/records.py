@@ -19,7 +19,7 @@ import confluent_kafka
 
 from mm2mgr.errors import KafkaError
 from mm2mgr.kafka.access import KafkaAccess
-from mm2mgr.kafka.client import Failures, Kafka, TopicInfo, client_settings
+from mm2mgr.kafka.client import Failures, Kafka, TopicInfo, client_settings, open_client
 from mm2mgr.partitions import Offsets, TopicPartition
 
 UNKNOWN = -1
@@ -237,11 +237,7 @@ def read(
 def _consumer(
     access: KafkaAccess, starts: Mapping[TopicPartition, int], more: Mapping[str, Any] = MappingProxyType({})
 ) -> Iterator[tuple[Callable[[float], list[Any]], Failures]]:
-    settings, failures = client_settings(access, {**_OF_RECORDS, **more})
-    try:
-        consumer = confluent_kafka.Consumer(settings)
-    except (confluent_kafka.KafkaException, ValueError) as error:
-        raise failures.error(error, "the client's settings", 0) from error
+    consumer, failures = open_client(confluent_kafka.Consumer, access, {**_OF_RECORDS, **more})
     try:
         consumer.assign([confluent_kafka.TopicPartition(*partition, offset) for partition, offset in starts.items()])
         yield lambda seconds: _consume(consumer, seconds), failures
@@ -324,11 +320,7 @@ class Producer:
             "linger.ms": 20,
             "message.timeout.ms": int(timeout_seconds * 1000),
         }
-        settings, self._failures = client_settings(access, extra)
-        try:
-            self._producer = confluent_kafka.Producer(settings)
-        except (confluent_kafka.KafkaException, ValueError) as error:
-            raise self._failures.error(error, "the client's settings", timeout_seconds) from error
+        self._producer, self._failures = open_client(confluent_kafka.Producer, access, extra)
 
     def __enter__(self) -> Producer:
         return self

@@ -111,10 +111,8 @@ def _dated(entry: Entry, before: Mapping[str, Any]) -> Entry:
 
 # --- probe ------------------------------------------------------------------------------------------------------------
 
-_BESIDE_SHARE, _BESIDE_SECONDS = (
-    0.2,
-    0.002,
-)  # this machine is beside a cluster whose round trip is a small part of the other's
+# This machine is beside a cluster whose round trip is a small part of the other's, or as short as that.
+_BESIDE_SHARE, _BESIDE_SECONDS = 0.2, 0.002
 _WINDOW_SHARE = 0.7  # so much of what brokers' buffers let through means that these, not the link, were the limit
 
 
@@ -290,10 +288,6 @@ def declared(workspace: Workspace, entry: Mapping[str, Any]) -> Fixes:
     if [link for link in links if set(link.between) != pair] != others or [each.rtt for each in mine] != [wanted.rtt]:
         raise Mm2mgrError(f"{place.file}: the entry cannot be put in without changing others", hint=by_hand)
     return Fixes(old, {} if new == old else new, (), ())
-
-
-def _order(version: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in version.split(".") if part.isdecimal())
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from mm2mgr.link import LIMITS
+from mm2mgr.link_forecast import SETTINGS
 from mm2mgr.output.console import STYLES, say, say_table
 from mm2mgr.output.tables import Table
 from mm2mgr.text import bytes_text, number_of, rate_text, size_text, visible
@@ -74,7 +75,6 @@ def _range(brokers: Sequence[Mapping[str, Any]]) -> str:
 
 
 _BAR_CELLS = 24
-SETTINGS = ("Kafka's defaults", "published recipe", "this tree")
 OVER = {
     "round trip": "round trip",
     "tasks": "tasks",

@@ -16,7 +16,8 @@ from typing import Any, NamedTuple
 
 import jinja2
 
-from mm2mgr.output.link_text import OVER, SETTINGS, curve_table, forecast_heading, forecast_table, value_text
+from mm2mgr.link_forecast import SETTINGS
+from mm2mgr.output.link_text import OVER, curve_table, forecast_heading, forecast_table, value_text
 from mm2mgr.output.load_text import DAYS, RECOVERY_COLUMNS, RUNNING_COLUMNS, never_text, recovery_rows, running_rows
 from mm2mgr.output.tables import Table
 from mm2mgr.sizing.scenario import FlowView

@@ -306,13 +306,13 @@ class Verification:
 
     async def _read_logs(self, watched: Iterable[Watched], reliable: Sequence[Watched]) -> None:
         """Read log ends of what was updated: once at first, and then from when its tasks are seen to run."""
-        asked = {
-            id(each.arrivals): each for each in watched if each.arrivals and (each in reliable or not each.arrivals.now)
-        }
-        for arrivals, ends in (
-            await self._logs.read(e.arrivals for e in asked.values() if e.arrivals) if self._logs else ()
-        ):
-            arrivals.take(ends, runs=asked[id(arrivals)] in reliable)
+        if self._logs is None:
+            return
+        runs = {id(each.arrivals) for each in reliable}
+        asked = [each.arrivals for each in watched if each.arrivals]
+        chosen = [arrivals for arrivals in asked if id(arrivals) in runs or not arrivals.now]
+        for arrivals, ends in await self._logs.read(chosen):
+            arrivals.take(ends, runs=id(arrivals) in runs)
 
     async def _ask_tasks(self, each: Watched) -> None:
         async with self._gate:

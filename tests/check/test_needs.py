@@ -153,8 +153,7 @@ def test_mm2mgr_itself_needs_its_history_its_lease_and_what_it_takes_over(
     text = text.replace('["b:9092"]', '["b:9092"], access: {bootstrap_servers: ["outside:9092"]}')
     text += f"flows:\n  f: {{sources: [a], targets: [b], topics: {{include: [orders]}}}}\n{moved}"
     topology = expand(load([write(tmp_path, x=text)]))
-    logins = {alias: own_login(topology, alias)[0] for alias in topology.clusters}
-    wanted = list(own_needs(topology, render(topology), logins))
+    wanted = list(own_needs(topology, render(topology), lambda alias: own_login(topology, alias)[0]))
     found = {alias: {need.right.name for need in wanted if need.login.cluster == alias} for alias in expected}
     assert found == expected
     assert {need.login.servers for need in wanted} <= {"outside:9092"}

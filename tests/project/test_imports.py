@@ -149,6 +149,7 @@ LAYERS: dict[str, set[str]] = {
     "output": {
         "text",
         "link",
+        "link_forecast",
         "topology",
         "render",
         "reconcile",

@@ -8,8 +8,10 @@ from typing import NamedTuple
 
 from mm2mgr.ceilings import ENOUGH_PARTITIONS, ceilings
 from mm2mgr.link import (
+    BATCH_SHARE,
     BY_SYSTEM,
     FETCH_SECONDS,
+    GAIN_WORTH_SAYING,
     LIMITS,
     USUAL_HEAP_BYTES,
     Clients,
@@ -45,7 +47,6 @@ _LONG_LINK = 0.05  # seconds of round trip; below, a window of 64 KiB still carr
 _KAFKAS_WINDOW = 65_536
 _LINGER_MS = 20
 _PLACEMENT_GAIN = 1.5
-_GAIN = 1.3  # a setting that would carry less more than that is not worth a finding
 _WINDOW, _SENT, _BATCH, _FLYING = (
     "receive.buffer.bytes",
     "send.buffer.bytes",
@@ -63,6 +64,11 @@ class LinkedConnector(NamedTuple):
     traffic: FlowTraffic
     forecast: Forecast
 
+    @property
+    def largest_batch(self) -> int:
+        """The largest batch.size that the target's topics accept, in whole KiB."""
+        return int(self.wire.target.message_bytes * BATCH_SHARE) // 1024 * 1024
+
     def with_(self, **changes: int) -> Forecast:
         """Return what the model says of one task with one partition after changes of the settings."""
         return predict(self.route, replace(self.clients, **changes), FlowTraffic(), self.wire.source, self.wire.target)
@@ -70,7 +76,7 @@ class LinkedConnector(NamedTuple):
     def gain(self, **changes: int) -> tuple[float, float] | None:
         """Return what one partition carries now and after changes; None where they are not worth it, or it stalls."""
         now, then = self.with_().partition, self.with_(**changes).partition
-        return (now, then) if now and then > _GAIN * now else None
+        return (now, then) if now and then > GAIN_WORTH_SAYING * now else None
 
 
 def on_link(subject: Subject) -> LinkedConnector | None:
@@ -211,7 +217,7 @@ def batch_small(subject: Subject) -> Iterator[Hit]:
     found = on_link(subject)
     if found is None or (leg := found.route.writing) is None or _by_mm2mgr(subject, RECORDS, _BATCH):
         return
-    right = int(found.wire.target.message_bytes * 0.88) // 1024 * 1024
+    right = found.largest_batch
     if right > found.clients.batch_bytes and (gain := found.gain(batch_bytes=right)):
         message = f"{described(subject, RECORDS, _BATCH)}: one partition sends {rate_text(gain[0])} over {leg.words}; {rate_text(gain[1])} with {size(right)}"
         edits = [client_edit(subject, RECORDS, _BATCH, str(right))]
@@ -318,8 +324,7 @@ def link_placement(subject: Subject) -> Iterator[Hit]:
     found = on_link(subject)
     if found is None or found.wire.route is None or (leg := found.route.reading) is None or found.route.writing:
         return
-    batch = int(found.wire.target.message_bytes * 0.88) // 1024 * 1024
-    sent = Clients(send_buffer_bytes=BY_SYSTEM, batch_bytes=batch, in_flight=5)
+    sent = Clients(send_buffer_bytes=BY_SYSTEM, batch_bytes=found.largest_batch, in_flight=5)
     there = predict(Route.over(leg, "source"), sent, FlowTraffic(), found.wire.source, found.wire.target).partition
     here = found.with_().partition
     if here and there > _PLACEMENT_GAIN * here:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 
+from mm2mgr.link import BATCH_SHARE
 from mm2mgr.lint.findings import READER, RECORDS, Hit, client_edit, client_hit, described, edit_hit, key_for, rule
 from mm2mgr.lint.hops import selection_of
 from mm2mgr.lint.subject import Subject
@@ -109,7 +110,7 @@ def batch_above_topic(subject: Subject) -> Iterator[Hit]:
     batch, limit = subject.number(RECORDS, "batch.size"), known_limit(subject) or TOPIC_BYTES
     if batch is not None and batch >= limit:
         message = f"{described(subject, RECORDS, 'batch.size')} is more than a target topic accepts ({limit} bytes): full batches are refused, split and retried"
-        right = str(int(limit * 0.88) // 1024 * 1024 or limit // 2)
+        right = str(int(limit * BATCH_SHARE) // 1024 * 1024 or limit // 2)
         more = ", or raise max.message.bytes of the target's topics"
         edit = client_edit(subject, RECORDS, "batch.size", right)
         yield edit_hit(subject, message, [edit], key_for(subject, RECORDS, "batch.size"), more)
