@@ -385,6 +385,14 @@ def unproved(widening: Widening, seen: MirroredState, unread: Sequence[str]) -> 
     """Return the objection to a write while a Connect cluster cannot be read: its connectors may have mirrored the topics."""
     if not unread:
         return None
+    who = " and ".join(f"'{name}'" for name in unread)
+    if found := coming_back(widening, seen):
+        return Objection(
+            "mirrored-already",
+            f"Connect cluster {who} could not be read, and {few(found)} on '{widening.source}' was mirrored from '{widening.target}', "
+            "by its name: if a connector there still mirrors it, these topics would go round for ever",
+            f"bring {who} back and plan again; or leave these topics out; or add --allow mirror-again if nothing mirrors them any more",
+        )
     there, target = arrived(widening, seen), seen.listed(widening.target)
     why = f"topics of '{widening.source}' or '{widening.target}' could not be listed"
     if there is not None and target is not None:
@@ -398,12 +406,26 @@ def unproved(widening: Widening, seen: MirroredState, unread: Sequence[str]) -> 
         if not names:
             return None
         why = f"{few(list(names))} on '{widening.target}' already had records"
-    who = " and ".join(f"'{name}'" for name in unread)
     return Objection(
         "mirrored-already",
         f"Connect cluster {who} could not be read, and {why}: if this flow has run there, every record would be mirrored again",
         f"bring {who} back and plan again; or add --allow mirror-again if it never ran there",
     )
+
+
+def coming_back(widening: Widening, seen: MirroredState) -> list[str]:
+    """Return the topics that a write begins to take, names kept, and that some unknown connector has from the target, by their names."""
+    selection = widening.new.selection
+    if not selection or selection.policy != "identity":
+        return []
+    return [
+        name
+        for name in seen.begun.get(widening.named, ())
+        if any(prefix.rstrip("._-") == widening.target for prefix, _ in _ends(name))
+        and not any(
+            hop.selection and hop.selection.upstream(name) not in (None, name) for hop in widening.opposite.values()
+        )
+    ]
 
 
 def unstored(widening: Widening, seen: MirroredState) -> list[str]:

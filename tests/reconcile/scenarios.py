@@ -317,6 +317,11 @@ KNOWN: dict[str, Scenario] = {
             ),
         ),
     ),
+    "a flow that keeps names, and a way back on a Connect cluster that cannot be read": day(
+        Step(tree(), by_hand=(by_hand("ba", "t,.*[.]t", connect="y"),)),
+        Step(tree(flow("f", "ab", ".*[.]t", policy="identity")), unread="y"),
+        spare="a",
+    ),
 }
 
 HARMLESS: dict[str, Scenario] = {
