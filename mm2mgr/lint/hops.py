@@ -334,24 +334,28 @@ class WaysBack:
 
 
 def rounds(starts: Sequence[Hop], every: Sequence[Hop]) -> WaysBack:
-    """Return circles that begin with one of `starts`, each set of clusters once."""
+    """Return circles that begin with one of `starts`; over the same clusters only one for each start that is in no other."""
     on_a_way_back = _on_circles(every)
     leaving: dict[int, list[Hop]] = defaultdict(list)
     for hop in every:
         if hop in on_a_way_back:
             leaving[hop.source].append(hop)
-    found: dict[frozenset[int], Circle] = {}
+    found: list[tuple[frozenset[int], Circle]] = []
     open_: dict[frozenset[int], tuple[Hop, Hop, str]] = {}
     budget = Budget()
     for start in starts:
         if start in on_a_way_back:
             circle, undecided = _Walk(start, leaving, budget).circle()
             if circle:
-                found.setdefault(frozenset(hop.source for hop in circle.hops), circle)
+                places = frozenset(hop.source for hop in circle.hops)
+                if not any(start in known.hops for at, known in found if at == places):
+                    found.append((places, circle))
             elif undecided:
                 open_.setdefault(frozenset((start.source, start.target)), undecided)
-    reported = {places for places in open_ if not any(places <= proved for proved in found)}
-    return WaysBack(tuple(found.values()), tuple(open_[places] for places in open_ if places in reported))
+    reported = {places for places in open_ if not any(places <= proved for proved, _ in found)}
+    return WaysBack(
+        tuple(circle for _, circle in found), tuple(open_[places] for places in open_ if places in reported)
+    )
 
 
 def _on_circles(every: Sequence[Hop]) -> set[Hop]:

@@ -81,8 +81,8 @@ class Widening:
         While `other` goes on with it that is a loop, which lint finds.
         """
         hop, wanted = self.opposite[other], self.wanted.get(other)
-        stays = not is_abandoned and hop.subject.state == "RUNNING" and ((wanted or hop).selection or hop.selection)
-        if stays and stays.takes(topic):
+        both = [each.selection for each in (hop, wanted) if each and each.selection]  # what is wanted may be blocked
+        if not is_abandoned and hop.subject.state == "RUNNING" and both and all(each.takes(topic) for each in both):
             return None
         name = hop.selection.renamed(topic) if hop.selection else topic
         return name if self.newly(name) and self.renamed(name) == topic else None
@@ -389,8 +389,8 @@ def unproved(widening: Widening, seen: MirroredState, unread: Sequence[str]) -> 
     if found := coming_back(widening, seen):
         return Objection(
             "mirrored-already",
-            f"Connect cluster {who} could not be read, and {few(found)} on '{widening.source}' was mirrored from '{widening.target}', "
-            "by its name: if a connector there still mirrors it, these topics would go round for ever",
+            f"Connect cluster {who} could not be read, and '{widening.source}' has topics that were mirrored from '{widening.target}', "
+            f"by their names ({few(found)}): if a connector there still does, they would be mirrored back and forth without end",
             f"bring {who} back and plan again; or leave these topics out; or add --allow mirror-again if nothing mirrors them any more",
         )
     there, target = arrived(widening, seen), seen.listed(widening.target)

@@ -317,6 +317,18 @@ KNOWN: dict[str, Scenario] = {
             ),
         ),
     ),
+    "a way back to a flow whose connector somebody else has replaced": day(
+        Step(tree(), by_hand=(ByHand("mm2.a.b.source.f", "a", "b", "t", "a", "b", policy="identity"),)),
+        Step(tree(), by_hand=(ByHand("mm2.a.b.source.f", "a", "b", "u", "a", "b", policy="identity"),)),
+        Step(tree(flow("f", "ab", "t", policy="identity"), flow("g", "ba", "t", policy="identity"))),
+    ),
+    "a way back beside a connector by hand that is part of another loop": day(
+        Step(tree(flow("f", "ab", ".*[.]t", policy="identity")), by_hand=(ByHand("first", "a", "b", "t", "a", "b"),)),
+        Step(
+            tree(*(flow(name, pair, ".*[.]t", policy="identity") for name, pair in (("g", "ab"), ("h", "ba")))),
+            by_hand=(ByHand("second", "b", "a", ".*[.]t", "b", "a"),),
+        ),
+    ),
     "a flow that keeps names, and a way back on a Connect cluster that cannot be read": day(
         Step(tree(), by_hand=(by_hand("ba", "t,.*[.]t", connect="y"),)),
         Step(tree(flow("f", "ab", ".*[.]t", policy="identity")), unread="y"),

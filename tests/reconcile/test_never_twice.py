@@ -65,6 +65,8 @@ FAILED_READS: tuple[tuple[int, object], ...] = (
     (404, STARTING_PAGE),
     *((200, body) for body in ("<html>", b"", b'{"name": {"info"', b"[]", b"null")),
 )
+NAMING = {"replication.policy.class": "", "replication.policy.separator": "."}
+"""What gives topics their names on the target, with its default."""
 Live = dict[Named, tuple[dict[str, str], str]]
 
 
@@ -173,10 +175,18 @@ class Estate:
         return found, plan
 
     def add_by_hand(self, step: Step) -> None:
-        """Add what people made and let everything run; what harms without mm2mgr's help is not there."""
+        """Add what people made and let everything run; what harms without mm2mgr's help is not there.
+
+        Nobody replaces a connector by one that names topics otherwise: stored offsets do not tell the names that its records got.
+        """
         for made in step.by_hand:
             fake, earlier = self.fakes[made.connect], self.fakes[made.connect].connectors.get(made.name)
-            fake.add(made.name, made.config(ADDRESSES, self.lives[made.connect]), state=made.state)
+            config = made.config(ADDRESSES, self.lives[made.connect])
+            if earlier and any(
+                earlier.config.get(key, usual) != config.get(key, usual) for key, usual in NAMING.items()
+            ):
+                continue
+            fake.add(made.name, config, state=made.state)
             world = self.world.copy()
             done = run(world, self.connectors())
             if done.growing or world.repeated() != self.world.repeated():
@@ -479,7 +489,7 @@ def test_no_plan_makes_records_grow_arrive_twice_or_start_over(estate: Estate) -
     assert tally["wrote"] > tally["plans"] / 4, tally
     assert tally["changed what ran"] > tally["plans"] / 25, tally
     assert tally["adopted"] > EXAMPLES / 12, tally
-    assert tally["moved"] > EXAMPLES / 24, tally
+    assert tally["moved"] > EXAMPLES / 60, tally
 
 
 @pytest.mark.parametrize("name", KNOWN)
