@@ -40,6 +40,10 @@ GAIN_WORTH_SAYING = 1.3
 HAND_ON_BYTES_PER_SECOND = 60e6
 """A worker hands the records of one fetch on at this rate before it sends the next fetch."""
 HAND_ON_RECORDS_PER_SECOND = 100_000
+RECORD_HEAP_BYTES = 700
+"""Of a record that a task has polled, beside its own bytes: the objects of consumer and Connect, two of them maps of partition and offset."""
+POLLED_RECORD_BYTES = 1000
+"""Records are taken to be at least this large where their size decides how many a poll should return."""
 WORKER_HEAP_BYTES = 128.0 * MIB
 """Fitted to one worker: 4 tasks of 3 partitions (fetches of 12 MiB, buffers of 32 MiB) left 355 MiB after collections."""
 HEAP_SHARE = 0.7
@@ -136,6 +140,7 @@ class Clients:
     receive_buffer_bytes: int = 65_536
     fetch_bytes: int = 50 * MIB
     partition_fetch_bytes: int = MIB
+    poll_records: int = 500
     fetch_timeout_ms: int = 30_000
     send_buffer_bytes: int = 131_072
     batch_bytes: int = 16_384
@@ -152,6 +157,7 @@ class Clients:
             "receive_buffer_bytes": number(reader, "receive.buffer.bytes"),
             "fetch_bytes": number(reader, "fetch.max.bytes"),
             "partition_fetch_bytes": number(reader, "max.partition.fetch.bytes"),
+            "poll_records": number(reader, "max.poll.records"),
             "fetch_timeout_ms": number(reader, "request.timeout.ms"),
             "send_buffer_bytes": number(writer, "send.buffer.bytes"),
             "batch_bytes": number(writer, "batch.size"),
@@ -229,9 +235,9 @@ def predict(
     return _Model(route, clients, traffic, source, target).forecast()
 
 
-def task_heap(fetch: int, of_partition: int, buffer: int, brokers: int, partitions: int) -> float:
-    """Return the heap of a task: fetched data twice (arriving, and as records), and what waits to be sent."""
-    return 2.0 * min(brokers * fetch, partitions * of_partition) + buffer
+def task_heap(fetched: float, poll_records: int, record_bytes: float = POLLED_RECORD_BYTES) -> float:
+    """Return the heap of a task, what waits to be sent aside: fetched data twice (arriving, and as records), and the records' objects."""
+    return 2.0 * fetched + min(poll_records, fetched / max(record_bytes, 1.0)) * RECORD_HEAP_BYTES
 
 
 def window(end: Literal["consumer", "source", "producer", "target"], buffer: int) -> float:
@@ -277,7 +283,9 @@ class _Model:
         fetch, request = self.fetch_seconds(most, tasks), self.request_seconds(most, tasks)
         record = math.ceil(traffic.record_bytes)
         fetch_bytes, of_partition = max(clients.fetch_bytes, record), max(clients.partition_fetch_bytes, record)
-        heap = task_heap(fetch_bytes, of_partition, clients.buffer_bytes, self.source.brokers, most)
+        fetched = min(self.source.brokers * fetch_bytes, most * of_partition)
+        stored = traffic.record_bytes / traffic.compression
+        heap = task_heap(fetched, clients.poll_records, stored) + clients.buffer_bytes
         if stall := self.stall(fetch, request):
             return Forecast(0.0, 0.0, 0.0, "stall", "stall", fetch, request, heap, self.fetch_bytes(most), stall)
         rates = min(single.value, whole), min(busiest.value, whole), _shared(wanted, whole, tasks)
@@ -303,14 +311,21 @@ class _Model:
         return min(rates, key=lambda each: each.value)
 
     def reading(self, leg: Leg, partitions: int, handed_on: float) -> _Rate:
-        """One fetch D in flight per broker: c D / (RTT + D/r + c D/P). A partition waits until its last fetch was handed on."""
+        """One fetch D in flight per broker: c D / (RTT + D/r + c D/P). A partition waits until its last fetch was polled in full.
+
+        Where one poll returns all of it (max.poll.records), the next fetch is on its way while the records are handed on; nobody
+        reads the socket meanwhile, which takes what its buffer holds.
+        """
         brokers, ratio = max(min(self.source.brokers, partitions), 1), self.traffic.compression
         rate, limit = self.reading_connection(leg)
         fetch = self.fetch_bytes(partitions)
+        handing = brokers * fetch * ratio / handed_on
+        meanwhile = leg.rtt_seconds + window("consumer", self.clients.receive_buffer_bytes) / rate
+        is_polled_at_once = self.clients.poll_records * self.traffic.record_bytes >= brokers * fetch * ratio
         parts: dict[Limit, float] = {
             "request/response": leg.rtt_seconds,
             limit: fetch / rate,
-            "worker": brokers * fetch * ratio / handed_on,
+            "worker": max(handing - meanwhile, 0.0) if is_polled_at_once else handing,
         }
         carried = brokers * fetch * ratio / math.fsum(parts.values())
         longest = max(parts, key=lambda each: parts[each])

@@ -18,6 +18,8 @@ from mm2mgr.link import (
     HAND_ON_BYTES_PER_SECOND,
     HEAP_SHARE,
     MIB,
+    POLLED_RECORD_BYTES,
+    RECORD_HEAP_BYTES,
     USUAL_HEAP_BYTES,
     WORKER_HEAP_BYTES,
     BrokerLimits,
@@ -43,12 +45,14 @@ _IDEMPOTENT_SINCE = (2, 8)  # from here on the right to write a topic is enough 
 # finds no metadata in time is dropped, and the partition's next record makes another one (OffsetSyncWriter), so only a
 # partition that gets no further record would miss its last sync.
 _SYNC_ROUND_TRIPS = 5
+_HELD = 2 + RECORD_HEAP_BYTES / POLLED_RECORD_BYTES  # heap per byte of a fetch, see link.task_heap
 _USUAL_SYNC_BLOCK_MS = 500
 
 
 _KAFKAS = {
     "fetch.max.bytes": Clients.fetch_bytes,
     "max.partition.fetch.bytes": Clients.partition_fetch_bytes,
+    "max.poll.records": Clients.poll_records,
     "request.timeout.ms": Clients.fetch_timeout_ms,
     "batch.size": Clients.batch_bytes,
     "max.in.flight.requests.per.connection": Clients.in_flight,
@@ -77,7 +81,9 @@ _AIMS: dict[Profile, _Aim] = {
 
 @dataclass(frozen=True)
 class Crossing:
-    """A flow's way over its link and what bounds its settings. `idempotent`: its producer may have several requests in flight.
+    """A flow's way over its link and what bounds its settings.
+
+    `idempotent`: its producer may have several requests in flight; `poll_records`: what a poll may return at least.
 
     The last four are what people wrote: socket buffers, max.request.size or batch.size, and buffer.memory (0: nothing).
     """
@@ -90,6 +96,7 @@ class Crossing:
     heap_bytes: float = USUAL_HEAP_BYTES
     worker_tasks: int = 1
     idempotent: bool = False
+    poll_records: int = Clients.poll_records
     receive_buffer_bytes: int = BY_SYSTEM
     send_buffer_bytes: int = BY_SYSTEM
     request_bytes: int = 0
@@ -151,7 +158,7 @@ def may_pipeline(target: BrokerLimits, written: Mapping[str, str | None], *, sec
 
 def _reader(crossing: Crossing) -> dict[str, Text]:
     leg, brokers = crossing.route.reading, max(crossing.source.brokers, 1)
-    room = (crossing.task_bytes - _buffer(crossing)) / 2 / brokers
+    room = (crossing.task_bytes - _buffer(crossing) - crossing.poll_records * RECORD_HEAP_BYTES) / _HELD / brokers
     if leg is None:
         limit = _even(max(min(_NEAR_FETCH, room), 64 * KIB))
         why = "the source is near: a larger fetch fills only memory, while the producer waits for the link"
@@ -170,6 +177,10 @@ def _reader(crossing: Crossing) -> dict[str, Text]:
     fetch = _even(max(most, 64 * KIB))
     why = f"link of {leg.words}: {why}"
     result = {"fetch.max.bytes": _text(fetch, why), "max.partition.fetch.bytes": _text(fetch, why)}
+    why = f"link of {leg.words}: one poll returns a whole fetch of records of 1 kB, so that the next fetch is sent before they are handed on"
+    result["max.poll.records"] = _text(
+        max(math.ceil(brokers * fetch / POLLED_RECORD_BYTES), crossing.poll_records), why
+    )
     return result | _timeout(leg, max(fetch, crossing.largest_record) / share, "a fetch", words)
 
 

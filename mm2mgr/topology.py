@@ -23,6 +23,7 @@ from mm2mgr.text import few, nearest, number_of
 from mm2mgr.topics.names import POLICIES, Items, NameFilter, Selection
 
 Type = Literal["source", "checkpoint", "heartbeat"]
+_TRANSACTION_RECORDS = int(defaults.EXACTLY_ONCE_DEFAULTS["source_consumer"]["max.poll.records"][0])
 _BUILT_IN = Origin("default", "mm2mgr")
 
 
@@ -161,6 +162,7 @@ class Flow:
             self.connect.model.workers.memory or USUAL_HEAP_BYTES,
             self.worker_tasks,
             idempotent=allowed or self.exactly_once,  # its workers have idempotent producers anyway
+            poll_records=_TRANSACTION_RECORDS if self.exactly_once else Clients.poll_records,
             receive_buffer_bytes=_buffer(
                 self.settings.source_consumer, "receive.buffer.bytes", Clients.receive_buffer_bytes
             ),

@@ -48,7 +48,7 @@ def buffers_of(flow: Flow) -> Buffers:
     waiting = client_number(flow, "record producer", "buffer.memory")
     limits = flow.source.limits
     brokers = limits.brokers if limits.read else len(flow.source.model.bootstrap_servers)
-    return Buffers(fetch, of_partition, waiting, brokers)
+    return Buffers(fetch, of_partition, waiting, brokers, client_number(flow, "source consumer", "max.poll.records"))
 
 
 def current_tasks(flow: Flow) -> CurrentTasks:

@@ -61,10 +61,12 @@ class Buffers:
     partition_fetch_bytes: int
     producer_bytes: int
     brokers: int = 1
+    poll_records: int = 500
 
     def heap_bytes(self, partitions: int) -> float:
         """Return the heap of a task with so many partitions."""
-        return task_heap(self.fetch_bytes, self.partition_fetch_bytes, self.producer_bytes, self.brokers, partitions)
+        fetched = min(self.brokers * self.fetch_bytes, partitions * self.partition_fetch_bytes)
+        return task_heap(fetched, self.poll_records) + self.producer_bytes
 
 
 @dataclass(frozen=True)

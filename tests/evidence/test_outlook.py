@@ -27,13 +27,13 @@ def test_the_verdict_compares_both_ends(tmp_path: Path) -> None:
     found = outlook(_flow(tmp_path))
     assert found is not None
     assert found.to_dict()["verdict"] == found.sentences
-    assert found.sentences[0].startswith("workers beside the target (remote consume), over 100 ms, 25 MB/s: 16.3 MB/s")
+    assert found.sentences[0].startswith("workers beside the target (remote consume), over 100 ms, 25 MB/s: 18.3 MB/s")
     assert found.sentences[1] == (
-        "one partition cannot exceed 16.3 MB/s here; with workers beside the source (remote produce) 24.1 MB/s"
+        "one partition cannot exceed 18.3 MB/s here; with workers beside the source (remote produce) 24.1 MB/s"
     )
     back = outlook(_flow(tmp_path, "    run_on: near\n"))
     assert back is not None
-    assert "can carry 24.1 MB/s here; with workers beside the target (remote consume) 16.3 MB/s" in back.sentences[1]
+    assert "can carry 24.1 MB/s here; with workers beside the target (remote consume) 18.3 MB/s" in back.sentences[1]
 
 
 def test_limits_that_were_not_read_are_named(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -156,8 +157,15 @@ def test_the_heap_of_the_measured_worker() -> None:
 
 
 def test_heap_is_bounded_by_fetches_and_by_partitions() -> None:
-    buffers = Buffers(16 * MIB, 4 * MIB, 32 * MIB, brokers=3)
+    buffers = Buffers(16 * MIB, 4 * MIB, 32 * MIB, brokers=3, poll_records=0)
     assert [buffers.heap_bytes(count) / MIB for count in (0, 1, 12, 100)] == [32, 40, 128, 128]
+
+
+def test_heap_holds_the_objects_of_what_one_poll_returns() -> None:
+    few, many = (Buffers(16 * MIB, 16 * MIB, 32 * MIB, poll_records=count) for count in (500, 16_000))
+    assert few.heap_bytes(1) == 64 * MIB + 500 * 700
+    assert many.heap_bytes(1) == 64 * MIB + 16_000 * 700
+    assert replace(many, poll_records=1_000_000).heap_bytes(1) < 1.2 * many.heap_bytes(1)  # no more than was fetched
 
 
 def test_idle_tasks_cost_heap_and_take_places() -> None:

@@ -112,6 +112,22 @@ def _compiled(fetch: int = 0, batch: int = 0) -> Clients:
     return Clients(receive_buffer_bytes=-1, send_buffer_bytes=-1, fetch_bytes=8 * MIB, batch_bytes=batch, in_flight=5)
 
 
+def _polled(fetch: int) -> Clients:
+    """A fetch over the link whose records one poll returns."""
+    return replace(_reading(fetch, fetch), poll_records=50_000)
+
+
+# `benchmarks/long_link.py` on a machine with free cores; none of these was used to fit.
+POLLED_RUNS = (
+    Run("target", 1, 1, 16.56, _polled(8 * MIB), AUTO),
+    Run("target", 1, 1, 17.40, _polled(16 * MIB), AUTO),
+    Run("target", 1, 1, 18.52, _polled(24 * MIB), AUTO),
+    Run("target", 12, 4, 23.05, _polled(4 * MIB), AUTO),
+    Run("target", 12, 4, 23.57, _polled(8 * MIB), AUTO),
+    Run("target", 12, 4, 23.78, _polled(16 * MIB), AUTO),
+    Run("target", 12, 12, 22.60, _polled(4 * MIB)),
+    Run("target", 12, 12, 22.64, _polled(8 * MIB)),
+)
 # Another emulator on another day (`benchmarks/long_link.py`), with a load of up to 11 on two cores: of these only the window
 # of the source's brokers was fitted, so runs that it decides are `used_to_fit`.
 LATER_RUNS = (

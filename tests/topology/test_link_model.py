@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from mm2mgr.link import MIB, BrokerLimits, Clients, FlowTraffic, Leg, Route, predict
-from tests.topology.link_runs import AUTO, BEST, LARGE_TOPIC, LATER_RUNS, RUNS, STOCK, TUNED, Run
+from tests.topology.link_runs import AUTO, BEST, LARGE_TOPIC, LATER_RUNS, POLLED_RUNS, RUNS, STOCK, TUNED, Run
 
 LINK = Leg(0.1, 25e6)
 MB = 1e6
@@ -25,6 +25,14 @@ def test_the_model_against_runs_not_used_to_fit_it(runs: tuple[Run, ...]) -> Non
     errors = [abs(_forecast(run) / run.measured - 1) for run in blind]
     assert len(errors) >= 24
     assert statistics.median(errors) <= 0.1
+
+
+def test_the_model_where_one_poll_returns_a_whole_fetch() -> None:
+    errors = [abs(_forecast(run) / run.measured - 1) for run in POLLED_RUNS]
+    assert statistics.median(errors) <= 0.1
+    assert max(errors) <= 0.25
+    apart = [replace(run, clients=replace(run.clients, poll_records=500)) for run in POLLED_RUNS[:3]]
+    assert all(_forecast(run) < 0.95 * _forecast(polled) for run, polled in zip(apart, POLLED_RUNS, strict=False))
 
 
 def test_a_run_that_stalled_is_never_said_to_work() -> None:

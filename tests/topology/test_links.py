@@ -37,6 +37,7 @@ def _clients(reader: dict[str, str], writer: dict[str, str]) -> Clients:
         "receive.buffer.bytes": "-1",
         "fetch.max.bytes": "52428800",
         "max.partition.fetch.bytes": "1048576",
+        "max.poll.records": "500",
         "request.timeout.ms": "30000",
     }
     connect = {
@@ -70,7 +71,7 @@ LEG = Leg(0.1, 25 * MB)
         ("target", 12, 4, AUTO, 0.9),
         ("source", 12, 4, AUTO, 0.9),
         ("source", 1, 1, AUTO, 0.9),
-        ("target", 1, 1, AUTO, 0.6),
+        ("target", 1, 1, AUTO, 0.7),
         ("target", 12, 12, STOCK, 0.65),
     ],
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import NamedTuple
@@ -13,6 +14,7 @@ from mm2mgr.link import (
     FETCH_SECONDS,
     GAIN_WORTH_SAYING,
     LIMITS,
+    POLLED_RECORD_BYTES,
     USUAL_HEAP_BYTES,
     Clients,
     FlowTraffic,
@@ -177,12 +179,16 @@ def fetch_small(subject: Subject) -> Iterator[Hit]:
         return
     share = found.forecast.fetch_bytes / max(found.forecast.fetch_seconds - leg.rtt_seconds, 1e-9)
     wanted = min(16 * MIB, int(share * FETCH_SECONDS))
-    larger = {"partition_fetch_bytes": wanted, "fetch_bytes": max(wanted, found.clients.fetch_bytes)}
+    polled = max(math.ceil(wanted / POLLED_RECORD_BYTES), found.clients.poll_records)
+    fetch = max(wanted, found.clients.fetch_bytes)
+    larger = {"partition_fetch_bytes": wanted, "fetch_bytes": fetch, "poll_records": polled}
     if found.with_().limit == "request/response" and (gain := found.gain(**larger)):
         message = f"{described(subject, READER, PARTITION)}: one partition carries {rate_text(gain[0])} at {leg.words}, {LIMITS['request/response']}; {rate_text(gain[1])} with {size(wanted)}"
         edits = [client_edit(subject, READER, PARTITION, str(wanted))]
         if wanted > found.clients.fetch_bytes:
             edits.append(client_edit(subject, READER, FETCH, str(wanted)))
+        if polled > found.clients.poll_records:
+            edits.append(client_edit(subject, READER, "max.poll.records", str(polled)))
         yield edit_hit(subject, message, edits, key_for(subject, READER, PARTITION))
 
 
