@@ -190,6 +190,16 @@ def parse_jaas(text: str) -> JaasEntry:
     return JaasEntry(module, {key[1]: value[1] for key, _, value in triples})
 
 
+def login_user(alias: str, jaas: str) -> str:
+    """Return the user of a SCRAM or PLAIN login, "" for any other; KafkaError where a placeholder has no value on this machine."""
+    try:
+        text = jaas if _PLACEHOLDER.fullmatch(jaas.strip()) is None else resolve(alias, jaas)
+        login = parse_jaas(text)
+    except ValueError:
+        return ""
+    return resolve(alias, login.options.get("username", "")) if login.module in _LOGIN_MODULES.values() else ""
+
+
 def _tokens(text: str) -> list[tuple[str, str]]:
     found: list[tuple[str, str]] = []
     position = 0

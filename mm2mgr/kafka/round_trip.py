@@ -11,9 +11,12 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from statistics import median
+from typing import TYPE_CHECKING
 
 from mm2mgr.kafka.access import KafkaAccess, librdkafka_config
-from mm2mgr.kafka.inspection import BrokerAddress
+
+if TYPE_CHECKING:
+    from mm2mgr.kafka.inspection import BrokerAddress
 
 # Size, API key 18, version 0, correlation id, client id. Each connection sends one: before a SASL login brokers take no second.
 _CLIENT = b"mm2mgr"
@@ -60,9 +63,9 @@ def round_trip(
     tls, why = None, ""
     if config["security.protocol"].endswith("SSL"):
         try:
-            tls = _tls(config)
+            tls = tls_of(config)
         except (OSError, ValueError) as error:
-            why = f"only connects were timed: {_words(error)}"
+            why = f"only connects were timed: {words_of(error)}"
     connects, requests = list[float](), list[float]()
     ask = not why
     for _ in range(samples):
@@ -74,10 +77,10 @@ def round_trip(
                     try:
                         requests.append(_request(line, broker.host, tls))
                     except (OSError, ValueError) as error:
-                        ask, why = False, f"only connects were timed: {_words(error)}"
+                        ask, why = False, f"only connects were timed: {words_of(error)}"
         except OSError as error:
             if not connects:
-                return RoundTrip(str(broker), why=f"no connection: {_words(error)}")
+                return RoundTrip(str(broker), why=f"no connection: {words_of(error)}")
             break
     return RoundTrip(str(broker), median(connects), min(requests, default=None), why)
 
@@ -93,15 +96,16 @@ def _request(line: socket.socket, host: str, tls: ssl.SSLContext | None) -> floa
 def _asked(line: socket.socket) -> float:
     began = time.perf_counter()
     line.sendall(_REQUEST)
-    (size,) = struct.unpack(">i", _received(line, 4))
+    (size,) = struct.unpack(">i", received(line, 4))
     took = time.perf_counter() - began
     if not 4 <= size <= _MOST_ANSWER_BYTES:
         raise ValueError("the answer is not Kafka's")
-    _received(line, size)
+    received(line, size)
     return took
 
 
-def _received(line: socket.socket, count: int) -> bytes:
+def received(line: socket.socket, count: int) -> bytes:
+    """Return the next bytes of a connection, exactly so many; ConnectionResetError where it ends before."""
     found = b""
     while len(found) < count:
         data = line.recv(count - len(found))
@@ -111,7 +115,8 @@ def _received(line: socket.socket, count: int) -> bytes:
     return found
 
 
-def _tls(config: Mapping[str, str]) -> ssl.SSLContext:
+def tls_of(config: Mapping[str, str]) -> ssl.SSLContext:
+    """Return the TLS of a client's configuration; ValueError for a client certificate that Python cannot read."""
     """Return the TLS of the client: who is trusted, and its certificate where that is in a PEM file."""
     if "ssl.keystore.location" in config or "ssl.certificate.pem" in config:
         raise ValueError("the client certificate is not in a PEM file")
@@ -123,7 +128,8 @@ def _tls(config: Mapping[str, str]) -> ssl.SSLContext:
     return context
 
 
-def _words(error: Exception) -> str:
+def words_of(error: Exception) -> str:
+    """Say what went wrong on a connection."""
     if isinstance(error, TimeoutError):
         return "no answer in time"
     return (error.strerror if isinstance(error, OSError) else None) or str(error) or type(error).__name__
