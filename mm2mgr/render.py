@@ -24,6 +24,7 @@ CLASSES: dict[Type, str] = {
     "checkpoint": "org.apache.kafka.connect.mirror.MirrorCheckpointConnector",
     "heartbeat": "org.apache.kafka.connect.mirror.MirrorHeartbeatConnector",
 }
+CLIENT_ID_KEY = "producer.override.client.id"
 OWNER_KEY = "mm2mgr.owner"
 FLOW_KEY = "mm2mgr.flow"
 
@@ -74,6 +75,11 @@ def _refuse_twins(connectors: Iterable[Connector]) -> None:
             )
 
 
+def quota_mark(owner: str) -> str:
+    """Return what client ids with a quota of this owner begin with; no name has a slash, so it is no other owner's beginning."""
+    return f"mm2mgr.{owner}/"
+
+
 def template_folders(own: Path | None) -> list[Path]:
     """Return the template folders: the user's, then the one inside the package (next to it in a checkout)."""
     package = Path(__file__).parent
@@ -110,6 +116,8 @@ class _Renderer:
     def source(self, flow: Flow) -> Connector:
         s = flow.settings
         record_producer = {**_retarget(flow, flow.target), **self.client(flow, "record_producer")}
+        if limit := flow.catch_up:
+            record_producer["client.id"] = Text(quota_mark(self.owner) + limit.name, limit.origin)
         syncs_on = flow.source if s.offset_syncs.location == "source" else flow.target
         context = {
             "tasks_max": flow.tasks.maximum,
@@ -201,6 +209,11 @@ class _Renderer:
             raise TemplateError(
                 f"source.properties.j2, connector '{name}': exactly.once.support = required is missing",
                 hint='write {{ settings("", exactly_once) }}, as the shipped template does, or delivery: at_least_once',
+            )
+        if type_ == "source" and flow.catch_up and not config.get(CLIENT_ID_KEY, "").startswith(quota_mark(self.owner)):
+            raise TemplateError(
+                f"source.properties.j2, connector '{name}': {CLIENT_ID_KEY}, which its catch-up limit counts, is missing",
+                hint='write {{ settings("producer.override.", record_producer) }}, as the shipped template does, or remove catch_up',
             )
         wished = flow.settings.state if type_ == "source" else None
         state = wished.upper() if wished else None

@@ -64,6 +64,18 @@ class TaskMaximum:
     is_saving: bool = False
 
 
+@dataclass(frozen=True)
+class CatchUpLimit:
+    """What record producers that share a client id may write to their target, in bytes per second.
+
+    `name` is whose limit it is: the id of a flow, or `source->target` for all flows over a link that have none of their own.
+    """
+
+    name: str
+    bytes_per_second: float
+    origin: Origin
+
+
 @dataclass(frozen=True, eq=False)
 class Flow:
     """One flow of the expanded topology: a declared flow between one source and one target."""
@@ -145,6 +157,15 @@ class Flow:
             if value is not None:
                 result[key] = self.text(value, block, key)
         return result
+
+    @cached_property
+    def catch_up(self) -> CatchUpLimit | None:
+        """The limit of its record producer, its own or its link's; None: no limit."""
+        if own := self.settings.catch_up:
+            return CatchUpLimit(self.id, own.limit, self.origin("catch_up", "limit"))
+        if self.link and (shared := self.link.catch_up):
+            return CatchUpLimit(self.pair, shared.limit, Origin("default", "mm2mgr: the catch-up limit of its link"))
+        return None
 
     @cached_property
     def crossing(self) -> Crossing | None:
@@ -342,6 +363,10 @@ def clashes(flows: Sequence[Flow]) -> Iterator[Clash]:
     """
     yield from _half_once(flows)
     yield from _twins(flows)
+    for flow in flows:
+        if flow.catch_up and flow.settings.record_producer.get("client.id"):
+            message = f"the catch-up limit of flow '{flow.name}' counts a client.id that mm2mgr writes: remove this one, or catch_up"
+            yield ("flows", flow.name, "record_producer", "client.id"), message
     pairs: dict[str, list[Flow]] = {}
     for flow in flows:
         pairs.setdefault(flow.pair, []).append(flow)

@@ -69,7 +69,7 @@ def drift(workspace: Workspace, flows: tuple[str, ...], output: str) -> int:
     Keys, states and deleted connectors: what is live is compared with what was applied last (see `history`), not with the tree: what is only edited there is
     no drift, `plan` shows it. Where no history can be read the tree is compared, which the output says. A connector that was
     paused or stopped by a command is no drift. Of secrets it is only known whether there is one. Connect does not record who
-    changed something. Exit code 2 when there is drift, 1 when a Connect cluster could not be read. Writes nothing.
+    changed something. Client quotas count as well. Exit code 2 when there is drift, 1 when a Connect cluster could not be read. Writes nothing.
 
     \b
     Example:
@@ -83,6 +83,6 @@ def drift(workspace: Workspace, flows: tuple[str, ...], output: str) -> int:
         say_json(found.to_dict())
     else:
         say_drift(found.to_dict())
-    if found.failed:
+    if found.failed or found.failed_quotas:
         return 1
-    return 2 if found.drifts else 0
+    return 2 if found.drifts or found.quotas else 0

@@ -108,7 +108,7 @@ def plan(
         talk(f"plan written to {out}; apply it with: mm2mgr apply {out}")
     if made.failed:
         return 1
-    return 2 if detailed_exitcode and (made.writes or made.left_over) else 0
+    return 2 if detailed_exitcode and (not made.is_empty or made.left_over) else 0
 
 
 _CODES = {"done": 0, "failed": 1, "inconclusive": 3}
@@ -179,7 +179,7 @@ def apply(
     def approve(plan: Plan) -> bool:
         if output == "text":
             say_plan(plan.to_dict())
-        if plan.writes and not (yes or planfile):
+        if not plan.is_empty and not (yes or planfile):
             _confirm(output)
         return True
 

@@ -137,7 +137,7 @@ class _Story:
         plan = operations.plan(workspace)
         say_plan(plan.to_dict())
         healthy = self.status(workspace)
-        return 0 if exact and healthy and not plan.writes and not plan.failed else 1
+        return 0 if exact and healthy and plan.is_empty and not plan.failed else 1
 
     def traffic(self, flows: tuple[Flow, ...], stack: ExitStack) -> list[Traffic]:
         sources = {flow.source.alias: flow.source for flow in flows}

@@ -113,6 +113,7 @@ if TYPE_CHECKING:
     from mm2mgr.reconcile.apply import FINISH_SECONDS as FINISH_SECONDS
     from mm2mgr.reconcile.plan import Plan as Plan
     from mm2mgr.reconcile.price import KINDS as KINDS
+    from mm2mgr.reconcile.quotas import QuotaResult as QuotaResult
     from mm2mgr.reconcile.resets import Place as Place
     from mm2mgr.reconcile.resets import ResetOrder as ResetOrder
     from mm2mgr.reconcile.restarts import OffPeak as OffPeak

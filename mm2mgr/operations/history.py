@@ -12,9 +12,11 @@ from mm2mgr.connect.client import ConnectClient
 from mm2mgr.endpoints import connect_target
 from mm2mgr.errors import InvalidArgument, Mm2mgrError
 from mm2mgr.operations.workspace import Workspace, wait_for
-from mm2mgr.reconcile.drift import Drift, LastApplied, LiveConnectors, drifts
+from mm2mgr.reconcile.drift import Drift, LastApplied, LiveConnectors, QuotaDrift, drifts, quota_drifts
+from mm2mgr.reconcile.facts import read_quotas_of, user_of
 from mm2mgr.reconcile.history import History, HistoryEntry, forget, read
 from mm2mgr.reconcile.ownership import Ownership
+from mm2mgr.reconcile.quotas import RATE_KEY, wanted_quotas
 from mm2mgr.topology import ConnectCluster
 
 _DEADLINE_SECONDS = 30.0
@@ -103,11 +105,20 @@ class DriftReport:
     drifts: tuple[Drift, ...]
     failed: Mapping[str, str] = field(default_factory=dict)
     without_history: Mapping[str, str] = field(default_factory=dict)
+    quotas: tuple[QuotaDrift, ...] = ()
+    """Client quotas that were changed by hand."""
+    failed_quotas: Mapping[str, str] = field(default_factory=dict)
+    """Kafka clusters whose quotas could not be read, with the reason."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return JSON-ready values without secrets."""
-        found = [drift.to_dict() for drift in self.drifts]
-        return {"drift": found, "failed": dict(self.failed), "without_history": dict(self.without_history)}
+        return {
+            "drift": [drift.to_dict() for drift in self.drifts],
+            "failed": dict(self.failed),
+            "without_history": dict(self.without_history),
+            "quotas": [drift.to_dict() for drift in self.quotas],
+            "failed_quotas": dict(self.failed_quotas),
+        }
 
 
 def drift(workspace: Workspace, flows: Sequence[str] = ()) -> DriftReport:
@@ -134,7 +145,32 @@ async def _drift(workspace: Workspace, flows: Sequence[str]) -> DriftReport:
         names = {connector.name for connector in here}
         applied = {one: last for one, last in last_applied(known, name).items() if not flows or one in names}
         found += drifts(name, Ownership.of(topology), here, applied, live)
-    return DriftReport(tuple(found), failed, known.unread)
+    wanted = wanted_quotas(topology, chosen, user_of)
+    ids = {each.entity.client_id for each in wanted}
+    quotas = {
+        named: rate for named, rate in applied_quotas(known).items() if not flows or any(one in named[1] for one in ids)
+    }
+    asked = {each.kafka for each in wanted} | {kafka for (kafka, _), rate in quotas.items() if rate is not None}
+    read_there = await read_quotas_of(topology, asked)
+    changed = [
+        each
+        for kafka, live in read_there.items()
+        if not isinstance(live, str)
+        for each in quota_drifts(topology.owner, wanted, quotas, kafka, live)
+    ]
+    unread = {kafka: why for kafka, why in read_there.items() if isinstance(why, str)}
+    return DriftReport(tuple(found), failed, known.unread, tuple(changed), unread)
+
+
+def applied_quotas(known: History) -> dict[tuple[str, str], float | None]:
+    """Return what each client quota was last set to, by Kafka cluster and whom it is for; None: it was deleted."""
+    found = dict[tuple[str, str], float | None]()
+    for entry in known.entries:
+        for key in entry.keys:
+            name, _, kafka = str(key["key"]).partition(" on ")
+            if name == RATE_KEY and kafka:
+                found[kafka, entry.connector] = None if key["after"] is None else float(key["after"])
+    return found
 
 
 async def _live(connect: ConnectCluster) -> LiveConnectors | Mm2mgrError:

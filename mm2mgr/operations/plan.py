@@ -19,6 +19,7 @@ from mm2mgr.errors import InvalidArgument, Mm2mgrError
 from mm2mgr.files import check_free
 from mm2mgr.operations.workspace import Workspace, wait_for
 from mm2mgr.reconcile.apply import apply_plan, read_back
+from mm2mgr.reconcile.carry_out import carry_out_quotas
 from mm2mgr.reconcile.claims import settle_claims, withdraw_undeclared
 from mm2mgr.reconcile.events import EventLog
 from mm2mgr.reconcile.history import Author, HistoryEntry, Recorder, author, read
@@ -26,6 +27,7 @@ from mm2mgr.reconcile.live import make_plan
 from mm2mgr.reconcile.plan import Change, Named, Plan, Wish, with_many_changes_held
 from mm2mgr.reconcile.planfile import PLAN, as_reviewed, read_plan, write_plan
 from mm2mgr.reconcile.price import KINDS
+from mm2mgr.reconcile.quotas import QuotaChange, QuotaResult, client_id_of
 from mm2mgr.reconcile.restarts import RestartRules, Saving, waiting, with_waiting
 from mm2mgr.reconcile.verify import Settled, States
 from mm2mgr.reconcile.waves import Event, Halted, Result, RolledBack, Rollout, WaveVerified
@@ -139,6 +141,7 @@ class Applied:
     halted: tuple[Halted, ...] = ()
     unrecorded: Mapping[str, str] = field(default_factory=dict)
     """Connect clusters whose history was not written, and why."""
+    quotas: tuple[QuotaResult, ...] = ()
 
     @property
     def done(self) -> list[Result]:
@@ -151,6 +154,16 @@ class Applied:
     @property
     def failed(self) -> list[Result]:
         return [result for result in self.results if result.error is not None]
+
+    @property
+    def failed_quotas(self) -> list[QuotaResult]:
+        return [result for result in self.quotas if result.error is not None]
+
+    @property
+    def left_quotas(self) -> list[QuotaChange]:
+        """Quotas that were not written, since the work ended before."""
+        tried = {(result.change.kafka, result.change.entity) for result in self.quotas}
+        return [change for change in self.plan.quota_writes if (change.kafka, change.entity) not in tried]
 
     @property
     def left(self) -> list[Change]:
@@ -176,12 +189,15 @@ class Applied:
         left = [change for change in self.left if change.connect not in waits]
         if self.failed or left or self.unfinished or self.plan.failed or "failed" in verdicts:
             return "failed"
+        if self.failed_quotas or self.left_quotas:
+            return "failed"
         return "inconclusive" if "inconclusive" in verdicts or any(result.doubt for result in self.done) else "done"
 
     def finished(self) -> dict[str, Any]:
         """Return the end as the event log has it."""
         found = self.to_dict()
-        kept = {name: found[name] for name in ("results", "halted", "rolled_back", "left", "unfinished", "unrecorded")}
+        names = ("results", "quotas", "halted", "rolled_back", "left", "unfinished", "unrecorded")
+        kept = {name: found[name] for name in names}
         return {"outcome": self.outcome, "interrupted": self.interrupted, **kept}
 
     def to_dict(self) -> dict[str, Any]:
@@ -193,6 +209,7 @@ class Applied:
             results.append({**result.to_dict(), **shown})
         return {
             "results": results,
+            "quotas": [result.to_dict() for result in self.quotas],
             "waves": [wave.to_dict() for wave in self.waves],
             "halted": [each.to_dict() for each in self.halted],
             "rolled_back": [result.connector for result in self.rolled_back],
@@ -262,7 +279,7 @@ def apply(  # noqa: PLR0913  one argument per option
     _check_canary(made, rollout)
     if not approve(made):
         raise Mm2mgrError("the plan was not approved; nothing was written")
-    by = author(workspace.files) if made.writes or workspace.topology.adopted or events else Author("")
+    by = author(workspace.files) if not made.is_empty or workspace.topology.adopted or events else Author("")
     progress = Progress(made, report, Recorder(workspace.topology, "apply", by, reason), log)
     applied = carried_out(workspace, progress, rollout, interrupts)
     log.close()
@@ -320,7 +337,13 @@ def _check_canary(plan: Plan, rollout: Rollout) -> None:
 async def _write(workspace: Workspace, progress: Progress, rollout: Rollout, interrupts: Interrupts) -> bool:
     """Write and verify wave by wave, then read back; return whether an interrupt cut that short."""
     topology = workspace.topology
+    before, after = (
+        [each for each in progress.plan.quota_writes if (each.action == "delete") is is_last]
+        for is_last in (False, True)
+    )
     with interrupts(progress.so_far) as halt:
+        for done in await carry_out_quotas(topology, before):
+            progress.take(done)
         await apply_plan(
             topology,
             progress.plan,
@@ -332,6 +355,10 @@ async def _write(workspace: Workspace, progress: Progress, rollout: Rollout, int
         )
         for result in await read_back(topology, progress.so_far().done):
             progress.take(result)
+        if not halt.is_set():
+            free, held = progress.without_users(after)
+            for done in (*await carry_out_quotas(topology, free), *held):
+                progress.take(done)
         await progress.record()
         recorded = {change.connect for change in progress.plan.writes} - progress.unrecorded.keys()
         await withdraw_undeclared(topology, recorded, progress.recorder)
@@ -352,6 +379,7 @@ class Progress:
     waves: list[WaveVerified] = field(default_factory=list)
     halted: list[Halted] = field(default_factory=list)
     unrecorded: Mapping[str, str] = field(default_factory=dict)
+    quotas: list[QuotaResult] = field(default_factory=list)
 
     def begin(self, change: Change) -> None:
         self.begun.add(_named(change))
@@ -367,6 +395,9 @@ class Progress:
         match event:
             case Result():
                 self._take_result(event)
+            case QuotaResult():
+                self.quotas.append(event)
+                self.recorder.quota(event)
             case RolledBack():
                 for result in event.results:
                     self._take_result(result)
@@ -383,6 +414,24 @@ class Progress:
             self.recorder.take_back(result.change)
         elif result.change:
             self.recorder.end(result.change, "done" if result.error is None else "failed", result.error)
+
+    def without_users(self, deletes: Iterable[QuotaChange]) -> tuple[list[QuotaChange], list[QuotaResult]]:
+        """Return the quotas that may be deleted, and as failed those whose client id a connector kept that could not be written."""
+        named = {(result.connect, result.connector) for result in self.so_far().done}
+        kept = {
+            client_id_of(self.plan.owner, change.before): change.connector
+            for change in self.plan.writes
+            if change.before and _named(change) not in named
+        }
+        free, held = [], []
+        for each in deletes:
+            if user := kept.get((each.kafka, each.entity.client_id)):
+                held.append(
+                    QuotaResult(each, f"kept: connector {user}, which has its client id, was not written", _AGAIN)
+                )
+            else:
+                free.append(each)
+        return free, held
 
     async def record(self) -> None:
         """Record what written connectors show, and wait until all is stored in the history."""
@@ -403,7 +452,11 @@ class Progress:
             tuple(self.waves),
             tuple(self.halted),
             self.unrecorded,
+            tuple(self.quotas),
         )
+
+
+_AGAIN = "apply again"
 
 
 def _named(change: Change) -> Named:

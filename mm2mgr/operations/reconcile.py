@@ -72,7 +72,7 @@ class ReconcileRound:
             return self.applied.outcome
         if self.plan is None:
             return "standby"
-        return "failed" if self.plan.failed else "changes" if self.plan.writes else "done"
+        return "failed" if self.plan.failed else "done" if self.plan.is_empty else "changes"
 
     @property
     def failed(self) -> set[str]:
@@ -91,6 +91,7 @@ class ReconcileRound:
             "error": self.error,
             "counts": self.plan.counts() if self.plan else None,
             "changes": _changes(self.plan) if self.plan else [],
+            "quotas": [each.to_dict() for each in self.plan.quota_writes] if self.plan else [],
             "unread": {part.connect: part.error for part in self.plan.clusters if part.error} if self.plan else {},
             "applied": self.applied.to_dict() if self.applied else None,
             "standby": list(self.standby),

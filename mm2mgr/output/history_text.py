@@ -10,7 +10,7 @@ from typing import Any
 
 from mm2mgr.output.console import STYLES, say, say_table, talk
 from mm2mgr.output.tables import Table
-from mm2mgr.text import few, number_of, visible
+from mm2mgr.text import few, number_of, rate_text, visible
 
 _OUTCOMES = {**STYLES, "begun": "yellow", "inconclusive": "yellow", "done": "green"}
 _LONGEST = 100
@@ -76,10 +76,21 @@ def say_drift(found: Mapping[str, Any]) -> None:
         for key in one["keys"]:
             say(f"  {key['key']}: {_short(key['before'])} -> {_short(key['after'])}")
     _say_reasons("compared with the tree, which finds no deleted connector, on", found["without_history"])
+    for one in found["quotas"]:
+        against = "" if one["compared_with"] == "history" else "  (compared with the tree)"
+        before, now = (_rate(one[side]) for side in ("applied", "live"))
+        say(f"{one['kafka']}: quota of {one['quota']}: {before} -> {now} on each broker{against}", style="yellow")
     for connect, why in found["failed"].items():
         say(f"! Connect cluster {connect}: {why}", style=STYLES["unknown"])
-    count = len(found["drift"])
-    say(f"Drift: {number_of(count, 'connector')} changed by hand" if count else "Drift: none", style="bold")
+    for kafka, why in found["failed_quotas"].items():
+        say(f"! client quotas on Kafka cluster {kafka}: {why}", style=STYLES["unknown"])
+    counts = {"connector": len(found["drift"]), "client quota": len(found["quotas"])}
+    changed = " and ".join(number_of(count, what) for what, count in counts.items() if count)
+    say(f"Drift: {changed} changed by hand" if changed else "Drift: none", style="bold")
+
+
+def _rate(bytes_per_second: float | None) -> str:
+    return "(not set)" if bytes_per_second is None else rate_text(bytes_per_second)
 
 
 def _short(value: str | None) -> str:

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from mm2mgr.output.plan_text import counts_text, price_text, resting, short
+from mm2mgr.output.plan_text import counts_text, entity_text, price_text, quota_text, resting, short
 from mm2mgr.text import few, number_of, one_line, visible
 
 MOST_BYTES = 60_000
@@ -29,6 +29,7 @@ def plan_markdown(plan: Mapping[str, Any]) -> str:
         *_blocked([(connect, change) for connect, change in changes if change["action"] == "blocked"]),
         *_warnings(changes),
         *_lists(plan["clusters"]),
+        *_quotas(plan["quotas"]),
     ]
     left = MOST_BYTES - 1_000 - sum(len(part.encode()) + 2 for part in parts)
     return "\n\n".join((*parts, *_details(plan["clusters"], left))) + "\n"
@@ -68,6 +69,23 @@ def _lists(clusters: Iterable[Mapping[str, Any]]) -> Iterator[str]:
         ]
         yield "#### Connectors that change hands"
         yield _table(("list", "connectors", "what happens", "line"), rows)
+
+
+def _quotas(quotas: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """Yield the client quotas that are written or blocked."""
+    rows = [
+        [
+            _code(each["kafka"]),
+            _code(entity_text(each)),
+            each["action"],
+            _text("; ".join((quota_text(each), *each["notes"]))),
+        ]
+        for each in quotas
+        if each["action"] != "no-op"
+    ]
+    if rows:
+        yield "#### Client quotas"
+        yield _table(("Kafka cluster", "for", "change", "rate"), rows)
 
 
 def _costly(changes: Sequence[tuple[str, Mapping[str, Any]]]) -> Iterator[str]:

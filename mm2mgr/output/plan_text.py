@@ -11,9 +11,10 @@ from mm2mgr.operations.plan import Applied
 from mm2mgr.output.console import STYLES, say, say_table, talk
 from mm2mgr.output.history_text import say_unrecorded
 from mm2mgr.output.tables import Table
+from mm2mgr.reconcile.quotas import QuotaResult
 from mm2mgr.reconcile.waves import Event, Halted, Result, RolledBack, Waiting, WaveVerified
 from mm2mgr.render import Connector
-from mm2mgr.text import bytes_text, few, number_of, one_line, visible
+from mm2mgr.text import bytes_text, few, number_of, one_line, rate_text, visible
 from mm2mgr.topology import Topology
 
 _SIGNS = {"create": "+", "update": "~", "delete": "-", "no-op": "=", "blocked": "!"}
@@ -48,6 +49,7 @@ def say_plan(plan: dict[str, Any], *, full: bool = False, explain: bool = False)
     """Print what would change, key by key for updates; `full` shows every key of what is created or deleted too."""
     for cluster in plan["clusters"]:
         say_cluster(cluster, full=full, explain=explain)
+    say_quotas(plan["quotas"])
     shown = [change for each in plan["clusters"] for change in each["changes"] if full or change["action"] == "update"]
     if any(len(value or "") > _LONGEST for each in shown for key in each["keys"] for value in key.values()):
         say("Values that end with … are cut; -o json shows them in full", style="dim")
@@ -64,10 +66,46 @@ def counts_text(plan: Mapping[str, Any]) -> str:
     unread_text = f"; {number_of(unread, 'Connect cluster')} could not be read" if unread else ""
     left_over = sum(len(cluster["left_over"]) for cluster in plan["clusters"])
     left_text = f"; {left_over} no longer declared and still there (--prune deletes)" if left_over else ""
+    actions = [quota["action"] for quota in plan["quotas"]]
+    words = {"create": "to create", "update": "to update", "delete": "to delete", "blocked": "blocked"}
+    quotas = [f"{actions.count(action)} {word}" for action, word in words.items() if action in actions]
+    quota_text = f"; client quotas: {', '.join(quotas)}" if quotas else ""
     return (
         f"{counts['create']} to create, {counts['update']} to update, {counts['delete']} to delete, "
-        f"{counts['no-op']} unchanged{blocked}{left_text}{unread_text}"
+        f"{counts['no-op']} unchanged{blocked}{quota_text}{left_text}{unread_text}"
     )
+
+
+def say_quotas(quotas: Sequence[dict[str, Any]]) -> None:
+    """Print the client quotas that are written or blocked, by Kafka cluster, and how many stay."""
+    for kafka in dict.fromkeys(quota["kafka"] for quota in quotas):
+        say(f"Client quotas on Kafka cluster {kafka}", style="bold")
+        here = [quota for quota in quotas if quota["kafka"] == kafka]
+        for quota in here:
+            action = quota["action"]
+            if action != "no-op":
+                line = f"  {_SIGNS[action]} {action:7} {entity_text(quota)}  {quota_text(quota)}"
+                say(line, style=STYLES.get(action))
+            if action == "blocked":
+                say(f"      fix: {quota['remedy']}")
+            for note in quota["notes"]:
+                say(f"      ? {note}", style="yellow")
+        if unchanged := sum(quota["action"] == "no-op" for quota in here):
+            say(f"  = {unchanged} unchanged")
+
+
+def entity_text(quota: Mapping[str, Any]) -> str:
+    """Name whom a quota is for."""
+    return f"client id {quota['client_id']}" + (f", user {quota['user']}" if quota["user"] else "")
+
+
+def quota_text(quota: Mapping[str, Any]) -> str:
+    """Say what a quota becomes on each broker, and the limit that it is a part of."""
+    if quota["action"] in {"blocked", "delete"}:
+        return str(quota["reason"])
+    before = f"{rate_text(quota['before'])} -> " if quota["before"] is not None else ""
+    limit, brokers = rate_text(quota["bytes_per_second"]), number_of(quota["brokers"], "broker")
+    return f"{limit} over {brokers}: {before}{rate_text(quota['after'])} each"
 
 
 def say_cluster(cluster: dict[str, Any], *, full: bool, explain: bool) -> None:
@@ -263,6 +301,8 @@ def say_event(event: Event) -> None:
     match event:
         case Result():
             _say_result(event)
+        case QuotaResult():
+            _say_quota_result(event)
         case Waiting(connect, connectors, seconds):
             talk(f"{connect}: waiting up to {seconds:.0f} s for {few(list(connectors))} to run")
         case WaveVerified(wave, "ok") if wave.of > 1:
@@ -286,6 +326,16 @@ def _say_result(result: Result) -> None:
         talk(f"{result.connect}: {_DONE[result.action]} {result.connector} ({result.seconds:.1f} s)")
     else:
         talk(f"{result.connect}: {result.action} of {result.connector} failed: {result.error}", style="bold red")
+
+
+def _say_quota_result(result: QuotaResult) -> None:
+    change = result.change
+    if result.error is None:
+        talk(f"{change.kafka}: {_DONE[change.action]} quota of {change.entity}")
+    else:
+        talk(
+            f"{change.kafka}: {change.action} of the quota of {change.entity} failed: {result.error}", style="bold red"
+        )
 
 
 _HALT_STYLES = {"failed": "bold red", "inconclusive": "bold yellow"}
@@ -315,13 +365,25 @@ def say_applied(applied: Applied) -> None:
         say(f"unfinished: {change.action} {change.connect}/{change.connector}", style="bold red")
     for change in applied.left:
         say(f"left: {change.action} {change.connect}/{change.connector}", style="bold yellow")
-    count = f"Applied: {len(applied.done)} of {len(applied.plan.writes)} changes"
+    count = f"Applied: {len(applied.done)} of {len(applied.plan.writes)} changes{_say_applied_quotas(applied)}"
     say("; ".join((count, *_not_in_count(applied))), style="bold")
     say_unrecorded(applied.unrecorded)
     if applied.rolled_back:
         say("What was rolled back runs as before; correct the tree, then apply again.")
-    elif applied.failed or applied.left or applied.unfinished:
+    elif applied.failed or applied.left or applied.unfinished or applied.failed_quotas or applied.left_quotas:
         say("Apply again to converge; what is done already will not be written a second time.")
+
+
+def _say_applied_quotas(applied: Applied) -> str:
+    """Print the quotas that failed or were left, and return how many were written."""
+    for failed in applied.failed_quotas:
+        say(f"failed: {failed.change.action} of the quota of {failed.change.entity}: {failed.error}", style="bold red")
+        say(f"        {failed.hint}")
+    for left in applied.left_quotas:
+        say(f"left: {left.action} of the quota of {left.entity} on {left.kafka}", style="bold yellow")
+    count = len(applied.plan.quota_writes)
+    done = len(applied.quotas) - len(applied.failed_quotas)
+    return f", {done} of {number_of(count, 'client quota')}" if count else ""
 
 
 def _say_states(applied: Applied) -> None:

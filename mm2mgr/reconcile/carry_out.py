@@ -14,9 +14,11 @@ from mm2mgr.connect.errors import AlreadyExists, ConnectError, NotFound
 from mm2mgr.connect.types import SourceOffset, parse_stored
 from mm2mgr.endpoints import kafka_access
 from mm2mgr.errors import Mm2mgrError
+from mm2mgr.kafka.quotas import RIGHTS, write_quotas
 from mm2mgr.reconcile.dedicated import read_dedicated
 from mm2mgr.reconcile.offsets import JOURNAL_KEY
 from mm2mgr.reconcile.plan import RESTING, Named, diff
+from mm2mgr.reconcile.quotas import QuotaChange, QuotaResult
 from mm2mgr.reconcile.stages import (
     Compare,
     Config,
@@ -37,6 +39,7 @@ from mm2mgr.reconcile.stages import (
 )
 from mm2mgr.render import OWNER_KEY
 from mm2mgr.text import few
+from mm2mgr.topology import Topology
 
 
 async def carry_out(clients: Mapping[str, ConnectClient], todo: Sequence[Stage]) -> Mm2mgrError | None:
@@ -58,6 +61,25 @@ async def carry_out(clients: Mapping[str, ConnectClient], todo: Sequence[Stage])
         await run.undone(None)
         raise
     return None
+
+
+async def carry_out_quotas(topology: Topology, changes: Iterable[QuotaChange]) -> list[QuotaResult]:
+    """Write quotas, all of a Kafka cluster in one request; return what became of each. One that is refused stops no other."""
+    by_kafka: dict[str, list[QuotaChange]] = {}
+    for change in changes:
+        by_kafka.setdefault(change.kafka, []).append(change)
+
+    async def on(kafka: str) -> list[QuotaResult]:
+        todo = by_kafka[kafka]
+        try:
+            access = kafka_access(topology.clusters[kafka])
+            refused = await asyncio.to_thread(write_quotas, access, {each.entity: each.after for each in todo})
+        except Mm2mgrError as error:
+            return [QuotaResult(each, error.message, error.hint) for each in todo]
+        whys = [(each, refused.get(each.entity)) for each in todo]
+        return [QuotaResult(each, why and f"{kafka}: {why}", RIGHTS if why else None) for each, why in whys]
+
+    return [result for part in await asyncio.gather(*map(on, by_kafka)) for result in part]
 
 
 _WAIT_SECONDS = 60.0

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
+from mm2mgr.kafka.quotas import ProducerQuotas
 from mm2mgr.reconcile.ownership import Ownership
 from mm2mgr.reconcile.plan import RESTING, KeyChange
-from mm2mgr.render import OWNER_KEY, Connector
+from mm2mgr.reconcile.quotas import WantedQuota, rate_per_broker
+from mm2mgr.render import OWNER_KEY, Connector, quota_mark
 from mm2mgr.secrets import MASK
 
 _OWN_KEYS = "mm2mgr."
@@ -66,6 +68,43 @@ class Drift:
             "keys": [key.to_dict() for key in self.keys],
             "state": self.state and {"applied": self.state[0], "live": self.state[1]},
         }
+
+
+@dataclass(frozen=True)
+class QuotaDrift:
+    """One client quota that was changed by hand, in bytes per second on each broker (None: there is none). `quota`: whom it is for."""
+
+    kafka: str
+    quota: str
+    flows: tuple[str, ...]
+    compared_with: Literal["history", "tree"]
+    applied: float | None
+    live: float | None
+
+    def to_dict(self) -> dict[str, Any]:
+        return {**asdict(self), "flows": list(self.flows)}
+
+
+AppliedQuotas = Mapping[tuple[str, str], float | None]
+"""What each quota was last set to, as the history has it, by Kafka cluster and whom it is for."""
+
+
+def quota_drifts(
+    owner: str, wanted: Iterable[WantedQuota], applied: AppliedQuotas, kafka: str, live: ProducerQuotas
+) -> Iterator[QuotaDrift]:
+    """Yield the quotas of this owner on one Kafka cluster that were changed by hand; those that the history does not know are
+    compared with the tree, where it wants them."""
+    declared = {str(each.entity): each for each in wanted if each.kafka == kafka}
+    there = {str(each): rate for each, rate in live.rates.items() if each.client_id.startswith(quota_mark(owner))}
+    for quota in sorted({*declared, *there, *(quota for alias, quota in applied if alias == kafka)}):
+        tree, known = declared.get(quota), (kafka, quota) in applied
+        if tree is None and not known:
+            continue
+        by_tree = rate_per_broker(tree.bytes_per_second, live.brokers) if tree else None
+        before, now = applied[kafka, quota] if known else by_tree, there.get(quota)
+        if before != now:
+            flows = tree.flows if tree else ()
+            yield QuotaDrift(kafka, quota, flows, "history" if known else "tree", before, now)
 
 
 def drifts(

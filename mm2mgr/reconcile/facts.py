@@ -21,7 +21,8 @@ from mm2mgr.connect.types import Validation, WorkerInfo
 from mm2mgr.endpoints import kafka_access
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.formats.connectors import FoundConnector
-from mm2mgr.kafka.access import KafkaAccess
+from mm2mgr.kafka.access import KafkaAccess, login_user
+from mm2mgr.kafka.quotas import ProducerQuotas, read_quotas
 from mm2mgr.lint.reading import subject_of
 from mm2mgr.lint.subject import Estate, KafkaFacts, Spot, Subject, WorkerFacts, addresses
 from mm2mgr.partitions import Offsets, TopicPartition
@@ -412,3 +413,25 @@ def read_stored(
     with ThreadPoolExecutor(_AT_ONCE) as threads:
         found = threads.map(partial(stored_record_bytes, access), of, (size for _, size in topics.values()))
         return {name: size for name, size in zip(topics, found, strict=True) if size is not None}
+
+
+async def read_quotas_of(topology: Topology, aliases: Iterable[str]) -> dict[str, ProducerQuotas | str]:
+    """Read producers' quotas of declared Kafka clusters side by side; of one that does not tell them, why not."""
+
+    def one(alias: str) -> ProducerQuotas | str:
+        try:
+            return read_quotas(kafka_access(topology.clusters[alias]))
+        except Mm2mgrError as error:
+            return error.one_line
+
+    asked = sorted(topology.clusters.keys() & set(aliases))
+    answers = await asyncio.gather(*(asyncio.to_thread(one, alias) for alias in asked))
+    return dict(zip(asked, answers, strict=True))
+
+
+def user_of(alias: str, jaas: str) -> tuple[str, str]:
+    """Return the user of a login, as far as its placeholders have values on this machine, and why there is none."""
+    try:
+        return login_user(alias, jaas), ""
+    except Mm2mgrError as error:
+        return "", f"it is for the client id alone: {error.message}"

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any
 from mm2mgr.endpoints import kafka_access
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.reconcile.plan import Change, Named
+from mm2mgr.reconcile.quotas import RATE_KEY, QuotaResult
 from mm2mgr.secrets import mask_text, masked
 from mm2mgr.text import visible
 from mm2mgr.topology import Topology
@@ -108,6 +109,11 @@ def topic_of(topology: Topology, alias: str) -> CompactedTopic:
     return CompactedTopic(kafka_access(cluster), TOPIC, cluster.model.replication_factor, _CONFIGS)
 
 
+def history_of(topology: Topology, kafka: str) -> str:
+    """Return the Connect cluster in whose history quotas on a Kafka cluster are recorded."""
+    return next((name for name, each in topology.connects.items() if each.kafka == kafka), min(topology.connects))
+
+
 class Recorder:
     """Records what one command does while it does it. Nothing waits for it until `close`."""
 
@@ -166,6 +172,26 @@ class Recorder:
         self.put(found)
         if error is None:
             self._keep(named, change)
+
+    def quota(self, result: QuotaResult) -> None:
+        """Record a quota that was written, with the Connect clusters that run on its Kafka cluster: in the history of the first."""
+        change = result.change
+        if result.error is not None:
+            return
+        before, after = (None if rate is None else f"{rate:.0f}" for rate in (change.before, change.after))
+        entry = HistoryEntry(
+            f"{self._run}-quota-{uuid.uuid4().hex[:8]}",
+            datetime.now(UTC).isoformat(timespec="milliseconds"),
+            connect=history_of(self.topology, change.kafka),
+            connector=str(change.entity),
+            flows=change.flows,
+            action=change.action,
+            keys=({"key": f"{RATE_KEY} on {change.kafka}", "before": before, "after": after},),
+            state=None,
+            outcome="done",
+            **self._common,
+        )
+        self.put(entry)
 
     def take_back(self, change: Change) -> None:
         """Record that a change was rolled back: the config before it is the one that was applied last."""

@@ -32,10 +32,12 @@ from mm2mgr.reconcile.facts import (
     harmless,
     read_expiring,
     read_groups,
+    read_quotas_of,
     read_sizes,
     read_stored,
     read_topics,
     running,
+    user_of,
     version_of,
 )
 from mm2mgr.reconcile.guards import (
@@ -71,6 +73,13 @@ from mm2mgr.reconcile.plan import (
     with_mass_deletes_held,
 )
 from mm2mgr.reconcile.price import TopicSizes
+from mm2mgr.reconcile.quotas import (
+    ClientId,
+    UsedClientIds,
+    client_id_of,
+    quota_changes,
+    wanted_quotas,
+)
 from mm2mgr.reconcile.stages import steps_of
 from mm2mgr.render import Connector
 from mm2mgr.spec.loader import Spec
@@ -153,6 +162,16 @@ class _Making:
     async def plan(self, as_lint_sees_it: Callable[[], Estate]) -> Plan:
         """Read, compare and judge; the tree as lint sees it has the connectors in the same order."""
         await self.ask([name for name in self.topology.connects if name not in self.errors], self.read)
+        connectors = (each for name in self.topology.connects for each in self.wanted(name))
+        wanted = wanted_quotas(self.topology, connectors, user_of)
+        asked = {each.kafka for each in wanted} | {alias for alias, _ in self.running_client_ids().values()}
+        made, read = await asyncio.gather(self.of_connectors(as_lint_sees_it), read_quotas_of(self.topology, asked))
+        return (
+            replace(made, quotas=quota_changes(made.owner, wanted, read, self.used_client_ids(made))) if read else made
+        )
+
+    async def of_connectors(self, as_lint_sees_it: Callable[[], Estate]) -> Plan:
+        """Return the plan without quotas."""
         if any(part.writes for part in self.compared()):
             await self.ask(list(self.live), self.read_all)
         written = sorted({change.connect for change in self.writes()})
@@ -423,6 +442,22 @@ class _Making:
         priced = ((each.connect, each.connector) for each in self.writes() if each.price.group_patterns)
         await asyncio.gather(*(of(named) for named in priced if named in run.desired))
         return found
+
+    # --- quotas -------------------------------------------------------------------------------------------------------
+
+    def running_client_ids(self) -> dict[Named, ClientId]:
+        """Return the client ids with this owner's mark, by connector."""
+        configs = (((name, each), config) for name, live in self.live.items() for each, config in live.configs.items())
+        found = ((named, client_id_of(self.topology.owner, config)) for named, config in configs)
+        return {named: one for named, one in found if one}
+
+    def used_client_ids(self, made: Plan) -> UsedClientIds:
+        """Return the client ids that a quota may be for, after a plan too: those of connectors that it does not write or delete."""
+        running = self.running_client_ids()
+        planned = {(change.connect, change.connector): change.action for change in made.changes}
+        kept = {one for named, one in running.items() if planned.get(named, "blocked") == "blocked"}
+        concerned = frozenset(one for named, one in running.items() if named in planned)
+        return UsedClientIds(concerned, None if self.errors else frozenset(kept), self.only is None)
 
     # --- what costs more than is written unasked ----------------------------------------------------------------------
 

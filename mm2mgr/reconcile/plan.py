@@ -14,6 +14,7 @@ from mm2mgr.reconcile.effect import WorkerClients, another_connector, compare
 from mm2mgr.reconcile.offsets import JOURNAL_KEY, TakeOver, is_moved, move_text
 from mm2mgr.reconcile.ownership import ListEntry, Ownership
 from mm2mgr.reconcile.price import Price, summed
+from mm2mgr.reconcile.quotas import QuotaChange
 from mm2mgr.render import Connector
 from mm2mgr.secrets import mask
 from mm2mgr.text import few, number_of
@@ -222,6 +223,8 @@ class Plan:
     owner: str
     clusters: tuple[ClusterPlan, ...]
     wish: Wish = Wish()
+    quotas: tuple[QuotaChange, ...] = ()
+    """Client quotas that catch-up limits become."""
 
     @property
     def changes(self) -> tuple[Change, ...]:
@@ -232,14 +235,24 @@ class Plan:
         return tuple(change for cluster in self.clusters for change in cluster.writes)
 
     @property
+    def quota_writes(self) -> tuple[QuotaChange, ...]:
+        return tuple(change for change in self.quotas if change.is_write)
+
+    @property
+    def is_empty(self) -> bool:
+        """Tell whether nothing is to be written."""
+        return not self.writes and not self.quota_writes
+
+    @property
     def left_over(self) -> int:
         """How many connectors of this owner run, are no longer declared, and stay."""
         return sum(len(cluster.left_over) for cluster in self.clusters)
 
     @property
     def failed(self) -> bool:
-        """True when a cluster could not be read or a connector is held back."""
-        return any(cluster.error for cluster in self.clusters) or any(c.action == "blocked" for c in self.changes)
+        """True when a cluster could not be read, or a connector or a quota is held back."""
+        actions = {*(change.action for change in self.changes), *(change.action for change in self.quotas)}
+        return "blocked" in actions or any(cluster.error for cluster in self.clusters)
 
     @property
     def price(self) -> Price:
@@ -270,6 +283,7 @@ class Plan:
             "price": self.price.to_dict(),
             "flow_prices": {flow: price.to_dict() for flow, price in self.flow_prices().items()},
             "clusters": [cluster.to_dict() for cluster in self.clusters],
+            "quotas": [quota.to_dict() for quota in self.quotas],
         }
 
 
@@ -395,7 +409,7 @@ def with_mass_deletes_held(clusters: Iterable[ClusterPlan], wish: Wish | None = 
 
 def with_many_changes_held(plan: Plan) -> Plan:
     """Block everything where there are more changes than the plan may have."""
-    count, most = len(plan.writes), plan.wish.max_changes
+    count, most = len(plan.writes) + len(plan.quota_writes), plan.wish.max_changes
     if most is None or count <= most:
         return plan
     reason = f"too many changes: {count}, and --max-changes allows {most}"
@@ -404,7 +418,8 @@ def with_many_changes_held(plan: Plan) -> Plan:
     def held(change: Change) -> Change:
         return change if change.action in {"no-op", "blocked"} else change.blocked(reason, remedy)
 
-    return replace(plan, clusters=tuple(cluster.each(held) for cluster in plan.clusters))
+    quotas = tuple(each.blocked(reason, remedy) if each.is_write else each for each in plan.quotas)
+    return replace(plan, clusters=tuple(cluster.each(held) for cluster in plan.clusters), quotas=quotas)
 
 
 def _compare(

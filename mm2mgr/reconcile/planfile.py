@@ -17,6 +17,7 @@ from mm2mgr.errors import Mm2mgrError, StalePlan
 from mm2mgr.files import FileKind, Unreadable, read_bytes, write_whole
 from mm2mgr.reconcile.offsets import Journal
 from mm2mgr.reconcile.plan import WRITES, Change, ClusterPlan, Named, Plan, Wish
+from mm2mgr.reconcile.quotas import QuotaChange
 from mm2mgr.secrets import mask
 from mm2mgr.text import few
 
@@ -139,7 +140,16 @@ def as_reviewed(reviewed: dict[str, Any], now: Plan) -> Plan:
             ClusterPlan(part.connect, error=why, hint=_ANEW) if part.connect in unread and not part.error else part
             for part in now.clusters
         ),
+        quotas=tuple(
+            each.blocked(why, _ANEW) if each.is_write and _unread_quota(reviewed, each) else each for each in now.quotas
+        ),
     )
+
+
+def _unread_quota(reviewed: dict[str, Any], change: QuotaChange) -> bool:
+    named = change.kafka, change.entity.client_id, change.entity.user
+    was = _by_entity(reviewed.get("quotas") or []).get(named)
+    return was is not None and was["action"] == "blocked"
 
 
 def _differences(before: dict[str, Any], now: Plan) -> Iterator[str]:
@@ -153,6 +163,7 @@ def _differences(before: dict[str, Any], now: Plan) -> Iterator[str]:
             yield f"Connect cluster '{name}' is in only one of the two plans"
         elif not (new[name].error or old[name]["error"]):
             yield from _changed(name, old[name], new[name])
+    yield from _changed_quotas(before.get("quotas") or [], after["quotas"])
 
 
 def _changed(name: str, old: dict[str, Any], new: ClusterPlan) -> Iterator[str]:
@@ -173,6 +184,24 @@ def _changed(name: str, old: dict[str, Any], new: ClusterPlan) -> Iterator[str]:
             _digest(change.config),
         ):
             yield f"{name}/{connector}: its config was changed since the plan was made"
+
+
+_QuotaKey = tuple[str, str, str]
+
+
+def _by_entity(quotas: Sequence[dict[str, Any]]) -> dict[_QuotaKey, dict[str, Any]]:
+    return {(each["kafka"], each["client_id"], each["user"] or ""): each for each in quotas}
+
+
+def _changed_quotas(before: Sequence[dict[str, Any]], after: Sequence[dict[str, Any]]) -> Iterator[str]:
+    """Yield the quotas that would be written otherwise than reviewed. One that is blocked, then or now, is not written."""
+    old, new, none = _by_entity(before), _by_entity(after), {"before": None, "after": None, "action": ""}
+    for named in sorted(old.keys() | new.keys()):
+        was, now = old.get(named, none), new.get(named, none)
+        is_done = now["before"] == now["after"] == was["after"]
+        is_same = (was["before"], was["after"]) == (now["before"], now["after"])
+        if not (is_same or is_done or "blocked" in (was["action"], now["action"])):
+            yield f"{named[0]}: the quota of client id {named[1]} is not as reviewed"
 
 
 def _is_done(was: dict[str, Any], now: Change | None) -> bool:

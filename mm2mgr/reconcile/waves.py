@@ -9,6 +9,7 @@ from itertools import groupby
 from typing import Any, Literal
 
 from mm2mgr.reconcile.plan import ORDER, RESTING, Change, ClusterPlan, diff
+from mm2mgr.reconcile.quotas import QuotaResult
 from mm2mgr.reconcile.verify import Verdict
 
 
@@ -142,7 +143,7 @@ class RolledBack:
         return {"connect": self.connect, "results": [result.to_dict() for result in self.results]}
 
 
-Event = Result | WaveBegun | Waiting | WaveVerified | Halted | RolledBack
+Event = Result | QuotaResult | WaveBegun | Waiting | WaveVerified | Halted | RolledBack
 Report = Callable[[Event], None]
 
 

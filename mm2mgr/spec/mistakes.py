@@ -115,6 +115,8 @@ def _predicate(path: PathKey, items: Sequence[Any], base: PathKey) -> str:  # no
         return f" is empty: write a value{_for_example(path[-1], node)}"
     if limit := next((item["ctx"]["le"] for item in items if item["type"] == "less_than_equal"), None):
         return f" should be at most {limit}, not {value}"
+    if isinstance(value, str) and any(item["type"] == "greater_than" for item in items):
+        return f" should be more than {first['ctx']['gt']:g}, not {_shown(path, value)}"
     if first["type"] in ("too_short", "too_long"):
         return f" has {first['ctx']['actual_length']} entries{_for_example(path[-1], node)}"
     return f" should be {_kinds(node)}, not {_given(path, value)}{_remedy(path, node, value)}"

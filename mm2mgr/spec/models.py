@@ -234,6 +234,13 @@ class Connect(ConnectDefaults, json_schema_extra=_example(url="http://connect-1:
     """Kafka version of the workers, for `lint` and `explain`, which contact nothing; default: the newest known line. plan, apply and check ask the workers."""
 
 
+class CatchUpSettings(Model, json_schema_extra=_example(limit="20MB/s")):
+    """How fast records may arrive, above all those of a backlog: a client quota on the target's brokers (docs/how-to/long-links.md)."""
+
+    limit: Annotated[ByteRate, Field(gt=0)]
+    """Most bytes per second, as they are sent, new records included: more than the usual traffic, or no backlog is ever caught up."""
+
+
 class Link(Model, json_schema_extra=_example(between=["dc1", "agg"], rtt="80ms")):
     """What lies between two clusters; client settings and tasks follow from it (docs/explanation/links.md)."""
 
@@ -245,6 +252,8 @@ class Link(Model, json_schema_extra=_example(between=["dc1", "agg"], rtt="80ms")
     """Default: no limit."""
     profile: Literal["latency", "balanced", "throughput"] = "balanced"
     """What its client settings favour: small fetches and batches, which arrive sooner, or large ones. `throughput` takes more memory for the last tenth."""
+    catch_up: CatchUpSettings | None = None
+    """Limit that the flows between these two clusters share, one for each direction, except flows with a limit of their own. Default: no limit."""
 
 
 # --- flows ------------------------------------------------------------------------------------------------------------
@@ -356,6 +365,8 @@ class FlowSettings(Model, json_schema_extra=_example(topics={"include": ["app.or
     """`exactly_once`: all that it needs of connector, overrides and isolation level is written; the workers must run with `exactly.once.source.support=enabled`, which plan and apply check."""
     tasks: Tasks = Tasks()
     """Tasks of the source connector: a number, or bounds for the computed one."""
+    catch_up: CatchUpSettings | None = None
+    """Limit that all tasks of the flow share, by pair of clusters. Default: that of the link, else no limit."""
     checkpoints: Annotated[Checkpoints, BeforeValidator(flag, json_schema_input_type=Checkpoints | bool)] = (
         Checkpoints()
     )

@@ -223,6 +223,7 @@ PURE = (
     "check/needs",
     "kafka/acls",
     "reconcile/plan",
+    "reconcile/quotas",
     "reconcile/drift",
     "reconcile/schedule",
     "reconcile/guards",
