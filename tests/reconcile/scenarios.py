@@ -382,5 +382,13 @@ HARMLESS: dict[str, Scenario] = {
     "a topic less, and back": day(Step(_ONE), Step(tree(flow("f", "ab", "t"))), Step(_ONE), topics="t u"),
     "a flow deleted and added back": day(Step(_ONE), Step(tree(), prune=True), Step(_ONE), topics="t u"),
     "a separator of its own": day(Step(tree(flow("f", "ab", ".*t"), flow("g", "ba", ".*t"), separator="_"))),
+    "two flows beside a connector by hand with other aliases, one of them adopted": day(
+        Step(
+            tree(flow("f", "ba", "t"), flow("g", "ca", "t"), clusters="abc"),
+            by_hand=(by_hand("ba", "t", "BA"), ByHand("mm2.b.a.source.f", "b", "a", "(?:t)", "b", "a")),
+            edits=(("adopt", 0),),
+        ),
+        clusters="abc",
+    ),
     "a connector by hand beside it": day(Step(_ONE, by_hand=(by_hand("ab", "v"),)), topics="t u v"),
 }

@@ -79,6 +79,8 @@ class Estate:
         self.harsh = {name: Harsh(fake) for name, fake in self.fakes.items()}
         self.world = World({}, {})
         self.unread: set[str] = set()
+        self.is_blind = False
+        """Whether something went wrong by connectors of others that could not be read: nothing after that is worth a look."""
         self.released: set[Named] = set()
         self.adopted: set[Named] = set()
         self.moved: set[Named] = set()
@@ -99,6 +101,7 @@ class Estate:
         addresses = {address: cluster for cluster, address in ADDRESSES.items()}
         self.world = World({cluster: {} for cluster in scenario.clusters}, addresses)
         self.written: list[Write] = []
+        self.is_blind = False
         self.diary: list[str] = []
         self.produced = 0
         self.produce()
@@ -157,10 +160,23 @@ class Estate:
         before = self.connectors()
         plan = self.apply(step)
         self.take_offsets()
-        idle_world, now = self.world.copy(), self.world.copy()
-        idle = run(idle_world, before)
         after = self.connectors()
-        busy = run(self.world, after)
+        found = self.harm(before, after)
+        if found and self.unread and not self.harm(*map(self.without_unknown, (before, after))):
+            self.is_blind = True
+            found = []
+        self.written += run(self.world, after).writes
+        self.store_offsets()
+        return found, plan
+
+    def without_unknown(self, connectors: Sequence[Connector]) -> list[Connector]:
+        """Return the connectors without those of others on Connect clusters that could not be read: nobody can judge what these do."""
+        return [each for each in connectors if each.connect not in self.unread or each.config.get(OWNER_KEY) == OWNER]
+
+    def harm(self, before: Sequence[Connector], after: Sequence[Connector]) -> list[Harm]:
+        """Return what goes wrong while the later connectors run and would not have gone wrong with the earlier ones."""
+        now, idle_world, busy_world = (self.world.copy() for _ in range(3))
+        idle, busy = run(idle_world, before), run(busy_world, after)
         there = {each.key for each in (*before, *after)}
         ours = (each for each in before if each.config.get(OWNER_KEY) == OWNER)
         # One that is released goes on for somebody else: a second copy under another name may be meant.
@@ -169,10 +185,7 @@ class Estate:
             [write for write in self.written if write.by in known],
             [write for write in self.written if write.by not in there],
         )
-        found = list(harms(now, (idle_world, idle), (self.world, busy), told))
-        self.written += busy.writes
-        self.store_offsets()
-        return found, plan
+        return list(harms(now, (idle_world, idle), (busy_world, busy), told))
 
     def add_by_hand(self, step: Step) -> None:
         """Add what people made and let everything run; what harms without mm2mgr's help is not there.
@@ -465,6 +478,8 @@ def live_through(estate: Estate, scenario: Scenario) -> list[Plan | None]:
     for step in scenario.steps:
         found, plan = estate.step(step)
         plans.append(plan)
+        if estate.is_blind:
+            break
         if found:
             raise KINDS[found[0].kind]("\n".join([*map(str, found[:3]), *estate.diary]))
     return plans

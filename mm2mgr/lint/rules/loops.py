@@ -279,7 +279,7 @@ def cluster_two_aliases(estate: Estate) -> Iterator[Hit]:
                 called[number][alias].append(subject)
     for number, aliases in called.items():
         usual = max(aliases, key=lambda alias: len(aliases[alias]))
-        for alias, (subject, *_) in aliases.items():
+        for alias, (subject, *more) in aliases.items():
             if alias != usual and number not in reported:
                 first = aliases[usual][0]
                 key = _SOURCE if subject.source == alias else _TARGET
@@ -288,7 +288,7 @@ def cluster_two_aliases(estate: Estate) -> Iterator[Hit]:
                 if subject.form == "tree":
                     fix = f"keep one entry for it, {spelled(subject, key, usual)}, and use it in every flow"
                     hit = Hit(message, fix, key, subject)
-                yield replace(hit, others=(first,))
+                yield replace(hit, others=tuple(more))
 
 
 @rule(
