@@ -1,4 +1,4 @@
-"""Generate docs/reference/ from the code: commands, YAML keys, lint rules, tables, metrics, rights, defaults, exit codes.
+"""Generate docs/reference/ from the code: commands, YAML keys, lint rules, tables, metrics, rights, defaults, problems, exit codes.
 
 `make docs` writes the pages; tests/docs compares them with the code. Never edit a generated page by hand. A new kind of page is
 a function that returns Markdown and its line in `pages`.
@@ -409,6 +409,37 @@ def events_page() -> str:
     return page("Events", *blocks)
 
 
+def problems_page() -> str:
+    from mm2mgr.observe.causes import CAUSES
+    from mm2mgr.observe.kinds import KINDS
+
+    blocks = [
+        "What `mm2mgr status -o json` has in `problem_values`, as objects: `kind` from the list below, `subject` (`connect`, `connector`, `flow`, `tasks`; "
+        "empty where it is about none), `evidence` (facts, without secrets), `since_seconds` (for how long it has been seen; null: that is not remembered), "
+        "`cause` (of failures, else empty) and `retryable` (a restart alone can cure it). `problems` has the same as sentences.",
+        "## Kinds",
+    ]
+    for name, kind in KINDS.items():
+        rows = [(code(key), prose(what)) for key, what in kind.evidence.items()]
+        blocks += [f"### {name}", prose(kind.meaning), table(["evidence", "meaning"], rows) if rows else ""]
+    causes = [
+        (
+            code(name),
+            "yes" if cause.retryable else "no",
+            prose(cause.meaning),
+            " ".join(map(code, sorted(cause.exceptions))),
+        )
+        for name, cause in CAUSES.items()
+    ]
+    blocks += [
+        "## Causes of failures",
+        "From the trace of a FAILED task or connector. Of the causes that no restart can cure, the first that any exception of the chain shows "
+        "is taken; else the one that the innermost exception shows.",
+        table(["cause", "retryable", "meaning", "exceptions"], causes),
+    ]
+    return page("Problems", *blocks)
+
+
 def exit_codes_page() -> str:
     from mm2mgr.errors import EXIT_CODES
 
@@ -432,6 +463,7 @@ def pages() -> dict[str, str]:
         "rights.md": rights_page(),
         "defaults.md": defaults_page(),
         "events.md": events_page(),
+        "problems.md": problems_page(),
         "exit-codes.md": exit_codes_page(),
         "known-bugs.md": bugs_page(),
         "rules/README.md": rules_index(rules),

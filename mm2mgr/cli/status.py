@@ -69,6 +69,7 @@ def exit_code(health: str) -> int:
 
 def _print(seen: Status, output: str, *, watching: bool) -> None:
     from mm2mgr.output.console import say_json, say_json_line
+    from mm2mgr.output.problem_text import with_sentences
     from mm2mgr.output.status_text import say_look, say_status, say_warnings
 
     found = seen.to_dict()
@@ -78,9 +79,9 @@ def _print(seen: Status, output: str, *, watching: bool) -> None:
             say_look(found["taken_at"])
         say_status(found)
     elif watching:
-        say_json_line(found)
+        say_json_line(with_sentences(found))
     else:
-        say_json(found)
+        say_json(with_sentences(found))
 
 
 @command("Every day", 2)
@@ -95,13 +96,14 @@ def describe(workspace: Workspace, flow: str, output: str) -> int:
       mm2mgr describe 'logging:dc1-logging->agg-east'
     """
     from mm2mgr.output.console import say_as, working
+    from mm2mgr.output.problem_text import with_sentences
     from mm2mgr.output.status_text import say_description, say_warnings
 
     workspace.flow(flow)  # an unknown flow is an error before anything is asked
     with working("reading Connect and Kafka"):
         found = operations.describe(workspace, flow).to_dict()
     say_warnings(found["warnings"])
-    say_as(output, found, say_description)
+    say_as(output, with_sentences(found), say_description)
     return exit_code(found["status"]["health"])
 
 

@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 from mm2mgr import secrets
 from mm2mgr.connect.types import ConnectorStatus
+from mm2mgr.observe.kinds import LiveProblem
 from mm2mgr.observe.memory import Memory, RecordLoss, open_losses
 from mm2mgr.observe.problems import (
     ConnectorCase,
@@ -50,7 +51,7 @@ class TaskState:
 
 @dataclass(frozen=True)
 class ConnectorState:
-    """One connector: `state` in Connect's words, or `not applied`, `no status`, `unknown`. Problems are sentences."""
+    """One connector: `state` in Connect's words, or `not applied`, `no status`, `unknown`."""
 
     connect: str
     connector: str
@@ -59,7 +60,7 @@ class ConnectorState:
     state: str
     health: Health
     tasks: tuple[TaskState, ...] = ()
-    problems: tuple[str, ...] = ()
+    problems: tuple[LiveProblem, ...] = ()
     notes: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
@@ -71,7 +72,7 @@ class ConnectorState:
             "state": self.state,
             "health": self.health,
             "tasks": [task.to_dict() for task in self.tasks],
-            "problems": list(self.problems),
+            "problem_values": [problem.to_dict() for problem in self.problems],
             "notes": list(self.notes),
         }
 
@@ -130,12 +131,22 @@ class Status:
         unread: list[Health] = ["unknown" for where in self.failures if where.startswith("connect ")]
         return min([*(flow.health for flow in self.flows), *unread], key=_WORST_FIRST.index, default="ok")
 
+    def problems(self) -> tuple[LiveProblem, ...]:
+        """Return every problem: of flows, of companions, and of what belongs to no flow of this status."""
+        declared = {flow.flow for flow in self.flows}
+        return (
+            *(problem for one in (*self.flows, *self.companions) for problem in one.problems),
+            *(one.problem() for one in self.orphans if one.runs),
+            *(one.problem() for one in self.stale_offsets if one.is_problem),
+            *(one.problem(self.taken_at) for one in self.losses if one.flow not in declared),
+        )
+
     def counts(self) -> dict[str, int]:
         """Return how many flows have each health, worst first."""
         return {word: sum(flow.health == word for flow in self.flows) for word in _WORST_FIRST}
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the status as JSON-ready values; text and pages are made from this too."""
+        """Return the status as JSON-ready values; text and pages are made from this too, the sentences in output/."""
         return {
             "taken_at": self.taken_at,
             "health": self.health,
@@ -145,6 +156,7 @@ class Status:
             "orphans": [one.to_dict() for one in self.orphans],
             "stale_offsets": [one.to_dict() for one in self.stale_offsets],
             "losses": [one.to_dict() for one in self.losses],
+            "problem_values": [problem.to_dict() for problem in self.problems()],
             "failures": {where: failure.to_dict() for where, failure in self.failures.items()},
             "warnings": list(self.warnings),
         }
@@ -230,8 +242,8 @@ def _unread(reading: Snapshot, flow: Flow) -> FlowStatus:
 
 def _with_losses(flow: FlowStatus, losses: Iterable[RecordLoss], now: float) -> FlowStatus:
     """Return the status with its open losses: a problem until they are acknowledged, even if the flow has recovered."""
-    sentences = tuple(one.sentence(now) for one in losses if one.flow == flow.flow)
-    return replace(flow, health="problem", problems=flow.problems + sentences) if sentences else flow
+    lost = tuple(one.problem(now) for one in losses if one.flow == flow.flow)
+    return replace(flow, health="problem", problems=flow.problems + lost) if lost else flow
 
 
 def _flow_health(case: FlowCase) -> Health:

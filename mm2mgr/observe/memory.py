@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
+from mm2mgr.observe.kinds import LiveProblem, ProblemSubject
 from mm2mgr.observe.reading import FlowLag, LiveConnector, PartitionLag, Snapshot
 from mm2mgr.partitions import TopicPartition
 from mm2mgr.text import few, number_of
@@ -85,11 +86,10 @@ class RecordLoss:
             "stop the flow and reset these offsets"
         )
 
-    def sentence(self, now: float) -> str:
-        """Return the detail with the age, and how to acknowledge it."""
-        return (
-            f"loss {self.id}, first seen {_ago(now - self.first_seen)}: {self.detail()}; "
-            f"acknowledge it with mm2mgr status --ack {self.id}"
+    def problem(self, now: float) -> LiveProblem:
+        """Return it as a problem."""
+        return LiveProblem(
+            "records-lost", ProblemSubject(flow=self.flow), self.to_dict(), max(0.0, now - self.first_seen)
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -228,13 +228,6 @@ def _id(seen: RecordLoss, gaps: Mapping[int, Gap], earlier: int) -> str:
     what = seen.topic_id if seen.kind == "re-created" else f"{first}@{gaps[first].stored}+{earlier}"
     text = "\0".join((seen.flow, seen.topic, seen.kind, what))
     return hashlib.sha256(text.encode()).hexdigest()[:7]
-
-
-def _ago(seconds: float) -> str:
-    for length, unit in ((86_400, "d"), (3_600, "h"), (60, "min")):
-        if seconds >= length:
-            return f"{seconds / length:.0f} {unit} ago"
-    return "just now"
 
 
 RESTING = frozenset({"PAUSED", "STOPPED"})

@@ -1,28 +1,30 @@
-"""What to say of a connector or a flow: problems, as sentences that end with what to do, and notes. Pure.
+"""What is wrong with a connector or a flow: problems as values, and notes. Pure; output/ has the sentences of problems.
 
 From a case, that is what was read of one connector with how long things have lasted; no problem known does not mean that all is well
-(`health` decides that). To add a problem, write a function and put it into a tuple below.
+(`health` decides that). To add a problem, write a function, put it into a tuple below, its kind into `kinds`, its sentence into output/.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from mm2mgr import topology
 from mm2mgr.connect.types import trace_summary
+from mm2mgr.observe.causes import Classified, classify
+from mm2mgr.observe.kinds import LiveProblem, ProblemSubject
 from mm2mgr.observe.memory import RESTING, FlowMemory, Mark, Memory
 from mm2mgr.observe.reading import Failure, FlowLag, LiveConnector, SeenKafka, Snapshot
 from mm2mgr.reconcile.effect import compare
 from mm2mgr.reconcile.offsets import Journal, unmarked
 from mm2mgr.reconcile.plan import diff
 from mm2mgr.reconcile.restarts import lowers_tasks
-from mm2mgr.text import few, number_of
+from mm2mgr.text import few
 from mm2mgr.topology import Flow
 from mm2mgr.truth.client_values import text_of
 
-_SHOWN, _FLOWS_SHOWN = 3, 5
+_PARTITIONS_NAMED = 20
 _SETTABLE = RESTING | {"RUNNING"}
 
 
@@ -56,9 +58,33 @@ class ConnectorCase:
         return self.seen.status.state if self.seen.status else "no status"
 
     @property
-    def argument(self) -> str:
-        """What names it on the command line."""
-        return self.seen.key
+    def flow_id(self) -> str:
+        """The id of the flow that it mirrors; empty for a companion."""
+        return ""
+
+    def problem(
+        self,
+        kind: str,
+        evidence: Mapping[str, Any] | None = None,
+        *,
+        since: float | None = None,
+        tasks: Iterable[int] = (),
+    ) -> LiveProblem:
+        """Return a problem of this connector, seen for `since` seconds."""
+        desired = self.seen.desired
+        return LiveProblem(
+            kind,
+            ProblemSubject(desired.connect, desired.name, self.flow_id, tuple(sorted(tasks))),
+            evidence or {},
+            since,
+        )
+
+    def failure(
+        self, kind: str, found: Classified, evidence: Mapping[str, Any], tasks: Iterable[int] = ()
+    ) -> LiveProblem:
+        """Return a failure as a problem, with its cause."""
+        problem = self.problem(kind, {**evidence, "exception": found.exception}, tasks=tasks)
+        return replace(problem, cause=found.cause, retryable=found.retryable)
 
 
 @dataclass(frozen=True)
@@ -71,9 +97,8 @@ class FlowCase(ConnectorCase):
     kept: FlowMemory = field(kw_only=True)
 
     @property
-    def argument(self) -> str:
-        """The flow's id, in quotes for the shell."""
-        return f"'{self.flow.id}'"
+    def flow_id(self) -> str:
+        return self.flow.id
 
     @property
     def marks(self) -> Mapping[str, Mark]:
@@ -84,157 +109,132 @@ class FlowCase(ConnectorCase):
 # --- any connector ----------------------------------------------------------------------------------------------------
 
 
-def not_applied(case: ConnectorCase) -> Iterator[str]:
+def not_applied(case: ConnectorCase) -> Iterator[LiveProblem]:
     """A connector that the tree declares and Connect does not have."""
     if case.seen.info is None:
-        yield f"not on Connect cluster '{case.seen.desired.connect}': run mm2mgr apply"
+        yield case.problem("not-applied")
 
 
-def drifted(case: ConnectorCase) -> Iterator[str]:
+def drifted(case: ConnectorCase) -> Iterator[LiveProblem]:
     """A config that was changed elsewhere, or a tree that is not applied. Names keys only: values may be secrets."""
     if case.seen.info is None:
         return
     if case.seen.adopted:
         differing = [*compare(case.seen.desired, case.seen.info.config, case.seen.adopted).differing]
         if differing:
-            yield f"it is adopted, and differs from the tree in {_some(differing, 'key')}: run mm2mgr plan"
+            yield case.problem("config-differs", {"keys": differing, "adopted": True})
         return
     changes = diff(unmarked(case.seen.info.config), case.seen.desired.config)
     if lowers_tasks(changes) and isinstance(case, FlowCase) and case.flow.tasks.is_saving:
         return  # it may wait for its time: plan shows it
-    keys = [change.key for change in changes]
-    if keys:
-        yield f"its config differs from the tree in {_some(keys, 'key')}: run mm2mgr plan"
+    if changes:
+        yield case.problem("config-differs", {"keys": [change.key for change in changes], "adopted": False})
 
 
-def offsets_on_the_way(case: ConnectorCase) -> Iterator[str]:
+def offsets_on_the_way(case: ConnectorCase) -> Iterator[LiveProblem]:
     """A move of stored offsets that is not finished: mm2mgr was killed, or is still working on it."""
     journal = Journal.of(case.seen.info.config) if case.seen.info else None
     if journal:
-        yield (
-            f"the move of its stored offsets to another topic is not finished; do not resume it by hand, or it may mirror "
-            f"everything again; unless an apply is in progress, run mm2mgr apply, which finishes the move and leaves it {journal.then}"
-        )
+        yield case.problem("offsets-move-unfinished", {"then": journal.then})
 
 
-def no_status(case: ConnectorCase) -> Iterator[str]:
+def no_status(case: ConnectorCase) -> Iterator[LiveProblem]:
     """MirrorMaker's start jobs wait for both clusters, 60 s each by default, and Connect reports no status meanwhile."""
-    if case.state == "no status" and case.without_status_seconds >= case.patience.no_status_seconds:
-        clusters = " and ".join(case.seen.desired.pair.split("->"))
-        yield (
-            f"no status for {case.without_status_seconds:.0f} s: a connector has no status while it waits for a cluster that "
-            f"does not answer; check addresses, ports and security protocol of {clusters} from the workers, then their log"
-        )
+    waited = case.without_status_seconds
+    if case.state == "no status" and waited >= case.patience.no_status_seconds:
+        yield case.problem("no-status", {"clusters": case.seen.desired.pair.split("->")}, since=waited)
 
 
-def failed(case: ConnectorCase) -> Iterator[str]:
+def failed(case: ConnectorCase) -> Iterator[LiveProblem]:
     """A failed connector: usually its clients refuse a setting."""
     status = case.seen.status
     if status and status.state == "FAILED":
         run_on = any(task.state == "RUNNING" for task in status.tasks)
-        running = " (tasks still run with the previous config)" if run_on else ""
-        yield f"connector FAILED{running}: {trace_summary(status.trace)}; fix the cause, then run mm2mgr restart --failed {case.argument}"
-
-
-def failed_tasks(case: ConnectorCase) -> Iterator[str]:
-    """Failed tasks, one sentence per cause; Connect never restarts them by itself."""
-    by_cause: dict[str, list[str]] = {}
-    for task in case.seen.status.tasks if case.seen.status else ():
-        if task.state == "FAILED":
-            by_cause.setdefault(trace_summary(task.trace), []).append(str(task.id))
-    for why, tasks in by_cause.items():
-        yield (
-            f"{_some(tasks, 'task')} FAILED: {why}; fix the cause, then run mm2mgr restart --failed {case.argument}; "
-            "they do not recover by themselves"
+        found = classify(status.trace)
+        yield case.failure(
+            "connector-failed", found, {"trace_summary": trace_summary(status.trace), "tasks_run": run_on}
         )
 
 
-def unassigned(case: ConnectorCase) -> Iterator[str]:
+def failed_tasks(case: ConnectorCase) -> Iterator[LiveProblem]:
+    """Failed tasks, one problem per cause; Connect never restarts them by itself."""
+    by_cause: dict[tuple[str, Classified], list[int]] = {}
+    for task in case.seen.status.tasks if case.seen.status else ():
+        if task.state == "FAILED":
+            by_cause.setdefault((trace_summary(task.trace), classify(task.trace)), []).append(task.id)
+    for (summary, found), tasks in by_cause.items():
+        yield case.failure("task-failed", found, {"trace_summary": summary}, tasks)
+
+
+def unassigned(case: ConnectorCase) -> Iterator[LiveProblem]:
     """No worker runs it; or a connector's new config waits for a dead cluster while old tasks keep running."""
     status = case.seen.status
     if status and status.state == "UNASSIGNED":
-        yield (
-            "connector UNASSIGNED: no worker has taken it, or its changed config waits for a cluster that does not answer "
-            "while its tasks run with the previous config; check the workers and that they reach both clusters"
-        )
-    tasks = [str(task.id) for task in status.tasks if task.state == "UNASSIGNED"] if status else []
+        yield case.problem("connector-unassigned")
+    tasks = [task.id for task in status.tasks if task.state == "UNASSIGNED"] if status else []
     if tasks:
-        yield f"{_some(tasks, 'task')} UNASSIGNED: no worker runs them; check that enough workers are up"
+        yield case.problem("task-unassigned", tasks=tasks)
 
 
-def heartbeat_without_task(case: ConnectorCase) -> Iterator[str]:
+def heartbeat_without_task(case: ConnectorCase) -> Iterator[LiveProblem]:
     """A heartbeat connector always has one task."""
     if case.seen.desired.type == "heartbeat" and _runs_empty(case):
-        yield f"RUNNING without a task: no heartbeats are sent; check the workers' log and run mm2mgr restart {case.argument}"
+        yield case.problem("heartbeat-without-task")
 
 
 # --- source connectors ------------------------------------------------------------------------------------------------
 
 
-def no_tasks(case: FlowCase) -> Iterator[str]:
+def no_tasks(case: FlowCase) -> Iterator[LiveProblem]:
     """RUNNING without a task looks healthy and mirrors nothing; an unreachable source or a wrong pattern causes it."""
-    if not _runs_empty(case):
-        return
-    alias = case.flow.source.alias
-    if case.source.failure:
-        yield (
-            f"RUNNING without a task, nothing is mirrored: usually the workers cannot reach or log in to {alias}, "
-            f"which mm2mgr could not read either ({case.source.failure.message}); check the cluster, then the workers' log"
-        )
-    elif case.lag.matched:
-        yield (
-            f"RUNNING without a task although {number_of(case.lag.matched, 'topic')} on {alias} match: the workers cannot reach "
-            f"or log in to {alias}, or may not describe its topics; check their log for 'loading initial set of topic-partitions'"
+    unread = case.source.failure
+    if _runs_empty(case) and (unread or case.lag.matched):
+        yield case.problem(
+            "no-task",
+            {
+                "source": case.flow.source.alias,
+                "source_failure": unread.message if unread else None,
+                "matching_topics": None if unread else case.lag.matched,
+            },
         )
 
 
-def matches_nothing(case: FlowCase) -> Iterator[str]:
+def matches_nothing(case: FlowCase) -> Iterator[LiveProblem]:
     """A wrong pattern looks healthy: RUNNING without a task, or with one that mirrors heartbeats only."""
     if case.state == "RUNNING" and not case.source.failure and not case.lag.matched:
-        what = topology.matches_nothing(case.flow, case.source.topics)
-        yield (
-            f"{what}, nothing is mirrored: check the patterns, and that mm2mgr's login and that of the workers may describe "
-            "the topics"
-        )
+        yield case.problem("no-topic-matches", {"selection": topology.matches_nothing(case.flow, case.source.topics)})
 
 
-def not_in_wished_state(case: FlowCase) -> Iterator[str]:
+def not_in_wished_state(case: FlowCase) -> Iterator[LiveProblem]:
     """The connector was paused, stopped or resumed over REST, and the tree declares another state."""
     wish = case.flow.settings.state
     if wish and case.state in _SETTABLE and case.state != wish.upper() and not _moving_offsets(case):
-        yield f"the tree declares state: {wish}, but the connector is {case.state}; run mm2mgr plan"
+        yield case.problem("state-differs", {"declared": wish, "state": case.state})
 
 
-def resting(case: FlowCase) -> Iterator[str]:
+def resting(case: FlowCase) -> Iterator[LiveProblem]:
     """A connector that was paused or stopped, while records keep arriving on the source."""
     at_rest = case.state in RESTING and not case.flow.settings.state and not _moving_offsets(case)
     rest = case.kept.rest
     if at_rest and case.lag.total_records and rest and rest.grown > 0:
-        yield (
-            f"{case.state} while its lag grows: {case.lag.total_records} records wait, {rest.grown} of them new in the last "
-            f"{rest.clock.seconds:.0f} s; run mm2mgr resume {case.argument}, or declare state: {case.state.lower()} on the flow if that is intended"
-        )
+        found = {"state": case.state, "lag_records": case.lag.total_records, "grown_records": rest.grown}
+        yield case.problem("resting-while-lag-grows", found, since=rest.clock.seconds)
 
 
-def old_config(case: FlowCase) -> Iterator[str]:
+def old_config(case: FlowCase) -> Iterator[LiveProblem]:
     """Tasks carry a copy of the connector's whole config; status shows RUNNING even while it is an older one."""
     if case.seen.info is None or isinstance(case.seen.tasks, Failure) or case.state == "PAUSED":
         return  # a paused connector's tasks take a new config when they are resumed
     # A reference that a worker resolved would look like a change.
     live = {key: value for key, value in case.seen.info.config.items() if "${" not in value}
-    older = {
-        str(task.id): [key for key, value in live.items() if task.config.get(key) != value] for task in case.seen.tasks
-    }
+    older = {task.id: [key for key, value in live.items() if task.config.get(key) != value] for task in case.seen.tasks}
     stale = {task: keys for task, keys in older.items() if keys}
     if stale:
         keys = sorted({key for keys in stale.values() for key in keys})
-        yield (
-            f"{_some(list(stale), 'task')} still on an older config ({_some(keys, 'key')}): if this lasts longer than a "
-            "rebalance, the connector cannot start with the new one; check the clusters and the workers' log"
-        )
+        yield case.problem("old-task-config", {"keys": keys}, tasks=stale)
 
 
-def no_progress(case: FlowCase) -> Iterator[str]:
+def no_progress(case: FlowCase) -> Iterator[LiveProblem]:
     """Records wait, and neither stored offsets nor the remote topics moved."""
     blind = case.lag.blind
     limit = case.patience.no_progress_blind_seconds if blind else case.patience.no_progress_seconds
@@ -243,30 +243,28 @@ def no_progress(case: FlowCase) -> Iterator[str]:
     }
     if case.state != "RUNNING" or not stuck:
         return
-    whom = "the flow" if set(stuck) == {"-"} else _some(sorted(stuck), "task")
     committed = text_of("source", case.seen.desired.config, "source consumer", "isolation.level") == "read_committed"
-    hint = " (read_committed: an open transaction on the source has the same effect)" if committed else ""
-    still = "the stored offsets do not move" if blind else "neither the stored offsets nor the target move"
-    yield (
-        f"no progress for {min(stuck.values()):.0f} s: records wait, but {still} for {whom}{hint}; check the workers' "
-        f"log for 'Failure during poll' and check rights and space on {case.flow.target.alias}"
-    )
+    found = {"blind": blind, "read_committed": committed, "target": case.flow.target.alias}
+    tasks = [] if set(stuck) == {"-"} else [int(task) for task in stuck if task != "-"]
+    yield case.problem("no-progress", found, since=min(stuck.values()), tasks=tasks)
 
 
-def abandoned_partitions(case: FlowCase) -> Iterator[str]:
+def abandoned_partitions(case: FlowCase) -> Iterator[LiveProblem]:
     """Partitions that the flow wants and no task has; new ones are found at the next refresh."""
     clocks = {str(one): case.kept.unassigned.get(str(one)) for one in case.lag.unassigned}
     waited = {name: clock.seconds for name, clock in clocks.items() if clock}
     late = {name: seconds for name, seconds in waited.items() if seconds > case.flow.settings.refresh_interval}
     if late:
-        yield (
-            f"{_some(list(late), 'partition')} not assigned to any task for {max(late.values()):.0f} s, longer than the refresh "
-            f"interval: check that the workers' login may describe them on {case.flow.source.alias} and create topics on "
-            f"{case.flow.target.alias}"
-        )
+        found = {
+            "partitions": list(late)[:_PARTITIONS_NAMED],
+            "partition_count": len(late),
+            "source": case.flow.source.alias,
+            "target": case.flow.target.alias,
+        }
+        yield case.problem("partitions-unassigned", found, since=max(late.values()))
 
 
-CONNECTOR_RULES: tuple[Callable[[ConnectorCase], Iterator[str]], ...] = (
+CONNECTOR_RULES: tuple[Callable[[ConnectorCase], Iterator[LiveProblem]], ...] = (
     not_applied,
     no_status,
     failed,
@@ -276,7 +274,7 @@ CONNECTOR_RULES: tuple[Callable[[ConnectorCase], Iterator[str]], ...] = (
     offsets_on_the_way,
     drifted,
 )
-FLOW_RULES: tuple[Callable[[FlowCase], Iterator[str]], ...] = (
+FLOW_RULES: tuple[Callable[[FlowCase], Iterator[LiveProblem]], ...] = (
     no_tasks,
     matches_nothing,
     not_in_wished_state,
@@ -287,14 +285,14 @@ FLOW_RULES: tuple[Callable[[FlowCase], Iterator[str]], ...] = (
 )
 
 
-def connector_problems(case: ConnectorCase) -> tuple[str, ...]:
+def connector_problems(case: ConnectorCase) -> tuple[LiveProblem, ...]:
     """Return the problems that any connector can have."""
-    return tuple(sentence for rule in CONNECTOR_RULES for sentence in rule(case))
+    return tuple(problem for rule in CONNECTOR_RULES for problem in rule(case))
 
 
-def flow_problems(case: FlowCase) -> tuple[str, ...]:
+def flow_problems(case: FlowCase) -> tuple[LiveProblem, ...]:
     """Return the problems of a flow: of its source connector, and of what arrives."""
-    return connector_problems(case) + tuple(sentence for rule in FLOW_RULES for sentence in rule(case))
+    return connector_problems(case) + tuple(problem for rule in FLOW_RULES for problem in rule(case))
 
 
 def _moving_offsets(case: ConnectorCase) -> bool:
@@ -304,13 +302,6 @@ def _moving_offsets(case: ConnectorCase) -> bool:
 def _runs_empty(case: ConnectorCase) -> bool:
     status = case.seen.status
     return status is not None and status.state == "RUNNING" and not status.tasks
-
-
-def _some(names: list[str], what: str) -> str:
-    """Name a few: `task 1`, `4 keys (a, b, c, …)`."""
-    if len(names) == 1:
-        return f"{what} {names[0]}"
-    return f"{len(names)} {what}s ({', '.join(names[:_SHOWN])}{', …' if len(names) > _SHOWN else ''})"
 
 
 def companion_notes(case: ConnectorCase) -> tuple[str, ...]:
@@ -432,21 +423,9 @@ class StaleOffsets:
         """Whether a source is dead; otherwise the cause may be a long offset.flush.interval.ms, which workers do not show."""
         return bool(self.sources)
 
-    def sentence(self) -> str:
-        """Return what it means and, where known, what to do."""
-        names = ", ".join(self.flows[:_FLOWS_SHOWN]) + (", …" if len(self.flows) > _FLOWS_SHOWN else "")
-        fact = (
-            f"offsets of {number_of(len(self.flows), 'flow')} not stored for {self.seconds:.0f} s while their records arrive ({names}); a restart would "
-            f"mirror at least {self.records} records again"
-        )
-        if not self.sources:
-            normal = "normal if offset.flush.interval.ms of its workers is longer"
-            return f"{fact}; {normal}, else check their log for a source that does not answer"
-        dead = ", ".join(self.sources)
-        return (
-            f"{fact}; source {dead} could not be read, and a dead source blocks offset commits of every flow on its workers: "
-            f"bring {dead} back, or declare state: stopped on the flows from it"
-        )
+    def problem(self) -> LiveProblem:
+        """Return it as a problem."""
+        return LiveProblem("offsets-not-stored", ProblemSubject(self.connect), self.to_dict(), self.seconds)
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -455,7 +434,6 @@ class StaleOffsets:
             "seconds": self.seconds,
             "records": self.records,
             "unread_sources": list(self.sources),
-            "detail": self.sentence(),
         }
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from mm2mgr.connect.types import ConnectorInfo, ConnectorStatus, TaskConfig
 from mm2mgr.errors import Mm2mgrError
+from mm2mgr.observe.kinds import LiveProblem, ProblemSubject
 from mm2mgr.partitions import Offsets, TopicPartition
 from mm2mgr.reconcile.effect import WorkerClients
 from mm2mgr.reconcile.resets import goes_on
@@ -78,21 +79,12 @@ class Orphan:
         """Whether it still works, or would after a restart."""
         return self.state not in {"PAUSED", "STOPPED"}
 
-    def sentence(self) -> str:
-        """Return what it is, what it still does, and how to remove it."""
-        works = {
-            "source": f"mirrors {self.topics}",
-            "heartbeat": "sends heartbeats",
-            "checkpoint": "copies checkpoints",
-        }
-        doing = f"it still {works[self.type]} {self.pair}" if self.runs else "it does nothing until it is resumed"
-        return (
-            f"not declared in the tree, and {self.state}: {doing}; "
-            "declare it, or delete it with mm2mgr plan --prune and mm2mgr apply --prune"
-        )
+    def problem(self) -> LiveProblem:
+        """Return it as a problem."""
+        return LiveProblem("orphan", ProblemSubject(self.connect, self.connector), self.to_dict())
 
     def to_dict(self) -> dict[str, str]:
-        return {**vars(self), "detail": self.sentence()}
+        return dict(vars(self))
 
 
 @dataclass(frozen=True)

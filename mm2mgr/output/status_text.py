@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterable, Iterator
 from typing import Any
 
 from mm2mgr.output.console import STYLES, say, say_table, talk
+from mm2mgr.output.problem_text import offsets_not_stored, orphan, sentence
 from mm2mgr.output.tables import Table
 from mm2mgr.text import number_of, one_line
 
@@ -30,8 +31,8 @@ def say_status(status: dict[str, Any]) -> None:
     failures = {failure["message"] for failure in status["failures"].values()}  # printed once, below
     for one in (*status["flows"], *status["companions"]):
         _say_problems(one)
-    for name, sentence, is_problem in _beside(status):
-        say(f"{'!' if is_problem else ' '} {name}: {sentence}", STYLES["problem" if is_problem else "warning"])
+    for name, text, is_problem in _beside(status):
+        say(f"{'!' if is_problem else ' '} {name}: {text}", STYLES["problem" if is_problem else "warning"])
     _say_notes(status, "notes", style=None, known=failures)
     for where, failure in status["failures"].items():
         say(f"! {where}: {one_line(failure['message'])}", style=STYLES["unknown"])
@@ -93,9 +94,9 @@ def say_description(found: dict[str, Any]) -> None:
 def _beside(status: dict[str, Any]) -> Iterator[tuple[str, str, bool]]:
     """Yield what belongs to no flow of the table: name, sentence, and whether it is a problem."""
     for one in status["orphans"]:
-        yield f"{one['connect']}/{one['connector']}", one["detail"], one["state"] not in _RESTING
+        yield f"{one['connect']}/{one['connector']}", orphan(one), one["state"] not in _RESTING
     for one in status["stale_offsets"]:
-        yield f"connect {one['connect']}", one["detail"], bool(one["unread_sources"])
+        yield f"connect {one['connect']}", offsets_not_stored(one), bool(one["unread_sources"])
     shown = {flow["flow"] for flow in status["flows"]}
     for one in status["losses"]:
         if one["flow"] not in shown:
@@ -132,8 +133,8 @@ def _say_sentences(one: dict[str, Any]) -> None:
 
 
 def _say_problems(one: dict[str, Any]) -> None:
-    for problem in one["problems"]:
-        say(f"! {_name(one)}: {problem}", style=STYLES["problem"])
+    for problem in one["problem_values"]:
+        say(f"! {_name(one)}: {sentence(problem)}", style=STYLES["problem"])
 
 
 def _name(one: dict[str, Any]) -> str:

@@ -78,9 +78,18 @@ def test_a_failed_task_is_a_problem_with_its_cause(watched: Watched) -> None:
     (line,) = [line for line in said.lines if line.startswith("! ")]
     assert line.startswith(f"! {FLOW}: ")
     assert "boom" in line
-    assert watched.mm2mgr("status", "-o", "json", code=1).json["flows"][0]["problems"] == [
-        line.removeprefix(f"! {FLOW}: ")
-    ]
+    found = watched.mm2mgr("status", "-o", "json", code=1).json
+    assert found["flows"][0]["problems"] == [line.removeprefix(f"! {FLOW}: ")]
+    subject = {"connect": found["flows"][0]["connect"], "connector": SOURCE, "flow": FLOW, "tasks": [1]}
+    (value,) = found["problem_values"]
+    assert found["flows"][0]["problem_values"] == [value]
+    assert (value["kind"], value["subject"], value["cause"], value["retryable"]) == (
+        "task-failed",
+        subject,
+        "bug",
+        False,
+    )
+    assert value["evidence"]["exception"] == "java.lang.IllegalStateException"
     assert f"    {trace.splitlines()[1]}" in watched.mm2mgr("describe", "orders", code=1).lines
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -11,10 +12,13 @@ from typing import Any
 
 from mm2mgr.expand import expand
 from mm2mgr.kafka.access import KafkaAccess
-from mm2mgr.observe.health import FlowStatus, Status
+from mm2mgr.observe.causes import CAUSES
+from mm2mgr.observe.health import ConnectorState, FlowStatus, Status
+from mm2mgr.observe.kinds import KINDS, LiveProblem
 from mm2mgr.observe.problems import Patience
 from mm2mgr.observe.reading import Failure, SeenKafka
 from mm2mgr.observe.status import Observation, ObserveOptions, observe
+from mm2mgr.output import problem_text
 from mm2mgr.partitions import Offsets, TopicPartition
 from mm2mgr.render import Connector, render
 from mm2mgr.spec.loader import load
@@ -112,10 +116,24 @@ class Estate:
         return asyncio.run(observe(self.topology, self.connectors, only=only, options=self.options, **more))
 
     def status(self, **more: Any) -> Status:
-        return self.look(**more).status
+        status = self.look(**more).status
+        for problem in status.problems():
+            assert_documented(problem)
+        return status
 
     def flow(self, **more: Any) -> FlowStatus:
         return self.status(**more).flows[0]
+
+
+def sentences(one: ConnectorState) -> list[str]:
+    """Return the problems of a flow or companion in words, as the terminal and JSON have them."""
+    return [problem_text.sentence(json.loads(json.dumps(problem.to_dict()))) for problem in one.problems]
+
+
+def assert_documented(problem: LiveProblem) -> None:
+    """Hold a problem to the page of its kind: evidence has the documented fields, and no other."""
+    assert problem.evidence.keys() == KINDS[problem.kind].evidence.keys()
+    assert (problem.cause in CAUSES) == problem.kind.endswith("-failed")
 
 
 @contextmanager

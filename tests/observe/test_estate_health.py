@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from mm2mgr.output.problem_text import offsets_not_stored, orphan, sentence
 from tests.fake_connect import FakeConnect, serving
-from tests.observe.estate import Estate, estate, topology_of
+from tests.observe.estate import Estate, estate, sentences, topology_of
 
 OLD = {
     "connector.class": "org.apache.kafka.connect.mirror.MirrorSourceConnector",
@@ -35,10 +36,14 @@ def test_a_connector_that_is_not_declared_any_more_and_runs_is_a_problem(small: 
     small.connect.add("mm2.A.B.source.other", OLD | {"mm2mgr.owner": "somebody else"})
     small.connect.add("theirs", {"connector.class": "x"})
     status = small.status()
-    (orphan,) = status.orphans
-    assert (orphan.connector, status.flows[0].health, status.health) == ("mm2.A.B.source.old", "ok", "problem")
-    assert "RUNNING: it still mirrors payments A->B" in orphan.sentence()
-    assert "mm2mgr plan --prune" in orphan.sentence()
+    assert ([one.connector for one in status.orphans], status.flows[0].health, status.health) == (
+        ["mm2.A.B.source.old"],
+        "ok",
+        "problem",
+    )
+    (said,) = map(sentence, status.to_dict()["problem_values"])
+    assert "RUNNING: it still mirrors payments A->B" in said
+    assert "mm2mgr plan --prune" in said
     assert status.to_dict()["orphans"][0]["connector"] == "mm2.A.B.source.old"
     chosen = small.status(only=[])
     assert (chosen.orphans, chosen.health) == ((), "ok"), "only asked about some flows"
@@ -48,7 +53,7 @@ def test_an_orphan_at_rest_is_said_and_no_problem(small: Estate) -> None:
     small.connect.add("mm2.A.B.source.old", OLD, state="STOPPED")
     status = small.status()
     assert (status.health, status.orphans[0].runs) == ("ok", False)
-    assert "it does nothing until it is resumed" in status.orphans[0].sentence()
+    assert "it does nothing until it is resumed" in orphan(status.orphans[0].to_dict())
 
 
 def test_orphans_are_looked_for_where_no_flow_runs_any_more(small: Estate, tmp_path: Path) -> None:
@@ -73,9 +78,9 @@ def test_a_connector_at_rest_whose_lag_grows_is_a_problem(small: Estate, state: 
     assert small.flow().problems == ()
     assert small.flow(later_seconds=50).problems == (), "records wait, and no new ones come"
     small.log(0, 140)
-    (sentence,) = small.flow(later_seconds=50).problems
-    assert sentence.startswith(f"{state} while its lag grows: 130 records wait, 40 of them new in the last 100 s")
-    assert f", or declare state: {state.lower()} on the flow" in sentence
+    (said,) = sentences(small.flow(later_seconds=50))
+    assert said.startswith(f"{state} while its lag grows: 130 records wait, 40 of them new in the last 100 s")
+    assert f", or declare state: {state.lower()} on the flow" in said
     assert small.flow(later_seconds=50).health == "problem", "it stays one when the source is quiet for a moment"
     small.stored(139)
     assert small.flow().problems == (), "nothing waits"
@@ -86,8 +91,8 @@ def test_the_tree_may_want_it_at_rest(tmp_path: Path, state: str) -> None:
     with estate(tmp_path, more=f"state: {state.lower()}") as wanted:
         wanted.log(0, 100)
         wanted.stored(9)
-        (sentence,) = wanted.flow().problems
-        assert sentence == f"the tree declares state: {state.lower()}, but the connector is RUNNING; run mm2mgr plan"
+        (said,) = sentences(wanted.flow())
+        assert said == f"the tree declares state: {state.lower()}, but the connector is RUNNING; run mm2mgr plan"
         wanted.connect.connectors[wanted.source].state = state
         wanted.flow()
         wanted.log(0, 500)
@@ -100,15 +105,15 @@ def test_the_tree_may_want_it_running(tmp_path: Path) -> None:
     with estate(tmp_path, more="state: running") as wanted:
         assert wanted.flow().health == "ok"
         wanted.connect.connectors[wanted.source].state = "PAUSED"
-        assert wanted.flow().problems == (
-            "the tree declares state: running, but the connector is PAUSED; run mm2mgr plan",
-        )
+        assert sentences(wanted.flow()) == [
+            "the tree declares state: running, but the connector is PAUSED; run mm2mgr plan"
+        ]
 
 
 def test_topics_that_match_nothing_are_a_problem_though_heartbeats_keep_a_task_busy(small: Estate) -> None:
     small.kafka.clusters["A"] = {"payments": [(0, 0)], "heartbeats": [(0, 5)]}
-    (sentence,) = small.flow().problems
-    assert sentence.startswith("topics: orders.* matches 0 of 2 topics on A, nothing is mirrored")
+    (said,) = sentences(small.flow())
+    assert said.startswith("topics: orders.* matches 0 of 2 topics on A, nothing is mirrored")
 
 
 # --- offsets that are not stored --------------------------------------------------------------------------------------
@@ -167,14 +172,15 @@ def test_offsets_that_are_not_stored_while_records_arrive_are_one_sentence(many:
     status = many.status(later_seconds=10)
     (stale,) = status.stale_offsets
     assert (stale.connect, stale.flows, stale.seconds, stale.records) == ("cb", ("one:A->B", "two:A->B"), 80, 3000)
-    assert stale.sentence().startswith(
+    said = offsets_not_stored(stale.to_dict())
+    assert said.startswith(
         "offsets of 2 flows not stored for 80 s while their records arrive (one:A->B, two:A->B); a restart would mirror at "
         "least 3000 records again"
     )
     is_dead = len(many.topology.flows) == 3
     assert stale.is_problem == is_dead
-    assert ("source dead could not be read" in stale.sentence()) == is_dead
-    assert ("normal if offset.flush.interval.ms" in stale.sentence()) != is_dead
+    assert ("source dead could not be read" in said) == is_dead
+    assert ("normal if offset.flush.interval.ms" in said) != is_dead
     assert [flow.problems for flow in status.flows[:2]] == [(), ()], "records arrive"
     many.commits(2480, "one", "two")
     assert many.status(later_seconds=10).stale_offsets == ()

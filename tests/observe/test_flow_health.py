@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.observe.estate import Estate, estate
+from tests.observe.estate import Estate, estate, sentences
 
 
 def test_a_flow_whose_records_all_arrived_is_ok(small: Estate) -> None:
@@ -108,7 +108,7 @@ def test_heartbeats_do_not_count_as_lag_but_show_that_an_idle_flow_is_stuck(smal
     small.log(0, 140, topic="heartbeats")
     later = small.flow(later_seconds=80)
     assert (later.health, later.lag_records) == ("problem", 0)
-    assert later.problems[0].startswith("no progress for 80 s")
+    assert sentences(later)[0].startswith("no progress for 80 s")
 
 
 def test_a_new_topic_waits_for_the_refresh_and_is_a_problem_after_it(small: Estate) -> None:
@@ -118,8 +118,8 @@ def test_a_new_topic_waits_for_the_refresh_and_is_a_problem_after_it(small: Esta
     assert any("1 partitions have no task" in note for note in early.notes)
     late = small.flow(later_seconds=601)
     assert late.health == "problem"
-    assert "partition orders.new-0 not assigned to any task for 601 s" in late.problems[0]
-    assert "check that" in late.problems[0]
+    assert "partition orders.new-0 not assigned to any task for 601 s" in sentences(late)[0]
+    assert "check that" in sentences(late)[0]
 
 
 def test_a_topic_deleted_at_the_source_is_a_note(small: Estate) -> None:

@@ -23,7 +23,7 @@ from mm2mgr.sandbox.server import free_ports, kafka_runtime
 from mm2mgr.sandbox.worker import Worker
 from mm2mgr.topology import Topology
 from tests.live.conftest import serving
-from tests.observe.estate import topology_of
+from tests.observe.estate import sentences, topology_of
 
 pytestmark = pytest.mark.live
 
@@ -135,7 +135,7 @@ def test_a_dead_source_is_no_status_first_and_a_problem_then(
     assert "gone" in first.offsets_note
     found = wait_for(look, lambda one: bool(one.problems))
     assert (found.state, found.health) == ("no status", "problem")
-    assert "check addresses, ports and security protocol of gone and B" in found.problems[0]
+    assert "check addresses, ports and security protocol of gone and B" in sentences(found)[0]
     ended = wait_for(look, lambda one: one.state == "RUNNING")
-    assert "RUNNING without a task" in ended.problems[0]
-    assert "gone" in ended.problems[0]
+    assert "RUNNING without a task" in sentences(ended)[0]
+    assert "gone" in sentences(ended)[0]

@@ -28,7 +28,7 @@ from mm2mgr.sandbox.worker import Worker
 from mm2mgr.topology import Topology
 from tests.live.conftest import serving
 from tests.live.seen import admin, delete, topics, until
-from tests.observe.estate import topology_of
+from tests.observe.estate import sentences, topology_of
 
 pytestmark = pytest.mark.live
 
@@ -179,12 +179,12 @@ def test_a_paused_connector_whose_lag_grows_is_a_problem_unless_the_tree_says_so
     world.set_state("rest", "pause", "PAUSED")
     assert world.status("rest").health == "waiting"
     world.produce("rest", 40)
-    (sentence,) = world.status("rest").flows[0].problems
+    (sentence,) = sentences(world.status("rest").flows[0])
     assert sentence.startswith("PAUSED while its lag grows: ")
     wanted = topology_of(world.text.replace("include: [rest]}", "include: [rest]}, state: paused"), tmp_path)
     only = ["rest:A->B"]
     found = asyncio.run(status(wanted, world.connectors, only=only, options=world.options))
     assert (found.flows[0].problems, found.health) == ((), "waiting")
     world.set_state("rest", "resume", "RUNNING")
-    (sentence,) = asyncio.run(status(wanted, world.connectors, only=only, options=world.options)).flows[0].problems
+    (sentence,) = sentences(asyncio.run(status(wanted, world.connectors, only=only, options=world.options)).flows[0])
     assert sentence == "the tree declares state: paused, but the connector is RUNNING; run mm2mgr plan"

@@ -10,12 +10,12 @@ import pytest
 from mm2mgr.observe.health import Status
 from mm2mgr.observe.memory import RecordLoss
 from mm2mgr.observe.status import acknowledge, describe
-from tests.observe.estate import Estate, topology_of
+from tests.observe.estate import Estate, sentences, topology_of
 
 
 def only_loss(status: Status) -> RecordLoss:
     (loss,) = status.losses
-    (sentence,) = (one for one in status.flows[0].problems if one.startswith("loss "))
+    (sentence,) = (one for one in sentences(status.flows[0]) if one.startswith("loss "))
     assert sentence.startswith(f"loss {loss.id}, first seen ")
     assert sentence.endswith(f"; acknowledge it with mm2mgr status --ack {loss.id}")
     assert loss.detail() in sentence
@@ -40,7 +40,7 @@ def test_records_that_retention_took_stay_a_loss_until_acknowledged(small: Estat
     small.stored(4999)
     later = only_loss(small.status(later_seconds=7200))
     assert later == first, "the flow is fine again, and the records are lost as before"
-    assert "first seen 2 h ago" in small.status().flows[0].problems[0]
+    assert "first seen 2 h ago" in sentences(small.status().flows[0])[0]
     ack(small, first.id)
     status = small.status()
     assert (status.losses, status.health, status.flows[0].problems) == ((), "ok", ())

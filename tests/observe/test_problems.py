@@ -8,7 +8,7 @@ from pathlib import Path
 from mm2mgr.observe.health import FlowStatus
 from mm2mgr.reconcile.offsets import Journal
 from mm2mgr.topology import Adopted
-from tests.observe.estate import Estate, estate
+from tests.observe.estate import Estate, estate, sentences
 
 TRACE = """org.apache.kafka.connect.errors.ConnectException: Unrecoverable exception from producer send callback
 \tat org.apache.kafka.connect.runtime.WorkerSourceTask.lambda(WorkerSourceTask.java:1)
@@ -22,7 +22,7 @@ Caused by: org.apache.kafka.common.errors.RecordTooLargeException: The message i
 def only_problem(flow: FlowStatus) -> str:
     assert flow.health == "problem"
     assert len(flow.problems) == 1, flow.problems
-    return flow.problems[0]
+    return sentences(flow)[0]
 
 
 def test_not_applied(small: Estate) -> None:
@@ -82,7 +82,7 @@ def test_unassigned_connector_and_task(small: Estate) -> None:
     assert "check the workers" in sentence
     small.connect.connectors[small.source].shown_state = None
     small.connect.connectors[small.source].state = "UNASSIGNED"  # the fake gives tasks the same state
-    assert any(one.startswith("2 tasks (0, 1) UNASSIGNED") for one in small.flow().problems)
+    assert any(one.startswith("2 tasks (0, 1) UNASSIGNED") for one in sentences(small.flow()))
 
 
 def test_running_without_tasks_although_topics_match(small: Estate) -> None:
@@ -209,8 +209,8 @@ def test_companions_have_their_own_problems(small: Estate) -> None:
     small.connect.connectors[small.heartbeat].forced_tasks = 0
     status = small.status()
     by_type = {one.type: one for one in status.companions}
-    assert by_type["checkpoint"].problems[0].startswith("task 0 FAILED")
-    assert "no heartbeats are sent" in by_type["heartbeat"].problems[0]
+    assert sentences(by_type["checkpoint"])[0].startswith("task 0 FAILED")
+    assert "no heartbeats are sent" in sentences(by_type["heartbeat"])[0]
     assert (status.flows[0].health, status.health) == ("ok", "problem")
 
 

@@ -11,10 +11,12 @@ import pytest
 from mm2mgr.assignment import Assignment
 from mm2mgr.defaults import Origin, Text
 from mm2mgr.observe.health import ConnectorState, FlowStatus, Status, TaskState
+from mm2mgr.observe.kinds import KINDS, LiveProblem, ProblemSubject
 from mm2mgr.observe.memory import Gap, RecordLoss
 from mm2mgr.observe.problems import StaleOffsets
 from mm2mgr.observe.reading import Failure, Orphan
 from mm2mgr.output.load_text import say_rates, say_sizings
+from mm2mgr.output.problem_text import SENTENCES, with_sentences
 from mm2mgr.output.status_text import say_status
 from mm2mgr.partitions import TopicPartition
 from mm2mgr.sizing.tasks import Bounds, Rules
@@ -30,6 +32,13 @@ def flow(name: str, health: str, state: str = "RUNNING", **more: object) -> Flow
     return FlowStatus("east", f"mm2.a.b.source.{name}", "source", "a->b", state, health, flow=f"{name}:a->b", **more)  # type: ignore[arg-type]
 
 
+def failure(kind: str, flow: str, summary: str, tasks: tuple[int, ...] = ()) -> LiveProblem:
+    subject = ProblemSubject(
+        "east", f"mm2.a.b.{f'source.{flow}' if flow else 'checkpoint'}", flow and f"{flow}:a->b", tasks
+    )
+    return LiveProblem(kind, subject, {"trace_summary": summary, "exception": "", "tasks_run": False}, cause="bug")
+
+
 RUNNING = tuple(TaskState(number, "RUNNING", "w:1", count) for number, count in enumerate((5, 4, None)))
 FLOWS = (
     flow("fine", "ok", tasks=RUNNING, lag_records=0),
@@ -37,7 +46,7 @@ FLOWS = (
         "broken",
         "problem",
         tasks=(TaskState(0, "FAILED", "w:1", 2), TaskState(1, "RUNNING", "w:1", 1)),
-        problems=("task 0 FAILED: IllegalStateException: [boom]; restart it when the cause is gone",),
+        problems=(failure("task-failed", "broken", "IllegalStateException: [boom]", (0,)),),
         notes=("2 partitions have no task: new partitions are detected every 600 s",),
         lag_records=41,
         offsets_note="workers store offsets every offset.flush.interval.ms",
@@ -50,7 +59,8 @@ COMPANIONS = (
     ConnectorState("east", "mm2.a.b.heartbeat", "heartbeat", "a->b", "RUNNING", "ok"),
     ConnectorState("east", "mm2.c.b.heartbeat", "heartbeat", "c->b", "RUNNING", "ok"),
     ConnectorState(
-        "east", "mm2.a.b.checkpoint", "checkpoint", "a->b", "FAILED", "problem", problems=("connector FAILED: boom",)
+        *("east", "mm2.a.b.checkpoint", "checkpoint", "a->b", "FAILED", "problem"),
+        problems=(failure("connector-failed", "", "boom"),),
     ),
 )
 ORPHANS = (
@@ -81,10 +91,16 @@ def test_a_status_shows_every_problem_and_failure_once(printed: Printed) -> None
     lines = printed()
     assert lines == golden("status.txt")
     text = "\n".join(lines)
-    beside = (*(one.sentence() for one in (*ORPHANS, *STALE)), LOSSES[1].detail())
-    failures = (one.message for one in FAILURES.values())
-    for sentence in (*FLOWS[1].problems, *COMPANIONS[2].problems, *beside, *failures):
-        assert text.count(sentence) == 1
+    beside = (LOSSES[1].detail(), *(one.message for one in FAILURES.values()))
+    found = with_sentences(status)
+    problems = [*found["flows"][1]["problems"], *found["companions"][2]["problems"]]
+    details = [one["detail"] for one in (*found["orphans"], *found["stale_offsets"])]
+    for said in (*problems, *details, *beside):
+        assert text.count(said) == 1
+
+
+def test_every_kind_of_problem_has_its_sentence() -> None:
+    assert SENTENCES.keys() == KINDS.keys()
 
 
 @pytest.mark.parametrize("health", ["ok", "waiting", "problem", "unknown"])

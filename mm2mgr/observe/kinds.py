@@ -1,0 +1,164 @@
+"""A problem as a value, and every kind of problem with what it means and its evidence. Pure; the words for people are in output/.
+
+Kinds, causes and evidence keep their names from release to release: terminal, JSON and whatever acts on problems use them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any
+
+
+@dataclass(frozen=True)
+class ProblemSubject:
+    """What a problem is about, as closely as is known: a Connect cluster, a connector, its flow, some of its tasks."""
+
+    connect: str = ""
+    connector: str = ""
+    flow: str = ""
+    tasks: tuple[int, ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        return {**vars(self), "tasks": list(self.tasks)}
+
+
+@dataclass(frozen=True)
+class LiveProblem:
+    """One problem. `cause` is an identifier of CAUSES for failures, else empty; `evidence` is JSON-ready and holds no secrets.
+
+    `since_seconds`: for how long it has been seen (None: that is not remembered). `retryable`: a restart alone can cure it.
+    """
+
+    kind: str
+    subject: ProblemSubject
+    evidence: Mapping[str, Any] = field(default_factory=dict)
+    since_seconds: float | None = None
+    cause: str = ""
+    retryable: bool = False
+
+    def to_dict(self) -> dict[str, Any]:
+        return {**vars(self), "subject": self.subject.to_dict(), "evidence": dict(self.evidence)}
+
+
+@dataclass(frozen=True)
+class ProblemKind:
+    """What a kind of problem means, and the fields of its evidence."""
+
+    meaning: str
+    evidence: Mapping[str, str] = field(default_factory=dict)
+
+
+_TRACE = {
+    "trace_summary": "first line and last cause of the trace, secrets masked, cut",
+    "exception": "class of the exception that decided the cause; empty without a trace",
+}
+_KEYS = "config keys, without values"
+
+KINDS: Mapping[str, ProblemKind] = MappingProxyType(
+    {
+        "not-applied": ProblemKind("The tree declares a connector that Connect does not have."),
+        "config-differs": ProblemKind(
+            "A connector's config was changed elsewhere, or the tree is not applied.",
+            {"keys": _KEYS, "adopted": "whether the tree adopts the connector and has not written it yet"},
+        ),
+        "offsets-move-unfinished": ProblemKind(
+            "A move of stored offsets was interrupted, or is in progress.",
+            {"then": "the state that the connector gets when the move is finished"},
+        ),
+        "no-status": ProblemKind(
+            "A connector has had no status for a minute: it waits for a cluster that does not answer.",
+            {"clusters": "the source and the target of its pair"},
+        ),
+        "connector-failed": ProblemKind(
+            "A connector itself FAILED.",
+            {**_TRACE, "tasks_run": "whether tasks still run, with the previous config"},
+        ),
+        "task-failed": ProblemKind("Tasks FAILED for the same reason; Connect never restarts them by itself.", _TRACE),
+        "connector-unassigned": ProblemKind(
+            "No worker runs a connector, or its changed config waits for a cluster that does not answer."
+        ),
+        "task-unassigned": ProblemKind("No worker runs these tasks."),
+        "heartbeat-without-task": ProblemKind(
+            "A heartbeat connector is RUNNING without a task: no heartbeats are sent."
+        ),
+        "no-task": ProblemKind(
+            "A source connector is RUNNING without a task: nothing is mirrored.",
+            {
+                "source": "alias of the source",
+                "source_failure": "why mm2mgr could not read the source; null where it could",
+                "matching_topics": "topics of the source that the flow matches; null where it could not be read",
+            },
+        ),
+        "no-topic-matches": ProblemKind(
+            "No topic on the source matches the flow: nothing is mirrored.",
+            {"selection": "the flow's patterns against the source's topics, in words"},
+        ),
+        "state-differs": ProblemKind(
+            "A connector was paused, stopped or resumed, and the tree declares another state.",
+            {"declared": "the state that the tree declares", "state": "the connector's state"},
+        ),
+        "resting-while-lag-grows": ProblemKind(
+            "A connector was paused or stopped, and records keep arriving on the source.",
+            {
+                "state": "PAUSED or STOPPED",
+                "lag_records": "records that wait",
+                "grown_records": "records that arrived since it was first seen at rest",
+            },
+        ),
+        "no-progress": ProblemKind(
+            "Records wait, and neither stored offsets nor the remote topics move.",
+            {
+                "blind": "whether the target's end offsets are unknown, so that only stored offsets were compared",
+                "read_committed": "whether an open transaction on the source can be the cause",
+                "target": "alias of the target",
+            },
+        ),
+        "partitions-unassigned": ProblemKind(
+            "No task has partitions of the flow for longer than its refresh interval.",
+            {
+                "partitions": "the first of them",
+                "partition_count": "how many there are",
+                "source": "alias of the source",
+                "target": "alias of the target",
+            },
+        ),
+        "old-task-config": ProblemKind("Tasks still run on an older config than their connector's.", {"keys": _KEYS}),
+        "records-lost": ProblemKind(
+            "Records may never arrive; a problem until somebody acknowledges it.",
+            {
+                "id": "of the loss, for `status --ack`",
+                "flow": "id of the flow",
+                "topic": "topic on the source",
+                "kind": "retention, past-end or re-created",
+                "records": "how many at most",
+                "first_seen": "seconds since 1970",
+                "partitions": "records by partition",
+                "detail": "the same in words, with what to do",
+            },
+        ),
+        "orphan": ProblemKind(
+            "A connector with this tree's owner mark that the tree does not declare still works.",
+            {
+                "connect": "Connect cluster",
+                "connector": "name",
+                "type": "source, checkpoint or heartbeat",
+                "pair": "source and target",
+                "topics": "its topics, cut",
+                "state": "its state",
+            },
+        ),
+        "offsets-not-stored": ProblemKind(
+            "Records of several flows arrive while their offsets are not stored, because a source on the same workers is dead.",
+            {
+                "connect": "Connect cluster",
+                "flows": "ids of the flows",
+                "seconds": "for how long",
+                "records": "records that a restart would mirror again, at least",
+                "unread_sources": "sources that mm2mgr could not read",
+            },
+        ),
+    }
+)
+"""Every kind by its identifier."""

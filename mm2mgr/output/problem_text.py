@@ -1,0 +1,237 @@
+"""The sentences of problems, from their `to_dict()`: what is wrong and, at the end, what to do. Every kind has one function."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from mm2mgr.text import number_of
+
+_SHOWN, _FLOWS_SHOWN = 3, 5
+_RESTING = {"PAUSED", "STOPPED"}
+
+Values = Mapping[str, Any]
+
+
+def sentence(problem: Values) -> str:
+    """Return one problem as a sentence."""
+    return SENTENCES[problem["kind"]](problem, problem["evidence"])
+
+
+def with_sentences(found: Values) -> dict[str, Any]:
+    """Return a `to_dict()` of the observation with the sentences beside the values: `problems`, and `detail` of orphans and stale offsets."""
+    return {key: _with_sentences(key, value) for key, value in found.items()}
+
+
+def orphan(one: Values) -> str:
+    """Return what an orphan is, what it still does, and how to remove it."""
+    works = {"source": f"mirrors {one['topics']}", "heartbeat": "sends heartbeats", "checkpoint": "copies checkpoints"}
+    rests = one["state"] in _RESTING
+    doing = "it does nothing until it is resumed" if rests else f"it still {works[one['type']]} {one['pair']}"
+    return (
+        f"not declared in the tree, and {one['state']}: {doing}; "
+        "declare it, or delete it with mm2mgr plan --prune and mm2mgr apply --prune"
+    )
+
+
+def offsets_not_stored(one: Values) -> str:
+    """Return what offsets that are not stored mean and, where known, what to do."""
+    names = ", ".join(one["flows"][:_FLOWS_SHOWN]) + (", …" if len(one["flows"]) > _FLOWS_SHOWN else "")
+    fact = (
+        f"offsets of {number_of(len(one['flows']), 'flow')} not stored for {one['seconds']:.0f} s while their records arrive ({names}); "
+        f"a restart would mirror at least {one['records']} records again"
+    )
+    if not one["unread_sources"]:
+        normal = "normal if offset.flush.interval.ms of its workers is longer"
+        return f"{fact}; {normal}, else check their log for a source that does not answer"
+    dead = ", ".join(one["unread_sources"])
+    return (
+        f"{fact}; source {dead} could not be read, and a dead source blocks offset commits of every flow on its workers: "
+        f"bring {dead} back, or declare state: stopped on the flows from it"
+    )
+
+
+def _with_problems(found: Values) -> dict[str, Any]:
+    return {**found, "problems": [sentence(one) for one in found["problem_values"]]}
+
+
+def _with_sentences(key: str, value: Any) -> Any:
+    if key in {"flows", "companions"}:
+        return [_with_problems(one) for one in value]
+    if key == "status":  # of a description
+        return _with_problems(value)
+    if key in _DETAILS:
+        return [{**one, "detail": _DETAILS[key](one)} for one in value]
+    return value
+
+
+_DETAILS: Mapping[str, Callable[[Values], str]] = {"orphans": orphan, "stale_offsets": offsets_not_stored}
+
+
+# --- one function per kind --------------------------------------------------------------------------------------------
+
+
+def _not_applied(one: Values, _: Values) -> str:
+    return f"not on Connect cluster '{one['subject']['connect']}': run mm2mgr apply"
+
+
+def _config_differs(_: Values, found: Values) -> str:
+    keys = _some(found["keys"], "key")
+    if found["adopted"]:
+        return f"it is adopted, and differs from the tree in {keys}: run mm2mgr plan"
+    return f"its config differs from the tree in {keys}: run mm2mgr plan"
+
+
+def _offsets_move_unfinished(_: Values, found: Values) -> str:
+    return (
+        "the move of its stored offsets to another topic is not finished; do not resume it by hand, or it may mirror "
+        f"everything again; unless an apply is in progress, run mm2mgr apply, which finishes the move and leaves it {found['then']}"
+    )
+
+
+def _no_status(one: Values, found: Values) -> str:
+    return (
+        f"no status for {one['since_seconds']:.0f} s: a connector has no status while it waits for a cluster that does not "
+        f"answer; check addresses, ports and security protocol of {' and '.join(found['clusters'])} from the workers, then their log"
+    )
+
+
+def _connector_failed(one: Values, found: Values) -> str:
+    running = " (tasks still run with the previous config)" if found["tasks_run"] else ""
+    return f"connector FAILED{running}: {found['trace_summary']}; fix the cause, then run mm2mgr restart --failed {_argument(one)}"
+
+
+def _task_failed(one: Values, found: Values) -> str:
+    return (
+        f"{_tasks(one)} FAILED: {found['trace_summary']}; fix the cause, then run mm2mgr restart --failed {_argument(one)}; "
+        "they do not recover by themselves"
+    )
+
+
+def _connector_unassigned(_: Values, __: Values) -> str:
+    return (
+        "connector UNASSIGNED: no worker has taken it, or its changed config waits for a cluster that does not answer "
+        "while its tasks run with the previous config; check the workers and that they reach both clusters"
+    )
+
+
+def _task_unassigned(one: Values, _: Values) -> str:
+    return f"{_tasks(one)} UNASSIGNED: no worker runs them; check that enough workers are up"
+
+
+def _heartbeat_without_task(one: Values, _: Values) -> str:
+    return f"RUNNING without a task: no heartbeats are sent; check the workers' log and run mm2mgr restart {_argument(one)}"
+
+
+def _no_task(_: Values, found: Values) -> str:
+    source = found["source"]
+    if found["source_failure"]:
+        return (
+            f"RUNNING without a task, nothing is mirrored: usually the workers cannot reach or log in to {source}, "
+            f"which mm2mgr could not read either ({found['source_failure']}); check the cluster, then the workers' log"
+        )
+    return (
+        f"RUNNING without a task although {number_of(found['matching_topics'], 'topic')} on {source} match: the workers cannot "
+        f"reach or log in to {source}, or may not describe its topics; check their log for 'loading initial set of topic-partitions'"
+    )
+
+
+def _no_topic_matches(_: Values, found: Values) -> str:
+    return (
+        f"{found['selection']}, nothing is mirrored: check the patterns, and that mm2mgr's login and that of the workers may "
+        "describe the topics"
+    )
+
+
+def _state_differs(_: Values, found: Values) -> str:
+    return f"the tree declares state: {found['declared']}, but the connector is {found['state']}; run mm2mgr plan"
+
+
+def _resting_while_lag_grows(one: Values, found: Values) -> str:
+    return (
+        f"{found['state']} while its lag grows: {found['lag_records']} records wait, {found['grown_records']} of them new in the "
+        f"last {one['since_seconds']:.0f} s; run mm2mgr resume {_argument(one)}, or declare state: {found['state'].lower()} on the "
+        "flow if that is intended"
+    )
+
+
+def _no_progress(one: Values, found: Values) -> str:
+    hint = " (read_committed: an open transaction on the source has the same effect)" if found["read_committed"] else ""
+    still = "the stored offsets do not move" if found["blind"] else "neither the stored offsets nor the target move"
+    return (
+        f"no progress for {one['since_seconds']:.0f} s: records wait, but {still} for {_tasks(one) or 'the flow'}{hint}; check "
+        f"the workers' log for 'Failure during poll' and check rights and space on {found['target']}"
+    )
+
+
+def _partitions_unassigned(one: Values, found: Values) -> str:
+    return (
+        f"{_some(found['partitions'], 'partition', found['partition_count'])} not assigned to any task for {one['since_seconds']:.0f} s, "
+        f"longer than the refresh interval: check that the workers' login may describe them on {found['source']} and create topics "
+        f"on {found['target']}"
+    )
+
+
+def _old_task_config(one: Values, found: Values) -> str:
+    return (
+        f"{_tasks(one)} still on an older config ({_some(found['keys'], 'key')}): if this lasts longer than a rebalance, the "
+        "connector cannot start with the new one; check the clusters and the workers' log"
+    )
+
+
+def _records_lost(one: Values, found: Values) -> str:
+    return (
+        f"loss {found['id']}, first seen {_ago(one['since_seconds'])}: {found['detail']}; "
+        f"acknowledge it with mm2mgr status --ack {found['id']}"
+    )
+
+
+SENTENCES: Mapping[str, Callable[[Values, Values], str]] = {
+    "not-applied": _not_applied,
+    "config-differs": _config_differs,
+    "offsets-move-unfinished": _offsets_move_unfinished,
+    "no-status": _no_status,
+    "connector-failed": _connector_failed,
+    "task-failed": _task_failed,
+    "connector-unassigned": _connector_unassigned,
+    "task-unassigned": _task_unassigned,
+    "heartbeat-without-task": _heartbeat_without_task,
+    "no-task": _no_task,
+    "no-topic-matches": _no_topic_matches,
+    "state-differs": _state_differs,
+    "resting-while-lag-grows": _resting_while_lag_grows,
+    "no-progress": _no_progress,
+    "partitions-unassigned": _partitions_unassigned,
+    "old-task-config": _old_task_config,
+    "records-lost": _records_lost,
+    "orphan": lambda _, found: orphan(found),
+    "offsets-not-stored": lambda _, found: offsets_not_stored(found),
+}
+"""The sentence of each kind, from the problem and its evidence."""
+
+
+def _argument(problem: Values) -> str:
+    """Return what names the connector on the command line: its flow, in quotes for the shell, or `connect/connector`."""
+    subject = problem["subject"]
+    return f"'{subject['flow']}'" if subject["flow"] else f"{subject['connect']}/{subject['connector']}"
+
+
+def _tasks(problem: Values) -> str:
+    tasks = problem["subject"]["tasks"]
+    return _some(map(str, tasks), "task") if tasks else ""
+
+
+def _some(names: Iterable[str], what: str, count: int | None = None) -> str:
+    """Name a few: `task 1`, `4 keys (a, b, c, …)`."""
+    known = list(names)
+    number = len(known) if count is None else count
+    if number == 1:
+        return f"{what} {known[0]}"
+    return f"{number} {what}s ({', '.join(known[:_SHOWN])}{', …' if number > _SHOWN else ''})"
+
+
+def _ago(seconds: float) -> str:
+    for length, unit in ((86_400, "d"), (3_600, "h"), (60, "min")):
+        if seconds >= length:
+            return f"{seconds / length:.0f} {unit} ago"
+    return "just now"

@@ -1,0 +1,113 @@
+"""What made a task FAIL, from traces as Connect reports them: what no restart can cure is never taken for something else."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mm2mgr.observe.causes import CAUSES, Classified, classify
+
+CALLBACK = (
+    "org.apache.kafka.connect.errors.ConnectException: Unrecoverable exception from producer send callback\n"
+    "\tat org.apache.kafka.connect.runtime.WorkerSourceTask.maybeThrowProducerSendException(WorkerSourceTask.java:348)\n"
+)
+ERRORS = "org.apache.kafka.common.errors"
+
+
+@pytest.mark.parametrize(
+    ("trace", "cause", "exception"),
+    [
+        (
+            f"{CALLBACK}Caused by: {ERRORS}.RecordTooLargeException: The message is 2000088 bytes when serialized which is "
+            "larger than 1048576, which is the value of the max.request.size configuration.\n",
+            "record-size",
+            f"{ERRORS}.RecordTooLargeException",
+        ),
+        (
+            f"{CALLBACK}Caused by: {ERRORS}.TimeoutException: Expiring 1 record(s) for A.orders-0:4000 ms has passed since batch creation\n",
+            "time-out",
+            f"{ERRORS}.TimeoutException",
+        ),
+        (
+            f"{CALLBACK}Caused by: {ERRORS}.TopicAuthorizationException: Not authorized to access topics: [A.orders]\n",
+            "authorisation",
+            f"{ERRORS}.TopicAuthorizationException",
+        ),
+        (
+            f"java.util.concurrent.ExecutionException: {ERRORS}.TimeoutException: call timed out\n\tat java.base/x.y(Z.java:1)\n"
+            f"Caused by: {ERRORS}.TimeoutException: call timed out\n"
+            f"Caused by: {ERRORS}.SaslAuthenticationException: Authentication failed: Invalid username or password\n",
+            "authentication",
+            f"{ERRORS}.SaslAuthenticationException",
+        ),
+        (
+            f"{ERRORS}.SslAuthenticationException: SSL handshake failed\nCaused by: javax.net.ssl.SSLHandshakeException: PKIX path "
+            "building failed\nCaused by: sun.security.validator.ValidatorException: PKIX path building failed\n",
+            "authentication",
+            "javax.net.ssl.SSLHandshakeException",
+        ),
+        (
+            "org.apache.kafka.connect.errors.ConnectException: Tolerance exceeded in error handler\n\tat x.Y.z(Y.java:1)\n"
+            "Caused by: org.apache.kafka.connect.errors.DataException: Conversion error: null value for field that is required\n",
+            "deserialisation",
+            "org.apache.kafka.connect.errors.DataException",
+        ),
+        (
+            "java.lang.OutOfMemoryError: Java heap space\n\tat x.Y.z(Y.java:1)",
+            "out-of-memory",
+            "java.lang.OutOfMemoryError",
+        ),
+        (
+            "org.apache.kafka.common.KafkaException: Failed to construct kafka producer\nCaused by: "
+            "org.apache.kafka.common.config.ConfigException: No resolvable bootstrap urls given in bootstrap.servers",
+            "configuration",
+            "org.apache.kafka.common.config.ConfigException",
+        ),
+        (
+            f"{ERRORS}.UnknownTopicOrPartitionException: This server does not host this topic-partition.",
+            "unknown-topic",
+            None,
+        ),
+        (f"{CALLBACK}Caused by: {ERRORS}.ThrottlingQuotaExceededException: quota", "quota", None),
+        (f"{CALLBACK}Caused by: {ERRORS}.NotLeaderOrFollowerException: moved", "unavailable", None),
+        (
+            f"{CALLBACK}Caused by: java.net.ConnectException: Connection refused",
+            "unavailable",
+            "java.net.ConnectException",
+        ),
+        (f"{CALLBACK}Caused by: {ERRORS}.ProducerFencedException: a newer producer", "fenced", None),
+        (CALLBACK, "bug", "org.apache.kafka.connect.errors.ConnectException"),
+        (
+            f"{ERRORS}.TimeoutException: x\nCaused by: java.lang.NullPointerException",
+            "bug",
+            "java.lang.NullPointerException",
+        ),
+        (f"java.lang.IllegalStateException: caused by {ERRORS}.TimeoutException: x", "bug", None),
+        (f"java.lang.IllegalStateException\n\tSuppressed: {ERRORS}.TimeoutException: x", "bug", None),
+        ("no class at all", "bug", ""),
+        ("", "bug", ""),
+        (None, "bug", ""),
+    ],
+)
+def test_traces_of_workers(trace: str | None, cause: str, exception: str | None) -> None:
+    found = classify(trace)
+    assert found.cause == cause
+    assert exception is None or found.exception == exception
+
+
+def test_what_may_be_restarted_is_a_short_list() -> None:
+    assert {name for name, cause in CAUSES.items() if cause.retryable} == {"quota", "time-out", "unavailable", "fenced"}
+    assert not Classified("bug").retryable
+
+
+NAMES = sorted((name, cause) for cause, known in CAUSES.items() for name in known.exceptions if "/" not in name)
+
+
+@given(st.lists(st.sampled_from([*NAMES, ("ConnectException", ""), ("IllegalStateException", "")]), max_size=6))
+def test_one_exception_that_no_restart_cures_is_enough(chain: list[tuple[str, str]]) -> None:
+    lines = [f"org.example.{name}: because\n\tat x.Y.z(Y.java:1)" for name, _ in chain]
+    found = classify("\nCaused by: ".join(lines))
+    never = {cause for _, cause in chain if cause and not CAUSES[cause].retryable}
+    assert not (never and found.retryable)
+    assert found.cause in never if never else found.cause in {chain[-1][1] or "bug"} if chain else found.cause == "bug"
