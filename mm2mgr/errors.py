@@ -28,7 +28,7 @@ from mm2mgr.text import one_line, visible
 EXIT_CODES: Mapping[int, str] = {
     0: "done",
     1: "failed; or `status`, `describe`: a problem, something unknown, a loss that is not acknowledged, or a connector that runs and "
-    "is no longer declared; or `lint`: a finding from `--fail-on` on; or `check`: a right that is missing or a check that failed; or "
+    "is no longer declared; or `lag`: the lag of a flow or a partition is unknown; or `lint`: a finding from `--fail-on` on; or `check`: a right that is missing or a check that failed; or "
     "`plan`, `apply`: a Connect cluster could not be read, or a connector is blocked or left as it was; or `apply`: a wave broke a "
     "connector and halted its Connect cluster, rolled back or not; or `pause`, `resume`, `stop`, `restart`: a connector was refused, could "
     "not be asked, or FAILED; or `offsets`: something could not be read or written; or `history`, `drift`: of a Connect cluster it could "
@@ -40,7 +40,7 @@ EXIT_CODES: Mapping[int, str] = {
     "waits for a person; or a write could not be read back; or `pause`, `resume`, `stop`, `restart`: a connector was not seen there "
     "within `--wait`, or its stored offsets did not stand still",
     70: "an unexpected error; `MM2MGR_TRACEBACK=1` prints where it happened",
-    130: "interrupted by Ctrl-C, SIGTERM or SIGHUP. `status --watch` then ends with the code of its last result (130 before the first), "
+    130: "interrupted by Ctrl-C, SIGTERM or SIGHUP. `status --watch` and `lag --watch` then end with the code of their last result (130 before the first), "
     "`sample --follow` after its round, and `reconcile` with 0 after the changes that were begun",
 }
 """Every exit code of every command. Lines that cannot be written (a full disk, a closed pipe) stop no `apply` and no `sample`; a

@@ -27,3 +27,13 @@ class Offsets:
 def moved_partitions(partitions: int, before: int, after: int) -> int:
     """Count the partitions that another task gets when the number of tasks changes: position p goes to task p mod n."""
     return sum(position % before != position % after for position in range(partitions))
+
+
+@dataclass(frozen=True)
+class LogHistory:
+    """The end offset of a partition's log at some times (milliseconds since 1970, oldest first), and the mean size of its
+    records in bytes before compression (None: not measured)."""
+
+    times_ms: tuple[int, ...] = ()
+    ends: tuple[int, ...] = ()
+    record_bytes: float | None = None

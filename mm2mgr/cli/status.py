@@ -34,7 +34,7 @@ def status(workspace: Workspace, flows: tuple[str, ...], watch: float | None, ac
     """Show health, tasks and lag of FLOWS (all by default).
 
     Exit code 1 when there is a problem, or something is unknown.
-    Lag is the source's end offset less what the workers last flushed, so the true lag may be smaller. A connector that
+    Lag is that of `mm2mgr lag`; the true one may be smaller by what arrived since the workers last flushed. A connector that
     is RUNNING with zero tasks, silent for a minute, or without progress is a problem, whatever Connect says. Records
     that may be lost stay a problem until they are acknowledged. --watch ends with the exit code of its last look.
 

@@ -19,7 +19,7 @@ from mm2mgr.connect.types import parse_stored
 from mm2mgr.endpoints import connect_target
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.evidence.measured import settings_mark
-from mm2mgr.observe.reading import is_heartbeat
+from mm2mgr.observe.lag import is_heartbeat
 from mm2mgr.partitions import TopicPartition
 from mm2mgr.samples.batch import Batch, Whole
 from mm2mgr.samples.follow import Poll

@@ -204,20 +204,28 @@ def compacted(access: KafkaAccess, topics: Collection[str], timeout_seconds: flo
     )
 
 
+def retention(kafka: Kafka, topics: Collection[str]) -> dict[str, float | None]:
+    """Return for how many seconds each topic keeps a record, None for ever; absent: it is gone, or its settings may not be read."""
+    found: dict[str, float | None] = {}
+    with kafka.doing("reading retention"):
+        for names in batches(sorted(topics)):
+            for name, future in _describe_configs(kafka.admin, names, kafka.left()).items():
+                if configs := kafka.unless_refused(future, absent={}):
+                    kept_ms = int(configs["retention.ms"].value) if "retention.ms" in configs else -1
+                    deletes = kept_ms >= 0 and "delete" in configs["cleanup.policy"].value
+                    found[name] = kept_ms / 1000 if deletes else None
+    return found
+
+
 def expiring(access: KafkaAccess, next_offsets: Mapping[TopicPartition, int], seconds: float) -> list[TopicPartition]:
     """Return the partitions whose records from these offsets on are deleted by retention.ms within so many seconds, or are so already."""
-    with Kafka(access) as kafka, kafka.doing("reading retention"):
-        asked = _describe_configs(kafka.admin, sorted({one.topic for one in next_offsets}), kafka.left())
-        configs = {name: kafka.unless_refused(future, absent={}) or {} for name, future in asked.items()}
-        kept_ms = {
-            name: int(each["retention.ms"].value)
-            for name, each in configs.items()
-            if "retention.ms" in each and "delete" in each["cleanup.policy"].value
-        }
+    with Kafka(access) as kafka:
+        kept = retention(kafka, {one.topic for one in next_offsets})
         until_ms = int((time.time() + seconds) * 1000)
-        since = {p: until_ms - kept_ms[p.topic] for p in next_offsets if kept_ms.get(p.topic, -1) >= 0}
-        ends, kept = kafka.offsets(since), kafka.offsets_since(since)
-    left = {one: kept[one] if kept[one] >= 0 else ends[one].end for one in kept if one in ends}
+        kept_ms = {name: round(1000 * each) for name, each in kept.items() if each is not None}
+        since = {p: until_ms - kept_ms[p.topic] for p in next_offsets if p.topic in kept_ms}
+        ends, first = kafka.offsets(since), kafka.offsets_since(since)
+    left = {one: first[one] if first[one] >= 0 else ends[one].end for one in first if one in ends}
     return sorted(one for one, offset in left.items() if next_offsets[one] < offset)
 
 

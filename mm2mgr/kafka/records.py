@@ -147,10 +147,10 @@ def mean_record_bytes(
     sums: dict[TopicPartition, tuple[int, int]] = {}
     open_ends = {partition: partitions[partition].end for partition in starts}
     seen_bytes, deadline = 0, time.monotonic() + bounds.limit_seconds
-    with _consumer(access, starts) as (consume, _):
+    with consuming(access, starts) as (consume, _):
         while open_ends and seen_bytes < bounds.limit_bytes and (left := deadline - time.monotonic()) > 0:
             for message in consume(left):
-                if _fault(message):  # a topic deleted meanwhile is unknown, and no reason to lose the others
+                if fault_of(message):  # a topic deleted meanwhile is unknown, and no reason to lose the others
                     open_ends.pop(TopicPartition(message.topic(), message.partition()), None)
                     continue
                 partition = _close_reached(message, open_ends)
@@ -190,11 +190,11 @@ def stored_record_bytes(
     starts = {one: max(logs[one].start, logs[one].end - window) for one in chosen if logs[one].end > logs[one].start}
     more = {"statistics.interval.ms": 50, "stats_cb": take, "fetch.message.max.bytes": _STORED_BYTES_WANTED}
     open_ends, deadline = {one: logs[one].end for one in starts}, time.monotonic() + timeout_seconds
-    with _consumer(access, starts, more) as (consume, _):
+    with consuming(access, starts, more) as (consume, _):
         # A count is of use once all ends are reached: then nothing is received whose records are not counted yet.
         while (open_ends or snapshots <= last) and time.monotonic() < deadline:
             for message in consume(0.1):
-                if _fault(message):
+                if fault_of(message):
                     return None
                 _close_reached(message, open_ends)
             last = snapshots if open_ends else last or snapshots
@@ -220,13 +220,13 @@ def read(
         raise KafkaError(f"{access.alias}: {len(known.failed)} partitions cannot be read; {first}: {reason}")
     ends = {partition: (until or {}).get(partition, offsets.end) for partition, offsets in known.found.items()}
     open_ends = {partition: end for partition, end in ends.items() if known.found[partition].start < end}
-    with _consumer(access, {partition: known.found[partition].start for partition in open_ends}) as (consume, failures):
+    with consuming(access, {partition: known.found[partition].start for partition in open_ends}) as (consume, failures):
         while open_ends:
             messages = consume(timeout_seconds)
             if not messages:
                 raise _stopped_short(access, open_ends, failures, timeout_seconds)
             for message in messages:
-                if fault := _fault(message):
+                if fault := fault_of(message):
                     raise failures.error(confluent_kafka.KafkaException(fault), "reading records", timeout_seconds)
                 partition = _close_reached(message, open_ends)
                 if message.error() is None and message.offset() < ends[partition]:
@@ -234,9 +234,10 @@ def read(
 
 
 @contextmanager
-def _consumer(
+def consuming(
     access: KafkaAccess, starts: Mapping[TopicPartition, int], more: Mapping[str, Any] = MappingProxyType({})
 ) -> Iterator[tuple[Callable[[float], list[Any]], Failures]]:
+    """Read partitions from these offsets on; the function that is given returns messages that come within some seconds."""
     consumer, failures = open_client(confluent_kafka.Consumer, access, {**_OF_RECORDS, **more})
     try:
         consumer.assign([confluent_kafka.TopicPartition(*partition, offset) for partition, offset in starts.items()])
@@ -256,7 +257,8 @@ def _consume(consumer: Any, seconds: float) -> list[Any]:
             return found
 
 
-def _fault(message: Any) -> confluent_kafka.KafkaError | None:
+def fault_of(message: Any) -> confluent_kafka.KafkaError | None:
+    """Return what is wrong with a message; the end of a partition is no fault."""
     error: confluent_kafka.KafkaError | None = message.error()
     return None if error is None or error.code() == confluent_kafka.KafkaError._PARTITION_EOF else error
 

@@ -12,6 +12,7 @@ from typing import Any, Literal
 from mm2mgr import secrets
 from mm2mgr.connect.types import ConnectorStatus
 from mm2mgr.observe.kinds import LiveProblem
+from mm2mgr.observe.lag import FlowLag, PartitionLag, SeenOffset, measure
 from mm2mgr.observe.memory import Memory, RecordLoss, open_losses
 from mm2mgr.observe.problems import (
     ConnectorCase,
@@ -26,7 +27,7 @@ from mm2mgr.observe.problems import (
     offsets_note,
     stale_offsets,
 )
-from mm2mgr.observe.reading import Failure, FlowLag, LiveConnector, Orphan, PartitionLag, SeenKafka, Snapshot, measure
+from mm2mgr.observe.reading import Failure, LiveConnector, Orphan, SeenKafka, Snapshot
 from mm2mgr.topology import Flow, KafkaCluster, config_text
 
 Health = Literal["ok", "waiting", "problem", "unknown"]
@@ -79,10 +80,12 @@ class ConnectorState:
 
 @dataclass(frozen=True)
 class FlowStatus(ConnectorState):
-    """A flow through its source connector. `lag_records` is None where it is unknown; `offsets_note` says why."""
+    """A flow through its source connector. `lag_records` is None where it is unknown, and a lower bound with `lag_at_least`;
+    `offsets_note` says why."""
 
     flow: str = field(kw_only=True)
     lag_records: int | None = field(kw_only=True, default=None)
+    lag_at_least: bool = field(kw_only=True, default=False)
     lag_partitions: tuple[PartitionLag, ...] = field(kw_only=True, default=())
     offsets_note: str = field(kw_only=True, default="")
 
@@ -97,6 +100,7 @@ class FlowStatus(ConnectorState):
             **super().to_dict(),
             "partitions_per_task": {str(task): count for task, count in self.partitions_per_task.items()},
             "lag_records": self.lag_records,
+            "lag_at_least": self.lag_at_least,
             "lag_partitions": [one.to_dict() for one in self.lag_partitions],
             "offsets_note": self.offsets_note,
         }
@@ -162,15 +166,23 @@ class Status:
         }
 
 
-def lags_of(reading: Snapshot) -> dict[str, FlowLag]:
-    """Measure every flow of a reading whose connector could be read and exists."""
+def lags_of(reading: Snapshot, earlier: Memory | None = None) -> dict[str, FlowLag]:
+    """Measure every flow of a reading whose connector could be read and exists, with the help of what is remembered."""
     lags = {}
     for flow in reading.flows:
         seen = reading.source_connector(flow)
         if seen and seen.info:
-            source = reading.clusters.get(flow.source.alias, _NO_KAFKA)
-            lags[flow.id] = measure(flow, seen, source, reading.clusters.get(flow.target.alias, _NO_KAFKA))
+            lags[flow.id] = measure(reading, flow, seen, _seen_offsets(reading, flow, earlier))
     return lags
+
+
+def _seen_offsets(reading: Snapshot, flow: Flow, earlier: Memory | None) -> dict[str, Mapping[int, SeenOffset]]:
+    """Return what is remembered of stored offsets; those of a topic that was deleted and created again are of no use."""
+    ids = reading.clusters.get(flow.source.alias, _NO_KAFKA).topic_ids
+    topics = earlier.of(flow.id).topics if earlier else {}
+    return {
+        name: one.places for name, one in topics.items() if not one.ids or ids.get(name, one.ids[-1]) == one.ids[-1]
+    }
 
 
 @dataclass(frozen=True)
@@ -220,6 +232,7 @@ def _flow_status(reading: Snapshot, flow: Flow, lag: FlowLag, remembered: Rememb
         flow_notes(case),
         flow=flow.id,
         lag_records=lag.total_records if seen.info else None,
+        lag_at_least=lag.is_lower_bound,
         lag_partitions=lag.most_behind(_MOST_SHOWN),
         offsets_note=offsets_note(case, target, grown),
     )

@@ -12,7 +12,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from mm2mgr.observe.kinds import LiveProblem, ProblemSubject
-from mm2mgr.observe.reading import FlowLag, LiveConnector, PartitionLag, Snapshot
+from mm2mgr.observe.lag import FlowLag, PartitionLag, SeenOffset
+from mm2mgr.observe.reading import LiveConnector, Snapshot
+from mm2mgr.observe.trend import Points, followed
 from mm2mgr.partitions import TopicPartition
 from mm2mgr.text import few, number_of
 from mm2mgr.topology import Flow
@@ -38,10 +40,10 @@ class Gap:
 
 @dataclass(frozen=True)
 class SeenTopic:
-    """The ids that a topic has had, and per partition the stored offset with the remote end offset when it was first seen."""
+    """The ids that a topic has had, and what is remembered of each partition since its stored offset was first seen."""
 
     ids: tuple[str, ...] = ()
-    places: Mapping[int, tuple[int, int | None]] = field(default_factory=dict)
+    places: Mapping[int, SeenOffset] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -127,7 +129,7 @@ def see_topics(
             seen.append(RecordLoss("", flow.id, name, kind, now, gaps, topic_id))
         known = old.ids if topic_id in ("", *old.ids) else (*old.ids, topic_id)
         unread = {number: place for number, place in old.places.items() if TopicPartition(name, number) in lag.unread}
-        places = {one.partition.partition: _place(one, old) for one in partitions if one.stored is not None}
+        places = {one.partition.partition: _place(one, old, now) for one in partitions}
         topics[name] = SeenTopic(known, unread | places)
     return topics, seen
 
@@ -184,7 +186,7 @@ def _gaps(
 def _skipped(one: PartitionLag, stored: int, old: SeenTopic) -> int:
     """Return how many records of a new topic lie below the stored offset; none where that offset went back, because it then belongs to the new topic."""
     before = old.places.get(one.partition.partition)
-    return 0 if before and stored < before[0] else max(0, min(stored + 1, one.log.end) - one.log.start)
+    return 0 if before and stored < before.stored else max(0, min(stored + 1, one.log.end) - one.log.start)
 
 
 def _lost(flow: Flow, one: PartitionLag, old: SeenTopic) -> int:
@@ -194,14 +196,15 @@ def _lost(flow: Flow, one: PartitionLag, old: SeenTopic) -> int:
     """
     if flow.exactly_once or flow.settings.replication_policy != "default":
         return one.lost_records
-    _, arrived = _place(one, old)
+    arrived = _place(one, old).arrived
     return one.lost_records - (0 if arrived is None or one.arrived is None else max(0, one.arrived - arrived))
 
 
-def _place(one: PartitionLag, old: SeenTopic) -> tuple[int, int | None]:
-    before = old.places.get(one.partition.partition)
-    now = (-1 if one.stored is None else one.stored, one.arrived)
-    return before if before and before[0] == now[0] and before[1] is not None else now
+def _place(one: PartitionLag, old: SeenTopic, now: float | None = None) -> SeenOffset:
+    before, stored = old.places.get(one.partition.partition), -1 if one.stored is None else one.stored
+    if before is None or before.stored != stored:
+        return SeenOffset(stored, one.arrived, now)
+    return before if before.arrived is not None else before._replace(arrived=one.arrived)
 
 
 def _further(seen: RecordLoss, acknowledged: list[RecordLoss]) -> Iterator[tuple[int, Gap]]:
@@ -292,7 +295,8 @@ class Unstored:
 
 @dataclass(frozen=True)
 class FlowMemory:
-    """What is remembered of one flow. `home` is the Kafka cluster of its workers, which stores its offsets."""
+    """What is remembered of one flow. `home` is the Kafka cluster of its workers, which stores its offsets; `progress` are the points
+    of its lag by their keys (see `trend`)."""
 
     home: str = ""
     unassigned: Mapping[str, ConditionClock] = field(default_factory=dict)
@@ -300,6 +304,7 @@ class FlowMemory:
     topics: Mapping[str, SeenTopic] = field(default_factory=dict)
     rest: Rest | None = None
     unstored: Unstored | None = None
+    progress: Mapping[str, Points] = field(default_factory=dict)
 
     def paused(self) -> FlowMemory:
         """Return the memory after an observation without the source, the stored offsets or the Connect cluster."""
@@ -377,6 +382,7 @@ def _seen(old: FlowMemory, flow: Flow, seen: LiveConnector, lag: FlowLag, now: f
         marks={task: _since(mark, old.marks.get(task)) for task, mark in marks.items()},
         rest=_rest(old.rest, lag, now) if state in RESTING else None,
         unstored=_unstored(old.unstored, lag, now) if state == "RUNNING" and not flow.exactly_once else None,
+        progress=followed(old.progress, lag, now),
     )
 
 
@@ -409,7 +415,8 @@ def _unstored(old: Unstored | None, lag: FlowLag, now: float) -> Unstored | None
         return _paused(old)
     stored = sum(0 if one.stored is None else one.stored + 1 for one in lag.counted)
     arrived = sum(one.arrived or 0 for one in lag.counted)
-    if old is None or stored != old.stored or arrived < old.arrived or (lag.total_records or 0) <= 1:
+    waiting = sum(one.stored_lag_records for one in lag.counted)
+    if old is None or stored != old.stored or arrived < old.arrived or waiting <= 1:
         return Unstored(stored, arrived)
     if arrived == old.arrived:
         return old

@@ -14,8 +14,9 @@ from mm2mgr import topology
 from mm2mgr.connect.types import trace_summary
 from mm2mgr.observe.causes import Classified, classify
 from mm2mgr.observe.kinds import LiveProblem, ProblemSubject
+from mm2mgr.observe.lag import FlowLag
 from mm2mgr.observe.memory import RESTING, FlowMemory, Mark, Memory
-from mm2mgr.observe.reading import Failure, FlowLag, LiveConnector, SeenKafka, Snapshot
+from mm2mgr.observe.reading import Failure, LiveConnector, SeenKafka, Snapshot
 from mm2mgr.reconcile.effect import compare
 from mm2mgr.reconcile.offsets import Journal, unmarked
 from mm2mgr.reconcile.plan import diff

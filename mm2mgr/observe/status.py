@@ -25,10 +25,11 @@ from mm2mgr.files import cache_folder, locked, replace_file, state_folder
 from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.kafka.client import Kafka
 from mm2mgr.observe.health import Description, Remembered, Status, judge, lags_of
+from mm2mgr.observe.lag import FlowLag
 from mm2mgr.observe.memory import ConditionClock, FlowMemory, Memory, RecordLoss, open_losses, remember
 from mm2mgr.observe.memory import acknowledge as mark
 from mm2mgr.observe.problems import Patience
-from mm2mgr.observe.reading import Failure, FlowLag, LiveConnector, Orphan, SeenConnect, SeenKafka, Snapshot
+from mm2mgr.observe.reading import Failure, LiveConnector, Orphan, SeenConnect, SeenKafka, Snapshot
 from mm2mgr.partitions import TopicPartition
 from mm2mgr.reconcile.effect import WorkerClients
 from mm2mgr.reconcile.ownership import Ownership
@@ -285,11 +286,12 @@ def _from_the_cache(file: Path) -> Memory:
 
 @dataclass(frozen=True)
 class Observation:
-    """A status with the reading and the lags behind it."""
+    """A status with the reading and the lags behind it, and what is remembered now."""
 
     reading: Snapshot
     lags: Mapping[str, FlowLag]
     status: Status
+    memory: Memory
 
 
 async def observe(
@@ -304,10 +306,15 @@ async def observe(
     chosen = None if only is None else set(only)
     flows = [flow for flow in topology.flows if chosen is None or flow.id in chosen]
     reading = await read_estate(topology, connectors, flows, how)
-    lags = lags_of(reading)
-    kept = change(_file(topology, how), lambda earlier: remember(earlier, reading, lags))
+    lags: dict[str, FlowLag] = {}
+
+    def remembered(earlier: Memory) -> Memory:
+        lags.update(lags_of(reading, earlier))
+        return remember(earlier, reading, lags)
+
+    kept = change(_file(topology, how), remembered)
     seen = judge(reading, lags, Remembered(kept.earlier, kept.memory, how.patience))
-    return Observation(reading, lags, replace(seen, warnings=kept.warnings))
+    return Observation(reading, lags, replace(seen, warnings=kept.warnings), kept.memory)
 
 
 async def status(

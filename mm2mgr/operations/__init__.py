@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from mm2mgr.lint.findings import Severity as Severity
     from mm2mgr.observe.health import Description as Description
     from mm2mgr.observe.health import Status as Status
+    from mm2mgr.observe.lag_report import LagLevel as LagLevel
     from mm2mgr.operations.fix import Fixes as Fixes
     from mm2mgr.operations.fix import fix as fix
     from mm2mgr.operations.fleet import Changes as Changes
@@ -45,6 +46,10 @@ if TYPE_CHECKING:
     from mm2mgr.operations.history import drift as drift
     from mm2mgr.operations.history import forget_history as forget_history
     from mm2mgr.operations.history import history as history
+    from mm2mgr.operations.lag import LagOptions as LagOptions
+    from mm2mgr.operations.lag import LagReport as LagReport
+    from mm2mgr.operations.lag import lag as lag
+    from mm2mgr.operations.lag import watch_lag as watch_lag
     from mm2mgr.operations.link import BrokersReport as BrokersReport
     from mm2mgr.operations.link import LinkProbe as LinkProbe
     from mm2mgr.operations.link import LinkReport as LinkReport

@@ -13,7 +13,8 @@ from mm2mgr.connect.types import parse_stored
 from mm2mgr.endpoints import connect_target
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.observe.health import lags_of
-from mm2mgr.observe.reading import Failure, FlowLag, LiveConnector, Snapshot
+from mm2mgr.observe.lag import FlowLag
+from mm2mgr.observe.reading import Failure, LiveConnector, Snapshot
 from mm2mgr.observe.status import ObserveOptions, read_estate
 from mm2mgr.operations.pause import Choice, chosen
 from mm2mgr.operations.workspace import Workspace, wait_for

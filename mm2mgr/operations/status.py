@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
@@ -11,13 +10,10 @@ from mm2mgr.observe.memory import RecordLoss
 from mm2mgr.observe.status import acknowledge as acknowledge_losses
 from mm2mgr.observe.status import describe as read_flow
 from mm2mgr.observe.status import status as read_status
-from mm2mgr.operations.workspace import Workspace, wait_for
+from mm2mgr.operations.workspace import Workspace, repeated, wait_for
 
 if TYPE_CHECKING:
     from mm2mgr.check.judge import Checked
-
-_NAP_SECONDS = 1.0
-"""A signal that comes just before Python falls asleep is handled only when it wakes up."""
 
 
 def status(workspace: Workspace, flows: Sequence[str] = ()) -> Status:
@@ -27,11 +23,7 @@ def status(workspace: Workspace, flows: Sequence[str] = ()) -> Status:
 
 def watch(workspace: Workspace, flows: Sequence[str] = (), *, every_seconds: float) -> Iterator[Status]:
     """Yield a status, then one after each pause, until the caller stops."""
-    while True:
-        yield status(workspace, flows)
-        end = time.monotonic() + every_seconds
-        while (left := end - time.monotonic()) > 0:
-            time.sleep(min(left, _NAP_SECONDS))
+    return repeated(lambda: status(workspace, flows), every_seconds)
 
 
 def acknowledge(workspace: Workspace, ids: Sequence[str], flows: Sequence[str] = ()) -> tuple[RecordLoss, ...]:

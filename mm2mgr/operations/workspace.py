@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Iterable, Mapping, Sequence
+import time
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
     from mm2mgr.topology import Flow, Topology
 
 Answer = TypeVar("Answer")
+_NAP_SECONDS = 1.0
+"""A signal that comes just before Python falls asleep is handled only when it wakes up."""
 DEFAULT_STORE = Path(".mm2mgr/samples")
 """Where the tables of samples and roll-ups are, unless another folder or URI is named."""
 
@@ -78,6 +81,15 @@ class Workspace:
     def only(self, names: Sequence[str]) -> list[str] | None:
         """Return the ids of the named flows, or None for no names."""
         return [flow.id for flow in self.flows(names)] if names else None
+
+
+def repeated(look: Callable[[], Answer], every_seconds: float) -> Iterator[Answer]:
+    """Yield an answer, then one after each pause, until the caller stops."""
+    while True:
+        yield look()
+        end = time.monotonic() + every_seconds
+        while (left := end - time.monotonic()) > 0:
+            time.sleep(min(left, _NAP_SECONDS))
 
 
 def wait_for(coroutine: Coroutine[Any, Any, Answer]) -> Answer:

@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterable, Iterator
 from typing import Any
 
 from mm2mgr.output.console import STYLES, say, say_table, talk
+from mm2mgr.output.lag_text import records_text
 from mm2mgr.output.problem_text import offsets_not_stored, orphan, sentence
 from mm2mgr.output.tables import Table
 from mm2mgr.text import number_of, one_line
@@ -152,7 +153,7 @@ def _per_task(flow: dict[str, Any]) -> str:
 
 
 def _lag(flow: dict[str, Any]) -> str:
-    return "unknown" if flow["lag_records"] is None else str(flow["lag_records"])
+    return records_text(flow["lag_records"], flow["lag_at_least"])
 
 
 def _or_dash(value: object) -> str:

@@ -63,6 +63,7 @@ class FakeKafka:
     asked: list[tuple[str, TopicPartition]] = field(default_factory=list)
     before_read: Callable[[str], None] = lambda alias: None
     ids: dict[tuple[str, str], str] = field(default_factory=dict)
+    unread: dict[str, dict[tuple[str, int], str]] = field(default_factory=dict)
 
     def __call__(self, access: KafkaAccess, choose: Callable[[Mapping[str, int]], list[TopicPartition]]) -> SeenKafka:
         self.before_read(access.alias)
@@ -71,9 +72,10 @@ class FakeKafka:
         topics = self.clusters[access.alias]
         chosen = choose({name: len(logs) for name, logs in topics.items()})
         self.asked += [(access.alias, one) for one in chosen]
-        found = {one: Offsets(*topics[one.topic][one.partition]) for one in chosen}
+        unread = {one: self.unread[access.alias][one] for one in chosen if one in self.unread.get(access.alias, {})}
+        found = {one: Offsets(*topics[one.topic][one.partition]) for one in chosen if one not in unread}
         ids = {name: self.ids.get((access.alias, name), f"{access.alias}-{name}") for name in topics}
-        return SeenKafka({name: len(logs) for name, logs in topics.items()}, found, topic_ids=ids)
+        return SeenKafka({name: len(logs) for name, logs in topics.items()}, found, unread, topic_ids=ids)
 
 
 class Estate:

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from mm2mgr.errors import Mm2mgrError
+from mm2mgr.observe.lag import SeenOffset
 from mm2mgr.observe.memory import ConditionClock, FlowMemory, Gap, Mark, Memory, RecordLoss, Rest, SeenTopic, Unstored
 from mm2mgr.observe.status import ObserveOptions, acknowledge, change, load, state_file
 from tests.observe.estate import Estate
@@ -25,7 +26,7 @@ KEPT = Memory(
             "kafka",
             {"t-0": CLOCK},
             {"0": Mark(10, None, True, CLOCK, True), "-": Mark(1, 2, False, CLOCK)},
-            {"t": SeenTopic(("id", "id2"), {0: (5, None), 1: (6, 7)})},
+            {"t": SeenTopic(("id", "id2"), {0: SeenOffset(5, None, 9.0), 1: SeenOffset(6, 7)})},
             Rest(5, 6, CLOCK),
             Unstored(1, 2, 3, CLOCK),
         ),
@@ -87,6 +88,7 @@ def test_processes_at_the_same_time_lose_nothing(tmp_path: Path) -> None:
 import sys
 from dataclasses import replace
 from pathlib import Path
+from mm2mgr.observe.lag import SeenOffset
 from mm2mgr.observe.memory import RecordLoss
 from mm2mgr.observe.status import change
 for number in range(25):

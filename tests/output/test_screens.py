@@ -23,13 +23,19 @@ from mm2mgr.defaults import Origin, Text
 from mm2mgr.expand import expand
 from mm2mgr.lint.unjudged import NotJudged
 from mm2mgr.observe.health import Status
+from mm2mgr.observe.lag import FlowLag, PartitionLag
+from mm2mgr.observe.lag_report import FlowFacts
+from mm2mgr.observe.reading import Failure
+from mm2mgr.observe.trend import Points, followed
+from mm2mgr.operations.lag import LagReport
 from mm2mgr.output import console
+from mm2mgr.output.lag_text import say_lag
 from mm2mgr.output.lint_text import say_check, say_client_settings, say_explanation, say_findings, say_rule, say_rules
 from mm2mgr.output.load_text import say_comparison, say_fleet, say_groups, say_rates, say_round, say_sizings, say_week
 from mm2mgr.output.plan_text import say_plan, say_topology
 from mm2mgr.output.status_text import say_description, say_status
 from mm2mgr.output.tables import Table
-from mm2mgr.partitions import TopicPartition
+from mm2mgr.partitions import LogHistory, Offsets, TopicPartition
 from mm2mgr.reconcile.plan import Plan
 from mm2mgr.render import render
 from mm2mgr.sizing.tasks import Bounds, Rules
@@ -63,6 +69,29 @@ def status() -> None:
         flow(f"logging-dc1-to-aggregate-{side}-with-headers", "ok", lag_records=7) for side in ("east", "west")
     )
     say_status(Status(0.0, (*FLOWS, *twins), COMPANIONS, FAILURES, ORPHANS, STALE, LOSSES).to_dict())
+
+
+def lag() -> None:
+    def part(position: int, number: int, task: int) -> PartitionLag:
+        log, name = Offsets(0, 90_000_000), TopicPartition("app.payments.transactions", number)
+        return PartitionLag(name, log, position, position, position, "target end", task, unchanged_seconds=41.0)
+
+    points: dict[str, Points] = {}
+    for look in range(8):
+        drains, stuck = part(60_000_000 + 250_000 * look, 0, 0), part(80_000_000, 1, 1)
+        found = FlowLag((drains, stuck), unread={TopicPartition("app.payments.refunds", 0): "no leader"})
+        points = followed(points, found, 30.0 * look)
+    both = (drains.partition, stuck.partition)
+    sampled = LogHistory((90_000, 150_000), (61_000_000, 85_000_000), 512.0)
+    behind = FlowFacts(
+        "payments:dc1-payments->agg-east", "east", "mm2", "RUNNING", 210.0, 60.0, found, points,
+        dict.fromkeys(both, sampled), {}, {"app.payments.transactions": 900.0}, 0.84,
+    )  # fmt: skip
+    level = FlowFacts("logging:dc1-logging->agg-east", "east", "mm2", "RUNNING", 210.0, 60.0, FlowLag((part(90_000_000, 0, 0),)),
+                      heartbeat_seconds=Failure("no heartbeats of dc1-logging on agg-east: none in topic dc1-logging.heartbeats"))  # fmt: skip
+    dark = FlowFacts("orders:dc2->agg-east", "east", "mm2", "unknown", 210.0, 60.0, FlowLag(unknown="no URL answered"))
+    for by in ("flow", "partition"):
+        say_lag(LagReport(210.0, by, (behind, level, dark), notes=("no samples of dc1",)).to_dict(), 30)
 
 
 def lint() -> None:
@@ -164,6 +193,7 @@ def size() -> None:
 DRAWN: dict[str, Callable[[], None]] = {
     "plan": plan,
     "status": status,
+    "lag": lag,
     "describe": lambda: say_description(value("describe")),
     "lint": lint,
     "explain": explain,

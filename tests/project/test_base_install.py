@@ -65,6 +65,7 @@ FAIL_WITHOUT_WORKERS = {
         "plan",
         "apply",
         "status",
+        "lag",
         "describe",
         "check",
         "pause",

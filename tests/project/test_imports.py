@@ -232,9 +232,12 @@ PURE = (
     "observe/causes",
     "observe/health",
     "observe/kinds",
+    "observe/lag",
     "observe/memory",
     "observe/problems",
     "observe/reading",
+    "observe/lag_report",
+    "observe/trend",
 )
 EFFECTS = {
     *("asyncio", "datetime", "http", "io", "logging", "os", "pathlib", "random", "shutil", "socket", "subprocess"),

@@ -1,0 +1,104 @@
+"""The command `lag`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from mm2mgr import operations
+from mm2mgr.cli.options import Count, Seconds, command, option, output_option, store_option
+from mm2mgr.operations.workspace import Workspace
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from mm2mgr.operations import LagLevel, LagReport
+
+
+@command("Every day", 3)
+@click.argument("flows", nargs=-1)
+@option("--by", type=click.Choice(["partition", "topic", "task", "flow"]), default="flow", help="What a row is about.")
+@option(
+    "--timestamps",
+    is_flag=True,
+    help="Count seconds from the timestamp of the next record to mirror: one is read of each partition that is behind.",
+)
+@option(
+    "--watch",
+    type=Seconds(0, min_open=True),
+    metavar="SECONDS",
+    help="Look again every so many seconds, until Ctrl-C; with -o json one document per line.",
+)
+@option(
+    "--rows",
+    type=Count(min=0),
+    default=30,
+    metavar="N",
+    help="Rows per flow, most behind first (as text; JSON has all).",
+)
+@store_option("Folder or URI of the samples, from which lag in seconds and bytes is counted.")
+@output_option
+@click.pass_obj
+def lag(
+    workspace: Workspace,
+    flows: tuple[str, ...],
+    by: LagLevel,
+    timestamps: bool,
+    watch: float | None,
+    rows: int,
+    store: Path,
+    output: str,
+) -> int:
+    """Show how far FLOWS (all by default) are behind, and when they are level.
+
+    In records, bytes and seconds, with the trend since the lag began to grow or shrink, the time until it is level and until
+    retention deletes records that still wait, both with an interval. A lag is counted from the target's end where only this
+    mirror writes there, else from the stored offset, which is up to one `flush_interval` of the workers old; that of a STOPPED
+    connector is exact. Seconds and bytes come from the samples of `mm2mgr sample`, trends from earlier looks of `status` and `lag`.
+    "at least" marks a sum that lacks partitions. A heartbeat's age is the most that a record takes from end to end.
+    Exit code 1 when the lag of a partition or a flow is unknown; with --watch, that of the last look.
+
+    \b
+    Example:
+      mm2mgr lag --by task
+      mm2mgr lag logging --by partition --timestamps
+    """
+    from mm2mgr.output.console import working
+
+    options = operations.LagOptions(by, timestamps, store)
+    looks = operations.watch_lag(workspace, flows, options, every_seconds=watch or 0.0)
+    workspace.flows(flows)  # an unknown flow is an error before anything is asked
+    with working("reading Connect and Kafka"):
+        seen = next(looks)
+    code = _exit_code(seen)  # before it is printed: an interrupt while it is read means this look
+    try:
+        while True:
+            _print(seen, output, rows, watching=watch is not None)
+            if watch is None:
+                return code
+            seen = next(looks)
+            code = _exit_code(seen)
+    except KeyboardInterrupt:
+        return code
+
+
+def _exit_code(seen: LagReport) -> int:
+    return 0 if seen.is_known else 1
+
+
+def _print(seen: LagReport, output: str, rows: int, *, watching: bool) -> None:
+    from mm2mgr.output.console import say_json, say_json_line
+    from mm2mgr.output.lag_text import say_lag
+    from mm2mgr.output.status_text import say_look, say_warnings
+
+    found = seen.to_dict()
+    say_warnings(found["warnings"])
+    if output == "text":
+        if watching:
+            say_look(found["taken_at"])
+        say_lag(found, rows)
+    elif watching:
+        say_json_line(found)
+    else:
+        say_json(found)

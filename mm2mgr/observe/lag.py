@@ -1,0 +1,222 @@
+"""How far each flow is behind: the records in the source's log that are not known to be mirrored. Pure.
+
+Connect stores offsets at intervals, so by a stored offset alone a running flow looks up to one flush interval too far behind. Where only
+this mirror writes a remote topic, the growth of its end since the stored offset was first seen shows what arrived after that offset.
+Records are counted as offsets: of compacted topics and transactions there are fewer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from heapq import nlargest
+from typing import Any, Literal, NamedTuple
+
+from mm2mgr.observe.reading import Failure, LiveConnector, SeenKafka, Snapshot
+from mm2mgr.partitions import Offsets, TopicPartition
+from mm2mgr.reconcile.resets import goes_on
+from mm2mgr.topology import Flow
+from mm2mgr.truth.client_values import text_of
+
+Basis = Literal["stored offset", "target end"]
+"""What a lag was counted from."""
+
+
+class SeenOffset(NamedTuple):
+    """A stored offset (-1: none), the remote end offset when it was first seen (None: unknown), and when that was, in seconds
+    since 1970 (None: not remembered)."""
+
+    stored: int
+    arrived: int | None = None
+    seen_at: float | None = None
+
+
+@dataclass(frozen=True)
+class PartitionLag:
+    """One source partition. `stored` is the last replicated offset that Connect has (None: nothing stored yet), `position` the
+    first offset that is not known to be mirrored, `arrived` the end offset of the remote partition (None: unknown), `task`
+    None when no task has it.
+
+    `basis` says what `position` follows from; `stored_position` is what the stored offset alone says. `unchanged_seconds`:
+    for how long at least the stored offset has been the same (None: seen for the first time).
+    """
+
+    partition: TopicPartition
+    log: Offsets
+    stored: int | None
+    position: int
+    stored_position: int
+    basis: Basis = "stored offset"
+    task: int | None = None
+    arrived: int | None = None
+    heartbeat: bool = False
+    unchanged_seconds: float | None = None
+
+    @property
+    def lag_records(self) -> int:
+        """Records that wait, at most: what arrived since the last flush is only known where `basis` is the target's end."""
+        return max(0, self.log.end - self.position)
+
+    @property
+    def stored_lag_records(self) -> int:
+        """Records after the stored offset, whether they arrived or not: so many would come again if the workers died now."""
+        return max(0, self.log.end - self.stored_position)
+
+    @property
+    def past_end(self) -> bool:
+        """Tell whether the stored offset cannot belong to this log: it was created again, or truncated."""
+        return self.stored is not None and self.stored >= self.log.end
+
+    @property
+    def lost_records(self) -> int:
+        """Return how many records left the log before they were replicated.
+
+        One missing offset in an empty log is the end marker of a transaction, which is no record.
+        """
+        lost = 0 if self.stored is None else max(0, self.log.start - (self.stored + 1))
+        return 0 if lost == 1 and self.log.start == self.log.end else lost
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "topic": self.partition.topic,
+            "partition": self.partition.partition,
+            "task": self.task,
+            "lag_records": self.lag_records,
+            "basis": self.basis,
+            "stored_offset": self.stored,
+            "log_start": self.log.start,
+            "log_end": self.log.end,
+            "target_end": self.arrived,
+            "note": "nothing stored yet"
+            if self.stored is None
+            else "stored offset is past the end"
+            if self.past_end
+            else "",
+        }
+
+
+@dataclass(frozen=True)
+class FlowLag:
+    """Every partition that a flow carries. `unknown` says why there is no lag; `matched` counts topics that match the flow.
+
+    `unread`: partitions of the source whose log could not be read, which makes every sum a lower bound. `exact`: the
+    connector is STOPPED, and a stopped one has stored all its offsets. `tasks`: the task of each assigned partition.
+    """
+
+    partitions: tuple[PartitionLag, ...] = ()
+    matched: int = 0
+    unassigned: tuple[TopicPartition, ...] = ()
+    deleted: tuple[TopicPartition, ...] = ()
+    unread: Mapping[TopicPartition, str] = field(default_factory=dict)
+    unknown: str | None = None
+    exact: bool = False
+    tasks: Mapping[TopicPartition, int] = field(default_factory=dict)
+
+    @cached_property
+    def counted(self) -> tuple[PartitionLag, ...]:
+        """The partitions that count as lag: heartbeats arrive every second, so their offsets are always behind."""
+        return tuple(one for one in self.partitions if not one.heartbeat)
+
+    @property
+    def blind(self) -> bool:
+        """Whether the target's end offsets are all unknown."""
+        return all(one.arrived is None for one in self.partitions)
+
+    @cached_property
+    def total_records(self) -> int | None:
+        """Lag in records, at least that where partitions are unread; None where it is unknown."""
+        if self.unknown is not None or (self.unread and not self.counted):
+            return None
+        return sum(one.lag_records for one in self.counted)
+
+    @property
+    def is_lower_bound(self) -> bool:
+        """Whether partitions are missing from the total."""
+        return bool(self.unread)
+
+    def most_behind(self, count: int) -> tuple[PartitionLag, ...]:
+        """Return the partitions with the largest lag, only those that have any."""
+        return most_behind(self.counted, count)
+
+
+def most_behind(partitions: Iterable[PartitionLag], count: int) -> tuple[PartitionLag, ...]:
+    """Return the partitions with the largest lag, only those that have any."""
+    behind = (one for one in partitions if one.lag_records)
+    largest = nlargest(count, ((one.lag_records, one) for one in behind), key=lambda pair: pair[0])
+    return tuple(one for _, one in sorted(largest, key=lambda pair: (-pair[0], pair[1].partition)))
+
+
+def is_heartbeat(flow: Flow, topic: str) -> bool:
+    """Tell whether a topic holds heartbeats, this cluster's own or ones that were mirrored to it."""
+    return topic == "heartbeats" or topic.endswith(f"{flow.settings.separator}heartbeats")
+
+
+def measure(
+    reading: Snapshot, flow: Flow, seen: LiveConnector, remembered: Mapping[str, Mapping[int, SeenOffset]]
+) -> FlowLag:
+    """Compare the stored offsets of a flow's connector with the source's log; what could not be read makes the lag unknown, not
+    zero. `remembered`: stored offsets by topic and partition as they were when they were first seen.
+    """
+    source, target = (reading.clusters.get(one.alias, SeenKafka()) for one in (flow.source, flow.target))
+    if source.failure:
+        return FlowLag(unknown=f"source {flow.source.alias} could not be read: {source.failure.message}")
+    tasks = {partition: task for task, partitions in seen.assigned().items() for partition in partitions}
+    matched = [topic for topic in source.topics if flow.carries(topic)]
+    wanted = {TopicPartition(topic, number) for topic in matched for number in range(source.topics[topic])}
+    every = sorted(wanted | {one for one in tasks if one.partition < source.topics.get(one.topic, 0)})
+    unknown, stored = None, seen.offsets
+    if isinstance(stored, Failure):
+        unknown, stored = f"stored offsets could not be read: {stored.message}", {}
+    # Without an entry that is in the log, a task begins where this says: with `latest` at its end, so that nothing waits.
+    begins_at = text_of("source", seen.desired.config, "source consumer", "auto.offset.reset")
+    stopped = seen.status is not None and seen.status.state == "STOPPED"
+    counts_arrivals = not stopped and _is_only_writer(flow)
+    remotes = {topic: flow.remote_topic(topic) for topic in {one.topic for one in every}}
+
+    def one(partition: TopicPartition, log: Offsets) -> PartitionLag:
+        topic, number = partition
+        offset, remote = stored.get(partition), target.offsets.get(TopicPartition(remotes[topic], number))
+        arrived, before = remote.end if remote else None, remembered.get(topic, {}).get(number)
+        if before and before.stored != (-1 if offset is None else offset):
+            before = None
+        least = reached = goes_on(log, offset, begins_at)
+        same_count = target.topics.get(remotes[topic]) == source.topics[topic]
+        if before and counts_arrivals and same_count and (offset is None or offset < log.end):
+            reached = min(log.end, max(least, before.stored + 1 + _growth(before.arrived, arrived)))
+        return PartitionLag(
+            partition,
+            log,
+            offset,
+            reached,
+            least,
+            "target end" if reached > least else "stored offset",
+            tasks.get(partition),
+            arrived,
+            is_heartbeat(flow, topic),
+            None if before is None or before.seen_at is None else max(0.0, reading.taken_at - before.seen_at),
+        )
+
+    return FlowLag(
+        tuple(one(partition, source.offsets[partition]) for partition in every if partition in source.offsets),
+        matched=len(matched),
+        unassigned=tuple(sorted(wanted - tasks.keys())) if tasks else (),
+        deleted=tuple(sorted(one for one in tasks if one.partition >= source.topics.get(one.topic, 0))),
+        unread={one: source.unread.get(one, "no answer") for one in every if one not in source.offsets},
+        unknown=unknown,
+        exact=stopped,
+        tasks=tasks,
+    )
+
+
+def _is_only_writer(flow: Flow) -> bool:
+    """Tell whether each new offset on the target is a mirrored record: other policies let anybody write, transactions add markers."""
+    return flow.settings.replication_policy == "default" and not (flow.exactly_once or flow.connect.exactly_once)
+
+
+def _growth(before: int | None, now: int | None) -> int:
+    """Return how many records arrived since a stored offset was first seen.
+
+    A task that was killed sends again what it had not flushed, so for one flush interval this may be too many.
+    """
+    return 0 if before is None or now is None else max(0, now - before)

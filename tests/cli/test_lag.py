@@ -1,0 +1,141 @@
+"""lag: rows by level, seconds from samples and from timestamps, exit codes, and that status says the same."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from mm2mgr.kafka.access import KafkaAccess
+from mm2mgr.samples.schema import KAFKA_OFFSETS
+from mm2mgr.samples.store import SampleStore
+from tests.fake_connect import FakeConnect, serving
+from tests.samples.rows import Sample, batches
+from tests.spec.trees import write
+
+from .command import Command
+from .load import addresses, produce
+
+pytestmark = pytest.mark.usefixtures("impatient")
+FLOW, SOURCE = "orders:a->b", "mm2.a.b.source.orders"
+TREE = """\
+owner: tester
+clusters:
+  a: {{bootstrap_servers: ["{a}"]}}
+  b: {{cluster_id: fake-kafka-cluster-id, bootstrap_servers: ["{b}"]}}
+connect:
+  w: {{url: "{url}", kafka: b, history: false}}
+flows:
+  orders: {{sources: [a], targets: [b], topics: {{include: [orders]}}, tasks: {{max: 2}}}}
+"""
+
+
+@dataclass
+class Behind:
+    """One flow that has mirrored six of the ten records in partition 0 of its topic, which has four."""
+
+    mm2mgr: Command
+    connect: FakeConnect
+    cluster: KafkaAccess
+
+
+@pytest.fixture
+def behind(mm2mgr: Command, mock_cluster: KafkaAccess) -> Iterator[Behind]:
+    connect = FakeConnect(source_topics={"orders": 4})
+    with serving(connect) as url:
+        a, b = addresses(mock_cluster)
+        write(mm2mgr.tree, x=TREE.format(a=a, b=b, url=url))
+        mm2mgr("apply", "--yes")
+        produce(mock_cluster, "orders", 10)
+        produce(mock_cluster, "a.orders", 6)
+        connect.add_offsets(SOURCE, "orders", {0: 5}, alias="a")
+        yield Behind(mm2mgr, connect, mock_cluster)
+
+
+def test_a_flow_that_is_behind_in_records_bytes_and_seconds(behind: Behind, tmp_path: Path) -> None:
+    now_ms = time.time_ns() // 1_000_000
+    ends = ((300, 2), (200, 6), (100, 9))
+    samples = [Sample("a", "orders", 0, now_ms - 1_000 * ago, end, 0, None, 250.0, KAFKA_OFFSETS) for ago, end in ends]
+    for batch in batches(samples):
+        SampleStore(tmp_path / "store").append(batch)
+    said = behind.mm2mgr("lag", "--store", str(tmp_path / "store"))
+    assert said.lines[0].split("   ")[0] == "flow"
+    row = said.lines[1]
+    assert row.split()[:4] == [FLOW, "4", "1", "kB"]
+    assert "3.3" in row.split()[4], "the log ended at offset 6 200 s ago"
+    assert "unknown" in row, "one look has no trend"
+    found = behind.mm2mgr("lag", "-o", "json", "--store", str(tmp_path / "store")).json
+    (data,) = found["rows"]
+    assert (data["lag_records"], data["lag_bytes"]) == (
+        {"value": 4, "at_least": False},
+        {"value": 1000.0, "at_least": False},
+    )
+    assert data["lag_seconds"]["value"] == pytest.approx(200, abs=10)
+    assert found["known"] is True
+
+
+def test_seconds_come_from_the_next_record_itself_if_asked(behind: Behind, tmp_path: Path) -> None:
+    (without,) = behind.mm2mgr("lag", "-o", "json").json["rows"]
+    assert without["lag_seconds"] == {"value": None, "at_least": False}
+    (row,) = behind.mm2mgr("lag", "--timestamps", "-o", "json").json["rows"]
+    assert 0 < row["lag_seconds"]["value"] < 60
+    said = behind.mm2mgr("lag")
+    assert "no samples of a in .mm2mgr/samples, and so no lag in bytes and seconds" in said.out
+
+
+@pytest.mark.parametrize(
+    ("by", "names"),
+    [
+        ("partition", [["orders-0", "0", "4"], ["orders-1", "1", "0"], ["orders-2", "0", "0"], ["orders-3", "1", "0"]]),
+        ("task", [["0", "4"], ["1", "0"]]),
+        ("topic", [["orders", "4"]]),
+        ("flow", [["4"]]),
+    ],
+)
+def test_a_row_is_about_what_by_says(behind: Behind, by: str, names: list[list[str]]) -> None:
+    said = behind.mm2mgr("lag", "--by", by)
+    assert [line.split()[1 : 1 + len(names[0])] for line in said.lines[1 : 1 + len(names)]] == names
+    assert "level" in said.out or len(names) == 1
+
+
+def test_rows_are_cut_as_text_and_whole_as_json(behind: Behind) -> None:
+    said = behind.mm2mgr("lag", "--by", "partition", "--rows", "1")
+    assert "3 rows less behind not shown: --rows shows more, -o json all" in said.out
+    assert len(behind.mm2mgr("lag", "--by", "partition", "--rows", "1", "-o", "json").json["rows"]) == 4
+
+
+def test_status_and_lag_say_the_same_and_share_what_they_saw(behind: Behind) -> None:
+    behind.mm2mgr("status")
+    produce(behind.cluster, "a.orders", 3)
+    (row,) = behind.mm2mgr("lag", "-o", "json").json["rows"]
+    assert (row["lag_records"]["value"], row["basis"]) == (1, "target end")
+    assert row["trend"] is not None
+    assert behind.mm2mgr("status", "-o", "json").json["flows"][0]["lag_records"] == 1
+
+
+def test_a_flow_without_offsets_is_unknown_with_exit_code_1(behind: Behind) -> None:
+    behind.connect.fail_next("GET", f"/connectors/{SOURCE}/offsets", 500, {"message": "no"}, times=99)
+    said = behind.mm2mgr("lag", code=1)
+    assert said.lines[1].split()[:2] == [FLOW, "unknown"]
+    assert "unknown: stored offsets could not be read" in said.out
+    assert behind.mm2mgr("lag", "-o", "json", code=1).json["rows"][0]["lag_records"]["value"] is None
+
+
+def test_a_flow_that_is_not_applied_is_unknown_not_level(behind: Behind) -> None:
+    behind.connect.connectors.pop(SOURCE)
+    said = behind.mm2mgr("lag", code=1)
+    assert said.lines[1].split()[:2] == [FLOW, "unknown"]
+    assert "its connector is not applied: run mm2mgr apply" in said.out
+
+
+def test_the_age_of_the_newest_heartbeat_bounds_the_latency(behind: Behind) -> None:
+    assert "a->b: latency unknown: no heartbeats of a on b: none in topic a.heartbeats" in behind.mm2mgr("lag").out
+
+
+def test_an_unknown_flow_is_an_error_before_anything_is_asked(behind: Behind) -> None:
+    behind.connect.requests.clear()
+    assert "nothing" in behind.mm2mgr("lag", "nothing", code=1).err
+    assert behind.connect.requests == []
