@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -141,16 +141,20 @@ class SourceOffset:
         return {"partition": self.partition, "offset": self.offset}
 
 
-def parse_stored(entries: Iterable[SourceOffset], source_alias: str) -> dict[TopicPartition, int]:
+def parse_stored(
+    entries: Iterable[SourceOffset], source_alias: str, but: Container[str] = ()
+) -> dict[TopicPartition, int]:
     """Return the last mirrored offset of each source partition that a MirrorSourceConnector stored for this source alias.
 
-    Entries of another alias remain when a cluster is renamed; MirrorMaker ignores them too.
+    Entries of another alias remain when a cluster is renamed; MirrorMaker ignores them too. With an empty alias: those
+    of all but some.
     """
     stored: dict[TopicPartition, int] = {}
     for entry in entries:
         topic, number = entry.partition.get("topic"), entry.partition.get("partition")
         offset: Any = (entry.offset or {}).get("offset")
-        ours = entry.partition.get("cluster") == source_alias
+        alias = entry.partition.get("cluster")
+        ours = alias == source_alias if source_alias else alias not in but
         if ours and isinstance(topic, str) and isinstance(number, int) and isinstance(offset, int):
             stored[TopicPartition(topic, number)] = offset
     return stored

@@ -342,6 +342,7 @@ class _Making:
                     entries = await client.offsets(connector[1])
                 offsets[connector] = parse_stored(entries, concerned[connector])
                 former.update({(old, alias): parse_stored(entries, alias) for old, alias in turned if old == connector})
+                former[connector, ""] = parse_stored(entries, "", {*self.topology.clusters, concerned[connector]})
             except Mm2mgrError:
                 offsets[connector] = None
 

@@ -37,7 +37,7 @@ class MirroredState:
     begun: Mapping[Named, Collection[str]] = field(default_factory=dict)
     """The topics of the source that a write begins to take; a write whose source was not read is not in it."""
     former: Mapping[tuple[Named, str], Stored] = field(default_factory=dict)
-    """What a connector that goes the other way now has stored for another source alias than its own, by that alias."""
+    """What a connector has stored for another source alias than its own: for that alias if it goes the other way now, "" for all undeclared ones."""
     aliases: Collection[str] = ()
     """All declared Kafka clusters."""
 
@@ -218,7 +218,7 @@ def _mirrored_by(named: Named, hop: Hop, seen: MirroredState) -> dict[str, dict[
     found: dict[str, dict[TopicPartition, int]] = {}
     if _is_half_made(hop):
         return found
-    for partition, offset in (seen.offsets.get(named) or {}).items():
+    for partition, offset in {**seen.former.get((named, ""), {}), **(seen.offsets.get(named) or {})}.items():
         found.setdefault(partition.topic, {})[partition] = offset
     listed = seen.listed(hop.subject.source)
     if listed and not _has_stored_all(hop):

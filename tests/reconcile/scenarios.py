@@ -322,6 +322,15 @@ KNOWN: dict[str, Scenario] = {
         Step(tree(), by_hand=(ByHand("mm2.a.b.source.f", "a", "b", "u", "a", "b", policy="identity"),)),
         Step(tree(flow("f", "ab", "t", policy="identity"), flow("g", "ba", "t", policy="identity"))),
     ),
+    "a flow renamed whose connector had mirrored under another alias": day(
+        Step(tree(), by_hand=(ByHand("mm2.a.b.source.f", "a", "b", "t", "A", "B", policy="identity"),)),
+        Step(
+            tree(flow("f", "ab", "t", policy="identity")),
+            by_hand=(ByHand("mm2.a.b.source.f", "a", "b", "t", "a", "b", policy="identity", state="STOPPED"),),
+            edits=(("adopt", 0),),
+        ),
+        Step(tree(flow("g", "ab", "t", policy="identity"))),
+    ),
     "a way back beside a connector by hand that is part of another loop": day(
         Step(tree(flow("f", "ab", ".*[.]t", policy="identity")), by_hand=(ByHand("first", "a", "b", "t", "a", "b"),)),
         Step(
