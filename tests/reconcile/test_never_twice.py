@@ -52,6 +52,8 @@ from tests.scale.kept import Kept, keeping
 from tests.spec.trees import write
 
 EXAMPLES = int(os.environ.get("MM2MGR_EXAMPLES", "120"))
+PROMISES_ONLY = "MM2MGR_PROMISES_ONLY" in os.environ
+"""Let a day end, and not fail, where records go wrong: only what must hold on every day is judged (`hold_to_promises`, and rest after an apply)."""
 ADDRESSES = {cluster: f"{cluster}:9092" for cluster in CLUSTERS}
 IDS = {cluster: f"kafka-{cluster}" for cluster in CLUSTERS}
 OWNER = "team"
@@ -478,7 +480,7 @@ def live_through(estate: Estate, scenario: Scenario) -> list[Plan | None]:
     for step in scenario.steps:
         found, plan = estate.step(step)
         plans.append(plan)
-        if estate.is_blind:
+        if estate.is_blind or (found and PROMISES_ONLY):
             break
         if found:
             raise KINDS[found[0].kind]("\n".join([*map(str, found[:3]), *estate.diary]))
