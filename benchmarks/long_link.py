@@ -62,7 +62,9 @@ def run(rows: Sequence[Case], given: argparse.Namespace) -> Iterator[Outcome]:
                     for case in rows:
                         bench.preload(case, int(min(given.megabytes, max(60, 30 * case.link_bytes_per_second / 1e6))))
                     for case in (case for case in rows if case.brokers == brokers):
-                        times = [bench.measure(case, given.seconds) for _ in range(given.repeat)]
+                        # Long enough for a few of the largest records of every task.
+                        least = 3 * case.tasks * case.record_bytes / case.link_bytes_per_second
+                        times = [bench.measure(case, max(given.seconds, least)) for _ in range(given.repeat)]
                         yield max(times, key=lambda one: one.megabytes_per_second)
                     link.set(0.0002, 125e6)
         finally:
