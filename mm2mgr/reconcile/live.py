@@ -57,6 +57,7 @@ from mm2mgr.reconcile.mirrored import (
     Widening,
     judge,
     taken,
+    unseen_successors,
     widenings,
 )
 from mm2mgr.reconcile.moves import BothSides, with_moves, with_other_sides
@@ -195,6 +196,7 @@ class _Making:
         for named, objection in (*await self.ask_dedicated(), *await self.ask_retention(seen)):
             against.setdefault(named, []).append(objection)
         successors = {named: [old.old for old in one.again] for named, one in verdicts.items() if one.again}
+        successors |= unseen_successors(run)
         by_name = {each.named: each for each in found}
         stored, groups = await asyncio.gather(self.read_stored(found, verdicts, seen, sizes), self.read_groups(run))
         estimate = Estimate(run, seen, by_name, verdicts, sizes, stored, groups)

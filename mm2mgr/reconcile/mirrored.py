@@ -158,6 +158,26 @@ def widenings(
     )
 
 
+def unseen_successors(connectors: Connectors) -> dict[Named, list[Named]]:
+    """Return what is wanted on Connect clusters that could not be read, each with the abandoned connectors whose topics it takes."""
+    wanted, live = connectors.desired, connectors.live
+    new = [named for named, each in wanted.items() if named[0] in connectors.unread and each.type == "source"]
+    old = [named for named, each in live.items() if connectors.is_abandoned(named) and each.type == "source"]
+    if not new or not old:
+        return {}
+    every = hops((*(wanted[named] for named in new), *(live[named] for named in old)))
+    takers, givers = zip(new, every[: len(new)], strict=True), list(zip(old, every[len(new) :], strict=True))
+    return {taker: [giver for giver, had in givers if _may_share(one, had)] for taker, one in takers}
+
+
+def _may_share(one: Hop, other: Hop) -> bool:
+    """Tell whether two source connectors may mirror a topic both from one cluster to another."""
+    if one.pair != other.pair or not one.selection or not other.selection:
+        return one.pair == other.pair
+    shared = meeting([one.selection, other.selection])
+    return bool(shared.topic or shared.undecided)
+
+
 def again(
     widening: Widening, seen: MirroredState, is_abandoned: Callable[[Named], bool], giver: Named | None = None
 ) -> Iterator[Again]:

@@ -361,10 +361,13 @@ def _priced(change: Change) -> Change:
 def with_predecessors_kept(
     clusters: Iterable[ClusterPlan], again: Mapping[Named, Sequence[Named]]
 ) -> tuple[ClusterPlan, ...]:
-    """Keep the connectors that a blocked one replaces: if they were deleted or narrowed alone, these topics would not be mirrored."""
+    """Keep the connectors that another one replaces which is blocked, or whose Connect cluster could not be read and has no changes.
+
+    If they were deleted or narrowed alone, their topics would not be mirrored, and who goes on later would not have their offsets.
+    """
     clusters = tuple(clusters)
     changes = {(c.connect, c.connector): c for cluster in clusters for c in cluster.changes}
-    blocked = {new: olds for new, olds in again.items() if new in changes and changes[new].action == "blocked"}
+    blocked = {new: olds for new, olds in again.items() if new not in changes or changes[new].action == "blocked"}
     kept = {old: new for new, olds in blocked.items() for old in olds}
     # Its heartbeat and checkpoint connectors are named after the same pair, and run beside it.
     beside = {(old[0], _pair_of(changes[old])): new for old, new in kept.items() if old in changes}
@@ -376,7 +379,8 @@ def with_predecessors_kept(
         narrowed = change.action == "update" and any(key.key in SELECTING for key in change.keys)
         if new is None or not (change.action == "delete" or narrowed):
             return change
-        reason = f"'{new[1]}' on Connect cluster '{new[0]}', which takes over its topics, is blocked: they would no longer be mirrored"
+        why = "is blocked" if new in changes else "could not be read"
+        reason = f"'{new[1]}' on Connect cluster '{new[0]}', which takes over its topics, {why}: they would no longer be mirrored"
         return replace(change.blocked(reason), state=change.state)
 
     return tuple(cluster.each(kept_or_not) for cluster in clusters)

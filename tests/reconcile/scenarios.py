@@ -331,6 +331,11 @@ KNOWN: dict[str, Scenario] = {
         ),
         Step(tree(flow("g", "ab", "t", policy="identity"))),
     ),
+    "a move, with pruning, to a Connect cluster that cannot be read": day(
+        Step(tree(flow("f", "ab", "t", policy="identity", run_on="y"))),
+        Step(tree(flow("f", "ab", "t", policy="identity")), prune=True, unread="x"),
+        spare="b",
+    ),
     "a way back beside a connector by hand that is part of another loop": day(
         Step(tree(flow("f", "ab", ".*[.]t", policy="identity")), by_hand=(ByHand("first", "a", "b", "t", "a", "b"),)),
         Step(
