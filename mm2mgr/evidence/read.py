@@ -195,7 +195,9 @@ class Evidence:
         rules = rules_of(flow, self.capacities.get(flow.id), self.rates.statistic)
         ends = (flow.name, alias, flow.target.alias, flow.connect.name)
         buffers, now = buffers_of(flow), current_tasks(flow)
-        return Scenario(*ends, listing, mirrored, assignment, rates, rules, buffers, now, profile)
+        own = flow.settings.catch_up.limit if flow.settings.catch_up else None
+        shared = flow.link.catch_up.limit if flow.link and flow.link.catch_up else None
+        return Scenario(*ends, listing, mirrored, assignment, rates, rules, buffers, now, profile, own, shared)
 
 
 def read(  # noqa: PLR0913  one argument per option

@@ -211,10 +211,14 @@ def recovery_rows(one: Values) -> list[tuple[str, ...]]:
     ]
 
 
-def never_text(one: Values) -> str:
-    """Name the flows that never catch up, whatever workers and tasks are listed; empty where all do."""
+def recovery_notes(one: Values) -> list[str]:
+    """Name the flows that never catch up, whatever workers and tasks are listed, and those whose catch-up limit decides the time."""
     never = one["recoveries"][-1]["raised"]["never"] if one["recoveries"] else ()
-    return f"Cannot catch up with any number of workers listed here: {listed(never)}." if never else ""
+    notes = (
+        ("Cannot catch up with any number of workers listed here", never),
+        ("Held at their catch-up limit", one["limited"]),
+    )
+    return [f"{what}: {listed(flows)}." for what, flows in notes if flows]
 
 
 def _time(found: Values) -> str:
@@ -232,8 +236,8 @@ def _say_recoveries(one: Values) -> None:
     say(f"  Time to catch up from a lag of {one['lag']} while traffic continues:")
     right = ("workers", "tasks", "time", "raised to", "time then")
     say_table(Table(RECOVERY_COLUMNS, recovery_rows(one), right, drop=("last flow",), indent=2))
-    if never := never_text(one):
-        say(f"  {never}")
+    for note in recovery_notes(one):
+        say(f"  {note}")
 
 
 def _flow_row(flow_id: str, both: Values) -> tuple[str, ...]:

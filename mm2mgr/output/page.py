@@ -18,7 +18,7 @@ import jinja2
 
 from mm2mgr.link_forecast import SETTINGS
 from mm2mgr.output.link_text import OVER, curve_table, forecast_heading, forecast_table, value_text
-from mm2mgr.output.load_text import DAYS, RECOVERY_COLUMNS, RUNNING_COLUMNS, never_text, recovery_rows, running_rows
+from mm2mgr.output.load_text import DAYS, RECOVERY_COLUMNS, RUNNING_COLUMNS, recovery_notes, recovery_rows, running_rows
 from mm2mgr.output.tables import Table
 from mm2mgr.sizing.scenario import FlowView
 from mm2mgr.text import number_of, rate_text, visible
@@ -135,7 +135,7 @@ def _connect(name: str, one: Values) -> dict[str, Any]:
         "running": _table(RUNNING_COLUMNS, running_rows(one["running"]), "Tasks by worker, as Connect reports them"),
         "findings": [*one["running"]["reasons"], *(loss["reason"] for loss in one["losses"]), *note],
         "recoveries": _table(RECOVERY_COLUMNS, recovery_rows(one), f"Time to catch up from a lag of {one['lag']}"),
-        "never": [text] if (text := never_text(one)) else [],
+        "never": recovery_notes(one),
     }
 
 

@@ -73,7 +73,8 @@ class Buffers:
 class FlowRun:
     """A flow as a Connect cluster runs it: its load, assigned to `tasks`, of which it may have `most`.
 
-    `capacity_bytes_per_second` is all that one task can move, `records_per_second` the flow's (None: not measured).
+    `capacity_bytes_per_second` is all that one task can move, `records_per_second` the flow's (None: not measured), `limit_used` the
+    traffic of all flows under its catch-up limit as a share of that (0: no limit).
     """
 
     flow_id: str
@@ -84,6 +85,7 @@ class FlowRun:
     capacity_bytes_per_second: float
     buffers: Buffers
     records_per_second: float | None = None
+    limit_used: float = 0.0
 
     @cached_property
     def per_task(self) -> list[float]:

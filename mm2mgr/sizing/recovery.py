@@ -68,12 +68,14 @@ class WorkerLoss:
 
 @dataclass(frozen=True)
 class Outlook:
-    """Losses and recoveries of one Connect cluster. `note`: why no recovery is estimated."""
+    """Losses and recoveries of one Connect cluster. `note`: why no recovery is estimated. `limited`: the flows that would catch up
+    sooner without their catch-up limit, with the workers of now."""
 
     lag: str
     losses: tuple[WorkerLoss, ...]
     recoveries: tuple[Recovery, ...]
     note: str = ""
+    limited: tuple[str, ...] = ()
 
 
 def task_speed(load: ConnectLoad, run: FlowRun, workers: int, tasks: int) -> float:
@@ -88,10 +90,11 @@ def task_speed(load: ConnectLoad, run: FlowRun, workers: int, tasks: int) -> flo
 
 
 def utilisations(load: ConnectLoad, workers: int, tasks: Sequence[int]) -> dict[str, float]:
-    """Return how busy the busiest task of each flow is when the flows have so many tasks, in their order."""
+    """Return how busy the busiest task of each flow is when the flows have so many tasks, in their order, or its catch-up limit if that
+    is busier: all that comes under it gets through at that rate together."""
     total = max(1, sum(tasks))
     return {
-        run.flow_id: run.load.busiest(count) / task_speed(load, run, workers, total)
+        run.flow_id: max(run.load.busiest(count) / task_speed(load, run, workers, total), run.limit_used)
         for run, count in zip(load.runs, tasks, strict=True)
     }
 
@@ -127,7 +130,9 @@ def outlook(load: ConnectLoad, workers: int, lag: Lag, counts: Sequence[int] = (
         )
     usual = [max(1, workers // 2), workers, workers + 1, math.ceil(workers * 1.5), workers * 2, workers * 3]
     chosen = sorted(set(counts or usual))
-    return Outlook(lag.text, losses, tuple(recovery(load, count, behind) for count in chosen))
+    found = utilisations(load, workers, [len(run.per_task) for run in load.runs])
+    limited = tuple(run.flow_id for run in load.runs if run.limit_used and found[run.flow_id] == run.limit_used)
+    return Outlook(lag.text, losses, tuple(recovery(load, count, behind) for count in chosen), limited=limited)
 
 
 def recovery(load: ConnectLoad, workers: int, behind: float) -> Recovery:

@@ -32,7 +32,7 @@ class Scenario:
 
     `listing`: the topics of its source; `carries`: which topics its connector assigns; `rates`: bytes per second by partition
     and hour; `record_bytes`: mean size (None: not measured); `now`: what the tree has (None: a new flow); `profile`: what else
-    was measured of its source.
+    was measured of its source. Catch-up limits are bytes per second: its own, and the one that it shares with other flows over its link.
     """
 
     name: str
@@ -47,6 +47,8 @@ class Scenario:
     buffers: Buffers
     now: CurrentTasks | None = None
     profile: Profile = field(default_factory=Profile)
+    own_limit: float | None = None
+    link_limit: float | None = None
 
     @property
     def pair(self) -> str:
@@ -122,15 +124,30 @@ def sized(scenario: Scenario) -> SizedFlow:
 
 def outcome(scenarios: Iterable[Scenario], machines: Mapping[str, ConnectWorkers]) -> Outcome:
     """Size every scenario and put it on its Connect cluster; a cluster without scenarios needs nothing and is absent."""
-    flows: dict[str, SizedFlow] = {}
+    scenarios = tuple(scenarios)
+    flows = {scenario.flow_id: sized(scenario) for scenario in scenarios}
+    used = _limits_used(scenarios, flows)
     runs: dict[str, list[FlowRun]] = {}
     pairs: dict[str, set[str]] = {}
     for scenario in scenarios:
-        flow = flows[scenario.flow_id] = sized(scenario)
-        runs.setdefault(scenario.connect, []).append(flow_run(scenario, flow))
+        run = flow_run(scenario, flows[scenario.flow_id])
+        runs.setdefault(scenario.connect, []).append(replace(run, limit_used=used.get(scenario.flow_id, 0.0)))
         pairs.setdefault(scenario.connect, set()).add(scenario.pair)
     loads = {name: _load(name, own, pairs[name], machines.get(name, ConnectWorkers())) for name, own in runs.items()}
     return Outcome(flows, loads, {name: need(load) for name, load in loads.items()})
+
+
+def _limits_used(scenarios: Iterable[Scenario], flows: Mapping[str, SizedFlow]) -> dict[str, float]:
+    """Return by flow the traffic under its catch-up limit as a share of that; flows over one link without a limit of their own share the link's."""
+    found = {each.flow_id: flows[each.flow_id].load.total / each.own_limit for each in scenarios if each.own_limit}
+    sharing: dict[str, list[Scenario]] = {}
+    for scenario in scenarios:
+        if scenario.link_limit and not scenario.own_limit:
+            sharing.setdefault(scenario.pair, []).append(scenario)
+    for alike in sharing.values():
+        total = math.fsum(flows[each.flow_id].load.total for each in alike)
+        found |= {each.flow_id: total / each.link_limit for each in alike if each.link_limit}
+    return found
 
 
 def with_workers_seen(found: Outcome, counts: Mapping[str, int]) -> Outcome:
@@ -225,7 +242,7 @@ def with_target(
     for scenario in scenarios:
         pair = f"{scenario.source}->{alias}"
         if scenario.name in names and scenario.source != alias and (scenario.name, pair) not in there:
-            made = replace(scenario, target=alias, connect=connect, now=None)
+            made = replace(scenario, target=alias, connect=connect, now=None, link_limit=None)
             new.setdefault((scenario.name, pair), made.with_topics(scenario.carries, scenario.rates))
     return (*scenarios, *new.values())
 
@@ -323,6 +340,10 @@ def _consequences(before: Outcome, after: Outcome) -> list[str]:
         ("New hot partitions (adding tasks does not help)", [hot[one] for one in hot if one not in hot_before]),
         ("No longer hot", cold),
         ("Capped by their limit, with more load on a task than planned", newly_short),
+        (
+            "At or above their catch-up limit, so that they fall behind",
+            [one for one in _held(after) if one not in _held(before)],
+        ),
     )
     said = [f"{what}: {listed(names)}." for what, names in changes if names]
     both = ((before.sizings.get(flow_id), sizing) for flow_id, sizing in after.sizings.items())
@@ -355,6 +376,10 @@ def _short(found: Outcome) -> list[str]:
         for flow_id, sizing in found.sizings.items()
         if sizing.capped_by == "limit" and sizing.busiest_bytes_per_second > sizing.usable_bytes_per_second
     ]
+
+
+def _held(found: Outcome) -> list[str]:
+    return [run.flow_id for load in found.loads.values() for run in load.runs if run.limit_used >= 1]
 
 
 def _of_flow(sizing: Sizing) -> dict[str, Any]:

@@ -228,3 +228,28 @@ def test_idle_tasks_push_busy_ones_together() -> None:
 def test_no_more_workers_are_lost_than_there_are() -> None:
     load = connect(run("f", [MB]))
     assert [len(outlook(load, workers, Lag()).losses) for workers in (1, 2, 3)] == [1, 2, 2]
+
+
+# --- catch-up limits ----------------------------------------------------------------------------------------------------
+
+
+@given(st.floats(1, 1e5), st.lists(st.floats(0.1, 5), min_size=1, max_size=4), st.floats(0.5, 60))
+def test_flows_under_one_limit_catch_up_together_at_that_rate(behind: float, rates: list[float], limit: float) -> None:
+    """Held against a clock: all of them get the limit's bytes, of which their traffic is only a part."""
+    used = sum(rates) / limit
+    load = connect(*(replace(run(f"f{n}", [rate * MB], tasks=1), limit_used=used) for n, rate in enumerate(rates)))
+    found = recovery(load, 4, behind).now
+    if limit <= sum(rates):
+        assert found == CatchUp(None, "", tuple(f"f{n}" for n in range(len(rates))))
+    elif used < 0.95:
+        by_limit = stepped(behind * sum(rates), sum(rates), limit)
+        alone = max(stepped(behind * rate, rate, 10) for rate in rates)  # what a task of 10 MB/s takes
+        assert found.seconds == pytest.approx(max(by_limit, alone), rel=1e-3)
+
+
+def test_a_limit_is_named_where_it_decides() -> None:
+    held, free = replace(run("held", [2 * MB]), limit_used=0.9), replace(run("free", [2 * MB]), limit_used=0.1)
+    found = outlook(connect(held, free), 2, Lag())
+    assert found.limited == ("held",)
+    assert found.recoveries[0].now.last_flow == "held"
+    assert outlook(connect(run("none", [2 * MB])), 2, Lag()).limited == ()

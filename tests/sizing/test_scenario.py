@@ -213,3 +213,27 @@ def test_workers_seen_stand_in_only_where_none_are_declared() -> None:
     assert with_workers_seen(declared, {"w": 2}).needs["w"].workers_today == 4
     assert with_workers_seen(seen, {"w": 2}).needs["w"].workers_today == 2
     assert with_workers_seen(seen, {"w": 0}).needs["w"].workers_today is None
+
+
+def limits_used(scenarios: Sequence[Scenario]) -> dict[str, float]:
+    return {run.flow_id: run.limit_used for load in outcome(scenarios, {}).loads.values() for run in load.runs}
+
+
+def test_flows_over_one_link_share_its_catch_up_limit_but_for_those_with_their_own() -> None:
+    totals = loads(CASES)
+    shared = tuple(replace(each, link_limit=100 * MB) for each in CASES)
+    for flow_id, used in limits_used(shared).items():
+        pair = flow_id.partition(":")[2]
+        together = sum(total for other, total in totals.items() if other.partition(":")[2] == pair)
+        assert used == pytest.approx(together / (100 * MB))
+    own = (replace(shared[0], own_limit=50 * MB), *shared[1:])
+    assert limits_used(own)[own[0].flow_id] == pytest.approx(totals[own[0].flow_id] / (50 * MB))
+    assert set(limits_used(CASES).values()) == {0.0}
+    assert set(limits_used(with_target(shared, "north", "n", {"logs"})[len(CASES) :]).values()) == {0.0}
+
+
+def test_traffic_that_reaches_a_catch_up_limit_is_a_consequence() -> None:
+    total = loads(CASES)[CASES[0].flow_id]
+    limited = (replace(CASES[0], own_limit=1.5 * total), *CASES[1:])
+    found = comparison(outcome(limited, {}), outcome(with_traffic(limited, 2), {}))
+    assert f"At or above their catch-up limit, so that they fall behind: {CASES[0].flow_id}." in found["reasons"]
