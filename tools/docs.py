@@ -332,7 +332,7 @@ def rights_page() -> str:
     offsets, status, group = dedicated_names("SOURCE")
     named = {
         **{"history": f"topic {TOPIC}", "lease": "group mm2mgr-OWNER", "dedicated offsets": f"topic {offsets}"},
-        **{"dedicated status": f"topic {status}", "dedicated group": f"group {group}"},
+        **{"dedicated status": f"topic {status}", "dedicated group": f"group {group}", "quotas": "the cluster"},
     }
     own = [(row.operation, named[row.on], row.effect) for row in ROWS if row.type == "mm2mgr"]
     of_clients = [row for row in ROWS if row.type != "mm2mgr"]

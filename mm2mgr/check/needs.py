@@ -25,10 +25,14 @@ from mm2mgr.truth.reach import CLUSTER_KEYS, Client, Setting, clients
 OWN = "mm2mgr itself"
 On = Literal[
     "topic", "remote topic", "offset syncs", "checkpoints", "heartbeats", "offsets", "group", "cluster",
-    "history", "lease", "dedicated offsets", "dedicated status", "dedicated group",
+    "history", "lease", "dedicated offsets", "dedicated status", "dedicated group", "quotas",
 ]  # fmt: skip
 _GROUPS_OF: tuple[On, ...] = ("group", "lease", "dedicated group")
-_KINDS: dict[On, ResourceKind] = {"cluster": "cluster", **dict.fromkeys(_GROUPS_OF, "group")}  # all others are topics
+_KINDS: dict[On, ResourceKind] = {
+    "cluster": "cluster",
+    "quotas": "cluster",
+    **dict.fromkeys(_GROUPS_OF, "group"),
+}  # all others are topics
 
 
 @dataclass(frozen=True)
@@ -91,6 +95,8 @@ ROWS: tuple[RightRule, ...] = (
     RightRule(32, "mm2mgr", OWN, "Read", "dedicated offsets", _NOT_TAKEN),
     RightRule(33, "mm2mgr", OWN, "Read", "dedicated status", _NOT_TAKEN),
     RightRule(34, "mm2mgr", OWN, "Describe", "dedicated group", _NOT_TAKEN),
+    RightRule(35, "mm2mgr", OWN, "DescribeConfigs", "quotas", "quotas of `catch_up` cannot be read, so none is written or deleted; all else is planned and applied"),
+    RightRule(36, "mm2mgr", OWN, "AlterConfigs", "quotas", "quotas of `catch_up` are not written; flows mirror without a limit, and `apply` ends with exit code 1"),
 )  # fmt: skip
 EFFECTS = {row.number: row.effect for row in ROWS}
 
@@ -136,12 +142,14 @@ def needs(
 def own_needs(
     topology: Topology, connectors: Iterable[Connector], login_on: Callable[[str], ClientLogin]
 ) -> Iterator[RequiredRight]:
-    """Yield what mm2mgr itself needs for the history, the lease and what these connectors take over; `login_on` returns its own by alias."""
+    """Yield what mm2mgr itself needs for the history, the lease, quotas and what these connectors take over; `login_on` returns its own by alias."""
     connectors = list(connectors)
     kept = [each for each in map(topology.connects.get, {one.connect for one in connectors}) if each]
     for alias in sorted({each.kafka for each in kept if each.model.history}):
         yield from _own(login_on(alias), {"history": TOPIC, "lease": lease_group(topology)})
     chosen = {flow for one in connectors for flow in one.flows}
+    for alias in sorted({flow.target.alias for flow in topology.flows_of(chosen) if flow.catch_up}):
+        yield from _own(login_on(alias), {"quotas": CLUSTER_NAME})
     for entry in topology.moved:
         if entry.dedicated and entry.to in chosen:
             (flow,) = topology.flows_of({entry.to})

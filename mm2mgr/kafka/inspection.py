@@ -275,15 +275,29 @@ def may(kafka: Kafka, rights: Iterable[Right], view: ClusterView) -> dict[Right,
     """Ask for each right; KafkaError when the brokers stop answering."""
     wanted = list(dict.fromkeys(rights))
     of_topics = [right for right in wanted if right.kind == "topic"]
-    said: dict[Right, Permission] = {
-        right: _said(right.operation in view.operations) for right in wanted if right.kind == "cluster"
-    }
+    said: dict[Right, Permission] = {}
+    with kafka.doing("asking for rights"):
+        said |= {right: _of_cluster(kafka, right, view) for right in wanted if right.kind == "cluster"}
     said |= {right: "open" for right in wanted if right.kind == "transactional id"}
     with kafka.doing("asking for rights"):
         said |= _of_groups(kafka, [right for right in wanted if right.kind == "group"])
         said |= _of_topics(kafka, [right for right in of_topics if right.operation != "Create"])
         said |= _asked(kafka, "Create", of_topics)  # which Create on the cluster allows too
     return said
+
+
+def _of_cluster(kafka: Kafka, right: Right, view: ClusterView) -> Permission:
+    """Brokers tell the operations on the cluster only to those who may describe it; rights on its settings are asked for then."""
+    if "Describe" in view.operations or right.operation not in {"DescribeConfigs", "AlterConfigs"}:
+        return _said(right.operation in view.operations)
+    change = ConfigEntry("background.threads", "10", incremental_operation=AlterConfigOpType.SET)
+    broker = ConfigResource(ConfigResource.Type.BROKER, str(view.brokers[0]), incremental_configs=[change])
+    if right.operation == "DescribeConfigs":
+        asked = kafka.admin.describe_configs([broker], request_timeout=kafka.left())
+    else:
+        asked = kafka.admin.incremental_alter_configs([broker], validate_only=True, request_timeout=kafka.left())
+    (future,) = asked.values()
+    return _by_code(kafka, future, lambda _: "yes", _PERMISSIONS)
 
 
 def _of_groups(kafka: Kafka, rights: list[Right]) -> dict[Right, Permission]:

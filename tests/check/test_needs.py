@@ -40,7 +40,7 @@ def names(wanted: list[RequiredRight], number: int) -> list[str]:
 
 
 def test_every_row_has_an_effect_and_the_table_its_24_rows() -> None:
-    assert sorted(EFFECTS) == list(range(1, 35))
+    assert sorted(EFFECTS) == list(range(1, 37))
     assert all(EFFECTS.values())
     assert len([row for row in ROWS if row.number <= 24]) == 24
 
@@ -157,6 +157,16 @@ def test_mm2mgr_itself_needs_its_history_its_lease_and_what_it_takes_over(
     found = {alias: {need.right.name for need in wanted if need.login.cluster == alias} for alias in expected}
     assert found == expected
     assert {need.login.servers for need in wanted} <= {"outside:9092"}
+
+
+@pytest.mark.parametrize("limit", ["", ", catch_up: {limit: 9MB/s}"])
+def test_a_catch_up_limit_needs_rights_on_the_quotas_of_the_target(tmp_path: Path, limit: str) -> None:
+    text = _CLUSTERS.replace("kafka: b}", "kafka: b, history: false}")
+    text += f"flows:\n  f: {{sources: [a], targets: [b], topics: {{include: [orders]}}{limit}}}\n"
+    topology = expand(load([write(tmp_path, x=text)]))
+    wanted = own_needs(topology, render(topology), lambda alias: own_login(topology, alias)[0])
+    found = {(each.login.cluster, str(each.right)) for each in wanted}
+    assert found == ({("b", f"{each}Configs on the cluster") for each in ("Describe", "Alter")} if limit else set())
 
 
 def test_a_flow_that_takes_no_topic_of_its_source_gets_a_row(tmp_path: Path) -> None:
