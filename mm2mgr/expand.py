@@ -223,6 +223,12 @@ class _Expansion:
         connect = self._run_on(name, target, settings)
         if connect is None:
             return None
+        link, route = self._links(source, target, connect.kafka)
+        if link and link.catch_up:
+            limit = ("links", self.tree.links.index(link), "catch_up", "limit")
+            written["link", "catch_up", "limit"] = self._origin(limit)
+        flow_id = f"{name}:{source}->{target}"
+        sized = self.tree.sizing.get(flow_id)
         return Flow(
             name,
             self.clusters[source],
@@ -230,8 +236,10 @@ class _Expansion:
             connect,
             settings,
             written,
-            self._tasks(f"{name}:{source}->{target}", settings, written),
-            *self._links(source, target, connect.kafka),
+            self._tasks(flow_id, settings, written),
+            link,
+            route,
+            sized.bytes_per_second if sized else None,
         )
 
     def _exactly_once(self, flows: list[Flow]) -> list[Flow]:

@@ -90,12 +90,14 @@ class LinkComparison:
     brokers_read: bool
     rows: tuple[Row, ...]
     curves: tuple[Curve, ...]
+    limit: str = ""
+    """Its catch-up limit, in words."""
 
     @property
     def verdict(self) -> str:
         """What the flow carries now, and what decides it."""
         (now,) = (row for row in self.rows if row.is_current)
-        return now.forecast.verdict
+        return "; ".join(filter(None, (now.forecast.verdict, self.limit)))
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON values; rates are bytes per second."""
@@ -132,7 +134,8 @@ def compare(flow: Flow, route: Route, traffic: FlowTraffic) -> LinkComparison:
     ]
     curves = _over_round_trip(flow, route, traffic), _over_tasks(flow, route, traffic), _over_size(flow, route, traffic)
     limits = flow.source.limits if route.reading else flow.target_limits
-    return LinkComparison(flow.id, route.words, route.placement, traffic, limits.read, tuple(rows), curves)
+    limit = flow.catch_up.words if flow.catch_up else ""
+    return LinkComparison(flow.id, route.words, route.placement, traffic, limits.read, tuple(rows), curves, limit)
 
 
 def _clients(flow: Flow, route: Route, settings: Settings) -> Clients:

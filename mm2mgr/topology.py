@@ -19,7 +19,7 @@ from mm2mgr.link_settings import Crossing, compiled, may_pipeline
 from mm2mgr.spec.models import Cluster, Connect, FlowSettings, Link
 from mm2mgr.spec.places import Key, PathKey
 from mm2mgr.spec.scalars import java_pattern
-from mm2mgr.text import few, nearest, number_of
+from mm2mgr.text import few, nearest, number_of, rate_text
 from mm2mgr.topics.names import POLICIES, Items, NameFilter, Selection
 
 Type = Literal["source", "checkpoint", "heartbeat"]
@@ -75,6 +75,14 @@ class CatchUpLimit:
     bytes_per_second: float
     origin: Origin
 
+    @property
+    def words(self) -> str:
+        """What is limited, and who shares it."""
+        sharing = (
+            "all tasks of this flow" if ":" in self.name else f"all flows {self.name} without a limit of their own"
+        )
+        return f"catch-up limit of {rate_text(self.bytes_per_second)}, shared by {sharing}"
+
 
 @dataclass(frozen=True, eq=False)
 class Flow:
@@ -90,6 +98,8 @@ class Flow:
     link: Link | None = None
     route: Route | None = None
     """How its worker reaches both ends, where a link is declared on the way."""
+    measured_bytes_per_second: float | None = None
+    """Its traffic as `mm2mgr size` found it; None: not measured."""
     worker_tasks: int = 1
     """How many tasks of all flows one worker of its Connect cluster may run, which share its heap."""
     with_heartbeats: bool = False
@@ -164,7 +174,7 @@ class Flow:
         if own := self.settings.catch_up:
             return CatchUpLimit(self.id, own.limit, self.origin("catch_up", "limit"))
         if self.link and (shared := self.link.catch_up):
-            return CatchUpLimit(self.pair, shared.limit, Origin("default", "mm2mgr: the catch-up limit of its link"))
+            return CatchUpLimit(self.pair, shared.limit, self.origin("link", "catch_up", "limit"))
         return None
 
     @cached_property

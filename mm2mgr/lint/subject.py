@@ -387,6 +387,15 @@ class SourceFile:
 
 
 @dataclass(frozen=True)
+class CatchUpFacts:
+    """A catch-up limit of a tree, and the measured traffic of the connectors that share it, in bytes per second (None: not measured)."""
+
+    bytes_per_second: float
+    traffic: float | None
+    subjects: tuple[Subject, ...]
+
+
+@dataclass(frozen=True)
 class Estate:
     """Everything that is linted together. `complete`: it contains every connector of these clusters (a tree, a live Connect)."""
 
@@ -396,6 +405,7 @@ class Estate:
     logins: tuple[DeclaredLogin, ...] = ()
     unused_links: tuple[tuple[Spot, str], ...] = ()
     """Of a tree: the links that no flow uses, and their ends."""
+    limits: tuple[CatchUpFacts, ...] = ()
 
     @cached_property
     def judged(self) -> Estate:

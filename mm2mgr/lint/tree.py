@@ -19,6 +19,7 @@ from mm2mgr.lint.findings import Finding
 from mm2mgr.lint.reading import silences_of
 from mm2mgr.lint.subject import (
     SENT_IN_CLEAR,
+    CatchUpFacts,
     DeclaredLogin,
     Estate,
     KafkaFacts,
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
     from mm2mgr.render import Connector
     from mm2mgr.spec.loader import Spec
     from mm2mgr.spec.models import Access, Auth, Connect, Tls
-    from mm2mgr.topology import ConnectCluster, Flow, Topology
+    from mm2mgr.topology import CatchUpLimit, ConnectCluster, Flow, Topology
 
 WRITTEN = ("spec", "override")
 # Where a problem's sentence turns from what is wrong to what to write.
@@ -63,9 +64,10 @@ def from_tree(
     subjects = tuple(tree.subject(connector) for connector in connectors)
     if spec is None:
         return Estate(subjects, complete=True)
+    limits = tuple(_limits(tree.flows, subjects))
     unused = tuple((tree.spot(where), ends) for where, ends in topology.unused_links)
     files = _files(spec.files, contents)
-    return Estate(subjects, files, complete=True, logins=logins(topology, spec), unused_links=unused)
+    return Estate(subjects, files, complete=True, logins=logins(topology, spec), unused_links=unused, limits=limits)
 
 
 def _files(paths: Sequence[str], contents: Mapping[str, bytes]) -> tuple[SourceFile, ...]:
@@ -163,6 +165,18 @@ class _TreeSubjects:
                 found = replace(found, message_max_bytes=cluster.limits.message_bytes)
             self.kafkas[alias] = found
         return self.kafkas[alias]
+
+
+def _limits(flows: Mapping[str, Flow], subjects: Iterable[Subject]) -> Iterator[CatchUpFacts]:
+    sharing: dict[CatchUpLimit, list[Subject]] = {}
+    for subject in subjects:
+        limit = flows[subject.flows[0]].catch_up if subject.type == "source" else None
+        if limit:
+            sharing.setdefault(limit, []).append(subject)
+    for limit, alike in sharing.items():
+        measured = [flows[subject.flows[0]].measured_bytes_per_second for subject in alike]
+        known = [each for each in measured if each is not None]
+        yield CatchUpFacts(limit.bytes_per_second, sum(known) if known else None, tuple(alike))
 
 
 # --- what is no tree --------------------------------------------------------------------------------------------------

@@ -188,6 +188,8 @@ def read_inputs(  # noqa: PLR0913  one argument per option
         tuple(file for each in estates for file in each.files),
         complete=all(each.complete for each in estates) and not (unread or invalid),
         logins=tuple(login for each in estates for login in each.logins),
+        unused_links=tuple(link for each in estates for link in each.unused_links),
+        limits=tuple(limit for each in estates for limit in each.limits),
     )
     if live and ask_brokers:
         from mm2mgr.reconcile import facts
@@ -327,10 +329,13 @@ def explain(  # noqa: PLR0913  one argument per option
 
     once = {name for name, connect in workspace.topology.connects.items() if connect.exactly_once}
     flows = {flow.id: flow for flow in workspace.topology.flows}
-    views = {each.name: outlook(flows[each.flows[0]]) for each in connectors if each.type == "source"}
+    carried = {each.name: flows[each.flows[0]] for each in connectors if each.type == "source"}
+    views = {name: outlook(flow) for name, flow in carried.items()}
+    limits = {name: flow.catch_up.words for name, flow in carried.items() if flow.catch_up}
     found = [
         _settings(each, version, keys, exactly_once=each.connect in once, everything=everything)
         | ({"link": view.to_dict()} if (view := views.get(each.name)) else {})
+        | ({"catch_up": limits[each.name]} if each.name in limits else {})
         for each in connectors
         if each.type in types
     ]

@@ -156,6 +156,8 @@ def say_client_settings(found: Sequence[Mapping[str, Any]]) -> None:
         say(f"{connector['connector']} on Connect cluster {connector['connect']} (Kafka {connector['kafka']})", "bold")
         for sentence in connector["link"]["verdict"] if "link" in connector else ():
             say(f"  {sentence}")
+        if "catch_up" in connector:
+            say(f"  {connector['catch_up']}")
         for client in connector["clients"]:
             say()
             say(f"{client['client']} ({client['kind']} towards {client['side']})")

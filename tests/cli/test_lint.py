@@ -283,6 +283,14 @@ def test_without_inputs_the_tree_is_looked_at(mm2mgr: Command) -> None:
     assert [(each["rule"], each["place"]) for each in found] == [("acks-weak", "clusters/x.yaml:12")]
 
 
+def test_links_and_limits_of_a_tree_are_judged(mm2mgr: Command) -> None:
+    links = "links: [{between: [a, c], rtt: 9ms}, {between: [a, b], rtt: 9ms, bandwidth: 8Mbit/s, catch_up: {limit: 1MB/s}}]\n"
+    more = "  c: {bootstrap_servers: ['c1:9092']}\n"
+    write(mm2mgr.tree, x=BASE.replace("connect:", f"{more}connect:") + links + FLOW)
+    found = mm2mgr("lint", "-o", "json", "--fail-on", "never").json["findings"]
+    assert {"link-unused", "limit-above-link"} <= {each["rule"] for each in found}
+
+
 @pytest.mark.parametrize("name", ["clusters", "clusters/x.yaml"])
 def test_a_folder_and_a_file_of_a_tree_are_a_tree(mm2mgr: Command, name: str) -> None:
     write(mm2mgr.tree, x=BASE + FLOW + "    record_producer: {acks: 1}\n")

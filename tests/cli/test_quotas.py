@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from mm2mgr.errors import SpecError
 from tests.kafka.quota_broker import QuotaBroker, of_client, serving_quotas
 from tests.reconcile.site import ON_EAST, Site
 
@@ -283,3 +284,20 @@ def test_reconcile_repairs_a_quota(site: Site, broker: QuotaBroker, mm2mgr: Comm
     broker.set(5e6, ORDERS)
     shown = mm2mgr("reconcile", "--once", "--report-only", "-o", "json", code=2).json
     assert [(each["client_id"], each["action"]) for each in shown["quotas"]] == [(ORDERS, "update")]
+
+
+def test_explain_names_the_limit_and_who_shares_it(site: Site, broker: QuotaBroker, mm2mgr: Command) -> None:
+    declare(site, LIMIT, link=", catch_up: {limit: 60MB/s}")
+    assert "  catch-up limit of 30 MB/s, shared by all tasks of this flow\n" in mm2mgr("explain", "orders").out
+    shared = "catch-up limit of 60 MB/s, shared by all flows a->east without a limit of their own"
+    assert f"  {shared}\n" in mm2mgr("explain", "logs").out
+    assert f"; {shared}.\n" in mm2mgr("link", "explain", "logs").out
+    assert broker.asked == []
+
+
+def test_a_client_id_by_hand_and_a_limit_contradict(site: Site, broker: QuotaBroker, mm2mgr: Command) -> None:
+    with pytest.raises(SpecError):  # the site expands what it writes
+        declare(site, f"{LIMIT}, record_producer: {{client.id: mine}}")
+    said = mm2mgr("render", code=1)
+    assert "x.yaml:" in said.err
+    assert "the catch-up limit of flow 'orders' counts a client.id that mm2mgr writes" in said.err

@@ -32,7 +32,7 @@ REPOSITORY = Path(__file__).parents[2]
 SECRET = "s3cr3t"  # every made-up secret of the corpus holds this mark
 CONVERTERS = tuple(f"{part}.converter" for part in ("key", "value", "header"))
 MACRO = re.compile(r"@(?P<type>source|checkpoint|heartbeat) (?P<from>\S+) (?P<to>\S+)(?: without (?P<without>.+))?")
-TREE = re.compile(r"^(owner|flows|brokers):", re.MULTILINE)
+TREE = re.compile(r"^(owner|flows|brokers|sizing):", re.MULTILINE)
 
 
 Look = Callable[["Case"], list[Finding]]

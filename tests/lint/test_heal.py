@@ -34,6 +34,8 @@ BY_HAND = {
     "fan-in": "which topics are mirrored; another policy names all of them anew",
     "link-memory": "smaller fetches or more memory",
     "link-placement": "where workers run",
+    "limit-above-link": "how much is wanted",
+    "limit-below-traffic": "how much is wanted",
     "link-unused": "which clusters are meant",
     "heartbeats-never-cross": "in a Strimzi resource the clusters are those of the mirror",
     "heartbeats-twice": "a newer Kafka, before 4.0",

@@ -121,6 +121,19 @@ def _rules_of_tree(folder: Path, run_on: str, writer: str) -> set[str]:
     return {finding.rule for finding in lint(from_tree(topology, render(topology), spec))}
 
 
+@pytest.mark.parametrize(("policy", "refused"), [("All", False), ("Principal", True), ("None", True)])
+def test_workers_that_refuse_the_client_id_of_a_catch_up_limit_are_told(
+    tmp_path: Path, policy: str, refused: bool
+) -> None:
+    limited = TREE.replace("200ms,", "200ms, catch_up: {limit: 5MB/s},").replace("RUN", "w").replace("WRITER", "{}")
+    spec = loaded(tmp_path, x=limited)
+    topology = expand(spec)
+    estate = from_tree(topology, render(topology), spec)
+    known = tuple(replace(each, worker=replace(each.worker, policy=policy)) for each in estate.subjects)
+    found = [each for each in lint(replace(estate, subjects=known)) if each.rule == "policy-forbids"]
+    assert any("producer.override.client.id" in each.message for each in found) is refused
+
+
 def test_a_fetch_that_outlasts_its_timeout_over_the_link() -> None:
     """Measured: 50 MiB over 100 ms with the default window never ended; Kafka's defaults at 200 ms and 17 partitions neither."""
     long = LinkFacts(0.1)

@@ -81,7 +81,8 @@ def test_a_backlog_arrives_at_the_limit_and_faster_without_it(pair: Pair, tree: 
 
         assert "Drift: none" in tree.run("drift")
         write_quotas(pair.target, {OURS: 1_900_000})
-        assert f"{OURS}: 2 MB/s -> 1.9 MB/s on each broker" in tree.run("drift", code=2)
+        drifted = tree.run("drift", code=2)
+        assert f"{OURS}: 2 MB/s -> 1.9 MB/s on each broker\n" in drifted, "the history has what was applied"
         assert "2 MB/s over 1 broker: 1.9 MB/s -> 2 MB/s each" in tree.run("plan", "--detailed-exitcode", code=2)
 
         tree.write(pair.yaml("test", flow("backlog", "backlog", ", tasks: {max: 2}"), PLAIN))
@@ -93,4 +94,6 @@ def test_a_backlog_arrives_at_the_limit_and_faster_without_it(pair: Pair, tree: 
         print(f"without: {free / 1e6:.2f} MB/s")
         assert free > 2 * LIMIT
     assert read_quotas(pair.target).rates == {FOREIGN: 5e6}
+    recorded = [entry for entry in tree.json("history")["entries"] if entry["connector"] == str(OURS)]
+    assert [(entry["action"], entry["outcome"]) for entry in recorded] == [("create", "done"), ("delete", "done")]
     tree.run("plan", "--detailed-exitcode")

@@ -40,7 +40,7 @@ from mm2mgr.lint.findings import (
     rule,
 )
 from mm2mgr.lint.rules.sizes import FETCH, MIB, PARTITION, fetch_of_one, known_limit, number, partitions, size, tasks
-from mm2mgr.lint.subject import Estate, LinkFacts, Subject
+from mm2mgr.lint.subject import CatchUpFacts, Estate, LinkFacts, Subject
 from mm2mgr.text import rate_text
 
 _MEASURED = "measured over an emulated link, Kafka 4.3.1"
@@ -351,6 +351,39 @@ def link_unused(estate: Estate) -> Iterator[Hit]:
     """
     for spot, ends in estate.unused_links:
         yield Hit(f"no flow uses the link between {ends}", "correct its aliases, or remove it", spot=spot)
+
+
+@estate_rule("limit-below-traffic", "warning", source="KIP-13")
+def limit_below_traffic(estate: Estate) -> Iterator[Hit]:
+    """A catch-up limit is not above the usual traffic, so that a lag is never caught up.
+
+    The limit is a quota on all that is written, new records too. What is left above the traffic works off a backlog: at
+    or below it the lag grows for ever, and just above it takes very long. The traffic is what `mm2mgr size` measured, of
+    all flows that share the limit.
+    """
+    for limit in estate.limits:
+        if limit.traffic and limit.bytes_per_second <= limit.traffic:
+            message = f"the catch-up limit of {rate_text(limit.bytes_per_second)} is not above the traffic of {rate_text(limit.traffic)}: a lag never gets smaller"
+            yield _of_limit(limit, message, "raise it, so that enough is left for a backlog, or remove catch_up")
+
+
+@estate_rule("limit-above-link", "info", source="mm2mgr's own declarations")
+def limit_above_link(estate: Estate) -> Iterator[Hit]:
+    """A catch-up limit is above what its link carries, so that it holds nothing back.
+
+    The bandwidth of the link is the limit then, and a backlog takes all of it.
+    """
+    for limit in estate.limits:
+        route = limit.subjects[0].wire and limit.subjects[0].wire.route
+        carried = min((leg.payload for leg in route.legs), default=0.0) if route else 0.0
+        if 0 < carried <= limit.bytes_per_second:
+            message = f"the catch-up limit of {rate_text(limit.bytes_per_second)} is above the {rate_text(carried)} that the link carries: it holds nothing back"
+            yield _of_limit(limit, message, "lower it, or remove catch_up")
+
+
+def _of_limit(limit: CatchUpFacts, message: str, fix: str) -> Hit:
+    first, *others = limit.subjects
+    return Hit(message, fix, "producer.override.client.id", first, others=tuple(others))
 
 
 def _by_mm2mgr(subject: Subject, client: str, plain: str) -> bool:
