@@ -32,7 +32,7 @@ EXIT_CODES: Mapping[int, str] = {
     "`plan`, `apply`: a Connect cluster could not be read, or a connector is blocked or left as it was; or `apply`: a wave broke a "
     "connector and halted its Connect cluster, rolled back or not; or `pause`, `resume`, `stop`, `restart`: a connector was refused, could "
     "not be asked, or FAILED; or `offsets`: something could not be read or written; or `history`, `drift`: of a Connect cluster it could "
-    "not be read; or `reconcile --once`: the round failed",
+    "not be read; or `reconcile --once`: the round failed; or `watch --once`: a Connect cluster was not watched, or a restart was not carried out",
     2: "`plan --detailed-exitcode`: changes, or connectors that are no longer declared; `drift`: something was changed by hand; "
     "`reconcile --report-only --once`: changes; `size --check`: a flow has too few tasks; or "
     "wrong usage of a command",
@@ -41,7 +41,7 @@ EXIT_CODES: Mapping[int, str] = {
     "within `--wait`, or its stored offsets did not stand still",
     70: "an unexpected error; `MM2MGR_TRACEBACK=1` prints where it happened",
     130: "interrupted by Ctrl-C, SIGTERM or SIGHUP. `status --watch` and `lag --watch` then end with the code of their last result (130 before the first), "
-    "`sample --follow` after its round, and `reconcile` with 0 after the changes that were begun",
+    "`sample --follow` after its round, `reconcile` with 0 after the changes that were begun, and `watch` with 0 at once",
 }
 """Every exit code of every command. Lines that cannot be written (a full disk, a closed pipe) stop no `apply` and no `sample`; a
 result on stdout that is lost to an error is exit code 1 where it would be 0."""

@@ -271,6 +271,8 @@ class FakeConnect:
                 return self._set_state(name, verb)
             case ("POST", "connectors", name, "restart"):
                 return self._restart(name, query)
+            case ("POST", "connectors", name, "tasks", task, "restart"):
+                return self._restart_task(name, int(task))
             case ("GET", "connector-plugins"):
                 return 200, [
                     {"class": name, "type": "source", "version": version or self.reported_version or self.version}
@@ -384,6 +386,13 @@ class FakeConnect:
                 task["state"] = "RESTARTING"
                 connector.failed_tasks.pop(task["id"], None)
         return 202, plan
+
+    def _restart_task(self, name: str, task: int) -> tuple[int, Any]:
+        connector = self._found(name)
+        if task not in {each["id"] for each in self.status(name)["tasks"]}:
+            raise Refusal(404, f"Unknown task: {name}-{task}")
+        connector.failed_tasks.pop(task, None)
+        return 204, None
 
     def _offsets(self, method: str, name: str, sent: Any) -> tuple[int, Any]:
         if self._older_than(3, 5):

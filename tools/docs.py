@@ -400,11 +400,11 @@ def events_page() -> str:
     from mm2mgr.reconcile.events import EVENTS
 
     blocks = [
-        "What `--events FILE` of `apply` and `reconcile` appends: one JSON object per line, written at once. Each has `time` (UTC), `run` (the same for "
+        "What `--events FILE` of `apply`, `reconcile` and `watch` appends: one JSON object per line, written at once. Each has `time` (UTC), `run` (the same for "
         "all lines of one apply, or of one round) and `event`. Secrets are masked.",
     ]
     for name, (meaning, keys) in EVENTS.items():
-        rows = [(code(key), prose(what)) for key, what in keys.items()]
+        rows = [(code(key), what if "](" in what else prose(what)) for key, what in keys.items()]
         blocks += [f"## {name}", prose(meaning), table(["field", "meaning"], rows)]
     return page("Events", *blocks)
 

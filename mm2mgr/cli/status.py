@@ -48,7 +48,7 @@ def status(workspace: Workspace, flows: tuple[str, ...], watch: float | None, ac
     if ack:
         for loss in operations.acknowledge(workspace, ack, flows):
             talk(f"acknowledged {loss.id}: {loss.flow}: {loss.detail()}")
-    looks = operations.watch(workspace, flows, every_seconds=watch or 0.0)
+    looks = operations.watch_status(workspace, flows, every_seconds=watch or 0.0)
     with working("reading Connect and Kafka"):
         seen = next(looks)
     code = exit_code(seen.health)  # before it is printed: an interrupt while it is read means this look

@@ -201,6 +201,10 @@ class ConnectClient:
         answer = await self._caller.write(call, None)
         return parsed(answer, call, ConnectorStatus.parse) if answer and answer.text.strip() else None
 
+    async def restart_task(self, name: str, task: int) -> None:
+        """Restart one task and no other. Raises OutcomeUnknown when the answer is lost, as `restart` does."""
+        await self._caller.write(self._about(name, "POST", f"/tasks/{task}/restart"), None)
+
     async def patch_offsets(self, name: str, offsets: Iterable[SourceOffset]) -> None:
         """Alter stored source offsets of a STOPPED connector (Kafka 3.6); offset None removes an entry, others stay."""
         wanted = tuple(offsets)

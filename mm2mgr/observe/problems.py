@@ -61,7 +61,8 @@ class ConnectorCase:
     @property
     def flow_id(self) -> str:
         """The id of the flow that it mirrors; empty for a companion."""
-        return ""
+        desired = self.seen.desired
+        return desired.flows[0] if desired.type == "source" else ""
 
     def problem(
         self,
@@ -96,10 +97,6 @@ class FlowCase(ConnectorCase):
     lag: FlowLag = field(kw_only=True)
     source: SeenKafka = field(kw_only=True)
     kept: FlowMemory = field(kw_only=True)
-
-    @property
-    def flow_id(self) -> str:
-        return self.flow.id
 
     @property
     def marks(self) -> Mapping[str, Mark]:
@@ -284,6 +281,12 @@ FLOW_RULES: tuple[Callable[[FlowCase], Iterator[LiveProblem]], ...] = (
     abandoned_partitions,
     old_config,
 )
+
+
+def failures(seen: LiveConnector) -> tuple[LiveProblem, ...]:
+    """Return what of a connector FAILED."""
+    case = ConnectorCase(seen, Patience())
+    return (*failed(case), *failed_tasks(case))
 
 
 def connector_problems(case: ConnectorCase) -> tuple[LiveProblem, ...]:

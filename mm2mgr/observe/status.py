@@ -120,6 +120,27 @@ async def _read_connect(
     )
 
 
+async def read_states(
+    topology: Topology, connectors: Iterable[Connector], deadline_seconds: float
+) -> tuple[SeenConnect, ...]:
+    """Read configs and states of connectors, and no more: one request per Connect cluster, side by side. Nothing is raised."""
+    wanted: dict[str, list[Connector]] = {}
+    for connector in connectors:
+        wanted.setdefault(connector.connect, []).append(connector)
+
+    async def one(name: str, declared: Sequence[Connector]) -> SeenConnect:
+        try:
+            target = connect_target(topology.connects[name])
+            async with ConnectClient(target, deadline_seconds=deadline_seconds) as client:
+                infos, statuses = await client.infos_with_statuses()
+        except Mm2mgrError as error:
+            return SeenConnect(name, failure=Failure.of(error))
+        seen = (LiveConnector(each, infos.get(each.name), statuses.get(each.name)) for each in declared)
+        return SeenConnect(name, {each.desired.name: each for each in seen})
+
+    return tuple(await asyncio.gather(*(one(name, declared) for name, declared in wanted.items())))
+
+
 def _orphans(
     connect: str,
     wanted: Collection[str],

@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from mm2mgr.observe.health import Description as Description
     from mm2mgr.observe.health import Status as Status
     from mm2mgr.observe.lag_report import LagLevel as LagLevel
+    from mm2mgr.observe.watchdog import RestartPolicy as RestartPolicy
+    from mm2mgr.observe.watchdog import WatchAction as WatchAction
     from mm2mgr.operations.fix import Fixes as Fixes
     from mm2mgr.operations.fix import fix as fix
     from mm2mgr.operations.fleet import Changes as Changes
@@ -102,7 +104,7 @@ if TYPE_CHECKING:
     from mm2mgr.operations.status import check as check
     from mm2mgr.operations.status import describe as describe
     from mm2mgr.operations.status import status as status
-    from mm2mgr.operations.status import watch as watch
+    from mm2mgr.operations.status import watch_status as watch_status
     from mm2mgr.operations.throughput import BusiestPartitions as BusiestPartitions
     from mm2mgr.operations.throughput import RolledUp as RolledUp
     from mm2mgr.operations.throughput import busiest_partitions as busiest_partitions
@@ -110,6 +112,9 @@ if TYPE_CHECKING:
     from mm2mgr.operations.throughput import read_throughput as read_throughput
     from mm2mgr.operations.throughput import roll_up as roll_up
     from mm2mgr.operations.throughput import week as week
+    from mm2mgr.operations.watch import WatchOrder as WatchOrder
+    from mm2mgr.operations.watch import WatchRound as WatchRound
+    from mm2mgr.operations.watch import watch as watch
     from mm2mgr.operations.who import FlowTopics as FlowTopics
     from mm2mgr.operations.who import TopicRoutes as TopicRoutes
     from mm2mgr.operations.who import topics as topics

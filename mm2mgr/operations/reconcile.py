@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import random
-import threading
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from mm2mgr.errors import KafkaError, Mm2mgrError
 from mm2mgr.operations.plan import (
@@ -30,20 +29,15 @@ from mm2mgr.operations.plan import (
 )
 from mm2mgr.operations.workspace import Workspace
 from mm2mgr.reconcile.events import EventLog
-from mm2mgr.reconcile.history import HistoryEntry, Recorder, author, lease_group, topic_of
+from mm2mgr.reconcile.history import HistoryEntry, Recorder, author, lease_group
+from mm2mgr.reconcile.leases import Leases
 from mm2mgr.reconcile.plan import Named, Plan, Wish
 from mm2mgr.reconcile.restarts import RestartRules
 from mm2mgr.reconcile.schedule import RoundSchedule
 from mm2mgr.reconcile.waves import Event, Rollout
-from mm2mgr.topology import Topology
-
-if TYPE_CHECKING:
-    from mm2mgr.kafka.access import KafkaAccess
-    from mm2mgr.kafka.lease import Lease
 
 _NAP_SECONDS = 1.0
 """A signal that comes just before Python falls asleep is handled only when it wakes up."""
-_JOIN_SECONDS = 20.0
 _CHANCE = random.SystemRandom()
 
 
@@ -164,7 +158,7 @@ class _Loop:
     failed: Mapping[Named, HistoryEntry] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.leases = _Leases()
+        self.leases = Leases(lease_group)
 
     def sleep(self) -> None:
         """Wait for the next round, or until a lease is won or lost."""
@@ -230,79 +224,3 @@ class _Loop:
                 yield halt
             finally:
                 self.leases.when_lost = lambda: None
-
-
-class _Leases:
-    """The leases of this process, one per Kafka cluster that Connect clusters run on."""
-
-    def __init__(self) -> None:
-        self.changed = threading.Event()
-        """Set when a lease was won or lost since the round before began."""
-        self.lost = False
-        """A lease that this round began with was lost."""
-        self.when_lost: Callable[[], object] = lambda: None
-        self._held: dict[str, tuple[KafkaAccess, Lease]] = {}
-        self._watched: tuple[Lease, ...] = ()
-
-    def missing(self, topology: Topology) -> tuple[tuple[str, ...], dict[str, str]]:
-        """Return the Connect clusters that another process writes, and those for which the lease could not be had, with the reason."""
-        self.changed.clear()
-        aliases = {connect.kafka for connect in topology.connects.values() if connect.model.history}
-        errors = self._join(topology, aliases)
-        standby, without = [], {}
-        for name, connect in topology.connects.items():
-            if not connect.model.history:
-                without[name] = "no lease: the tree says history: false, so another writer could not be seen"
-            elif connect.kafka in errors:
-                without[name] = f"no lease: {errors[connect.kafka]}"
-            elif not self._held[connect.kafka][1].held:
-                standby.append(name)
-            elif not self._held[connect.kafka][1].confirmed():
-                without[name] = f"no lease: Kafka '{connect.kafka}' did not confirm it"
-        return tuple(standby), without
-
-    def _join(self, topology: Topology, aliases: set[str]) -> dict[str, str]:
-        """Take part in the groups of these Kafka clusters and in no other; return why not."""
-        from mm2mgr.kafka.lease import Lease  # a Kafka client, which `--help` does without
-
-        errors, joined = dict[str, str](), list[Lease]()
-        topics = {alias: topic_of(topology, alias) for alias in sorted(aliases)}
-        for alias, (access, lease) in list(self._held.items()):
-            if alias not in topics or topics[alias].access != access:
-                del self._held[alias]
-                lease.close()
-        for alias in topics.keys() - self._held.keys():
-            try:
-                lease = Lease(topics[alias], lease_group(topology), self._tell)
-            except Mm2mgrError as error:
-                errors[alias] = error.one_line
-                continue
-            self._held[alias] = topics[alias].access, lease
-            joined.append(lease)
-        end = time.monotonic() + _JOIN_SECONDS
-        for lease in joined:
-            while not lease.answered.wait(_NAP_SECONDS) and time.monotonic() < end:
-                pass
-        return errors
-
-    def _tell(self) -> None:
-        self.changed.set()
-        if not all(lease.held for lease in self._watched):
-            self.lost = True
-            self.when_lost()
-
-    @contextmanager
-    def watched(self) -> Iterator[None]:
-        """Within the block, a lease that is held at its begin and lost ends the writes."""
-        self.lost = False
-        self._watched = tuple(lease for _, lease in self._held.values() if lease.held)
-        try:
-            yield
-        finally:
-            self._watched = ()
-
-    def close(self) -> None:
-        """Give all of them up; the next process has them at once."""
-        for _, lease in self._held.values():
-            lease.close()
-        self._held = {}

@@ -1,4 +1,4 @@
-"""The operations that ask the clusters and write nothing there: `status`, `watch`, `acknowledge`, `describe` and `check`."""
+"""The operations that ask the clusters and write nothing there: `status`, `watch_status`, `acknowledge`, `describe` and `check`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def status(workspace: Workspace, flows: Sequence[str] = ()) -> Status:
     return wait_for(read_status(workspace.topology, workspace.connectors, only=workspace.only(flows)))
 
 
-def watch(workspace: Workspace, flows: Sequence[str] = (), *, every_seconds: float) -> Iterator[Status]:
+def watch_status(workspace: Workspace, flows: Sequence[str] = (), *, every_seconds: float) -> Iterator[Status]:
     """Yield a status, then one after each pause, until the caller stops."""
     return repeated(lambda: status(workspace, flows), every_seconds)
 

@@ -1,6 +1,6 @@
-"""The event log of `apply` and `reconcile`: what happens, as JSON lines that are appended to a file while it happens.
+"""The event log of `apply`, `reconcile` and `watch`: what happens, as JSON lines that are appended to a file while it happens.
 
-Every line has `time`, `run` (the same for all lines of one command, or of one round of `reconcile`) and `event`; EVENTS has the rest.
+Every line has `time`, `run` (the same for all lines of one command, or of one round of `reconcile` or `watch`) and `event`; EVENTS has the rest.
 """
 
 from __future__ import annotations
@@ -27,7 +27,20 @@ EVENTS: Mapping[str, tuple[str, Mapping[str, str]]] = MappingProxyType(
             "Connect clusters that failed before are left alone for a while (`reconcile`).",
             {"connects": "seconds until each is asked again"},
         ),
-        "failed": ("A round of `reconcile` could not be done; nothing was written.", {"error": "why not"}),
+        "failed": ("A round of `reconcile` or `watch` could not be done; nothing was written.", {"error": "why not"}),
+        "unread": ("Connect clusters could not be read (`watch`).", {"connects": "their names, each with the reason"}),
+        "watch_action": (
+            "What `watch` did, or is going to do, about one failure; written once, when it becomes so.",
+            {
+                "action": "restart, wait (for the next restart), tell (a person has to look), or recovered",
+                "problem": "the failure, of one task or of the connector itself, as in the [problems](problems.md)",
+                "reason": "of tell: not-retryable, breaker (restarts did not help) or frozen; else empty",
+                "number": "restarts within the window, this one included",
+                "after_seconds": "of wait: the time until the restart; else null",
+                "dry_run": "whether nothing is restarted in truth",
+                "error": "why the restart was not carried out, or null",
+            },
+        ),
         "plan_made": (
             "The plan is made; nothing is written yet.",
             {

@@ -101,6 +101,11 @@ def lease_group(topology: Topology) -> str:
     return f"mm2mgr-{topology.owner}"
 
 
+def watch_group(topology: Topology) -> str:
+    """Return the group whose one member may restart what FAILED: the lease of `watch`, beside that of `reconcile`."""
+    return f"{lease_group(topology)}-watch"
+
+
 def topic_of(topology: Topology, alias: str) -> CompactedTopic:
     """Return the topic on one Kafka cluster."""
     from mm2mgr.kafka.compacted import CompactedTopic

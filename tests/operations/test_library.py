@@ -179,7 +179,7 @@ def test_watch_yields_a_value_per_look_and_remembers_between(
 ) -> None:
     monkeypatch.setattr(Kafka.__init__, "__defaults__", (0.2,))
     monkeypatch.setattr(observing, "_KAFKA_TIMEOUT_SECONDS", 0.2)
-    first, second = islice(operations.watch(Workspace(), ["orders"], every_seconds=0.01), 2)
+    first, second = islice(operations.watch_status(Workspace(), ["orders"], every_seconds=0.01), 2)
     assert first.taken_at < second.taken_at
     assert [flow.flow for flow in second.flows] == ["orders:a->east"]
     assert second.flows[0].state == "not applied"

@@ -238,6 +238,7 @@ PURE = (
     "observe/reading",
     "observe/lag_report",
     "observe/trend",
+    "observe/watchdog",
 )
 EFFECTS = {
     *("asyncio", "datetime", "http", "io", "logging", "os", "pathlib", "random", "shutil", "socket", "subprocess"),

@@ -1,0 +1,114 @@
+"""The command `watch`: restart what FAILED where a restart can cure it, until a signal ends it."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import click
+
+from mm2mgr import operations
+from mm2mgr.cli.options import (
+    Count,
+    Duration,
+    command,
+    events_option,
+    option,
+    output_option,
+    reason_option,
+)
+from mm2mgr.operations.workspace import Workspace
+
+_END_SECONDS = 1.5
+
+
+@command("Every day", 12)
+@click.argument("flows", nargs=-1)
+@option("--every", type=Duration(1), default="10s", help="Time between two looks, 10 % more or less.")
+@option("--once", is_flag=True, help="End after one look; --first-wait 0s then restarts at once.")
+@option("--dry-run", is_flag=True, help="Restart nothing, and take no lease: only say what would be restarted.")
+@option(
+    "--freeze-file",
+    type=click.Path(path_type=Path),
+    help="While this file exists nothing is restarted; what FAILED is still reported.",
+)
+@option("--first-wait", type=Duration(0), default="10s", help="Time before the first restart; doubles with each one.")
+@option("--restarts", type=Count(0), default=5, help="Restarts of one task within the window, at most.")
+@option("--window", type=Duration(1), default="1h", help="The window for --restarts.")
+@reason_option
+@events_option
+@output_option
+@click.pass_obj
+def watch(
+    workspace: Workspace,
+    flows: tuple[str, ...],
+    every: float,
+    once: bool,
+    dry_run: bool,
+    freeze_file: Path | None,
+    first_wait: float,
+    restarts: int,
+    window: float,
+    reason: str,
+    events: Path | None,
+    output: str,
+) -> int:
+    """Restart FAILED tasks of FLOWS (all by default) that a restart can cure.
+
+    A task that FAILED because a cluster did not answer in time, a quota was used up, or a broker or leader moved, is restarted: that
+    task alone, after --first-wait, then after twice as long each time, and not more often than --restarts within --window; after
+    that it is left alone until it is seen to run. What FAILED for another reason (authentication, a missing right, a record that is
+    too large or cannot be read, a bug) is reported once and never restarted. Only connectors of this tree are touched.
+
+    Of several processes with the same owner one restarts, the others stand by. Its lease is a consumer group, mm2mgr-OWNER-watch, on
+    each Kafka cluster that Connect clusters run on. A Connect cluster that cannot be read is asked again after longer and longer, 10
+    min at most, while the others go on. SIGTERM and Ctrl-C end it within two seconds, with exit code 0; with --once
+    the exit code is 1 when a Connect cluster was not watched, or a restart was not carried out.
+
+    \b
+    Example:
+      mm2mgr watch --events watch.jsonl --freeze-file /run/mm2mgr/freeze
+      mm2mgr watch --dry-run --once --first-wait 0s
+    """
+    from mm2mgr.output.console import say_json_line, talk
+    from mm2mgr.output.watch_text import say_watch_round
+
+    policy = operations.RestartPolicy(first_wait, restarts=restarts, window_seconds=window)
+    order = operations.WatchOrder(flows, policy, dry_run, freeze_file, reason)
+    workspace.flows(flows)  # an unknown flow is an error before anything is asked
+    rounds = operations.watch(workspace, order, every_seconds=every, events=events)
+    said = ""
+    try:
+        for done in rounds:
+            if output == "json":
+                say_json_line(done.to_dict())
+            else:
+                said = say_watch_round(done.to_dict(), said)
+            if once:
+                rounds.close()
+                return 1 if done.failed else 0
+    except KeyboardInterrupt:
+        with _soon():
+            rounds.close()
+    talk("ended")
+    return 0
+
+
+@contextmanager
+def _soon() -> Iterator[None]:
+    """Let the process end in time, also where a thread still waits for a broker that does not answer."""
+    from mm2mgr.output.console import flush
+
+    def end() -> None:
+        flush()
+        os._exit(0)
+
+    timer = threading.Timer(_END_SECONDS, end)
+    timer.daemon = True
+    timer.start()
+    yield
+    if all(each.daemon or each is threading.main_thread() for each in threading.enumerate()):
+        timer.cancel()

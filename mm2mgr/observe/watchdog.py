@@ -1,0 +1,202 @@
+"""What the watchdog does about a FAILED task or connector: a delay policy as arithmetic on given times. Pure.
+
+A failure is restarted only where a restart alone can cure it, after a wait that doubles with every restart, and only so often within a
+window; then a breaker opens, and stays open until the task is seen to run.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, TypeAlias
+
+from mm2mgr.observe.kinds import LiveProblem
+
+TellReason = Literal["not-retryable", "breaker", "frozen"]
+FailedPart: TypeAlias = tuple[str, str, int | None]
+"""A Connect cluster, a connector on it, and a task; None: the connector itself."""
+
+
+@dataclass(frozen=True)
+class RestartPolicy:
+    """When a failure is restarted: `first_seconds` after it was seen, twice as long each time, up to `longest_seconds`
+    where the first wait is not longer.
+
+    Never more than `restarts` of one task or connector within `window_seconds`. Waits are up to `jitter` longer, so that tasks that
+    failed together do not come back together.
+    """
+
+    first_seconds: float = 10.0
+    longest_seconds: float = 600.0
+    restarts: int = 5
+    window_seconds: float = 3600.0
+    jitter: float = 0.2
+
+    def backoff_seconds(self, restarts: int) -> float:
+        """Return the shortest wait after so many restarts within the window."""
+        return min(max(self.first_seconds, self.longest_seconds), self.first_seconds * 2.0 ** min(restarts, 30))
+
+    def recent(self, restarts: Iterable[float], now: float) -> tuple[float, ...]:
+        """Return the restarts that count."""
+        return tuple(at for at in restarts if now - at <= self.window_seconds)
+
+
+@dataclass(frozen=True)
+class RestartHistory:
+    """What is known of one task or connector: since when it has been seen FAILED, its restarts, whether the breaker is open.
+
+    Times are in seconds of a clock that is never set back. `reported` is what was last said of it, so that nothing is said twice.
+    """
+
+    failing_since: float | None = None
+    restarts: tuple[float, ...] = ()
+    is_open: bool = False
+    reported: str = ""
+
+
+@dataclass(frozen=True)
+class Restart:
+    """Restart it now; `number` counts the restarts within the window, this one included."""
+
+    number: int
+
+
+@dataclass(frozen=True)
+class LookAgain:
+    """Do nothing yet."""
+
+    after_seconds: float
+
+
+@dataclass(frozen=True)
+class Tell:
+    """Leave it to a person: a restart cannot cure it, did not help, or is not allowed now."""
+
+    reason: TellReason
+
+
+def decide(
+    problem: LiveProblem,
+    history: RestartHistory,
+    now: float,
+    policy: RestartPolicy | None = None,
+    *,
+    frozen: bool = False,
+) -> Restart | LookAgain | Tell:
+    """Decide about one failure: of one task, or of a connector itself."""
+    policy = policy or RestartPolicy()
+    if not problem.retryable:
+        return Tell("not-retryable")
+    recent = policy.recent(history.restarts, now)
+    if history.is_open or len(recent) >= policy.restarts:
+        return Tell("breaker")
+    longer = 1 + policy.jitter * _fraction(problem, recent)
+    since = now if history.failing_since is None else history.failing_since
+    due = [since + policy.first_seconds * longer]
+    due += [at + policy.backoff_seconds(len(recent)) * longer for at in recent[-1:]]
+    left = max(due) - now
+    if left > 0:
+        return LookAgain(left)
+    return Tell("frozen") if frozen else Restart(len(recent) + 1)
+
+
+def _fraction(problem: LiveProblem, recent: tuple[float, ...]) -> float:
+    """Return a number from 0 to 1 that differs from task to task and from restart to restart, and is the same when asked again."""
+    text = f"{part_of(problem)} {len(recent)} {recent[-1:]}"
+    return zlib.crc32(text.encode()) / 0xFFFFFFFF
+
+
+def part_of(problem: LiveProblem) -> FailedPart:
+    """Return what a failure of one part is about."""
+    subject = problem.subject
+    return subject.connect, subject.connector, subject.tasks[0] if subject.tasks else None
+
+
+def per_task(problems: Iterable[LiveProblem]) -> Iterator[LiveProblem]:
+    """Yield failures one by one: a problem of several tasks once for each."""
+    for problem in problems:
+        for task in problem.subject.tasks:
+            yield replace(problem, subject=replace(problem.subject, tasks=(task,)))
+        if not problem.subject.tasks:
+            yield problem
+
+
+@dataclass(frozen=True)
+class WatchAction:
+    """What was done, or is going to be, about one failure; `problem` is of one task or of the connector itself.
+
+    `number` counts restarts within the window, `after_seconds` is the time until the next one (`wait`). `error`: why a restart was
+    not carried out.
+    """
+
+    action: Literal["restart", "wait", "tell", "recovered"]
+    problem: LiveProblem
+    reason: TellReason | Literal[""] = ""
+    number: int = 0
+    after_seconds: float | None = None
+    dry_run: bool = False
+    error: str | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        return {**vars(self), "problem": self.problem.to_dict()}
+
+
+@dataclass
+class Watchdog:
+    """What is known of every task and connector that FAILED, or was restarted within the window."""
+
+    policy: RestartPolicy = field(default_factory=RestartPolicy)
+    histories: dict[FailedPart, RestartHistory] = field(default_factory=dict)
+    _problems: dict[FailedPart, LiveProblem] = field(default_factory=dict)
+
+    def look(
+        self,
+        problems: Iterable[LiveProblem],
+        running: Collection[FailedPart],
+        read: Collection[str],
+        now: float,
+        *,
+        frozen: bool = False,
+    ) -> list[WatchAction]:
+        """Return what is new after a look: restarts, which the caller has to carry out and which count from now on, and what to tell.
+
+        `running` are the parts that were seen to run, `read` the Connect clusters that could be read.
+        """
+        failing = {part_of(one): one for one in per_task(problems)}
+        actions = [action for one in failing.values() if (action := self._decide(one, now, frozen=frozen))]
+        for part in [part for part in self.histories if part not in failing and part[0] in read]:
+            if part in running and part in self._problems:
+                actions.append(WatchAction("recovered", self._problems.pop(part)))
+            self._not_failing(part, now, runs=part in running)
+        return actions
+
+    def _not_failing(self, part: FailedPart, now: float, *, runs: bool) -> None:
+        """Keep the restarts that count; only what runs closes the breaker."""
+        history = self.histories[part]
+        recent = self.policy.recent(history.restarts, now)
+        is_open = history.is_open and not runs
+        if recent or is_open:
+            self.histories[part] = RestartHistory(None, recent, is_open, "" if runs else history.reported)
+        else:
+            del self.histories[part]
+            self._problems.pop(part, None)
+
+    def _decide(self, problem: LiveProblem, now: float, *, frozen: bool) -> WatchAction | None:
+        part = part_of(problem)
+        history = self.histories.get(part, RestartHistory())
+        since = now if history.failing_since is None else history.failing_since
+        history, problem = replace(history, failing_since=since), replace(problem, since_seconds=max(0.0, now - since))
+        decision = decide(problem, history, now, self.policy, frozen=frozen)
+        recent = self.policy.recent(history.restarts, now)
+        if isinstance(decision, Restart):
+            action = WatchAction("restart", problem, number=decision.number)
+            history = replace(history, restarts=(*recent, now))
+        elif isinstance(decision, LookAgain):
+            action = WatchAction("wait", problem, number=len(recent), after_seconds=decision.after_seconds)
+        else:
+            action = WatchAction("tell", problem, decision.reason, len(recent))
+            history = replace(history, is_open=history.is_open or decision.reason == "breaker")
+        said = f"{action.action} {problem.cause} {action.reason or action.number}"
+        self.histories[part], self._problems[part] = replace(history, reported=said), problem
+        return None if said == history.reported else action

@@ -1,0 +1,387 @@
+"""`watch` as people meet it, on fake Connect clusters: what is restarted, what never is, and how it ends. Real ones: tests/live/test_watch.py."""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+
+from mm2mgr.errors import KafkaError
+from mm2mgr.kafka import lease
+from mm2mgr.kafka.compacted import CompactedTopic
+from mm2mgr.operations import RestartPolicy, WatchAction, WatchOrder, WatchRound, Workspace, watch
+from mm2mgr.output.watch_text import action_line, say_watch_round
+from mm2mgr.reconcile.history import TOPIC, History, HistoryEntry, Recorder
+from mm2mgr.render import OWNER_KEY
+from tests.fake_connect import Request
+from tests.reconcile.site import Site
+
+from .command import Command, finish, start, until
+
+LOGS, ORDERS = "mm2.a.east.source.logs", "mm2.a.east.source.orders"
+NOW = RestartPolicy(first_seconds=0.0, longest_seconds=0.0, restarts=3, jitter=0.0)
+CALLBACK = (
+    "org.apache.kafka.connect.errors.ConnectException: Unrecoverable exception from producer send callback\nCaused by: "
+)
+TIMED_OUT = f"{CALLBACK}org.apache.kafka.common.errors.TimeoutException: Expiring 1 record(s) for a.orders-0"
+TOO_LARGE = f"{CALLBACK}org.apache.kafka.common.errors.RecordTooLargeException: The message is 2000088 bytes"
+OPERATION = sys.modules[watch.__module__]
+
+
+class FakeLease:
+    """A lease that is held unless the Kafka cluster is in `of_others`; Kafka clusters in `dead` do not answer."""
+
+    of_others: ClassVar[set[str]] = set()
+    dead: ClassVar[set[str]] = set()
+    made: ClassVar[list[str]] = []
+    closed: ClassVar[list[str]] = []
+
+    def __init__(self, topic: CompactedTopic, group: str, changed: Callable[[], None]) -> None:
+        assert (topic.name, group) == (TOPIC, "mm2mgr-team-watch")
+        self.alias = topic.access.alias
+        if self.alias in self.dead:
+            raise KafkaError(f"{self.alias}: no broker answered")
+        self.made.append(self.alias)
+        self.answered = self
+
+    def wait(self, seconds: float) -> bool:
+        return True
+
+    @property
+    def held(self) -> bool:
+        return self.alias not in self.of_others
+
+    def confirmed(self) -> bool:
+        return True
+
+    def close(self) -> None:
+        self.closed.append(self.alias)
+
+
+class Recorded:
+    """A history that is kept here."""
+
+    def __init__(self) -> None:
+        self.entries: list[HistoryEntry] = []
+        self.unread: dict[str, str] = {}
+
+    def write(self, _connect: str, key: str, value: str | None) -> None:
+        entry = HistoryEntry.parse(value or "") if key.startswith("entry/") else None
+        if entry is None or entry.command != "watch":
+            return
+        self.entries = [*(one for one in self.entries if one.id != entry.id), entry]
+
+    async def read(self, _topology: object, connects: set[str]) -> History:
+        unread = {name: why for name, why in self.unread.items() if name in connects}
+        return History(tuple(self.entries), unread=unread)
+
+
+@pytest.fixture(autouse=True)
+def leases(monkeypatch: pytest.MonkeyPatch) -> Iterator[type[FakeLease]]:
+    monkeypatch.setattr(lease, "Lease", FakeLease)
+    yield FakeLease
+    FakeLease.of_others, FakeLease.dead, FakeLease.made, FakeLease.closed = set(), set(), [], []
+
+
+@pytest.fixture(autouse=True)
+def recorded(monkeypatch: pytest.MonkeyPatch) -> Recorded:
+    found = Recorded()
+    monkeypatch.setattr(Recorder, "write", lambda _, *entry: found.write(*entry))
+    monkeypatch.setattr(OPERATION, "read", found.read)
+    return found
+
+
+@pytest.fixture
+def applied(mm2mgr: Command, site: Site, closed_port: int) -> Site:
+    mm2mgr("apply", "--yes", "--wait", "0")
+    site.brokers |= {"east": f"127.0.0.1:{closed_port}", "west": f"127.0.0.2:{closed_port}"}
+    site.declare()
+    for fake in (site.east, site.west):
+        fake.requests.clear()
+    return site
+
+
+class Watching:
+    """A watchdog of which a test takes look after look, without a pause."""
+
+    def __init__(self, **order: Any) -> None:
+        self._rounds = watch(Workspace(), WatchOrder(**{"policy": NOW, **order}), every_seconds=0.001)
+
+    def look(self) -> WatchRound:
+        return next(self._rounds)
+
+    def actions(self, looks: int = 1) -> list[tuple[str, str, str]]:
+        found = [action for _ in range(looks) for action in self.look().actions]
+        return [(one.action, one.reason, _name(one)) for one in found]
+
+    def close(self) -> None:
+        self._rounds.close()
+
+
+def _name(action: WatchAction) -> str:
+    subject = action.problem.subject
+    return f"{subject.flow or subject.connector} {','.join(map(str, subject.tasks))}".strip()
+
+
+@pytest.fixture
+def watching() -> Iterator[Callable[..., Watching]]:
+    made: list[Watching] = []
+
+    def make(**order: Any) -> Watching:
+        made.append(Watching(**order))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.close()
+
+
+def fail(site: Site, connector: str, **traces: str) -> None:
+    site.east.connectors[connector].failed_tasks = {int(task[1:]): trace for task, trace in traces.items()}
+
+
+def sent(site: Site) -> list[str]:
+    return [
+        f"{one.method} {one.path}" for fake in (site.east, site.west) for one in fake.writes if isinstance(one, Request)
+    ]
+
+
+def test_only_the_task_that_a_restart_can_cure_is_restarted(
+    applied: Site, watching: Callable[..., Watching], recorded: Recorded
+) -> None:
+    fail(applied, ORDERS, t0=TIMED_OUT)
+    fail(applied, LOGS, t0=TOO_LARGE)
+    dog = watching(reason="night shift")
+    assert sorted(dog.actions()) == [
+        ("restart", "", "orders:a->east 0"),
+        ("tell", "not-retryable", "logs:a->east 0"),
+    ]
+    assert sent(applied) == [f"POST /connectors/{ORDERS}/tasks/0/restart"]
+    assert dog.actions(3) == [("recovered", "", "orders:a->east 0")], "the other one was told once"
+    assert sent(applied) == [f"POST /connectors/{ORDERS}/tasks/0/restart"]
+    (entry,) = recorded.entries
+    assert (entry.command, entry.connect, entry.connector, entry.outcome) == ("watch", "east", ORDERS, "done")
+    assert (entry.reason, entry.keys[0]["key"], entry.flows) == (
+        "task 0: time-out; night shift",
+        "task 0",
+        ("orders:a->east",),
+    )
+
+
+def test_a_connector_that_failed_itself_is_restarted_without_its_tasks(
+    applied: Site, watching: Callable[..., Watching]
+) -> None:
+    connector = applied.east.connectors[ORDERS]
+    connector.shown_state, connector.trace = "FAILED", TIMED_OUT
+    assert watching().actions(2) == [("restart", "", "orders:a->east"), ("recovered", "", "orders:a->east")]
+    assert sent(applied) == [f"POST /connectors/{ORDERS}/restart"]
+
+
+def test_the_breaker_opens_also_over_a_restart_of_the_watchdog(
+    applied: Site, watching: Callable[..., Watching]
+) -> None:
+    def again(dog: Watching) -> list[str]:
+        fail(applied, ORDERS, t0=TIMED_OUT)
+        return [action for action, _, _ in dog.actions()]
+
+    first = watching()
+    assert [again(first) for _ in range(2)] == [["restart"], ["restart"]]
+    first.close()
+    second = watching()
+    assert [again(second) for _ in range(4)] == [["restart"], ["tell"], [], []]
+    assert len(sent(applied)) == NOW.restarts
+
+
+def test_a_history_that_cannot_be_read_allows_no_restart(
+    applied: Site, watching: Callable[..., Watching], recorded: Recorded
+) -> None:
+    recorded.unread = {"east": "east: no broker answered"}
+    fail(applied, ORDERS, t0=TIMED_OUT)
+    dog = watching()
+    done = dog.look()
+    assert (done.actions, sent(applied)) == ((), [])
+    assert done.without_lease == {"east": "its history could not be read: east: no broker answered"}
+    recorded.unread = {}
+    assert dog.actions() == [("restart", "", "orders:a->east 0")]
+
+
+def test_a_dry_run_says_what_it_would_do_and_sends_nothing(
+    applied: Site, watching: Callable[..., Watching], recorded: Recorded, leases: type[FakeLease]
+) -> None:
+    fail(applied, ORDERS, t0=TIMED_OUT)
+    dog = watching(dry_run=True)
+    (action,) = dog.look().actions
+    assert "task 0 FAILED (time-out): would be restarted (1): org.apache.kafka" in action_line(action.to_dict())
+    assert (sent(applied), recorded.entries, leases.made) == ([], [], [])
+
+
+def test_one_look_has_an_exit_code(applied: Site, mm2mgr: Command, leases: type[FakeLease]) -> None:
+    fail(applied, ORDERS, t0=TIMED_OUT)
+    line = ("watch", "--once", "--first-wait", "0s")
+    assert "would be restarted (1)" in mm2mgr(*line, "--dry-run").out.replace("\n  ", " ")
+    assert sent(applied) == []
+    (action,) = mm2mgr(*line, "-o", "json").json["actions"]
+    assert (action["action"], action["problem"]["subject"]["connector"]) == ("restart", ORDERS)
+    assert sent(applied) == [f"POST /connectors/{ORDERS}/tasks/0/restart"]
+    leases.dead = {"west"}
+    assert "Connect cluster west is not watched: no lease: west: no broker answered" in mm2mgr(*line, code=1).out
+
+
+def test_while_it_is_frozen_it_only_tells(applied: Site, watching: Callable[..., Watching], tmp_path: Path) -> None:
+    switch = tmp_path / "freeze"
+    switch.touch()
+    fail(applied, ORDERS, t0=TIMED_OUT)
+    fail(applied, LOGS, t0=TOO_LARGE)
+    dog = watching(freeze_file=switch)
+    assert sorted(dog.actions(3)) == [
+        ("tell", "frozen", "orders:a->east 0"),
+        ("tell", "not-retryable", "logs:a->east 0"),
+    ]
+    assert sent(applied) == []
+    switch.unlink()
+    assert dog.actions() == [("restart", "", "orders:a->east 0")]
+
+
+def test_connectors_of_others_at_rest_or_moving_are_left_alone(
+    applied: Site, watching: Callable[..., Watching]
+) -> None:
+    for name in (ORDERS, LOGS):
+        fail(applied, name, t0=TIMED_OUT)
+    applied.east.connectors[ORDERS].config[OWNER_KEY] = "somebody else"
+    applied.east.connectors[LOGS].state = "PAUSED"
+    applied.east.add("stranger", {"connector.class": applied.east.connectors[LOGS].config["connector.class"]})
+    applied.east.connectors["stranger"].failed_tasks = {0: TIMED_OUT}
+    assert watching().actions(3) == []
+    assert sent(applied) == []
+
+
+def test_only_the_flows_that_are_named_are_watched(applied: Site, watching: Callable[..., Watching]) -> None:
+    for name in (ORDERS, LOGS):
+        fail(applied, name, t0=TIMED_OUT)
+    assert watching(flows=("logs:a->east",)).actions(2) == [
+        ("restart", "", "logs:a->east 0"),
+        ("recovered", "", "logs:a->east 0"),
+    ]
+
+
+def test_a_connect_cluster_that_is_away_rests_and_the_others_are_watched(
+    applied: Site, watching: Callable[..., Watching], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(OPERATION, "_READ_SECONDS", 0.5)
+    monkeypatch.setattr("mm2mgr.reconcile.schedule.RoundSchedule._backoff", lambda self, failures: 1000.0)
+    applied.west.answer_only("/connectors", 500)
+    dog = watching()
+    assert list(dog.look().unread) == ["west"]
+    applied.west.requests.clear()
+    fail(applied, ORDERS, t0=TIMED_OUT)
+    done = dog.look()
+    assert ([_name(one) for one in done.actions], list(done.resting)) == (["orders:a->east 0"], ["west"])
+    assert applied.west.requests == []
+
+
+def test_what_another_process_watches_is_left_to_it(
+    applied: Site, watching: Callable[..., Watching], leases: type[FakeLease]
+) -> None:
+    leases.of_others, leases.dead = {"east"}, {"west"}
+    fail(applied, ORDERS, t0=TIMED_OUT)
+    dog = watching()
+    done = dog.look()
+    assert (done.standby, list(done.without_lease), done.actions) == (("east",), ["west"], ())
+    assert sent(applied) == []
+    dog.close()
+    assert leases.closed == ["east"], "the group is left at the end"
+
+
+def test_a_restart_that_is_refused_counts_and_is_told(applied: Site, watching: Callable[..., Watching]) -> None:
+    fail(applied, ORDERS, t0=TIMED_OUT)
+    applied.east.fail_next("POST", f"/connectors/{ORDERS}/tasks/0/restart", 404, "Unknown task", times=9)
+    dog = watching()
+    errors = [one.error for _ in range(6) for one in dog.look().actions if one.action == "restart"]
+    assert len(errors) == NOW.restarts
+    assert all(error and "Unknown task" in error for error in errors)
+
+
+def test_a_tree_with_mistakes_is_told_and_nothing_is_restarted(
+    applied: Site, watching: Callable[..., Watching]
+) -> None:
+    dog = watching()
+    dog.look()
+    fail(applied, ORDERS, t0=TIMED_OUT)
+    (applied.folder / "mistake.yaml").write_text("flows: {x: 1}\n")
+    done = dog.look()
+    assert done.error
+    assert sent(applied) == []
+
+
+def test_lines_say_what_and_why_once(
+    applied: Site, watching: Callable[..., Watching], capsys: pytest.CaptureFixture[str]
+) -> None:
+    fail(applied, ORDERS, t0=TIMED_OUT)
+    fail(applied, LOGS, t0=TOO_LARGE)
+    dog, said = watching(policy=replace(NOW, first_seconds=3600.0)), ""
+    for _ in range(3):
+        said = say_watch_round(dog.look().to_dict(), said)
+    lines = [line.split(maxsplit=2)[2] for line in capsys.readouterr().out.replace("\n  ", " ").splitlines() if line]
+    text = "\n".join(lines)
+    assert text.count("orders:a->east: task 0 FAILED (time-out): restart in 3600 s unless it runs again: ") == 1
+    assert (
+        text.count(
+            "logs:a->east: task 0 FAILED (record-size): not restarted, since a restart does not help; fix the cause"
+        )
+        == 1
+    )
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("is_away", [False, True])
+def test_a_signal_ends_it_within_two_seconds(
+    applied: Site, mm2mgr: Command, number: signal.Signals, is_away: bool, tmp_path: Path
+) -> None:
+    """A process of its own has no stand-in for the lease: its Kafka does not answer."""
+    if is_away:
+        applied.east.delay_next("GET", "/connectors", seconds=20)
+    else:
+        fail(applied, ORDERS, t0=TIMED_OUT)
+    log = tmp_path / "events.jsonl"
+    more = ["--dry-run"] if is_away else ["--dry-run", "--first-wait", "0s"]
+    running = start(mm2mgr.folder, "watch", "--every", "1s", "--events", str(log), *more)
+    try:
+        if is_away:
+            until(lambda: applied.east.requests, "the cluster is asked")
+        else:
+            until(lambda: log.exists() and log.read_text(), "something happens")
+        began = time.monotonic()
+        running.send_signal(number)
+    finally:
+        said = finish(running)
+    assert time.monotonic() - began < 2
+    assert (said.code, said.err.splitlines()[-1:]) == (0, ["ended"])
+    if not is_away:
+        event = json.loads(log.read_text().splitlines()[0])
+        assert (event["event"], event["action"], event["dry_run"]) == ("watch_action", "restart", True)
+        assert event["problem"]["cause"] == "time-out"
+
+
+def test_it_ends_in_time_though_no_broker_answers_for_the_lease(applied: Site, mm2mgr: Command) -> None:
+    running = start(mm2mgr.folder, "watch", "--every", "1s")
+    try:
+        time.sleep(2)  # well into the wait for the brokers
+        began = time.monotonic()
+        running.send_signal(signal.SIGTERM)
+    finally:
+        said = finish(running)
+    assert time.monotonic() - began < 2
+    assert said.code == 0
+
+
+def test_an_unknown_flow_is_an_error_before_anything_is_asked(applied: Site, mm2mgr: Command) -> None:
+    said = mm2mgr("watch", "nowhere", code=1)
+    assert "nowhere" in said.err
+    assert applied.east.requests == []
