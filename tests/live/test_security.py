@@ -21,7 +21,9 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 )
 from cryptography.hazmat.primitives import serialization
 
+from mm2mgr.errors import KafkaError
 from mm2mgr.kafka.access import KafkaAccess
+from mm2mgr.kafka.quotas import QuotaEntity, read_quotas, write_quotas
 from mm2mgr.sandbox.broker import Broker
 from mm2mgr.sandbox.server import Runtime, write_properties
 from mm2mgr.sandbox.worker import Worker
@@ -235,6 +237,17 @@ def assert_silent(world: World, tree: Tree) -> None:
     assert "mm2.vault.agg.source.pay" in said
     leaked = [secret for secret in world.secrets() if secret in said]
     assert not leaked, f"{len(leaked)} secret texts were printed"
+
+
+def test_client_quotas_are_reached_with_the_logins_of_other_clients(world: World) -> None:
+    """SCRAM over TLS works; a client certificate must be in a file, since Python's TLS takes none from memory."""
+    entity = QuotaEntity("mm2mgr.test/f:a->vault", "mirror")
+    assert write_quotas(world.source, {entity: 5_000_000}) == {}
+    until(lambda: read_quotas(world.source), lambda found: found.rates == {entity: 5e6})
+    assert write_quotas(world.source, {entity: None}) == {}
+    with pytest.raises(KafkaError, match=r"agg: asking about client quotas failed: .*not in a PEM file") as refused:
+        read_quotas(world.target)
+    assert not [secret for secret in world.secrets() if secret in refused.value.one_line]
 
 
 def test_workers_on_a_third_kafka_with_placeholders(world: World, tree: Tree, runtime: Runtime) -> None:

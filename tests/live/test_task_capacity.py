@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import random
-import subprocess
 import threading
 import time
 from collections.abc import Iterator
@@ -19,14 +17,14 @@ from mm2mgr.evidence.measured import settings_mark, task_measurements
 from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.kafka.client import Kafka
 from mm2mgr.kafka.inspection import compacted
+from mm2mgr.kafka.quotas import QuotaEntity, write_quotas
 from mm2mgr.kafka.records import Producer
 from mm2mgr.operations.workspace import Workspace
 from mm2mgr.partitions import TopicPartition
 from mm2mgr.samples.follow import Reader, Round, Schedule, follow
 from mm2mgr.samples.offsets import KafkaReader, RecordSizes
 from mm2mgr.samples.store import SampleStore, TaskRow, TaskStore
-from mm2mgr.sandbox.broker import Broker
-from mm2mgr.sandbox.server import JVM_FLAGS, Runtime
+from mm2mgr.sandbox.server import Runtime
 from mm2mgr.sizing.capacity import Pace, Saturated, saturated
 
 from .command import Tree
@@ -50,23 +48,11 @@ class World(Pair):
 def world(tmp_path_factory: pytest.TempPathFactory, runtime: Runtime) -> Iterator[World]:
     folder = tmp_path_factory.mktemp("capacity")
     with serving_pair(folder, runtime, workers=["w"]) as pair:
-        limit(runtime, pair.tgt, f"connector-producer-{SLOW}-0")
+        write_quotas(pair.target, {QuotaEntity(f"connector-producer-{SLOW}-0"): QUOTA_BYTES_PER_SECOND})
         world = World(pair.src, pair.tgt, pair.workers, Tree(folder / "clusters"))
         flows = flow("slow", "slow", ", tasks: {max: 1}") + flow("quick", "quick", ", tasks: {max: 1}")
         world.tree.write(world.yaml("test", flows, "checkpoints: false, heartbeats: false, "))
         yield world
-
-
-def limit(runtime: Runtime, broker: Broker, client_id: str) -> None:
-    """Let a client write only so many bytes a second to a broker (KIP-13)."""
-    where = ["--bootstrap-server", broker.bootstrap_servers, "--entity-type", "clients", "--entity-name", client_id]
-    what = ["--alter", "--add-config", f"producer_byte_rate={QUOTA_BYTES_PER_SECOND}"]
-    command = [str(runtime.java.java), *JVM_FLAGS, "kafka.admin.ConfigCommand", *where, *what]
-    path = os.pathsep.join(str(jar) for jar in runtime.jars)
-    done = subprocess.run(
-        command, env={**os.environ, "CLASSPATH": path}, capture_output=True, text=True, timeout=90, check=False
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
 
 
 def fill(access: KafkaAccess) -> None:
