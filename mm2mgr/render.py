@@ -80,6 +80,12 @@ def quota_mark(owner: str) -> str:
     return f"mm2mgr.{owner}/"
 
 
+def is_limited(config: Mapping[str, str]) -> bool:
+    """Tell whether a catch-up limit, of whatever owner, may hold back what a connector writes."""
+    head, slash, _ = config.get(CLIENT_ID_KEY, "").partition("/")
+    return bool(slash) and head.startswith("mm2mgr.")
+
+
 def template_folders(own: Path | None) -> list[Path]:
     """Return the template folders: the user's, then the one inside the package (next to it in a checkout)."""
     package = Path(__file__).parent

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from mm2mgr.partitions import TopicPartition
+from mm2mgr.render import CLIENT_ID_KEY, is_limited
 from mm2mgr.samples.schema import hour_of, utc_text
 from mm2mgr.secrets import is_secret
 from mm2mgr.sizing.capacity import RECENT_DAYS, MeasuredCapacity, Saturated, TaskMeasurement, by_history, saturated
@@ -112,13 +113,19 @@ class _Link(NamedTuple):
 
 
 def settings_mark(config: Mapping[str, str]) -> str:
-    """Return a digest of the settings that decide how much a connector's tasks carry: its client settings, without secrets."""
+    """Return a digest of the settings that decide how much a connector's tasks carry: its client settings, without secrets.
+
+    Under a catch-up limit it is another one: what tasks carry then says nothing of what they can carry.
+    """
     deciding = sorted(
         (key, value)
         for key, value in config.items()
         if key.startswith(_DECIDING) and not is_secret(key) and not any(part in key for part in _NOT_DECIDING)
     )
-    return hashlib.sha256(repr([(str(key), str(value)) for key, value in deciding]).encode()).hexdigest()[:16]
+    limit = ["catch-up limit"] if is_limited(config) else []
+    return hashlib.sha256(repr([*limit, *((str(key), str(value)) for key, value in deciding)]).encode()).hexdigest()[
+        :16
+    ]
 
 
 def measured_capacities(
@@ -146,7 +153,8 @@ def measured_capacities(
     for flow in flows:
         own = desired[flow.id]
         pair = (flow.connect.name, flow.source.alias, flow.target.alias)
-        held = history.get(_Link(*pair, settings_mark(own.config)), {})
+        without_limit = {key: value for key, value in own.config.items() if key != CLIENT_ID_KEY}
+        held = history.get(_Link(*pair, settings_mark(without_limit)), {})
         best = own.name if own.name in held else max(held, key=lambda name: held[name][1], default=None)
         if best is not None:
             whose = "" if best == own.name else best

@@ -171,3 +171,18 @@ def test_a_lost_file_in_the_middle_is_a_gap_and_not_a_rate() -> None:
     held = saturated(task_measurements(rows))
     assert held is not None
     assert held.seconds == 300
+
+
+def test_what_a_catch_up_limit_let_through_is_no_capacity(ready: Command) -> None:
+    file = ready.tree / "x.yaml"
+    plain = file.read_text()
+    limited = plain.replace("  logs: {", "  logs: {catch_up: {limit: 90MB/s}, ", 1)
+    without_measurement = reasons(ready)
+    file.write_text(limited)
+    store(ready, history(ready.tree, 41e6))
+    assert reasons(ready) == without_measurement
+    file.write_text(plain)
+    assert reasons(ready) == without_measurement
+    store(ready, history(ready.tree, 41e6))
+    file.write_text(limited)
+    assert reasons(ready)[0] == 1, "what was measured without the limit counts"

@@ -178,6 +178,14 @@ def test_settings_that_only_protect_or_name_things_do_not_count() -> None:
     assert settings_mark(plain) == settings_mark({**other, **plain})
     assert settings_mark(plain) != settings_mark({**plain, "producer.override.acks": "1"})
     assert settings_mark(plain) != settings_mark({**plain, "source.cluster.security.protocol": "SSL"})
+    assert settings_mark(plain) == settings_mark({**plain, "producer.override.client.id": "me"})
+
+
+def test_what_is_carried_under_a_catch_up_limit_is_told_apart() -> None:
+    plain = {"source.consumer.fetch.max.bytes": "1"}
+    limited = {**plain, "producer.override.client.id": "mm2mgr.team/logs:a->hub"}
+    assert settings_mark(plain) != settings_mark(limited)
+    assert settings_mark(limited) == settings_mark({**plain, "producer.override.client.id": "mm2mgr.team/a->hub"})
 
 
 @pytest.mark.parametrize(
