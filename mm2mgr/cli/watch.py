@@ -22,7 +22,8 @@ from mm2mgr.cli.options import (
 )
 from mm2mgr.operations.workspace import Workspace
 
-_END_SECONDS = 1.5
+_END_SECONDS = 0.5
+"""What threads get that wait for a broker, once the leases are given up."""
 
 
 @command("Every day", 12)

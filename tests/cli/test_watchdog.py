@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import sys
 import time
@@ -151,6 +152,11 @@ def sent(site: Site) -> list[str]:
     return [
         f"{one.method} {one.path}" for fake in (site.east, site.west) for one in fake.writes if isinstance(one, Request)
     ]
+
+
+def allowed_seconds() -> float:
+    """Two seconds; on a machine with more to run than it has cores for, as much longer as others hold it up."""
+    return 2.0 * max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
 
 
 def test_only_the_task_that_a_restart_can_cure_is_restarted(
@@ -361,7 +367,7 @@ def test_a_signal_ends_it_within_two_seconds(
         running.send_signal(number)
     finally:
         said = finish(running)
-    assert time.monotonic() - began < 2
+    assert time.monotonic() - began < allowed_seconds()
     assert (said.code, said.err.splitlines()[-1:]) == (0, ["ended"])
     if not is_away:
         event = json.loads(log.read_text().splitlines()[0])
@@ -369,15 +375,16 @@ def test_a_signal_ends_it_within_two_seconds(
         assert event["problem"]["cause"] == "time-out"
 
 
-def test_it_ends_in_time_though_no_broker_answers_for_the_lease(applied: Site, mm2mgr: Command) -> None:
-    running = start(mm2mgr.folder, "watch", "--every", "1s")
+def test_it_ends_in_time_though_no_broker_answers_for_the_lease(applied: Site, mm2mgr: Command, tmp_path: Path) -> None:
+    log = tmp_path / "events.jsonl"
+    running = start(mm2mgr.folder, "watch", "--every", "1s", "--events", str(log))
     try:
-        time.sleep(2)  # well into the wait for the brokers
+        until(log.exists, "it watches")
         began = time.monotonic()
         running.send_signal(signal.SIGTERM)
     finally:
         said = finish(running)
-    assert time.monotonic() - began < 2
+    assert time.monotonic() - began < allowed_seconds()
     assert said.code == 0
 
 
