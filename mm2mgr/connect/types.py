@@ -10,6 +10,7 @@ import json
 import re
 from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from mm2mgr.connect.errors import WrongBody
@@ -102,7 +103,7 @@ class TaskConfig:
         body = as_object(data, "a task's config")
         return cls(_number(as_object(body.get("id"), "a task id"), "task"), parse_config(body.get("config")))
 
-    @property
+    @cached_property
     def assigned(self) -> tuple[TopicPartition, ...]:
         """The source partitions of a MirrorSourceConnector's task."""
         return parse_assigned(self.config.get(ASSIGNED_KEY, ""))

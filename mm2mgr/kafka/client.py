@@ -334,6 +334,12 @@ class Kafka:
                 raise KafkaError(f"{self.access.alias}: {late[0]} is created but not readable yet")
             self.admin.poll(0.1)
 
+    def topic_ids(self, names: Iterable[str]) -> dict[str, str]:
+        """Return the ids of these topics; absent: one that cannot be described, and every one before Kafka 2.8."""
+        with self.doing("describing topics"):
+            found = self._identities(sorted(names))
+        return {name: topic_id for name, (topic_id, _) in found.items() if topic_id}
+
     def _without_leaders(self, counts: Mapping[str, int]) -> list[TopicPartition]:
         # Listing also refreshes librdkafka's cache, which otherwise remembers a topic as unknown for 30 s.
         with self.doing("listing topics"):

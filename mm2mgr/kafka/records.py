@@ -10,8 +10,9 @@ import time
 from array import array
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
 
@@ -19,11 +20,12 @@ import confluent_kafka
 
 from mm2mgr.errors import KafkaError
 from mm2mgr.kafka.access import KafkaAccess
-from mm2mgr.kafka.client import Failures, Kafka, TopicInfo, client_settings, open_client
+from mm2mgr.kafka.client import Failures, Kafka, OffsetsRead, TopicInfo, client_settings, open_client
 from mm2mgr.partitions import Offsets, TopicPartition
 
 UNKNOWN = -1
 _PARTITIONS_PER_CALL = 500  # librdkafka 2.16 searches its list for every answer: 5 000 at once cost four times as much
+_CALLS_AT_ONCE = 8  # hide the way to a broker that is far
 _BATCH = 1_000
 _NO_RIGHT_ON_GROUP = confluent_kafka.KafkaError.GROUP_AUTHORIZATION_FAILED
 _NO_GROUP = {
@@ -77,9 +79,7 @@ class LogEnds:
     def watch(self, partitions: Sequence[TopicPartition]) -> None:
         """Set what `read` reads."""
         self._partitions = partitions
-        sides = (confluent_kafka.OFFSET_BEGINNING, confluent_kafka.OFFSET_END)
-        first, last = ([confluent_kafka.TopicPartition(*one, side) for one in partitions] for side in sides)
-        self._asked = (first, last)
+        self._asked = _both_sides(partitions)
 
     def read(self) -> Ends:
         """Read all watched partitions; KafkaError only when none could be read because nothing answered."""
@@ -100,8 +100,7 @@ class LogEnds:
         return Ends(starts, ends, failed)
 
     def _answers(self, asked: list[Any]) -> list[Any]:
-        parts = [asked[at : at + _PARTITIONS_PER_CALL] for at in range(0, len(asked), _PARTITIONS_PER_CALL)]
-        return [one for part in parts for one in self._consumer.offsets_for_times(part, timeout=self._timeout_seconds)]
+        return [one for part in _in_bulk(self._consumer, asked, self._timeout_seconds, map) for one in part]
 
     def _read_one_by_one(self) -> Ends:
         read = self._kafka.read_offsets(self._partitions)
@@ -112,6 +111,48 @@ class LogEnds:
         found = [(o.start, o.end) if (o := read.found.get(one)) else none for one in self._partitions]
         starts, ends = (array("q", side) for side in zip(*found, strict=True))
         return Ends(starts, ends, Counter(read.failed.values()))
+
+
+def _both_sides(partitions: Iterable[TopicPartition]) -> tuple[list[Any], list[Any]]:
+    """Return what asks for the start of each log, and for its end."""
+    sides = (confluent_kafka.OFFSET_BEGINNING, confluent_kafka.OFFSET_END)
+    first, last = ([confluent_kafka.TopicPartition(*one, side) for one in partitions] for side in sides)
+    return first, last
+
+
+def _in_bulk(
+    consumer: Any, asked: list[Any], timeout_seconds: float, call: Callable[..., Iterable[Any]]
+) -> Iterable[Any]:
+    """Return the answers in parts; `call` is map, or that of threads."""
+    parts = [asked[at : at + _PARTITIONS_PER_CALL] for at in range(0, len(asked), _PARTITIONS_PER_CALL)]
+    return call(lambda part: consumer.offsets_for_times(part, timeout=timeout_seconds), parts)
+
+
+def read_logs(kafka: Kafka, partitions: Sequence[TopicPartition]) -> OffsetsRead:
+    """Return log start and end per partition as `Kafka.read_offsets` does; of many at a fifth of its cost.
+
+    A broker gets two requests per 500 partitions. What has no answer in bulk is asked again, for the reason.
+    """
+    if len(partitions) <= _PARTITIONS_PER_CALL:
+        return kafka.read_offsets(partitions)
+    limits = {"socket.timeout.ms": max(1000, int(kafka.timeout_seconds * 1000))}
+    consumer, _ = open_client(confluent_kafka.Consumer, kafka.access, {**_OF_ENDS, **limits})
+    found: dict[TopicPartition, Offsets] = {}
+    try:
+        with ThreadPoolExecutor(_CALLS_AT_ONCE) as threads:
+            first, last = (
+                _in_bulk(consumer, side, kafka.timeout_seconds, threads.map) for side in _both_sides(partitions)
+            )
+            for starts, ends in zip(first, last, strict=True):
+                for low, high in zip(starts, ends, strict=True):
+                    if not (low.error or high.error):
+                        found[TopicPartition(low.topic, low.partition)] = Offsets(low.offset, high.offset)
+    except confluent_kafka.KafkaException:  # one silent broker fails a call for the partitions of all others too
+        pass
+    finally:
+        consumer.close()
+    rest = kafka.read_offsets([one for one in partitions if one not in found])
+    return replace(rest, found={**found, **rest.found})
 
 
 @dataclass(frozen=True)

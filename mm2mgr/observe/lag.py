@@ -53,7 +53,7 @@ class PartitionLag:
     heartbeat: bool = False
     unchanged_seconds: float | None = None
 
-    @property
+    @cached_property
     def lag_records(self) -> int:
         """Records that wait, at most: what arrived since the last flush is only known where `basis` is the target's end."""
         return max(0, self.log.end - self.position)

@@ -9,6 +9,7 @@ import math
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Literal, NamedTuple
 
 from mm2mgr.observe.lag import FlowLag, PartitionLag
@@ -177,8 +178,9 @@ class FlowFacts:
         rows = [self._row(by, name, of, unread) for name, (of, unread) in found.items()]
         return tuple(sorted(rows, key=lambda row: (row.records.value is not None, -(row.records.value or 0))))
 
+    @cached_property
     def total(self) -> LagRow:
-        """Return the flow's own row."""
+        """The flow's own row."""
         return self.rows("flow")[0]
 
     def _nothing(self, why: str | None) -> LagRow:
@@ -260,13 +262,11 @@ def _groups(lag: FlowLag, by: LagLevel) -> dict[RowName, tuple[list[PartitionLag
     """Return topic, partition and task of each row with its partitions, those that are known and those that are not."""
 
     def name(one: TopicPartition) -> RowName:
-        task = lag.tasks.get(one)
-        return {
-            "partition": RowName(one.topic, one.partition, task),
-            "topic": RowName(one.topic),
-            "task": RowName(task=task),
-            "flow": RowName(),
-        }[by]
+        if by == "partition":
+            return RowName(one.topic, one.partition, lag.tasks.get(one))
+        if by == "topic":
+            return RowName(one.topic)
+        return RowName(task=lag.tasks.get(one)) if by == "task" else RowName()
 
     found: dict[RowName, tuple[list[PartitionLag], list[TopicPartition]]] = {}
     for known in lag.counted:

@@ -24,6 +24,7 @@ from mm2mgr.errors import Mm2mgrError
 from mm2mgr.files import cache_folder, locked, replace_file, state_folder
 from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.kafka.client import Kafka
+from mm2mgr.kafka.records import read_logs
 from mm2mgr.observe.health import Description, Remembered, Status, judge, lags_of
 from mm2mgr.observe.lag import FlowLag
 from mm2mgr.observe.memory import ConditionClock, FlowMemory, Memory, RecordLoss, open_losses, remember
@@ -38,24 +39,35 @@ from mm2mgr.secrets import cut
 from mm2mgr.topology import Flow, Topology
 
 T = TypeVar("T")
-Choose = Callable[[Mapping[str, int]], list[TopicPartition]]
-ReadKafka = Callable[[KafkaAccess, Choose], SeenKafka]
+ReadKafka = Callable[[KafkaAccess, "WantedLogs"], SeenKafka]
 
 _REQUESTS_AT_ONCE = 8  # per Connect cluster: a read of one connector may be forwarded to the leader
 _CLUSTERS_AT_ONCE = 32
 _KAFKA_TIMEOUT_SECONDS = 10.0
 
 
-def read_kafka(access: KafkaAccess, choose: Choose) -> SeenKafka:
-    """Read one Kafka cluster's topics, and the offsets of the partitions chosen among them. Blocks; never raises."""
+@dataclass(frozen=True)
+class WantedLogs:
+    """Which topics of a cluster to read: those that flows mirror from it, whose ids count too, and those that flows mirror to it."""
+
+    away: Callable[[str], bool]
+    here: Callable[[str], bool]
+
+    def __call__(self, topics: Mapping[str, int]) -> list[TopicPartition]:
+        """Return the partitions whose offsets are wanted; topics with their numbers of partitions."""
+        wanted = ((topic, count) for topic, count in topics.items() if self.away(topic) or self.here(topic))
+        return [TopicPartition(topic, number) for topic, count in wanted for number in range(count)]
+
+
+def read_kafka(access: KafkaAccess, wanted: WantedLogs) -> SeenKafka:
+    """Read one Kafka cluster's topics, and the offsets of the partitions wanted among them. Blocks; never raises."""
     try:
         with Kafka(access, _KAFKA_TIMEOUT_SECONDS) as kafka:
-            infos = kafka.topics()
-            topics = {name: info.partitions for name, info in infos.items()}
-            read = kafka.read_offsets(choose(topics))
+            topics = kafka.partition_counts()
+            read = read_logs(kafka, wanted(topics))
+            ids = kafka.topic_ids(filter(wanted.away, topics))
     except Mm2mgrError as error:
         return SeenKafka(failure=Failure.of(error))
-    ids = {name: info.topic_id for name, info in infos.items() if info.topic_id}
     return SeenKafka(topics, read.found, read.failed, topic_ids=ids)
 
 
@@ -189,28 +201,26 @@ async def _read_clusters(reading: Snapshot, kafka: ReadKafka) -> dict[str, SeenK
     with ThreadPoolExecutor(max_workers=max(1, min(_CLUSTERS_AT_ONCE, len(clusters)))) as threads:
         seen = await asyncio.gather(
             *(
-                loop.run_in_executor(threads, kafka, kafka_access(cluster), _chooser(reading, alias))
+                loop.run_in_executor(threads, kafka, kafka_access(cluster), _wanted_logs(reading, alias))
                 for alias, cluster in clusters.items()
             )
         )
     return dict(zip(clusters, seen, strict=True))
 
 
-def _chooser(reading: Snapshot, alias: str) -> Choose:
-    """Return the topics to read of a cluster: those that flows mirror from it, and those that flows mirror to it."""
+def _wanted_logs(reading: Snapshot, alias: str) -> WantedLogs:
+    """Return the topics to read of a cluster."""
     away = [(flow, _assigned_topics(reading, flow)) for flow in reading.flows if flow.source.alias == alias]
     here = [(flow, _assigned_topics(reading, flow)) for flow in reading.flows if flow.target.alias == alias]
 
-    def wanted(topic: str) -> bool:
-        if any(topic in assigned or flow.carries(topic) for flow, assigned in away):
-            return True
+    def is_mirrored(topic: str) -> bool:
+        return any(topic in assigned or flow.carries(topic) for flow, assigned in away)
+
+    def is_mirror(topic: str) -> bool:
         sources = ((flow, assigned, flow.selection.upstream(topic)) for flow, assigned in here)
         return any(name and (name in assigned or flow.carries(name)) for flow, assigned, name in sources)
 
-    def choose(topics: Mapping[str, int]) -> list[TopicPartition]:
-        return [TopicPartition(topic, n) for topic, count in topics.items() if wanted(topic) for n in range(count)]
-
-    return choose
+    return WantedLogs(is_mirrored, is_mirror)
 
 
 def _assigned_topics(reading: Snapshot, flow: Flow) -> frozenset[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from mm2mgr.endpoints import kafka_access
@@ -46,15 +46,15 @@ class LagReport:
     notes: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
 
-    @property
+    @cached_property
     def rows(self) -> tuple[LagRow, ...]:
         """The rows of all flows, by flow, most behind first."""
-        return tuple(row for flow in self.flows for row in flow.rows(self.by))
+        return tuple(row for flow in self.flows for row in ((flow.total,) if self.by == "flow" else flow.rows(self.by)))
 
     @property
     def is_known(self) -> bool:
         """Whether the lag of every partition is known in records."""
-        totals = [flow.total().records for flow in self.flows]
+        totals = [flow.total.records for flow in self.flows]
         return all(each.value is not None and not each.at_least for each in totals)
 
     def to_dict(self) -> dict[str, Any]:
@@ -80,7 +80,7 @@ def _flow_dict(flow: FlowFacts) -> dict[str, Any]:
         "state": flow.state,
         "flush_interval_seconds": flow.flush_interval_seconds,
         "exact": flow.lag.exact,
-        "total": flow.total().to_dict(),
+        "total": flow.total.to_dict(),
         "heartbeat_seconds": None if isinstance(beat, Failure) else beat,
         "heartbeat_unknown": beat.message if isinstance(beat, Failure) else None,
     }

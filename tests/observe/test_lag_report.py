@@ -60,7 +60,7 @@ def test_without_samples_the_age_is_unknown(known: LogHistory | None) -> None:
 def test_a_records_own_timestamp_comes_before_the_history() -> None:
     one = part(10)
     made = facts(FlowLag((one,)), written_at={one.partition: NOW - 77}, histories={one.partition: history((0.0, 5))})
-    assert made.total().seconds == Amount(77.0)
+    assert made.total.seconds == Amount(77.0)
 
 
 def test_production_is_that_of_the_samples() -> None:
@@ -81,10 +81,10 @@ def test_production_is_that_of_the_samples() -> None:
 def test_bytes_are_unknown_without_a_record_size_and_at_least_with_some() -> None:
     sized, other = part(100), part(300, number=1)
     known = {sized.partition: history((1.0, 1), record_bytes=250.0)}
-    assert facts(FlowLag((sized,)), histories=known).total().bytes == Amount(25_000.0)
-    assert facts(FlowLag((sized, other)), histories=known).total().bytes == Amount(25_000.0, at_least=True)
-    assert facts(FlowLag((other,)), histories=known).total().bytes == Amount(None)
-    assert facts(FlowLag((part(0),))).total().bytes == Amount(0), "nothing waits, whatever its size"
+    assert facts(FlowLag((sized,)), histories=known).total.bytes == Amount(25_000.0)
+    assert facts(FlowLag((sized, other)), histories=known).total.bytes == Amount(25_000.0, at_least=True)
+    assert facts(FlowLag((other,)), histories=known).total.bytes == Amount(None)
+    assert facts(FlowLag((part(0),))).total.bytes == Amount(0), "nothing waits, whatever its size"
 
 
 def test_a_flow_is_level_when_its_slowest_task_is() -> None:
@@ -95,7 +95,7 @@ def test_a_flow_is_level_when_its_slowest_task_is() -> None:
         lag = FlowLag((quick, slow))
         known = followed(known, lag, NOW + 30 * step)
     made = facts(lag, points=known)
-    total, by_task = made.total(), made.rows("task")
+    total, by_task = made.total, made.rows("task")
     assert total.level == by_task[0].level
     assert total.level is not None
     assert total.level.seconds == pytest.approx(8_500 / (100 / 30), rel=0.01)
@@ -107,7 +107,7 @@ def test_a_flow_with_a_task_that_stands_still_is_never_level() -> None:
         lag = FlowLag((part(50_000 - 1_000 * step), part(900, number=1, task=1)))
         known = followed(known, lag, NOW + 30 * step)
     made = facts(lag, points=known)
-    assert made.total().level is None
+    assert made.total.level is None
     assert [row.level is None for row in made.rows("task")] == [False, True]
 
 
@@ -160,7 +160,7 @@ def test_sums_agree_on_every_level_and_unknown_is_never_zero(
         if size is not None:
             histories[name] = history((NOW - 50, 5_000), record_bytes=float(size))
     made = facts(FlowLag(tuple(found), unread=unread, tasks=tasks, unknown=unknown), histories=histories)
-    total = made.total()
+    total = made.total
     for by in LEVELS:
         rows = made.rows(by)
         known = [row.records.value for row in rows if row.records.value is not None]
