@@ -1,7 +1,8 @@
 """How far each flow is behind: the records in the source's log that are not known to be mirrored. Pure.
 
 Connect stores offsets at intervals, so by a stored offset alone a running flow looks up to one flush interval too far behind. Where only
-this mirror writes a remote topic, the growth of its end since the stored offset was first seen shows what arrived after that offset.
+this mirror writes a remote topic, the growth of its end since that offset was reached shows what arrived after it. A task that was
+killed sends again what it had not flushed, so that until the next flush this may count too much.
 Records are counted as offsets: of compacted topics and transactions there are fewer.
 """
 
@@ -24,12 +25,30 @@ Basis = Literal["stored offset", "target end"]
 
 
 class SeenOffset(NamedTuple):
-    """A stored offset (-1: none), the remote end offset when it was first seen (None: unknown), and when that was, in seconds
-    since 1970 (None: not remembered)."""
+    """A stored offset (-1: none) and the remote end offset at which it was reached, at the latest (None: unknown); when it was
+    first seen, in seconds since 1970 (None: not remembered); and the remote end offset of the last look."""
 
     stored: int
     arrived: int | None = None
     seen_at: float | None = None
+    latest: int | None = None
+
+
+def reached_at(before: SeenOffset | None, stored: int, arrived: int | None, log_end: int) -> int | None:
+    """Return the remote end offset at which a stored offset was reached, at the latest; None where it is unknown.
+
+    An offset that was flushed since the last look goes as far beyond the one before as the target had grown until then. It cannot lie
+    far before what was there at the last look, nor beyond the source's end: then records came twice, or not every offset is a
+    record, and counting begins anew. What came within one look is tolerated, because flushes wait for acknowledgements.
+    """
+    if before is None or before.arrived is None or arrived is None:
+        return arrived
+    if before.stored == stored:
+        return before.arrived
+    carried = before.arrived + stored - before.stored
+    latest = arrived if before.latest is None else before.latest
+    least = max(latest, arrived - max(0, log_end - stored - 1)) - (arrived - latest)
+    return carried if before.stored < stored and least <= carried <= arrived else arrived
 
 
 @dataclass(frozen=True)
@@ -178,12 +197,12 @@ def measure(
         topic, number = partition
         offset, remote = stored.get(partition), target.offsets.get(TopicPartition(remotes[topic], number))
         arrived, before = remote.end if remote else None, remembered.get(topic, {}).get(number)
-        if before and before.stored != (-1 if offset is None else offset):
-            before = None
+        last = -1 if offset is None else offset
         least = reached = goes_on(log, offset, begins_at)
         same_count = target.topics.get(remotes[topic]) == source.topics[topic]
-        if before and counts_arrivals and same_count and (offset is None or offset < log.end):
-            reached = min(log.end, max(least, before.stored + 1 + _growth(before.arrived, arrived)))
+        base = reached_at(before, last, arrived, log.end)
+        if base is not None and arrived is not None and counts_arrivals and same_count and last < log.end:
+            reached = min(log.end, max(least, last + 1 + max(0, arrived - base)))
         return PartitionLag(
             partition,
             log,
@@ -194,7 +213,7 @@ def measure(
             tasks.get(partition),
             arrived,
             is_heartbeat(flow, topic),
-            None if before is None or before.seen_at is None else max(0.0, reading.taken_at - before.seen_at),
+            _seconds_unchanged(before, last, reading.taken_at),
         )
 
     return FlowLag(
@@ -214,9 +233,6 @@ def _is_only_writer(flow: Flow) -> bool:
     return flow.settings.replication_policy == "default" and not (flow.exactly_once or flow.connect.exactly_once)
 
 
-def _growth(before: int | None, now: int | None) -> int:
-    """Return how many records arrived since a stored offset was first seen.
-
-    A task that was killed sends again what it had not flushed, so for one flush interval this may be too many.
-    """
-    return 0 if before is None or now is None else max(0, now - before)
+def _seconds_unchanged(before: SeenOffset | None, stored: int, now: float) -> float | None:
+    same = before is not None and before.stored == stored
+    return max(0.0, now - before.seen_at) if same and before and before.seen_at is not None else None

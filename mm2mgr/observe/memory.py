@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from mm2mgr.observe.kinds import LiveProblem, ProblemSubject
-from mm2mgr.observe.lag import FlowLag, PartitionLag, SeenOffset
+from mm2mgr.observe.lag import FlowLag, PartitionLag, SeenOffset, reached_at
 from mm2mgr.observe.reading import LiveConnector, Snapshot
 from mm2mgr.observe.trend import Points, followed
 from mm2mgr.partitions import TopicPartition
@@ -202,9 +202,13 @@ def _lost(flow: Flow, one: PartitionLag, old: SeenTopic) -> int:
 
 def _place(one: PartitionLag, old: SeenTopic, now: float | None = None) -> SeenOffset:
     before, stored = old.places.get(one.partition.partition), -1 if one.stored is None else one.stored
+    arrived = reached_at(before, stored, one.arrived, one.log.end)
     if before is None or before.stored != stored:
-        return SeenOffset(stored, one.arrived, now)
-    return before if before.arrived is not None else before._replace(arrived=one.arrived)
+        return SeenOffset(stored, arrived, now, one.arrived)
+    return before._replace(
+        arrived=before.arrived if arrived is None else arrived,
+        latest=before.latest if one.arrived is None else one.arrived,
+    )
 
 
 def _further(seen: RecordLoss, acknowledged: list[RecordLoss]) -> Iterator[tuple[int, Gap]]:

@@ -9,7 +9,7 @@ import pytest
 from mm2mgr.errors import KafkaError
 from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.kafka.client import Kafka
-from mm2mgr.kafka.records import Producer, ReadLimits, mean_record_bytes, read
+from mm2mgr.kafka.records import Producer, ReadLimits, mean_record_bytes, read, read_logs
 from mm2mgr.partitions import Offsets, TopicPartition
 
 ZERO, ONE, GONE = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("gone", 0)
@@ -30,6 +30,27 @@ def test_offsets_are_read_in_bulk_and_missing_partitions_are_reported(mock_clust
     assert answer.found == {ZERO: Offsets(0, 7), ONE: Offsets(0, 3)}
     assert list(answer.failed) == [GONE]
     assert "Unknown topic" in answer.failed[GONE]
+
+
+def test_many_logs_are_read_in_bulk_as_one_by_one(mock_cluster: KafkaAccess) -> None:
+    with Producer(mock_cluster, timeout_seconds=30) as producer:
+        for number in range(140):
+            for _ in range(number % 3 + 1):
+                producer.send(TopicPartition(f"t{number}", 0), b"x")
+    many = [TopicPartition(f"t{number}", partition) for number in range(140) for partition in range(4)]
+    with Kafka(mock_cluster, timeout_seconds=5) as kafka:
+        bulk, each = read_logs(kafka, [*many, GONE]), kafka.read_offsets(many)
+    assert bulk.found == each.found
+    assert len(bulk.found) == len(many) > 500
+    assert bulk.found[TopicPartition("t4", 0)] == Offsets(0, 2)
+    assert list(bulk.failed) == [GONE]
+
+
+def test_many_logs_of_a_cluster_that_is_down_are_an_error(closed_port: int) -> None:
+    many = [TopicPartition("t", number) for number in range(600)]
+    down = KafkaAccess("dc1-logging", f"127.0.0.1:{closed_port}")
+    with Kafka(down, timeout_seconds=1) as kafka, pytest.raises(KafkaError, match="dc1-logging: no broker"):
+        read_logs(kafka, many)
 
 
 def test_sizes_come_from_the_newest_records_and_count_keys(mock_cluster: KafkaAccess) -> None:

@@ -45,6 +45,36 @@ def test_a_flush_replaces_what_was_counted_from_the_target(small: Estate) -> Non
     assert (seen.lag_records, seen.basis) == (400, "stored offset")
 
 
+def test_what_was_counted_goes_on_over_a_flush(small: Estate) -> None:
+    small.log(0, 1000)
+    small.stored(99)
+    arrived(small, 100)
+    first(small)
+    arrived(small, 600)
+    first(small, later_seconds=30)
+    arrived(small, 720)
+    small.stored(649)
+    seen = first(small, later_seconds=10)
+    assert (seen.lag_records, seen.basis) == (280, "target end"), (
+        "70 records arrived after the flush and before the look"
+    )
+
+
+def test_records_that_came_twice_count_until_the_next_flush_only(small: Estate) -> None:
+    small.log(0, 2000)
+    small.stored(99)
+    arrived(small, 100)
+    first(small)
+    arrived(small, 600)
+    first(small, later_seconds=30)
+    arrived(small, 1100)  # the worker was killed, and sends 500 records again
+    assert first(small, later_seconds=10).lag_records == 900
+    small.stored(599)
+    assert first(small, later_seconds=10).lag_records == 1400
+    arrived(small, 1200)
+    assert first(small, later_seconds=10).lag_records == 1300
+
+
 def test_a_task_that_has_stored_nothing_yet_is_seen_to_progress(small: Estate) -> None:
     small.log(0, 1000)
     assert first(small).lag_records == 1000
