@@ -4,50 +4,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
-from typing import ClassVar
 
 import pytest
 
-from mm2mgr.errors import KafkaError
 from mm2mgr.kafka import lease
-from mm2mgr.kafka.compacted import CompactedTopic
 from mm2mgr.operations import ReconcileOrder, ReconcileRound, Workspace, reconcile
 from mm2mgr.operations import reconcile as _reconcile
-from mm2mgr.reconcile.history import TOPIC
 from tests.reconcile.site import FLOWS, ON_EAST, ON_WEST, Site
 
 from .command import Command
+from .leases import FakeLease
 
 SOURCE = "mm2.a.east.source.orders"
 __all__ = ["_reconcile"]
-
-
-class FakeLease:
-    """A lease that is held unless the Kafka cluster is in `of_others`; Kafka clusters in `dead` do not answer."""
-
-    of_others: ClassVar[set[str]] = set()
-    dead: ClassVar[set[str]] = set()
-    closed: ClassVar[list[str]] = []
-
-    def __init__(self, topic: CompactedTopic, group: str, changed: Callable[[], None]) -> None:
-        assert (topic.name, group) == (TOPIC, "mm2mgr-team")
-        self.alias, self.changed = topic.access.alias, changed
-        if self.alias in self.dead:
-            raise KafkaError(f"{self.alias}: no broker answered")
-        self.answered = self
-
-    def wait(self, seconds: float) -> bool:
-        return True
-
-    @property
-    def held(self) -> bool:
-        return self.alias not in self.of_others
-
-    def confirmed(self) -> bool:
-        return True
-
-    def close(self) -> None:
-        self.closed.append(self.alias)
 
 
 @pytest.fixture(autouse=True)
@@ -56,7 +25,8 @@ def leases(site: Site, monkeypatch: pytest.MonkeyPatch, closed_port: int) -> Ite
     site.brokers |= {"east": f"127.0.0.1:{closed_port}", "west": f"127.0.0.2:{closed_port}"}
     site.declare()
     yield FakeLease
-    FakeLease.of_others, FakeLease.dead, FakeLease.closed = set(), set(), []
+    assert FakeLease.groups <= {"mm2mgr-team"}
+    FakeLease.forget()
 
 
 def test_a_round_applies_the_tree_and_the_next_one_repairs_what_was_changed(mm2mgr: Command, site: Site) -> None:

@@ -10,21 +10,20 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import pytest
 
-from mm2mgr.errors import KafkaError
 from mm2mgr.kafka import lease
-from mm2mgr.kafka.compacted import CompactedTopic
 from mm2mgr.operations import RestartPolicy, WatchAction, WatchOrder, WatchRound, Workspace, watch
 from mm2mgr.output.watch_text import action_line, say_watch_round
-from mm2mgr.reconcile.history import TOPIC, History, HistoryEntry, Recorder
+from mm2mgr.reconcile.history import History, HistoryEntry, Recorder
 from mm2mgr.render import OWNER_KEY
 from tests.fake_connect import Request
 from tests.reconcile.site import Site
 
 from .command import Command, finish, start, until
+from .leases import FakeLease
 
 LOGS, ORDERS = "mm2.a.east.source.logs", "mm2.a.east.source.orders"
 NOW = RestartPolicy(first_seconds=0.0, longest_seconds=0.0, restarts=3, jitter=0.0)
@@ -34,36 +33,6 @@ CALLBACK = (
 TIMED_OUT = f"{CALLBACK}org.apache.kafka.common.errors.TimeoutException: Expiring 1 record(s) for a.orders-0"
 TOO_LARGE = f"{CALLBACK}org.apache.kafka.common.errors.RecordTooLargeException: The message is 2000088 bytes"
 OPERATION = sys.modules[watch.__module__]
-
-
-class FakeLease:
-    """A lease that is held unless the Kafka cluster is in `of_others`; Kafka clusters in `dead` do not answer."""
-
-    of_others: ClassVar[set[str]] = set()
-    dead: ClassVar[set[str]] = set()
-    made: ClassVar[list[str]] = []
-    closed: ClassVar[list[str]] = []
-
-    def __init__(self, topic: CompactedTopic, group: str, changed: Callable[[], None]) -> None:
-        assert (topic.name, group) == (TOPIC, "mm2mgr-team-watch")
-        self.alias = topic.access.alias
-        if self.alias in self.dead:
-            raise KafkaError(f"{self.alias}: no broker answered")
-        self.made.append(self.alias)
-        self.answered = self
-
-    def wait(self, seconds: float) -> bool:
-        return True
-
-    @property
-    def held(self) -> bool:
-        return self.alias not in self.of_others
-
-    def confirmed(self) -> bool:
-        return True
-
-    def close(self) -> None:
-        self.closed.append(self.alias)
 
 
 class Recorded:
@@ -88,7 +57,8 @@ class Recorded:
 def leases(monkeypatch: pytest.MonkeyPatch) -> Iterator[type[FakeLease]]:
     monkeypatch.setattr(lease, "Lease", FakeLease)
     yield FakeLease
-    FakeLease.of_others, FakeLease.dead, FakeLease.made, FakeLease.closed = set(), set(), [], []
+    assert FakeLease.groups <= {"mm2mgr-team-watch"}
+    FakeLease.forget()
 
 
 @pytest.fixture(autouse=True)
@@ -225,7 +195,7 @@ def test_a_dry_run_says_what_it_would_do_and_sends_nothing(
     dog = watching(dry_run=True)
     (action,) = dog.look().actions
     assert "task 0 FAILED (time-out): would be restarted (1): org.apache.kafka" in action_line(action.to_dict())
-    assert (sent(applied), recorded.entries, leases.made) == ([], [], [])
+    assert (sent(applied), recorded.entries, leases.groups) == ([], [], set())
 
 
 def test_one_look_has_an_exit_code(applied: Site, mm2mgr: Command, leases: type[FakeLease]) -> None:
