@@ -334,28 +334,29 @@ class WaysBack:
 
 
 def rounds(starts: Sequence[Hop], every: Sequence[Hop]) -> WaysBack:
-    """Return circles that begin with one of `starts`; over the same clusters only one for each start that is in no other."""
+    """Return circles that begin with one of `starts`; over the same clusters only those with a hop that is in no other."""
     on_a_way_back = _on_circles(every)
     leaving: dict[int, list[Hop]] = defaultdict(list)
     for hop in every:
         if hop in on_a_way_back:
             leaving[hop.source].append(hop)
-    found: list[tuple[frozenset[int], Circle]] = []
+    found: list[Circle] = []
+    known: dict[frozenset[int], set[Hop]] = defaultdict(set)
     open_: dict[frozenset[int], tuple[Hop, Hop, str]] = {}
     budget = Budget()
     for start in starts:
         if start in on_a_way_back:
-            circle, undecided = _Walk(start, leaving, budget).circle()
-            if circle:
+            walk = _Walk(start, leaving, budget)
+            circles = walk.circles()
+            for circle in circles:
                 places = frozenset(hop.source for hop in circle.hops)
-                if not any(start in known.hops for at, known in found if at == places):
-                    found.append((places, circle))
-            elif undecided:
-                open_.setdefault(frozenset((start.source, start.target)), undecided)
-    reported = {places for places in open_ if not any(places <= proved for proved, _ in found)}
-    return WaysBack(
-        tuple(circle for _, circle in found), tuple(open_[places] for places in open_ if places in reported)
-    )
+                if not known[places].issuperset(circle.hops):
+                    found.append(circle)
+                    known[places].update(circle.hops)
+            if walk.undecided and not circles:
+                open_.setdefault(frozenset((start.source, start.target)), walk.undecided)
+    reported = {places for places in open_ if not any(places <= proved for proved in known)}
+    return WaysBack(tuple(found), tuple(open_[places] for places in open_ if places in reported))
 
 
 def _on_circles(every: Sequence[Hop]) -> set[Hop]:
@@ -384,15 +385,10 @@ class _Walk:
         self.start, self.leaving, self.budget = start, leaving, budget
         self.undecided: tuple[Hop, Hop, str] | None = None
 
-    def circle(self) -> tuple[Circle | None, tuple[Hop, Hop, str] | None]:
-        """Return a circle, an endless one if there is one; else what is not decided."""
-        best: Circle | None = None
-        for way, topic in self.ways():
-            found = self.closed(way, topic)
-            if found and found.endless:
-                return found, None
-            best = best or found
-        return best, self.undecided
+    def circles(self) -> list[Circle]:
+        """Return the circles, endless ones first; where there are none, `undecided` may say what could not be decided."""
+        found = filter(None, (self.closed(way, topic) for way, topic in self.ways()))
+        return sorted(found, key=lambda circle: not circle.endless)
 
     def ways(self) -> Iterator[tuple[_Way, str]]:
         """Yield paths that lead back, each with a topic that is mirrored around."""

@@ -331,6 +331,15 @@ KNOWN: dict[str, Scenario] = {
         ),
         Step(tree(flow("g", "ab", "t", policy="identity"))),
     ),
+    "a way back to a connector of others that is part of another loop": day(
+        Step(
+            tree(flow("f", "ba", "t", ".*[.]t")),
+            by_hand=(
+                ByHand("first", "a", "b", ".*[.]t", "a", "b", policy="identity"),
+                ByHand("second", "b", "a", "eu.t", "b", "a", policy="identity"),
+            ),
+        ),
+    ),
     "a move, with pruning, to a Connect cluster that cannot be read": day(
         Step(tree(flow("f", "ab", "t", policy="identity", run_on="y"))),
         Step(tree(flow("f", "ab", "t", policy="identity")), prune=True, unread="x"),
