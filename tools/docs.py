@@ -409,6 +409,28 @@ def events_page() -> str:
     return page("Events", *blocks)
 
 
+def serve_metrics_page() -> str:
+    from mm2mgr.serve.metrics import HEALTHS, METRICS, TASK_STATES
+
+    rows = [
+        (
+            code(f"{name}_total" if metric.kind == "counter" else name),
+            metric.kind,
+            " ".join(map(code, metric.labels)),
+            prose(metric.meaning),
+        )
+        for name, metric in METRICS.items()
+    ]
+    return page(
+        "Metrics that `serve` offers",
+        "`mm2mgr serve` has these at `/metrics`, from its last look; a scrape asks no cluster. Names end in their unit. No label has a topic, "
+        "a partition or a text from outside, so there are at most 20 series per flow of the tree and 50 besides. A value that is unknown is missing, never 0.",
+        table(["metric", "type", "labels", "meaning"], rows),
+        f"`health` is one of {', '.join(map(code, HEALTHS))}; `state` one of {', '.join(map(code, TASK_STATES))}; `kind` one of the "
+        "[problems](problems.md).",
+    )
+
+
 def problems_page() -> str:
     from mm2mgr.observe.causes import CAUSES
     from mm2mgr.observe.kinds import KINDS
@@ -460,6 +482,7 @@ def pages() -> dict[str, str]:
         "yaml.md": yaml_page(),
         "tables.md": tables_page(),
         "metrics.md": metrics_page(),
+        "serve-metrics.md": serve_metrics_page(),
         "rights.md": rights_page(),
         "defaults.md": defaults_page(),
         "events.md": events_page(),

@@ -98,6 +98,10 @@ if TYPE_CHECKING:
     from mm2mgr.operations.sandbox import sandbox_status as sandbox_status
     from mm2mgr.operations.sandbox import sandbox_topics as sandbox_topics
     from mm2mgr.operations.sandbox import sandbox_up as sandbox_up
+    from mm2mgr.operations.serve import EstateView as EstateView
+    from mm2mgr.operations.serve import EstateWatch as EstateWatch
+    from mm2mgr.operations.serve import ServeOrder as ServeOrder
+    from mm2mgr.operations.serve import serve as serve
     from mm2mgr.operations.size import SizingReport as SizingReport
     from mm2mgr.operations.size import size as size
     from mm2mgr.operations.status import acknowledge as acknowledge

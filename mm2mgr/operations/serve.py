@@ -1,0 +1,285 @@
+"""`serve`: looks at the estate again and again in the background, and holds what the last looks found as one immutable view.
+
+Whoever shows the view asks no cluster: requests cost nothing there, however many come. One thread looks at status and lag; another one
+makes the slow part (`Survey`: lint, plan, history), because a plan of a large estate takes longer than the time between two looks.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Literal
+
+from mm2mgr import secrets
+from mm2mgr.errors import Mm2mgrError
+from mm2mgr.observe.trend import FLOW
+from mm2mgr.operations.lag import LagOptions, report
+from mm2mgr.operations.workspace import DEFAULT_STORE, Workspace, wait_for
+
+if TYPE_CHECKING:
+    from mm2mgr.observe.health import FlowStatus, Status
+    from mm2mgr.observe.lag_report import FlowFacts, LagRow
+    from mm2mgr.operations.lag import LagReport
+    from mm2mgr.samples.schema import Store
+
+ViewState = Literal["starting", "ok", "stale"]
+_CHANGES_KEPT = 100
+_STALE_LOOKS, _STALE_SECONDS = 3, 60.0  # a look that waits for a dead cluster may take most of a minute
+
+
+@dataclass(frozen=True)
+class EstateLook:
+    """One complete look: status and lag of all flows, and the sums per flow. Times in seconds since 1970."""
+
+    began_at: float
+    ended_at: float
+    status: Status
+    lag: LagReport
+    totals: Mapping[str, LagRow]
+
+
+@dataclass(frozen=True)
+class LastKnown:
+    """What was last known of one flow, at a time at which its Connect cluster could be read."""
+
+    taken_at: float
+    status: FlowStatus
+    lag: FlowFacts
+    total: LagRow
+
+
+@dataclass(frozen=True)
+class Survey:
+    """The slow part, as JSON-ready values; each is `{"error": …}` where it could not be made. `taken_at`: seconds since 1970."""
+
+    taken_at: float
+    findings: Mapping[str, Any]
+    plan: Mapping[str, Any]
+    history: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class EstateView:
+    """Everything that is known now. `began_at`: when the running look began (None: none runs); `error`: why the last one failed.
+
+    `known` has the flows that were ever read. `tree_error`: the YAML tree was changed and is wrong, so the one before it counts.
+    """
+
+    started_at: float
+    every_seconds: float
+    look: EstateLook | None = None
+    began_at: float | None = None
+    looks: int = 0
+    failed_looks: int = 0
+    error: str = ""
+    known: Mapping[str, LastKnown] = field(default_factory=dict)
+    survey: Survey | None = None
+    tree_error: str = ""
+
+    @property
+    def stale_after_seconds(self) -> float:
+        """The age from which on a look is stale."""
+        return max(_STALE_LOOKS * self.every_seconds, self.every_seconds + _STALE_SECONDS)
+
+    def age_seconds(self, now: float) -> float | None:
+        """Return how long ago the last complete look ended; None before the first."""
+        return max(0.0, now - self.look.ended_at) if self.look else None
+
+    def state(self, now: float) -> ViewState:
+        """Return `starting` before the first look has ended, `stale` where the last one is too old (or the first takes too long)."""
+        age = self.age_seconds(now)
+        if (now - self.started_at if age is None else age) > self.stale_after_seconds:
+            return "stale"
+        return "starting" if age is None else "ok"
+
+    def health_dict(self, now: float) -> dict[str, Any]:
+        """Return whether looks succeed, without a word about the estate."""
+        state = self.state(now)
+        ended_at = self.look.ended_at if self.look else None
+        return {
+            "state": state,
+            "stale_since": (ended_at or self.started_at) + self.stale_after_seconds if state == "stale" else None,
+            "last_look_at": ended_at,
+            "age_seconds": self.age_seconds(now),
+            "running_look_began_at": self.began_at,
+            "looks": self.looks,
+            "failed_looks": self.failed_looks,
+        }
+
+    def to_dict(self, now: float) -> dict[str, Any]:
+        """Return the overview as JSON-ready values: `status`, `lag` by flow, and for flows that cannot be read now `last_known`."""
+        status = self.look.status.to_dict() if self.look else None
+        unread = {one.flow for one in self.look.status.flows if one.state == "unknown"} if self.look else set()
+        return {
+            **self.health_dict(now),
+            "every_seconds": self.every_seconds,
+            "error": self.error,
+            "tree_error": self.tree_error,
+            "status": status,
+            "lag": {name: row.to_dict() for name, row in self.look.totals.items()} if self.look else {},
+            "last_known": {name: _known_dict(self.known[name]) for name in sorted(unread & self.known.keys())},
+        }
+
+    def flow_dict(self, flow: str) -> dict[str, Any] | None:
+        """Return one flow in full, with what was last known where it cannot be read now; None for a flow that is not there."""
+        now = next((one for one in self.look.status.flows if one.flow == flow), None) if self.look else None
+        if self.look is None or now is None:
+            return None
+        known = self.known.get(flow)
+        facts = next(one for one in self.look.lag.flows if one.flow == flow)
+        is_old = now.state == "unknown" and known is not None
+        shown = known.lag if is_old and known else facts
+        return {
+            "flow": flow,
+            "taken_at": shown.taken_at,
+            "status": now.to_dict(),
+            "last_known": _known_dict(known) if is_old and known else None,
+            "total": shown.total.to_dict(),
+            "tasks": [row.to_dict() for row in shown.rows("task")],
+            "topics": [row.to_dict() for row in shown.rows("topic")],
+            "partitions": [row.to_dict() for row in shown.rows("partition")],
+            "points": [{"time": one.time, "lag_records": one.lag_records} for one in shown.points.get(FLOW, ())],
+        }
+
+
+def _known_dict(known: LastKnown) -> dict[str, Any]:
+    return {"taken_at": known.taken_at, "status": known.status.to_dict(), "lag": known.total.to_dict()}
+
+
+@dataclass(frozen=True)
+class ServeOrder:
+    """How often to look (seconds between the end of one look and the next), and how often to make the slow part; `store`: as for `lag`."""
+
+    every_seconds: float = 30.0
+    survey_seconds: float = 300.0
+    store: Store = DEFAULT_STORE
+
+
+def look(workspace: Workspace, store: Store = DEFAULT_STORE) -> EstateLook:
+    """Look at all flows once and remember what was seen, as `status` and `lag` do. No failed cluster raises."""
+    from mm2mgr.observe.status import observe
+
+    began_at = time.time()
+    seen = wait_for(observe(workspace.topology, workspace.connectors))
+    found = report(seen, workspace.topology.flows, LagOptions(store=store))
+    return EstateLook(began_at, time.time(), seen.status, found, {one.flow: one.total for one in found.flows})
+
+
+def survey(workspace: Workspace) -> Survey:
+    """Make the slow part: lint of the tree, the plan (nothing is written), and the newest recorded changes."""
+    from mm2mgr.operations.history import history
+    from mm2mgr.operations.lint import lint
+    from mm2mgr.operations.plan import plan
+
+    return Survey(
+        time.time(),
+        _or_error(lambda: lint(workspace).to_dict()),
+        _or_error(lambda: plan(workspace).to_dict()),
+        _or_error(lambda: history(workspace, last=_CHANGES_KEPT).to_dict()),
+    )
+
+
+def _or_error(made: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    try:
+        return made()
+    except Exception as error:  # one part that fails takes neither the others nor the server along
+        return {"error": _words(error)}
+
+
+def _words(error: Exception) -> str:
+    return error.message if isinstance(error, Mm2mgrError) else secrets.cut(f"{type(error).__name__}: {error}")
+
+
+def after_look(view: EstateView, found: EstateLook) -> EstateView:
+    """Return the view after a complete look: of flows that could not be read, what was known before stays."""
+    facts = {one.flow: one for one in found.lag.flows}
+    declared = {one.flow: view.known[one.flow] for one in found.status.flows if one.flow in view.known}
+    read = {
+        one.flow: LastKnown(found.status.taken_at, one, facts[one.flow], found.totals[one.flow])
+        for one in found.status.flows
+        if one.state != "unknown"
+    }
+    return replace(view, look=found, began_at=None, looks=view.looks + 1, error="", known={**declared, **read})
+
+
+class EstateWatch:
+    """Looks in the background from `start` to `close`; `view` is what is known now. `look` and `survey` may raise whatever they like."""
+
+    def __init__(
+        self,
+        workspace: Workspace,
+        order: ServeOrder | None = None,
+        *,
+        look: Callable[[Workspace, Store], EstateLook] = look,
+        survey: Callable[[Workspace], Survey] = survey,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._workspace, self._order = workspace, order or ServeOrder()
+        self._look, self._survey, self._clock = look, survey, clock
+        self._closing, self._lock = threading.Event(), threading.Lock()
+        self._view = EstateView(clock(), self._order.every_seconds)
+        self._threads = [
+            threading.Thread(target=self._repeat, args=(step, seconds), name=f"mm2mgr-{step.__name__}", daemon=True)
+            for step, seconds in (
+                (self.look_once, self._order.every_seconds),
+                (self.survey_once, self._order.survey_seconds),
+            )
+        ]
+
+    @property
+    def view(self) -> EstateView:
+        """What is known now; an immutable value."""
+        return self._view
+
+    def start(self) -> None:
+        """Begin to look."""
+        for thread in self._threads:
+            thread.start()
+
+    def close(self, seconds: float) -> bool:
+        """Begin no more looks, wait so long for those that run, and tell whether all have ended."""
+        self._closing.set()
+        end = time.monotonic() + seconds
+        for thread in self._threads:
+            if thread.ident is not None:
+                thread.join(max(0.0, end - time.monotonic()))
+        return not any(thread.is_alive() for thread in self._threads)
+
+    def look_once(self) -> None:
+        """Look once and publish what was found; a failure is published too."""
+        self._publish(lambda view: replace(view, began_at=self._clock()))
+        try:
+            found = self._look(self._workspace, self._order.store)
+        except Exception as error:  # the server outlives whatever happens to one look
+            words = _words(error)
+            self._publish(lambda view: replace(view, began_at=None, failed_looks=view.failed_looks + 1, error=words))
+        else:
+            self._publish(lambda view: after_look(view, found))
+
+    def survey_once(self) -> None:
+        """Read the tree again where it has changed, make the slow part and publish it."""
+        fresh, trouble = replace(self._workspace), ""
+        try:
+            _ = fresh.connectors
+            self._workspace = fresh
+        except Exception as error:  # a tree that is wrong changes nothing of what is looked at
+            trouble = _words(error)
+        made = self._survey(self._workspace)
+        self._publish(lambda view: replace(view, survey=made, tree_error=trouble))
+
+    def _publish(self, change: Callable[[EstateView], EstateView]) -> None:
+        with self._lock:
+            self._view = change(self._view)
+
+    def _repeat(self, step: Callable[[], None], every_seconds: float) -> None:
+        while not self._closing.is_set():
+            step()
+            self._closing.wait(every_seconds)
+
+
+def serve(workspace: Workspace, order: ServeOrder | None = None) -> EstateWatch:
+    """Return a watch over the workspace's estate that looks from `start` to `close`. Mm2mgrError for a tree that is wrong."""
+    _ = workspace.connectors
+    return EstateWatch(workspace, order)

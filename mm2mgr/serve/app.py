@@ -1,0 +1,197 @@
+"""The web application: routes, who may ask, and the headers of every answer. It renders the newest view and changes nothing."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import hmac
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any
+
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.middleware.base import BaseHTTPMiddleware
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
+from starlette.routing import Route
+from starlette.types import ASGIApp
+
+from mm2mgr.operations.serve import EstateView, Survey
+from mm2mgr.output import serve_page, survey_page
+from mm2mgr.output.problem_text import with_sentences
+from mm2mgr.serve.metrics import exposition
+
+METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+_LEAST_REFRESH_SECONDS, _MOST_REFRESH_SECONDS = 5, 3600
+Next = Callable[[Request], Awaitable[Response]]
+
+
+@dataclass(frozen=True, repr=False)
+class Login:
+    """Who may ask: a user with a password, a bearer of the token, or both. Nothing of it is ever printed."""
+
+    user: str = ""
+    password: str = ""
+    token: str = ""
+
+    def __repr__(self) -> str:
+        return "Login([hidden])"
+
+    def admits(self, authorization: str) -> bool:
+        """Tell whether a header `Authorization` has the token or the password; takes equally long wherever they differ."""
+        scheme, _, given = authorization.partition(" ")
+        if scheme.lower() == "bearer" and self.token:
+            return _is_same(given.strip(), self.token)
+        if scheme.lower() == "basic" and self.password:
+            try:
+                user, _, password = base64.b64decode(given.strip(), validate=True).decode().partition(":")
+            except (binascii.Error, UnicodeDecodeError):
+                return False
+            return _is_same(user, self.user) & _is_same(password, self.password)
+        return False
+
+
+def _is_same(one: str, other: str) -> bool:
+    """Compare digests in constant time, so that not even the length shows."""
+    digests = (hashlib.sha256(text.encode()).digest() for text in (one, other))
+    return hmac.compare_digest(*digests)
+
+
+class _Guard(BaseHTTPMiddleware):
+    """Refuses strangers, and adds the headers that every answer has. /healthz, which says nothing of the estate, is open to all."""
+
+    def __init__(self, app: ASGIApp, login: Login | None, hosts: frozenset[str] | None) -> None:
+        super().__init__(app)
+        self._login, self._hosts = login, hosts
+        digest = base64.b64encode(hashlib.sha256(serve_page.style().encode()).digest()).decode()
+        policy = f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+        self._headers = {
+            "Content-Security-Policy": policy,
+            "X-Content-Type-Options": "nosniff",
+            "X-Frame-Options": "DENY",
+            "Referrer-Policy": "no-referrer",
+            "Cache-Control": "no-store",
+        }
+
+    async def dispatch(self, request: Request, call_next: Next) -> Response:
+        response = self._refusal(request) or await call_next(request)
+        response.headers.update(self._headers)
+        return response
+
+    def _refusal(self, request: Request) -> Response | None:
+        if request.url.path == "/healthz":
+            return None
+        if self._hosts is not None and request.url.hostname not in self._hosts:
+            # A page of another site may have its own name resolved to this machine, and read what the browser gets from here.
+            return PlainTextResponse(
+                "this server answers to localhost only; name it so, or start it with a login\n", 421
+            )
+        if self._login and not self._login.admits(request.headers.get("Authorization", "")):
+            schemes = ['Basic realm="mm2mgr", charset="UTF-8"'] if self._login.password else []
+            schemes += ['Bearer realm="mm2mgr"'] if self._login.token else []
+            return PlainTextResponse("log in\n", 401, {"WWW-Authenticate": ", ".join(schemes)})
+        return None
+
+
+def application(
+    view: Callable[[], EstateView],
+    login: Login | None = None,
+    *,
+    hosts: frozenset[str] | None = None,
+    clock: Callable[[], float] = time.time,
+) -> Starlette:
+    """Return the application over a function that returns the newest view. `hosts`: the only names that it answers to (None: any)."""
+    pages = _Pages(view, clock)
+    routes = [
+        Route("/healthz", pages.healthz),
+        Route("/metrics", pages.metrics),
+        Route("/api/status", pages.api_status),
+        Route("/api/flow", pages.api_flow),
+        *(Route(f"/api/{part}", pages.api_survey) for part in ("findings", "plan", "history")),
+        Route("/", pages.overview),
+        Route("/flows", pages.flows),
+        Route("/flow", pages.flow),
+        Route("/losses", pages.losses),
+        *(Route(f"/{part}", pages.surveyed) for part in ("findings", "changes", "plan")),
+    ]
+    return Starlette(routes=routes, middleware=[Middleware(_Guard, login=login, hosts=hosts)])
+
+
+class _Pages:
+    """The answers. Each is made of one view, so that nothing in it contradicts itself."""
+
+    def __init__(self, view: Callable[[], EstateView], clock: Callable[[], float]) -> None:
+        self._view, self._clock = view, clock
+
+    def healthz(self, request: Request) -> Response:
+        found = self._view().health_dict(self._clock())
+        return JSONResponse(found, 200 if found["state"] == "ok" else 503)
+
+    def metrics(self, request: Request) -> Response:
+        return Response(exposition(self._view()), headers={"Content-Type": METRICS_TYPE})
+
+    def api_status(self, request: Request) -> Response:
+        found = self._view().to_dict(self._clock())
+        return JSONResponse({**found, "status": found["status"] and with_sentences(found["status"])})
+
+    def api_flow(self, request: Request) -> Response:
+        found = self._view().flow_dict(request.query_params.get("id", ""))
+        if found is None:
+            return JSONResponse({"error": "no flow has this id"}, 404)
+        return JSONResponse(with_sentences(found))
+
+    def api_survey(self, request: Request) -> Response:
+        made = self._view().survey
+        if made is None:
+            return JSONResponse({"error": "not made yet"}, 503)
+        found = _survey_dict(made)
+        return JSONResponse({"taken_at": made.taken_at, **found[request.url.path.rpartition("/")[2]]})
+
+    def overview(self, request: Request) -> Response:
+        now, view = self._now()
+        return self._html(request, "overview", view, serve_page.overview(now, view))
+
+    def flows(self, request: Request) -> Response:
+        _, view = self._now()
+        wanted = request.query_params
+        found = serve_page.flows(view, wanted.get("source", ""), wanted.get("target", ""))
+        return self._html(request, "flows", view, found)
+
+    def flow(self, request: Request) -> Response:
+        now, newest = self._clock(), self._view()
+        view, found = newest.to_dict(now), newest.flow_dict(request.query_params.get("id", ""))
+        if found is None:
+            return self._html(request, "flows", view, serve_page.flows(view) | {"heading": "No flow has this id"}, 404)
+        made = _survey_dict(newest.survey) if newest.survey else None
+        return self._html(request, "flow", view, serve_page.flow(now, found, made))
+
+    def losses(self, request: Request) -> Response:
+        _, view = self._now()
+        return self._html(request, "table", view, survey_page.losses(view))
+
+    def surveyed(self, request: Request) -> Response:
+        newest = self._view()
+        made = _survey_dict(newest.survey) if newest.survey else None
+        page = {"findings": survey_page.findings, "changes": survey_page.changes, "plan": survey_page.plan}
+        found = page[request.url.path.removeprefix("/")](made)
+        return self._html(request, "table", newest.to_dict(self._clock()), found)
+
+    def _now(self) -> tuple[float, dict[str, Any]]:
+        now = self._clock()
+        return now, self._view().to_dict(now)
+
+    def _html(
+        self, request: Request, page: str, view: dict[str, Any], found: dict[str, Any], status: int = 200
+    ) -> Response:
+        wanted = request.query_params.get("refresh", "")
+        seconds = int(wanted) if wanted.isascii() and wanted.isdecimal() and len(wanted) < 6 else None
+        if seconds is not None:
+            seconds = min(max(seconds, _LEAST_REFRESH_SECONDS), _MOST_REFRESH_SECONDS)
+        return HTMLResponse(serve_page.html(page, view, seconds, **found), status)
+
+
+def _survey_dict(made: Survey) -> dict[str, Any]:
+    return {"taken_at": made.taken_at, "findings": made.findings, "plan": made.plan, "history": made.history}

@@ -1,0 +1,174 @@
+"""The metrics of `/metrics`: what each is called, its unit and labels; and their values from a view. Pure.
+
+No label has a topic, a partition, a connector or a text from outside: the number of series is bounded by the flows and clusters
+that the tree declares.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from types import MappingProxyType
+from typing import Literal, NamedTuple
+
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from mm2mgr import __version__
+from mm2mgr.observe.kinds import KINDS
+from mm2mgr.operations.serve import EstateView
+
+HEALTHS = ("ok", "waiting", "unknown", "problem")
+TASK_STATES = ("RUNNING", "FAILED", "UNASSIGNED", "PAUSED", "RESTARTING", "other")
+SEVERITIES = ("error", "warning", "info")
+
+Row = tuple[tuple[str, ...], float]
+
+
+class ServedMetric(NamedTuple):
+    """One metric; counters are exposed with `_total` behind the name."""
+
+    kind: Literal["gauge", "counter"]
+    labels: tuple[str, ...]
+    meaning: str
+
+
+METRICS: Mapping[str, ServedMetric] = MappingProxyType(
+    {
+        "mm2mgr_flow_health": ServedMetric(
+            "gauge", ("flow", "health"), "1 for the health that the flow has, 0 for the others."
+        ),
+        "mm2mgr_flow_lag_records": ServedMetric(
+            "gauge", ("flow",), "Records that wait on the source. Missing where unknown."
+        ),
+        "mm2mgr_flow_lag_bytes": ServedMetric(
+            "gauge", ("flow",), "Bytes that wait on the source, from the sample store. Missing where unknown."
+        ),
+        "mm2mgr_flow_lag_seconds": ServedMetric(
+            "gauge",
+            ("flow",),
+            "Age in seconds of the oldest record that waits, from the sample store; 0 when level. Missing where unknown.",
+        ),
+        "mm2mgr_flow_lag_incomplete": ServedMetric(
+            "gauge", ("flow",), "1 where the lag in records lacks partitions and is a lower bound, or is unknown."
+        ),
+        "mm2mgr_flow_tasks": ServedMetric("gauge", ("flow", "state"), "Tasks of the flow's source connector by state."),
+        "mm2mgr_flow_problems": ServedMetric("gauge", ("flow",), "Problems of the flow."),
+        "mm2mgr_flow_heartbeat_age_seconds": ServedMetric(
+            "gauge",
+            ("flow",),
+            "Seconds since the newest heartbeat on the target was sent: the most that a record takes from end to end. Missing where unknown.",
+        ),
+        "mm2mgr_flow_known_timestamp_seconds": ServedMetric(
+            "gauge", ("flow",), "When the flow could last be read, in seconds since 1970."
+        ),
+        "mm2mgr_problems": ServedMetric(
+            "gauge", ("kind",), "Problems of the whole estate by kind (docs/reference/problems.md)."
+        ),
+        "mm2mgr_open_losses": ServedMetric("gauge", (), "Losses of records that nobody has acknowledged."),
+        "mm2mgr_unreadable_clusters": ServedMetric(
+            "gauge", ("type",), "Connect and Kafka clusters that the last look could not read."
+        ),
+        "mm2mgr_findings": ServedMetric("gauge", ("severity",), "Findings of lint in the tree."),
+        "mm2mgr_plan_changes": ServedMetric(
+            "gauge", (), "Connectors that `mm2mgr apply` would write or that are blocked."
+        ),
+        "mm2mgr_look_began_timestamp_seconds": ServedMetric(
+            "gauge", (), "When the running look began, in seconds since 1970; 0 while none runs."
+        ),
+        "mm2mgr_look_ended_timestamp_seconds": ServedMetric(
+            "gauge", (), "When the last complete look ended, in seconds since 1970; 0 before the first."
+        ),
+        "mm2mgr_look_duration_seconds": ServedMetric("gauge", (), "How long the last complete look took."),
+        "mm2mgr_looks": ServedMetric("counter", (), "Complete looks since the start."),
+        "mm2mgr_failed_looks": ServedMetric("counter", (), "Looks that failed since the start."),
+        "mm2mgr_build_info": ServedMetric("gauge", ("version",), "1, with the version of mm2mgr."),
+    }
+)
+"""Every metric by its name."""
+
+
+def exposition(view: EstateView) -> bytes:
+    """Return the view in the text format of Prometheus."""
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(_Collected(list(families(view))))
+    return generate_latest(registry)
+
+
+class _Collected(Collector):
+    def __init__(self, found: list[Metric]) -> None:
+        self._found = found
+
+    def collect(self) -> Iterable[Metric]:
+        return self._found
+
+
+def families(view: EstateView) -> Iterator[Metric]:
+    """Yield every metric with its values, those without a value too."""
+    found = {**_of_looks(view), **_of_flows(view), **_of_the_estate(view)}
+    for name, metric in METRICS.items():
+        made = CounterMetricFamily if metric.kind == "counter" else GaugeMetricFamily
+        family = made(name, metric.meaning, labels=metric.labels)
+        for labels, value in found.get(name, ()):
+            family.add_metric(labels, value)
+        yield family
+
+
+def _of_looks(view: EstateView) -> dict[str, list[Row]]:
+    look = view.look
+    values = {
+        "mm2mgr_look_began_timestamp_seconds": view.began_at or 0.0,
+        "mm2mgr_look_ended_timestamp_seconds": look.ended_at if look else 0.0,
+        "mm2mgr_looks": float(view.looks),
+        "mm2mgr_failed_looks": float(view.failed_looks),
+        **({"mm2mgr_look_duration_seconds": look.ended_at - look.began_at} if look else {}),
+    }
+    rows: dict[str, list[Row]] = {name: [((), value)] for name, value in values.items()}
+    rows["mm2mgr_build_info"] = [((__version__,), 1.0)]
+    return rows
+
+
+def _of_flows(view: EstateView) -> dict[str, list[Row]]:
+    rows: dict[str, list[Row]] = {}
+
+    def add(name: str, value: float | None, *labels: str) -> None:
+        if value is not None:
+            rows.setdefault(name, []).append((labels, float(value)))
+
+    for one in view.look.status.flows if view.look else ():
+        for health in HEALTHS:
+            add("mm2mgr_flow_health", one.health == health, one.flow, health)
+        states = Counter(task.state if task.state in TASK_STATES else "other" for task in one.tasks)
+        for state in TASK_STATES:
+            add("mm2mgr_flow_tasks", states[state], one.flow, state)
+        add("mm2mgr_flow_problems", len(one.problems), one.flow)
+    for name, total in view.look.totals.items() if view.look else ():
+        add("mm2mgr_flow_lag_records", total.records.value, name)
+        add("mm2mgr_flow_lag_bytes", total.bytes.value, name)
+        add("mm2mgr_flow_lag_seconds", total.seconds.value, name)
+        add("mm2mgr_flow_lag_incomplete", total.records.at_least or total.records.value is None, name)
+    for facts in view.look.lag.flows if view.look else ():
+        beat = facts.heartbeat_seconds
+        add("mm2mgr_flow_heartbeat_age_seconds", beat if isinstance(beat, float) else None, facts.flow)
+    for name, known in view.known.items():
+        add("mm2mgr_flow_known_timestamp_seconds", known.taken_at, name)
+    return rows
+
+
+def _of_the_estate(view: EstateView) -> dict[str, list[Row]]:
+    rows: dict[str, list[Row]] = {}
+    if view.look:
+        status = view.look.status
+        found = Counter(problem.kind for problem in status.problems())
+        rows["mm2mgr_problems"] = [((kind,), float(found[kind])) for kind in KINDS]
+        rows["mm2mgr_open_losses"] = [((), float(len(status.losses)))]
+        unread = Counter(where.partition(" ")[0] for where in status.failures)
+        rows["mm2mgr_unreadable_clusters"] = [((kind,), float(unread[kind])) for kind in ("connect", "kafka")]
+    if view.survey and "error" not in view.survey.findings:
+        severities = Counter(one["severity"] for one in view.survey.findings["findings"])
+        rows["mm2mgr_findings"] = [((word,), float(severities[word])) for word in SEVERITIES]
+    if view.survey and "error" not in view.survey.plan:
+        changes = [one for cluster in view.survey.plan["clusters"] for one in cluster["changes"]]
+        rows["mm2mgr_plan_changes"] = [((), float(sum(one["action"] != "no-op" for one in changes)))]
+    return rows

@@ -1,0 +1,99 @@
+"""Made estates for the tests of `serve`: views of any size, without a cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from mm2mgr.observe.health import FlowStatus, Status, TaskState
+from mm2mgr.observe.kinds import LiveProblem, ProblemSubject
+from mm2mgr.observe.lag import FlowLag, PartitionLag
+from mm2mgr.observe.lag_report import FlowFacts
+from mm2mgr.observe.memory import Gap, RecordLoss
+from mm2mgr.observe.reading import Failure
+from mm2mgr.observe.trend import FLOW, LagPoint
+from mm2mgr.operations.lag import LagReport
+from mm2mgr.operations.serve import EstateLook, EstateView, Survey, after_look
+from mm2mgr.partitions import Offsets, TopicPartition
+
+NOW = 1_700_000_000.0
+SURVEY = Survey(
+    NOW,
+    {
+        "summary": {"errors": 1, "warnings": 0, "infos": 0, "connectors": 3},
+        "findings": [
+            {"place": "tree.yaml:3", "severity": "error", "rule": "dead-key", "message": "no client has <b>it</b>",
+             "more": 0, "silenced": None, "fix": "remove it"},
+        ],
+    },
+    {
+        "counts": {"create": 0, "update": 1, "delete": 0, "no-op": 2, "blocked": 0},
+        "clusters": [
+            {"connect": "main", "error": None, "changes": [
+                {"connector": "mm2.a.b.source.orders", "action": "update", "flows": ["orders:a->b"], "reason": "",
+                 "keys": [{"key": "tasks.max", "before": "1", "after": "2"}], "waits": None},
+            ]},
+        ],
+    },
+    {
+        "entries": [
+            {"when": "2026-01-02T03:04:05.000", "who": "ann", "commit": "", "command": "apply", "connect": "main",
+             "connector": "mm2.a.b.source.orders", "action": "update", "keys": [], "state": None, "outcome": "done",
+             "reason": "more <i>tasks</i>", "error": ""},
+        ],
+        "unread": {},
+    },
+)  # fmt: skip
+
+
+def flow_status(flow: str, pair: str, **more: object) -> FlowStatus:
+    """Return a flow that is well, with one running task."""
+    base = FlowStatus(
+        "main", f"mm2.{flow}", "source", pair, "RUNNING", "ok", (TaskState(0, "RUNNING", "worker:8083", 2),), flow=flow
+    )
+    return replace(base, **more)  # type: ignore[arg-type]
+
+
+def facts(status: FlowStatus, lags: Mapping[str, int] | None = None, looks: int = 3) -> FlowFacts:
+    """Return the lag of a flow: records that wait by topic, one partition each."""
+    behind = {"orders": 0} if lags is None else lags
+    parts = tuple(
+        PartitionLag(TopicPartition(topic, 0), Offsets(0, 100 + lag), 99, 100, 100, task=0)
+        for topic, lag in behind.items()
+    )
+    total = sum(behind.values())
+    points = tuple(LagPoint(NOW - 30 * (looks - at), len(parts), 0, 100 + total, 100) for at in range(looks))
+    unknown = "the Connect cluster does not answer" if status.state == "unknown" else None
+    lag = FlowLag(unknown=unknown) if unknown else FlowLag(parts, len(parts), tasks={one.partition: 0 for one in parts})
+    return FlowFacts(status.flow, "main", status.connector, status.state, NOW, 60.0, lag, {FLOW: points})
+
+
+def look_of(
+    flows: Sequence[FlowStatus],
+    lags: Mapping[str, Mapping[str, int]] | None = None,
+    *,
+    at: float = NOW,
+    failures: Mapping[str, Failure] | None = None,
+    losses: Sequence[RecordLoss] = (),
+) -> EstateLook:
+    """Return a look at these flows, with records that wait by flow and topic."""
+    status = Status(at, tuple(flows), failures=failures or {}, losses=tuple(losses))
+    found = [facts(one, (lags or {}).get(one.flow)) for one in flows]
+    report = LagReport(at, "flow", tuple(found), failures or {})
+    return EstateLook(at - 2.0, at, status, report, {one.flow: one.total for one in found})
+
+
+def view_of(look: EstateLook, **more: object) -> EstateView:
+    """Return the view after a first look."""
+    first = EstateView(look.began_at, 30.0)
+    return replace(after_look(first, look), **more)  # type: ignore[arg-type]
+
+
+def problem(flow: str, connector: str = "mm2") -> LiveProblem:
+    """Return a problem of a flow that has the lag of nobody."""
+    return LiveProblem("not-applied", ProblemSubject("main", connector, flow))
+
+
+def loss(flow: str, topic: str) -> RecordLoss:
+    """Return a loss of seven records."""
+    return RecordLoss("abc1234", flow, topic, "retention", NOW - 60, {0: Gap(10, 7)})

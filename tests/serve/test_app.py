@@ -1,0 +1,281 @@
+"""The web application: who may ask, the headers of every answer, pages, JSON, metrics, and that foreign text stays text."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import re
+from dataclasses import replace
+
+import httpx
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mm2mgr.observe.health import TaskState
+from mm2mgr.observe.reading import Failure
+from mm2mgr.operations.serve import EstateView, after_look
+from mm2mgr.output.serve_page import flow_link
+from mm2mgr.serve.app import Login, application
+from mm2mgr.serve.metrics import METRICS, exposition
+from tests.serve.estate import NOW, SURVEY, flow_status, look_of, loss, problem, view_of
+
+HOSTILE = ["<script>alert(1)</script>", "\"'><img src=x onerror=alert(1)>", "\u202edesrever", "{{ 7 * 7 }}", "t" * 249]
+PAGES = ("/", "/flows", "/losses", "/findings", "/changes", "/plan")
+FLOW = "orders:a->b"
+
+
+def ask(
+    view: EstateView,
+    path: str,
+    *,
+    login: Login | None = None,
+    now: float = NOW + 5,
+    method: str = "GET",
+    **more: object,
+) -> httpx.Response:
+    """Ask a server that has this view at this time."""
+    hosts = more.pop("hosts", None)
+    app = application(lambda: view, login, hosts=hosts, clock=lambda: now)  # type: ignore[arg-type]
+
+    async def answered() -> httpx.Response:
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost") as client:
+            return await client.request(method, path, **more)  # type: ignore[arg-type]
+
+    return asyncio.run(answered())
+
+
+def small(**more: object) -> EstateView:
+    return view_of(look_of([flow_status(FLOW, "a->b")], {FLOW: {"orders": 40}}), survey=SURVEY, **more)
+
+
+# --- who may ask ------------------------------------------------------------------------------------------------------
+
+
+def basic(user: str, password: str) -> dict[str, str]:
+    return {"Authorization": "Basic " + base64.b64encode(f"{user}:{password}".encode()).decode()}
+
+
+@pytest.mark.parametrize("path", [*PAGES, "/metrics", "/api/status", "/api/plan", "/nothing"])
+def test_without_the_login_nothing_is_shown(path: str) -> None:
+    login = Login("ann", "right", "tok")
+    said = ask(small(), path, login=login)
+    assert (said.status_code, said.text) == (401, "log in\n")
+    assert said.headers["WWW-Authenticate"] == 'Basic realm="mm2mgr", charset="UTF-8", Bearer realm="mm2mgr"'
+    for headers in (basic("ann", "right"), {"Authorization": "Bearer tok"}):
+        assert ask(small(), path, login=login, headers=headers).status_code in {200, 404}
+
+
+@given(st.text(max_size=12), st.text(max_size=12))
+def test_no_other_words_are_the_login(user: str, password: str) -> None:
+    login = Login("ann", "right", "tok")
+    given_ = basic(user, password)["Authorization"]
+    assert login.admits(given_) == ((user, password) == ("ann", "right"))
+    assert login.admits(f"Bearer {password}") == (password.strip() == "tok")
+    assert not login.admits(password)
+    assert not Login("ann", "right").admits("Bearer "), "no token was set, so none is right"
+    assert not Login(token="tok").admits(basic("", "")["Authorization"])
+
+
+def test_the_login_prints_nothing_of_itself() -> None:
+    assert repr(Login("ann", "right", "tok")) == "Login([hidden])"
+
+
+def test_healthz_is_open_and_says_nothing_of_the_estate() -> None:
+    said = ask(small(), "/healthz", login=Login("ann", "right"))
+    assert said.status_code == 200
+    assert FLOW not in said.text
+
+
+def test_without_a_login_only_the_names_of_this_machine_are_answered() -> None:
+    hosts = frozenset({"localhost"})
+    assert ask(small(), "/", hosts=hosts).status_code == 200
+    assert ask(small(), "/", hosts=hosts, headers={"Host": "evil.example"}).status_code == 421
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH"])
+def test_nothing_can_be_written(method: str) -> None:
+    assert ask(small(), "/plan", method=method).status_code == 405
+
+
+# --- what is shown ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("path", [*PAGES, flow_link(FLOW), "/healthz", "/metrics", "/api/status", "/nothing"])
+def test_every_answer_has_the_headers(path: str) -> None:
+    said = ask(small(), path)
+    assert said.headers["Content-Security-Policy"].startswith("default-src 'none'; style-src 'sha256-")
+    assert said.headers["X-Content-Type-Options"] == "nosniff"
+    assert said.headers["Cache-Control"] == "no-store"
+
+
+def test_the_overview_shows_each_pair_with_word_sign_and_lag() -> None:
+    said = ask(small(), "/").text
+    assert '<a class="ok late" href="/flow?id=orders%3Aa-%3Eb"' in said
+    assert re.search(r'<b><span aria-hidden="true">✓ </span>ok</b> <small>40 records</small>', said)
+    assert "1 flow (1 ok); 1 task (1 RUNNING)." in said
+    assert "Looked 5 s ago." in said
+
+
+def test_a_flow_shows_tasks_lag_over_time_and_partitions() -> None:
+    said = ask(small(), flow_link(FLOW)).text
+    assert "worker:8083" in said
+    assert '<polyline class="curve"' in said
+    assert '<td class="name">orders-0</td>' in said
+    assert "mm2.a.b.source.orders: update; tasks.max: 1 → 2" in said, "the plan of its connectors"
+    assert ask(small(), "/flow?id=other").status_code == 404
+    assert ask(small(), "/api/flow?id=other").status_code == 404
+
+
+def test_the_slow_parts_are_shown_and_what_failed_of_them_says_so() -> None:
+    assert "no client has &lt;b&gt;it&lt;/b&gt;" in ask(small(), "/findings").text
+    assert "more &lt;i&gt;tasks&lt;/i&gt;" in ask(small(), "/changes").text
+    assert "0 to create, 1 to update, 0 to delete, 2 unchanged, 0 blocked." in ask(small(), "/plan").text
+    broken = replace(small(), survey=replace(SURVEY, plan={"error": "no <answer>"}))
+    assert "It could not be made: no &lt;answer&gt;" in ask(broken, "/plan").text
+    assert "Not made yet" in ask(replace(small(), survey=None), "/plan").text
+
+
+def test_a_flow_whose_workers_are_down_keeps_what_was_known_with_its_age() -> None:
+    down = flow_status(FLOW, "a->b", state="unknown", health="unknown", tasks=(), connector="")
+    failure = {"connect main": Failure("main: connection refused", "start it")}
+    view = after_look(small(), look_of([down], at=NOW + 120, failures=failure))
+    overview = ask(view, "/", now=NOW + 125).text
+    assert "connect main cannot be read: main: connection refused" in overview
+    assert "known 2.08 min ago" in overview
+    shown = ask(view, flow_link(FLOW), now=NOW + 125).text
+    assert "below is what was known 2.08 min ago" in shown
+    assert "worker:8083" in shown
+    assert '<td class="n">40</td>' in shown
+    found = ask(view, "/api/status", now=NOW + 125).json()
+    assert found["last_known"][FLOW]["lag"]["lag_records"]["value"] == 40
+
+
+def test_stale_and_failed_looks_are_said() -> None:
+    view = replace(small(), error="no room <left>", failed_looks=1)
+    said = ask(view, "/", now=NOW + 91).text
+    assert "What is shown is stale" in said
+    assert "The last look failed: no room &lt;left&gt;" in said
+    assert "The last complete look was 91 s ago." in said
+    health = ask(view, "/healthz", now=NOW + 91)
+    assert (health.status_code, health.json()["state"], health.json()["stale_since"]) == (503, "stale", NOW + 90)
+
+
+def test_before_the_first_look_there_is_a_page_and_no_health() -> None:
+    view = EstateView(NOW, 30.0, began_at=NOW)
+    assert "The first look has not ended yet." in ask(view, "/").text
+    assert all(ask(view, path).status_code == 200 for path in PAGES)
+    assert (ask(view, "/healthz").status_code, ask(view, "/healthz").json()["state"]) == (503, "starting")
+    assert "mm2mgr_look_began_timestamp_seconds 1.7e+09" in ask(view, "/metrics").text
+
+
+def test_several_flows_of_a_pair_are_one_cell_with_the_worst_state() -> None:
+    flows = [flow_status(FLOW, "a->b"), flow_status("x:a->b", "a->b", health="problem", problems=(problem("x:a->b"),))]
+    said = ask(view_of(look_of(flows)), "/").text
+    assert 'class="problem" href="/flows?source=a&amp;target=b"' in said
+    assert "2 flows, level" in said
+    listed = ask(view_of(look_of(flows)), "/flows?source=a&target=b").text
+    assert listed.index("x:a-&gt;b") < listed.index(f">{FLOW.replace('>', '&gt;')}<"), "the worst first"
+
+
+@pytest.mark.parametrize("refresh", ["30", "0", "99999999", "abc", "-1", "²"])
+def test_a_page_loads_again_only_when_it_is_asked_to(refresh: str) -> None:
+    found = re.findall(r'<meta http-equiv="refresh" content="(\d+)">', ask(small(), f"/?refresh={refresh}").text)
+    assert found == {"30": ["30"], "0": ["5"]}.get(refresh, [])
+
+
+# --- foreign text -----------------------------------------------------------------------------------------------------
+
+
+def hostile(name: str) -> EstateView:
+    status = flow_status(
+        f"{name}:a->b", f"{name}->b", state=name, notes=(name,), connector=name, connect=name, offsets_note=name,
+        tasks=(TaskState(0, name, name, 1),), problems=(problem(name, name),), health="problem",
+    )  # fmt: skip
+    look = look_of(
+        [status],
+        {status.flow: {name: 5}},
+        failures={f"kafka {name}": Failure(name, name)},
+        losses=[loss(status.flow, name)],
+    )
+    return view_of(look, survey=SURVEY, error=name, tree_error=name)
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+@pytest.mark.parametrize("page", [*PAGES, "/flow"])
+def test_text_from_connect_and_kafka_stays_text(name: str, page: str) -> None:
+    said = ask(hostile(name), page if page != "/flow" else flow_link(f"{name}:a->b")).text
+    assert not re.search(r"<(script|img)", said, re.IGNORECASE)
+    assert "\u202e" not in said, "characters that reorder text are made visible"
+    assert "49" not in re.sub(r"\d{3,}|:\d+|249|#[0-9a-f]+", "", said.partition("</style>")[2]) or "7 * 7" in said
+    tags = re.findall(r"<[a-z][^>]*>", said.partition("</style>")[2])
+    assert not [tag for tag in tags if re.search(r"\son\w+=", re.sub(r'"[^"]*"', '""', tag))]
+
+
+# --- metrics ----------------------------------------------------------------------------------------------------------
+
+
+def names_of(text: str) -> set[str]:
+    return {line.split()[2].removesuffix("_total") for line in text.splitlines() if line.startswith("# TYPE")}
+
+
+def test_every_metric_is_there_under_its_documented_name() -> None:
+    text = exposition(small()).decode()
+    assert names_of(text) == set(METRICS)
+    for name, metric in METRICS.items():
+        shown = f"{name}_total" if metric.kind == "counter" else name
+        assert f"# HELP {shown} {metric.meaning}" in text
+        for labels in re.findall(rf"^{shown}\{{(.*)\}} ", text, re.MULTILINE):
+            assert tuple(re.findall(r'(\w+)="', labels)) == metric.labels
+
+
+@pytest.mark.parametrize("name", METRICS)
+def test_names_end_in_their_base_unit(name: str) -> None:
+    assert not re.search(r"(_ms|_minutes|_kb|_mb|_percent|_total)$", name)
+    if "timestamp" in name or "age" in name or "duration" in name:
+        assert name.endswith("_seconds")
+
+
+def test_values_are_those_of_the_view() -> None:
+    view = view_of(
+        look_of([flow_status(FLOW, "a->b", problems=(problem(FLOW),), health="problem")], {FLOW: {"t": 40}}),
+        survey=SURVEY,
+    )
+    lines = set(exposition(replace(view, failed_looks=2)).decode().splitlines())
+    assert {
+        'mm2mgr_flow_lag_records{flow="orders:a->b"} 40.0',
+        'mm2mgr_flow_health{flow="orders:a->b",health="problem"} 1.0',
+        'mm2mgr_flow_health{flow="orders:a->b",health="ok"} 0.0',
+        'mm2mgr_flow_tasks{flow="orders:a->b",state="RUNNING"} 1.0',
+        'mm2mgr_problems{kind="not-applied"} 1.0',
+        'mm2mgr_findings{severity="error"} 1.0',
+        "mm2mgr_plan_changes 1.0",
+        "mm2mgr_looks_total 1.0",
+        "mm2mgr_failed_looks_total 2.0",
+        "mm2mgr_look_duration_seconds 2.0",
+        "mm2mgr_look_began_timestamp_seconds 0.0",
+    } <= lines
+
+
+def test_an_unknown_lag_is_no_zero() -> None:
+    view = view_of(look_of([flow_status(FLOW, "a->b", state="unknown", health="unknown", tasks=())]))
+    text = exposition(view).decode()
+    assert "mm2mgr_flow_lag_records{" not in text
+    assert 'mm2mgr_flow_lag_incomplete{flow="orders:a->b"} 1.0' in text
+
+
+def series(text: str) -> int:
+    return sum(not line.startswith("#") for line in text.splitlines())
+
+
+@pytest.mark.parametrize("topics", [1, 300])
+def test_series_are_bounded_by_flows_whatever_is_in_them(topics: int) -> None:
+    def flow(number: int) -> str:
+        return f"orders:a{number}->b"
+
+    lags = {flow(number): {f"{HOSTILE[0]}{topic}": topic for topic in range(topics)} for number in range(30)}
+    tasks = tuple(TaskState(number, f"STATE{number}") for number in range(50))
+    flows = [flow_status(name, name.partition(":")[2], tasks=tasks, state=HOSTILE[0]) for name in lags]
+    text = exposition(view_of(look_of(flows, lags), survey=SURVEY)).decode()
+    assert series(text) <= 20 * len(flows) + 50
+    assert HOSTILE[0] not in text

@@ -1,0 +1,134 @@
+"""The background looks: what is published, that no failure ends them, and that memory stays flat."""
+
+from __future__ import annotations
+
+import gc
+import threading
+import tracemalloc
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from mm2mgr.errors import Mm2mgrError
+from mm2mgr.operations.serve import EstateLook, EstateWatch, ServeOrder, Survey
+from mm2mgr.operations.workspace import Workspace
+from tests.serve.estate import NOW, SURVEY, flow_status, look_of
+
+FLOW = "orders:a->b"
+TREE = """\
+owner: tester
+clusters:
+  a: {bootstrap_servers: ["127.0.0.1:1"]}
+  b: {bootstrap_servers: ["127.0.0.1:2"]}
+connect:
+  w: {url: "http://127.0.0.1:1", kafka: b}
+flows:
+  orders: {sources: [a], targets: [b], topics: {include: [orders]}}
+"""
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Workspace:
+    (tmp_path / "tree.yaml").write_text(TREE)
+    return Workspace((tmp_path / "tree.yaml",))
+
+
+class Looks:
+    """Looks that succeed, fail or take for ever, in the order that a test says."""
+
+    def __init__(self) -> None:
+        self.count, self.fails, self.blocks = 0, set[int](), threading.Event()
+        self.blocks.set()
+        self.began = threading.Event()
+
+    def __call__(self, workspace: Workspace, store: object) -> EstateLook:
+        self.count += 1
+        self.began.set()
+        assert self.blocks.wait(30)
+        if self.count in self.fails:
+            raise ValueError("password=geheim123 was refused")
+        lag = {f"t{topic}": self.count for topic in range(10)}
+        return look_of([flow_status(FLOW, "a->b")], {FLOW: lag}, at=NOW + self.count)
+
+
+def test_a_look_that_fails_is_published_and_the_next_one_counts(workspace: Workspace) -> None:
+    looks = Looks()
+    looks.fails = {2}
+    watch = EstateWatch(workspace, look=looks, clock=lambda: NOW)
+    watch.look_once()
+    watch.look_once()
+    assert (watch.view.looks, watch.view.failed_looks, watch.view.began_at) == (1, 1, None)
+    assert "geheim123" not in watch.view.error, "no secret is shown"
+    assert watch.view.look is not None
+    assert watch.view.look.ended_at == NOW + 1, "the last complete look stays"
+    watch.look_once()
+    assert (watch.view.looks, watch.view.error) == (2, "")
+
+
+def test_a_view_does_not_change_and_tells_of_the_running_look(workspace: Workspace) -> None:
+    looks = Looks()
+    looks.blocks.clear()
+    watch = EstateWatch(workspace, ServeOrder(1000, 1000), look=looks, survey=lambda workspace: SURVEY)
+    before = watch.view
+    watch.start()
+    assert looks.began.wait(10)
+    assert watch.view.began_at is not None
+    assert not watch.close(0.1), "a look that runs is not waited for"
+    assert (before.look, before.began_at) == (None, None)
+    looks.blocks.set()
+    assert watch.close(10)
+    assert watch.view.looks == 1
+
+
+def test_a_changed_tree_is_read_and_a_wrong_one_is_said(workspace: Workspace) -> None:
+    seen: list[int] = []
+
+    def survey(read: Workspace) -> Survey:
+        seen.append(len(read.topology.flows))
+        return SURVEY
+
+    watch = EstateWatch(workspace, look=Looks(), survey=survey)
+    (file,) = workspace.files
+    watch.survey_once()
+    file.write_text(TREE + "  more: {sources: [a], targets: [b], topics: {include: [more]}}\n")
+    watch.survey_once()
+    assert (seen, watch.view.tree_error) == ([1, 2], "")
+    file.write_text("flows: [")
+    watch.survey_once()
+    assert seen == [1, 2, 2], "the last good tree counts"
+    assert "tree.yaml" in watch.view.tree_error
+
+
+def test_one_part_of_the_survey_that_fails_leaves_the_others(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from mm2mgr.operations import plan as planning
+    from mm2mgr.operations import serve as serving  # noqa: F401  the function of that name
+
+    def refuse(workspace: Workspace) -> None:
+        raise Mm2mgrError("no plan today")
+
+    monkeypatch.setitem(planning.__globals__, "plan", refuse)
+    from mm2mgr.operations.serve import survey
+
+    found = survey(workspace)
+    assert found.plan == {"error": "no plan today"}
+    assert "summary" in found.findings
+    assert "w" in found.history["unread"]
+
+
+def test_memory_is_flat_over_many_looks(workspace: Workspace) -> None:
+    watch = EstateWatch(workspace, look=Looks(), survey=lambda workspace: replace(SURVEY))
+    sizes = []
+    tracemalloc.start()
+    try:
+        for _ in range(3):
+            for _ in range(400):
+                watch.look_once()
+            gc.collect()
+            sizes.append(tracemalloc.get_traced_memory()[0])
+    finally:
+        tracemalloc.stop()
+    assert watch.view.looks == 1200
+    assert sizes[2] - sizes[1] < 100_000, sizes
