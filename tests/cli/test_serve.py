@@ -1,0 +1,186 @@
+"""serve as a process: page, metrics and JSON of a real look, login, TLS, where it listens, and how it ends."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import ssl
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx
+import pytest
+import trustme
+
+from mm2mgr.kafka.access import KafkaAccess
+from tests.fake_connect import FakeConnect, serving
+from tests.spec.trees import write
+
+from .command import Command, environment, finish, until
+from .load import addresses, produce
+
+FLOW, SOURCE = "orders:a->b", "mm2.a.b.source.orders"
+TREE = """\
+owner: tester
+clusters:
+  a: {{bootstrap_servers: ["{a}"]}}
+  b: {{cluster_id: fake-kafka-cluster-id, bootstrap_servers: ["{b}"]}}
+connect:
+  w: {{url: "{url}", kafka: b, history: false}}
+flows:
+  orders: {{sources: [a], targets: [b], topics: {{include: [orders]}}, tasks: {{max: 2}}}}
+"""
+
+
+@pytest.fixture
+def connect(mm2mgr: Command, mock_cluster: KafkaAccess) -> Iterator[FakeConnect]:
+    """One applied flow that has copied two of three records."""
+    fake = FakeConnect(source_topics={"orders": 4})
+    with serving(fake) as url:
+        a, b = addresses(mock_cluster)
+        write(mm2mgr.tree, x=TREE.format(a=a, b=b, url=url))
+        mm2mgr("apply", "--yes")
+        produce(mock_cluster, "orders", 3)
+        produce(mock_cluster, "a.orders", 2)
+        fake.add_offsets(SOURCE, "orders", {0: 1}, alias="a")
+        yield fake
+
+
+@contextmanager
+def server(
+    mm2mgr: Command, *options: str | Path, more: Mapping[str, str] | None = None
+) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """Run `serve` on a free port and yield it with its URL; it is ended on the way out."""
+    line = [sys.executable, "-m", "mm2mgr", "serve", "--listen", "127.0.0.1:0", "--every", "1", *map(str, options)]
+    pipe = subprocess.PIPE
+    env = environment(mm2mgr.folder.parent, more)
+    running = subprocess.Popen(line, cwd=mm2mgr.folder, env=env, stdout=pipe, stderr=pipe, text=True)
+    try:
+        assert running.stderr
+        said = running.stderr.readline()
+        found = re.match(r"serving (https?://127\.0\.0\.1:\d+); Ctrl-C ends it\n", said)
+        assert found, said + (running.stderr.read() if running.poll() is not None else "")
+        yield running, found[1]
+    finally:
+        if running.poll() is None:
+            running.send_signal(signal.SIGINT)
+        finish(running)
+
+
+def is_well(url: str) -> bool:
+    return httpx.get(f"{url}/healthz", trust_env=False).status_code == 200
+
+
+def test_a_real_look_is_on_the_page_in_metrics_and_in_json(mm2mgr: Command, connect: FakeConnect) -> None:
+    written = connect.writes
+    with server(mm2mgr, "--every", "1000") as (_, url):
+        until(lambda: is_well(url), "a look has ended")
+        page = httpx.get(url, trust_env=False).text
+        assert 'href="/flow?id=orders%3Aa-%3Eb"' in page
+        assert "1 record" in page
+        metrics = httpx.get(f"{url}/metrics", trust_env=False)
+        assert metrics.headers["Content-Type"].startswith("text/plain; version=0.0.4")
+        assert 'mm2mgr_flow_lag_records{flow="orders:a->b"} 1.0' in metrics.text
+        found = httpx.get(f"{url}/api/status", trust_env=False).json()
+        assert found["lag"][FLOW]["lag_records"] == {"value": 1, "at_least": False}
+        flow = httpx.get(f"{url}/api/flow", params={"id": FLOW}, trust_env=False).json()
+        assert {row["partition"] for row in flow["partitions"]} == {0, 1, 2, 3}
+        until(lambda: httpx.get(f"{url}/api/plan", trust_env=False).status_code == 200, "the slow part is made")
+        plan = httpx.get(f"{url}/api/plan", trust_env=False).json()
+        assert plan["counts"]["no-op"] == 3
+        asked = len(connect.requests)
+        for path in ("", "/flows", "/plan", "/metrics"):
+            httpx.get(f"{url}{path}", trust_env=False)
+        assert len(connect.requests) == asked, "no answer asks a cluster"
+        assert connect.writes == written, "and nothing is written"
+
+
+def test_workers_that_go_down_are_said_and_what_was_known_stays(mm2mgr: Command, connect: FakeConnect) -> None:
+    with server(mm2mgr) as (_, url):
+        until(lambda: is_well(url), "a look has ended")
+        connect.answer_only("/connectors", 403)
+        until(lambda: "connect w cannot be read" in httpx.get(url, trust_env=False).text, "the page says so")
+        assert "below is what was known" in httpx.get(f"{url}/flow", params={"id": FLOW}, trust_env=False).text
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_it_within_two_seconds_even_while_a_look_waits(
+    mm2mgr: Command, connect: FakeConnect, number: signal.Signals
+) -> None:
+    connect.delay_next("GET", "/connectors", seconds=30)
+    connect.requests.clear()
+    with server(mm2mgr) as (running, _):
+        until(lambda: any(r.path == "/connectors" for r in connect.requests), "it reads")
+        began = time.monotonic()
+        running.send_signal(number)
+        assert running.wait(10) == 0
+        assert time.monotonic() - began < 2
+
+
+def test_the_login_is_wanted_and_never_shown(mm2mgr: Command, connect: FakeConnect) -> None:
+    secret = mm2mgr.folder / "password"
+    secret.write_text("sehr-geheim-7\nmore\n")
+    with server(mm2mgr, "--user", "ann", "--password-file", secret, more={"MM2MGR_SERVE_TOKEN": "tok-9-tok"}) as (
+        running,
+        url,
+    ):
+        assert httpx.get(url, trust_env=False).status_code == 401
+        assert httpx.get(url, auth=("ann", "sehr-geheim-7"), trust_env=False).status_code == 200
+        assert httpx.get(url, headers={"Authorization": "Bearer tok-9-tok"}, trust_env=False).status_code == 200
+        running.send_signal(signal.SIGINT)
+        said = finish(running)
+    assert "geheim" not in said.out + said.err
+    assert "tok-9" not in said.out + said.err
+
+
+def test_tls(mm2mgr: Command, connect: FakeConnect) -> None:
+    authority = trustme.CA()
+    issued = authority.issue_cert("127.0.0.1")
+    certificate, key = mm2mgr.folder / "tls.crt", mm2mgr.folder / "tls.key"
+    issued.cert_chain_pems[0].write_to_path(str(certificate))
+    issued.private_key_pem.write_to_path(str(key))
+    trusted = ssl.create_default_context()
+    authority.configure_trust(trusted)
+    with server(mm2mgr, "--tls-certificate", certificate, "--tls-key", key) as (_, url):
+        assert url.startswith("https://")
+        assert httpx.get(f"{url}/flows", verify=trusted, trust_env=False).status_code == 200
+
+
+@pytest.mark.parametrize("address", ["0.0.0.0:0", "[::]:0", "192.0.2.7:8642", "example.org:80"])
+def test_other_machines_are_not_let_in_without_a_login(mm2mgr: Command, connect: FakeConnect, address: str) -> None:
+    said = mm2mgr("serve", "--listen", address, code=2)
+    assert "name --password-file or --token-file, or write --no-auth" in said.err
+
+
+@pytest.mark.parametrize("address", ["8642", "localhost", ":8642", "::1:8642", "127.0.0.1:99999", "127.0.0.1:²"])
+def test_an_address_that_is_none_is_refused(mm2mgr: Command, address: str) -> None:
+    assert "is not an address such as 127.0.0.1:8642" in mm2mgr("serve", "--listen", address, code=2).err
+
+
+def test_files_that_cannot_be_used_are_named(mm2mgr: Command, connect: FakeConnect) -> None:
+    bad = mm2mgr.folder / "bad"
+    bad.write_text("\nnot here\n")
+    assert f"{bad}: its first line is empty" in mm2mgr("serve", "--token-file", bad, code=1).err
+    said = mm2mgr("serve", "--tls-certificate", bad, code=2)
+    assert "a certificate and its key are needed" in said.err
+    said = mm2mgr("serve", "--tls-certificate", bad, "--tls-key", bad, code=2)
+    assert "cannot be used: not a certificate with its unencrypted key" in said.err
+
+
+def test_a_port_that_is_taken_is_said(mm2mgr: Command, connect: FakeConnect) -> None:
+    with server(mm2mgr) as (_, url):
+        address = url.removeprefix("http://")
+        assert (
+            f"cannot listen on 127.0.0.1 port {address.split(':')[1]}"
+            in mm2mgr("serve", "--listen", address, code=2).err
+        )
+
+
+def test_an_empty_secret_is_refused(mm2mgr: Command, connect: FakeConnect, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(os.environ, "MM2MGR_SERVE_PASSWORD", "")
+    assert "$MM2MGR_SERVE_PASSWORD is empty" in mm2mgr("serve", code=1).err
