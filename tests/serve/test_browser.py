@@ -1,0 +1,114 @@
+"""The page in a real browser: no script, nothing from elsewhere, no sideways scrolling, readable in both themes, usable by keyboard."""
+
+from __future__ import annotations
+
+import shutil
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import uvicorn
+
+from mm2mgr.observe.health import TaskState
+from mm2mgr.output.serve_page import flow_link
+from mm2mgr.serve.app import application
+from tests.serve.estate import SURVEY, flow_status, look_of, problem, view_of
+
+playwright = pytest.importorskip("playwright.sync_api", reason="the package playwright is not installed")
+CHROMIUM = next(
+    (found for name in ("chromium", "chromium-browser", "google-chrome") if (found := shutil.which(name))), None
+)
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine: apt-get install chromium")
+SIZES = ((1280, 900), (400, 800))
+HOSTILE = "<script>document.title='x'</script>" + "t" * 214
+# The colours of what is read, over those of what is behind it, by the formula of WCAG.
+CONTRAST = """() => {
+  const light = c => { const [r, g, b] = c.match(/[\\d.]+/g).slice(0, 3).map(v => v / 255).map(v => v <= .03928 ? v / 12.92 : ((v + .055) / 1.055) ** 2.4); return .2126 * r + .7152 * g + .0722 * b; };
+  const behind = e => { for (; e; e = e.parentElement) { const c = getComputedStyle(e).backgroundColor; if (c !== 'rgba(0, 0, 0, 0)') return c; } return 'rgb(255, 255, 255)'; };
+  return Math.min(...[...document.querySelectorAll('a, b, small, p, li, th, td, h1, h2, .state')].map(e => { const [x, y] = [light(getComputedStyle(e).color), light(behind(e))].sort((m, n) => n - m); return (x + .05) / (y + .05); }));
+}"""
+
+
+@pytest.fixture(scope="module")
+def url() -> Iterator[str]:
+    """A server with 40 sources and 6 targets, and one flow with a hostile topic."""
+    flows, lags = [], {}
+    for source in range(40):
+        for target in range(6):
+            name = f"orders:dc{source:02}->agg-{target}"
+            word = ("problem", "unknown", "waiting", "ok")[min(3, (source * 7 + target) % 11)]
+            trouble = (problem(name, HOSTILE),) if word == "problem" else ()
+            tasks = tuple(TaskState(task, "RUNNING", "worker.example:8083", 4) for task in range(8))
+            flows.append(flow_status(name, name.partition(":")[2], health=word, problems=trouble, tasks=tasks))
+            lags[name] = {HOSTILE: 1000 * target}
+    view = view_of(look_of(flows, lags, at=time.time()), survey=SURVEY)
+    listener = socket.create_server(("127.0.0.1", 0))
+    server = uvicorn.Server(uvicorn.Config(application(lambda: view), log_config=None, lifespan="off"))
+    thread = threading.Thread(target=server.run, args=([listener],), daemon=True)
+    thread.start()
+    yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+    server.should_exit = True
+    thread.join(10)
+    listener.close()
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with playwright.sync_playwright() as driver:
+        chromium = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield chromium
+        chromium.close()
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("size", SIZES, ids=["1280", "400"])
+@pytest.mark.parametrize(
+    "path", ["/", "/flows", flow_link("orders:dc00->agg-1"), "/losses", "/findings", "/changes", "/plan"]
+)
+def test_a_page_fits_is_readable_and_loads_nothing_else(
+    browser: Any, url: str, path: str, size: tuple[int, int], theme: str
+) -> None:
+    page = browser.new_page(viewport={"width": size[0], "height": size[1]}, color_scheme=theme)
+    asked, said = list[str](), list[str]()
+    page.on("request", lambda request: asked.append(request.url))
+    page.on("console", lambda message: said.append(message.text))
+    page.goto(url + path)
+    assert [one for one in asked if not one.endswith("/favicon.ico")] == [url + path]
+    assert [one for one in said if "favicon" not in one] == [], "no policy was violated"
+    assert page.title().startswith("mm2mgr: ")
+    assert page.evaluate("document.documentElement.scrollWidth") <= size[0], "nothing scrolls sideways but tables"
+    assert page.evaluate(CONTRAST) >= 4.5
+    paper = page.evaluate("getComputedStyle(document.body).backgroundColor")
+    assert (paper == "rgb(20, 24, 29)") == (theme == "dark")
+    page.close()
+
+
+def test_the_matrix_is_a_table_that_a_keyboard_reaches(browser: Any, url: str) -> None:
+    page = browser.new_page(viewport={"width": 1280, "height": 900})
+    page.goto(url)
+    assert page.get_by_role("columnheader").count() == 7
+    assert page.get_by_role("rowheader").count() == 40
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.textContent") == "To the content"
+    for _ in range(60):
+        page.keyboard.press("Tab")
+        if page.evaluate("document.activeElement.dataset.column || ''"):
+            break
+    assert page.evaluate("document.activeElement.dataset.column") == "agg-0"
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/flow?id=*")
+    assert "orders:dc00->agg-0" in page.get_by_role("heading", level=1).inner_text()
+    page.close()
+
+
+def test_240_pairs_and_1920_tasks_are_painted_within_a_second(browser: Any, url: str) -> None:
+    page = browser.new_page(viewport={"width": 1280, "height": 900})
+    page.goto(url)
+    painted_ms = page.evaluate(
+        "() => new Promise(done => new PerformanceObserver(list => done(list.getEntriesByName('first-contentful-paint')[0].startTime)).observe({type: 'paint', buffered: true}))"
+    )
+    assert painted_ms < 1000
+    page.close()
