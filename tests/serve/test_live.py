@@ -1,0 +1,79 @@
+"""On real brokers and a real worker: what serve shows of a flow is what was produced."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from mm2mgr.endpoints import kafka_access
+from mm2mgr.kafka.client import Kafka
+from mm2mgr.kafka.records import Producer
+from mm2mgr.operations import EstateWatch, ServeOrder, Workspace, apply
+from mm2mgr.sandbox.broker import Broker
+from mm2mgr.sandbox.server import kafka_runtime
+from mm2mgr.sandbox.worker import Worker
+from mm2mgr.serve.metrics import exposition
+from tests.live.conftest import WORKER, serving
+
+pytestmark = pytest.mark.live
+FLOW = "orders:A->B"
+TREE = """
+owner: live
+defaults: {{clusters: {{replication_factor: 1}}}}
+clusters:
+  A: {{bootstrap_servers: "{a}"}}
+  B: {{bootstrap_servers: "{b}"}}
+connect:
+  cb: {{url: "{url}", kafka: B}}
+flows:
+  orders: {{sources: [A], targets: [B], topics: {{include: [orders]}}, tasks: {{max: 2}}, refresh_interval: 5s}}
+"""
+
+
+@pytest.fixture(scope="module")
+def workspace(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workspace]:
+    folder = tmp_path_factory.mktemp("serve")
+    runtime = kafka_runtime()
+    a, b = (Broker(name, folder / name, runtime=runtime) for name in ("A", "B"))
+    with pytest.MonkeyPatch.context() as patch, serving([a, b]):
+        patch.setenv("MM2MGR_STATE", str(folder / "state"))
+        worker = Worker("cb", folder / "cb", b.bootstrap_servers, WORKER, runtime=runtime)
+        with serving([worker]):
+            file = folder / "tree.yaml"
+            file.write_text(TREE.format(a=a.bootstrap_servers, b=b.bootstrap_servers, url=worker.url))
+            made = Workspace((file,))
+            source = kafka_access(made.topology.clusters["A"])
+            with Kafka(source) as kafka:
+                kafka.create_topics({"orders": (3, 1, {})})
+            with Producer(source) as producer:
+                for number in range(300):
+                    producer.send(("orders", number % 3), b"%d" % number)
+            apply(made, wait_seconds=60)
+            yield made
+
+
+def test_what_serve_knows_is_what_was_mirrored(workspace: Workspace) -> None:
+    watch = EstateWatch(workspace, ServeOrder(every_seconds=1, survey_seconds=600))
+    watch.start()
+    try:
+        deadline = time.monotonic() + 60
+        wanted = [
+            f'mm2mgr_flow_health{{flow="{FLOW}",health="ok"}} 1.0',
+            f'mm2mgr_flow_lag_records{{flow="{FLOW}"}} 0.0',
+        ]
+        while not (set(wanted) <= set(exposition(watch.view).decode().splitlines()) and watch.view.survey):
+            assert time.monotonic() < deadline, exposition(watch.view).decode() + watch.view.error
+            time.sleep(0.1)
+        view = watch.view
+        assert view.state(time.time()) == "ok"
+        assert view.failed_looks == 0
+        found = view.flow_dict(FLOW)
+        assert found is not None
+        assert sum(row["offsets"]["log_end"] for row in found["partitions"]) == 300
+        assert view.survey is not None
+        assert view.survey.plan["counts"]["no-op"] == 3
+        assert [one["action"] for one in view.survey.history["entries"]] == ["create"] * 3
+    finally:
+        assert watch.close(30)
