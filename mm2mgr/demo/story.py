@@ -263,6 +263,7 @@ def _strange_in_samples(samples: Path) -> list[Path]:
     """Return what is no part of a store, and whatever is of an hour where there are more hours than a demo takes."""
     found = sorted(samples.iterdir()) if samples.is_dir() else []
     strange = [path for path in found if path.name not in _STORE]
-    by_hour = [path for table, (first, *_) in PARTITIONED_BY.items() for path in samples.glob(f"{table}/{first}=*")]
+    timed = [(table, first) for table, (first, *_) in PARTITIONED_BY.items() if first != "owner"]
+    by_hour = [path for table, first in timed for path in samples.glob(f"{table}/{first}=*")]
     hours = {path.name.partition("=")[2] for path in by_hour}
     return strange + (sorted(by_hour) if len(hours) > _HOURS else [])

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
@@ -36,7 +37,7 @@ _SOURCE = TableColumn(
     "source", "string", "", "kafka-offsets, prometheus:METRIC, cruise-control or cruise-control-topic"
 )
 
-SAMPLES, TASK_OFFSETS, THROUGHPUT = "samples", "task_offsets", "throughput"
+SAMPLES, TASK_OFFSETS, THROUGHPUT, LOSSES = "samples", "task_offsets", "throughput", "losses"
 
 TABLES: Mapping[str, tuple[TableColumn, ...]] = {
     SAMPLES: (
@@ -107,16 +108,73 @@ TABLES: Mapping[str, tuple[TableColumn, ...]] = {
         TableColumn("sketch_buckets", "list<int16>", "", "rates as buckets k: (51/49)^k to (51/49)^(k+1) B/s", True),
         TableColumn("sketch_ms", "list<int32>", "ms", "time in each bucket; records/s where `bytes` is null", True),
     ),
+    LOSSES: (
+        TableColumn("owner", "string", "", "owner of the tree that declares the flow; the table is partitioned by it"),
+        TableColumn("kind", "string", "", "loss, or acknowledgement of a range of offsets"),
+        TableColumn("id", "string", "", "of flow, topic, topic id, partition, cause and `first_offset`"),
+        TableColumn("flow", "string", "", "id of the flow, such as orders:a->b"),
+        TableColumn("cluster", "string", "", "alias of the source cluster"),
+        _TOPIC,
+        TableColumn("topic_id", "string", "", "id of the topic whose offsets these are (null before Kafka 2.8)", True),
+        _PARTITION,
+        TableColumn("cause", "string", "", "retention, re-created, past-end or truncation"),
+        TableColumn("evidence", "string", "", "how it was seen: log-start, target, offsets, topic-id or log-end"),
+        TableColumn("first_offset", "int64", "offset", "first offset of the range"),
+        TableColumn(
+            "last_offset",
+            "int64",
+            "offset",
+            "last offset of the range; null: up to the end of a log that is gone",
+            True,
+        ),
+        TableColumn("records", "int64", "records", "lost in the range at most; null where nothing bounds it", True),
+        TableColumn("least_records", "int64", "records", "lost in the range at least"),
+        TableColumn(
+            "since_ms", "int64", "ms since 1970 UTC", "the look before; null where this was the first one", True
+        ),
+        TableColumn(
+            "time_ms", "int64", "ms since 1970 UTC", "the look that saw it, or the time of the acknowledgement"
+        ),
+        TableColumn("who", "string", "", "who acknowledged it", True),
+        TableColumn("reason", "string", "", "why it was acknowledged", True),
+    ),
 }
 """Columns in order. A row of `samples` is known by cluster, topic, partition, topic id, source and time: repeated rows count
 once. A day in `throughput` repeats what its hours say: read either hours (length of `period` 13) or days (10), not both.
+Ranges in `losses` may overlap and repeat, as several processes write what each saw: they count once, less the ranges acknowledged
+for the same partition, topic id and cause, as `mm2mgr losses` shows them.
 """
 
 PARTITIONED_BY: Mapping[str, tuple[str, ...]] = {
     SAMPLES: ("hour",),
     TASK_OFFSETS: ("hour",),
     THROUGHPUT: ("period", "made_from"),
+    LOSSES: ("owner",),
 }
+
+
+@dataclass(frozen=True)
+class LossRow:
+    """One row of `losses` without its owner, field by field: a range of offsets that may be lost, or its acknowledgement."""
+
+    kind: str
+    id: str
+    flow: str
+    cluster: str
+    topic: str
+    topic_id: str | None
+    partition: int
+    cause: str
+    evidence: str
+    first_offset: int
+    last_offset: int | None
+    records: int | None
+    least_records: int
+    since_ms: int | None
+    time_ms: int
+    who: str | None = None
+    reason: str | None = None
+
 
 KAFKA_OFFSETS = "kafka-offsets"
 CRUISE_CONTROL = "cruise-control"

@@ -21,7 +21,16 @@ import pyarrow.compute as pc
 
 from mm2mgr.samples.batch import Batch
 from mm2mgr.samples.clock import kept_since_ms
-from mm2mgr.samples.schema import SAMPLES, TASK_OFFSETS, Store, hour_end_ms, hour_of, hour_start_ms
+from mm2mgr.samples.schema import (
+    LOSSES,
+    SAMPLES,
+    TASK_OFFSETS,
+    LossRow,
+    Store,
+    hour_end_ms,
+    hour_of,
+    hour_start_ms,
+)
 from mm2mgr.samples.tables import (
     Conflict,
     DataFile,
@@ -223,7 +232,7 @@ class TaskStore:
         return [TaskRow(*row) for row in zip(*columns, strict=True)]
 
 
-def _arrow(rows: Iterable[TaskRow], schema: Any) -> Any:
+def _arrow(rows: Iterable[TaskRow | LossRow], schema: Any) -> Any:
     columns = zip(*map(astuple, rows), strict=True)
     return pa.table([pa.array(column, kind) for column, kind in zip(columns, schema.types, strict=True)], schema=schema)
 
@@ -245,6 +254,32 @@ def _shared(values: list[Any]) -> list[Any]:
     """Return a column with one object for all its equal values: a month of a connector that always lags is 170 000 rows."""
     first: dict[Any, Any] = {}
     return [first.setdefault(value, value) for value in values]
+
+
+# --- losses -----------------------------------------------------------------------------------------------------------
+
+
+class LossStore:
+    """The rows of `losses` of one owner, in no order and as often as they were written. `warn` receives a sentence for every
+    damaged file that was left out."""
+
+    def __init__(self, store: Store, owner: str, warn: Callable[[str], None] = _warn) -> None:
+        self._table, self._owner, self._warn = StoredTable(store, LOSSES), owner, warn
+
+    def append(self, rows: Sequence[LossRow]) -> None:
+        """Add rows in one commit; the table is created with the first ones."""
+        if rows:
+            self._table.create()
+            owner = pa.repeat(pa.scalar(self._owner), len(rows))
+            self._table.append(_arrow(rows, self._table.file_schema).add_column(0, self._table.schema.field(0), owner))
+
+    def read(self) -> list[LossRow]:
+        """Return all rows; none where there is no table."""
+        names = self._table.file_schema.names
+        files = (file for file in self._table.files() if file.values[0] == self._owner)
+        found = (_read(self._table, file, names, self._warn) for file in files)
+        columns = ([table[name].to_pylist() for name in names] for table in found if table is not None)
+        return [LossRow(*row) for each in columns for row in zip(*each, strict=True)]
 
 
 # --- files --------------------------------------------------------------------------------------------------------------

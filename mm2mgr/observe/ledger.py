@@ -1,0 +1,219 @@
+"""What is lost of a partition, from one look at it to the next. Pure.
+
+A look has the stored offset, the log's start and end, the topic id and, where it counts records, the target's end. Whatever left the
+log, or was passed over, between two looks becomes a range of offsets; `losses` makes entries of the ranges.
+
+What is guaranteed, from the first look with a stored offset on: each record that was in the log, left it or was passed over, and
+never arrived, lies in a range, at the latest when the flow is next level with its source, or STOPPED. Of each range at least
+`least_records` and at most `records` are lost; they are equal, and exact, where the target counts and the flow was level or STOPPED
+at both looks. This holds as long as the target's end grows by the records of this flow alone, each once; where it cannot count
+(identity policy, exactly-once workers, no answer), nothing but the offsets bounds a range. One offset missing in an empty log is
+taken for the end marker of a transaction; a truncation that the log outgrew between two looks cannot be seen; and a topic without
+topic ids (before Kafka 2.8) is known as created again by its end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Literal, NamedTuple
+
+from mm2mgr.partitions import Offsets, TopicPartition
+
+Cause = Literal["retention", "re-created", "past-end", "truncation"]
+"""retention: the log start passed the reader. re-created: the topic has another id. past-end: the stored offset is not in the log.
+truncation: the log end went back under the same topic id."""
+Evidence = Literal["log-start", "target", "offsets", "topic-id", "log-end"]
+"""log-start: seen while the stored offset lay before the log. target: between two looks, counted by the target's end. offsets:
+between two looks, with nothing to count by. topic-id and log-end: seen by these."""
+
+_CLOCK_WAS_SET_SECONDS = 600.0
+
+
+@dataclass(frozen=True)
+class PartitionLook:
+    """One partition as a look found it. `arrived` is the target's end, None where it does not count this flow's records.
+
+    `is_exact`: nothing arrived that the stored offset does not show, because it is the log's last one, or the flow STOPPED.
+    """
+
+    topic_id: str
+    log: Offsets
+    stored: int
+    arrived: int | None = None
+    is_exact: bool = False
+
+
+@dataclass(frozen=True)
+class KnownPlace:
+    """What looks have left of one partition.
+
+    Every record before `next` has arrived or is in the ledger; `arrived` is the target's end when that was first seen, and up to
+    `ahead` records from `next` on had arrived by then. `since` is the last look (seconds) at which the log still held
+    `next`; `furthest` is what the task may have reached by the last look.
+    """
+
+    topic_id: str
+    log: Offsets
+    stored: int
+    next: int
+    since: float
+    arrived: int | None = None
+    ahead: int = 0
+    furthest: int = 0
+    former_ids: tuple[str, ...] = ()
+
+
+class LostRange(NamedTuple):
+    """Offsets of one partition that may be lost; `last` and `records` None: as far as the log went, which is gone."""
+
+    cause: Cause
+    evidence: Evidence
+    topic_id: str
+    first: int
+    last: int | None
+    records: int | None
+    least_records: int
+    since: float | None
+
+
+# --- from look to look ------------------------------------------------------------------------------------------------
+
+
+def compare(seen: PartitionLook, known: KnownPlace | None, now: float) -> tuple[KnownPlace, list[LostRange]]:
+    """Return what to remember of a partition after a look, and what it shows to be lost since the one before."""
+    if known is None:
+        next_ = seen.log.start if seen.stored >= seen.log.end else seen.stored + 1
+        ahead = 0 if seen.is_exact else max(0, seen.log.end - next_)
+        begun = KnownPlace(seen.topic_id, seen.log, seen.stored, next_, now, seen.arrived, ahead)
+        place, lost = compare(seen, begun, now)
+        return place, [one._replace(since=None) for one in lost]
+    if seen.topic_id in known.former_ids:
+        return known, []  # a broker that has not heard of the new topic yet
+    if seen.topic_id and known.topic_id and seen.topic_id != known.topic_id:
+        return _recreated(seen, known, now)
+    known = replace(known, topic_id=seen.topic_id or known.topic_id)
+    if seen.log.end < known.log.end:
+        return _truncated(seen, known, now)
+    if seen.stored >= seen.log.end:
+        return _past_end(seen, known, now)
+    return _retention(seen, known, now)
+
+
+def _recreated(seen: PartitionLook, known: KnownPlace, now: float) -> tuple[KnownPlace, list[LostRange]]:
+    """The rest of the old log is gone; of the new one, offsets up to the old stored one are skipped unless it went back."""
+    gone = LostRange("re-created", "topic-id", known.topic_id, known.next, None, None, 0, known.since)
+    begins = 0 if seen.stored < known.stored else known.furthest
+    former = (*known.former_ids, known.topic_id)
+    new = replace(known, topic_id=seen.topic_id, stored=seen.stored, next=begins, arrived=None, former_ids=former)
+    skipped = _range("re-created", "topic-id", new, 0, begins - 1)
+    place, more = _past_end(seen, new, now) if seen.stored >= seen.log.end else _retention(seen, new, now)
+    return place, [gone, *skipped, *more]
+
+
+def _truncated(seen: PartitionLook, known: KnownPlace, now: float) -> tuple[KnownPlace, list[LostRange]]:
+    """What was cut off and had not arrived is lost; offsets from the new end to the stored one are used again, and skipped."""
+    end, is_past = seen.log.end, seen.stored >= seen.log.end
+    first, last = end if is_past else max(known.next, end), max(known.log.end - 1, seen.stored if is_past else 0)
+    cut = _range("truncation", "log-end", known, first, last)
+    place, more = _retention(seen, replace(known, next=seen.stored + 1, stored=seen.stored, arrived=None), now)
+    return place, [*cut, *more]
+
+
+def _past_end(seen: PartitionLook, known: KnownPlace, now: float) -> tuple[KnownPlace, list[LostRange]]:
+    """The log does not have the stored offset: what is written up to there is skipped, unless a restart finds it missing."""
+    cause: Cause = "re-created" if known.former_ids and known.stored >= known.log.end else "past-end"
+    place = replace(known, next=max(known.next, seen.stored + 1), stored=seen.stored, arrived=None)
+    return _advanced(seen, place, now), _range(cause, "log-end", known, known.next, seen.stored)
+
+
+def _retention(seen: PartitionLook, known: KnownPlace, now: float) -> tuple[KnownPlace, list[LostRange]]:
+    """Judge a log start that passed `next` by the offsets, and by what the target counted since.
+
+    Where that does not decide yet, because records may have arrived whose offsets are not stored, the place stays, and a later
+    look decides.
+    """
+    start, end, reached = seen.log.start, seen.log.end, seen.stored + 1
+    size = start - known.next
+    if size <= 0 or (size == 1 and start == end):  # the end marker of a transaction is no record
+        return _advanced(seen, known, now), []
+    counted, furthest = _counted(seen, known), reached if seen.is_exact else end
+    evidence: Evidence = "log-start" if reached < start else "offsets" if counted is None else "target"
+    if counted is None:
+        most, least = size, size if seen.is_exact and reached <= known.next else 0
+    else:
+        most = size - max(0, counted - max(0, furthest - start))
+        least = max(0, size - max(0, counted + known.ahead - max(0, reached - start)))
+        is_open = least == 0 < most if reached >= start else counted >= size
+        if is_open and not seen.is_exact:
+            return replace(known, log=seen.log, stored=seen.stored, furthest=_furthest(seen, known)), []
+    place = _advanced(seen, known, now)
+    if reached < start:  # whatever arrives from now on lies behind the log's start
+        ahead = max(0, furthest - start) if counted is None else min(counted + known.ahead, max(0, furthest - start))
+        place = replace(place, next=start, arrived=seen.arrived, ahead=ahead)
+    if most <= 0:
+        return place, []
+    return place, [LostRange("retention", evidence, known.topic_id, known.next, start - 1, most, least, known.since)]
+
+
+def _counted(seen: PartitionLook, known: KnownPlace) -> int | None:
+    """Return how many records the target received since `next` was first seen; None where that cannot be counted."""
+    if known.arrived is None or seen.arrived is None or seen.arrived < known.arrived:
+        return None
+    return seen.arrived - known.arrived
+
+
+def _advanced(seen: PartitionLook, known: KnownPlace, now: float) -> KnownPlace:
+    """Return the place with `next` behind the stored offset; while that does not move, the first count of the target stays."""
+    place = replace(known, log=seen.log, stored=seen.stored, since=now, furthest=_furthest(seen, known))
+    reached = seen.stored + 1
+    if seen.stored < known.stored:  # set back by somebody: what comes again cannot be told from what comes first
+        place = replace(place, arrived=None, ahead=0)
+    if reached < known.next or (reached == known.next and seen.stored == known.stored and not seen.is_exact):
+        return place
+    counts = reached > known.next or seen.stored > known.stored or place.arrived is not None
+    arrived = seen.arrived if counts else None
+    return replace(place, next=reached, arrived=arrived, ahead=0 if seen.is_exact else max(0, seen.log.end - reached))
+
+
+def _furthest(seen: PartitionLook, known: KnownPlace) -> int:
+    """Return what the task may have reached: at the stored offset if that is exact, else the log's end, or where it was before."""
+    if seen.is_exact:
+        return seen.stored + 1
+    before = known.furthest if seen.stored == known.stored else 0
+    return max(seen.stored + 1, seen.log.end, before)
+
+
+def _range(cause: Cause, evidence: Evidence, known: KnownPlace, first: int, last: int) -> list[LostRange]:
+    size = last - first + 1
+    return [LostRange(cause, evidence, known.topic_id, first, last, size, 0, known.since)] if size > 0 else []
+
+
+@dataclass(frozen=True)
+class FlowLooks:
+    """What looks have left of a flow: the places of its partitions by topic, the Kafka cluster that stores its offsets, and when
+    the last look ended (seconds since 1970)."""
+
+    home: str = ""
+    ended: float = 0.0
+    topics: Mapping[str, Mapping[int, KnownPlace]] = field(default_factory=dict)
+
+
+def take(
+    known: FlowLooks, seen: Mapping[TopicPartition, PartitionLook], began: float, ended: float
+) -> tuple[FlowLooks, list[tuple[TopicPartition, LostRange]]]:
+    """Return what to remember of a flow after a look, and what it shows to be lost.
+
+    Partitions that the look does not have stay as they were. A look that began before the last one ended says nothing: what it
+    read may be older. One from long before means that the clock was set back.
+    """
+    if known.ended - _CLOCK_WAS_SET_SECONDS < began < known.ended:
+        return known, []
+    topics = {topic: dict(places) for topic, places in known.topics.items()}
+    lost = list[tuple[TopicPartition, LostRange]]()
+    for partition, look in seen.items():
+        places = topics.setdefault(partition.topic, {})
+        place, ranges = compare(look, places.get(partition.partition), ended)
+        places[partition.partition] = place
+        lost += [(partition, one) for one in ranges]
+    return replace(known, ended=ended, topics=topics), lost

@@ -1,0 +1,282 @@
+"""The ledger's entries: what several looks, and several processes, saw to be lost, made into one entry for each range. Pure.
+
+Rows of the table `losses` are facts: ranges of offsets, and ranges that somebody acknowledged. Rows in any order, and however often
+they were written, make the same entries, so that no process has to wait for another.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import groupby
+from typing import Any, NamedTuple
+
+from mm2mgr.errors import Mm2mgrError
+from mm2mgr.observe.kinds import LiveProblem, ProblemSubject
+from mm2mgr.observe.ledger import LostRange
+from mm2mgr.partitions import TopicPartition
+from mm2mgr.samples.schema import LossRow, utc_text
+from mm2mgr.text import listed
+
+LOSS, ACKNOWLEDGEMENT = "loss", "acknowledgement"
+_ID_LENGTH, _SHOWN = 10, 3
+
+
+class Acknowledgement(NamedTuple):
+    """Who acknowledged an entry, when (seconds since 1970), and why."""
+
+    who: str
+    at: float
+    reason: str
+
+
+@dataclass(frozen=True)
+class LossEntry:
+    """A range of offsets of one partition that may never arrive; it stays in the ledger, acknowledged or not.
+
+    `first_offset` to `last_offset` (None: to the end of a log that is gone) belong to the topic with `topic_id`. At least
+    `least_records` and at most `records` of them (None: not known) are lost. It happened between `since` (None: before the
+    first look) and `seen`, in seconds since 1970. `cause` and `evidence` are those of `ledger`. `seen_as` has the ids of what
+    was seen of it, by which it can also be named.
+    """
+
+    id: str
+    flow: str
+    cluster: str
+    partition: TopicPartition
+    topic_id: str | None
+    cause: str
+    evidence: str
+    first_offset: int
+    last_offset: int | None
+    records: int | None
+    least_records: int
+    since: float | None
+    seen: float
+    acknowledged: Acknowledgement | None = None
+    seen_as: frozenset[str] = field(default=frozenset(), compare=False)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the entry as JSON-ready values; times in UTC."""
+        ack = self.acknowledged
+        return {
+            "id": self.id,
+            "flow": self.flow,
+            "cluster": self.cluster,
+            "topic": self.partition.topic,
+            "partition": self.partition.partition,
+            "topic_id": self.topic_id,
+            "cause": self.cause,
+            "evidence": self.evidence,
+            "first_offset": self.first_offset,
+            "last_offset": self.last_offset,
+            "records": self.records,
+            "least_records": self.least_records,
+            "since": None if self.since is None else utc_text(self.since),
+            "seen": utc_text(self.seen),
+            "acknowledged": ack and {"who": ack.who, "at": utc_text(ack.at), "reason": ack.reason},
+        }
+
+
+def row_of(flow: str, cluster: str, partition: TopicPartition, lost: LostRange, now: float) -> LossRow:
+    """Return what is written of a lost range. Equal ranges have equal ids, whoever saw them."""
+    key = (flow, cluster, partition.topic, lost.topic_id or None, partition.partition, lost.cause)
+    return LossRow(
+        LOSS,
+        _id(key, lost.first),
+        *key,
+        lost.evidence,
+        lost.first,
+        lost.last,
+        lost.records,
+        lost.least_records,
+        None if lost.since is None else round(lost.since * 1000),
+        round(now * 1000),
+    )
+
+
+def acknowledgement_of(entry: LossEntry, ack: Acknowledgement) -> LossRow:
+    """Return what is written when an entry is acknowledged: its range as it is now, and nothing that is seen later."""
+    key = (entry.flow, entry.cluster, entry.partition.topic, entry.topic_id, entry.partition.partition, entry.cause)
+    return LossRow(
+        ACKNOWLEDGEMENT,
+        entry.id,
+        *key,
+        entry.evidence,
+        entry.first_offset,
+        entry.last_offset,
+        entry.records,
+        entry.least_records,
+        None if entry.since is None else round(entry.since * 1000),
+        round(ack.at * 1000),
+        ack.who,
+        ack.reason,
+    )
+
+
+def entries_of(rows: Iterable[LossRow]) -> tuple[LossEntry, ...]:
+    """Return the entries that rows make together, oldest first, acknowledged ones too.
+
+    Ranges of a partition that overlap or touch, of one topic id and cause, are one entry; what is acknowledged of them is another.
+    """
+    ordered = sorted(set(rows), key=lambda row: (_texts(_key_of(row)), row.first_offset, row.time_ms, row.id))
+    found = [entry for key, of_key in groupby(ordered, key=_key_of) for entry in _entries(key, list(of_key))]
+    return tuple(sorted(found, key=lambda one: (one.seen, one.flow, one.partition, one.first_offset, one.id)))
+
+
+def open_entries(entries: Iterable[LossEntry], flows: Iterable[str] | None = None) -> tuple[LossEntry, ...]:
+    """Return the entries that nobody acknowledged; of these flows only, unless None."""
+    wanted = None if flows is None else set(flows)
+    return tuple(one for one in entries if one.acknowledged is None and (wanted is None or one.flow in wanted))
+
+
+def named(
+    entries: Iterable[LossEntry], ids: Sequence[str], flows: Iterable[str] | None = None
+) -> tuple[LossEntry, ...]:
+    """Return the open entries that are meant by ids, or by `all` (of these flows); Mm2mgrError for an id that none has."""
+    still_open = open_entries(entries)
+    by_id: dict[str, list[LossEntry]] = {}
+    for one in still_open:
+        for name in {one.id, *one.seen_as}:
+            by_id.setdefault(name, []).append(one)
+    if unknown := [one for one in dict.fromkeys(ids) if one != "all" and one not in by_id]:
+        hint = f"losses here: {listed([one.id for one in still_open]) or 'none'}"
+        raise Mm2mgrError(f"no open loss {', '.join(unknown)}", hint=hint)
+    meant = {one.id for name in ids for one in by_id.get(name, ())}
+    meant |= {one.id for one in (open_entries(still_open, flows) if "all" in ids else ())}
+    return tuple(one for one in still_open if one.id in meant)
+
+
+@dataclass(frozen=True)
+class TopicLoss:
+    """The open entries of one flow, topic and cause, which are one problem."""
+
+    flow: str
+    topic: str
+    cause: str
+    entries: tuple[LossEntry, ...]
+
+    @property
+    def first_seen(self) -> float:
+        """When the first of them was seen, in seconds since 1970."""
+        return min(one.seen for one in self.entries)
+
+    def problem(self, now: float) -> LiveProblem:
+        """Return them as a problem."""
+        evidence = {
+            "topic": self.topic,
+            "cause": self.cause,
+            "records": sum(one.records or 0 for one in self.entries),
+            "least_records": sum(one.least_records for one in self.entries),
+            "is_bounded": all(one.records is not None for one in self.entries),
+            "loss_count": len(self.entries),
+            "losses": [one.to_dict() for one in self.entries[:_SHOWN]],
+        }
+        return LiveProblem("records-lost", ProblemSubject(flow=self.flow), evidence, max(0.0, now - self.first_seen))
+
+
+def by_topic(entries: Iterable[LossEntry]) -> tuple[TopicLoss, ...]:
+    """Gather entries by flow, topic and cause, in the order of the first of each."""
+    found: dict[tuple[str, str, str], list[LossEntry]] = {}
+    for one in entries:
+        found.setdefault((one.flow, one.partition.topic, one.cause), []).append(one)
+    return tuple(TopicLoss(*key, tuple(sorted(of, key=lambda one: one.partition))) for key, of in found.items())
+
+
+_Key = tuple[str, str, str, str | None, int, str]
+_Bounds = tuple[int, float]  # the first offset, and the one behind the last; infinity where the last is not known
+_ENDLESS = float("inf")
+
+
+def _entries(key: _Key, rows: Sequence[LossRow]) -> Iterator[LossEntry]:
+    seen = [row for row in rows if row.kind == LOSS]
+    acks = sorted((row for row in rows if row.kind == ACKNOWLEDGEMENT), key=lambda row: (row.time_ms, row.id, row.who))
+    for bounds in _joined(map(_bounds, seen)):
+        left = [bounds]
+        for row in acks:
+            ack = Acknowledgement(row.who or "", row.time_ms / 1000, row.reason or "")
+            parts = [part for one in left if (part := _common(one, _bounds(row)))]
+            yield from (replace(_entry(key, part, seen), acknowledged=ack) for part in parts)
+            left = [rest for one in left for rest in _without(one, _bounds(row))]
+        yield from (_entry(key, part, seen) for part in left)
+
+
+def _entry(key: _Key, part: _Bounds, seen: Sequence[LossRow]) -> LossEntry:
+    """Return the entry of a range, from all rows that say something of it."""
+    flow, cluster, topic, topic_id, partition, cause = key
+    rows = [row for row in seen if _common(_bounds(row), part)]
+    first_seen = min(rows, key=lambda row: (row.time_ms, row.first_offset, row.id))
+    most = min(part[1] - part[0], sum(_size(_bounds(row)) if row.records is None else row.records for row in rows))
+    since = None if any(row.since_ms is None for row in rows) else min(row.since_ms or 0 for row in rows) / 1000
+    return LossEntry(
+        _id(key, part[0]),
+        flow,
+        cluster,
+        TopicPartition(topic, partition),
+        topic_id,
+        cause,
+        first_seen.evidence,
+        part[0],
+        None if part[1] == _ENDLESS else int(part[1]) - 1,
+        None if most == _ENDLESS else int(most),
+        _least(rows, part),
+        since,
+        first_seen.time_ms / 1000,
+        seen_as=frozenset(row.id for row in rows),
+    )
+
+
+def _least(rows: Sequence[LossRow], part: _Bounds) -> int:
+    """Return how many records are lost in a part at least: the most that rows which do not overlap say together."""
+    ends, sums = [-_ENDLESS], [0.0]
+    for row in sorted(rows, key=lambda row: _bounds(row)[1]):
+        first, behind = _bounds(row)
+        common = _common((first, behind), part)
+        outside = behind - first - (_size(common) if common else 0) if row.least_records else 0.0
+        with_it = sums[bisect_right(ends, first) - 1] + max(0.0, row.least_records - outside)
+        ends.append(behind)
+        sums.append(max(sums[-1], with_it))
+    return int(sums[-1])
+
+
+def _key_of(row: LossRow) -> _Key:
+    return row.flow, row.cluster, row.topic, row.topic_id, row.partition, row.cause
+
+
+def _texts(key: _Key) -> tuple[str, ...]:
+    return tuple(map(str, key))
+
+
+def _id(key: _Key, first: int) -> str:
+    return hashlib.sha256("\0".join((*_texts(key), str(first))).encode()).hexdigest()[:_ID_LENGTH]
+
+
+def _bounds(row: LossRow) -> _Bounds:
+    return row.first_offset, _ENDLESS if row.last_offset is None else row.last_offset + 1
+
+
+def _size(bounds: _Bounds) -> float:
+    return bounds[1] - bounds[0]
+
+
+def _joined(ranges: Iterable[_Bounds]) -> list[_Bounds]:
+    """Join ranges that overlap or touch."""
+    found: list[_Bounds] = []
+    for first, behind in sorted(ranges):
+        if found and first <= found[-1][1]:
+            found[-1] = found[-1][0], max(found[-1][1], behind)
+        else:
+            found.append((first, behind))
+    return found
+
+
+def _common(one: _Bounds, other: _Bounds) -> _Bounds | None:
+    first, behind = max(one[0], other[0]), min(one[1], other[1])
+    return (first, behind) if first < behind else None
+
+
+def _without(whole: _Bounds, part: _Bounds) -> list[_Bounds]:
+    pieces = ((whole[0], min(whole[1], part[0])), (max(whole[0], part[1]), whole[1]))
+    return [(int(first), behind) for first, behind in pieces if first < behind]
