@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from mm2mgr import operations
-from mm2mgr.cli.options import Seconds, command, option, output_option
+from mm2mgr.cli.options import Seconds, command, option, output_option, store_option
 from mm2mgr.operations.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -28,27 +29,32 @@ if TYPE_CHECKING:
     metavar="ID",
     help="Acknowledge a loss, which is then no longer shown (repeat it; 'all': every loss, of FLOWS if given).",
 )
+@store_option("Folder or URI of the tables, for the one of losses.")
 @output_option
 @click.pass_obj
-def status(workspace: Workspace, flows: tuple[str, ...], watch: float | None, ack: tuple[str, ...], output: str) -> int:
+def status(
+    workspace: Workspace, flows: tuple[str, ...], watch: float | None, ack: tuple[str, ...], store: Path, output: str
+) -> int:
     """Show health, tasks and lag of FLOWS (all by default).
 
     Exit code 1 when there is a problem, or something is unknown.
     Lag is that of `mm2mgr lag`; the true one may be smaller by what arrived since the workers last flushed. A connector that
     is RUNNING with zero tasks, silent for a minute, or without progress is a problem, whatever Connect says. Records
-    that may be lost stay a problem until they are acknowledged. --watch ends with the exit code of its last look.
+    that may be lost stay a problem until they are acknowledged (`losses` lists them). --watch ends with the exit code of its
+    last look.
 
     \b
     Example:
       mm2mgr status --watch 10
-      mm2mgr status --ack 3f2a9c1
+      mm2mgr status --ack 3f2a9c1b04
     """
     from mm2mgr.output.console import talk, working
+    from mm2mgr.output.losses_text import acknowledged_text
 
     if ack:
-        for loss in operations.acknowledge(workspace, ack, flows):
-            talk(f"acknowledged {loss.id}: {loss.flow}: {loss.detail()}")
-    looks = operations.watch_status(workspace, flows, every_seconds=watch or 0.0)
+        for loss in operations.acknowledge(workspace, ack, flows, store=store):
+            talk(acknowledged_text(loss.to_dict()))
+    looks = operations.watch_status(workspace, flows, every_seconds=watch or 0.0, store=store)
     with working("reading Connect and Kafka"):
         seen = next(looks)
     code = exit_code(seen.health)  # before it is printed: an interrupt while it is read means this look
@@ -86,9 +92,10 @@ def _print(seen: Status, output: str, *, watching: bool) -> None:
 
 @command("Every day", 2)
 @click.argument("flow")
+@store_option("Folder or URI of the tables, for the one of losses.")
 @output_option
 @click.pass_obj
-def describe(workspace: Workspace, flow: str, output: str) -> int:
+def describe(workspace: Workspace, flow: str, store: Path, output: str) -> int:
     """Show one FLOW in full: connectors, tasks, lag, settings.
 
     \b
@@ -101,7 +108,7 @@ def describe(workspace: Workspace, flow: str, output: str) -> int:
 
     workspace.flow(flow)  # an unknown flow is an error before anything is asked
     with working("reading Connect and Kafka"):
-        found = operations.describe(workspace, flow).to_dict()
+        found = operations.describe(workspace, flow, store=store).to_dict()
     say_warnings(found["warnings"])
     say_as(output, with_sentences(found), say_description)
     return exit_code(found["status"]["health"])

@@ -13,7 +13,8 @@ from mm2mgr import secrets
 from mm2mgr.connect.types import ConnectorStatus
 from mm2mgr.observe.kinds import LiveProblem
 from mm2mgr.observe.lag import FlowLag, PartitionLag, SeenOffset, measure
-from mm2mgr.observe.memory import Memory, RecordLoss, open_losses
+from mm2mgr.observe.losses import LossEntry, by_topic, open_entries
+from mm2mgr.observe.memory import Memory
 from mm2mgr.observe.problems import (
     ConnectorCase,
     FlowCase,
@@ -110,7 +111,7 @@ class FlowStatus(ConnectorState):
 class Status:
     """Everything that was observed. `failures` are clusters that could not be read, as `connect NAME` or `kafka ALIAS`.
 
-    `losses` are not acknowledged yet; `warnings` say what was wrong with the state file.
+    `losses` are not acknowledged yet; `warnings` say what was wrong with the state file and the table of losses.
     """
 
     taken_at: float
@@ -119,7 +120,7 @@ class Status:
     failures: Mapping[str, Failure] = field(default_factory=dict)
     orphans: tuple[Orphan, ...] = ()
     stale_offsets: tuple[StaleOffsets, ...] = ()
-    losses: tuple[RecordLoss, ...] = ()
+    losses: tuple[LossEntry, ...] = ()
     warnings: tuple[str, ...] = ()
 
     @property
@@ -142,7 +143,7 @@ class Status:
             *(problem for one in (*self.flows, *self.companions) for problem in one.problems),
             *(one.problem() for one in self.orphans if one.runs),
             *(one.problem() for one in self.stale_offsets if one.is_problem),
-            *(one.problem(self.taken_at) for one in self.losses if one.flow not in declared),
+            *(one.problem(self.taken_at) for one in by_topic(self.losses) if one.flow not in declared),
         )
 
     def counts(self) -> dict[str, int]:
@@ -194,9 +195,11 @@ class Remembered:
     patience: Patience = field(default_factory=Patience)
 
 
-def judge(reading: Snapshot, lags: Mapping[str, FlowLag], remembered: Remembered) -> Status:
-    """Judge a reading by what is remembered."""
-    losses = open_losses(remembered.memory.losses, None if reading.whole else [flow.id for flow in reading.flows])
+def judge(
+    reading: Snapshot, lags: Mapping[str, FlowLag], remembered: Remembered, ledger: Iterable[LossEntry] = ()
+) -> Status:
+    """Judge a reading by what is remembered, and by the ledger's entries."""
+    losses = open_entries(ledger, None if reading.whole else [flow.id for flow in reading.flows])
     flows = tuple(_flow_status(reading, flow, lags.get(flow.id, FlowLag()), remembered) for flow in reading.flows)
     return Status(
         reading.taken_at,
@@ -253,9 +256,9 @@ def _unread(reading: Snapshot, flow: Flow) -> FlowStatus:
     )  # fmt: skip
 
 
-def _with_losses(flow: FlowStatus, losses: Iterable[RecordLoss], now: float) -> FlowStatus:
+def _with_losses(flow: FlowStatus, losses: Iterable[LossEntry], now: float) -> FlowStatus:
     """Return the status with its open losses: a problem until they are acknowledged, even if the flow has recovered."""
-    lost = tuple(one.problem(now) for one in losses if one.flow == flow.flow)
+    lost = tuple(one.problem(now) for one in by_topic(one for one in losses if one.flow == flow.flow))
     return replace(flow, health="problem", problems=flow.problems + lost) if lost else flow
 
 

@@ -128,14 +128,13 @@ KINDS: Mapping[str, ProblemKind] = MappingProxyType(
         "records-lost": ProblemKind(
             "Records may never arrive; a problem until somebody acknowledges it.",
             {
-                "id": "of the loss, for `status --ack`",
-                "flow": "id of the flow",
                 "topic": "topic on the source",
-                "kind": "retention, past-end or re-created",
-                "records": "how many at most",
-                "first_seen": "seconds since 1970",
-                "partitions": "records by partition",
-                "detail": "the same in words, with what to do",
+                "cause": "retention, re-created, past-end or truncation",
+                "records": "how many at most, of all partitions",
+                "least_records": "how many at least",
+                "is_bounded": "false where a deleted topic held an unknown number of others",
+                "loss_count": "how many entries the ledger has of it",
+                "losses": "the first of them, as `mm2mgr losses -o json` shows them",
             },
         ),
         "orphan": ProblemKind(

@@ -1,206 +1,48 @@
-"""What one observation leaves for the next: clocks, the progress of tasks, topic ids, and records that may never arrive. Pure.
+"""What one observation leaves for the next: clocks, the progress of tasks, and the looks of the ledger. Pure.
 
-A loss keeps its id until it is acknowledged. An acknowledged incident is not reported again; a new one gets a new id.
-`status` keeps the memory on disk. It holds names, offsets and times, no secrets.
+`kept` has the memory on disk. It holds names, offsets and times, no secrets.
 """
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
 
-from mm2mgr.observe.kinds import LiveProblem, ProblemSubject
 from mm2mgr.observe.lag import FlowLag, PartitionLag, SeenOffset, reached_at
+from mm2mgr.observe.ledger import FlowLooks, PartitionLook, take
+from mm2mgr.observe.losses import row_of
 from mm2mgr.observe.reading import LiveConnector, Snapshot
 from mm2mgr.observe.trend import Points, followed
 from mm2mgr.partitions import TopicPartition
-from mm2mgr.text import few, number_of
+from mm2mgr.samples.schema import LossRow
 from mm2mgr.topology import Flow
-
-Kind = Literal["retention", "past-end", "re-created"]
-
-_SHOWN = 3
-
-
-@dataclass(frozen=True)
-class Gap:
-    """What one partition lost while this offset was the stored one; `before` is what it lost in the same incident earlier."""
-
-    stored: int
-    records: int
-    before: int = 0
-
-    @property
-    def total(self) -> int:
-        """All records of the incident."""
-        return self.before + self.records
 
 
 @dataclass(frozen=True)
 class SeenTopic:
-    """The ids that a topic has had, and what is remembered of each partition since its stored offset was first seen."""
+    """The ids that a topic has had, and what is remembered of each partition since its stored offset was first seen: for its lag."""
 
     ids: tuple[str, ...] = ()
     places: Mapping[int, SeenOffset] = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
-class RecordLoss:
-    """One incident on one topic of a flow; `gaps` by partition."""
-
-    id: str
-    flow: str
-    topic: str
-    kind: Kind
-    first_seen: float
-    gaps: Mapping[int, Gap] = field(default_factory=dict)
-    topic_id: str = ""
-    acknowledged_at: float | None = None
-
-    @property
-    def records(self) -> int:
-        """How many records at most."""
-        return sum(gap.total for gap in self.gaps.values())
-
-    def detail(self) -> str:
-        """Return what happened and what to do about it."""
-        if self.kind == "retention":
-            return (
-                f"up to {number_of(self.records, 'record')} left the source before they were mirrored (retention): "
-                f"{self._partitions()}; give the topic longer retention or the flow more tasks"
-            )
-        if self.kind == "past-end":
-            return (
-                f"the stored offset lies at or past the end of {self._partitions()}: the topic was deleted and created "
-                "again, or truncated, and its new records are skipped or sent twice; compare it with the target, then stop "
-                "the flow and reset these offsets"
-            )
-        if not self.records:
-            return (
-                f"topic {self.topic} was deleted and created again: its new records are mirrored from the start, "
-                "records left in the old topic are lost; compare it with the target"
-            )
-        return (
-            f"topic {self.topic} was deleted and created again: up to {number_of(self.records, 'record')} of the new topic are "
-            f"skipped, because offsets of the old one are stored: {self._partitions()}; compare it with the target, then "
-            "stop the flow and reset these offsets"
-        )
-
-    def problem(self, now: float) -> LiveProblem:
-        """Return it as a problem."""
-        return LiveProblem(
-            "records-lost", ProblemSubject(flow=self.flow), self.to_dict(), max(0.0, now - self.first_seen)
-        )
-
-    def to_dict(self) -> dict[str, Any]:
-        return {
-            "id": self.id,
-            "flow": self.flow,
-            "topic": self.topic,
-            "kind": self.kind,
-            "records": self.records,
-            "first_seen": self.first_seen,
-            "partitions": {str(number): gap.total for number, gap in sorted(self.gaps.items())},
-            "detail": self.detail(),
-        }
-
-    def _partitions(self) -> str:
-        what = "{gap.total}" if self.kind == "retention" else "{gap.stored} stored"
-        shown = [f"{self.topic}-{n} ({what.format(gap=gap)})" for n, gap in sorted(self.gaps.items())]
-        return few(shown, _SHOWN)
-
-
 def see_topics(
-    flow: Flow, lag: FlowLag, ids: Mapping[str, str], earlier: Mapping[str, SeenTopic], now: float
-) -> tuple[dict[str, SeenTopic], list[RecordLoss]]:
-    """Return what to remember of the flow's topics, and the losses that this observation shows, without ids. Heartbeats are no loss.
-
-    A topic that the source does not have stays remembered: with another id it would be a new one.
-    """
-    topics, seen = dict(earlier), list[RecordLoss]()
-    by_topic: dict[str, list[PartitionLag]] = {}
+    lag: FlowLag, ids: Mapping[str, str], earlier: Mapping[str, SeenTopic], now: float
+) -> dict[str, SeenTopic]:
+    """Return what to remember of the flow's topics; one that the source does not have stays remembered."""
+    topics, by_topic = dict(earlier), dict[str, list[PartitionLag]]()
     for one in lag.counted:
         by_topic.setdefault(one.partition.topic, []).append(one)
     for name, partitions in by_topic.items():
         old, topic_id = earlier.get(name, SeenTopic()), ids.get(name, "")
-        for kind, gaps in _gaps(flow, topic_id, partitions, old):
-            seen.append(RecordLoss("", flow.id, name, kind, now, gaps, topic_id))
         known = old.ids if topic_id in ("", *old.ids) else (*old.ids, topic_id)
         unread = {number: place for number, place in old.places.items() if TopicPartition(name, number) in lag.unread}
         places = {one.partition.partition: _place(one, old, now) for one in partitions}
         topics[name] = SeenTopic(known, unread | places)
-    return topics, seen
+    return topics
 
 
-def enter(losses: Mapping[str, RecordLoss], seen: RecordLoss) -> dict[str, RecordLoss]:
-    """Return the losses with what was seen: a new one, or more records of an open one."""
-    of_topic = [one for one in losses.values() if (one.flow, one.topic) == (seen.flow, seen.topic)]
-    recreated = {one.topic_id for one in of_topic if one.kind == "re-created" and one.topic_id}
-    if seen.kind != "retention" and seen.topic_id in recreated:
-        return dict(losses)
-    same = [one for one in of_topic if one.kind == seen.kind]
-    acknowledged = [one for one in same if one.acknowledged_at is not None]
-    gaps = dict(_further(seen, acknowledged))
-    if not gaps:
-        return dict(losses)
-    still_open = [one for one in same if one.acknowledged_at is None]
-    if seen.kind == "re-created" or not still_open:
-        loss = replace(seen, id=_id(seen, gaps, len(acknowledged)), gaps=gaps)
-    else:
-        last = max(still_open, key=lambda one: one.first_seen)
-        more = {number: _joined(last.gaps.get(number), gap) for number, gap in gaps.items()}
-        loss = replace(last, gaps={**last.gaps, **more})
-    return {**losses, loss.id: loss}
-
-
-def acknowledge(losses: Mapping[str, RecordLoss], ids: Iterable[str], now: float) -> dict[str, RecordLoss]:
-    """Return the losses with these acknowledged; unknown ids are ignored."""
-    done = {one: replace(losses[one], acknowledged_at=now) for one in ids if one in losses}
-    return {**losses, **done}
-
-
-def open_losses(losses: Mapping[str, RecordLoss], flows: Iterable[str] | None = None) -> tuple[RecordLoss, ...]:
-    """Return the open losses, oldest first; of these flows only, unless None."""
-    wanted = None if flows is None else set(flows)
-    found = (one for one in losses.values() if one.acknowledged_at is None and (wanted is None or one.flow in wanted))
-    return tuple(sorted(found, key=lambda one: (one.first_seen, one.flow, one.topic, one.id)))
-
-
-def _gaps(
-    flow: Flow, topic_id: str, partitions: list[PartitionLag], old: SeenTopic
-) -> Iterator[tuple[Kind, dict[int, Gap]]]:
-    """Yield what the partitions of a topic lost, by how."""
-    stored = [(one, one.stored) for one in partitions if one.stored is not None]
-    if stored and topic_id and old.ids and topic_id not in old.ids:
-        yield "re-created", {one.partition.partition: Gap(s, _skipped(one, s, old)) for one, s in stored}
-    past = {one.partition.partition: Gap(s, one.log.end - one.log.start) for one, s in stored if one.past_end}
-    if past:
-        yield "past-end", past
-    lost = {one.partition.partition: Gap(s, n) for one, s in stored if (n := _lost(flow, one, old)) > 0}
-    if lost:
-        yield "retention", lost
-
-
-def _skipped(one: PartitionLag, stored: int, old: SeenTopic) -> int:
-    """Return how many records of a new topic lie below the stored offset; none where that offset went back, because it then belongs to the new topic."""
-    before = old.places.get(one.partition.partition)
-    return 0 if before and stored < before.stored else max(0, min(stored + 1, one.log.end) - one.log.start)
-
-
-def _lost(flow: Flow, one: PartitionLag, old: SeenTopic) -> int:
-    """Return how many records left the log unmirrored: fewer where some have arrived and their offsets are not stored yet.
-
-    Only the default policy gives a remote topic a single writer, and only without transactions ends count records.
-    """
-    if flow.exactly_once or flow.settings.replication_policy != "default":
-        return one.lost_records
-    arrived = _place(one, old).arrived
-    return one.lost_records - (0 if arrived is None or one.arrived is None else max(0, one.arrived - arrived))
-
-
-def _place(one: PartitionLag, old: SeenTopic, now: float | None = None) -> SeenOffset:
+def _place(one: PartitionLag, old: SeenTopic, now: float) -> SeenOffset:
     before, stored = old.places.get(one.partition.partition), -1 if one.stored is None else one.stored
     arrived = reached_at(before, stored, one.arrived, one.log.end)
     if before is None or before.stored != stored:
@@ -209,32 +51,6 @@ def _place(one: PartitionLag, old: SeenTopic, now: float | None = None) -> SeenO
         arrived=before.arrived if arrived is None else arrived,
         latest=before.latest if one.arrived is None else one.arrived,
     )
-
-
-def _further(seen: RecordLoss, acknowledged: list[RecordLoss]) -> Iterator[tuple[int, Gap]]:
-    """Yield the gaps that are not acknowledged: retention may remove more records at the same stored offset."""
-    for number, gap in seen.gaps.items():
-        known = [one.gaps[number] for one in acknowledged if number in one.gaps]
-        known = [one for one in known if one.stored == gap.stored]
-        left = gap.records - sum(one.records for one in known)
-        if not known or (seen.kind == "retention" and left > 0):
-            yield number, replace(gap, records=left)
-
-
-def _joined(old: Gap | None, new: Gap) -> Gap:
-    if old is None:
-        return new
-    if old.stored == new.stored:
-        return replace(old, records=max(old.records, new.records))
-    return replace(new, before=old.total)
-
-
-def _id(seen: RecordLoss, gaps: Mapping[int, Gap], earlier: int) -> str:
-    """Return the id of a new incident; the number of those acknowledged before tells two at the same offset apart."""
-    first = min(gaps)
-    what = seen.topic_id if seen.kind == "re-created" else f"{first}@{gaps[first].stored}+{earlier}"
-    text = "\0".join((seen.flow, seen.topic, seen.kind, what))
-    return hashlib.sha256(text.encode()).hexdigest()[:7]
 
 
 RESTING = frozenset({"PAUSED", "STOPPED"})
@@ -323,11 +139,15 @@ class FlowMemory:
 
 @dataclass(frozen=True)
 class Memory:
-    """What earlier observations left: `without_status` by `connect/connector`, flows by their ids, losses by theirs."""
+    """What earlier observations left: `without_status` by `connect/connector`, flows and their looks by their ids.
+
+    `unwritten` are rows of the ledger that are not in its table yet.
+    """
 
     without_status: Mapping[str, ConditionClock] = field(default_factory=dict)
     flows: Mapping[str, FlowMemory] = field(default_factory=dict)
-    losses: Mapping[str, RecordLoss] = field(default_factory=dict)
+    looks: Mapping[str, FlowLooks] = field(default_factory=dict)
+    unwritten: tuple[LossRow, ...] = ()
 
     def of(self, flow: str) -> FlowMemory:
         """Return what is remembered of a flow."""
@@ -339,7 +159,7 @@ _NOTHING = FlowMemory()
 
 def remember(earlier: Memory, reading: Snapshot, lags: Mapping[str, FlowLag]) -> Memory:
     """Return the memory after this reading. Flows outside the reading stay as they were; what it could not see pauses."""
-    flows, losses = dict(earlier.flows), dict(earlier.losses)
+    flows = dict(earlier.flows)
     for flow in reading.flows:
         old, seen, lag = earlier.of(flow.id), reading.source_connector(flow), lags.get(flow.id)
         home = reading.connects[flow.connect.name].kafka_cluster_id or old.home
@@ -352,12 +172,56 @@ def remember(earlier: Memory, reading: Snapshot, lags: Mapping[str, FlowLag]) ->
             flows[flow.id] = replace(old.paused(), home=home)
             continue
         ids = reading.clusters[flow.source.alias].topic_ids
-        topics, lost = see_topics(flow, lag, ids, old.topics, reading.taken_at)
-        for loss in lost:
-            losses = enter(losses, loss)
+        topics = see_topics(lag, ids, old.topics, reading.taken_at)
         new = old.paused() if lag.unread else _seen(old, flow, seen, lag, reading.taken_at)
         flows[flow.id] = replace(new, home=home, topics=topics)
-    return Memory(_without_status(earlier.without_status, reading), flows, losses)
+    looked_at = remember_looks(earlier, reading, lags)
+    return replace(looked_at, without_status=_without_status(earlier.without_status, reading), flows=flows)
+
+
+def remember_looks(earlier: Memory, reading: Snapshot, lags: Mapping[str, FlowLag]) -> Memory:
+    """Return the memory with this look at the partitions of each flow, and what it shows to be lost; nothing else changes.
+
+    Heartbeats are no loss. Offsets on another Kafka cluster than before are other offsets, such as those of a sandbox made anew.
+    """
+    looks, lost = dict(earlier.looks), list[LossRow]()
+    for flow in reading.flows:
+        seen, lag = reading.source_connector(flow), lags.get(flow.id)
+        if seen is None or seen.info is None or lag is None or lag.unknown is not None:
+            continue
+        known, home = looks.get(flow.id, FlowLooks()), reading.connects[flow.connect.name].kafka_cluster_id
+        if known.home and home and home != known.home:
+            known = FlowLooks()
+        partitions = _partition_looks(reading, flow, seen, lag)
+        known, found = take(known, partitions, reading.begun_at, reading.taken_at)
+        looks[flow.id] = replace(known, home=home or known.home)
+        lost += [row_of(flow.id, flow.source.alias, one, what, reading.taken_at) for one, what in found]
+    return replace(earlier, looks=looks, unwritten=(*earlier.unwritten, *lost))
+
+
+def _partition_looks(
+    reading: Snapshot, flow: Flow, seen: LiveConnector, lag: FlowLag
+) -> dict[TopicPartition, PartitionLook]:
+    """Return what the reading has of the partitions with a stored offset.
+
+    Only the default policy gives a remote topic a single writer, and only without transactions its ends count records.
+    """
+    ids, is_stopped = (
+        reading.clusters[flow.source.alias].topic_ids,
+        bool(seen.status and seen.status.state == "STOPPED"),
+    )
+    counts = flow.settings.replication_policy == "default" and not (flow.exactly_once or flow.connect.exactly_once)
+    return {
+        one.partition: PartitionLook(
+            ids.get(one.partition.topic, ""),
+            one.log,
+            one.stored,
+            one.arrived if counts else None,
+            is_stopped or one.stored == one.log.end - 1,
+        )
+        for one in lag.counted
+        if one.stored is not None
+    }
 
 
 def marks_of(lag: FlowLag, now: float, *, running: bool) -> dict[str, Mark]:

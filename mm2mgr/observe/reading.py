@@ -112,13 +112,14 @@ class SeenKafka:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """The chosen flows of an estate at `taken_at` (seconds since 1970); `whole` when these are all of them."""
+    """The chosen flows of an estate, read from `begun_at` to `taken_at` (seconds since 1970); `whole` when these are all of them."""
 
     taken_at: float
     flows: tuple[Flow, ...]
     connects: Mapping[str, SeenConnect]
     clusters: Mapping[str, SeenKafka]
     whole: bool = False
+    begun_at: float = 0.0
 
     def source_connector(self, flow: Flow) -> LiveConnector | None:
         """Return the flow's source connector; None when its Connect cluster could not be read."""

@@ -1,40 +1,37 @@
 """The entrance: read Connect and Kafka once, compare with what is remembered, and report; and acknowledge losses.
 
-Connect is read before Kafka: an end offset read first would make a flow that moves look as if it were past the end. The memory is one
-JSON file per owner in the state folder, not in a cache, because losses must last; several processes may observe at once.
+Connect is read before Kafka: an end offset read first would make a flow that moves look as if it were past the end.
 """
 
 from __future__ import annotations
 
 import asyncio
-import json
 import time
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Literal, TypeVar
-
-from pydantic import BaseModel
+from typing import TypeVar
 
 from mm2mgr.connect.client import ConnectClient
 from mm2mgr.connect.types import ConnectorInfo, ConnectorStatus, parse_stored
 from mm2mgr.endpoints import connect_target, kafka_access
 from mm2mgr.errors import Mm2mgrError
-from mm2mgr.files import cache_folder, locked, replace_file, state_folder
 from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.kafka.client import Kafka
 from mm2mgr.kafka.records import read_logs
 from mm2mgr.observe.health import Description, Remembered, Status, judge, lags_of
+from mm2mgr.observe.kept import LossLedger, LossPlace, change, load, settle, state_file
 from mm2mgr.observe.lag import FlowLag
-from mm2mgr.observe.memory import ConditionClock, FlowMemory, Memory, RecordLoss, open_losses, remember
-from mm2mgr.observe.memory import acknowledge as mark
+from mm2mgr.observe.losses import Acknowledgement, LossEntry, acknowledgement_of, named
+from mm2mgr.observe.memory import Memory, remember, remember_looks
 from mm2mgr.observe.problems import Patience
 from mm2mgr.observe.reading import Failure, LiveConnector, Orphan, SeenConnect, SeenKafka, Snapshot
 from mm2mgr.partitions import TopicPartition
 from mm2mgr.reconcile.effect import WorkerClients
 from mm2mgr.reconcile.ownership import Ownership
 from mm2mgr.render import CLASSES, Connector, connectors_of
+from mm2mgr.samples.schema import Store
 from mm2mgr.secrets import cut
 from mm2mgr.topology import Flow, Topology
 
@@ -59,10 +56,10 @@ class WantedLogs:
         return [TopicPartition(topic, number) for topic, count in wanted for number in range(count)]
 
 
-def read_kafka(access: KafkaAccess, wanted: WantedLogs) -> SeenKafka:
+def read_kafka(access: KafkaAccess, wanted: WantedLogs, timeout_seconds: float | None = None) -> SeenKafka:
     """Read one Kafka cluster's topics, and the offsets of the partitions wanted among them. Blocks; never raises."""
     try:
-        with Kafka(access, _KAFKA_TIMEOUT_SECONDS) as kafka:
+        with Kafka(access, timeout_seconds or _KAFKA_TIMEOUT_SECONDS) as kafka:
             topics = kafka.partition_counts()
             read = read_logs(kafka, wanted(topics))
             ids = kafka.topic_ids(filter(wanted.away, topics))
@@ -73,7 +70,7 @@ def read_kafka(access: KafkaAccess, wanted: WantedLogs) -> SeenKafka:
 
 @dataclass(frozen=True)
 class ObserveOptions:
-    """How to observe: clients, limits, memory file (None: the owner's file in the state folder).
+    """How to observe: clients, limits, the store with the table of losses, memory file (None: the owner's file in the state folder).
 
     `deadline_seconds` bounds each request to Connect with its retries.
     """
@@ -83,6 +80,7 @@ class ObserveOptions:
     deadline_seconds: float = 20.0
     patience: Patience = field(default_factory=Patience)
     memory_file: Path | None = None
+    store: Store = Path(".mm2mgr/samples")
 
 
 async def read_estate(
@@ -92,7 +90,7 @@ async def read_estate(
 
     Nothing is raised for a cluster that does not answer: its failure is in the Snapshot.
     """
-    whole = len({flow.id for flow in flows}) == len(topology.flows)
+    begun_at, whole = how.clock(), len({flow.id for flow in flows}) == len(topology.flows)
     wanted: dict[str, list[Connector]] = {flow.connect.name: [] for flow in flows}
     if whole:
         wanted = {name: [] for name in (*wanted, *topology.connects)}
@@ -101,7 +99,7 @@ async def read_estate(
     seen = await asyncio.gather(
         *(_read_connect(topology, name, group, how.deadline_seconds, orphans=whole) for name, group in wanted.items())
     )
-    reading = Snapshot(how.clock(), tuple(flows), {connect.name: connect for connect in seen}, {}, whole)
+    reading = Snapshot(how.clock(), tuple(flows), {connect.name: connect for connect in seen}, {}, whole, begun_at)
     return replace(reading, clusters=await _read_clusters(reading, how.kafka), taken_at=how.clock())
 
 
@@ -229,92 +227,6 @@ def _assigned_topics(reading: Snapshot, flow: Flow) -> frozenset[str]:
     return frozenset(one.topic for partitions in assigned for one in partitions)
 
 
-_LOCK_SECONDS = 10.0
-
-
-@dataclass(frozen=True)
-class Kept:
-    """The memory before and after a change, and what went wrong with the file."""
-
-    earlier: Memory
-    memory: Memory
-    warnings: tuple[str, ...] = ()
-
-
-class _MemoryFile(BaseModel):
-    """The memory as JSON."""
-
-    format: Literal[2]
-    without_status: Mapping[str, ConditionClock]
-    flows: Mapping[str, FlowMemory]
-    losses: Mapping[str, RecordLoss]
-
-
-def state_file(owner: str) -> Path:
-    """Return where an owner's memory is kept."""
-    return state_folder() / f"{owner}.json"
-
-
-def change(file: Path, by: Callable[[Memory], Memory]) -> Kept:
-    """Read, change and write the memory under its lock. Trouble with the file is a warning, never an error."""
-    warnings: list[str] = []
-    try:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        with locked(file.with_name(f"{file.name}.lock"), "reading and writing the memory", _LOCK_SECONDS):
-            earlier = _read(file, warnings)
-            memory = by(earlier)
-            replace_file(file, _MemoryFile(format=2, **vars(memory)).model_dump_json(), 0o600)
-            return Kept(earlier, memory, tuple(warnings))
-    except (OSError, Mm2mgrError) as error:
-        why = error.strerror if isinstance(error, OSError) else error.message
-        warnings.append(f"{file} cannot be written ({why}): what this run found, losses included, is not remembered")
-        earlier = _read(file, warnings)
-        return Kept(earlier, by(earlier), tuple(warnings))
-
-
-def load(file: Path) -> Memory:
-    """Return the memory of a file; empty where it is missing or damaged."""
-    return _read(file, None)
-
-
-def _read(file: Path, warnings: list[str] | None) -> Memory:
-    """Read the memory; with a place for warnings, a damaged file is set aside."""
-    try:
-        found = _MemoryFile.model_validate_json(file.read_bytes())
-        return Memory(found.without_status, found.flows, found.losses)
-    except (FileNotFoundError, NotADirectoryError):
-        return _from_the_cache(file)
-    except (OSError, ValueError) as error:
-        if warnings is not None:
-            warnings.append(_set_aside(file, error))
-        return Memory()
-
-
-def _set_aside(file: Path, error: Exception) -> str:
-    if isinstance(error, OSError):
-        return f"{file} cannot be read ({error.strerror}): its losses are not shown"
-    beside = file.with_name(f"{file.name}.damaged-{time.time_ns() // 1_000_000}")
-    try:
-        file.rename(beside)
-    except OSError as refused:
-        return f"{file} is damaged and cannot be set aside ({refused.strerror}): its losses are not shown"
-    return f"{file} was damaged: its losses are no longer known; the damaged file is kept as {beside.name}"
-
-
-def _from_the_cache(file: Path) -> Memory:
-    """Read what earlier versions kept in the cache folder: since when connectors have no status."""
-    if file != state_file(file.stem):
-        return Memory()
-    try:
-        data = json.loads((cache_folder() / "observed" / file.name).read_text(encoding="utf-8"))
-        now = time.time()
-        return Memory(
-            {key: ConditionClock(max(0.0, now - since), now) for key, since in data["without_status"].items()}
-        )
-    except (Mm2mgrError, OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        return Memory()
-
-
 @dataclass(frozen=True)
 class Observation:
     """A status with the reading and the lags behind it, and what is remembered now."""
@@ -344,8 +256,10 @@ async def observe(
         return remember(earlier, reading, lags)
 
     kept = change(_file(topology, how), remembered)
-    seen = judge(reading, lags, Remembered(kept.earlier, kept.memory, how.patience))
-    return Observation(reading, lags, replace(seen, warnings=kept.warnings), kept.memory)
+    ledger = settle(_place(topology, how), kept.memory)
+    seen = judge(reading, lags, Remembered(kept.earlier, kept.memory, how.patience), ledger.entries)
+    warnings = (*kept.warnings, *ledger.warnings)
+    return Observation(reading, lags, replace(seen, warnings=warnings), kept.memory)
 
 
 async def status(
@@ -367,23 +281,58 @@ async def describe(
     return Description(flow, seen.reading, seen.lags.get(flow.id, FlowLag()), seen.status)
 
 
+@dataclass(frozen=True)
+class LossLook:
+    """What a look for losses found: the ledger after it, and what could not be read, as `connect NAME` or `kafka ALIAS`."""
+
+    ledger: LossLedger
+    failures: Mapping[str, Failure]
+
+
+async def look_for_losses(
+    topology: Topology,
+    connectors: Sequence[Connector],
+    *,
+    only: Iterable[str],
+    options: ObserveOptions | None = None,
+) -> LossLook:
+    """Look at the partitions of these flows and enter what is lost into the ledger, as `observe` does; nothing is judged."""
+    how, chosen = options or ObserveOptions(), set(only)
+    reading = await read_estate(topology, connectors, [flow for flow in topology.flows if flow.id in chosen], how)
+    lags = lags_of(reading)
+    kept = change(_file(topology, how), lambda earlier: remember_looks(earlier, reading, lags))
+    ledger = settle(_place(topology, how), kept.memory)
+    return LossLook(replace(ledger, warnings=(*kept.warnings, *ledger.warnings)), reading.failures())
+
+
+def read_losses(topology: Topology, options: ObserveOptions | None = None) -> LossLedger:
+    """Return the ledger of a tree's owner, without a look at any cluster."""
+    how = options or ObserveOptions()
+    return settle(_place(topology, how), load(_file(topology, how)))
+
+
 def acknowledge(
-    topology: Topology, ids: Sequence[str], *, only: Iterable[str] | None = None, options: ObserveOptions | None = None
-) -> tuple[RecordLoss, ...]:
+    topology: Topology,
+    ids: Sequence[str],
+    ack: Acknowledgement,
+    *,
+    only: Iterable[str] | None = None,
+    options: ObserveOptions | None = None,
+) -> tuple[LossEntry, ...]:
     """Acknowledge losses by their ids, or `all` (of the flows with these ids), and return them; Mm2mgrError for unknown ids."""
     how = options or ObserveOptions()
-    file = _file(topology, how)
-    known = {one.id: one for one in open_losses(load(file).losses)}
-    wanted = [one for one in dict.fromkeys(ids) if one != "all"]
-    if unknown := [one for one in wanted if one not in known]:
-        raise Mm2mgrError(f"no open loss {', '.join(unknown)}", hint=f"losses here: {', '.join(known) or 'none'}")
-    if "all" in ids:
-        wanted = [one.id for one in open_losses(known, only)]
-    kept = change(file, lambda memory: replace(memory, losses=mark(memory.losses, wanted, how.clock())))
+    wanted = named(read_losses(topology, how).entries, ids, only)
+    rows = tuple(acknowledgement_of(entry, ack) for entry in wanted)
+    kept = change(_file(topology, how), lambda memory: replace(memory, unwritten=(*memory.unwritten, *rows)))
     if kept.warnings:
         raise Mm2mgrError(f"nothing was acknowledged: {kept.warnings[0]}")
-    return tuple(known[one] for one in wanted)
+    settle(_place(topology, how), kept.memory)
+    return wanted
 
 
 def _file(topology: Topology, how: ObserveOptions) -> Path:
     return how.memory_file or state_file(str(topology.owner))
+
+
+def _place(topology: Topology, how: ObserveOptions) -> LossPlace:
+    return LossPlace(how.store, str(topology.owner), _file(topology, how))

@@ -64,6 +64,9 @@ if TYPE_CHECKING:
     from mm2mgr.operations.lint import explain as explain
     from mm2mgr.operations.lint import lint as lint
     from mm2mgr.operations.lint import rules as rules
+    from mm2mgr.operations.losses import LossReport as LossReport
+    from mm2mgr.operations.losses import acknowledge as acknowledge
+    from mm2mgr.operations.losses import losses as losses
     from mm2mgr.operations.offsets import FlowOffsets as FlowOffsets
     from mm2mgr.operations.offsets import FlowReset as FlowReset
     from mm2mgr.operations.offsets import ResetOffsets as ResetOffsets
@@ -104,7 +107,6 @@ if TYPE_CHECKING:
     from mm2mgr.operations.serve import serve as serve
     from mm2mgr.operations.size import SizingReport as SizingReport
     from mm2mgr.operations.size import size as size
-    from mm2mgr.operations.status import acknowledge as acknowledge
     from mm2mgr.operations.status import check as check
     from mm2mgr.operations.status import describe as describe
     from mm2mgr.operations.status import status as status

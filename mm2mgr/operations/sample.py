@@ -6,8 +6,11 @@ How Prometheus and Cruise Control are reached, with which credentials, is here; 
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +22,7 @@ if TYPE_CHECKING:
     from mm2mgr.operations.workspace import Workspace
     from mm2mgr.samples.batch import Gathered, Inventory
     from mm2mgr.samples.convert import Converted
-    from mm2mgr.samples.follow import Reader, Round, Schedule
+    from mm2mgr.samples.follow import Poll, Reader, Round, Schedule
     from mm2mgr.samples.metric_sources import Http, Source
     from mm2mgr.samples.schema import Store
     from mm2mgr.samples.store import SampleStore
@@ -78,7 +81,7 @@ def sample(
     readers = (
         _metric_source_readers(order.source, _wanted(chosen), store)
         if order.source
-        else _with_tasks(chosen, schedule, warn, order.store)
+        else [*_with_tasks(chosen, schedule, warn, order.store), _LossReader(workspace, chosen, schedule, order.store)]
     )
     try:
         done.samples = follow(readers, schedule, store, reported, stop)
@@ -137,6 +140,58 @@ def _with_tasks(
     ]
     tasks = task_readers([flow for flows in chosen.values() for flow in flows], watch)
     return [*readers, *tasks]
+
+
+_LOOKS_EVERY_SECONDS = 60.0
+
+
+class _LossReader:
+    """The ledger of losses as one of the readers that are polled. It gives no samples: it looks once a minute at every partition,
+    in a thread of its own, because no sample may wait for a target that does not answer. A run of one round does not look."""
+
+    name = "losses"
+
+    def __init__(
+        self, workspace: Workspace, chosen: Mapping[str, Sequence[Flow]], schedule: Schedule, store: Store
+    ) -> None:
+        self._workspace, self._store, self._seconds = workspace, store, schedule.timeout_seconds
+        self._flows = [flow.id for flows in chosen.values() for flow in flows]
+        self._due = time.monotonic() + min(_LOOKS_EVERY_SECONDS, 0.9 * schedule.interval_seconds)
+        self._thread = ThreadPoolExecutor(1)
+        self._running: Future[tuple[str, ...]] | None = None
+        self._notes: tuple[str, ...] = ()
+
+    def poll(self) -> Poll:
+        """Begin a look when it is due; the notes of the last one name flows with losses to acknowledge, and what was not read."""
+        from mm2mgr.samples.follow import Poll
+
+        if self._running and self._running.done():
+            ended, self._running = self._running, None
+            self._notes = ended.result()
+        if self._running is None and time.monotonic() >= self._due:
+            # A little early: the interval of the samples sets the time, and a clock must not miss it by a millisecond.
+            self._due = time.monotonic() + 0.9 * _LOOKS_EVERY_SECONDS
+            self._running = self._thread.submit(self._look)
+        return Poll([], notes=self._notes)
+
+    def close(self) -> None:
+        """Wait for the look that is under way."""
+        self._thread.shutdown()
+
+    def _look(self) -> tuple[str, ...]:
+        from mm2mgr.observe.losses import open_entries
+        from mm2mgr.observe.status import ObserveOptions, look_for_losses, read_kafka
+        from mm2mgr.operations.workspace import wait_for
+        from mm2mgr.text import listed
+
+        reading = partial(read_kafka, timeout_seconds=self._seconds)
+        options = ObserveOptions(reading, deadline_seconds=self._seconds, store=self._store)
+        topology, connectors = self._workspace.topology, self._workspace.connectors
+        look = wait_for(look_for_losses(topology, connectors, only=self._flows, options=options))
+        names = sorted({one.flow for one in open_entries(look.ledger.entries, self._flows)})
+        waiting = [f"to acknowledge (mm2mgr losses): {listed(names)}"] if names else []
+        unread = [f"{where} was not read: {failure.message}" for where, failure in look.failures.items()]
+        return (*waiting, *look.ledger.warnings, *unread)
 
 
 @dataclass(frozen=True)

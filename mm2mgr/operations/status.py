@@ -1,4 +1,4 @@
-"""The operations that ask the clusters and write nothing there: `status`, `watch_status`, `acknowledge`, `describe` and `check`."""
+"""The operations that ask the clusters and write nothing there: `status`, `watch_status`, `describe` and `check`."""
 
 from __future__ import annotations
 
@@ -6,34 +6,34 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from mm2mgr.observe.health import Description, Status
-from mm2mgr.observe.memory import RecordLoss
-from mm2mgr.observe.status import acknowledge as acknowledge_losses
+from mm2mgr.observe.status import ObserveOptions
 from mm2mgr.observe.status import describe as read_flow
 from mm2mgr.observe.status import status as read_status
-from mm2mgr.operations.workspace import Workspace, repeated, wait_for
+from mm2mgr.operations.workspace import DEFAULT_STORE, Workspace, repeated, wait_for
 
 if TYPE_CHECKING:
     from mm2mgr.check.judge import Checked
+    from mm2mgr.samples.schema import Store
 
 
-def status(workspace: Workspace, flows: Sequence[str] = ()) -> Status:
-    """Read the health, tasks and lag of flows (all by default), and remember what was seen. No failed cluster raises."""
-    return wait_for(read_status(workspace.topology, workspace.connectors, only=workspace.only(flows)))
+def status(workspace: Workspace, flows: Sequence[str] = (), *, store: Store = DEFAULT_STORE) -> Status:
+    """Read the health, tasks and lag of flows (all by default), and remember what was seen; losses go into a table of the store.
+    No failed cluster raises."""
+    options = ObserveOptions(store=store)
+    return wait_for(read_status(workspace.topology, workspace.connectors, only=workspace.only(flows), options=options))
 
 
-def watch_status(workspace: Workspace, flows: Sequence[str] = (), *, every_seconds: float) -> Iterator[Status]:
+def watch_status(
+    workspace: Workspace, flows: Sequence[str] = (), *, every_seconds: float, store: Store = DEFAULT_STORE
+) -> Iterator[Status]:
     """Yield a status, then one after each pause, until the caller stops."""
-    return repeated(lambda: status(workspace, flows), every_seconds)
+    return repeated(lambda: status(workspace, flows, store=store), every_seconds)
 
 
-def acknowledge(workspace: Workspace, ids: Sequence[str], flows: Sequence[str] = ()) -> tuple[RecordLoss, ...]:
-    """Mark losses as seen, so that they are no longer a problem; `all` as id means all, of these flows if any are named."""
-    return acknowledge_losses(workspace.topology, ids, only=workspace.only(flows))
-
-
-def describe(workspace: Workspace, flow: str) -> Description:
+def describe(workspace: Workspace, flow: str, *, store: Store = DEFAULT_STORE) -> Description:
     """Read clusters, connectors, tasks with partitions, lag per partition, traces and losses of one flow."""
-    return wait_for(read_flow(workspace.topology, workspace.connectors, workspace.flow(flow)))
+    options = ObserveOptions(store=store)
+    return wait_for(read_flow(workspace.topology, workspace.connectors, workspace.flow(flow), options=options))
 
 
 def check(workspace: Workspace, flows: Sequence[str] = (), *, timeout_seconds: float = 20.0) -> Checked:

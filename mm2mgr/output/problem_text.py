@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from mm2mgr.output.losses_text import loss_sentence
 from mm2mgr.text import number_of
 
 _SHOWN, _FLOWS_SHOWN = 3, 5
@@ -180,10 +181,7 @@ def _old_task_config(one: Values, found: Values) -> str:
 
 
 def _records_lost(one: Values, found: Values) -> str:
-    return (
-        f"loss {found['id']}, first seen {_ago(one['since_seconds'])}: {found['detail']}; "
-        f"acknowledge it with mm2mgr status --ack {found['id']}"
-    )
+    return loss_sentence(one["subject"]["flow"], found, _ago(one["since_seconds"]))
 
 
 SENTENCES: Mapping[str, Callable[[Values, Values], str]] = {

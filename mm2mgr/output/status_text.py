@@ -9,6 +9,7 @@ from typing import Any
 
 from mm2mgr.output.console import STYLES, say, say_table, talk
 from mm2mgr.output.lag_text import records_text
+from mm2mgr.output.losses_text import losses_of
 from mm2mgr.output.problem_text import offsets_not_stored, orphan, sentence
 from mm2mgr.output.tables import Table
 from mm2mgr.text import number_of, one_line
@@ -99,10 +100,9 @@ def _beside(status: dict[str, Any]) -> Iterator[tuple[str, str, bool]]:
     for one in status["stale_offsets"]:
         yield f"connect {one['connect']}", offsets_not_stored(one), bool(one["unread_sources"])
     shown = {flow["flow"] for flow in status["flows"]}
-    for one in status["losses"]:
-        if one["flow"] not in shown:
-            remedy = f"acknowledge it with mm2mgr status --ack {one['id']}"
-            yield f"{one['flow']} (not declared)", f"loss {one['id']}: {one['detail']}; {remedy}", True
+    undeclared = Counter(one["flow"] for one in status["losses"] if one["flow"] not in shown)
+    for flow, count in undeclared.items():
+        yield f"{flow} (not declared)", f"{losses_of(count)} to acknowledge: mm2mgr losses '{flow}'", True
 
 
 def _say_notes(status: dict[str, Any], key: str, *, style: str | None, known: Collection[str] = ()) -> None:
@@ -122,7 +122,7 @@ def _say_notes(status: dict[str, Any], key: str, *, style: str | None, known: Co
 def _summary(status: dict[str, Any]) -> str:
     counts = ", ".join(f"{count} {word}" for word, count in status["counts"].items() if count)
     losses, orphans = len(status["losses"]), len(status["orphans"])
-    more = [f"; {losses} {'loss' if losses == 1 else 'losses'}"] if losses else []
+    more = [f"; {losses_of(losses)}"] if losses else []
     more += [f"; {number_of(orphans, 'orphan')}"] if orphans else []
     return f"Flows: {counts or 'none'}{''.join(more)}"
 

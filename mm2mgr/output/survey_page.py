@@ -8,6 +8,7 @@ from typing import Any
 
 from mm2mgr.output.history_text import history_table
 from mm2mgr.output.lint_text import finding_table
+from mm2mgr.output.losses_text import loss_cells
 from mm2mgr.output.page import table_values
 from mm2mgr.output.tables import Table
 from mm2mgr.text import few, number_of
@@ -30,12 +31,10 @@ def or_dash(value: object) -> str:
 def losses(view: Values) -> dict[str, Any]:
     """Return the losses that nobody has acknowledged."""
     found = view["status"]["losses"] if view["status"] else ()
-    rows = [
-        (one["id"], one["flow"], one["topic"], str(one["records"]), utc(one["first_seen"]), one["detail"])
-        for one in found
-    ]
-    table = Table(("id", "flow", "topic", "records", "first seen", "what happened"), rows, right=("records",))
-    lead = "Records that may never arrive. Acknowledge one with mm2mgr status --ack ID." if rows else "No loss is open."
+    rows = [loss_cells(one) for one in found]
+    columns = ("id", "flow", "partition", "offsets", "records", "first seen", "what happened")
+    table = Table(columns, rows, right=("records",))
+    lead = "Records that may never arrive. Acknowledge one with mm2mgr losses --ack ID." if rows else "No loss is open."
     return _tables("losses", "Losses", lead, [table] if rows else [])
 
 

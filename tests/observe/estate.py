@@ -92,13 +92,14 @@ class Estate:
         self.connect.source_topics = {"orders": 2}
         self.now = 1_000_000.0
         self.memory_file = directory / "state" / "tester.json"
+        self.store = directory / "store"
         for connector in self.connectors:
             connect.add(connector.name, _as_fake(connector.config))
 
     @property
     def options(self) -> ObserveOptions:
         """How to look at it: with its own clock, Kafka and state file."""
-        return ObserveOptions(self.kafka, lambda: self.now, 5, Patience(), self.memory_file)
+        return ObserveOptions(self.kafka, lambda: self.now, 5, Patience(), self.memory_file, self.store)
 
     def log(self, start: int, end: int, *, partition: int = 0, alias: str = "A", topic: str = "orders") -> None:
         """Set where one partition's log starts and ends."""

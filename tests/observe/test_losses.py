@@ -1,49 +1,68 @@
-"""Losses: what is one, that it stays until it is acknowledged, and that an acknowledged one does not come back."""
+"""Losses as status sees them: what is one, that it stays until it is acknowledged, and that an acknowledged one does not come back."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from mm2mgr.observe import kept
 from mm2mgr.observe.health import Status
-from mm2mgr.observe.memory import RecordLoss
-from mm2mgr.observe.status import acknowledge, describe
-from tests.observe.estate import Estate, sentences, topology_of
+from mm2mgr.observe.kept import load
+from mm2mgr.observe.losses import Acknowledgement, LossEntry
+from mm2mgr.observe.status import acknowledge, describe, read_losses
+from mm2mgr.samples.schema import LossRow
+from mm2mgr.samples.store import LossStore
+from tests.fake_connect import FakeConnect, serving
+from tests.observe.estate import TREE, Estate, topology_of
+
+ACK = Acknowledgement("jo", 77.0, "restored")
 
 
-def only_loss(status: Status) -> RecordLoss:
+def ranges(status: Status) -> list[tuple[str, int, int | None, int | None]]:
+    """Return cause, first and last offset and records of each open loss of a status, in which they are problems."""
+    assert (status.health, status.flows[0].health) == (
+        ("problem", "problem") if status.losses else (status.health,) * 2
+    )
+    assert bool(status.flows[0].problems) == bool(status.losses)
+    return [(one.cause, one.first_offset, one.last_offset, one.records) for one in status.losses]
+
+
+def only_loss(status: Status) -> LossEntry:
     (loss,) = status.losses
-    (sentence,) = (one for one in sentences(status.flows[0]) if one.startswith("loss "))
-    assert sentence.startswith(f"loss {loss.id}, first seen ")
-    assert sentence.endswith(f"; acknowledge it with mm2mgr status --ack {loss.id}")
-    assert loss.detail() in sentence
-    assert (status.health, status.flows[0].health) == ("problem", "problem")
+    assert ranges(status)
     return loss
 
 
 def ack(small: Estate, *ids: str) -> None:
-    acknowledge(small.topology, ids or ["all"], options=small.options)
+    acknowledge(small.topology, ids or ["all"], ACK, options=small.options)
+
+
+def mirrored(small: Estate, end: int) -> None:
+    """Set where the target's log ends."""
+    small.log(0, end, alias="B", topic="A.orders")
 
 
 def test_records_that_retention_took_stay_a_loss_until_acknowledged(small: Estate) -> None:
     small.log(2000, 5000)
     small.stored(999)
     first = only_loss(status := small.status())
-    assert (first.kind, first.topic, first.records) == ("retention", "orders", 1000)
-    assert first.detail().startswith(
-        "up to 1000 records left the source before they were mirrored (retention): orders-0 (1000)"
-    )
-    assert "longer retention" in first.detail()
+    assert ranges(status) == [("retention", 1000, 1999, 1000)]
+    assert (str(first.partition), first.cluster, first.evidence, first.since) == ("orders-0", "A", "log-start", None)
     assert status.flows[0].lag_records == 3000, "what is gone is lost, not behind"
+    mirrored(small, 3000)
     small.stored(4999)
-    later = only_loss(small.status(later_seconds=7200))
-    assert later == first, "the flow is fine again, and the records are lost as before"
-    assert "first seen 2 h ago" in sentences(small.status().flows[0])[0]
+    assert only_loss(small.status(later_seconds=7200)) == first, (
+        "the flow is fine again, and the records are lost as before"
+    )
     ack(small, first.id)
     status = small.status()
     assert (status.losses, status.health, status.flows[0].problems) == ((), "ok", ())
+    (entry,) = read_losses(small.topology, small.options).entries
+    assert entry == replace(first, acknowledged=ACK), "it stays in the ledger, with who, when and why"
 
 
 def test_the_same_incident_does_not_come_back_and_a_further_one_does(small: Estate) -> None:
@@ -54,12 +73,16 @@ def test_the_same_incident_does_not_come_back_and_a_further_one_does(small: Esta
     assert small.status(later_seconds=60).losses == (), "the offset is still the one before the gap"
     small.log(2500, 5000)
     further = only_loss(small.status(later_seconds=60))
-    assert (further.records, further.id != first.id) == (500, True), "retention took more"
+    assert (further.first_offset, further.last_offset, further.id != first.id) == (2000, 2499, True), (
+        "retention took more"
+    )
     ack(small)
     assert small.status().losses == ()
     small.stored(3000)
+    mirrored(small, 501)
+    small.status(later_seconds=60)
     small.log(4000, 5000)
-    assert only_loss(small.status()).records == 999
+    assert ranges(small.status(later_seconds=60)) == [("retention", 3001, 3999, 999)]
 
 
 def test_a_flow_that_is_too_slow_has_one_loss_that_grows(small: Estate) -> None:
@@ -67,13 +90,40 @@ def test_a_flow_that_is_too_slow_has_one_loss_that_grows(small: Estate) -> None:
     small.stored(999)
     first = only_loss(small.status())
     small.log(2200, 5000)
-    assert only_loss(small.status()).records == 1200
-    small.stored(2299)
-    small.log(2400, 5000)
+    grown = only_loss(small.status(later_seconds=60))
+    assert (grown.id, grown.first_offset, grown.last_offset, grown.records) == (first.id, 1000, 2199, 1200)
     small.log(50, 60, partition=1)
     small.stored(39, partition=1)
-    found = only_loss(small.status())
-    assert (found.id, found.records) == (first.id, 1200 + 100 + 10)
+    assert ranges(small.status(later_seconds=60)) == [("retention", 1000, 2199, 1200), ("retention", 40, 49, 10)]
+
+
+def test_records_passed_over_while_nobody_looked_are_found_afterwards(small: Estate) -> None:
+    """The last look was before the records were produced; then they were deleted, and the flow is level again."""
+    small.log(0, 1000)
+    small.stored(999)
+    mirrored(small, 1000)
+    small.status()
+    looked_at = small.now
+    small.log(3000, 9000)
+    small.stored(8999)
+    mirrored(small, 1000 + 6000)
+    loss = only_loss(status := small.status(later_seconds=3600))
+    assert ranges(status) == [("retention", 1000, 2999, 2000)]
+    assert (loss.least_records, loss.evidence, loss.since, loss.seen) == (2000, "target", looked_at, small.now)
+
+
+def test_a_healthy_flow_that_nobody_looked_at_for_longer_than_retention_lost_nothing(small: Estate) -> None:
+    small.log(0, 1000)
+    small.stored(999)
+    mirrored(small, 1000)
+    small.status()
+    small.log(50_000, 60_000)
+    small.stored(59_900)
+    mirrored(small, 59_950)
+    assert small.status(later_seconds=90_000).losses == (), "50 records are on their way, or lost: not decided yet"
+    small.stored(59_999)
+    mirrored(small, 60_000)
+    assert small.status(later_seconds=60).losses == ()
 
 
 @pytest.mark.parametrize(("start", "stored"), [(1000, 999), (1000, 998)])
@@ -89,13 +139,16 @@ def test_what_arrived_before_its_offset_was_stored_is_not_lost(small: Estate) ->
     """Commits may hang for hours while all is mirrored, and retention passes the offset that is stored."""
     small.log(0, 1000)
     small.stored(999)
-    small.log(0, 1000, alias="B", topic="A.orders")
+    mirrored(small, 1000)
     small.status()
     small.log(4000, 9000)
-    small.log(0, 9000, alias="B", topic="A.orders")
+    mirrored(small, 9000)
     assert small.status(later_seconds=60).losses == ()
     small.log(9500, 9600)
-    assert only_loss(small.status(later_seconds=60)).records == 500
+    (loss,) = small.status(later_seconds=60).losses
+    assert (loss.first_offset, loss.last_offset) == (1000, 9499)
+    assert loss.least_records == 500, "9000 had arrived"
+    assert loss.records == 600, "or the task has read the 100 in the log, too"
 
 
 def test_heartbeats_are_no_loss(small: Estate) -> None:
@@ -112,15 +165,12 @@ def test_an_offset_at_or_past_the_end(small: Estate) -> None:
     small.stored(9)
     assert small.status().losses == ()
     small.stored(10)
-    loss = only_loss(small.status())
-    assert (loss.kind, loss.records) == ("past-end", 10)
-    assert (
-        "at or past the end of orders-0 (10 stored): the topic was deleted and created again, or truncated"
-        in loss.detail()
-    )
-    assert "reset these offsets" in loss.detail()
+    loss = only_loss(status := small.status(later_seconds=1))
+    assert ranges(status) == [("past-end", 10, 10, 1)]
     small.log(0, 500)
-    assert only_loss(small.status()).id == loss.id, "the log outgrew the offset, and its first records were skipped"
+    assert only_loss(small.status(later_seconds=1)) == loss, (
+        "the log outgrew the offset, and its first records were skipped"
+    )
     ack(small)
     assert small.status().losses == ()
 
@@ -131,27 +181,27 @@ def test_a_topic_that_outgrew_its_old_offset_is_seen_by_its_id(small: Estate) ->
     small.status()
     small.recreate("new")
     small.log(0, 5000)
-    loss = only_loss(small.status(later_seconds=60))
-    assert (loss.kind, loss.records) == ("re-created", 1000)
-    assert "orders was deleted and created again: up to 1000 records of the new topic are skipped" in loss.detail()
+    found = small.status(later_seconds=60)
+    assert sorted(ranges(found)) == [("re-created", 0, 999, 1000), ("re-created", 1000, None, None)]
+    assert {one.topic_id for one in found.losses} == {"new", "A-orders"}
     small.stored(4999)
-    assert only_loss(small.status(later_seconds=60)) == loss
+    assert small.status(later_seconds=60).losses == found.losses
     ack(small)
     assert small.status().health == "ok"
     small.recreate("newer")
-    assert only_loss(small.status()).id != loss.id
+    assert {one.topic_id for one in small.status().losses} == {"new", "newer"}
 
 
-def test_a_shorter_topic_created_again_is_one_loss_and_not_two(small: Estate) -> None:
+def test_a_shorter_topic_created_again_is_named_once(small: Estate) -> None:
     small.log(0, 1000)
     small.stored(999)
     small.status()
     small.recreate("new")
     small.log(0, 10)
-    loss = only_loss(small.status())
-    assert loss.kind == "re-created"
+    assert sorted(ranges(small.status())) == [("re-created", 0, 999, 1000), ("re-created", 1000, None, None)]
     small.stored(1049)  # what was on its way when the topic went
-    assert only_loss(small.status()) == loss
+    grown = small.status(later_seconds=1)
+    assert sorted(ranges(grown)) == [("re-created", 0, 1049, 1050), ("re-created", 1000, None, None)]
     ack(small)
     assert small.status().losses == ()
 
@@ -163,12 +213,10 @@ def test_a_topic_read_from_its_new_start_is_a_loss_of_what_the_old_one_held(smal
     small.recreate("new")
     small.log(0, 500)
     small.stored(499)
-    loss = only_loss(small.status())
-    assert (loss.kind, loss.records) == ("re-created", 0)
-    assert "its new records are mirrored from the start, records left in the old topic are lost" in loss.detail()
+    assert ranges(small.status()) == [("re-created", 1000, None, None)]
 
 
-def test_a_topic_created_again_after_its_offsets_were_reset_is_no_loss(small: Estate) -> None:
+def test_a_topic_created_again_after_its_offsets_were_reset_is_named_when_offsets_are_stored(small: Estate) -> None:
     small.log(0, 1000)
     small.stored(999)
     small.status()
@@ -176,7 +224,7 @@ def test_a_topic_created_again_after_its_offsets_were_reset_is_no_loss(small: Es
     small.connect.offsets.clear()
     assert small.status().losses == ()
     small.stored(5)
-    assert small.status().losses == ()
+    assert ranges(small.status()) == [("re-created", 1000, None, None)], "nobody saw what the old one held last"
 
 
 def test_what_happened_while_the_source_could_not_be_read_is_seen_afterwards(small: Estate) -> None:
@@ -188,10 +236,10 @@ def test_what_happened_while_the_source_could_not_be_read_is_seen_afterwards(sma
     small.log(0, 5000)
     assert small.status().losses == ()
     small.kafka.down.clear()
-    assert only_loss(small.status()).kind == "re-created"
+    assert {one.cause for one in small.status().losses} == {"re-created"}
     small.kafka.down.add("A")
     status = small.status()
-    assert (len(status.losses), status.flows[0].health) == (1, "problem"), "a loss is shown whatever cannot be read"
+    assert (len(status.losses), status.flows[0].health) == (2, "problem"), "a loss is shown whatever cannot be read"
 
 
 def test_a_deleted_topic_is_remembered(small: Estate) -> None:
@@ -206,7 +254,7 @@ def test_a_deleted_topic_is_remembered(small: Estate) -> None:
     small.status()
     small.recreate("new")
     small.kafka.clusters["A"]["orders"] = gone
-    assert only_loss(small.status()).kind == "re-created"
+    assert {one.cause for one in small.status().losses} == {"re-created"}
 
 
 def test_a_loss_of_a_flow_that_is_not_declared_any_more_is_still_shown(small: Estate, tmp_path: Path) -> None:
@@ -229,4 +277,88 @@ def test_describe_shows_the_losses_of_its_flow(small: Estate) -> None:
         describe(small.topology, small.connectors, small.topology.flows[0], options=small.options)
     ).to_dict()
     assert found["losses"] == [loss.to_dict()]
-    assert found["losses"][0]["partitions"] == {"0": 1000}
+
+
+# --- several processes, and a table that cannot be written --------------------------------------------------------------
+
+
+@pytest.fixture
+def twins(tmp_path: Path) -> Iterator[tuple[Estate, Estate]]:
+    """Serve one estate that two machines look at: one table, and a memory each."""
+    fake = FakeConnect()
+    with serving(fake) as url:
+        one, other = (Estate(topology_of(TREE.format(url=url, more=""), tmp_path), fake, tmp_path) for _ in range(2))
+        other.kafka, other.memory_file = one.kafka, tmp_path / "elsewhere" / "tester.json"
+        yield one, other
+
+
+def test_two_machines_that_see_the_same_loss_have_one_entry(twins: tuple[Estate, Estate]) -> None:
+    one, other = twins
+    one.log(0, 1000)
+    one.stored(999)
+    mirrored(one, 1000)
+    one.status()
+    other.status()
+    one.log(1500, 1600)
+    loss = only_loss(one.status(later_seconds=60))
+    assert only_loss(other.status(later_seconds=90)) == loss
+    ack(other, loss.id)
+    assert one.status().losses == (), "what one of them acknowledged"
+    assert other.status().losses == ()
+
+
+def test_a_restart_of_everything_but_the_table_keeps_losses(small: Estate) -> None:
+    small.log(2000, 5000)
+    small.stored(999)
+    loss = only_loss(small.status())
+    small.memory_file.unlink()
+    assert [one.id for one in small.status(later_seconds=60).losses] == [loss.id]
+
+
+def test_what_cannot_be_written_to_the_table_waits_in_the_memory(small: Estate) -> None:
+    small.store.write_text("a file")
+    small.log(2000, 5000)
+    small.stored(999)
+    loss = only_loss(status := small.status())
+    (warning,) = status.warnings
+    assert warning.startswith("the table of losses: ")
+    assert warning.endswith(f"; 1 row kept in {small.memory_file} until then")
+    assert only_loss(small.status()) == loss
+    ack(small, loss.id)
+    assert small.status().losses == ()
+    small.store.unlink()
+    assert small.status().warnings == ()
+    assert load(small.memory_file).unwritten == ()
+    assert {row.kind for row in rows(small)} == {"loss", "acknowledgement"}
+
+
+def rows(small: Estate) -> list[LossRow]:
+    return LossStore(small.store, "tester").read()
+
+
+def test_a_process_that_dies_between_table_and_memory_writes_nothing_twice(small: Estate) -> None:
+    small.log(2000, 5000)
+    small.stored(999)
+    small.store.write_text("a file")
+    small.status()
+    small.store.unlink()
+    LossStore(small.store, "tester").append(load(small.memory_file).unwritten)  # and it dies before it forgets them
+    assert len(small.status().losses) == 1
+    assert len(rows(small)) == 2
+    assert len(set(rows(small))) == 1
+
+
+def test_without_the_packages_for_tables_losses_stay_in_the_memory(
+    small: Estate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    small.log(2000, 5000)
+    small.stored(999)
+    with monkeypatch.context() as patch:
+        patch.setattr(kept, "find_spec", lambda name: None)
+        loss = only_loss(status := small.status())
+        assert (status.warnings, small.store.exists()) == ((), False)
+    assert only_loss(small.status()) == loss
+    assert len(rows(small)) == 1, "they move when the packages are there"
+    monkeypatch.setattr(kept, "find_spec", lambda name: None)
+    (warning,) = small.status().warnings
+    assert "needs the Python package deltalake" in warning

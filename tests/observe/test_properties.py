@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from mm2mgr.connect.types import ConnectorInfo, ConnectorStatus, TaskConfig, TaskStatus
 from mm2mgr.observe.health import Remembered, Status, judge, lags_of
-from mm2mgr.observe.memory import Memory, acknowledge, remember
+from mm2mgr.observe.losses import Acknowledgement, LossEntry, acknowledgement_of, entries_of
+from mm2mgr.observe.memory import Memory, remember
 from mm2mgr.observe.reading import Failure, LiveConnector, SeenConnect, SeenKafka, Snapshot
 from mm2mgr.partitions import Offsets, TopicPartition
 from mm2mgr.render import Connector, render
@@ -74,13 +75,13 @@ def reading(declared: Declared, draw: Draw, state: str, task_states: list[str], 
     )
     found = {TopicPartition("orders", n): Offsets(*log) for n, log in enumerate(draw.logs)}
     clusters = {"A": SeenKafka({"orders": len(draw.logs)}, found), "B": SeenKafka()}
-    return Snapshot(now, (flow,), {"cb": SeenConnect("cb", {desired.name: seen})}, clusters)
+    return Snapshot(now, (flow,), {"cb": SeenConnect("cb", {desired.name: seen})}, clusters, begun_at=now)
 
 
 def judged(one: Snapshot, earlier: Memory) -> tuple[Status, Memory]:
     lags = lags_of(one)
     memory = remember(earlier, one, lags)
-    return judge(one, lags, Remembered(earlier, memory)), memory
+    return judge(one, lags, Remembered(earlier, memory), entries_of(memory.unwritten)), memory
 
 
 @settings(max_examples=150, deadline=None)
@@ -160,22 +161,43 @@ def test_a_flow_that_moves_between_looks_never_stands_still(declared: Declared, 
 def test_a_loss_stays_until_it_is_acknowledged_and_then_stays_away(
     declared: Declared, taken: list[Look], draws: list[Draw], ids: list[str], acks: list[bool]
 ) -> None:
-    memory, now, waiting, done = Memory(), 0.0, set[str](), set[str]()
+    memory, now = Memory(), 0.0
+    waiting, done = tuple[LossEntry, ...](), list[LossEntry]()
     for look, draw, topic_id, ack in zip(taken, draws, ids, acks, strict=False):
         now += look.seconds
         one = seen_by(declared, look, draw, 0, now)
         one = replace(one, clusters=one.clusters | {"A": replace(one.clusters["A"], topic_ids={"orders": topic_id})})
         status, memory = judged(one, memory)
-        shown = {loss.id for loss in status.losses}
-        assert waiting <= shown
-        assert not shown & done
-        assert len(shown) == len(status.losses)
-        assert status.health == "problem" or not shown
-        waiting = shown
+        assert all(any(bounds(old) <= bounds(new) for new in status.losses) for old in waiting), "none is forgotten"
+        assert not any(bounds(new).overlaps(bounds(old)) for new in status.losses for old in done)
+        assert len({loss.id for loss in status.losses}) == len(status.losses)
+        assert status.health == "problem" or not status.losses
+        waiting = status.losses
         again, memory = judged(one, memory)
         assert again.losses == status.losses, "a second look at the same sees nothing more"
         if ack:
-            memory = replace(memory, losses=acknowledge(memory.losses, shown, now))
-            done, waiting = done | shown, set()
+            acked = (acknowledgement_of(loss, Acknowledgement("me", now, "")) for loss in status.losses)
+            memory = replace(memory, unwritten=(*memory.unwritten, *acked))
+            done, waiting = [*done, *status.losses], ()
             after, memory = judged(one, memory)
             assert after.losses == (), "nor does it see an acknowledged loss once more"
+
+
+@dataclass(frozen=True)
+class Range:
+    """The offsets of an entry in the log that they belong to."""
+
+    log: tuple[object, ...]
+    first: int
+    last: float
+
+    def __le__(self, other: Range) -> bool:
+        return self.log == other.log and other.first <= self.first and self.last <= other.last
+
+    def overlaps(self, other: Range) -> bool:
+        return self.log == other.log and max(self.first, other.first) <= min(self.last, other.last)
+
+
+def bounds(loss: LossEntry) -> Range:
+    last = float("inf") if loss.last_offset is None else loss.last_offset
+    return Range((loss.partition, loss.topic_id, loss.cause), loss.first_offset, last)

@@ -6,19 +6,29 @@ import json
 import os
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from mm2mgr.errors import Mm2mgrError
+from mm2mgr.observe.kept import change, load, state_file
 from mm2mgr.observe.lag import SeenOffset
-from mm2mgr.observe.memory import ConditionClock, FlowMemory, Gap, Mark, Memory, RecordLoss, Rest, SeenTopic, Unstored
-from mm2mgr.observe.status import ObserveOptions, acknowledge, change, load, state_file
+from mm2mgr.observe.ledger import FlowLooks, KnownPlace, LostRange
+from mm2mgr.observe.losses import Acknowledgement, row_of
+from mm2mgr.observe.memory import ConditionClock, FlowMemory, Mark, Memory, Rest, SeenTopic, Unstored
+from mm2mgr.observe.status import acknowledge
+from mm2mgr.partitions import Offsets, TopicPartition
+from mm2mgr.samples.schema import LossRow
 from tests.observe.estate import Estate
 
 CLOCK = ConditionClock(3.5, 99.0, paused=True)
-LOSS = RecordLoss("abc1234", "f:A->B", "t", "retention", 5.0, {3: Gap(999, 10, 7)}, "id", None)
+
+
+def lost(flow: str, first: int = 0) -> LossRow:
+    found = LostRange("retention", "log-start", "id", first, first + 9, 10, 0, None)
+    return row_of(flow, "A", TopicPartition("t", 3), found, 5.0)
+
+
 KEPT = Memory(
     {"cb/x": CLOCK},
     {
@@ -32,7 +42,8 @@ KEPT = Memory(
         ),
         "g:A->B": FlowMemory(unstored=Unstored(1, 2)),
     },
-    {LOSS.id: LOSS, "d": replace(LOSS, id="d", acknowledged_at=8.0)},
+    {"f:A->B": FlowLooks("kafka", 9.0, {"t": {3: KnownPlace("id", Offsets(1, 9), 5, 6, 8.0, None, 2, 9, ("old",))}})},
+    (lost("f:A->B"), lost("g:A->B")),
 )
 
 
@@ -52,7 +63,7 @@ def test_what_is_saved_is_loaded(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "text",
     ["", "{", "[]", "null", "17", '{"format": 99}', '{"format": 2}', '{"format": 2, "without_status": [], "flows": {}, "losses": {}}',
-     '{"format": 2, "without_status": {"a": 5}, "flows": {}, "losses": {}}',
+     '{"format": 2, "without_status": {"a": 5}, "flows": {}, "losses": {}}', '{"format": 3}',
      '{"format": 2, "without_status": {}, "flows": {}, "losses": {"x": {"id": "x"}}}', "\ud800"],
 )  # fmt: skip
 def test_a_damaged_file_is_said_and_set_aside(tmp_path: Path, text: str) -> None:
@@ -61,7 +72,7 @@ def test_a_damaged_file_is_said_and_set_aside(tmp_path: Path, text: str) -> None
     file.write_bytes(damaged)
     found = change(file, lambda memory: memory)
     (warning,) = found.warnings
-    assert warning.startswith(f"{file} was damaged: its losses are no longer known")
+    assert warning.startswith(f"{file} was damaged: what earlier looks left is no longer known")
     (beside,) = tmp_path.glob("o.json.damaged-*")
     assert beside.name in warning
     assert beside.read_bytes() == damaged
@@ -88,17 +99,16 @@ def test_processes_at_the_same_time_lose_nothing(tmp_path: Path) -> None:
 import sys
 from dataclasses import replace
 from pathlib import Path
-from mm2mgr.observe.lag import SeenOffset
-from mm2mgr.observe.memory import RecordLoss
-from mm2mgr.observe.status import change
+from mm2mgr.observe.kept import change
+from tests.observe.test_state import lost
 for number in range(25):
-    loss = RecordLoss(f"{sys.argv[2]}-{number}", "f", "t", "retention", 0.0)
-    assert not change(Path(sys.argv[1]), lambda m: replace(m, losses={**m.losses, loss.id: loss})).warnings
+    row = lost(f"{sys.argv[2]}-{number}")
+    assert not change(Path(sys.argv[1]), lambda m: replace(m, unwritten=(*m.unwritten, row))).warnings
 """
     env = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
     running = [subprocess.Popen([sys.executable, "-c", script, str(file), name], env=env) for name in "abcd"]
     assert [one.wait(60) for one in running] == [0, 0, 0, 0]
-    assert set(load(file).losses) == {f"{name}-{number}" for name in "abcd" for number in range(25)}
+    assert {row.flow for row in load(file).unwritten} == {f"{name}-{number}" for name in "abcd" for number in range(25)}
 
 
 def test_what_an_earlier_version_kept_in_the_cache_is_read_once(
@@ -131,26 +141,71 @@ def test_it_holds_no_config_values(small: Estate) -> None:
     small.status()
     text = small.memory_file.read_text()
     assert "very-secret" not in text
-    assert set(json.loads(text)) == {"format", "without_status", "flows", "losses"}
+    assert set(json.loads(text)) == {"format", "without_status", "flows", "looks", "unwritten"}
 
 
 def test_losses_are_acknowledged_by_id_by_flow_and_all(small: Estate) -> None:
-    others = {name: replace(LOSS, id=name, flow=flow) for name, flow in (("a", "x"), ("b", "orders:A->B"), ("c", "x"))}
-    kept(small.memory_file, Memory(losses=others))
-    options = ObserveOptions(memory_file=small.memory_file)
+    waiting = (lost("x"), lost("orders:A->B"), lost("x", 100))
+    kept(small.memory_file, Memory(unwritten=waiting))
+    first, mine, second = (row.id for row in waiting)
+
+    def acked(*ids: str, only: list[str] | None = None) -> list[str]:
+        done = acknowledge(small.topology, ids, Acknowledgement("jo", 9.0, ""), only=only, options=small.options)
+        return [one.id for one in done]
+
     with pytest.raises(Mm2mgrError, match="no open loss zzz"):
-        acknowledge(small.topology, ["a", "zzz"], options=options)
-    assert [one.id for one in small.status().losses] == ["b", "a", "c"], "none, when one id is wrong"
-    assert [one.id for one in acknowledge(small.topology, ["a"], options=options)] == ["a"]
-    assert [one.id for one in acknowledge(small.topology, ["all"], only=["orders:A->B"], options=options)] == ["b"]
-    assert [one.id for one in small.status().losses] == ["c"]
-    acknowledge(small.topology, ["all"], options=options)
+        acked(first, "zzz")
+    assert [one.id for one in small.status().losses] == [mine, first, second], "none, when one id is wrong"
+    assert acked(first) == [first]
+    assert acked("all", only=["orders:A->B"]) == [mine]
+    assert [one.id for one in small.status().losses] == [second]
+    acked("all")
     assert small.status().losses == ()
 
 
-def test_an_acknowledgement_that_cannot_be_kept_is_an_error(small: Estate, tmp_path: Path) -> None:
-    kept(small.memory_file, Memory(losses={LOSS.id: LOSS}))
+def test_an_acknowledgement_that_cannot_be_kept_is_an_error(small: Estate) -> None:
+    kept(small.memory_file, Memory(unwritten=(lost("x"),)))
     small.memory_file.with_name("tester.json.lock").unlink()
     os.mkfifo(small.memory_file.with_name("tester.json.lock"))
     with pytest.raises(Mm2mgrError, match="nothing was acknowledged: "):
-        acknowledge(small.topology, ["all"], options=ObserveOptions(memory_file=small.memory_file))
+        acknowledge(small.topology, ["all"], Acknowledgement("jo", 9.0, ""), options=small.options)
+
+
+def test_losses_that_an_earlier_version_remembered_go_into_the_table(small: Estate) -> None:
+    """With what was acknowledged of them; its clocks begin anew, except those of connectors without a status."""
+    loss = {
+        "id": "abc1234",
+        "flow": "orders:A->B",
+        "topic": "orders",
+        "kind": "retention",
+        "first_seen": 5.0,
+        "topic_id": "A-orders",
+    }
+    gaps = {"0": {"stored": 999, "records": 500, "before": 0}, "1": {"stored": 49, "records": 10, "before": 7}}
+    old = {
+        "format": 2,
+        "without_status": {"cb/x": {"seconds": 3.0, "seen_at": 4.0, "paused": False}},
+        "flows": {
+            "orders:A->B": {"home": "kafka", "topics": {"orders": {"ids": ["A-orders"], "places": {"0": [999, None]}}}}
+        },
+        "losses": {
+            "a": {**loss, "gaps": gaps, "acknowledged_at": None},
+            "b": {**loss, "topic": "orders.eu", "gaps": {"0": gaps["0"]}, "acknowledged_at": 8.0},
+            "c": {**loss, "topic": "orders.us", "kind": "past-end", "gaps": {"0": gaps["0"]}, "acknowledged_at": None},
+        },
+    }
+    small.memory_file.parent.mkdir()
+    small.memory_file.write_text(json.dumps(old, separators=(",", ":")))
+    status = small.status()
+    assert status.warnings == ()
+    found = {
+        (str(one.partition), one.cause): (one.first_offset, one.last_offset, one.records, one.seen)
+        for one in status.losses
+    }
+    assert found == {
+        ("orders-0", "retention"): (1000, 1499, 500, 5.0),
+        ("orders-1", "retention"): (43, 59, 17, 5.0),
+        ("orders.us-0", "past-end"): (0, 999, 500, 5.0),
+    }
+    assert load(small.memory_file).without_status["cb/x"] == ConditionClock(3.0, 4.0)
+    assert load(small.memory_file).unwritten == ()

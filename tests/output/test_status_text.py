@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,7 +13,7 @@ from mm2mgr.assignment import Assignment
 from mm2mgr.defaults import Origin, Text
 from mm2mgr.observe.health import ConnectorState, FlowStatus, Status, TaskState
 from mm2mgr.observe.kinds import KINDS, LiveProblem, ProblemSubject
-from mm2mgr.observe.memory import Gap, RecordLoss
+from mm2mgr.observe.losses import LossEntry
 from mm2mgr.observe.problems import StaleOffsets
 from mm2mgr.observe.reading import Failure, Orphan
 from mm2mgr.output.load_text import say_rates, say_sizings
@@ -37,6 +38,19 @@ def failure(kind: str, flow: str, summary: str, tasks: tuple[int, ...] = ()) -> 
         "east", f"mm2.a.b.{f'source.{flow}' if flow else 'checkpoint'}", flow and f"{flow}:a->b", tasks
     )
     return LiveProblem(kind, subject, {"trace_summary": summary, "exception": "", "tasks_run": False}, cause="bug")
+
+
+def loss_entry(flow: str, cause: str, first: int, last: int | None, **more: Any) -> LossEntry:
+    size = None if last is None else last - first + 1
+    known = {
+        "partition": TopicPartition("orders", 0),
+        "topic_id": "id",
+        "evidence": "log-start",
+        "since": None,
+        "seen": 0.0,
+    }
+    values = {**known, "records": size, "least_records": 0, **more}
+    return LossEntry(f"id{first}", flow, "a", cause=cause, first_offset=first, last_offset=last, **values)
 
 
 RUNNING = tuple(TaskState(number, "RUNNING", "w:1", count) for number, count in enumerate((5, 4, None)))
@@ -72,8 +86,8 @@ STALE = (
     StaleOffsets("west", ("dark:a->b", "new:a->b"), 80.0, 7, ()),
 )
 LOSSES = (
-    RecordLoss("abc1234", "fine:a->b", "orders", "retention", 0.0, {0: Gap(9, 10)}),
-    RecordLoss("def5678", "gone:a->b", "orders", "past-end", 0.0, {0: Gap(9, 10)}),
+    loss_entry("fine:a->b", "retention", 10, 19),
+    loss_entry("gone:a->b", "past-end", 0, 9),
 )
 FAILURES = {
     "connect west": Failure("Connect cluster 'west': no URL answered", "check its `url`"),
@@ -91,7 +105,7 @@ def test_a_status_shows_every_problem_and_failure_once(printed: Printed) -> None
     lines = printed()
     assert lines == golden("status.txt")
     text = "\n".join(lines)
-    beside = (LOSSES[1].detail(), *(one.message for one in FAILURES.values()))
+    beside = ("1 loss to acknowledge: mm2mgr losses 'gone:a->b'", *(one.message for one in FAILURES.values()))
     found = with_sentences(status)
     problems = [*found["flows"][1]["problems"], *found["companions"][2]["problems"]]
     details = [one["detail"] for one in (*found["orphans"], *found["stale_offsets"])]

@@ -99,6 +99,7 @@ LAYERS: dict[str, set[str]] = {
         "kafka",
         "endpoints",
         "reconcile",
+        "samples",
     },
     "evidence": {
         *(
@@ -241,6 +242,8 @@ PURE = (
     "observe/health",
     "observe/kinds",
     "observe/lag",
+    "observe/ledger",
+    "observe/losses",
     "observe/memory",
     "observe/problems",
     "observe/reading",

@@ -9,7 +9,7 @@ from mm2mgr.observe.health import FlowStatus, Status, TaskState
 from mm2mgr.observe.kinds import LiveProblem, ProblemSubject
 from mm2mgr.observe.lag import FlowLag, PartitionLag
 from mm2mgr.observe.lag_report import FlowFacts
-from mm2mgr.observe.memory import Gap, RecordLoss
+from mm2mgr.observe.losses import LossEntry
 from mm2mgr.observe.reading import Failure
 from mm2mgr.observe.trend import FLOW, LagPoint
 from mm2mgr.operations.lag import LagReport
@@ -74,7 +74,7 @@ def look_of(
     *,
     at: float = NOW,
     failures: Mapping[str, Failure] | None = None,
-    losses: Sequence[RecordLoss] = (),
+    losses: Sequence[LossEntry] = (),
 ) -> EstateLook:
     """Return a look at these flows, with records that wait by flow and topic."""
     status = Status(at, tuple(flows), failures=failures or {}, losses=tuple(losses))
@@ -94,6 +94,7 @@ def problem(flow: str, connector: str = "mm2") -> LiveProblem:
     return LiveProblem("not-applied", ProblemSubject("main", connector, flow))
 
 
-def loss(flow: str, topic: str) -> RecordLoss:
+def loss(flow: str, topic: str) -> LossEntry:
     """Return a loss of seven records."""
-    return RecordLoss("abc1234", flow, topic, "retention", NOW - 60, {0: Gap(10, 7)})
+    where = TopicPartition(topic, 0)
+    return LossEntry("abc1234567", flow, "a", where, "id", "retention", "log-start", 11, 17, 7, 7, None, NOW - 60)

@@ -1,0 +1,222 @@
+"""What is kept between observations: the memory, one JSON file per owner, and the ledger of losses, a table beside the samples.
+
+What a look shows to be lost first goes into the memory, in one step with the look itself, and from there into the table: a store that
+cannot be reached, or an install without the packages for tables, delays it and loses nothing. Several processes may do so at once.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+from pydantic import BaseModel
+
+from mm2mgr.errors import Mm2mgrError, install
+from mm2mgr.files import cache_folder, locked, replace_file, state_folder
+from mm2mgr.observe.ledger import FlowLooks, LostRange
+from mm2mgr.observe.losses import Acknowledgement, LossEntry, acknowledgement_of, entries_of, row_of
+from mm2mgr.observe.memory import ConditionClock, FlowMemory, Memory
+from mm2mgr.partitions import TopicPartition
+from mm2mgr.samples.schema import LOSSES, LossRow, Store, is_remote
+from mm2mgr.text import number_of
+
+_LOCK_SECONDS = 10.0
+_TABLES_NEED = ("deltalake", "pyarrow", "numpy")
+
+
+@dataclass(frozen=True)
+class Kept:
+    """The memory before and after a change, and what went wrong with the file."""
+
+    earlier: Memory
+    memory: Memory
+    warnings: tuple[str, ...] = ()
+
+
+class _MemoryFile(BaseModel):
+    """The memory as JSON."""
+
+    format: Literal[3]
+    without_status: Mapping[str, ConditionClock]
+    flows: Mapping[str, FlowMemory]
+    looks: Mapping[str, FlowLooks]
+    unwritten: tuple[LossRow, ...]
+
+
+def state_file(owner: str) -> Path:
+    """Return where an owner's memory is kept."""
+    return state_folder() / f"{owner}.json"
+
+
+def change(file: Path, by: Callable[[Memory], Memory]) -> Kept:
+    """Read, change and write the memory under its lock. Trouble with the file is a warning, never an error."""
+    warnings: list[str] = []
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        with locked(file.with_name(f"{file.name}.lock"), "reading and writing the memory", _LOCK_SECONDS):
+            earlier = _read(file, warnings)
+            memory = by(earlier)
+            replace_file(file, _MemoryFile(format=3, **vars(memory)).model_dump_json(), 0o600)
+            return Kept(earlier, memory, tuple(warnings))
+    except (OSError, Mm2mgrError) as error:
+        why = error.strerror if isinstance(error, OSError) else error.message
+        warnings.append(f"{file} cannot be written ({why}): what this run found, losses included, is not remembered")
+        earlier = _read(file, warnings)
+        return Kept(earlier, by(earlier), tuple(warnings))
+
+
+def load(file: Path) -> Memory:
+    """Return the memory of a file; empty where it is missing or damaged."""
+    return _read(file, None)
+
+
+def _read(file: Path, warnings: list[str] | None) -> Memory:
+    """Read the memory; with a place for warnings, a damaged file is set aside."""
+    try:
+        text = file.read_bytes()
+        if (old := _of_format_2(text)) is not None:
+            return old
+        found = _MemoryFile.model_validate_json(text)
+        return Memory(found.without_status, found.flows, found.looks, found.unwritten)
+    except (FileNotFoundError, NotADirectoryError):
+        return _from_the_cache(file)
+    except (OSError, ValueError) as error:
+        if warnings is not None:
+            warnings.append(_set_aside(file, error))
+        return Memory()
+
+
+def _set_aside(file: Path, error: Exception) -> str:
+    if isinstance(error, OSError):
+        return f"{file} cannot be read ({error.strerror}): what earlier looks left is not used"
+    beside = file.with_name(f"{file.name}.damaged-{time.time_ns() // 1_000_000}")
+    try:
+        file.rename(beside)
+    except OSError as refused:
+        return f"{file} is damaged and cannot be set aside ({refused.strerror}): what earlier looks left is not used"
+    return f"{file} was damaged: what earlier looks left is no longer known; the damaged file is kept as {beside.name}"
+
+
+def _from_the_cache(file: Path) -> Memory:
+    """Read what earlier versions kept in the cache folder: since when connectors have no status."""
+    if file != state_file(file.stem):
+        return Memory()
+    try:
+        data = json.loads((cache_folder() / "observed" / file.name).read_text(encoding="utf-8"))
+        now = time.time()
+        return Memory(
+            {key: ConditionClock(max(0.0, now - since), now) for key, since in data["without_status"].items()}
+        )
+    except (Mm2mgrError, OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return Memory()
+
+
+# --- the memory of earlier versions -----------------------------------------------------------------------------------
+
+
+class _OldGap(BaseModel):
+    stored: int
+    records: int
+    before: int
+
+
+class _OldLoss(BaseModel):
+    flow: str
+    topic: str
+    kind: Literal["retention", "past-end", "re-created"]
+    first_seen: float
+    gaps: Mapping[int, _OldGap]
+    topic_id: str
+    acknowledged_at: float | None
+
+
+class _OldMemory(BaseModel):
+    without_status: Mapping[str, ConditionClock]
+    flows: Mapping[str, Any]
+    losses: Mapping[str, _OldLoss]
+
+
+def _of_format_2(text: bytes) -> Memory | None:
+    """Return the memory of a file from before the ledger, None where it is newer: its losses go into the table."""
+    if b'"format":2' not in text[:20].replace(b" ", b""):
+        return None
+    old = _OldMemory.model_validate_json(text)
+    return Memory(old.without_status, unwritten=tuple(row for loss in old.losses.values() for row in _old_rows(loss)))
+
+
+def _old_rows(loss: _OldLoss) -> Iterator[LossRow]:
+    cluster = loss.flow.rpartition(":")[2].partition("->")[0]
+    for number, gap in loss.gaps.items():
+        bounds = (
+            (gap.stored + 1 - gap.before, gap.stored + gap.records) if loss.kind == "retention" else (0, gap.stored)
+        )
+        evidence = {"retention": "log-start", "past-end": "log-end", "re-created": "topic-id"}[loss.kind]
+        first, last = max(0, bounds[0]), bounds[1]
+        records = min(gap.before + gap.records, last - first + 1)
+        lost = LostRange(loss.kind, evidence, loss.topic_id, first, last, records, 0, None)  # type: ignore[arg-type]
+        row = row_of(loss.flow, cluster, TopicPartition(loss.topic, number), lost, loss.first_seen)
+        yield row
+        if loss.acknowledged_at is not None:
+            (entry,) = entries_of([row])
+            yield acknowledgement_of(entry, Acknowledgement("", loss.acknowledged_at, ""))
+
+
+# --- the table of losses ----------------------------------------------------------------------------------------------
+
+
+class LossPlace(NamedTuple):
+    """Where the losses of an owner are: the store with their table, and the memory with those that are not in it yet."""
+
+    store: Store
+    owner: str
+    memory_file: Path
+
+
+@dataclass(frozen=True)
+class LossLedger:
+    """All entries, and what could not be read or written of them."""
+
+    entries: tuple[LossEntry, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+
+def settle(place: LossPlace, memory: Memory) -> LossLedger:
+    """Move what the memory holds of losses into the table, and return the entries of both.
+
+    Rows that two processes write, or one that was killed in between, count once. Trouble with the table is a warning.
+    """
+    waiting, warnings = memory.unwritten, list[str]()
+    try:
+        found = _moved(place, waiting, warnings.append)
+    except Mm2mgrError as error:
+        found = []
+        kept = f"; {number_of(len(waiting), 'row')} kept in {place.memory_file} until then" if waiting else ""
+        warnings.append(f"the table of losses: {error.one_line}{kept}")
+    return LossLedger(entries_of([*found, *waiting]), tuple(warnings))
+
+
+def _moved(place: LossPlace, waiting: tuple[LossRow, ...], warn: Callable[[str], None]) -> list[LossRow]:
+    """Write the waiting rows, forget them, and return what the table has."""
+    is_there = is_remote(place.store) or (Path(place.store) / LOSSES / "_delta_log").is_dir()
+    if not is_there and not waiting:
+        return []
+    if missing := [name for name in _TABLES_NEED if not find_spec(name)]:
+        if is_there:
+            raise Mm2mgrError(f"it needs the Python package {missing[0]}: {install('spark')}")
+        return []  # they stay in the memory
+    from mm2mgr.samples.store import LossStore
+
+    table = LossStore(place.store, place.owner, warn)
+    if waiting:
+        table.append(waiting)
+        done = set(waiting)
+        change(
+            place.memory_file,
+            lambda now: replace(now, unwritten=tuple(row for row in now.unwritten if row not in done)),
+        )
+    return table.read()

@@ -1,0 +1,84 @@
+"""`losses`: what the ledger holds of records that may never arrive, and its acknowledgement."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from mm2mgr.errors import Mm2mgrError
+from mm2mgr.observe.losses import LossEntry, open_entries
+from mm2mgr.observe.status import ObserveOptions, read_losses
+from mm2mgr.observe.status import acknowledge as acknowledge_losses
+from mm2mgr.operations.workspace import DEFAULT_STORE, Workspace
+
+if TYPE_CHECKING:
+    from mm2mgr.samples.schema import Store
+
+
+@dataclass(frozen=True)
+class LossReport:
+    """Entries of the ledger, oldest first; `warnings` say what of it could not be read."""
+
+    entries: tuple[LossEntry, ...]
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def still_open(self) -> tuple[LossEntry, ...]:
+        """Those that nobody acknowledged."""
+        return open_entries(self.entries)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the report as JSON-ready values."""
+        return {
+            "losses": [one.to_dict() for one in self.entries],
+            "open": len(self.still_open),
+            "warnings": list(self.warnings),
+        }
+
+
+def losses(
+    workspace: Workspace, flows: Sequence[str] = (), *, store: Store = DEFAULT_STORE, everything: bool = False
+) -> LossReport:
+    """Read the ledger: open entries of these flows (none named: of all), or all entries. No cluster is asked.
+
+    A flow that is no longer declared is named by its id. Mm2mgrError for a flow that neither the tree nor the ledger has.
+    """
+    found = read_losses(workspace.topology, ObserveOptions(store=store))
+    wanted = _flows(workspace, flows, found.entries)
+    chosen = [one for one in found.entries if everything or one.acknowledged is None]
+    return LossReport(tuple(one for one in chosen if wanted is None or one.flow in wanted), found.warnings)
+
+
+def acknowledge(
+    workspace: Workspace,
+    ids: Sequence[str],
+    flows: Sequence[str] = (),
+    *,
+    reason: str = "",
+    store: Store = DEFAULT_STORE,
+) -> tuple[LossEntry, ...]:
+    """Record that open losses were seen, with who, when and why, and return them; `all` as id means all, of these flows if
+    any are named. Mm2mgrError, and nothing recorded, for an id that no open loss has."""
+    from mm2mgr.observe.losses import Acknowledgement
+    from mm2mgr.reconcile.history import author
+
+    options = ObserveOptions(store=store)
+    wanted = _flows(workspace, flows, read_losses(workspace.topology, options).entries)
+    ack = Acknowledgement(author(workspace.files).who, time.time(), reason)
+    return acknowledge_losses(workspace.topology, ids, ack, only=wanted, options=options)
+
+
+def _flows(workspace: Workspace, names: Sequence[str], entries: Sequence[LossEntry]) -> list[str] | None:
+    """Return the ids of the named flows, declared or in the ledger; None for no names."""
+    known = {one.flow for one in entries}
+    found: list[str] = []
+    for name in names:
+        try:
+            found += [flow.id for flow in workspace.flows((name,))]
+        except Mm2mgrError:
+            if name not in known:
+                raise
+            found.append(name)
+    return found if names else None
