@@ -50,7 +50,7 @@ def lag(
     store: Path,
     output: str,
 ) -> int:
-    """Show how far FLOWS (all by default) are behind, and when they are level.
+    """Show how far flows are behind, and when they will be level.
 
     In records, bytes and seconds, with the trend since the lag began to grow or shrink, the time until it is level and until
     retention deletes records that still wait, both with an interval. A lag is counted from the target's end where only this

@@ -57,7 +57,7 @@ def watch(
     events: Path | None,
     output: str,
 ) -> int:
-    """Restart FAILED tasks of FLOWS (all by default) that a restart can cure.
+    """Restart FAILED tasks that a restart can cure, one by one.
 
     A task that FAILED because a cluster did not answer in time, a quota was used up, or a broker or leader moved, is restarted: that
     task alone, after --first-wait, then after twice as long each time, and not more often than --restarts within --window; after
