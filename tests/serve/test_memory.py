@@ -1,0 +1,57 @@
+"""Many real looks at the fake estate: what the process holds does not grow."""
+
+from __future__ import annotations
+
+import gc
+import tracemalloc
+from pathlib import Path
+
+import pytest
+
+from mm2mgr.operations import ServeOrder, Workspace
+from mm2mgr.operations.lag import LagOptions, report
+from mm2mgr.operations.serve import EstateLook, EstateWatch
+from mm2mgr.serve.metrics import exposition
+from tests.observe.estate import Estate, estate
+from tests.serve.estate import SURVEY
+
+LOOKS = 20
+
+
+def look_at(made: Estate) -> EstateLook:
+    """Look through real HTTP and the memory file, half a minute later than the last time, while records arrive."""
+    made.now += 30
+    made.log(0, int(made.now - 1_000_000))
+    seen = made.look()
+    made.connect.requests.clear()  # what the fakes log is theirs
+    made.kafka.asked.clear()
+    flows = made.topology.flows
+    found = report(seen, flows, LagOptions(store=made.memory_file.parent / "samples"))
+    return EstateLook(made.now, made.now, seen.status, found, {one.flow: one.total for one in found.flows})
+
+
+@pytest.mark.usefixtures("no_kafka")
+def test_memory_is_flat_over_real_looks_at_a_fake_estate(tmp_path: Path) -> None:
+    with estate(tmp_path) as made:
+        watch = EstateWatch(Workspace(()), ServeOrder(), look=lambda *_: look_at(made), survey=lambda _: SURVEY)
+        sizes = []
+        tracemalloc.start()
+        try:
+            for _ in range(3):
+                for _ in range(LOOKS):
+                    watch.look_once()
+                    exposition(watch.view)
+                gc.collect()
+                sizes.append(tracemalloc.get_traced_memory()[0])
+        finally:
+            tracemalloc.stop()
+        assert (watch.view.looks, watch.view.failed_looks, watch.view.error) == (3 * LOOKS, 0, "")
+        assert sizes[2] - sizes[1] < 50_000, sizes
+
+
+@pytest.fixture
+def no_kafka(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No broker is behind the fake estate: what `lag` reads beside the look is not there."""
+
+    for name in ("_retention", "_heartbeats"):
+        monkeypatch.setitem(report.__globals__, name, lambda *_: {})
