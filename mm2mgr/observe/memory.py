@@ -208,7 +208,11 @@ def _partition_looks(
     """
     ids, is_stopped = (
         reading.clusters[flow.source.alias].topic_ids,
-        bool(seen.status and seen.status.state == "STOPPED"),
+        bool(
+            seen.status
+            and seen.status.state == "STOPPED"
+            and not seen.status.tasks  # they may still be on their way out
+        ),
     )
     counts = flow.settings.replication_policy == "default" and not (flow.exactly_once or flow.connect.exactly_once)
     return {

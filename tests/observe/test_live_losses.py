@@ -116,7 +116,13 @@ class World:
     def turn(self, name: str, verb: str, state: str) -> None:
         """Stop or resume a flow without a look at it."""
         self.ask(name, verb)
-        until(lambda: self.ask(name, "status").state, lambda found: found == state, f"{name} is {state}")
+        wanted = (state, state == "RUNNING")
+
+        def read() -> tuple[str, bool]:
+            found = self.ask(name, "status")
+            return found.state, bool(found.tasks)  # a connector is STOPPED before its tasks are
+
+        until(read, lambda found: found == wanted, f"{name} is {state}")
 
     def stored(self, name: str) -> dict[TopicPartition, int]:
         return parse_stored(self.ask(name, "offsets"), "A")
