@@ -30,7 +30,9 @@ async def measured() -> None:
     lags = {name: {f"topic-{topic}": topic for topic in range(32)} for name in names}
     view = view_of(look_of(flows, lags), survey=SURVEY)
     app = application(lambda: view, clock=lambda: NOW + 5)
-    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost") as client:
+    async with httpx.AsyncClient(
+        trust_env=False, transport=httpx.ASGITransport(app), base_url="http://localhost"
+    ) as client:
         for path in ("/healthz", "/", "/flows", flow_link(names[0]), "/metrics", "/api/status"):
             took = []
             for _ in range(ANSWERS):

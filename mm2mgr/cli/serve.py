@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -100,7 +99,7 @@ def serve(
     """
     from mm2mgr.cli.interrupts import halting
     from mm2mgr.cli.options import invalid_arguments
-    from mm2mgr.output.console import talk
+    from mm2mgr.output.console import flush, talk
     from mm2mgr.serve.app import application
     from mm2mgr.serve.server import LOOPBACK, Binding, check_tls, listening, run
 
@@ -123,8 +122,7 @@ def serve(
         run(app, binding, listener, halting)
     if not watch.close(_CLOSE_SECONDS):
         # A look that waits for a dead cluster would hold the process for as long as that. What it remembers is written whole or not.
-        sys.stdout.flush()
-        sys.stderr.flush()
+        flush()
         os._exit(0)
     return 0
 

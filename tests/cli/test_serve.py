@@ -12,10 +12,11 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
-import httpx
 import pytest
 import trustme
+from httpx import Client, Response
 
 from mm2mgr.kafka.access import KafkaAccess
 from tests.fake_connect import FakeConnect, serving
@@ -72,30 +73,35 @@ def server(
         finish(running)
 
 
+def get(url: str, verify: ssl.SSLContext | bool = True, **more: Any) -> Response:
+    with Client(verify=verify, trust_env=False) as client:
+        return client.get(url, **more)
+
+
 def is_well(url: str) -> bool:
-    return httpx.get(f"{url}/healthz", trust_env=False).status_code == 200
+    return get(f"{url}/healthz").status_code == 200
 
 
 def test_a_real_look_is_on_the_page_in_metrics_and_in_json(mm2mgr: Command, connect: FakeConnect) -> None:
     written = connect.writes
     with server(mm2mgr, "--every", "1000") as (_, url):
         until(lambda: is_well(url), "a look has ended")
-        page = httpx.get(url, trust_env=False).text
+        page = get(url).text
         assert 'href="/flow?id=orders%3Aa-%3Eb"' in page
         assert "1 record" in page
-        metrics = httpx.get(f"{url}/metrics", trust_env=False)
+        metrics = get(f"{url}/metrics")
         assert metrics.headers["Content-Type"].startswith("text/plain; version=0.0.4")
         assert 'mm2mgr_flow_lag_records{flow="orders:a->b"} 1.0' in metrics.text
-        found = httpx.get(f"{url}/api/status", trust_env=False).json()
+        found = get(f"{url}/api/status").json()
         assert found["lag"][FLOW]["lag_records"] == {"value": 1, "at_least": False}
-        flow = httpx.get(f"{url}/api/flow", params={"id": FLOW}, trust_env=False).json()
+        flow = get(f"{url}/api/flow", params={"id": FLOW}).json()
         assert {row["partition"] for row in flow["partitions"]} == {0, 1, 2, 3}
-        until(lambda: httpx.get(f"{url}/api/plan", trust_env=False).status_code == 200, "the slow part is made")
-        plan = httpx.get(f"{url}/api/plan", trust_env=False).json()
+        until(lambda: get(f"{url}/api/plan").status_code == 200, "the slow part is made")
+        plan = get(f"{url}/api/plan").json()
         assert plan["counts"]["no-op"] == 3
         asked = len(connect.requests)
         for path in ("", "/flows", "/plan", "/metrics"):
-            httpx.get(f"{url}{path}", trust_env=False)
+            get(f"{url}{path}")
         assert len(connect.requests) == asked, "no answer asks a cluster"
         assert connect.writes == written, "and nothing is written"
 
@@ -104,8 +110,8 @@ def test_workers_that_go_down_are_said_and_what_was_known_stays(mm2mgr: Command,
     with server(mm2mgr) as (_, url):
         until(lambda: is_well(url), "a look has ended")
         connect.answer_only("/connectors", 403)
-        until(lambda: "connect w cannot be read" in httpx.get(url, trust_env=False).text, "the page says so")
-        assert "below is what was known" in httpx.get(f"{url}/flow", params={"id": FLOW}, trust_env=False).text
+        until(lambda: "connect w cannot be read" in get(url).text, "the page says so")
+        assert "below is what was known" in get(f"{url}/flow", params={"id": FLOW}).text
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
@@ -129,9 +135,9 @@ def test_the_login_is_wanted_and_never_shown(mm2mgr: Command, connect: FakeConne
         running,
         url,
     ):
-        assert httpx.get(url, trust_env=False).status_code == 401
-        assert httpx.get(url, auth=("ann", "sehr-geheim-7"), trust_env=False).status_code == 200
-        assert httpx.get(url, headers={"Authorization": "Bearer tok-9-tok"}, trust_env=False).status_code == 200
+        assert get(url).status_code == 401
+        assert get(url, auth=("ann", "sehr-geheim-7")).status_code == 200
+        assert get(url, headers={"Authorization": "Bearer tok-9-tok"}).status_code == 200
         running.send_signal(signal.SIGINT)
         said = finish(running)
     assert "geheim" not in said.out + said.err
@@ -148,7 +154,7 @@ def test_tls(mm2mgr: Command, connect: FakeConnect) -> None:
     authority.configure_trust(trusted)
     with server(mm2mgr, "--tls-certificate", certificate, "--tls-key", key) as (_, url):
         assert url.startswith("https://")
-        assert httpx.get(f"{url}/flows", verify=trusted, trust_env=False).status_code == 200
+        assert get(f"{url}/flows", verify=trusted).status_code == 200
 
 
 @pytest.mark.parametrize("address", ["0.0.0.0:0", "[::]:0", "192.0.2.7:8642", "example.org:80"])

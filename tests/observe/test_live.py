@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -90,6 +91,13 @@ def produce(topology: Topology, records: int) -> None:
         producer.flush()
 
 
+def until(holds: Callable[[], bool], what: str, deadline_seconds: float = 60.0) -> None:
+    end = time.monotonic() + deadline_seconds
+    while not holds():
+        assert time.monotonic() < end, f"not within {deadline_seconds:.0f} s: {what}"
+        time.sleep(0.2)
+
+
 def wait_for(
     look: Callable[[], FlowStatus], wanted: Callable[[FlowStatus], bool], deadline_seconds: float = 60.0
 ) -> FlowStatus:
@@ -114,7 +122,15 @@ def test_a_healthy_flow_ends_with_no_lag(topology: Topology, applied: tuple[Conn
     assert sorted(count or 0 for count in flow.partitions_per_task.values()) == [2, 2]
     produce(topology, 300)
     wait_for(look, lambda one: one.lag_records == 0 and one.health == "ok")
-    data = asyncio.run(describe(topology, applied, topology.select("orders")[0], options=options)).to_dict()
+
+    def orders_stored() -> bool:
+        nonlocal data
+        data = asyncio.run(describe(topology, applied, topology.select("orders")[0], options=options)).to_dict()
+        return all(one["stored_offset"] == one["log_end"] - 1 for one in data["lag"] if one["topic"] == "orders")
+
+    # The target's end says that all has arrived; the worker stores offsets later.
+    data: dict[str, Any] = {}
+    until(orders_stored, "all offsets are stored")
     orders = [one for one in data["lag"] if one["topic"] == "orders"]
     assert [(one["stored_offset"], one["log_end"]) for one in orders] == [(266, 267), (266, 267), (265, 266)]
     assert sum(one["target_end"] for one in orders) == 800

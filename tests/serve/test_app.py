@@ -39,7 +39,9 @@ def ask(
     app = application(lambda: view, login, hosts=hosts, clock=lambda: now)  # type: ignore[arg-type]
 
     async def answered() -> httpx.Response:
-        async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost") as client:
+        async with httpx.AsyncClient(
+            trust_env=False, transport=httpx.ASGITransport(app), base_url="http://localhost"
+        ) as client:
             return await client.request(method, path, **more)  # type: ignore[arg-type]
 
     return asyncio.run(answered())
