@@ -16,7 +16,7 @@ from mm2mgr.kafka.timestamps import newest_record_at, written_at
 from mm2mgr.observe.lag import FlowLag, PartitionLag, most_behind
 from mm2mgr.observe.lag_report import FlowFacts, LagLevel, LagRow
 from mm2mgr.observe.reading import Failure
-from mm2mgr.observe.status import observe
+from mm2mgr.observe.status import ObserveOptions, observe
 from mm2mgr.operations.workspace import DEFAULT_STORE, Workspace, repeated, wait_for
 from mm2mgr.partitions import LogHistory, TopicPartition
 
@@ -98,9 +98,10 @@ class LagOptions:
 
 def lag(workspace: Workspace, flows: Sequence[str] = (), options: LagOptions | None = None) -> LagReport:
     """Measure the lag of flows (all by default) and remember it, so that the next call knows a trend. No failed cluster raises."""
-    chosen = workspace.flows(flows)
-    seen = wait_for(observe(workspace.topology, workspace.connectors, only=workspace.only(flows)))
-    return report(seen, chosen, options or LagOptions())
+    chosen, how = workspace.flows(flows), options or LagOptions()
+    looks = ObserveOptions(store=how.store)
+    seen = wait_for(observe(workspace.topology, workspace.connectors, only=workspace.only(flows), options=looks))
+    return report(seen, chosen, how)
 
 
 def watch_lag(

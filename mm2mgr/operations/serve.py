@@ -159,10 +159,10 @@ class ServeOrder:
 
 def look(workspace: Workspace, store: Store = DEFAULT_STORE) -> EstateLook:
     """Look at all flows once and remember what was seen, as `status` and `lag` do. No failed cluster raises."""
-    from mm2mgr.observe.status import observe
+    from mm2mgr.observe.status import ObserveOptions, observe
 
     began_at = time.time()
-    seen = wait_for(observe(workspace.topology, workspace.connectors))
+    seen = wait_for(observe(workspace.topology, workspace.connectors, options=ObserveOptions(store=store)))
     found = report(seen, workspace.topology.flows, LagOptions(store=store))
     return EstateLook(began_at, time.time(), seen.status, found, {one.flow: one.total for one in found.flows})
 

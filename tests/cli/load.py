@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 from mm2mgr.kafka.access import KafkaAccess
@@ -15,7 +16,10 @@ from mm2mgr.partitions import TopicPartition
 from mm2mgr.samples.batch import Batch
 from mm2mgr.samples.store import SampleStore
 from mm2mgr.throughput.rollup_job import make, one_by_one
+from tests.fake_connect import FakeConnect, serving
 from tests.spec.trees import write
+
+from .command import Command
 
 END_MS = 1_763_722_800_000  # 2025-11-21T11:00:00Z
 _TREE = """\
@@ -30,6 +34,32 @@ flows:
   logs: {{sources: [a, b], targets: [hub], topics: {{include: ["logs[.].*"]}}, tasks: {{max: auto, limit: 8}}}}
   orders: {{sources: [a], targets: [hub], topics: {{include: [orders]}}{orders}}}
 """
+
+ORDERS, ORDERS_SOURCE = "orders:a->b", "mm2.a.b.source.orders"
+ORDERS_TREE = """\
+owner: tester
+clusters:
+  a: {{bootstrap_servers: ["{a}"]}}
+  b: {{cluster_id: fake-kafka-cluster-id, bootstrap_servers: ["{b}"]}}
+connect:
+  w: {{url: "{url}", kafka: b, history: false}}
+flows:
+  orders: {{sources: [a], targets: [b], topics: {{include: [orders]}}, tasks: {{max: 2}}}}
+"""
+
+
+@contextmanager
+def one_flow(mm2mgr: Command, cluster: KafkaAccess, *, produced: int, mirrored: int) -> Iterator[FakeConnect]:
+    """Apply the flow `orders`, which has mirrored some of the records in partition 0 of its topic, which has four."""
+    fake = FakeConnect(source_topics={"orders": 4})
+    with serving(fake) as url:
+        a, b = addresses(cluster)
+        write(mm2mgr.tree, x=ORDERS_TREE.format(a=a, b=b, url=url))
+        mm2mgr("apply", "--yes")
+        produce(cluster, "orders", produced)
+        produce(cluster, "a.orders", mirrored)
+        fake.add_offsets(ORDERS_SOURCE, "orders", {0: mirrored - 1}, alias="a")
+        yield fake
 
 
 def declare(folder: Path, a: str, b: str, orders: str = "") -> Path:

@@ -12,25 +12,15 @@ import pytest
 from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.samples.schema import KAFKA_OFFSETS
 from mm2mgr.samples.store import SampleStore
-from tests.fake_connect import FakeConnect, serving
+from tests.fake_connect import FakeConnect
 from tests.samples.rows import Sample, batches
-from tests.spec.trees import write
 
 from .command import Command
-from .load import addresses, produce
+from .load import ORDERS as FLOW
+from .load import ORDERS_SOURCE as SOURCE
+from .load import one_flow, produce
 
 pytestmark = pytest.mark.usefixtures("impatient")
-FLOW, SOURCE = "orders:a->b", "mm2.a.b.source.orders"
-TREE = """\
-owner: tester
-clusters:
-  a: {{bootstrap_servers: ["{a}"]}}
-  b: {{cluster_id: fake-kafka-cluster-id, bootstrap_servers: ["{b}"]}}
-connect:
-  w: {{url: "{url}", kafka: b, history: false}}
-flows:
-  orders: {{sources: [a], targets: [b], topics: {{include: [orders]}}, tasks: {{max: 2}}}}
-"""
 
 
 @dataclass
@@ -44,14 +34,7 @@ class Behind:
 
 @pytest.fixture
 def behind(mm2mgr: Command, mock_cluster: KafkaAccess) -> Iterator[Behind]:
-    connect = FakeConnect(source_topics={"orders": 4})
-    with serving(connect) as url:
-        a, b = addresses(mock_cluster)
-        write(mm2mgr.tree, x=TREE.format(a=a, b=b, url=url))
-        mm2mgr("apply", "--yes")
-        produce(mock_cluster, "orders", 10)
-        produce(mock_cluster, "a.orders", 6)
-        connect.add_offsets(SOURCE, "orders", {0: 5}, alias="a")
+    with one_flow(mm2mgr, mock_cluster, produced=10, mirrored=6) as connect:
         yield Behind(mm2mgr, connect, mock_cluster)
 
 
@@ -105,6 +88,14 @@ def test_rows_are_cut_as_text_and_whole_as_json(behind: Behind) -> None:
     said = behind.mm2mgr("lag", "--by", "partition", "--rows", "1")
     assert "3 rows less behind not shown: --rows shows more, -o json all" in said.out
     assert len(behind.mm2mgr("lag", "--by", "partition", "--rows", "1", "-o", "json").json["rows"]) == 4
+
+
+def test_losses_go_into_the_store_that_is_named(behind: Behind, tmp_path: Path) -> None:
+    store = str(tmp_path / "elsewhere")
+    behind.connect.add_offsets(SOURCE, "orders", {0: 99}, alias="a")
+    behind.mm2mgr("lag", "--store", store)
+    assert len(behind.mm2mgr("losses", "--store", store, "-o", "json", code=1).json["losses"]) == 1
+    assert behind.mm2mgr("losses", "-o", "json").json["losses"] == []
 
 
 def test_status_and_lag_say_the_same_and_share_what_they_saw(behind: Behind) -> None:

@@ -19,36 +19,17 @@ import trustme
 from httpx import Client, Response
 
 from mm2mgr.kafka.access import KafkaAccess
-from tests.fake_connect import FakeConnect, serving
-from tests.spec.trees import write
+from tests.fake_connect import FakeConnect
 
 from .command import Command, environment, finish, until
-from .load import addresses, produce
-
-FLOW, SOURCE = "orders:a->b", "mm2.a.b.source.orders"
-TREE = """\
-owner: tester
-clusters:
-  a: {{bootstrap_servers: ["{a}"]}}
-  b: {{cluster_id: fake-kafka-cluster-id, bootstrap_servers: ["{b}"]}}
-connect:
-  w: {{url: "{url}", kafka: b, history: false}}
-flows:
-  orders: {{sources: [a], targets: [b], topics: {{include: [orders]}}, tasks: {{max: 2}}}}
-"""
+from .load import ORDERS as FLOW
+from .load import one_flow
 
 
 @pytest.fixture
 def connect(mm2mgr: Command, mock_cluster: KafkaAccess) -> Iterator[FakeConnect]:
     """One applied flow that has copied two of three records."""
-    fake = FakeConnect(source_topics={"orders": 4})
-    with serving(fake) as url:
-        a, b = addresses(mock_cluster)
-        write(mm2mgr.tree, x=TREE.format(a=a, b=b, url=url))
-        mm2mgr("apply", "--yes")
-        produce(mock_cluster, "orders", 3)
-        produce(mock_cluster, "a.orders", 2)
-        fake.add_offsets(SOURCE, "orders", {0: 1}, alias="a")
+    with one_flow(mm2mgr, mock_cluster, produced=3, mirrored=2) as fake:
         yield fake
 
 

@@ -16,21 +16,12 @@ from tests.fake_connect import FakeConnect, serving
 from tests.spec.trees import write
 
 from .command import Command, environment, finish, until
-from .load import addresses, produce
+from .load import ORDERS as FLOW
+from .load import ORDERS_SOURCE as SOURCE
+from .load import ORDERS_TREE, addresses, produce
 
 pytestmark = pytest.mark.usefixtures("impatient")
-FLOW = "orders:a->b"
-SOURCE, CHECKPOINT = "mm2.a.b.source.orders", "mm2.a.b.checkpoint"
-_TREE = """\
-owner: tester
-clusters:
-  a: {{bootstrap_servers: ["{a}"]}}
-  b: {{cluster_id: fake-kafka-cluster-id, bootstrap_servers: ["{b}"]}}
-connect:
-  w: {{url: "{url}", kafka: b, history: false}}
-flows:
-  orders: {{sources: [a], targets: [b], topics: {{include: [orders]}}, tasks: {{max: 2}}}}
-"""
+CHECKPOINT = "mm2.a.b.checkpoint"
 
 
 @dataclass
@@ -42,7 +33,7 @@ class Watched:
     servers: dict[str, str]
 
     def declare(self) -> None:
-        write(self.mm2mgr.tree, x=_TREE.format(**self.servers))
+        write(self.mm2mgr.tree, x=ORDERS_TREE.format(**self.servers))
 
 
 @pytest.fixture
@@ -105,7 +96,7 @@ def test_describe_tells_one_flow_down_to_its_partitions(watched: Watched) -> Non
 
 def test_describe_wants_one_flow(watched: Watched) -> None:
     c = "  c: {bootstrap_servers: ['c:1']}\nconnect:"
-    write(watched.mm2mgr.tree, x=_TREE.format(**watched.servers).replace("connect:", c).replace("[a]", "[a, c]"))
+    write(watched.mm2mgr.tree, x=ORDERS_TREE.format(**watched.servers).replace("connect:", c).replace("[a]", "[a, c]"))
     said = watched.mm2mgr("describe", "orders", code=1)
     assert said.err == "error: 'orders' means 2 flows\nhint: name one: orders:a->b, orders:c->b\n"
 
@@ -178,7 +169,7 @@ def test_losses_outlive_a_damaged_memory(watched: Watched) -> None:
 
 
 def test_an_orphan_is_a_line_of_its_own(watched: Watched) -> None:
-    write(watched.mm2mgr.tree, x=_TREE.format(**watched.servers).replace("  orders:", "  renamed:"))
+    write(watched.mm2mgr.tree, x=ORDERS_TREE.format(**watched.servers).replace("  orders:", "  renamed:"))
     config = dict(watched.connect.connectors[SOURCE].config)
     watched.mm2mgr("apply", "--yes", "--mirror-again", "--prune", "--wait", "0")  # the fake mirrors nothing
     watched.connect.add(SOURCE, config)
