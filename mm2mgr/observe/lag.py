@@ -120,7 +120,7 @@ class FlowLag:
     """Every partition that a flow carries. `unknown` says why there is no lag; `matched` counts topics that match the flow.
 
     `unread`: partitions of the source whose log could not be read, which makes every sum a lower bound. `exact`: the
-    connector is STOPPED, and a stopped one has stored all its offsets. `tasks`: the task of each assigned partition.
+    connector has stopped, and so has stored all its offsets. `tasks`: the task of each assigned partition.
     """
 
     partitions: tuple[PartitionLag, ...] = ()
@@ -189,8 +189,8 @@ def measure(
         unknown, stored = f"stored offsets could not be read: {stored.message}", {}
     # Without an entry that is in the log, a task begins where this says: with `latest` at its end, so that nothing waits.
     begins_at = text_of("source", seen.desired.config, "source consumer", "auto.offset.reset")
-    stopped = seen.status is not None and seen.status.state == "STOPPED"
-    counts_arrivals = not stopped and _is_only_writer(flow)
+    stopped = seen.has_stopped
+    counts_arrivals = not stopped and is_only_writer(flow)
     remotes = {topic: flow.remote_topic(topic) for topic in {one.topic for one in every}}
 
     def one(partition: TopicPartition, log: Offsets) -> PartitionLag:
@@ -228,7 +228,7 @@ def measure(
     )
 
 
-def _is_only_writer(flow: Flow) -> bool:
+def is_only_writer(flow: Flow) -> bool:
     """Tell whether each new offset on the target is a mirrored record: other policies let anybody write, transactions add markers."""
     return flow.settings.replication_policy == "default" and not (flow.exactly_once or flow.connect.exactly_once)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from mm2mgr.observe.lag import FlowLag, PartitionLag, SeenOffset, reached_at
+from mm2mgr.observe.lag import FlowLag, PartitionLag, SeenOffset, is_only_writer, reached_at
 from mm2mgr.observe.ledger import FlowLooks, PartitionLook, take
 from mm2mgr.observe.losses import row_of
 from mm2mgr.observe.reading import LiveConnector, Snapshot
@@ -192,36 +192,23 @@ def remember_looks(earlier: Memory, reading: Snapshot, lags: Mapping[str, FlowLa
         known, home = looks.get(flow.id, FlowLooks()), reading.connects[flow.connect.name].kafka_cluster_id
         if known.home and home and home != known.home:
             known = FlowLooks()
-        partitions = _partition_looks(reading, flow, seen, lag)
+        partitions = _partition_looks(reading, flow, lag)
         known, found = take(known, partitions, reading.begun_at, reading.taken_at)
         looks[flow.id] = replace(known, home=home or known.home)
         lost += [row_of(flow.id, flow.source.alias, one, what, reading.taken_at) for one, what in found]
     return replace(earlier, looks=looks, unwritten=(*earlier.unwritten, *lost))
 
 
-def _partition_looks(
-    reading: Snapshot, flow: Flow, seen: LiveConnector, lag: FlowLag
-) -> dict[TopicPartition, PartitionLook]:
-    """Return what the reading has of the partitions with a stored offset.
-
-    Only the default policy gives a remote topic a single writer, and only without transactions its ends count records.
-    """
-    ids, is_stopped = (
-        reading.clusters[flow.source.alias].topic_ids,
-        bool(
-            seen.status
-            and seen.status.state == "STOPPED"
-            and not seen.status.tasks  # they may still be on their way out
-        ),
-    )
-    counts = flow.settings.replication_policy == "default" and not (flow.exactly_once or flow.connect.exactly_once)
+def _partition_looks(reading: Snapshot, flow: Flow, lag: FlowLag) -> dict[TopicPartition, PartitionLook]:
+    """Return what the reading has of the partitions with a stored offset."""
+    ids, counts = reading.clusters[flow.source.alias].topic_ids, is_only_writer(flow)
     return {
         one.partition: PartitionLook(
             ids.get(one.partition.topic, ""),
             one.log,
             one.stored,
             one.arrived if counts else None,
-            is_stopped or one.stored == one.log.end - 1,
+            lag.exact or one.stored == one.log.end - 1,
         )
         for one in lag.counted
         if one.stored is not None

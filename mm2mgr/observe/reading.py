@@ -53,6 +53,11 @@ class LiveConnector:
         """`connect/name`, unique in the estate."""
         return f"{self.desired.connect}/{self.desired.name}"
 
+    @property
+    def has_stopped(self) -> bool:
+        """Whether it is STOPPED and its tasks have gone: only then are all its offsets stored. Connect says STOPPED before that."""
+        return self.status is not None and self.status.state == "STOPPED" and not self.status.tasks
+
     def assigned(self) -> dict[int, tuple[TopicPartition, ...]]:
         """Return the partitions of each task; empty when the tasks could not be read."""
         if isinstance(self.tasks, Failure):
