@@ -240,6 +240,11 @@ def task_heap(fetched: float, poll_records: int, record_bytes: float = POLLED_RE
     return 2.0 * fetched + min(poll_records, fetched / max(record_bytes, 1.0)) * RECORD_HEAP_BYTES
 
 
+def records_of(fetched: float) -> int:
+    """Return how many records one poll must be able to return for so many bytes of a fetch."""
+    return math.ceil(fetched / POLLED_RECORD_BYTES)
+
+
 def window(end: Literal["consumer", "source", "producer", "target"], buffer: int) -> float:
     """Return the bytes in flight that one end's socket buffer allows."""
     return SYSTEM_WINDOW if buffer == BY_SYSTEM else min(buffer * _IN_FLIGHT[end], SYSTEM_WINDOW)

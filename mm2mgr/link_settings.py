@@ -27,6 +27,7 @@ from mm2mgr.link import (
     Leg,
     Route,
     connection,
+    records_of,
     window,
 )
 
@@ -178,9 +179,7 @@ def _reader(crossing: Crossing) -> dict[str, Text]:
     why = f"link of {leg.words}: {why}"
     result = {"fetch.max.bytes": _text(fetch, why), "max.partition.fetch.bytes": _text(fetch, why)}
     why = f"link of {leg.words}: one poll returns a whole fetch of records of 1 kB, so that the next fetch is sent before they are handed on"
-    result["max.poll.records"] = _text(
-        max(math.ceil(brokers * fetch / POLLED_RECORD_BYTES), crossing.poll_records), why
-    )
+    result["max.poll.records"] = _text(max(records_of(brokers * fetch), crossing.poll_records), why)
     return result | _timeout(leg, max(fetch, crossing.largest_record) / share, "a fetch", words)
 
 

@@ -25,7 +25,7 @@ from mm2mgr.secrets import cut, mask_text
 
 DEFAULT = "<default>"
 """In the place of a user or client id: all those without a quota of their own."""
-_RATE = "producer_byte_rate"
+RATE_KEY = "producer_byte_rate"
 _HANDSHAKE, _AUTHENTICATE, _DESCRIBE, _ALTER, _CLUSTER = (17, 1), (36, 0), (48, 0), (49, 0), (60, 0)  # API key, version
 _EVERY_ENTITY = struct.pack(">i?", 0, False)  # a filter without components, that others may have
 _NO_RIGHT = 31
@@ -69,7 +69,9 @@ def read_quotas(access: KafkaAccess, timeout_seconds: float = 10.0) -> ProducerQ
         answer.number("i")
         line.check(answer.number("h"), answer.text(), "reading client quotas")
         found = answer.each(lambda: (answer.entity(), dict(answer.each(lambda: (answer.text(), answer.number("d"))))))
-    return ProducerQuotas(brokers, {entity: values[_RATE] for entity, values in found if entity and _RATE in values})
+    return ProducerQuotas(
+        brokers, {entity: values[RATE_KEY] for entity, values in found if entity and RATE_KEY in values}
+    )
 
 
 def write_quotas(
@@ -103,7 +105,7 @@ def _packed_entity(entity: QuotaEntity) -> bytes:
 
 
 def _packed_change(rate: int | None) -> bytes:
-    return struct.pack(">i", 1) + _text(_RATE) + struct.pack(">d?", rate or 0.0, rate is None)
+    return struct.pack(">i", 1) + _text(RATE_KEY) + struct.pack(">d?", rate or 0.0, rate is None)
 
 
 class _Answer:

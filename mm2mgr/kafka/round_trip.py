@@ -116,8 +116,7 @@ def received(line: socket.socket, count: int) -> bytes:
 
 
 def tls_of(config: Mapping[str, str]) -> ssl.SSLContext:
-    """Return the TLS of a client's configuration; ValueError for a client certificate that Python cannot read."""
-    """Return the TLS of the client: who is trusted, and its certificate where that is in a PEM file."""
+    """Return the TLS of a client: who is trusted, and its certificate; ValueError where that is not in a PEM file."""
     if "ssl.keystore.location" in config or "ssl.certificate.pem" in config:
         raise ValueError("the client certificate is not in a PEM file")
     context = ssl.create_default_context(cafile=config.get("ssl.ca.location"), cadata=config.get("ssl.ca.pem"))

@@ -11,12 +11,13 @@ from typing import Any
 from mm2mgr.connect.client import ConnectClient
 from mm2mgr.endpoints import connect_target
 from mm2mgr.errors import InvalidArgument, Mm2mgrError
+from mm2mgr.kafka.quotas import RATE_KEY
 from mm2mgr.operations.workspace import Workspace, wait_for
 from mm2mgr.reconcile.drift import Drift, LastApplied, LiveConnectors, QuotaDrift, drifts, quota_drifts
 from mm2mgr.reconcile.facts import read_quotas_of, user_of
 from mm2mgr.reconcile.history import History, HistoryEntry, forget, read
 from mm2mgr.reconcile.ownership import Ownership
-from mm2mgr.reconcile.quotas import RATE_KEY, wanted_quotas
+from mm2mgr.reconcile.quotas import wanted_quotas
 from mm2mgr.topology import ConnectCluster
 
 _DEADLINE_SECONDS = 30.0

@@ -25,7 +25,7 @@ from mm2mgr.observe.problems import failures
 from mm2mgr.observe.reading import LiveConnector, SeenConnect
 from mm2mgr.observe.status import read_states
 from mm2mgr.observe.watchdog import FailedPart, RestartHistory, RestartPolicy, WatchAction, Watchdog, part_of
-from mm2mgr.operations.workspace import Workspace, wait_for
+from mm2mgr.operations.workspace import Workspace, pause, wait_for
 from mm2mgr.reconcile.events import EventLog
 from mm2mgr.reconcile.history import HistoryEntry, Recorder, author, read, watch_group
 from mm2mgr.reconcile.leases import Leases
@@ -37,8 +37,7 @@ from mm2mgr.topology import Topology
 
 _READ_SECONDS = 10.0
 _WRITE_SECONDS = 20.0
-_NAP_SECONDS = 1.0
-"""A signal that comes just before Python falls asleep is handled only when it wakes up."""
+_LISTEN_SECONDS = 0.2
 _CLOSE_SECONDS = 1.0
 _CHANCE = random.SystemRandom()
 _TASK, _CONNECTOR = "task ", "connector"
@@ -135,9 +134,7 @@ class _Loop:
 
     def sleep(self) -> None:
         """Wait for the next look."""
-        end = time.monotonic() + self.schedule.pause(_CHANCE.random())
-        while (left := end - time.monotonic()) > 0:
-            time.sleep(min(left, _NAP_SECONDS))
+        pause(self.schedule.pause(_CHANCE.random()))
 
     def close(self) -> None:
         """Give up the leases; a broker that does not answer holds nobody up."""
@@ -322,7 +319,7 @@ def aside(work: Callable[[], Answer]) -> Answer:
     thread = threading.Thread(target=run, daemon=True)
     thread.start()
     while thread.is_alive():
-        thread.join(_NAP_SECONDS / 5)
+        thread.join(_LISTEN_SECONDS)
     if errors:
         raise errors[0]
     return answers[0]

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
 Answer = TypeVar("Answer")
 _NAP_SECONDS = 1.0
-"""A signal that comes just before Python falls asleep is handled only when it wakes up."""
 DEFAULT_STORE = Path(".mm2mgr/samples")
 """Where the tables of samples and roll-ups are, unless another folder or URI is named."""
 
@@ -87,9 +86,14 @@ def repeated(look: Callable[[], Answer], every_seconds: float) -> Iterator[Answe
     """Yield an answer, then one after each pause, until the caller stops."""
     while True:
         yield look()
-        end = time.monotonic() + every_seconds
-        while (left := end - time.monotonic()) > 0:
-            time.sleep(min(left, _NAP_SECONDS))
+        pause(every_seconds)
+
+
+def pause(seconds: float) -> None:
+    """Wait in short naps: a signal that comes just before Python falls asleep is handled only when it wakes up."""
+    end = time.monotonic() + seconds
+    while (left := end - time.monotonic()) > 0:
+        time.sleep(min(left, _NAP_SECONDS))
 
 
 def wait_for(coroutine: Coroutine[Any, Any, Answer]) -> Answer:

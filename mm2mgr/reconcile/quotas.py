@@ -15,7 +15,6 @@ from mm2mgr.render import CLIENT_ID_KEY, Connector, quota_mark
 from mm2mgr.text import few
 from mm2mgr.topology import Topology
 
-RATE_KEY = "producer_byte_rate"
 ClientId = tuple[str, str]
 """A Kafka cluster that records are written to, and the client id of their producer."""
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import NamedTuple
@@ -14,7 +13,6 @@ from mm2mgr.link import (
     FETCH_SECONDS,
     GAIN_WORTH_SAYING,
     LIMITS,
-    POLLED_RECORD_BYTES,
     USUAL_HEAP_BYTES,
     Clients,
     FlowTraffic,
@@ -23,6 +21,7 @@ from mm2mgr.link import (
     Placement,
     Route,
     predict,
+    records_of,
     window,
 )
 from mm2mgr.lint.findings import (
@@ -179,7 +178,7 @@ def fetch_small(subject: Subject) -> Iterator[Hit]:
         return
     share = found.forecast.fetch_bytes / max(found.forecast.fetch_seconds - leg.rtt_seconds, 1e-9)
     wanted = min(16 * MIB, int(share * FETCH_SECONDS))
-    polled = max(math.ceil(wanted / POLLED_RECORD_BYTES), found.clients.poll_records)
+    polled = max(records_of(wanted), found.clients.poll_records)
     fetch = max(wanted, found.clients.fetch_bytes)
     larger = {"partition_fetch_bytes": wanted, "fetch_bytes": fetch, "poll_records": polled}
     if found.with_().limit == "request/response" and (gain := found.gain(**larger)):
