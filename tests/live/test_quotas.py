@@ -37,7 +37,6 @@ def pair(tmp_path_factory: pytest.TempPathFactory, runtime: Runtime) -> Iterator
 
 def fill(pair: Pair) -> None:
     """Write a backlog that does not compress."""
-    create(pair.source, ["backlog"], PARTITIONS)
     noise = random.Random(20261123).randbytes(RECORD_BYTES * 50)
     with Producer(pair.source, timeout_seconds=60) as producer:
         for number in range(BACKLOG_BYTES // RECORD_BYTES):
@@ -51,18 +50,15 @@ def arrived(kafka: Kafka) -> int:
     return sum(each.end for each in ends.values()) * RECORD_BYTES
 
 
-def rate(kafka: Kafka, seconds: float) -> float:
-    """Return the bytes per second that arrive from now on: for so many seconds, or until all is there."""
+def rate(kafka: Kafka) -> float:
+    """Return the bytes per second that arrive from now on."""
     began, first = time.monotonic(), arrived(kafka)
-    until(
-        lambda: arrived(kafka),
-        lambda now: time.monotonic() - began > seconds or now >= BACKLOG_BYTES,
-        "it stands still",
-    )
+    until(lambda: time.monotonic() - began, lambda seconds: seconds > MEASURED_SECONDS, "time stands still")
     return (arrived(kafka) - first) / (time.monotonic() - began)
 
 
 def test_a_backlog_arrives_at_the_limit_and_faster_without_it(pair: Pair, tree: Tree) -> None:
+    create(pair.source, ["backlog"], PARTITIONS)
     fill(pair)
     write_quotas(pair.target, {FOREIGN: 5_000_000})
     tree.write(pair.yaml("test", flow("backlog", "backlog", ", tasks: {max: 2}, catch_up: {limit: 2MB/s}"), PLAIN))
@@ -75,7 +71,7 @@ def test_a_backlog_arrives_at_the_limit_and_faster_without_it(pair: Pair, tree: 
 
     with Kafka(pair.target) as kafka:
         until(lambda: arrived(kafka), lambda now: now > 2 * LIMIT, "nothing arrives", 60)
-        limited = rate(kafka, MEASURED_SECONDS)
+        limited = rate(kafka)
         print(f"with the limit of {LIMIT / 1e6:g} MB/s: {limited / 1e6:.2f} MB/s")
         assert limited == pytest.approx(LIMIT, rel=0.15)
 
@@ -87,10 +83,11 @@ def test_a_backlog_arrives_at_the_limit_and_faster_without_it(pair: Pair, tree: 
 
         tree.write(pair.yaml("test", flow("backlog", "backlog", ", tasks: {max: 2}"), PLAIN))
         assert f"- delete  client id {OURS.client_id}" in tree.run("plan")
-        left = BACKLOG_BYTES - arrived(kafka)
-        assert left > 3 * LIMIT, "too little is left to see what comes without a limit"
         tree.run("apply", "--yes", "--wait", "0")
-        free = rate(kafka, 60)
+        began, first = time.monotonic(), arrived(kafka)
+        fill(pair)  # a second backlog: on a busy machine the rest of the first one arrives while apply ends
+        until(lambda: arrived(kafka), lambda now: now >= 2 * BACKLOG_BYTES, "the backlogs do not arrive", 120)
+        free = (2 * BACKLOG_BYTES - first) / (time.monotonic() - began)
         print(f"without: {free / 1e6:.2f} MB/s")
         assert free > 2 * LIMIT
     assert read_quotas(pair.target).rates == {FOREIGN: 5e6}
