@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 from mm2mgr import secrets
 from mm2mgr.connect.types import ConnectorStatus
+from mm2mgr.observe.companion_problems import heartbeats_not_emitted
 from mm2mgr.observe.kinds import LiveProblem
 from mm2mgr.observe.lag import FlowLag, PartitionLag, SeenOffset, measure
 from mm2mgr.observe.losses import LossEntry, by_topic, open_entries
@@ -205,7 +206,7 @@ def judge(
         reading.taken_at,
         tuple(_with_losses(flow, losses, reading.taken_at) for flow in flows),
         tuple(
-            _companion(ConnectorCase(seen, remembered.patience, _waited(seen, remembered)))
+            _companion(ConnectorCase(seen, remembered.patience, _waited(seen, remembered)), remembered.memory)
             for seen in reading.companions()
         ),
         reading.failures(),
@@ -283,11 +284,10 @@ def _waited(seen: LiveConnector, remembered: Remembered) -> float:
     return clock.seconds if clock else 0.0
 
 
-def _companion(case: ConnectorCase) -> ConnectorState:
+def _companion(case: ConnectorCase, memory: Memory) -> ConnectorState:
     """Judge a checkpoint or heartbeat connector; without consumer groups a checkpoint connector needs no task."""
-    status, problems = case.seen.status, connector_problems(case)
-    well = status is not None and status.state == "RUNNING" and status.tasks and _all_run(status)
-    health: Health = "problem" if problems else "ok" if well else "waiting"
+    problems = (*connector_problems(case), *heartbeats_not_emitted(case, memory.beats.get(case.seen.key)))
+    health: Health = "problem" if problems else "ok" if case.seen.runs else "waiting"
     return ConnectorState(*_named(case), health, _tasks(case.seen), problems, companion_notes(case))
 
 

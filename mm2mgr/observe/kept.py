@@ -20,7 +20,7 @@ from mm2mgr.errors import Mm2mgrError, install
 from mm2mgr.files import cache_folder, locked, replace_file, state_folder
 from mm2mgr.observe.ledger import FlowLooks, LostRange
 from mm2mgr.observe.losses import Acknowledgement, LossEntry, acknowledgement_of, entries_of, row_of
-from mm2mgr.observe.memory import ConditionClock, FlowMemory, Memory
+from mm2mgr.observe.memory import Beats, ConditionClock, FlowMemory, Memory
 from mm2mgr.partitions import TopicPartition
 from mm2mgr.samples.schema import LOSSES, LossRow, Store, is_remote
 from mm2mgr.text import number_of
@@ -46,6 +46,7 @@ class _MemoryFile(BaseModel):
     flows: Mapping[str, FlowMemory]
     looks: Mapping[str, FlowLooks]
     unwritten: tuple[LossRow, ...]
+    beats: Mapping[str, Beats] = {}
 
 
 def state_file(owner: str) -> Path:
@@ -82,7 +83,7 @@ def _read(file: Path, warnings: list[str] | None) -> Memory:
         if (old := _of_format_2(text)) is not None:
             return old
         found = _MemoryFile.model_validate_json(text)
-        return Memory(found.without_status, found.flows, found.looks, found.unwritten)
+        return Memory(found.without_status, found.flows, found.looks, found.unwritten, found.beats)
     except (FileNotFoundError, NotADirectoryError):
         return _from_the_cache(file)
     except (OSError, ValueError) as error:

@@ -83,6 +83,14 @@ KINDS: Mapping[str, ProblemKind] = MappingProxyType(
         "heartbeat-without-task": ProblemKind(
             "A heartbeat connector is RUNNING without a task: no heartbeats are sent."
         ),
+        "heartbeats-not-emitted": ProblemKind(
+            "A heartbeat connector's task runs, and no heartbeat has arrived for several of its intervals and at least a minute.",
+            {
+                "cluster": "alias of the cluster that it writes to",
+                "topic": "the topic there",
+                "interval_seconds": "its emit.heartbeats.interval.seconds",
+            },
+        ),
         "no-task": ProblemKind(
             "A source connector is RUNNING without a task: nothing is mirrored.",
             {

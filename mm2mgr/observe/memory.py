@@ -53,6 +53,7 @@ def _place(one: PartitionLag, old: SeenTopic, now: float) -> SeenOffset:
     )
 
 
+HEARTBEATS = "heartbeats"
 RESTING = frozenset({"PAUSED", "STOPPED"})
 
 
@@ -114,6 +115,14 @@ class Unstored:
 
 
 @dataclass(frozen=True)
+class Beats:
+    """The end of the topic that a running heartbeat connector writes to, and for how long it has not moved."""
+
+    end: int
+    clock: ConditionClock
+
+
+@dataclass(frozen=True)
 class FlowMemory:
     """What is remembered of one flow. `home` is the Kafka cluster of its workers, which stores its offsets; `progress` are the points
     of its lag by their keys (see `trend`)."""
@@ -139,7 +148,7 @@ class FlowMemory:
 
 @dataclass(frozen=True)
 class Memory:
-    """What earlier observations left: `without_status` by `connect/connector`, flows and their looks by their ids.
+    """What earlier observations left: `without_status` and `beats` by `connect/connector`, flows and their looks by their ids.
 
     `unwritten` are rows of the ledger that are not in its table yet.
     """
@@ -148,6 +157,7 @@ class Memory:
     flows: Mapping[str, FlowMemory] = field(default_factory=dict)
     looks: Mapping[str, FlowLooks] = field(default_factory=dict)
     unwritten: tuple[LossRow, ...] = ()
+    beats: Mapping[str, Beats] = field(default_factory=dict)
 
     def of(self, flow: str) -> FlowMemory:
         """Return what is remembered of a flow."""
@@ -176,7 +186,8 @@ def remember(earlier: Memory, reading: Snapshot, lags: Mapping[str, FlowLag]) ->
         new = old.paused() if lag.unread else _seen(old, flow, seen, lag, reading.taken_at)
         flows[flow.id] = replace(new, home=home, topics=topics)
     looked_at = remember_looks(earlier, reading, lags)
-    return replace(looked_at, without_status=_without_status(earlier.without_status, reading), flows=flows)
+    without_status = _without_status(earlier.without_status, reading)
+    return replace(looked_at, without_status=without_status, flows=flows, beats=_beats(earlier.beats, reading))
 
 
 def remember_looks(earlier: Memory, reading: Snapshot, lags: Mapping[str, FlowLag]) -> Memory:
@@ -284,6 +295,34 @@ def _unstored(old: Unstored | None, lag: FlowLag, now: float) -> Unstored | None
 
 def _paused(unstored: Unstored | None) -> Unstored | None:
     return replace(unstored, clock=unstored.clock.pause()) if unstored and unstored.clock else unstored
+
+
+def _beats(earlier: Mapping[str, Beats], reading: Snapshot) -> dict[str, Beats]:
+    """Follow the topic of each heartbeat connector whose task runs; what could not be read pauses."""
+    beats = dict(earlier)
+    for connect in reading.connects.values():
+        inside = [key for key in beats if connect.failure and key.startswith(f"{connect.name}/")]
+        beats |= {key: replace(beats[key], clock=beats[key].clock.pause()) for key in inside}
+        for seen in connect.connectors.values():
+            if seen.desired.type != "heartbeat":
+                continue
+            old, end = beats.pop(seen.key, None), _heartbeats_end(reading, seen)
+            if not seen.runs:
+                continue
+            if end is None:
+                beats |= {seen.key: replace(old, clock=old.clock.pause())} if old else {}
+            else:
+                same = old.clock if old and old.end == end else None
+                beats[seen.key] = Beats(end, started(same, reading.taken_at))
+    return beats
+
+
+def _heartbeats_end(reading: Snapshot, seen: LiveConnector) -> int | None:
+    """Return the sum of the topic's ends on the cluster that the connector writes to; None where it was not read in full."""
+    kafka = reading.clusters.get(seen.desired.config["target.cluster.alias"])
+    wanted = [TopicPartition(HEARTBEATS, number) for number in range(kafka.topics.get(HEARTBEATS, 0) if kafka else 0)]
+    ends = [kafka.offsets[one].end for one in wanted if one in kafka.offsets] if kafka else []
+    return sum(ends) if wanted and len(ends) == len(wanted) else None
 
 
 def _without_status(earlier: Mapping[str, ConditionClock], reading: Snapshot) -> dict[str, ConditionClock]:

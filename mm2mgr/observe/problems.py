@@ -41,6 +41,7 @@ class Patience:
     no_progress_seconds: float = 75.0
     no_progress_blind_seconds: float = 150.0
     not_stored_seconds: float = 75.0
+    no_heartbeat_seconds: float = 60.0
 
 
 @dataclass(frozen=True)

@@ -58,6 +58,16 @@ class LiveConnector:
         """Whether it is STOPPED and its tasks have gone: only then are all its offsets stored. Connect says STOPPED before that."""
         return self.status is not None and self.status.state == "STOPPED" and not self.status.tasks
 
+    @property
+    def runs(self) -> bool:
+        """Whether it and all its tasks are RUNNING, and it has a task."""
+        status = self.status
+        return (
+            status is not None
+            and bool(status.tasks)
+            and {status.state, *(one.state for one in status.tasks)} == {"RUNNING"}
+        )
+
     def assigned(self) -> dict[int, tuple[TopicPartition, ...]]:
         """Return the partitions of each task; empty when the tasks could not be read."""
         if isinstance(self.tasks, Failure):

@@ -24,7 +24,7 @@ from mm2mgr.observe.health import Description, Remembered, Status, judge, lags_o
 from mm2mgr.observe.kept import LossLedger, LossPlace, change, load, settle, state_file
 from mm2mgr.observe.lag import FlowLag
 from mm2mgr.observe.losses import Acknowledgement, LossEntry, acknowledgement_of, named
-from mm2mgr.observe.memory import Memory, remember, remember_looks
+from mm2mgr.observe.memory import HEARTBEATS, Memory, remember, remember_looks
 from mm2mgr.observe.problems import Patience
 from mm2mgr.observe.reading import Failure, LiveConnector, Orphan, SeenConnect, SeenKafka, Snapshot
 from mm2mgr.partitions import TopicPartition
@@ -211,8 +211,15 @@ def _wanted_logs(reading: Snapshot, alias: str) -> WantedLogs:
     away = [(flow, _assigned_topics(reading, flow)) for flow in reading.flows if flow.source.alias == alias]
     here = [(flow, _assigned_topics(reading, flow)) for flow in reading.flows if flow.target.alias == alias]
 
+    beats = any(
+        one.desired.type == "heartbeat" and one.desired.config["target.cluster.alias"] == alias
+        for one in reading.companions()
+    )
+
     def is_mirrored(topic: str) -> bool:
-        return any(topic in assigned or flow.carries(topic) for flow, assigned in away)
+        return (beats and topic == HEARTBEATS) or any(
+            topic in assigned or flow.carries(topic) for flow, assigned in away
+        )
 
     def is_mirror(topic: str) -> bool:
         sources = ((flow, assigned, flow.selection.upstream(topic)) for flow, assigned in here)

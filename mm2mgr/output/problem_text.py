@@ -124,6 +124,14 @@ def _heartbeat_without_task(one: Values, _: Values) -> str:
     return f"RUNNING without a task: no heartbeats are sent; check the workers' log and run mm2mgr restart {_argument(one)}"
 
 
+def _heartbeats_not_emitted(one: Values, found: Values) -> str:
+    return (
+        f"RUNNING, but no heartbeat has arrived in {found['topic']} on {found['cluster']} for {one['since_seconds']:.0f} s (one is due every "
+        f"{found['interval_seconds']:g} s): check that the connector's producer.override.bootstrap.servers is {found['cluster']}, that its "
+        "login may write the topic, and the workers' log"
+    )
+
+
 def _no_task(_: Values, found: Values) -> str:
     source = found["source"]
     if found["source_failure"]:
@@ -194,6 +202,7 @@ SENTENCES: Mapping[str, Callable[[Values, Values], str]] = {
     "connector-unassigned": _connector_unassigned,
     "task-unassigned": _task_unassigned,
     "heartbeat-without-task": _heartbeat_without_task,
+    "heartbeats-not-emitted": _heartbeats_not_emitted,
     "no-task": _no_task,
     "no-topic-matches": _no_topic_matches,
     "state-differs": _state_differs,
