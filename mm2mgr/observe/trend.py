@@ -22,6 +22,7 @@ _MOST_POINTS = 24
 _NEWEST_KEPT = 8  # never thinned out: what the next look continues
 _MOST_NAMED = 20  # topics, and partitions, of a flow that are followed
 _LEAST_POINTS = 3  # a slope through two has no error
+_LEAST_SPREAD = 1e-9  # seconds squared: looks that are no time apart show no rate
 _LEAST_ERROR = 0.05  # of a slope: the points of one run are not independent of each other
 _STILL = 0.001  # of production: a reader this slow stands still
 
@@ -184,6 +185,8 @@ def _fit(points: Sequence[LagPoint], values: Sequence[int]) -> RecordRate | None
     times = [one.time - points[0].time for one in points]
     middle, level = math.fsum(times) / len(times), math.fsum(values) / len(values)
     spread = math.fsum((time - middle) ** 2 for time in times)
+    if spread < _LEAST_SPREAD:
+        return None
     slope = math.fsum((t - middle) * (v - level) for t, v in zip(times, values, strict=True)) / spread
     left = math.fsum((v - level - slope * (t - middle)) ** 2 for t, v in zip(times, values, strict=True))
     error = 2 * math.sqrt(left / (len(times) - 2) / spread)

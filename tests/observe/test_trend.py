@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from mm2mgr.observe.lag import FlowLag, PartitionLag
@@ -207,6 +207,7 @@ steps = st.lists(
 )
 
 
+@example([(3.7e-190, 5, 1, 0)] * 9)
 @given(steps)
 def test_no_looks_break_the_promises(drawn: list[tuple[float, int, int, int]]) -> None:
     """Forecasts are intervals in the future, whatever the clock and the offsets do."""
