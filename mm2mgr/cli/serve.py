@@ -118,8 +118,7 @@ def serve(
     app = application(lambda: watch.view, login, hosts=LOOPBACK if binding.is_loopback and not login else None)
     with invalid_arguments(), listening(binding) as (listener, url):
         watch.start()
-        talk(f"serving {url}; Ctrl-C ends it")
-        run(app, binding, listener, halting)
+        run(app, binding, listener, halting, lambda: talk(f"serving {url}; Ctrl-C ends it"))
     if not watch.close(_CLOSE_SECONDS):
         # A look that waits for a dead cluster would hold the process for as long as that. What it remembers is written whole or not.
         flush()

@@ -85,8 +85,10 @@ class _Server(uvicorn.Server):
         yield
 
 
-def run(app: Starlette, binding: Binding, listener: socket.socket, halting: Halting) -> None:
-    """Serve until a signal comes; then connections get a second to end."""
+def run(
+    app: Starlette, binding: Binding, listener: socket.socket, halting: Halting, started: Callable[[], None]
+) -> None:
+    """Serve until a signal comes; then connections get a second to end. `started` is called once signals are handled."""
     config = uvicorn.Config(
         app,
         log_config=None,
@@ -104,6 +106,7 @@ def run(app: Starlette, binding: Binding, listener: socket.socket, halting: Halt
 
     async def served() -> None:
         with halting(lambda: stop(at_once=False), lambda: stop(at_once=True)):
+            started()
             await server.serve(sockets=[listener])
 
     asyncio.run(served())
