@@ -132,6 +132,14 @@ KINDS: Mapping[str, ProblemKind] = MappingProxyType(
                 "target": "alias of the target",
             },
         ),
+        "target-topic-missing": ProblemKind(
+            "Tasks have topics that the target does not, and records wait, for longer than the refresh interval.",
+            {
+                "topics": "the first of them, by their names on the target",
+                "topic_count": "how many there are",
+                "target": "alias of the target",
+            },
+        ),
         "old-task-config": ProblemKind("Tasks still run on an older config than their connector's.", {"keys": _KEYS}),
         "records-lost": ProblemKind(
             "Records may never arrive; a problem until somebody acknowledges it.",

@@ -121,6 +121,7 @@ class FlowLag:
 
     `unread`: partitions of the source whose log could not be read, which makes every sum a lower bound. `exact`: the
     connector has stopped, and so has stored all its offsets. `tasks`: the task of each assigned partition.
+    `absent`: topics that tasks have and the target does not, with their names there (None: the target was not read).
     """
 
     partitions: tuple[PartitionLag, ...] = ()
@@ -131,6 +132,7 @@ class FlowLag:
     unknown: str | None = None
     exact: bool = False
     tasks: Mapping[TopicPartition, int] = field(default_factory=dict)
+    absent: Mapping[str, str] | None = None
 
     @cached_property
     def counted(self) -> tuple[PartitionLag, ...]:
@@ -225,7 +227,14 @@ def measure(
         unknown=unknown,
         exact=stopped,
         tasks=tasks,
+        absent=_absent(remotes, {one.topic for one in tasks}, target),
     )
+
+
+def _absent(remotes: Mapping[str, str], assigned: set[str], target: SeenKafka) -> dict[str, str] | None:
+    if target.failure or not target.topics:
+        return None  # a login that may describe nothing sees no topic at all
+    return {topic: name for topic, name in remotes.items() if topic in assigned and name not in target.topics}
 
 
 def is_only_writer(flow: Flow) -> bool:

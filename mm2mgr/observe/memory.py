@@ -134,12 +134,14 @@ class FlowMemory:
     rest: Rest | None = None
     unstored: Unstored | None = None
     progress: Mapping[str, Points] = field(default_factory=dict)
+    absent: Mapping[str, ConditionClock] = field(default_factory=dict)
 
     def paused(self) -> FlowMemory:
         """Return the memory after an observation without the source, the stored offsets or the Connect cluster."""
         return replace(
             self,
-            unassigned={name: clock.pause() for name, clock in self.unassigned.items()},
+            unassigned=_paused_all(self.unassigned),
+            absent=_paused_all(self.absent),
             marks={task: replace(mark, clock=mark.clock.pause()) for task, mark in self.marks.items()},
             rest=self.rest and replace(self.rest, clock=self.rest.clock.pause()),
             unstored=_paused(self.unstored),
@@ -253,6 +255,9 @@ def _seen(old: FlowMemory, flow: Flow, seen: LiveConnector, lag: FlowLag, now: f
         rest=_rest(old.rest, lag, now) if state in RESTING else None,
         unstored=_unstored(old.unstored, lag, now) if state == "RUNNING" and not flow.exactly_once else None,
         progress=followed(old.progress, lag, now),
+        absent=_paused_all(old.absent)
+        if lag.absent is None
+        else {topic: started(old.absent.get(topic), now) for topic in lag.absent},
     )
 
 
@@ -291,6 +296,10 @@ def _unstored(old: Unstored | None, lag: FlowLag, now: float) -> Unstored | None
     if arrived == old.arrived:
         return old
     return Unstored(stored, old.arrived, arrived - old.arrived, started(old.clock, now))
+
+
+def _paused_all(clocks: Mapping[str, ConditionClock]) -> dict[str, ConditionClock]:
+    return {name: clock.pause() for name, clock in clocks.items()}
 
 
 def _paused(unstored: Unstored | None) -> Unstored | None:

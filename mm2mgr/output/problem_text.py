@@ -181,6 +181,14 @@ def _partitions_unassigned(one: Values, found: Values) -> str:
     )
 
 
+def _target_topic_missing(one: Values, found: Values) -> str:
+    return (
+        f"{_some(found['topics'], 'topic', found['topic_count'])} not seen on {found['target']} for {one['since_seconds']:.0f} s while "
+        f"records wait: check that the topic was not deleted, that the workers' login may create it and mm2mgr's may describe it, and "
+        f"that the connector's producer writes to {found['target']}"
+    )
+
+
 def _old_task_config(one: Values, found: Values) -> str:
     return (
         f"{_tasks(one)} still on an older config ({_some(found['keys'], 'key')}): if this lasts longer than a rebalance, the "
@@ -209,6 +217,7 @@ SENTENCES: Mapping[str, Callable[[Values, Values], str]] = {
     "resting-while-lag-grows": _resting_while_lag_grows,
     "no-progress": _no_progress,
     "partitions-unassigned": _partitions_unassigned,
+    "target-topic-missing": _target_topic_missing,
     "old-task-config": _old_task_config,
     "records-lost": _records_lost,
     "orphan": lambda _, found: orphan(found),

@@ -226,3 +226,36 @@ def test_an_open_transaction_is_named_where_it_can_be_the_cause(tmp_path: Path) 
         committed.log(0, 100)
         committed.flow()
         assert "open transaction" in only_problem(committed.flow(later_seconds=80))
+
+
+def _target_without_the_topic(small: Estate) -> None:
+    small.log(0, 100)
+    small.stored(9)
+    small.kafka.clusters["B"] = {"heartbeats": [(0, 5)]}
+
+
+def _named(flow: FlowStatus) -> list[str]:
+    return [problem.kind for problem in flow.problems]
+
+
+def test_a_topic_that_the_target_lacks_is_named_after_the_refresh_interval(small: Estate) -> None:
+    _target_without_the_topic(small)
+    small.flow()
+    assert "target-topic-missing" not in _named(small.flow(later_seconds=600))
+    late = small.flow(later_seconds=100)
+    (found,) = (problem for problem in late.problems if problem.kind == "target-topic-missing")
+    assert (found.evidence["topics"], found.since_seconds) == (["A.orders"], 700)
+    assert any(text.startswith("topic A.orders not seen on B for 700 s while records wait") for text in sentences(late))
+    small.kafka.clusters["B"]["A.orders"] = [(0, 0), (0, 0)]
+    assert "target-topic-missing" not in _named(small.flow(later_seconds=1))
+
+
+def test_a_missing_topic_on_the_target_is_no_guess(small: Estate) -> None:
+    _target_without_the_topic(small)
+    small.flow()
+    small.kafka.down.add("B")
+    assert "target-topic-missing" not in _named(small.flow(later_seconds=1000)), "the target was not read"
+    small.kafka.down.clear()
+    assert "target-topic-missing" not in _named(small.flow(later_seconds=1000)), "time unseen does not count"
+    small.stored(99)
+    assert _named(small.flow(later_seconds=1000)) == [], "nothing waits: a quiet topic"

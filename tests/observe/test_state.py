@@ -141,7 +141,7 @@ def test_it_holds_no_config_values(small: Estate) -> None:
     small.status()
     text = small.memory_file.read_text()
     assert "very-secret" not in text
-    assert set(json.loads(text)) == {"format", "without_status", "flows", "looks", "unwritten"}
+    assert set(json.loads(text)) == {"format", "without_status", "beats", "flows", "looks", "unwritten"}
 
 
 def test_losses_are_acknowledged_by_id_by_flow_and_all(small: Estate) -> None:
