@@ -30,7 +30,7 @@ from mm2mgr.observe.problems import (
     stale_offsets,
 )
 from mm2mgr.observe.reading import Failure, LiveConnector, Orphan, SeenKafka, Snapshot
-from mm2mgr.observe.record_problems import target_topic_missing
+from mm2mgr.observe.record_problems import record_problems
 from mm2mgr.topology import Flow, KafkaCluster, config_text
 
 Health = Literal["ok", "waiting", "problem", "unknown"]
@@ -227,7 +227,7 @@ def _flow_status(reading: Snapshot, flow: Flow, lag: FlowLag, remembered: Rememb
     source, target = (reading.clusters.get(one.alias, _NO_KAFKA) for one in (flow.source, flow.target))
     kept = remembered.memory.of(flow.id)
     case = FlowCase(seen, remembered.patience, _waited(seen, remembered), flow=flow, lag=lag, source=source, kept=kept)
-    problems = (*flow_problems(case), *target_topic_missing(case))
+    problems = (*flow_problems(case), *record_problems(case))
     grown = growth(flow, reading.taken_at, case.marks, remembered.earlier.of(flow.id).marks)
     return FlowStatus(
         *_named(case),

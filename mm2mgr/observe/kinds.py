@@ -137,6 +137,16 @@ KINDS: Mapping[str, ProblemKind] = MappingProxyType(
             {
                 "topics": "the first of them, by their names on the target",
                 "topic_count": "how many there are",
+                "source": "alias of the source",
+                "target": "alias of the target",
+            },
+        ),
+        "target-partitions-fewer": ProblemKind(
+            "Topics on the target have fewer partitions than on the source for longer than the refresh interval.",
+            {
+                "topics": "the first of them, by their names on the target",
+                "topic_count": "how many there are",
+                "source": "alias of the source",
                 "target": "alias of the target",
             },
         ),

@@ -121,7 +121,8 @@ class FlowLag:
 
     `unread`: partitions of the source whose log could not be read, which makes every sum a lower bound. `exact`: the
     connector has stopped, and so has stored all its offsets. `tasks`: the task of each assigned partition.
-    `absent`: topics that tasks have and the target does not, with their names there (None: the target was not read).
+    `short`: topics that tasks have and of which the target has fewer partitions than the source, with the number there, 0 for
+    no such topic (None: the target was not read).
     """
 
     partitions: tuple[PartitionLag, ...] = ()
@@ -132,7 +133,7 @@ class FlowLag:
     unknown: str | None = None
     exact: bool = False
     tasks: Mapping[TopicPartition, int] = field(default_factory=dict)
-    absent: Mapping[str, str] | None = None
+    short: Mapping[str, int] | None = None
 
     @cached_property
     def counted(self) -> tuple[PartitionLag, ...]:
@@ -227,14 +228,17 @@ def measure(
         unknown=unknown,
         exact=stopped,
         tasks=tasks,
-        absent=_absent(remotes, {one.topic for one in tasks}, target),
+        short=_short(flow, {one.topic for one in tasks} & remotes.keys(), source, target),
     )
 
 
-def _absent(remotes: Mapping[str, str], assigned: set[str], target: SeenKafka) -> dict[str, str] | None:
+def _short(flow: Flow, assigned: set[str], source: SeenKafka, target: SeenKafka) -> dict[str, int] | None:
     if target.failure or not target.topics:
         return None  # a login that may describe nothing sees no topic at all
-    return {topic: name for topic, name in remotes.items() if topic in assigned and name not in target.topics}
+    there = {topic: target.topics.get(flow.remote_topic(topic), 0) for topic in assigned}
+    return {
+        topic: count for topic, count in there.items() if count < source.topics[topic] and not is_heartbeat(flow, topic)
+    }
 
 
 def is_only_writer(flow: Flow) -> bool:

@@ -134,14 +134,14 @@ class FlowMemory:
     rest: Rest | None = None
     unstored: Unstored | None = None
     progress: Mapping[str, Points] = field(default_factory=dict)
-    absent: Mapping[str, ConditionClock] = field(default_factory=dict)
+    short: Mapping[str, ConditionClock] = field(default_factory=dict)
 
     def paused(self) -> FlowMemory:
         """Return the memory after an observation without the source, the stored offsets or the Connect cluster."""
         return replace(
             self,
             unassigned=_paused_all(self.unassigned),
-            absent=_paused_all(self.absent),
+            short=_paused_all(self.short),
             marks={task: replace(mark, clock=mark.clock.pause()) for task, mark in self.marks.items()},
             rest=self.rest and replace(self.rest, clock=self.rest.clock.pause()),
             unstored=_paused(self.unstored),
@@ -255,9 +255,9 @@ def _seen(old: FlowMemory, flow: Flow, seen: LiveConnector, lag: FlowLag, now: f
         rest=_rest(old.rest, lag, now) if state in RESTING else None,
         unstored=_unstored(old.unstored, lag, now) if state == "RUNNING" and not flow.exactly_once else None,
         progress=followed(old.progress, lag, now),
-        absent=_paused_all(old.absent)
-        if lag.absent is None
-        else {topic: started(old.absent.get(topic), now) for topic in lag.absent},
+        short=_paused_all(old.short)
+        if lag.short is None
+        else {topic: started(old.short.get(topic), now) for topic in lag.short},
     )
 
 

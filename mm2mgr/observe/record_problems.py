@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
 
 from mm2mgr.observe.kinds import LiveProblem
 from mm2mgr.observe.problems import FlowCase
@@ -13,10 +14,42 @@ _TOPICS_NAMED = 20
 def target_topic_missing(case: FlowCase) -> Iterator[LiveProblem]:
     """Topics that tasks have and the target does not, while records wait; a new one is created at the next refresh."""
     waiting = {one.partition.topic for one in case.lag.counted if one.lag_records > 1}
-    clocks = {topic: case.kept.absent.get(topic) for topic in (case.lag.absent or {}) if topic in waiting}
+    late = {topic: seconds for topic, seconds in _late(case, lambda count: count == 0).items() if topic in waiting}
+    if late:
+        yield _problem(case, "target-topic-missing", late)
+
+
+def target_partitions_fewer(case: FlowCase) -> Iterator[LiveProblem]:
+    """Target topics with fewer partitions than their source's: where no refresh adds them, their records never arrive."""
+    late = _late(case, lambda count: count > 0)
+    if late:
+        yield _problem(case, "target-partitions-fewer", late)
+
+
+RECORD_RULES: tuple[Callable[[FlowCase], Iterator[LiveProblem]], ...] = (target_topic_missing, target_partitions_fewer)
+
+
+def record_problems(case: FlowCase) -> tuple[LiveProblem, ...]:
+    """Return the problems of where a flow's records arrive."""
+    return tuple(problem for rule in RECORD_RULES for problem in rule(case))
+
+
+def _late(case: FlowCase, with_count: Callable[[int], bool]) -> dict[str, float]:
+    """Return topics of which the target has too few partitions (so many) for longer than a refresh takes, with the seconds."""
+    there = case.lag.short or {}
+    clocks = {topic: case.kept.short.get(topic) for topic, count in there.items() if with_count(count)}
     limit = case.flow.settings.refresh_interval + case.patience.no_progress_seconds
-    late = {topic: clock.seconds for topic, clock in clocks.items() if clock and clock.seconds > limit}
-    if case.state == "RUNNING" and case.lag.absent and late:
-        names = [case.lag.absent[topic] for topic in sorted(late)]
-        found = {"topics": names[:_TOPICS_NAMED], "topic_count": len(late), "target": case.flow.target.alias}
-        yield case.problem("target-topic-missing", found, since=max(late.values()))
+    if case.state != "RUNNING":
+        return {}
+    return {topic: clock.seconds for topic, clock in clocks.items() if clock and clock.seconds > limit}
+
+
+def _problem(case: FlowCase, kind: str, late: Mapping[str, float]) -> LiveProblem:
+    names = [case.flow.remote_topic(topic) for topic in sorted(late)]
+    found: Mapping[str, Any] = {
+        "topics": names[:_TOPICS_NAMED],
+        "topic_count": len(late),
+        "source": case.flow.source.alias,
+        "target": case.flow.target.alias,
+    }
+    return case.problem(kind, found, since=max(late.values()))

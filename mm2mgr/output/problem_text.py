@@ -189,6 +189,14 @@ def _target_topic_missing(one: Values, found: Values) -> str:
     )
 
 
+def _target_partitions_fewer(one: Values, found: Values) -> str:
+    return (
+        f"{_some(found['topics'], 'topic', found['topic_count'])} with fewer partitions on {found['target']} than on {found['source']} "
+        f"for {one['since_seconds']:.0f} s, longer than the refresh interval: check that the workers' login may alter them on "
+        f"{found['target']}, or add the partitions yourself; the records of the missing ones cannot arrive"
+    )
+
+
 def _old_task_config(one: Values, found: Values) -> str:
     return (
         f"{_tasks(one)} still on an older config ({_some(found['keys'], 'key')}): if this lasts longer than a rebalance, the "
@@ -218,6 +226,7 @@ SENTENCES: Mapping[str, Callable[[Values, Values], str]] = {
     "no-progress": _no_progress,
     "partitions-unassigned": _partitions_unassigned,
     "target-topic-missing": _target_topic_missing,
+    "target-partitions-fewer": _target_partitions_fewer,
     "old-task-config": _old_task_config,
     "records-lost": _records_lost,
     "orphan": lambda _, found: orphan(found),

@@ -259,3 +259,22 @@ def test_a_missing_topic_on_the_target_is_no_guess(small: Estate) -> None:
     assert "target-topic-missing" not in _named(small.flow(later_seconds=1000)), "time unseen does not count"
     small.stored(99)
     assert _named(small.flow(later_seconds=1000)) == [], "nothing waits: a quiet topic"
+
+
+def test_fewer_partitions_on_the_target_are_named_once_a_refresh_should_have_added_them(small: Estate) -> None:
+    small.log(0, 100)
+    small.stored(99)
+    small.kafka.clusters["B"]["A.orders"] = [(0, 100)]
+    small.flow()
+    assert "target-partitions-fewer" not in _named(small.flow(later_seconds=600))
+    late = small.flow(later_seconds=100)
+    assert [
+        text
+        for text in sentences(late)
+        if text.startswith("topic A.orders with fewer partitions on B than on A for 700 s")
+    ]
+    small.kafka.down.add("B")
+    assert "target-partitions-fewer" not in _named(small.flow(later_seconds=1000)), "the target was not read"
+    small.kafka.down.clear()
+    small.kafka.clusters["B"]["A.orders"] = [(0, 100), (0, 0), (0, 0)]
+    assert _named(small.flow(later_seconds=1000)) == [], "more partitions than the source's do no harm"
